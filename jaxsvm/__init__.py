@@ -1,0 +1,67 @@
+"""Support vector machines in JAX: pure solvers that are scanned, swept, resumed and certified."""
+
+# The types and the recipe
+# Modules with more names than are gathered here
+from . import data as data
+from . import kernels as kernels
+from . import losses as losses
+from . import models as models
+from . import objectives as objectives
+from . import projections as projections
+from . import samplers as samplers
+from . import schedules as schedules
+from . import spaces as spaces
+from .__about__ import __version__ as __version__
+
+# Averages and projections, as optax transforms
+from .averaging import average_iterates as average_iterates
+from .averaging import averaged as averaged
+from .averaging import averaged_params as averaged_params
+
+# Data
+from .data import dataset as dataset
+
+# Engines: what a solver of your own is made of
+from .engines import coordinate as coordinate
+from .engines import gradient as gradient
+from .engines import online as online
+
+# Loops
+from .loops import fast_loops as fast_loops
+from .loops import fit as fit
+from .loops import step as step
+
+# Objectives, certificates, probes
+from .objectives import C_from_lam as C_from_lam
+from .objectives import certificate as certificate
+from .objectives import error_on as error_on
+from .objectives import kkt_residual as kkt_residual
+from .objectives import lam_from_C as lam_from_C
+from .objectives import nu_from as nu_from
+from .objectives import risk_on as risk_on
+from .projections import keep as keep
+from .recipe import register as register
+from .recipe import solver as solver
+from .recipe import static as static
+from .recipe import struct as struct
+
+# Solvers
+from .solvers import asgd as asgd
+from .solvers import bottou_sgd as bottou_sgd
+from .solvers import constrained_sgd as constrained_sgd
+from .solvers import kernel_pegasos as kernel_pegasos
+from .solvers import pegasos as pegasos
+from .solvers import perceptron as perceptron
+from .solvers import sdca as sdca
+from .solvers import subgradient as subgradient
+from .types import Batch as Batch
+from .types import Certificate as Certificate
+from .types import Curve as Curve
+from .types import Fit as Fit
+from .types import Info as Info
+from .types import Loss as Loss
+from .types import Run as Run
+from .types import Sampler as Sampler
+from .types import Solver as Solver
+from .types import Space as Space
+from .types import take as take

@@ -1,0 +1,132 @@
+"""Averages of iterates, as the last step of an optax chain or around a whole solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .models import Linear
+from .recipe import register, solver
+from .types import Array, Solver
+
+
+@register("AverageState")
+class AverageState(NamedTuple):
+    """The running mean; before `start` it is the iterate itself."""
+
+    mean: Any  # as the parameters
+    count: Array  # ()  int32, iterates seen
+    total: Array | None  # ()  sum of the weights so far; None where all weigh the same
+
+
+def _mean_init(params: Any, weights: Callable | None) -> AverageState:
+    dtype = jnp.result_type(*jax.tree.leaves(params))
+    total = None if weights is None else jnp.zeros((), jnp.promote_types(dtype, jnp.float32))
+    return AverageState(params, jnp.zeros((), jnp.int32), total)
+
+
+def _mean_step(state: AverageState, params: Any, start: int, weights: Callable | None) -> AverageState:
+    """mean += rho (params - mean), rho = the newest weight's share of all weights from `start` on."""
+    since = state.count - start
+    if weights is None:
+        dtype = jnp.result_type(*jax.tree.leaves(params))
+        rho, total = 1 / (jnp.maximum(since, 0) + 1).astype(dtype), None
+    else:
+        weight = jnp.asarray(weights(jnp.maximum(since, 0)), state.total.dtype)
+        total = jnp.where(since > 0, state.total, jnp.zeros_like(state.total)) + weight
+        rho = weight / total
+    mean = jax.tree.map(lambda m, p: m + rho.astype(m.dtype) * (p - m), state.mean, params)
+    return AverageState(mean, optax.safe_increment(state.count), total)
+
+
+def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = None) -> optax.GradientTransformation:
+    """Average the parameters that the updates lead to; updates pass unchanged. Last in the chain.
+
+    mean_t = sum_s weight_s params_s / sum_s weight_s over the iterates s = start, ..., t (after their update).
+    Read it with `averaged_params`. (`optax.ema` averages updates, not parameters.)
+
+    Args:
+        start: iterates left out at the beginning, >= 0; up to there the average is the iterate.
+        weights: count since start (0, 1, ...) -> weight, > 0; None: all the same. `lambda t: t + 1.0` favours late
+            iterates, a step-size schedule gives the weighting of robust stochastic approximation.
+
+    Example:
+        >>> import jax.numpy as jnp, optax
+        >>> tx = optax.chain(optax.sgd(1.0), average_iterates())
+        >>> w = jnp.zeros(()); state = tx.init(w)
+        >>> for _ in range(3):
+        ...     updates, state = tx.update(-jnp.ones(()), state, w); w = optax.apply_updates(w, updates)
+        >>> float(w), float(averaged_params(state, w))
+        (3.0, 2.0)
+    """
+
+    def init(params):
+        return _mean_init(params, weights)
+
+    def update(updates, state, params=None):
+        if params is None:
+            raise ValueError("average_iterates needs the parameters: call update(updates, state, params)")
+        return updates, _mean_step(state, optax.apply_updates(params, updates), start, weights)
+
+    return optax.GradientTransformation(init, update)
+
+
+def averaged_params(opt_state: Any, params: Any) -> Any:
+    """The average kept by `average_iterates` somewhere in `opt_state`; `params` where there is none."""
+    is_average = lambda node: isinstance(node, AverageState)  # noqa: E731
+    found = [node for node in jax.tree.leaves(opt_state, is_leaf=is_average) if is_average(node)]
+    return found[-1].mean if found else params
+
+
+@register("AveragedState")
+class AveragedState(NamedTuple):
+    """An inner solver and the average of its models."""
+
+    inner: Any
+    average: AverageState
+
+
+@solver
+def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array] | None = None) -> Solver:
+    """Any solver with a linear model, returning the average of its iterates instead of the last.
+
+    mean_t = sum_s weight_s w_s / sum_s weight_s over the iterates s = start, ..., t, and the same of the bias.
+
+    Args:
+        inner: a solver whose model is `Linear`; inside a feature map write `on_features(phi, averaged(s))`.
+        start: steps left out at the beginning, >= 0.
+        weights: step since start (0, 1, ...) -> weight, > 0; None: all the same.
+
+    Raises:
+        TypeError: if the model of `inner` is not `Linear`.
+
+    Example:
+        >>> import jaxsvm
+        >>> averaged(jaxsvm.pegasos(0.01), weights=lambda t: t + 1.0).reads
+        'rows'
+
+    Reference: B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, SIAM J. Control Optim.
+        30, 1992; weights growing with t: S. Lacoste-Julien, M. Schmidt, F. Bach, arXiv 1212.2002.
+    """
+
+    def model(state, data=None):
+        found = inner.model(state, data)
+        if not isinstance(found, Linear):
+            raise TypeError(f"averaged takes solvers whose model is Linear, got {type(found).__name__}")
+        return found
+
+    def init(key, data):
+        state = inner.init(key, data)
+        return AveragedState(state, _mean_init(model(state, data), weights))
+
+    def update(state, batch):
+        after, info = inner.update(state.inner, batch)
+        return AveragedState(after, _mean_step(state.average, model(after), start, weights)), info
+
+    return Solver(
+        init, update, lambda state, data=None: state.average.mean, inner.sampler, inner.reads, inner.prepare, inner.residual
+    )

@@ -1,0 +1,109 @@
+"""Loss x optax chain: stochastic subgradient methods on linear weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ..averaging import averaged_params
+from ..models import Linear
+from ..numerics import dot, wide
+from ..recipe import choice, register
+from ..samplers import uniform
+from ..types import Array, Batch, Info, Loss, Solver
+
+BIASES = ("none", "feature", "free")
+
+
+@register("Weights")
+class Weights(NamedTuple):
+    """The parameters of a linear model; `b` is None where there is no bias."""
+
+    w: Array  # (d,)
+    b: Array | None  # ()
+
+
+@register("GradientState")
+class GradientState(NamedTuple):
+    """Parameters and the state of the optax chain."""
+
+    params: Weights
+    opt: Any
+
+
+def regularised(bias: str) -> Weights:
+    """Which parameters the norm of the objective holds, as a mask for optax."""
+    return Weights(True, {"none": None, "feature": True, "free": False}[bias])
+
+
+def violation(grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:
+    """Mean size of the loss's slope over the batch: for the hinge, the share of rows that violate their margin."""
+    return jnp.sum(batch.weight * jnp.abs(slope)) / rows_in(batch)
+
+
+def rows_in(batch: Batch) -> Array:
+    """The rows that are not padding, at least 1."""
+    return jnp.maximum(jnp.sum((batch.weight > 0).astype(batch.weight.dtype)), 1)
+
+
+def gradient(
+    loss: Loss,
+    tx: optax.GradientTransformation,
+    *,
+    bias: str = "none",
+    sampler: Any = None,
+    residual: Callable = violation,
+    measures: str = "sample",
+) -> Solver:
+    """Minimise a regularised mean loss of linear scores with an optax chain.
+
+        f_i = <w, x_i> + b;   g = sum_i weight_i slope(f_i, y_i) (x_i, 1) / count(weight > 0);   (w, b) += tx(g)
+
+    The regulariser is part of the chain (`optax.add_decayed_weights`). A chain that takes extra arguments is told
+    `active`, whether any row of the batch has a slope.
+
+    Args:
+        loss: of scores.
+        tx: the chain; where it holds `average_iterates`, the model is the average.
+        bias: "none", "feature" (a weight on a constant feature 1) or "free"; which of them is regularised is the
+            chain's matter, see `regularised`.
+        sampler: default feed; None: one uniform row a step.
+        residual: (gradient of the loss, parameters, slopes (b,), batch) -> the stopping measure.
+        measures: "sample" or "whole", what `residual` speaks of.
+    """
+    choice("bias", bias, BIASES)
+    tx = optax.with_extra_args_support(tx)
+
+    def init(key, data):
+        dtype = wide(data.x)
+        params = Weights(jnp.zeros(data.x.shape[-1], dtype), None if bias == "none" else jnp.zeros((), dtype))
+        return GradientState(params, tx.init(params))
+
+    def update(state, batch):
+        w, b = state.params
+        score = dot(batch.x, w) if b is None else dot(batch.x, w) + b
+        count = rows_in(batch)
+        slope = loss.slope(score, batch.y)
+        pull = batch.weight * slope / count
+        grads = Weights(dot(pull, batch.x), None if b is None else jnp.sum(pull))
+        updates, opt = tx.update(grads, state.opt, state.params, active=jnp.any(pull != 0))
+        params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
+        info = Info(
+            loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / count,
+            residual=residual(grads, state.params, slope, batch),
+            progress=jnp.zeros_like(score),
+            index=batch.index,
+            support=jnp.full((), w.shape[0], jnp.int32),
+            evals=jnp.sum((batch.weight > 0).astype(jnp.int32)),
+        )
+        return GradientState(params, opt), info
+
+    def model(state, data=None):
+        w, b = averaged_params(state.opt, state.params)
+        return Linear(w, jnp.zeros((), w.dtype) if b is None else b, bias)
+
+    return Solver(init, update, model, sampler or uniform(1), residual=measures)

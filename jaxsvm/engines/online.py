@@ -1,0 +1,74 @@
+"""Rule x space: methods that look at a row's score and move the function along that row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..recipe import register
+from ..samplers import uniform
+from ..types import Array, Info, Solver, Space, State, drawn
+
+
+class Move(NamedTuple):
+    """What a rule decides: f becomes (1 - shrink) f + sum_i coef_i k(x_i, .)."""
+
+    shrink: Array  # ()
+    coef: Array  # (b,)
+    loss: Array  # (b,) of the rows before the move
+
+
+@register("OnlineState")
+class OnlineState(NamedTuple):
+    """The function, the rule's own numbers, and the steps made."""
+
+    f: State
+    rule: State
+    t: Array  # ()  int32
+
+
+def online(init: Callable, rule: Callable, space: Space, *, scale: Callable | None = None, sampler: Any = None) -> Solver:
+    """Move through a space as a rule says.
+
+        score = f(x);   rule_state, (shrink, coef) = rule(rule_state, score, ...);   f = (1 - shrink) f + coef k(x, .)
+
+    Args:
+        init: data -> the rule's state, a pytree (`()` where it has none).
+        rule: (state, scores (b,), batch of the step's rows, share (b,), gram: () -> (b, b), t ()) -> (state, Move),
+            where share = weight / count(weight > 0) and t counts the steps made, 0 at the first.
+        space: where f lives; `space.reads` decides how the solver is fed.
+        scale: t -> factor of the model: functions that are kept up to a factor.
+        sampler: default feed; None: one uniform row a step.
+    """
+
+    def start(key, data):
+        return OnlineState(space.zero(key, data), init(data), jnp.zeros((), jnp.int32))
+
+    def update(state, batch):
+        step = drawn(batch, space.reads)
+        score = space.evaluate(state.f, batch)
+        count = jnp.maximum(jnp.sum((step.weight > 0).astype(step.weight.dtype)), 1)
+        share = step.weight / count
+        numbers, move = rule(state.rule, score, step, share, lambda: space.gram(batch), state.t)
+        coef = jnp.where(step.weight > 0, move.coef, jnp.zeros_like(move.coef))
+        f = space.add(state.f, move.shrink, coef, batch)
+        f = jax.tree.map(lambda new, old: new.astype(old.dtype), f, state.f)
+        numbers = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), numbers, state.rule)
+        info = Info(
+            loss=jnp.sum(share * move.loss),
+            residual=jnp.sum(share * (move.coef != 0).astype(score.dtype)),
+            progress=jnp.zeros_like(score),
+            index=step.index,
+            support=space.support(f),
+            evals=space.evals(coef, batch),
+        )
+        return OnlineState(f, numbers, state.t + 1), info
+
+    def model(state, data=None):
+        found = space.model(state.f, data)
+        return found if scale is None else found.scaled(scale(state.t))
+
+    return Solver(start, update, model, sampler or uniform(1), space.reads, residual="sample")

@@ -1,0 +1,227 @@
+"""Kernels: block functions (n, d), (m, d) -> (n, m) made of matrix products, as pytrees of their parameters.
+
+`kernel(x, z)` is a block, `kernel.diag(x)` the values k(x_i, x_i); `+`, `*` combine kernels, a number in front scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from . import recipe as _recipe
+from .numerics import blocked, dot, sqdist, sqnorms, wide
+from .recipe import Recipe, positive, scalars
+from .types import Array
+
+
+class _Kernel(NamedTuple):
+    block: Callable  # ((n, d), (m, d)) -> (n, m)
+    diagonal: Callable  # (n, d)        -> (n,)
+    among: Callable | None = None  # (x (n, d), index (b,)) -> (b, b), where rows of x alone do not tell
+
+
+@jax.tree_util.register_pytree_node_class
+class Kernel(Recipe):
+    """A kernel with its parameters: a callable pytree.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> k = 0.5 * rbf(sigma=1.0) + linear()
+        >>> k(jnp.ones((2, 3)), jnp.ones((1, 3))).tolist()
+        [[3.5], [3.5]]
+    """
+
+    __slots__ = ()
+
+    def __call__(self, x: Array, z: Array) -> Array:
+        """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m)."""
+        values = self.make().block(x, z)
+        if values.shape != (x.shape[0], z.shape[0]):
+            raise ValueError(f"the kernel returned shape {values.shape} for {x.shape[0]} and {z.shape[0]} rows")
+        return values
+
+    def diag(self, x: Array) -> Array:
+        """The values k(x_i, x_i), (n, d) -> (n,)."""
+        return self.make().diagonal(x)
+
+    def gram(self, x: Array, index: Array) -> Array:
+        """The values among the rows `index` of `x`, (n, d), (b,) -> (b, b)."""
+        made = self.make()
+        if made.among is not None:
+            return made.among(x, index)
+        rows = x[index]
+        return made.block(rows, rows)
+
+    def __add__(self, other: Any) -> Kernel:
+        return sum_(self, as_kernel(other))
+
+    def __mul__(self, other: Any) -> Kernel:
+        return scaled(self, other) if jnp.isscalar(other) or hasattr(other, "dtype") else product(self, as_kernel(other))
+
+    def __rmul__(self, factor: Any) -> Kernel:
+        return scaled(self, factor)
+
+
+kernel = _recipe.recipe(_Kernel, Kernel)
+
+
+@kernel
+def linear() -> _Kernel:
+    """<x, z>."""
+    return _Kernel(lambda x, z: dot(x.astype(wide(x)), z.astype(wide(z)).T), sqnorms)
+
+
+@kernel
+def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
+    """exp(-|x - z|^2 / (2 sigma^2)), or exp(-gamma |x - z|^2): the Gaussian kernel.
+
+    Args:
+        sigma: width, units of x, > 0.
+        gamma: 1 / (2 sigma^2); give one of the two.
+
+    Raises:
+        ValueError: if both or neither are given, or the one is not above 0.
+    """
+    if (sigma is None) == (gamma is None):
+        raise ValueError("rbf takes sigma or gamma = 1 / (2 sigma^2), one of them")
+    if sigma is not None:
+        positive(sigma=sigma)
+        gamma = 1 / (2 * sigma * sigma)
+    else:
+        positive(gamma=gamma)
+    return _Kernel(lambda x, z: jnp.exp(-gamma * sqdist(x, z)), lambda x: jnp.ones(x.shape[0], wide(x)))
+
+
+@kernel
+def laplacian(sigma: float) -> _Kernel:
+    """exp(-|x - z|_1 / sigma); costs n m d operations that are not a matrix product, one column at a time.
+
+    Args:
+        sigma: width, units of x, > 0.
+    """
+    positive(sigma=sigma)
+
+    def block(x, z):
+        x, z = x.astype(wide(x)), z.astype(wide(z))
+        zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
+        column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)  # noqa: E731
+        return jnp.exp(-jax.lax.scan(column, zero, (x.T, z.T))[0] / sigma)
+
+    return _Kernel(block, lambda x: jnp.ones(x.shape[0], wide(x)))
+
+
+@kernel
+def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _Kernel:
+    """(gamma <x, z> + coef0)^degree.
+
+    Args:
+        gamma: > 0.
+        coef0: >= 0 for a positive semi-definite kernel.
+        degree: whole number >= 1, structure.
+    """
+    positive(gamma=gamma)
+    scalars(coef0=coef0)
+    if not isinstance(degree, int) or degree < 1:
+        raise ValueError(f"degree must be a whole number of at least 1, got {degree!r}")
+    return _Kernel(
+        lambda x, z: (gamma * dot(x.astype(wide(x)), z.astype(wide(z)).T) + coef0) ** degree,
+        lambda x: (gamma * sqnorms(x) + coef0) ** degree,
+    )
+
+
+@kernel
+def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
+    """tanh(gamma <x, z> + coef0); not positive semi-definite, so dual objectives need not be concave.
+
+    Args:
+        gamma: > 0.
+        coef0: any number.
+    """
+    positive(gamma=gamma)
+    scalars(coef0=coef0)
+    return _Kernel(
+        lambda x, z: jnp.tanh(gamma * dot(x.astype(wide(x)), z.astype(wide(z)).T) + coef0),
+        lambda x: jnp.tanh(gamma * sqnorms(x) + coef0),
+    )
+
+
+@kernel
+def precomputed() -> _Kernel:
+    """Values worked out beforehand: the rows of `x` are rows of the matrix of k(row, training rows).
+
+    Train on the (n, n) matrix, predict on (m, n) blocks; the second argument is always the training set.
+    """
+
+    def block(x, z):
+        if x.shape[1] != z.shape[0]:
+            raise ValueError(f"a precomputed block has a column for each of the {z.shape[0]} training rows, got {x.shape[1]}")
+        return x
+
+    return _Kernel(block, jnp.diagonal, lambda x, index: x[index][:, index])
+
+
+@kernel
+def custom(fn: Callable, diag: Callable | None = None) -> _Kernel:
+    """Any function (n, d), (m, d) -> (n, m), made of JAX operations, as a kernel.
+
+    Args:
+        fn: the block function. `kernels.register(name, fn)` makes models with it loadable.
+        diag: (n, d) -> (n,); by default one block of one row at a time.
+    """
+    alone = lambda x: jax.vmap(lambda row: fn(row[None], row[None])[0, 0])(x)  # noqa: E731
+    return _Kernel(fn, diag or alone)
+
+
+@kernel
+def sum_(a: Kernel, b: Kernel) -> _Kernel:
+    """k_a + k_b; written `a + b`."""
+    return _Kernel(lambda x, z: a(x, z) + b(x, z), lambda x: a.diag(x) + b.diag(x), lambda x, i: a.gram(x, i) + b.gram(x, i))
+
+
+@kernel
+def product(a: Kernel, b: Kernel) -> _Kernel:
+    """k_a k_b, value by value; written `a * b`."""
+    return _Kernel(lambda x, z: a(x, z) * b(x, z), lambda x: a.diag(x) * b.diag(x), lambda x, i: a.gram(x, i) * b.gram(x, i))
+
+
+@kernel
+def scaled(inner: Kernel, factor: float) -> _Kernel:
+    """factor k; written `factor * k`.
+
+    Args:
+        inner: the kernel.
+        factor: > 0.
+    """
+    positive(factor=factor)
+    return _Kernel(
+        lambda x, z: factor * inner(x, z), lambda x: factor * inner.diag(x), lambda x, index: factor * inner.gram(x, index)
+    )
+
+
+def as_kernel(thing: Any) -> Kernel:
+    """A kernel as it is, a plain function wrapped.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if isinstance(thing, Kernel):
+        return thing
+    if callable(thing):
+        return custom(thing)
+    raise TypeError(f"expected a kernel or a function (n, d), (m, d) -> (n, m), got {thing!r}")
+
+
+def register(name: str, fn: Callable) -> Callable:
+    """Make a kernel function of your own known by name, so that models with it can be saved and loaded.
+
+    Call it before `models.load`, in every program that loads such a model.
+    """
+    return _recipe.register(name, fn)
+
+
+def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -> Array:
+    """sum_j coef_j k(x_i, z_j) in blocks of rows, (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c)."""
+    return blocked(lambda rows: dot(kernel(rows, z), coef), x, block)

@@ -1,0 +1,338 @@
+"""Loops: the only place that runs a solver. They know no solver by name."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from . import models
+from .numerics import is_traced, wide
+from .recipe import cast, fixed, freed
+from .samplers import uniform
+from .types import Array, Batch, Curve, Fit, Info, Run, Sampler, Solver, State, take
+
+
+def fast_loops(threshold: int = 1_000_000) -> None:
+    """Let XLA compile small CPU loops as one function each: steps on single rows become 2 to 8 times faster.
+
+    Call it before the first use of JAX in the program. It sets `XLA_FLAGS` for the whole process and slows loops
+    over minibatches down by up to 2 times: for runs with one row a step. From the shell the same is
+    `XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000`.
+
+    Args:
+        threshold: bytes of a loop's data up to which it is compiled as one function.
+
+    Raises:
+        RuntimeError: if JAX has started already, when the flag would have no effect.
+
+    Example:
+        >>> import jaxsvm
+        >>> jaxsvm.fast_loops()  # doctest: +SKIP
+    """
+    option, setting = "--xla_backend_extra_options=", f"xla_cpu_small_while_loop_byte_threshold={threshold}"
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    if any(flag.startswith(option) and setting in flag.removeprefix(option).split(",") for flag in flags):
+        return
+    if _jax_has_started():
+        raise RuntimeError("JAX has started: call jaxsvm.fast_loops() first in the program, or set XLA_FLAGS in the shell")
+    others = [flag for flag in flags if not flag.startswith(option)]
+    kept = [flag.removeprefix(option) for flag in flags if flag.startswith(option)]
+    os.environ["XLA_FLAGS"] = " ".join([*others, option + ",".join([*kept, setting])])
+
+
+def _jax_has_started() -> bool:
+    from jax._src import xla_bridge  # no public way to ask without starting it
+
+    return xla_bridge.backends_are_initialized()
+
+
+def _enter(thing: Any, dtype: Any) -> Any:
+    """A solver, sampler or probe as an argument of a compiled function."""
+    thing = fixed(thing)
+    return cast(thing, dtype)
+
+
+@jax.jit
+def _step(solver, state, batch):
+    return freed(solver).update(state, batch)
+
+
+def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
+    """One compiled update, for loops of your own; compiled once for all numbers of a solver.
+
+    Args:
+        solver: any; its numbers are cast to the dtype of the rows.
+        state: from `solver.init(key, data)` or the step before.
+        batch: the drawn rows, or all rows with `index` naming the step's (see `Solver.reads`).
+
+    Returns:
+        The next state, and what the step says of itself.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> solver = jaxsvm.pegasos(0.1)
+        >>> state, info = step(solver, solver.init(jax.random.key(0), data), data)
+        >>> float(info.loss)
+        1.0
+    """
+    return _step(_enter(solver, wide(batch.x)), state, batch)
+
+
+@jax.jit
+def _start(solver, sampler, key, data):
+    solver, sampler = freed(solver), freed(sampler)
+    for_solver, for_sampler = jax.random.split(key)
+    zero = jnp.zeros((), jnp.int32)
+    return Run(solver.init(for_solver, data), sampler.init(for_sampler, data), zero, jnp.zeros((), bool))
+
+
+@jax.jit
+def _model(solver, state, data):
+    return freed(solver).model(state, data)
+
+
+_LIMB = 20  # evaluations are counted in two int32, this many bits in the lower one
+
+
+@functools.partial(jax.jit, static_argnames=("every",))
+def _piece(solver, sampler, probe, data, run, tol, count, *, every):
+    """`every` steps from where `run` stands, or the first `count` of them, and a row of the curve."""
+    solver, sampler, probe = freed(solver), freed(sampler), freed(probe)
+    reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
+    fed = data._replace(weight=sampler.weight(data))
+    rows = None if whole else sampler.draw(run.sampler, run.step, every)  # drawn outside the loop: 3 us a step saved
+
+    def batch(k):
+        if whole:
+            return fed
+        index = lax.dynamic_index_in_dim(rows, k, keepdims=False)
+        return fed._replace(index=index) if reads == "all" else take(fed, index)
+
+    def body(k, carry):
+        state, (loss, _, _, high, low), touched = carry
+        state, info = solver.update(state, batch(k))
+        low = low + info.evals.astype(jnp.int32)
+        sums = (loss + info.loss, info.residual, info.support.astype(jnp.int32), high + (low >> _LIMB), low & (2**_LIMB - 1))
+        if adaptive:
+            write = functools.partial(lax.dynamic_update_index_in_dim, index=k, axis=0)
+            touched = write(touched[0], info.index), write(touched[1], info.progress)
+        return state, sums, touched
+
+    info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], run.solver)
+    zero = jnp.zeros((), jnp.int32)
+    sums = (jnp.zeros((), info.loss.dtype), jnp.zeros((), info.residual.dtype), zero, zero, zero)
+    touched = ()
+    if adaptive:
+        touched = (
+            jnp.full((every, *info.index.shape), -1, jnp.int32),
+            jnp.zeros((every, *info.progress.shape), info.progress.dtype),
+        )
+    state, sums, touched = lax.fori_loop(0, every if count is None else count, body, (run.solver, sums, touched))
+
+    made = jnp.asarray(every if count is None else count, jnp.int32)
+    loss, residual, support, high, low = sums
+    draws = sampler.feedback(run.sampler, *touched) if adaptive else run.sampler
+    value = None if probe is None else probe(solver.model(state, data))
+    measure = residual if solver.residual == "whole" or probe is None else value
+    run = Run(state, draws, run.step + made, measure <= tol if tol is not None else jnp.zeros((), bool))
+    number = jnp.result_type(float)
+    evals = high.astype(number) * 2**_LIMB + low.astype(number)
+    return run, Curve(run.step, loss / made.astype(loss.dtype), residual, support, evals, value)
+
+
+def fit(
+    solver: Solver,
+    data: Batch,
+    key: Array | None = None,
+    *,
+    steps: int | None = None,
+    every: int | None = None,
+    probe: Callable | None = None,
+    tol: float | None = None,
+    state: Run | None = None,
+    sampler: Sampler | None = None,
+    seconds: float | None = None,
+    save: str | os.PathLike | None = None,
+    progress: bool = False,
+) -> Fit:
+    """Run a solver: `steps` updates on rows that the sampler draws.
+
+        rows_t = sampler.draw(t);   state_t+1, info_t = solver.update(state_t, rows_t)
+
+    Outside transformations this is a Python loop over one compiled piece of `every` steps (and one for what is left):
+    any number of steps with one compilation. Inside `vmap`, `jit` or `grad` it is a scan over the same piece. The
+    bits are the same, wherever the run is cut: a run stopped and gone on with equals the whole run (same JAX, device
+    and flags).
+
+    Args:
+        solver: any solver; its numbers are cast to the dtype of the rows, its structure decides compilation.
+        data: the training rows, from `jaxsvm.dataset`.
+        key: a key of `jax.random.key`; may be left out with `state` only.
+        steps: updates to make in this call, >= 0; None: ten passes over the rows.
+        every: updates between two looks at the run; None: about one pass.
+        probe: model -> any tree of arrays, worked out at every look, such as `error_on(test)`.
+        tol: stop once the solver's residual is at most this. Where the residual is that of single rows, the probe
+            (a scalar) is the criterion.
+        state: where to go on, `run.state` of an earlier call or `models.load(path)`.
+        sampler: which rows a step sees; None: as the solver's paper has it.
+        seconds: stop at the first look after so much time; not inside transformations.
+        save: a file that holds the state after every look; not inside transformations.
+        progress: a bar on the standard error stream.
+
+    Returns:
+        `Fit`: the model, the state to go on from, the curve, and what became of it in a sentence (`status`). Ctrl-C
+        returns what was reached at the last look.
+
+    Raises:
+        TypeError: data is no `Batch`, state no `Run`.
+        ValueError: no key and no state, numbers out of range, `tol` with nothing to measure.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> run = jaxsvm.fit(jaxsvm.sdca(10.0), data, jax.random.key(0), steps=100, every=10, tol=1e-6)
+        >>> run.status
+        'converged after 10 steps: tolerance 1.0e-06 met, residual 0.0e+00'
+    """
+    if not isinstance(data, Batch):
+        raise TypeError(f"data must be a Batch, got {type(data).__name__}: make one with jaxsvm.dataset(x, y)")
+    if state is not None and not isinstance(state, Run):
+        raise TypeError(f"state must be the Run of an earlier call, got {type(state).__name__}: pass run.state")
+    if key is None and state is None:
+        raise ValueError("fit needs a key, such as jax.random.key(0), or a state to go on from")
+    sampler = sampler or solver.sampler or uniform(1)
+    measured = solver.residual == "whole" or probe is not None  # reading a field checks the numbers while they are known
+    if tol is not None and not measured:
+        raise ValueError(
+            "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
+            "(probe=jaxsvm.error_on(held_out)), or steps"
+        )
+    n, period = data.y.shape[0], sampler.period
+    b = sampler.rows(n)
+    steps = -(-10 * n // b) if steps is None else _whole("steps", steps, 0)
+    every = _pace(steps, -(-n // b), solver.reads) if every is None else _whole("every", every, 1)
+    if period is not None:  # pieces that fit into the periods
+        every = next(e for e in range(min(every, period), 0, -1) if period % e == 0)
+    enter = functools.partial(_enter, dtype=wide(data.x))
+    parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
+    tol = None if tol is None else jnp.asarray(tol, wide(data.x))
+
+    traced = is_traced(parts, data, key, state, tol)
+    if traced and (seconds is not None or save is not None):
+        raise ValueError("seconds and save work outside of jit, vmap and grad only")
+    run = _start(parts[0], parts[1], key, data) if state is None else state._replace(done=jnp.zeros_like(state.done))
+    piece = lambda run, every, count=None: _piece(*parts, data, run, tol, count, every=every)  # noqa: E731
+    if traced:
+        if period is not None and state is not None:
+            raise ValueError("an adaptive sampler cannot go on from a state inside a transformation; go on outside")
+        run, curve = _inside(piece, run, steps, every, tol)
+    else:
+        run, curve = _outside(piece, run, steps, every, period, seconds, save, progress)
+    return Fit(_model(parts[0], run.solver, data), run, curve, jnp.asarray(jnp.nan if tol is None else tol, wide(data.x)))
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or int(value) != value or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
+def _pace(steps: int, one_pass: int, reads: str) -> int:
+    """About a pass, 100 steps at least (10 for a pass of few steps, 100 at most where a step costs a pass)."""
+    pace = max(one_pass, 100 if one_pass > 10 else 10)
+    pace = min(pace, 100) if reads == "all" else pace
+    if steps <= pace:
+        return max(steps, 1)
+    # A divisor nearby leaves no rest, which would have to be compiled apart.
+    return next((e for e in range(pace, pace // 2, -1) if steps % e == 0), pace)
+
+
+def _rows(curves: list, like: Curve) -> Curve:
+    """Rows of the curve as one table, an empty one of the right types where there are none."""
+    if not curves:
+        return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
+    return jax.tree.map(lambda *a: jnp.stack(a), *curves)
+
+
+def _inside(piece, run, steps, every, tol):
+    """The run as one program; after the tolerance is met the rows of the curve repeat, with nothing spent."""
+
+    def one(carry, length):
+        run, row = carry
+        ahead = jax.checkpoint(lambda run: piece(run, length))
+        if tol is None:
+            return ahead(run)
+        rest = lambda run: (run, row._replace(evals=jnp.zeros_like(row.evals)))  # noqa: E731
+        return lax.cond(run.done, rest, ahead, run)
+
+    row = jax.eval_shape(lambda run: piece(run, every)[1], run)
+    carry = run, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), row)
+    tables = []
+    if steps // every:
+        carry, table = lax.scan(lambda c, _: (lambda new: (new, new[1]))(one(c, every)), carry, length=steps // every)
+        tables.append(table)
+    if steps % every:
+        carry = one(carry, steps % every)
+        tables.append(jax.tree.map(lambda a: a[None], carry[1]))
+    table = jax.tree.map(lambda *a: jnp.concatenate(a), *tables) if tables else _rows([], row)
+    return carry[0], table
+
+
+def _outside(piece, run, steps, every, period, seconds, save, progress):
+    """The run as a loop on the host, which stops at any look."""
+    first, made, rows, began = int(run.step), 0, [], time.monotonic()
+    bar = _Bar(steps) if progress else None
+    try:
+        while made < steps and not bool(run.done):
+            length = min(every, steps - made)
+            if period is not None:
+                length = min(length, period - (first + made) % period)
+            count = None if length == every else jnp.asarray(length, jnp.int32)
+            new, row = jax.block_until_ready(piece(run, every, count))
+            run, made = new, made + length
+            rows.append(row)
+            if save is not None:
+                models.save(save, run)
+            if bar:
+                bar.show(made, row)
+            if seconds is not None and time.monotonic() - began > seconds:
+                break
+    except KeyboardInterrupt:
+        pass  # what was reached at the last look is whole
+    finally:
+        if bar:
+            bar.close()
+    like = jax.eval_shape(lambda run: piece(run, every)[1], run) if not rows else None
+    return run, _rows(rows, like)
+
+
+class _Bar:
+    """A line that rewrites itself: how far, how fast, how well."""
+
+    def __init__(self, steps: int):
+        self.steps, self.began, self.shown = steps, time.monotonic(), 0.0
+
+    def show(self, made: int, row: Curve) -> None:
+        now = time.monotonic()
+        if made < self.steps and now - self.shown < 0.1:
+            return
+        self.shown = now
+        left = (now - self.began) * (self.steps - made) / made
+        full = 24 * made // self.steps
+        sys.stderr.write(
+            f"\r[{'#' * full}{'.' * (24 - full)}] {made}/{self.steps} steps, loss {float(row.loss):.3g}, "
+            f"residual {float(row.residual):.2g}, {left:.0f} s left "
+        )
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        sys.stderr.write("\n")

@@ -1,0 +1,258 @@
+"""Losses: value, chosen subgradient, conjugate and the exact dual coordinate step of each.
+
+A dual method keeps signed coefficients, w = sum_i coef_i phi(x_i), and maximises
+
+    D(coef) = - |w|^2 / 2 - sum_i C_i conjugate(-coef_i / C_i, y_i),
+
+so that a coefficient of a classification loss is y_i alpha_i with 0 <= alpha_i <= C_i. `dual_step` is the maximiser
+over one coefficient: of -q/2 (v - coef)^2 - (v - coef) f - C conjugate(-v/C, y) over v.
+
+Every function works elementwise on scores (b,) and targets (b,), except those of `crammer_singer`.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .recipe import loss, positive, scalars
+from .types import Array, Loss
+
+
+def _inside(condition: Array, value: Array) -> Array:
+    return jnp.where(condition, value, jnp.full_like(value, jnp.inf))
+
+
+def _guard(sqnorm: Array) -> Array:
+    """A row of zeros has no curvature: its coefficient goes straight to the end of its range."""
+    return jnp.maximum(sqnorm, jnp.finfo(sqnorm.dtype).tiny * 16)
+
+
+def _slack(value: Array) -> Array:
+    """Rounding room at the ends of a conjugate's domain."""
+    return 8 * jnp.finfo(value.dtype).eps * jnp.ones_like(value)
+
+
+@loss
+def hinge() -> Loss:
+    """max(0, 1 - y f). At the kink the slope is 0: a row violates where y f < 1, strictly.
+
+    Example:
+        >>> from jaxsvm import losses
+        >>> losses.hinge.value(jnp.array([0.5, 1.0]), jnp.array([1.0, 1.0])).tolist()
+        [0.5, 0.0]
+    """
+
+    def slope(f, y):
+        return jnp.where(y * f < 1, -y, jnp.zeros_like(y))
+
+    def conjugate(u, y):
+        a = -u * y
+        return _inside((a >= -_slack(a)) & (a <= 1 + _slack(a)), -a)
+
+    def dual_step(coef, f, y, q, C):
+        return y * jnp.clip(y * coef + (1 - y * f) / _guard(q), 0, C)
+
+    return Loss(optax.losses.hinge_loss, slope, conjugate, dual_step)
+
+
+@loss
+def squared_hinge() -> Loss:
+    """max(0, 1 - y f)^2, without a factor 1/2, as in LIBLINEAR; alpha_i >= 0 has no upper bound."""
+
+    def value(f, y):
+        return jnp.maximum(1 - y * f, 0) ** 2
+
+    def slope(f, y):
+        return -2 * y * jnp.maximum(1 - y * f, 0)
+
+    def conjugate(u, y):
+        a = -u * y
+        return _inside(a >= -_slack(a), a * a / 4 - a)
+
+    def dual_step(coef, f, y, q, C):
+        soft = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
+        step = y * jnp.maximum(y * coef + (1 - y * f - soft * y * coef) / (q + soft), 0)
+        return jnp.where(C > 0, step, jnp.zeros_like(step))
+
+    return Loss(value, slope, conjugate, dual_step)
+
+
+@loss
+def smooth_hinge(width: float = 1.0) -> Loss:
+    """The hinge with a parabola of the given width below its kink: differentiable, slope in [-1, 0] times y.
+
+    0 for y f >= 1, (1 - y f)^2 / (2 width) for 1 - width <= y f <= 1, 1 - y f - width/2 below.
+
+    Args:
+        width: margin units, > 0.
+    """
+    positive(width=width)
+
+    def value(f, y):
+        slack = jnp.maximum(1 - y * f, 0)
+        return jnp.where(slack < width, slack * slack / (2 * width), slack - width / 2)
+
+    def slope(f, y):
+        return -y * jnp.clip((1 - y * f) / width, 0, 1)
+
+    def conjugate(u, y):
+        a = -u * y
+        return _inside((a >= -_slack(a)) & (a <= 1 + _slack(a)), width * a * a / 2 - a)
+
+    def dual_step(coef, f, y, q, C):
+        soft = width / jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16)
+        return y * jnp.clip(y * coef + (1 - y * f - soft * y * coef) / (q + soft), 0, C)
+
+    return Loss(value, slope, conjugate, dual_step)
+
+
+@loss
+def logistic() -> Loss:
+    """log(1 + exp(-y f)); the coordinate step is 20 safeguarded Newton steps in the log-odds of alpha/C."""
+
+    def value(f, y):
+        return jnp.logaddexp(-y * f, jnp.zeros_like(f))
+
+    def slope(f, y):
+        return -y * jax.nn.sigmoid(-y * f)
+
+    def conjugate(u, y):
+        a = -u * y
+        inside = jnp.clip(a, 0, 1)
+        return _inside(
+            (a >= -_slack(a)) & (a <= 1 + _slack(a)), -jax.scipy.special.entr(inside) - jax.scipy.special.entr(1 - inside)
+        )
+
+    def dual_step(coef, f, y, q, C):
+        # alpha = C sigmoid(s) where s + q (C sigmoid(s) - alpha_old) + y f = 0, increasing in s with derivative >= 1.
+        base = y * f - q * y * coef
+        low, high = -base - q * C, -base
+
+        def newton(_, bracket):
+            s, low, high = bracket
+            p = jax.nn.sigmoid(s)
+            residual = s + base + q * C * p
+            low, high = jnp.where(residual < 0, s, low), jnp.where(residual < 0, high, s)
+            new = s - residual / (1 + q * C * p * (1 - p))
+            inside = (new > low) & (new < high)
+            return jnp.where(inside, new, (low + high) / 2), low, high
+
+        s, _, _ = jax.lax.fori_loop(0, 20, newton, ((low + high) / 2, low, high))
+        return y * C * jax.nn.sigmoid(s)
+
+    return Loss(value, slope, conjugate, dual_step)
+
+
+@loss
+def squared() -> Loss:
+    """(f - y)^2 / 2 for real targets."""
+
+    def slope(f, y):
+        return f - y
+
+    def conjugate(u, y):
+        return u * u / 2 + u * y
+
+    def dual_step(coef, f, y, q, C):
+        step = coef + (C * (y - f) - coef) / (C * q + 1)
+        return jnp.where(C > 0, step, jnp.zeros_like(step))
+
+    return Loss(optax.losses.l2_loss, slope, conjugate, dual_step, labels=False)
+
+
+@loss
+def eps_insensitive(eps: float = 0.1) -> Loss:
+    """max(0, |f - y| - eps) for real targets; slope 0 on the edge of the tube.
+
+    Args:
+        eps: half the width of the tube, units of y, >= 0.
+    """
+    scalars(eps=eps)
+
+    def value(f, y):
+        return jnp.maximum(jnp.abs(f - y) - eps, 0)
+
+    def slope(f, y):
+        return jnp.where(jnp.abs(f - y) > eps, jnp.sign(f - y), jnp.zeros_like(f))
+
+    def conjugate(u, y):
+        return _inside(jnp.abs(u) <= 1 + _slack(u), u * y + eps * jnp.abs(u))
+
+    def dual_step(coef, f, y, q, C):
+        q = _guard(q)
+        free = coef + (y - f) / q  # without the tube; the tube shrinks it towards 0
+        return jnp.clip(jnp.sign(free) * jnp.maximum(jnp.abs(free) - eps / q, 0), -C, C)
+
+    return Loss(value, slope, conjugate, dual_step, labels=False)
+
+
+@loss
+def pinball(tau: float = 0.5) -> Loss:
+    """max(tau (y - f), (tau - 1)(y - f)) for real targets: its minimiser is the tau-quantile; slope 0 at f = y.
+
+    Args:
+        tau: quantile, in (0, 1).
+    """
+    scalars(tau=tau)
+
+    def value(f, y):
+        return jnp.maximum(tau * (y - f), (tau - 1) * (y - f))
+
+    def slope(f, y):
+        return jnp.where(f < y, -tau * jnp.ones_like(f), jnp.where(f > y, (1 - tau) * jnp.ones_like(f), jnp.zeros_like(f)))
+
+    def conjugate(u, y):
+        return _inside((u >= -tau - _slack(u)) & (u <= 1 - tau + _slack(u)), u * y)
+
+    def dual_step(coef, f, y, q, C):
+        return jnp.clip(coef + (y - f) / _guard(q), (tau - 1) * C, tau * C)
+
+    return Loss(value, slope, conjugate, dual_step, labels=False)
+
+
+@loss
+def crammer_singer() -> Loss:
+    """max_j (f_j + [j != y]) - f_y for scores (b, k) and class numbers y (b,): the multiclass hinge.
+
+    The slope is e_j - e_y for the first maximal j (0 where that is y itself); a slope u is in the conjugate's domain
+    where u + e_y is on the simplex. `dual_step` takes coefficients (b, k) and projects onto that simplex.
+
+    Reference: K. Crammer, Y. Singer, On the algorithmic implementation of multiclass kernel-based vector machines,
+        JMLR 2, 2001.
+    """
+
+    def raised(f, y):
+        own = jax.nn.one_hot(y, f.shape[-1], dtype=f.dtype)
+        return f + 1 - own, own
+
+    def value(f, y):
+        scores, own = raised(f, y)
+        return jnp.max(scores, -1) - jnp.sum(f * own, -1)
+
+    def slope(f, y):
+        scores, own = raised(f, y)
+        wins = jnp.sum(scores * own, -1) >= jnp.max(scores, -1)
+        other = jax.nn.one_hot(jnp.argmax(scores, -1), f.shape[-1], dtype=f.dtype) - own
+        return jnp.where(wins[:, None], jnp.zeros_like(other), other)
+
+    def conjugate(u, y):
+        own = jax.nn.one_hot(y, u.shape[-1], dtype=u.dtype)
+        p = u + own
+        slack = 8 * u.shape[-1] * jnp.finfo(u.dtype).eps
+        on_simplex = (jnp.min(p, -1) >= -slack) & (jnp.abs(jnp.sum(u, -1)) <= slack)
+        return _inside(on_simplex, jnp.sum(u * own, -1))
+
+    def dual_step(coef, f, y, q, C):
+        own = jax.nn.one_hot(y, f.shape[-1], dtype=f.dtype)
+        q, C = q[:, None], C[:, None]
+        room = jnp.maximum(C, jnp.finfo(f.dtype).tiny * 16)
+        point = own - coef / room + (f - own) / (_guard(q) * room)
+        step = C * (own - jax.vmap(optax.projections.projection_simplex)(point))
+        return jnp.where(C > 0, step, jnp.zeros_like(step))
+
+    return Loss(value, slope, conjugate, dual_step)
+
+
+hinge, squared_hinge, logistic, squared, crammer_singer = hinge(), squared_hinge(), logistic(), squared(), crammer_singer()

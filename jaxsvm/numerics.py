@@ -1,0 +1,117 @@
+"""Arithmetic that must be right in float32, and forms that XLA compiles well; the one place that sets precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .types import Array
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Matrix product in full precision: on accelerators the default rounds the factors to 8 or 11 bits.
+
+    Args:
+        a: (n, d) or (d,).
+        b: (d, m) or (d,).
+    """
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def wide(x: Array) -> jnp.dtype:
+    """The dtype for sums and coefficients over `x`: its own, float32 at least."""
+    return jnp.promote_types(x.dtype, jnp.float32)
+
+
+def sqnorms(x: Array) -> Array:
+    """Squared norms of rows, (n, d) -> (n,)."""
+    x = x.astype(wide(x))
+    return jnp.einsum("nd,nd->n", x, x, precision=lax.Precision.HIGHEST)
+
+
+def sqdist(x: Array, z: Array) -> Array:
+    """Squared distances of rows, (n, d), (m, d) -> (n, m), by one matrix product; never negative."""
+    x, z = x.astype(wide(x)), z.astype(wide(z))
+    return jnp.maximum(sqnorms(x)[:, None] + sqnorms(z)[None, :] - 2 * dot(x, z.T), 0)
+
+
+def norm(w: Array) -> Array:
+    """Euclidean norm of a vector, with gradient 0 at 0; by a product, which compiles to better loops than a sum."""
+    square = dot(w, w)
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, jnp.ones_like(square))), jnp.zeros_like(square))
+
+
+def two_sum(total: Array, lost: Array, term: Array) -> tuple[Array, Array]:
+    """Compensated addition: `total + lost` stands for the sum, `lost` for what rounding took from `total`.
+
+    The error of a sum of any number of terms stays at a few units in the last place (Kahan; Neumaier 1974).
+    """
+    term = term + lost
+    new = total + term
+    part = new - total
+    return new, (total - (new - part)) + (term - part)
+
+
+def put(a: Array, index: Array, values: Array) -> Array:
+    """`a` with `a[index] = values`, in place inside a loop that writes first and only reads afterwards.
+
+    Args:
+        a: (n,).
+        index: (b,) in [0, n); repeated indices must carry equal values.
+        values: (b,).
+    """
+    if index.shape[0] == 1:  # a slice update, not a scatter: XLA keeps loops of slices together
+        return lax.dynamic_update_slice_in_dim(a, values, index[0], 0)
+    return a.at[index].set(values, mode="promise_in_bounds")
+
+
+def pick(a: Array, index: Array) -> Array:
+    """`a[index]` for (b,) indices in [0, n)."""
+    if index.shape[0] == 1:
+        return lax.dynamic_slice_in_dim(a, index[0], 1)
+    return a.at[index].get(mode="promise_in_bounds")
+
+
+def blocked(fn: Callable, x: Array, block: int) -> Array:
+    """`fn` over the rows of `x` in blocks, so that its temporaries stay bounded.
+
+    Args:
+        fn: (block, d) -> (block, ...), row by row.
+        x: (n, d).
+        block: rows at a time, > 0.
+
+    Returns:
+        (n, ...)
+    """
+    n = x.shape[0]
+    if n <= block:
+        return fn(x)
+    count = -(-n // block)
+    # The last block reaches back instead of being padded: padding would copy x.
+    starts = jnp.minimum(jnp.arange(count, dtype=jnp.int32) * block, n - block)
+    parts = lax.map(lambda start: fn(lax.dynamic_slice_in_dim(x, start, block)), starts)
+    whole = parts[:-1].reshape((-1,) + parts.shape[2:])
+    return jnp.concatenate([whole, parts[-1][count * block - n :]])
+
+
+def mix(bits: Array) -> Array:
+    """A 32-bit integer hash (the finaliser of MurmurHash3): every input bit moves every output bit."""
+    bits = (bits ^ (bits >> 16)) * jnp.uint32(0x85EBCA6B)
+    bits = (bits ^ (bits >> 13)) * jnp.uint32(0xC2B2AE35)
+    return bits ^ (bits >> 16)
+
+
+def multiply_high(a: Array, b: Array) -> Array:
+    """The upper 32 bits of the 64-bit product of two uint32 arrays, without 64-bit integers."""
+    a_high, a_low, b_high, b_low = a >> 16, a & 0xFFFF, b >> 16, b & 0xFFFF
+    middle = a_high * b_low + (a_low * b_low >> 16)
+    return a_high * b_high + (middle >> 16) + ((middle & 0xFFFF) + a_low * b_high >> 16)
+
+
+def is_traced(*trees) -> bool:
+    """Whether any leaf is abstract, or the call itself is being traced."""
+    leaves = jax.tree.leaves(trees) + [jnp.zeros(())]
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)

@@ -1,0 +1,433 @@
+"""What is minimised, how far a model is from the minimum, and how the scalings of the problem convert.
+
+    P(w) = lam/2 |w|^2 + sum_i w_i loss(f_i, y_i) / sum_i w_i
+    D(coef) = -lam/2 |sum_i coef_i phi(x_i)|^2 - sum_i w_i conjugate(u_i, y_i) / sum_i w_i,
+              u_i = -coef_i / C_i,  C_i = w_i / (lam sum w)
+
+D <= min P for every coef in the conjugate's domain; with a free bias for those with sum_i coef_i = 0.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .kernels import Kernel, matvec
+from .losses import hinge
+from .models import Expansion, Linear, Mapped
+from .numerics import dot, is_traced, sqnorms
+from .recipe import cast, choice, fixed, freed, positive, struct
+from .types import Array, Batch, Certificate, Loss, Model
+
+
+def lam_from_C(C: float, n: float) -> float:
+    """lam = 1 / (C n), n the sum of the weights.
+
+    Example:
+        >>> lam_from_C(2.0, 50)
+        0.01
+    """
+    return 1 / (C * n)
+
+
+def C_from_lam(lam: float, n: float) -> float:
+    """C = 1 / (lam n), n the sum of the weights.
+
+    Example:
+        >>> C_from_lam(0.01, 50)
+        2.0
+    """
+    return 1 / (lam * n)
+
+
+def _in_float64(fn):
+    """Run `fn` compiled and in float64; inside a trace, as it is and in the dtype at hand."""
+
+    @functools.partial(jax.jit, static_argnames=("choices",))
+    def compiled(arrays, frozen, choices):
+        return fn(*arrays, *(freed(thing) for thing in frozen), *choices)
+
+    @functools.wraps(fn)
+    def run(arrays, frozen=(), choices=()):
+        if is_traced(arrays, jax.tree.leaves(frozen)):
+            return fn(*arrays, *frozen, *choices)
+        with jax.enable_x64(True):
+            args = cast((arrays, tuple(fixed(thing) for thing in frozen)), jnp.float64)
+            return compiled(*args, choices)
+
+    return run
+
+
+def _features(model: Model, data: Batch) -> tuple[Model, Batch]:
+    """The model and the rows in the space where the model is linear or an expansion."""
+    while isinstance(model, Mapped):
+        model, data = model.inner, data._replace(x=model.phi(data.x))
+    if not isinstance(model, Linear | Expansion):
+        raise TypeError(f"expected a Linear, Expansion or Mapped model, got {type(model).__name__}")
+    return model, data
+
+
+def _shares(data: Batch) -> Array:
+    return data.weight / jnp.sum(data.weight)
+
+
+def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
+    """P(w) = lam/2 |w|^2 + weighted mean loss, in float64 on the host, in the dtype at hand inside a trace.
+
+    Args:
+        model: with `sqnorm()`.
+        data: n rows.
+        lam: regularisation, > 0.
+        loss: of scores.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(primal(Linear(jnp.ones(1), jnp.zeros(())), data, 1.0))
+        0.5
+    """
+    positive(lam=lam)
+    return _primal((model, data, lam), (loss,))
+
+
+@_in_float64
+def _primal(model, data, lam, loss):
+    return lam / 2 * model.sqnorm() + jnp.dot(_shares(data), loss.value(model(data.x), data.y))
+
+
+def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, loss: Loss = hinge) -> Array:
+    """D at the dual variables alpha, in float64 on the host; -inf outside their bounds.
+
+    Args:
+        alpha: (n,), 0 <= alpha_i <= C w_i for the hinge; for losses of real targets the signed coefficients.
+        data: n rows.
+        lam: regularisation, > 0.
+        kernel: None is linear.
+        loss: of scores.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(dual(jnp.array([0.5, 0.5]), data, 1.0))
+        0.5
+    """
+    positive(lam=lam)
+    if jnp.shape(alpha) != data.y.shape:
+        raise ValueError(f"alpha has shape {jnp.shape(alpha)}, expected one number for each of the {data.y.shape[0]} rows")
+    return _dual((alpha, data, lam, kernel), (loss,))
+
+
+@_in_float64
+def _dual(alpha, data, lam, kernel, loss):
+    coef = alpha * data.y if loss.labels else alpha
+    own = data.x @ dot(coef, data.x) if kernel is None else matvec(kernel, data.x, data.x, coef)
+    share = _shares(data)
+    return -lam / 2 * jnp.dot(coef, own) - _penalty(coef, data.y, share, lam, loss)
+
+
+def _slopes(coef, share, lam):
+    """u_i = -coef_i / C_i, 0 where the row does not count."""
+    return jnp.where(share > 0, -coef * lam / jnp.where(share > 0, share, 1), 0)
+
+
+def _penalty(coef, y, share, lam, loss):
+    """sum_i share_i conjugate(u_i, y_i), rows that do not count left out."""
+    values = loss.conjugate(_slopes(coef, share, lam), y)
+    return jnp.sum(jnp.where(share > 0, share * values, 0))
+
+
+def certificate(
+    model: Model, data: Batch, lam: float, loss: Loss = hinge, *, bias: str | None = None, passes: int = 0
+) -> Certificate:
+    """Bound how far a model is from the optimum on its training rows, by a dual point: P(model) - min P <= gap.
+
+        gap = lam/2 |w - w(coef)|^2 + sum_i share_i (loss(f_i) + conjugate(u_i) - u_i f_i)      every term >= 0
+
+    An `Expansion` over training rows (`index`) whose coefficients are in bounds is its own dual point. For any other
+    model a dual point is made from the scores: u_i the mean slope of the loss within a few widths of f_i (for the
+    hinge a clipped ramp), each scaled by its best factor; then `passes` sweeps of dual coordinate ascent.
+
+    Computed in float64 whatever the model's dtype; inside a trace in the dtype at hand. With a `Mapped` model the
+    optimum meant is the one in its feature space.
+
+    Args:
+        model: Linear, Expansion or Mapped.
+        data: the n training rows.
+        lam: regularisation of the problem, > 0.
+        loss: of scores.
+        bias: "none", "feature" or "free"; None: as the model says.
+        passes: sweeps of dual ascent, O(n d) each for linear models, O(n^2) kernel values for expansions.
+
+    Raises:
+        TypeError: another kind of model.
+        ValueError: lam not above 0; passes with a free bias, whose dual has an equality that single coordinates break.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(certificate(Linear(jnp.ones(1), jnp.zeros(())), data, 1.0).gap)
+        0.0
+
+    Reference: S. Boyd, L. Vandenberghe, Convex optimization, 2004, sections 3.3, 5.5.
+    """
+    positive(lam=lam)
+    inner, _ = _features(model, data) if not isinstance(model, Mapped) else (model.inner, None)
+    bias = bias or inner.bias
+    choice("bias", bias, ("none", "feature", "free"))
+    if passes and bias == "free":
+        raise ValueError(
+            "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an equality constraint"
+        )
+    result = _certificate((model, data, lam), (loss,), (bias, int(passes)))
+    exact = result.exact if is_traced(result) else bool(result.exact)
+    return result._replace(exact=exact)
+
+
+_WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # of the ramps, in units of the score
+
+
+@_in_float64
+def _certificate(model, data, lam, loss, bias, passes):
+    model, data = _features(model, data)
+    share, score = _shares(data), model(data.x)
+    carried, exact = _carried(model, data, share, lam, loss, bias)
+    made = jax.lax.cond(
+        exact,
+        lambda: carried,
+        lambda: _from_scores(model, data, share, score, lam, loss, bias),
+    )
+    coef = _ascend(model, data, share, made, lam, loss, bias, passes) if passes else made
+    own = _own(model, data, coef[:, None], bias)[:, 0]
+    exact = exact & (passes == 0)
+    slope = _slopes(coef, share, lam)
+    losses = loss.value(score, data.y)
+    terms = jnp.maximum(losses + loss.conjugate(slope, data.y) - slope * score, 0)
+    gap = lam / 2 * _distance(model, data, coef, own, score, bias) + jnp.sum(jnp.where(share > 0, share * terms, 0))
+    value = lam / 2 * model.sqnorm() + jnp.dot(share, losses)
+    return Certificate(value, value - gap, gap, exact)
+
+
+def _carried(model, data, share, lam, loss, bias):
+    """The dual coefficients that a model brings along, and whether they are feasible."""
+    zero = jnp.zeros_like(share)
+    if not isinstance(model, Expansion):
+        return zero, jnp.zeros((), bool)
+    n = data.y.shape[0]
+    known = model.index >= 0
+    coef = zero.at[jnp.where(known, model.index, n)].add(model.coef.astype(share.dtype), mode="drop")
+    slope = _slopes(coef, share, lam)
+    # Bounds kept in float32 may be passed by a rounding of C: such coefficients go back by one part in a million.
+    nearly = (1 - 1e-6) * slope
+    out = ~jnp.isfinite(loss.conjugate(slope, data.y))
+    inside = jnp.isfinite(loss.conjugate(nearly, data.y)) & jnp.where(share > 0, True, coef == 0)
+    coef = jnp.where(out, (1 - 1e-6) * coef, coef)
+    balanced = jnp.abs(jnp.sum(coef)) <= 1e-6 * jnp.sum(jnp.abs(coef)) if bias == "free" else True
+    return coef, jnp.all(known | (model.coef == 0)) & jnp.all(inside) & balanced
+
+
+def _own(model, data, coefs, bias):
+    """sum_j coefs_jc k(x_j, x_i), (n, c): the functions that dual coefficients make, at the rows themselves."""
+    if isinstance(model, Linear):
+        own = dot(data.x, dot(data.x.T, coefs))
+    else:
+        own = matvec(model.kernel, data.x, data.x, coefs)
+    return own + jnp.sum(coefs, 0)[None, :] if bias == "feature" else own
+
+
+def _distance(model, data, coef, own, score, bias):
+    """|w - w(coef)|^2."""
+    if isinstance(model, Linear):
+        difference = model.w - dot(coef, data.x)
+        lift = (model.b - jnp.sum(coef)) ** 2 if bias == "feature" else 0
+        return jnp.dot(difference, difference) + lift
+    plain = score if bias == "feature" else score - model.b
+    n = data.y.shape[0]
+    known = jnp.where(model.index >= 0, model.index, n)
+    full = jnp.zeros_like(coef).at[known].add(model.coef.astype(coef.dtype), mode="drop")
+    on_rows = jnp.maximum(jnp.dot(full - coef, plain - own), 0)
+    elsewhere = jnp.maximum(model.sqnorm() - 2 * jnp.dot(coef, plain) + jnp.dot(coef, own), 0)
+    return jnp.where(jnp.all((model.index >= 0) | (model.coef == 0)), on_rows, elsewhere)
+
+
+def _from_scores(model, data, share, score, lam, loss, bias):
+    """The best of a few dual points made from the scores of a model."""
+    ramps = [(loss.value(score + h, data.y) - loss.value(score - h, data.y)) / (2 * h) for h in _WIDTHS]
+    slopes = jnp.stack([loss.slope(score, data.y), *ramps], axis=1)  # (n, c)
+    coefs = -slopes * (share / lam)[:, None]
+    if bias == "free":  # sum coef = 0: the heavier side is scaled down, which keeps every bound
+        up, down = jnp.sum(jnp.maximum(coefs, 0), 0), jnp.sum(jnp.maximum(-coefs, 0), 0)
+        least = jnp.minimum(up, down)
+        factor = lambda side: least / jnp.where(side > 0, side, 1)  # noqa: E731
+        coefs = jnp.where(coefs > 0, coefs * factor(up)[None, :], coefs * factor(down)[None, :])
+    owns = _own(model, data, coefs, bias)
+
+    def best(coef, own):
+        square = jnp.dot(coef, own)
+        value = lambda s: -lam / 2 * s * s * square - _penalty(s * coef, data.y, share, lam, loss)  # noqa: E731
+        s = _golden(value, 4.0)
+        return value(s), s
+
+    values, factors = jax.vmap(best, in_axes=1)(coefs, owns)
+    c = jnp.argmax(values)
+    return factors[c] * coefs[:, c]
+
+
+def _golden(value, high: float, steps: int = 80):
+    """The maximiser of a concave function on [0, high] that is finite at 0 and may be -inf from some point on."""
+    ratio = (5**0.5 - 1) / 2
+
+    def narrow(_, ends):
+        low, high = ends
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        leftwards = value(left) >= value(right)
+        return jnp.where(leftwards, low, left), jnp.where(leftwards, right, high)
+
+    low, high = jax.lax.fori_loop(0, steps, narrow, (jnp.zeros(()), jnp.asarray(high)))
+    return jnp.where(value(high) >= value(low), high, low)
+
+
+def _ascend(model, data, share, coef, lam, loss, bias, passes):
+    """Sweeps of exact dual coordinate ascent over all rows, in order."""
+    bound, lift = share / lam, 1.0 if bias == "feature" else 0.0
+    linear = isinstance(model, Linear)
+    sqnorm = (sqnorms(data.x) if linear else model.kernel.diag(data.x)) + lift
+    # What is carried along: the weights of a linear model, else the values at all rows.
+    state = (dot(coef, data.x), jnp.sum(coef)) if linear else (_own(model, data, coef[:, None], bias)[:, 0], jnp.zeros(()))
+
+    def visit(carry, i):
+        coef, (f, b) = carry
+        at = lambda a: jax.lax.dynamic_slice_in_dim(a, i, 1)  # noqa: E731
+        row = at(data.x)
+        score = dot(row, f) + lift * b if linear else at(f)
+        new = loss.dual_step(at(coef), score, at(data.y), at(sqnorm), at(bound))
+        move = (new - at(coef))[0]
+        f = f + move * (row[0] if linear else model.kernel(row, data.x)[0] + lift)
+        return (jax.lax.dynamic_update_slice_in_dim(coef, new, i, 0), (f, b + move)), None
+
+    order = jnp.tile(jnp.arange(data.y.shape[0], dtype=jnp.int32), passes)
+    return jax.lax.scan(visit, (coef, state), order)[0][0]
+
+
+def kkt_residual(model: Expansion, data: Batch, lam: float, loss: Loss = hinge, *, bias: str | None = None) -> Array:
+    """How far dual coefficients are from the optimality conditions, in margin units, in float64 on the host.
+
+    Without a free bias max_i |coef_i' - coef_i| k(x_i, x_i), coef_i' the best value of one coefficient; with a free
+    bias (hinge) LIBSVM's max over I_up of y_i - f(x_i) minus min over I_low of the same.
+
+    Args:
+        model: an expansion over training rows (`index`).
+        data: the n training rows.
+        lam: regularisation, > 0.
+        loss: of scores.
+        bias: None: as the model says.
+
+    Raises:
+        TypeError: if the model carries no dual coefficients.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> run = jaxsvm.fit(jaxsvm.sdca(0.5, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=4)
+        >>> float(kkt_residual(run.model, data, lam=1.0))
+        0.0
+
+    Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005.
+    """
+    positive(lam=lam)
+    if not isinstance(model, Expansion):
+        raise TypeError(f"only an Expansion over the training rows carries dual coefficients, got {type(model).__name__}")
+    return _kkt((model, data, lam), (loss,), (bias or model.bias,))
+
+
+@_in_float64
+def _kkt(model, data, lam, loss, bias):
+    share = _shares(data)
+    bound = share / lam
+    coef, _ = _carried(model, data, share, lam, loss, bias)
+    score = model(data.x)
+    if bias != "free":
+        sqnorm = model.kernel.diag(data.x) + (1 if bias == "feature" else 0)
+        new = loss.dual_step(coef, score, data.y, sqnorm, bound)
+        return jnp.max(jnp.where(share > 0, jnp.abs(new - coef) * sqnorm, 0))
+    alpha, edge = coef * data.y, 1e-6 * bound
+    grows, falls = (alpha < bound - edge) & (share > 0), alpha > edge
+    up, low = jnp.where(data.y > 0, grows, falls), jnp.where(data.y > 0, falls, grows)
+    value = data.y - score
+    return jnp.max(jnp.where(up, value, -jnp.inf)) - jnp.min(jnp.where(low, value, jnp.inf))
+
+
+def nu_from(model: Model, data: Batch) -> Array:
+    """nu = (mean hinge) / |w|: the slack at which the slack-constrained problem has this model's direction.
+
+    Args:
+        model: without bias, not 0.
+        data: the n training rows.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(nu_from(Linear(0.5 * jnp.ones(1), jnp.zeros(())), data))
+        1.0
+
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
+        section 2.
+    """
+    return _nu((model, data))
+
+
+@_in_float64
+def _nu(model, data):
+    return jnp.dot(_shares(data), hinge.value(model(data.x), data.y)) / jnp.sqrt(model.sqnorm())
+
+
+@struct
+class _Error:
+    data: Batch
+
+    def __call__(self, model: Model) -> Array:
+        score = model(self.data.x)
+        wrong = ((score > 0) != (self.data.y > 0)).astype(score.dtype)
+        return jnp.dot(_shares(self.data), wrong)
+
+
+def error_on(data: Batch) -> Any:
+    """A probe for `fit`: model -> share of rows, by weight, on the wrong side of 0.
+
+    Args:
+        data: held-out rows with labels in {-1, +1}.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(error_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
+        0.0
+    """
+    return _Error(data)
+
+
+def risk_on(data: Batch, loss: Loss = hinge) -> Any:
+    """A probe for `fit`: model -> weighted mean loss on the rows of `data`.
+
+    Args:
+        data: held-out rows.
+        loss: of scores.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(risk_on(data)(Linear(0.5 * jnp.ones(1), jnp.zeros(()))))
+        0.5
+    """
+    return _Risk(data, fixed(loss))
+
+
+@struct
+class _Risk:
+    data: Batch
+    loss: Any
+
+    def __call__(self, model: Model) -> Array:
+        return jnp.dot(_shares(self.data), freed(self.loss).value(model(self.data.x), self.data.y))

@@ -1,0 +1,225 @@
+"""Which rows a step sees. Every draw is a function of (state, t): runs resume at any step, whole or in pieces."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .numerics import mix, multiply_high
+from .recipe import register, sampler
+from .types import Array, Batch, Sampler
+
+
+def _no_feedback(s, index, progress):
+    return s
+
+
+def _per_step(one, s, t: Array, count: int) -> Array:
+    """`one(s, t)` for `count` steps from t on, as rows."""
+    return jax.vmap(one, in_axes=(None, 0))(s, jnp.asarray(t, jnp.int32) + jnp.arange(count, dtype=jnp.int32))
+
+
+def _share(data: Batch) -> Array:
+    """w_i / (mean of the positive weights): sum(share * loss) / count(share > 0) estimates the weighted mean loss."""
+    positive = data.weight > 0
+    mean = jnp.sum(data.weight) / jnp.maximum(jnp.sum(positive.astype(data.weight.dtype)), 1)
+    return jnp.where(positive, data.weight / mean, jnp.zeros_like(data.weight))
+
+
+def _check(batch_size: int) -> None:
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
+
+
+@register("UniformState")
+class UniformState(NamedTuple):
+    """A key, and the running total of the weights in whole numbers."""
+
+    key: Array  # ()
+    total: Array  # (n,)  uint32, non-decreasing
+    flat: Array  # ()    bool, all weights are 1: the total need not be searched
+
+
+@register("EpochsState")
+class EpochsState(NamedTuple):
+    """A key, and the rows of positive weight."""
+
+    key: Array  # ()
+    rows: Array  # (n,)  int32, rows of positive weight first, in order
+    count: Array  # ()   int32, how many they are
+
+
+@register("SubsetState")
+class SubsetState(NamedTuple):
+    """A key, and the rows of positive weight."""
+
+    key: Array  # ()
+    rows: Array  # (n,)  int32, rows of positive weight first, in order
+    count: Array  # ()   int32, how many they are
+
+
+def _quanta(weight: Array) -> Array:
+    """Running total of the weights in whole numbers: exact for whole weights, in 2^31ths of the sum otherwise."""
+    whole = jnp.all(weight == jnp.round(weight)) & (jnp.sum(weight) < 2**24)
+    fine = weight * (jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31) / jnp.sum(weight))
+    # A positive weight keeps at least one quantum.
+    fine = jnp.where(weight > 0, jnp.maximum(jnp.floor(fine), 1), jnp.zeros_like(fine))
+    return jnp.cumsum(jnp.where(whole, weight, fine).astype(jnp.uint32))
+
+
+@sampler
+def uniform(batch_size: int = 1, replace: bool = True) -> Sampler:
+    """Independent draws at every step.
+
+    With replacement, rows are drawn in proportion to their weight (inverse cumulative sum, in whole numbers) and
+    handed weight 1: the same key visits the same rows as on a data set in which row i stands weight_i times in a
+    row. Without, a step is a uniform subset of the rows of positive weight, handed w_i / (mean positive weight).
+
+    Args:
+        batch_size: rows a step, >= 1; structure.
+        replace: structure.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> s = uniform(2); data = jaxsvm.dataset([[0.0], [1.0], [2.0]], [1, -1, 1])
+        >>> state = s.init(jax.random.key(0), data)
+        >>> bool((s.draw(state, 0, 5)[2:] == s.draw(state, 2, 3)).all())
+        True
+
+    Reference: R. W. Floyd's subset algorithm: J. Bentley, Programming pearls, CACM 30(9), 1987.
+    """
+    b = batch_size
+    _check(b)
+    if not replace:
+        return _subsets(b)
+
+    def init(key, data):
+        return UniformState(key, _quanta(data.weight), jnp.all(data.weight == 1))
+
+    def draw(s, t, count):
+        bits = _per_step(lambda key, t: jax.random.bits(jax.random.fold_in(key, t), (b,)), s.key, t, count)
+        position = multiply_high(bits, jnp.broadcast_to(s.total[-1], bits.shape))
+        search = lambda p: jnp.searchsorted(s.total, p, side="right").astype(jnp.int32)  # noqa: E731
+        return jax.lax.cond(s.flat, lambda p: p.astype(jnp.int32), search, position)
+
+    return Sampler(init, draw, lambda data: jnp.ones_like(data.weight), _no_feedback, rows=lambda n: b)
+
+
+def _positive_rows(data: Batch) -> tuple[Array, Array]:
+    """The rows of positive weight first, in order, and their number."""
+    positive = data.weight > 0
+    rows = jnp.argsort(~positive, stable=True).astype(jnp.int32)
+    return rows, jnp.sum(positive.astype(jnp.int32))
+
+
+def _subsets(b: int) -> Sampler:
+    def init(key, data):
+        if b > data.weight.shape[0]:
+            raise ValueError(f"a subset of {b} rows cannot be drawn from {data.weight.shape[0]}: lower batch_size")
+        return SubsetState(key, *_positive_rows(data))
+
+    def one(s, t):
+        # Floyd: for j = m-b .. m-1, draw r from 0..j; take r, or j where r was taken before.
+        bits = jax.random.bits(jax.random.fold_in(s.key, t), (b,))
+
+        def choose(k, chosen):
+            j = s.count - b + k
+            r = multiply_high(bits[k], jnp.maximum(j + 1, 1).astype(jnp.uint32)).astype(jnp.int32)
+            new = jnp.where(jnp.any(chosen == r), j, r)
+            return chosen.at[k].set(jnp.where(j >= 0, new, -1))
+
+        chosen = jax.lax.fori_loop(0, b, choose, jnp.full((b,), -1, jnp.int32))
+        return jnp.where(chosen >= 0, s.rows[jnp.maximum(chosen, 0)], -1)
+
+    return Sampler(init, lambda s, t, count: _per_step(one, s, t, count), _share, _no_feedback, rows=lambda n: b)
+
+
+_ROUNDS = 8
+
+
+def _shuffle(position: Array, count: Array, words: Array) -> Array:
+    """The image of each position under a keyed permutation of 0 .. count-1.
+
+    An 8-round Feistel network on the smallest power of two that holds `count`, walked until it lands inside: a
+    shuffle that needs no memory and can be read at any place.
+
+    Args:
+        position: (b,) uint32.
+        count: () uint32, >= 1.
+        words: (8,) uint32, the key.
+
+    Reference: J. Black, P. Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002.
+    """
+    bits = jnp.uint32(32) - jax.lax.clz(jnp.maximum(count, 2) - 1)
+    low_bits = bits // 2
+    high_bits = bits - low_bits
+
+    def rounds(x):
+        left_bits, right_bits = high_bits, low_bits
+        left, right = x >> low_bits, x & ((jnp.uint32(1) << low_bits) - 1)
+        for word in range(_ROUNDS):
+            mask = (jnp.uint32(1) << left_bits) - 1
+            left, right = right, (left ^ mix(right + words[word])) & mask
+            left_bits, right_bits = right_bits, left_bits
+        return left << right_bits | right
+
+    walk = lambda x: jnp.where(x < count, x, rounds(x))  # noqa: E731
+    return jax.lax.while_loop(lambda x: jnp.any(x >= count), walk, rounds(position))
+
+
+@sampler
+def epochs(batch_size: int = 1, shuffle: bool = True) -> Sampler:
+    """Passes over the rows of positive weight, each in a new random order; the last batch of a pass is padded.
+
+    The weight handed is w_i / (mean positive weight).
+
+    Args:
+        batch_size: rows a step, >= 1; structure.
+        shuffle: False keeps the stored order; structure.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> s = epochs(2); data = jaxsvm.dataset([[0.0], [1.0], [2.0]], [1, -1, 1])
+        >>> first_pass = s.draw(s.init(jax.random.key(0), data), 0, 2)
+        >>> sorted(first_pass.ravel().tolist())
+        [-1, 0, 1, 2]
+    """
+    b = batch_size
+    _check(b)
+
+    def init(key, data):
+        return EpochsState(key, *_positive_rows(data))
+
+    def one(s, t):
+        length = jnp.maximum(-(-s.count // b), 1)  # steps in a pass
+        place = t % length * b + jnp.arange(b, dtype=jnp.int32)
+        inside = place < s.count
+        place = jnp.where(inside, place, jnp.zeros_like(place))
+        if shuffle:
+            words = jax.random.bits(jax.random.fold_in(s.key, t // length), (_ROUNDS,))
+            place = _shuffle(place.astype(jnp.uint32), s.count.astype(jnp.uint32), words).astype(jnp.int32)
+        return jnp.where(inside, s.rows[place], -1)
+
+    return Sampler(init, lambda s, t, count: _per_step(one, s, t, count), _share, _no_feedback, rows=lambda n: b)
+
+
+@sampler
+def whole() -> Sampler:
+    """All rows at every step; the weight handed is w_i / (mean positive weight).
+
+    Example:
+        >>> import jaxsvm
+        >>> whole().rows(150)
+        150
+    """
+
+    def init(key, data):
+        return jnp.zeros(data.weight.shape, jnp.int32)
+
+    def draw(s, t, count):
+        rows = jnp.arange(s.shape[0], dtype=jnp.int32)
+        return jnp.broadcast_to(rows, (count, s.shape[0]))
+
+    return Sampler(init, draw, _share, _no_feedback, rows=lambda n: n, whole=True)

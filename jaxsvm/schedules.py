@@ -1,0 +1,79 @@
+"""Step sizes that optax lacks: count from 0, as optax calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+
+from .types import Array
+
+
+def _number(count: Array, like: Array) -> Array:
+    """The count in the dtype of the scale: int32 and float32 do not mix by themselves."""
+    like = jnp.asarray(like)
+    return jnp.asarray(count, like.dtype if jnp.issubdtype(like.dtype, jnp.inexact) else float)
+
+
+def inverse_time(scale: float, offset: float = 0.0) -> Callable[[Array], Array]:
+    """scale / (count + 1 + offset): Pegasos's step with scale = 1/lam.
+
+    Args:
+        scale: step size times its time, > 0.
+        offset: steps that the clock is ahead, >= 0.
+
+    Example:
+        >>> [float(inverse_time(2.0)(t)) for t in (0, 1)]
+        [2.0, 1.0]
+    """
+    return lambda count: scale / (_number(count, scale) + 1 + offset)
+
+
+def inverse_sqrt(scale: float) -> Callable[[Array], Array]:
+    """scale / sqrt(count + 1): the step of robust stochastic approximation.
+
+    Args:
+        scale: the first step size, > 0.
+    """
+    return lambda count: scale / jnp.sqrt(_number(count, scale) + 1)
+
+
+def bottou(lam: float) -> Callable[[Array], Array]:
+    """1 / (lam (count + t0)) with t0 = 1 / (eta0 lam), eta0 = min(lam^(-1/4), 1/lam): the step of SVMSGD2.
+
+    eta0 is the step that is right for weights of the size they are likely to have, if rows have norm about 1; above
+    lam = 1 it is capped, or the first shrink factor would be negative.
+
+    Args:
+        lam: regularisation, > 0.
+
+    Reference: L. Bottou, svmsgd (2007); N. Murata's and his heuristic for eta0.
+    """
+    eta0 = bottou_eta0(lam)
+    return lambda count: 1 / (lam * (_number(count, lam) + 1 / (eta0 * lam)))
+
+
+def bottou_eta0(lam: float) -> Array:
+    """min(lam^(-1/4), 1/lam), the first step size of `bottou` and of averaged SGD."""
+    lam = jnp.asarray(lam)
+    return jnp.minimum(lam**-0.25, 1 / lam)
+
+
+def averaged_sgd(lam: float, start: int) -> Callable[[Array], Array]:
+    """eta0 / (1 + lam eta0 t) up to step `start`, eta0 / (1 + lam eta0 (t - start))^0.75 from there on.
+
+    Args:
+        lam: regularisation, > 0.
+        start: steps before averaging begins, >= 0.
+
+    Reference: W. Xu, Towards optimal one pass large scale learning with averaged stochastic gradient descent,
+        arXiv 1107.2490, 2011; L. Bottou, svmasgd (2010).
+    """
+    eta0 = bottou_eta0(lam)
+
+    def schedule(count):
+        before = eta0 / (1 + lam * eta0 * _number(count, lam))
+        after = eta0 / (1 + lam * eta0 * _number(jnp.maximum(count - start, 0), lam)) ** 0.75
+        return jnp.where(count < start, before, after)
+
+    return schedule

@@ -1,0 +1,10 @@
+"""One method per file; see the table in README for the sections of the papers."""
+
+from .asgd import asgd as asgd
+from .bottou_sgd import bottou_sgd as bottou_sgd
+from .constrained_sgd import constrained_sgd as constrained_sgd
+from .kernel_pegasos import kernel_pegasos as kernel_pegasos
+from .pegasos import pegasos as pegasos
+from .perceptron import perceptron as perceptron
+from .sdca import sdca as sdca
+from .subgradient import subgradient as subgradient

@@ -1,0 +1,66 @@
+"""Stochastic subgradients on the hinge over a ball."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from .. import spaces
+from ..engines.online import Move, online
+from ..kernels import Kernel
+from ..losses import hinge
+from ..recipe import positive, solver
+from ..types import Solver
+
+
+@solver
+def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
+    """Minimise mean_i max(0, 1 - y_i <w, phi(x_i)>) over |w| <= radius, without bias.
+
+        V = {i in batch: y_i <w, phi(x_i)> < 1};   eta = radius / (R sqrt(t)),   R^2 = max_i k(x_i, x_i)
+        w = w + eta sum_V y_i phi(x_i) / |batch|
+        w = w min(1, radius / |w|);   returned: the mean of the iterates
+
+    Expected excess of the mean over the minimum at most 3 radius R / sqrt(t). The same path as lam/2 |w|^2 + mean
+    hinge: radius = |w*_lam|.
+
+    Args:
+        radius: of the ball, > 0.
+        kernel: a kernel; None is linear.
+
+    Returns:
+        A solver on drawn rows (linear, model `Linear`) or on all rows (model `Expansion`); default feed one uniform
+        row a step.
+
+    Raises:
+        ValueError: radius not a single positive number.
+
+    Differs from the paper: |w|^2 is carried along by the moves themselves, a rescaling is part of the move.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> run = jaxsvm.fit(constrained_sgd(0.5), data, jax.random.key(0), steps=100)
+        >>> round(float(run.model.w[0]), 2)
+        0.5
+
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
+        section 5; M. Zinkevich, Online convex programming, ICML 2003.
+    """
+    positive(radius=radius)
+    space = spaces.averaged(spaces.of(kernel))
+
+    def init(data):
+        live = jnp.where(data.weight > 0, space.sqnorm(data.x), jnp.zeros_like(data.weight))
+        return jnp.zeros((), live.dtype), jnp.sqrt(jnp.max(live))  # |w|^2, R
+
+    def rule(numbers, score, batch, share, gram, t):
+        sqnorm, reach = numbers
+        eta = radius / (reach * jnp.sqrt(t.astype(score.dtype) + 1))
+        violates = batch.y * score < 1
+        move = jnp.where(violates, eta * batch.y * share, jnp.zeros_like(score))
+        longer = jnp.maximum(sqnorm + 2 * jnp.dot(move, score) + jnp.dot(move, jnp.dot(gram(), move)), 0)
+        outside = longer > radius * radius
+        factor = jnp.where(outside, radius / jnp.sqrt(jnp.where(outside, longer, jnp.ones_like(longer))), jnp.ones_like(longer))
+        return (longer * factor * factor, reach), Move(1 - factor, factor * move, hinge.value(score, batch.y))
+
+    return online(init, rule, space)

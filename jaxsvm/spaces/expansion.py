@@ -1,0 +1,72 @@
+"""Kernel expansions over all training rows, with the responses at all rows kept up to date."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .. import models
+from ..kernels import Kernel, as_kernel
+from ..numerics import dot, pick, two_sum, wide
+from ..recipe import register, space
+from ..types import Array, Space
+
+
+@register("ExpansionState")
+class ExpansionState(NamedTuple):
+    """f = sum_i coef_i k(x_i, .) and its values at the training rows, summed with compensation."""
+
+    coef: Array  # (n,)
+    response: Array  # (n,)  f(x_i)
+    lost: Array  # (n,)  what rounding took from the responses
+
+
+@space
+def expansion(kernel: Kernel) -> Space:
+    """f = sum_i coef_i k(x_i, .) over all n rows: one kernel row a coefficient that moves, O(n) memory.
+
+    `evaluate` reads cached responses and costs nothing; `add` computes the kernel rows of the coefficients that are
+    not 0, all of a step by one product, and none where all are 0.
+
+    Args:
+        kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
+    """
+    kernel = as_kernel(kernel)
+
+    def rows(batch):
+        return jnp.maximum(batch.index, 0)
+
+    def zero(key, data):
+        n = jnp.zeros(data.x.shape[0], wide(data.x))
+        return ExpansionState(n, n, n)
+
+    def evaluate(f, batch):
+        return pick(f.response, rows(batch))
+
+    def add(f, shrink, coef, batch):
+        index = rows(batch)
+
+        def product():
+            return dot(coef, kernel(batch.x[index], batch.x))
+
+        keep = 1 - shrink
+        term = jax.lax.cond(jnp.any(coef != 0), product, lambda: jnp.zeros_like(f.response))
+        response, lost = two_sum(keep * f.response, keep * f.lost, term)
+        return ExpansionState((keep * f.coef).at[index].add(coef, mode="promise_in_bounds"), response, lost)
+
+    def evals(coef, batch):
+        return jnp.sum((coef != 0).astype(jnp.int32)) * batch.x.shape[0]
+
+    return Space(
+        zero=zero,
+        evaluate=evaluate,
+        sqnorm=kernel.diag,
+        add=add,
+        model=lambda f, data=None: models.expansion(kernel, f.coef, data),
+        gram=lambda batch: kernel.gram(batch.x, rows(batch)),
+        evals=evals,
+        support=lambda f: jnp.sum((f.coef != 0).astype(jnp.int32)),
+        reads="all",
+    )

@@ -1,0 +1,38 @@
+"""Linear functions by their weights: a step reads the drawn rows only."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from ..models import Linear
+from ..numerics import dot, sqnorms, wide
+from ..recipe import space
+from ..types import Space
+
+
+@space
+def linear() -> Space:
+    """f(x) = <w, x>, held as w (d,). No bias: append a constant column for a regularised one."""
+
+    def zero(key, data):
+        return jnp.zeros(data.x.shape[-1], wide(data.x))
+
+    def evaluate(w, batch):
+        return dot(batch.x, w)
+
+    def add(w, shrink, coef, batch):
+        return (1 - shrink) * w + dot(coef, batch.x)
+
+    def model(w, data=None):
+        return Linear(w, jnp.zeros((), w.dtype))
+
+    return Space(
+        zero=zero,
+        evaluate=evaluate,
+        sqnorm=sqnorms,
+        add=add,
+        model=model,
+        gram=lambda batch: sqnorms(batch.x)[:, None] if batch.x.shape[0] == 1 else dot(batch.x, batch.x.T),
+        evals=lambda coef, batch: jnp.sum((batch.weight > 0).astype(jnp.int32)),
+        support=lambda w: jnp.full((), w.shape[0], jnp.int32),
+    )

@@ -1,0 +1,195 @@
+"""The types that every part of the package shares: small named tuples, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+Array: TypeAlias = jax.Array
+State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and dtypes before and after an update
+Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
+
+
+class Batch(NamedTuple):
+    """Some rows, or all of them: the whole data set is a `Batch` too.
+
+    A row of weight 0 is padding: it changes nothing. See `jaxsvm.dataset` for the checked way in.
+    """
+
+    x: Array  # (b, d)
+    y: Array  # (b,)  labels in {-1, +1}, or real targets
+    index: Array  # (b,)  int32 row numbers in the training set; with reads="all": the rows of this step, -1 = padding
+    weight: Array  # (b,)  0 marks padding; otherwise the weight of the example
+
+
+class Info(NamedTuple):
+    """What one step says of itself; the same fields for every solver, so that curves compare."""
+
+    loss: Array  # ()   mean loss on the rows of the step, before it
+    residual: Array  # ()   the solver's own stopping measure
+    progress: Array  # (r,) objective gained per touched row
+    index: Array  # (r,) the rows that the step touched, -1 where none
+    support: Array  # ()   int32, coefficients in use
+    evals: Array  # ()   int32, kernel evaluations (inner products) spent
+
+
+def _same(data: Batch) -> Batch:
+    return data
+
+
+class Sampler(NamedTuple):
+    """Which rows a step sees. `draw(s, 0, 5)` is `draw(s, 0, 2)` followed by `draw(s, 2, 3)`."""
+
+    init: Callable  # (key, data)                              -> s
+    draw: Callable  # (s, t, count)                            -> (count, b) int32, -1 marks padding
+    weight: Callable  # (data)                                 -> (n,) the weights that steps see
+    feedback: Callable  # (s, index (T, r), progress (T, r))   -> s, once per piece; called where `period` is a number
+    period: int | None = None  # steps between two redraws of an adaptive schedule; no piece crosses one
+    rows: Callable = lambda n: 1  # (n) -> b, the rows of a step on n training rows
+    whole: bool = False  # every draw is all rows in order: loops then hand the data over without copying them
+
+
+class Solver(NamedTuple):
+    """A training method as three pure functions; `update` is a scan body.
+
+    A run is `lax.scan(solver.update, state, batches)` for a solver that reads the drawn rows, and
+    `lax.scan(lambda s, i: solver.update(s, data._replace(index=i)), state, indices)` for one that reads all rows.
+    """
+
+    init: Callable  # (key, data)         -> state    all rows; may read values (norms, weights)
+    update: Callable  # (state, batch)    -> (state, info)
+    model: Callable  # (state, data=None) -> Model    data: the training rows, where an expansion needs them
+    sampler: Any = None  # how the paper feeds it; None: one uniform row a step
+    reads: str = "rows"  # "rows": batch = the drawn rows; "all": batch = all rows, and batch.index names the step's
+    prepare: Callable = _same  # (data) -> data       a map of rows that loops may apply to many rows at once
+    residual: str = "whole"  # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
+
+
+class Space(NamedTuple):
+    """A function space with the moves that every SVM step is made of."""
+
+    zero: Callable  # (key, data)                 -> f
+    evaluate: Callable  # (f, batch)              -> (b,)    values at the step's rows
+    sqnorm: Callable  # (x)                       -> (b,)    k(x, x)
+    add: Callable  # (f, shrink, coef, batch)     -> f       (1 - shrink) f + sum_i coef_i k(x_i, .)
+    model: Callable  # (f, data=None)             -> Model
+    gram: Callable  # (batch)                     -> (b, b)  kernel among the step's rows
+    evals: Callable  # (coef, batch)              -> ()      int32, kernel evaluations of evaluate and add together
+    support: Callable  # (f)                      -> ()      int32, coefficients in use
+    reads: str = "rows"  # as Solver.reads
+
+
+class Loss(NamedTuple):
+    """A convex loss of the score f at target y, with what primal and dual methods need of it.
+
+    Subgradients are chosen, not inherited from automatic differentiation.
+    """
+
+    value: Callable  # (score, y)                        -> loss
+    slope: Callable  # (score, y)                        -> an element of the subdifferential in the score
+    conjugate: Callable  # (slope, y)                    -> sup_f slope f - loss(f, y), inf outside its domain
+    dual_step: Callable  # (coef, score, y, sqnorm, C)   -> the coefficient that maximises the dual along its axis
+    labels: bool = True  # a function of the margin y f with y in {-1, +1}; False: real targets
+
+
+class Certificate(NamedTuple):
+    """How far a model is from the optimum, at most: primal(model) - optimum <= gap."""
+
+    primal: Array  # ()
+    dual: Array  # ()
+    gap: Array  # ()   primal - dual, summed from non-negative terms
+    exact: bool  # the model carried its own dual coefficients; False: they were made from its margins
+
+
+class Run(NamedTuple):
+    """Everything that `fit` resumes from."""
+
+    solver: State
+    sampler: State
+    step: Array  # ()  int32, updates made
+    done: Array  # ()  bool, the tolerance was met
+
+
+class Curve(NamedTuple):
+    """The run as a table: one row per `every` steps, and one for a shorter last piece."""
+
+    step: Array  # (p,)  int32, updates made at the end of the piece
+    loss: Array  # (p,)  mean of info.loss over the piece
+    residual: Array  # (p,)  at the end of the piece
+    support: Array  # (p,)  at the end of the piece
+    evals: Array  # (p,)  spent in the piece
+    probe: Any  # whatever the probe returned, with a leading axis (p,)
+
+
+class Fit(NamedTuple):
+    """What `fit` returns: a pytree, so that `fit` runs under vmap, jit and grad."""
+
+    model: Model
+    state: Run
+    info: Curve
+    tol: Array  # ()  nan where no tolerance was given
+
+    @property
+    def converged(self) -> bool:
+        """Whether the tolerance was met (for every run of a batch)."""
+        return bool(np.all(np.asarray(self.state.done)))
+
+    @property
+    def finite(self) -> bool:
+        """Whether every number of the model is finite."""
+        leaves = [leaf for leaf in jax.tree.leaves(self.model) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+        return all(bool(np.all(np.isfinite(np.asarray(leaf, np.float64)))) for leaf in leaves)
+
+    @property
+    def evals(self) -> int:
+        """Kernel evaluations spent by this call, summed in 64 bits."""
+        return int(np.sum(np.asarray(self.info.evals, np.float64)))
+
+    @property
+    def status(self) -> str:
+        """One sentence: how the run ended and how far from its goal."""
+        steps, done = np.asarray(self.state.step), np.asarray(self.state.done)
+        if done.ndim:
+            return f"{done.size} runs, {int(done.sum())} converged, after {int(steps.min())} to {int(steps.max())} steps" + (
+                "" if self.finite else "; some hold numbers that are not finite"
+            )
+        if not self.finite:
+            return f"the model is not finite after {int(steps)} steps: look at the scale of the data and at the step size"
+        if not self.info.step.shape[0]:
+            return f"no step was made; the run stands at step {int(steps)}"
+        residual, tol = float(self.info.residual[-1]), float(self.tol)
+        if bool(done):
+            return f"converged after {int(steps)} steps: tolerance {tol:.1e} met, residual {residual:.1e}"
+        goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; go on with state=run.state"
+        return f"stopped after {int(steps)} steps; residual {residual:.1e}{goal}"
+
+
+def take(data: Batch, index: Array) -> Batch:
+    """The rows `index` of `data` as a batch; -1 gives a padding row of weight 0.
+
+    Args:
+        data: n rows.
+        index: (b,) int32 in [-1, n).
+
+    Example:
+        >>> import jaxsvm, jax.numpy as jnp
+        >>> data = jaxsvm.dataset([[1.0], [2.0]], [-1, 1])
+        >>> take(data, jnp.array([1, -1])).weight.tolist()
+        [1.0, 0.0]
+    """
+    safe = jnp.maximum(index, 0)
+    if index.shape[0] == 1:  # a slice compiles to less than a gather
+        drawn = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1), data)
+    else:
+        drawn = jax.tree.map(lambda a: a.at[safe].get(mode="promise_in_bounds"), data)
+    return drawn._replace(index=index, weight=jnp.where(index >= 0, drawn.weight, jnp.zeros_like(drawn.weight)))
+
+
+def drawn(batch: Batch, reads: str) -> Batch:
+    """The rows of the step, whichever way the solver is fed (`Solver.reads`)."""
+    return batch if reads == "rows" else take(batch, batch.index)
