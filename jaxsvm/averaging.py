@@ -36,7 +36,7 @@ def _mean_step(state: AverageState, params: Any, start: int, weights: Callable |
         dtype = jnp.result_type(*jax.tree.leaves(params))
         rho, total = 1 / (jnp.maximum(since, 0) + 1).astype(dtype), None
     else:
-        weight = jnp.asarray(weights(jnp.maximum(since, 0)), state.total.dtype)
+        weight = jnp.asarray(weights(jnp.maximum(since, 0).astype(state.total.dtype)), state.total.dtype)
         total = jnp.where(since > 0, state.total, jnp.zeros_like(state.total)) + weight
         rho = weight / total
     mean = jax.tree.map(lambda m, p: m + rho.astype(m.dtype) * (p - m), state.mean, params)
@@ -51,7 +51,7 @@ def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = 
 
     Args:
         start: iterates left out at the beginning, >= 0; up to there the average is the iterate.
-        weights: count since start (0, 1, ...) -> weight, > 0; None: all the same. `lambda t: t + 1.0` favours late
+        weights: count since start (0.0, 1.0, ...) -> weight, > 0; None: all the same. `lambda t: t + 1` favours late
             iterates, a step-size schedule gives the weighting of robust stochastic approximation.
 
     Example:
@@ -99,14 +99,14 @@ def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array]
     Args:
         inner: a solver whose model is `Linear`; inside a feature map write `on_features(phi, averaged(s))`.
         start: steps left out at the beginning, >= 0.
-        weights: step since start (0, 1, ...) -> weight, > 0; None: all the same.
+        weights: step since start (0.0, 1.0, ...) -> weight, > 0; None: all the same.
 
     Raises:
         TypeError: if the model of `inner` is not `Linear`.
 
     Example:
         >>> import jaxsvm
-        >>> averaged(jaxsvm.pegasos(0.01), weights=lambda t: t + 1.0).reads
+        >>> averaged(jaxsvm.pegasos(0.01), weights=lambda t: t + 1).reads
         'rows'
 
     Reference: B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, SIAM J. Control Optim.

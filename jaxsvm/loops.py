@@ -118,28 +118,28 @@ def _piece(solver, sampler, probe, data, run, tol, count, *, every):
         return fed._replace(index=index) if reads == "all" else take(fed, index)
 
     def body(k, carry):
-        state, (loss, _, _, high, low), touched = carry
+        state, floats, ints, touched = carry
         state, info = solver.update(state, batch(k))
-        low = low + info.evals.astype(jnp.int32)
-        sums = (loss + info.loss, info.residual, info.support.astype(jnp.int32), high + (low >> _LIMB), low & (2**_LIMB - 1))
+        # Two small vectors instead of five numbers: every part of a loop's carry costs a tenth of a microsecond.
+        floats = jnp.stack([floats[0] + info.loss, jnp.asarray(info.residual, floats.dtype)])
+        low = ints[2] + jnp.asarray(info.evals, jnp.int32)
+        ints = jnp.stack([jnp.asarray(info.support, jnp.int32), ints[1] + (low >> _LIMB), low & (2**_LIMB - 1)])
         if adaptive:
             write = functools.partial(lax.dynamic_update_index_in_dim, index=k, axis=0)
             touched = write(touched[0], info.index), write(touched[1], info.progress)
-        return state, sums, touched
+        return state, floats, ints, touched
 
     info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], run.solver)
-    zero = jnp.zeros((), jnp.int32)
-    sums = (jnp.zeros((), info.loss.dtype), jnp.zeros((), info.residual.dtype), zero, zero, zero)
     touched = ()
     if adaptive:
         touched = (
             jnp.full((every, *info.index.shape), -1, jnp.int32),
             jnp.zeros((every, *info.progress.shape), info.progress.dtype),
         )
-    state, sums, touched = lax.fori_loop(0, every if count is None else count, body, (run.solver, sums, touched))
+    carry = run.solver, jnp.zeros(2, info.loss.dtype), jnp.zeros(3, jnp.int32), touched
+    state, (loss, residual), (support, high, low), touched = lax.fori_loop(0, every if count is None else count, body, carry)
 
     made = jnp.asarray(every if count is None else count, jnp.int32)
-    loss, residual, support, high, low = sums
     draws = sampler.feedback(run.sampler, *touched) if adaptive else run.sampler
     value = None if probe is None else probe(solver.model(state, data))
     measure = residual if solver.residual == "whole" or probe is None else value

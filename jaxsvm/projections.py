@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .numerics import norm
+from .numerics import dot
 from .types import Array
 
 
@@ -39,6 +39,13 @@ def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
     return optax.stateless(update)
 
 
+def shorten(square: Array, radius: float) -> Array:
+    """The factor min(1, radius / sqrt(square)) that brings a vector of squared norm `square` into a ball."""
+    outside = square > radius * radius
+    safe = jnp.where(outside, square, jnp.ones_like(square))
+    return jnp.where(outside, radius * jax.lax.rsqrt(safe), jnp.ones_like(square))
+
+
 def ball(radius: float) -> Callable[[Array], Array]:
     """Projection of a vector onto the Euclidean ball, w min(1, radius / |w|).
 
@@ -50,8 +57,7 @@ def ball(radius: float) -> Callable[[Array], Array]:
     """
 
     def project(w):
-        size = norm(w)
-        return w * jnp.where(size > radius, radius / jnp.where(size > 0, size, jnp.ones_like(size)), jnp.ones_like(size))
+        return w * shorten(dot(w, w), radius)
 
     return project
 

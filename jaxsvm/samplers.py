@@ -142,8 +142,9 @@ _ROUNDS = 8
 def _shuffle(position: Array, count: Array, words: Array) -> Array:
     """The image of each position under a keyed permutation of 0 .. count-1.
 
-    An 8-round Feistel network on the smallest power of two that holds `count`, walked until it lands inside: a
-    shuffle that needs no memory and can be read at any place.
+    A Feistel network on a grid barely larger than `count`, walked until it lands inside: a shuffle that needs no
+    memory and can be read at any place. A position is (row, column); in turn the row is rotated by a hash of the
+    column and the column by a hash of the row.
 
     Args:
         position: (b,) uint32.
@@ -152,18 +153,20 @@ def _shuffle(position: Array, count: Array, words: Array) -> Array:
 
     Reference: J. Black, P. Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002.
     """
-    bits = jnp.uint32(32) - jax.lax.clz(jnp.maximum(count, 2) - 1)
-    low_bits = bits // 2
-    high_bits = bits - low_bits
+    rows = jnp.sqrt(count.astype(jnp.float32)).astype(jnp.uint32) + 1
+    columns = (count + rows - 1) // rows
+
+    def rotate(place, other, size, word):
+        place = place + multiply_high(mix(other + word), jnp.broadcast_to(size, other.shape))
+        return jnp.where(place >= size, place - size, place)
 
     def rounds(x):
-        left_bits, right_bits = high_bits, low_bits
-        left, right = x >> low_bits, x & ((jnp.uint32(1) << low_bits) - 1)
-        for word in range(_ROUNDS):
-            mask = (jnp.uint32(1) << left_bits) - 1
-            left, right = right, (left ^ mix(right + words[word])) & mask
-            left_bits, right_bits = right_bits, left_bits
-        return left << right_bits | right
+        row = x // columns
+        column = x - row * columns
+        for word in range(0, _ROUNDS, 2):
+            row = rotate(row, column, rows, words[word])
+            column = rotate(column, row, columns, words[word + 1])
+        return row * columns + column
 
     walk = lambda x: jnp.where(x < count, x, rounds(x))  # noqa: E731
     return jax.lax.while_loop(lambda x: jnp.any(x >= count), walk, rounds(position))

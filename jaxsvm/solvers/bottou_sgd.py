@@ -50,8 +50,8 @@ def bottou_sgd(lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate:
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> run = jaxsvm.fit(bottou_sgd(1.0), data, jax.random.key(0), steps=200)
-        >>> abs(float(run.model.w[0]) - 1) < 0.02
+        >>> run = jaxsvm.fit(bottou_sgd(2.0), data, jax.random.key(0), steps=200)
+        >>> abs(float(run.model.w[0]) - 0.5) < 0.02
         True
 
     Reference: L. Bottou, svmsgd, 2007 (leon.bottou.org/projects/sgd); J. Rupnik, SiKDD 2008, section 4.

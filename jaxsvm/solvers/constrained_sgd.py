@@ -8,6 +8,7 @@ from .. import spaces
 from ..engines.online import Move, online
 from ..kernels import Kernel
 from ..losses import hinge
+from ..projections import shorten
 from ..recipe import positive, solver
 from ..types import Solver
 
@@ -59,8 +60,7 @@ def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
         violates = batch.y * score < 1
         move = jnp.where(violates, eta * batch.y * share, jnp.zeros_like(score))
         longer = jnp.maximum(sqnorm + 2 * jnp.dot(move, score) + jnp.dot(move, jnp.dot(gram(), move)), 0)
-        outside = longer > radius * radius
-        factor = jnp.where(outside, radius / jnp.sqrt(jnp.where(outside, longer, jnp.ones_like(longer))), jnp.ones_like(longer))
+        factor = shorten(longer, radius)
         return (longer * factor * factor, reach), Move(1 - factor, factor * move, hinge.value(score, batch.y))
 
     return online(init, rule, space)

@@ -36,9 +36,9 @@ def kernel_pegasos(lam: float, kernel: Kernel) -> Solver:
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> run = jaxsvm.fit(kernel_pegasos(1.0, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=50)
+        >>> run = jaxsvm.fit(kernel_pegasos(2.0, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=50)
         >>> float(run.model(data.x)[0])
-        1.0
+        0.5
 
     Reference: S. Shalev-Shwartz, Y. Singer, N. Srebro, A. Cotter, Pegasos, Mathematical Programming 127, 2011,
         section 4, figure 3.

@@ -11,16 +11,22 @@ import optax
 
 from ..engines.gradient import Weights, gradient, regularised
 from ..losses import hinge
-from ..numerics import norm
-from ..projections import ball, keep, product
-from ..recipe import choice, positive, register, solver
+from ..numerics import dot
+from ..projections import ball, keep, product, shorten
+from ..recipe import choice, positive, register, scalars, solver
 from ..schedules import inverse_sqrt, inverse_time
 from ..types import Array, Loss, Solver
 
 
 @solver
 def pegasos(
-    lam: float, *, loss: Loss = hinge, project: bool = True, bias: str = "none", advance_on_violation: bool = False
+    lam: float,
+    *,
+    loss: Loss = hinge,
+    project: bool = True,
+    bias: str = "none",
+    advance_on_violation: bool = False,
+    offset: float = 0.0,
 ) -> Solver:
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i>, y_i) by stochastic subgradients.
 
@@ -29,7 +35,9 @@ def pegasos(
         w = w min(1, 1/(sqrt(lam) |w|))                        (if project)
 
     Returns the last iterate; wrap in `averaged` for the mean, with `start` or growing `weights` to forget the first
-    1/lam steps, which are long. Minibatches: `sampler=samplers.uniform(64)` or `samplers.epochs(64)` in `fit`.
+    steps. Minibatches: `sampler=samplers.uniform(64)` or `samplers.epochs(64)` in `fit`. As printed, the first
+    R^2/lam steps (R^2 = max |x|^2) are longer than 1/R^2 and throw w about; `offset=R^2/lam` leaves them out, which
+    is what rows of norm well above 1 and runs of fewer than R^2/lam steps need.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
@@ -38,6 +46,7 @@ def pegasos(
             loss(0) <= 1/2 too; switch it off for those that are larger at 0).
         bias: "none"; "feature" (weight of a constant feature 1, regularised, in the ball); "free" (not regularised;
             moved by steps 1/sqrt(t), since 1/(lam t) needs strong convexity).
+        offset: steps that the clock is ahead, >= 0: the step is 1/(lam (t + offset)).
         advance_on_violation: t grows only at steps that meet a violation (variant A): larger steps, same optimum.
 
     Returns:
@@ -47,21 +56,23 @@ def pegasos(
         ValueError: lam not a single positive number, unknown bias.
 
     Differs from the paper: the ball has *radius* 1/sqrt(lam) (the overview says diameter); the shrink is never
-        skipped, as skipping it would solve the problem of another lam; the free bias has a step of its own.
+        skipped, as skipping it would solve the problem of another lam; the free bias has a step of its own;
+        `offset` (as in Bottou's schedule).
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> run = jaxsvm.fit(pegasos(1.0), data, jax.random.key(0), steps=100)
+        >>> run = jaxsvm.fit(pegasos(2.0), data, jax.random.key(0), steps=100)
         >>> round(float(run.model.w[0]), 3)
-        1.0
+        0.5
 
     Reference: S. Shalev-Shwartz, Y. Singer, N. Srebro, A. Cotter, Pegasos: primal estimated sub-gradient solver for
         SVM, Mathematical Programming 127, 2011, figures 1 and 2, section 6; J. Rupnik, Stochastic subgradient
         approach for solving linear support vector machines, SiKDD 2008, sections 3.2, 4.5.
     """
     positive(lam=lam)
-    schedule = inverse_time(1 / lam)
+    scalars(offset=offset)
+    schedule = inverse_time(1 / lam, offset)
     step = when_active(schedule) if advance_on_violation else optax.scale_by_learning_rate(schedule)
     chain = [optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None), step]
     if bias == "free":
@@ -79,8 +90,7 @@ def inside_ball(radius: Array, bias: str) -> Callable[[Weights], Weights]:
         return product({"w": ball(radius)})
 
     def project(params):
-        size = jnp.sqrt(norm(params.w) ** 2 + params.b**2)
-        factor = jnp.where(size > radius, radius / jnp.where(size > 0, size, jnp.ones_like(size)), jnp.ones_like(size))
+        factor = shorten(dot(params.w, params.w) + params.b**2, radius)
         return jax.tree.map(lambda p: p * factor, params)
 
     return project

@@ -44,9 +44,9 @@ def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> run = jaxsvm.fit(subgradient(1.0), data, jax.random.key(0), steps=3)
+        >>> run = jaxsvm.fit(subgradient(2.0), data, jax.random.key(0), steps=3)
         >>> float(run.model.w[0])
-        1.0
+        0.5
 
     Reference: N. Z. Shor, Minimization methods for non-differentiable functions, 1985; the average: S. Lacoste-Julien,
         M. Schmidt, F. Bach, A simpler approach to obtaining an O(1/t) convergence rate, arXiv 1212.2002, 2012.
@@ -65,6 +65,6 @@ def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver
         optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None),
         step,
         keep(inside_ball(1 / jnp.sqrt(lam), bias)),
-        average_iterates(weights=lambda count: count.astype(jnp.float32) + 1),
+        average_iterates(weights=lambda t: t + 1),
     )
     return gradient(loss, tx, bias=bias, sampler=whole(), residual=residual, measures="whole")

@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks.core`; results are written to benchmarks/results/."""

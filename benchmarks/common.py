@@ -1,0 +1,57 @@
+"""What the benchmarks share: real data from the folder that JAXSVM_DATA names, and timing."""
+
+from __future__ import annotations
+
+import csv
+import os
+import pathlib
+import platform
+import sys
+import time
+
+import jax
+import numpy as np
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+
+
+def load(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The training rows of a data set, float32, labels -1 and +1 (MNIST: 0-4 against 5-9)."""
+    folder = os.environ.get("JAXSVM_DATA")
+    if not folder:
+        sys.exit("set JAXSVM_DATA to the folder that holds a9a.npz and the other data sets")
+    with np.load(pathlib.Path(folder) / f"{name}.npz") as arrays:
+        x, y = arrays["X_train"].astype(np.float32), arrays["y_train"]
+    if name == "mnist":
+        return x / 255, np.where(y >= 5, 1, -1)
+    return x, y
+
+
+def side_by_side(functions: dict, repeats: int = 15) -> dict:
+    """Seconds of each function, in turns so that the machine's moods hit all alike: name -> list of seconds."""
+    for function in functions.values():
+        jax.block_until_ready(function())
+    seconds = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            began = time.perf_counter()
+            jax.block_until_ready(function())
+            seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def device() -> str:
+    """The device, the number of processors and the versions, for a results file."""
+    kind = jax.devices()[0].device_kind
+    return f"{kind} {platform.machine()}, {os.cpu_count()} processors, JAX {jax.__version__}, NumPy {np.__version__}"
+
+
+def write(name: str, rows: list[dict]) -> None:
+    """Rows as benchmarks/results/NAME.csv, and on the screen."""
+    RESULTS.mkdir(exist_ok=True)
+    with open(RESULTS / f"{name}.csv", "w", newline="") as file:
+        table = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+    for row in rows:
+        print("  ".join(f"{k}={v}" for k, v in row.items()), flush=True)
