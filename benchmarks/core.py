@@ -1,7 +1,8 @@
 """`python -m benchmarks.core [convergence] [steps]`: how fast the core's solvers get to the optimum, and what a step costs.
 
-convergence: a9a as it is (|x|^2 up to 14), lambda = 1e-4. Excess of the objective over LIBLINEAR's optimum against passes, for averaged Pegasos
-(minibatches of 64), linear SDCA and the other linear solvers; kernel SDCA on 3,000 rows to a relative gap of 1e-3,
+convergence: a9a as it is (|x|^2 up to 14), lambda = 1e-4. Excess of the objective over LIBLINEAR's optimum against
+passes, for averaged Pegasos (minibatches of 64), linear SDCA and the other linear solvers; kernel SDCA on 3,000 rows to a
+relative gap of 1e-3,
 its certificate beside primal minus dual worked out in NumPy.
 
 steps: microseconds a step with one row, for averaged Pegasos through `fit`'s own piece, beside a bare scan of the same

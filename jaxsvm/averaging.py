@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from .models import Linear
+from .numerics import wide
 from .recipe import register, solver
 from .types import Array, Solver
 
@@ -24,8 +25,7 @@ class AverageState(NamedTuple):
 
 
 def _mean_init(params: Any, weights: Callable | None) -> AverageState:
-    dtype = jnp.result_type(*jax.tree.leaves(params))
-    total = None if weights is None else jnp.zeros((), jnp.promote_types(dtype, jnp.float32))
+    total = None if weights is None else jnp.zeros((), wide(jax.tree.leaves(params)[0]))
     return AverageState(params, jnp.zeros((), jnp.int32), total)
 
 
@@ -33,8 +33,7 @@ def _mean_step(state: AverageState, params: Any, start: int, weights: Callable |
     """mean += rho (params - mean), rho = the newest weight's share of all weights from `start` on."""
     since = state.count - start
     if weights is None:
-        dtype = jnp.result_type(*jax.tree.leaves(params))
-        rho, total = 1 / (jnp.maximum(since, 0) + 1).astype(dtype), None
+        rho, total = 1 / (jnp.maximum(since, 0) + 1).astype(wide(jax.tree.leaves(params)[0])), None
     else:
         weight = jnp.asarray(weights(jnp.maximum(since, 0).astype(state.total.dtype)), state.total.dtype)
         total = jnp.where(since > 0, state.total, jnp.zeros_like(state.total)) + weight

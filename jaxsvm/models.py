@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import reprlib
 import zipfile
 from typing import Any
 
@@ -161,7 +162,7 @@ def _encode(node: Any, arrays: list) -> Any:
     elif callable(node) and registered_name(node):
         return {"function": registered_name(node)}
     raise ValueError(
-        f"cannot save {node!r}: arrays, numbers, strings, tuples, lists, dicts and registered classes, factories and "
+        f"cannot save {reprlib.repr(node)}: arrays, numbers, strings, tuples, lists, dicts and registered classes, factories and "
         "functions can be saved; register yours with jaxsvm.register(name, thing) or kernels.register(name, fn)"
     )
 

@@ -23,7 +23,7 @@ def dot(a: Array, b: Array) -> Array:
 
 def wide(x: Array) -> jnp.dtype:
     """The dtype for sums and coefficients over `x`: its own, float32 at least."""
-    return jnp.promote_types(x.dtype, jnp.float32)
+    return x.dtype if jnp.finfo(x.dtype).bits >= 32 else jnp.dtype(jnp.float32)
 
 
 def sqnorms(x: Array) -> Array:

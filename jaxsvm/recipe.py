@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .types import Loss, Sampler, Solver, Space
+from .types import Batch, Certificate, Curve, Fit, Info, Loss, Run, Sampler, Solver, Space
 
 REGISTRY: dict[str, Any] = {}  # name -> class, factory or function: what `models.load` may make
 
@@ -36,6 +36,10 @@ def register(name: str, thing: Any = None) -> Any:
         raise ValueError(f"the name {name!r} is taken by {other!r}; register {thing!r} under another name")
     REGISTRY[name] = thing
     return thing
+
+
+for _type in (Batch, Certificate, Curve, Fit, Info, Run):
+    register(_type.__name__, _type)
 
 
 def registered_name(thing: Any) -> str | None:
@@ -161,7 +165,8 @@ def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Cal
 
         if "<locals>" in factory.__qualname__:
             return keep
-        return register(f"{factory.__module__.removeprefix('jaxsvm.')}.{factory.__name__}", keep)
+        module = (factory.__module__ or "__main__").removeprefix("jaxsvm.")
+        return register(f"{module}.{factory.__name__}", keep)
 
     return decorate
 

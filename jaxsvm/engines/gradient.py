@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from .. import projections
 from ..averaging import averaged_params
 from ..models import Linear
 from ..numerics import dot, wide
@@ -38,6 +39,26 @@ class GradientState(NamedTuple):
 def regularised(bias: str) -> Weights:
     """Which parameters the norm of the objective holds, as a mask for optax."""
     return Weights(True, {"none": None, "feature": True, "free": False}[bias])
+
+
+def ball(radius: Array, bias: str) -> Callable[[Weights], Weights]:
+    """The projection of the regularised parameters onto a ball."""
+    if bias != "feature":
+        return projections.product({"w": projections.ball(radius)})
+
+    def project(params):
+        factor = projections.shorten(dot(params.w, params.w) + params.b**2, radius)
+        return jax.tree.map(lambda p: p * factor, params)
+
+    return project
+
+
+def descent(lam: Array, step: optax.GradientTransformation, bias: str, bias_step: Any = None) -> optax.GradientTransformation:
+    """The step of lam/2 |regularised parameters|^2 + loss; the bias by a step of its own where one is given."""
+    choice("bias", bias, BIASES)
+    if bias != "none" and bias_step is not None:
+        step = optax.partition({"w": step, "b": bias_step}, Weights("w", "b"))
+    return optax.chain(optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None), step)
 
 
 def violation(grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:

@@ -69,6 +69,6 @@ def online(init: Callable, rule: Callable, space: Space, *, scale: Callable | No
 
     def model(state, data=None):
         found = space.model(state.f, data)
-        return found if scale is None else found.scaled(scale(state.t))
+        return found if scale is None else found.scaled(scale(state.t.astype(jax.tree.leaves(state.f)[0].dtype)))
 
     return Solver(start, update, model, sampler or uniform(1), space.reads, residual="sample")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import optax
 
 from ..averaging import average_iterates
-from ..engines.gradient import Weights, gradient, regularised
+from ..engines.gradient import descent, gradient
 from ..losses import hinge
 from ..recipe import positive, scalars, solver
 from ..samplers import epochs
@@ -50,11 +50,6 @@ def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: st
     positive(lam=lam)
     scalars(bias_rate=bias_rate)
     step = optax.scale_by_learning_rate(averaged_sgd(lam, average_from))
-    if bias != "none":
-        step = optax.partition({"w": step, "b": optax.chain(step, optax.scale(bias_rate))}, Weights("w", "b"))
-    tx = optax.chain(
-        optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None),
-        step,
-        average_iterates(start=average_from),
-    )
+    slow = optax.chain(step, optax.scale(bias_rate))
+    tx = optax.chain(descent(lam, step, bias, bias_step=slow), average_iterates(start=average_from))
     return gradient(loss, tx, bias=bias, sampler=epochs(1))

@@ -53,7 +53,4 @@ def kernel_pegasos(lam: float, kernel: Kernel) -> Solver:
         coef = jnp.where(violates, batch.y * share, jnp.zeros_like(s))
         return (), Move(jnp.zeros((), s.dtype), coef, hinge.value(score, batch.y))
 
-    def scale(t):
-        return 1 / (lam * jnp.maximum(t, 1).astype(jnp.result_type(lam, jnp.float32)))
-
-    return online(lambda data: (), rule, expansion(kernel), scale=scale)
+    return online(lambda data: (), rule, expansion(kernel), scale=lambda t: 1 / (lam * jnp.maximum(t, 1)))

@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..engines.gradient import Weights, gradient, regularised
+from ..engines.gradient import ball, descent, gradient
 from ..losses import hinge
-from ..numerics import dot
-from ..projections import ball, keep, product, shorten
-from ..recipe import choice, positive, register, scalars, solver
+from ..projections import keep
+from ..recipe import positive, register, scalars, solver
 from ..schedules import inverse_sqrt, inverse_time
 from ..types import Array, Loss, Solver
 
@@ -74,26 +73,11 @@ def pegasos(
     scalars(offset=offset)
     schedule = inverse_time(1 / lam, offset)
     step = when_active(schedule) if advance_on_violation else optax.scale_by_learning_rate(schedule)
-    chain = [optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None), step]
-    if bias == "free":
-        slow = optax.scale_by_learning_rate(inverse_sqrt(1.0))
-        chain[1] = optax.partition({"w": step, "b": slow}, Weights("w", "b"))
+    slow = optax.scale_by_learning_rate(inverse_sqrt(1.0))
+    tx = descent(lam, step, bias, bias_step=slow if bias == "free" else None)
     if project:
-        chain.append(keep(inside_ball(1 / jnp.sqrt(lam), bias)))
-    return gradient(loss, optax.chain(*chain), bias=bias)
-
-
-def inside_ball(radius: Array, bias: str) -> Callable[[Weights], Weights]:
-    """The projection of the regularised parameters onto a ball."""
-    choice("bias", bias, ("none", "feature", "free"))
-    if bias != "feature":
-        return product({"w": ball(radius)})
-
-    def project(params):
-        factor = shorten(dot(params.w, params.w) + params.b**2, radius)
-        return jax.tree.map(lambda p: p * factor, params)
-
-    return project
+        tx = optax.chain(tx, keep(ball(1 / jnp.sqrt(lam), bias)))
+    return gradient(loss, tx, bias=bias)
 
 
 @register("ActiveState")

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import optax
 
 from ..averaging import average_iterates
-from ..engines.gradient import gradient, regularised
+from ..engines.gradient import ball, descent, gradient
 from ..losses import hinge
 from ..numerics import norm
 from ..projections import keep
@@ -14,7 +14,6 @@ from ..recipe import positive, solver
 from ..samplers import whole
 from ..schedules import inverse_sqrt, inverse_time
 from ..types import Loss, Solver
-from .pegasos import Weights, inside_ball
 
 
 @solver
@@ -59,12 +58,10 @@ def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver
         return jnp.sqrt(norm(w) ** 2 + b * b)
 
     step = optax.scale_by_learning_rate(inverse_time(1 / lam))
-    if bias == "free":
-        step = optax.partition({"w": step, "b": optax.scale_by_learning_rate(inverse_sqrt(1.0))}, Weights("w", "b"))
+    slow = optax.scale_by_learning_rate(inverse_sqrt(1.0))
     tx = optax.chain(
-        optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None),
-        step,
-        keep(inside_ball(1 / jnp.sqrt(lam), bias)),
+        descent(lam, step, bias, bias_step=slow if bias == "free" else None),
+        keep(ball(1 / jnp.sqrt(lam), bias)),
         average_iterates(weights=lambda t: t + 1),
     )
     return gradient(loss, tx, bias=bias, sampler=whole(), residual=residual, measures="whole")
