@@ -65,8 +65,9 @@ class Expansion:
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
 
     def sqnorm(self, *, block: int = 1024) -> Array:
-        """|w|^2 = coef' K coef, in blocks of rows."""
-        return dot(self.coef, matvec(self.kernel, self.x, self.x, self.coef, block))
+        """|w|^2 = coef' K coef as the objective has it, in blocks of rows: with b^2 where the bias is a feature."""
+        square = dot(self.coef, matvec(self.kernel, self.x, self.x, self.coef, block))
+        return square + (self.b * self.b if self.bias == "feature" else 0)
 
     def scaled(self, factor: Array) -> Expansion:
         """factor f, for functions that a solver keeps up to a factor."""
@@ -85,7 +86,7 @@ class Mapped:
         return self.inner(self.phi(x))
 
     def sqnorm(self) -> Array:
-        """|w|^2 in feature space."""
+        """|w|^2 in feature space, as the objective has it."""
         return self.inner.sqnorm()
 
 

@@ -38,6 +38,11 @@ def sqdist(x: Array, z: Array) -> Array:
     return jnp.maximum(sqnorms(x)[:, None] + sqnorms(z)[None, :] - 2 * dot(x, z.T), 0)
 
 
+def count(mask: Array) -> Array:
+    """How many are true, as an int32 also where 64-bit numbers are on."""
+    return jnp.sum(mask, dtype=jnp.int32)
+
+
 def norm(w: Array) -> Array:
     """Euclidean norm of a vector, with gradient 0 at 0; by a product, which compiles to better loops than a sum."""
     square = dot(w, w)

@@ -9,6 +9,7 @@ D <= min P for every coef in the conjugate's domain; with a free bias for those 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -61,12 +62,19 @@ def _in_float64(fn):
     return run
 
 
+def _innermost(model: Model) -> Linear | Expansion:
+    """The linear model or expansion inside any number of maps."""
+    while isinstance(model, Mapped):
+        model = model.inner
+    if not isinstance(model, Linear | Expansion):
+        raise TypeError(f"expected a Linear, Expansion or Mapped model, got {type(model).__name__}")
+    return model
+
+
 def _features(model: Model, data: Batch) -> tuple[Model, Batch]:
     """The model and the rows in the space where the model is linear or an expansion."""
     while isinstance(model, Mapped):
         model, data = model.inner, data._replace(x=model.phi(data.x))
-    if not isinstance(model, Linear | Expansion):
-        raise TypeError(f"expected a Linear, Expansion or Mapped model, got {type(model).__name__}")
     return model, data
 
 
@@ -125,7 +133,8 @@ def _dual(alpha, data, lam, kernel, loss):
     coef = alpha * data.y if loss.labels else alpha
     own = data.x @ dot(coef, data.x) if kernel is None else matvec(kernel, data.x, data.x, coef)
     share = _shares(data)
-    return -lam / 2 * jnp.dot(coef, own) - _penalty(coef, data.y, share, lam, loss)
+    absent = jnp.any((share == 0) & (coef != 0))  # the bound of a row of weight 0 is 0
+    return jnp.where(absent, -jnp.inf, -lam / 2 * jnp.dot(coef, own) - _penalty(coef, data.y, share, lam, loss))
 
 
 def _slopes(coef, share, lam):
@@ -174,9 +183,11 @@ def certificate(
     Reference: S. Boyd, L. Vandenberghe, Convex optimization, 2004, sections 3.3, 5.5.
     """
     positive(lam=lam)
-    inner, _ = _features(model, data) if not isinstance(model, Mapped) else (model.inner, None)
+    inner = _innermost(model)
     bias = bias or inner.bias
     choice("bias", bias, ("none", "feature", "free"))
+    if bias == "none" and not is_traced(inner.b) and jnp.any(inner.b != 0):
+        raise ValueError(f"the model has a bias of {float(inner.b):g}: say bias='feature' or bias='free'")
     if passes and bias == "free":
         raise ValueError(
             "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an equality constraint"
@@ -192,6 +203,7 @@ _WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # of the ramps, in units of the score
 @_in_float64
 def _certificate(model, data, lam, loss, bias, passes):
     model, data = _features(model, data)
+    model = dataclasses.replace(model, bias=bias)  # the problem that is meant decides what |w|^2 holds
     share, score = _shares(data), model(data.x)
     carried, exact = _carried(model, data, share, lam, loss, bias)
     made = jax.lax.cond(
@@ -239,17 +251,17 @@ def _own(model, data, coefs, bias):
 
 def _distance(model, data, coef, own, score, bias):
     """|w - w(coef)|^2."""
+    lift = (model.b - jnp.sum(coef)) ** 2 if bias == "feature" else 0
     if isinstance(model, Linear):
         difference = model.w - dot(coef, data.x)
-        lift = (model.b - jnp.sum(coef)) ** 2 if bias == "feature" else 0
         return jnp.dot(difference, difference) + lift
-    plain = score if bias == "feature" else score - model.b
-    n = data.y.shape[0]
-    known = jnp.where(model.index >= 0, model.index, n)
-    full = jnp.zeros_like(coef).at[known].add(model.coef.astype(coef.dtype), mode="drop")
+    plain, own = score - model.b, own - (jnp.sum(coef) if bias == "feature" else 0)  # without their constants
+    known = model.index >= 0
+    full = jnp.zeros_like(coef).at[jnp.where(known, model.index, coef.shape[0])].add(model.coef, mode="drop")
     on_rows = jnp.maximum(jnp.dot(full - coef, plain - own), 0)
-    elsewhere = jnp.maximum(model.sqnorm() - 2 * jnp.dot(coef, plain) + jnp.dot(coef, own), 0)
-    return jnp.where(jnp.all((model.index >= 0) | (model.coef == 0)), on_rows, elsewhere)
+    square = dataclasses.replace(model, bias="none").sqnorm()
+    elsewhere = jnp.maximum(square - 2 * jnp.dot(coef, plain) + jnp.dot(coef, own), 0)
+    return jnp.where(jnp.all(known | (model.coef == 0)), on_rows, elsewhere) + lift
 
 
 def _from_scores(model, data, share, score, lam, loss, bias):
@@ -267,7 +279,7 @@ def _from_scores(model, data, share, score, lam, loss, bias):
     def best(coef, own):
         square = jnp.dot(coef, own)
         value = lambda s: -lam / 2 * s * s * square - _penalty(s * coef, data.y, share, lam, loss)  # noqa: E731
-        s = _golden(value, 4.0)
+        s = _golden(value, jnp.asarray(4, coef.dtype))
         return value(s), s
 
     values, factors = jax.vmap(best, in_axes=1)(coefs, owns)
@@ -275,7 +287,7 @@ def _from_scores(model, data, share, score, lam, loss, bias):
     return factors[c] * coefs[:, c]
 
 
-def _golden(value, high: float, steps: int = 80):
+def _golden(value, high: Array, steps: int = 80) -> Array:
     """The maximiser of a concave function on [0, high] that is finite at 0 and may be -inf from some point on."""
     ratio = (5**0.5 - 1) / 2
 
@@ -285,7 +297,7 @@ def _golden(value, high: float, steps: int = 80):
         leftwards = value(left) >= value(right)
         return jnp.where(leftwards, low, left), jnp.where(leftwards, right, high)
 
-    low, high = jax.lax.fori_loop(0, steps, narrow, (jnp.zeros(()), jnp.asarray(high)))
+    low, high = jax.lax.fori_loop(0, steps, narrow, (jnp.zeros_like(high), high))
     return jnp.where(value(high) >= value(low), high, low)
 
 
@@ -295,7 +307,7 @@ def _ascend(model, data, share, coef, lam, loss, bias, passes):
     linear = isinstance(model, Linear)
     sqnorm = (sqnorms(data.x) if linear else model.kernel.diag(data.x)) + lift
     # What is carried along: the weights of a linear model, else the values at all rows.
-    state = (dot(coef, data.x), jnp.sum(coef)) if linear else (_own(model, data, coef[:, None], bias)[:, 0], jnp.zeros(()))
+    state = (dot(coef, data.x), jnp.sum(coef)) if linear else (_own(model, data, coef[:, None], bias)[:, 0], jnp.zeros_like(lam))
 
     def visit(carry, i):
         coef, (f, b) = carry
@@ -339,6 +351,8 @@ def kkt_residual(model: Expansion, data: Batch, lam: float, loss: Loss = hinge, 
     positive(lam=lam)
     if not isinstance(model, Expansion):
         raise TypeError(f"only an Expansion over the training rows carries dual coefficients, got {type(model).__name__}")
+    if not is_traced(model) and jnp.any((model.index < 0) & (model.coef != 0)):
+        raise TypeError("the expansion stands on rows that are not training rows (index -1): it carries no dual coefficients")
     return _kkt((model, data, lam), (loss,), (bias or model.bias,))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .numerics import mix, multiply_high
+from .numerics import count, mix, multiply_high
 from .recipe import register, sampler
 from .types import Array, Batch, Sampler
 
@@ -66,7 +66,7 @@ def _quanta(weight: Array) -> Array:
     fine = weight * (jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31) / jnp.sum(weight))
     # A positive weight keeps at least one quantum.
     fine = jnp.where(weight > 0, jnp.maximum(jnp.floor(fine), 1), jnp.zeros_like(fine))
-    return jnp.cumsum(jnp.where(whole, weight, fine).astype(jnp.uint32))
+    return jnp.cumsum(jnp.where(whole, weight, fine).astype(jnp.uint32), dtype=jnp.uint32)
 
 
 @sampler
@@ -111,7 +111,7 @@ def _positive_rows(data: Batch) -> tuple[Array, Array]:
     """The rows of positive weight first, in order, and their number."""
     positive = data.weight > 0
     rows = jnp.argsort(~positive, stable=True).astype(jnp.int32)
-    return rows, jnp.sum(positive.astype(jnp.int32))
+    return rows, count(positive)
 
 
 def _subsets(b: int) -> Sampler:

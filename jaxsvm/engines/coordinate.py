@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import pick, put, wide
+from ..numerics import count, pick, put, wide
 from ..recipe import register
 from ..samplers import epochs
 from ..types import Array, Batch, Info, Loss, Solver, Space, State, drawn, take
@@ -27,6 +27,7 @@ class CoordinateState(NamedTuple):
     f: State
     waiting: tuple[Array, Array]  # (1,) int32 row, (1,) its coefficient
     support: Array  # ()  int32, coefficients that are not 0
+    rows: Array  # ()  int32, rows of positive weight: the visits that make a pass
     visited: Array  # ()  int32, rows visited in this pass
     worst: Array  # ()  largest violation in this pass
     residual: Array  # ()  largest violation in the last whole pass
@@ -52,9 +53,9 @@ def coordinate(
         f += (coef_i' - coef_i) k(x_i, .)
 
     The rows of a batch are visited one after the other, as in steps of one row, with the kernel among them computed
-    by one product. The residual is the largest |coef_i' - coef_i| k(x_i, x_i) (margin units) among the last n
-    visits, infinite before as many were made: with `epochs`, the largest violation met in the last pass, as
-    LIBLINEAR measures it.
+    by one product. The residual is the largest |coef_i' - coef_i| k(x_i, x_i) (margin units) of the last finished
+    pass, infinite before the first; a pass is as many visits as there are rows of positive weight, in `epochs` each
+    of them once. (LIBLINEAR takes the projected gradient, which is no smaller, over its passes.)
 
     Args:
         loss: with its dual step.
@@ -78,7 +79,8 @@ def coordinate(
             weight=data.weight.astype(dtype),
             f=f,
             waiting=(jnp.zeros(1, jnp.int32), coef[:1]),
-            support=jnp.sum((coef != 0).astype(jnp.int32)),
+            support=count(coef != 0),
+            rows=count(data.weight > 0),
             visited=jnp.zeros((), jnp.int32),
             worst=jnp.zeros((), dtype),
             residual=jnp.full((), jnp.inf, dtype),
@@ -106,14 +108,15 @@ def coordinate(
             waiting = (rows[:1], _final(after, rows)[:1])
         move = after - old
         worst = jnp.maximum(state.worst, jnp.max(jnp.abs(move) * sqnorm))
-        visited = state.visited + jnp.sum(live.astype(jnp.int32))
-        over = visited >= coef.shape[0]
+        visited = state.visited + count(live)
+        over = visited >= state.rows
         new = CoordinateState(
             coef=coef,
             weight=state.weight,
             f=space.add(state.f, jnp.zeros((), coef.dtype), move, batch),
             waiting=waiting,
-            support=state.support + jnp.sum((after != 0).astype(jnp.int32) - (old != 0).astype(jnp.int32)),
+            support=state.support + count(after != 0) - count(old != 0),
+            rows=state.rows,
             visited=jnp.where(over, jnp.zeros_like(visited), visited),
             worst=jnp.where(over, jnp.zeros_like(worst), worst),
             residual=jnp.where(over, worst, state.residual),

@@ -12,7 +12,7 @@ import optax
 from .. import projections
 from ..averaging import averaged_params
 from ..models import Linear
-from ..numerics import dot, wide
+from ..numerics import count, dot, wide
 from ..recipe import choice, register
 from ..samplers import uniform
 from ..types import Array, Batch, Info, Loss, Solver
@@ -107,19 +107,19 @@ def gradient(
     def update(state, batch):
         w, b = state.params
         score = dot(batch.x, w) if b is None else dot(batch.x, w) + b
-        count = rows_in(batch)
+        size = rows_in(batch)
         slope = loss.slope(score, batch.y)
-        pull = batch.weight * slope / count
+        pull = batch.weight * slope / size
         grads = Weights(dot(pull, batch.x), None if b is None else jnp.sum(pull))
         updates, opt = tx.update(grads, state.opt, state.params, active=jnp.any(pull != 0))
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
         info = Info(
-            loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / count,
+            loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / size,
             residual=residual(grads, state.params, slope, batch),
             progress=jnp.zeros_like(score),
             index=batch.index,
             support=jnp.full((), w.shape[0], jnp.int32),
-            evals=jnp.sum((batch.weight > 0).astype(jnp.int32)),
+            evals=count(batch.weight > 0),
         )
         return GradientState(params, opt), info
 

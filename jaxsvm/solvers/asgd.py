@@ -35,7 +35,8 @@ def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: st
         ValueError: lam not a single positive number, unknown bias.
 
     Differs from the paper: the mean is uniform (the code's mu0 is left out); the averaged bias moves at every step
-        (the code averages it on violating steps only); eta0 is capped at 1/lam.
+        (the code averages it on violating steps only), with `bias_rate` throughout (the code: before the averaging
+        begins); eta0 is capped at 1/lam.
 
     Example:
         >>> import jax, jaxsvm

@@ -34,7 +34,7 @@ def bottou_sgd(lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate:
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
         loss: a loss of scores.
-        bias: "none", "feature" (shrunk with the weights) or "free" (not shrunk).
+        bias: "none", "feature" (shrunk by (1 - bias_rate eta_t lam)) or "free" (not shrunk).
         bias_rate: factor on the step of the bias, > 0.
 
     Returns:
@@ -71,7 +71,7 @@ def add_then_shrink(lam: float, bias: str, bias_rate: float) -> optax.GradientTr
 
         def move(g, p, rate, shrinks):
             u = -jnp.asarray(rate, g.dtype) * g
-            return u - jnp.asarray(eta * lam, g.dtype) * (p + u) if shrinks else u
+            return u - jnp.asarray(rate * lam, g.dtype) * (p + u) if shrinks else u
 
         return jax.tree.map(move, grads, params, rates, mask), AddThenShrinkState(optax.safe_increment(state.count))
 

@@ -52,10 +52,11 @@ def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
 
     def init(data):
         live = jnp.where(data.weight > 0, space.sqnorm(data.x), jnp.zeros_like(data.weight))
-        return jnp.zeros((), live.dtype), jnp.sqrt(jnp.max(live))  # |w|^2, R
+        reach = jnp.sqrt(jnp.max(live))  # R; rows that are all 0 stay where they are
+        return jnp.zeros((), live.dtype), jnp.where(reach > 0, reach, jnp.ones_like(reach))
 
     def rule(numbers, score, batch, share, gram, t):
-        sqnorm, reach = numbers
+        sqnorm, reach = numbers  # |w|^2, R
         eta = radius / (reach * jnp.sqrt(t.astype(score.dtype) + 1))
         violates = batch.y * score < 1
         move = jnp.where(violates, eta * batch.y * share, jnp.zeros_like(score))

@@ -17,7 +17,7 @@ def kernel_pegasos(lam: float, kernel: Kernel) -> Solver:
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) over a kernel's space, without bias.
 
         s_i = sum_j N_j y_j k(x_j, x_i)                     N: how often each row has violated
-        N_i += 1/|batch|  if y_i s_i < lam (t - 1),  i in batch,   t = 1, 2, ...
+        N_i += 1/|batch|  if y_i s_i < lam (t - 1) or t = 1,  i in batch,   t = 1, 2, ...
         w = sum_j N_j y_j phi(x_j) / (lam t)
 
     Args:

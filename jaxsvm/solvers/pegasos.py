@@ -41,8 +41,8 @@ def pegasos(
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
         loss: a loss of scores.
-        project: onto the ball of radius 1/sqrt(lam), which holds the optimum of the hinge (other losses with
-            loss(0) <= 1/2 too; switch it off for those that are larger at 0).
+        project: onto the ball of radius 1/sqrt(lam), which holds the optimum of losses with loss(0) <= 1, as
+            lam |w*|^2 <= loss(0); switch it off for those that are larger at 0 (real targets).
         bias: "none"; "feature" (weight of a constant feature 1, regularised, in the ball); "free" (not regularised;
             moved by steps 1/sqrt(t), since 1/(lam t) needs strong convexity).
         offset: steps that the clock is ahead, >= 0: the step is 1/(lam (t + offset)).
@@ -72,8 +72,8 @@ def pegasos(
     positive(lam=lam)
     scalars(offset=offset)
     schedule = inverse_time(1 / lam, offset)
-    step = when_active(schedule) if advance_on_violation else optax.scale_by_learning_rate(schedule)
-    slow = optax.scale_by_learning_rate(inverse_sqrt(1.0))
+    clock = when_active if advance_on_violation else optax.scale_by_learning_rate
+    step, slow = clock(schedule), clock(inverse_sqrt(1.0))
     tx = descent(lam, step, bias, bias_step=slow if bias == "free" else None)
     if project:
         tx = optax.chain(tx, keep(ball(1 / jnp.sqrt(lam), bias)))

@@ -29,8 +29,8 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, start: A
 
     Returns:
         A solver on drawn rows (linear, model `Linear`) or on all rows (model `Expansion` with its dual variables, so
-        that its certificate is exact); default feed epochs of random order. The residual is the largest violation met
-        in the last pass (margin units), so `tol` may stop on it.
+        that its certificate is exact); default feed epochs of random order. The residual is the largest move times
+        k(x_i, x_i) in the last whole pass (margin units), so `tol` may stop on it.
 
     Raises:
         ValueError: C not a single positive number, start of another length than the data.

@@ -39,10 +39,14 @@ def averaged(inner: Space) -> Space:
         mean = jax.tree.map(lambda m, v: m + (v - m) / count.astype(m.dtype), s.mean, s.f)
         return MeanState(inner.add(s.f, shrink, coef, batch), mean, count)
 
-    return inner.make()._replace(
+    return Space(
         zero=zero,
         evaluate=lambda s, batch: inner.evaluate(s.f, batch),
+        sqnorm=inner.sqnorm,
         add=add,
         model=lambda s, data=None: inner.model(s.mean, data),
+        gram=inner.gram,
+        evals=inner.evals,
         support=lambda s: inner.support(s.mean),
+        reads=inner.reads,
     )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from .. import models
 from ..kernels import Kernel, as_kernel
-from ..numerics import dot, pick, two_sum, wide
+from ..numerics import count, dot, pick, two_sum, wide
 from ..recipe import register, space
 from ..types import Array, Space
 
@@ -57,7 +57,7 @@ def expansion(kernel: Kernel) -> Space:
         return ExpansionState((keep * f.coef).at[index].add(coef, mode="promise_in_bounds"), response, lost)
 
     def evals(coef, batch):
-        return jnp.sum((coef != 0).astype(jnp.int32)) * batch.x.shape[0]
+        return count(coef != 0) * batch.x.shape[0]
 
     return Space(
         zero=zero,
@@ -67,6 +67,6 @@ def expansion(kernel: Kernel) -> Space:
         model=lambda f, data=None: models.expansion(kernel, f.coef, data),
         gram=lambda batch: kernel.gram(batch.x, rows(batch)),
         evals=evals,
-        support=lambda f: jnp.sum((f.coef != 0).astype(jnp.int32)),
+        support=lambda f: count(f.coef != 0),
         reads="all",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from ..models import Linear
-from ..numerics import dot, sqnorms, wide
+from ..numerics import count, dot, sqnorms, wide
 from ..recipe import space
 from ..types import Space
 
@@ -33,6 +33,6 @@ def linear() -> Space:
         add=add,
         model=model,
         gram=lambda batch: sqnorms(batch.x)[:, None] if batch.x.shape[0] == 1 else dot(batch.x, batch.x.T),
-        evals=lambda coef, batch: jnp.sum((batch.weight > 0).astype(jnp.int32)),
+        evals=lambda coef, batch: count(batch.weight > 0),
         support=lambda w: jnp.full((), w.shape[0], jnp.int32),
     )
