@@ -51,10 +51,11 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
         raise ValueError(f"weight must hold one number for each of the {len(y)} rows of x, got shape {weight.shape}")
     for name, a in (("x", x), ("y", y), ("weight", weight)):
         _finite(name, a)
-    if (weight < 0).any() or not (weight > 0).any():
+    held = weight if jax.config.jax_enable_x64 else weight.astype(np.float32)  # as solvers will see it
+    if (held < 0).any() or not (held > 0).any():
         raise ValueError("weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out")
     if task == "binary":
-        _labels(y[weight > 0])
+        _labels(y[held > 0])
     _scales(x)
     x = jnp.asarray(x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32))
     dtype = wide(x)
@@ -75,8 +76,8 @@ def _numbers(name: str, a: Any) -> np.ndarray:
 
 
 def _finite(name: str, a: np.ndarray) -> None:
-    narrow = a.astype(np.float32) if a.dtype == np.float64 and not jax.config.jax_enable_x64 else a
     with np.errstate(over="ignore"):
+        narrow = a.astype(np.float32) if a.dtype == np.float64 and not jax.config.jax_enable_x64 else a
         bad = ~np.isfinite(narrow.astype(np.float64))
     if bad.any():
         row = int(np.argwhere(bad)[0][0])
@@ -95,7 +96,7 @@ def _labels(y: np.ndarray) -> None:
 
 
 def _scales(x: np.ndarray) -> None:
-    spread = np.ptp(x.astype(np.float32), axis=0)
+    spread = np.ptp(x.astype(np.float64), axis=0)
     spread = spread[spread > 0]
     if spread.size and spread.max() > 1000 * spread.min():
         warnings.warn(
@@ -128,8 +129,9 @@ def standardize(x: Array) -> Standardize:
         >>> standardize(x)(x).tolist()
         [[-1.0], [1.0]]
     """
+    constant = jnp.max(x, 0) == jnp.min(x, 0)  # the deviation of such a column is a rounding of 0
     mean, deviation = jnp.mean(x, 0), jnp.std(x, 0)
-    return Standardize(mean, jnp.where(deviation > 0, deviation, jnp.ones_like(deviation)))
+    return Standardize(jnp.where(constant, x[0], mean), jnp.where(constant, jnp.ones_like(deviation), deviation))
 
 
 def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
@@ -148,7 +150,7 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
         >>> [part.y.shape[0] for part in split(jax.random.key(0), data, 3, 1, 1)]
         [6, 2, 2]
     """
-    if len(shares) < 2 or min(shares) <= 0:
+    if len(shares) < 2 or not all(np.isfinite(share) and share > 0 for share in shares):
         raise ValueError(f"split takes two or more shares above 0, got {shares}")
     n = data.y.shape[0]
     ends = np.round(np.cumsum(shares) / np.sum(shares) * n).astype(int)

@@ -53,7 +53,7 @@ class Kernel(Recipe):
         if made.among is not None:
             return made.among(x, index)
         rows = x[index]
-        return made.block(rows, rows)
+        return self(rows, rows)
 
     def __add__(self, other: Any) -> Kernel:
         return sum_(self, as_kernel(other))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import numbers
 import os
 import sys
 import time
@@ -15,9 +16,9 @@ from jax import lax
 
 from . import models
 from .numerics import is_traced, wide
-from .recipe import cast, fixed, freed
+from .recipe import Recipe, cast, fixed, freed
 from .samplers import uniform
-from .types import Array, Batch, Curve, Fit, Info, Run, Sampler, Solver, State, take
+from .types import LIMB, Array, Batch, Curve, Fit, Info, Run, Sampler, Solver, State, take
 
 
 def fast_loops(threshold: int = 1_000_000) -> None:
@@ -84,6 +85,9 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         >>> float(info.loss)
         1.0
     """
+    _check_solver(solver)  # reads a field, which checks the numbers while they are known
+    if not isinstance(batch, Batch):
+        raise TypeError(f"batch must be a Batch, got {type(batch).__name__}: use jaxsvm.take(data, index)")
     return _step(_enter(solver, wide(batch.x)), state, batch)
 
 
@@ -98,9 +102,6 @@ def _start(solver, sampler, key, data):
 @jax.jit
 def _model(solver, state, data):
     return freed(solver).model(state, data)
-
-
-_LIMB = 20  # evaluations are counted in two int32, this many bits in the lower one
 
 
 @functools.partial(jax.jit, static_argnames=("every",))
@@ -122,8 +123,10 @@ def _piece(solver, sampler, probe, data, run, tol, count, *, every):
         state, info = solver.update(state, batch(k))
         # Two small vectors instead of five numbers: every part of a loop's carry costs a tenth of a microsecond.
         floats = jnp.stack([floats[0] + info.loss, jnp.asarray(info.residual, floats.dtype)])
-        low = ints[2] + jnp.asarray(info.evals, jnp.int32)
-        ints = jnp.stack([jnp.asarray(info.support, jnp.int32), ints[1] + (low >> _LIMB), low & (2**_LIMB - 1)])
+        spent = jnp.asarray(info.evals, jnp.int32)
+        low = ints[2] + (spent & (2**LIMB - 1))
+        high = ints[1] + (spent >> LIMB) + (low >> LIMB)
+        ints = jnp.stack([jnp.asarray(info.support, jnp.int32), high, low & (2**LIMB - 1)])
         if adaptive:
             write = functools.partial(lax.dynamic_update_index_in_dim, index=k, axis=0)
             touched = write(touched[0], info.index), write(touched[1], info.progress)
@@ -139,14 +142,13 @@ def _piece(solver, sampler, probe, data, run, tol, count, *, every):
     carry = run.solver, jnp.zeros(2, info.loss.dtype), jnp.zeros(3, jnp.int32), touched
     state, (loss, residual), (support, high, low), touched = lax.fori_loop(0, every if count is None else count, body, carry)
 
-    made = jnp.asarray(every if count is None else count, jnp.int32)
+    # Behind a barrier, as a division by a number known beforehand is compiled to a product, which rounds differently.
+    made = lax.optimization_barrier(jnp.asarray(every if count is None else count, jnp.int32))
     draws = sampler.feedback(run.sampler, *touched) if adaptive else run.sampler
     value = None if probe is None else probe(solver.model(state, data))
     measure = residual if solver.residual == "whole" or probe is None else value
     run = Run(state, draws, run.step + made, measure <= tol if tol is not None else jnp.zeros((), bool))
-    number = jnp.result_type(float)
-    evals = high.astype(number) * 2**_LIMB + low.astype(number)
-    return run, Curve(run.step, loss / made.astype(loss.dtype), residual, support, evals, value)
+    return run, Curve(run.step, loss / made.astype(loss.dtype), residual, support, jnp.stack([high, low]), value)
 
 
 def fit(
@@ -209,6 +211,7 @@ def fit(
         raise TypeError(f"state must be the Run of an earlier call, got {type(state).__name__}: pass run.state")
     if key is None and state is None:
         raise ValueError("fit needs a key, such as jax.random.key(0), or a state to go on from")
+    _check_solver(solver)
     sampler = sampler or solver.sampler or uniform(1)
     measured = solver.residual == "whole" or probe is not None  # reading a field checks the numbers while they are known
     if tol is not None and not measured:
@@ -218,7 +221,7 @@ def fit(
         )
     n, period = data.y.shape[0], sampler.period
     b = sampler.rows(n)
-    steps = -(-10 * n // b) if steps is None else _whole("steps", steps, 0)
+    steps = 10 * -(-n // b) if steps is None else _whole("steps", steps, 0)
     every = _pace(steps, -(-n // b), solver.reads) if every is None else _whole("every", every, 1)
     if period is not None:  # pieces that fit into the periods
         every = next(e for e in range(min(every, period), 0, -1) if period % e == 0)
@@ -240,8 +243,14 @@ def fit(
     return Fit(_model(parts[0], run.solver, data), run, curve, jnp.asarray(jnp.nan if tol is None else tol, wide(data.x)))
 
 
+def _check_solver(solver: Any) -> None:
+    if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
+        raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
+
+
 def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or int(value) != value or value < least:
+    whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
+    if isinstance(value, bool) or not whole or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
     return int(value)
 

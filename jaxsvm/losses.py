@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from .numerics import count
 from .recipe import loss, positive, scalars
 from .types import Array, Loss
 
@@ -32,6 +33,13 @@ def _guard(sqnorm: Array) -> Array:
 def _slack(value: Array) -> Array:
     """Rounding room at the ends of a conjugate's domain."""
     return 8 * jnp.finfo(value.dtype).eps * jnp.ones_like(value)
+
+
+def _within(name: str, value: float, low: float, high: float, ends: bool) -> None:
+    if isinstance(value, jax.core.Tracer):
+        return
+    if not (low < float(value) < high or (ends and float(value) == low)):
+        raise ValueError(f"{name} must be {'at least' if ends else 'above'} {low} and below {high}, got {float(value):g}")
 
 
 @loss
@@ -126,21 +134,20 @@ def logistic() -> Loss:
         )
 
     def dual_step(coef, f, y, q, C):
-        # alpha = C sigmoid(s) where s + q (C sigmoid(s) - alpha_old) + y f = 0, increasing in s with derivative >= 1.
-        base = y * f - q * y * coef
-        low, high = -base - q * C, -base
+        # alpha = C sigmoid(s) where s + a sigmoid(s) = c, solved at s <= 0, its mirror image otherwise: there the
+        # left side is convex, and Newton's method falls to the root from the upper bound that it starts at.
+        a, c = q * C, q * y * coef - y * f
+        mirror = c > a / 2
+        c = jnp.where(mirror, a - c, c)
+        under, over = jnp.minimum(c, 0), jnp.maximum(c, 0)
+        s = jnp.minimum(under, jnp.log(2 * (over + jnp.log1p(a * jnp.exp(under)) + 1)) - jnp.log(a))
 
-        def newton(_, bracket):
-            s, low, high = bracket
+        def newton(_, s):
             p = jax.nn.sigmoid(s)
-            residual = s + base + q * C * p
-            low, high = jnp.where(residual < 0, s, low), jnp.where(residual < 0, high, s)
-            new = s - residual / (1 + q * C * p * (1 - p))
-            inside = (new > low) & (new < high)
-            return jnp.where(inside, new, (low + high) / 2), low, high
+            return s - (s + a * p - c) / (1 + a * p * (1 - p))
 
-        s, _, _ = jax.lax.fori_loop(0, 20, newton, ((low + high) / 2, low, high))
-        return y * C * jax.nn.sigmoid(s)
+        s = jax.lax.fori_loop(0, 12, newton, s)
+        return y * C * jax.nn.sigmoid(jnp.where(mirror, -s, s))
 
     return Loss(value, slope, conjugate, dual_step)
 
@@ -170,6 +177,7 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
         eps: half the width of the tube, units of y, >= 0.
     """
     scalars(eps=eps)
+    _within("eps", eps, 0, jnp.inf, ends=True)
 
     def value(f, y):
         return jnp.maximum(jnp.abs(f - y) - eps, 0)
@@ -181,9 +189,8 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
         return _inside(jnp.abs(u) <= 1 + _slack(u), u * y + eps * jnp.abs(u))
 
     def dual_step(coef, f, y, q, C):
-        q = _guard(q)
-        free = coef + (y - f) / q  # without the tube; the tube shrinks it towards 0
-        return jnp.clip(jnp.sign(free) * jnp.maximum(jnp.abs(free) - eps / q, 0), -C, C)
+        pull = q * coef + y - f  # without the tube; the tube shrinks it towards 0
+        return jnp.clip(jnp.sign(pull) * jnp.maximum(jnp.abs(pull) - eps, 0) / _guard(q), -C, C)
 
     return Loss(value, slope, conjugate, dual_step, labels=False)
 
@@ -196,6 +203,7 @@ def pinball(tau: float = 0.5) -> Loss:
         tau: quantile, in (0, 1).
     """
     scalars(tau=tau)
+    _within("tau", tau, 0, 1, ends=False)
 
     def value(f, y):
         return jnp.maximum(tau * (y - f), (tau - 1) * (y - f))
@@ -210,6 +218,13 @@ def pinball(tau: float = 0.5) -> Loss:
         return jnp.clip(coef + (y - f) / _guard(q), (tau - 1) * C, tau * C)
 
     return Loss(value, slope, conjugate, dual_step, labels=False)
+
+
+def _simplex(point: Array) -> Array:
+    """The nearest point of the probability simplex; optax's promotes dtypes."""
+    fallen = -jnp.sort(-point)
+    levels = (jnp.cumsum(fallen) - 1) / jnp.arange(1, point.shape[0] + 1, dtype=point.dtype)
+    return jnp.maximum(point - levels[count(fallen > levels) - 1], 0)
 
 
 @loss
@@ -247,10 +262,10 @@ def crammer_singer() -> Loss:
     def dual_step(coef, f, y, q, C):
         own = jax.nn.one_hot(y, f.shape[-1], dtype=f.dtype)
         q, C = q[:, None], C[:, None]
-        room = jnp.maximum(C, jnp.finfo(f.dtype).tiny * 16)
-        point = own - coef / room + (f - own) / (_guard(q) * room)
-        step = C * (own - jax.vmap(optax.projections.projection_simplex)(point))
-        return jnp.where(C > 0, step, jnp.zeros_like(step))
+        lead = q * (C * own - coef) + f - own  # only differences between the classes count
+        lead = lead - jnp.max(lead, -1, keepdims=True)
+        point = jnp.maximum(lead / _guard(q * C), -1)  # further behind, a class gets nothing
+        return C * (own - jax.vmap(_simplex)(point))
 
     return Loss(value, slope, conjugate, dual_step)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import reprlib
@@ -105,22 +106,29 @@ def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none
 # Files: a zip of .npy arrays, and a header in JSON that says how they hang together. No code is ever loaded.
 
 _FORMAT = 1
+_OPTAX = {"optax.": optax, "optax.contrib.": optax.contrib}  # whose state classes are known by name
+
+
+class _Unknown(ValueError):
+    """A whole file that cannot be read here and now; the sentence says what is missing."""
 
 
 def _class_name(cls: type) -> str | None:
     name = registered_name(cls)
-    if name is None and getattr(optax, cls.__name__, None) is cls:
-        name = f"optax.{cls.__name__}"
+    for place, module in _OPTAX.items():
+        if name is None and getattr(module, cls.__name__, None) is cls:
+            name = place + cls.__name__
     return name
 
 
 def _find(name: str) -> Any:
     thing = REGISTRY.get(name)
-    if name.startswith("optax."):
-        found = getattr(optax, name.removeprefix("optax."), None)
+    place, _, last = name.rpartition(".")
+    if place + "." in _OPTAX:
+        found = getattr(_OPTAX[place + "."], last, None)
         thing = found if isinstance(found, type) and issubclass(found, tuple) else None
     if thing is None:
-        raise ValueError(
+        raise _Unknown(
             f"the file holds {name!r}, which is not registered: import or register it first "
             "(jaxsvm.register, kernels.register), or give load(path, like=...)"
         )
@@ -136,8 +144,9 @@ def _encode(node: Any, arrays: list) -> Any:
         return {"key": len(arrays) - 1, "impl": str(jax.random.key_impl(node))}
     if isinstance(node, jax.Array | np.ndarray | np.generic):
         array = np.asarray(node)
-        if array.dtype.kind == "O":
-            raise ValueError("an array of Python objects cannot be saved")
+        if array.dtype.kind in "OSUMm":
+            raise ValueError(f"an array of {array.dtype} cannot be saved, only numbers and truth values")
+        array = array.astype(array.dtype.newbyteorder("="))
         name = array.dtype.name
         if array.dtype.kind == "V":  # bfloat16 and its kin: stored as the integers behind them
             array = array.view(f"u{array.dtype.itemsize}")
@@ -178,8 +187,8 @@ def _decode(node: Any, arrays: list) -> Any:
         array = arrays[node["array"]]
         dtype = jnp.dtype(node["dtype"])
         array = array.view(dtype) if array.dtype != dtype else array
-        if array.dtype.itemsize == 8 and not jax.config.jax_enable_x64 and array.dtype.kind in "fiu":
-            raise ValueError("the file holds 64-bit numbers: switch them on first, jax.config.update('jax_enable_x64', True)")
+        if not jax.config.jax_enable_x64 and array.dtype.itemsize // (1 + (array.dtype.kind == "c")) == 8:
+            raise _Unknown("the file holds 64-bit numbers: switch them on first, jax.config.update('jax_enable_x64', True)")
         return jnp.asarray(array)
     if "call" in node:
         args = [_decode(a, arrays) for a in node["args"]]
@@ -247,36 +256,84 @@ def load(path: str | os.PathLike, like: Any = None) -> Any:
             fit `like`.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(bytes(file["header"]))
-            arrays = [file[f"a{i}"] for i in range(len(file.files) - 1)]
-        if header["format"] != _FORMAT:
-            raise ValueError(f"it has format {header['format']}, this version reads {_FORMAT}")
+        header, arrays = _read(path)
+        if like is None:
+            return _decode(header["tree"], arrays)
+        have, want = len(arrays), sum(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(like))
+        if have != want:
+            raise _Unknown(f"the file holds {have} arrays, `like` has {want}")
+        return _decode_like(header["tree"], like, arrays)
     except FileNotFoundError:
         raise
-    except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zipfile.zlib.error, AttributeError) as error:
+    except _Unknown as error:
+        raise ValueError(f"{os.fspath(path)}: {error}") from error
+    except Exception as error:  # whatever a damaged byte leads to
         raise ValueError(f"{os.fspath(path)} is damaged or was not written by jaxsvm.models.save ({error})") from error
-    if like is None:
-        return _decode(header["tree"], arrays)
-    leaves, structure = jax.tree.flatten(like)
-    stored = _leaves(header["tree"])
-    if len(stored) != len(leaves):
-        raise ValueError(f"the file holds {len(stored)} arrays, `like` has {len(leaves)}")
-    found = [_decode(node, arrays) for node in stored]
-    for have, want in zip(found, leaves, strict=True):
-        if jnp.shape(have) != jnp.shape(want) or jnp.result_type(have) != jnp.result_type(want):
-            raise ValueError(
-                f"the file holds an array {jnp.result_type(have)}{list(jnp.shape(have))} where `like` has "
-                f"{jnp.result_type(want)}{list(jnp.shape(want))}"
-            )
-    return jax.tree.unflatten(structure, found)
 
 
-def _leaves(node: Any) -> list:
-    """The arrays and numbers of a header, in the order of `jax.tree.leaves`."""
-    if "array" in node or "key" in node or isinstance(node.get("value"), float):
-        return [node]
-    children = node.get("tuple") or node.get("list") or list((node.get("fields") or {}).values())
-    children = children or [node["dict"][k] for k in sorted(node.get("dict") or {})]
-    children = children or list(node.get("args") or []) + [v for _, v in sorted((node.get("kwargs") or {}).items())]
-    return [leaf for child in children for leaf in _leaves(child)]
+def _read(path: str | os.PathLike) -> tuple[dict, list]:
+    """Header and arrays, every byte of them checked against the sums in the file."""
+
+    def array(member: bytes) -> np.ndarray:
+        stream = io.BytesIO(member)
+        found = np.lib.format.read_array(stream, allow_pickle=False)
+        if stream.read(1):
+            raise ValueError("an array is longer than it says")
+        return found
+
+    with zipfile.ZipFile(path) as file:
+        members = {name.removesuffix(".npy"): array(file.read(name)) for name in file.namelist()}
+    header = json.loads(bytes(members["header"]))
+    if header["format"] != _FORMAT:
+        raise _Unknown(f"the file has format {header['format']}, this version reads {_FORMAT}")
+    return header, [members[f"a{i}"] for i in range(len(members) - 1)]
+
+
+def _decode_like(node: Any, like: Any, arrays: list, choice: bool = False) -> Any:
+    """`_decode` with the classes, factories and functions of `like`, which must have the same structure.
+
+    Args:
+        node: of the header.
+        like: what stands there in the tree given.
+        arrays: of the file.
+        choice: whether numbers, words and truth values are structure here, and so must be equal.
+    """
+    down = lambda child, other, choice=choice: _decode_like(child, other, arrays, choice)  # noqa: E731
+    if "array" in node or "key" in node:
+        have = _decode(node, arrays)
+        if hasattr(like, "dtype") and (have.shape != like.shape or have.dtype != like.dtype):
+            shown = [f"{a.dtype}{list(a.shape)}" for a in (have, like)]
+            raise _Unknown(f"the file holds an array {shown[0]} where `like` has {shown[1]}")
+        if hasattr(like, "dtype"):
+            return have
+    elif "value" in node:
+        value = node["value"]
+        if type(value) is type(like) and (value == like or isinstance(value, float) or not choice):
+            return value
+    elif "call" in node and isinstance(like, Recipe):
+        factory, args, kwargs = like.call()
+        if (
+            registered_name(factory) in (None, node["call"])
+            and len(args) == len(node["args"])
+            and set(kwargs) == set(node["kwargs"])
+        ):
+            args = [down(a, b, True) for a, b in zip(node["args"], args, strict=True)]
+            return factory(*args, **{k: down(v, kwargs[k], True) for k, v in node["kwargs"].items()})
+    elif "named" in node:
+        fields = getattr(like, "_fields", None) or tuple(getattr(like, "__dataclass_fields__", ()))
+        if _class_name(type(like)) in (None, node["named"]) and tuple(node["fields"]) == fields:
+            made = getattr(like, "__dataclass_fields__", {})
+            fixed = {f: choice or (f in made and made[f].metadata.get("static", False)) for f in fields}
+            return type(like)(**{f: down(v, getattr(like, f), fixed[f]) for f, v in node["fields"].items()})
+    elif "function" in node and callable(like):
+        if registered_name(like) in (None, node["function"]):
+            return like
+    elif "dict" in node and isinstance(like, dict):
+        if set(node["dict"]) == set(like):
+            return {k: down(v, like[k]) for k, v in node["dict"].items()}
+    elif "tuple" in node and type(like) is tuple:
+        if len(node["tuple"]) == len(like):
+            return tuple(down(v, other) for v, other in zip(node["tuple"], like, strict=True))
+    elif "list" in node and type(like) is list and len(node["list"]) == len(like):
+        return [down(v, other) for v, other in zip(node["list"], like, strict=True)]
+    raise _Unknown(f"the file holds {json.dumps(node)[:80]} where `like` has {reprlib.repr(like)}")

@@ -77,7 +77,9 @@ def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
 
     def project(params):
         if isinstance(params, dict):
-            return {name: sets.get(name, lambda p: p)(part) for name, part in sorted(params.items())}
+            if set(sets) - set(params):
+                raise ValueError(f"no parameters named {sorted(set(sets) - set(params))}, there are {sorted(params)}")
+            return {name: sets.get(name, lambda p: p)(part) for name, part in params.items()}
         return params._replace(**{name: fn(getattr(params, name)) for name, fn in sets.items()})
 
     return project
@@ -90,8 +92,8 @@ def box_section(x: Array, low: Array, high: Array, normal: Array, offset: float 
 
     Args:
         x: (n,).
-        low: (n,) or ().
-        high: (n,) or (), >= low.
+        low: (n,) or (), finite.
+        high: (n,) or (), >= low; inf where there is no bound.
         normal: (n,), nowhere 0.
         offset: must be attainable in the box.
         steps: bisections.
@@ -99,8 +101,11 @@ def box_section(x: Array, low: Array, high: Array, normal: Array, offset: float 
     Reference: P. Pardalos, N. Kovoor, An algorithm for a singly constrained class of quadratic programs subject to
         upper and lower bounds, Mathematical Programming 46, 1990.
     """
-    ends = jnp.stack([(x - low) / normal, (x - high) / normal])
     at = lambda t: jnp.clip(x - t * normal, low, high)  # noqa: E731
+    # An entry without an upper bound need not pass the point where it alone makes up for all others at their lower ends.
+    slack = jnp.abs(offset - jnp.dot(normal, jnp.broadcast_to(low, x.shape))) / jnp.abs(normal)
+    high_end = jnp.where(jnp.isfinite(high), high, low + slack)
+    ends = jnp.stack([(x - low) / normal, (x - high_end) / normal])
 
     def halve(_, bracket):
         left, right = bracket

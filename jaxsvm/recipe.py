@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -128,7 +129,7 @@ class Recipe:
 
     def __reduce__(self):
         factory, args, kwargs = self.call()
-        return _rebuild, (registered_name(factory) or factory, args, kwargs)
+        return _rebuild, (factory.__module__, registered_name(factory) or factory, args, kwargs)
 
 
 def _show(value: Any) -> str:
@@ -140,7 +141,10 @@ def _show(value: Any) -> str:
     return getattr(value, "__name__", None) or repr(value)
 
 
-def _rebuild(factory: str | Callable, args: tuple, kwargs: dict) -> Recipe:
+def _rebuild(module: str, factory: str | Callable, args: tuple, kwargs: dict) -> Recipe:
+    """The inverse of `Recipe.__reduce__`; the module that registers the factory may not be imported yet."""
+    if isinstance(factory, str) and factory not in REGISTRY:
+        importlib.import_module(module)
     return (REGISTRY[factory] if isinstance(factory, str) else factory)(*args, **kwargs)
 
 
@@ -184,8 +188,8 @@ def scalars(**numbers: Any) -> None:
         ValueError: if one has a shape, with what to do instead.
     """
     for name, value in numbers.items():
-        if jnp.ndim(value) != 0:
-            raise ValueError(f"{name} has shape {jnp.shape(value)}; sweep it with jax.vmap or jaxsvm.sweep")
+        if np.ndim(value) != 0:
+            raise ValueError(f"{name} has shape {np.shape(value)}; sweep it with jax.vmap or jaxsvm.sweep")
 
 
 def positive(**numbers: Any) -> None:

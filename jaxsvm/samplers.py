@@ -99,7 +99,7 @@ def uniform(batch_size: int = 1, replace: bool = True) -> Sampler:
         return UniformState(key, _quanta(data.weight), jnp.all(data.weight == 1))
 
     def draw(s, t, count):
-        bits = _per_step(lambda key, t: jax.random.bits(jax.random.fold_in(key, t), (b,)), s.key, t, count)
+        bits = _per_step(lambda key, t: jax.random.bits(jax.random.fold_in(key, t), (b,), jnp.uint32), s.key, t, count)
         position = multiply_high(bits, jnp.broadcast_to(s.total[-1], bits.shape))
         search = lambda p: jnp.searchsorted(s.total, p, side="right").astype(jnp.int32)  # noqa: E731
         return jax.lax.cond(s.flat, lambda p: p.astype(jnp.int32), search, position)
@@ -122,7 +122,7 @@ def _subsets(b: int) -> Sampler:
 
     def one(s, t):
         # Floyd: for j = m-b .. m-1, draw r from 0..j; take r, or j where r was taken before.
-        bits = jax.random.bits(jax.random.fold_in(s.key, t), (b,))
+        bits = jax.random.bits(jax.random.fold_in(s.key, t), (b,), jnp.uint32)
 
         def choose(k, chosen):
             j = s.count - b + k
@@ -136,7 +136,7 @@ def _subsets(b: int) -> Sampler:
     return Sampler(init, lambda s, t, count: _per_step(one, s, t, count), _share, _no_feedback, rows=lambda n: b)
 
 
-_ROUNDS = 8
+_ROUNDS = 16  # 8 leave the orders of 4 to 6 rows measurably uneven
 
 
 def _shuffle(position: Array, count: Array, words: Array) -> Array:
@@ -149,7 +149,7 @@ def _shuffle(position: Array, count: Array, words: Array) -> Array:
     Args:
         position: (b,) uint32.
         count: () uint32, >= 1.
-        words: (8,) uint32, the key.
+        words: (_ROUNDS,) uint32, the key.
 
     Reference: J. Black, P. Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002.
     """
@@ -201,7 +201,7 @@ def epochs(batch_size: int = 1, shuffle: bool = True) -> Sampler:
         inside = place < s.count
         place = jnp.where(inside, place, jnp.zeros_like(place))
         if shuffle:
-            words = jax.random.bits(jax.random.fold_in(s.key, t // length), (_ROUNDS,))
+            words = jax.random.bits(jax.random.fold_in(s.key, t // length), (_ROUNDS,), jnp.uint32)
             place = _shuffle(place.astype(jnp.uint32), s.count.astype(jnp.uint32), words).astype(jnp.int32)
         return jnp.where(inside, s.rows[place], -1)
 

@@ -15,6 +15,9 @@ State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and 
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
 
 
+LIMB = 20  # evaluations are counted in two int32, this many bits in the lower one
+
+
 class Batch(NamedTuple):
     """Some rows, or all of them: the whole data set is a `Batch` too.
 
@@ -122,7 +125,7 @@ class Curve(NamedTuple):
     loss: Array  # (p,)  mean of info.loss over the piece
     residual: Array  # (p,)  at the end of the piece
     support: Array  # (p,)  at the end of the piece
-    evals: Array  # (p,)  spent in the piece
+    evals: Array  # (p, 2)  int32, spent in the piece: 2^20 times the first and the second; Fit.evals joins them
     probe: Any  # whatever the probe returned, with a leading axis (p,)
 
 
@@ -148,7 +151,8 @@ class Fit(NamedTuple):
     @property
     def evals(self) -> int:
         """Kernel evaluations spent by this call, summed in 64 bits."""
-        return int(np.sum(np.asarray(self.info.evals, np.float64)))
+        high, low = np.moveaxis(np.asarray(self.info.evals, np.int64), -1, 0)
+        return int(high.sum()) * 2**LIMB + int(low.sum())
 
     @property
     def status(self) -> str:

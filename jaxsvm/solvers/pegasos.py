@@ -25,7 +25,7 @@ def pegasos(
     project: bool = True,
     bias: str = "none",
     advance_on_violation: bool = False,
-    offset: float = 0.0,
+    offset: float | None = None,
 ) -> Solver:
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i>, y_i) by stochastic subgradients.
 
@@ -45,7 +45,7 @@ def pegasos(
             lam |w*|^2 <= loss(0); switch it off for those that are larger at 0 (real targets).
         bias: "none"; "feature" (weight of a constant feature 1, regularised, in the ball); "free" (not regularised;
             moved by steps 1/sqrt(t), since 1/(lam t) needs strong convexity).
-        offset: steps that the clock is ahead, >= 0: the step is 1/(lam (t + offset)).
+        offset: steps that the clock is ahead, >= 0: the step is 1/(lam (t + offset)); None: none.
         advance_on_violation: t grows only at steps that meet a violation (variant A): larger steps, same optimum.
 
     Returns:
@@ -70,8 +70,9 @@ def pegasos(
         approach for solving linear support vector machines, SiKDD 2008, sections 3.2, 4.5.
     """
     positive(lam=lam)
-    scalars(offset=offset)
-    schedule = inverse_time(1 / lam, offset)
+    if offset is not None:
+        scalars(offset=offset)
+    schedule = inverse_time(1 / lam, 0 if offset is None else offset)
     clock = when_active if advance_on_violation else optax.scale_by_learning_rate
     step, slow = clock(schedule), clock(inverse_sqrt(1.0))
     tx = descent(lam, step, bias, bias_step=slow if bias == "free" else None)

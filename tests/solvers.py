@@ -1,0 +1,194 @@
+"""The solvers that the contract is tested on, one line each, the small data sets they see, and independent optima."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import scipy.optimize
+from sklearn.svm import SVC, LinearSVC
+
+import jaxsvm
+from jaxsvm import Loss, Sampler, Solver, kernels, losses, samplers
+
+LAM = 0.1  # below R^2 = 1: some margins are met at the optimum
+RBF = kernels.rbf(1.0)
+SMOOTH = losses.smooth_hinge(0.5)
+
+
+class Case(NamedTuple):
+    """A solver under the contract. A new one joins by one line in `CASES`."""
+
+    text: str  # what it prints at `number`, and the name of its tests
+    make: Callable[..., Solver]  # of the number; of nothing where `number` is None
+    number: float | None = LAM
+    objective: str | None = "lam"  # what the number is: "lam", "C", "radius" of a ball; None: there is no objective
+    loss: Loss = losses.hinge
+    bias: str = "none"
+    kernel: bool = False  # the model is an expansion; one with an objective is in RBF
+    excess: float = 2e-3  # after 6,000 steps the objective is at most so far above its minimum, relatively; see CASES
+    copies: bool = True  # under uniform() weight k makes the same run as k copies; False: a dual box for each row
+
+    def at(self, number: float | None = None) -> Solver:
+        """The solver at a number, its own by default."""
+        return self.make() if self.number is None else self.make(self.number if number is None else number)
+
+    def feed(self) -> Sampler:
+        """Single rows drawn by weight, but all rows for the solvers made for all rows: the feeds that compile fastest."""
+        own = self.at().sampler
+        return own if own.whole else samplers.uniform(1)
+
+
+# `excess` by method, T = 6,000 steps, R = 1, lam = 0.1 and minima near 0.6:
+# - steps 1/(lam t): (1 + ln T) (sqrt(lam) + R)^2 / (2 lam T) = 1.4e-2 bounds the mean; the last iterate of well-behaved data
+#   has a variance of about 1/(lam T), hence 2e-3. The plain mean keeps the first long steps: 1e-2.
+# - a free bias ends on steps of 1/sqrt(T) = 1.3e-2, and the mean over a ball is within 3 r R / sqrt(T) = 8e-2 at the worst.
+# - coordinate ascent converges linearly: what is left is the rounding of float32 weights.
+CASES = [
+    Case("pegasos(0.1)", lambda lam: jaxsvm.pegasos(lam)),
+    Case("pegasos(0.1, project=False)", lambda lam: jaxsvm.pegasos(lam, project=False)),
+    Case("pegasos(0.1, bias='feature')", lambda lam: jaxsvm.pegasos(lam, bias="feature"), bias="feature"),
+    Case("pegasos(0.1, bias='free')", lambda lam: jaxsvm.pegasos(lam, bias="free"), bias="free", excess=1e-2),
+    Case("pegasos(0.1, advance_on_violation=True)", lambda lam: jaxsvm.pegasos(lam, advance_on_violation=True)),
+    Case("pegasos(0.1, loss=smooth_hinge(0.5))", lambda lam: jaxsvm.pegasos(lam, loss=SMOOTH), loss=SMOOTH),
+    Case("averaged(pegasos(0.1))", lambda lam: jaxsvm.averaged(jaxsvm.pegasos(lam)), excess=1e-2),
+    Case("bottou_sgd(0.1)", lambda lam: jaxsvm.bottou_sgd(lam)),
+    Case("asgd(0.1, average_from=10)", lambda lam: jaxsvm.asgd(lam, average_from=10)),
+    Case("constrained_sgd(1.0)", lambda r: jaxsvm.constrained_sgd(r), 1.0, "radius", excess=2e-2),
+    Case("constrained_sgd(1.0, rbf(1.0))", lambda r: jaxsvm.constrained_sgd(r, RBF), 1.0, "radius", kernel=True, excess=2e-2),
+    Case("perceptron()", lambda: jaxsvm.perceptron(), None, None),
+    Case("perceptron(rbf(0.5))", lambda sigma: jaxsvm.perceptron(kernels.rbf(sigma)), 0.5, None, kernel=True),
+    Case("perceptron(average=True)", lambda: jaxsvm.perceptron(average=True), None, None),
+    Case("sdca(1.0)", lambda C: jaxsvm.sdca(C), 1.0, "C", excess=1e-6, copies=False),
+    Case("sdca(1.0, loss=squared_hinge())", lambda C: jaxsvm.sdca(C, loss=losses.squared_hinge), 1.0, "C",
+         losses.squared_hinge, excess=1e-6, copies=False),
+    Case("sdca(1.0, loss=logistic())", lambda C: jaxsvm.sdca(C, loss=losses.logistic), 1.0, "C",
+         losses.logistic, excess=1e-6, copies=False),
+    Case("sdca(1.0, loss=squared())", lambda C: jaxsvm.sdca(C, loss=losses.squared), 1.0, "C",
+         losses.squared, excess=1e-6, copies=False),
+    Case("sdca(1.0, rbf(1.0))", lambda C: jaxsvm.sdca(C, RBF), 1.0, "C", kernel=True, excess=1e-6, copies=False),
+    Case("kernel_pegasos(0.1, rbf(1.0))", lambda lam: jaxsvm.kernel_pegasos(lam, RBF), kernel=True),
+    Case("subgradient(0.1)", lambda lam: jaxsvm.subgradient(lam)),
+]  # fmt: skip
+
+
+class Rows(NamedTuple):
+    """A data set on the host, in float64."""
+
+    x: np.ndarray  # (n, d)
+    y: np.ndarray  # (n,)
+    weight: np.ndarray  # (n,)
+
+    def copied(self) -> Rows:
+        """Row i standing weight_i times in a row, with weight 1."""
+        times = self.weight.astype(int)
+        return Rows(np.repeat(self.x, times, 0), np.repeat(self.y, times), np.ones(times.sum()))
+
+    def batch(self, dtype: str = "float32") -> jaxsvm.Batch:
+        """As a data set of jaxsvm."""
+        task = "binary" if set(np.unique(self.y)) == {-1, 1} else "regression"
+        return jaxsvm.dataset(self.x.astype(dtype), self.y, self.weight, task=task)
+
+
+N, D = 24, 3  # one shape for all data sets, so that they share programs
+
+
+@functools.cache
+def rows(kind: str, real: bool = False) -> Rows:
+    """Noisy rows of norm at most 1.
+
+    Args:
+        kind: "plain"; "padded": 20 rows and 4 wild ones of weight 0 among them; "weighted": whole weights whose sum is
+            N too, with wild rows of weight 0.
+        real: real targets instead of labels.
+    """
+    random = np.random.default_rng(7)
+    x = random.normal(size=(N, D))
+    x /= np.linalg.norm(x, axis=1).max()
+    y = x @ np.array([2.0, -1.0, 0.5]) + 0.6 * random.normal(size=N) + 0.3
+    y = y if real else np.sign(y)
+    weight = np.ones(N)
+    if kind == "padded":
+        weight[[0, 3, 11, 23]] = 0
+    if kind == "weighted":
+        weight[:] = [0, 2, 1, 3, 0, 1, 1, 0, 2, 1, 1, 0, 1, 1, 2, 0, 1, 1, 0, 3, 0, 1, 2, 0]
+        assert weight.sum() == N
+    wild = weight == 0
+    x[wild], y[wild] = 9 * x[wild], -y[wild]
+    return Rows(x, y, weight)
+
+
+# Optima by other programs and other formulas, in float64.
+
+_FORMULAS = {  # value and slope in the score
+    repr(SMOOTH): (
+        lambda f, y: np.where(1 - y * f < 0.5, np.maximum(1 - y * f, 0) ** 2, 1 - y * f - 0.25),
+        lambda f, y: -y * np.clip(2 * (1 - y * f), 0, 1),
+    ),
+    repr(losses.hinge): (lambda f, y: np.maximum(1 - y * f, 0), None),
+    repr(losses.squared_hinge): (lambda f, y: np.maximum(1 - y * f, 0) ** 2, lambda f, y: -2 * y * np.maximum(1 - y * f, 0)),
+    repr(losses.logistic): (lambda f, y: np.logaddexp(0, -y * f), lambda f, y: -y / (1 + np.exp(y * f))),
+    repr(losses.squared): (lambda f, y: (f - y) ** 2 / 2, lambda f, y: f - y),
+}
+
+
+class Optimum(NamedTuple):
+    """The minimum of lam/2 |w|^2 + mean loss, and the two parts of it."""
+
+    value: float
+    norm: float  # |w|
+    risk: float  # mean loss
+
+
+def mean_loss(loss: Loss, score: np.ndarray, data: Rows) -> float:
+    """The weighted mean loss, by the formulas of this file."""
+    return float(np.average(_FORMULAS[repr(loss)][0](score, data.y), weights=data.weight))
+
+
+def gaussian(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """`RBF`, in NumPy."""
+    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / 2)
+
+
+@functools.cache
+def optimum(kind: str, real: bool, lam: float, loss: Loss, bias: str, kernel: bool) -> Optimum:
+    """The minimum on a data set, weights written out as copies."""
+    data = rows(kind, real).copied()
+    x, y, n = data.x, data.y, len(data.y)
+    C = 1 / (lam * n)
+    hinge = loss is losses.hinge
+    if kernel:
+        assert hinge and bias == "none"
+        f, square = _box(gaussian(x, x), y, C)
+    elif hinge and bias == "free":
+        made = SVC(kernel="linear", C=C, tol=1e-10).fit(x, y)
+        f, square = made.decision_function(x), float((made.coef_**2).sum())
+    elif hinge:  # intercept_scaling 1: a constant feature 1
+        made = LinearSVC(
+            loss="hinge", dual=True, fit_intercept=bias == "feature", C=C, tol=1e-10, max_iter=10**6, random_state=0
+        ).fit(x, y)
+        f, square = made.decision_function(x), float(np.sum(made.coef_**2) + np.sum(made.intercept_**2))
+    else:
+        assert bias == "none"
+        value, slope = _FORMULAS[repr(loss)]
+        fun = lambda w: lam / 2 * w @ w + value(x @ w, y).mean()
+        grad = lambda w: lam * w + slope(x @ w, y) @ x / n
+        w = scipy.optimize.minimize(fun, np.zeros(D), jac=grad, method="BFGS", options={"gtol": 1e-10}).x
+        f, square = x @ w, float(w @ w)
+    risk = mean_loss(loss, f, data)
+    return Optimum(lam / 2 * square + risk, square**0.5, risk)
+
+
+def _box(gram: np.ndarray, y: np.ndarray, C: float) -> tuple[np.ndarray, float]:
+    """The hinge's optimum without bias by coordinate ascent, certified by its own duality gap: scores and |w|^2."""
+    alpha = np.zeros(len(y))
+    for _ in range(3000):
+        for i in range(len(y)):
+            alpha[i] = np.clip(alpha[i] + (1 - y[i] * (gram[i] @ (alpha * y))) / gram[i, i], 0, C)
+    f = gram @ (alpha * y)
+    square = float(alpha * y @ f)
+    gap = square + C * np.maximum(1 - y * f, 0).sum() - alpha.sum()
+    assert gap <= 1e-9 * C * len(y)
+    return f, square

@@ -1,0 +1,133 @@
+"""Averages of iterates against direct means in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxsvm
+from jaxsvm import averaging, kernels, schedules
+
+
+def run(iterates, **options):
+    """The average after each of the iterates (T, d)."""
+    tx = averaging.average_iterates(**options)
+
+    @jax.jit
+    def scan(iterates):
+        def body(carry, target):
+            params, state = carry
+            updates, state = tx.update(target - params, state, params)
+            params = optax.apply_updates(params, updates)
+            return (params, state), (params, averaging.averaged_params((state,), params))
+
+        start = jnp.zeros_like(iterates[0])
+        return jax.lax.scan(body, (start, tx.init(start)), iterates)[1]
+
+    return (np.asarray(a, np.float64) for a in scan(iterates))
+
+
+def direct(visited, start, weights):
+    """The documented mean, step by step."""
+    rows = [visited[t] for t in range(min(start, len(visited)))]
+    for t in range(start, len(visited)):
+        weight = np.array([weights(s) for s in range(t - start + 1)], np.float64)
+        rows.append(weight @ visited[start : t + 1] / weight.sum())
+    return np.array(rows)
+
+
+ITERATES = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("start", [0, 1, 5, 20])
+def test_uniform_average_is_the_mean_of_the_iterates_from_start_on(start):
+    visited, means = run(ITERATES, start=start)
+    np.testing.assert_allclose(means, direct(visited, start, lambda t: 1.0), atol=1e-6)  # a rounding for each step
+
+
+@pytest.mark.parametrize("start", [0, 4])
+def test_weighted_average_is_the_weighted_mean(start):
+    visited, means = run(ITERATES, start=start, weights=lambda t: t.astype(jnp.float32) + 1)
+    np.testing.assert_allclose(means, direct(visited, start, lambda t: t + 1.0), atol=1e-6)
+    visited, means = run(ITERATES, start=start, weights=schedules.inverse_sqrt(2.0))
+    np.testing.assert_allclose(means, direct(visited, start, lambda t: 2 / np.sqrt(t + 1)), atol=1e-6)
+
+
+def test_updates_pass_unchanged_and_a_chain_finds_its_average():
+    tx = optax.chain(optax.sgd(0.5), jaxsvm.average_iterates())
+    params = {"w": jnp.ones(2), "b": jnp.zeros(())}
+    grads = {"w": jnp.array([2.0, -2.0]), "b": jnp.ones(())}
+    state, seen = tx.init(params), []
+    for _ in range(4):
+        updates, state = tx.update(grads, state, params)
+        np.testing.assert_array_equal(updates["w"], [-1.0, 1.0])
+        params = optax.apply_updates(params, updates)
+        seen.append(params)
+    mean = jaxsvm.averaged_params(state, params)
+    for name in params:
+        np.testing.assert_allclose(mean[name], np.mean([np.asarray(p[name]) for p in seen], axis=0), rtol=1e-6)
+
+
+def test_averaged_params_are_the_parameters_where_nothing_is_averaged():
+    params = jnp.ones(2)
+    assert jaxsvm.averaged_params(optax.sgd(0.1).init(params), params) is params
+
+
+def test_average_iterates_needs_the_parameters():
+    tx = averaging.average_iterates()
+    with pytest.raises(ValueError, match="needs the parameters"):
+        tx.update(jnp.ones(2), tx.init(jnp.ones(2)))
+
+
+def test_averages_follow_float64(x64):
+    iterates = ITERATES.astype(np.float64)
+    visited, means = run(iterates, weights=lambda t: t.astype(jnp.float64) + 1)
+    np.testing.assert_allclose(means, direct(visited, 0, lambda t: t + 1.0), atol=1e-14)
+
+
+STEPS = 200_000
+
+
+@pytest.mark.parametrize(("noise", "tolerance"), [(1.0, 1e-4), (0.0, 2e-3)])
+def test_the_float32_average_of_a_long_run_is_close_to_that_of_float64(noise, tolerance):
+    # Roundings of half a unit, eps / 2, shrink as the mean forgets: with noise their sum has a standard deviation of
+    # eps / 2 sqrt(T / 3) = 2e-5 of the mean. Without noise all may point one way, T eps / 4 = 6e-3 at worst: once
+    # (iterate - mean) / t is below half a unit in the last place, the mean stands still.
+    rng = np.random.default_rng(3)
+    t = np.arange(STEPS)[:, None]
+    iterates = (1 + 0.01 * (t >= 1000) + noise * rng.normal(size=(STEPS, 2))).astype(np.float32)
+    tx = averaging.average_iterates()
+    body = lambda state, params: (tx.update(jnp.zeros_like(params), state, params)[1], None)
+    state = jax.jit(lambda rows: jax.lax.scan(body, tx.init(rows[0]), rows)[0])(iterates)
+    mean = averaging.averaged_params(state, None)
+    np.testing.assert_allclose(mean, iterates.astype(np.float64).mean(axis=0), atol=tolerance)
+
+
+def problem():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(20, 3)).astype(np.float32)
+    return jaxsvm.dataset(x, np.where(x[:, 0] + 0.3 * rng.normal(size=20) > 0, 1, -1))
+
+
+def test_averaged_pegasos_is_the_mean_of_the_iterates_of_a_hand_loop():
+    data, inner = problem(), jaxsvm.pegasos(0.1, bias="free")
+    outer = jaxsvm.averaged(inner, start=3)
+    key = jax.random.key(0)
+    rows = np.random.default_rng(1).integers(0, 20, size=15)
+    plain, state, seen = inner.init(key, data), outer.init(key, data), []
+    for row in rows:
+        batch = jaxsvm.take(data, jnp.array([row], jnp.int32))
+        plain, _ = jaxsvm.step(inner, plain, batch)
+        state, _ = jaxsvm.step(outer, state, batch)
+        seen.append(inner.model(plain))
+    model = outer.model(state)
+    assert isinstance(model, jaxsvm.models.Linear) and model.bias == "free"
+    np.testing.assert_allclose(model.w, np.mean([m.w for m in seen[3:]], axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(model.b, np.mean([m.b for m in seen[3:]]), rtol=1e-5, atol=1e-6)
+
+
+def test_averaged_refuses_a_solver_whose_model_is_not_linear():
+    solver = jaxsvm.averaged(jaxsvm.kernel_pegasos(0.1, kernels.rbf(1.0)))
+    with pytest.raises(TypeError, match="Linear"):
+        solver.init(jax.random.key(0), problem())

@@ -1,0 +1,56 @@
+"""What the optimised programs hold: no copy of an array with an entry for each row, at every step of a loop."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxsvm
+from jaxsvm import loops, samplers
+
+N = 4096
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(N, 5)).astype("f")
+    return jaxsvm.dataset(x, np.where(x[:, 0] > 0, 1, -1))
+
+
+def copies_in_loops(program):
+    """Copies of float arrays of N numbers outside the entry computation: what a loop body does at every step."""
+    inside = re.sub(r"^ENTRY .*?^\}", "", program, flags=re.S | re.M)
+    assert inside != program, "no entry computation found: the text of programs has changed, and this test with it"
+    return re.findall(rf"= f32\[{N}\]\S* copy\(.*", inside)
+
+
+@pytest.mark.parametrize("batch", [1, 32])
+def test_linear_sdca_writes_its_dual_variables_in_place(data, batch):
+    solver, sampler = jaxsvm.sdca(1.0), samplers.epochs(batch)
+    run = jaxsvm.fit(solver, data, jax.random.key(0), steps=1, sampler=sampler).state
+    program = loops._piece.lower(solver, sampler, None, data, run, None, None, every=100).compile().as_text()
+    assert f"f32[{N}]" in program
+    assert copies_in_loops(program) == []
+
+
+def test_a_step_that_reads_before_it_writes_would_be_found(data):
+    def step(carry, i):
+        w, alpha = carry
+        x, old = data.x[i], lax.dynamic_index_in_dim(alpha, i, keepdims=False)
+        new = jnp.clip(old + (1 - jnp.dot(w, x)) / jnp.dot(x, x), 0, 1)
+        return (w + (new - old) * x, lax.dynamic_update_index_in_dim(alpha, new, i, 0)), None
+
+    naive = jax.jit(lambda rows: lax.scan(step, (jnp.zeros(5), jnp.zeros(N)), rows))
+    program = naive.lower(jnp.arange(100, dtype=jnp.int32)).compile().as_text()
+    assert copies_in_loops(program)
+
+
+def test_no_kernel_product_is_larger_than_a_block(data):
+    model = jaxsvm.fit(jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0), steps=1).model
+    program = jax.jit(lambda model, x: model(x, block=256)).lower(model, data.x).compile().as_text()
+    assert f"[256,{N}]" in program
+    assert f"[{N},{N}]" not in program

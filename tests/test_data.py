@@ -1,0 +1,399 @@
+"""The checked way in: every refusal is read, every dtype is followed."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.datasets import load_breast_cancer
+
+import jaxsvm
+from jaxsvm import data as jdata
+from jaxsvm import dataset
+from jaxsvm.data import breast_cancer, split, standardize
+
+X = [[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]
+Y = [1, -1, 1]
+
+
+def refused(message, *args, **kwargs):
+    """dataset(...) raises ValueError with this in its message, and NumPy has nothing to warn of on the way."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=message):
+            dataset(*args, **kwargs)
+
+
+# What comes in
+
+
+def test_fields():
+    data = dataset(X, Y)
+    assert isinstance(data, jaxsvm.Batch)
+    assert all(isinstance(field, jax.Array) for field in data)
+    np.testing.assert_array_equal(data.x, X)
+    np.testing.assert_array_equal(data.y, Y)
+    np.testing.assert_array_equal(data.index, [0, 1, 2])
+    np.testing.assert_array_equal(data.weight, [1, 1, 1])
+    assert [field.dtype.name for field in data] == ["float32", "float32", "int32", "float32"]
+
+
+def test_weights_are_kept():
+    np.testing.assert_array_equal(dataset(X, Y, [0, 2.5, 1]).weight, [0, 2.5, 1])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.bool_])
+def test_whole_numbers_and_booleans_become_float32(dtype):
+    x = np.array([[0, 1], [1, 0]], dtype)
+    data = dataset(x, [1, -1])
+    assert data.x.dtype == jnp.float32 and data.y.dtype == jnp.float32
+    np.testing.assert_array_equal(data.x, x.astype(np.float32))
+
+
+def test_whole_numbers_become_float32_in_x64_too(x64):
+    data = dataset(np.array([[0, 1], [1, 0]]), [1, -1])
+    assert data.x.dtype == data.y.dtype == data.weight.dtype == jnp.float32
+    assert data.index.dtype == jnp.int32
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_narrow_rows_stay_and_their_targets_are_float32(dtype):
+    x = jnp.asarray(X, dtype)
+    data = dataset(x, jnp.asarray(Y, dtype), jnp.ones(3, dtype))
+    assert data.x.dtype == dtype and data.y.dtype == data.weight.dtype == jnp.float32
+    np.testing.assert_array_equal(np.asarray(data.x, np.float32), X)
+    np.testing.assert_array_equal(data.y, np.asarray(Y, np.float32))
+
+
+def test_float64_becomes_float32_without_x64():
+    data = dataset(np.array(X, np.float64) + 1e-9, np.array(Y, np.float64))
+    assert data.x.dtype == data.y.dtype == data.weight.dtype == jnp.float32
+
+
+def test_float64_stays_with_x64(x64):
+    x = np.array(X, np.float64) + 1e-9
+    data = dataset(x, Y)
+    assert data.x.dtype == data.y.dtype == data.weight.dtype == jnp.float64
+    np.testing.assert_array_equal(np.asarray(data.x), x)
+    assert dataset(x.astype(np.float32), Y).x.dtype == jnp.float32
+
+
+def test_jax_arrays_tuples_and_lists_are_taken():
+    for x, y in (
+        (jnp.asarray(X), jnp.asarray(Y)),
+        (tuple(map(tuple, X)), tuple(Y)),
+        (np.asarray(X), np.asarray(Y, bool) * 2.0 - 1),
+    ):
+        assert dataset(x, [1, -1, 1]).x.shape == (3, 2)
+        assert dataset(X, y if -1 in np.asarray(y) else Y).y.shape == (3,)
+
+
+def test_boolean_rows_keep_their_values():
+    np.testing.assert_array_equal(dataset([[True, False], [False, True]], [1, -1]).x, [[1, 0], [0, 1]])
+
+
+def test_one_column_and_two_rows_are_enough():
+    assert dataset([[1.0], [2.0]], [1, -1]).x.shape == (2, 1)
+
+
+def test_regression_takes_any_finite_targets():
+    data = dataset(X, [0.5, 0.5, 0.5], task="regression")
+    np.testing.assert_array_equal(data.y, [0.5, 0.5, 0.5])
+    assert dataset([[1.0]], [3], task="regression").y.tolist() == [3.0]
+    refused("y holds a NaN, first in row 1", X, [0.5, np.nan, 1.0], task="regression")
+
+
+def test_unknown_task():
+    refused("^task must be one of 'binary', 'regression', got 'multiclass'$", X, Y, task="multiclass")
+
+
+# What is refused: labels
+
+
+def test_labels_0_1():
+    refused(r"labels must be -1 and \+1, got 0, 1; use np\.where\(y == 1, 1, -1\), or task='regression'", X, [0, 1, 1])
+
+
+def test_labels_1_2():
+    refused(r"labels must be -1 and \+1, got 1, 2; use np\.where\(y == 2, 1, -1\)", X, [1, 2, 1])
+
+
+def test_three_labels():
+    refused(r"got -1, 0, 1; use one class against the rest: np\.where\(y == c, 1, -1\)", X, [-1, 0, 1])
+
+
+def test_many_labels_are_not_all_shown():
+    refused(r"got 0, 1, 2, 3, 4, \.\.\.; use one class", np.ones((9, 1)), np.arange(9))
+
+
+@pytest.mark.parametrize("label", [1, -1, 0])
+def test_a_single_class(label):
+    refused(rf"^all labels are {label}: a classifier needs rows of both classes$", X, [label] * 3)
+
+
+def test_a_class_whose_rows_have_no_weight():
+    refused("^all labels are 1: a classifier needs rows of both classes$", X, Y, [1, 0, 1])
+
+
+def test_one_row_is_a_single_class():
+    refused("all labels are 1", [[1.0]], [1])
+
+
+# What is refused: values
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_nan(dtype):
+    x = np.array(X, dtype)
+    x[1, 1] = x[2, 0] = np.nan
+    refused(r"^x holds a NaN, first in row 1: drop or fill in such rows \(2 numbers\)$", x, Y)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinity(value):
+    x = np.array(X)
+    x[2, 0] = value
+    refused(r"^x holds an infinity, or a number too large for float32, first in row 2: .* \(1 numbers\)$", x, Y)
+
+
+def test_bfloat16_nan():
+    refused("^x holds a NaN, first in row 0", jnp.asarray(X, jnp.bfloat16).at[0, 0].set(jnp.nan), Y)
+
+
+def test_float64_beyond_float32():
+    x = np.array(X)
+    x[1, 0] = 1e39
+    refused(r"^x holds an infinity, or a number too large for float32, first in row 1", x, Y)
+
+
+def test_float64_beyond_float32_is_taken_with_x64(x64):
+    x = np.array([[1e39, 1.0], [2e39, 1e39], [3e39, 2e39]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(np.asarray(dataset(x, Y).x), x)
+
+
+def test_nan_and_infinity_in_targets_and_weights():
+    refused("^y holds a NaN, first in row 2", X, [1, -1, np.nan])
+    refused("^y holds an infinity", X, [1, np.inf, -1])
+    refused("^weight holds a NaN, first in row 0", X, Y, [np.nan, 1, 1])
+    refused("^weight holds an infinity, or a number too large for float32, first in row 1", X, Y, [1, 1e39, 1])
+
+
+@pytest.mark.parametrize("weight", [[-1, 1, 1], [1, 1, -1e-9]])
+def test_negative_weights(weight):
+    refused("^weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out$", X, Y, weight)
+
+
+def test_all_zero_weights():
+    refused("^weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out$", X, Y, [0, 0, 0])
+
+
+def test_weights_too_small_for_float32_do_not_vanish():
+    """A sum of weights that is 0 in the dtype of the run would divide by 0."""
+    with pytest.raises(ValueError, match="weight"):
+        dataset(X, Y, np.full(3, 1e-60))
+
+
+# What is refused: shapes and types
+
+
+@pytest.mark.parametrize(("shape", "shown"), [((0, 3), r"\(0, 3\)"), ((3, 0), r"\(3, 0\)"), ((0, 0), r"\(0, 0\)")])
+def test_no_rows_or_no_columns(shape, shown):
+    refused(f"^x has shape {shown}: there must be at least one row and one column$", np.zeros(shape), np.ones(shape[0]))
+
+
+def test_one_dimensional_rows():
+    refused(
+        r"^x must be a matrix with a row for each example, got shape \(3,\); use x\.reshape\(len\(x\), -1\)$", [1.0, 2.0, 3.0], Y
+    )
+
+
+def test_images_are_not_flattened_silently():
+    refused(r"got shape \(3, 2, 2\); use x\.reshape\(len\(x\), -1\)$", np.ones((3, 2, 2)), Y)
+
+
+def test_a_single_number():
+    with pytest.raises(ValueError, match=r"^x must be a matrix with a row for each example, got shape \(\)"):
+        dataset(1.0, Y)
+
+
+def test_ragged_rows():
+    refused("^x must be an array of numbers; its rows differ in length$", [[1.0, 2.0], [3.0], [4.0]], Y)
+    refused("^y must be an array of numbers; its rows differ in length$", X, [[1], [1, 2], [1]])
+
+
+@pytest.mark.parametrize(
+    ("x", "dtype"),
+    [
+        (np.array(X, object), "object"),
+        ([["a", "b"], ["c", "d"], ["e", "f"]], "<U1"),
+        (np.array(X) + 1j, "complex128"),
+        (np.zeros((3, 2), "datetime64[s]"), r"datetime64\[s\]"),
+        ([[1.0, None]] * 3, "object"),
+    ],
+    ids=["object", "strings", "complex", "dates", "none"],
+)
+def test_other_types(x, dtype):
+    refused(f"^x must be an array of real numbers, got dtype {dtype}; convert it first$", x, Y)
+
+
+def test_labels_that_are_names():
+    refused("^y must be an array of real numbers, got dtype <U4; convert it first$", X, ["spam", "ham", "spam"])
+
+
+@pytest.mark.parametrize("y", [[1, -1], [1, -1, 1, 1], [[1], [-1], [1]], 1])
+def test_targets_of_another_shape(y):
+    refused(r"^y must hold one target for each of the 3 rows of x, got shape \(", X, y)
+
+
+@pytest.mark.parametrize("weight", [[1, 1], [[1], [1], [1]], 1.0])
+def test_weights_of_another_shape(weight):
+    refused(r"^weight must hold one number for each of the 3 rows of x, got shape \(", X, Y, weight)
+
+
+@pytest.mark.parametrize("make", [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array])
+def test_sparse_rows(make):
+    refused(r"^x is a sparse matrix, which is not taken here: make it dense with x\.toarray\(\)$", make(np.array(X)), Y)
+
+
+# The one warning
+
+
+def test_warning_on_scale():
+    x = np.array([[0.0, 0.0, 5.0], [1.0, 2500.0, 5.0], [0.5, 100.0, 5.0]])
+    with pytest.warns(UserWarning) as caught:
+        dataset(x, Y)
+    assert len(caught) == 1
+    assert str(caught[0].message) == (
+        "the ranges of the columns go from 1 to 2.5e+03: solvers converge slowly on such rows; scale them first, for "
+        "example with jaxsvm.data.standardize"
+    )
+    assert caught[0].filename == __file__, "the warning points at the caller"
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [[0.0, 0.0], [1.0, 1000.0], [0.0, 1.0]],  # a factor of 1,000 is not above it
+        [[7.0, 0.0], [7.0, 1e6], [7.0, 1.0]],  # a constant column has no range
+        [[1e6, 0.0], [1e6 + 1, 1.0], [1e6, 1.0]],  # an offset is no range
+        [[5.0, 5.0]] * 3,
+    ],
+    ids=["factor 1000", "constant", "offset", "all constant"],
+)
+def test_no_warning(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset(x, Y)
+
+
+# standardize
+
+
+def test_standardize():
+    x = jax.random.normal(jax.random.key(0), (200, 3)) * jnp.array([[1.0, 50.0, 1e-3]]) + jnp.array([[0.0, 9.0, 1.0]])
+    scale = standardize(x)
+    z = scale(x)
+    np.testing.assert_allclose(jnp.mean(z, 0), 0, atol=1e-3)  # the third column holds 1 + 0.001 noise in float32
+    np.testing.assert_allclose(jnp.std(z, 0), 1, rtol=1e-3)
+    assert z.dtype == x.dtype and len(jax.tree.leaves(scale)) == 2
+    np.testing.assert_array_equal(jax.jit(lambda s, x: s(x))(scale, x[:4]).shape, (4, 3))
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, 0.1, 1234.567, -1e-3])
+def test_constant_columns_become_0(value):
+    """Also where the mean of equal numbers is not that number in float32."""
+    x = jnp.stack([jnp.full(1000, value), jnp.arange(1000.0)], axis=1)
+    z = standardize(x)(x)
+    np.testing.assert_array_equal(z[:, 0], 0)
+    np.testing.assert_allclose(jnp.std(z[:, 1]), 1, rtol=1e-5)
+
+
+def test_standardize_keeps_float64(x64):
+    x = jnp.asarray(X, jnp.float64)
+    assert standardize(x)(x).dtype == jnp.float64
+
+
+def test_standardize_saves_and_loads(tmp_path):
+    scale = standardize(jnp.asarray(X))
+    jaxsvm.models.save(tmp_path / "scale.npz", scale)
+    again = jaxsvm.models.load(tmp_path / "scale.npz")
+    assert type(again) is jdata.Standardize
+    np.testing.assert_array_equal(again(jnp.asarray(X)), scale(jnp.asarray(X)))
+
+
+# split
+
+
+@pytest.fixture(scope="module")
+def hundred():
+    x = np.arange(100.0)[:, None]
+    weight = np.arange(100) % 3
+    return dataset(x, np.where(np.arange(100) % 2, 1, -1), weight)
+
+
+@pytest.mark.parametrize(
+    ("shares", "sizes"),
+    [((1, 1), [50, 50]), ((0.8, 0.2), [80, 20]), ((3, 1, 1), [60, 20, 20]), ((1, 1, 1), [33, 34, 33]), ((99, 1), [99, 1])],
+)
+def test_split_sizes_and_disjoint(hundred, shares, sizes):
+    parts = split(jax.random.key(1), hundred, *shares)
+    assert [part.y.shape[0] for part in parts] == sizes
+    rows = np.concatenate([part.x[:, 0] for part in parts]).astype(int)
+    assert sorted(rows) == list(range(100)), "every row stands in exactly one part"
+    assert rows.tolist() != sorted(rows), "in random order"
+
+
+def test_split_renumbers_and_keeps_everything_else(hundred):
+    for part in split(jax.random.key(2), hundred, 2, 1):
+        rows = np.asarray(part.x[:, 0]).astype(int)
+        np.testing.assert_array_equal(part.index, np.arange(len(rows)))
+        assert part.index.dtype == jnp.int32
+        np.testing.assert_array_equal(part.y, hundred.y[rows])
+        np.testing.assert_array_equal(part.weight, hundred.weight[rows])
+        assert part.weight.min() == 0
+
+
+def test_split_is_a_function_of_its_key(hundred):
+    one, again, other = (split(jax.random.key(k), hundred, 1, 1)[0].x for k in (3, 3, 4))
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("shares", [(), (1,), (1, 0), (1, -1), (0.5, float("nan"))])
+def test_split_refuses_shares(hundred, shares):
+    with pytest.raises(ValueError, match=r"^split takes two or more shares above 0, got \("):
+        split(jax.random.key(0), hundred, *shares)
+
+
+def test_split_refuses_empty_parts(hundred):
+    with pytest.raises(ValueError, match=r"^100 rows are too few for the shares \(1000, 1\): a part would be empty$"):
+        split(jax.random.key(0), hundred, 1000, 1)
+
+
+# breast_cancer
+
+
+def test_breast_cancer_is_scikit_learns():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = breast_cancer()
+    x, y = load_breast_cancer(return_X_y=True)
+    np.testing.assert_array_equal(data.x, x.astype(np.float32))
+    np.testing.assert_array_equal(data.y, np.where(y == 0, 1, -1))  # scikit-learn's 0 is malignant
+    assert int((data.y == 1).sum()) == 212 and int((data.y == -1).sum()) == 357
+
+
+def test_breast_cancer_columns():
+    np.testing.assert_array_equal(breast_cancer(columns=[3, 0]).x, breast_cancer().x[:, [3, 0]])
+    assert breast_cancer(columns=range(4)).x.shape == (569, 4)
+
+
+def test_breast_cancer_in_x64(x64):
+    data = breast_cancer()
+    x, _ = load_breast_cancer(return_X_y=True)
+    np.testing.assert_allclose(data.x, x, rtol=1e-6)
+    assert data.y.dtype == data.x.dtype

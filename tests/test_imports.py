@@ -1,0 +1,215 @@
+"""The import direction of the package, read off its sources without running them."""
+
+import ast
+import pathlib
+import sys
+
+import pytest
+
+import jaxsvm
+
+ROOT = pathlib.Path(jaxsvm.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+LAYERS = (
+    ("types", "recipe", "numerics"),
+    ("losses", "kernels", "schedules", "projections", "averaging", "models", "samplers"),
+    ("objectives", "features", "budget"),
+    ("spaces",),
+    ("engines",),
+    ("solvers",),
+    ("multiclass",),
+    ("data",),
+    ("loops",),
+    ("estimators", "plots", "__main__"),
+)
+LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
+CORE = {"jax", "optax", "numpy", "chex"}
+EXTRA = {"sklearn": "estimators", "matplotlib": "plots"}
+
+
+def module_name(path):
+    """`jaxsvm.solvers.pegasos` of jaxsvm/solvers/pegasos.py, `jaxsvm.solvers` of its __init__."""
+    parts = ["jaxsvm", *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in FILES}
+SOURCES = {name: path.read_text() for name, path in MODULES.items()}
+
+
+def found_imports(source, name, is_package, modules, top_only=False):
+    """The absolute names that a module imports; `from .x import y` is x.y where that is a module, else x."""
+    tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
+    if top_only:  # whatever runs at import: not the bodies of functions, nor what only a type checker reads
+        nodes, waiting = [], list(tree.body)
+        while waiting:
+            node = waiting.pop()
+            nodes.append(node)
+            lazy = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+            if not lazy and not typing:
+                waiting.extend(ast.iter_child_nodes(node))
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = name.split(".") if is_package else name.split(".")[:-1]
+                package = package[: len(package) - node.level + 1]
+                base = ".".join([*package, *([node.module] if node.module else [])])
+            for alias in node.names:
+                whole = f"{base}.{alias.name}"
+                found.add(whole if whole in modules else base)
+    return found
+
+
+def imports(name, top_only=False):
+    return found_imports(SOURCES[name], name, MODULES[name].name == "__init__.py", MODULES, top_only)
+
+
+def own(name):
+    return {found for found in imports(name) if found.split(".")[0] == "jaxsvm"}
+
+
+def group(name):
+    """The entry of `LAYERS` that a module belongs to; None for the package itself."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+INNER = sorted(name for name in MODULES if name != "jaxsvm")
+
+
+def test_the_reader_of_imports_sees_every_form():
+    modules = {"jaxsvm", "jaxsvm.types", "jaxsvm.solvers", "jaxsvm.solvers.a", "jaxsvm.spaces"}
+    source = (
+        "import numpy as np, jax.numpy\nfrom jax import lax\nfrom .. import spaces\nfrom ..types import Batch\nfrom . import a\n"
+        "def f():\n    import sklearn.svm\n    from .a import thing\n"
+        "if TYPE_CHECKING:\n    import scipy\n"
+        "try:\n    import matplotlib\nexcept ImportError:\n    pass\n"
+    )
+    whole = found_imports(source, "jaxsvm.solvers.b", False, modules)
+    assert whole == {
+        *("numpy", "jax.numpy", "jax", "jaxsvm.spaces", "jaxsvm.types", "jaxsvm.solvers.a"),
+        *("sklearn.svm", "scipy", "matplotlib"),
+    }
+    top = found_imports(source, "jaxsvm.solvers.b", False, modules, top_only=True)
+    assert whole - top == {"sklearn.svm", "scipy"}
+    assert found_imports("from . import a", "jaxsvm.solvers", True, modules) == {"jaxsvm.solvers.a"}
+    assert found_imports("from .a import x", "jaxsvm.solvers", True, modules) == {"jaxsvm.solvers.a"}
+
+
+def test_the_package_was_found():
+    assert {"jaxsvm.types", "jaxsvm.loops", "jaxsvm.solvers.pegasos", "jaxsvm.engines.gradient"} <= set(MODULES)
+    assert any("jaxsvm.recipe" in own(name) for name in INNER)
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_every_module_has_a_place_in_the_layers(name):
+    assert group(name) in LAYER or name == "jaxsvm.__about__", f"{name} is in no layer of the design"
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_imports_point_one_way(name):
+    if name == "jaxsvm.__about__":
+        assert not imports(name), "__about__ is read by all and reads nothing"
+        return
+    wrong = []
+    for target in own(name):
+        if target == "jaxsvm.__about__":
+            continue
+        if target == "jaxsvm" and group(name) in LAYERS[-1]:
+            continue  # the command line and its kin stand on the whole package
+        if target == "jaxsvm":
+            wrong.append("jaxsvm (the package re-exports everything)")
+        elif LAYER.get(group(target), len(LAYERS)) > LAYER.get(group(name), -1):
+            wrong.append(target)
+    assert not wrong, f"{name} imports {sorted(wrong)}, which lie above it"
+
+
+def cycle_in(edges):
+    """One cycle of a directed graph as a list, or None."""
+    done, path = set(), []
+
+    def visit(node):
+        if node in path:
+            return [*path[path.index(node) :], node]
+        if node in done:
+            return None
+        path.append(node)
+        for target in sorted(edges.get(node, ())):
+            found = visit(target)
+            if found:
+                return found
+        path.pop()
+        done.add(node)
+        return None
+
+    return next((found for node in sorted(edges) if (found := visit(node))), None)
+
+
+def test_no_cycles():
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
+    assert cycle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
+    assert cycle_in({name: own(name) - {name} for name in INNER}) is None
+
+
+def test_no_cycles_among_the_groups():
+    """A folder counts as one: spaces may read models, models may not read spaces, whichever files they are."""
+    edges = {}
+    for name in INNER:
+        edges.setdefault(group(name), set()).update(group(t) for t in own(name) if group(t) and group(t) != group(name))
+    assert cycle_in(edges) is None
+
+
+SOLVERS = [name for name in INNER if name.startswith("jaxsvm.solvers.")]
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_solver_file_imports_no_other_solver_file(name):
+    others = sorted(t for t in own(name) if t.startswith("jaxsvm.solvers") and t != name)
+    assert not others, f"{name} imports {others}: what two papers share belongs into an engine or below"
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_solvers_take_only_their_default_from_samplers_and_never_import_loops(name):
+    assert not {t for t in own(name) if group(t) in ("loops", "data", "multiclass", "estimators", "plots")}
+
+
+def test_loops_know_no_solver_by_name():
+    assert not {t for t in own("jaxsvm.loops") if group(t) in ("solvers", "engines", "spaces")}
+    names = {name.split(".")[-1] for name in SOLVERS}
+    code = ast.parse(SOURCES["jaxsvm.loops"])
+    used = {node.id for node in ast.walk(code) if isinstance(node, ast.Name)}
+    used |= {node.attr for node in ast.walk(code) if isinstance(node, ast.Attribute)}
+    assert not used & names
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_third_party_imports(name):
+    allowed = CORE | {package for package, home in EXTRA.items() if group(name) == home}
+    top = {found.split(".")[0] for found in imports(name, top_only=True)} - set(sys.stdlib_module_names) - {"jaxsvm"}
+    assert top <= allowed, f"{name} imports {sorted(top - allowed)} at the top"
+    anywhere = {found.split(".")[0] for found in imports(name)} - set(sys.stdlib_module_names) - {"jaxsvm"}
+    # SciPy may be read lazily where sparse rows come in; nothing else may.
+    assert anywhere <= CORE | set(EXTRA) | {"scipy"}, f"{name} imports {sorted(anywhere - CORE)}"
+
+
+def test_the_package_imports_without_the_extras():
+    """No module that `import jaxsvm` reads may need an extra at the top."""
+    reached, waiting = set(), ["jaxsvm"]
+    while waiting:
+        name = waiting.pop()
+        if name in reached:
+            continue
+        reached.add(name)
+        for found in imports(name, top_only=True):
+            parts = found.split(".")
+            waiting.extend(m for i in range(1, len(parts) + 1) if (m := ".".join(parts[:i])) in MODULES)
+    assert "jaxsvm.loops" in reached
+    for name in reached:
+        assert not {found.split(".")[0] for found in imports(name, top_only=True)} & set(EXTRA), name

@@ -1,0 +1,190 @@
+"""Kernels against scikit-learn and NumPy in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.metrics import pairwise
+
+from jaxsvm import kernels
+
+RNG = np.random.default_rng(0)
+X, Z = RNG.normal(size=(7, 5)), RNG.normal(size=(4, 5))
+
+CASES = {
+    "linear()": pairwise.linear_kernel,
+    "rbf(1.5)": lambda x, z: pairwise.rbf_kernel(x, z, gamma=1 / (2 * 1.5**2)),
+    "rbf(gamma=0.3)": lambda x, z: pairwise.rbf_kernel(x, z, gamma=0.3),
+    "laplacian(2.0)": lambda x, z: pairwise.laplacian_kernel(x, z, gamma=1 / 2.0),
+    "polynomial(0.5, 1.5, degree=2)": lambda x, z: pairwise.polynomial_kernel(x, z, degree=2, gamma=0.5, coef0=1.5),
+    "polynomial()": lambda x, z: pairwise.polynomial_kernel(x, z, degree=3, gamma=1, coef0=1),
+    "sigmoid(0.2, -0.5)": lambda x, z: pairwise.sigmoid_kernel(x, z, gamma=0.2, coef0=-0.5),
+    "sum_(rbf(1.5), linear())": lambda x, z: pairwise.rbf_kernel(x, z, gamma=1 / 4.5) + x @ z.T,
+    "product(rbf(1.5), linear())": lambda x, z: pairwise.rbf_kernel(x, z, gamma=1 / 4.5) * (x @ z.T),
+    "scaled(laplacian(2.0), 3.0)": lambda x, z: 3 * pairwise.laplacian_kernel(x, z, gamma=1 / 2.0),
+}
+names = pytest.mark.parametrize("name", CASES)
+call = jax.jit(lambda kernel, x, z: kernel(x, z))
+diag = jax.jit(lambda kernel, x: kernel.diag(x))
+gram = jax.jit(lambda kernel, x, index: kernel.gram(x, index))
+
+
+def make(name):
+    return eval(name, vars(kernels))
+
+
+@names
+def test_block_diagonal_and_gram_are_the_formula_in_float32(name):
+    kernel, x, z = make(name), jnp.asarray(X, jnp.float32), jnp.asarray(Z, jnp.float32)
+    want, own = CASES[name](X, Z), CASES[name](X, X)
+    # some 20 roundings of terms up to |x|^2 = 15, to the third power in the cubic kernel
+    close = lambda got, want: np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5 * max(1, np.abs(own).max() / 10))
+    block = call(kernel, x, z)
+    assert block.dtype == diag(kernel, x).dtype == jnp.float32
+    close(block, want)
+    close(diag(kernel, x), np.diag(own))
+    index = np.array([4, 1, 1], np.int32)
+    close(gram(kernel, x, index), own[np.ix_(index, index)])
+
+
+@names
+def test_block_is_the_formula_in_float64_and_positive_semidefinite(name, x64):
+    got = call(make(name), X, X)
+    assert got.dtype == jnp.float64
+    np.testing.assert_allclose(got, CASES[name](X, X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(diag(make(name), X), np.diag(CASES[name](X, X)), rtol=1e-12)
+    if "sigmoid" not in name:  # which is not positive semi-definite
+        values = np.linalg.eigvalsh(np.asarray(got))
+        assert values[0] > -1e-13 * values[-1]
+
+
+@names
+def test_a_kernel_prints_as_the_call_that_made_it(name):
+    assert repr(make(name)) == name
+
+
+def test_operators_are_sum_product_and_scale():
+    a, b = kernels.rbf(1.5), kernels.linear()
+    x, z = jnp.asarray(X, jnp.float32), jnp.asarray(Z, jnp.float32)
+    np.testing.assert_allclose((a + b)(x, z), a(x, z) + b(x, z), rtol=1e-6)
+    np.testing.assert_allclose((a * b)(x, z), a(x, z) * b(x, z), rtol=1e-6)
+    for scaled in (2 * a, a * 2, np.float32(2) * a, jnp.float32(2) * a, a * jnp.float32(2)):
+        assert isinstance(scaled, kernels.Kernel)
+        np.testing.assert_array_equal(scaled(x, z), 2 * a(x, z))  # a power of 2: no rounding
+
+
+def test_sums_and_products_take_plain_functions():
+    x = jnp.asarray(X, jnp.float32)
+    plain = lambda x, z: jnp.ones((x.shape[0], z.shape[0]), x.dtype)
+    np.testing.assert_allclose((kernels.rbf(1.0) + plain)(x, x), kernels.rbf(1.0)(x, x) + 1, rtol=1e-6)
+    np.testing.assert_allclose((kernels.rbf(1.0) * plain)(x, x), kernels.rbf(1.0)(x, x), rtol=1e-6)
+
+
+def test_a_plain_function_is_a_kernel():
+    fn = lambda x, z: (x @ z.T) ** 2
+    kernel, x = kernels.as_kernel(fn), jnp.asarray(X, jnp.float32)
+    np.testing.assert_allclose(kernel(x, x), (X @ X.T) ** 2, rtol=1e-4, atol=1e-4)  # 20 roundings of values up to 200
+    np.testing.assert_allclose(kernel.diag(x), np.diag(X @ X.T) ** 2, rtol=1e-5)
+    np.testing.assert_array_equal(kernels.custom(fn, lambda x: jnp.zeros(x.shape[0])).diag(x), 0)
+    assert kernels.as_kernel(kernel) is kernel
+    with pytest.raises(TypeError, match="expected a kernel"):
+        kernels.as_kernel(3.0)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x, z: x @ x.T, lambda x, z: jnp.ones(x.shape[0]), lambda x, z: jnp.ones((z.shape[0], x.shape[0]))],
+)
+def test_a_function_that_returns_the_wrong_shape_is_refused(fn):
+    with pytest.raises(ValueError, match="shape"):
+        kernels.as_kernel(fn)(jnp.ones((3, 2)), jnp.ones((4, 2)))
+
+
+def test_gram_refuses_a_function_that_returns_the_wrong_shape():
+    with pytest.raises(ValueError, match="shape"):
+        kernels.as_kernel(lambda x, z: jnp.ones(x.shape[0])).gram(jnp.ones((3, 2)), jnp.array([0, 2], jnp.int32))
+
+
+def test_precomputed_reads_the_values_off_the_rows():
+    table = jnp.asarray(pairwise.rbf_kernel(X), jnp.float32)
+    kernel = kernels.precomputed()
+    np.testing.assert_array_equal(kernel(table[:3], table), table[:3])
+    np.testing.assert_array_equal(kernel.diag(table), jnp.diagonal(table))
+    index = jnp.array([5, 0, 5], jnp.int32)
+    np.testing.assert_array_equal(kernel.gram(table, index), np.asarray(table)[np.ix_([5, 0, 5], [5, 0, 5])])
+    np.testing.assert_array_equal((2 * kernel).gram(table, index), 2 * kernel.gram(table, index))
+    with pytest.raises(ValueError, match="column for each"):
+        kernel(table[:, :4], table)
+
+
+def test_vmap_over_sigma_equals_a_loop():
+    x, z, sigmas = jnp.asarray(X, jnp.float32), jnp.asarray(Z, jnp.float32), jnp.array([0.5, 1.0, 4.0])
+    for factory in (kernels.rbf, kernels.laplacian):
+        swept = jax.vmap(lambda sigma, factory=factory: factory(sigma)(x, z))(sigmas)
+        stacked = jax.vmap(lambda kernel: kernel(x, z))(factory(sigmas))
+        # fused differently: the exponent, up to 100, is rounded once or twice
+        np.testing.assert_allclose(swept, [factory(sigma)(x, z) for sigma in sigmas], rtol=2e-5, atol=1e-12)
+        np.testing.assert_array_equal(stacked, swept)
+
+
+@pytest.mark.parametrize("factory", [kernels.rbf, kernels.laplacian])
+def test_the_gradient_in_sigma_is_that_of_finite_differences(factory, x64):
+    total = lambda sigma: jnp.sum(factory(sigma)(X, X) * jnp.arange(7.0)[None, :])  # distances of 0 among them
+    step = 1e-5
+    central = (total(1.3 + step) - total(1.3 - step)) / (2 * step)
+    np.testing.assert_allclose(jax.grad(total)(1.3), central, rtol=1e-8)  # step^2, and rounding over the step
+
+
+def test_rbf_far_from_the_origin_is_off_by_the_rounding_of_the_squared_norms():
+    # rows around 100 (1, .., 1) have squared norms of 50,000, so distances are off by up to 4 eps 100,000 = 0.05
+    x = X.astype(np.float32) + np.float32(100)
+    want = pairwise.rbf_kernel(x.astype(np.float64), gamma=0.5)
+    got = np.asarray(kernels.rbf(1.0)(jnp.asarray(x), jnp.asarray(x)))
+    np.testing.assert_allclose(got, want, atol=0.025)
+    assert got.max() <= 1
+
+
+def test_low_precision_rows_give_float32_values():
+    with jax.numpy_dtype_promotion("strict"):
+        x = jnp.asarray(X, jnp.bfloat16)
+        got = kernels.rbf(1.5)(x, x)
+    assert got.dtype == jnp.float32
+    want = pairwise.rbf_kernel(np.asarray(x, np.float64), gamma=1 / 4.5)
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rbf(0.0)",
+        "rbf(-1.0)",
+        "rbf(float('nan'))",
+        "rbf(float('inf'))",
+        "rbf(gamma=-1.0)",
+        "rbf()",
+        "rbf(1.0, gamma=1.0)",
+        "laplacian(0.0)",
+        "polynomial(-1.0)",
+        "polynomial(degree=0)",
+        "polynomial(degree=2.5)",
+        "sigmoid(0.0)",
+        "scaled(linear(), -1.0)",
+    ],
+)
+def test_bad_parameters_raise_a_value_error_where_the_kernel_is_used(name):
+    with pytest.raises(ValueError):
+        make(name)(jnp.ones((2, 2)), jnp.ones((2, 2)))
+
+
+def test_an_array_of_widths_is_refused_with_the_way_to_sweep_it():
+    with pytest.raises(ValueError, match="vmap"):
+        kernels.rbf(jnp.ones(3))(jnp.ones((2, 2)), jnp.ones((2, 2)))
+
+
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_matvec_is_the_product_for_every_block_size(block):
+    x, z = jnp.asarray(X, jnp.float32), jnp.asarray(Z, jnp.float32)
+    coef = jnp.asarray(RNG.normal(size=(4, 2)), jnp.float32)
+    want = pairwise.rbf_kernel(X, Z, gamma=0.5) @ np.asarray(coef, np.float64)
+    np.testing.assert_allclose(kernels.matvec(kernels.rbf(1.0), x, z, coef, block), want, atol=2e-6)
+    np.testing.assert_allclose(kernels.matvec(kernels.rbf(1.0), x, z, coef[:, 0], block), want[:, 0], atol=2e-6)

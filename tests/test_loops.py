@@ -1,0 +1,695 @@
+"""The loops: what they refuse, when they stop, what they return, and that cutting a run changes nothing."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxsvm
+from jaxsvm import fit, kernels, loops, models, samplers, step
+from jaxsvm.models import Linear
+from jaxsvm.types import Curve, Fit, Info, Run, Sampler, Solver
+
+DATA = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0], [0.5], [-3.0]], [1, -1, 1, -1, -1, 1])
+KEY = jax.random.key(0)
+
+
+def same(found, wanted):
+    """The same tree, bit for bit."""
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for have, want in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        if jnp.issubdtype(want.dtype, jax.dtypes.prng_key):
+            have, want = jax.random.key_data(have), jax.random.key_data(want)
+        assert have.dtype == want.dtype and np.asarray(have).tobytes() == np.asarray(want).tobytes()
+
+
+def counter(residual="whole"):
+    """A plain solver whose state is the step t, a trace of the rows and what a step costs (1 on `DATA`).
+
+    Loss t - 1, residual 10 - t, model w = (t, trace).
+    """
+
+    def init(key, data):
+        return jnp.zeros((), jnp.int32), jnp.zeros((), jnp.uint32), data.index[0] + 1
+
+    def update(state, batch):
+        t, trace, evals = state
+        trace = trace * jnp.uint32(31) + (batch.index[0] + 2).astype(jnp.uint32)
+        loss, t = t.astype(jnp.float32), t + 1
+        info = Info(loss, 10 - t.astype(jnp.float32), jnp.ones(1), batch.index[:1], 2 * t, evals)
+        return (t, trace, evals), info
+
+    def model(state, data=None):
+        return Linear(jnp.stack([state[0], (state[1] % 65536).astype(jnp.int32)]).astype(jnp.float32), jnp.zeros(()))
+
+    return Solver(init, update, model, samplers.epochs(1), residual=residual)
+
+
+WHOLE, SAMPLE = counter(), counter("sample")
+
+
+def minus_t(model):
+    return -model.w[0]
+
+
+# What is refused
+
+
+def test_no_key_and_no_state():
+    with pytest.raises(ValueError, match=r"^fit needs a key, such as jax\.random\.key\(0\), or a state to go on from$"):
+        fit(WHOLE, DATA, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("data", "came"), [((np.ones((2, 1)), np.ones(2)), "tuple"), (np.ones((2, 1)), "ndarray"), (None, "NoneType")]
+)
+def test_data_that_is_no_batch(data, came):
+    with pytest.raises(TypeError, match=rf"^data must be a Batch, got {came}: make one with jaxsvm\.dataset\(x, y\)$"):
+        fit(WHOLE, data, KEY, steps=1)
+
+
+def test_state_that_is_no_run():
+    run = fit(WHOLE, DATA, KEY, steps=0)
+    for state, came in ((run, "Fit"), (run.state.solver, "tuple"), ("file.npz", "str")):
+        with pytest.raises(TypeError, match=f"^state must be the Run of an earlier call, got {came}: pass run.state$"):
+            fit(WHOLE, DATA, steps=1, state=state)
+
+
+@pytest.mark.parametrize("solver", [jaxsvm.pegasos, 3, None], ids=["factory", "number", "none"])
+def test_something_that_is_no_solver(solver):
+    with pytest.raises(TypeError, match="solver"):
+        fit(solver, DATA, KEY, steps=1)
+
+
+def test_step_says_what_it_needs():
+    state = WHOLE.init(KEY, DATA)
+    with pytest.raises(TypeError, match="Batch"):
+        step(WHOLE, state, DATA.x)
+    with pytest.raises(TypeError, match="solver"):
+        step(jaxsvm.pegasos, state, DATA)
+
+
+def test_a_key_that_is_none():
+    with pytest.raises(TypeError):
+        fit(WHOLE, DATA, 0, steps=1)
+
+
+def test_tol_with_nothing_to_measure():
+    message = r"^tol has nothing to stop on: .* give a probe to stop on \(probe=jaxsvm\.error_on\(held_out\)\), or steps$"
+    for solver in (SAMPLE, jaxsvm.pegasos(0.1)):
+        with pytest.raises(ValueError, match=message):
+            fit(solver, DATA, KEY, steps=1, tol=0.1)
+
+
+@pytest.mark.parametrize("steps", [-1, 2.5, True, float("nan"), float("inf"), "3", "many"])
+def test_steps_that_are_no_whole_number(steps):
+    with pytest.raises(ValueError, match=f"^steps must be a whole number of at least 0, got {steps!r}$"):
+        fit(WHOLE, DATA, KEY, steps=steps)
+
+
+@pytest.mark.parametrize("every", [0, -3, 1.5, False, float("inf")])
+def test_every_that_is_no_whole_number(every):
+    with pytest.raises(ValueError, match=f"^every must be a whole number of at least 1, got {every!r}$"):
+        fit(WHOLE, DATA, KEY, steps=2, every=every)
+
+
+def test_whole_numbers_of_other_types():
+    assert int(fit(WHOLE, DATA, KEY, steps=np.int64(4), every=4.0).state.step) == 4
+
+
+@pytest.mark.parametrize("option", [{"seconds": 1.0}, {"save": "never.npz"}])
+def test_seconds_and_save_inside_jit(option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="^seconds and save work outside of jit, vmap and grad only"):
+        jax.jit(lambda key: fit(WHOLE, DATA, key, steps=2, **option))(KEY)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("lam", "came"), [(0.0, "0"), (-1, "-1"), (float("nan"), "nan"), (float("inf"), "inf"), (jnp.float32(-2), "-2")]
+)
+def test_lam_out_of_range(lam, came):
+    message = f"^lam must be a finite number above 0, got {came}$"
+    with pytest.raises(ValueError, match=message):
+        fit(jaxsvm.pegasos(lam), DATA, KEY, steps=1)
+    with pytest.raises(ValueError, match=message):
+        jaxsvm.pegasos(lam).init(KEY, DATA)
+
+
+def test_lam_out_of_range_in_a_step():
+    state = jax.jit(jaxsvm.pegasos(1.0).init)(KEY, DATA)
+    with pytest.raises(ValueError, match="^lam must be a finite number above 0, got -1$"):
+        step(jaxsvm.pegasos(-1.0), state, DATA)
+
+
+def test_lam_is_a_vector():
+    message = r"^lam has shape \(8,\); sweep it with jax\.vmap or jaxsvm\.sweep"
+    solver = jaxsvm.pegasos(jnp.ones(8))
+    with pytest.raises(ValueError, match=message):
+        fit(solver, DATA, KEY, steps=1)
+    with pytest.raises(ValueError, match=message):
+        jax.jit(lambda solver: fit(solver, DATA, KEY, steps=1))(solver)
+    with pytest.raises(ValueError, match=message):
+        step(solver, jax.jit(jaxsvm.pegasos(1.0).init)(KEY, DATA), DATA)
+
+
+def test_a_start_of_another_length():
+    with pytest.raises(ValueError, match=r"^start has shape \(3,\), expected one number for each of the 6 rows"):
+        fit(jaxsvm.sdca(1.0, start=jnp.zeros(3)), DATA, KEY, steps=1)
+
+
+# Steps and the curve
+
+
+@pytest.mark.parametrize(
+    ("sampler", "steps"), [(samplers.uniform(1), 60), (samplers.epochs(3), 20), (samplers.whole(), 10), (samplers.epochs(4), 20)]
+)
+def test_ten_passes_by_default(sampler, steps):
+    """A pass of `epochs(4)` over six rows is two steps, the second padded."""
+    assert int(fit(WHOLE, DATA, KEY, sampler=sampler, every=10).state.step) == steps
+
+
+def test_no_steps():
+    run = fit(WHOLE, DATA, KEY, steps=0, every=4, probe=minus_t)
+    assert int(run.state.step) == 0 and run.evals == 0 and not run.converged
+    assert [field.shape for field in run.info] == [(0,)] * 6
+    assert run.status == "no step was made; the run stands at step 0"
+    some = fit(WHOLE, DATA, KEY, steps=4, every=4, probe=minus_t)
+    assert [field.dtype for field in run.info] == [field.dtype for field in some.info]
+    same(fit(WHOLE, DATA, steps=0, state=some.state).state, some.state)
+    same(jax.jit(lambda key: fit(WHOLE, DATA, key, steps=0, every=4, probe=minus_t))(KEY), run)
+
+
+def test_rows_of_the_curve():
+    run = fit(WHOLE, DATA, KEY, steps=10, every=4, probe=minus_t)
+    np.testing.assert_array_equal(run.info.step, [4, 8, 10])
+    np.testing.assert_array_equal(run.info.loss, [1.5, 5.5, 8.5])  # means over the pieces
+    np.testing.assert_array_equal(run.info.residual, [6, 2, 0])  # at their ends
+    np.testing.assert_array_equal(run.info.support, [8, 16, 20])
+    np.testing.assert_array_equal(run.info.evals, [4, 4, 2])
+    np.testing.assert_array_equal(run.info.probe, [-4, -8, -10])
+    assert run.evals == 10 and isinstance(run.evals, int)
+    assert run.info.step.dtype == jnp.int32
+    assert run.status == "stopped after 10 steps; residual 0.0e+00"
+
+
+def test_the_curve_of_a_run_that_goes_on():
+    first = fit(WHOLE, DATA, KEY, steps=4, every=4)
+    second = fit(WHOLE, DATA, steps=6, every=4, state=first.state)
+    np.testing.assert_array_equal(second.info.step, [8, 10])
+    assert second.evals == 6, "of this call alone"
+    same(second.state, fit(WHOLE, DATA, KEY, steps=10, every=4).state)
+
+
+@jax.jit
+def seven_inside(key, data):
+    return fit(WHOLE, data, key, steps=7, every=4)
+
+
+@pytest.mark.parametrize(("evals", "steps"), [(2**30, 7), (2**24 + 1, 3), (1_999_999_999, 7), (2**31 - 1, 5)])
+def test_evaluations_are_summed_exactly(evals, steps):
+    """Beyond 32 bits, and where float32 has no such number; outside and inside."""
+    data = DATA._replace(index=DATA.index.at[0].set(evals - 1))
+    assert fit(WHOLE, data, KEY, steps=steps, every=4).evals == steps * evals
+    assert seven_inside(KEY, data).evals == 7 * evals
+
+
+def test_evaluations_of_a_real_solver():
+    run = fit(jaxsvm.sdca(1.0, kernels.linear()), DATA, KEY, steps=1, every=1)
+    assert run.evals == 6
+
+
+def test_probes_may_return_trees():
+    def probe(model):
+        return {"pair": (model.w[0], model.w), "whole": jnp.ones((2, 3), jnp.int32)}
+
+    run = fit(WHOLE, DATA, KEY, steps=10, every=4, probe=probe)
+    shapes = jax.tree.map(jnp.shape, run.info.probe)
+    assert shapes == {"pair": ((3,), (3, 2)), "whole": (3, 2, 3)}
+    np.testing.assert_array_equal(run.info.probe["pair"][0], [4, 8, 10])
+    assert run.info.probe["whole"].dtype == jnp.int32
+
+
+def test_probes_of_the_package_and_none():
+    solver = jaxsvm.pegasos(0.1)
+    run = fit(solver, DATA, KEY, steps=4, every=2, probe=jaxsvm.error_on(DATA))
+    assert run.info.probe.shape == (2,)
+    assert float(run.info.probe[-1]) == float(jaxsvm.error_on(DATA)(run.model))
+    assert fit(solver, DATA, KEY, steps=4, every=2).info.probe is None
+
+
+def test_the_step_of_a_loop_of_ones_own():
+    state, run = WHOLE.init(KEY, DATA), fit(WHOLE, DATA, KEY, steps=2, every=4, sampler=samplers.epochs(1, shuffle=False))
+    for k in range(2):
+        state, info = step(WHOLE, state, jaxsvm.take(DATA, jnp.array([k])))
+    same(state, run.state.solver)
+    assert float(info.residual) == 8.0
+
+
+def test_one_compilation_for_all_numbers():
+    before = loops._piece._cache_size()
+    fit(jaxsvm.pegasos(0.3), DATA, KEY, steps=4, every=4)
+    middle = loops._piece._cache_size()
+    for lam in (0.5, 1, np.float64(2.0), jnp.float32(3.0)):
+        fit(jaxsvm.pegasos(lam), DATA, jax.random.key(1), steps=8, every=4)
+    assert loops._piece._cache_size() == middle <= before + 1
+
+
+def test_numbers_take_the_dtype_of_the_rows(x64):
+    run = fit(jaxsvm.pegasos(jnp.float64(0.1)), DATA, KEY, steps=2, every=2)
+    assert run.model.w.dtype == jnp.float32
+
+
+# tol
+
+
+def test_tol_stops_outside():
+    run = fit(WHOLE, DATA, KEY, steps=30, every=4, tol=3.0)
+    np.testing.assert_array_equal(run.info.step, [4, 8])
+    assert run.converged and int(run.state.step) == 8 and float(run.model.w[0]) == 8
+    assert run.status == "converged after 8 steps: tolerance 3.0e+00 met, residual 2.0e+00"
+    assert run.evals == 8 and float(run.tol) == 3.0
+
+
+def test_tol_stops_inside_and_rows_repeat():
+    inside = jax.jit(lambda key: fit(WHOLE, DATA, key, steps=30, every=4, tol=3.0, probe=minus_t))(KEY)
+    np.testing.assert_array_equal(inside.info.step, [4, 8] + [8] * 6)
+    np.testing.assert_array_equal(inside.info.residual, [6, 2] + [2] * 6)
+    np.testing.assert_array_equal(inside.info.loss, [1.5, 5.5] + [5.5] * 6)
+    np.testing.assert_array_equal(inside.info.probe, [-4, -8] + [-8] * 6)
+    np.testing.assert_array_equal(inside.info.evals, [4, 4] + [0] * 6)
+    outside = fit(WHOLE, DATA, KEY, steps=30, every=4, tol=3.0, probe=minus_t)
+    same((inside.model, inside.state, inside.tol), (outside.model, outside.state, outside.tol))
+    assert inside.status == outside.status and inside.evals == outside.evals == 8
+
+
+def test_tol_that_is_exactly_met():
+    assert int(fit(WHOLE, DATA, KEY, steps=30, every=4, tol=6.0).state.step) == 4
+
+
+def test_tol_that_is_not_met():
+    run = fit(WHOLE, DATA, KEY, steps=4, every=4, tol=1.0)
+    assert not run.converged
+    assert run.status == "stopped after 4 steps; residual 6.0e+00, tolerance 1.0e+00 not met; go on with state=run.state"
+
+
+def test_a_run_that_converged_goes_on():
+    run = fit(WHOLE, DATA, KEY, steps=30, every=4, tol=3.0)
+    further = fit(WHOLE, DATA, steps=4, every=4, state=run.state)
+    assert int(further.state.step) == 12 and not further.converged
+    assert int(fit(WHOLE, DATA, steps=30, every=4, state=run.state, tol=-10.0).state.step) == 20
+
+
+def test_a_probe_as_the_criterion():
+    run = fit(SAMPLE, DATA, KEY, steps=30, every=4, tol=-7.0, probe=minus_t)
+    np.testing.assert_array_equal(run.info.step, [4, 8])
+    assert run.converged
+    inside = jax.jit(lambda key: fit(SAMPLE, DATA, key, steps=30, every=4, tol=-7.0, probe=minus_t))(KEY)
+    same(inside.state, run.state)
+
+
+def test_the_residual_goes_before_the_probe_where_it_measures_the_whole():
+    assert int(fit(WHOLE, DATA, KEY, steps=30, every=4, tol=3.0, probe=minus_t).state.step) == 8
+
+
+def test_tol_of_a_real_solver_inside_vmap():
+    solve = lambda C: fit(jaxsvm.sdca(C), DATA, KEY, steps=60, every=6, tol=1e-3)
+    runs = jax.vmap(solve)(jnp.array([0.01, 0.1]))
+    assert runs.converged
+    lowest, highest = (int(f(np.asarray(runs.state.step))) for f in (np.min, np.max))
+    assert runs.status == f"2 runs, 2 converged, after {lowest} to {highest} steps" and highest < 60
+
+
+# Outside: seconds, save, Ctrl-C, progress
+
+
+def test_seconds():
+    run = fit(WHOLE, DATA, KEY, steps=1000, every=4, seconds=0)
+    assert int(run.state.step) == 4 and run.status.startswith("stopped after 4 steps")
+    assert int(fit(WHOLE, DATA, KEY, steps=8, every=4, seconds=1e6).state.step) == 8
+
+
+def test_save_writes_after_every_piece(tmp_path, monkeypatch):
+    path, found = tmp_path / "run.npz", []
+    write = models.save
+
+    def spy(where, tree):
+        write(where, tree)
+        found.append(int(models.load(path).step))
+
+    monkeypatch.setattr(models, "save", spy)
+    run = fit(WHOLE, DATA, KEY, steps=10, every=4, save=path)
+    assert found == [4, 8, 10]
+    assert os.listdir(tmp_path) == ["run.npz"]
+    same(models.load(path), run.state)
+    assert isinstance(models.load(path), Run)
+
+
+@pytest.mark.parametrize("name", ["pegasos", "averaged", "sdca"])
+def test_a_saved_run_goes_on_bit_for_bit(name, tmp_path):
+    solver = {
+        "pegasos": jaxsvm.pegasos(0.1, bias="free"),
+        "averaged": jaxsvm.averaged(jaxsvm.pegasos(0.1)),
+        "sdca": jaxsvm.sdca(1.0, kernels.rbf(1.0)),
+    }[name]
+    whole = fit(solver, DATA, KEY, steps=12, every=4)
+    fit(solver, DATA, KEY, steps=7, every=4, save=tmp_path / "run.npz")
+    again = fit(solver, DATA, steps=5, every=4, state=models.load(tmp_path / "run.npz"))
+    same((again.model, again.state), (whole.model, whole.state))
+
+
+def test_errors_of_save_are_not_swallowed(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        fit(WHOLE, DATA, KEY, steps=8, every=4, save=tmp_path / "no folder" / "run.npz")
+
+
+def interrupt_at(call, original):
+    calls = []
+
+    def patched(*args, **kwargs):
+        calls.append(None)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    return patched
+
+
+@pytest.mark.parametrize(("call", "step"), [(1, 0), (2, 4), (3, 8)])
+def test_ctrl_c_within_a_piece_returns_what_was_reached(call, step, monkeypatch):
+    monkeypatch.setattr(loops, "_piece", interrupt_at(call, loops._piece))
+    run = fit(WHOLE, DATA, KEY, steps=30, every=4)
+    monkeypatch.undo()
+    assert int(run.state.step) == step and float(run.model.w[0]) == step
+    assert run.info.step.tolist() == list(range(4, step + 1, 4))
+    same(fit(WHOLE, DATA, steps=12 - step, every=4, state=run.state).state, fit(WHOLE, DATA, KEY, steps=12, every=4).state)
+
+
+def test_ctrl_c_within_save_returns_what_was_reached(tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "save", interrupt_at(2, lambda *args: None))
+    run = fit(WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz")
+    assert int(run.state.step) == 8
+    assert run.info.step.tolist() == [4, 8]
+    assert run.status == "stopped after 8 steps; residual 2.0e+00"
+
+
+def test_progress(capsys):
+    fit(WHOLE, DATA, KEY, steps=30, every=4, progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    last = err.rstrip("\n").split("\r")[-1]
+    assert re.match(r"\[#{24}\] 30/30 steps, loss 28\.5, residual -20, 0 s left", last), err
+    assert err.endswith("\n")
+    fit(WHOLE, DATA, KEY, steps=30, every=4)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_of_an_interrupted_run_ends_its_line(capsys, monkeypatch):
+    monkeypatch.setattr(loops, "_piece", interrupt_at(2, loops._piece))
+    fit(WHOLE, DATA, KEY, steps=30, every=4, progress=True)
+    err = capsys.readouterr().err
+    assert "4/30 steps" in err and err.endswith("\n")
+
+
+# Inside transformations
+
+
+def test_inside_and_outside_are_the_same_bits():
+    """Also with a rest piece."""
+    solver = jaxsvm.pegasos(0.1)
+    run = lambda solver, key: fit(solver, DATA, key, steps=10, every=4)
+    same(jax.jit(run)(jaxsvm.pegasos(jnp.float32(0.1)), KEY), run(solver, KEY))
+
+
+def test_a_batch_of_runs():
+    lams = jnp.array([0.1, 1.0, 10.0])
+    runs = jax.vmap(lambda lam: fit(jaxsvm.pegasos(lam), DATA, KEY, steps=10, every=4))(lams)
+    assert runs.model.w.shape == (3, 1) and runs.info.step.shape == (3, 3)
+    assert runs.status == "3 runs, 0 converged, after 10 to 10 steps"
+    assert runs.finite and not runs.converged and runs.evals == 30
+    broken = runs._replace(model=jax.tree.map(lambda a: a.at[1].set(jnp.nan), runs.model))
+    assert broken.status == "3 runs, 0 converged, after 10 to 10 steps; some hold numbers that are not finite"
+    assert not broken.finite
+
+
+def test_gradients_flow():
+    def loss(lam):
+        return jnp.sum(fit(jaxsvm.pegasos(lam, project=False), DATA, KEY, steps=10, every=4).model.w)
+
+    h = 1e-2
+    slope = (loss(1.0 + h) - loss(1.0 - h)) / (2 * h)
+    np.testing.assert_allclose(jax.grad(loss)(1.0), slope, rtol=1e-2)  # float32 differences of a piecewise 1/lam
+
+
+# What became of a run
+
+
+def ended(w=1.0, step=5, done=False, residual=0.25, tol=np.nan, rows=2, evals=3.0):
+    """A Fit made by hand."""
+    column = lambda value: jnp.full(rows, value, jnp.float32)
+    curve = Curve(jnp.full(rows, step, jnp.int32), column(0), column(residual), column(1), column(evals), None)
+    run = Run((), (), jnp.int32(step), jnp.array(done))
+    return Fit(Linear(jnp.full(2, w, jnp.float32), jnp.zeros(()), "none"), run, curve, jnp.float32(tol))
+
+
+@pytest.mark.parametrize("w", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("done", [True, False])
+def test_a_run_that_is_not_finite(w, done):
+    run = ended(w=w, done=done, tol=1.0)
+    assert not run.finite
+    assert run.status == "the model is not finite after 5 steps: look at the scale of the data and at the step size"
+
+
+def test_a_real_run_that_overflows():
+    data = jaxsvm.dataset([[3e38], [-3e38]], [1, -1])
+    run = fit(jaxsvm.pegasos(1e-3, project=False), data, KEY, steps=4, every=4)
+    assert not run.finite and "not finite after 4 steps" in run.status
+
+
+def test_sentences():
+    assert ended().status == "stopped after 5 steps; residual 2.5e-01"
+    assert (
+        ended(tol=0.1).status == "stopped after 5 steps; residual 2.5e-01, tolerance 1.0e-01 not met; go on with state=run.state"
+    )
+    assert ended(tol=0.5, done=True).status == "converged after 5 steps: tolerance 5.0e-01 met, residual 2.5e-01"
+    assert ended(rows=0).status == "no step was made; the run stands at step 5"
+    assert ended(residual=np.inf).status == "stopped after 5 steps; residual inf"
+
+
+def test_finite_looks_at_numbers_alone():
+    run = ended()
+    assert run.finite and ended(w=3e38).finite
+    mixed = {"k": jax.random.key(0), "i": jnp.arange(2), "b": jnp.ones(2, jnp.bfloat16)}
+    assert run._replace(model=mixed).finite
+    assert not run._replace(model={**mixed, "b": jnp.array([1, jnp.inf], jnp.bfloat16)}).finite
+
+
+def test_fits_are_pytrees():
+    run = ended()
+    assert jax.tree.unflatten(*reversed(jax.tree.flatten(run))).status == run.status
+    assert ended(evals=2.0**40, rows=3).evals == 3 * 2**40
+
+
+# Plain solvers, plain probes, samplers that adapt
+
+
+def test_plain_solvers_are_compiled_once():
+    before = loops._piece._cache_size()
+    solver = counter()
+    for seed in range(3):
+        fit(solver, DATA, jax.random.key(seed), steps=8, every=4, probe=minus_t)
+    assert loops._piece._cache_size() == before + 1
+
+
+def test_a_lambda_as_a_probe():
+    run = fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=4, every=4, probe=lambda model: model.sqnorm())
+    assert float(run.info.probe[0]) == float(run.model.sqnorm())
+
+
+def adaptive(period):
+    """Draws depend on all feedback of the periods before; the feedback is folded in one by one."""
+
+    def init(key, data):
+        zero = jnp.zeros((), jnp.uint32)
+        return {"active": zero, "pending": zero, "seen": jnp.zeros((), jnp.int32), "crossed": jnp.zeros((), bool)}
+
+    def draw(s, t, count):
+        place = (t + jnp.arange(count, dtype=jnp.int32)).astype(jnp.uint32)
+        mixed = (place + s["active"]) * jnp.uint32(2654435761)
+        return ((mixed >> 16) % jnp.uint32(6)).astype(jnp.int32)[:, None]
+
+    def feedback(s, index, progress):
+        def one(s, row):
+            made = row[0][0] >= 0
+            pending = s["pending"] * jnp.uint32(31) + (row[0][0] + 2).astype(jnp.uint32)
+            seen = s["seen"] + 1
+            over = seen % period == 0
+            new = {**s, "pending": pending, "seen": seen, "active": jnp.where(over, pending, s["active"])}
+            return jax.tree.map(lambda a, b: jnp.where(made, a, b), new, s), None
+
+        after, _ = jax.lax.scan(one, s, (index, progress))
+        crossed = s["seen"] // period != (after["seen"] - 1) // period
+        return {**after, "crossed": after["crossed"] | crossed}
+
+    return Sampler(init, draw, lambda data: data.weight, feedback, period, lambda n: 1)
+
+
+ADAPTIVE = adaptive(4)
+
+
+@pytest.mark.parametrize(
+    ("every", "steps"),
+    [(3, [2, 4, 6, 8, 10, 11]), (4, [4, 8, 11]), (100, [4, 8, 11]), (None, [4, 8, 11])],
+)
+def test_pieces_never_cross_a_period(every, steps):
+    run = fit(WHOLE, DATA, KEY, steps=11, every=every, sampler=ADAPTIVE)
+    assert run.info.step.tolist() == steps
+    assert not run.state.sampler["crossed"] and int(run.state.sampler["seen"]) == 11
+    same(run.state, fit(WHOLE, DATA, KEY, steps=11, every=4, sampler=ADAPTIVE).state)
+
+
+def test_feedback_is_what_was_drawn():
+    run = fit(WHOLE, DATA, KEY, steps=11, every=4, sampler=ADAPTIVE)
+    assert int(run.state.sampler["active"]) != 0
+    # The solver keeps the same trace of its rows as the sampler of the feedback.
+    assert int(run.state.sampler["pending"]) == int(run.state.solver[1])
+
+
+@pytest.mark.parametrize("cuts", [(3,), (4,), (1, 2, 9), (5, 6, 7, 8)])
+def test_adaptive_runs_cut_anywhere_are_the_whole_run(cuts):
+    whole = fit(WHOLE, DATA, KEY, steps=11, every=4, sampler=ADAPTIVE)
+    run, stood, steps = None, 0, []
+    for end in (*cuts, 11):
+        key, state = (KEY, None) if run is None else (None, run.state)
+        run = fit(WHOLE, DATA, key, steps=end - stood, every=4, state=state, sampler=ADAPTIVE)
+        stood = end
+        steps += run.info.step.tolist()
+    same((run.state, run.model), (whole.state, whole.model))
+    assert set(steps) >= {4, 8, 11} | set(cuts), "a piece ends at every period"
+
+
+def test_adaptive_runs_inside():
+    outside = fit(WHOLE, DATA, KEY, steps=11, every=2, sampler=ADAPTIVE)
+    same(jax.jit(lambda key: fit(WHOLE, DATA, key, steps=11, every=2, sampler=ADAPTIVE))(KEY), outside)
+    with pytest.raises(ValueError, match="an adaptive sampler cannot go on from a state inside a transformation; go on outside"):
+        jax.jit(lambda run: fit(WHOLE, DATA, steps=1, state=run, sampler=ADAPTIVE))(outside.state)
+
+
+@pytest.mark.parametrize("cut", [1, 4, 7])
+def test_runs_cut_anywhere_are_the_whole_run(cut):
+    """Also with another rest piece, and where all rows are read."""
+    for solver in (SAMPLE, jaxsvm.kernel_pegasos(0.1, kernels.rbf(1.0))):
+        whole = fit(solver, DATA, KEY, steps=10, every=4)
+        first = fit(solver, DATA, KEY, steps=cut, every=4)
+        second = fit(solver, DATA, steps=10 - cut, every=4, state=first.state)
+        same((second.state, second.model), (whole.state, whole.model))
+
+
+def test_padding_is_handed_on():
+    """-1 in a draw: a row of weight 0, whichever way the solver is fed."""
+    seen = []
+
+    def update(state, batch):
+        assert batch.index.shape == (4,)
+        live = jnp.sum((batch.weight > 0).astype(jnp.int32)) if reads == "rows" else jnp.sum((batch.index >= 0).astype(jnp.int32))
+        zero = jnp.zeros(())
+        seen.append(batch.x.shape)
+        return state + live, Info(zero, zero, jnp.zeros(4), batch.index, jnp.int32(0), jnp.int32(0))
+
+    for reads in ("rows", "all"):
+        solver = Solver(
+            lambda key, data: jnp.zeros((), jnp.int32),
+            update,
+            lambda s, data=None: s,
+            samplers.epochs(4),
+            reads,
+            residual="whole",
+        )
+        assert int(fit(solver, DATA, KEY, steps=4, every=4).model) == 12, "two passes of six rows"
+        assert seen[-1] == ((4, 1) if reads == "rows" else (6, 1))
+
+
+# Before JAX starts
+
+
+def fresh(code, **env):
+    """Run code in a new process without XLA_FLAGS of this one."""
+    kept = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, env={**kept, **env}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_starts_nothing_and_sets_nothing():
+    out = fresh(
+        """
+        import os
+        before = dict(os.environ)
+        import jaxsvm
+        from jax._src import xla_bridge
+        print(xla_bridge.backends_are_initialized(), os.environ.get("XLA_FLAGS"))
+        import jax
+        print(jax.config.jax_enable_x64, {k: v for k, v in os.environ.items() if "XLA" in k and before.get(k) != v})
+
+        # The flag for loops, set once, beside what is there, before JAX starts.
+        option = "--xla_backend_extra_options="
+        setting = "xla_cpu_small_while_loop_byte_threshold="
+        jaxsvm.fast_loops()
+        print(os.environ["XLA_FLAGS"] == option + setting + "1000000")
+        jaxsvm.fast_loops()
+        print(os.environ["XLA_FLAGS"] == option + setting + "1000000")
+
+        os.environ["XLA_FLAGS"] = "--xla_one=1  " + option + "xla_two=2,xla_three=3 --xla_four=4"
+        jaxsvm.fast_loops(123)
+        jaxsvm.fast_loops(123)
+        print(sorted(os.environ["XLA_FLAGS"].split()))
+
+        os.environ["XLA_FLAGS"] = "--xla_one=1"
+        jaxsvm.fast_loops()
+        print(os.environ["XLA_FLAGS"])
+        print(xla_bridge.backends_are_initialized())
+        """
+    ).splitlines()
+    assert out == [
+        "False None",
+        "False {}",
+        "True",
+        "True",
+        "['--xla_backend_extra_options=xla_two=2,xla_three=3,xla_cpu_small_while_loop_byte_threshold=123', '--xla_four=4', "
+        "'--xla_one=1']",
+        "--xla_one=1 --xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000",
+        "False",
+    ]
+
+
+def test_fast_loops_works_and_is_refused_once_jax_has_started():
+    out = fresh(
+        """
+        import os
+        import jaxsvm
+        jaxsvm.fast_loops()
+        import jax
+        data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        print(jaxsvm.fit(jaxsvm.pegasos(2.0), data, jax.random.key(0), steps=10).finite)
+        jaxsvm.fast_loops()
+        before = os.environ["XLA_FLAGS"]
+        try:
+            jaxsvm.fast_loops(5)
+        except RuntimeError as error:
+            print(error)
+        print(os.environ["XLA_FLAGS"] == before)
+        """
+    ).splitlines()
+    assert out == [
+        "True",
+        "JAX has started: call jaxsvm.fast_loops() first in the program, or set XLA_FLAGS in the shell",
+        "True",
+    ]

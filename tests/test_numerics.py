@@ -1,0 +1,139 @@
+"""Float32 arithmetic against float64 and Python's integers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxsvm import numerics
+
+exact = settings(max_examples=30, deadline=None, derandomize=True)
+word = st.integers(0, 2**32 - 1)
+multiply_high = jax.jit(numerics.multiply_high)
+
+
+@exact
+@given(st.lists(st.tuples(word, word), min_size=4, max_size=4))
+def test_multiply_high_is_the_upper_half_of_the_product(factors):
+    a, b = (np.array(column, np.uint32) for column in zip(*factors, strict=True))
+    got = multiply_high(a, b)
+    assert got.dtype == jnp.uint32
+    assert got.tolist() == [x * y >> 32 for x, y in factors]
+
+
+def test_multiply_high_is_right_at_the_ends_of_the_range():
+    ends = [0, 1, 2, 0xFFFF, 0x10000, 0x10001, 0x7FFFFFFF, 0x80000000, 0xFFFF0000, 0xFFFFFFFE, 0xFFFFFFFF]
+    a, b = (column.ravel().astype(np.uint32) for column in np.meshgrid(ends, ends))
+    assert multiply_high(a, b).tolist() == [int(x) * int(y) >> 32 for x, y in zip(a, b, strict=True)]
+
+
+def test_mix_is_a_permutation_that_spreads_every_bit():
+    numbers = np.arange(2**16, dtype=np.uint32)
+    images = np.asarray(numerics.mix(numbers))
+    assert np.unique(images).size == numbers.size
+    for bit in range(16):  # flipping one input bit flips each output bit about half the time
+        flipped = np.asarray(numerics.mix(numbers ^ np.uint32(1 << bit))) ^ images
+        share = np.mean((flipped[:, None] >> np.arange(32, dtype=np.uint32)) & 1, axis=0)
+        # 2^15 pairs of numbers: a standard deviation of 0.003; the hash is good, not perfect
+        assert np.all(np.abs(share - 0.5) < 0.05)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.7])
+def test_two_sum_keeps_a_million_float32_terms_to_the_last_place(offset):
+    rng = np.random.default_rng(0)
+    terms = (rng.normal(size=1_000_000) + offset).astype(np.float32)
+
+    @jax.jit
+    def both(terms):
+        zero = jnp.zeros((), jnp.float32)
+        body = lambda carry, term: ((*numerics.two_sum(carry[0], carry[1], term), carry[2] + term), None)
+        return jax.lax.scan(body, (zero, zero, zero), terms)[0]
+
+    total, lost, plain = (float(a) for a in both(terms))
+    want = np.sum(terms.astype(np.float64))
+    size = max(abs(want), 1e3)  # the partial sums of the centred terms reach about 1000
+    assert abs(total + lost - want) <= 4 * np.finfo(np.float32).eps * size
+    assert abs(plain - want) > 16 * abs(total + lost - want)
+
+
+def test_dot_and_squared_norms_are_those_of_float64():
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=(6, 40)).astype(np.float32), rng.normal(size=(40, 3)).astype(np.float32)
+    # 40 products of size 1: 40 roundings of the sum at most
+    np.testing.assert_allclose(numerics.dot(x, z), x.astype(np.float64) @ z.astype(np.float64), atol=40 * 6e-8)
+    np.testing.assert_allclose(numerics.sqnorms(x), np.sum(x.astype(np.float64) ** 2, axis=1), rtol=40 * 6e-8)
+
+
+@pytest.mark.parametrize("offset", [0.0, 10.0, 1000.0])
+def test_sqdist_in_float32_is_off_by_roundings_of_the_squared_norms(offset):
+    # |x|^2 + |z|^2 - 2 <x, z> cancels: the error is relative to the norms, not to the distance. Centre the rows first.
+    rng = np.random.default_rng(1)
+    x, z = (rng.normal(size=(n, 5)).astype(np.float32) + np.float32(offset) for n in (7, 9))
+    want = np.sum((x[:, None].astype(np.float64) - z[None].astype(np.float64)) ** 2, axis=-1)
+    norms = np.sum(x.astype(np.float64) ** 2, axis=1)[:, None] + np.sum(z.astype(np.float64) ** 2, axis=1)[None]
+    got = np.asarray(numerics.sqdist(jnp.asarray(x), jnp.asarray(z)))
+    assert np.all(np.abs(got - want) <= 4 * np.finfo(np.float32).eps * norms)
+    assert got.dtype == np.float32
+
+
+def test_sqdist_is_never_negative():
+    x = jnp.asarray(np.random.default_rng(2).normal(size=(20, 5)) * 1e3, jnp.float32)
+    assert float(jnp.min(numerics.sqdist(x, x * (1 + 1e-7)))) >= 0
+
+
+def test_sqdist_follows_float64(x64):
+    rng = np.random.default_rng(1)
+    x, z = rng.normal(size=(7, 5)), rng.normal(size=(9, 5))
+    np.testing.assert_allclose(numerics.sqdist(x, z), np.sum((x[:, None] - z[None]) ** 2, axis=-1), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "want"),
+    [(jnp.bfloat16, jnp.float32), (jnp.float16, jnp.float32), (jnp.float32, jnp.float32), (jnp.float64, jnp.float64)],
+)
+def test_wide_is_float32_at_least_and_float64_where_the_rows_are(dtype, want, x64):
+    assert numerics.wide(jnp.zeros((1, 1), dtype)) == want
+
+
+def test_norm_is_the_euclidean_norm_with_gradient_zero_at_zero():
+    assert float(numerics.norm(jnp.array([3.0, 4.0]))) == 5.0
+    np.testing.assert_array_equal(jax.grad(numerics.norm)(jnp.zeros(3)), 0)
+    np.testing.assert_allclose(jax.grad(numerics.norm)(jnp.array([3.0, 4.0])), [0.6, 0.8], rtol=1e-6)  # two roundings
+
+
+@pytest.mark.parametrize("index", [[3], [0, 4, 2]])
+def test_put_and_pick_write_and_read_the_named_places(index):
+    a, index = np.arange(5, dtype=np.float32), np.array(index, np.int32)
+    values = 10 + np.arange(index.size, dtype=np.float32)
+    want = a.copy()
+    want[index] = values
+    put = jax.jit(numerics.put)(a, index, values)
+    np.testing.assert_array_equal(put, want)
+    np.testing.assert_array_equal(jax.jit(numerics.pick)(put, index), values)
+
+
+def test_put_takes_a_repeated_index_with_one_value():
+    got = numerics.put(jnp.zeros(4), jnp.array([2, 2, 0], jnp.int32), jnp.array([5.0, 5.0, 1.0]))
+    np.testing.assert_array_equal(got, [1.0, 0.0, 5.0, 0.0])
+
+
+@pytest.mark.parametrize("block", [1, 3, 4, 5, 10, 11, 100])
+def test_blocked_equals_unblocked_for_every_block_size(block):
+    x = jnp.asarray(np.random.default_rng(3).integers(-8, 8, size=(10, 3)), jnp.float32)  # whole numbers: no rounding
+    for fn in (lambda rows: jnp.sum(rows, -1), lambda rows: rows[:, None, :] * jnp.arange(1.0, 3.0)[None, :, None]):
+        np.testing.assert_array_equal(numerics.blocked(fn, x, block), fn(x))
+
+
+def test_blocked_never_hands_on_more_rows_than_the_block():
+    seen = []
+    numerics.blocked(lambda rows: seen.append(rows.shape[0]) or rows[:, 0], jnp.zeros((10, 2)), 4)
+    assert set(seen) == {4}
+
+
+def test_is_traced_tells_tracers_from_arrays():
+    seen = []
+    jax.jit(lambda a: seen.append(numerics.is_traced(a)) or a)(jnp.ones(2))
+    assert seen == [True]
+    assert not numerics.is_traced(jnp.ones(2), 1.0)

@@ -1,0 +1,119 @@
+"""Projections against optax, SciPy and their optimality conditions."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import optimize
+
+from jaxsvm import projections
+
+box_section = jax.jit(projections.box_section)
+
+
+class Params(NamedTuple):
+    w: jax.Array
+    b: jax.Array
+
+
+def test_keep_moves_the_parameters_to_the_projection_of_where_the_update_led():
+    tx = optax.chain(optax.sgd(1.0), projections.keep(lambda p: jax.tree.map(lambda a: jnp.clip(a, -1, 1), p)))
+    params = {"a": jnp.array([0.5, -0.5]), "b": jnp.array(0.25)}
+    grads = {"a": jnp.array([-3.0, 0.25]), "b": jnp.array(9.0)}
+    updates, _ = tx.update(grads, tx.init(params), params)
+    after = optax.apply_updates(params, updates)
+    np.testing.assert_array_equal(after["a"], [1.0, -0.75])
+    np.testing.assert_array_equal(after["b"], -1.0)
+
+
+def test_keep_needs_the_parameters():
+    tx = projections.keep(projections.ball(1.0))
+    with pytest.raises(ValueError, match="needs the parameters"):
+        tx.update(jnp.ones(2), tx.init(jnp.ones(2)))
+
+
+def test_ball_is_the_projection_of_optax():
+    rng = np.random.default_rng(0)
+    for size in (1e-3, 0.5, 3.0, 1e6):
+        w = jnp.asarray(rng.normal(size=5) * size, jnp.float32)
+        want = optax.projections.projection_l2_ball(w, scale=1.5)
+        np.testing.assert_allclose(projections.ball(1.5)(w), want, rtol=1e-6)  # a few roundings of the factor
+
+
+def test_ball_leaves_points_inside_and_zero_as_they_are():
+    for w in (jnp.zeros(3), jnp.array([0.6, 0.8, 0.0]), jnp.array([1e-30, 0.0, 0.0])):
+        np.testing.assert_array_equal(projections.ball(1.25)(w), w)
+    np.testing.assert_array_equal(projections.ball(0.0)(jnp.array([3.0, 4.0])), 0)
+
+
+def test_ball_has_a_finite_gradient_at_zero():
+    assert np.all(np.isfinite(jax.jacobian(projections.ball(1.0))(jnp.zeros(3))))
+
+
+def test_product_projects_the_named_parts_and_no_others():
+    sets = {"w": projections.ball(1.0)}
+    got = projections.product(sets)({"w": jnp.array([3.0, 4.0]), "b": jnp.array(9.0)})
+    np.testing.assert_allclose(got["w"], [0.6, 0.8], rtol=1e-6)
+    assert float(got["b"]) == 9.0
+    got = projections.product(sets)(Params(jnp.array([3.0, 4.0]), jnp.array(9.0)))
+    np.testing.assert_allclose(got.w, [0.6, 0.8], rtol=1e-6)
+    assert isinstance(got, Params) and float(got.b) == 9.0
+
+
+def problem(seed, n=6):
+    rng = np.random.default_rng(seed)
+    low, high = -rng.random(n), rng.random(n) + 0.1
+    normal = rng.choice([-1.0, 1.0], n) * (0.5 + rng.random(n))
+    offset = normal @ (low + (high - low) * rng.random(n))  # attainable
+    return 3 * rng.normal(size=n), low, high, normal, offset
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_box_section_is_the_nearest_point_that_scipy_finds(seed, x64):
+    x, low, high, normal, offset = problem(seed)
+    got = np.asarray(box_section(x, low, high, normal, offset))
+    found = optimize.minimize(
+        lambda v: np.sum((v - x) ** 2) / 2,
+        np.clip(x, low, high),
+        jac=lambda v: v - x,
+        bounds=list(zip(low, high, strict=True)),
+        constraints={"type": "eq", "fun": lambda v: normal @ v - offset, "jac": lambda v: normal},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 300},
+    )
+    np.testing.assert_allclose(got, found.x, atol=1e-5)  # SLSQP's own accuracy
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_box_section_meets_its_optimality_conditions(seed, x64):
+    x, low, high, normal, offset = problem(seed)
+    v = np.asarray(box_section(x, low, high, normal, offset))
+    assert np.all((v >= low) & (v <= high))
+    np.testing.assert_allclose(normal @ v, offset, atol=1e-13)
+    pull = (x - v) / normal  # t where free; beyond t where a bound holds v back
+    free = (v > low) & (v < high)
+    t = np.mean(pull[free])
+    np.testing.assert_allclose(pull[free], t, atol=1e-12)
+    back = (x - t * normal - v)[~free]
+    assert np.all(np.where(v == low, -1, 1)[~free] * back >= -1e-12)
+
+
+def test_box_section_is_the_dual_box_of_a_support_vector_machine_in_float32():
+    rng = np.random.default_rng(9)
+    y = np.where(rng.random(200) < 0.3, -1, 1).astype(np.float32)
+    x = rng.normal(size=200).astype(np.float32)
+    v = box_section(x, 0.0, 0.5, y)
+    assert v.dtype == jnp.float32
+    assert float(v.min()) >= 0 and float(v.max()) <= 0.5
+    assert abs(float(np.sum(np.asarray(v, np.float64) * y))) < 200 * 1e-7  # a rounding of each entry
+    feasible = box_section(v, 0.0, 0.5, y)
+    np.testing.assert_allclose(feasible, v, atol=1e-6)  # a point of the set is its own projection
+
+
+def test_box_section_takes_a_box_without_an_upper_end():
+    # as in the dual of the squared hinge: v1 = v2 + v3 nearest to (1, 2, -1) is (1.5, 1.5, 0)
+    got = projections.box_section(jnp.array([1.0, 2.0, -1.0]), 0.0, jnp.inf, jnp.array([1.0, -1.0, -1.0]))
+    np.testing.assert_allclose(got, [1.5, 1.5, 0.0], rtol=1e-6)
