@@ -280,7 +280,7 @@ def _inside(piece, run, steps, every, tol):
         ahead = jax.checkpoint(lambda run: piece(run, length))
         if tol is None:
             return ahead(run)
-        rest = lambda run: (run, row._replace(evals=jnp.zeros_like(row.evals)))  # noqa: E731
+        rest = lambda run: (run, row._replace(spent=jnp.zeros_like(row.spent)))  # noqa: E731
         return lax.cond(run.done, rest, ahead, run)
 
     row = jax.eval_shape(lambda run: piece(run, every)[1], run)

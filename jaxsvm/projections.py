@@ -72,7 +72,7 @@ def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
         >>> import jax.numpy as jnp
         >>> both = product({"w": ball(1.0), "b": lambda b: jnp.clip(b, -2, 2)})
         >>> {k: v.tolist() for k, v in both({"w": jnp.array([3.0, 4.0]), "b": jnp.array(9.0)}).items()}
-        {'b': 2.0, 'w': [0.6000000238418579, 0.800000011920929]}
+        {'w': [0.6000000238418579, 0.800000011920929], 'b': 2.0}
     """
 
     def project(params):

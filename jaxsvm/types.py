@@ -125,8 +125,16 @@ class Curve(NamedTuple):
     loss: Array  # (p,)  mean of info.loss over the piece
     residual: Array  # (p,)  at the end of the piece
     support: Array  # (p,)  at the end of the piece
-    evals: Array  # (p, 2)  int32, spent in the piece: 2^20 times the first and the second; Fit.evals joins them
+    spent: Array  # (p, 2)  int32, kernel evaluations in the piece in two parts, read them as `evals`
     probe: Any  # whatever the probe returned, with a leading axis (p,)
+
+    @property
+    def evals(self) -> Array:
+        """Kernel evaluations spent in each piece (p,): exact 64-bit numbers, floats inside a transformation."""
+        high, low = self.spent[..., 0], self.spent[..., 1]
+        if isinstance(self.spent, jax.core.Tracer):
+            return high.astype(float) * 2**LIMB + low.astype(float)
+        return np.asarray(high, np.int64) * 2**LIMB + np.asarray(low, np.int64)
 
 
 class Fit(NamedTuple):
@@ -151,8 +159,7 @@ class Fit(NamedTuple):
     @property
     def evals(self) -> int:
         """Kernel evaluations spent by this call, summed in 64 bits."""
-        high, low = np.moveaxis(np.asarray(self.info.evals, np.int64), -1, 0)
-        return int(high.sum()) * 2**LIMB + int(low.sum())
+        return int(self.info.evals.sum())
 
     @property
     def status(self) -> str:

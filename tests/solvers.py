@@ -41,11 +41,13 @@ class Case(NamedTuple):
         return own if own.whole else samplers.uniform(1)
 
 
-# `excess` by method, T = 6,000 steps, R = 1, lam = 0.1 and minima near 0.6:
-# - steps 1/(lam t): (1 + ln T) (sqrt(lam) + R)^2 / (2 lam T) = 1.4e-2 bounds the mean; the last iterate of well-behaved data
-#   has a variance of about 1/(lam T), hence 2e-3. The plain mean keeps the first long steps: 1e-2.
-# - a free bias ends on steps of 1/sqrt(T) = 1.3e-2, and the mean over a ball is within 3 r R / sqrt(T) = 8e-2 at the worst.
-# - coordinate ascent converges linearly: what is left is the rounding of float32 weights.
+# `excess` by method, T = 6,000 steps, R = 1, lam = 0.1 and minima near 0.8:
+# - steps 1/(lam t): (1 + ln T) (sqrt(lam) + R)^2 / (2 lam T) = 1.4e-2 bounds the mean on any data. The noise of the last
+#   iterate is less, lam/2 |w - w*|^2 with |w - w*|^2 about 1 / (lam^2 T): 8e-4, or 1e-3 of the minimum.
+# - a free bias ends on steps of 1/sqrt(T) = 1.3e-2, to first order at a kink: 1e-2.
+# - the mean over a ball is within 3 r R / sqrt(T) = 4e-2 r on any data, r = 1.3 to 1.9 here.
+# - coordinate ascent converges linearly: what is left is the rounding of float32.
+# - subgradients of all rows have no noise: the mean is off by 1/T^2 and roundings where no row changes sides any more.
 CASES = [
     Case("pegasos(0.1)", lambda lam: jaxsvm.pegasos(lam)),
     Case("pegasos(0.1, project=False)", lambda lam: jaxsvm.pegasos(lam, project=False)),
@@ -53,24 +55,24 @@ CASES = [
     Case("pegasos(0.1, bias='free')", lambda lam: jaxsvm.pegasos(lam, bias="free"), bias="free", excess=1e-2),
     Case("pegasos(0.1, advance_on_violation=True)", lambda lam: jaxsvm.pegasos(lam, advance_on_violation=True)),
     Case("pegasos(0.1, loss=smooth_hinge(0.5))", lambda lam: jaxsvm.pegasos(lam, loss=SMOOTH), loss=SMOOTH),
-    Case("averaged(pegasos(0.1))", lambda lam: jaxsvm.averaged(jaxsvm.pegasos(lam)), excess=1e-2),
+    Case("averaged(pegasos(0.1))", lambda lam: jaxsvm.averaged(jaxsvm.pegasos(lam))),
     Case("bottou_sgd(0.1)", lambda lam: jaxsvm.bottou_sgd(lam)),
     Case("asgd(0.1, average_from=10)", lambda lam: jaxsvm.asgd(lam, average_from=10)),
-    Case("constrained_sgd(1.0)", lambda r: jaxsvm.constrained_sgd(r), 1.0, "radius", excess=2e-2),
+    Case("constrained_sgd(1.0)", lambda r: jaxsvm.constrained_sgd(r), 1.0, "radius", excess=1e-2),
     Case("constrained_sgd(1.0, rbf(1.0))", lambda r: jaxsvm.constrained_sgd(r, RBF), 1.0, "radius", kernel=True, excess=2e-2),
     Case("perceptron()", lambda: jaxsvm.perceptron(), None, None),
     Case("perceptron(rbf(0.5))", lambda sigma: jaxsvm.perceptron(kernels.rbf(sigma)), 0.5, None, kernel=True),
     Case("perceptron(average=True)", lambda: jaxsvm.perceptron(average=True), None, None),
-    Case("sdca(1.0)", lambda C: jaxsvm.sdca(C), 1.0, "C", excess=1e-6, copies=False),
+    Case("sdca(1.0)", lambda C: jaxsvm.sdca(C), 1.0, "C", excess=1e-7, copies=False),
     Case("sdca(1.0, loss=squared_hinge())", lambda C: jaxsvm.sdca(C, loss=losses.squared_hinge), 1.0, "C",
-         losses.squared_hinge, excess=1e-6, copies=False),
+         losses.squared_hinge, excess=1e-7, copies=False),
     Case("sdca(1.0, loss=logistic())", lambda C: jaxsvm.sdca(C, loss=losses.logistic), 1.0, "C",
-         losses.logistic, excess=1e-6, copies=False),
+         losses.logistic, excess=1e-7, copies=False),
     Case("sdca(1.0, loss=squared())", lambda C: jaxsvm.sdca(C, loss=losses.squared), 1.0, "C",
-         losses.squared, excess=1e-6, copies=False),
-    Case("sdca(1.0, rbf(1.0))", lambda C: jaxsvm.sdca(C, RBF), 1.0, "C", kernel=True, excess=1e-6, copies=False),
+         losses.squared, excess=1e-7, copies=False),
+    Case("sdca(1.0, rbf(1.0))", lambda C: jaxsvm.sdca(C, RBF), 1.0, "C", kernel=True, excess=1e-7, copies=False),
     Case("kernel_pegasos(0.1, rbf(1.0))", lambda lam: jaxsvm.kernel_pegasos(lam, RBF), kernel=True),
-    Case("subgradient(0.1)", lambda lam: jaxsvm.subgradient(lam)),
+    Case("subgradient(0.1)", lambda lam: jaxsvm.subgradient(lam), excess=1e-5),
 ]  # fmt: skip
 
 

@@ -264,11 +264,12 @@ def test_padding_rows_change_nothing(case):
     assert padded_info.index.tolist() == index.tolist()
 
 
-@each
+@over([case for case in CASES if case.copies])
 def test_a_weight_is_a_number_of_copies(case):
-    """`uniform` visits the same rows in the same order, so the runs are the same."""
-    if not case.copies:
-        pytest.skip("each row has a dual variable with a box of its own: the optimum is the same, the run is not")
+    """`uniform` visits the same rows in the same order, so the runs are the same.
+
+    Not where each row has a dual variable with a box of its own: there the optimum is the same, the run is not.
+    """
     weighted, copied = data_for(case, "weighted"), rows("weighted", not case.loss.labels).copied().batch()
     sampler = samplers.uniform(1)
     if case.feed().whole:

@@ -14,7 +14,7 @@ import pytest
 import jaxsvm
 from jaxsvm import fit, kernels, loops, models, samplers, step
 from jaxsvm.models import Linear
-from jaxsvm.types import Curve, Fit, Info, Run, Sampler, Solver
+from jaxsvm.types import LIMB, Curve, Fit, Info, Run, Sampler, Solver
 
 DATA = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0], [0.5], [-3.0]], [1, -1, 1, -1, -1, 1])
 KEY = jax.random.key(0)
@@ -178,7 +178,8 @@ def test_ten_passes_by_default(sampler, steps):
 def test_no_steps():
     run = fit(WHOLE, DATA, KEY, steps=0, every=4, probe=minus_t)
     assert int(run.state.step) == 0 and run.evals == 0 and not run.converged
-    assert [field.shape for field in run.info] == [(0,)] * 6
+    assert [field.shape for field in run.info] == [(0,), (0,), (0,), (0,), (0, 2), (0,)]
+    assert run.info.evals.shape == (0,)
     assert run.status == "no step was made; the run stands at step 0"
     some = fit(WHOLE, DATA, KEY, steps=4, every=4, probe=minus_t)
     assert [field.dtype for field in run.info] == [field.dtype for field in some.info]
@@ -450,10 +451,11 @@ def test_gradients_flow():
 # What became of a run
 
 
-def ended(w=1.0, step=5, done=False, residual=0.25, tol=np.nan, rows=2, evals=3.0):
+def ended(w=1.0, step=5, done=False, residual=0.25, tol=np.nan, rows=2, evals=3):
     """A Fit made by hand."""
     column = lambda value: jnp.full(rows, value, jnp.float32)
-    curve = Curve(jnp.full(rows, step, jnp.int32), column(0), column(residual), column(1), column(evals), None)
+    spent = jnp.tile(jnp.array([divmod(evals, 2**LIMB)], jnp.int32), (rows, 1))
+    curve = Curve(jnp.full(rows, step, jnp.int32), column(0), column(residual), column(1), spent, None)
     run = Run((), (), jnp.int32(step), jnp.array(done))
     return Fit(Linear(jnp.full(2, w, jnp.float32), jnp.zeros(()), "none"), run, curve, jnp.float32(tol))
 
@@ -493,7 +495,7 @@ def test_finite_looks_at_numbers_alone():
 def test_fits_are_pytrees():
     run = ended()
     assert jax.tree.unflatten(*reversed(jax.tree.flatten(run))).status == run.status
-    assert ended(evals=2.0**40, rows=3).evals == 3 * 2**40
+    assert ended(evals=2**40, rows=3).evals == 3 * 2**40
 
 
 # Plain solvers, plain probes, samplers that adapt
