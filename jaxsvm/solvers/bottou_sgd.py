@@ -62,7 +62,15 @@ def bottou_sgd(lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate:
 
 
 def add_then_shrink(lam: float, bias: str, bias_rate: float) -> optax.GradientTransformation:
-    """p + u = (1 - eta lam) (p - eta g): the addition first, then the shrink of what is regularised."""
+    """p + u = (1 - eta lam) (p - eta g): the addition first, then the shrink of what is regularised.
+
+    Args:
+        lam: regularisation, > 0.
+        bias: "none", "feature" or "free".
+        bias_rate: factor on the step of the bias.
+
+    Reference: L. Bottou, svmsgd, 2007.
+    """
     schedule, mask = bottou(lam), regularised(bias)
 
     def update(grads, state, params=None):

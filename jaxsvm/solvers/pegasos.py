@@ -89,7 +89,13 @@ class ActiveState(NamedTuple):
 
 
 def when_active(schedule: Callable[[Array], Array]) -> optax.GradientTransformationExtraArgs:
-    """`optax.scale_by_learning_rate` whose clock stands still at steps without a violation (`active` false)."""
+    """`optax.scale_by_learning_rate` whose clock stands still at steps without a violation (`active` false).
+
+    Args:
+        schedule: count from 0 -> step size.
+
+    Reference: J. Rupnik, SiKDD 2008, section 4.5.
+    """
 
     def update(updates, state, params=None, *, active, **extra):
         rate = schedule(state.count)
