@@ -131,7 +131,7 @@ def draw(rows: list[dict]) -> None:
 
     from .common import RESULTS
 
-    figure, ax = plt.subplots(figsize=(7, 4.5))
+    figure, ax = plt.subplots(figsize=(9, 4.5))
     for name in dict.fromkeys(row["solver"] for row in rows):
         passes = sorted({row["passes"] for row in rows if row["solver"] == name})
         mine = lambda k, name=name: [float(r["excess"]) for r in rows if r["solver"] == name and r["passes"] == k]
@@ -139,7 +139,7 @@ def draw(rows: list[dict]) -> None:
     ax.axhline(0.01, color="grey", lw=0.7, ls=":")
     ax.axhline(0.001, color="grey", lw=0.7, ls=":")
     ax.set(xscale="log", yscale="log", xlabel="passes over a9a", ylabel="objective / optimum - 1", title="lambda = 1e-4")
-    ax.legend(fontsize=8)
+    ax.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.tight_layout()
     figure.savefig(RESULTS / "core_convergence.png", dpi=120)
 
