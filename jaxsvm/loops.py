@@ -22,10 +22,10 @@ from .types import LIMB, Array, Batch, Curve, Fit, Info, Run, Sampler, Solver, S
 
 
 def fast_loops(threshold: int = 1_000_000) -> None:
-    """Let XLA compile small CPU loops as one function each: steps on single rows become 2 to 8 times faster.
+    """Let XLA compile small CPU loops as one function each: steps on single rows become several times faster.
 
-    Call it before the first use of JAX in the program. It sets `XLA_FLAGS` for the whole process and slows loops
-    over minibatches down by up to 2 times: for runs with one row a step. From the shell the same is
+    Call it before the first use of JAX in the program. It sets `XLA_FLAGS` for the whole process, and products
+    inside such loops lose their fast library routines: meant for runs with one row a step. From the shell the same is
     `XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000`.
 
     Args:
@@ -110,7 +110,7 @@ def _piece(solver, sampler, probe, data, run, tol, count, *, every):
     solver, sampler, probe = freed(solver), freed(sampler), freed(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
     fed = data._replace(weight=sampler.weight(data))
-    rows = None if whole else sampler.draw(run.sampler, run.step, every)  # drawn outside the loop: 3 us a step saved
+    rows = None if whole else sampler.draw(run.sampler, run.step, every)  # outside the loop, where it costs least
 
     def batch(k):
         if whole:

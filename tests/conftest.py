@@ -3,6 +3,8 @@
 import jax
 import pytest
 
+from jaxsvm.recipe import REGISTRY
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -12,3 +14,12 @@ def x64():
     """float64 for one test."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def registry():
+    """The registry as it was, afterwards."""
+    before = dict(REGISTRY)
+    yield REGISTRY
+    REGISTRY.clear()
+    REGISTRY.update(before)

@@ -24,17 +24,8 @@ from jaxsvm import kernels, losses, models, recipe, samplers
 from jaxsvm.engines import gradient
 from jaxsvm.engines.gradient import Weights
 from jaxsvm.models import Expansion, Linear, Mapped, expansion, load, save
-from jaxsvm.recipe import REGISTRY, Recipe
+from jaxsvm.recipe import Recipe
 from jaxsvm.types import Run
-
-
-@pytest.fixture
-def registry():
-    """The registry as it was, afterwards."""
-    before = dict(REGISTRY)
-    yield REGISTRY
-    REGISTRY.clear()
-    REGISTRY.update(before)
 
 
 def rows(n, d, seed=0):

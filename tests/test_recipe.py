@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 import jaxsvm
 from jaxsvm import kernels, losses, recipe, samplers
-from jaxsvm.recipe import REGISTRY, Recipe, cast, choice, fixed, freed, positive, scalars
+from jaxsvm.recipe import Recipe, cast, choice, fixed, freed, positive, scalars
 from jaxsvm.types import Info, Solver
 
 MADE = []  # the arguments of every call that `toy` was made of
@@ -36,15 +36,6 @@ def toy(lam, shift=0.0, *, count=3, rate=0.5, flag=True, name="plain", fn=None, 
         return state + lam + rate + shift, info
 
     return Solver(init, update, lambda state, data=None: state, samplers.epochs(2), "rows", residual="sample")
-
-
-@pytest.fixture
-def registry():
-    """The registry as it was, afterwards."""
-    before = dict(REGISTRY)
-    yield REGISTRY
-    REGISTRY.clear()
-    REGISTRY.update(before)
 
 
 def structure(tree):
