@@ -3,6 +3,7 @@
 # The types and the recipe
 # Modules with more names than are gathered here
 from . import data as data
+from . import features as features
 from . import kernels as kernels
 from . import losses as losses
 from . import models as models
@@ -26,10 +27,14 @@ from .engines import coordinate as coordinate
 from .engines import gradient as gradient
 from .engines import online as online
 
+# Feature maps
+from .features import on_features as on_features
+
 # Loops
 from .loops import fast_loops as fast_loops
 from .loops import fit as fit
 from .loops import step as step
+from .loops import sweep as sweep
 
 # Objectives, certificates, probes
 from .objectives import C_from_lam as C_from_lam
@@ -47,6 +52,8 @@ from .recipe import struct as struct
 
 # Solvers
 from .solvers import asgd as asgd
+from .solvers import asset as asset
+from .solvers import asset_star as asset_star
 from .solvers import bottou_sgd as bottou_sgd
 from .solvers import constrained_sgd as constrained_sgd
 from .solvers import kernel_pegasos as kernel_pegasos
@@ -59,6 +66,7 @@ from .types import Certificate as Certificate
 from .types import Curve as Curve
 from .types import Fit as Fit
 from .types import Info as Info
+from .types import Lifted as Lifted
 from .types import Loss as Loss
 from .types import Run as Run
 from .types import Sampler as Sampler

@@ -21,6 +21,8 @@ class _Kernel(NamedTuple):
     block: Callable  # ((n, d), (m, d)) -> (n, m)
     diagonal: Callable  # (n, d)        -> (n,)
     among: Callable | None = None  # (x (n, d), index (b,)) -> (b, b), where rows of x alone do not tell
+    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale times independent draws of this name; None: no such law is known
+    spectrum: tuple[str, Array] | None = None  # ("normal" | "cauchy", scale ())
 
 
 @jax.tree_util.register_pytree_node_class
@@ -92,7 +94,11 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
         gamma = 1 / (2 * sigma * sigma)
     else:
         positive(gamma=gamma)
-    return _Kernel(lambda x, z: jnp.exp(-gamma * sqdist(x, z)), lambda x: jnp.ones(x.shape[0], wide(x)))
+    return _Kernel(
+        lambda x, z: jnp.exp(-gamma * sqdist(x, z)),
+        lambda x: jnp.ones(x.shape[0], wide(x)),
+        spectrum=("normal", jnp.sqrt(2 * jnp.asarray(gamma))),
+    )
 
 
 @kernel
@@ -110,7 +116,7 @@ def laplacian(sigma: float) -> _Kernel:
         column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)  # noqa: E731
         return jnp.exp(-jax.lax.scan(column, zero, (x.T, z.T))[0] / sigma)
 
-    return _Kernel(block, lambda x: jnp.ones(x.shape[0], wide(x)))
+    return _Kernel(block, lambda x: jnp.ones(x.shape[0], wide(x)), spectrum=("cauchy", 1 / jnp.asarray(sigma)))
 
 
 @kernel
@@ -197,7 +203,10 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
     """
     positive(factor=factor)
     return _Kernel(
-        lambda x, z: factor * inner(x, z), lambda x: factor * inner.diag(x), lambda x, index: factor * inner.gram(x, index)
+        lambda x, z: factor * inner(x, z),
+        lambda x: factor * inner.diag(x),
+        lambda x, index: factor * inner.gram(x, index),
+        inner.spectrum,
     )
 
 

@@ -17,7 +17,7 @@ import optax
 
 from . import __about__
 from .kernels import Kernel, matvec
-from .numerics import dot
+from .numerics import blocked, dot
 from .recipe import REGISTRY, Recipe, registered_name, static, struct
 from .types import Array, Batch
 
@@ -82,9 +82,9 @@ class Mapped:
     phi: Any
     inner: Any
 
-    def __call__(self, x: Array) -> Array:
-        """Decision values, (n, d) -> (n,)."""
-        return self.inner(self.phi(x))
+    def __call__(self, x: Array, *, block: int = 4096) -> Array:
+        """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
+        return blocked(lambda rows: self.inner(self.phi(rows)), x, block)
 
     def sqnorm(self) -> Array:
         """|w|^2 in feature space, as the objective has it."""

@@ -21,7 +21,7 @@ from .losses import hinge
 from .models import Expansion, Linear, Mapped
 from .numerics import dot, is_traced, sqnorms
 from .recipe import cast, choice, fixed, freed, positive, struct
-from .types import Array, Batch, Certificate, Loss, Model
+from .types import Array, Batch, Certificate, Lifted, Loss, Model
 
 
 def lam_from_C(C: float, n: float) -> float:
@@ -74,8 +74,16 @@ def _innermost(model: Model) -> Linear | Expansion:
 def _features(model: Model, data: Batch) -> tuple[Model, Batch]:
     """The model and the rows in the space where the model is linear or an expansion."""
     while isinstance(model, Mapped):
-        model, data = model.inner, data._replace(x=model.phi(data.x))
+        data = data if isinstance(data, Lifted) else data._replace(x=model.phi(data.x))
+        model = model.inner
     return model, data
+
+
+def _scores(model: Model, data: Batch) -> Array:
+    """Decision values at raw rows, or at rows lifted beforehand."""
+    if isinstance(data, Lifted):
+        model = _innermost(model)
+    return model(data.x)
 
 
 def _shares(data: Batch) -> Array:
@@ -103,7 +111,7 @@ def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
 
 @_in_float64
 def _primal(model, data, lam, loss):
-    return lam / 2 * model.sqnorm() + jnp.dot(_shares(data), loss.value(model(data.x), data.y))
+    return lam / 2 * model.sqnorm() + jnp.dot(_shares(data), loss.value(_scores(model, data), data.y))
 
 
 def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, loss: Loss = hinge) -> Array:
@@ -394,7 +402,7 @@ def nu_from(model: Model, data: Batch) -> Array:
 
 @_in_float64
 def _nu(model, data):
-    return jnp.dot(_shares(data), hinge.value(model(data.x), data.y)) / jnp.sqrt(model.sqnorm())
+    return jnp.dot(_shares(data), hinge.value(_scores(model, data), data.y)) / jnp.sqrt(model.sqnorm())
 
 
 @struct
@@ -402,7 +410,7 @@ class _Error:
     data: Batch
 
     def __call__(self, model: Model) -> Array:
-        score = model(self.data.x)
+        score = _scores(model, self.data)
         wrong = ((score > 0) != (self.data.y > 0)).astype(score.dtype)
         return jnp.dot(_shares(self.data), wrong)
 
@@ -411,7 +419,7 @@ def error_on(data: Batch) -> Any:
     """A probe for `fit`: model -> share of rows, by weight, on the wrong side of 0.
 
     Args:
-        data: held-out rows with labels in {-1, +1}.
+        data: held-out rows with labels in {-1, +1}; `solver.prepare(data)` lifts them once for all looks.
 
     Example:
         >>> import jaxsvm
@@ -426,7 +434,7 @@ def risk_on(data: Batch, loss: Loss = hinge) -> Any:
     """A probe for `fit`: model -> weighted mean loss on the rows of `data`.
 
     Args:
-        data: held-out rows.
+        data: held-out rows, or `solver.prepare` of them.
         loss: of scores.
 
     Example:
@@ -444,4 +452,4 @@ class _Risk:
     loss: Any
 
     def __call__(self, model: Model) -> Array:
-        return jnp.dot(_shares(self.data), freed(self.loss).value(model(self.data.x), self.data.y))
+        return jnp.dot(_shares(self.data), freed(self.loss).value(_scores(model, self.data), self.data.y))

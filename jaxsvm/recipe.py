@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .types import Batch, Certificate, Curve, Fit, Info, Loss, Run, Sampler, Solver, Space
+from .types import Batch, Certificate, Curve, Fit, Info, Lifted, Loss, Run, Sampler, Solver, Space
 
 REGISTRY: dict[str, Any] = {}  # name -> class, factory or function: what `models.load` may make
 
@@ -39,7 +39,7 @@ def register(name: str, thing: Any = None) -> Any:
     return thing
 
 
-for _type in (Batch, Certificate, Curve, Fit, Info, Run):
+for _type in (Batch, Certificate, Curve, Fit, Info, Lifted, Run):
     register(_type.__name__, _type)
 
 
@@ -54,8 +54,14 @@ def static(**kwargs: Any) -> Any:
 
 
 def struct(cls: type) -> type:
-    """A frozen dataclass that is a pytree and that `models.save` knows by its class name."""
-    return register(cls.__name__, jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls)))
+    """A frozen dataclass that is a pytree, prints arrays by their shapes, and that `models.save` knows by its class name."""
+    cls.__repr__ = _show_fields
+    return register(cls.__name__, jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, repr=False)(cls)))
+
+
+def _show_fields(self: Any) -> str:
+    shown = ", ".join(f"{field.name}={_show(getattr(self, field.name))}" for field in dataclasses.fields(self))
+    return f"{type(self).__name__}({shown})"
 
 
 def _is_number(leaf: Any) -> bool:

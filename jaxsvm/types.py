@@ -30,6 +30,12 @@ class Batch(NamedTuple):
     weight: Array  # (b,)  0 marks padding; otherwise the weight of the example
 
 
+class Lifted(Batch):
+    """Rows that a solver has prepared already (`Solver.prepare`): x holds features. Nothing is lifted twice."""
+
+    __slots__ = ()
+
+
 class Info(NamedTuple):
     """What one step says of itself; the same fields for every solver, so that curves compare."""
 
@@ -69,7 +75,7 @@ class Solver(NamedTuple):
     model: Callable  # (state, data=None) -> Model    data: the training rows, where an expansion needs them
     sampler: Any = None  # how the paper feeds it; None: one uniform row a step
     reads: str = "rows"  # "rows": batch = the drawn rows; "all": batch = all rows, and batch.index names the step's
-    prepare: Callable = _same  # (data) -> data       a map of rows that loops may apply to many rows at once
+    prepare: Callable = _same  # (data) -> Lifted     a map of rows that loops may apply to many rows at once
     residual: str = "whole"  # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
 
 

@@ -11,11 +11,12 @@ import scipy.optimize
 from sklearn.svm import SVC, LinearSVC
 
 import jaxsvm
-from jaxsvm import Loss, Sampler, Solver, kernels, losses, samplers
+from jaxsvm import Loss, Sampler, Solver, features, kernels, losses, samplers
 
 LAM = 0.1  # below R^2 = 1: some margins are met at the optimum
 RBF = kernels.rbf(1.0)
 SMOOTH = losses.smooth_hinge(0.5)
+SAME = features.nystrom(None, kernels.linear(), landmarks=np.eye(3, dtype="f"))  # a map that leaves rows as they are
 
 
 class Case(NamedTuple):
@@ -72,6 +73,15 @@ CASES = [
          losses.squared, excess=1e-7, copies=False),
     Case("sdca(1.0, rbf(1.0))", lambda C: jaxsvm.sdca(C, RBF), 1.0, "C", kernel=True, excess=1e-7, copies=False),
     Case("kernel_pegasos(0.1, rbf(1.0))", lambda lam: jaxsvm.kernel_pegasos(lam, RBF), kernel=True),
+    Case("asset(0.1, average_from=50)", lambda lam: jaxsvm.asset(lam, average_from=50), bias="free", excess=1e-2),
+    Case("asset(0.1, average_from=50, bias='none')", lambda lam: jaxsvm.asset(lam, average_from=50, bias="none"), excess=1e-2),
+    Case("asset(0.1, loss=logistic(), average_from=50, bias='none')",
+         lambda lam: jaxsvm.asset(lam, loss=losses.logistic, average_from=50, bias="none"), loss=losses.logistic, excess=1e-2),
+    Case("asset_star(0.1)", lambda lam: jaxsvm.asset_star(lam)),
+    Case("asset_star(0.1, average_from=50)", lambda lam: jaxsvm.asset_star(lam, average_from=50)),
+    Case(f"on_features({SAME!r}, pegasos(0.1))", lambda lam: jaxsvm.on_features(SAME, jaxsvm.pegasos(lam))),
+    Case(f"on_features({SAME!r}, sdca(1.0))", lambda C: jaxsvm.on_features(SAME, jaxsvm.sdca(C)), 1.0, "C", excess=1e-6,
+         copies=False),
     Case("subgradient(0.1)", lambda lam: jaxsvm.subgradient(lam), excess=1e-5),
 ]  # fmt: skip
 

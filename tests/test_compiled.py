@@ -9,7 +9,8 @@ import pytest
 from jax import lax
 
 import jaxsvm
-from jaxsvm import loops, samplers
+from jaxsvm import samplers
+from jaxsvm.loops import runs as loops
 
 N = 4096
 

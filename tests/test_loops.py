@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import jaxsvm
-from jaxsvm import fit, kernels, loops, models, samplers, step
+from jaxsvm import fit, kernels, models, samplers, step
+from jaxsvm.loops import runs as loops
 from jaxsvm.models import Linear
 from jaxsvm.types import LIMB, Curve, Fit, Info, Run, Sampler, Solver
 

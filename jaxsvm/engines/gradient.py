@@ -30,10 +30,11 @@ class Weights(NamedTuple):
 
 @register("GradientState")
 class GradientState(NamedTuple):
-    """Parameters and the state of the optax chain."""
+    """Parameters, the state of the optax chain, and what it was made from."""
 
     params: Weights
     opt: Any
+    numbers: Any  # of the data, read once; () where the chain needs none
 
 
 def regularised(bias: str) -> Weights:
@@ -73,9 +74,10 @@ def rows_in(batch: Batch) -> Array:
 
 def gradient(
     loss: Loss,
-    tx: optax.GradientTransformation,
+    tx: optax.GradientTransformation | Callable,
     *,
     bias: str = "none",
+    measure: Callable | None = None,
     sampler: Any = None,
     residual: Callable = violation,
     measures: str = "sample",
@@ -89,20 +91,23 @@ def gradient(
 
     Args:
         loss: of scores.
-        tx: the chain; where it holds `average_iterates`, the model is the average.
+        tx: the chain; where it holds `average_iterates`, the model is the average. With `measure` a function
+            of what that returns.
         bias: "none", "feature" (a weight on a constant feature 1) or "free"; which of them is regularised is the
             chain's matter, see `regularised`.
+        measure: data -> a pytree of numbers (norms, bounds), kept in the state, that the chain is made from.
         sampler: default feed; None: one uniform row a step.
         residual: (gradient of the loss, parameters, slopes (b,), batch) -> the stopping measure.
         measures: "sample" or "whole", what `residual` speaks of.
     """
     choice("bias", bias, BIASES)
-    tx = optax.with_extra_args_support(tx)
+    chain = lambda numbers: optax.with_extra_args_support(tx if measure is None else tx(numbers))  # noqa: E731
 
     def init(key, data):
         dtype = wide(data.x)
         params = Weights(jnp.zeros(data.x.shape[-1], dtype), None if bias == "none" else jnp.zeros((), dtype))
-        return GradientState(params, tx.init(params))
+        found = () if measure is None else measure(data)
+        return GradientState(params, chain(found).init(params), found)
 
     def update(state, batch):
         w, b = state.params
@@ -111,7 +116,7 @@ def gradient(
         slope = loss.slope(score, batch.y)
         pull = batch.weight * slope / size
         grads = Weights(dot(pull, batch.x), None if b is None else jnp.sum(pull))
-        updates, opt = tx.update(grads, state.opt, state.params, active=jnp.any(pull != 0))
+        updates, opt = chain(state.numbers).update(grads, state.opt, state.params, active=jnp.any(pull != 0))
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
         info = Info(
             loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / size,
@@ -121,7 +126,7 @@ def gradient(
             support=jnp.full((), w.shape[0], jnp.int32),
             evals=count(batch.weight > 0),
         )
-        return GradientState(params, opt), info
+        return GradientState(params, opt, state.numbers), info
 
     def model(state, data=None):
         w, b = averaged_params(state.opt, state.params)

@@ -1,11 +1,10 @@
-"""Loops: the only place that runs a solver. They know no solver by name."""
+"""`step` and `fit`: the only place that runs a solver."""
 
 from __future__ import annotations
 
 import functools
 import numbers
 import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,45 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from . import models
-from .numerics import is_traced, wide
-from .recipe import Recipe, cast, fixed, freed
-from .samplers import uniform
-from .types import LIMB, Array, Batch, Curve, Fit, Info, Run, Sampler, Solver, State, take
-
-
-def fast_loops(threshold: int = 1_000_000) -> None:
-    """Let XLA compile small CPU loops as one function each: steps on single rows become several times faster.
-
-    Call it before the first use of JAX in the program. It sets `XLA_FLAGS` for the whole process, and products
-    inside such loops lose their fast library routines: meant for runs with one row a step. From the shell the same is
-    `XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000`.
-
-    Args:
-        threshold: bytes of a loop's data up to which it is compiled as one function.
-
-    Raises:
-        RuntimeError: if JAX has started already, when the flag would have no effect.
-
-    Example:
-        >>> import jaxsvm
-        >>> jaxsvm.fast_loops()  # doctest: +SKIP
-    """
-    option, setting = "--xla_backend_extra_options=", f"xla_cpu_small_while_loop_byte_threshold={threshold}"
-    flags = os.environ.get("XLA_FLAGS", "").split()
-    if any(flag.startswith(option) and setting in flag.removeprefix(option).split(",") for flag in flags):
-        return
-    if _jax_has_started():
-        raise RuntimeError("JAX has started: call jaxsvm.fast_loops() first in the program, or set XLA_FLAGS in the shell")
-    others = [flag for flag in flags if not flag.startswith(option)]
-    kept = [flag.removeprefix(option) for flag in flags if flag.startswith(option)]
-    os.environ["XLA_FLAGS"] = " ".join([*others, option + ",".join([*kept, setting])])
-
-
-def _jax_has_started() -> bool:
-    from jax._src import xla_bridge  # no public way to ask without starting it
-
-    return xla_bridge.backends_are_initialized()
+from .. import models
+from ..numerics import is_traced, wide
+from ..recipe import Recipe, cast, choice, fixed, freed, positive
+from ..samplers import uniform
+from ..types import LIMB, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, State, take
+from .bar import Bar
 
 
 def _enter(thing: Any, dtype: Any) -> Any:
@@ -91,12 +57,23 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
     return _step(_enter(solver, wide(batch.x)), state, batch)
 
 
-@jax.jit
-def _start(solver, sampler, key, data):
+@functools.partial(jax.jit, static_argnames=("look",))
+def _start(solver, sampler, key, data, *, look=None):
+    """The run before its first step; a solver whose state has the same shapes on `look` rows sees so many of them."""
     solver, sampler = freed(solver), freed(sampler)
     for_solver, for_sampler = jax.random.split(key)
+    seen = data
+    if look is not None:
+        spread = take(data, jnp.arange(look, dtype=jnp.int32) * (data.y.shape[0] // look))
+        shapes = [jax.tree.map(jnp.shape, jax.eval_shape(solver.init, for_solver, part)) for part in (data, spread)]
+        seen = spread if shapes[0] == shapes[1] else data
     zero = jnp.zeros((), jnp.int32)
-    return Run(solver.init(for_solver, data), sampler.init(for_sampler, data), zero, jnp.zeros((), bool))
+    return Run(solver.init(for_solver, seen), sampler.init(for_sampler, data), zero, jnp.zeros((), bool))
+
+
+@jax.jit
+def _prepare(solver, data):
+    return freed(solver).prepare(data)
 
 
 @jax.jit
@@ -104,15 +81,23 @@ def _model(solver, state, data):
     return freed(solver).model(state, data)
 
 
-@functools.partial(jax.jit, static_argnames=("every",))
-def _piece(solver, sampler, probe, data, run, tol, count, *, every):
-    """`every` steps from where `run` stands, or the first `count` of them, and a row of the curve."""
+@functools.partial(jax.jit, static_argnames=("every", "lift"))
+def _piece(solver, sampler, probe, data, run, tol, count, *, every, lift=False):
+    """`every` steps from where `run` stands, or the first `count` of them, and a row of the curve.
+
+    With `lift` the rows of all steps are prepared beforehand.
+    """
     solver, sampler, probe = freed(solver), freed(sampler), freed(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
     fed = data._replace(weight=sampler.weight(data))
     rows = None if whole else sampler.draw(run.sampler, run.step, every)  # outside the loop, where it costs least
+    if lift:
+        lifted = solver.prepare(take(fed, rows.reshape(-1)))
+        lifted = jax.tree.map(lambda a: a.reshape(*rows.shape, *a.shape[1:]), lifted)
 
     def batch(k):
+        if lift:
+            return jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, k, keepdims=False), lifted)
         if whole:
             return fed
         index = lax.dynamic_index_in_dim(rows, k, keepdims=False)
@@ -162,6 +147,8 @@ def fit(
     tol: float | None = None,
     state: Run | None = None,
     sampler: Sampler | None = None,
+    lift: str = "auto",
+    memory: float | None = None,
     seconds: float | None = None,
     save: str | os.PathLike | None = None,
     progress: bool = False,
@@ -177,7 +164,7 @@ def fit(
 
     Args:
         solver: any solver; its numbers are cast to the dtype of the rows, its structure decides compilation.
-        data: the training rows, from `jaxsvm.dataset`.
+        data: the training rows, from `jaxsvm.dataset`, or `solver.prepare` of them.
         key: a key of `jax.random.key`; may be left out with `state` only.
         steps: updates to make in this call, >= 0; None: ten passes over the rows.
         every: updates between two looks at the run; None: about one pass.
@@ -186,6 +173,10 @@ def fit(
             (a scalar) is the criterion.
         state: where to go on, `run.state` of an earlier call or `models.load(path)`.
         sampler: which rows a step sees; None: as the solver's paper has it.
+        lift: when a solver that prepares its rows (`on_features`) does so: "once" for all rows; "piece", for those of a
+            piece before its loop; "step", in every update; "auto": the first of these that fits `memory`. In the last
+            two a solver whose state has no entry for each row looks at evenly spread rows in `init`, as many as fit.
+        memory: bytes that prepared rows may take, > 0; None: 2 GiB.
         seconds: stop at the first look after so much time; not inside transformations.
         save: a file that holds the state after every look; not inside transformations.
         progress: a bar on the standard error stream.
@@ -196,7 +187,8 @@ def fit(
 
     Raises:
         TypeError: data is no `Batch`, state no `Run`.
-        ValueError: no key and no state, numbers out of range, `tol` with nothing to measure.
+        ValueError: no key and no state, numbers out of range, `tol` with nothing to measure, rows prepared by the
+            piece that take more than `memory`.
 
     Example:
         >>> import jax, jaxsvm
@@ -221,19 +213,33 @@ def fit(
         )
     n, period = data.y.shape[0], sampler.period
     b = sampler.rows(n)
-    steps = 10 * -(-n // b) if steps is None else _whole("steps", steps, 0)
-    every = _pace(steps, -(-n // b), solver.reads) if every is None else _whole("every", every, 1)
-    if period is not None:  # pieces that fit into the periods
-        every = next(e for e in range(min(every, period), 0, -1) if period % e == 0)
     enter = functools.partial(_enter, dtype=wide(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
+    steps = 10 * -(-n // b) if steps is None else _whole("steps", steps, 0)
+    lift, room = _lifting(parts[0], data, lift, memory, b, solver.reads == "all" or sampler.whole)
+    if every is None:
+        every = _pace(steps, -(-n // b), solver.reads)
+        every = max(1, min(every, room // b)) if lift == "piece" else every
+    every = _whole("every", every, 1)
+    if period is not None:  # pieces that fit into the periods
+        every = next(e for e in range(min(every, period), 0, -1) if period % e == 0)
+    if lift == "piece" and every * b > room:
+        raise ValueError(
+            f"the {every * b} rows of a piece are too many to prepare at once, memory={memory:g} holds {room}: lower every or "
+            "raise memory"
+        )
     tol = None if tol is None else jnp.asarray(tol, wide(data.x))
 
     traced = is_traced(parts, data, key, state, tol)
     if traced and (seconds is not None or save is not None):
         raise ValueError("seconds and save work outside of jit, vmap and grad only")
-    run = _start(parts[0], parts[1], key, data) if state is None else state._replace(done=jnp.zeros_like(state.done))
-    piece = lambda run, every, count=None: _piece(*parts, data, run, tol, count, every=every)  # noqa: E731
+    if lift == "once":
+        data = _prepare(parts[0], data)
+    if state is None:
+        run = _start(parts[0], parts[1], key, data, look=min(room, n) if lift in ("piece", "step") else None)
+    else:
+        run = state._replace(done=jnp.zeros_like(state.done))
+    piece = lambda run, every, count=None: _piece(*parts, data, run, tol, count, every=every, lift=lift == "piece")  # noqa: E731
     if traced:
         if period is not None and state is not None:
             raise ValueError("an adaptive sampler cannot go on from a state inside a transformation; go on outside")
@@ -246,6 +252,24 @@ def fit(
 def _check_solver(solver: Any) -> None:
     if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
         raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
+
+
+def _lifting(solver: Any, data: Batch, lift: str, memory: float | None, b: int, reads_all: bool) -> tuple[str, int]:
+    """When rows are prepared ("never" where there is nothing to prepare), and how many prepared rows fit the memory."""
+    choice("lift", lift, ("auto", "once", "piece", "step"))
+    memory = 2**31 if memory is None else memory
+    positive(memory=memory)
+    made = jax.eval_shape(lambda solver: freed(solver).prepare(data), solver)
+    if isinstance(data, Lifted) or not isinstance(made, Lifted):
+        return "never", data.y.shape[0]
+    room = int(memory // sum(leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(made.x)))
+    if room < 1:
+        raise ValueError(f"memory={memory:g} bytes hold not one prepared row: raise memory")
+    if lift == "auto":
+        lift = "once" if data.y.shape[0] <= room or reads_all else "piece" if b <= room else "step"
+    if lift == "piece" and reads_all:
+        raise ValueError("lift='piece' prepares the drawn rows, and here a step reads all rows: use 'once' or 'step'")
+    return lift, room
 
 
 def _whole(name: str, value: Any, least: int) -> int:
@@ -299,7 +323,7 @@ def _inside(piece, run, steps, every, tol):
 def _outside(piece, run, steps, every, period, seconds, save, progress):
     """The run as a loop on the host, which stops at any look."""
     first, made, rows, began = int(run.step), 0, [], time.monotonic()
-    bar = _Bar(steps) if progress else None
+    bar = Bar(steps, "steps") if progress else None
     try:
         while made < steps and not bool(run.done):
             length = min(every, steps - made)
@@ -312,7 +336,7 @@ def _outside(piece, run, steps, every, period, seconds, save, progress):
             if save is not None:
                 models.save(save, run)
             if bar:
-                bar.show(made, row)
+                bar.show(made, f"loss {float(row.loss):.3g}, residual {float(row.residual):.2g}")
             if seconds is not None and time.monotonic() - began > seconds:
                 break
     except KeyboardInterrupt:
@@ -322,26 +346,3 @@ def _outside(piece, run, steps, every, period, seconds, save, progress):
             bar.close()
     like = jax.eval_shape(lambda run: piece(run, every)[1], run) if not rows else None
     return run, _rows(rows, like)
-
-
-class _Bar:
-    """A line that rewrites itself: how far, how fast, how well."""
-
-    def __init__(self, steps: int):
-        self.steps, self.began, self.shown = steps, time.monotonic(), 0.0
-
-    def show(self, made: int, row: Curve) -> None:
-        now = time.monotonic()
-        if made < self.steps and now - self.shown < 0.1:
-            return
-        self.shown = now
-        left = (now - self.began) * (self.steps - made) / made
-        full = 24 * made // self.steps
-        sys.stderr.write(
-            f"\r[{'#' * full}{'.' * (24 - full)}] {made}/{self.steps} steps, loss {float(row.loss):.3g}, "
-            f"residual {float(row.residual):.2g}, {left:.0f} s left "
-        )
-        sys.stderr.flush()
-
-    def close(self) -> None:
-        sys.stderr.write("\n")

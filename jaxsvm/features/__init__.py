@@ -1,0 +1,11 @@
+"""Feature maps: pure callables (n, d) -> (n, p) whose inner products approximate a kernel; and solvers on features."""
+
+from .fourier import Fourier as Fourier
+from .fourier import fourier as fourier
+from .landmarks import k_means as k_means
+from .landmarks import leverage_scores as leverage_scores
+from .landmarks import uniform as uniform
+from .lift import on_features as on_features
+from .nystrom import Nystrom as Nystrom
+from .nystrom import nystrom as nystrom
+from .orthogonal import orthogonal as orthogonal

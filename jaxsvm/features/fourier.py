@@ -1,0 +1,114 @@
+"""Random Fourier features."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..kernels import Kernel, as_kernel
+from ..numerics import dot, wide
+from ..recipe import cast, choice, struct
+from ..types import Array
+
+FORMS = ("paired", "phase")
+
+
+@struct
+class Fourier:
+    """phi(x) = amplitude [cos(scale V'x), sin(scale V'x)], or amplitude cos(scale V'x + shift).
+
+    The draws are at unit scale: maps of different widths share them, and gradients reach the width.
+    """
+
+    frequencies: Array  # (d, q)  at unit scale
+    shift: Array | None  # (q,)   of the phase form, None: paired
+    scale: Array  # ()            1/sigma for the Gaussian kernel
+    amplitude: Array  # ()        so that E <phi(x), phi(z)> = k(x, z)
+
+    def __call__(self, x: Array) -> Array:
+        """Features, (..., d) -> (..., p)."""
+        x = x.astype(wide(x))
+        phi = cast(self, x.dtype)
+        angle = dot(x, phi.frequencies) * phi.scale
+        if phi.shift is None:
+            return phi.amplitude * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
+        return phi.amplitude * jnp.cos(angle + jnp.expand_dims(phi.shift, tuple(range(angle.ndim - 1))))
+
+
+def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = "paired") -> Fourier:
+    """Random Fourier features: E <phi(x), phi(z)> = k(x, z) for a shift-invariant kernel.
+
+        paired   phi(x) = [cos v_j'x, sin v_j'x]_j sqrt(k(0,0)/q),    j = 1 .. q = p/2      |phi(x)|^2 = k(x, x) exactly
+        phase    phi(x) = [cos(v_j'x + u_j)]_j sqrt(2 k(0,0)/p),      j = 1 .. p,  u_j uniform in [0, 2 pi)
+        v_j from the kernel's spectral law: normal with variance 1/sigma^2 for `rbf`, Cauchy / sigma for `laplacian`
+
+    Variance of <phi(x), phi(z)> for the Gaussian kernel with k = k(x, z): (1 - k^2)^2 / p paired, (1 + k^4/2 - k^2) / p
+    in the phase form. Draws depend on the key and the shapes alone, so that a sweep over sigma shares them.
+
+    Args:
+        key: of `jax.random.key`.
+        kernel: `rbf` or `laplacian`, or a number times one.
+        dim: columns d of the rows.
+        features: columns p of the result; even in the paired form.
+        form: "paired" or "phase".
+
+    Returns:
+        A map (..., d) -> (..., p), a pytree; the features have the dtype of x (float32 at least).
+
+    Raises:
+        ValueError: another kernel, an odd number of paired features, no features.
+
+    Differs from the paper: the factor sqrt(2/p) of the phase form (printed: sqrt(1/p)); normal frequencies with
+        variance 1/sigma^2 (the density is printed with sigma inverted).
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> phi = fourier(jax.random.key(0), jaxsvm.kernels.rbf(2.0), dim=3, features=1000)
+        >>> x = jnp.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+        >>> [round(float(v), 1) for v in (phi(x)[0] @ phi(x)[1], jaxsvm.kernels.rbf(2.0)(x, x)[0, 1])]
+        [0.7, 0.7]
+
+    Reference: A. Rahimi, B. Recht, Random features for large-scale kernel machines, NIPS 2007; S. Lee, S. Wright,
+        ASSET: approximate stochastic subgradient estimation training for support vector machines, 2012, section 2;
+        variances: D. Sutherland, J. Schneider, On the error of random Fourier features, UAI 2015.
+    """
+    law, scale = spectrum(kernel)
+    q = frequencies_for(features, form)
+    draw = {"normal": jax.random.normal, "cauchy": jax.random.cauchy}[law]
+    for_frequencies, for_shift = jax.random.split(key)
+    return made(draw(for_frequencies, (dim, q), scale.dtype), for_shift, kernel, features, form)
+
+
+def spectrum(kernel: Kernel) -> tuple[str, Array]:
+    """The name and scale of the law of a kernel's frequencies.
+
+    Raises:
+        ValueError: if none is known.
+    """
+    known = as_kernel(kernel).spectrum
+    if known is None:
+        raise ValueError(
+            f"Fourier features need a kernel of x - z with a known law: rbf, laplacian, or a number times one; got {kernel!r}. "
+            "features.nystrom takes any kernel"
+        )
+    return known
+
+
+def frequencies_for(features: int, form: str) -> int:
+    """How many frequencies `features` columns take.
+
+    Raises:
+        ValueError: see `fourier`.
+    """
+    choice("form", form, FORMS)
+    if not isinstance(features, int) or features < 1 or (form == "paired" and features % 2):
+        raise ValueError(f"features must be {'an even' if form == 'paired' else 'a'} whole number above 0, got {features!r}")
+    return features // 2 if form == "paired" else features
+
+
+def made(frequencies: Array, key: Array, kernel: Kernel, features: int, form: str) -> Fourier:
+    """The map of given frequencies (d, q) at unit scale."""
+    q, dtype = frequencies.shape[1], frequencies.dtype
+    shift = None if form == "paired" else 2 * jnp.pi * jax.random.uniform(key, (q,), dtype)
+    at_zero = kernel.diag(jnp.zeros((1, frequencies.shape[0]), dtype))[0]
+    return Fourier(frequencies, shift, spectrum(kernel)[1], jnp.sqrt(at_zero / (q if form == "paired" else features / 2)))

@@ -1,0 +1,87 @@
+"""Which rows become the landmarks of a Nystrom map: functions (key, kernel, x (n, d), count) -> (count, d)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from ..kernels import Kernel
+from ..numerics import blocked, sqdist, wide
+from ..recipe import positive
+from ..types import Array
+
+
+def uniform(key: Array, kernel: Kernel, x: Array, count: int) -> Array:
+    """Rows drawn uniformly, without replacement.
+
+    Example:
+        >>> import jax
+        >>> uniform(jax.random.key(0), None, jnp.arange(4.0)[:, None], 4).sum().item()
+        6.0
+
+    Reference: C. Williams, M. Seeger, Using the Nystrom method to speed up kernel machines, NIPS 2000.
+    """
+    return x[jax.random.choice(key, x.shape[0], (count,), replace=False)]
+
+
+def k_means(steps: int = 10) -> Callable:
+    """The centres of k-means from random rows: they need not be rows themselves.
+
+        assign each row to its nearest centre;   centre = mean of its rows (an empty one stays)
+
+    Args:
+        steps: of Lloyd's algorithm, >= 1; each costs n x count distances, in blocks.
+
+    Reference: K. Zhang, I. Tsang, J. Kwok, Improved Nystrom low-rank approximation and error analysis, ICML 2008.
+    """
+    return functools.partial(_k_means, steps=steps)
+
+
+def _k_means(key, kernel, x, count, *, steps):
+    x = x.astype(wide(x))
+
+    def step(centres, _):
+        nearest = blocked(lambda rows: jnp.argmin(sqdist(rows, centres), axis=1), x, 4096)
+        size = jax.ops.segment_sum(jnp.ones(x.shape[0], x.dtype), nearest, count)
+        total = jax.ops.segment_sum(x, nearest, count)
+        return jnp.where(size[:, None] > 0, total / jnp.maximum(size, 1)[:, None], centres), None
+
+    return jax.lax.scan(step, uniform(key, kernel, x, count), length=steps)[0]
+
+
+def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
+    """Rows drawn without replacement in proportion to their approximate ridge leverage scores.
+
+        score_i = (k(x_i, x_i) - k_P(x_i)' (K_PP + ridge n_P I)^-1 k_P(x_i)) / (ridge n_P),    P: a uniform pilot sample
+
+    Rows that the pilot sample explains badly count more.
+
+    Args:
+        ridge: as a share of the trace's mean k(x, x) over the pilot rows, > 0.
+        pilot: rows of the pilot sample; None: as many as landmarks are asked for.
+
+    Reference: A. Alaoui, M. Mahoney, Fast randomized kernel ridge regression with statistical guarantees, NIPS 2015;
+        C. Musco, C. Musco, Recursive sampling for the Nystrom method, NIPS 2017.
+    """
+    positive(ridge=ridge)
+    return functools.partial(_leverage_scores, ridge=ridge, pilot=pilot)
+
+
+def _leverage_scores(key, kernel, x, count, *, ridge, pilot):
+    for_pilot, for_rows = jax.random.split(key)
+    sample = uniform(for_pilot, kernel, x, min(pilot or count, x.shape[0]))
+    shift = ridge * jnp.sum(kernel.diag(sample))
+    gram = kernel(sample, sample)
+    factor = jnp.linalg.cholesky(gram + shift * jnp.eye(gram.shape[0], dtype=gram.dtype))
+
+    def left_over(rows):
+        half = jax.scipy.linalg.solve_triangular(factor, kernel(sample, rows), lower=True)
+        return kernel.diag(rows) - jnp.einsum("sn,sn->n", half, half)
+
+    score = jnp.maximum(blocked(left_over, x, 4096), 0) / shift
+    # The largest of log score + Gumbel noise: a draw without replacement in proportion to the scores.
+    noisy = jnp.log(jnp.maximum(score, jnp.finfo(score.dtype).tiny)) + jax.random.gumbel(for_rows, score.shape, score.dtype)
+    return x[jax.lax.top_k(noisy, count)[1]]

@@ -1,0 +1,53 @@
+"""Any solver in feature space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..models import Mapped
+from ..numerics import blocked
+from ..recipe import solver
+from ..types import Lifted, Solver
+
+BLOCK = 4096  # rows lifted at a time: kernel values of a Nystrom map stay within a few MiB
+
+
+@solver
+def on_features(phi: Callable, inner: Solver) -> Solver:
+    """`inner` on the rows phi(x_i): lam/2 |w|^2 + mean loss(<w, phi(x_i)> + b, y_i), whatever `inner` minimises.
+
+    `update` lifts the raw rows it is given; `prepare(data)` lifts many at once, in blocks, and marks them by their
+    type (`Lifted`), so that nothing is lifted twice. Loops prepare all rows once where the features fit their
+    `memory`, else those of a piece (`fit(lift=, memory=)`). Rows may be prepared by hand, for several runs or looks:
+    `fit(solver, solver.prepare(train), ...)`, `error_on(solver.prepare(test))`.
+
+    Args:
+        phi: a feature map (n, d) -> (n, p), a pytree; or a plain function.
+        inner: any solver. To average write `on_features(phi, averaged(s))`.
+
+    Returns:
+        A solver on raw or prepared rows; model `Mapped(phi, model of inner)`, which takes raw rows.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> phi = jaxsvm.features.nystrom(None, jaxsvm.kernels.linear(), landmarks=[[2.0]])
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> run = jaxsvm.fit(on_features(phi, jaxsvm.sdca(10.0)), data, jax.random.key(0), steps=20)
+        >>> run.model(data.x).tolist()
+        [1.0, -1.0]
+    """
+
+    def prepare(data):
+        if isinstance(data, Lifted):
+            return data
+        return Lifted(*inner.prepare(data._replace(x=blocked(phi, data.x, BLOCK))))
+
+    return Solver(
+        init=lambda key, data: inner.init(key, prepare(data)),
+        update=lambda state, batch: inner.update(state, prepare(batch)),
+        model=lambda state, data=None: Mapped(phi, inner.model(state, None if data is None else prepare(data))),
+        sampler=inner.sampler,
+        reads=inner.reads,
+        prepare=prepare,
+        residual=inner.residual,
+    )

@@ -1,0 +1,232 @@
+"""`sweep`: a function over a grid of numbers, as one compiled program."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import inspect
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..numerics import is_traced
+from ..recipe import positive
+from ..types import Array
+from .bar import Bar
+
+
+class Table(NamedTuple):
+    """Values over a grid, with the names and numbers of its axes."""
+
+    values: Array  # (len(first axis), len(second axis), ...)
+    axes: dict[str, Array]  # name -> (k,) numbers, in the order of the axes
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The numbers where the values are least: the first such point, points that are not finite left out."""
+        place = np.unravel_index(_least(self.values), self.values.shape)
+        return {name: float(numbers[i]) for (name, numbers), i in zip(self.axes.items(), place, strict=True)}
+
+    def __str__(self) -> str:
+        """Rows are the first axis, columns the second; further axes in blocks; * marks the least value."""
+        names, values = list(self.axes), np.asarray(self.values, float)
+        least = np.zeros(values.size, bool)
+        least[_least(values)] = True
+        marked = np.array([f"{v:.4g}{'*' if m else ' '}" for v, m in zip(values.ravel(), least, strict=True)], object)
+        marked = marked.reshape(values.shape + (1,) * max(0, 2 - values.ndim))
+        numbers = [[f"{v:.3g}" for v in np.asarray(axis)] for axis in self.axes.values()]
+        rows, columns = numbers[0], numbers[1] if len(names) > 1 else [""]
+        corner = f"{names[0]} | {names[1]}" if len(names) > 1 else names[0]
+        blocks = []
+        for place in itertools.product(*map(range, values.shape[2:])):
+            cells = marked[(slice(None), slice(None), *place)]
+            width = max(len(text) for text in [*columns, *cells.ravel()]) + 2
+            left = max(len(text) for text in [corner, *rows])
+            heads = [f"{names[2 + k]} = {numbers[2 + k][i]}" for k, i in enumerate(place)]
+            lines = [*([", ".join(heads)] if heads else []), corner.ljust(left) + "".join(c.rjust(width) for c in columns)]
+            lines += [row.ljust(left) + "".join(c.rjust(width) for c in line) for row, line in zip(rows, cells, strict=True)]
+            blocks.append("\n".join(line.rstrip() for line in lines))
+        return "\n\n".join(blocks)
+
+
+def _least(values: Array) -> int:
+    values = np.asarray(values, float).ravel()
+    return int(np.argmin(np.where(np.isfinite(values), values, np.inf)))
+
+
+def table(values: Array, **axes: Array) -> Table:
+    """Label what `sweep` returned.
+
+    Args:
+        values: (k_1, k_2, ...) numbers, such as validation errors.
+        **axes: the axes as `sweep` had them, in the same order: name -> (k_i,) numbers.
+
+    Returns:
+        A `Table`: prints as a grid, `best` are the numbers of its least value; `plots.heatmap` draws it.
+
+    Raises:
+        ValueError: if the axes do not have the shape of the values.
+
+    Example:
+        >>> print(table(jnp.array([[0.5, 0.2], [0.4, 0.3]]), lam=jnp.array([0.1, 1.0]), sigma=jnp.array([1.0, 2.0])))
+        lam | sigma      1      2
+        0.1            0.5   0.2*
+        1              0.4    0.3
+    """
+    shape = tuple(np.shape(numbers)[0] if np.ndim(numbers) else 1 for numbers in axes.values())
+    if np.shape(values) != shape:
+        raise ValueError(f"values have shape {np.shape(values)}, the axes {', '.join(axes)} have {shape}")
+    return Table(values, axes)
+
+
+def sweep(
+    fn: Callable,
+    *,
+    memory: float | None = None,
+    chunk: int | None = None,
+    progress: bool = True,
+    **axes: Array,
+) -> Callable:
+    """Run `fn` at every point of a grid, as one compiled program.
+
+        sweep(fn, a=a, b=b)(*args)[i, j] = fn(a=a[i], b=b[j], *args)
+
+    The first named axis is vmapped, so that whatever does not depend on it, such as features, is worked out once for
+    all its values; the other axes are gone through. One compiled program serves the whole grid. Outside
+    transformations the host calls it point by point, on as many threads as there are processors on a CPU (and as
+    `memory` allows), and draws a bar; inside it is a `lax.map`.
+
+    Args:
+        fn: (one number of each axis by name, other arguments) -> a tree of arrays.
+        memory: bytes that the program may take for its arguments, results and temporaries, > 0, as the compiler counts
+            them before anything runs; the first axis is cut into chunks that stay within. None: no bound.
+        chunk: values of the first axis at a time; None: all, or what `memory` allows.
+        progress: a bar on the standard error stream, where the grid has more than one part.
+        **axes: name -> (k,) numbers, k >= 1.
+
+    Returns:
+        A function of fn's other arguments (in the order of its signature, or by name) -> fn's tree with an axis in
+        front for each name, in the order of the call.
+
+    Raises:
+        ValueError: no axis, an axis that is not a vector, chunk < 1, a single point that takes more than `memory`.
+
+    Example:
+        >>> values = sweep(lambda lam, sigma, x: lam * sigma + x, lam=jnp.arange(3.0), sigma=jnp.arange(2.0), progress=False)
+        >>> values(10.0).tolist()
+        [[10.0, 10.0], [10.0, 11.0], [10.0, 12.0]]
+    """
+    if not axes:
+        raise ValueError("sweep needs at least one axis, such as lam=jnp.logspace(-6, 0, 8)")
+    axes = {name: jnp.asarray(numbers) for name, numbers in axes.items()}
+    for name, numbers in axes.items():
+        if numbers.ndim != 1 or not numbers.shape[0]:
+            raise ValueError(f"the axis {name} must be a vector of at least one number, got shape {numbers.shape}")
+    if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
+        raise ValueError(f"chunk must be a whole number of at least 1, got {chunk!r}")
+    if memory is not None:
+        positive(memory=memory)
+    (first, along), others = next(iter(axes.items())), dict(list(axes.items())[1:])
+    call = _by_name(fn, tuple(axes))
+    shape = tuple(numbers.shape[0] for numbers in axes.values())
+    points = [jnp.stack(column) for column in zip(*itertools.product(*others.values()), strict=True)]  # one vector an axis
+
+    @jax.jit
+    def part(values, point, args, kwargs):
+        one = lambda value: call({first: value} | dict(zip(others, point, strict=True)), args, kwargs)  # noqa: E731
+        return jax.vmap(one)(values)
+
+    def shaped(tree):
+        """(points, first axis, ...) -> (first axis, the other axes, ...)."""
+        return jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(*shape, *a.shape[2:]), tree)
+
+    def run(*args, **kwargs):
+        width = min(chunk or shape[0], shape[0])
+        if is_traced(args, kwargs, axes):
+            if not others:
+                return shaped(jax.tree.map(lambda a: a[None], part(along, (), args, kwargs)))
+            return shaped(lax.map(lambda point: part(along, tuple(point), args, kwargs), tuple(points)))
+        program, width, threads = part, width, os.cpu_count() if jax.default_backend() == "cpu" else 1
+        if memory is not None:
+            program, width, threads = _within(part, along, width, [p[0] for p in points], args, kwargs, memory, threads)
+        starts = [min(i, shape[0] - width) for i in range(0, shape[0], width)]  # the last chunk reaches back
+        places = [tuple(p[i] for p in points) for i in range(len(points[0]))] if points else [()]
+        jobs = [(lax.dynamic_slice_in_dim(along, start, width), place) for place in places for start in starts]
+        made = _all(lambda job: jax.block_until_ready(program(*job, args, kwargs)), jobs, threads, progress)
+
+        def joined(*parts):
+            return jnp.concatenate([a[i * width - start :] for i, (start, a) in enumerate(zip(starts, parts, strict=True))])
+
+        rows = [jax.tree.map(joined, *made[i : i + len(starts)]) for i in range(0, len(made), len(starts))]
+        return shaped(jax.tree.map(lambda *a: jnp.stack(a), *rows))
+
+    return run
+
+
+sweep.table = table
+
+
+def _by_name(fn: Callable, names: tuple[str, ...]) -> Callable:
+    """`fn` with the numbers of the axes by name and the other arguments in the order of its signature."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # some builtins tell nothing
+        parameters = ()
+    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for name in names:
+        if parameters and name not in known and not open_ended:
+            raise ValueError(f"fn has no parameter named {name}, only {', '.join(known)}: name the axes as fn does")
+    free = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in names]
+
+    def call(numbers, args, kwargs):
+        if len(args) > len(free):
+            raise TypeError(f"fn takes {len(free)} arguments beside {', '.join(names)}, got {len(args)}")
+        return fn(**numbers, **dict(zip(free, args, strict=False)), **kwargs)
+
+    return call
+
+
+def _within(part, along, width, point, args, kwargs, memory, threads):
+    """The compiled program of the widest chunk that fits, its width, and how many at once fit."""
+    while True:
+        program = part.lower(along[:width], tuple(point), args, kwargs).compile()
+        used = program.memory_analysis()
+        own = used.temp_size_in_bytes + used.output_size_in_bytes
+        if own + used.argument_size_in_bytes <= memory:
+            return program, width, max(1, min(threads, int((memory - used.argument_size_in_bytes) // max(own, 1))))
+        if width == 1:
+            raise ValueError(
+                f"one run takes {own + used.argument_size_in_bytes:.3g} bytes, memory={memory:.3g}: raise memory, or use fewer "
+                "features or rows"
+            )
+        width = -(-width // 2)
+
+
+def _all(work: Callable, jobs: list, threads: int, progress: bool) -> list[Any]:
+    """The results of all jobs, in their order; the first one alone, so that it compiles once."""
+    bar, made, lock = Bar(len(jobs), "parts") if progress and len(jobs) > 1 else None, 0, threading.Lock()
+
+    def one(job):
+        nonlocal made
+        result = work(job)
+        with lock:
+            made += 1
+            if bar:
+                bar.show(made)
+        return result
+
+    pool = concurrent.futures.ThreadPoolExecutor(threads)
+    try:
+        head = [one(jobs[0])]
+        return head + list(pool.map(one, jobs[1:]))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        if bar:
+            bar.close()
