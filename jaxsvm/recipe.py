@@ -56,7 +56,7 @@ def static(**kwargs: Any) -> Any:
 def struct(cls: type) -> type:
     """A frozen dataclass that is a pytree, prints arrays by their shapes, and that `models.save` knows by its class name."""
     cls.__repr__ = _show_fields
-    return register(cls.__name__, jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, repr=False)(cls)))
+    return register(cls.__name__, jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)))
 
 
 def _show_fields(self: Any) -> str:

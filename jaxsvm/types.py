@@ -58,7 +58,7 @@ class Sampler(NamedTuple):
     draw: Callable  # (s, t, count)                            -> (count, b) int32, -1 marks padding
     weight: Callable  # (data)                                 -> (n,) the weights that steps see
     feedback: Callable  # (s, index (T, r), progress (T, r))   -> s, once per piece; called where `period` is a number
-    period: int | None = None  # steps between two redraws of an adaptive schedule; no piece crosses one
+    period: Callable | None = None  # (n) -> steps between two redraws of an adaptive schedule; no piece crosses one; or a number
     rows: Callable = lambda n: 1  # (n) -> b, the rows of a step on n training rows
     whole: bool = False  # every draw is all rows in order: loops then hand the data over without copying them
 

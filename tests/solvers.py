@@ -47,6 +47,7 @@ class Case(NamedTuple):
 #   iterate is less, lam/2 |w - w*|^2 with |w - w*|^2 about 1 / (lam^2 T): 8e-4, or 1e-3 of the minimum.
 # - a free bias ends on steps of 1/sqrt(T) = 1.3e-2, to first order at a kink: 1e-2.
 # - the mean over a ball is within 3 r R / sqrt(T) = 4e-2 r on any data, r = 1.3 to 1.9 here.
+# - robust steps (asset): D_X D_G / sqrt(T) = 9e-2 with the free bias, 6e-2 without, on any data.
 # - coordinate ascent converges linearly: what is left is the rounding of float32.
 # - subgradients of all rows have no noise: the mean is off by 1/T^2 and roundings where no row changes sides any more.
 CASES = [
@@ -73,7 +74,7 @@ CASES = [
          losses.squared, excess=1e-7, copies=False),
     Case("sdca(1.0, rbf(1.0))", lambda C: jaxsvm.sdca(C, RBF), 1.0, "C", kernel=True, excess=1e-7, copies=False),
     Case("kernel_pegasos(0.1, rbf(1.0))", lambda lam: jaxsvm.kernel_pegasos(lam, RBF), kernel=True),
-    Case("asset(0.1, average_from=50)", lambda lam: jaxsvm.asset(lam, average_from=50), bias="free", excess=1e-2),
+    Case("asset(0.1, average_from=50)", lambda lam: jaxsvm.asset(lam, average_from=50), bias="free", excess=4e-2),
     Case("asset(0.1, average_from=50, bias='none')", lambda lam: jaxsvm.asset(lam, average_from=50, bias="none"), excess=1e-2),
     Case("asset(0.1, loss=logistic(), average_from=50, bias='none')",
          lambda lam: jaxsvm.asset(lam, loss=losses.logistic, average_from=50, bias="none"), loss=losses.logistic, excess=1e-2),

@@ -498,10 +498,14 @@ def test_sdca_visits_rows_one_after_the_other(space, rows, x64):
     np.testing.assert_allclose(got.info.progress.sum(1), np.diff(value), atol=1e-13 * value.max())
     assert (got.inner * Y >= 0).all() and (got.inner * Y <= C).all() and (got.inner * Y == C).any()
     np.testing.assert_array_equal(got.info.support, (after != 0).sum(1))
-    # The residual: the largest move of the last N visits that are complete, infinite before.
-    visits = np.arange(1, T + 1) * rows.shape[1]
-    blocks = moved.reshape(-1, N).max(1)
-    want = np.array([np.inf if v < N else blocks[v // N - 1] for v in visits])
+    # The residual: the largest move of the last stretch of steps in which every row was visited, infinite before.
+    want, last, seen, worst = [], np.inf, set(), 0
+    for batch, moves in zip(rows, moved.reshape(rows.shape), strict=True):
+        seen, worst = seen | set(batch.tolist()), max(worst, moves.max())
+        if len(seen) == N:
+            last, seen, worst = worst, set(), 0
+        want.append(last)
+    assert np.isfinite(last) == (len(set(rows.ravel().tolist())) == N)
     np.testing.assert_allclose(got.info.residual, want, rtol=1e-10, atol=1e-13)
 
 

@@ -25,17 +25,19 @@ class CoordinateState(NamedTuple):
     coef: Array  # (n,)  y_i alpha_i for classification, but for the waiting entry
     weight: Array  # (n,)  example weights: the bound of coefficient i is C weight_i
     f: State
-    waiting: tuple[Array, Array]  # (1,) int32 row, (1,) its coefficient
+    waiting: tuple[Array, Array, Array]  # (1,) int32 row, (1,) its coefficient, (1,) int32 its stamp
     support: Array  # ()  int32, coefficients that are not 0
-    rows: Array  # ()  int32, rows of positive weight: the visits that make a pass
-    visited: Array  # ()  int32, rows visited in this pass
+    rows: Array  # ()  int32, rows of positive weight
+    stamp: Array  # (n,)  int32, the pass in which a row was last visited, but for the waiting entry
+    passes: Array  # ()  int32, number of this pass
+    visited: Array  # ()  int32, rows visited in this pass, each counted once
     worst: Array  # ()  largest violation in this pass
-    residual: Array  # ()  largest violation in the last whole pass
+    residual: Array  # ()  largest violation in the last finished pass
 
 
 def dual_coef(state: CoordinateState) -> Array:
     """The signed dual coefficients (n,), all written."""
-    return put(state.coef, *state.waiting)
+    return put(state.coef, *state.waiting[:2])
 
 
 def coordinate(
@@ -54,8 +56,8 @@ def coordinate(
 
     The rows of a batch are visited one after the other, as in steps of one row, with the kernel among them computed
     by one product. The residual is the largest |coef_i' - coef_i| k(x_i, x_i) (margin units) of the last finished
-    pass, infinite before the first; a pass is as many visits as there are rows of positive weight, in `epochs` each
-    of them once. (LIBLINEAR takes the projected gradient, which is no smaller, over its passes.)
+    pass, infinite before the first; a pass lasts until every row of positive weight was visited, whatever the sampler
+    (in `epochs` each once). (LIBLINEAR takes the projected gradient, which is no smaller, over its passes.)
 
     Args:
         loss: with its dual step.
@@ -78,16 +80,18 @@ def coordinate(
             coef=coef,
             weight=data.weight.astype(dtype),
             f=f,
-            waiting=(jnp.zeros(1, jnp.int32), coef[:1]),
+            waiting=(jnp.zeros(1, jnp.int32), coef[:1], jnp.zeros(1, jnp.int32)),
             support=count(coef != 0),
             rows=count(data.weight > 0),
+            stamp=jnp.zeros(n, jnp.int32),
+            passes=jnp.ones((), jnp.int32),
             visited=jnp.zeros((), jnp.int32),
             worst=jnp.zeros((), dtype),
             residual=jnp.full((), jnp.inf, dtype),
         )
 
     def update(state, batch):
-        coef = dual_coef(state)  # write first; from here on only read
+        coef, stamp = dual_coef(state), put(state.stamp, state.waiting[0], state.waiting[2])  # write; from here on only read
         step = drawn(batch, space.reads)
         rows = jnp.maximum(step.index, 0)
         bound = jnp.asarray(C, coef.dtype) * pick(state.weight, rows)
@@ -98,17 +102,22 @@ def coordinate(
             new = loss.dual_step(old, score, y, sqnorm, bound).astype(old.dtype)
             return jnp.where(live, new, old)
 
-        before = pick(coef, rows)
+        before, stamped = pick(coef, rows), pick(stamp, rows)
+        fresh, now = live & (stamped < state.passes), jnp.broadcast_to(state.passes, rows.shape)
         if rows.shape[0] == 1:
             after = visit(before, score, step.y, sqnorm, bound, live)
-            seen, old, waiting = score, before, (rows, after)
+            seen, old, waiting = score, before, (rows, after, jnp.where(live, now, stamped))
         else:
             after, seen, old = _in_turn(visit, before, score, gram, rows, (step.y, sqnorm, bound, live))
-            coef = coef.at[rows].set(_final(after, rows), mode="promise_in_bounds")
-            waiting = (rows[:1], _final(after, rows)[:1])
+            same = live[None, :] & (rows[:, None] == rows[None, :])
+            fresh = fresh & ~jnp.any(jnp.tril(same, -1), axis=1)  # a row that stands in the batch twice counts once
+            final, stamped = _final(after, rows), jnp.where(jnp.any(same, axis=1), now, stamped)
+            coef = coef.at[rows].set(final, mode="promise_in_bounds")
+            stamp = stamp.at[rows].set(stamped, mode="promise_in_bounds")
+            waiting = (rows[:1], final[:1], stamped[:1])
         move = after - old
         worst = jnp.maximum(state.worst, jnp.max(jnp.abs(move) * sqnorm))
-        visited = state.visited + count(live)
+        visited = state.visited + count(fresh)
         over = visited >= state.rows
         new = CoordinateState(
             coef=coef,
@@ -117,6 +126,8 @@ def coordinate(
             waiting=waiting,
             support=state.support + count(after != 0) - count(old != 0),
             rows=state.rows,
+            stamp=stamp,
+            passes=state.passes + over.astype(jnp.int32),
             visited=jnp.where(over, jnp.zeros_like(visited), visited),
             worst=jnp.where(over, jnp.zeros_like(worst), worst),
             residual=jnp.where(over, worst, state.residual),

@@ -36,7 +36,7 @@ def orthogonal(key: Array, kernel: Kernel, *, dim: int, features: int, form: str
     Example:
         >>> import jax, jaxsvm
         >>> phi = orthogonal(jax.random.key(0), jaxsvm.kernels.rbf(1.0), dim=4, features=8)
-        >>> v = phi.frequencies / jnp.linalg.norm(phi.frequencies, axis=0)
+        >>> v = phi.frequencies / jnp.linalg.norm(phi.frequencies, axis=0, keepdims=True)
         >>> bool(jnp.allclose(v.T @ v, jnp.eye(4), atol=1e-5))
         True
 

@@ -211,8 +211,8 @@ def fit(
             "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
             "(probe=jaxsvm.error_on(held_out)), or steps"
         )
-    n, period = data.y.shape[0], sampler.period
-    b = sampler.rows(n)
+    n = data.y.shape[0]
+    b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
     enter = functools.partial(_enter, dtype=wide(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
     steps = 10 * -(-n // b) if steps is None else _whole("steps", steps, 0)
@@ -259,9 +259,9 @@ def _lifting(solver: Any, data: Batch, lift: str, memory: float | None, b: int, 
     choice("lift", lift, ("auto", "once", "piece", "step"))
     memory = 2**31 if memory is None else memory
     positive(memory=memory)
-    made = jax.eval_shape(lambda solver: freed(solver).prepare(data), solver)
-    if isinstance(data, Lifted) or not isinstance(made, Lifted):
+    if isinstance(data, Lifted) or freed(solver).prepare is Solver._field_defaults["prepare"]:
         return "never", data.y.shape[0]
+    made = _prepare.eval_shape(solver, data)
     room = int(memory // sum(leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(made.x)))
     if room < 1:
         raise ValueError(f"memory={memory:g} bytes hold not one prepared row: raise memory")
