@@ -16,15 +16,26 @@ RESULTS = pathlib.Path(__file__).parent / "results"
 
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The training rows of a data set, float32, labels -1 and +1 (MNIST: 0-4 against 5-9)."""
+    """The training rows of a data set, float32, labels -1 and +1; see `load_all`."""
+    return load_all(name)[:2]
+
+
+def load_all(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Training rows and test rows (None where the source has none), float32, labels -1 and +1.
+
+    MNIST: pixels in [0, 1], digits 0-4 against 5-9; covtype: columns in [0, 1], class 1 against the rest.
+    """
     folder = os.environ.get("JAXSVM_DATA")
     if not folder:
         sys.exit("set JAXSVM_DATA to the folder that holds a9a.npz and the other data sets")
     with np.load(pathlib.Path(folder) / f"{name}.npz") as arrays:
-        x, y = arrays["X_train"].astype(np.float32), arrays["y_train"]
+        parts = [(arrays[f"X_{p}"].astype(np.float32), arrays[f"y_{p}"]) for p in ("train", "test") if f"X_{p}" in arrays]
     if name == "mnist":
-        return x / 255, np.where(y >= 5, 1, -1)
-    return x, y
+        parts = [(x / 255, np.where(y >= 5, 1, -1)) for x, y in parts]
+    if name == "covtype":
+        least, most = parts[0][0].min(0), parts[0][0].max(0)
+        parts = [((x - least) / np.where(most > least, most - least, 1), np.where(y == 1, 1, -1)) for x, y in parts]
+    return (*parts[0], *(parts[1] if len(parts) > 1 else (None, None)))
 
 
 def side_by_side(functions: dict, repeats: int = 15) -> dict:
