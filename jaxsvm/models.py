@@ -18,7 +18,7 @@ import optax
 from . import __about__
 from .kernels import Kernel, matvec
 from .numerics import blocked, dot
-from .recipe import REGISTRY, Recipe, registered_name, static, struct
+from .recipe import REGISTRY, Recipe, freed, registered_name, static, struct
 from .types import Array, Batch
 
 
@@ -79,12 +79,16 @@ class Expansion:
 class Mapped:
     """f(x) = inner(phi(x)): a model on features, taking raw rows."""
 
-    phi: Any
+    phi: Any  # a pytree, or `recipe.fixed` of a plain function
     inner: Any
+
+    def features(self, x: Array) -> Array:
+        """phi(x), (n, d) -> (n, p)."""
+        return freed(self.phi)(x)
 
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
-        return blocked(lambda rows: self.inner(self.phi(rows)), x, block)
+        return blocked(lambda rows: self.inner(self.features(rows)), x, block)
 
     def sqnorm(self) -> Array:
         """|w|^2 in feature space, as the objective has it."""

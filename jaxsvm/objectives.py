@@ -74,7 +74,7 @@ def _innermost(model: Model) -> Linear | Expansion:
 def _features(model: Model, data: Batch) -> tuple[Model, Batch]:
     """The model and the rows in the space where the model is linear or an expansion."""
     while isinstance(model, Mapped):
-        data = data if isinstance(data, Lifted) else data._replace(x=model.phi(data.x))
+        data = data if isinstance(data, Lifted) else data._replace(x=model.features(data.x))
         model = model.inner
     return model, data
 

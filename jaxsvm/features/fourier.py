@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+
 import jax
 import jax.numpy as jnp
 
@@ -101,9 +103,9 @@ def frequencies_for(features: int, form: str) -> int:
         ValueError: see `fourier`.
     """
     choice("form", form, FORMS)
-    if not isinstance(features, int) or features < 1 or (form == "paired" and features % 2):
+    if not isinstance(features, numbers.Integral) or features < 1 or (form == "paired" and features % 2):
         raise ValueError(f"features must be {'an even' if form == 'paired' else 'a'} whole number above 0, got {features!r}")
-    return features // 2 if form == "paired" else features
+    return int(features) // 2 if form == "paired" else int(features)
 
 
 def made(frequencies: Array, key: Array, kernel: Kernel, features: int, form: str) -> Fourier:

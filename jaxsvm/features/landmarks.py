@@ -37,6 +37,8 @@ def k_means(steps: int = 10) -> Callable:
 
     Reference: K. Zhang, I. Tsang, J. Kwok, Improved Nystrom low-rank approximation and error analysis, ICML 2008.
     """
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps must be a whole number of at least 1, got {steps!r}")
     return functools.partial(_k_means, steps=steps)
 
 
@@ -55,18 +57,20 @@ def _k_means(key, kernel, x, count, *, steps):
 def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
     """Rows drawn without replacement in proportion to their approximate ridge leverage scores.
 
-        score_i = (k(x_i, x_i) - k_P(x_i)' (K_PP + ridge n_P I)^-1 k_P(x_i)) / (ridge n_P),    P: a uniform pilot sample
+        score_i = (k(x_i, x_i) - k_P(x_i)' (K_PP + r I)^-1 k_P(x_i)) / r,    P: a uniform pilot sample,  r = ridge tr(K_PP)
 
-    Rows that the pilot sample explains badly count more.
+    Rows that the pilot sample explains badly count more; those of the pilot sample itself count 1 at most.
 
     Args:
-        ridge: as a share of the trace's mean k(x, x) over the pilot rows, > 0.
-        pilot: rows of the pilot sample; None: as many as landmarks are asked for.
+        ridge: share of the trace of the pilot's kernel matrix, > 0.
+        pilot: rows of the pilot sample, >= 1; None: as many as landmarks are asked for.
 
     Reference: A. Alaoui, M. Mahoney, Fast randomized kernel ridge regression with statistical guarantees, NIPS 2015;
         C. Musco, C. Musco, Recursive sampling for the Nystrom method, NIPS 2017.
     """
     positive(ridge=ridge)
+    if pilot is not None and (not isinstance(pilot, int) or pilot < 1):
+        raise ValueError(f"pilot must be a whole number of at least 1, or None, got {pilot!r}")
     return functools.partial(_leverage_scores, ridge=ridge, pilot=pilot)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..models import Mapped
 from ..numerics import blocked
-from ..recipe import solver
+from ..recipe import fixed, solver
 from ..types import Lifted, Solver
 
 BLOCK = 4096  # rows lifted at a time: kernel values of a Nystrom map stay within a few MiB
@@ -45,7 +45,7 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
     return Solver(
         init=lambda key, data: inner.init(key, prepare(data)),
         update=lambda state, batch: inner.update(state, prepare(batch)),
-        model=lambda state, data=None: Mapped(phi, inner.model(state, None if data is None else prepare(data))),
+        model=lambda state, data=None: Mapped(fixed(phi), inner.model(state, None if data is None else prepare(data))),
         sampler=inner.sampler,
         reads=inner.reads,
         prepare=prepare,

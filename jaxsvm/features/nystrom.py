@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from ..kernels import Kernel, as_kernel
-from ..numerics import count, dot, wide
-from ..recipe import scalars, struct
+from ..numerics import count, dot, is_traced, wide
+from ..recipe import cast, scalars, struct
 from ..types import Array
 from .landmarks import uniform
 
@@ -25,9 +25,9 @@ class Nystrom:
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., s)."""
-        rows = x.reshape(-1, x.shape[-1])
-        values = self.kernel(rows, self.landmarks.astype(rows.dtype))
-        return dot(values, self.whitening.astype(values.dtype)).reshape(*x.shape[:-1], -1)
+        rows = x.reshape(-1, x.shape[-1]).astype(wide(x))
+        phi = cast(self, rows.dtype)
+        return dot(phi.kernel(rows, phi.landmarks), phi.whitening).reshape(*x.shape[:-1], -1)
 
     def landmark_coef(self, w: Array) -> Array:
         """The coefficients of the same function over the landmarks: <phi(x), w> = sum_i coef_i k(x_i, x).
@@ -58,15 +58,15 @@ def nystrom(
     eps: float = 1e-16,
     choose: Callable = uniform,
 ) -> Nystrom:
-    """The Nystrom map of a kernel from landmark rows: <phi(x), phi(z)> = k_S(x)' K_SS^+ k_S(z) <= k, exact on landmarks.
+    """The Nystrom map of a kernel from landmark rows: <phi(x), phi(z)> = k_S(x)' K_SS^+ k_S(z), exact on landmarks.
 
         K_SS = Q D Q'                      S: s landmarks, eigenvalues in falling order
         phi(x) = D^(-1/2) Q' k_S(x)        over the D_jj >= max(eps, s eps_machine D_11); columns of the others are 0
 
-    No labels enter. Dropped directions leave columns of zeros, which every solver leaves at weight 0, so shapes never
-    depend on values: the map works under `vmap` (over sigma, say) and `jit`. Gradients reach the kernel's parameters
-    and the landmarks up to a rotation of the features (as if the rotation Q stood still), which norms, scores and
-    regularised solutions do not see.
+    K - Phi Phi' is positive semi-definite on any rows, so |phi(x)|^2 <= k(x, x). No labels enter. Dropped directions
+    leave columns of zeros, which every solver leaves at weight 0, so shapes never depend on values: the map works under
+    `vmap` (over sigma, say) and `jit`. Gradients reach the kernel's parameters and the landmarks up to a rotation of the
+    features (as if the rotation Q stood still), which norms, scores and regularised solutions do not see.
 
     Args:
         key: for the draw of the landmarks; None where they are given.
@@ -80,7 +80,7 @@ def nystrom(
         A map (..., d) -> (..., s), a pytree.
 
     Raises:
-        ValueError: more landmarks than rows, none, or nothing to draw them from.
+        ValueError: more landmarks than rows, none, nothing to draw them from, eps below 0.
 
     Differs from the paper: the decomposition is of the unsigned K_SS (labels cancel, so the map can be evaluated
         anywhere); the threshold is relative to the largest eigenvalue; fixed shapes.
@@ -96,14 +96,17 @@ def nystrom(
         machines, 2012, section 2; C. Williams, M. Seeger, NIPS 2000.
     """
     scalars(eps=eps)
+    if not is_traced(eps) and not eps >= 0:
+        raise ValueError(f"eps must be at least 0, got {eps:g}")
     kernel = as_kernel(kernel)
     if isinstance(landmarks, numbers.Integral):
         if x is None or key is None:
             raise ValueError("nystrom draws landmarks from rows: give a key and x, or the rows themselves as landmarks")
         if not 1 <= landmarks <= x.shape[0]:
             raise ValueError(f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw from, got {landmarks}")
-        landmarks = choose(key, kernel, x, landmarks)
+        landmarks = choose(key, kernel, x, int(landmarks))
     landmarks = jnp.asarray(landmarks)
+    landmarks = landmarks if jnp.issubdtype(landmarks.dtype, jnp.floating) else landmarks.astype(jnp.float32)
     if landmarks.ndim != 2:
         raise ValueError(f"landmarks must be a whole number or a matrix of rows, got shape {landmarks.shape}")
     landmarks = landmarks.astype(wide(landmarks))
@@ -121,7 +124,7 @@ def _decomposed(gram, eps):
     values, vectors = jnp.linalg.eigh((gram + gram.T) / 2)
     values, vectors = values[::-1], vectors[:, ::-1]
     least = jnp.maximum(jnp.asarray(eps, gram.dtype), size * jnp.finfo(gram.dtype).eps * values[0])
-    keep = values >= least
+    keep = (values >= least) & (values > 0)
     root = jnp.where(keep, jax.lax.rsqrt(jnp.where(keep, values, jnp.ones_like(values))), jnp.zeros_like(values))
     return vectors * root[None, :], vectors, values, root
 

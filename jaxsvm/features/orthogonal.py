@@ -16,7 +16,7 @@ def orthogonal(key: Array, kernel: Kernel, *, dim: int, features: int, form: str
         V = [Q_1 S_1, Q_2 S_2, ...]      Q_g (d, d) orthogonal, uniformly distributed;   S_g diagonal, chi(d) distributed
         phi as `fourier` has it, with the columns of V / sigma as frequencies
 
-    Each frequency alone has the law of `fourier`, so the map is unbiased; the variance is smaller.
+    Each frequency alone has the law of `fourier`, so the map is unbiased; its variance is no larger, smaller in many dimensions.
 
     Args:
         key: of `jax.random.key`.

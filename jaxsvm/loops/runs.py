@@ -15,7 +15,7 @@ from jax import lax
 
 from .. import models
 from ..numerics import is_traced, wide
-from ..recipe import Recipe, cast, choice, fixed, freed, positive
+from ..recipe import Recipe, cast, choice, fixed, freed
 from ..samplers import uniform
 from ..types import LIMB, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, State, take
 from .bar import Bar
@@ -216,7 +216,7 @@ def fit(
     enter = functools.partial(_enter, dtype=wide(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
     steps = 10 * -(-n // b) if steps is None else _whole("steps", steps, 0)
-    lift, room = _lifting(parts[0], data, lift, memory, b, solver.reads == "all" or sampler.whole)
+    lift, room = _lifting(parts[0], data, lift, memory, b * (every or 1), solver.reads == "all" or sampler.whole)
     if every is None:
         every = _pace(steps, -(-n // b), solver.reads)
         every = max(1, min(every, room // b)) if lift == "piece" else every
@@ -254,19 +254,23 @@ def _check_solver(solver: Any) -> None:
         raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
 
 
-def _lifting(solver: Any, data: Batch, lift: str, memory: float | None, b: int, reads_all: bool) -> tuple[str, int]:
-    """When rows are prepared ("never" where there is nothing to prepare), and how many prepared rows fit the memory."""
+def _lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool) -> tuple[str, int]:
+    """When rows are prepared ("never" where there is nothing to prepare), and how many prepared rows fit the memory.
+
+    `least` are the rows of the shortest piece that will do.
+    """
     choice("lift", lift, ("auto", "once", "piece", "step"))
     memory = 2**31 if memory is None else memory
-    positive(memory=memory)
+    if not memory > 0:
+        raise ValueError(f"memory must be a number of bytes above 0, got {memory:g}")
     if isinstance(data, Lifted) or freed(solver).prepare is Solver._field_defaults["prepare"]:
         return "never", data.y.shape[0]
     made = _prepare.eval_shape(solver, data)
-    room = int(memory // sum(leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(made.x)))
+    room = int(min(memory, 2**62) // sum(leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(made.x)))
     if room < 1:
         raise ValueError(f"memory={memory:g} bytes hold not one prepared row: raise memory")
     if lift == "auto":
-        lift = "once" if data.y.shape[0] <= room or reads_all else "piece" if b <= room else "step"
+        lift = "once" if data.y.shape[0] <= room or reads_all else "piece" if least <= room else "step"
     if lift == "piece" and reads_all:
         raise ValueError("lift='piece' prepares the drawn rows, and here a step reads all rows: use 'once' or 'step'")
     return lift, room

@@ -112,7 +112,8 @@ def sweep(
 
     Returns:
         A function of fn's other arguments (in the order of its signature, or by name) -> fn's tree with an axis in
-        front for each name, in the order of the call.
+        front for each name, in the order of the call. Its `memory(*arguments)` are the bytes that the call takes, as the
+        compiler counts them, all threads together.
 
     Raises:
         ValueError: no axis, an axis that is not a vector, chunk < 1, a single point that takes more than `memory`.
@@ -146,15 +147,22 @@ def sweep(
         """(points, first axis, ...) -> (first axis, the other axes, ...)."""
         return jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(*shape, *a.shape[2:]), tree)
 
+    plans = {}
+
+    def plan(args, kwargs):
+        """How the grid is gone through for arguments of these types, compiled once."""
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        types = tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+        if types not in plans:
+            plans[types] = _plan(part, along, min(chunk or shape[0], shape[0]), [p[0] for p in points], args, kwargs, memory)
+        return plans[types]
+
     def run(*args, **kwargs):
-        width = min(chunk or shape[0], shape[0])
         if is_traced(args, kwargs, axes):
             if not others:
                 return shaped(jax.tree.map(lambda a: a[None], part(along, (), args, kwargs)))
             return shaped(lax.map(lambda point: part(along, tuple(point), args, kwargs), tuple(points)))
-        program, width, threads = part, width, os.cpu_count() if jax.default_backend() == "cpu" else 1
-        if memory is not None:
-            program, width, threads = _within(part, along, width, [p[0] for p in points], args, kwargs, memory, threads)
+        program, width, threads, _ = plan(args, kwargs)
         starts = [min(i, shape[0] - width) for i in range(0, shape[0], width)]  # the last chunk reaches back
         places = [tuple(p[i] for p in points) for i in range(len(points[0]))] if points else [()]
         jobs = [(lax.dynamic_slice_in_dim(along, start, width), place) for place in places for start in starts]
@@ -166,6 +174,7 @@ def sweep(
         rows = [jax.tree.map(joined, *made[i : i + len(starts)]) for i in range(0, len(made), len(starts))]
         return shaped(jax.tree.map(lambda *a: jnp.stack(a), *rows))
 
+    run.memory = lambda *args, **kwargs: plan(args, kwargs)[3]
     return run
 
 
@@ -193,18 +202,20 @@ def _by_name(fn: Callable, names: tuple[str, ...]) -> Callable:
     return call
 
 
-def _within(part, along, width, point, args, kwargs, memory, threads):
-    """The compiled program of the widest chunk that fits, its width, and how many at once fit."""
+def _plan(part, along, width, point, args, kwargs, memory):
+    """The compiled program of the widest chunk that fits `memory`, its width, how many fit at once, and their bytes."""
+    threads = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
     while True:
         program = part.lower(along[:width], tuple(point), args, kwargs).compile()
         used = program.memory_analysis()
-        own = used.temp_size_in_bytes + used.output_size_in_bytes
-        if own + used.argument_size_in_bytes <= memory:
-            return program, width, max(1, min(threads, int((memory - used.argument_size_in_bytes) // max(own, 1))))
+        fixed, each = used.argument_size_in_bytes, used.temp_size_in_bytes + used.output_size_in_bytes
+        if memory is None or fixed + each <= memory:
+            if memory is not None:
+                threads = max(1, min(threads, int((memory - fixed) // max(each, 1))))
+            return program, width, threads, fixed + threads * each
         if width == 1:
             raise ValueError(
-                f"one run takes {own + used.argument_size_in_bytes:.3g} bytes, memory={memory:.3g}: raise memory, or use fewer "
-                "features or rows"
+                f"one run takes {fixed + each:.3g} bytes, memory={memory:.3g}: raise memory, or use fewer features or rows"
             )
         width = -(-width // 2)
 

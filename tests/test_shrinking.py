@@ -1,0 +1,413 @@
+"""The shrinking sampler: which rows it draws, what it learns from feedback, and runs of dual coordinate ascent with it."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+import sklearn.svm
+
+import jaxsvm
+from jaxsvm import samplers
+from jaxsvm.engines.coordinate import dual_coef
+
+N, WEIGHT = 20, np.array([1, 0, 2, 0.5, 1, 3, 0, 1] + [1] * 8 + [0] * 4)  # 14 rows of positive weight
+ALL = np.arange(N)
+BY3, BY4, ONE = samplers.shrinking(3), samplers.shrinking(4), samplers.shrinking(4, rounds=1)
+PERIOD = {BY3: 7, BY4: 5, ONE: 5}
+
+
+def rows(weight=None):
+    """The samplers read nothing else than weights."""
+    weight = np.ones(N) if weight is None else weight
+    return jaxsvm.Batch(jnp.zeros((N, 1)), jnp.ones(N), jnp.arange(N, dtype=jnp.int32), jnp.asarray(weight, jnp.float32))
+
+
+_init = jax.jit(lambda sampler, key, data: sampler.init(key, data))
+_draw = jax.jit(lambda sampler, state, t, count: sampler.draw(state, t, count), static_argnums=3)
+_tell = jax.jit(lambda sampler, state, index, progress: sampler.feedback(state, index, progress))
+
+
+def start(sampler, weight=None, seed=0):
+    return _init(sampler, jax.random.key(seed), rows(weight))
+
+
+def draw(sampler, state, t, count):
+    return np.asarray(_draw(sampler, state, jnp.int32(t), count))
+
+
+def tell(sampler, state, index, moves):
+    """Feedback on (T, b) rows, those in `moves` with progress."""
+    progress = np.where(np.isin(index, list(moves)), 0.25, 0).astype(np.float32)
+    return _tell(sampler, state, jnp.asarray(index, jnp.int32), jnp.asarray(progress))
+
+
+def play(sampler, state, moves):
+    """Periods in which the rows of moves[k] move in period k: the rows drawn in each, and the state after it."""
+    period, drawn = PERIOD[sampler], []
+    for k, moving in enumerate(moves):
+        index = draw(sampler, state, k * period, period)
+        drawn.append(index)
+        state = tell(sampler, state, index, moving)
+    return drawn, state
+
+
+def facts(state):
+    """All of a state that draws may depend on."""
+    return [np.asarray(a) for a in (state.active[: int(state.moving)], state.moving, state.moved, state.step, state.rows)]
+
+
+def same_state(one, other):
+    for a, b in zip(facts(one), facts(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# ---------------------------------------------------------------------------------------------------------------- draws
+
+
+def test_draws_are_those_of_parts_in_whole_passes_and_between_them():
+    _, state = play(BY3, start(BY3, WEIGHT), [{2, 5, 9}])
+    for t in (0, 5, 14, 20, 1_000_000):
+        whole = draw(BY3, state, t, 7)
+        assert whole.dtype == np.int32 and whole.shape == (7, BY3.rows(N))
+        np.testing.assert_array_equal(whole, np.concatenate([draw(BY3, state, t, 2), draw(BY3, state, t + 2, 5)]))
+
+
+def test_a_whole_period_visits_every_row_exactly_once_where_the_batch_divides_them():
+    state, seen = start(BY4), set()
+    for k in (0, 1, 3, 100):  # nothing moves: all periods are whole
+        index = draw(BY4, state, k * 5, 5)
+        np.testing.assert_array_equal(np.sort(index.ravel()), ALL)
+        seen.add(tuple(index.ravel()))
+    assert len(seen) == 4  # in another order each
+    assert tuple(draw(BY4, start(BY4, seed=1), 0, 5).ravel()) not in seen
+
+
+@pytest.mark.parametrize("sampler", [BY3, BY4], ids=repr)
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["all", "some"])
+def test_a_whole_period_visits_every_row_at_least_once_and_none_of_weight_zero(sampler, weight):
+    want = ALL if weight is None else np.flatnonzero(weight)
+    for seed in range(5):
+        index = draw(sampler, start(sampler, weight, seed), 0, PERIOD[sampler]).ravel()
+        np.testing.assert_array_equal(np.unique(index), want)
+        assert np.bincount(index).max() <= -(-index.size // len(want))  # the laps are whole passes themselves
+
+
+def test_between_whole_passes_the_moving_rows_are_visited_in_turn_in_a_new_order_each_lap():
+    moving = {2, 5, 9, 11, 12}
+    drawn, state = play(BY4, start(BY4, WEIGHT), [moving] * 3)
+    for index in drawn[1:]:
+        laps = index.reshape(-1, len(moving))
+        assert all(set(lap) == moving for lap in laps)
+        assert len({tuple(lap) for lap in laps}) > 1
+    assert np.any(drawn[1] != drawn[2])
+
+
+def test_a_single_moving_row_is_drawn_alone():
+    drawn, _ = play(BY3, start(BY3, WEIGHT), [{9}, {9}, {9}])
+    assert set(drawn[1].ravel()) == set(drawn[2].ravel()) == {9}
+
+
+def test_the_weight_handed_on_is_the_share_of_the_mean_positive_weight():
+    np.testing.assert_allclose(BY3.weight(rows(WEIGHT)), WEIGHT / WEIGHT[WEIGHT > 0].mean(), rtol=1e-6)  # two roundings
+
+
+def test_sizes():
+    assert [(s.rows(N), s.period(N), s.whole) for s in (BY3, BY4, samplers.shrinking())] == [
+        (3, 7, False),
+        (4, 5, False),
+        (16, 2, False),
+    ]
+
+
+def test_a_vmap_over_keys_and_moves_does_what_each_does():
+    sampler, period, data, keys = BY3, 7, rows(WEIGHT), jax.random.split(jax.random.key(3), 3)
+    progress = jnp.asarray(np.random.default_rng(0).random((3, period, sampler.rows(N))) < 0.3, jnp.float32)
+
+    def two(key, progress):
+        state = sampler.init(key, data)
+        first = sampler.draw(state, 0, period)
+        state = sampler.feedback(state, first, progress)
+        return sampler.draw(state, period, period), state._replace(key=jax.random.key_data(state.key))
+
+    drawn, states = jax.jit(jax.vmap(two))(keys, progress)
+    for i, key in enumerate(keys):
+        state = _init(sampler, key, data)
+        state = _tell(sampler, state, jnp.asarray(draw(sampler, state, 0, period)), progress[i])
+        same_state(state, jax.tree.map(lambda a, i=i: a[i], states))
+        np.testing.assert_array_equal(drawn[i], draw(sampler, state, period, period))
+
+
+def test_draws_are_the_same_with_float64_switched_on():
+    want, before = play(BY3, start(BY3, WEIGHT), [{2, 5, 9}, {5}])
+    with jax.enable_x64(True):
+        wide = rows()._replace(weight=jnp.asarray(WEIGHT, jnp.float64))
+        got, after = play(BY3, _init(BY3, jax.random.key(0), wide), [{2, 5, 9}, {5}])
+    same_state(before, after)
+    np.testing.assert_array_equal(got, want)
+
+
+# ------------------------------------------------------------------------------------------------------------- feedback
+
+
+@pytest.mark.parametrize(("sampler", "rounds"), [(BY3, 2), (BY4, 2), (ONE, 1)], ids=["by3", "by4", "one round"])
+def test_after_a_whole_pass_as_many_periods_as_rounds_on_moving_rows_then_all_again(sampler, rounds):
+    live, moving = set(np.flatnonzero(WEIGHT)), {0, 3, 8, 15}
+    drawn, _ = play(sampler, start(sampler, WEIGHT), [moving] * 6)
+    for k, index in enumerate(drawn):
+        assert set(index.ravel()) == (live if k % (1 + rounds) == 0 else moving)
+
+
+def test_a_row_that_stops_moving_leaves_at_the_next_end_of_a_period_and_comes_back_in_a_whole_pass():
+    live = set(np.flatnonzero(WEIGHT))
+    moves = [{0, 3, 8}, {0, 8}, {8}, {0, 3, 10}, {3, 10}, {3}]
+    drawn, _ = play(BY3, start(BY3, WEIGHT), moves)
+    assert [set(index.ravel()) for index in drawn] == [live, {0, 3, 8}, {0, 8}, live, {0, 3, 10}, {3, 10}]
+
+
+def test_after_all_rows_stopped_the_passes_are_whole():
+    live = set(np.flatnonzero(WEIGHT))
+    drawn, state = play(BY4, start(BY4, WEIGHT), [{0, 3}, set(), set(), set(), set()])
+    assert [set(index.ravel()) for index in drawn] == [live, {0, 3}, live, live, live]
+    assert int(state.moving) == 0
+
+
+def test_only_progress_above_zero_is_movement():
+    state = start(BY4)
+    index = draw(BY4, state, 0, 5)
+    progress = jnp.asarray(np.where(index < 4, 1e-30, np.where(index < 8, -1.0, 0.0)), jnp.float32)
+    state = _tell(BY4, state, jnp.asarray(index), progress)
+    assert set(np.asarray(state.active[: int(state.moving)])) == {0, 1, 2, 3}
+
+
+def test_the_list_does_not_change_within_a_period():
+    state = start(BY4, WEIGHT)
+    index = draw(BY4, state, 0, 5)
+    inside = tell(BY4, state, index[:3], set(ALL))
+    assert int(inside.moving) == 0 and int(inside.step) == 3
+    np.testing.assert_array_equal(draw(BY4, inside, 0, 5), index)
+
+
+@functools.cache
+def _history():
+    """Six periods as they went, with rows that move at some visits only."""
+    rng, state, told = np.random.default_rng(6), start(BY4, WEIGHT), []
+    for k in range(6):
+        index = draw(BY4, state, 5 * k, 5)
+        progress = (rng.random((5, 4)) < 0.3).astype(np.float32)
+        told.append((index, progress))
+        state = _tell(BY4, state, jnp.asarray(index), jnp.asarray(progress))
+    return told, state
+
+
+@pytest.mark.parametrize("cuts", [[1] * 5, [2, 3], [3, 2], [1, 4], [4, 1]], ids=str)
+def test_feedback_in_pieces_is_feedback_at_once(cuts):
+    told, want = _history()
+    state, bounds = start(BY4, WEIGHT), np.cumsum([0, *cuts])
+    for index, progress in told:
+        for a, b in zip(bounds, bounds[1:], strict=False):
+            # as `fit` tells it: a table of fixed size, the rows of steps that were not made -1
+            shown, gain = np.full((5, 4), -1, np.int32), np.zeros((5, 4), np.float32)
+            shown[: b - a], gain[: b - a] = index[a:b], progress[a:b]
+            state = _tell(BY4, state, jnp.asarray(shown), jnp.asarray(gain))
+    same_state(state, want)
+    np.testing.assert_array_equal(draw(BY4, state, 31, 5), draw(BY4, want, 31, 5))
+
+
+def test_feedback_against_a_plain_account():
+    """Sets and loops in Python over the same history."""
+    told, state = _history()
+    moves, step = {}, 0
+    for index, progress in told:
+        now = {}
+        for i, p in zip(index.ravel(), progress.ravel(), strict=True):
+            now[i] = now.get(i, False) or p > 0  # moved at any visit of the period
+        moves.update(now)
+        step += len(index)
+    assert set(np.asarray(state.active[: int(state.moving)])) == {i for i, moved in moves.items() if moved}
+    assert int(state.step) == step
+
+
+# --------------------------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("batch_size", [0, -3, 1.5, "4"])
+def test_wrong_batch_sizes_are_refused(batch_size):
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1"):
+        samplers.shrinking(batch_size).rows(N)
+
+
+# ----------------------------------------------------------------------------------------------------------------- runs
+
+M, B, STEPS = 96, 8, 12  # a period is 12 steps
+
+
+def _noisy():
+    rng = np.random.default_rng(11)
+    x = (rng.normal(size=(M, 4)) * [1.0, 0.8, 0.5, 0.3]).astype(np.float32)
+    return x, np.where(x @ [1.0, -1.0, 0.5, 0.0] + 0.4 * rng.normal(size=M) > 0, 1.0, -1.0)
+
+
+X, Y = _noisy()
+SHRINK, EPOCHS = samplers.shrinking(B), samplers.epochs(B)
+KEY = jax.random.key(0)
+LONG = 4000 * STEPS
+
+
+def data(dtype=np.float32):
+    return jaxsvm.dataset(X.astype(dtype), Y)
+
+
+def objective(w, C):
+    w, x = np.asarray(w, np.float64), X.astype(np.float64)
+    return w @ w / 2 + C * np.maximum(1 - Y * (x @ w), 0).sum()
+
+
+@functools.cache
+def least(C):
+    svc = sklearn.svm.LinearSVC(C=C, loss="hinge", fit_intercept=False, tol=1e-8, max_iter=100_000, random_state=0)
+    return objective(svc.fit(X.astype(np.float64), Y).coef_[0], C)
+
+
+def fit(solver, sampler=SHRINK, dtype=np.float32, **more):
+    return jaxsvm.fit(solver, data(dtype), KEY, sampler=sampler, **({"steps": 60, "every": STEPS} | more))
+
+
+def same_bits(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@functools.cache
+def _sixty():
+    return fit(jaxsvm.sdca(10.0))
+
+
+@pytest.mark.parametrize(("every", "taken"), [(5, 4), (100, 12)])
+def test_pieces_fit_into_the_periods_and_their_length_does_not_change_the_bits(every, taken):
+    run = fit(jaxsvm.sdca(10.0), every=every)
+    np.testing.assert_array_equal(run.info.step, np.arange(taken, 61, taken))
+    same_bits((run.model, run.state.solver), (_sixty().model, _sixty().state.solver))
+    same_state(run.state.sampler, _sixty().state.sampler)
+
+
+def test_a_run_goes_on_where_it_was_cut():
+    first = fit(jaxsvm.sdca(10.0), steps=24)
+    second = fit(jaxsvm.sdca(10.0), steps=36, state=first.state)
+    same_bits((second.model, second.state.solver), (_sixty().model, _sixty().state.solver))
+    same_state(second.state.sampler, _sixty().state.sampler)
+    for cut in (7, 30):  # inside a whole pass, inside a period on moving rows
+        first = fit(jaxsvm.sdca(10.0), steps=cut)
+        second = fit(jaxsvm.sdca(10.0), steps=60 - cut, state=first.state)
+        same_bits((second.model, second.state.solver), (_sixty().model, _sixty().state.solver))
+
+
+def test_a_run_draws_fewer_rows_between_whole_passes():
+    moving = int(fit(jaxsvm.sdca(10.0), steps=24).state.sampler.moving)
+    assert 0 < moving < M / 2
+
+
+def test_runs_inside_jit_and_vmap_are_those_outside():
+    Cs = jnp.array([0.1, 1.0, 10.0])
+    together = jax.jit(jax.vmap(lambda C: fit(jaxsvm.sdca(C))))(Cs)
+    for i, C in enumerate(Cs):
+        alone = fit(jaxsvm.sdca(C))
+        # other fusions round otherwise, over 60 steps on weights of size 1
+        np.testing.assert_allclose(together.model.w[i], alone.model.w, rtol=1e-4, atol=1e-5)
+        assert int(together.state.sampler.moving[i]) == int(alone.state.sampler.moving)
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
+def test_dual_ascent_reaches_the_optimum_of_liblinear(x64, C):
+    run = fit(jaxsvm.sdca(C), dtype=np.float64, steps=LONG, tol=1e-6)
+    assert run.converged
+    assert abs(objective(run.model.w, C) / least(C) - 1) <= 1e-5
+
+
+def test_at_large_C_fewer_visits_than_epochs_to_the_same_objective(x64):
+    """Visits are inner products, counted by the solver; epochs get a quarter more and are still further away."""
+    C = 100.0
+    run = fit(jaxsvm.sdca(C), dtype=np.float64, steps=LONG, tol=1e-3)
+    assert run.converged
+    assert run.evals == B * int(run.state.step)  # one inner product a visit
+    passes = -(-run.evals * 5 // (4 * M))
+    other = fit(jaxsvm.sdca(C), EPOCHS, np.float64, steps=passes * STEPS, every=passes * STEPS)
+    assert other.evals >= 1.25 * run.evals
+    assert objective(run.model.w, C) <= least(C) * (1 + 1e-5) < objective(other.model.w, C)
+
+
+@pytest.mark.parametrize("C", [0.1, 10.0, 100.0])
+def test_a_run_that_met_its_tolerance_violates_no_row_by_much_more(x64, C):
+    """alpha is taken from the solver's state, and everything else is worked out by hand."""
+    tol = 1e-3
+    run = fit(jaxsvm.sdca(C), dtype=np.float64, steps=LONG, tol=tol)
+    assert run.converged
+    alpha = np.asarray(dual_coef(run.state.solver)) * Y
+    x = X.astype(np.float64)
+    w = (alpha * Y) @ x
+    np.testing.assert_allclose(run.model.w, w, rtol=1e-9, atol=1e-9 * C)
+    assert alpha.min() >= 0 and alpha.max() <= C
+    q = (x**2).sum(1)
+    violation = abs(np.clip(alpha + (1 - Y * (x @ w)) / q, 0, C) - alpha) * q
+    assert violation.max() <= 10 * tol  # rows moved by up to tol each after this one was visited
+    assert (abs(np.clip(alpha + (1 - Y * (x @ (0.9 * w))) / q, 0, C) - alpha) * q).max() > 10 * tol
+
+
+def test_the_residual_is_infinite_until_every_row_was_seen_and_counts_rows_once():
+    run = fit(jaxsvm.sdca(10.0), steps=72, every=4)  # periods of 12: all, moving, moving, all
+    residual = np.asarray(run.info.residual)
+    assert np.isinf(residual[:2]).all() and np.isfinite(residual[2:]).all()
+    changes = np.flatnonzero(residual[1:] != residual[:-1]) + 2  # pieces after which it is another
+    np.testing.assert_array_equal(changes * 4, [12, 48])
+
+
+def test_the_residual_of_a_pass_is_the_largest_move_in_it_by_hand(x64):
+    C, x = 10.0, X.astype(np.float64)
+    q = (x**2).sum(1)
+    runs = [fit(jaxsvm.sdca(C), dtype=np.float64, steps=k * STEPS, tol=0.0) for k in range(5)]
+    drawn = [draw(SHRINK, run.state.sampler, k * STEPS, STEPS) for k, run in enumerate(runs[:4])]
+    first, later = runs[1].state, runs[4]
+    alpha, w, worst, passes, seen = np.zeros(M), np.zeros(4), 0.0, [], set()
+    for i in np.concatenate(drawn).ravel():
+        new = np.clip(alpha[i] + (1 - Y[i] * (x[i] @ w)) / q[i], 0, C)
+        worst = max(worst, abs(new - alpha[i]) * q[i])
+        w += (new - alpha[i]) * Y[i] * x[i]
+        alpha[i] = new
+        seen.add(i)
+        if len(seen) == M:
+            passes.append(worst)
+            worst, seen = 0.0, set()
+    assert len(passes) == 2
+    np.testing.assert_allclose(first.solver.residual, passes[0], rtol=1e-9)  # float64, 400 visits
+    np.testing.assert_allclose(later.state.solver.residual, passes[1], rtol=1e-9)
+    np.testing.assert_allclose(later.model.w, w, rtol=1e-9, atol=1e-9)
+
+
+def test_kernel_dual_ascent_reaches_the_dual_optimum_of_scipy(x64):
+    C, kernel = 10.0, jaxsvm.kernels.rbf(1.0)
+    run = fit(jaxsvm.sdca(C, kernel), dtype=np.float64, steps=400 * STEPS, tol=1e-6)
+    assert run.converged
+    x = X.astype(np.float64)
+    gram = np.exp(-((x[:, None] - x[None]) ** 2).sum(-1) / 2)
+    signed = Y[:, None] * gram * Y[None]
+    dual = lambda a: (a @ signed @ a / 2 - a.sum(), signed @ a - 1)
+    found = scipy.optimize.minimize(
+        dual,
+        np.zeros(M),
+        jac=True,
+        bounds=[(0, C)] * M,
+        method="L-BFGS-B",
+        options={"maxiter": 20_000, "maxfun": 20_000, "ftol": 1e-13},
+    )
+    got = dual(np.asarray(run.model.coef) * Y)[0]
+    assert abs(got - found.fun) <= 1e-5 * abs(found.fun)
+
+
+def test_methods_that_report_no_progress_get_whole_passes():
+    run = fit(jaxsvm.pegasos(0.1))
+    state = run.state.sampler
+    assert int(state.moving) == 0 and int(state.step) == 60
+    for k in range(5, 8):
+        np.testing.assert_array_equal(np.sort(draw(SHRINK, state, k * STEPS, STEPS).ravel()), np.arange(M))
