@@ -245,15 +245,19 @@ class ShrinkingState(NamedTuple):
 def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
     """Passes over all rows, each followed by visits to the rows that still move: for dual methods at large C.
 
-    One period of ceil(n/b) steps goes over the rows of positive weight in a new random order; the next `rounds` periods
-    go round and round over those whose step brought progress when they were last visited, in a new random order each
-    period. Most dual variables come to rest at a bound; they are looked at again in every whole pass, so nothing is
-    lost, and the residual of a coordinate method is that of a stretch in which it visited every row. The weight handed
-    is w_i / (mean positive weight). Methods that report no progress get whole passes.
+    One period of ceil(n/b) steps goes over the rows of positive weight in a new random order, and begins again where it
+    is longer than that; the next `rounds` periods go round and round over those that a step brought progress in the last
+    period that visited them, each round in a new random order. Most dual variables come to rest at a bound; they are
+    looked at again in every whole pass, so nothing is lost, and the residual of a coordinate method is that of a stretch
+    in which it visited every row. The weight handed is w_i / (mean positive weight). Methods that report no progress get
+    whole passes.
 
     Args:
         batch_size: rows a step, >= 1; structure.
         rounds: periods on moving rows after each whole pass, >= 0; structure.
+
+    Raises:
+        ValueError: batch_size or rounds out of range.
 
     Example:
         >>> import jax, jaxsvm
@@ -267,6 +271,8 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
     """
     b = batch_size
     _check(b)
+    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 0:
+        raise ValueError(f"rounds must be a whole number of at least 0, got {rounds!r}")
 
     def length(n):
         return -(-n // b)

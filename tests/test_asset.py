@@ -414,3 +414,13 @@ def test_a_wrong_lam_is_refused(factory):
 def test_a_wrong_bias_is_refused(bias):
     with pytest.raises(ValueError, match="bias must be one of 'free', 'none'"):
         jaxsvm.fit(jaxsvm.asset(0.1, bias=bias), dataset("hinge", dtype=np.float32), jax.random.key(0), steps=1)
+
+
+@pytest.mark.parametrize(
+    "targets, loss", [([0.05, -0.05, 0.02, 0], losses.eps_insensitive(0.1)), ([0, 0, 0, 0], losses.squared)], ids=["tube", "zero"]
+)
+@pytest.mark.parametrize("bias", ["none", "free"])
+def test_targets_that_nothing_is_to_be_learnt_from_give_the_model_0(targets, loss, bias):
+    data = jaxsvm.dataset(np.ones((4, 1), "f"), targets, task="regression")
+    model = jaxsvm.fit(jaxsvm.asset(0.1, loss=loss, bias=bias), data, jax.random.key(0), steps=10).model
+    assert float(model.w[0]) == float(model.b) == 0

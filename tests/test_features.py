@@ -555,15 +555,14 @@ def test_lifting_refuses():
         fit(solver, data, KEY, steps=1, memory=23)
     with pytest.raises(ValueError, match="the 20 rows of a piece are too many to prepare at once, memory=240 holds 10"):
         fit(solver, data, KEY, steps=40, every=20, memory=240, lift="piece")
-    with pytest.raises(ValueError, match="the 20 rows of a piece"):
-        fit(solver, data, KEY, steps=40, every=20, memory=240)
+    assert fit(solver, data, KEY, steps=40, every=20, memory=240).finite  # left to fit: prepared in every step
     with pytest.raises(ValueError, match="lift='piece' prepares the drawn rows, and here a step reads all rows"):
         fit(on_features(mapped(), jaxsvm.sdca(1.0, kernels.linear())), data, KEY, steps=1, lift="piece")
     with pytest.raises(ValueError, match="here a step reads all rows"):
         fit(on_features(mapped(), jaxsvm.subgradient(0.1)), data, KEY, steps=1, lift="piece")
     with pytest.raises(ValueError, match="lift must be one of 'auto', 'once', 'piece', 'step', got 'twice'"):
         fit(solver, data, KEY, steps=1, lift="twice")
-    with pytest.raises(ValueError, match="memory must be a finite number above 0"):
+    with pytest.raises(ValueError, match="memory must be a number of bytes above 0, got 0"):
         fit(solver, data, KEY, steps=1, memory=0)
     with pytest.raises(ValueError, match="lift must be one of"):
         fit(SOLVER, data, KEY, steps=1, lift="twice")  # also where nothing is lifted
@@ -636,3 +635,31 @@ def test_a_model_on_features_is_saved_and_loaded(kind, tmp_path):
     loaded = models.load(tmp_path / "model.npz")
     same(loaded, model)
     np.testing.assert_array_equal(loaded(jnp.asarray(X, jnp.float32)), model(jnp.asarray(X, jnp.float32)))
+
+
+def test_a_plain_function_is_a_feature_map():
+    data = jaxsvm.dataset(np.random.default_rng(0).normal(size=(24, 3)).astype("f"), np.tile([1, -1], 12))
+    model = jaxsvm.fit(jaxsvm.on_features(lambda x: 2 * x, jaxsvm.pegasos(0.1)), data, jax.random.key(0), steps=5).model
+    np.testing.assert_allclose(model(data.x), 2 * data.x @ model.inner.w, rtol=1e-5)
+    proof = jaxsvm.certificate(model, data, 0.1)
+    assert float(proof.gap) >= 0
+    np.testing.assert_allclose(float(jaxsvm.objectives.primal(model, data, 0.1)), float(proof.primal), rtol=1e-12)
+
+
+def test_landmarks_keep_their_precision_where_rows_have_less():
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(50, 3)), jnp.float32)
+    phi = features.nystrom(jax.random.key(0), kernels.rbf(3.0), x, landmarks=8, choose=features.k_means(3))
+    low = x.astype(jnp.bfloat16)
+    np.testing.assert_array_equal(phi(low), phi(low.astype(jnp.float32)))
+
+
+def test_arguments_out_of_range_are_refused():
+    for make, said in (
+        (lambda: features.k_means(0), "steps must be"),
+        (lambda: features.leverage_scores(pilot=0), "pilot must be"),
+        (lambda: features.nystrom(None, kernels.linear(), landmarks=np.eye(2, dtype="f"), eps=-1.0), "eps must be at least 0"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            make()
+    assert int(features.nystrom(None, kernels.linear(), landmarks=[[1, 2], [3, 4]], eps=0.0).rank) == 2
+    assert int(features.nystrom(None, kernels.linear(), landmarks=np.zeros((2, 2), "f"), eps=0.0).rank) == 0

@@ -411,3 +411,9 @@ def test_methods_that_report_no_progress_get_whole_passes():
     assert int(state.moving) == 0 and int(state.step) == 60
     for k in range(5, 8):
         np.testing.assert_array_equal(np.sort(draw(SHRINK, state, k * STEPS, STEPS).ravel()), np.arange(M))
+
+
+@pytest.mark.parametrize("rounds", [-1, 1.5, True])
+def test_rounds_that_are_no_number_of_periods_are_refused(rounds):
+    with pytest.raises(ValueError, match="rounds must be a whole number of at least 0"):
+        samplers.shrinking(4, rounds=rounds).rows(8)

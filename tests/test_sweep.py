@@ -402,3 +402,16 @@ def test_a_heat_map_takes_two_axes_only(axes):
     values = np.zeros(tuple(len(axis) for axis in axes.values()))
     with pytest.raises(ValueError, match=f"two axes, got {len(axes)}: {', '.join(axes)}"):
         plots.heatmap(sweep.table(values, **axes))
+
+
+def test_threads_compute_in_the_precision_of_the_caller(x64):
+    traces = []
+
+    def third(a, b, shift):
+        traces.append(1)
+        return a * b + jnp.asarray(np.float64(1) / 3) + shift
+
+    a, b = np.linspace(0, 1, 3), np.linspace(1, 2, 4)
+    values = jaxsvm.sweep(third, a=jnp.asarray(a), b=jnp.asarray(b), progress=False)(0.1)
+    assert values.dtype == jnp.float64 and len(traces) == 1
+    np.testing.assert_allclose(values, a[:, None] * b[None, :] + 1 / 3 + 0.1, rtol=1e-15)

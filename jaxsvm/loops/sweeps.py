@@ -105,7 +105,8 @@ def sweep(
     Args:
         fn: (one number of each axis by name, other arguments) -> a tree of arrays.
         memory: bytes that the program may take for its arguments, results and temporaries, > 0, as the compiler counts
-            them before anything runs; the first axis is cut into chunks that stay within. None: no bound.
+            them before anything runs; the first axis is cut into chunks that stay within. What has been gathered of the
+            results comes on top. None: no bound.
         chunk: values of the first axis at a time; None: all, or what `memory` allows.
         progress: a bar on the standard error stream, where the grid has more than one part.
         **axes: name -> (k,) numbers, k >= 1.
@@ -162,6 +163,7 @@ def sweep(
             if not others:
                 return shaped(jax.tree.map(lambda a: a[None], part(along, (), args, kwargs)))
             return shaped(lax.map(lambda point: part(along, tuple(point), args, kwargs), tuple(points)))
+        args, kwargs = jax.tree.map(jnp.asarray, (args, kwargs))  # here: threads do not inherit JAX's settings
         program, width, threads, _ = plan(args, kwargs)
         starts = [min(i, shape[0] - width) for i in range(0, shape[0], width)]  # the last chunk reaches back
         places = [tuple(p[i] for p in points) for i in range(len(points[0]))] if points else [()]

@@ -47,7 +47,8 @@ def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
         bound = jnp.minimum(alone, jnp.finfo(share.dtype).max ** 0.25) + radius * jnp.sqrt(most(square))
     pull = jnp.dot(share, loss.slope(zero, data.y) ** 2 * (square + (1 if intercept else 0)))
     reach = jnp.sqrt(radius**2 + bound**2)
-    return AssetSet(radius, bound, reach / jnp.sqrt(jnp.where(pull > 0, pull, jnp.ones_like(pull))))
+    first = reach / jnp.sqrt(jnp.where(pull > 0, pull, jnp.ones_like(pull)))
+    return AssetSet(radius, bound, jnp.where(first > 0, first, jnp.ones_like(first)))  # a set of one point: any step
 
 
 @solver
