@@ -86,7 +86,7 @@ def blocked(fn: Callable, x: Array, block: int) -> Array:
     Args:
         fn: (block, d) -> (block, ...), row by row.
         x: (n, d).
-        block: rows at a time, > 0.
+        block: rows at a time at most, > 0.
 
     Returns:
         (n, ...)
@@ -95,9 +95,12 @@ def blocked(fn: Callable, x: Array, block: int) -> Array:
     if n <= block:
         return fn(x)
     count = -(-n // block)
+    block = -(-n // count)  # blocks of one size, which where they fit exactly need no copy in the end
     # The last block reaches back instead of being padded: padding would copy x.
     starts = jnp.minimum(jnp.arange(count, dtype=jnp.int32) * block, n - block)
     parts = lax.map(lambda start: fn(lax.dynamic_slice_in_dim(x, start, block)), starts)
+    if count * block == n:
+        return parts.reshape((-1,) + parts.shape[2:])
     whole = parts[:-1].reshape((-1,) + parts.shape[2:])
     return jnp.concatenate([whole, parts[-1][count * block - n :]])
 
