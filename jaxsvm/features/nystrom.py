@@ -63,6 +63,10 @@ def nystrom(
         K_SS = Q D Q'                      S: s landmarks, eigenvalues in falling order
         phi(x) = D^(-1/2) Q' k_S(x)        over the D_jj >= max(eps, s eps_machine D_11); columns of the others are 0
 
+    Outside of transformations the decomposition is made in float64, whatever the rows; for float32 landmarks those D_jj
+    are kept that are above eps_float32 tr(K_SS), too, where the rounding of k_S(x) does not yet drown them. Inside, as in a
+    sweep, it is made in the dtype of the landmarks: in float32 far fewer directions of a wide kernel are kept.
+
     K - Phi Phi' is positive semi-definite on any rows, so |phi(x)|^2 <= k(x, x). No labels enter. Dropped directions
     leave columns of zeros, which every solver leaves at weight 0, so shapes never depend on values: the map works under
     `vmap` (over sigma, say) and `jit`. Gradients reach the kernel's parameters and the landmarks up to a rotation of the
@@ -110,7 +114,14 @@ def nystrom(
     if landmarks.ndim != 2:
         raise ValueError(f"landmarks must be a whole number or a matrix of rows, got shape {landmarks.shape}")
     landmarks = landmarks.astype(wide(landmarks))
-    return Nystrom(kernel, landmarks, whitening(kernel(landmarks, landmarks), eps))
+    if is_traced(kernel, landmarks, eps) or landmarks.dtype == jnp.float64:
+        return Nystrom(kernel, landmarks, whitening(kernel(landmarks, landmarks), eps))
+    with jax.enable_x64(True):
+        exact, rows = cast((kernel, landmarks), jnp.float64)
+        gram = exact(rows, rows)
+        least = jnp.maximum(eps, jnp.finfo(jnp.float32).eps.astype(jnp.float64) * jnp.trace(gram))
+        made = whitening(gram, least).astype(jnp.float32)
+    return Nystrom(kernel, landmarks, made)
 
 
 @jax.custom_jvp
