@@ -62,8 +62,7 @@ def main() -> None:
 
     table = jaxsvm.sweep.table(errors, lam=LAMS, sigma=SIGMAS)
     print(f"\nvalidation error\n{table}\n")
-    i, j = (int(jnp.argmin(jnp.abs(axis - table.best[name]))) for name, axis in table.axes.items())
-    model = jax.tree.map(lambda leaf: leaf[i, j], models)
+    model = jax.tree.map(lambda leaf: leaf[table.place], models)
     lam = table.best["lam"]
     proof = jaxsvm.certificate(model, train, lam, passes=500)
     print(f"chosen       lambda = {lam:.1e}, sigma = {table.best['sigma']:.2f}")

@@ -210,6 +210,13 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
     )
 
 
+def holds_precomputed(kernel: Kernel) -> bool:
+    """Whether values of the kernel were worked out beforehand, so that it says nothing of new rows."""
+    factory, args, kwargs = kernel.call()
+    parts = [part for part in (*args, *kwargs.values()) if isinstance(part, Kernel)]
+    return factory is precomputed or any(map(holds_precomputed, parts))
+
+
 def as_kernel(thing: Any) -> Kernel:
     """A kernel as it is, a plain function wrapped.
 

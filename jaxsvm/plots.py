@@ -42,10 +42,9 @@ def heatmap(table: Table, *, ax: Any = None, label: str = "validation error", pe
     for (i, j), value in np.ndenumerate(values):
         text = f"{100 * value:.1f}" if percent else f"{value:.3g}"
         ax.text(j, i, text, ha="center", va="center", fontsize=8, color="white" if shade[i, j] > 0.5 else "black")
-    best = table.best
     (rows, down), (columns, across) = table.axes.items()
-    place = [int(np.argmin(np.abs(np.asarray(numbers) - best[name]))) for name, numbers in table.axes.items()]
-    ax.add_patch(plt.Rectangle((place[1] - 0.5, place[0] - 0.5), 1, 1, fill=False, edgecolor="red", linewidth=2))
+    i, j = table.place
+    ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="red", linewidth=2))
     ax.set_xticks(range(values.shape[1]), [f"{v:.2g}" for v in np.asarray(across)], rotation=45)
     ax.set_yticks(range(values.shape[0]), [f"{v:.1e}" for v in np.asarray(down)])
     ax.set_xlabel(columns)

@@ -266,6 +266,9 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
         >>> run.converged
         True
 
+    Differs from the paper: a row rests once its visits bring no progress that can be told from rounding (the paper: once its
+        gradient points out of the box by more than the largest violation of the last pass).
+
     Reference: T. Joachims, Making large-scale SVM learning practical, 1999, section 4 (shrinking); C.-J. Hsieh et al.,
         A dual coordinate descent method for large-scale linear SVM, ICML 2008, section 3.2.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -199,6 +200,7 @@ def take(data: Batch, index: Array) -> Batch:
         >>> take(data, jnp.array([1, -1])).weight.tolist()
         [1.0, 0.0]
     """
+    chex.assert_rank(index, 1)
     safe = jnp.maximum(index, 0)
     if index.shape[0] == 1:  # a slice compiles to less than a gather
         drawn = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1), data)

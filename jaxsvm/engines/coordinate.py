@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import chex
 import jax.numpy as jnp
 from jax import lax
 
@@ -57,7 +58,8 @@ def coordinate(
     The rows of a batch are visited one after the other, as in steps of one row, with the kernel among them computed
     by one product. The residual is the largest |coef_i' - coef_i| k(x_i, x_i) (margin units) of the last finished
     pass, infinite before the first; a pass lasts until every row of positive weight was visited, whatever the sampler
-    (in `epochs` each once). (LIBLINEAR takes the projected gradient, which is no smaller, over its passes.)
+    (in `epochs` each once). (LIBLINEAR takes the projected gradient, which is no smaller, over its passes.) The kernel
+    among the rows of a batch is not counted in `evals`.
 
     Args:
         loss: with its dual step.
@@ -96,6 +98,7 @@ def coordinate(
         rows = jnp.maximum(step.index, 0)
         bound = jnp.asarray(C, coef.dtype) * pick(state.weight, rows)
         score, gram = space.evaluate(state.f, batch), space.gram(batch)
+        chex.assert_equal_shape([score, step.y, step.weight])
         sqnorm, live = jnp.diagonal(gram), step.weight > 0
 
         def visit(old, score, y, sqnorm, bound, live):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -111,6 +112,7 @@ def gradient(
 
     def update(state, batch):
         w, b = state.params
+        chex.assert_shape(batch.x, (*batch.y.shape, *w.shape))
         score = dot(batch.x, w) if b is None else dot(batch.x, w) + b
         size = rows_in(batch)
         slope = loss.slope(score, batch.y)

@@ -29,6 +29,8 @@ class Fourier:
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., p)."""
+        if x.shape[-1] != self.frequencies.shape[0]:
+            raise ValueError(f"the map takes rows of {self.frequencies.shape[0]} columns, got shape {x.shape}")
         x = x.astype(wide(x))
         phi = cast(self, x.dtype)
         angle = dot(x, phi.frequencies) * phi.scale
@@ -91,7 +93,7 @@ def spectrum(kernel: Kernel) -> tuple[str, Array]:
     if known is None:
         raise ValueError(
             f"Fourier features need a kernel of x - z with a known law: rbf, laplacian, or a number times one; got {kernel!r}. "
-            "features.nystrom takes any kernel"
+            "features.nystrom takes any kernel of rows"
         )
     return known
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..kernels import Kernel
-from ..numerics import blocked, sqdist, wide
+from ..numerics import blocked, sqdist, sqnorms, wide
 from ..recipe import positive
 from ..types import Array
 
@@ -83,7 +83,7 @@ def _leverage_scores(key, kernel, x, count, *, ridge, pilot):
 
     def left_over(rows):
         half = jax.scipy.linalg.solve_triangular(factor, kernel(sample, rows), lower=True)
-        return kernel.diag(rows) - jnp.einsum("sn,sn->n", half, half)
+        return kernel.diag(rows) - sqnorms(half.T)
 
     score = jnp.maximum(blocked(left_over, x, 4096), 0) / shift
     # The largest of log score + Gumbel noise: a draw without replacement in proportion to the scores.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from ..kernels import Kernel, as_kernel
+from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import count, dot, is_traced, wide
 from ..recipe import cast, scalars, struct
 from ..types import Array
@@ -25,6 +25,8 @@ class Nystrom:
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., s)."""
+        if x.shape[-1] != self.landmarks.shape[-1]:
+            raise ValueError(f"the map takes rows of {self.landmarks.shape[-1]} columns, got shape {x.shape}")
         rows = x.reshape(-1, x.shape[-1]).astype(wide(x))
         phi = cast(self, rows.dtype)
         return dot(phi.kernel(rows, phi.landmarks), phi.whitening).reshape(*x.shape[:-1], -1)
@@ -63,9 +65,10 @@ def nystrom(
         K_SS = Q D Q'                      S: s landmarks, eigenvalues in falling order
         phi(x) = D^(-1/2) Q' k_S(x)        over the D_jj >= max(eps, s eps_machine D_11); columns of the others are 0
 
-    Outside of transformations the decomposition is made in float64, whatever the rows; for float32 landmarks those D_jj
-    are kept that are above eps_float32 tr(K_SS), too, where the rounding of k_S(x) does not yet drown them. Inside, as in a
-    sweep, it is made in the dtype of the landmarks: in float32 far fewer directions of a wide kernel are kept.
+    Outside of transformations the decomposition is made in float64, whatever the rows, so eps_machine is float64's; for
+    float32 landmarks the D_jj below eps_float32 tr(K_SS) are dropped, too, as the rounding of k_S(x) drowns them. Inside,
+    as in a sweep, it is made in the dtype of the landmarks: in float32 far fewer directions of a wide kernel are kept
+    there, and the map is not the one that the same call makes outside.
 
     K - Phi Phi' is positive semi-definite on any rows, so |phi(x)|^2 <= k(x, x). No labels enter. Dropped directions
     leave columns of zeros, which every solver leaves at weight 0, so shapes never depend on values: the map works under
@@ -103,6 +106,8 @@ def nystrom(
     if not is_traced(eps) and not eps >= 0:
         raise ValueError(f"eps must be at least 0, got {eps:g}")
     kernel = as_kernel(kernel)
+    if holds_precomputed(kernel):
+        raise ValueError("nystrom works out kernel values at landmark rows: give the kernel itself, not a precomputed matrix")
     if isinstance(landmarks, numbers.Integral):
         if x is None or key is None:
             raise ValueError("nystrom draws landmarks from rows: give a key and x, or the rows themselves as landmarks")
@@ -111,7 +116,7 @@ def nystrom(
         landmarks = choose(key, kernel, x, int(landmarks))
     landmarks = jnp.asarray(landmarks)
     landmarks = landmarks if jnp.issubdtype(landmarks.dtype, jnp.floating) else landmarks.astype(jnp.float32)
-    if landmarks.ndim != 2:
+    if landmarks.ndim != 2 or not landmarks.shape[0]:
         raise ValueError(f"landmarks must be a whole number or a matrix of rows, got shape {landmarks.shape}")
     landmarks = landmarks.astype(wide(landmarks))
     if is_traced(kernel, landmarks, eps) or landmarks.dtype == jnp.float64:
@@ -119,7 +124,7 @@ def nystrom(
     with jax.enable_x64(True):
         exact, rows = cast((kernel, landmarks), jnp.float64)
         gram = exact(rows, rows)
-        least = jnp.maximum(eps, jnp.finfo(jnp.float32).eps.astype(jnp.float64) * jnp.trace(gram))
+        least = jnp.maximum(jnp.asarray(eps, jnp.float64), float(jnp.finfo(jnp.float32).eps) * jnp.trace(gram))
         made = whitening(gram, least).astype(jnp.float32)
     return Nystrom(kernel, landmarks, made)
 
@@ -142,9 +147,10 @@ def _decomposed(gram, eps):
 
 @whitening.defjvp
 def _whitening_jvp(primals, tangents):
-    """The derivative of Q F(D) Q' R at R = Q held still, by divided differences of F: no 1 / (D_ii - D_jj) is formed.
+    """The derivative of Q F(D) Q' R at R = Q held still, by divided differences of F.
 
-    For u = F(D_ii), v = F(D_jj), F = D^(-1/2), both kept, that is -u^2 v^2 / (u + v).
+    Eigenvalues near each other do no harm, unless one is kept and the other dropped: for u = F(D_ii), v = F(D_jj), both
+    kept, F = D^(-1/2), the difference is -u^2 v^2 / (u + v).
     """
     gram, eps = primals
     made, vectors, values, root = _decomposed(gram, eps)

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from .. import models
@@ -64,7 +65,7 @@ def _start(solver, sampler, key, data, *, look=None):
     for_solver, for_sampler = jax.random.split(key)
     seen = data
     if look is not None:
-        spread = take(data, jnp.arange(look, dtype=jnp.int32) * (data.y.shape[0] // look))
+        spread = take(data, jnp.asarray(np.arange(look) * data.y.shape[0] // look, jnp.int32))
         shapes = [jax.tree.map(jnp.shape, jax.eval_shape(solver.init, for_solver, part)) for part in (data, spread)]
         seen = spread if shapes[0] == shapes[1] else data
     zero = jnp.zeros((), jnp.int32)
@@ -174,8 +175,9 @@ def fit(
         state: where to go on, `run.state` of an earlier call or `models.load(path)`.
         sampler: which rows a step sees; None: as the solver's paper has it.
         lift: when a solver that prepares its rows (`on_features`) does so: "once" for all rows; "piece", for those of a
-            piece before its loop; "step", in every update; "auto": the first of these that fits `memory`. In the last
-            two a solver whose state has no entry for each row looks at evenly spread rows in `init`, as many as fit.
+            piece before its loop; "step", in every update; "auto": the first of these that fits `memory` ("once" where
+            steps read all rows). In the last two a solver whose state has no entry for each row looks at evenly spread
+            rows in `init`, as many as fit.
         memory: bytes that prepared rows may take, > 0; None: 2 GiB.
         seconds: stop at the first look after so much time; not inside transformations.
         save: a file that holds the state after every look; not inside transformations.
@@ -188,7 +190,8 @@ def fit(
     Raises:
         TypeError: data is no `Batch`, state no `Run`.
         ValueError: no key and no state, numbers out of range, `tol` with nothing to measure, rows prepared by the
-            piece that take more than `memory`.
+            piece that take more than `memory`, a state of another solver, sampler or data, `save` in a folder that is
+            not there.
 
     Example:
         >>> import jax, jaxsvm
@@ -211,26 +214,28 @@ def fit(
             "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
             "(probe=jaxsvm.error_on(held_out)), or steps"
         )
+    if save is not None and not os.path.isdir(os.path.dirname(os.path.abspath(os.fspath(save)))):
+        raise ValueError(f"save={os.fspath(save)!r} is in a folder that does not exist: make it first")
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
     enter = functools.partial(_enter, dtype=wide(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
     steps = 10 * -(-n // b) if steps is None else _whole("steps", steps, 0)
     lift, room = _lifting(parts[0], data, lift, memory, b * (every or 1), solver.reads == "all" or sampler.whole)
+    tol = None if tol is None else jnp.asarray(tol, wide(data.x))
+    traced = is_traced(parts, data, key, state, tol)
     if every is None:
-        every = _pace(steps, -(-n // b), solver.reads)
+        every = _pace(steps, -(-n // b), solver.reads) if period is None else max(1, min(steps, period))
         every = max(1, min(every, room // b)) if lift == "piece" else every
     every = _whole("every", every, 1)
-    if period is not None:  # pieces that fit into the periods
-        every = next(e for e in range(min(every, period), 0, -1) if period % e == 0)
+    if period is not None:  # no piece crosses the end of a period; inside a transformation all pieces are of one length
+        every = min(every, period)
+        every = next(e for e in range(every, 0, -1) if period % e == 0) if traced else every
     if lift == "piece" and every * b > room:
         raise ValueError(
             f"the {every * b} rows of a piece are too many to prepare at once, memory={memory:g} holds {room}: lower every or "
             "raise memory"
         )
-    tol = None if tol is None else jnp.asarray(tol, wide(data.x))
-
-    traced = is_traced(parts, data, key, state, tol)
     if traced and (seconds is not None or save is not None):
         raise ValueError("seconds and save work outside of jit, vmap and grad only")
     if lift == "once":
@@ -238,6 +243,7 @@ def fit(
     if state is None:
         run = _start(parts[0], parts[1], key, data, look=min(room, n) if lift in ("piece", "step") else None)
     else:
+        _check_state(state, _start.eval_shape(*parts[:2], jax.random.key(0), data))
         run = state._replace(done=jnp.zeros_like(state.done))
     piece = lambda run, every, count=None: _piece(*parts, data, run, tol, count, every=every, lift=lift == "piece")  # noqa: E731
     if traced:
@@ -274,6 +280,15 @@ def _lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: i
     if lift == "piece" and reads_all:
         raise ValueError("lift='piece' prepares the drawn rows, and here a step reads all rows: use 'once' or 'step'")
     return lift, room
+
+
+def _check_state(state: Run, like: Run) -> None:
+    """Whether a run can go on from `state` with this solver, sampler and data."""
+    for part, what in (("solver", "another solver, or data of other shapes"), ("sampler", "another sampler")):
+        have, want = getattr(state, part), getattr(like, part)
+        shapes = [[(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (have, want)]
+        if jax.tree.structure(have) != jax.tree.structure(want) or shapes[0] != shapes[1]:
+            raise ValueError(f"state comes from {what}: go on with the solver, sampler and data that it was made with")
 
 
 def _whole(name: str, value: Any, least: int) -> int:

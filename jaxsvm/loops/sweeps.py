@@ -28,17 +28,29 @@ class Table(NamedTuple):
     axes: dict[str, Array]  # name -> (k,) numbers, in the order of the axes
 
     @property
+    def place(self) -> tuple[int, ...]:
+        """Where the values are least: the first such point, points that are not finite left out.
+
+        Raises:
+            ValueError: if no value is finite.
+        """
+        values = np.asarray(self.values, float)
+        if not np.isfinite(values).any():
+            raise ValueError("no value of the table is finite: there is no best point")
+        return tuple(int(i) for i in np.unravel_index(np.argmin(np.where(np.isfinite(values), values, np.inf)), values.shape))
+
+    @property
     def best(self) -> dict[str, float]:
-        """The numbers where the values are least: the first such point, points that are not finite left out."""
-        place = np.unravel_index(_least(self.values), self.values.shape)
-        return {name: float(numbers[i]) for (name, numbers), i in zip(self.axes.items(), place, strict=True)}
+        """The numbers of the axes at `place`."""
+        return {name: float(numbers[i]) for (name, numbers), i in zip(self.axes.items(), self.place, strict=True)}
 
     def __str__(self) -> str:
         """Rows are the first axis, columns the second; further axes in blocks; * marks the least value."""
         names, values = list(self.axes), np.asarray(self.values, float)
-        least = np.zeros(values.size, bool)
-        least[_least(values)] = True
-        marked = np.array([f"{v:.4g}{'*' if m else ' '}" for v, m in zip(values.ravel(), least, strict=True)], object)
+        least = np.zeros(values.shape, bool)
+        if np.isfinite(values).any():
+            least[self.place] = True
+        marked = np.array([f"{v:.4g}{'*' if m else ' '}" for v, m in zip(values.ravel(), least.ravel(), strict=True)], object)
         marked = marked.reshape(values.shape + (1,) * max(0, 2 - values.ndim))
         numbers = [[f"{v:.3g}" for v in np.asarray(axis)] for axis in self.axes.values()]
         rows, columns = numbers[0], numbers[1] if len(names) > 1 else [""]
@@ -55,11 +67,6 @@ class Table(NamedTuple):
         return "\n\n".join(blocks)
 
 
-def _least(values: Array) -> int:
-    values = np.asarray(values, float).ravel()
-    return int(np.argmin(np.where(np.isfinite(values), values, np.inf)))
-
-
 def table(values: Array, **axes: Array) -> Table:
     """Label what `sweep` returned.
 
@@ -71,7 +78,7 @@ def table(values: Array, **axes: Array) -> Table:
         A `Table`: prints as a grid, `best` are the numbers of its least value; `plots.heatmap` draws it.
 
     Raises:
-        ValueError: if the axes do not have the shape of the values.
+        ValueError: if the axes are no vectors, or do not have the shape of the values.
 
     Example:
         >>> print(table(jnp.array([[0.5, 0.2], [0.4, 0.3]]), lam=jnp.array([0.1, 1.0]), sigma=jnp.array([1.0, 2.0])))
@@ -79,7 +86,9 @@ def table(values: Array, **axes: Array) -> Table:
         0.1            0.5   0.2*
         1              0.4    0.3
     """
-    shape = tuple(np.shape(numbers)[0] if np.ndim(numbers) else 1 for numbers in axes.values())
+    if not axes or any(np.ndim(numbers) != 1 for numbers in axes.values()):
+        raise ValueError("a table takes the axes of the sweep, one or more vectors, such as lam=lams")
+    shape = tuple(np.shape(numbers)[0] for numbers in axes.values())
     if np.shape(values) != shape:
         raise ValueError(f"values have shape {np.shape(values)}, the axes {', '.join(axes)} have {shape}")
     return Table(values, axes)
@@ -100,7 +109,7 @@ def sweep(
     The first named axis is vmapped, so that whatever does not depend on it, such as features, is worked out once for
     all its values; the other axes are gone through. One compiled program serves the whole grid. Outside
     transformations the host calls it point by point, on as many threads as there are processors on a CPU (and as
-    `memory` allows), and draws a bar; inside it is a `lax.map`.
+    `memory` allows), and draws a bar; inside it is a `lax.map`, and `memory` and `chunk` have no effect.
 
     Args:
         fn: (one number of each axis by name, other arguments) -> a tree of arrays.
@@ -155,7 +164,8 @@ def sweep(
         leaves, tree = jax.tree.flatten((args, kwargs))
         types = tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
         if types not in plans:
-            plans[types] = _plan(part, along, min(chunk or shape[0], shape[0]), [p[0] for p in points], args, kwargs, memory)
+            width = min(chunk or shape[0], shape[0])
+            plans[types] = _plan(part, along, width, [p[0] for p in points], args, kwargs, memory)
         return plans[types]
 
     def run(*args, **kwargs):
@@ -223,7 +233,7 @@ def _plan(part, along, width, point, args, kwargs, memory):
 
 
 def _all(work: Callable, jobs: list, threads: int, progress: bool) -> list[Any]:
-    """The results of all jobs, in their order; the first one alone, so that it compiles once."""
+    """The results of all jobs, in their order."""
     bar, made, lock = Bar(len(jobs), "parts") if progress and len(jobs) > 1 else None, 0, threading.Lock()
 
     def one(job):
@@ -237,8 +247,7 @@ def _all(work: Callable, jobs: list, threads: int, progress: bool) -> list[Any]:
 
     pool = concurrent.futures.ThreadPoolExecutor(threads)
     try:
-        head = [one(jobs[0])]
-        return head + list(pool.map(one, jobs[1:]))
+        return list(pool.map(one, jobs))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
         if bar:

@@ -30,7 +30,8 @@ def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
     """D_X, the largest |(w, b)| of the set, and D_G, the root mean square of the subgradient at 0, over the rows.
 
         radius^2 = F(0)/lam,   as lam |w*|^2 = -mean slope_i <w*, x_i> <= mean (loss(0) - loss(f_i)) <= F(0)
-        bound = |b_0| + radius max |x_i|,   b_0: what the bias alone would be
+        bound = b_0 + radius max |x_i|,   b_0 = max |y_i|, or max(1, |log odds of the classes|) for labels: the bias
+            alone would be no larger
         D_X^2 = radius^2 + bound^2;   D_G^2 = mean slope(0, y_i)^2 (|x_i|^2 + 1)
 
     Without an intercept the bound is 0 and the + 1 falls away.
@@ -42,13 +43,19 @@ def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
     radius = jnp.sqrt(jnp.dot(share, loss.value(zero, data.y)) / lam)
     bound = jnp.zeros_like(radius)
     if intercept:
-        above = jnp.dot(share, (data.y > 0).astype(share.dtype))
+        some = jnp.finfo(share.dtype).eps  # where all rows seen are of one class
+        above = jnp.clip(jnp.dot(share, (data.y > 0).astype(share.dtype)), some, 1 - some)
         alone = jnp.maximum(1, jnp.abs(jnp.log(above) - jnp.log1p(-above))) if loss.labels else most(jnp.abs(data.y))
-        bound = jnp.minimum(alone, jnp.finfo(share.dtype).max ** 0.25) + radius * jnp.sqrt(most(square))
+        bound = alone + radius * jnp.sqrt(most(square))
     pull = jnp.dot(share, loss.slope(zero, data.y) ** 2 * (square + (1 if intercept else 0)))
     reach = jnp.sqrt(radius**2 + bound**2)
     first = reach / jnp.sqrt(jnp.where(pull > 0, pull, jnp.ones_like(pull)))
     return AssetSet(radius, bound, jnp.where(first > 0, first, jnp.ones_like(first)))  # a set of one point: any step
+
+
+def _check_start(average_from: int) -> None:
+    if not isinstance(average_from, int) or isinstance(average_from, bool) or average_from < 0:
+        raise ValueError(f"average_from must be a whole number of steps of at least 0, got {average_from!r}")
 
 
 @solver
@@ -60,9 +67,9 @@ def asset(lam: float, *, loss: Loss = hinge, average_from: int = 0, bias: str = 
         returned: sum_j eta_j (w, b)_j / sum_j eta_j over j > average_from
 
     The method of the paper is `on_features(phi, asset(lam, ...))` with a Nystrom map; with a Fourier map over a stream
-    it is ASSET_on. E F(average) - min F <= c(rho) D_X D_G / sqrt(N) after N steps, average_from = rho N, whatever the
-    strong convexity: at small lam, where D_X is about 1/sqrt(lam), that is far from the optimum, though the error
-    rate is often not.
+    it is ASSET_on. For losses whose slope is largest at 0 (hinge, eps_insensitive, pinball; nearly so logistic)
+    E F(average) - min F = O(D_X D_G / sqrt(N)) after N steps, average_from = rho N, whatever the strong convexity: at
+    small lam, where D_X is about 1/sqrt(lam), that may be far from the optimum. Squared losses have no such bound here.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
@@ -74,12 +81,12 @@ def asset(lam: float, *, loss: Loss = hinge, average_from: int = 0, bias: str = 
         A solver on drawn rows; model `Linear`, the average; default feed one uniform row a step.
 
     Raises:
-        ValueError: lam not a single positive number, another bias.
+        ValueError: lam not a single positive number, another bias, average_from no whole number of at least 0.
 
     Differs from the paper: D_G^2 is a mean over all rows that `init` sees (printed with 1/M^2, which makes the steps
         sqrt(M) times too long; M samples); the step is at most 1/lam, so that the shrink factor is never negative;
-        the ball is that of the loss at 0, the interval what it needs to hold the optimal b; a row violates where its
-        margin is below 1, with the iterate before the step.
+        the ball is that of the loss at 0, the interval one that holds the optimal b (both for the rows that `init`
+        sees); a row violates where its margin is below 1, with the iterate before the step.
 
     Example:
         >>> import jax, jaxsvm
@@ -94,6 +101,7 @@ def asset(lam: float, *, loss: Loss = hinge, average_from: int = 0, bias: str = 
     """
     positive(lam=lam)
     choice("bias", bias, ("free", "none"))
+    _check_start(average_from)
     free = bias == "free"
 
     def chain(found):
@@ -129,7 +137,7 @@ def asset_star(lam: float, *, loss: Loss = hinge, average_from: int | None = Non
         A solver on drawn rows; model `Linear`; default feed one uniform row a step.
 
     Raises:
-        ValueError: lam not a single positive number.
+        ValueError: lam not a single positive number, average_from no whole number of at least 0.
 
     Differs from the paper: the ball is that of the loss at 0 (for the hinge the same, 1/sqrt(lam)).
 
@@ -144,6 +152,8 @@ def asset_star(lam: float, *, loss: Loss = hinge, average_from: int | None = Non
         N. Srebro, Pegasos, ICML 2007.
     """
     positive(lam=lam)
+    if average_from is not None:
+        _check_start(average_from)
     eta = inverse_time(1 / lam)
 
     def chain(found):
