@@ -424,3 +424,16 @@ def test_targets_that_nothing_is_to_be_learnt_from_give_the_model_0(targets, los
     data = jaxsvm.dataset(np.ones((4, 1), "f"), targets, task="regression")
     model = jaxsvm.fit(jaxsvm.asset(0.1, loss=loss, bias=bias), data, jax.random.key(0), steps=10).model
     assert float(model.w[0]) == float(model.b) == 0
+
+
+@pytest.mark.parametrize("average_from", [-1, 2.5, True])
+@pytest.mark.parametrize("factory", [jaxsvm.asset, jaxsvm.asset_star])
+def test_a_start_of_the_average_that_is_no_step_is_refused(factory, average_from):
+    with pytest.raises(ValueError, match="average_from must be a whole number of steps of at least 0"):
+        factory(0.1, average_from=average_from).reads  # noqa: B018
+
+
+def test_rows_of_one_class_give_a_bound_that_is_finite():
+    data = jaxsvm.Batch(jnp.ones((41, 2)), jnp.ones(41), jnp.arange(41, dtype=jnp.int32), jnp.ones(41))
+    model = jaxsvm.fit(jaxsvm.asset(0.1, loss=losses.logistic), data, jax.random.key(0), steps=50).model
+    assert np.isfinite(model.w).all() and 0 < float(model.b) < 100

@@ -663,3 +663,30 @@ def test_arguments_out_of_range_are_refused():
             make()
     assert int(features.nystrom(None, kernels.linear(), landmarks=[[1, 2], [3, 4]], eps=0.0).rank) == 2
     assert int(features.nystrom(None, kernels.linear(), landmarks=np.zeros((2, 2), "f"), eps=0.0).rank) == 0
+
+
+def test_rows_of_another_width_and_precomputed_kernels_are_refused():
+    x = np.eye(3, dtype="f")
+    maps = (
+        features.nystrom(None, kernels.linear(), landmarks=x),
+        features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=3, features=4),
+    )
+    for phi in maps:
+        with pytest.raises(ValueError, match="the map takes rows of 3 columns, got shape"):
+            phi(jnp.ones((2, 4)))
+    for kernel in (kernels.precomputed(), 2.0 * kernels.precomputed() + kernels.linear()):
+        with pytest.raises(ValueError, match="give the kernel itself, not a precomputed matrix"):
+            features.nystrom(None, kernel, landmarks=x)
+    with pytest.raises(ValueError, match="a matrix of rows, got shape"):
+        features.nystrom(None, kernels.linear(), landmarks=np.zeros((0, 2)))
+
+
+def test_the_decomposition_in_float64_keeps_directions_that_float32_cannot_tell():
+    x = np.random.default_rng(0).normal(size=(64, 5)).astype("f")
+    kernel = kernels.rbf(20.0)
+    outside = features.nystrom(None, kernel, landmarks=x)
+    inside = jax.jit(lambda x: features.nystrom(None, kernel, landmarks=x))(x)
+    exact = np.exp(-((x[:, None].astype(float) - x[None]) ** 2).sum(-1) / 800)
+    values = np.linalg.eigvalsh(exact)
+    assert int(outside.rank) == (values >= np.finfo("f").eps * np.trace(exact)).sum() > int(inside.rank)
+    np.testing.assert_allclose(outside(x) @ outside(x).T, exact, atol=2e-5)

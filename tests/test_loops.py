@@ -367,7 +367,7 @@ def test_a_saved_run_goes_on_bit_for_bit(name, tmp_path):
 
 
 def test_errors_of_save_are_not_swallowed(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="is in a folder that does not exist: make it first"):
         fit(WHOLE, DATA, KEY, steps=8, every=4, save=tmp_path / "no folder" / "run.npz")
 
 
@@ -548,7 +548,7 @@ ADAPTIVE = adaptive(4)
 
 @pytest.mark.parametrize(
     ("every", "steps"),
-    [(3, [2, 4, 6, 8, 10, 11]), (4, [4, 8, 11]), (100, [4, 8, 11]), (None, [4, 8, 11])],
+    [(3, [3, 4, 7, 8, 11]), (2, [2, 4, 6, 8, 10, 11]), (4, [4, 8, 11]), (100, [4, 8, 11]), (None, [4, 8, 11])],
 )
 def test_pieces_never_cross_a_period(every, steps):
     run = fit(WHOLE, DATA, KEY, steps=11, every=every, sampler=ADAPTIVE)
@@ -696,3 +696,14 @@ def test_fast_loops_works_and_is_refused_once_jax_has_started():
         "JAX has started: call jaxsvm.fast_loops() first in the program, or set XLA_FLAGS in the shell",
         "True",
     ]
+
+
+def test_a_state_of_another_solver_sampler_or_data_is_refused():
+    run = fit(jaxsvm.sdca(1.0), DATA, KEY, steps=4)
+    with pytest.raises(ValueError, match="state comes from another sampler: go on with"):
+        fit(jaxsvm.sdca(1.0), DATA, steps=4, state=run.state, sampler=samplers.shrinking(1))
+    with pytest.raises(ValueError, match="state comes from another solver, or data of other shapes"):
+        fit(jaxsvm.pegasos(0.1), DATA, steps=4, state=run.state)
+    fewer = jax.tree.map(lambda a: a[:-1], DATA)
+    with pytest.raises(ValueError, match="data of other shapes"):
+        fit(jaxsvm.sdca(1.0), fewer, steps=4, state=run.state)

@@ -415,3 +415,13 @@ def test_threads_compute_in_the_precision_of_the_caller(x64):
     values = jaxsvm.sweep(third, a=jnp.asarray(a), b=jnp.asarray(b), progress=False)(0.1)
     assert values.dtype == jnp.float64 and len(traces) == 1
     np.testing.assert_allclose(values, a[:, None] * b[None, :] + 1 / 3 + 0.1, rtol=1e-15)
+
+
+def test_a_table_without_a_finite_value_or_with_wrong_axes():
+    made = jaxsvm.sweep.table(jnp.full(2, jnp.nan), lam=jnp.arange(2.0))
+    assert "*" not in str(made)
+    with pytest.raises(ValueError, match="no value of the table is finite"):
+        made.best  # noqa: B018
+    for axes in ({}, {"lam": 1.0}):
+        with pytest.raises(ValueError, match="a table takes the axes of the sweep"):
+            jaxsvm.sweep.table(jnp.zeros(()), **axes)

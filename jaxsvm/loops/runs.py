@@ -168,7 +168,8 @@ def fit(
         data: the training rows, from `jaxsvm.dataset`, or `solver.prepare` of them.
         key: a key of `jax.random.key`; may be left out with `state` only.
         steps: updates to make in this call, >= 0; None: ten passes over the rows.
-        every: updates between two looks at the run; None: about one pass.
+        every: updates between two looks at the run; None: about one pass. With an adaptive sampler there is a look at
+            the end of each of its periods, too; inside transformations `every` shrinks to a divisor of the period.
         probe: model -> any tree of arrays, worked out at every look, such as `error_on(test)`.
         tol: stop once the solver's residual is at most this. Where the residual is that of single rows, the probe
             (a scalar) is the criterion.
@@ -190,8 +191,8 @@ def fit(
     Raises:
         TypeError: data is no `Batch`, state no `Run`.
         ValueError: no key and no state, numbers out of range, `tol` with nothing to measure, rows prepared by the
-            piece that take more than `memory`, a state of another solver, sampler or data, `save` in a folder that is
-            not there.
+            piece that take more than `memory`, a state of another solver, sampler or data.
+        FileNotFoundError: `save` in a folder that is not there.
 
     Example:
         >>> import jax, jaxsvm
@@ -215,7 +216,7 @@ def fit(
             "(probe=jaxsvm.error_on(held_out)), or steps"
         )
     if save is not None and not os.path.isdir(os.path.dirname(os.path.abspath(os.fspath(save)))):
-        raise ValueError(f"save={os.fspath(save)!r} is in a folder that does not exist: make it first")
+        raise FileNotFoundError(f"save={os.fspath(save)!r} is in a folder that does not exist: make it first")
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
     enter = functools.partial(_enter, dtype=wide(data.x))
