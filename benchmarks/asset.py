@@ -235,7 +235,7 @@ def convergence() -> None:
         steps = np.array([r["steps"] for r in first])
         ax.plot(steps, first[0]["excess_per_cent"] * np.sqrt(steps[0] / steps), "k:", label="1/sqrt(steps)")
         ax.set(xscale="log", yscale="log", xlabel="steps", title=f"adult, 512 landmarks, lambda = {lam}")
-    axes[0].set_ylabel("excess of the objective, per cent of the optimum")
+    axes[0].set_ylabel("excess over the optimum in per cent")
     axes[0].legend(fontsize=7)
     figure.savefig(RESULTS / "asset_convergence.png", dpi=120)
 

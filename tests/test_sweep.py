@@ -425,3 +425,12 @@ def test_a_table_without_a_finite_value_or_with_wrong_axes():
     for axes in ({}, {"lam": 1.0}):
         with pytest.raises(ValueError, match="a table takes the axes of the sweep"):
             jaxsvm.sweep.table(jnp.zeros(()), **axes)
+
+
+def test_the_memory_that_a_call_takes_is_told():
+    fn = lambda a, b, x: jnp.max(jnp.sin(jnp.outer(x * a, x)) @ jnp.cos(jnp.outer(x, x * b)))
+    x, axes = jnp.ones(256), {"a": jnp.arange(1.0, 9.0), "b": jnp.arange(3.0)}
+    free, bound = jaxsvm.sweep(fn, progress=False, **axes), 3 * 2**20
+    tight = jaxsvm.sweep(fn, memory=bound, progress=False, **axes)
+    assert 256 * 256 * 4 < tight.memory(x) <= bound < free.memory(x)
+    np.testing.assert_allclose(tight(x), free(x), rtol=1e-6)
