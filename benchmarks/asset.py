@@ -168,6 +168,8 @@ def dimension() -> None:
             values = np.array([[r["test_error"] for r in own if r["landmarks"] == k] for k in s])
             ax.errorbar(s, values.mean(1), values.std(1), fmt=style, label=label, capsize=2)
         ax.set(xscale="log", xlabel="landmarks", title=name)
+        ax.set_xticks(s, s)
+        ax.minorticks_off()
     axes[0].set_ylabel("test error in per cent")
     axes[0].legend()
     figure.savefig(RESULTS / "asset_dimension.png", dpi=120)
@@ -200,6 +202,9 @@ def online() -> None:
         values = np.array([[r["test_error"] for r in rows if r["features"] == k and r["method"] == label] for k in widths])
         ax.errorbar(widths, values.mean(1), values.std(1), fmt=style, label=label, capsize=2)
     ax.set(xscale="log", yscale="log", xlabel="Fourier features", ylabel="test error in per cent", title="MNIST, one pass")
+    ax.set_xticks(widths, widths)
+    ax.set_yticks([5, 7, 10, 15], [5, 7, 10, 15])
+    ax.minorticks_off()
     ax.legend()
     figure.savefig(RESULTS / "asset_online.png", dpi=120)
 
