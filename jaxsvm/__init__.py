@@ -72,4 +72,5 @@ from .types import Run as Run
 from .types import Sampler as Sampler
 from .types import Solver as Solver
 from .types import Space as Space
+from .types import SparseRows as SparseRows
 from .types import take as take

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from . import recipe as _recipe
-from .numerics import blocked, dot, sqdist, sqnorms, wide
+from .numerics import blocked, dot, inner, l1_distances, sqdist, sqnorms, wide
 from .recipe import Recipe, positive, scalars
 from .types import Array
 
@@ -73,7 +73,7 @@ kernel = _recipe.recipe(_Kernel, Kernel)
 @kernel
 def linear() -> _Kernel:
     """<x, z>."""
-    return _Kernel(lambda x, z: dot(x.astype(wide(x)), z.astype(wide(z)).T), sqnorms)
+    return _Kernel(lambda x, z: inner(x.astype(wide(x)), z.astype(wide(z))), sqnorms)
 
 
 @kernel
@@ -111,10 +111,7 @@ def laplacian(sigma: float) -> _Kernel:
     positive(sigma=sigma)
 
     def block(x, z):
-        x, z = x.astype(wide(x)), z.astype(wide(z))
-        zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
-        column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)  # noqa: E731
-        return jnp.exp(-jax.lax.scan(column, zero, (x.T, z.T))[0] / sigma)
+        return jnp.exp(-l1_distances(x.astype(wide(x)), z.astype(wide(z))) / sigma)
 
     return _Kernel(block, lambda x: jnp.ones(x.shape[0], wide(x)), spectrum=("cauchy", 1 / jnp.asarray(sigma)))
 
@@ -133,7 +130,7 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
     if not isinstance(degree, int) or degree < 1:
         raise ValueError(f"degree must be a whole number of at least 1, got {degree!r}")
     return _Kernel(
-        lambda x, z: (gamma * dot(x.astype(wide(x)), z.astype(wide(z)).T) + coef0) ** degree,
+        lambda x, z: (gamma * inner(x.astype(wide(x)), z.astype(wide(z))) + coef0) ** degree,
         lambda x: (gamma * sqnorms(x) + coef0) ** degree,
     )
 
@@ -149,7 +146,7 @@ def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
     positive(gamma=gamma)
     scalars(coef0=coef0)
     return _Kernel(
-        lambda x, z: jnp.tanh(gamma * dot(x.astype(wide(x)), z.astype(wide(z)).T) + coef0),
+        lambda x, z: jnp.tanh(gamma * inner(x.astype(wide(x)), z.astype(wide(z))) + coef0),
         lambda x: jnp.tanh(gamma * sqnorms(x) + coef0),
     )
 

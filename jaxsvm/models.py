@@ -95,6 +95,31 @@ class Mapped:
         return self.inner.sqnorm()
 
 
+@struct
+class Classifier:
+    """A model with the names of its classes: decision values as `inner` gives them, predictions by name.
+
+    Two classes: the sign of the value decides, 0 counts as the first. More: the largest of k values.
+    """
+
+    inner: Any  # rows -> (n,) for two classes, (n, k) for k
+    classes: tuple = static()
+
+    def __call__(self, x: Array) -> Array:
+        """Decision values, (n, d) -> (n,) or (n, k)."""
+        return self.inner(x)
+
+    def predict(self, x: Array) -> np.ndarray:
+        """Class names, (n, d) -> (n,), on the host."""
+        score = np.asarray(self(x))
+        place = (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
+        return np.asarray(self.classes)[place]
+
+    def sqnorm(self) -> Array:
+        """|w|^2, as the objective has it."""
+        return self.inner.sqnorm()
+
+
 def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none") -> Expansion:
     """The expansion over all training rows.
 

@@ -8,17 +8,87 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .types import Array
+from .types import Array, SparseRows
 
 
 def dot(a: Array, b: Array) -> Array:
     """Matrix product in full precision: on accelerators the default rounds the factors to 8 or 11 bits.
 
     Args:
-        a: (n, d) or (d,).
-        b: (d, m) or (d,).
+        a: (n, d) or (d,); (n, d) may be `SparseRows`.
+        b: (d, m) or (d,); (d, m) may be `SparseRows`, the other factor must then be dense.
     """
+    if isinstance(a, SparseRows):
+        return _gather(a, b, jnp.multiply)
+    if isinstance(b, SparseRows):
+        return _scatter(a, b)
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def add_rows(w: Array, coef: Array, x: Array) -> Array:
+    """w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,); only the columns that sparse rows name are touched."""
+    if isinstance(x, SparseRows):
+        return w.at[x.index].add(coef[:, None] * x.value, mode="promise_in_bounds")
+    return w + dot(coef, x)
+
+
+def inner(x: Array, z: Array) -> Array:
+    """Products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, nothing of size m d or n d is made of them."""
+    if not isinstance(x, SparseRows) and not isinstance(z, SparseRows):
+        return dot(x, z.T)
+    return _pairs(x, z, jnp.multiply)
+
+
+def l1_distances(x: Array, z: Array) -> Array:
+    """sum_c |x_c - z_c| of rows, (n, d), (m, d) -> (n, m), one column at a time."""
+    if isinstance(x, SparseRows) or isinstance(z, SparseRows):
+        # Columns that a row does not name add |z_c|: all of them are taken, and the named ones put right.
+        size = lambda a: jnp.sum(jnp.abs(a.value if isinstance(a, SparseRows) else a), axis=1)  # noqa: E731
+        named = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
+        return jnp.maximum(size(x)[:, None] + size(z)[None, :] + named, 0)
+    zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
+    column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)  # noqa: E731
+    return lax.scan(column, zero, (x.T, z.T))[0]
+
+
+_DENSE = 2**24  # numbers, of the block of sparse rows that is made dense at a time
+
+
+def _pairs(x: Array, z: Array, fn: Callable) -> Array:
+    """sum_c fn(x_ic, z_jc) over the columns c that sparse rows name, for symmetric fn with fn(0, .) = 0; (n, m)."""
+    if not isinstance(x, SparseRows):
+        return _gather(z, x.T, fn).T
+    if not isinstance(z, SparseRows):
+        return _gather(x, z.T, fn)
+    if x.shape[0] > z.shape[0]:
+        return _pairs(z, x, fn).T
+    return blocked(lambda rows: _gather(z, rows.toarray().T, fn).T, x, max(1, _DENSE // x.columns))
+
+
+def _gather(x: SparseRows, b: Array, fn: Callable) -> Array:
+    """sum_k fn(value_ik, b[index_ik]), (n, d), (d,) or (d, m) -> (n,) or (n, m)."""
+    b = jnp.asarray(b)
+    if b.ndim == 1:
+        return jnp.sum(fn(x.value, b.at[x.index].get(mode="promise_in_bounds")), axis=-1)
+
+    def add(k, total):  # one place of all rows at a time: XLA would hold (n, r, m) numbers
+        at = lambda a: lax.dynamic_index_in_dim(a, k, 1, keepdims=False)  # noqa: E731
+        return total + fn(at(x.value)[:, None], b.at[at(x.index)].get(mode="promise_in_bounds"))
+
+    return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.shape[0], b.shape[1]), b.dtype))
+
+
+def _scatter(a: Array, x: SparseRows) -> Array:
+    """sum_i a_i x_i, (n,) or (m, n), (n, d) -> (d,) or (m, d)."""
+    a = jnp.asarray(a)
+    if a.ndim == 1:
+        return jnp.zeros(x.columns, a.dtype).at[x.index].add(a[:, None] * x.value, mode="promise_in_bounds")
+
+    def add(k, total):
+        at = lambda v: lax.dynamic_index_in_dim(v, k, 1, keepdims=False)  # noqa: E731
+        return total.at[at(x.index)].add(at(x.value)[:, None] * a.T, mode="promise_in_bounds")
+
+    return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.columns, a.shape[0]), a.dtype)).T
 
 
 def wide(x: Array) -> jnp.dtype:
@@ -29,13 +99,14 @@ def wide(x: Array) -> jnp.dtype:
 def sqnorms(x: Array) -> Array:
     """Squared norms of rows, (n, d) -> (n,)."""
     x = x.astype(wide(x))
+    x = x.value if isinstance(x, SparseRows) else x
     return jnp.einsum("nd,nd->n", x, x, precision=lax.Precision.HIGHEST)
 
 
 def sqdist(x: Array, z: Array) -> Array:
     """Squared distances of rows, (n, d), (m, d) -> (n, m), by one matrix product; never negative."""
     x, z = x.astype(wide(x)), z.astype(wide(z))
-    return jnp.maximum(sqnorms(x)[:, None] + sqnorms(z)[None, :] - 2 * dot(x, z.T), 0)
+    return jnp.maximum(sqnorms(x)[:, None] + sqnorms(z)[None, :] - 2 * inner(x, z), 0)
 
 
 def count(mask: Array) -> Array:
@@ -85,7 +156,7 @@ def blocked(fn: Callable, x: Array, block: int) -> Array:
 
     Args:
         fn: (block, d) -> (block, ...), row by row.
-        x: (n, d).
+        x: (n, d), or `SparseRows`.
         block: rows at a time at most, > 0.
 
     Returns:
@@ -98,7 +169,8 @@ def blocked(fn: Callable, x: Array, block: int) -> Array:
     block = -(-n // count)  # blocks of one size, which where they fit exactly need no copy in the end
     # The last block reaches back instead of being padded: padding would copy x.
     starts = jnp.minimum(jnp.arange(count, dtype=jnp.int32) * block, n - block)
-    parts = lax.map(lambda start: fn(lax.dynamic_slice_in_dim(x, start, block)), starts)
+    part = lambda start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, block), x)  # noqa: E731
+    parts = lax.map(lambda start: fn(part(start)), starts)
     if count * block == n:
         return parts.reshape((-1,) + parts.shape[2:])
     whole = parts[:-1].reshape((-1,) + parts.shape[2:])

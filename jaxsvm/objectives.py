@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from .kernels import Kernel, matvec
 from .losses import hinge
-from .models import Expansion, Linear, Mapped
+from .models import Classifier, Expansion, Linear, Mapped
 from .numerics import dot, is_traced, sqnorms
 from .recipe import cast, choice, fixed, freed, positive, struct
 from .types import Array, Batch, Certificate, Lifted, Loss, Model
@@ -63,8 +63,8 @@ def _in_float64(fn):
 
 
 def _innermost(model: Model) -> Linear | Expansion:
-    """The linear model or expansion inside any number of maps."""
-    while isinstance(model, Mapped):
+    """The linear model or expansion inside any number of maps and names."""
+    while isinstance(model, Mapped | Classifier):
         model = model.inner
     if not isinstance(model, Linear | Expansion):
         raise TypeError(f"expected a Linear, Expansion or Mapped model, got {type(model).__name__}")
@@ -73,8 +73,9 @@ def _innermost(model: Model) -> Linear | Expansion:
 
 def _features(model: Model, data: Batch) -> tuple[Model, Batch]:
     """The model and the rows in the space where the model is linear or an expansion."""
-    while isinstance(model, Mapped):
-        data = data if isinstance(data, Lifted) else data._replace(x=model.features(data.x))
+    while isinstance(model, Mapped | Classifier):
+        if isinstance(model, Mapped) and not isinstance(data, Lifted):
+            data = data._replace(x=model.features(data.x))
         model = model.inner
     return model, data
 
@@ -139,7 +140,7 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
 @_in_float64
 def _dual(alpha, data, lam, kernel, loss):
     coef = alpha * data.y if loss.labels else alpha
-    own = data.x @ dot(coef, data.x) if kernel is None else matvec(kernel, data.x, data.x, coef)
+    own = dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
     share = _shares(data)
     absent = jnp.any((share == 0) & (coef != 0))  # the bound of a row of weight 0 is 0
     return jnp.where(absent, -jnp.inf, -lam / 2 * jnp.dot(coef, own) - _penalty(coef, data.y, share, lam, loss))
@@ -251,7 +252,7 @@ def _carried(model, data, share, lam, loss, bias):
 def _own(model, data, coefs, bias):
     """sum_j coefs_jc k(x_j, x_i), (n, c): the functions that dual coefficients make, at the rows themselves."""
     if isinstance(model, Linear):
-        own = dot(data.x, dot(data.x.T, coefs))
+        own = dot(data.x, dot(coefs.T, data.x).T)
     else:
         own = matvec(model.kernel, data.x, data.x, coefs)
     return own + jnp.sum(coefs, 0)[None, :] if bias == "feature" else own
@@ -320,11 +321,11 @@ def _ascend(model, data, share, coef, lam, loss, bias, passes):
     def visit(carry, i):
         coef, (f, b) = carry
         at = lambda a: jax.lax.dynamic_slice_in_dim(a, i, 1)  # noqa: E731
-        row = at(data.x)
+        row = jax.tree.map(at, data.x)
         score = dot(row, f) + lift * b if linear else at(f)
         new = loss.dual_step(at(coef), score, at(data.y), at(sqnorm), at(bound))
         move = (new - at(coef))[0]
-        f = f + move * (row[0] if linear else model.kernel(row, data.x)[0] + lift)
+        f = f + (dot(move[None], row) if linear else move * (model.kernel(row, data.x)[0] + lift))
         return (jax.lax.dynamic_update_slice_in_dim(coef, new, i, 0), (f, b + move)), None
 
     order = jnp.tile(jnp.arange(data.y.shape[0], dtype=jnp.int32), passes)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .types import Batch, Certificate, Curve, Fit, Info, Lifted, Loss, Run, Sampler, Solver, Space
+from .types import Batch, Certificate, Curve, Fit, Info, Lifted, Loss, Run, Sampler, Solver, Space, SparseRows
 
 REGISTRY: dict[str, Any] = {}  # name -> class, factory or function: what `models.load` may make
 
@@ -39,7 +39,7 @@ def register(name: str, thing: Any = None) -> Any:
     return thing
 
 
-for _type in (Batch, Certificate, Curve, Fit, Info, Lifted, Run):
+for _type in (Batch, Certificate, Curve, Fit, Info, Lifted, Run, SparseRows):
     register(_type.__name__, _type)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,13 +21,55 @@ Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decisi
 LIMB = 20  # evaluations are counted in two int32, this many bits in the lower one
 
 
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("index", "value"), meta_fields=("columns",))
+@dataclasses.dataclass(frozen=True, eq=False)
+class SparseRows:
+    """Rows with few numbers that are not 0: for each row the columns of these and their values, padded to one width.
+
+    It stands where an (n, d) array of rows stands: `shape`, `dtype`, `astype`, rows by number. Made by `jaxsvm.dataset`
+    from any SciPy matrix.
+    """
+
+    index: Array  # (n, r)  int32 in [0, columns), each at most once in a row; 0 where padded
+    value: Array  # (n, r)  0 where padded
+    columns: int  # d
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, d)."""
+        return (*self.value.shape[:-1], self.columns)
+
+    @property
+    def ndim(self) -> int:
+        """2."""
+        return self.value.ndim
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Of the values."""
+        return self.value.dtype
+
+    def astype(self, dtype: Any) -> SparseRows:
+        """The rows with values of `dtype`."""
+        return dataclasses.replace(self, value=self.value.astype(dtype))
+
+    def __getitem__(self, rows: Any) -> SparseRows:
+        return SparseRows(self.index[rows], self.value[rows], self.columns)
+
+    def toarray(self) -> Array:
+        """The rows as a dense (n, d) array."""
+        zero = jnp.zeros(self.shape, self.dtype)
+        row = jnp.arange(self.shape[0], dtype=jnp.int32)[:, None]
+        return zero.at[row, self.index].add(self.value, mode="promise_in_bounds")
+
+
 class Batch(NamedTuple):
     """Some rows, or all of them: the whole data set is a `Batch` too.
 
     A row of weight 0 is padding: it changes nothing. See `jaxsvm.dataset` for the checked way in.
     """
 
-    x: Array  # (b, d)
+    x: Array  # (b, d), or SparseRows
     y: Array  # (b,)  labels in {-1, +1}, or real targets
     index: Array  # (b,)  int32 row numbers in the training set; with reads="all": the rows of this step, -1 = padding
     weight: Array  # (b,)  0 marks padding; otherwise the weight of the example

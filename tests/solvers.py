@@ -66,6 +66,8 @@ CASES = [
     Case("perceptron(rbf(0.5))", lambda sigma: jaxsvm.perceptron(kernels.rbf(sigma)), 0.5, None, kernel=True),
     Case("perceptron(average=True)", lambda: jaxsvm.perceptron(average=True), None, None),
     Case("sdca(1.0)", lambda C: jaxsvm.sdca(C), 1.0, "C", excess=1e-7, copies=False),
+    Case("sdca(1.0, bias='feature')", lambda C: jaxsvm.sdca(C, bias="feature"), 1.0, "C", bias="feature", excess=1e-7,
+         copies=False),
     Case("sdca(1.0, loss=squared_hinge())", lambda C: jaxsvm.sdca(C, loss=losses.squared_hinge), 1.0, "C",
          losses.squared_hinge, excess=1e-7, copies=False),
     Case("sdca(1.0, loss=logistic())", lambda C: jaxsvm.sdca(C, loss=losses.logistic), 1.0, "C",

@@ -106,7 +106,7 @@ def test_regression_takes_any_finite_targets():
 
 
 def test_unknown_task():
-    refused("^task must be one of 'binary', 'regression', got 'multiclass'$", X, Y, task="multiclass")
+    refused("^task must be one of 'binary', 'multiclass', 'regression', got 'ranking'$", X, Y, task="ranking")
 
 
 # What is refused: labels
@@ -241,7 +241,7 @@ def test_other_types(x, dtype):
 
 
 def test_labels_that_are_names():
-    refused("^y must be an array of real numbers, got dtype <U4; convert it first$", X, ["spam", "ham", "spam"])
+    refused("^y must be an array of real numbers, got dtype <U4; number its classes with", X, ["spam", "ham", "spam"])
 
 
 @pytest.mark.parametrize("y", [[1, -1], [1, -1, 1, 1], [[1], [-1], [1]], 1])
@@ -254,9 +254,61 @@ def test_weights_of_another_shape(weight):
     refused(r"^weight must hold one number for each of the 3 rows of x, got shape \(", X, Y, weight)
 
 
-@pytest.mark.parametrize("make", [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array])
+SPARSE = [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array]
+
+
+@pytest.mark.parametrize("make", SPARSE)
 def test_sparse_rows(make):
-    refused(r"^x is a sparse matrix, which is not taken here: make it dense with x\.toarray\(\)$", make(np.array(X)), Y)
+    x = np.array([[0, 2.5, 0, 1], [0, 0, 0, 0], [3, 0, 0, 0]])
+    made = jaxsvm.dataset(make(x), Y).x
+    assert made.shape == (3, 4) and made.index.shape == (3, 2) and made.dtype == jnp.float32
+    assert np.array_equal(made.toarray(), x.astype(np.float32))
+
+
+def test_sparse_rows_with_wide_numbers_repeats_and_stored_zeros():
+    x = scipy.sparse.csr_matrix(([1.0, 2.0, 0.0, 4.0], ([0, 0, 1, 2], [1, 1, 0, 3])), shape=(3, 5))
+    x.indices, x.indptr = x.indices.astype(np.int64), x.indptr.astype(np.int64)
+    held = x.copy()
+    made = jaxsvm.dataset(x, Y).x
+    assert made.index.shape == (3, 1) and made.index.dtype == jnp.int32
+    assert np.array_equal(made.toarray(), x.toarray())
+    assert (x != held).nnz == 0 and x.nnz == held.nnz  # the caller's matrix is as it was
+
+
+def test_sparse_rows_are_checked():
+    bad = scipy.sparse.csr_matrix(np.array([[0, 1.0], [2.0, 0], [0, np.nan]]))
+    refused("^x holds a NaN, first in row 2: ", bad, Y)
+    refused(r"^x must be a matrix of real numbers, got dtype complex128", scipy.sparse.csr_matrix(np.eye(3) * 1j), Y)
+    refused(r"^x has 2147483648 columns, at most", scipy.sparse.csr_matrix((3, 2**31)), Y)
+    refused(r"^x has shape \(3, 0\): ", scipy.sparse.csr_matrix((3, 0)), Y)
+    refused(r"^y is a sparse matrix, which is taken for x only", X, scipy.sparse.csr_matrix(np.ones((3, 1))))
+
+
+def test_class_numbers():
+    assert jaxsvm.dataset(X, [2, 0, 1], task="multiclass").y.tolist() == [2, 0, 1]
+    refused("^class numbers must be 0 .. k-1, k >= 2, each of them present, got 0, 2; ", X, [0, 2, 2], task="multiclass")
+    refused("^class numbers must be 0 .. k-1", X, [0, 0, 0], task="multiclass")
+
+
+@pytest.mark.parametrize(("y", "names"), [
+    (["b", "a", "b"], ("a", "b")), ([3, 7, 3], (3, 7)), ([True, False, True], (False, True)), ([0.5, 1.5, 0.5], (0.5, 1.5)),
+])  # fmt: skip
+def test_encode_two_classes(y, names):
+    labels, found = jaxsvm.data.encode(y)
+    assert found == names and type(found[0]) is type(names[0])
+    assert labels.tolist() == [1 if v == names[1] else -1 for v in y]
+
+
+def test_encode_more_classes_and_given_names():
+    assert jaxsvm.data.encode(["c", "a", "b", "a"])[0].tolist() == [2, 0, 1, 0]
+    labels, names = jaxsvm.data.encode([5, 9], names=(9, 5))
+    assert labels.tolist() == [1, -1] and names == (9, 5)
+    with pytest.raises(ValueError, match=r"y holds the class 'z', which is not among \['a', 'b'\]"):
+        jaxsvm.data.encode(["a", "z"], names=("a", "b"))
+    with pytest.raises(ValueError, match="y holds a single class"):
+        jaxsvm.data.encode([4, 4])
+    with pytest.raises(ValueError, match="y holds a NaN"):
+        jaxsvm.data.encode([1.0, np.nan])
 
 
 # The one warning

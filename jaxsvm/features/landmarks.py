@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..kernels import Kernel
 from ..numerics import blocked, sqdist, sqnorms, wide
 from ..recipe import positive
-from ..types import Array
+from ..types import Array, SparseRows
 
 
 def uniform(key: Array, kernel: Kernel, x: Array, count: int) -> Array:
@@ -45,13 +45,21 @@ def k_means(steps: int = 10) -> Callable:
 def _k_means(key, kernel, x, count, *, steps):
     x = x.astype(wide(x))
 
+    def sums(place):
+        """The sums of the rows that share a place, (count, d)."""
+        if not isinstance(x, SparseRows):
+            return jax.ops.segment_sum(x, place, count)
+        return jnp.zeros((count, x.shape[1]), x.dtype).at[place[:, None], x.index].add(x.value)
+
     def step(centres, _):
         nearest = blocked(lambda rows: jnp.argmin(sqdist(rows, centres), axis=1), x, 4096)
         size = jax.ops.segment_sum(jnp.ones(x.shape[0], x.dtype), nearest, count)
-        total = jax.ops.segment_sum(x, nearest, count)
+        total = sums(nearest)
         return jnp.where(size[:, None] > 0, total / jnp.maximum(size, 1)[:, None], centres), None
 
-    return jax.lax.scan(step, uniform(key, kernel, x, count), length=steps)[0]
+    first = uniform(key, kernel, x, count)
+    first = first.toarray() if isinstance(first, SparseRows) else first
+    return jax.lax.scan(step, first, length=steps)[0]
 
 
 def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import count, dot, is_traced, wide
 from ..recipe import cast, scalars, struct
-from ..types import Array
+from ..types import Array, SparseRows
 from .landmarks import uniform
 
 
@@ -27,7 +27,7 @@ class Nystrom:
         """Features, (..., d) -> (..., s)."""
         if x.shape[-1] != self.landmarks.shape[-1]:
             raise ValueError(f"the map takes rows of {self.landmarks.shape[-1]} columns, got shape {x.shape}")
-        rows = x.reshape(-1, x.shape[-1]).astype(wide(x))
+        rows = (x if x.ndim == 2 else x.reshape(-1, x.shape[-1])).astype(wide(x))
         phi = cast(self, rows.dtype)
         return dot(phi.kernel(rows, phi.landmarks), phi.whitening).reshape(*x.shape[:-1], -1)
 
@@ -114,7 +114,7 @@ def nystrom(
         if not 1 <= landmarks <= x.shape[0]:
             raise ValueError(f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw from, got {landmarks}")
         landmarks = choose(key, kernel, x, int(landmarks))
-    landmarks = jnp.asarray(landmarks)
+    landmarks = landmarks if isinstance(landmarks, SparseRows) else jnp.asarray(landmarks)
     landmarks = landmarks if jnp.issubdtype(landmarks.dtype, jnp.floating) else landmarks.astype(jnp.float32)
     if landmarks.ndim != 2 or not landmarks.shape[0]:
         raise ValueError(f"landmarks must be a whole number or a matrix of rows, got shape {landmarks.shape}")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import jax.numpy as jnp
+
 from .. import spaces
 from ..engines.coordinate import coordinate
 from ..kernels import Kernel
@@ -12,19 +16,23 @@ from ..types import Array, Loss, Solver
 
 
 @solver
-def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, start: Array | None = None) -> Solver:
+def sdca(
+    C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: str = "none", start: Array | None = None
+) -> Solver:
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)>, y_i), exactly along one row at a time.
 
         w = sum_i alpha_i y_i phi(x_i),   0 <= alpha_i <= C weight_i                           (hinge)
         alpha_i' = clip(alpha_i + (1 - y_i <w, phi(x_i)>) / k(x_i, x_i), 0, C weight_i)
         w += (alpha_i' - alpha_i) y_i phi(x_i)
 
-    No step ever lowers the dual. No bias: append a constant column for a regularised one.
+    No step ever lowers the dual. With bias "feature" there is 1 more in k, and b = sum_i alpha_i y_i.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
         kernel: a kernel; None is linear.
         loss: any loss with a dual step, real targets included.
+        bias: "none", or "feature": the weight of a constant feature 1, regularised with the others. (A free bias is an
+            equality in the dual, which no single coordinate can keep.)
         start: (n,) alpha to begin from, within its bounds; for losses of real targets the signed coefficients.
 
     Returns:
@@ -33,7 +41,7 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, start: A
         k(x_i, x_i) in the last whole pass (margin units), so `tol` may stop on it.
 
     Raises:
-        ValueError: C not a single positive number, start of another length than the data.
+        ValueError: C not a single positive number, another bias, start of another length than the data.
 
     Differs from the paper: permuted passes by default (the analysis draws uniformly: `samplers.uniform()`).
 
@@ -49,6 +57,12 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, start: A
         methods for regularized loss minimization, JMLR 14, 2013.
     """
     positive(C=C)
+    space = spaces.of(kernel, bias)
     if kernel is None:
-        return coordinate(loss, C, spaces.linear(), start=start)
-    return coordinate(loss, C, spaces.expansion(kernel), start=start, model=lambda f, coef, data: expansion(kernel, coef, data))
+        return coordinate(loss, C, space, start=start)
+
+    def model(f, coef, data):
+        made = expansion(kernel, coef, data, bias)
+        return made if bias == "none" else dataclasses.replace(made, b=jnp.sum(coef))
+
+    return coordinate(loss, C, space, start=start, model=model)

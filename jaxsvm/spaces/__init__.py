@@ -1,10 +1,14 @@
 """Function spaces: the moves that every step of an SVM solver is made of."""
 
+from ..recipe import choice as choice
 from .averaged import averaged as averaged
+from .constant import with_constant as with_constant
 from .expansion import expansion as expansion
 from .linear import linear as linear
 
 
-def of(kernel=None):
-    """The space of a kernel: linear weights for None, an expansion over all rows otherwise."""
-    return linear() if kernel is None else expansion(kernel)
+def of(kernel=None, bias="none"):
+    """The space of a kernel: linear weights for None, an expansion over all rows otherwise; bias "none" or "feature"."""
+    choice("bias", bias, ("none", "feature"))
+    space = linear() if kernel is None else expansion(kernel)
+    return space if bias == "none" else with_constant(space)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from ..models import Linear
-from ..numerics import count, dot, sqnorms, wide
+from ..numerics import add_rows, count, dot, inner, sqnorms, wide
 from ..recipe import space
 from ..types import Space
 
@@ -21,7 +21,7 @@ def linear() -> Space:
         return dot(batch.x, w)
 
     def add(w, shrink, coef, batch):
-        return (1 - shrink) * w + dot(coef, batch.x)
+        return add_rows((1 - shrink) * w, coef, batch.x)
 
     def model(w, data=None):
         return Linear(w, jnp.zeros((), w.dtype))
@@ -32,7 +32,7 @@ def linear() -> Space:
         sqnorm=sqnorms,
         add=add,
         model=model,
-        gram=lambda batch: sqnorms(batch.x)[:, None] if batch.x.shape[0] == 1 else dot(batch.x, batch.x.T),
+        gram=lambda batch: sqnorms(batch.x)[:, None] if batch.x.shape[0] == 1 else inner(batch.x, batch.x),
         evals=lambda coef, batch: count(batch.weight > 0),
         support=lambda w: jnp.full((), w.shape[0], jnp.int32),
     )

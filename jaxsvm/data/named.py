@@ -1,0 +1,35 @@
+"""Data sets by name."""
+
+from __future__ import annotations
+
+import importlib.resources
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..types import Batch
+from .rows import dataset
+
+
+def breast_cancer(columns: Sequence[int] | None = None) -> Batch:
+    """Breast Cancer Wisconsin (Diagnostic): 569 rows, 30 columns, +1 = malignant (212), -1 = benign (357).
+
+    Comes with the package, as in the source: unscaled, so standardise it.
+
+    Args:
+        columns: which of the 30; None: all.
+
+    Example:
+        >>> breast_cancer(columns=[0, 1]).x.shape
+        (569, 2)
+
+    Reference: W. Wolberg, O. Mangasarian, N. Street, W. Street, UCI Machine Learning Repository, 1995, CC BY 4.0,
+        https://doi.org/10.24432/C5DW2B.
+    """
+    path = importlib.resources.files("jaxsvm") / "datasets" / "breast_cancer_wdbc.npz"
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        x, y = arrays["X_train"], arrays["y_train"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the docstring says that the columns are unscaled
+        return dataset(x if columns is None else x[:, list(columns)], y)

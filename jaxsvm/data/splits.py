@@ -1,0 +1,38 @@
+"""Parts of a data set, drawn by a key."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..types import Array, Batch, take
+
+
+def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
+    """Cut the rows at random into parts; each part is a data set with row numbers of its own.
+
+    Args:
+        key: for the order.
+        data: n rows.
+        shares: relative sizes of the parts, > 0.
+
+    Raises:
+        ValueError: fewer than two shares, one not above 0, or a part without rows.
+
+    Example:
+        >>> data = dataset(np.eye(10), [1, -1] * 5)
+        >>> [part.y.shape[0] for part in split(jax.random.key(0), data, 3, 1, 1)]
+        [6, 2, 2]
+    """
+    if len(shares) < 2 or not all(np.isfinite(share) and share > 0 for share in shares):
+        raise ValueError(f"split takes two or more shares above 0, got {shares}")
+    n = data.y.shape[0]
+    ends = np.round(np.cumsum(shares) / np.sum(shares) * n).astype(int)
+    order = jax.random.permutation(key, n).astype(jnp.int32)
+    parts = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    if any(part.shape[0] == 0 for part in parts):
+        raise ValueError(f"{n} rows are too few for the shares {shares}: a part would be empty")
+    return tuple(
+        take(data, part)._replace(index=jnp.arange(part.shape[0], dtype=jnp.int32), weight=data.weight[part]) for part in parts
+    )

@@ -1,0 +1,181 @@
+"""Sparse rows stand where dense rows stand: every kernel, solver and feature map, and nothing is made dense."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+
+import jaxsvm
+from jaxsvm import features, kernels, models, numerics, samplers
+from jaxsvm.types import SparseRows, take
+
+N, D = 60, 40
+MATRIX = scipy.sparse.random(N, D, 0.1, random_state=0, format="csr", dtype=np.float32)
+Y = np.sign(np.random.default_rng(0).normal(size=N))
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def sparse():
+    return jaxsvm.dataset(MATRIX, Y)
+
+
+@pytest.fixture(scope="module")
+def dense():
+    return jaxsvm.dataset(MATRIX.toarray(), Y)
+
+
+# What rows are asked for
+
+
+def test_shape_dtype_and_rows(sparse, dense):
+    x = sparse.x
+    assert isinstance(x, SparseRows) and x.shape == (N, D) and x.ndim == 2 and x.dtype == jnp.float32
+    assert x.index.shape == x.value.shape == (N, int(np.diff(MATRIX.indptr).max()))
+    assert x.astype(jnp.bfloat16).dtype == jnp.bfloat16
+    assert np.array_equal(x[jnp.array([5, 3])].toarray(), dense.x[jnp.array([5, 3])])
+    drawn = take(sparse, jnp.array([7, -1]))
+    assert np.array_equal(drawn.x.toarray()[0], dense.x[7]) and drawn.weight.tolist() == [1, 0]
+    assert np.array_equal(take(sparse, jnp.array([7])).x.toarray(), dense.x[7:8])
+
+
+@pytest.mark.parametrize("columns", [(), (3,)])
+def test_products_both_ways(sparse, dense, columns):
+    random = np.random.default_rng(1)
+    right, left = random.normal(size=(D, *columns)).astype("f4"), random.normal(size=(*columns, N)).astype("f4")
+    # Sums of at most 40 products of size about 1.
+    np.testing.assert_allclose(numerics.dot(sparse.x, right), dense.x @ right, atol=1e-5)
+    np.testing.assert_allclose(numerics.dot(left, sparse.x), left @ dense.x, atol=1e-5)
+
+
+def test_add_rows(sparse, dense):
+    w, coef = jnp.arange(D, dtype=jnp.float32), jnp.linspace(-1, 1, N)
+    np.testing.assert_allclose(numerics.add_rows(w, coef, sparse.x), w + coef @ dense.x, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", [
+    kernels.linear(), kernels.rbf(1.0), kernels.laplacian(2.0), kernels.polynomial(0.5), kernels.sigmoid(0.1),
+    kernels.rbf(1.0) + 2.0 * kernels.linear(),
+], ids=repr)  # fmt: skip
+def test_kernel_blocks(sparse, dense, kernel):
+    want = np.asarray(kernel(dense.x, dense.x[:7]))
+    for a, b in ((sparse.x, sparse.x[:7]), (sparse.x, dense.x[:7]), (dense.x, sparse.x[:7])):
+        np.testing.assert_allclose(kernel(a, b), want, atol=2e-6 * np.abs(want).max())
+    np.testing.assert_allclose(kernel(sparse.x[:7], sparse.x), want.T, atol=2e-6 * np.abs(want).max())
+    np.testing.assert_allclose(kernel.diag(sparse.x), kernel.diag(dense.x), rtol=1e-5)
+
+
+def test_blocks_of_sparse_pairs(sparse, dense, monkeypatch):
+    monkeypatch.setattr(numerics, "_DENSE", 7 * D)  # seven rows at a time
+    np.testing.assert_allclose(numerics.inner(sparse.x, sparse.x), dense.x @ dense.x.T, atol=1e-5)
+
+
+def test_gradients_through_products(sparse, dense):
+    w = jnp.linspace(-1, 1, D)
+    value = lambda x: lambda w: jnp.sum(jnp.tanh(numerics.dot(x, w)))
+    np.testing.assert_allclose(jax.grad(value(sparse.x))(w), jax.grad(value(dense.x))(w), atol=1e-5)
+
+
+# Solvers: the same draws, the same model
+
+SOLVERS = {
+    "pegasos": lambda x: jaxsvm.pegasos(1e-2),
+    "pegasos, bias": lambda x: jaxsvm.pegasos(1e-2, bias="feature"),
+    "averaged pegasos": lambda x: jaxsvm.averaged(jaxsvm.pegasos(1e-2)),
+    "asset": lambda x: jaxsvm.asset(1e-2),
+    "sdca": lambda x: jaxsvm.sdca(1.0),
+    "sdca, bias": lambda x: jaxsvm.sdca(1.0, bias="feature"),
+    "kernel sdca": lambda x: jaxsvm.sdca(1.0, kernels.rbf(1.0)),
+    "kernel pegasos": lambda x: jaxsvm.kernel_pegasos(1e-2, kernels.rbf(1.0)),
+    "subgradient": lambda x: jaxsvm.subgradient(1e-2),
+    "perceptron": lambda x: jaxsvm.perceptron(),
+    "nystrom": lambda x: jaxsvm.on_features(
+        features.nystrom(KEY, kernels.rbf(1.0), x, landmarks=10), jaxsvm.pegasos(1e-2)
+    ),
+    "leverage scores": lambda x: jaxsvm.on_features(
+        features.nystrom(KEY, kernels.rbf(1.0), x, landmarks=10, choose=features.leverage_scores()), jaxsvm.pegasos(1e-2)
+    ),
+    "k-means": lambda x: jaxsvm.on_features(
+        features.nystrom(KEY, kernels.rbf(1.0), x, landmarks=10, choose=features.k_means()), jaxsvm.pegasos(1e-2)
+    ),
+    "fourier": lambda x: jaxsvm.on_features(
+        features.fourier(KEY, kernels.rbf(1.0), dim=D, features=16), jaxsvm.pegasos(1e-2)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_solvers(sparse, dense, name):
+    make = SOLVERS[name]
+    have, want = (jaxsvm.fit(make(data.x), data, KEY, steps=150, every=150) for data in (sparse, dense))
+    # Roundings of sums in another order, over 150 steps.
+    np.testing.assert_allclose(have.model(sparse.x), want.model(dense.x), atol=2e-5)
+    np.testing.assert_allclose(have.info.loss, want.info.loss, rtol=1e-4)
+    np.testing.assert_allclose(jaxsvm.error_on(sparse)(have.model), jaxsvm.error_on(dense)(want.model))
+
+
+@pytest.mark.parametrize("batch", [4, 16])
+def test_batches(sparse, dense, batch):
+    feed = samplers.epochs(batch)
+    for solver in (jaxsvm.pegasos(1e-2), jaxsvm.sdca(1.0)):
+        have, want = (jaxsvm.fit(solver, data, KEY, steps=60, every=60, sampler=feed) for data in (sparse, dense))
+        np.testing.assert_allclose(have.model.w, want.model.w, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["sdca, bias", "kernel sdca", "nystrom"])
+def test_certificates(sparse, dense, name):
+    """In float64 on both sides, of one model: equal but for the rows' float32."""
+    model = jaxsvm.fit(SOLVERS[name](sparse.x), sparse, KEY, steps=300).model
+    full = model if not isinstance(getattr(model, "x", None), SparseRows) else model.__class__(
+        model.kernel, model.x.toarray(), model.coef, model.b, model.index, model.bias)  # fmt: skip
+    for passes in (0, 3):
+        have, want = (
+            jaxsvm.certificate(model, sparse, 1 / N, passes=passes),
+            jaxsvm.certificate(full, dense, 1 / N, passes=passes),
+        )
+        np.testing.assert_allclose(*([float(v) for v in c[:3]] for c in (have, want)), rtol=1e-9, atol=1e-12)
+        assert have.exact == want.exact and have.gap >= 0
+
+
+def test_a_model_with_sparse_support_is_saved_and_loaded(sparse, tmp_path):
+    model = jaxsvm.fit(jaxsvm.sdca(1.0, kernels.rbf(1.0)), sparse, KEY, steps=100).model
+    models.save(tmp_path / "model.npz", model)
+    again = models.load(tmp_path / "model.npz")
+    assert isinstance(again.x, SparseRows) and again.x.columns == D
+    assert np.array_equal(again(sparse.x), model(sparse.x))
+
+
+def test_runs_resume_to_the_bit(sparse):
+    solver = jaxsvm.averaged(jaxsvm.pegasos(1e-2, bias="feature"))
+    whole = jaxsvm.fit(solver, sparse, KEY, steps=90, every=10)
+    part = jaxsvm.fit(solver, sparse, KEY, steps=40, every=10)
+    rest = jaxsvm.fit(solver, sparse, steps=50, every=10, state=part.state)
+    assert np.array_equal(whole.model.w, rest.model.w) and np.array_equal(whole.model.b, rest.model.b)
+
+
+def test_a_sweep_and_a_gradient_over_sparse_rows(sparse, dense):
+    def risk(lam, data):
+        model = jaxsvm.fit(jaxsvm.asset(lam, loss=jaxsvm.losses.logistic, bias="none"), data, KEY, steps=40).model
+        return jaxsvm.risk_on(data, jaxsvm.losses.logistic)(model)
+
+    lams = jnp.array([1e-2, 1e-1])
+    have, want = (jaxsvm.sweep(risk, lam=lams, progress=False)(data) for data in (sparse, dense))
+    np.testing.assert_allclose(have, want, rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(risk)(1e-2, sparse), jax.grad(risk)(1e-2, dense), rtol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", [None, kernels.rbf(1.0)], ids=repr)
+def test_nothing_of_the_size_of_the_dense_rows(kernel):
+    """Compiled for 4,000 rows of 50,000 columns, 5 numbers each: the program's memory is that of the padded rows."""
+    n, d, r = 4000, 50_000, 5
+    index = np.sort(np.random.default_rng(0).integers(0, d // r, (n, r)) + np.arange(r) * (d // r), axis=1).astype(np.int32)
+    data = jaxsvm.Batch(
+        SparseRows(jnp.asarray(index), jnp.ones((n, r)), d), jnp.where(jnp.arange(n) % 2, 1.0, -1.0),
+        jnp.arange(n, dtype=jnp.int32), jnp.ones(n),
+    )  # fmt: skip
+    solver = jaxsvm.sdca(1.0, kernel)
+    run = jax.jit(lambda data: jaxsvm.fit(solver, data, KEY, steps=20, every=20).model)
+    temporary = run.lower(data).compile().memory_analysis().temp_size_in_bytes
+    padded = n * r * 8
+    assert temporary < 4 * padded + 20 * d * 4 < n * d * 4 / 100
