@@ -34,6 +34,7 @@ from .features import on_features as on_features
 from .loops import fast_loops as fast_loops
 from .loops import fit as fit
 from .loops import step as step
+from .loops import stream as stream
 from .loops import sweep as sweep
 
 # Objectives, certificates, probes

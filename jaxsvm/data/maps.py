@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax.numpy as jnp
 
 from ..recipe import struct
-from ..types import Array
+from ..types import Array, SparseRows
 
 
 @struct
@@ -17,6 +19,7 @@ class Standardize:
 
     def __call__(self, x: Array) -> Array:
         """(n, d) -> (n, d)."""
+        _refuse(x)
         return (x - self.mean[None, :]) / self.scale[None, :]
 
 
@@ -26,11 +29,58 @@ def standardize(x: Array) -> Standardize:
     Args:
         x: (n, d), the training rows.
 
+    Raises:
+        ValueError: for `SparseRows`, whose zeros would not stay zeros.
+
     Example:
         >>> x = jnp.array([[1.0], [3.0]])
         >>> standardize(x)(x).tolist()
         [[-1.0], [1.0]]
     """
+    _refuse(x)
     constant = jnp.max(x, 0) == jnp.min(x, 0)  # the deviation of such a column is a rounding of 0
     mean, deviation = jnp.mean(x, 0), jnp.std(x, 0)
     return Standardize(jnp.where(constant, x[0], mean), jnp.where(constant, jnp.ones_like(deviation), deviation))
+
+
+@struct
+class Scale:
+    """x -> (x - low) / width, column by column: a pure map."""
+
+    low: Array | None  # (d,)  None: 0, so that zeros stay zeros
+    width: Array  # (d,)
+
+    def __call__(self, x: Array) -> Array:
+        """(n, d) -> (n, d); `SparseRows` stay so."""
+        if not isinstance(x, SparseRows):
+            return (x if self.low is None else x - self.low[None, :]) / self.width[None, :]
+        if self.low is not None:
+            raise ValueError("the map was fitted on dense rows and moves zeros: make the rows dense with x.toarray()")
+        return dataclasses.replace(x, value=x.value / self.width.at[x.index].get(mode="promise_in_bounds"))
+
+
+def scale(x: Array) -> Scale:
+    """The map that takes the columns of `x` to [0, 1]; those of `SparseRows` to [-1, 1], zeros staying zeros.
+
+        dense    (x - min) / (max - min)        sparse    x / max |x|
+
+    Constant columns become 0 where dense, as columns without numbers stay 0 where sparse.
+
+    Args:
+        x: (n, d), the training rows.
+
+    Example:
+        >>> x = jnp.array([[1.0], [3.0], [2.0]])
+        >>> scale(x)(x).tolist()
+        [[0.0], [1.0], [0.5]]
+    """
+    if isinstance(x, SparseRows):
+        low, width = None, jnp.zeros(x.columns, x.dtype).at[x.index].max(jnp.abs(x.value), mode="promise_in_bounds")
+    else:
+        low, width = jnp.min(x, 0), jnp.max(x, 0) - jnp.min(x, 0)
+    return Scale(low, jnp.where(width > 0, width, jnp.ones_like(width)))
+
+
+def _refuse(x: Array) -> None:
+    if isinstance(x, SparseRows):
+        raise ValueError("standardize would make sparse rows dense: use jaxsvm.data.scale, which keeps zeros, or x.toarray()")

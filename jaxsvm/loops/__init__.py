@@ -3,4 +3,5 @@
 from .flags import fast_loops as fast_loops
 from .runs import fit as fit
 from .runs import step as step
+from .streams import stream as stream
 from .sweeps import sweep as sweep

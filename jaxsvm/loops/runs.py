@@ -18,7 +18,8 @@ from .. import models
 from ..numerics import is_traced, wide
 from ..recipe import Recipe, cast, choice, fixed, freed
 from ..samplers import uniform
-from ..types import LIMB, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, State, take
+from ..types import Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, State, take
+from . import tally
 from .bar import Bar
 
 
@@ -52,7 +53,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         >>> float(info.loss)
         1.0
     """
-    _check_solver(solver)  # reads a field, which checks the numbers while they are known
+    check_solver(solver)  # reads a field, which checks the numbers while they are known
     if not isinstance(batch, Batch):
         raise TypeError(f"batch must be a Batch, got {type(batch).__name__}: use jaxsvm.take(data, index)")
     return _step(_enter(solver, wide(batch.x)), state, batch)
@@ -78,7 +79,8 @@ def _prepare(solver, data):
 
 
 @jax.jit
-def _model(solver, state, data):
+def model_of(solver, state, data):
+    """The model of a state, compiled."""
     return freed(solver).model(state, data)
 
 
@@ -105,18 +107,13 @@ def _piece(solver, sampler, probe, data, run, tol, count, *, every, lift=False):
         return fed._replace(index=index) if reads == "all" else take(fed, index)
 
     def body(k, carry):
-        state, floats, ints, touched = carry
+        state, told, touched = carry
         state, info = solver.update(state, batch(k))
-        # Two small vectors instead of five numbers: every part of a loop's carry costs a tenth of a microsecond.
-        floats = jnp.stack([floats[0] + info.loss, jnp.asarray(info.residual, floats.dtype)])
-        spent = jnp.asarray(info.evals, jnp.int32)
-        low = ints[2] + (spent & (2**LIMB - 1))
-        high = ints[1] + (spent >> LIMB) + (low >> LIMB)
-        ints = jnp.stack([jnp.asarray(info.support, jnp.int32), high, low & (2**LIMB - 1)])
+        told = tally.add(told, info)
         if adaptive:
             write = functools.partial(lax.dynamic_update_index_in_dim, index=k, axis=0)
             touched = write(touched[0], info.index), write(touched[1], info.progress)
-        return state, floats, ints, touched
+        return state, told, touched
 
     info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], run.solver)
     touched = ()
@@ -125,16 +122,15 @@ def _piece(solver, sampler, probe, data, run, tol, count, *, every, lift=False):
             jnp.full((every, *info.index.shape), -1, jnp.int32),
             jnp.zeros((every, *info.progress.shape), info.progress.dtype),
         )
-    carry = run.solver, jnp.zeros(2, info.loss.dtype), jnp.zeros(3, jnp.int32), touched
-    state, (loss, residual), (support, high, low), touched = lax.fori_loop(0, every if count is None else count, body, carry)
+    length = every if count is None else count
+    state, told, touched = lax.fori_loop(0, length, body, (run.solver, tally.start(info), touched))
 
-    # Behind a barrier, as a division by a number known beforehand is compiled to a product, which rounds differently.
-    made = lax.optimization_barrier(jnp.asarray(every if count is None else count, jnp.int32))
     draws = sampler.feedback(run.sampler, *touched) if adaptive else run.sampler
     value = None if probe is None else probe(solver.model(state, data))
-    measure = residual if solver.residual == "whole" or probe is None else value
-    run = Run(state, draws, run.step + made, measure <= tol if tol is not None else jnp.zeros((), bool))
-    return run, Curve(run.step, loss / made.astype(loss.dtype), residual, support, jnp.stack([high, low]), value)
+    row = tally.row(told, run.step, length, value)
+    measure = row.residual if solver.residual == "whole" or probe is None else value
+    done = measure <= tol if tol is not None else jnp.zeros((), bool)
+    return Run(state, draws, row.step, done), row
 
 
 def fit(
@@ -207,7 +203,7 @@ def fit(
         raise TypeError(f"state must be the Run of an earlier call, got {type(state).__name__}: pass run.state")
     if key is None and state is None:
         raise ValueError("fit needs a key, such as jax.random.key(0), or a state to go on from")
-    _check_solver(solver)
+    check_solver(solver)
     sampler = sampler or solver.sampler or uniform(1)
     measured = solver.residual == "whole" or probe is not None  # reading a field checks the numbers while they are known
     if tol is not None and not measured:
@@ -215,20 +211,19 @@ def fit(
             "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
             "(probe=jaxsvm.error_on(held_out)), or steps"
         )
-    if save is not None and not os.path.isdir(os.path.dirname(os.path.abspath(os.fspath(save)))):
-        raise FileNotFoundError(f"save={os.fspath(save)!r} is in a folder that does not exist: make it first")
+    check_folder(save)
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
     enter = functools.partial(_enter, dtype=wide(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
-    steps = 10 * -(-n // b) if steps is None else _whole("steps", steps, 0)
-    lift, room = _lifting(parts[0], data, lift, memory, b * (every or 1), solver.reads == "all" or sampler.whole)
+    steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
+    lift, room = lifting(parts[0], data, lift, memory, b * (every or 1), solver.reads == "all" or sampler.whole)
     tol = None if tol is None else jnp.asarray(tol, wide(data.x))
     traced = is_traced(parts, data, key, state, tol)
     if every is None:
         every = _pace(steps, -(-n // b), solver.reads) if period is None else max(1, min(steps, period))
         every = max(1, min(every, room // b)) if lift == "piece" else every
-    every = _whole("every", every, 1)
+    every = whole_number("every", every, 1)
     if period is not None:  # no piece crosses the end of a period; inside a transformation all pieces are of one length
         every = min(every, period)
         every = next(e for e in range(every, 0, -1) if period % e == 0) if traced else every
@@ -244,7 +239,7 @@ def fit(
     if state is None:
         run = _start(parts[0], parts[1], key, data, look=min(room, n) if lift in ("piece", "step") else None)
     else:
-        _check_state(state, _start.eval_shape(*parts[:2], jax.random.key(0), data))
+        check_like(state, _start.eval_shape(*parts[:2], jax.random.key(0), data))
         run = state._replace(done=jnp.zeros_like(state.done))
     piece = lambda run, every, count=None: _piece(*parts, data, run, tol, count, every=every, lift=lift == "piece")  # noqa: E731
     if traced:
@@ -253,15 +248,16 @@ def fit(
         run, curve = _inside(piece, run, steps, every, tol)
     else:
         run, curve = _outside(piece, run, steps, every, period, seconds, save, progress)
-    return Fit(_model(parts[0], run.solver, data), run, curve, jnp.asarray(jnp.nan if tol is None else tol, wide(data.x)))
+    return Fit(model_of(parts[0], run.solver, data), run, curve, jnp.asarray(jnp.nan if tol is None else tol, wide(data.x)))
 
 
-def _check_solver(solver: Any) -> None:
+def check_solver(solver: Any) -> None:
+    """Refuse what is no solver, and numbers out of range while they are known."""
     if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
         raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
 
 
-def _lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool) -> tuple[str, int]:
+def lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool) -> tuple[str, int]:
     """When rows are prepared ("never" where there is nothing to prepare), and how many prepared rows fit the memory.
 
     `least` are the rows of the shortest piece that will do.
@@ -283,16 +279,24 @@ def _lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: i
     return lift, room
 
 
-def _check_state(state: Run, like: Run) -> None:
-    """Whether a run can go on from `state` with this solver, sampler and data."""
-    for part, what in (("solver", "another solver, or data of other shapes"), ("sampler", "another sampler")):
+def check_folder(save: str | os.PathLike | None) -> None:
+    """Refuse a file in a folder that is not there before anything runs."""
+    if save is not None and not os.path.isdir(os.path.dirname(os.path.abspath(os.fspath(save)))):
+        raise FileNotFoundError(f"save={os.fspath(save)!r} is in a folder that does not exist: make it first")
+
+
+def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
+    """Whether a run can go on from `state`, whose parts must be as those of `like`."""
+    what = {"solver": "another solver, or data of other shapes", "sampler": "another sampler", "waiting": "batches of other rows"}
+    for part in parts:
         have, want = getattr(state, part), getattr(like, part)
         shapes = [[(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (have, want)]
         if jax.tree.structure(have) != jax.tree.structure(want) or shapes[0] != shapes[1]:
-            raise ValueError(f"state comes from {what}: go on with the solver, sampler and data that it was made with")
+            raise ValueError(f"state comes from {what[part]}: go on with the solver, sampler and data that it was made with")
 
 
-def _whole(name: str, value: Any, least: int) -> int:
+def whole_number(name: str, value: Any, least: int) -> int:
+    """A whole number of at least `least`, or a sentence."""
     whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
     if isinstance(value, bool) or not whole or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
@@ -309,7 +313,7 @@ def _pace(steps: int, one_pass: int, reads: str) -> int:
     return next((e for e in range(pace, pace // 2, -1) if steps % e == 0), pace)
 
 
-def _rows(curves: list, like: Curve) -> Curve:
+def rows_of_curve(curves: list, like: Curve) -> Curve:
     """Rows of the curve as one table, an empty one of the right types where there are none."""
     if not curves:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
@@ -336,7 +340,7 @@ def _inside(piece, run, steps, every, tol):
     if steps % every:
         carry = one(carry, steps % every)
         tables.append(jax.tree.map(lambda a: a[None], carry[1]))
-    table = jax.tree.map(lambda *a: jnp.concatenate(a), *tables) if tables else _rows([], row)
+    table = jax.tree.map(lambda *a: jnp.concatenate(a), *tables) if tables else rows_of_curve([], row)
     return carry[0], table
 
 
@@ -365,4 +369,4 @@ def _outside(piece, run, steps, every, period, seconds, save, progress):
         if bar:
             bar.close()
     like = jax.eval_shape(lambda run: piece(run, every)[1], run) if not rows else None
-    return run, _rows(rows, like)
+    return run, rows_of_curve(rows, like)

@@ -1,0 +1,84 @@
+"""Rows that are too many for the memory, some at a time."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..types import Batch
+
+
+class Chunks:
+    """A sequence of batches of at most `rows` rows: `len`, `chunks[i]`, and `chunks[i:]` for what is left."""
+
+    def __init__(self, parts: Batch, rows: int, first: int = 0):
+        """Cut `parts` from its row `first` on; see `chunks`."""
+        self.parts, self.rows, self.first = parts, rows, first
+
+    def __len__(self) -> int:
+        return -(-max(self.parts.y.shape[0] - self.first, 0) // self.rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            start, stop, step = i.indices(len(self))
+            if step != 1 or stop != len(self):
+                raise ValueError("chunks can be cut at the front only, as in chunks[3:]")
+            return Chunks(self.parts, self.rows, self.first + start * self.rows)
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"chunk {i} of {len(self)}")
+        start = self.first + i % len(self) * self.rows
+        return jax.tree.map(lambda a: _read(a, start, min(start + self.rows, a.shape[0])), self.parts)
+
+
+def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
+    """Cut rows into batches for `jaxsvm.stream`, read when they are asked for.
+
+    Of memory maps (`jaxsvm.data.memory_map`, `np.load(path, mmap_mode="r")`) a chunk is read from the file and nothing else
+    of it stays in memory.
+
+    Args:
+        x: (n, d) an array or a memory map, or a whole `Batch` (with `SparseRows`, too).
+        y: (n,) targets; not with a `Batch`.
+        weight: (n,) example weights; None: all 1.
+        rows: of a chunk, >= 1.
+
+    Raises:
+        ValueError: shapes that do not fit, rows < 1.
+
+    Example:
+        >>> parts = chunks(np.ones((10, 2)), np.ones(10), rows=4)
+        >>> [part.x.shape for part in parts], len(parts[1:])
+        ([(4, 2), (4, 2), (2, 2)], 2)
+    """
+    if not isinstance(rows, int | np.integer) or isinstance(rows, bool) or rows < 1:
+        raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
+    if isinstance(x, Batch):
+        if y is not None or weight is not None:
+            raise ValueError("a Batch has its own targets and weights: leave y and weight out")
+        return Chunks(jax.tree.map(np.asarray, x), int(rows))
+    if np.ndim(x) != 2 or not np.shape(x)[0]:
+        raise ValueError(f"x must be a matrix with a row for each example, got shape {np.shape(x)}")
+    n = np.shape(x)[0]
+    for name, a in (("y", y), ("weight", weight)):
+        if (a is not None or name == "y") and np.shape(a) != (n,):
+            raise ValueError(f"{name} must hold one number for each of the {n} rows of x, got shape {np.shape(a)}")
+    plain = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)  # noqa: E731
+    ones = np.broadcast_to(np.float32(1), n) if weight is None else plain(weight)
+    return Chunks(Batch(plain(x), plain(y), np.broadcast_to(np.int32(0), n), ones), int(rows))
+
+
+def _read(a: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Rows of an array; of a memory map by a read of the file, as pages of the map would stay in memory."""
+    whole_map = isinstance(a, np.memmap) and isinstance(a.base, mmap.mmap) and a.flags.c_contiguous and a.filename is not None
+    if not whole_map:
+        return a[start:stop]
+    width = int(np.prod(a.shape[1:], dtype=np.int64))
+    with open(a.filename, "rb") as file:
+        file.seek(a.offset + start * width * a.itemsize)
+        found = np.fromfile(file, a.dtype, (stop - start) * width)
+    if found.size != (stop - start) * width:
+        raise ValueError(f"{a.filename} has become shorter than the {a.shape[0]} rows that it had")
+    return found.reshape(stop - start, *a.shape[1:])

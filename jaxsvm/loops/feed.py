@@ -1,0 +1,147 @@
+"""The host's side of a stream: chunks checked and counted in a thread of their own, Ctrl-C kept for a good moment."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..types import Batch, SparseRows
+
+
+class Part(NamedTuple):
+    """Some rows of a stream, and how far the stream is after them."""
+
+    batch: Batch  # of NumPy arrays
+    seen: int  # rows taken in
+    chunks: int  # chunks taken in by this part: empty ones before it are counted with it
+
+
+def feed(chunks: Iterable, task: str, seen: int, rows: int | None, double: bool) -> Iterator[Part]:
+    """The parts of a stream, checked; rows of weight 0 are left out after they were numbered.
+
+    Args:
+        chunks: batches or tuples (x, y), (x, y, weight).
+        task: what the targets must be.
+        seen: rows before the first chunk.
+        rows: numbers go round after so many; None: 2^31.
+        double: whether float64 stays.
+    """
+    skipped = 1
+    for number, chunk in enumerate(chunks):
+        x, y, weight = _arrays(chunk, f"chunk {number}", double)
+        index = ((seen + np.arange(len(y), dtype=np.int64)) % (rows or 2**31)).astype(np.int32)
+        seen = (seen + len(y)) % (rows or 2**31)
+        batch = Batch(x, y, index, weight)
+        if (weight == 0).any():
+            batch = jax.tree.map(lambda a: a[weight > 0], batch)  # noqa: B023
+        if not len(batch.y):
+            skipped += 1
+            continue
+        _check(batch, f"chunk {number}", task)
+        yield Part(batch, seen, skipped)
+        skipped = 1
+
+
+def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Rows, targets and weights as NumPy arrays of the dtypes that solvers see."""
+    if isinstance(chunk, Batch):
+        chunk = chunk.x, chunk.y, chunk.weight
+    if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
+        raise TypeError(f"{name} is a {type(chunk).__name__}: give batches, or tuples (x, y) or (x, y, weight)")
+
+    def real(a):
+        a = np.asarray(a)
+        if a.dtype.kind not in "biufV":
+            raise ValueError(f"{name} holds {a.dtype}, expected real numbers: convert it first")
+        narrow = a.dtype.kind in "biu" or (a.dtype == np.float64 and not double)
+        return np.asarray(a, np.float32) if narrow else a
+
+    x = chunk[0]
+    x = SparseRows(np.asarray(x.index), real(x.value), x.columns) if isinstance(x, SparseRows) else real(x)
+    if x.ndim != 2:
+        raise ValueError(f"x of {name} must be a matrix with a row for each example, got shape {x.shape}")
+    wide = x.dtype if x.dtype.itemsize >= 4 else np.float32
+    y = real(chunk[1]).astype(wide)
+    weight = np.ones(len(x.value if isinstance(x, SparseRows) else x), wide) if len(chunk) == 2 else real(chunk[2]).astype(wide)
+    if y.shape != x.shape[:1] or weight.shape != x.shape[:1]:
+        raise ValueError(f"{name} has {x.shape[0]} rows, targets of shape {y.shape} and weights of shape {weight.shape}")
+    return x, y, weight
+
+
+def _check(batch: Batch, name: str, task: str) -> None:
+    for field, a in (
+        ("x", batch.x.value if isinstance(batch.x, SparseRows) else batch.x),
+        ("y", batch.y),
+        ("weight", batch.weight),
+    ):
+        with np.errstate(over="ignore", invalid="ignore"):
+            suspect = not np.isfinite(np.sum(a, dtype=None if a.dtype.itemsize >= 4 else np.float32))
+        if suspect and not np.isfinite(a.astype(np.float64)).all():  # the sum alone may overflow
+            row = int(np.argwhere(~np.isfinite(a.astype(np.float64)))[0][0])
+            raise ValueError(f"{field} of {name} holds a NaN or an infinity, first in row {row}: drop or fill in such rows")
+    if (batch.weight < 0).any():
+        raise ValueError(f"{name} holds a weight below 0; 0 leaves a row out")
+    y = batch.y
+    if task == "binary" and not (np.abs(y) == 1).all():
+        raise ValueError(
+            f"labels must be -1 and +1, {name} holds {y[np.abs(y) != 1][0]:g}; number them with jaxsvm.data.encode, or say "
+            "task='regression' or task='multiclass'"
+        )
+    if task == "multiclass" and not ((y >= 0) & (y == np.floor(y))).all():
+        raise ValueError(f"class numbers must be 0 .. k-1, {name} holds others: number them with jaxsvm.data.encode")
+
+
+def cut(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.ndarray]]:
+    """The rows in pieces of the size of `like`, the last one padded, and how many rows of each count.
+
+    Raises:
+        ValueError: rows of another kind or with other columns.
+    """
+    x, first = batch.x, like.x
+    shapes = [(type(a).__name__, *a.shape[1:], *(a.index.shape[1:] if isinstance(a, SparseRows) else ())) for a in (x, first)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"chunks must have the same columns: one has {shapes[0]}, the first has {shapes[1]}")
+    size = like.y.shape[0]
+
+    def piece(a, wanted, start):
+        part = np.asarray(a[start : start + size], wanted.dtype)
+        return part if len(part) == size else np.concatenate([part, np.zeros((size - len(part), *part.shape[1:]), part.dtype)])
+
+    for start in range(0, batch.y.shape[0], size):
+        part = jax.tree.map(lambda a, wanted: piece(a, wanted, start), batch, like)  # noqa: B023
+        yield part, np.int32(min(size, batch.y.shape[0] - start))
+
+
+class Asked:
+    """Ctrl-C as a wish that is looked at between chunks; a second one breaks off at once."""
+
+    def __init__(self):
+        self.to_stop, self.old = False, None
+
+    def __enter__(self) -> Asked:
+        if threading.current_thread() is threading.main_thread():
+            self.old = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.old is not None:
+            signal.signal(signal.SIGINT, self.old)
+
+    def _note(self, *_: Any) -> None:
+        if self.to_stop:
+            raise KeyboardInterrupt
+        self.to_stop = True
+
+    def wait(self, coming: concurrent.futures.Future) -> Any:
+        """The result, or None once it is time to stop."""
+        while not self.to_stop:
+            done, _ = concurrent.futures.wait([coming], timeout=0.2)
+            if done:
+                return coming.result()
+        return None

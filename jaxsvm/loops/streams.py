@@ -1,0 +1,202 @@
+"""`stream`: a solver fed with chunks of rows, each seen once, of which only a few are in memory."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .. import models
+from ..numerics import wide
+from ..recipe import cast, choice, fixed, freed, register
+from ..samplers import uniform
+from ..types import Array, Batch, Fit, Solver, State
+from . import tally
+from .bar import Bar
+from .feed import Asked, cut, feed
+from .runs import check_folder, check_like, check_solver, lifting, model_of, rows_of_curve, whole_number
+
+
+@register("Flow")
+class Flow(NamedTuple):
+    """Everything that `stream` goes on from."""
+
+    solver: State
+    waiting: Batch  # (b,) rows, the last `held` of which wait for their batch to fill
+    held: Array  # ()    int32
+    step: Array  # ()    int32, updates made
+    seen: Array  # ()    int32, rows taken in (modulo `rows` where that was given, else 2^31)
+    chunks: Array  # ()  int32, chunks taken in
+    done: Array  # ()    bool, False: a stream has no tolerance
+
+
+def stream(
+    solver: Solver,
+    chunks: Iterable,
+    key: Array | None = None,
+    *,
+    rows: int | None = None,
+    state: Flow | None = None,
+    batch_size: int | None = None,
+    task: str = "binary",
+    probe: Callable | None = None,
+    memory: float | None = None,
+    save: str | os.PathLike | None = None,
+    progress: bool = False,
+) -> Fit:
+    """Run a solver over rows that come in chunks: one update for each `batch_size` of them, in their order.
+
+        batch_t = rows t b .. (t+1) b - 1 of the stream;   state_t+1, info_t = solver.update(state_t, batch_t)
+
+    Chunks are cut and joined as they come: where one ends changes nothing, and rows that do not fill a batch wait in the
+    state. The next chunk is fetched while the solver works on the last. One program serves all chunks that are no longer
+    than the first; longer ones are cut. Rows of weight 0 are left out. Where the rows have an order (by class, by time),
+    shuffle them beforehand: nothing is shuffled here.
+
+    Args:
+        solver: any whose steps read the drawn rows (linear, on features, on a budget).
+        chunks: batches or tuples (x, y) or (x, y, weight), finite numbers, x (m, d) dense or `SparseRows` of one width,
+            m >= 1; see `jaxsvm.data.chunks`. `init` sees the first.
+        key: a key of `jax.random.key`; may be left out with `state` only.
+        rows: how many rows there are in all; for solvers with a state for each row (dual ones), which count the rows
+            from 0 again after so many. Give the chunks of all passes, one after the other.
+        state: where to go on, `run.state` of an earlier call or `models.load(path)`; `chunks` are those not yet taken in,
+            `chunks[int(state.chunks):]` of the same sequence.
+        batch_size: rows of an update, >= 1; None: as the solver's paper has it.
+        task: what the targets of the chunks must be: "binary", "multiclass" or "regression".
+        probe: model -> any tree of arrays, worked out after every chunk.
+        memory: bytes that the prepared rows of a chunk may take (solvers on features); above, each update prepares its
+            own. None: 2 GiB.
+        save: a file that holds the state after every chunk.
+        progress: a bar on the standard error stream.
+
+    Returns:
+        `Fit`: the model, the state to go on from, the curve with a row for each chunk (loss nan where no batch was
+        filled), and what became of it in a sentence. Ctrl-C returns what was reached after the last chunk.
+
+    Raises:
+        TypeError: a chunk that is no batch.
+        ValueError: no key and no state, no chunk, chunks of other columns, numbers that are not finite, targets that
+            are not those of `task`, a solver that reads all rows, a state of another solver.
+
+    Differs from `fit`: the sampler of the solver is not asked; steps see the weights as they are, so that their mean
+    should be 1.
+
+    Example:
+        >>> import jaxsvm
+        >>> parts = jaxsvm.data.chunks(jaxsvm.data.breast_cancer(columns=[0, 1]), rows=200)
+        >>> run = stream(jaxsvm.pegasos(0.1), parts, jax.random.key(0))
+        >>> int(run.state.step), run.info.loss.shape
+        (569, (3,))
+    """
+    choice("task", task, ("binary", "multiclass", "regression"))
+    if key is None and state is None:
+        raise ValueError("stream needs a key, such as jax.random.key(0), or a state to go on from")
+    if state is not None and not isinstance(state, Flow):
+        raise TypeError(f"state must be that of an earlier stream, got {type(state).__name__}: pass run.state")
+    check_solver(solver)
+    if solver.reads == "all":
+        raise ValueError("this solver reads all rows at every step: use fit, or features (jaxsvm.on_features), in a stream")
+    check_folder(save)
+    rows = None if rows is None else whole_number("rows", rows, 1)
+    parts = feed(chunks, task, 0 if state is None else int(state.seen), rows, jax.config.jax_enable_x64)
+    part = next(parts, None)
+    if part is None:
+        raise ValueError("there is no chunk with rows: the stream is empty")
+    first = part.batch
+    size, dtype = first.y.shape[0], wide(first.x)
+    b = whole_number("batch_size", (solver.sampler or uniform(1)).rows(size) if batch_size is None else batch_size, 1)
+    solver, probe = cast(fixed(solver), dtype), cast(fixed(probe), dtype)
+    if state is None:
+        _check_rows(solver, first, rows)
+        flow = _begin(solver, key, first, rows=rows, batch=b)
+    else:
+        check_like(state, _begin.eval_shape(solver, jax.random.key(0), first, rows=rows, batch=b), ("solver", "waiting"))
+        flow = jax.tree.map(jnp.copy, state)  # the program takes over the memory of its argument
+    more = jax.eval_shape(lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first))
+    lift = lifting(solver, more, "auto", memory, 2**62, False)[0] == "once"
+
+    bar = Bar(len(chunks) if hasattr(chunks, "__len__") else None, "chunks") if progress else None
+    fetch = concurrent.futures.ThreadPoolExecutor(1)
+    curve, taken, before, began = [], 0, int(flow.step), time.monotonic()
+    try:
+        with Asked() as asked:
+            while part is not None:
+                coming = fetch.submit(next, parts, None)
+                for batch, count in cut(part.batch, first):
+                    flow, row = _consume(solver, probe, flow, batch, count, lift=lift)
+                    curve.append(row)
+                flow = flow._replace(seen=jnp.asarray(part.seen, jnp.int32), chunks=flow.chunks + part.chunks)
+                jax.block_until_ready(flow)
+                taken += part.chunks
+                if save is not None:
+                    models.save(save, flow)
+                if bar:
+                    pace = (int(flow.step) - before) / (time.monotonic() - began)
+                    bar.show(taken, f"loss {float(row.loss):.3g}, {pace:.3g} steps/s")
+                part = asked.wait(coming)
+    finally:
+        fetch.shutdown(wait=False, cancel_futures=True)
+        if bar:
+            bar.close()
+    return Fit(model_of(solver, flow.solver, None), flow, rows_of_curve(curve, None), jnp.asarray(jnp.nan, dtype))
+
+
+def _check_rows(solver, first: Batch, rows: int | None) -> None:
+    """Whether `rows` is given where the state has an entry for each row."""
+    made = [_begin.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver for n in (first.y.shape[0], 2**30)]
+    same = [leaf.shape for leaf in jax.tree.leaves(made[0])] == [leaf.shape for leaf in jax.tree.leaves(made[1])]
+    if not same and rows is None:
+        raise ValueError("this solver has a state for each row: say how many rows there are in all, rows=")
+    if not same and rows < first.y.shape[0]:
+        raise ValueError(f"rows={rows}, but the first chunk alone has {first.y.shape[0]}: give the number of all rows")
+
+
+@functools.partial(jax.jit, static_argnames=("rows", "batch"))
+def _begin(solver, key, first, *, rows, batch):
+    """The stream before its first row; with `rows` `init` sees rows of zeros after the first chunk."""
+    lacking = 0 if rows is None else rows - first.y.shape[0]
+
+    def longer(a, fill):
+        return a if lacking <= 0 else jnp.concatenate([a, jnp.full((lacking, *a.shape[1:]), fill, a.dtype)])
+
+    data = jax.tree.map(lambda a: longer(jnp.asarray(a), 0), first)
+    data = data._replace(
+        y=longer(jnp.asarray(first.y), 1),
+        weight=longer(jnp.asarray(first.weight), 1),
+        index=jnp.arange(data.y.shape[0], dtype=jnp.int32),
+    )
+    empty = jax.tree.map(lambda a: jnp.zeros((batch, *a.shape[1:]), a.dtype), first)
+    zero = jnp.zeros((), jnp.int32)
+    return Flow(freed(solver).init(jax.random.split(key)[0], data), empty, zero, zero, zero, zero, jnp.zeros((), bool))
+
+
+@functools.partial(jax.jit, static_argnames=("lift",), donate_argnums=(2,))
+def _consume(solver, probe, flow, chunk, count, *, lift):
+    """All batches that the waiting rows and the first `count` rows of a chunk fill; a row of the curve."""
+    solver, probe = freed(solver), freed(probe)
+    b = flow.waiting.y.shape[0]
+    row = jax.tree.map(lambda *a: jnp.concatenate(a), flow.waiting, chunk)
+    first, total = b - flow.held, flow.held + count  # what waits stands at the end of its place
+    length = total // b
+    ready = solver.prepare(row) if lift else row
+    slice_of = lambda tree, start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, b), tree)  # noqa: E731
+
+    def body(k, carry):
+        state, told = carry
+        state, info = solver.update(state, slice_of(ready, first + k * b))
+        return state, tally.add(told, info)
+
+    info = jax.eval_shape(lambda state: solver.update(state, slice_of(ready, 0))[1], flow.solver)
+    state, told = lax.fori_loop(0, length, body, (flow.solver, tally.start(info)))
+    value = None if probe is None else probe(solver.model(state, None))
+    found = tally.row(told, flow.step, length, value)
+    held = total - length * b
+    return flow._replace(solver=state, waiting=slice_of(row, count), held=held, step=found.step), found

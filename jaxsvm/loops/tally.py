@@ -1,0 +1,42 @@
+"""What a piece of a run says of itself, added up inside its loop: two small vectors, as each part of a carry costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from ..types import LIMB, Array, Curve, Info
+
+Tally = tuple[Array, Array]  # (2,) sum of losses, last residual; (3,) int32 support, evaluations in two parts
+
+
+def start(info: Info) -> Tally:
+    """Nothing yet, for infos of these types."""
+    return jnp.zeros(2, info.loss.dtype), jnp.zeros(3, jnp.int32)
+
+
+def add(tally: Tally, info: Info) -> Tally:
+    """One step more."""
+    floats, ints = tally
+    floats = jnp.stack([floats[0] + info.loss, jnp.asarray(info.residual, floats.dtype)])
+    spent = jnp.asarray(info.evals, jnp.int32)
+    low = ints[2] + (spent & (2**LIMB - 1))
+    high = ints[1] + (spent >> LIMB) + (low >> LIMB)
+    return floats, jnp.stack([jnp.asarray(info.support, jnp.int32), high, low & (2**LIMB - 1)])
+
+
+def row(tally: Tally, step: Array, count: Any, probe: Any) -> Curve:
+    """The piece as a row of the curve.
+
+    Args:
+        tally: of all its steps.
+        step: () int32, steps before it.
+        count: its steps, a number or ().
+        probe: what the probe found.
+    """
+    # Behind a barrier, as a division by a number known beforehand is compiled to a product, which rounds differently.
+    made = lax.optimization_barrier(jnp.asarray(count, jnp.int32))
+    (loss, residual), (support, high, low) = tally
+    return Curve(step + made, loss / made.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe)

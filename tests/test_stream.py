@@ -1,0 +1,314 @@
+"""Streams: chunks change nothing, rows wait for their batch, runs go on to the bit after a kill, memory stays bounded."""
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jaxsvm
+from jaxsvm import features, kernels, models, samplers
+from jaxsvm.loops import streams
+
+KEY = jax.random.key(0)
+N, D = 100, 4
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(N, D)).astype(np.float32)
+Y = np.sign(X @ np.array([1.0, -1, 0.5, 0], np.float32) + 0.3 * RANDOM.normal(size=N)).astype(np.float32)
+DATA = jaxsvm.dataset(X, Y)
+SOLVERS = {
+    "pegasos": jaxsvm.pegasos(0.1, bias="free"),
+    "averaged": jaxsvm.averaged(jaxsvm.pegasos(0.1)),
+    "perceptron": jaxsvm.perceptron(),
+    "sdca": jaxsvm.sdca(1.0),
+}
+
+
+def pieces(sizes):
+    """(x, y) tuples of these sizes, one after the other."""
+    ends = np.cumsum(sizes)
+    return [(X[start:end], Y[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+@functools.cache
+def in_one(name, b):
+    return jaxsvm.stream(SOLVERS[name], [(X, Y)], KEY, rows=N, batch_size=b)
+
+
+# What a stream is
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("b", [1, 8])
+def test_a_stream_is_a_run_over_the_rows_in_their_order(name, b):
+    """To the bit, but for the rows that do not fill a batch."""
+    run = in_one(name, b)
+    assert int(run.state.step) == N // b and int(run.state.held) == N % b and int(run.state.seen) == 0
+    fit = jaxsvm.fit(SOLVERS[name], DATA, KEY, steps=N // b, sampler=samplers.epochs(b, shuffle=False))
+    assert same(run.model, fit.model)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(["pegasos", "sdca"]), st.sampled_from([1, 8]), st.lists(st.integers(0, 30), min_size=1, max_size=12))
+def test_where_chunks_end_changes_nothing(name, b, sizes):
+    sizes = [20, *sizes]  # the first decides the size of the program
+    while sum(sizes) > N:
+        sizes.pop()
+    sizes += [N - sum(sizes)]
+    run = jaxsvm.stream(SOLVERS[name], pieces(sizes), KEY, rows=N, batch_size=b)
+    assert same(run.model, in_one(name, b).model) and int(run.state.chunks) <= len(sizes)
+    assert same(run.state.solver, in_one(name, b).state.solver)
+
+
+def test_waiting_rows_are_the_last_ones():
+    state = in_one("pegasos", 8).state
+    held = int(state.held)
+    assert held == 4
+    assert np.array_equal(state.waiting.x[-held:], X[-held:]) and np.array_equal(
+        state.waiting.index[-held:], np.arange(N)[-held:]
+    )
+
+
+def test_a_second_pass_over_a_dual_method():
+    parts = jaxsvm.data.chunks(DATA, rows=30)
+    twice = jaxsvm.stream(SOLVERS["sdca"], [*parts, *parts], KEY, rows=N, batch_size=1)
+    fit = jaxsvm.fit(SOLVERS["sdca"], DATA, KEY, steps=2 * N, sampler=samplers.epochs(1, shuffle=False))
+    assert same(twice.model, fit.model)
+
+
+def test_the_default_batch_is_the_papers():
+    assert int(jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], KEY).state.step) == N
+
+
+def test_the_curve_has_a_row_for_each_chunk():
+    run = jaxsvm.stream(SOLVERS["pegasos"], pieces([40, 40, 3, 17]), KEY, batch_size=8, probe=jaxsvm.error_on(DATA))
+    assert run.info.step.tolist() == [5, 10, 10, 12]
+    assert np.isnan(run.info.loss[2]) and np.isfinite(np.delete(run.info.loss, 2)).all()
+    assert run.info.evals.tolist() == [40, 40, 0, 16]
+    assert run.info.probe.shape == (4,) and run.info.probe[-1] == jaxsvm.error_on(DATA)(run.model)
+    assert run.status.startswith("stopped after 12 steps; residual ")
+
+
+def test_one_compilation_whatever_the_chunks():
+    before = streams._consume._cache_size()
+    solver = jaxsvm.pegasos(0.037, bias="feature")
+    jaxsvm.stream(solver, pieces([20, 5, 1, 30, 20, 24]), KEY, batch_size=4)
+    jaxsvm.stream(jaxsvm.pegasos(0.1, bias="feature"), pieces([20, 80]), KEY, batch_size=4)
+    assert streams._consume._cache_size() == before + 1
+
+
+def test_rows_of_weight_0_are_left_out():
+    weight = np.ones(N, np.float32)
+    weight[::3] = 0
+    wild = np.where(weight[:, None] == 0, 1e3, X).astype(np.float32)
+    run = jaxsvm.stream(
+        SOLVERS["pegasos"], [(wild[:50], Y[:50], weight[:50]), (wild[50:], Y[50:], weight[50:])], KEY, batch_size=4
+    )
+    keep = weight > 0
+    assert same(run.model, jaxsvm.stream(SOLVERS["pegasos"], [(X[keep], Y[keep])], KEY, batch_size=4).model)
+
+
+@pytest.mark.parametrize("memory", [None, 1000])
+def test_features_are_lifted_by_the_chunk_or_by_the_step(memory):
+    phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=32)
+    solver = jaxsvm.on_features(phi, jaxsvm.pegasos(0.1))
+    run = jaxsvm.stream(solver, jaxsvm.data.chunks(DATA, rows=30), KEY, memory=memory, batch_size=4)
+    fit = jaxsvm.fit(solver, DATA, KEY, steps=N // 4, sampler=samplers.epochs(4, shuffle=False))
+    np.testing.assert_allclose(run.model(DATA.x), fit.model(DATA.x), atol=1e-5)  # products of other shapes round otherwise
+
+
+def test_sparse_chunks():
+    import scipy.sparse
+
+    data = jaxsvm.dataset(scipy.sparse.random(N, 50, 0.1, random_state=0, format="csr", dtype=np.float32), Y)
+    solver = SOLVERS["averaged"]
+    run = jaxsvm.stream(solver, jaxsvm.data.chunks(data, rows=30), KEY, batch_size=4)
+    assert same(run.model, jaxsvm.fit(solver, data, KEY, steps=N // 4, sampler=samplers.epochs(4, shuffle=False)).model)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int16, np.uint8])
+def test_other_dtypes_become_float32(dtype):
+    x = (10 * np.abs(X)).astype(dtype)
+    run = jaxsvm.stream(SOLVERS["pegasos"], [(x, Y.astype(int))], KEY)
+    assert run.model.w.dtype == jnp.float32
+    assert same(run.model, jaxsvm.stream(SOLVERS["pegasos"], [(x.astype(np.float32), Y)], KEY).model)
+
+
+# Going on
+
+
+def test_a_stream_goes_on_to_the_bit(tmp_path):
+    parts = jaxsvm.data.chunks(X, Y, rows=15)
+    solver, path = SOLVERS["averaged"], tmp_path / "run.npz"
+    whole = jaxsvm.stream(solver, parts, KEY, batch_size=8)
+    jaxsvm.stream(solver, [parts[i] for i in range(3)], KEY, batch_size=8, save=path)
+    state = models.load(path)
+    assert int(state.chunks) == 3 and int(state.seen) == 45
+    rest = jaxsvm.stream(solver, parts[int(state.chunks) :], batch_size=8, state=state)
+    assert same(rest.model, whole.model) and same(rest.state, whole.state)
+    again = jaxsvm.stream(solver, parts[int(state.chunks) :], batch_size=8, state=state)  # the state is still whole
+    assert same(again.model, rest.model)
+
+
+CHILD = """
+import sys, time, numpy as np, jax, jaxsvm
+x, y, path, slow = np.load(sys.argv[1], mmap_mode="r"), np.load(sys.argv[2], mmap_mode="r"), sys.argv[3], float(sys.argv[4])
+parts = jaxsvm.data.chunks(x, y, rows=50)
+def slowly():
+    for part in parts:
+        time.sleep(slow)
+        yield part
+print("ready", flush=True)
+run = jaxsvm.stream(jaxsvm.averaged(jaxsvm.pegasos(0.01)), slowly(), jax.random.key(0), batch_size=8, save=path)
+print(int(run.state.chunks), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stream")
+    random = np.random.default_rng(3)
+    x = random.normal(size=(2000, 6)).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", np.sign(x[:, 0] + 0.5).astype(np.int8))
+    return folder
+
+
+def start(files, path, slow=0.05):
+    child = [sys.executable, "-c", textwrap.dedent(CHILD), files / "x.npy", files / "y.npy", path, str(slow)]
+    child = subprocess.Popen(list(map(str, child)), stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline().strip() == "ready"
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return child
+
+
+def test_killed_and_gone_on_with_to_the_bit(files, tmp_path):
+    parts = jaxsvm.data.chunks(np.load(files / "x.npy", mmap_mode="r"), np.load(files / "y.npy", mmap_mode="r"), rows=50)
+    solver = jaxsvm.averaged(jaxsvm.pegasos(0.01))
+    whole = jaxsvm.stream(solver, parts, KEY, batch_size=8)
+    for wait in (0.02, 0.31):
+        path = tmp_path / f"run{wait}.npz"
+        child = start(files, path)
+        time.sleep(wait)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        state = models.load(path)
+        assert 0 < int(state.chunks) < len(parts)
+        rest = jaxsvm.stream(solver, parts[int(state.chunks) :], batch_size=8, state=state)
+        assert same(rest.model, whole.model) and same(rest.state, whole.state)
+
+
+def test_ctrl_c_returns_what_was_reached(files, tmp_path):
+    child = start(files, tmp_path / "run.npz", slow=0.2)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    state = models.load(tmp_path / "run.npz")
+    assert child.returncode == 0 and 0 < int(out) == int(state.chunks) < 40
+
+
+def test_a_stream_in_another_thread():
+    made = []
+    thread = threading.Thread(target=lambda: made.append(jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], KEY)))
+    thread.start()
+    thread.join(60)
+    assert same(made[0].model, in_one("pegasos", 1).model)
+
+
+# Chunks
+
+
+def test_chunks_are_a_sequence():
+    parts = jaxsvm.data.chunks(X, Y, rows=30)
+    assert len(parts) == 4 and [len(p.y) for p in parts] == [30, 30, 30, 10]
+    assert np.array_equal(np.concatenate([p.x for p in parts]), X) and np.array_equal(parts[-1].x, X[90:])
+    assert len(parts[2:]) == 2 and np.array_equal(parts[2:][0].y, Y[60:90]) and len(parts[4:]) == 0
+    with pytest.raises(IndexError):
+        parts[4]
+    with pytest.raises(ValueError, match="cut at the front only"):
+        parts[:2]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_chunks_of_a_memory_map_are_read_from_the_file(tmp_path, dtype):
+    x = (X * 9).astype(dtype)
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    parts = jaxsvm.data.chunks(mapped, Y, rows=30)
+    assert all(np.array_equal(part.x, x[30 * i : 30 * i + 30]) for i, part in enumerate(parts))
+    assert not isinstance(parts[0].x, np.memmap)
+    assert np.array_equal(jaxsvm.data.chunks(mapped[10:], Y[10:], rows=30)[0].x, x[10:40])  # part of a map, whose offset lies
+    with open(tmp_path / "x.npy", "r+b") as file:
+        file.truncate(500)
+    with pytest.raises(ValueError, match="has become shorter than the 100 rows that it had"):
+        parts[3]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(("chunks", "options", "error", "message"), [
+    ([(X, Y)], dict(key=None), ValueError, "^stream needs a key"),
+    ([], {}, ValueError, "^there is no chunk with rows"),
+    ([(X[:0], Y[:0])], {}, ValueError, "^there is no chunk with rows"),
+    ([X], {}, TypeError, "^chunk 0 is a ndarray: give batches, or tuples"),
+    ([(X, Y[:3])], {}, ValueError, "^chunk 0 has 100 rows, targets of shape"),
+    ([(X[:, 0], Y)], {}, ValueError, "^x of chunk 0 must be a matrix"),
+    ([(X.astype(str), Y)], {}, ValueError, "^chunk 0 holds <U32, expected real numbers"),
+    ([(X, Y), (X[:, :2], Y)], {}, ValueError, "^chunks must have the same columns"),
+    ([(X, Y), (np.where(X > 2, np.nan, X), Y)], {}, ValueError, "^x of chunk 1 holds a NaN or an infinity, first in row"),
+    ([(X, np.where(Y < 0, 0, 1))], {}, ValueError, r"^labels must be -1 and \+1, chunk 0 holds 0; "),
+    ([(X, Y + 0.5)], dict(task="multiclass"), ValueError, "^class numbers must be 0"),
+    ([(X, Y, -np.ones(N))], {}, ValueError, "^chunk 0 holds a weight below 0"),
+    ([(X, Y)], dict(task="ranking"), ValueError, "^task must be one of"),
+    ([(X, Y)], dict(batch_size=0), ValueError, "^batch_size must be a whole number of at least 1, got 0"),
+    ([(X, Y)], dict(save="/no/such/folder/run.npz"), FileNotFoundError, "is in a folder that does not exist"),
+    ([(X, Y)], dict(state=3), TypeError, "^state must be that of an earlier stream, got int"),
+])  # fmt: skip
+def test_bad_input(chunks, options, error, message):
+    with pytest.raises(error, match=message):
+        jaxsvm.stream(SOLVERS["pegasos"], chunks, **(dict(key=KEY) | options))
+
+
+def test_solvers_that_cannot_be_streamed():
+    with pytest.raises(ValueError, match="reads all rows at every step"):
+        jaxsvm.stream(jaxsvm.sdca(1.0, kernels.rbf(1.0)), [(X, Y)], KEY)
+    with pytest.raises(ValueError, match="has a state for each row: say how many rows there are in all, rows="):
+        jaxsvm.stream(jaxsvm.sdca(1.0), [(X, Y)], KEY)
+    with pytest.raises(ValueError, match="^rows=50, but the first chunk alone has 100"):
+        jaxsvm.stream(jaxsvm.sdca(1.0), [(X, Y)], KEY, rows=50)
+    with pytest.raises(ValueError, match="state comes from another solver"):
+        jaxsvm.stream(jaxsvm.asset(0.1), [(X, Y)], state=in_one("pegasos", 1).state)
+    with pytest.raises(ValueError, match="state comes from batches of other rows"):
+        jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], state=in_one("pegasos", 1).state, batch_size=8)
+
+
+def test_chunks_refuse():
+    for arguments, rows, message in (
+        ((X, Y), 0, "rows must be a whole number"), ((X, Y[:2]), 5, "y must hold one number for each of the 100 rows"),
+        ((X[0], Y), 5, "x must be a matrix"), ((DATA, Y), 5, "a Batch has its own targets"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            jaxsvm.data.chunks(*arguments, rows=rows)
+
+
+def test_a_bar_is_drawn(capsys):
+    jaxsvm.stream(SOLVERS["pegasos"], jaxsvm.data.chunks(DATA, rows=30), KEY, progress=True)
+    assert "4/4 chunks, loss" in capsys.readouterr().err
+    jaxsvm.stream(SOLVERS["pegasos"], iter(pieces([50, 50])), KEY, progress=True)
+    assert "2 chunks, loss" in capsys.readouterr().err
