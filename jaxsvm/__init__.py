@@ -37,6 +37,10 @@ from .loops import step as step
 from .loops import stream as stream
 from .loops import sweep as sweep
 
+# More than two classes
+from .multiclass import OneVsRest as OneVsRest
+from .multiclass import one_vs_rest as one_vs_rest
+
 # Objectives, certificates, probes
 from .objectives import C_from_lam as C_from_lam
 from .objectives import certificate as certificate

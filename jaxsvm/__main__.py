@@ -1,91 +1,82 @@
-"""`python -m jaxsvm`: the main job, a kernel machine for real data chosen among many and certified, in one program."""
+"""`python -m jaxsvm`: the main job without arguments; `train`, `predict`, `sweep`, `convert` on files."""
 
 from __future__ import annotations
 
+import os
 import sys
-import time
+import warnings
+from collections.abc import Sequence
 
 import jax
-import jax.numpy as jnp
 
 import jaxsvm
-from jaxsvm import features, kernels, samplers
+from jaxsvm.commands import convert, job, predict, sweep, train
+from jaxsvm.commands.options import Parser
 
-LAMS, SIGMAS = jnp.logspace(-5, -1.5, 8), jnp.logspace(0, 2.1, 8)
-LANDMARKS = 128
-PASSES = 200
-BATCH = 8
-PICTURE = "jaxsvm-sweep.png"
+EXAMPLES = """\
+examples:
+  jaxsvm train adult.svm --test adult.t --model adult.npz     train a linear machine, see how it does on other rows
+  jaxsvm train adult.svm --kernel rbf --features nystrom --hold-out 0.2 --model adult.npz
+  jaxsvm predict adult.npz new.svm --out classes.txt          a class name for each row
+  jaxsvm sweep adult.svm --plot sweep.png                     find good values of lambda and sigma
+  jaxsvm convert adult.svm adult.csv                          from one format to another
 
-
-def solver(lam, sigma, train, key):
-    """ASSET on Nystrom features of the Gaussian kernel; the average leaves out the first half of the run."""
-    phi = features.nystrom(key, kernels.rbf(sigma), train.x, landmarks=LANDMARKS)
-    return jaxsvm.on_features(phi, jaxsvm.asset(lam, bias="none", average_from=steps(train) // 2))
-
-
-def steps(train):
-    """Updates that make `PASSES` passes."""
-    return PASSES * -(-train.y.shape[0] // BATCH)
+files: svmlight (LIBSVM), also .gz and .bz2; .npz with arrays x and y; CSV with a column of labels (the last).
+`jaxsvm train --help` explains the options of a command. Without a command a small real data set is swept, as a demonstration.
+"""
 
 
-def trained(lam, sigma, train, validation, key):
-    """The model of one point of the grid, and its validation error."""
-    key_map, key_fit = jax.random.split(key)
-    made = solver(lam, sigma, train, key_map)
-    model = jaxsvm.fit(made, train, key_fit, steps=steps(train), sampler=samplers.epochs(BATCH)).model
-    return model, jaxsvm.error_on(validation)(model)
+def parser() -> Parser:
+    """All commands and their options."""
+    made = Parser(prog="jaxsvm", description="Support vector machines from the command line.", epilog=EXAMPLES)
+    made.add_argument("--version", action="version", version=jaxsvm.__version__)
+    commands = made.add_subparsers(dest="command", metavar="command", required=True, parser_class=Parser)
+    for each in (train, predict, sweep, convert):
+        each.add(commands)
+    return made
 
 
-def main() -> None:
-    """Sweep lambda and sigma at once; choose by validation; report test error and certificate, draw the sweep."""
-    print(f"jaxsvm {jaxsvm.__version__} on JAX {jax.__version__}, {jax.devices()[0].device_kind}\n")
-    key_split, key = jax.random.split(jax.random.key(0))
-    rows = jaxsvm.data.breast_cancer()
-    train, validation, test = jaxsvm.data.split(key_split, rows, 3, 1, 1)
-    scale = jaxsvm.data.standardize(train.x)
-    train, validation, test = (part._replace(x=scale(part.x)) for part in (train, validation, test))
-    sizes = ", ".join(
-        f"{part.y.shape[0]} {name}" for part, name in ((train, "train"), (validation, "validation"), (test, "test"))
-    )
-    print(f"breast_cancer_wdbc: {rows.y.shape[0]} rows x {rows.x.shape[1]} columns, standardised; {sizes}")
-    print(
-        f"ASSET on {LANDMARKS} Nystrom features, {len(LAMS)} lambdas x {len(SIGMAS)} sigmas, {PASSES} passes in batches of "
-        f"{BATCH}, one program"
-    )
-    sweep = jaxsvm.sweep(trained, lam=LAMS, sigma=SIGMAS)
-    seconds = []
-    for _ in range(2):
-        began = time.perf_counter()
-        models, errors = jax.block_until_ready(sweep(train, validation, key))
-        seconds.append(time.perf_counter() - began)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
 
-    table = jaxsvm.sweep.table(errors, lam=LAMS, sigma=SIGMAS)
-    print(f"\nvalidation error\n{table}\n")
-    model = jax.tree.map(lambda leaf: leaf[table.place], models)
-    lam = table.best["lam"]
-    proof = jaxsvm.certificate(model, train, lam, passes=500)
-    print(f"chosen       lambda = {lam:.1e}, sigma = {table.best['sigma']:.2f}")
-    print(f"test error   {float(jaxsvm.error_on(test)(model)):.2%}")
-    print(
-        f"certificate  objective {float(proof.primal):.6f}, optimum at least {float(proof.dual):.6f}: "
-        f"within {float(proof.gap / proof.dual):.2%} of the optimum on these features"
-    )
-    print(f"time         {seconds[1]:.2f} s for the {errors.size} runs, {seconds[0]:.2f} s with compilation")
-    print(draw(table))
+    Args:
+        argv: its arguments; None: those of the process.
+
+    Returns:
+        The exit status: 0; 2 for bad input, said in one line on the standard error stream; 130 after Ctrl-C.
+    """
+    argv = sys.argv[1:] if argv is None else list(argv)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *rest, **more: say(f"warning: {message}")
+        try:
+            if not argv:
+                job.main()
+                return 0
+            args = parser().parse_args(argv)
+            return args.run(args)
+        except KeyboardInterrupt:
+            say("interrupted; nothing was written")
+            return 130
+        except BrokenPipeError:  # `jaxsvm predict ... | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return 1
+        except OSError as error:
+            named = error.strerror and error.filename
+            say(f"error: {error.filename}: {error.strerror.lower()}" if named else f"error: {error}")
+        except MemoryError:
+            say("error: not enough memory for these rows")
+        except (ValueError, TypeError, ImportError) as error:
+            say(f"error: {error}")
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            say("error: not enough memory for these rows; fewer features (--count) or rows take less")
+    return 2
 
 
-def draw(table) -> str:
-    """The sweep as a picture in the current folder, where matplotlib is there; what became of it."""
-    try:
-        import matplotlib
-    except ImportError:
-        return "heat map     not drawn: matplotlib is missing, pip install 'jaxsvm[plot]'"
-    matplotlib.use("agg")
-    from jaxsvm import plots
-
-    plots.heatmap(table).figure.savefig(PICTURE, dpi=120)
-    return f"heat map     {PICTURE}"
+def say(text: str) -> None:
+    """One line on the standard error stream."""
+    print(f"jaxsvm: {' '.join(text.split())}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from . import sparse
 from .types import Array, SparseRows
 
 
@@ -19,14 +20,16 @@ def dot(a: Array, b: Array) -> Array:
         b: (d, m) or (d,); (d, m) may be `SparseRows`, the other factor must then be dense.
     """
     if isinstance(a, SparseRows):
-        return _gather(a, b, jnp.multiply)
+        return sparse.gather(a, b, jnp.multiply) if a.rows is None or b.ndim > 1 else sparse.scores(a, b)
     if isinstance(b, SparseRows):
-        return _scatter(a, b)
+        return sparse.scatter(a, b) if b.rows is None or a.ndim > 1 else sparse.added(jnp.zeros(b.columns, a.dtype), a, b)
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
 def add_rows(w: Array, coef: Array, x: Array) -> Array:
     """w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,); only the columns that sparse rows name are touched."""
+    if isinstance(x, SparseRows) and x.rows is not None:
+        return sparse.added(w, coef, x)
     if isinstance(x, SparseRows):
         return w.at[x.index].add(coef[:, None] * x.value, mode="promise_in_bounds")
     return w + dot(coef, x)
@@ -43,7 +46,7 @@ def l1_distances(x: Array, z: Array) -> Array:
     """sum_c |x_c - z_c| of rows, (n, d), (m, d) -> (n, m), one column at a time."""
     if isinstance(x, SparseRows) or isinstance(z, SparseRows):
         # Columns that a row does not name add |z_c|: all of them are taken, and the named ones put right.
-        size = lambda a: jnp.sum(jnp.abs(a.value if isinstance(a, SparseRows) else a), axis=1)  # noqa: E731
+        size = lambda a: jnp.sum(jnp.abs(a.taken().value if isinstance(a, SparseRows) else a), axis=1)  # noqa: E731
         named = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
         return jnp.maximum(size(x)[:, None] + size(z)[None, :] + named, 0)
     zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
@@ -57,38 +60,13 @@ _DENSE = 2**24  # numbers, of the block of sparse rows that is made dense at a t
 def _pairs(x: Array, z: Array, fn: Callable) -> Array:
     """sum_c fn(x_ic, z_jc) over the columns c that sparse rows name, for symmetric fn with fn(0, .) = 0; (n, m)."""
     if not isinstance(x, SparseRows):
-        return _gather(z, x.T, fn).T
+        return sparse.gather(z, x.T, fn).T
     if not isinstance(z, SparseRows):
-        return _gather(x, z.T, fn)
+        return sparse.gather(x, z.T, fn)
+    x, z = x.taken(), z.taken()
     if x.shape[0] > z.shape[0]:
         return _pairs(z, x, fn).T
-    return blocked(lambda rows: _gather(z, rows.toarray().T, fn).T, x, max(1, _DENSE // x.columns))
-
-
-def _gather(x: SparseRows, b: Array, fn: Callable) -> Array:
-    """sum_k fn(value_ik, b[index_ik]), (n, d), (d,) or (d, m) -> (n,) or (n, m)."""
-    b = jnp.asarray(b)
-    if b.ndim == 1:
-        return jnp.sum(fn(x.value, b.at[x.index].get(mode="promise_in_bounds")), axis=-1)
-
-    def add(k, total):  # one place of all rows at a time: XLA would hold (n, r, m) numbers
-        at = lambda a: lax.dynamic_index_in_dim(a, k, 1, keepdims=False)  # noqa: E731
-        return total + fn(at(x.value)[:, None], b.at[at(x.index)].get(mode="promise_in_bounds"))
-
-    return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.shape[0], b.shape[1]), b.dtype))
-
-
-def _scatter(a: Array, x: SparseRows) -> Array:
-    """sum_i a_i x_i, (n,) or (m, n), (n, d) -> (d,) or (m, d)."""
-    a = jnp.asarray(a)
-    if a.ndim == 1:
-        return jnp.zeros(x.columns, a.dtype).at[x.index].add(a[:, None] * x.value, mode="promise_in_bounds")
-
-    def add(k, total):
-        at = lambda v: lax.dynamic_index_in_dim(v, k, 1, keepdims=False)  # noqa: E731
-        return total.at[at(x.index)].add(at(x.value)[:, None] * a.T, mode="promise_in_bounds")
-
-    return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.columns, a.shape[0]), a.dtype)).T
+    return blocked(lambda rows: sparse.gather(z, rows.toarray().T, fn).T, x, max(1, _DENSE // x.columns))
 
 
 def wide(x: Array) -> jnp.dtype:
@@ -99,7 +77,7 @@ def wide(x: Array) -> jnp.dtype:
 def sqnorms(x: Array) -> Array:
     """Squared norms of rows, (n, d) -> (n,)."""
     x = x.astype(wide(x))
-    x = x.value if isinstance(x, SparseRows) else x
+    x = x.taken().value if isinstance(x, SparseRows) else x
     return jnp.einsum("nd,nd->n", x, x, precision=lax.Precision.HIGHEST)
 
 

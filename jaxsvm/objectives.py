@@ -62,10 +62,16 @@ def _in_float64(fn):
     return run
 
 
-def _innermost(model: Model) -> Linear | Expansion:
-    """The linear model or expansion inside any number of maps and names."""
+def _bare(model: Model) -> Model:
+    """The model inside any number of maps and names."""
     while isinstance(model, Mapped | Classifier):
         model = model.inner
+    return model
+
+
+def _innermost(model: Model) -> Linear | Expansion:
+    """The linear model or expansion inside any number of maps and names."""
+    model = _bare(model)
     if not isinstance(model, Linear | Expansion):
         raise TypeError(f"expected a Linear, Expansion or Mapped model, got {type(model).__name__}")
     return model
@@ -83,7 +89,7 @@ def _features(model: Model, data: Batch) -> tuple[Model, Batch]:
 def _scores(model: Model, data: Batch) -> Array:
     """Decision values at raw rows, or at rows lifted beforehand."""
     if isinstance(data, Lifted):
-        model = _innermost(model)
+        model = _bare(model)
     return model(data.x)
 
 
@@ -411,16 +417,17 @@ class _Error:
     data: Batch
 
     def __call__(self, model: Model) -> Array:
-        score = _scores(model, self.data)
-        wrong = ((score > 0) != (self.data.y > 0)).astype(score.dtype)
+        score, y = _scores(model, self.data), self.data.y
+        wrong = (score > 0) != (y > 0) if score.ndim == 1 else jnp.argmax(score, axis=1) != y.astype(jnp.int32)
+        wrong = wrong.astype(score.dtype)
         return jnp.dot(_shares(self.data), wrong)
 
 
 def error_on(data: Batch) -> Any:
-    """A probe for `fit`: model -> share of rows, by weight, on the wrong side of 0.
+    """A probe for `fit`: model -> share of rows, by weight, on the wrong side of 0, or whose largest value is another class's.
 
     Args:
-        data: held-out rows with labels in {-1, +1}; `solver.prepare(data)` lifts them once for all looks.
+        data: held-out rows with labels in {-1, +1}, or class numbers 0 .. k-1 for a model with k values; `solver.prepare(data)` lifts them once for all looks.
 
     Example:
         >>> import jaxsvm

@@ -21,7 +21,7 @@ Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decisi
 LIMB = 20  # evaluations are counted in two int32, this many bits in the lower one
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("index", "value"), meta_fields=("columns",))
+@functools.partial(jax.tree_util.register_dataclass, data_fields=("index", "value", "length", "rows"), meta_fields=("columns",))
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
     """Rows with few numbers that are not 0: for each row the columns of these and their values, padded to one width.
@@ -32,17 +32,19 @@ class SparseRows:
 
     index: Array  # (n, r)  int32 in [0, columns), each at most once in a row; 0 where padded
     value: Array  # (n, r)  0 where padded
+    length: Array  # (n,)   int32, numbers of each row, the first of its r places
     columns: int  # d
+    rows: Array | None = None  # (b,)  int32, which of the n rows are meant, not copied yet; None: all
 
     @property
     def shape(self) -> tuple[int, ...]:
         """(n, d)."""
-        return (*self.value.shape[:-1], self.columns)
+        return (*(self.value.shape[:-1] if self.rows is None else self.rows.shape), self.columns)
 
     @property
     def ndim(self) -> int:
         """2."""
-        return self.value.ndim
+        return len(self.shape)
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -51,16 +53,24 @@ class SparseRows:
 
     def astype(self, dtype: Any) -> SparseRows:
         """The rows with values of `dtype`."""
-        return dataclasses.replace(self, value=self.value.astype(dtype))
+        return self if dtype == self.dtype else dataclasses.replace(self, value=self.value.astype(dtype))
 
     def __getitem__(self, rows: Any) -> SparseRows:
-        return SparseRows(self.index[rows], self.value[rows], self.columns)
+        own = self.taken()
+        return SparseRows(own.index[rows], own.value[rows], own.length[rows], self.columns)
+
+    def taken(self) -> SparseRows:
+        """The rows that are meant as arrays of their own."""
+        if self.rows is None:
+            return self
+        index, value, length = (a.at[self.rows].get(mode="promise_in_bounds") for a in (self.index, self.value, self.length))
+        return SparseRows(index, value, length, self.columns)
 
     def toarray(self) -> Array:
         """The rows as a dense (n, d) array."""
-        zero = jnp.zeros(self.shape, self.dtype)
+        own = self.taken()
         row = jnp.arange(self.shape[0], dtype=jnp.int32)[:, None]
-        return zero.at[row, self.index].add(self.value, mode="promise_in_bounds")
+        return jnp.zeros(self.shape, self.dtype).at[row, own.index].add(own.value, mode="promise_in_bounds")
 
 
 class Batch(NamedTuple):
@@ -231,12 +241,13 @@ class Fit(NamedTuple):
         return f"stopped after {int(steps)} steps; residual {residual:.1e}{goal}"
 
 
-def take(data: Batch, index: Array) -> Batch:
+def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     """The rows `index` of `data` as a batch; -1 gives a padding row of weight 0.
 
     Args:
         data: n rows.
         index: (b,) int32 in [-1, n).
+        copy: False: sparse rows are only pointed at, for loops over data that stay where they are; structure.
 
     Example:
         >>> import jaxsvm, jax.numpy as jnp
@@ -246,6 +257,9 @@ def take(data: Batch, index: Array) -> Batch:
     """
     chex.assert_rank(index, 1)
     safe = jnp.maximum(index, 0)
+    if not copy and isinstance(data.x, SparseRows):
+        small = take(data._replace(x=data.index), index)
+        return small._replace(x=dataclasses.replace(data.x, rows=safe))
     if index.shape[0] == 1:  # a slice compiles to less than a gather
         drawn = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1), data)
     else:

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(jaxsvm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
-    ("types", "recipe", "numerics"),
+    ("types", "recipe", "sparse", "numerics"),
     ("losses", "kernels", "schedules", "projections", "averaging", "models", "samplers"),
     ("objectives", "features", "budget"),
     ("spaces",),
@@ -21,7 +21,7 @@ LAYERS = (
     ("multiclass",),
     ("data",),
     ("loops",),
-    ("estimators", "plots", "__main__"),
+    ("estimators", "plots", "commands", "__main__"),
 )
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
 CORE = {"jax", "optax", "numpy", "chex"}

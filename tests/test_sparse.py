@@ -8,6 +8,7 @@ import scipy.sparse
 
 import jaxsvm
 from jaxsvm import features, kernels, models, numerics, samplers
+from jaxsvm import sparse as sparse_rows
 from jaxsvm.types import SparseRows, take
 
 N, D = 60, 40
@@ -32,7 +33,7 @@ def dense():
 def test_shape_dtype_and_rows(sparse, dense):
     x = sparse.x
     assert isinstance(x, SparseRows) and x.shape == (N, D) and x.ndim == 2 and x.dtype == jnp.float32
-    assert x.index.shape == x.value.shape == (N, int(np.diff(MATRIX.indptr).max()))
+    assert x.index.shape == x.value.shape == (N, -(-int(np.diff(MATRIX.indptr).max()) // sparse_rows.UNROLL) * sparse_rows.UNROLL)
     assert x.astype(jnp.bfloat16).dtype == jnp.bfloat16
     assert np.array_equal(x[jnp.array([5, 3])].toarray(), dense.x[jnp.array([5, 3])])
     drawn = take(sparse, jnp.array([7, -1]))
@@ -171,7 +172,7 @@ def test_nothing_of_the_size_of_the_dense_rows(kernel):
     n, d, r = 4000, 50_000, 5
     index = np.sort(np.random.default_rng(0).integers(0, d // r, (n, r)) + np.arange(r) * (d // r), axis=1).astype(np.int32)
     data = jaxsvm.Batch(
-        SparseRows(jnp.asarray(index), jnp.ones((n, r)), d), jnp.where(jnp.arange(n) % 2, 1.0, -1.0),
+        SparseRows(jnp.asarray(index), jnp.ones((n, r)), jnp.full(n, r, jnp.int32), d), jnp.where(jnp.arange(n) % 2, 1.0, -1.0),
         jnp.arange(n, dtype=jnp.int32), jnp.ones(n),
     )  # fmt: skip
     solver = jaxsvm.sdca(1.0, kernel)

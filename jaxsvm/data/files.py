@@ -72,8 +72,10 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
         ([-1, 1, -1], [1])
     """
     y, known = np.asarray(y), np.asarray(classes)
-    if len(classes) == 2 and classes[0] == REST and not np.isin(y.astype(str), known).all():
-        return np.where(np.isin(y.astype(str), classes[1].split("|")), 1, -1)
+    if len(classes) == 2 and known.dtype.kind in "US" and not np.isin(y.astype(str), known).all():  # groups of `positive`
+        first, second = (np.isin(y.astype(str), name.split("|")) for name in known)
+        if (first | second | (known[0] == REST)).all():
+            return np.where(second, 1, -1)
     if known.dtype.kind in "US" and y.dtype.kind not in "US":
         y = y.astype(str)
     if known.dtype.kind not in "US" and y.dtype.kind in "US":
@@ -101,10 +103,11 @@ def _grouped(found: tuple, positive: Any) -> tuple:
     texts, wanted = [str(name) for name in found], [str(name) for name in tidy(wanted)]
     strange = [name for name in wanted if name not in texts]
     if strange or not 0 < len(set(wanted)) < len(found):
-        raise ValueError(f"positive must be one or several, not all, of the classes {shown}; got {positive!r}")
+        raise ValueError(f"positive must be one or several, not all, of the classes {shown}; got {', '.join(wanted)}")
     if len(found) == 2:
         return tuple(sorted(found, key=lambda name: str(name) in wanted))
-    return (REST, "|".join(name for name in texts if name in wanted))
+    rest = [name for name in texts if name not in wanted]
+    return (rest[0] if len(rest) == 1 else REST, "|".join(name for name in texts if name in wanted))
 
 
 def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = None, classes: Any = None) -> Loaded:
@@ -123,11 +126,13 @@ def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = 
         choice("task", task, ("binary", "multiclass", "regression"))
     if any(part.y is None for part in parts):
         raise ValueError("there are no labels beside the rows")
+    names = [tidy(part.y) for part in parts]
     if task == "regression":
         if positive is not None:
             raise ValueError("positive is a class, and task='regression' has none: give one of the two")
-        return Loaded([_batch(part, part.y, "regression", not i) for i, part in enumerate(parts)])
-    names = [tidy(part.y) for part in parts]
+        for y in (y for y in names if y.dtype.kind in "US"):
+            raise ValueError(f"targets must be numbers with task='regression', got {y[0]!r} and others")
+        return Loaded([_batch(part, y, "regression", not i) for i, (part, y) in enumerate(zip(parts, names, strict=True))])
     if classes is None:
         live = names[0] if parts[0].weight is None else names[0][parts[0].weight > 0]
         classes = encode(live)[1]
@@ -164,7 +169,7 @@ def load_svmlight(
     columns: int | None = None,
     zero_based: bool | str = "auto",
 ) -> Loaded:
-    """Read svmlight (LIBSVM) files, `.gz` and `.bz2` too, as `SparseRows`, one data set for each file.
+    r"""Read svmlight (LIBSVM) files, `.gz` and `.bz2` too, as `SparseRows`, one data set for each file.
 
     All files get the number of columns of the widest and the classes of the first. Needs scikit-learn.
 
@@ -188,7 +193,7 @@ def load_svmlight(
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "a.svm")
         >>> with open(path, "w") as file:
-        ...     _ = file.write("3 1:0.5 4:1\\n7 2:2\\n")
+        ...     _ = file.write("3 1:0.5 4:1\n7 2:2\n")
         >>> (train,) = loaded = load_svmlight(path)
         >>> train.x.shape, train.y.tolist(), loaded.classes
         ((2, 4), [-1.0, 1.0], (3, 7))
@@ -197,14 +202,16 @@ def load_svmlight(
     return _named(paths, lambda: assemble(rows, task=task, positive=positive, classes=classes))
 
 
-def read_svmlight(*paths: str | os.PathLike, columns: int | None = None, zero_based: bool | str = "auto") -> list[Rows]:
+def read_svmlight(
+    *paths: str | os.PathLike, columns: int | None = None, zero_based: bool | str = "auto", dtype: Any = None
+) -> list[Rows]:
     """The rows of svmlight files as CSR matrices, with their labels as they stand there."""
     try:
         from sklearn.datasets import load_svmlight_files
     except ImportError as error:
         raise ImportError("svmlight files are read through scikit-learn: pip install 'jaxsvm[sklearn]'") from error
     paths = _checked(paths)
-    dtype = np.float64 if jax.config.jax_enable_x64 else np.float32
+    dtype = dtype or _floats()
     try:
         with np.errstate(over="ignore"):
             made = load_svmlight_files(paths, n_features=columns, dtype=dtype, zero_based=zero_based)
@@ -223,7 +230,7 @@ def read_svmlight(*paths: str | os.PathLike, columns: int | None = None, zero_ba
 
 def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool | str) -> None:
     """Raise ValueError for the first line that is not svmlight, as scikit-learn does not say which one it is."""
-    most = np.finfo(dtype).max
+    most = float(np.finfo(dtype).max)
     try:
         with open_any(path, "rb") as file:
             for number, line in enumerate(file, 1):
@@ -399,9 +406,9 @@ def read_npz(path: Any) -> list[Rows]:
             name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(file.read(name)), allow_pickle=False)
             for name in file.namelist()
         }
-    found = [re.fullmatch(r"([xX])((?:_[A-Za-z0-9]+?)?)(_data)?", name) for name in members]
-    heads = [(match[1], match[2]) for match in found if match]
-    heads = [(x, part) for x, part in heads if part not in ("_indices", "_indptr", "_shape")]
+    found = [re.fullmatch(r"([xX])(_\w+)?", name.removesuffix("_data")) for name in members]
+    heads = list(dict.fromkeys((match[1], match[2] or "") for match in found if match))
+    heads = [(x, part) for x, part in heads if not part.endswith(("_indices", "_indptr", "_shape"))]
     heads.sort(key=lambda head: ("", "_train", "_test", head[1]).index(head[1]))
     if not heads:
         raise ValueError(f"{path} holds no array x, only {', '.join(members) or 'nothing'}")
@@ -454,7 +461,7 @@ def load_csv(
     positive: Any = None,
     classes: Any = None,
 ) -> Loaded:
-    """Read CSV files, `.gz`, `.bz2` and `.xz` too: numbers, and a column of labels, which may be words.
+    r"""Read CSV files, `.gz`, `.bz2` and `.xz` too: numbers, and a column of labels, which may be words.
 
     Args:
         *paths: one or more, with the same columns.
@@ -477,7 +484,7 @@ def load_csv(
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "a.csv")
         >>> with open(path, "w") as file:
-        ...     _ = file.write("length,kind\\n1.5,cat\\n2,dog\\n")
+        ...     _ = file.write("length,kind\n1.5,cat\n2,dog\n")
         >>> load_csv(path).classes
         ('cat', 'dog')
     """
@@ -488,8 +495,15 @@ def load_csv(
     return _named(paths, lambda: assemble(parts, task=task, positive=positive, classes=classes))
 
 
-def read_csv(path: str | os.PathLike, *, label: int | str | None = -1, delimiter: str = ",", header: bool | str = "auto") -> Rows:
-    """The rows of a CSV file with its labels as they stand there; label=None: it has none."""
+def read_csv(
+    path: str | os.PathLike,
+    *,
+    label: int | str | None = -1,
+    delimiter: str = ",",
+    header: bool | str = "auto",
+    columns: int | None = None,
+) -> Rows:
+    """The rows of a CSV file with its labels as they stand there; label=None, or just `columns` cells a line: it has none."""
     choice("header", header, (True, False, "auto"))
     (path,) = _checked((path,))
     try:
@@ -498,6 +512,7 @@ def read_csv(path: str | os.PathLike, *, label: int | str | None = -1, delimiter
         if first is None:
             raise ValueError(f"{path} holds no rows")
         width, head = len(first), [cell.strip() for cell in first]
+        label = None if width == columns else label
         named = isinstance(label, str)
         if named and label not in head:
             raise ValueError(f"{path} has no column named {label!r}, its first line holds {', '.join(head[:12])}")
@@ -513,7 +528,7 @@ def read_csv(path: str | os.PathLike, *, label: int | str | None = -1, delimiter
             for _ in range(_lines_before(path, delimiter) + 1 if skip else 0):
                 next(file)
             table = np.loadtxt(file, delimiter=delimiter, comments=None, quotechar='"', ndmin=2, converters=kept or None)
-        most = np.finfo(np.float64 if jax.config.jax_enable_x64 else np.float32).max
+        most = float(np.finfo(_floats()).max)
         if table.size and table.shape[1] != width:
             raise ValueError("cells")
         if not (np.abs(table) <= most).all():
@@ -550,7 +565,7 @@ def _lines_before(path: str, delimiter: str) -> int:
 
 def _find_bad_cell(path: str, width: int, place: int | None, skip: bool, delimiter: str) -> None:
     """Raise ValueError for the first line that does not fit, as NumPy counts rows, not lines."""
-    most = np.finfo(np.float64 if jax.config.jax_enable_x64 else np.float32).max
+    most = float(np.finfo(_floats()).max)
     with open_any(path) as file:
         reader = csv.reader(file, delimiter=delimiter)
         for cells in reader:
@@ -589,22 +604,21 @@ def kind_of(path: Any) -> str:
     return "csv" if b"," in line.split(b":")[0] else "svmlight"
 
 
-def read_files(*paths: Any, kind: str | None = None, columns: int | None = None, **how: Any) -> list[Rows]:
-    """The rows of files of any kind, as they stand there; `how` is for CSV, `columns` for svmlight."""
+def read_files(*paths: Any, kind: str | None = None, columns: int | None = None, dtype: Any = None, **how: Any) -> list[Rows]:
+    """The rows of files of any kind, as they stand there; `how` is for CSV, `dtype` for svmlight."""
     paths = [tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path for path in paths]
     kinds = [kind or kind_of(path) for path in paths]
     for name in kinds:
         choice("kind", name, ("svmlight", "npz", "csv"))
     if set(kinds) == {"svmlight"}:
-        return read_svmlight(*paths, columns=columns)
+        return read_svmlight(*paths, columns=columns, dtype=dtype)
     made: list[Rows] = []
     for path, name in zip(paths, kinds, strict=True):
         if name == "svmlight":
-            columns = columns or (made[0].x.shape[1] if made else None)
-            made += read_svmlight(path, columns=columns)
+            made += read_svmlight(path, columns=columns or (made[0].x.shape[1] if made else None), dtype=dtype)
         elif name == "csv":
-            how.setdefault("delimiter", "\t" if re.search(r"\.tsv(\.|$)", os.fspath(path)) else ",")
-            made.append(read_csv(path, **how))
+            between = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", os.fspath(path)) else {}
+            made.append(read_csv(path, columns=columns, **(between | how)))
         else:
             made += read_npz(path)
     return made
@@ -655,6 +669,11 @@ def _checked(paths: Sequence) -> list[str]:
         if not os.path.exists(path):
             raise FileNotFoundError(f"there is no file {path}")
     return paths
+
+
+def _floats() -> Any:
+    """The widest numbers that a run can have."""
+    return np.float64 if jax.config.jax_enable_x64 else np.float32
 
 
 def open_any(path: str, mode: str = "r") -> Any:

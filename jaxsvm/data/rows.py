@@ -11,6 +11,7 @@ import numpy as np
 
 from ..numerics import wide
 from ..recipe import choice
+from ..sparse import UNROLL
 from ..types import Batch, SparseRows
 
 
@@ -86,9 +87,9 @@ def _csr(x: Any) -> Any:
 
 
 def _padded(x: Any) -> SparseRows:
-    """The rows of a CSR matrix, padded to the longest."""
+    """The rows of a CSR matrix, padded to the longest and to whole turns of the loops over them."""
     long = np.diff(x.indptr)
-    shape = x.shape[0], max(int(long.max()), 1)
+    shape = x.shape[0], max(-(-int(long.max()) // UNROLL) * UNROLL, UNROLL)
     try:
         index, value = np.zeros(shape, np.int32), np.zeros(shape, x.dtype)
     except MemoryError as error:
@@ -99,7 +100,7 @@ def _padded(x: Any) -> SparseRows:
     row = np.repeat(np.arange(shape[0]), long)
     place = np.arange(len(row)) - np.repeat(x.indptr[:-1], long)
     index[row, place], value[row, place] = x.indices, x.data
-    return SparseRows(jnp.asarray(index), jnp.asarray(value), int(x.shape[1]))
+    return SparseRows(jnp.asarray(index), jnp.asarray(value), jnp.asarray(long, jnp.int32), int(x.shape[1]))
 
 
 def _numbers(name: str, a: Any) -> np.ndarray:

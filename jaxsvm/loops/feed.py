@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -63,7 +64,7 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
         return np.asarray(a, np.float32) if narrow else a
 
     x = chunk[0]
-    x = SparseRows(np.asarray(x.index), real(x.value), x.columns) if isinstance(x, SparseRows) else real(x)
+    x = jax.tree.map(np.asarray, dataclasses.replace(x, value=real(x.value))) if isinstance(x, SparseRows) else real(x)
     if x.ndim != 2:
         raise ValueError(f"x of {name} must be a matrix with a row for each example, got shape {x.shape}")
     wide = x.dtype if x.dtype.itemsize >= 4 else np.float32

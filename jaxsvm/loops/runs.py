@@ -104,7 +104,7 @@ def _piece(solver, sampler, probe, data, run, tol, count, *, every, lift=False):
         if whole:
             return fed
         index = lax.dynamic_index_in_dim(rows, k, keepdims=False)
-        return fed._replace(index=index) if reads == "all" else take(fed, index)
+        return fed._replace(index=index) if reads == "all" else take(fed, index, copy=False)
 
     def body(k, carry):
         state, told, touched = carry

@@ -1,0 +1,1 @@
+"""What `python -m jaxsvm` can do, one command per file."""

@@ -1,0 +1,160 @@
+"""Solvers, losses, kernels and feature maps by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+import jaxsvm
+from jaxsvm import features, kernels, losses
+
+from ..numerics import sqnorms
+from .options import spread
+
+
+class Setting(NamedTuple):
+    """What a solver is made from."""
+
+    lam: float
+    C: float
+    kernel: Any  # None: linear
+    loss: Any
+    bias: str
+    steps: int
+    one_pass: int  # steps
+    reach: float  # largest squared norm of a row
+
+
+class Method(NamedTuple):
+    """A solver by name."""
+
+    make: Callable  # Setting -> solver
+    said: str
+    biases: tuple = ("none",)  # the first is the default
+    kernel: str = "no"  # "no", "yes", "needed"
+    batch: int = 16
+    passes: int = 20
+    tol: float | None = None
+    losses: bool = True
+    objective: bool = True  # whether there is an optimum to certify against
+
+
+def _later(t):
+    return t + 1
+
+
+def _pegasos(s: Setting) -> Any:
+    solver = jaxsvm.pegasos(s.lam, loss=s.loss, bias=s.bias, project=bool(s.loss.labels), offset=s.reach / s.lam)
+    return jaxsvm.averaged(solver, weights=_later)
+
+
+METHODS = {
+    "sdca": Method(
+        lambda s: jaxsvm.sdca(s.C, s.kernel, loss=s.loss, bias=s.bias),
+        "dual coordinate ascent, linear or with a kernel: no step size, stops by itself",
+        ("feature", "none"), "yes", 1, 100, 1e-3,
+    ),
+    "pegasos": Method(_pegasos, "stochastic subgradients with step 1/(lambda t), averaged", ("feature", "none", "free")),
+    "kernel_pegasos": Method(
+        lambda s: jaxsvm.kernel_pegasos(s.lam, s.kernel), "Pegasos with a kernel", kernel="needed", batch=1, losses=False
+    ),
+    "asset": Method(
+        lambda s: jaxsvm.asset(s.lam, loss=s.loss, bias=s.bias, average_from=s.steps // 2),
+        "robust stochastic subgradients, for features of a kernel",
+        ("free", "none"),
+    ),
+    "asset_star": Method(
+        lambda s: jaxsvm.asset_star(s.lam, loss=s.loss, average_from=s.steps // 2), "the same with steps 1/(lambda t)"
+    ),
+    "bottou_sgd": Method(
+        lambda s: jaxsvm.bottou_sgd(s.lam, loss=s.loss, bias=s.bias),
+        "SGD with Bottou's schedule",
+        ("feature", "none", "free"),
+        batch=1,
+    ),
+    "asgd": Method(
+        lambda s: jaxsvm.asgd(s.lam, loss=s.loss, bias=s.bias, average_from=s.one_pass),
+        "averaged SGD",
+        ("feature", "none", "free"),
+        batch=1,
+    ),
+    "subgradient": Method(
+        lambda s: jaxsvm.subgradient(s.lam, loss=s.loss, bias=s.bias),
+        "subgradients of all rows",
+        ("feature", "none", "free"),
+        batch=0,
+        passes=500,
+    ),
+    "perceptron": Method(
+        lambda s: jaxsvm.perceptron(s.kernel, average=True),
+        "averaged perceptron, linear or with a kernel; no lambda",
+        kernel="yes", batch=1, passes=10, losses=False, objective=False,
+    ),
+}  # fmt: skip
+
+LOSSES = {name: getattr(losses, name) for name in ("hinge", "squared_hinge", "logistic", "squared")}
+LOSSES |= {name: getattr(losses, name)() for name in ("smooth_hinge", "eps_insensitive", "pinball")}
+KERNELS = ("linear", "rbf", "laplacian", "polynomial", "sigmoid")
+FEATURES = ("nystrom", "fourier", "orthogonal")
+
+
+def kernel(args: Any, x: Any) -> tuple[Any, str]:
+    """The kernel of the options and its numbers in words; (None, "linear") for none."""
+    name = args.kernel or ("rbf" if args.features else "linear")
+    given = [f"--{option}" for option in ("sigma", "gamma", "degree", "coef0") if getattr(args, option) is not None]
+    takes = {"rbf": {"--sigma", "--gamma"}, "laplacian": {"--sigma"}, "polynomial": {"--gamma", "--degree", "--coef0"}}
+    takes["sigmoid"] = {"--gamma", "--coef0"}
+    wrong = [option for option in given if option not in takes.get(name, set())]
+    if wrong:
+        raise ValueError(f"the {name} kernel has no {wrong[0]}")
+    if name == "linear":
+        return None, "linear"
+    variance = spread(x) or 1.0
+    gamma = 1 / (x.shape[1] * variance) if args.gamma is None else args.gamma
+    if name == "rbf" and args.sigma is not None:
+        if args.gamma is not None:
+            raise ValueError("--sigma and --gamma = 1 / (2 sigma^2) say the same: give one of them")
+        return kernels.rbf(args.sigma), f"rbf(sigma={args.sigma:g})"
+    if name == "rbf":
+        return kernels.rbf(gamma=gamma), f"rbf(gamma={gamma:.4g})"
+    if name == "laplacian":
+        sigma = x.shape[1] * variance**0.5 if args.sigma is None else args.sigma
+        return kernels.laplacian(sigma), f"laplacian(sigma={sigma:.4g})"
+    coef0 = (1.0 if name == "polynomial" else 0.0) if args.coef0 is None else args.coef0
+    if name == "sigmoid":
+        return kernels.sigmoid(gamma, coef0), f"sigmoid(gamma={gamma:.4g}, coef0={coef0:g})"
+    degree = 3 if args.degree is None else args.degree
+    return kernels.polynomial(gamma, coef0, degree=degree), f"polynomial(gamma={gamma:.4g}, coef0={coef0:g}, degree={degree})"
+
+
+def feature_map(name: str, key: Any, kernel: Any, x: Any, count: int | None) -> Any:
+    """The map of a kernel; count=None: 512, or as many as there are rows."""
+    if name == "nystrom":
+        return features.nystrom(key, kernel, x, landmarks=min(512, x.shape[0]) if count is None else count)
+    draw = {"fourier": features.fourier, "orthogonal": features.orthogonal}[name]
+    return draw(key, kernel, dim=x.shape[1], features=512 if count is None else count)
+
+
+def reach(kernel: Any, x: Any, bias: str) -> float:
+    """The largest squared norm of a row, or of its features, with that of a constant feature."""
+    found = jnp.max(sqnorms(x) if kernel is None else kernel.diag(x))
+    return float(found) + (bias == "feature")
+
+
+def columns_of(model: Any) -> int:
+    """How many columns a model takes.
+
+    Raises:
+        ValueError: if it is none that these commands made.
+    """
+    node = model
+    while node is not None:
+        for name in ("mean", "width", "landmarks", "w", "x"):
+            if hasattr(node, name):
+                return int(getattr(node, name).shape[-1])
+        if hasattr(node, "frequencies"):
+            return int(node.frequencies.shape[0])
+        node = getattr(node, "phi", None) if hasattr(node, "phi") else getattr(node, "inner", None)
+    raise ValueError("the file holds no model of rows: expected what jaxsvm train writes")

@@ -1,0 +1,155 @@
+"""What the commands share: options, reading, scaling."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import warnings
+from typing import Any, NoReturn
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..data.files import Rows, read_files
+from ..data.maps import scale, standardize
+from ..types import Batch, SparseRows
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that keeps the line breaks of its examples and refuses with one sentence."""
+
+    def __init__(self, **kwargs: Any):
+        """As argparse has it."""
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse."""
+        raise ValueError(f"{message} (see {self.prog} --help)")
+
+
+def reading(parser: Any) -> None:
+    """The options that say how files are read."""
+    group = parser.add_argument_group("reading")
+    group.add_argument(
+        "--format", choices=("svmlight", "npz", "csv"), help="of the files; without it their names, then their first lines tell"
+    )
+    group.add_argument("--label", default="-1", metavar="COLUMN", help="CSV: the column of labels, by number or name (the last)")
+    group.add_argument("--delimiter", help="CSV: what stands between cells (a comma; a tab in .tsv files)")
+    group.add_argument(
+        "--header", choices=("auto", "yes", "no"), default="auto", help="CSV: whether the first line names columns (auto)"
+    )
+
+
+def naming(parser: Any) -> None:
+    """The options that say what labels mean."""
+    parser.add_argument(
+        "--positive", metavar="CLASS", help="the class, or several with commas, against all others; without it the last of two"
+    )
+
+
+def rows(args: Any, *paths: str, columns: int | None = None, dtype: Any = None) -> list[Rows]:
+    """The rows of files as the options say."""
+    label = args.label
+    how: dict = {"label": int(label) if label.lstrip("-").isdigit() else label}
+    how["header"] = {"auto": "auto", "yes": True, "no": False}[args.header]
+    if args.delimiter is not None:
+        how["delimiter"] = args.delimiter.replace("\\t", "\t")
+    return read_files(*paths, kind=args.format, columns=columns, dtype=dtype, **how)
+
+
+def compact(parts: list[Rows]) -> list[Rows]:
+    """Sparse matrices as arrays where their padded rows would take as much memory."""
+    if not all(hasattr(part.x, "tocsr") for part in parts):
+        return [part._replace(x=part.x.toarray()) if hasattr(part.x, "tocsr") else part for part in parts]
+    longest = max(int(np.diff(part.x.tocsr().indptr).max(initial=0)) for part in parts)
+    if 2 * longest < parts[0].x.shape[1]:  # a number and its place
+        return parts
+    return [part._replace(x=part.x.toarray()) for part in parts]
+
+
+def positive(args: Any) -> Any:
+    """The classes of --positive."""
+    return None if args.positive is None else [name.strip() for name in args.positive.split(",")]
+
+
+def described(name: str, data: Batch, classes: tuple) -> str:
+    """What was read, in a line."""
+    n, d = data.x.shape
+    kind = f"sparse, {data.x.value.shape[1]} numbers a row at most" if isinstance(data.x, SparseRows) else "dense"
+    y = np.asarray(data.y)
+    if not classes:
+        return f"{name}: {n} rows x {d} columns, {kind}; targets from {y.min():g} to {y.max():g}"
+    places = (y > 0).astype(int) if len(classes) == 2 else y.astype(int)
+    counts = np.bincount(places, minlength=len(classes))
+    shown = ", ".join(f"{c} ({k})" for c, k in list(zip(classes, counts, strict=True))[:10]) + (
+        ", ..." if len(classes) > 10 else ""
+    )
+    return f"{name}: {n} rows x {d} columns, {kind}; classes {shown}"
+
+
+SCALES = {
+    "standardize": (standardize, "columns to mean 0, deviation 1"),
+    "unit": (scale, "columns to [0, 1], sparse ones to [-1, 1]"),
+    "none": (None, "values as they are"),
+}
+
+
+def scaling(parser: Any) -> None:
+    """The option that says how columns are scaled."""
+    parser.add_argument(
+        "--scale",
+        choices=(*SCALES, "auto"),
+        default="auto",
+        help="columns, by the training rows, kept in the model: "
+        + "; ".join(f"{name}: {said}" for name, (_, said) in SCALES.items())
+        + "; auto (default): unit for sparse rows, else standardize",
+    )
+
+
+def scaler(args: Any, x: Any) -> tuple[Any, str]:
+    """The map of columns, None for none, and what it does in words."""
+    name = args.scale
+    if name == "auto":
+        name = "unit" if isinstance(x, SparseRows) else "standardize"
+    make, said = SCALES[name]
+    return (None if make is None else make(x)), f"{said} (--scale {name})"
+
+
+def unscaled_is_fine(yes: bool = True) -> None:
+    """No warning on the ranges of columns that are scaled anyway."""
+    if yes:
+        warnings.filterwarnings("ignore", message="the ranges of the columns")
+
+
+def spread(x: Any) -> float:
+    """The variance of all numbers of the rows, those not stored included."""
+    values = x.value if isinstance(x, SparseRows) else x
+    size = float(np.prod(x.shape))
+    mean = float(jnp.sum(values)) / size
+    return max(float(jnp.sum(values * values)) / size - mean * mean, 0.0)
+
+
+def output(path: str | None) -> None:
+    """Refuse a file that could not be written before anything is spent on what it should hold.
+
+    Raises:
+        ValueError: a folder that is not there or not writable.
+    """
+    if path is None:
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise ValueError(f"{path} is in a folder that does not exist: make it first")
+    if os.path.isdir(path) or not os.access(folder, os.W_OK):
+        raise ValueError(f"{path} cannot be written: it is a folder, or in one that may not be written to")
+
+
+def line(head: str, text: str) -> None:
+    """A line of the report."""
+    print(f"{head:<12} {text}", flush=True)
+
+
+def pace(steps: int, one_pass: int) -> int:
+    """Steps between two looks: a pass, but a hundredth of the run at most and a thousandth at least."""
+    goal = max(1, steps // 1000, min(one_pass, steps // 100))
+    return next((e for e in range(goal, goal // 2, -1) if steps % e == 0), goal)  # a rest would be compiled apart

@@ -1,0 +1,122 @@
+"""`jaxsvm predict`: a model and rows in a file to class names."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxsvm import models, multiclass  # noqa: F401  models of many classes are found by their names
+
+from ..data.files import beside, label, tidy
+from ..data.maps import Scale, Standardize
+from ..data.rows import dataset
+from ..loops.bar import Bar
+from ..types import SparseRows
+from . import options
+from .methods import columns_of
+
+EXAMPLES = """\
+examples:
+  jaxsvm predict model.npz new.svm                        a class name for each row, on the standard output
+  jaxsvm predict model.npz new.csv --out classes.txt      to a file; the error is told where the file holds labels
+  jaxsvm predict model.npz new.svm --scores               the decision values beside the names
+
+A CSV file with as many columns as the model takes has no labels; with one more, --label says which they are.
+"""
+BLOCK = 8192  # rows between two looks of the bar
+
+
+def add(commands: Any) -> None:
+    """The options."""
+    said = "Predict the classes of the rows of a file with a model that `jaxsvm train` wrote."
+    parser = commands.add_parser("predict", help="predict with a model", description=said, epilog=EXAMPLES)
+    parser.set_defaults(run=run)
+    parser.add_argument("model", help="what --model of train or sweep wrote")
+    parser.add_argument("file", help="rows: svmlight, .npz (its test part where it has one) or CSV")
+    parser.add_argument("--out", metavar="FILE", help="where the predictions go (standard output)")
+    parser.add_argument(
+        "--scores", action="store_true", help="a tab and the decision value behind each name; of many classes all values"
+    )
+    options.reading(parser)
+
+
+def run(args: Any) -> int:
+    """The command."""
+    options.output(args.out)
+    model = models.load(args.model)
+    columns = columns_of(model)
+    rows = options.rows(args, args.file, columns=columns)[:2][-1]
+    if rows.x.shape[1] != columns:
+        raise ValueError(f"{args.file} has {rows.x.shape[1]} columns, the model takes {columns}")
+    classes = model.classes if isinstance(model, models.Classifier) else ()
+    options.unscaled_is_fine()
+    x = dataset(rows.x, np.zeros(rows.x.shape[0]), task="regression").x
+    score = scores(model, x)
+    names = decide(score, classes)
+    values = np.atleast_2d(score.T).T
+    lines = (
+        str(name) + (args.scores and classes and "\t" + "\t".join(f"{v:.9g}" for v in value) or "")
+        for name, value in zip(names.tolist(), values.tolist(), strict=True)
+    )
+    if args.out:
+        with beside(args.out) as other, open(other, "w", encoding="utf-8") as file:
+            file.writelines(line + "\n" for line in lines)
+    else:
+        sys.stdout.writelines(line + "\n" for line in lines)
+        sys.stdout.flush()
+    print(said(rows, names, score, classes), file=sys.stderr)
+    return 0
+
+
+def scores(model: Any, x: Any) -> np.ndarray:
+    """Decision values (n,) or (n, k) in blocks of rows, with a bar where that takes more than two seconds."""
+    call = jax.jit(lambda model, x: model(x))
+    n, began, bar, made = x.shape[0], time.monotonic(), None, []
+    dense = isinstance(x, SparseRows) and moves_zeros(model)
+    for start in range(0, n, BLOCK):
+        rows = x[start : start + BLOCK]
+        made.append(np.asarray(call(model, rows.toarray() if dense else rows)))
+        if bar is None and time.monotonic() - began > 2 and start + BLOCK < n:
+            bar = Bar(n, "rows")
+        if bar:
+            bar.show(min(start + BLOCK, n))
+    if bar:
+        bar.close()
+    return np.concatenate(made)
+
+
+def moves_zeros(model: Any) -> bool:
+    """Whether the model scales its rows by a map fitted on dense ones."""
+    phi = getattr(getattr(model, "inner", model) if isinstance(model, models.Classifier) else model, "phi", None)
+    return isinstance(phi, Standardize) or (isinstance(phi, Scale) and phi.low is not None)
+
+
+def decide(score: np.ndarray, classes: tuple) -> np.ndarray:
+    """Class names of decision values as `jaxsvm.models.Classifier` has them; for real targets the values."""
+    if not classes:
+        return score
+    place = (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
+    return np.asarray(classes)[place]
+
+
+def said(rows: Any, names: np.ndarray, score: np.ndarray, classes: tuple) -> str:
+    """The error on the labels of the file, where it has any that the model knows."""
+    head = f"{len(names)} rows"
+    if rows.y is None:
+        return head
+    weight = np.ones(len(names)) if rows.weight is None else np.asarray(rows.weight, np.float64)
+    share = weight / weight.sum()
+    if not classes:
+        y = tidy(rows.y)
+        if y.dtype.kind not in "biuf":
+            return f"{head}; the targets of the file are no numbers: no error worked out"
+        return f"{head}, error {np.sqrt(share @ (score - y) ** 2):.6g} (root mean square)"
+    try:
+        wrong = label(rows.y, classes) != label(names, classes)
+    except ValueError:
+        return f"{head}; the labels of the file are not all classes of the model: no error worked out"
+    return f"{head}, error {share @ wrong:.2%}"

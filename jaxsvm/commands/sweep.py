@@ -1,0 +1,189 @@
+"""`jaxsvm sweep`: the error over lambda and sigma."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxsvm
+from jaxsvm import kernels, models, samplers
+
+from ..data.files import beside
+from ..numerics import sqdist
+from ..recipe import fixed
+from . import methods, options, train
+
+EXAMPLES = """\
+examples:
+  jaxsvm sweep rows.svm                                                    8 lambdas x 8 sigmas, a table of errors
+  jaxsvm sweep rows.csv --lam 1e-6:1e-2:5 --sigma 1,2,4,8 --plot sweep.png --out sweep.csv
+  jaxsvm sweep rows.svm --features fourier --count 512 --model best.npz    the best point, trained on all rows
+
+A range is LOW:HIGH:COUNT, even in the logarithm, or numbers with commas. Sigma is the width of the Gaussian kernel in
+units of the scaled columns. Ctrl-C prints the table as far as it got.
+"""
+
+
+def add(commands: Any) -> None:
+    """The options."""
+    said = (
+        "Train ASSET on features of the Gaussian kernel for every lambda and sigma of a grid, as one program, and show the "
+        "error on rows held out."
+    )
+    parser = commands.add_parser("sweep", help="find good values of lambda and sigma", description=said, epilog=EXAMPLES)
+    parser.set_defaults(run=run)
+    parser.add_argument("file", help="rows: svmlight, .npz or CSV")
+    parser.add_argument("--lam", type=numbers, metavar="RANGE", default=numbers("1e-6:1e-1:8"), help="lambdas (1e-6:1e-1:8)")
+    parser.add_argument(
+        "--sigma", type=numbers, metavar="RANGE", help="sigmas (8 from a tenth to ten times the typical distance)"
+    )
+    parser.add_argument("--features", choices=methods.FEATURES, default="nystrom", help="of the kernel (nystrom)")
+    parser.add_argument("--count", type=int, help="how many features (128)")
+    parser.add_argument("--passes", type=int, default=20, help="over the rows (20)")
+    parser.add_argument("--batch", type=int, default=16, help="rows of an update (16)")
+    parser.add_argument("--hold-out", type=float, default=0.25, metavar="SHARE", help="share of the rows for the errors (0.25)")
+    parser.add_argument("--memory", type=float, default=4e9, help="bytes that the program may take (4e9)")
+    parser.add_argument("--seed", type=int, default=0, help="of all draws (0)")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--out", metavar="FILE", help="the errors as CSV: lam, sigma, error")
+    parser.add_argument("--plot", metavar="FILE", help="a heat map (.png, .svg, .pdf), needs matplotlib")
+    parser.add_argument("--model", metavar="FILE", help="the best point, trained on all rows")
+    options.naming(parser)
+    options.scaling(parser)
+    options.reading(parser)
+
+
+def numbers(text: str) -> np.ndarray:
+    """LOW:HIGH:COUNT or numbers with commas.
+
+    Example:
+        >>> numbers("1:100:3").tolist(), numbers("2,3").tolist()
+        ([1.0, 10.0, 100.0], [2.0, 3.0])
+    """
+    try:
+        low, *rest = text.split(":")
+        made = np.geomspace(float(low), float(rest[0]), int(rest[1])) if rest else np.array([float(v) for v in text.split(",")])
+        if made.size and (np.isfinite(made) & (made > 0)).all() and len(rest) in (0, 2):
+            return made
+    except (ValueError, IndexError):
+        pass
+    raise argparse.ArgumentTypeError(f"expected LOW:HIGH:COUNT or numbers with commas, all above 0, got {text!r}")
+
+
+def run(args: Any) -> int:
+    """The command."""
+    for path in (args.out, args.plot, args.model):
+        options.output(path)
+    if args.plot:
+        draw_with()
+    if args.passes < 1 or args.batch < 1:
+        raise ValueError("--passes and --batch must be at least 1")
+    key_split, key_map, key_fit = jax.random.split(jax.random.key(args.seed), 3)
+    options.unscaled_is_fine(args.scale != "none")
+    parts, names, classes = train.read(args, key_split)
+    if len(classes) > 2:
+        raise ValueError(f"a sweep takes two classes, {args.file} has {len(classes)}: say which is +1, --positive {classes[-1]}")
+    for i, (name, part) in enumerate(zip(names, parts, strict=True)):
+        options.line("" if i else "read", options.described(name, part, classes))
+    scale, said = options.scaler(args, parts[0].x)
+    options.line("scaled", said)
+    fitted, held = (part if scale is None else part._replace(x=scale(part.x)) for part in parts)
+    count = min(128, fitted.y.shape[0]) if args.count is None else args.count
+    sigmas = typical(fitted.x) * np.geomspace(0.1, 10, 8) if args.sigma is None else args.sigma
+    axes = {"lam": jnp.asarray(args.lam, jnp.float32), "sigma": jnp.asarray(sigmas, jnp.float32)}
+    b = min(args.batch, fitted.y.shape[0])
+    steps = args.passes * -(-fitted.y.shape[0] // b)
+    options.line("solver", f"asset on {count} {args.features} features, {args.passes} passes in batches of {b}; seed {args.seed}")
+
+    def solver(lam, sigma, data, steps):
+        phi = methods.feature_map(args.features, key_map, kernels.rbf(sigma), data.x, count)
+        return jaxsvm.on_features(phi, jaxsvm.asset(lam, average_from=steps // 2))
+
+    reached: dict = {}
+
+    def note(lam, sigma, error):
+        reached[float(lam), float(sigma)] = float(error)
+
+    def point(lam, sigma, data, held, key):
+        model = jaxsvm.fit(solver(lam, sigma, data, steps), data, key, steps=steps, sampler=samplers.epochs(b)).model
+        error = jaxsvm.error_on(held)(model)
+        jax.debug.callback(note, lam, sigma, error)  # so that Ctrl-C loses nothing that was worked out
+        return error
+
+    began, stopped = time.monotonic(), False
+    try:
+        errors = jaxsvm.sweep(point, memory=args.memory, progress=not args.quiet, **axes)(fitted, held, key_fit)
+    except KeyboardInterrupt:
+        stopped = True
+        grid = [[reached.get((float(lam), float(sigma)), np.nan) for sigma in axes["sigma"]] for lam in axes["lam"]]
+        errors = np.array(grid)
+        if np.isnan(errors).all():
+            raise
+    table = jaxsvm.sweep.table(errors, **axes)
+    print(f"\nerror on the rows held out{', as far as the sweep got' if stopped else ''}\n{table}\n")
+    best = table.best
+    options.line("best", f"--lam {best['lam']:.4g} --sigma {best['sigma']:.4g}: {float(np.asarray(errors)[table.place]):.2%}")
+    options.line("time", f"{time.monotonic() - began:.1f} s for {errors.size} runs, with compilation")
+    if args.out:
+        write(args.out, table)
+        options.line("table", args.out)
+    if args.plot:
+        figure = draw_with().heatmap(table).figure
+        with beside(args.plot) as other:
+            figure.savefig(other, dpi=120)
+        options.line("heat map", args.plot)
+    if args.model and not stopped:
+        whole = jax.tree.map(lambda *a: jnp.concatenate(a), fitted, held)
+        whole = whole._replace(index=jnp.arange(whole.y.shape[0], dtype=jnp.int32))
+        steps = args.passes * -(-whole.y.shape[0] // b)
+        chosen = solver(best["lam"], best["sigma"], whole, steps)
+        fit = jaxsvm.fit(
+            chosen, whole, key_fit, steps=steps, every=options.pace(steps, steps // args.passes), sampler=samplers.epochs(b),
+            progress=not args.quiet,
+        )  # fmt: skip
+        stopped = int(fit.state.step) < steps
+        model = fit.model if scale is None else models.Mapped(fixed(scale), fit.model)
+        if not fit.finite or not int(fit.state.step):
+            raise ValueError(f"{fit.status}; no model was written")
+        models.save(args.model, models.Classifier(model, classes))
+        options.line(
+            "model", f"{args.model}, trained on all {whole.y.shape[0]} rows{', as it was at the last look' if stopped else ''}"
+        )
+    return 130 if stopped else 0
+
+
+def typical(x: Any) -> float:
+    """The median distance among some rows."""
+    some = x[: min(512, x.shape[0])]
+    distance = np.sqrt(np.asarray(sqdist(some, some), np.float64))[np.triu_indices(some.shape[0], 1)]
+    return float(np.median(distance[distance > 0])) if (distance > 0).any() else 1.0
+
+
+def write(path: str, table: Any) -> None:
+    """The table as CSV, a line for each point that was reached."""
+    values = np.asarray(table.values, np.float64)
+    with beside(path) as other, open(other, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*table.axes, "error"])
+        for i, lam in enumerate(np.asarray(table.axes["lam"])):
+            for j, sigma in enumerate(np.asarray(table.axes["sigma"])):
+                if np.isfinite(values[i, j]):
+                    writer.writerow([f"{lam:.9g}", f"{sigma:.9g}", f"{values[i, j]:.9g}"])
+
+
+def draw_with() -> Any:
+    """The module of pictures, without a window."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("--plot needs matplotlib: pip install 'jaxsvm[plot]'") from error
+    matplotlib.use("agg")
+    from jaxsvm import plots
+
+    return plots

@@ -1,0 +1,805 @@
+"""Classes for scikit-learn: fit, predict, clone, pickle, pipelines and grids around solvers and feature maps.
+
+Rows are checked, then put in an order of their own with equal rows as one (their weights added), and padded to one of a few
+sizes by rows of weight 0. So weight k means k copies and weight 0 absence to the last bit, the order of the rows does not
+matter, and one compiled program serves all numbers of a solver and data of about the same size. Rows are float32, or
+float64 inside `jax.enable_x64()`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from . import features, kernels, losses, samplers
+from .data import dataset
+from .kernels import Kernel, as_kernel, holds_precomputed
+from .loops import fit as run_solver
+from .models import Classifier, Expansion, Linear
+from .multiclass import OneVsRest, one_vs_rest
+from .numerics import blocked
+from .recipe import Recipe
+from .solvers import sdca
+from .types import Batch, Run, Solver, SparseRows
+
+PASSES, MEASURED_PASSES = 10, 1000  # by default: without a tolerance, at most with one
+
+SHRINKING = 4096  # rows from which on those at rest are left out; below, its longer compilation is not worth it
+FLOATS = [np.float64, np.float32]
+
+
+# Rows of scikit-learn, as rows of solvers.
+
+
+def _sparse(x: Any) -> bool:
+    return hasattr(x, "tocsr")
+
+
+def _size(n: int) -> int:
+    """The padded length of n rows: one of a few, at most an eighth more."""
+    step = max(256, 1 << max(n.bit_length() - 4, 0))
+    return -(-n // step) * step
+
+
+def _narrow(x: Any) -> Any:
+    """Rows in the dtype that they will be trained in, -0 as 0."""
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which `dataset` refuses with a sentence
+        x = x.astype(np.float64 if jax.config.jax_enable_x64 and x.dtype == np.float64 else np.float32)
+    return x.tocsr() if _sparse(x) else x + x.dtype.type(0)
+
+
+def _marks(x: Any) -> np.ndarray:
+    """(n,) uint64: equal rows have equal marks, whether dense or sparse, and others hardly ever."""
+    salt = np.random.default_rng(0).integers(1, 2**63, x.shape[1], dtype=np.uint64)
+
+    def hashes(values, salt):
+        bits = values.view(f"u{values.dtype.itemsize}").astype(np.uint64)
+        mixed = (bits ^ salt) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        return np.where(bits == 0, np.uint64(0), mixed ^ (mixed >> np.uint64(32)))
+
+    if _sparse(x):
+        total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes(x.data, salt[x.indices]))])
+        return total[x.indptr[1:]] - total[x.indptr[:-1]]
+    return np.concatenate([hashes(x[i : i + 4096], salt).sum(axis=1) for i in range(0, len(x), 4096)])
+
+
+def _joined(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of positive weight in an order of their own, equal ones as one: their numbers (m,) and weights (m,)."""
+    live = np.flatnonzero(weight > 0)
+    if _sparse(x):
+        x.sum_duplicates()
+        x.eliminate_zeros()
+    marks = _marks(x)[live]
+    order = np.lexsort((y[live], marks))
+    marks, order = marks[order], live[order]
+    same = np.flatnonzero((marks[1:] == marks[:-1]) & (y[order[1:]] == y[order[:-1]]))
+    here, next_ = x[order[same]], x[order[same + 1]]
+    differ = np.diff((here != next_).tocsr().indptr) if _sparse(x) else (here != next_).any(axis=1)
+    first = np.ones(len(order), bool)
+    first[same[np.asarray(differ) == 0] + 1] = False
+    first = np.flatnonzero(first)
+    return order[first], np.add.reduceat(weight[order], first)
+
+
+def _widened(x: Any) -> Any:
+    """Rows with columns of zeros behind, up to a multiple of 8."""
+    d = -(-x.shape[1] // 8) * 8
+    if not _sparse(x):
+        return np.pad(x, ((0, 0), (0, d - x.shape[1])))
+    x.resize((x.shape[0], d))
+    return x
+
+
+def _batch(x: Any, y: np.ndarray, weight: np.ndarray) -> Batch:
+    """A checked data set whose sparse rows have one of a few widths."""
+    data = dataset(x, y, weight, task="regression")
+    if isinstance(data.x, SparseRows):
+        rest = ((0, 0), (0, min(_size(data.x.value.shape[1]), data.x.columns) - data.x.value.shape[1]))
+        pad = lambda a: jnp.pad(a, rest)  # noqa: E731
+        data = data._replace(x=dataclasses.replace(data.x, index=pad(data.x.index), value=pad(data.x.value)))
+    return data
+
+
+@jax.jit
+def _call(fn: Any, x: Any) -> Any:
+    return blocked(fn, x, 4096)
+
+
+def _apply(fn: Any, x: Any) -> np.ndarray:
+    """A model or a map at checked rows, padded to a length that is compiled already as a rule."""
+    n = x.shape[0]
+    x = _narrow(x)[np.concatenate([np.arange(n), np.zeros(_size(n) - n, int)])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the scale of the columns is told of when training
+        rows = _batch(x, np.zeros(x.shape[0]), np.ones(x.shape[0])).x
+    return np.asarray(_call(fn, rows))[:n]
+
+
+def _seed(random_state: Any) -> int:
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _kernel(name: Any, gamma: Any, degree: int, coef0: float, x: Any, weight: np.ndarray | None = None) -> Kernel:
+    """The kernel that the parameters of scikit-learn name, on training rows x."""
+    if not isinstance(name, str):
+        return as_kernel(name)
+    if isinstance(gamma, str):
+        if gamma not in ("scale", "auto"):
+            raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0, got {gamma!r}")
+        spread = _variance(x, weight) if gamma == "scale" and name not in ("linear", "precomputed") else 1.0
+        gamma = 1 / (x.shape[1] * (spread or 1.0))
+    gamma = float(gamma)
+    made: dict[str, Callable] = {
+        "linear": kernels.linear,
+        "poly": lambda: kernels.polynomial(gamma, coef0, degree=degree),
+        "rbf": lambda: kernels.rbf(gamma=gamma),
+        "sigmoid": lambda: kernels.sigmoid(gamma, coef0),
+        "laplacian": lambda: kernels.laplacian(1 / gamma),
+        "precomputed": kernels.precomputed,
+    }
+    if name not in made:
+        raise ValueError(f"kernel must be one of {', '.join(map(repr, made))}, a kernel or a function, got {name!r}")
+    return made[name]()
+
+
+def _variance(x: Any, weight: np.ndarray | None) -> float:
+    """The variance of all numbers of x, rows counted by weight."""
+    share = np.full(x.shape[0], 1 / x.shape[0]) if weight is None else weight / weight.sum()
+    if _sparse(x):
+        data, share = x.data.astype(np.float64), np.repeat(share, np.diff(x.indptr)) / x.shape[1]
+        return max(float(share @ data**2 - (share @ data) ** 2), 0.0)
+    mean = float(share @ x.mean(axis=1, dtype=np.float64))
+    return float(share @ ((x - mean) ** 2).mean(axis=1, dtype=np.float64))
+
+
+def _precomputed(thing: Any) -> bool:
+    """Whether a solver is made with kernel values that were worked out beforehand."""
+    if isinstance(thing, Kernel):
+        return holds_precomputed(thing)
+    if not isinstance(thing, Recipe):
+        return False
+    _, args, kwargs = thing.call()
+    return any(map(_precomputed, (*args, *kwargs.values())))
+
+
+# What all machines share.
+
+
+class _Machine(BaseEstimator):
+    """Fitting and decision values; subclasses say which solver, and for how long."""
+
+    def _made(self, x: Any, weight: np.ndarray) -> Solver:
+        """The solver for two classes or for real targets, given the rows that it will see."""
+        raise NotImplementedError
+
+    def _limits(self, n) -> dict:
+        """`steps`, `passes`, `tol`, `sampler`, `progress` of a run on n rows."""
+        raise NotImplementedError
+
+    def _pairwise(self) -> bool:
+        return False
+
+    def _widens(self) -> bool:
+        """Whether columns of zeros change nothing, so that data of about the same width share a program."""
+        return False
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._pairwise()
+        tags.input_tags.sparse = not self._pairwise()
+        return tags
+
+    def _checked(self, X, y, sample_weight, reset):
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=FLOATS,
+            reset=reset,
+            y_numeric=isinstance(self, RegressorMixin),
+        )
+        if self._pairwise() and X.shape[0] != X.shape[1]:
+            raise ValueError(f"a precomputed kernel needs a square matrix of training rows, got shape {X.shape}")
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if (weight < 0).any():
+            raise ValueError("sample_weight must be at least 0 everywhere; 0 leaves a row out")
+        if not (weight > 0).any():
+            raise ValueError("all sample weights are zero: no row is left to train on")
+        return _narrow(X), y, weight
+
+    def _run(self, x, target, weight, *, names=None, first=True, state=None, one_pass=False) -> None:
+        """Train on checked rows; `target` are labels or class numbers with `names`, real targets without."""
+        rows, weight = _joined(x, target, weight)
+        live, n = len(rows), _size(len(rows))
+        taken = np.concatenate([rows, np.full(n - live, rows[0])])
+        weight = np.concatenate([weight, np.zeros(n - live)])
+        d, x = x.shape[1], x[taken][:, taken] if self._pairwise() else x[taken]
+        solver = self._made(x, weight)
+        if names is not None and len(names) > 2:
+            solver = one_vs_rest(solver, classes=len(names))
+        x = _widened(x) if self._widens() else x
+        data, limits = _batch(x, target[taken], weight), self._limits(n)
+        sampler, progress = limits.pop("sampler") or solver.sampler or samplers.uniform(1), limits.pop("progress")
+        plan, key = _plan(solver, sampler, live, n, one_pass=one_pass, **limits), self._next_key(first)
+        if state is not None:  # the clock of the solver goes on, the rows are new
+            state = Run(state, sampler.init(key, data), jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+        run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
+        if not run.finite:
+            raise ValueError(run.status)
+        if plan["tol"] is not None and not run.converged:
+            status = run.status.partition(";")[0] if run.finite else run.status
+            residual = float(run.info.residual[-1])
+            warnings.warn(
+                f"{status}; residual {residual:.1e}, tolerance {plan['tol']:.1e} not met: allow more passes or scale the columns",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        model = _trimmed(run.model, taken, d)
+        self.model_ = model if names is None else Classifier(model, names)
+        kept = run.state.solver if _streams(solver) else ()
+        self.fit_ = run._replace(model=self.model_, state=run.state._replace(solver=kept, sampler=()))
+        self.n_iter_ = max(1, -(-int(run.state.step) * sampler.rows(n) // live))
+
+    def _next_key(self, first: bool) -> jax.Array:
+        """The key of a run, or of the next piece of rows."""
+        self._seed, self._pieces = (_seed(self.random_state), 0) if first else (self._seed, self._pieces + 1)
+        return jax.random.fold_in(jax.random.key(self._seed), self._pieces)
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        model = _inner(self.model_)
+        if isinstance(model, Linear):  # on the host: nothing to compile, and the rows stay as they are
+            weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)
+            return safe_sparse_dot(X, weights.T, dense_output=True) + b
+        if isinstance(model, Expansion) and self._pairwise():
+            X = X[:, np.maximum(np.asarray(model.index), 0)]
+        return _apply(self.model_.inner if isinstance(self.model_, Classifier) else self.model_, X)
+
+    def _field(self, name: str, kind: type, fn: Callable) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        model = _inner(self.model_)
+        if not isinstance(model, kind):
+            raise AttributeError(f"a model of {type(model).__name__} has no {name}: look into model_")
+        return fn(model)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of a linear model: (1, d) or (k, d) of a classifier, (d,) of a regressor."""
+        shape = np.atleast_2d if isinstance(self, ClassifierMixin) else np.asarray
+        return self._field("coef_", Linear, lambda model: shape(np.asarray(model.w, np.float64)))
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """(1,) or (k,)."""
+
+        def spread(model):
+            values = model.w if isinstance(model, Linear) else model.coef
+            return np.broadcast_to(np.asarray(model.b, np.float64), np.atleast_2d(values).shape[:1]).copy()
+
+        return self._field("intercept_", Linear | Expansion, spread)
+
+    @property
+    def support_(self) -> np.ndarray:
+        """(m,) rows of the training data with a coefficient that is not 0; of equal rows the first."""
+        return self._field("support_", Expansion, lambda model: np.asarray(model.index)[_used(model)])
+
+    @property
+    def dual_coef_(self) -> np.ndarray:
+        """(1, m), or (k, m), one row for each class against the rest: y_i alpha_i of the rows in `support_`."""
+        return self._field("dual_coef_", Expansion, lambda model: np.atleast_2d(model.coef)[:, _used(model)])
+
+
+def _streams(solver: Solver) -> bool:
+    """Whether a run may go on with other rows: steps on drawn rows, nothing kept of single rows."""
+    return solver.reads == "rows" and solver.residual == "sample"
+
+
+def _plan(solver, sampler, live, n, *, steps, passes, tol, one_pass) -> dict:
+    """`steps`, `every` and `tol` of `jaxsvm.fit`; lengths that depend on the padded number of rows are compiled once."""
+    if isinstance(tol, str) and tol != "auto":
+        raise ValueError(f"tol must be 'auto', a number above 0 or None, got {tol!r}")
+    measured = solver.residual == "whole"
+    if tol == "auto":
+        tol = 1e-3 if measured and not one_pass else None
+    if tol is not None and not measured:
+        raise ValueError("tol has nothing to stop on: this solver looks at single rows; leave tol='auto' and give steps")
+    b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
+    every, length = period or max(-(-n // b), 128 if b < n else 10), -(-live // b)
+    if steps is None and one_pass:
+        steps = length
+    elif steps is None:
+        passes = passes or (PASSES if tol is None else MEASURED_PASSES)
+        steps = -(-passes * length // every) * every  # a rest would be compiled apart
+    return {"steps": steps, "every": every, "tol": tol}
+
+
+def _inner(model: Any) -> Any:
+    """The model without names of classes; for one against the rest the k of them as they are stacked."""
+    model = model.inner if isinstance(model, Classifier) else model
+    return model.inner if isinstance(model, OneVsRest) else model
+
+
+def _used(model: Expansion) -> np.ndarray:
+    return np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
+
+
+def _trimmed(model: Any, rows: np.ndarray, d: int) -> Any:
+    """A model without padding: an expansion on the rows that it uses, with their numbers in the data that came."""
+    if isinstance(model, OneVsRest):
+        return dataclasses.replace(model, inner=_trimmed(model.inner, rows, d))
+    if isinstance(model, Linear):
+        return dataclasses.replace(model, w=model.w[..., :d])
+    if not isinstance(model, Expansion):
+        return model
+    used = _used(model)
+    size = min(_size(len(used)), len(rows))
+    taken, known = np.concatenate([used, np.zeros(size - len(used), int)]), np.arange(size) < len(used)
+    x = model.x[taken]
+    if holds_precomputed(model.kernel):
+        x = x[:, taken]
+    elif x.shape[1] > d:
+        x = dataclasses.replace(x, columns=d) if isinstance(x, SparseRows) else x[:, :d]
+    coef = jnp.where(known, model.coef[..., taken], 0).astype(model.coef.dtype)
+    index = jnp.asarray(np.where(known, rows[taken], -1), jnp.int32)
+    return dataclasses.replace(model, x=x, coef=coef, index=index)
+
+
+class _Classifier(ClassifierMixin, _Machine):
+    """Class names, class weights and one-vs-rest."""
+
+    def fit(self, X, y, sample_weight=None):
+        """Train from the beginning.
+
+        Args:
+            X: (n, d) rows, an array or any sparse matrix, which is never made dense.
+            y: (n,) class names.
+            sample_weight: (n,) weights, >= 0; k means k copies, 0 absence.
+        """
+        x, y, weight = self._checked(X, y, sample_weight, reset=True)
+        check_classification_targets(y)
+        self.classes_ = np.unique(y[weight > 0])
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds one class, {self.classes_.tolist()[0]!r}: a classifier needs rows of two classes or more")
+        self._train(x, y, weight)
+        return self
+
+    def _train(self, x, y, weight, **more):
+        k = len(self.classes_)
+        place = np.searchsorted(self.classes_, y).clip(max=k - 1)
+        if (strange := (self.classes_[place] != y) & (weight > 0)).any():
+            raise ValueError(f"y holds the class {y[strange][:1].tolist()[0]!r}, which is not among {self.classes_.tolist()}")
+        weight = weight * self._class_weights(place, weight)[place]
+        target = 2.0 * place - 1 if k == 2 else place.astype(np.float64)
+        self._run(x, target, weight, names=tuple(self.classes_.tolist()), **more)
+
+    def _class_weights(self, place, weight):
+        """(k,) factors; "balanced" makes the classes weigh the same, sample weights counted."""
+        k = len(self.classes_)
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            each = np.bincount(place[weight > 0], weight[weight > 0], k)
+            return weight.sum() / (k * each)
+        return compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+
+    def decision_function(self, X):
+        """(n, d) -> (n,) for two classes, above 0 for the second; (n, k) for more, the largest for the class."""
+        scores = self._scores(X)
+        return scores if len(self.classes_) > 2 else scores.ravel()
+
+    def predict(self, X):
+        """(n, d) -> (n,) class names."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+
+
+class _Chosen:
+    """A machine whose solver is a parameter: what it is made of, and training on rows that come in pieces."""
+
+    def _made(self, x, weight):
+        solver = self._default() if self.solver is None else self.solver
+        if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
+            raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
+        return solver
+
+    def _limits(self, n):
+        return {"steps": self.steps, "passes": None, "tol": self.tol, "sampler": self.sampler, "progress": self.progress}
+
+    def _pairwise(self):
+        return _precomputed(self.solver)
+
+    def _widens(self):
+        return self.solver is None
+
+    def _goes_on(self):
+        if not _streams(self._made(None, None)):
+            raise AttributeError("partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)")
+        return True
+
+    def _piece(self, first: bool) -> dict:
+        """What the next piece of rows is trained with."""
+        state = None if first else self.fit_.state.solver
+        return {"first": first, "state": state, "one_pass": True}
+
+
+class SVMClassifier(_Chosen, _Classifier):
+    """A classifier trained by any solver; more than two classes one against the rest.
+
+    Args:
+        solver: such as `jaxsvm.pegasos(1e-3)` or `jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(2.0))`; None:
+            `jaxsvm.sdca(1.0, bias="feature")`, a linear SVM with C = 1 and a regularised intercept. Solvers that differ in
+            their numbers alone share their compiled programs, so a grid may list them.
+        steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000; one pass for `partial_fit`.
+        tol: residual to stop at, in the solver's own measure; "auto": 1e-3 where it measures the training set; None: none.
+        sampler: which rows a step sees, such as `jaxsvm.samplers.epochs(64)`; None: as the solver has it.
+        class_weight: dict from class names to factors on their rows, "balanced", or None.
+        random_state: int, `RandomState` or None; makes the key.
+        progress: a bar on the standard error stream.
+
+    Attributes:
+        classes_: (k,) class names.
+        model_: a `jaxsvm.models.Classifier`, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit`: `fit_.status` says how the run ended, `fit_.info` is the curve.
+        n_iter_: passes made.
+        coef_, intercept_: of a linear model.
+        support_, dual_coef_, intercept_: of an expansion.
+
+    Example:
+        >>> import jaxsvm
+        >>> clf = SVMClassifier(jaxsvm.sdca(10.0, bias="feature"), random_state=0)
+        >>> clf.fit([[0.0], [1.0], [3.0], [4.0]], ["no", "no", "yes", "yes"]).predict([[0.5], [3.5]]).tolist()
+        ['no', 'yes']
+    """
+
+    def __init__(
+        self, solver=None, *, steps=None, tol="auto", sampler=None, class_weight=None, random_state=None, progress=False
+    ):
+        self.solver = solver
+        self.steps = steps
+        self.tol = tol
+        self.sampler = sampler
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.progress = progress
+
+    def _default(self):
+        return sdca(1.0, bias="feature")
+
+    @available_if(_Chosen._goes_on)
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Go on with more rows, or begin; `steps` updates on them, None: one pass.
+
+        Weights compare rows of one call; the clock of the solver runs on.
+
+        Args:
+            X: (n, d) rows.
+            y: (n,) class names.
+            classes: all class names, at the first call.
+            sample_weight: (n,) weights, >= 0.
+        """
+        first = not hasattr(self, "classes_")
+        if first and classes is None:
+            raise ValueError("classes must be given at the first call of partial_fit: later rows may hold others")
+        if isinstance(self.class_weight, str):
+            raise ValueError("class_weight='balanced' needs all rows at once: give partial_fit a dict from names to factors")
+        x, y, weight = self._checked(X, y, sample_weight, reset=first)
+        check_classification_targets(y)
+        if first:
+            self.classes_ = np.unique(classes)
+            if len(self.classes_) < 2:
+                raise ValueError(f"classes holds one class, {self.classes_.tolist()}: a classifier needs two or more")
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {np.unique(classes).tolist()}")
+        self._train(x, y, weight, **self._piece(first))
+        return self
+
+
+class SVMRegressor(_Chosen, RegressorMixin, _Machine):
+    """Real targets fitted by any solver with a loss for them.
+
+    Args:
+        solver: such as `jaxsvm.sdca(1.0, loss=jaxsvm.losses.eps_insensitive(0.1))`; None: this, with a regularised
+            intercept.
+        steps: as `SVMClassifier`.
+        tol: as `SVMClassifier`.
+        sampler: as `SVMClassifier`.
+        random_state: as `SVMClassifier`.
+        progress: as `SVMClassifier`.
+
+    Attributes:
+        model_: the model of jaxsvm.
+        fit_, n_iter_, coef_, intercept_, support_, dual_coef_: as `SVMClassifier`.
+
+    Example:
+        >>> import jaxsvm
+        >>> reg = SVMRegressor(jaxsvm.sdca(100.0, loss=jaxsvm.losses.eps_insensitive(0.0)), random_state=0)
+        >>> round(float(reg.fit([[1.0], [2.0]], [2.0, 4.0]).predict([[3.0]])[0]), 2)
+        6.0
+    """
+
+    def __init__(self, solver=None, *, steps=None, tol="auto", sampler=None, random_state=None, progress=False):
+        self.solver = solver
+        self.steps = steps
+        self.tol = tol
+        self.sampler = sampler
+        self.random_state = random_state
+        self.progress = progress
+
+    def _default(self):
+        return sdca(1.0, loss=losses.eps_insensitive(0.1), bias="feature")
+
+    def fit(self, X, y, sample_weight=None):
+        """Train from the beginning on (n, d) rows, (n,) targets and (n,) weights."""
+        x, y, weight = self._checked(X, y, sample_weight, reset=True)
+        self._run(x, y.astype(np.float64), weight)
+        return self
+
+    @available_if(_Chosen._goes_on)
+    def partial_fit(self, X, y, sample_weight=None):
+        """Go on with more rows, or begin; `steps` updates on them, None: one pass."""
+        first = not hasattr(self, "fit_")
+        x, y, weight = self._checked(X, y, sample_weight, reset=first)
+        self._run(x, y.astype(np.float64), weight, **self._piece(first))
+        return self
+
+    def predict(self, X):
+        """(n, d) -> (n,) values."""
+        return self._scores(X).ravel()
+
+
+class LinearSVC(_Classifier):
+    """1/2 (|w|^2 + b^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)) by dual coordinate ascent.
+
+    The problem of scikit-learn's `LinearSVC(dual=True)` with the same loss.
+
+    Args:
+        C: weight of one row's loss, > 0.
+        loss: "hinge", "squared_hinge", or a loss of jaxsvm.
+        bias: "feature", an intercept regularised with the weights, or "none".
+        tol: largest move of a row's margin in a pass to stop at, > 0.
+        max_passes: over the rows at most, >= 1.
+        class_weight: as `SVMClassifier`.
+        random_state: as `SVMClassifier`.
+        progress: as `SVMClassifier`.
+
+    Attributes:
+        classes_, model_, fit_, n_iter_, coef_, intercept_: as `SVMClassifier`.
+
+    Example:
+        >>> clf = LinearSVC(C=10.0, random_state=0).fit([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1])
+        >>> clf.score([[0.5], [3.5]], [0, 1])
+        1.0
+    """
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        loss="hinge",
+        bias="feature",
+        tol=1e-3,
+        max_passes=MEASURED_PASSES,
+        class_weight=None,
+        random_state=None,
+        progress=False,
+    ):
+        self.C = C
+        self.loss = loss
+        self.bias = bias
+        self.tol = tol
+        self.max_passes = max_passes
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.progress = progress
+
+    def _made(self, x, weight):
+        return sdca(self.C, loss=_loss(self.loss), bias=self.bias)
+
+    def _limits(self, n):
+        return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
+
+    def _widens(self):
+        return True
+
+
+class SVC(_Classifier):
+    """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)) with a kernel, by dual coordinate ascent.
+
+    Differs from scikit-learn's `SVC` in the intercept, which is regularised with the rest (1 is added to the kernel), and in
+    that more than two classes are taken one against the rest.
+
+    Args:
+        C: weight of one row's loss, > 0.
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian" (exp(-gamma |x - z|_1)), "precomputed", a kernel of jaxsvm, or
+            a function (n, d), (m, d) -> (n, m) made of JAX operations.
+        gamma: "scale" for 1/(d variance of X), "auto" for 1/d, or a number above 0; of the kernels given by name.
+        degree: of "poly", a whole number, structure.
+        coef0: of "poly" and "sigmoid".
+        loss: as `LinearSVC`.
+        bias: "feature" or "none".
+        tol: largest move of a row's margin in a pass to stop at, > 0.
+        max_passes: over the rows at most, >= 1.
+        class_weight: as `SVMClassifier`.
+        random_state: as `SVMClassifier`.
+        progress: as `SVMClassifier`.
+
+    Attributes:
+        classes_, model_, fit_, n_iter_, support_, dual_coef_, intercept_: as `SVMClassifier`.
+
+    Example:
+        >>> X, y = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1, 1]
+        >>> SVC(C=10.0, gamma=1.0, random_state=0).fit(X, y).predict(X).tolist()
+        [0, 0, 1, 1]
+    """
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
+        loss="hinge",
+        bias="feature",
+        tol=1e-3,
+        max_passes=MEASURED_PASSES,
+        class_weight=None,
+        random_state=None,
+        progress=False,
+    ):
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.loss = loss
+        self.bias = bias
+        self.tol = tol
+        self.max_passes = max_passes
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.progress = progress
+
+    def _made(self, x, weight):
+        kernel = _kernel(self.kernel, self.gamma, self.degree, self.coef0, x, weight)
+        return sdca(self.C, kernel, loss=_loss(self.loss), bias=self.bias)
+
+    def _limits(self, n):
+        sampler = samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
+        return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": sampler, "progress": self.progress}
+
+    def _widens(self):
+        return isinstance(self.kernel, str) and self.kernel != "precomputed"
+
+    def _pairwise(self):
+        return isinstance(self.kernel, str) and self.kernel == "precomputed" or _precomputed(self.kernel)
+
+
+def _loss(loss: Any) -> Any:
+    known = {"hinge": losses.hinge, "squared_hinge": losses.squared_hinge}
+    if isinstance(loss, str) and loss not in known:
+        raise ValueError(f"loss must be 'hinge', 'squared_hinge' or a loss of jaxsvm, got {loss!r}")
+    return known[loss] if isinstance(loss, str) else loss
+
+
+# Feature maps.
+
+
+class _Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Checked rows in, features out."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def fit(self, X, y=None):
+        """Draw the map for rows like X, (n, d); y is not looked at."""
+        x = _narrow(validate_data(self, X, accept_sparse="csr", dtype=FLOATS))
+        kernel = _kernel(self.kernel, self.gamma, self.degree, self.coef0, x)
+        self.phi_ = self._map(jax.random.key(_seed(self.random_state)), kernel, x)
+        self._n_features_out = jax.eval_shape(self.phi_, jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype)).shape[1]
+        return self
+
+    def transform(self, X):
+        """(n, d) -> (n, n_components)."""
+        check_is_fitted(self, "phi_")
+        return _apply(self.phi_, validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False))
+
+
+class NystromFeatures(_Map):
+    """Nystrom features of a kernel: products of features are kernel values, exactly so at the landmarks.
+
+    Args:
+        kernel: as `SVC`, but "precomputed".
+        gamma: as `SVC`.
+        degree: as `SVC`.
+        coef0: as `SVC`.
+        n_components: landmarks, >= 1; at most as many as rows.
+        choose: "uniform", or a function such as `jaxsvm.features.k_means()` or `jaxsvm.features.leverage_scores()`.
+        random_state: as `SVMClassifier`.
+
+    Attributes:
+        phi_: the map, see `jaxsvm.features.nystrom`.
+
+    Example:
+        >>> NystromFeatures(gamma=1.0, n_components=2, random_state=0).fit_transform([[0.0], [1.0], [2.0]]).shape
+        (3, 2)
+    """
+
+    def __init__(
+        self, kernel="rbf", *, gamma="scale", degree=3, coef0=0.0, n_components=100, choose="uniform", random_state=None
+    ):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_components = n_components
+        self.choose = choose
+        self.random_state = random_state
+
+    def _map(self, key, kernel, x):
+        if isinstance(self.choose, str) and self.choose != "uniform":
+            raise ValueError(f"choose must be 'uniform' or a function such as jaxsvm.features.k_means(), got {self.choose!r}")
+        size = self.n_components
+        if size > x.shape[0]:
+            size = x.shape[0]
+            warnings.warn(f"n_components={self.n_components} landmarks, but only {size} rows: all are taken", stacklevel=3)
+        drawn = isinstance(self.choose, str)
+        if drawn:  # on the host: the other rows need not go to the device
+            x = x[np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(x.shape[0], size, replace=False)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the scale of the columns is the solver's matter
+            rows = dataset(x, np.zeros(x.shape[0]), task="regression").x
+        if drawn:
+            return features.nystrom(None, kernel, landmarks=rows)
+        return features.nystrom(key, kernel, rows, landmarks=size, choose=self.choose)
+
+
+class FourierFeatures(_Map):
+    """Random Fourier features of a kernel: products of features are kernel values in the mean.
+
+    Args:
+        kernel: "rbf", "laplacian", or such a kernel of jaxsvm.
+        gamma: as `SVC`.
+        n_components: features, >= 1; even with form "paired".
+        form: "paired", cosines and sines of the same frequencies; "phase"; "auto": "paired" where n_components is even.
+        random_state: as `SVMClassifier`.
+
+    Attributes:
+        phi_: the map, see `jaxsvm.features.fourier`.
+
+    Example:
+        >>> FourierFeatures(gamma=1.0, n_components=4, random_state=0).fit_transform([[0.0], [1.0], [2.0]]).shape
+        (3, 4)
+    """
+
+    degree, coef0 = 3, 0.0  # no kernel of theirs has a law of frequencies
+
+    def __init__(self, kernel="rbf", *, gamma="scale", n_components=100, form="auto", random_state=None):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.n_components = n_components
+        self.form = form
+        self.random_state = random_state
+
+    def _map(self, key, kernel, x):
+        form = ("phase" if self.n_components % 2 else "paired") if self.form == "auto" else self.form
+        return features.fourier(key, kernel, dim=x.shape[1], features=self.n_components, form=form)

@@ -1,0 +1,263 @@
+"""The command line: models, predictions and files beside NumPy and scikit-learn; one line for bad input; Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
+import jaxsvm
+from jaxsvm.__main__ import main
+from jaxsvm.loops import runs
+
+RNG = np.random.default_rng(3)
+X = np.round(RNG.standard_normal((60, 4)) * [1, 5, 0.1, 2], 3)
+Y = np.where(X[:, 0] + X[:, 1] / 5 + 0.3 * RNG.standard_normal(60) > 0, 1, -1)
+KINDS = np.array(["low", "middle", "high"])[np.digitize(X[:, 1], [-2, 2])]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files of the same rows, and a linear model that was trained on them."""
+    path = tmp_path_factory.mktemp("rows")
+    dump_svmlight_file(X, Y, str(path / "rows.svm"), zero_based=False)
+    np.savez(path / "rows.npz", x=X, y=Y)
+    cells = [",".join(map(repr, row.tolist())) + f",{kind}\n" for row, kind in zip(X, KINDS, strict=True)]
+    (path / "kinds.csv").write_text("a,b,c,d,kind\n" + "".join(cells))
+    np.savetxt(path / "bare.csv", X, delimiter=",", fmt="%.17g")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        assert main(["train", "rows.svm", "--model", "linear.npz", "--hold-out", "0.25", "--quiet", "--no-certificate"]) == 0
+    return path
+
+
+@pytest.fixture
+def there(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def refused(capsys, message, *argv):
+    """Status 2 and one line."""
+    before = set(os.listdir())
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert message in err and err.startswith("jaxsvm: error: ") and err.count("\n") == 1, err
+    assert set(os.listdir()) == before
+
+
+def test_a_linear_model_is_near_the_optimum_and_predicts_as_numpy_does(there, capsys):
+    assert main(["train", "rows.svm", "--model", "m.npz", "--tol", "1e-5", "--quiet"]) == 0
+    out = capsys.readouterr().out
+    assert "60 rows x 4 columns, dense; classes -1 (" in out and "converged" in out and "within 0.0" in out
+    assert main(["predict", "m.npz", "rows.npz", "--out", "p.txt", "--scores"]) == 0
+    model = jaxsvm.models.load("m.npz")
+    standard = (X - X.mean(0)) / X.std(0)  # standardised, then w and b
+    inner = model.inner.inner
+    score = standard @ np.asarray(inner.w, np.float64) + float(inner.b)
+    names, values = np.loadtxt("p.txt", delimiter="\t").T
+    np.testing.assert_allclose(values, score, rtol=1e-4, atol=1e-4)  # float32 sums over columns scaled in float32
+    np.testing.assert_array_equal(names, np.where(score > 0, 1, -1))
+    assert f"60 rows, error {np.mean(names != Y):.2%}" in capsys.readouterr().err
+
+    from sklearn.svm import LinearSVC
+
+    wide = np.c_[standard, np.ones(60)]  # the bias as a regularised column
+    best = LinearSVC(loss="hinge", C=1.0, fit_intercept=False, tol=1e-8, max_iter=10**6).fit(wide, Y)
+    np.testing.assert_allclose(np.r_[np.asarray(inner.w), inner.b], best.coef_[0], atol=2e-3)  # both end at a tolerance
+
+
+def test_predictions_of_any_format_agree(there, capsys):
+    printed = []
+    for file in ("rows.svm", "rows.npz", "bare.csv"):
+        assert main(["predict", "linear.npz", file]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] == printed[2] and len(printed[0].split()) == 60
+
+
+def test_more_classes_come_back_by_name(there, capsys):
+    assert main(["train", "kinds.csv", "--model", "k.npz", "--passes", "30", "--quiet"]) == 0
+    assert "classes high (" in capsys.readouterr().out
+    assert main(["predict", "k.npz", "kinds.csv", "--label", "kind"]) == 0
+    out, err = capsys.readouterr()
+    wrong = np.mean(np.array(out.split()) != KINDS)
+    assert f"error {wrong:.2%}" in err and wrong < 0.4
+    assert main(["predict", "k.npz", "rows.svm"]) == 0
+    assert "not all classes of the model" in capsys.readouterr().err
+
+
+def test_kernels_features_and_one_class_against_the_rest(there, capsys):
+    how = (
+        "--kernel",
+        "rbf",
+        "--sigma",
+        "0.7",
+        "--features",
+        "nystrom",
+        "--count",
+        "40",
+        "--solver",
+        "asset",
+        "--steps",
+        "2000",
+        "--no-certificate",
+    )
+    assert main(["train", "kinds.csv", "--positive", "middle", "--C", "100", "--model", "n.npz", *how, "--quiet"]) == 0
+    assert "rest (" in capsys.readouterr().out
+    assert main(["predict", "n.npz", "kinds.csv"]) == 0
+    out, err = capsys.readouterr()
+    wrong = np.mean((np.array(out.split()) == "middle") != (KINDS == "middle"))
+    assert set(out.split()) == {"rest", "middle"} and f"{wrong:.2%}" in err and wrong < 0.3
+    assert main(["train", "rows.npz", "--kernel", "rbf", "--C", "0.5", "--model", "r.npz", "--quiet"]) == 0
+    assert "within 0.0" in capsys.readouterr().out
+    from sklearn.svm import SVC
+
+    model = jaxsvm.models.load("r.npz")
+    standard = (X - X.mean(0)) / X.std(0)
+    exact = SVC(C=0.5, kernel="rbf", gamma="scale").fit(standard, Y)  # with a free bias: about the same function
+    assert np.mean(model.predict(jax.numpy.asarray(X, np.float32)) == exact.predict(standard)) > 0.9
+    assert model.inner.inner.x.shape[0] < 60, "rows that do not count are not kept"
+
+
+def test_real_targets_and_other_solvers(there, capsys):
+    np.savez("real.npz", x=X, y=X[:, 0] * 2 + 1)
+    assert (
+        main(
+            [
+                "train",
+                "real.npz",
+                "--task",
+                "regression",
+                "--solver",
+                "pegasos",
+                "--model",
+                "t.npz",
+                "--quiet",
+                "--no-certificate",
+            ]
+        )
+        == 0
+    )
+    assert "root mean square" in capsys.readouterr().out
+    assert main(["predict", "t.npz", "real.npz"]) == 0
+    out, err = capsys.readouterr()
+    error = np.sqrt(np.mean((np.array(out.split(), float) - X[:, 0] * 2 - 1) ** 2))
+    assert float(err.split()[3]) == pytest.approx(error, rel=1e-4) and error < 1  # printed with six digits
+
+
+def test_sweep_writes_table_picture_and_model(there, capsys):
+    argv = ["sweep", "rows.svm", "--lam", "1e-3,1e-1", "--sigma", "0.5:5:2", "--count", "16", "--passes", "4", "--quiet"]
+    assert main([*argv, "--out", "s.csv", "--plot", "s.png", "--model", "best.npz"]) == 0
+    out = capsys.readouterr().out
+    table = np.loadtxt("s.csv", delimiter=",", skiprows=1)
+    assert table.shape == (4, 3) and f"{table[:, 2].min():.2%}" in out and open("s.png", "rb").read(4) == b"\x89PNG"
+    assert main(["predict", "best.npz", "rows.svm"]) == 0
+    assert "60 rows, error" in capsys.readouterr().err
+
+
+def test_convert_there_and_back(there, capsys):
+    chain = ["rows.svm", "c1.npz", "c2.csv", "c3.svm.gz"]
+    for source, target in zip(chain, chain[1:], strict=False):
+        assert main(["convert", source, target]) == 0
+    (x, y), (x3, y3) = (load_svmlight_file(name) for name in ("rows.svm", "c3.svm.gz"))
+    np.testing.assert_array_equal(x.toarray(), x3.toarray())  # to the last digit
+    np.testing.assert_array_equal(y, y3)
+    assert main(["convert", "kinds.csv", "k.npz"]) == 0
+    with np.load("k.npz") as arrays:
+        np.testing.assert_array_equal(arrays["x"], X)
+        assert arrays["y"].tolist() == KINDS.tolist()
+
+
+def test_bad_input_is_one_line(there, capsys):
+    (there / "bad.svm").write_text("1 1:1\n-1 2:x\n")
+    (there / "wide.svm").write_text("1 5:1\n-1 1:1\n")
+    (there / "bad.csv").write_text("a,b\n1,2\n1\n")
+    (there / "damaged.npz").write_bytes((there / "linear.npz").read_bytes()[:-50])
+    train = ("--model", "new.npz")
+    refused(capsys, "there is no file nope.svm", "train", "nope.svm", *train)
+    refused(capsys, "bad.svm, line 2: the value 'x' of index 2 is no number", "train", "bad.svm", *train)
+    refused(capsys, "bad.csv, line 3 has 1 cells", "train", "bad.csv", *train)
+    refused(capsys, "damaged.npz is damaged", "predict", "damaged.npz", "rows.svm")
+    refused(capsys, "new.npz is in a folder that does not exist", "train", "rows.svm", "--model", "no/new.npz")
+    refused(capsys, "the following arguments are required: --model (see jaxsvm train --help)", "train", "rows.svm")
+    refused(capsys, "invalid choice: 'frob'", "frob")
+    refused(capsys, "--C: not allowed with argument --lam", "train", "rows.svm", *train, "--lam", "1", "--C", "1")
+    refused(capsys, "--lam and --C must be above 0", "train", "rows.svm", *train, "--C", "-1")
+    refused(capsys, "is linear: add --features nystrom", "train", "rows.svm", *train, "--kernel", "rbf", "--solver", "asset")
+    refused(capsys, "--tol has nothing to stop on", "train", "rows.svm", *train, "--solver", "pegasos", "--tol", "1")
+    refused(capsys, "takes --bias none, got free", "train", "rows.svm", *train, "--solver", "asset_star", "--bias", "free")
+    refused(capsys, "say which is +1, --positive", "sweep", "kinds.csv")
+    refused(capsys, "expected LOW:HIGH:COUNT", "sweep", "rows.svm", "--lam", "1:2")
+    refused(capsys, "high, low, middle; got z", "train", "kinds.csv", *train, "--positive", "z")
+    refused(capsys, "index 5 is beyond the 4 columns", "predict", "linear.npz", "wide.svm")
+    refused(capsys, "must end in .svm", "convert", "rows.svm", "rows.xyz")
+    refused(capsys, "labels in svmlight files are numbers", "convert", "kinds.csv", "k.svm")
+    refused(capsys, "is the file that is read", "convert", "rows.npz", "rows.npz")
+
+
+def test_bad_numbers_from_a_run_are_refused(there, capsys):
+    np.savez("huge.npz", x=np.array([[1e38, 1e38], [-1e38, 2e38], [1e37, 3e37]]), y=[1, -1, 1])
+    refused(
+        capsys,
+        "numbers that are not finite",
+        "train",
+        "huge.npz",
+        "--model",
+        "h.npz",
+        "--scale",
+        "none",
+        "--steps",
+        "99",
+        "--quiet",
+    )
+
+
+def test_ctrl_c_keeps_what_was_reached(there, capsys, monkeypatch):
+    looks = []
+
+    class Bar(runs.Bar):
+        def show(self, made, said=""):
+            looks.append(made)
+            if len(looks) == 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "Bar", Bar)
+    assert main(["train", "rows.svm", "--model", "c.npz", "--solver", "pegasos", "--passes", "1000"]) == 130
+    out = capsys.readouterr().out
+    assert f"interrupted: stopped after {looks[-1]} steps" in out and "c.npz, as it was at the last look" in out
+    assert main(["predict", "c.npz", "rows.svm"]) == 0
+
+
+# As processes
+
+
+def command(*argv, **how):
+    return subprocess.Popen(
+        [sys.executable, "-m", "jaxsvm", *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how
+    )
+
+
+def test_help_and_errors_of_a_process(there):
+    shown = command("train", "--help")
+    wrong = command("train", "rows.svm", "--model", "x/y.npz")
+    out, err = shown.communicate(timeout=120)
+    assert shown.returncode == 0 and "examples:" in out and "--features" in out and not err
+    out, err = wrong.communicate(timeout=120)
+    assert wrong.returncode == 2 and err.count("\n") == 1 and not out
+
+
+def test_sigint_ends_a_long_run_with_a_model(there):
+    process = command("train", "rows.svm", "--model", "sig.npz", "--solver", "asgd", "--steps", "2000000000")
+    shown = ""
+    end = time.monotonic() + 120
+    while "steps, loss" not in shown and time.monotonic() < end:
+        shown += process.stderr.read(1)  # the bar is drawn: a look was made
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130 and "interrupted: stopped after" in out, (out, err)
+    assert "Traceback" not in err and jaxsvm.models.load(there / "sig.npz").classes == (-1, 1)

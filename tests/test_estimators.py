@@ -1,0 +1,383 @@
+"""The classes for scikit-learn: its own checks, its own SVMs on the same problems, and what its tools ask of them."""
+
+import pickle
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+import sklearn.linear_model
+import sklearn.svm
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import jaxsvm
+from jaxsvm import kernels, losses, models, objectives
+from jaxsvm.estimators import SVC, FourierFeatures, LinearSVC, NystromFeatures, SVMClassifier, SVMRegressor
+
+pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:n_components")
+
+
+def rows(k=2, n=90, d=4):
+    x, y = make_classification(
+        n, d, n_informative=3, n_redundant=0, n_classes=k, n_clusters_per_class=1, flip_y=0.1, random_state=0
+    )
+    return x, np.array(["ant", "bee", "cat"])[y]
+
+
+@pytest.fixture(autouse=True)
+def usual_promotion():
+    """As users have it: the strict promotion of these tests is for our own arithmetic, which other tests look at."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@parametrize_with_checks(
+    [SVMClassifier(), SVMRegressor(), LinearSVC(), SVC(), NystromFeatures(), FourierFeatures()], expected_failed_checks=None
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+# The same problems as scikit-learn's solvers.
+
+
+def primal(model, x, y, C, loss):
+    """The objective of `LinearSVC`, summed over the problems of one class against the rest."""
+    names = model.classes_ if len(model.classes_) > 2 else model.classes_[1:]
+    slack = np.maximum(0, 1 - np.where(y[:, None] == names, 1, -1) * (x @ model.coef_.T + model.intercept_))
+    return (np.sum(model.coef_**2) + np.sum(model.intercept_**2)) / 2 + C * np.sum(slack if loss == "hinge" else slack**2)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_linear_svc_is_that_of_liblinear(k, loss):
+    x, y = rows(k)
+    ours = LinearSVC(0.5, loss=loss, random_state=0).fit(x, y)
+    theirs = sklearn.svm.LinearSVC(C=0.5, loss=loss, dual=True, tol=1e-6, max_iter=10**6, random_state=0).fit(x, y)
+    assert ours.fit_.converged and ours.coef_.shape == theirs.coef_.shape and ours.intercept_.shape == theirs.intercept_.shape
+    # Moves of 1e-3 in margin units leave 1e-5 of the objective, and ten times their size in weights where it is flat.
+    np.testing.assert_allclose(primal(ours, x, y, 0.5, loss), primal(theirs, x, y, 0.5, loss), rtol=1e-5)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-2)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-2)
+    assert np.mean(ours.predict(x) == theirs.predict(x)) > 0.98 and list(ours.classes_) == list(theirs.classes_)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_svc_solves_the_kernel_problem(k):
+    """A regularised intercept is 1 more in the kernel: on a root of K + 1 LIBLINEAR solves the same problem."""
+    x, y = rows(k)
+    ours = SVC(2.0, gamma="scale", tol=1e-5, random_state=0).fit(x, y)
+    gram = rbf_kernel(x, gamma=1 / (x.shape[1] * x.var())) + 1
+    root = np.linalg.cholesky(gram + 1e-10 * np.eye(len(x)))
+    theirs = sklearn.svm.LinearSVC(loss="hinge", C=2.0, fit_intercept=False, tol=1e-9, max_iter=10**6, random_state=0).fit(
+        root, y
+    )
+    np.testing.assert_allclose(ours.decision_function(x), theirs.decision_function(root), atol=1e-3)
+    scores = rbf_kernel(x, x[ours.support_], gamma=1 / (x.shape[1] * x.var())) @ ours.dual_coef_.T + ours.intercept_
+    np.testing.assert_allclose(scores if k > 2 else scores.ravel(), ours.decision_function(x), atol=1e-4)  # float32
+    assert ours.dual_coef_.shape == (1 if k == 2 else 3, len(ours.support_))
+    assert 0 < abs(ours.dual_coef_).max() <= 2.0 and len(np.unique(ours.support_)) == len(ours.support_)
+
+
+def test_the_model_of_an_expansion_is_certified_on_the_rows_that_came():
+    x, y = rows()
+    ours = SVC(2.0, tol=1e-4, random_state=0).fit(x, y)
+    data = jaxsvm.dataset(x, jaxsvm.data.encode(y)[0])
+    proof = objectives.certificate(ours.model_, data, jaxsvm.lam_from_C(2.0, len(y)))
+    assert proof.exact and proof.gap < 1e-3 * proof.primal
+
+
+def test_kernels_by_name_by_value_and_by_function():
+    x, y = rows()
+    named = SVC(gamma=0.5, tol=1e-5, random_state=0).fit(x, y).decision_function(x)
+    pair = lambda a, b: jnp.exp(-0.5 * jnp.sum((a[:, None] - b[None]) ** 2, -1))
+    for kernel in (kernels.rbf(gamma=0.5), pair):
+        other = SVC(kernel=kernel, tol=1e-5, random_state=0).fit(x, y).decision_function(x)
+        np.testing.assert_allclose(other, named, atol=1e-3)  # two solutions to 1e-5 in margin units
+    gram = rbf_kernel(x, gamma=0.5)
+    for made in (
+        SVC(kernel="precomputed", tol=1e-5),
+        SVMClassifier(jaxsvm.sdca(1.0, kernels.precomputed(), bias="feature"), tol=1e-5),
+    ):
+        made.set_params(random_state=0).fit(gram, y)
+        assert made.__sklearn_tags__().input_tags.pairwise
+        np.testing.assert_allclose(made.decision_function(gram[:7]), named[:7], atol=1e-3)
+    with pytest.raises(ValueError, match="kernel must be one of"):
+        SVC(kernel="rbff").fit(x, y)
+    with pytest.raises(ValueError, match="gamma must be"):
+        SVC(gamma="sclae").fit(x, y)
+
+
+def test_regressors_against_ridge_and_liblinear():
+    x, _ = rows()
+    y = x @ [2.0, -1.0, 0.5, 0.0] + 0.3 * np.random.default_rng(0).normal(size=len(x)) + 1
+    squared = SVMRegressor(jaxsvm.sdca(0.5, loss=losses.squared), tol=1e-6, random_state=0).fit(x, y)
+    ridge = sklearn.linear_model.Ridge(alpha=2.0, fit_intercept=False).fit(x, y)
+    np.testing.assert_allclose(squared.coef_, ridge.coef_, atol=1e-4)  # 1e-6 in the residual, and float32
+    tube = SVMRegressor(tol=1e-4, random_state=0).fit(x, y)
+    theirs = sklearn.svm.LinearSVR(epsilon=0.1, C=1.0, tol=1e-6, max_iter=10**6, random_state=0).fit(x, y)
+    np.testing.assert_allclose(tube.predict(x), theirs.predict(x), atol=1e-2)  # where the objective is flat
+
+
+# Weights, names, sparse rows.
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [SVMClassifier(jaxsvm.averaged(jaxsvm.pegasos(1e-2))), SVC(class_weight="balanced"), LinearSVC(class_weight={"ant": 3.0})],
+    ids=["pegasos", "SVC", "LinearSVC"],
+)
+def test_weights_are_copies_to_the_last_bit(estimator):
+    """Also for a stochastic solver, with class weights, and in any order of the rows."""
+    x, y = rows(3)
+    random = np.random.default_rng(1)
+    weight = random.integers(0, 4, len(y))
+    order = random.permutation(len(y))
+    copied = clone(estimator).set_params(random_state=3).fit(np.repeat(x, weight, 0), np.repeat(y, weight))
+    weighted = clone(estimator).set_params(random_state=3).fit(x[order], y[order], weight[order])
+    np.testing.assert_array_equal(copied.decision_function(x), weighted.decision_function(x))
+
+
+def test_balanced_class_weights_are_those_of_scikit_learn():
+    x, y = rows(3)
+    keep = (y != "ant") | (np.arange(len(y)) % 3 == 0)
+    ours = LinearSVC(class_weight="balanced", loss="squared_hinge", tol=1e-4, random_state=0).fit(x[keep], y[keep])
+    theirs = sklearn.svm.LinearSVC(class_weight="balanced", dual=False, tol=1e-8).fit(x[keep], y[keep])
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)  # a smooth problem: some times the residual
+
+
+@pytest.mark.parametrize("estimator", [LinearSVC(), SVC()], ids=["LinearSVC", "SVC"])
+def test_sparse_rows_of_any_kind(estimator):
+    """The same run as on dense rows, up to sums in another order; int64 indices too."""
+    x, y = rows(3)
+    x = np.where(abs(x) > 0.7, x, 0)
+    dense = clone(estimator).set_params(random_state=0).fit(x, y).decision_function(x)
+    sparse = scipy.sparse.csr_array(x)
+    sparse.indices, sparse.indptr = sparse.indices.astype(np.int64), sparse.indptr.astype(np.int64)
+    made = clone(estimator).set_params(random_state=0).fit(sparse, y)
+    np.testing.assert_allclose(made.decision_function(sparse), dense, atol=1e-2)  # both within 1e-3 in margin units
+    made.fit(scipy.sparse.coo_matrix(x), y)
+    np.testing.assert_allclose(made.decision_function(scipy.sparse.csc_matrix(x)), dense, atol=1e-2)
+
+
+def test_wide_sparse_rows_are_never_dense():
+    """60 rows of 10^8 columns would be 24 GB."""
+    random = np.random.default_rng(0)
+    y = random.integers(0, 2, 60)
+    column = np.stack([random.integers(10, 10**8, 60), y], axis=1)
+    x = scipy.sparse.csr_array((np.ones(120), column.ravel(), np.arange(0, 121, 2)), shape=(60, 10**8))
+    phi = SVC(10.0, gamma=0.5, random_state=0).fit(x, y)
+    assert phi.score(x, y) == 1.0
+
+
+# The tools of scikit-learn.
+
+
+def counted(solver):
+    """A factory like `solver` that counts how often it is traced."""
+    calls = []
+
+    @jaxsvm.solver
+    def counting(number):
+        if isinstance(number, jax.core.Tracer):
+            calls.append(number)
+        return solver(number)
+
+    return counting, calls
+
+
+def test_a_grid_of_twelve_numbers_compiles_once():
+    x, y = rows(n=91)  # folds of 60 and 61 rows
+    make, calls = counted(lambda C: jaxsvm.sdca(C, bias="feature"))
+    SVMClassifier(make(0.05), random_state=0).fit(x, y)
+    once = len(calls)
+    assert once > 0
+    numbers = np.logspace(-3, 2, 12)
+    grid = GridSearchCV(SVMClassifier(random_state=0), {"solver": [make(C) for C in numbers]}, cv=3, error_score="raise").fit(
+        x, y
+    )
+    assert len(calls) == once and grid.best_score_ > 0.8
+
+
+def test_a_grid_of_a_convenience_compiles_once():
+    x, y = rows(n=91)
+    grid = GridSearchCV(SVC(random_state=0), {"C": [0.1, 1.0, 10.0], "gamma": [0.1, 0.3, 1.0, 3.0]}, cv=3, error_score="raise")
+    SVC(random_state=0).fit(x, y)
+    with warnings.catch_warnings(record=True), jax.log_compiles(), _Compilations() as seen:
+        grid.fit(x, y)
+    assert not [name for name in seen.names if "piece" in name or "start" in name], seen.names
+    assert grid.best_score_ > 0.85
+
+
+class _Compilations:
+    """The names of the programs that are compiled meanwhile."""
+
+    def __enter__(self):
+        import logging
+
+        self.names, self.log = [], logging.getLogger("jax")
+        outer = self
+
+        class Listen(logging.Handler):
+            def emit(self, record):
+                if "Finished XLA compilation" in record.getMessage():
+                    outer.names.append(record.getMessage())
+
+        self.handler = Listen()
+        self.log.addHandler(self.handler)
+        return self
+
+    def __exit__(self, *_):
+        self.log.removeHandler(self.handler)
+
+
+def test_the_count_of_compilations_counts():
+    with jax.log_compiles(), _Compilations() as seen:
+        jax.jit(lambda x: x + 17)(jnp.zeros(3))
+    assert any("lambda" in name for name in seen.names)
+
+
+@pytest.mark.parametrize(
+    "features", [NystromFeatures(n_components=90), FourierFeatures(n_components=300)], ids=["Nystrom", "Fourier"]
+)
+def test_pipelines_of_features_come_near_the_kernel(features):
+    x, y = rows(3)
+    made = make_pipeline(StandardScaler(), clone(features).set_params(gamma=0.3, random_state=0), LinearSVC(random_state=0))
+    kernel = make_pipeline(StandardScaler(), SVC(gamma=0.3, random_state=0))
+    made, kernel = made.fit(x, y), kernel.fit(x, y)
+    assert np.mean(made.predict(x) == kernel.predict(x)) > 0.93
+    lifted = made[:-1].transform(x)
+    np.testing.assert_allclose(
+        lifted @ lifted.T, rbf_kernel(made[0].transform(x), gamma=0.3), atol=0.25
+    )  # 1/sqrt(300) four times
+    assert list(made[:-1].get_feature_names_out())[1] == f"{type(features).__name__.lower()}1"
+
+
+def test_landmarks_of_another_choice():
+    x, _ = rows()
+    phi = NystromFeatures(n_components=10, choose=jaxsvm.features.k_means(), random_state=0).fit(x).phi_
+    assert phi.landmarks.shape == (10, 4)
+    with pytest.raises(ValueError, match="choose must be"):
+        NystromFeatures(choose="k_means").fit(x)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [SVC(kernel="poly", degree=2, coef0=1.0), SVMClassifier(jaxsvm.pegasos(1e-2, bias="free"))],
+    ids=["SVC", "pegasos"],
+)
+def test_clone_pickle_and_files(estimator, tmp_path):
+    x, y = rows(3)
+    made = clone(estimator).set_params(random_state=0).fit(x, y)
+    assert repr(clone(made)) == repr(made)
+    scores = made.decision_function(x)
+    again = pickle.loads(pickle.dumps(made))
+    np.testing.assert_array_equal(again.decision_function(x), scores)
+    assert again.fit_.status == made.fit_.status
+    models.save(tmp_path / "model.npz", made.model_)
+    loaded = models.load(tmp_path / "model.npz")
+    assert (loaded.predict(jnp.asarray(x, jnp.float32)) == made.predict(x)).all()
+
+
+# Streams.
+
+
+def test_partial_fit_in_pieces():
+    x, y = rows(3, n=400)
+    made = SVMClassifier(jaxsvm.averaged(jaxsvm.pegasos(1e-2, bias="feature")), random_state=0)
+    for piece in np.array_split(np.arange(400), 8) * 3:
+        made.partial_fit(x[piece], y[piece], classes=["bee", "ant", "cat"])
+    assert list(made.classes_) == ["ant", "bee", "cat"]
+    theirs = sklearn.svm.LinearSVC(loss="hinge", C=1 / (1e-2 * 400), max_iter=10**5, random_state=0).fit(x, y)
+    assert made.score(x, y) > theirs.score(x, y) - 0.03
+    assert int(made.fit_.state.solver.average.count[0]) == 3 * 400  # the clock ran on
+    # Pickled between two pieces it goes on as if nothing had been.
+    other = pickle.loads(pickle.dumps(made))
+    for m in (made, other):
+        m.partial_fit(x[:50], y[:50])
+    np.testing.assert_array_equal(made.coef_, other.coef_)
+
+
+def test_partial_fit_takes_pieces_of_one_class_and_refuses_the_rest():
+    x, y = rows()
+    made = SVMClassifier(jaxsvm.pegasos(1e-2), random_state=0)
+    with pytest.raises(ValueError, match="classes must be given"):
+        made.partial_fit(x, y)
+    made.partial_fit(x[y == "ant"], y[y == "ant"], classes=["ant", "bee"]).partial_fit(x[y == "bee"], y[y == "bee"])
+    with pytest.raises(ValueError, match="since the first call"):
+        made.partial_fit(x, y, classes=["ant", "cat"])
+    with pytest.raises(ValueError, match="holds the class 'cow'"):
+        made.partial_fit(x[:1], ["cow"])
+    assert not hasattr(SVMClassifier(), "partial_fit") and not hasattr(LinearSVC(), "partial_fit")
+    assert not hasattr(SVMClassifier(jaxsvm.kernel_pegasos(1e-2, kernels.rbf(1.0))), "partial_fit")
+
+
+def test_partial_fit_of_a_regressor():
+    x, _ = rows(n=400)
+    y = x @ [2.0, -1.0, 0.5, 0.0]
+    solver = jaxsvm.averaged(jaxsvm.pegasos(1e-3, loss=losses.squared, project=False, offset=2e4))
+    made = SVMRegressor(solver, random_state=0)
+    for _ in range(10):
+        made.partial_fit(x, y)
+    assert made.score(x, y) > 0.95
+
+
+# What is told.
+
+
+def test_a_missed_tolerance_is_told():
+    x, y = rows()
+    with pytest.warns(ConvergenceWarning, match=r"stopped after \d+ steps; residual .* not met: allow more passes"):
+        made = LinearSVC(1000.0, tol=1e-7, max_passes=1, random_state=0).fit(x, y)
+    assert not made.fit_.converged and made.n_iter_ >= 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        assert LinearSVC(1.0, random_state=0).fit(x, y).fit_.converged
+
+
+def test_steps_and_sampler():
+    x, y = rows()
+    made = SVMClassifier(jaxsvm.pegasos(1e-2), steps=300, sampler=jaxsvm.samplers.epochs(16), random_state=0).fit(x, y)
+    assert int(made.fit_.state.step) == 300 and made.n_iter_ == -(-300 * 16 // 90)
+
+
+def test_wrong_parameters_are_told():
+    x, y = rows()
+    for estimator, match in [
+        (SVMClassifier(jaxsvm.pegasos), "call the factory first"),
+        (SVMClassifier(tol="tight"), "tol must be"),
+        (SVMClassifier(jaxsvm.pegasos(1e-2), tol=1e-3), "tol has nothing to stop on"),
+        (LinearSVC(-1.0), "C must be a finite number above 0"),
+        (LinearSVC(loss="huber"), "loss must be"),
+        (LinearSVC(bias="free"), "bias must be one of"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=match):
+            estimator.fit(x, y)
+    with pytest.raises(ValueError, match="one class"):
+        LinearSVC().fit(x, np.full(len(x), "ant"))
+    with pytest.raises(ValueError, match="one class"):
+        LinearSVC().fit(x, y, (y == "ant").astype(float))
+    with pytest.raises(ValueError, match="at least 0"):
+        LinearSVC().fit(x, y, np.full(len(x), -1.0))
+    with pytest.raises(ValueError, match="too large for float32"):
+        LinearSVC().fit(np.where(np.arange(4) == 1, 1e300, x), y)
+    with pytest.raises(NotFittedError):
+        LinearSVC().predict(x)
+    assert not hasattr(SVC(random_state=0).fit(x, y), "coef_")
+
+
+def test_double_precision_where_it_is_on(x64):
+    x, y = rows()
+    ours = LinearSVC(loss="squared_hinge", tol=1e-10, max_passes=100_000, random_state=0).fit(x, y)
+    theirs = sklearn.svm.LinearSVC(dual=False, tol=1e-12).fit(x, y)
+    assert ours.model_.inner.w.dtype == jnp.float64
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)

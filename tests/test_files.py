@@ -1,0 +1,331 @@
+"""Readers and writers of files, beside scikit-learn's and NumPy's own; every refusal names the file and the line."""
+
+import bz2
+import gzip
+import zipfile
+
+import jax
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
+import jaxsvm
+from jaxsvm import data as jdata
+from jaxsvm.data.files import label, load_file, read_csv, read_npz, read_svmlight
+from jaxsvm.types import SparseRows
+
+
+@pytest.fixture
+def write(tmp_path):
+    def make(text, name="a.svm"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return make
+
+
+def refused(message, read, *args, **kwargs):
+    with pytest.raises(ValueError, match=message):
+        read(*args, **kwargs)
+
+
+# svmlight
+
+RNG = np.random.default_rng(0)
+DENSE = np.where(RNG.random((40, 9)) < 0.3, RNG.standard_normal((40, 9)), 0).astype(np.float32)
+DENSE[0, 8] = 1.5  # the last column is there
+LABELS = np.where(np.arange(40) % 3, 1, -1)
+
+
+@pytest.mark.parametrize(("name", "pack"), [("a.svm", bytes), ("a.svm.gz", gzip.compress), ("a.bz2", bz2.compress)])
+def test_svmlight_as_scikit_learn_reads_it(tmp_path, name, pack):
+    plain = tmp_path / "plain"
+    dump_svmlight_file(DENSE, LABELS, str(plain), zero_based=False)
+    (tmp_path / name).write_bytes(pack(plain.read_bytes()))
+    (train,) = loaded = jdata.load_svmlight(tmp_path / name)
+    x, y = load_svmlight_file(str(plain))
+    assert isinstance(train.x, SparseRows) and loaded.classes == (-1, 1)
+    np.testing.assert_array_equal(train.x.toarray(), x.toarray().astype(np.float32))
+    np.testing.assert_array_equal(train.y, y)
+
+
+def test_files_share_columns_and_classes(write):
+    one, two = write("2 1:1 7:1\n5 2:1\n"), write("5 9:1\n5 1:2\n", "b.svm")
+    train, test = loaded = jdata.load_svmlight(one, two)
+    assert train.x.shape == (2, 9) and test.x.shape == (2, 9)  # the widest
+    assert loaded.classes == (2, 5) and test.y.tolist() == [1, 1]  # a later file may lack a class
+    again = jdata.load_svmlight(two, classes=loaded.classes, columns=12)
+    assert again[0].x.shape == (2, 12) and again[0].y.tolist() == [1, 1]
+    refused("class 2, which is not among", jdata.load_svmlight, write("5 1:1\n4 1:1\n", "c.svm"), one)
+
+
+def test_zero_based_comments_blank_lines_queries(write):
+    path = write("# head\n1 qid:3 0:2 4:1 # tail\n\n-1\n")
+    (train,) = jdata.load_svmlight(path)
+    np.testing.assert_array_equal(train.x.toarray(), [[2, 0, 0, 0, 1], [0] * 5])
+    refused("line 2: the index 0 is below 1", jdata.load_svmlight, path, zero_based=False)
+
+
+def test_svmlight_in_float64(write, x64):
+    (train,) = jdata.load_svmlight(write("1 1:0.1\n-1 1:1e300\n"))
+    assert train.x.toarray().tolist() == [[0.1], [1e300]]
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("1 1:x", "the value 'x' of index 1 is no number"),
+        ("1 2", "'2' has no colon, expected index:value"),
+        ("1 3:1 2:1", "the index 2 comes after 3, indices must rise"),
+        ("1 3:1 3:1", "the index 3 comes after 3"),
+        ("1 -1:1", "the index -1 is below 0"),
+        ("1 1.5:1", "the index '1.5' is no whole number"),
+        ("1 :1", "the index '' is no whole number"),
+        ("1 1:", "the value '' of index 1 is no number"),
+        ("1 1:nan", "the value 'nan' of index 1 is no finite number"),
+        ("1 1:inf", "is no finite number"),
+        ("1 1:1e39", "is too large for float32"),
+        ("nan 1:1", "the label 'nan' is no finite number"),
+        ("cat 1:1", "the label 'cat' is no number"),
+        ("1,2 1:1", "the label '1,2' is no number"),
+        ("1 99999999999:1", "the index '99999999999' is above"),
+        (b"1 1:\xff", "is no number"),
+    ],
+)
+def test_lines_that_are_not_svmlight(write, bad, said):
+    bad = bad if isinstance(bad, bytes) else bad.encode()
+    path = write(b"1 1:1\n# note\n\n" + bad + b"\n-1 1:1\n")
+    refused(rf"a\.svm, line 4: .*{said}", jdata.load_svmlight, path)
+
+
+def test_other_svmlight_refusals(write, tmp_path):
+    refused("holds no rows", jdata.load_svmlight, write(""))
+    refused("holds no rows", jdata.load_svmlight, write("# nothing\n"))
+    refused("line 1: the index 3 is beyond the 2 columns", jdata.load_svmlight, write("1 3:1\n"), columns=2)
+    refused("a single class", jdata.load_svmlight, write("1 1:1\n"))
+    refused("is damaged", jdata.load_svmlight, write(gzip.compress(b"1 1:1\n" * 99)[:-20], "a.gz"))
+    with pytest.raises(FileNotFoundError, match="there is no file .*none.svm"):
+        jdata.load_svmlight(tmp_path / "none.svm")
+    with pytest.raises(OSError, match="is a folder, expected a file"):
+        jdata.load_svmlight(tmp_path)
+
+
+# What labels mean
+
+SEVEN = "\n".join(f"{k} 1:{k}" for k in (3, 1, 2, 3, 7, 1))
+
+
+def test_more_classes_and_one_against_the_rest(write):
+    path = write(SEVEN)
+    (all_,) = loaded = jdata.load_svmlight(path)
+    assert loaded.classes == (1, 2, 3, 7) and all_.y.tolist() == [2, 0, 1, 2, 3, 0]
+    (one,) = loaded = jdata.load_svmlight(path, positive=3)
+    assert loaded.classes == ("rest", "3") and one.y.tolist() == [1, -1, -1, 1, -1, -1]
+    (two,) = loaded = jdata.load_svmlight(path, positive=(1, 2, 7))
+    assert loaded.classes == ("3", "1|2|7") and two.y.tolist() == [-1, 1, 1, -1, 1, 1]
+    refused("there are 4 classes, 1, 2, 3, 7: say which is", jdata.load_svmlight, path, task="binary")
+    refused("positive must be one or several, not all, of the classes 1, 2, 3, 7; got 9", jdata.load_svmlight, path, positive=9)
+    (real,) = loaded = jdata.load_svmlight(path, task="regression")
+    assert loaded.classes == () and real.y.tolist() == [3, 1, 2, 3, 7, 1]
+
+
+def test_two_classes_keep_their_names_and_positive_turns_them(write):
+    path = write("0 1:1\n1 1:2\n0.0 1:3\n")
+    assert jdata.load_svmlight(path).classes == (0, 1)
+    (turned,) = loaded = jdata.load_svmlight(path, positive=0)
+    assert loaded.classes == (1, 0) and turned.y.tolist() == [1, -1, 1]
+    (numbers,) = jdata.load_svmlight(path, task="multiclass")
+    assert numbers.y.tolist() == [0, 1, 0]
+
+
+def test_predictions_come_back_in_the_names_of_the_file(write):
+    (train,) = loaded = jdata.load_csv(write("1,ham\n-1,spam\n", "a.csv"))
+    model = jaxsvm.models.Classifier(jaxsvm.models.Linear(jax.numpy.ones(1), jax.numpy.zeros(())), loaded.classes)
+    assert model.predict(train.x).tolist() == ["spam", "ham"]  # the sign decides, whatever was learned
+    assert jax.tree.structure(loaded) == jax.tree.structure(jax.tree.map(lambda a: a, loaded))
+
+
+def test_labels_of_groups():
+    assert label([1, 3, 8], ("rest", "3|8")).tolist() == [-1, 1, 1]
+    assert label(["a", "c"], ("a", "b|c")).tolist() == [-1, 1]
+    assert label(["3", "1"], (1, 3)).tolist() == [1, -1]
+    refused("which is not among", label, ["d"], ("a", "b|c"))
+
+
+# NumPy files
+
+
+def test_npz_forms(tmp_path):
+    x, y = np.arange(12.0).reshape(4, 3), np.array([0, 1, 1, 0])
+    np.savez(tmp_path / "a.npz", X=x, y=y, weight=[1.0, 2, 1, 0])
+    (train,) = jdata.load_npz(tmp_path / "a.npz")
+    assert train.weight.tolist() == [1, 2, 1, 0] and train.y.tolist() == [-1, 1, 1, -1]
+    np.savez_compressed(tmp_path / "b.npz", X_test=x[:2], y_test=y[:2], X_train=x, y_train=y, class_names=["no", "yes"])
+    train, test = loaded = jdata.load_npz(tmp_path / "b.npz")
+    assert train.x.shape == (4, 3) and test.x.shape == (2, 3) and loaded.classes == ("no", "yes")
+    sparse = scipy.sparse.csr_matrix(x)
+    parts = {f"X_train_{a}": getattr(sparse, a) for a in ("data", "indices", "indptr", "shape")}
+    np.savez(tmp_path / "c.npz", **parts, y_train=y)
+    (train,) = jdata.load_npz(tmp_path / "c.npz")
+    assert isinstance(train.x, SparseRows) and np.array_equal(train.x.toarray(), x)
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "y.npy", y)
+    assert jdata.load_npz((tmp_path / "x.npy", tmp_path / "y.npy"))[0].y.tolist() == [-1, 1, 1, -1]
+    assert load_file(f"{tmp_path / 'x.npy'},{tmp_path / 'y.npy'}")[0].x.shape == (4, 3)
+
+
+def test_npz_refusals(tmp_path, write):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.eye(2), y=np.array([{}, {}], object))
+    refused("a.npz is damaged or no file of NumPy arrays .*allow_pickle", jdata.load_npz, path)
+    refused("Python objects", jdata.memory_map, write(_object_array(), "o.npy"))
+    np.savez(path, z=np.eye(2))
+    refused("a.npz holds no array x, only z", jdata.load_npz, path)
+    np.savez(path, x=np.eye(2), y=[1, 2, 3])
+    refused("y must hold one label for each of the 2 rows", jdata.load_npz, path)
+    np.savez(path, x=np.eye(2))
+    refused("there are no labels", jdata.load_npz, path)
+    np.savez(path, x_data=[1.0], x_indices=[5], x_indptr=[0, 1], x_shape=[1, 2], y=[1])
+    refused("a.npz: ", jdata.load_npz, path)
+    np.savez(path, x=np.eye(50), y=np.arange(50) % 2)
+    whole = path.read_bytes()
+    for cut in (1, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        refused("is damaged or no file", jdata.load_npz, path)
+        refused("is damaged or no file", jdata.memory_map, path)
+    spoiled = bytearray(whole)
+    spoiled[500] ^= 1
+    path.write_bytes(spoiled)
+    refused("is damaged or no file", jdata.load_npz, path)
+
+
+def _object_array():
+    import io
+
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.array([{}], object), allow_pickle=True)
+    return stream.getvalue()
+
+
+def test_memory_maps(tmp_path):
+    arrays = {
+        "x": RNG.random((30, 4)),
+        "f": np.asfortranarray(RNG.random((5, 6))),
+        "s": np.array("abc"),
+        "none": np.zeros((0, 3)),
+    }
+    np.savez(tmp_path / "a.npz", **arrays)
+    maps = jdata.memory_map(tmp_path / "a.npz")
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(maps[name], array)
+    assert isinstance(maps["x"], np.memmap) and isinstance(maps["f"], np.memmap) and not maps["x"].flags.writeable
+    np.savez_compressed(tmp_path / "b.npz", **arrays)
+    np.testing.assert_array_equal(jdata.memory_map(tmp_path / "b.npz")["f"], arrays["f"])
+    np.save(tmp_path / "c.npy", arrays["x"])
+    np.testing.assert_array_equal(jdata.memory_map(tmp_path / "c.npy")["x"], np.load(tmp_path / "c.npy"))
+    with zipfile.ZipFile(tmp_path / "d.npz", "w") as file:  # a member that says more than it holds
+        file.writestr("x.npy", (tmp_path / "c.npy").read_bytes()[:-8])
+    refused("an array is shorter than it says", jdata.memory_map, tmp_path / "d.npz")
+
+
+# CSV
+
+
+def test_csv_as_numpy_reads_it(tmp_path):
+    table = np.c_[DENSE.astype(np.float64), LABELS]
+    for name, delimiter in (("a.csv", ","), ("b.tsv", "\t"), ("c.csv.gz", ",")):
+        np.savetxt(tmp_path / name, table, delimiter=delimiter)
+        (train,) = load_file(tmp_path / name)
+        np.testing.assert_array_equal(train.x, np.loadtxt(tmp_path / name, delimiter=delimiter)[:, :-1].astype(np.float32))
+        np.testing.assert_array_equal(train.y, LABELS)
+
+
+def test_csv_headers_and_columns_of_labels(write):
+    text = "\ufeffa,kind,b\n1,cat,2\n\n3,dog,4\r\n"
+    for how in ({"label": "kind"}, {"label": 1}, {"label": -2}):
+        (train,) = loaded = jdata.load_csv(write(text, "a.csv"), **how)
+        assert loaded.classes == ("cat", "dog") and train.x.tolist() == [[1, 2], [3, 4]]
+    assert jdata.load_csv(write("cat,1\ndog,2\n", "a.csv"), label=0)[0].x.tolist() == [[1], [2]]  # no header
+    assert jdata.load_csv(write("1,2,3\n4,5,6\n7,8,9\n", "a.csv"), header=True).classes == (6, 9)
+    assert jdata.load_csv(write('"1";"a;b"\n"2";c\n', "a.csv"), delimiter=";").classes == ("a;b", "c")
+    (real,) = jdata.load_csv(write("x,y\n1,0.5\n2,2.5\n", "a.csv"), task="regression")
+    assert real.y.tolist() == [0.5, 2.5]
+    rows = read_csv(write("1,2\n3,4\n", "a.csv"), columns=2)
+    assert rows.y is None and rows.x.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("1,2", "line 4 has 2 cells, expected 3"),
+        ("1,2,3,4", "line 4 has 4 cells, expected 3"),
+        ("1,x,0", "line 4: the cell 'x' in column 2 is no number"),
+        ("1,,0", "line 4: the cell '' in column 2 is no number"),
+        ("nan,1,0", "line 4: the cell 'nan' in column 1 is no finite number"),
+        ("1,inf,0", "is no finite number"),
+        ("1e39,1,0", "is too large for float32"),
+        ("1,2,", "line 4: the cell '' in column 3 is empty"),
+    ],
+)
+def test_lines_that_do_not_fit_a_csv_file(write, bad, said):
+    refused(rf"a\.csv.*{said}", jdata.load_csv, write(f"a,b,c\n1,2,0\n\n{bad}\n3,4,1\n", "a.csv"))
+
+
+def test_other_csv_refusals(write):
+    refused("holds no rows", jdata.load_csv, write("", "a.csv"))
+    refused("holds no rows", jdata.load_csv, write("a,b\n", "a.csv"))
+    refused("has a single cell, .*: is ',' what stands between", jdata.load_csv, write("1;2\n", "a.csv"))
+    refused("has no column named 'z', its first line holds a, b", jdata.load_csv, write("a,b\n1,2\n", "a.csv"), label="z")
+    refused("has 2 columns, the label cannot stand in column 5", jdata.load_csv, write("1,2\n", "a.csv"), label=5)
+    refused("is no text in UTF-8", jdata.load_csv, write(b"1,2\n\xff,3\n", "a.csv"))
+    refused("has 2 columns beside the label", jdata.load_csv, write("1,a\n2,b\n", "a.csv"), write("1,2,a\n", "b.csv"))
+
+
+# Writing
+
+
+def test_round_trips(tmp_path):
+    x, names = DENSE.astype(np.float64) * np.pi, np.array(["b", "a"])[(LABELS > 0).astype(int)]
+    jdata.save_npz(tmp_path / "a.npz", scipy.sparse.csr_matrix(x), names, np.ones(40))
+    (rows,) = read_npz(tmp_path / "a.npz")
+    assert (rows.x != scipy.sparse.csr_matrix(x)).nnz == 0 and rows.y.tolist() == names.tolist() and rows.weight.sum() == 40
+    jdata.save_svmlight(tmp_path / "a.svm.gz", rows.x, LABELS)
+    found, y = load_svmlight_file(str(tmp_path / "a.svm.gz"))  # scikit-learn's own reader
+    np.testing.assert_array_equal(found.toarray(), x)
+    np.testing.assert_array_equal(y, LABELS)
+    np.testing.assert_array_equal(read_svmlight(tmp_path / "a.svm.gz", dtype=np.float64)[0].x.toarray(), x)
+    jdata.save_csv(tmp_path / "a.csv", rows.x, names)
+    again = read_csv(tmp_path / "a.csv")
+    np.testing.assert_array_equal(again.x, x)
+    assert again.y.tolist() == names.tolist()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.npz", "a.svm.gz"], "nothing stays beside"
+    refused("labels in svmlight files are numbers, got", jdata.save_svmlight, tmp_path / "b.svm", x, names)
+    refused("Python objects", jdata.save_npz, tmp_path / "b.npz", np.array([[{}]], object))
+
+
+def test_dump_of_scikit_learn_says_the_same(tmp_path):
+    dump_svmlight_file(DENSE, LABELS, str(tmp_path / "a"), zero_based=False)
+    jdata.save_svmlight(tmp_path / "b", DENSE, LABELS)
+    a, b = (load_svmlight_file(str(tmp_path / name), dtype=np.float32) for name in "ab")
+    assert (a[0] != b[0]).nnz == 0 and np.array_equal(a[1], b[1])
+
+
+# Scaling, which sparse rows need in another form
+
+
+def test_scale_takes_columns_to_0_1_and_keeps_zeros_of_sparse_rows(tmp_path):
+    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
+
+    x = np.array([[1.0, 5, -2], [3, 5, 4], [2, 5, 0]], np.float32)
+    np.testing.assert_allclose(jdata.scale(x)(x), MinMaxScaler().fit_transform(x), atol=1e-6)  # rounding of float32
+    rows = jaxsvm.dataset(scipy.sparse.csr_matrix(DENSE), LABELS).x
+    made = jdata.scale(rows)
+    np.testing.assert_allclose(made(rows).toarray(), MaxAbsScaler().fit_transform(DENSE), atol=1e-6)
+    np.testing.assert_allclose(made(jax.numpy.asarray(DENSE)), made(rows).toarray(), atol=1e-6)
+    jaxsvm.models.save(tmp_path / "scale.npz", made)
+    again = jaxsvm.models.load(tmp_path / "scale.npz")
+    assert again.low is None and np.array_equal(again.width, made.width)
+    refused("use jaxsvm.data.scale", jdata.standardize, rows)
+    refused("use jaxsvm.data.scale", jdata.standardize(DENSE), rows)
+    refused("was fitted on dense rows", jdata.scale(DENSE), rows)
