@@ -20,15 +20,20 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     return load_all(name)[:2]
 
 
+def folder() -> pathlib.Path:
+    """Where the data sets are."""
+    found = os.environ.get("JAXSVM_DATA")
+    if not found:
+        sys.exit("set JAXSVM_DATA to the folder that holds a9a.npz and the other data sets")
+    return pathlib.Path(found)
+
+
 def load_all(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Training rows and test rows (None where the source has none), float32, labels -1 and +1.
 
     MNIST: pixels in [0, 1], digits 0-4 against 5-9; covtype: columns in [0, 1], class 1 against the rest.
     """
-    folder = os.environ.get("JAXSVM_DATA")
-    if not folder:
-        sys.exit("set JAXSVM_DATA to the folder that holds a9a.npz and the other data sets")
-    with np.load(pathlib.Path(folder) / f"{name}.npz") as arrays:
+    with np.load(folder() / f"{name}.npz") as arrays:
         parts = [(arrays[f"X_{p}"].astype(np.float32), arrays[f"y_{p}"]) for p in ("train", "test") if f"X_{p}" in arrays]
     if name == "mnist":
         parts = [(x / 255, np.where(y >= 5, 1, -1)) for x, y in parts]

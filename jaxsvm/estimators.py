@@ -49,9 +49,9 @@ def _sparse(x: Any) -> bool:
     return hasattr(x, "tocsr")
 
 
-def _size(n: int) -> int:
-    """The padded length of n rows: one of a few, at most an eighth more."""
-    step = max(256, 1 << max(n.bit_length() - 4, 0))
+def _size(n: int, least: int = 256) -> int:
+    """The padded length of n rows: one of a few, at most an eighth more than n and `least`."""
+    step = max(least, 1 << max(n.bit_length() - 4, 0))
     return -(-n // step) * step
 
 
@@ -64,18 +64,20 @@ def _narrow(x: Any) -> Any:
 
 def _marks(x: Any) -> np.ndarray:
     """(n,) uint64: equal rows have equal marks, whether dense or sparse, and others hardly ever."""
-    salt = np.random.default_rng(0).integers(1, 2**63, x.shape[1], dtype=np.uint64)
 
-    def hashes(values, salt):
+    def mix(bits):  # the finaliser of SplitMix64
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return bits ^ (bits >> np.uint64(31))
+
+    def hashes(values, column):
         bits = values.view(f"u{values.dtype.itemsize}").astype(np.uint64)
-        mixed = (bits ^ salt) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        return np.where(bits == 0, np.uint64(0), mixed ^ (mixed >> np.uint64(32)))
+        return np.where(bits == 0, np.uint64(0), mix(bits ^ mix(column.astype(np.uint64) + np.uint64(1))))
 
     if _sparse(x):
-        total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes(x.data, salt[x.indices]))])
+        total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes(x.data, x.indices))])
         return total[x.indptr[1:]] - total[x.indptr[:-1]]
-    return np.concatenate([hashes(x[i : i + 4096], salt).sum(axis=1) for i in range(0, len(x), 4096)])
+    return np.concatenate([hashes(x[i : i + 4096], np.arange(x.shape[1])).sum(axis=1) for i in range(0, len(x), 4096)])
 
 
 def _joined(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +111,8 @@ def _batch(x: Any, y: np.ndarray, weight: np.ndarray) -> Batch:
     """A checked data set whose sparse rows have one of a few widths."""
     data = dataset(x, y, weight, task="regression")
     if isinstance(data.x, SparseRows):
-        rest = ((0, 0), (0, min(_size(data.x.value.shape[1]), data.x.columns) - data.x.value.shape[1]))
+        width = data.x.value.shape[1]
+        rest = ((0, 0), (0, _size(width, 8) - width))
         pad = lambda a: jnp.pad(a, rest)  # noqa: E731
         data = data._replace(x=dataclasses.replace(data.x, index=pad(data.x.index), value=pad(data.x.value)))
     return data
@@ -205,6 +208,8 @@ class _Machine(BaseEstimator):
         return tags
 
     def _checked(self, X, y, sample_weight, reset):
+        if any(map(np.ma.is_masked, (X, y))):
+            raise ValueError("X or y has masked entries, which are no numbers: drop such rows or fill them in")
         X, y = validate_data(
             self,
             X,

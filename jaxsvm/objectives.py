@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .kernels import Kernel, matvec
 from .losses import hinge
@@ -57,7 +58,7 @@ def _in_float64(fn):
             return fn(*arrays, *frozen, *choices)
         with jax.enable_x64(True):
             args = cast((arrays, tuple(fixed(thing) for thing in frozen)), jnp.float64)
-            return compiled(*args, choices)
+            return jax.tree.map(lambda a: np.asarray(a)[()], compiled(*args, choices))  # JAX warns of float64 outside
 
     return run
 
@@ -427,7 +428,8 @@ def error_on(data: Batch) -> Any:
     """A probe for `fit`: model -> share of rows, by weight, on the wrong side of 0, or whose largest value is another class's.
 
     Args:
-        data: held-out rows with labels in {-1, +1}, or class numbers 0 .. k-1 for a model with k values; `solver.prepare(data)` lifts them once for all looks.
+        data: held-out rows with labels in {-1, +1}, or class numbers 0 .. k-1 for a model with k values;
+            `solver.prepare(data)` lifts them once for all looks.
 
     Example:
         >>> import jaxsvm
@@ -460,4 +462,7 @@ class _Risk:
     loss: Any
 
     def __call__(self, model: Model) -> Array:
-        return jnp.dot(_shares(self.data), freed(self.loss).value(_scores(model, self.data), self.data.y))
+        score = _scores(model, self.data)
+        if score.ndim != 1:
+            raise ValueError("risk_on takes models with one value for each row; measure a model of many classes with error_on")
+        return jnp.dot(_shares(self.data), freed(self.loss).value(score, self.data.y))

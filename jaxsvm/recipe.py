@@ -216,7 +216,7 @@ def choice(name: str, value: Any, allowed: tuple) -> None:
     Raises:
         ValueError: with the name, the choices and what came.
     """
-    if value not in allowed:
+    if not isinstance(value, str | bool) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 

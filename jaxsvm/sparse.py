@@ -83,7 +83,7 @@ def scores(x: SparseRows, w: Array) -> Array:
 
 
 @scores.defjvp
-def scores_jvp(primals, tangents):
+def _scores_jvp(primals, tangents):
     (x, w), (dx, dw) = primals, tangents
     moved = dataclasses.replace(x, value=dx.value)
     return scores(x, w), gather(x, dw, jnp.multiply) + gather(moved, w, jnp.multiply)
@@ -110,7 +110,7 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
 
 
 @added.defjvp
-def added_jvp(primals, tangents):
+def _added_jvp(primals, tangents):
     (w, coef, x), (dw, dcoef, dx) = primals, tangents
     moved = dataclasses.replace(x, value=dx.value)
     return added(w, coef, x), dw + scatter(dcoef, x) + scatter(coef, moved)

@@ -201,20 +201,13 @@ def test_bad_input_is_one_line(there, capsys):
 
 
 def test_bad_numbers_from_a_run_are_refused(there, capsys):
-    np.savez("huge.npz", x=np.array([[1e38, 1e38], [-1e38, 2e38], [1e37, 3e37]]), y=[1, -1, 1])
-    refused(
-        capsys,
-        "numbers that are not finite",
-        "train",
-        "huge.npz",
-        "--model",
-        "h.npz",
-        "--scale",
-        "none",
-        "--steps",
-        "99",
-        "--quiet",
-    )
+    rows = np.array([[1, 1], [-1, 2], [0.1, 0.3]])
+    np.savez("huge.npz", x=1e38 * rows, y=[1, -1, 1])
+    np.savez("large.npz", x=1e18 * rows, y=[1, -1, 1])
+    train = ["--model", "h.npz", "--scale", "none", "--steps", "99", "--quiet"]
+    refused(capsys, "whose squares sum up to what is too large for float32", "train", "huge.npz", *train)
+    cubic = ["--kernel", "polynomial", "--gamma", "1"]
+    refused(capsys, "numbers that are not finite", "train", "large.npz", *train, *cubic)
 
 
 def test_ctrl_c_keeps_what_was_reached(there, capsys, monkeypatch):

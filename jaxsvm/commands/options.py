@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.files import Rows, read_files
+from ..data.files import read_files
+from ..data.loaded import Rows
 from ..data.maps import scale, standardize
 from ..types import Batch, SparseRows
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from jaxsvm import models, multiclass  # noqa: F401  models of many classes are found by their names
 
-from ..data.files import beside, label, tidy
+from ..data.loaded import label, tidy
 from ..data.maps import Scale, Standardize
 from ..data.rows import dataset
+from ..data.writing import beside
 from ..loops.bar import Bar
 from ..types import SparseRows
 from . import options

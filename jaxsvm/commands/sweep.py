@@ -14,7 +14,7 @@ import numpy as np
 import jaxsvm
 from jaxsvm import kernels, models, samplers
 
-from ..data.files import beside
+from ..data.writing import beside
 from ..numerics import sqdist
 from ..recipe import fixed
 from . import methods, options, train

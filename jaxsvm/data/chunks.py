@@ -62,9 +62,11 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
     if np.ndim(x) != 2 or not np.shape(x)[0]:
         raise ValueError(f"x must be a matrix with a row for each example, got shape {np.shape(x)}")
     n = np.shape(x)[0]
-    for name, a in (("y", y), ("weight", weight)):
-        if (a is not None or name == "y") and np.shape(a) != (n,):
+    for name, a in (("x", x), ("y", y), ("weight", weight)):
+        if (a is not None or name == "y") and name != "x" and np.shape(a) != (n,):
             raise ValueError(f"{name} must hold one number for each of the {n} rows of x, got shape {np.shape(a)}")
+        if np.ma.is_masked(a):
+            raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in")
     plain = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)  # noqa: E731
     ones = np.broadcast_to(np.float32(1), n) if weight is None else plain(weight)
     return Chunks(Batch(plain(x), plain(y), np.broadcast_to(np.int32(0), n), ones), int(rows))

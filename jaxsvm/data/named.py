@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..types import Array, Batch
-from .files import Loaded, Rows, assemble, read_npz
+from .arrays import read_npz
+from .loaded import Loaded, Rows, assemble
 from .rows import dataset
 from .splits import split
 

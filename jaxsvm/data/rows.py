@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
@@ -9,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..numerics import wide
 from ..recipe import choice
-from ..sparse import UNROLL
-from ..types import Batch, SparseRows
+from ..types import Batch
+from .padding import csr, held_as, is_sparse, padded, stored_spread
 
 
 def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batch:
@@ -30,7 +30,7 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
 
     Raises:
         ValueError: what was expected, what came, what to do; also for labels other than -1 and +1, a single class,
-            NaN, infinity, or no rows.
+            NaN, infinity, numbers whose squares overflow when summed (weights: that do so themselves), or no rows.
 
     Warns:
         UserWarning: if the ranges of the columns differ by more than a factor of 1,000.
@@ -40,8 +40,8 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
         'float32'
     """
     choice("task", task, ("binary", "multiclass", "regression"))
-    sparse = _is_sparse(x)
-    x, y = _csr(x) if sparse else _numbers("x", x), _numbers("y", y)
+    sparse = is_sparse(x)
+    x, y = csr(x) if sparse else _numbers("x", x), _numbers("y", y)
     if x.ndim != 2:
         raise ValueError(f"x must be a matrix with a row for each example, got shape {x.shape}; use x.reshape(len(x), -1)")
     if not x.shape[0] or not x.shape[1]:
@@ -51,9 +51,10 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     weight = np.ones(len(y)) if weight is None else _numbers("weight", weight)
     if weight.shape != y.shape:
         raise ValueError(f"weight must hold one number for each of the {len(y)} rows of x, got shape {weight.shape}")
+    dtype = np.dtype(np.float64 if x.dtype == np.float64 and jax.config.jax_enable_x64 else np.float32)  # of all sums
     for name, a in (("x", x.data if sparse else x), ("y", y), ("weight", weight)):
-        _finite(name, a, x.indptr if sparse and name == "x" else None)
-    held = weight if jax.config.jax_enable_x64 else weight.astype(np.float32)  # as solvers will see it
+        _finite(name, a, dtype, x.indptr if sparse and name == "x" else None)
+    held = weight.astype(dtype)  # as solvers will see it
     if (held < 0).any() or not (held > 0).any():
         raise ValueError("weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out")
     if task == "binary":
@@ -62,50 +63,16 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
         _class_numbers(y[held > 0])
     _scales(x)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
-    x = _padded(x) if sparse else jnp.asarray(x)
-    dtype = wide(x)
+    x = padded(x) if sparse else jnp.asarray(x)
     index = jnp.arange(x.shape[0], dtype=jnp.int32)
     return Batch(x, jnp.asarray(y.astype(np.float64), dtype), index, jnp.asarray(weight.astype(np.float64), dtype))
 
 
-def _is_sparse(x: Any) -> bool:
-    return hasattr(x, "tocsr")
-
-
-def _csr(x: Any) -> Any:
-    """A sparse matrix as CSR with each column at most once in a row and no stored zeros, its own arrays."""
-    if x.ndim != 2:
-        raise ValueError(f"x must be a matrix with a row for each example, got shape {x.shape}")
-    if x.dtype.kind not in "biuf":
-        raise ValueError(f"x must be a matrix of real numbers, got dtype {x.dtype}; convert it first")
-    if x.shape[1] >= 2**31:
-        raise ValueError(f"x has {x.shape[1]} columns, at most 2^31 - 1 can be numbered; hash them to fewer")
-    x = x.tocsr(copy=True)
-    x.sum_duplicates()
-    x.eliminate_zeros()
-    return x
-
-
-def _padded(x: Any) -> SparseRows:
-    """The rows of a CSR matrix, padded to the longest and to whole turns of the loops over them."""
-    long = np.diff(x.indptr)
-    shape = x.shape[0], max(-(-int(long.max()) // UNROLL) * UNROLL, UNROLL)
-    try:
-        index, value = np.zeros(shape, np.int32), np.zeros(shape, x.dtype)
-    except MemoryError as error:
-        needed = shape[0] * shape[1] * (4 + x.dtype.itemsize)
-        raise ValueError(
-            f"x takes {needed:.3g} bytes with its rows padded to the longest, {shape[1]} numbers: drop or cut the longest rows"
-        ) from error
-    row = np.repeat(np.arange(shape[0]), long)
-    place = np.arange(len(row)) - np.repeat(x.indptr[:-1], long)
-    index[row, place], value[row, place] = x.indices, x.data
-    return SparseRows(jnp.asarray(index), jnp.asarray(value), jnp.asarray(long, jnp.int32), int(x.shape[1]))
-
-
 def _numbers(name: str, a: Any) -> np.ndarray:
-    if _is_sparse(a):
+    if is_sparse(a):
         raise ValueError(f"{name} is a sparse matrix, which is taken for x only: make it dense with {name}.toarray()")
+    if np.ma.is_masked(a):
+        raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in, {name}.filled(0)")
     try:
         a = np.asarray(a)
     except ValueError as error:
@@ -113,47 +80,65 @@ def _numbers(name: str, a: Any) -> np.ndarray:
     if a.dtype.kind not in "biufV" or (a.dtype.kind == "V" and a.dtype.name != "bfloat16"):
         how = "number its classes with jaxsvm.data.encode" if name == "y" and a.dtype.kind in "OSU" else "convert it first"
         raise ValueError(f"{name} must be an array of real numbers, got dtype {a.dtype}; {how}")
-    return a
+    with np.errstate(over="ignore"):  # an infinity, which is refused
+        return a.astype(held_as(a.dtype), copy=False)
 
 
-def _finite(name: str, a: np.ndarray, indptr: np.ndarray | None = None) -> None:
-    """Refuse NaN and infinity; with `indptr` `a` are the numbers of a CSR matrix."""
+def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None) -> None:
+    """Refuse NaN, infinity and sums that overflow; with `indptr` `a` are the numbers of a CSR matrix."""
     with np.errstate(over="ignore"):
-        narrow = a.astype(np.float32) if a.dtype == np.float64 and not jax.config.jax_enable_x64 else a
-        bad = ~np.isfinite(narrow.astype(np.float64))
+        values = a.astype(dtype).astype(np.float64, copy=False)
+        bad = ~np.isfinite(values)
     if bad.any():
         row = int(np.argwhere(bad)[0][0])
         row = row if indptr is None else int(np.searchsorted(indptr, row, side="right")) - 1
-        kind = "a NaN" if np.isnan(a[bad].astype(np.float64)).any() else "an infinity, or a number too large for float32"
+        kind = "a NaN" if np.isnan(values[bad]).any() else f"an infinity, or a number too large for {dtype}"
         raise ValueError(f"{name} holds {kind}, first in row {row}: drop or fill in such rows ({int(bad.sum())} numbers)")
+    with np.errstate(over="ignore"):
+        total = np.sum(np.abs(values)) if name == "weight" else np.vdot(values, values)
+    if total > np.finfo(dtype).max:  # norms and deviations would be infinite, and models wrong without a sign of it
+        what = "sum is" if name == "weight" else "squares sum up to what is"
+        raise ValueError(
+            f"{name} holds numbers up to {np.abs(values).max():.3g}, whose {what} too large for {dtype}: divide {name}, "
+            "column by column, by its largest number"
+        )
 
 
 def _labels(y: np.ndarray) -> None:
     found = np.unique(y)
     if len(found) == 1:
-        raise ValueError(f"all labels are {found[0]:g}: a classifier needs rows of both classes")
+        raise ValueError(f"all labels are {float(found[0]):g}: a classifier needs rows of both classes")
     if not np.array_equal(found, [-1, 1]):
-        shown = ", ".join(f"{v:g}" for v in found[:5]) + (", ..." if len(found) > 5 else "")
-        how = f"np.where(y == {found[-1]:g}, 1, -1)" if len(found) == 2 else "one class against the rest: np.where(y == c, 1, -1)"
+        shown = ", ".join(f"{float(v):g}" for v in found[:5]) + (", ..." if len(found) > 5 else "")
+        how = (
+            f"np.where(y == {float(found[-1]):g}, 1, -1)"
+            if len(found) == 2
+            else "one class against the rest: np.where(y == c, 1, -1)"
+        )
         raise ValueError(f"labels must be -1 and +1, got {shown}; use {how}, or task='regression' for real targets")
 
 
 def _class_numbers(y: np.ndarray) -> None:
     found = np.unique(y)
     if len(found) < 2 or not np.array_equal(found, np.arange(len(found))):
-        shown = ", ".join(f"{v:g}" for v in found[:5]) + (", ..." if len(found) > 5 else "")
+        shown = ", ".join(f"{float(v):g}" for v in found[:5]) + (", ..." if len(found) > 5 else "")
         raise ValueError(f"class numbers must be 0 .. k-1, k >= 2, each of them present, got {shown}; use jaxsvm.data.encode(y)")
 
 
 def _scales(x: Any) -> None:
-    if _is_sparse(x):
-        spread = (x.max(axis=0) - x.min(axis=0)).toarray().ravel().astype(np.float64)
-    else:
-        spread = np.ptp(x.astype(np.float64), axis=0)
+    spread = stored_spread(x) if is_sparse(x) else np.ptp(x.astype(np.float64), axis=0)
     spread = spread[spread > 0]
     if spread.size and spread.max() > 1000 * spread.min():
         warnings.warn(
             f"the ranges of the columns go from {spread.min():.2g} to {spread.max():.2g}: solvers converge slowly on such "
             "rows; scale them first, for example with jaxsvm.data.standardize",
-            stacklevel=3,
+            stacklevel=_outside(),
         )
+
+
+def _outside() -> int:
+    """The `stacklevel` of the first caller that is not of this package, for a warning in the calling function."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:
+        level, frame = level + 1, frame.f_back
+    return level

@@ -21,7 +21,8 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
         ValueError: fewer than two shares, one not above 0, or a part without rows.
 
     Example:
-        >>> data = dataset(np.eye(10), [1, -1] * 5)
+        >>> import jax, jaxsvm, numpy as np
+        >>> data = jaxsvm.dataset(np.eye(10), [1, -1] * 5)
         >>> [part.y.shape[0] for part in split(jax.random.key(0), data, 3, 1, 1)]
         [6, 2, 2]
     """

@@ -122,11 +122,16 @@ def nystrom(
     if is_traced(kernel, landmarks, eps) or landmarks.dtype == jnp.float64:
         return Nystrom(kernel, landmarks, whitening(kernel(landmarks, landmarks), eps))
     with jax.enable_x64(True):
-        exact, rows = cast((kernel, landmarks), jnp.float64)
-        gram = exact(rows, rows)
-        least = jnp.maximum(jnp.asarray(eps, jnp.float64), float(jnp.finfo(jnp.float32).eps) * jnp.trace(gram))
-        made = whitening(gram, least).astype(jnp.float32)
+        made = _wide_whitening(*cast((kernel, landmarks), jnp.float64), jnp.asarray(eps, jnp.float64))
     return Nystrom(kernel, landmarks, made)
+
+
+@jax.jit
+def _wide_whitening(kernel, rows, eps):
+    """The whitening of float32 rows, worked out in float64."""
+    gram = kernel(rows, rows)
+    least = jnp.maximum(eps, float(jnp.finfo(jnp.float32).eps) * jnp.trace(gram))
+    return whitening(gram, least).astype(jnp.float32)
 
 
 @jax.custom_jvp

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..data.padding import held_as
 from ..types import Batch, SparseRows
 
 
@@ -57,11 +58,17 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
         raise TypeError(f"{name} is a {type(chunk).__name__}: give batches, or tuples (x, y) or (x, y, weight)")
 
     def real(a):
-        a = np.asarray(a)
+        if np.ma.is_masked(a):
+            raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in")
+        try:
+            a = np.asarray(a)
+        except ValueError as error:
+            raise ValueError(f"{name} must hold arrays of numbers; its rows differ in length") from error
         if a.dtype.kind not in "biufV":
             raise ValueError(f"{name} holds {a.dtype}, expected real numbers: convert it first")
-        narrow = a.dtype.kind in "biu" or (a.dtype == np.float64 and not double)
-        return np.asarray(a, np.float32) if narrow else a
+        held = held_as(a.dtype)
+        with np.errstate(over="ignore"):  # an infinity, which is refused
+            return a.astype(np.float32 if held.kind in "biu" or (held == np.float64 and not double) else held, copy=False)
 
     x = chunk[0]
     x = jax.tree.map(np.asarray, dataclasses.replace(x, value=real(x.value))) if isinstance(x, SparseRows) else real(x)
@@ -81,10 +88,16 @@ def _check(batch: Batch, name: str, task: str) -> None:
         ("y", batch.y),
         ("weight", batch.weight),
     ):
+        plain = a.ravel() if a.dtype.itemsize >= 4 else a.ravel().astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
-            suspect = not np.isfinite(np.sum(a, dtype=None if a.dtype.itemsize >= 4 else np.float32))
-        if suspect and not np.isfinite(a.astype(np.float64)).all():  # the sum alone may overflow
-            row = int(np.argwhere(~np.isfinite(a.astype(np.float64)))[0][0])
+            total = np.vdot(plain, plain)
+        if not np.isfinite(total):
+            bad = ~np.isfinite(a.astype(np.float64))
+            if not bad.any():  # norms would be infinite, and the model wrong without a sign of it
+                raise ValueError(
+                    f"{field} of {name} is too large: its squares sum up to what {plain.dtype} cannot hold; scale it"
+                )
+            row = int(np.argwhere(bad)[0][0])
             raise ValueError(f"{field} of {name} holds a NaN or an infinity, first in row {row}: drop or fill in such rows")
     if (batch.weight < 0).any():
         raise ValueError(f"{name} holds a weight below 0; 0 leaves a row out")

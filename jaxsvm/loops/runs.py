@@ -317,7 +317,11 @@ def rows_of_curve(curves: list, like: Curve) -> Curve:
     """Rows of the curve as one table, an empty one of the right types where there are none."""
     if not curves:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
-    return jax.tree.map(lambda *a: jnp.stack(a), *curves)
+
+    def stack(*a):  # by NumPy, as JAX compiles a program for each number of rows
+        return jnp.stack(a) if jnp.issubdtype(a[0].dtype, jax.dtypes.prng_key) else jax.device_put(np.stack(a))
+
+    return jax.tree.map(stack, *curves)
 
 
 def _inside(piece, run, steps, every, tol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import functools
 import os
 import time
@@ -17,7 +18,7 @@ from .. import models
 from ..numerics import wide
 from ..recipe import cast, choice, fixed, freed, register
 from ..samplers import uniform
-from ..types import Array, Batch, Fit, Solver, State
+from ..types import Array, Batch, Fit, Solver, SparseRows, State
 from . import tally
 from .bar import Bar
 from .feed import Asked, cut, feed
@@ -101,6 +102,8 @@ def stream(
         raise ValueError("stream needs a key, such as jax.random.key(0), or a state to go on from")
     if state is not None and not isinstance(state, Flow):
         raise TypeError(f"state must be that of an earlier stream, got {type(state).__name__}: pass run.state")
+    if not isinstance(chunks, Iterable) and not hasattr(chunks, "__getitem__"):
+        raise TypeError(f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}")
     check_solver(solver)
     if solver.reads == "all":
         raise ValueError("this solver reads all rows at every step: use fit, or features (jaxsvm.on_features), in a stream")
@@ -189,12 +192,18 @@ def _consume(solver, probe, flow, chunk, count, *, lift):
     ready = solver.prepare(row) if lift else row
     slice_of = lambda tree, start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, b), tree)  # noqa: E731
 
+    def batch(start):
+        if not isinstance(ready.x, SparseRows):
+            return slice_of(ready, start)
+        rows = jnp.asarray(start, jnp.int32) + jnp.arange(b, dtype=jnp.int32)  # pointed at, as in fit
+        return slice_of(ready._replace(x=ready.y), start)._replace(x=dataclasses.replace(ready.x, rows=rows))
+
     def body(k, carry):
         state, told = carry
-        state, info = solver.update(state, slice_of(ready, first + k * b))
+        state, info = solver.update(state, batch(first + k * b))
         return state, tally.add(told, info)
 
-    info = jax.eval_shape(lambda state: solver.update(state, slice_of(ready, 0))[1], flow.solver)
+    info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], flow.solver)
     state, told = lax.fori_loop(0, length, body, (flow.solver, tally.start(info)))
     value = None if probe is None else probe(solver.model(state, None))
     found = tally.row(told, flow.step, length, value)

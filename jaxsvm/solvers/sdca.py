@@ -16,9 +16,7 @@ from ..types import Array, Loss, Solver
 
 
 @solver
-def sdca(
-    C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: str = "none", start: Array | None = None
-) -> Solver:
+def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: str = "none", start: Array | None = None) -> Solver:
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)>, y_i), exactly along one row at a time.
 
         w = sum_i alpha_i y_i phi(x_i),   0 <= alpha_i <= C weight_i                           (hinge)

@@ -1,0 +1,267 @@
+"""`python -m benchmarks.pegasos [convergence] [start] [batch] [speed]`: the figures of the Pegasos overview, on real rows.
+
+Rows scaled to norm 1, no intercept, lambda = 1e-4; the optimum is LIBLINEAR's on the same rows (LinearSVC, hinge). Three seeds.
+
+convergence: excess of the objective and test error against passes, for averaged Pegasos on minibatches of 64 and for
+SGDClassifier(average=True); LinearSVC's error beside them.
+start: the excess from ten random starting points on the ball of radius 1/sqrt(lambda).
+batch: k rows a step and T steps, k T fixed to ten passes: the excess against k.
+speed: `reuters_money_fx`, sparse: microseconds a row, SGDClassifier and LinearSVC on the same CSR, in turns; memory.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+
+import jaxsvm
+from jaxsvm import samplers
+
+from .common import RESULTS, device, folder, load_all, write
+
+LAM = 1e-4
+NAMES = ("reuters_money_fx", "a9a", "ijcnn1", "covtype")
+SEEDS = 3
+
+
+def rows(name: str):
+    """Training rows, labels, test rows, labels; NumPy or CSR, of norm 1."""
+    if name != "reuters_money_fx":
+        x, y, x_test, y_test = load_all(name)
+        if x_test is None:
+            order = np.random.default_rng(0).permutation(len(y))
+            x, y = x[order], y[order]
+            cut = len(y) * 4 // 5
+            x, y, x_test, y_test = x[:cut], y[:cut], x[cut:], y[cut:]
+        unit = lambda x: x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        return unit(x), y, unit(x_test), y_test
+    with np.load(folder() / f"{name}.npz") as arrays:
+        csr = [
+            scipy.sparse.csr_matrix(tuple(arrays[f"X_{p}_{k}"] for k in ("data", "indices", "indptr")), arrays[f"X_{p}_shape"])
+            for p in ("train", "test")
+        ]
+        return csr[0], arrays["y_train"], csr[1], arrays["y_test"]
+
+
+class Problem:
+    """Rows of a data set, its optimum by LIBLINEAR, and what both programs' weights are worth."""
+
+    def __init__(self, name: str):
+        from sklearn.svm import LinearSVC
+
+        self.name = name
+        self.x, self.y, self.x_test, self.y_test = rows(name)
+        self.n = len(self.y)
+        self.data = jaxsvm.dataset(self.x, self.y)
+        self.wide = self.x.astype(np.float64)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            C = 1 / (LAM * self.n)
+            made = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-6, max_iter=1000, random_state=0)
+            self.exact = made.fit(self.x, self.y).coef_[0]
+        self.optimum = self.primal(self.exact)
+
+    def primal(self, w) -> float:
+        """The objective, in float64."""
+        w = np.asarray(w, np.float64)
+        return LAM / 2 * w @ w + np.maximum(0, 1 - self.y * (self.wide @ w)).mean()
+
+    def excess(self, w) -> float:
+        """Above the optimum, as a share of it."""
+        return self.primal(w) / self.optimum - 1
+
+    def error(self, w) -> float:
+        """On the test rows, in per cent."""
+        return 100 * float(np.mean((self.x_test @ np.asarray(w) > 0) != (self.y_test > 0)))
+
+
+def weights(model):
+    return model.w
+
+
+def late(t):
+    return t + 1
+
+
+SOLVER = jaxsvm.averaged(jaxsvm.pegasos(LAM), weights=late)
+
+
+def convergence() -> None:
+    """Figures 3 and 4: objective and error against passes."""
+    from sklearn.linear_model import SGDClassifier
+
+    table = []
+    for name in NAMES:
+        problem = Problem(name)
+        per_pass, passes = -(-problem.n // 64), 300 if name == "reuters_money_fx" else 40
+        table.append(entry(name, "LinearSVC", "", "", problem, problem.exact))
+        for seed in range(SEEDS):
+            run = jaxsvm.fit(
+                SOLVER, problem.data, jax.random.key(seed), steps=passes * per_pass, every=per_pass,
+                sampler=samplers.epochs(64), probe=weights,
+            )  # fmt: skip
+            looks = [k for k in range(passes) if k < 10 or (k + 1) % 10 == 0]
+            table += [entry(name, "Pegasos, averaged, k = 64", seed, k + 1, problem, run.info.probe[k]) for k in looks]
+            for k in (1, 2, 5, 10, 20, 40):
+                made = SGDClassifier(alpha=LAM, fit_intercept=False, average=True, max_iter=k, tol=None, random_state=seed)
+                table.append(entry(name, "SGDClassifier, averaged", seed, k, problem, made.fit(problem.x, problem.y).coef_[0]))
+    write("pegasos_convergence", table)
+    figure, axes = panels(2, len(NAMES))
+    for column, name in enumerate(NAMES):
+        for method in ("Pegasos, averaged, k = 64", "SGDClassifier, averaged"):
+            own = [r for r in table if r["data"] == name and r["method"] == method]
+            passes = sorted({r["passes"] for r in own})
+            for ax, key in zip(axes[:, column], ("excess", "test_error"), strict=True):
+                values = np.array([[float(r[key]) for r in own if r["passes"] == p] for p in passes])
+                ax.plot(passes, values.mean(1), label=method)
+                ax.fill_between(passes, values.min(1), values.max(1), alpha=0.3)
+        axes[1, column].axhline(float(table[[r["data"] for r in table].index(name)]["test_error"]), color="grey", ls=":")
+        axes[0, column].set(yscale="log", xscale="log", title=name)
+        axes[1, column].set(xscale="log", xlabel="passes")
+    axes[0, 0].set_ylabel("excess over the optimum")
+    axes[1, 0].set_ylabel("test error in per cent (dotted: LinearSVC)")
+    axes[0, 0].legend(fontsize=8)
+    figure.savefig(RESULTS / "pegasos_convergence.png", dpi=120)
+
+
+def entry(name, method, seed, passes, problem, w) -> dict:
+    return {"data": name, "method": method, "seed": seed, "passes": passes, "excess": f"{problem.excess(w):.3e}",
+            "test_error": f"{problem.error(w):.2f}"}  # fmt: skip
+
+
+def start() -> None:
+    """Figure 2: ten starting points; the last iterate and the average."""
+    table = []
+    for name in ("reuters_money_fx", "a9a"):
+        problem = Problem(name)
+        data, d = problem.data, problem.x.shape[1]
+        looks = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+        for seed in range(10):
+            run = jaxsvm.fit(jaxsvm.pegasos(LAM), data, jax.random.key(0), steps=0)
+            w = np.random.default_rng(seed).normal(size=d)
+            w = jnp.asarray(w / np.linalg.norm(w) / LAM**0.5, jnp.float32)
+            inside = run.state.solver
+            state = run.state._replace(solver=inside._replace(params=inside.params._replace(w=w)))
+            table.append({"data": name, "start": seed, "steps": 0, "excess": f"{problem.excess(w):.3e}"})
+            for before, after in zip([0, *looks[:-1]], looks, strict=True):
+                run = jaxsvm.fit(jaxsvm.pegasos(LAM), data, steps=after - before, every=after - before, state=state,
+                                 sampler=samplers.uniform(1))  # fmt: skip
+                state = run.state
+                table.append({"data": name, "start": seed, "steps": after, "excess": f"{problem.excess(run.model.w):.3e}"})
+    write("pegasos_start", table)
+    figure, axes = panels(1, 2)
+    for ax, name in zip(axes[0], ("reuters_money_fx", "a9a"), strict=True):
+        for seed in range(10):
+            own = [r for r in table if r["data"] == name and r["start"] == seed]
+            ax.plot([r["steps"] + 1 for r in own], [float(r["excess"]) for r in own], lw=1)
+        ax.set(xscale="log", yscale="log", title=f"{name}: ten starts, one order of rows", xlabel="steps + 1")
+    axes[0, 0].set_ylabel("excess over the optimum")
+    figure.savefig(RESULTS / "pegasos_start.png", dpi=120)
+
+
+def batch() -> None:
+    """k against T: ten passes in steps of k rows."""
+    table = []
+    for name in NAMES:
+        problem = Problem(name)
+        for k in (4, 16, 64, 256, 1024, 4096):
+            for seed in range(SEEDS):
+                run = jaxsvm.fit(
+                    SOLVER, problem.data, jax.random.key(seed), steps=-(-10 * problem.n // k), every=-(-problem.n // k),
+                    sampler=samplers.epochs(k),
+                )  # fmt: skip
+                table.append({"data": name, "k": k, "T": int(run.state.step), "seed": seed,
+                              "excess": f"{problem.excess(run.model.w):.3e}"})  # fmt: skip
+    write("pegasos_batch", table)
+    figure, axes = panels(1, 1)
+    for name in NAMES:
+        ks = sorted({r["k"] for r in table})
+        values = np.array([[float(r["excess"]) for r in table if r["data"] == name and r["k"] == k] for k in ks])
+        axes[0, 0].errorbar(ks, values.mean(1), values.std(1), fmt="o-", capsize=2, label=name)
+    axes[0, 0].set(xscale="log", yscale="log", xlabel="rows a step, ten passes in all", ylabel="excess over the optimum")
+    axes[0, 0].legend()
+    figure.savefig(RESULTS / "pegasos_batch.png", dpi=120)
+
+
+def speed() -> None:
+    """Sparse rows: time a row beside scikit-learn, and memory beside the padded rows."""
+    from sklearn.linear_model import SGDClassifier
+    from sklearn.svm import LinearSVC
+
+    x, y, *_ = rows("reuters_money_fx")
+    n = len(y)
+    data = jaxsvm.dataset(x, y)
+    padded = data.x.index.nbytes + data.x.value.nbytes
+    key, few, many = jax.random.key(0), 20, 60
+    cases = {}
+    for k in (1, 64, 256, 1024):
+        for name, solver in (("Pegasos", jaxsvm.pegasos(LAM)), ("Pegasos, averaged", SOLVER)):
+            cases[f"{name}, k = {k}"] = lambda passes, k=k, solver=solver: jax.block_until_ready(
+                jaxsvm.fit(solver, data, key, steps=passes * -(-n // k), every=few * -(-n // k), sampler=samplers.epochs(k)).model
+            )
+    for name, average in (("SGDClassifier", False), ("SGDClassifier, averaged", True)):
+        cases[name] = lambda passes, average=average: SGDClassifier(
+            alpha=LAM, fit_intercept=False, average=average, max_iter=passes, tol=None, random_state=0
+        ).fit(x, y)
+    cases["LinearSVC"] = lambda passes: LinearSVC(
+        loss="hinge", C=1 / (LAM * n), fit_intercept=False, tol=1e-12, max_iter=passes, random_state=0
+    ).fit(x, y)
+    seconds = {name: {few: [], many: []} for name in cases}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for repeat in range(8):  # the first compiles
+            for name, case in cases.items():
+                for passes in (few, many):
+                    began = time.perf_counter()
+                    case(passes)
+                    if repeat:
+                        seconds[name][passes].append(time.perf_counter() - began)
+    table = []
+    for name, took in seconds.items():
+        slope = (np.median(took[many]) - np.median(took[few])) / (many - few) / n
+        table.append(
+            {
+                "method": name,
+                "us_a_row": f"{1e6 * slope:.3f}",
+                "us_a_row_whole_call": f"{1e6 * np.median(took[many]) / many / n:.3f}",
+            }
+        )
+    program = jax.jit(lambda data: jaxsvm.fit(SOLVER, data, key, steps=200, every=200, sampler=samplers.epochs(64)).model)
+    used = program.lower(data).compile().memory_analysis()
+    held = used.argument_size_in_bytes + used.temp_size_in_bytes + used.output_size_in_bytes
+    table.append(
+        {
+            "method": f"memory of the program over that of the padded rows, {padded / 1e6:.1f} MB",
+            "us_a_row": f"{held / padded:.2f}",
+            "us_a_row_whole_call": "",
+        }
+    )
+    print(device(), f"largest resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+    write("pegasos_speed", table)
+
+
+def panels(down: int, across: int):
+    """A figure with that many axes, an array of two dimensions."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(down, across, figsize=(4 * across, 3.4 * down), squeeze=False, layout="constrained")
+
+
+def main() -> None:
+    known = {f.__name__: f for f in (convergence, start, batch, speed)}
+    for name in [a for a in sys.argv[1:] if a in known] or list(known):
+        known[name]()
+
+
+if __name__ == "__main__":
+    main()

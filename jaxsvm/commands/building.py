@@ -1,0 +1,72 @@
+"""The solver that the options of `jaxsvm train` ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+import jaxsvm
+from jaxsvm import samplers
+
+from ..types import Batch
+from . import methods, options
+
+
+def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tuple[Any, tuple]:
+    """The solver, and (steps, sampler, lambda, loss, tolerance)."""
+    n, total = train.y.shape[0], float(jnp.sum(train.weight))
+    if args.passes is not None and args.passes < 1 or args.steps is not None and args.steps < 1:
+        raise ValueError("--passes and --steps must be at least 1")
+    if args.lam is not None and not args.lam > 0 or args.C is not None and not args.C > 0:
+        raise ValueError("--lam and --C must be above 0")
+    if args.count is not None and not args.features:
+        raise ValueError("--count is a number of features: say which, --features nystrom")
+    lam = jaxsvm.lam_from_C(1.0 if args.C is None else args.C, total) if args.lam is None else args.lam
+    bias = args.bias or method.biases[0]
+    if bias not in method.biases:
+        raise ValueError(f"--solver {args.solver} takes --bias {' or '.join(method.biases)}, got {bias}")
+    if args.loss and not method.losses:
+        raise ValueError(f"--solver {args.solver} has a loss of its own: leave --loss out")
+    loss = methods.LOSSES[args.loss or ("hinge" if classes else "eps_insensitive")]
+    if loss.labels != bool(classes):
+        raise ValueError(f"--loss {args.loss} is for {'classes' if loss.labels else 'real targets (--task regression)'}")
+    if not classes and not method.losses:
+        raise ValueError(f"--solver {args.solver} is for classes: take sdca, pegasos or asset for real targets")
+    kernel, said = methods.kernel(args, train.x)
+    if kernel is None and args.features:
+        raise ValueError("--features approximate a kernel: say which, --kernel rbf")
+    if kernel is not None and not args.features and method.kernel == "no":
+        raise ValueError(f"--solver {args.solver} is linear: add --features nystrom, or take --solver sdca")
+    if method.kernel == "needed" and (kernel is None or args.features):
+        raise ValueError(f"--solver {args.solver} needs a kernel, such as --kernel rbf, and no --features")
+    tol = method.tol if args.tol is None else args.tol
+    b = min(n, args.batch if args.batch is not None else method.batch or n)
+    if b < 1:
+        raise ValueError(f"--batch must be at least 1, got {b}")
+    sampler = samplers.whole() if method.batch == 0 else samplers.epochs(b)
+    one_pass = 1 if method.batch == 0 else -(-n // b)
+    passes = method.passes if tol is None else max(method.passes, 500_000 // n)  # few rows: what stops by itself may take more
+    steps = args.steps or (args.passes or passes) * one_pass
+    setting = methods.Setting(
+        lam, jaxsvm.C_from_lam(lam, total), None if args.features else kernel, loss, bias, steps, one_pass,
+        methods.reach(kernel, train.x, bias),
+    )  # fmt: skip
+    solver = method.make(setting)
+    if tol is not None and solver.residual != "whole":
+        raise ValueError(f"--tol has nothing to stop on with --solver {args.solver}: give --passes, or take sdca")
+    if len(classes) > 2 or args.task == "multiclass":
+        from ..multiclass import one_vs_rest
+
+        solver = one_vs_rest(solver, classes=len(classes))
+    if args.features:
+        phi = methods.feature_map(args.features, key, kernel, train.x, args.count)
+        solver = jaxsvm.on_features(phi, solver)
+        said = f"{args.features} features of {said}"
+    length = f"{steps / one_pass:g} passes" if steps >= one_pass else f"{steps} steps"
+    stop = "" if tol is None else f", tolerance {tol:g}"
+    options.line("solver", f"{args.solver}, {said}; lambda = {lam:.3g} (C = {setting.C:.3g}), bias {bias}")
+    options.line("", f"at most {length} in batches of {b}{stop}; seed {args.seed}")
+    if kernel is not None and not args.features and n > 20_000:
+        options.line("", f"each step goes over {n} rows: --features nystrom is faster with so many")
+    return solver, (steps, sampler, lam, loss, tol)

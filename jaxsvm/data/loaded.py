@@ -1,0 +1,153 @@
+"""What files hold, and how it becomes data sets: class names to labels, one set of names for all files."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..recipe import choice
+from ..types import Batch
+from .labels import encode
+from .rows import dataset
+
+REST = "rest"  # the name of all classes that `positive` leaves out, where they are several
+
+
+class Rows(NamedTuple):
+    """What a file holds, as it stands there, on the host."""
+
+    x: Any  # (n, d)  array, or CSR matrix
+    y: np.ndarray | None = None  # (n,)  class names or targets; None: the file has none
+    weight: np.ndarray | None = None  # (n,)
+
+
+class Loaded(tuple):
+    """Data sets in the order of the files, and `classes`, the names that their labels stand for.
+
+    Two classes: the second is +1. More: y holds places in `classes`. Real targets: no names. A model predicts in these
+    names as `jaxsvm.models.Classifier(model, loaded.classes)`.
+    """
+
+    classes: tuple
+
+    def __new__(cls, parts: Sequence[Batch] = (), classes: tuple = ()):
+        """Keep the parts as a tuple does."""
+        self = super().__new__(cls, parts)
+        self.classes = tuple(classes)
+        return self
+
+
+jax.tree_util.register_pytree_node(Loaded, lambda node: (tuple(node), node.classes), lambda names, parts: Loaded(parts, names))
+
+
+def label(y: Any, classes: Sequence) -> np.ndarray:
+    """The labels of class names: -1 and +1 for two classes, places in `classes` for more.
+
+    Args:
+        y: (n,) names.
+        classes: as `Loaded.classes` has them, groups that `positive` made included.
+
+    Raises:
+        ValueError: a name that is not among them.
+
+    Example:
+        >>> label([3, 8, 1], ("rest", "8")).tolist(), label(["b"], ("a", "b")).tolist()
+        ([-1, 1, -1], [1])
+    """
+    y, known = np.asarray(y), np.asarray(classes)
+    if len(classes) == 2 and known.dtype.kind in "US" and not np.isin(y.astype(str), known).all():  # groups of `positive`
+        first, second = (np.isin(y.astype(str), name.split("|")) for name in known)
+        if (first | second | (known[0] == REST)).all():
+            return np.where(second, 1, -1)
+    if known.dtype.kind in "US" and y.dtype.kind not in "US":
+        y = y.astype(str)
+    if known.dtype.kind not in "US" and y.dtype.kind in "US":
+        y = tidy(y)
+    return encode(y, names=classes)[0]
+
+
+def tidy(y: Any) -> np.ndarray:
+    """Class names: numbers where all are numbers, whole ones where all are whole, else strings."""
+    y = np.asarray(y)
+    if y.dtype.kind in "US":
+        try:
+            y = y.astype(np.float64)
+        except ValueError:
+            return y.astype(str)
+    if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.round(y)).all() and (np.abs(y) < 2**53).all():
+        return y.astype(np.int64)
+    return y
+
+
+def _grouped(found: tuple, positive: Any) -> tuple:
+    """The two names of `positive` against the rest."""
+    wanted = np.atleast_1d(np.asarray(list(positive) if isinstance(positive, set | range) else positive))
+    shown = ", ".join(map(str, found[:12])) + (", ..." if len(found) > 12 else "")
+    texts, wanted = [str(name) for name in found], [str(name) for name in tidy(wanted)]
+    strange = [name for name in wanted if name not in texts]
+    if strange or not 0 < len(set(wanted)) < len(found):
+        raise ValueError(f"positive must be one or several, not all, of the classes {shown}; got {', '.join(wanted)}")
+    if len(found) == 2:
+        return tuple(sorted(found, key=lambda name: str(name) in wanted))
+    rest = [name for name in texts if name not in wanted]
+    return (rest[0] if len(rest) == 1 else REST, "|".join(name for name in texts if name in wanted))
+
+
+def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = None, classes: Any = None) -> Loaded:
+    """Rows as they stand in files to data sets with labels; the first part says which classes there are.
+
+    Args:
+        parts: each with targets.
+        task: "binary", "multiclass", "regression"; None: the first for two classes, the second for more.
+        positive: the class, or several, that are +1 against the rest; None: the last of two.
+        classes: names of an earlier call, kept; None: those of the first part.
+
+    Raises:
+        ValueError: one class only, more than two with task="binary", a later part with a class that the first lacks.
+    """
+    if task is not None:
+        choice("task", task, ("binary", "multiclass", "regression"))
+    if any(part.y is None for part in parts):
+        raise ValueError("there are no labels beside the rows")
+    names = [tidy(part.y) for part in parts]
+    if task == "regression":
+        if positive is not None:
+            raise ValueError("positive is a class, and task='regression' has none: give one of the two")
+        for y in (y for y in names if y.dtype.kind in "US"):
+            raise ValueError(f"targets must be numbers with task='regression', got {y[0]!r} and others")
+        return Loaded([_batch(part, y, "regression", not i) for i, (part, y) in enumerate(zip(parts, names, strict=True))])
+    if classes is None:
+        live = names[0] if parts[0].weight is None else names[0][parts[0].weight > 0]
+        classes = encode(live)[1]
+        classes = classes if positive is None else _grouped(classes, positive)
+        first = task or ("binary" if len(classes) == 2 else "multiclass")
+        if first == "binary" and len(classes) > 2:
+            shown = ", ".join(map(str, classes[:12])) + (", ..." if len(classes) > 12 else "")
+            raise ValueError(f"there are {len(classes)} classes, {shown}: say which is +1, positive={classes[-1]!r}")
+    else:
+        first = "regression"  # rows that need not hold every class
+    made = []
+    for i, (part, y) in enumerate(zip(parts, names, strict=True)):
+        numbers = label(y, classes)
+        numbers = (numbers + 1) // 2 if len(classes) == 2 and task == "multiclass" else numbers
+        made.append(_batch(part, numbers, "regression" if i else first, not i))
+    return Loaded(made, classes)
+
+
+def _batch(part: Rows, y: np.ndarray, task: str, warn: bool) -> Batch:
+    with warnings.catch_warnings():
+        if not warn:  # once is enough
+            warnings.simplefilter("ignore")
+        return dataset(part.x, y, part.weight, task=task)
+
+
+def named(paths: Sequence, make: Callable[[], Loaded]) -> Loaded:
+    """What `make` returns; what is wrong with the rows is said with the names of the files."""
+    try:
+        return make()
+    except ValueError as error:
+        raise ValueError(f"{', '.join(map(str, paths))}: {error}") from error

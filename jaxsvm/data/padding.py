@@ -1,0 +1,70 @@
+"""Sparse matrices of SciPy, checked, as padded rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..sparse import UNROLL
+from ..types import SparseRows
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether this is a sparse matrix of SciPy."""
+    return hasattr(x, "tocsr")
+
+
+def csr(x: Any) -> Any:
+    """A sparse matrix as CSR with each column at most once in a row and no stored zeros, its own arrays."""
+    if x.ndim != 2:
+        raise ValueError(f"x must be a matrix with a row for each example, got shape {x.shape}")
+    if x.dtype.kind not in "biuf":
+        raise ValueError(f"x must be a matrix of real numbers, got dtype {x.dtype}; convert it first")
+    if x.shape[1] >= 2**31:
+        raise ValueError(f"x has {x.shape[1]} columns, at most 2^31 - 1 can be numbered; hash them to fewer")
+    x = x.tocsr(copy=True).astype(held_as(x.dtype), copy=False)
+    try:
+        x.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"x is no valid sparse matrix ({error}): make it anew from its rows, columns and values") from error
+    x.sum_duplicates()
+    x.eliminate_zeros()
+    return x
+
+
+def padded(x: Any) -> SparseRows:
+    """The rows of a CSR matrix, padded to the longest and to whole turns of the loops over them."""
+    long = np.diff(x.indptr)
+    shape = x.shape[0], max(-(-int(long.max()) // UNROLL) * UNROLL, UNROLL)
+    try:
+        index, value = np.zeros(shape, np.int32), np.zeros(shape, x.dtype)
+    except MemoryError as error:
+        needed = shape[0] * shape[1] * (4 + x.dtype.itemsize)
+        raise ValueError(
+            f"x takes {needed:.3g} bytes with its rows padded to the longest, {shape[1]} numbers: drop or cut the longest rows"
+        ) from error
+    row = np.repeat(np.arange(shape[0]), long)
+    place = np.arange(len(row)) - np.repeat(x.indptr[:-1], long)
+    index[row, place], value[row, place] = x.indices, x.data
+    return SparseRows(jnp.asarray(index), jnp.asarray(value), jnp.asarray(long, jnp.int32), int(x.shape[1]))
+
+
+def stored_spread(x: Any) -> np.ndarray:
+    """Largest minus smallest number of the columns of a CSR matrix that hold any, zeros not stored included."""
+    few = x.nnz < x.shape[1]  # memory follows the numbers stored, not the columns
+    columns, place = np.unique(x.indices, return_inverse=True) if few else (np.arange(x.shape[1]), x.indices)
+    full = np.bincount(place, minlength=len(columns)) == x.shape[0]
+    low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
+    values = x.data.astype(np.float64)
+    np.minimum.at(low, place, values)
+    np.maximum.at(high, place, values)
+    return high - low
+
+
+def held_as(dtype: np.dtype) -> np.dtype:
+    """The dtype that JAX has for these numbers: in the byte order of the machine, at most 64 bits."""
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return np.dtype(np.float64)
+    return dtype if dtype.isnative else dtype.newbyteorder("=")

@@ -1,0 +1,125 @@
+"""svmlight (LIBSVM) files, read through scikit-learn; every refusal names the file and the line."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from typing import Any
+
+import numpy as np
+
+from .loaded import Loaded, Rows, assemble, named
+from .opening import checked, floats, number_fault, open_any
+
+
+def load_svmlight(
+    *paths: str | os.PathLike,
+    task: str | None = None,
+    positive: Any = None,
+    classes: Any = None,
+    columns: int | None = None,
+    zero_based: bool | str = "auto",
+) -> Loaded:
+    r"""Read svmlight (LIBSVM) files, `.gz` and `.bz2` too, as `SparseRows`, one data set for each file.
+
+    All files get the number of columns of the widest and the classes of the first. Needs scikit-learn.
+
+    Args:
+        *paths: one or more.
+        task: "binary", "multiclass" or "regression"; None: the first for two classes, the second for more.
+        positive: the class, or several, that are +1 against the rest; None: the last of two.
+        classes: names to keep, of an earlier call, such as `train.classes`; None: those of the first file.
+        columns: of the rows; None: the largest index in the files.
+        zero_based: whether the first column has index 0; "auto": where an index 0 occurs in any of the files.
+
+    Returns:
+        `Loaded`: a tuple of data sets with `classes`.
+
+    Raises:
+        ValueError: a line that is not svmlight, with the file, the number of the line and what is wrong there; labels
+            that do not fit the task.
+        FileNotFoundError, ImportError: no such file, no scikit-learn.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "a.svm")
+        >>> with open(path, "w") as file:
+        ...     _ = file.write("3 1:0.5 4:1\n7 2:2\n")
+        >>> (train,) = loaded = load_svmlight(path)
+        >>> train.x.shape, train.y.tolist(), loaded.classes
+        ((2, 4), [-1.0, 1.0], (3, 7))
+    """
+    rows = read_svmlight(*paths, columns=columns, zero_based=zero_based)
+    return named(paths, lambda: assemble(rows, task=task, positive=positive, classes=classes))
+
+
+def read_svmlight(
+    *paths: str | os.PathLike, columns: int | None = None, zero_based: bool | str = "auto", dtype: Any = None
+) -> list[Rows]:
+    """The rows of svmlight files as CSR matrices, with their labels as they stand there."""
+    try:
+        from sklearn.datasets import load_svmlight_files
+    except ImportError as error:
+        raise ImportError("svmlight files are read through scikit-learn: pip install 'jaxsvm[sklearn]'") from error
+    paths = checked(paths)
+    dtype = dtype or floats()
+    try:
+        with np.errstate(over="ignore"):
+            made = load_svmlight_files(paths, n_features=columns, dtype=dtype, zero_based=zero_based)
+    except (ValueError, OverflowError, EOFError, OSError) as error:
+        for path in paths:
+            _find_bad_line(path, dtype, columns, zero_based)
+        raise ValueError(f"{', '.join(paths)} cannot be read as svmlight: {error}") from error
+    parts = [Rows(x, y) for x, y in zip(made[::2], made[1::2], strict=True)]
+    for path, part in zip(paths, parts, strict=True):
+        if not part.x.shape[0]:
+            raise ValueError(f"{path} holds no rows")
+        if not (np.isfinite(part.x.data).all() and np.isfinite(part.y).all()):
+            _find_bad_line(path, dtype, columns, zero_based)
+    return parts
+
+
+def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool | str) -> None:
+    """Raise ValueError for the first line that is not svmlight, as scikit-learn does not say which one it is."""
+    most = float(np.finfo(dtype).max)
+    try:
+        with open_any(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                fault = _fault(line.split(b"#")[0].split(), most, columns, zero_based)
+                if fault:
+                    raise ValueError(f"{path}, line {number}: {fault}")
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def _fault(words: list[bytes], most: float, columns: int | None, zero_based: bool | str) -> str | None:
+    """What is wrong with a line of svmlight."""
+    if not words:
+        return None
+    show = lambda word: repr(word[:40].decode("utf-8", "replace"))  # noqa: E731
+    fault = number_fault(words[0], most)
+    if fault:
+        return f"the label {show(words[0])} {fault}"
+    before = -1
+    for place, word in enumerate(words[1:]):
+        index, colon, value = word.partition(b":")
+        if not colon:
+            return f"{show(word)} has no colon, expected index:value"
+        if index == b"qid" and place == 0:
+            continue
+        if not re.fullmatch(rb"[+-]?\d+", index):
+            return f"the index {show(index)} is no whole number"
+        if int(index) < (1 if zero_based is False else 0):
+            return f"the index {int(index)} is below {'1' if zero_based is False else '0'}"
+        if int(index) >= 2**31 - 1:
+            return f"the index {show(index)} is above {2**31 - 2}; hash the columns to fewer"
+        if columns is not None and int(index) >= columns + (zero_based is not True):
+            return f"the index {int(index)} is beyond the {columns} columns"
+        if int(index) <= before:
+            return f"the index {int(index)} comes after {before}, indices must rise"
+        fault = number_fault(value, most)
+        if fault:
+            return f"the value {show(value)} of index {int(index)} {fault}"
+        before = int(index)
+    return None

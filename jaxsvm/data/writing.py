@@ -1,0 +1,114 @@
+"""Rows written to files: whole or not at all, numbers in full."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .loaded import tidy
+from .opening import open_any
+
+
+@contextmanager
+def beside(path: str | os.PathLike) -> Iterator[str]:
+    """A name beside `path` to write to, renamed into place in the end: `path` is never a part of a file."""
+    path = os.fspath(path)
+    folder, name = os.path.split(path)
+    other = os.path.join(folder, f".{os.getpid()}.part.{name}")  # the end of the name says how to pack
+    try:
+        yield other
+        os.replace(other, path)
+    finally:
+        if os.path.exists(other):
+            os.unlink(other)
+
+
+def save_npz(path: str | os.PathLike, x: Any, y: Any = None, weight: Any = None) -> None:
+    """Write rows to an uncompressed `.npz` file, which `load_npz` reads and `memory_map` maps.
+
+    Args:
+        path: the file, in a folder that exists.
+        x: (n, d) array, or a sparse matrix of SciPy.
+        y: (n,) class names or targets; None: none.
+        weight: (n,); None: none.
+
+    Raises:
+        ValueError: arrays of Python objects.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "a.npz")
+        >>> save_npz(path, np.eye(2), [0, 1])
+        >>> sorted(np.load(path))
+        ['x', 'y']
+    """
+    arrays = {"x": x} if not hasattr(x, "tocsr") else {f"x_{a}": getattr(x.tocsr(), a) for a in ("data", "indices", "indptr")}
+    arrays |= {"x_shape": np.asarray(x.shape, np.int64)} if hasattr(x, "tocsr") else {}
+    arrays |= {name: a for name, a in (("y", y), ("weight", weight)) if a is not None}
+    arrays = {name: np.asarray(a) for name, a in arrays.items()}
+    for name, a in arrays.items():
+        if a.dtype.hasobject:
+            raise ValueError(f"{name} holds Python objects, which are never written: convert it first")
+    with beside(path) as other, open(other, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def save_svmlight(path: str | os.PathLike, x: Any, y: Any) -> None:
+    """Write rows as svmlight, indices from 1, numbers in full; packed where the name ends in .gz or .bz2.
+
+    Args:
+        path: the file, in a folder that exists.
+        x: (n, d) array, or a sparse matrix of SciPy.
+        y: (n,) numbers.
+
+    Raises:
+        ValueError: labels that are no numbers.
+    """
+    y = tidy(y)
+    if y.dtype.kind not in "biuf":
+        raise ValueError(f"labels in svmlight files are numbers, got {y[0]!r}: number the classes, or write .npz or .csv")
+    show = _show(x.dtype)
+    rows = x.tocsr() if hasattr(x, "tocsr") else None
+    with beside(path) as other, open_any(other, "w") as file:
+        for i, name in enumerate(y.tolist()):
+            if rows is None:
+                places = np.flatnonzero(x[i])
+                values = x[i][places]
+            else:
+                part = slice(rows.indptr[i], rows.indptr[i + 1])
+                order = np.argsort(rows.indices[part], kind="stable")
+                places, values = rows.indices[part][order], rows.data[part][order]
+            cells = [f"{c + 1}:{show(v)}" for c, v in zip(places.tolist(), values.tolist(), strict=True)]
+            file.write(" ".join([repr(name) if isinstance(name, float) else str(int(name)), *cells]) + "\n")
+
+
+def save_csv(path: str | os.PathLike, x: Any, y: Any = None, *, delimiter: str = ",") -> None:
+    """Write rows as CSV with a header, x1, x2, ..., and the labels as the last column, y; numbers in full.
+
+    Args:
+        path: the file, in a folder that exists; packed where it ends in .gz, .bz2 or .xz.
+        x: (n, d) array, or a sparse matrix of SciPy, whose zeros are written out.
+        y: (n,) class names or targets; None: none.
+        delimiter: between the cells.
+    """
+    show, names = _show(x.dtype), None if y is None else tidy(y).tolist()
+    with beside(path) as other, open_any(other, "w") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer.writerow([f"x{c + 1}" for c in range(x.shape[1])] + ([] if y is None else ["y"]))
+        for start in range(0, x.shape[0], 1024):
+            rows = x[start : start + 1024]
+            for i, row in enumerate(rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows), start):
+                writer.writerow([show(v) for v in row.tolist()] + ([] if names is None else [names[i]]))
+
+
+def _show(dtype: Any) -> Callable[[Any], str]:
+    """Numbers as text that reads back as the same number."""
+    dtype = np.dtype(dtype)
+    if dtype.kind in "biu":
+        return lambda v: str(int(v))
+    return (lambda v: f"{v:.9g}") if dtype.itemsize <= 4 else (lambda v: f"{v:.17g}")

@@ -1,0 +1,842 @@
+"""Bad and odd input of every kind: what is accepted is what NumPy and plain Python make of it, all else gets a sentence.
+
+The numbers of drawn inputs are in `EXAMPLES`; they add up to 2,210, at least the 2,000 that are asked for.
+"""
+
+import csv
+import io
+import itertools
+import math
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import jaxsvm
+from jaxsvm import data as jdata
+from jaxsvm import features, kernels, models
+from jaxsvm.__main__ import main
+from jaxsvm.types import SparseRows
+
+EXAMPLES = {
+    "dense": 500,
+    "kinds": 150,
+    "sparse": 250,
+    "linear": 150,
+    "kernel": 60,
+    "mapped": 60,
+    "svmlight": 300,
+    "csv": 200,
+    "npz": 120,
+    "npz_parts": 60,
+    "model": 160,
+    "noise": 40,
+    "stream": 60,
+    "command": 50,
+    "estimator": 50,
+}
+REFUSALS = (ValueError, TypeError, FileNotFoundError, ImportError)
+BIG = float(np.finfo(np.float32).max)
+
+
+def fuzz(name):
+    return settings(
+        max_examples=EXAMPLES[name], deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
+
+
+def attempt(fn, *args, **kwargs):
+    """(result, None), or (None, the sentence of a refusal); any other exception is a failure of the test."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return fn(*args, **kwargs), None
+    except REFUSALS as error:
+        said = str(error)
+        assert len(said) >= 20 and " " in said, repr(error)
+        return None, said
+
+
+def test_the_examples_are_at_least_two_thousand():
+    assert sum(EXAMPLES.values()) == 2210 >= 2000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz")
+
+
+# Arrays
+
+
+NUMBERS = st.sampled_from([0, 1, -1, 2, 0.5, -0.25, 3, 7, 1e-3, 1e3, 1e-45, 1e-300, 1e19, 1e38, -3e38, 1e39, 1e300])
+USUAL = st.sampled_from([0, 1, -1, 2, 0.5, -0.25, 3, 7, 1e-3, 1e3])
+BAD = st.sampled_from([np.nan, np.inf, -np.inf])
+DTYPES = ("f8", "f4", "f2", ">f8", ">f4", "i8", "i4", "u1", "u8", "i2", "?", "g")
+LABELS = st.sampled_from(
+    [(-1, 1), (0, 1), (1, 2), (-1, 0, 1), (1,), (0, 1, 2), (0.5, 1.5), (-1, 1, np.nan), (-1, 1e300), (1, 2, 4), (False, True)]
+)
+
+
+def rarely(draw, one_in=10):
+    return draw(st.sampled_from([False] * (one_in - 1) + [True]))
+
+
+@st.composite
+def matrices(draw):
+    """(n, d) arrays of many dtypes and memory orders; few hold NaN or infinity."""
+    n, d = 0 if rarely(draw, 20) else draw(st.integers(2, 6)), 0 if rarely(draw, 20) else draw(st.integers(1, 4))
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    cells = draw(st.lists(NUMBERS if rarely(draw, 4) else USUAL, min_size=n * d, max_size=n * d))
+    if cells and rarely(draw):
+        cells[draw(st.integers(0, n * d - 1))] = draw(BAD)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        a = np.array(cells, np.float64).reshape(n, d)
+        a = (np.nan_to_num(a, posinf=9, neginf=-9).clip(-100, 100) if dtype.kind in "iub" else a).astype(dtype)
+    how = draw(st.sampled_from(["C", "F", "view", "flipped", "list", "matrix"]))
+    if how == "view":
+        a = np.repeat(a, 2, axis=1)[:, ::2]
+    if how == "flipped":
+        a = a[::-1, ::-1]
+    return {"C": a, "F": np.asfortranarray(a), "list": a.tolist() or a, "matrix": a.view(np.matrix)}.get(how, a)
+
+
+@st.composite
+def targets(draw, n):
+    """Labels, or real targets; few are of another length."""
+    n = draw(st.sampled_from([n + 1, max(n - 1, 0)])) if rarely(draw, 20) else n
+    names = draw(LABELS) if rarely(draw, 3) else (-1, 1)
+    y = np.array(draw(st.lists(st.sampled_from(names), min_size=n, max_size=n)), np.array(names).dtype)
+    y[: len(names)] = names[: len(y)]
+    kind = draw(st.sampled_from(["column"] if rarely(draw, 20) else ["f8", "f4", "i8", "list", "f2"]))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = y.astype(kind) if kind in ("f8", "f4", "f2") or (kind == "i8" and np.isfinite(y.astype(float)).all()) else y
+    return y.tolist() if kind == "list" else made[:, None] if kind == "column" else made
+
+
+@st.composite
+def weights(draw, n):
+    """None, or numbers from 0 on; few are negative or not finite."""
+    if draw(st.booleans()):
+        return None
+    n += rarely(draw, 20)
+    usual = st.sampled_from([0, 1, 2, 0.5, 1e-3, 1e30, 1e-45, 1e-46, 2e38 if rarely(draw, 4) else 3])
+    w = draw(st.lists(usual, min_size=n, max_size=n))
+    if w and rarely(draw, 6):
+        w[draw(st.integers(0, n - 1))] = draw(st.sampled_from([-1, np.nan, np.inf, 1e39, -1e-300]))
+    return w if draw(st.booleans()) else np.array(w, draw(st.sampled_from(["f8", "f4"])))
+
+
+def as_seen(a):
+    """Numbers as solvers see them: float64 and whole numbers in float32."""
+    a = np.asarray(a)
+    with np.errstate(over="ignore", under="ignore"):
+        return a.astype(a.dtype.newbyteorder("=") if a.dtype.kind == "f" and a.dtype.itemsize <= 4 else np.float32)
+
+
+def acceptable(x, y, weight, task):
+    """What `dataset` promises to take, said once more with NumPy."""
+    x, y = np.asarray(x), np.asarray(y)
+    weight = np.ones(len(x)) if weight is None else np.asarray(weight)
+    if x.ndim != 2 or 0 in x.shape or y.shape != x.shape[:1] or weight.shape != y.shape:
+        return False
+    if any(a.dtype.kind not in "biuf" for a in (x, y, weight)):
+        return False
+    held = as_seen(weight)
+    with np.errstate(over="ignore", invalid="ignore"):
+        totals = [np.sum(as_seen(a).astype(np.float64) ** 2) for a in (x, y)] + [np.sum(np.abs(held), dtype=np.float64)]
+    if not all(total <= BIG for total in totals):
+        return False
+    if (held < 0).any() or not (held > 0).any():
+        return False
+    found = set(y[held > 0].tolist())
+    if task == "multiclass":
+        return len(found) > 1 and found == set(range(len(found)))
+    return found == {-1, 1} or task == "regression"
+
+
+def same_rows(data, x, y, weight):
+    """Whether a `Batch` holds these rows."""
+    x = as_seen(x)
+    wide = np.promote_types(x.dtype, np.float32)
+    weight = np.ones(len(x)) if weight is None else np.asarray(weight)
+    np.testing.assert_array_equal(np.asarray(data.x.toarray() if isinstance(data.x, SparseRows) else data.x), x)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(np.asarray(data.y), np.asarray(y).astype(wide))
+        np.testing.assert_array_equal(np.asarray(data.weight), weight.astype(wide))
+    assert data.x.dtype == x.dtype and data.y.dtype == data.weight.dtype == wide
+    np.testing.assert_array_equal(np.asarray(data.index), np.arange(len(x)))
+    assert all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(data))
+
+
+def checked(given_x, plain, y, weight, task):
+    data, said = attempt(jaxsvm.dataset, given_x, y, weight, task=task)
+    assert (data is not None) == acceptable(plain, y, weight, task), said
+    if data is not None:
+        same_rows(data, plain, y, weight)
+
+
+TASKS = st.sampled_from(["binary", "binary", "multiclass", "regression"])
+
+
+@fuzz("dense")
+@given(st.data(), matrices(), TASKS)
+def test_arrays(data, x, task):
+    n = len(x)
+    checked(x, x, data.draw(targets(n)), data.draw(weights(n)), task)
+
+
+THINGS = st.one_of(
+    st.none(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=4),
+    st.binary(max_size=4),
+    st.lists(st.lists(st.integers(-2, 2), max_size=3), max_size=4),
+    st.lists(st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.text(max_size=2)), max_size=4),
+    st.dictionaries(st.integers(0, 2), st.integers(), max_size=3),
+    st.sampled_from(
+        [
+            np.array([[1, None]], object),
+            np.array([[1, 2], [3, 4]], object),
+            np.ones((2, 2), complex),
+            np.array([["1", "2"], ["3", "4"]]),
+            np.zeros((2, 2), "M8[s]"),
+            np.zeros(2, [("a", "f4")]),
+            np.zeros((2, 2), "V4"),
+            np.ones((2, 2, 2)),
+            np.float64(1),
+            np.ma.masked_equal([[1.0, 2.0], [3.0, 4.0]], 2),
+            scipy.sparse.eye(2),
+            scipy.sparse.coo_array([1.0, 2.0]),
+            jnp.ones((2, 2), jnp.bfloat16),
+            iter([1, 2]),
+            object(),
+            int,
+            lambda x: x,
+        ]
+    ),
+)
+
+
+ANY = THINGS.map(lambda thing: thing)  # as one choice among others
+
+
+@fuzz("kinds")
+@given(THINGS, THINGS, st.one_of(st.none(), THINGS), st.one_of(TASKS, THINGS), st.sets(st.integers(0, 3), min_size=1))
+def test_things_that_are_no_arrays(x, y, weight, task, odd):
+    given_x = x if 0 in odd else [[1.0, 2.0], [3.0, 4.0]]
+    given_y = y if 1 in odd else [1, -1]
+    data, _ = attempt(jaxsvm.dataset, given_x, given_y, weight if 2 in odd else None, task=task if 3 in odd else "binary")
+    if data is not None:
+        assert not np.ma.is_masked(given_x) and not np.ma.is_masked(given_y)
+        same_rows(data, given_x.toarray() if hasattr(given_x, "toarray") else given_x, given_y, weight if 2 in odd else None)
+
+
+@st.composite
+def sparse(draw):
+    """A sparse matrix of SciPy and the same as an array; few are broken."""
+    n, d = 0 if rarely(draw, 20) else draw(st.integers(2, 5)), draw(st.integers(1, 5))
+    size = draw(st.integers(0, 12)) if n else 0
+    dtype = draw(st.sampled_from(["f8", "f4", "i8", "i4", "?", "u1"]))
+    values = draw(
+        st.lists(st.sampled_from([0, 1, -1, 2, 0.5, 1e-3, 3e38 if rarely(draw, 6) else 1e18]), min_size=size, max_size=size)
+    )
+    if size and dtype == "f8" and rarely(draw, 5):
+        values[0] = draw(st.sampled_from([np.nan, np.inf, 1e39, -1e300]))
+    places = [draw(st.lists(st.integers(0, k - 1), min_size=size, max_size=size)) for k in (n or 1, d)]
+    values = np.array(values, np.float64)
+    values = (values.clip(0, 9) if dtype in ("i8", "i4", "?", "u1") else values).astype(dtype)
+    with np.errstate(all="ignore"):
+        coo = scipy.sparse.coo_matrix((values, places), (n, d))  # unsorted, with duplicates and stored zeros
+        made = coo.asformat(draw(st.sampled_from(["coo", "csr", "csc", "lil", "dok", "bsr"] if n else ["coo", "csr"])))
+        plain = made.toarray()
+    if made.format == "csr" and draw(st.booleans()):  # scipy sums duplicates on the way to CSR: here they are stored
+        rows = [(i, j, v) for (i, j), v in zip(zip(*places, strict=True), values.tolist(), strict=True)]
+        rows.sort(key=lambda cell: cell[0])
+        indptr = np.searchsorted([i for i, _, _ in rows], np.arange(n + 1)).astype(np.int64)
+        made = scipy.sparse.csr_matrix((n, d), dtype=dtype)
+        made.data, made.indices = np.array([v for *_, v in rows], dtype), np.array([j for _, j, _ in rows], np.int64)
+        made.indptr = indptr
+        plain = made.toarray()
+        if rows and rarely(draw, 4):  # a place that is not there
+            made.indices[draw(st.integers(0, len(rows) - 1))] = draw(st.sampled_from([-1, d, d + 7, 2**40]))
+            plain = None
+    return made, plain
+
+
+@fuzz("sparse")
+@given(st.data(), sparse(), TASKS)
+def test_sparse_matrices(data, x, task):
+    made, plain = x
+    n = made.shape[0]
+    if plain is None:
+        assert attempt(jaxsvm.dataset, made, np.resize([1, -1], n), task="regression")[0] is None
+        return
+    before = made.copy()
+    checked(made, plain, data.draw(targets(n)), data.draw(weights(n)), task)
+    assert (made != before).nnz == 0 or not np.isfinite(plain).all()
+
+
+# Training: values are drawn, shapes are not, so that compiled programs serve again
+
+N, D, SIGMA = 8, 3, 1.5
+CELLS = {
+    "usual": st.sampled_from([0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 1e-3]),
+    "large": st.sampled_from([0.0, 1.0, -1.0, 1e3, -1e6, 1e9]),
+    "huge": st.sampled_from([0.0, 1.0, 1e18, -3e18, 1e19, 2e19, -1e30]),
+    "tiny": st.sampled_from([0.0, 1e-10, -1e-20, 1e-38, 1e-45]),
+}
+KEY = jax.random.key(0)
+PHI = features.fourier(KEY, kernels.rbf(SIGMA), dim=D, features=16)
+
+
+@st.composite
+def training(draw):
+    """A data set of N rows and D columns, some rows of weight 0; None where `dataset` has refused it."""
+    cells = CELLS[draw(st.sampled_from(["usual", "usual", "large", "huge", "tiny"]))]
+    x = np.array(draw(st.lists(cells, min_size=N * D, max_size=N * D)), np.float32).reshape(N, D)
+    y = np.array([1, -1, *draw(st.lists(st.sampled_from([-1, 1]), min_size=N - 2, max_size=N - 2))])
+    usual, odd = st.sampled_from([0, 1, 1, 2, 0.5]), st.sampled_from([0, 1, 1e-30, 1e30, 3e38])
+    w = np.array([1, 1, *draw(st.lists(draw(st.sampled_from([usual, usual, odd])), min_size=N - 2, max_size=N - 2))])
+    return attempt(jaxsvm.dataset, x, y, w)[0]
+
+
+def is_told(run, data, lam, score, slack, square, square_slack=0.0):
+    """A finite model predicts, and is measured, as NumPy has it in float64; a run that is not finite says so.
+
+    Args:
+        run: of `fit`.
+        data: the rows.
+        lam: lambda.
+        score: (n,) decision values, by NumPy from the numbers of the model.
+        slack: (n,) what rounding may do to them.
+        square: |w|^2, by NumPy.
+        square_slack: what rounding may do to it.
+    """
+    assert ("not finite" in run.status) == (not run.finite) and int(run.state.step) > 0
+    if not run.finite:
+        return
+    got = np.asarray(run.model(data.x), np.float64)
+    assert (np.abs(got - score) <= slack).all(), (got, score, slack)
+    y, weight = np.asarray(data.y, np.float64), np.asarray(data.weight, np.float64)
+    share = weight / weight.sum()
+    wanted = lam / 2 * square + share @ np.maximum(0, 1 - y * score)
+    primal = float(jaxsvm.objectives.primal(run.model, data, lam))
+    assert abs(primal - wanted) <= share @ slack + lam * square_slack + 1e-4 * lam * square + 1e-6, (primal, wanted)
+
+
+LAM = st.sampled_from([1e-3, 0.1, 1.0, 30.0])
+FLOAT32 = 1e-5  # some eight sums and products of relative error 6e-8 each, and room
+
+
+@fuzz("linear")
+@given(training(), LAM, st.sampled_from(["pegasos", "sdca"]))
+def test_linear_machines(data, lam, name):
+    if data is None:
+        return
+    total = float(np.sum(np.asarray(data.weight, np.float64)))
+    solver = jaxsvm.pegasos(lam) if name == "pegasos" else jaxsvm.sdca(jaxsvm.C_from_lam(lam, total))
+    run = jaxsvm.fit(solver, data, KEY, steps=40 * N)
+    x, w = np.asarray(data.x, np.float64), np.asarray(run.model.w, np.float64)
+    square = w @ w
+    is_told(run, data, lam, x @ w, FLOAT32 * (np.abs(x) @ np.abs(w)) + 1e-30, square)
+    if run.finite:  # both keep lambda/2 |w|^2 below the objective of the zero model, 1
+        assert lam * square <= (1 if name == "pegasos" else 2) * (1 + 1e-4)
+    if run.finite and name == "sdca" and float(run.info.residual[-1]) < 1e-3:  # at the optimum
+        assert float(jaxsvm.objectives.primal(run.model, data, lam)) <= 1 + 1e-2
+
+
+@fuzz("kernel")
+@given(training(), LAM)
+def test_kernel_machines(data, lam):
+    if data is None:
+        return
+    weight = np.asarray(data.weight, np.float64)
+    C = jaxsvm.C_from_lam(lam, weight.sum())
+    run = jaxsvm.fit(jaxsvm.sdca(C, kernels.rbf(SIGMA)), data, KEY, steps=10 * N)
+    x, coef = np.asarray(data.x, np.float64), np.asarray(run.model.coef, np.float64)
+    distance = ((x[:, None] - x[None]) ** 2).sum(-1)
+    lost = 1e-6 * ((x**2).sum(-1)[:, None] + (x**2).sum(-1)[None])  # of an expanded squared distance in float32
+    gram = np.exp(-distance / (2 * SIGMA**2))
+    slack = np.abs(np.exp(-np.maximum(distance - lost, 0) / (2 * SIGMA**2)) - np.exp(-(distance + lost) / (2 * SIGMA**2)))
+    slack = (slack + FLOAT32 * gram) @ np.abs(coef) + 1e-30
+    is_told(run, data, lam, gram @ coef, slack, coef @ gram @ coef, np.abs(coef) @ slack)
+    if run.finite:
+        alpha = coef * np.asarray(data.y)
+        assert (alpha >= -1e-6 * C).all() and (alpha <= C * weight * (1 + 1e-5)).all()
+
+
+@fuzz("mapped")
+@given(training(), LAM)
+def test_machines_on_features(data, lam):
+    if data is None:
+        return
+    run = jaxsvm.fit(jaxsvm.on_features(PHI, jaxsvm.pegasos(lam)), data, KEY, steps=5 * N)
+    z, w = np.asarray(PHI(data.x), np.float64), np.asarray(run.model.inner.w, np.float64)
+    phase = np.abs(np.asarray(data.x, np.float64)) @ np.abs(np.asarray(PHI.frequencies, np.float64))
+    slack = (FLOAT32 + np.minimum(2, 1e-6 * phase.max(-1))) * np.abs(w).sum()  # far out float32 has no phases left
+    is_told(run, data, lam, z @ w, slack + 1e-30, w @ w)
+    if run.finite:
+        assert lam * (w @ w) <= 1 + 1e-4
+
+
+# Text
+
+
+@st.composite
+def mutated(draw, texts):
+    """A valid file with characters deleted, inserted, replaced, doubled; or a part of it; or bytes of any kind."""
+    text = draw(texts)
+    chars = st.sampled_from([*b"0123456789+-.:,;#\"' \t\r\n\x00\xff_eEnainfqx"])
+    words = st.sampled_from(
+        [
+            b"nan",
+            b"inf",
+            b"-inf",
+            b"1e39",
+            b"1e999",
+            b"-1:1",
+            b"0:1",
+            b"3000000000:1",
+            b"2147483645:1",
+            b"qid:4",
+            b"\r\n",
+            b"\n\n",
+        ]
+        + [
+            b"# note",
+            b"\xef\xbb\xbf",
+            "\u0661".encode(),
+            b"1_0",
+            b"0x1",
+            b'"',
+            b'"1"',
+            b"1,2",
+            b"5:5:5",
+            b" :1",
+            b" 7: 1",
+            b"\x1a",
+        ]
+    )
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, len(text)))
+        piece = draw(st.one_of(chars.map(lambda c: bytes([c])), words))
+        how = draw(st.sampled_from(["insert", "replace", "delete", "cut", "double"]))
+        text = {
+            "insert": text[:place] + piece + text[place:],
+            "replace": text[:place] + piece + text[place + len(piece) :],
+            "delete": text[:place] + text[place + 1 :],
+            "cut": text[:place],
+            "double": text[:place] + text[max(place - 7, 0) :],
+        }[how]
+    return draw(st.binary(max_size=60)) if rarely(draw, 20) else text
+
+
+@st.composite
+def svmlight(draw):
+    lines = []
+    for _ in range(draw(st.integers(1, 5))):
+        places = sorted(draw(st.sets(st.integers(1, 9), max_size=4)))
+        cells = [f"{c}:{draw(st.sampled_from(['1', '-0.5', '2e3', '.25', '0', '1e-50', '+3']))}" for c in places]
+        query = draw(st.sampled_from([[], [], ["qid:2"]]))
+        lines.append(" ".join([draw(st.sampled_from(["1", "-1", "+1", "2.5"])), *query, *cells]))
+    return draw(st.sampled_from(["\n", "\r\n"])).join([*lines, ""]).encode()
+
+
+def by_hand(text):
+    """(rows, targets) of svmlight as dicts and numbers, by plain Python; None if it is not that; each with a line."""
+    rows, targets = [], []
+    try:
+        for line in text.split(b"\n"):
+            words = line.split(b"#")[0].split()
+            if not words:
+                continue
+            targets.append(float(words[0]))
+            query = words[1:2] and words[1].startswith(b"qid")  # of which scikit-learn asks no more
+            cells = [word.split(b":", 1) for word in words[1 + bool(query) :]]
+            places, values = [int(c) for c, _ in cells], [float(v) for _, v in cells]
+            if any(a >= b for a, b in itertools.pairwise([-1, *places])) or any(c >= 2**31 - 1 for c in places):
+                return None
+            if not all(abs(v) <= BIG for v in [*values, targets[-1]]):  # NaN too
+                return None
+            rows.append(dict(zip(places, values, strict=True)))
+    except ValueError:
+        return None
+    first = min((c for row in rows for c in row), default=1)
+    return [{c - (first > 0): v for c, v in row.items()} for row in rows], targets
+
+
+@fuzz("svmlight")
+@given(mutated(svmlight()))
+def test_svmlight(folder, text):
+    path = folder / "a.svm"
+    path.write_bytes(text)
+    found, said = attempt(jdata.load_svmlight, path, task="regression")
+    wanted = by_hand(text)
+    if wanted is None:
+        assert found is None and str(path) in said and ("line " in said or "damaged" in said), (text, said)
+        return
+    rows, y = wanted
+    most = max((c for row in rows for c in row), default=0)
+    squares = [math.fsum(v * v for v in values) for values in (y, [v for row in rows for v in row.values()])]
+    if not rows or max(squares) > BIG:
+        assert found is None and str(path) in said, (text, said)
+        return
+    assert found is not None, said
+    (data,) = found
+    assert data.x.shape == (len(rows), most + 1)
+    np.testing.assert_array_equal(np.asarray(data.y), np.array(y, np.float32))
+    for i, row in enumerate(rows):
+        k = int(data.x.length[i])
+        got = dict(zip(data.x.index[i, :k].tolist(), data.x.value[i, :k].tolist(), strict=True))
+        assert got == {c: float(np.float32(v)) for c, v in row.items() if np.float32(v) != 0}, text
+
+
+@st.composite
+def table(draw):
+    width = draw(st.integers(1, 3))
+    cell = st.sampled_from(["1", "-2.5", "3e2", " 4 ", '"5"', "0", "1e-50"])
+    label = st.sampled_from(["cat", "dog", '"a, b"', "7", " cat"])
+    lines = [[draw(cell) for _ in range(width)] + [draw(label)] for _ in range(draw(st.integers(1, 4)))]
+    head = [f"c{i}" for i in range(width)] + ["kind"]
+    return draw(st.sampled_from(["\n", "\r\n"])).join([",".join(cells) for cells in [head, *lines]] + [""]).encode()
+
+
+def csv_by_hand(text):
+    """(rows, names) of CSV with a header, by the module of the standard library; None if it is not that."""
+    try:
+        lines = list(csv.reader(io.StringIO(text.decode("utf-8-sig"), newline="")))
+        lines = [cells for cells in lines if any(cell.strip() for cell in cells)]
+        rows = [[float(cell) for cell in cells[:-1]] for cells in lines[1:]]
+    except (ValueError, csv.Error):
+        return None
+    names = [cells[-1].strip() for cells in lines[1:]]
+    right = rows and all(len(cells) == len(lines[0]) >= 2 for cells in lines) and all(names)
+    return (rows, names) if right and all(abs(v) <= BIG for row in rows for v in row) else None
+
+
+@fuzz("csv")
+@given(mutated(table()))
+def test_csv(folder, text):
+    path = folder / "a.csv"
+    path.write_bytes(text)
+    found, said = attempt(jdata.load_csv, path, header=True)
+    wanted = csv_by_hand(text)
+    if wanted is None:
+        assert found is None and str(path) in said, (text, said)
+        return
+    rows, names = wanted
+    if len(set(names)) < 2 or np.sum(np.square(rows)) > BIG:
+        assert found is None and str(path) in said, (text, said)
+        return
+    assert found is not None, (text, said)
+    np.testing.assert_array_equal(np.asarray(found[0].x), np.array(rows, np.float32))
+    got = np.asarray(found[0].y)
+    got = [found.classes[int(k)] for k in ((got + 1) / 2 if len(found.classes) == 2 else got)]
+    assert [str(name) for name in got] == names or [float(name) for name in got] == [float(name) for name in names], text
+
+
+# Bytes
+
+
+@st.composite
+def damage(draw, whole):
+    """Bytes of a file, cut short, some bits turned, some bytes lost or put in."""
+    made = bytearray(whole)
+    how = draw(st.sampled_from(["cut", "bit", "bit", "bit", "bits", "lost", "more", "run"]))
+    place = draw(st.integers(0, len(made) - 1))
+    if how == "cut":
+        return bytes(made[:place])
+    if how in ("bit", "bits"):
+        for _ in range(1 if how == "bit" else 5):
+            made[draw(st.integers(0, len(made) - 1))] ^= 1 << draw(st.integers(0, 7))
+    if how == "lost":
+        del made[place : place + draw(st.integers(1, 9))]
+    if how == "more":
+        made[place:place] = draw(st.binary(min_size=1, max_size=9))
+    if how == "run":
+        made[place : place + 16] = draw(st.sampled_from([b"\0", b"\xff"])) * 16
+    return bytes(made)
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+ROWS = np.arange(12, dtype=np.float32).reshape(6, 2)
+NAMES = np.array(["b", "a"] * 3)
+NPZ = npz(x=ROWS, y=NAMES, weight=np.ones(6))
+
+
+@fuzz("npz")
+@given(damage(NPZ))
+def test_damaged_npz(folder, text):
+    path = folder / "a.npz"
+    path.write_bytes(text)
+    found, said = attempt(jdata.load_npz, path)
+    if found is None:
+        assert str(path) in said
+    else:  # what was hit does not count
+        assert found.classes == ("a", "b")
+        same_rows(found[0], ROWS, np.where(NAMES == "b", 1, -1), None)
+    mapped, said = attempt(jdata.memory_map, path)
+    assert str(path) in said if mapped is None else all(isinstance(a, np.ndarray) for a in mapped.values())
+
+
+ODD_ARRAYS = st.one_of(
+    st.just(ROWS),
+    st.just(NAMES),
+    st.sampled_from(
+        [np.arange(6), np.ones(6), np.float64(1), np.ones((0, 2)), np.zeros(6), np.ones((6, 2, 1)), np.full((6, 2), np.nan)]
+        + [np.array(["1", "2"] * 3), np.array([1, -1] * 3), np.array([1 + 1j] * 6), np.zeros(6, "M8[s]"), np.array([6, 2])]
+        + [np.full(6, -1.0), np.zeros(2, [("a", "f4")]), np.array([[1, None]], object), np.array([b"a", b"b"] * 3)]
+        + [np.array([0, 2, 4, 6, 8, 10, 12]), np.tile([0, 1], 6), np.arange(12.0), np.tile([0, 5], 6), np.array([-6, 2])]
+    ),
+)
+MEMBERS = ("x", "X", "y", "weight", "x_train", "y_train", "x_test", "y_test", "class_names")
+STORED = ("x_data", "x_indices", "x_indptr", "x_shape", "y")
+
+
+@fuzz("npz_parts")
+@given(
+    st.one_of(
+        st.dictionaries(st.sampled_from(MEMBERS), ODD_ARRAYS, max_size=2).map(lambda odd: {"x": ROWS, "y": NAMES} | odd),
+        st.fixed_dictionaries({name: ODD_ARRAYS for name in STORED}),
+        st.sampled_from([np.array([0, 2, 4, 6, 8, 10, 12]), np.array([0, 6, 4, 6, 8, 10, 12])]).map(
+            lambda ends: dict(x_data=np.ones(12), x_indices=np.tile([0, 1], 6), x_indptr=ends, x_shape=np.array([6, 2]), y=NAMES)
+        ),
+    ),
+    st.sampled_from([None, "binary", "multiclass", "regression"]),
+)
+def test_npz_of_odd_arrays(folder, arrays, task):
+    path = folder / "odd.npz"
+    path.write_bytes(npz(**arrays))
+    found, said = attempt(jdata.load_npz, path, task=task)
+    if found is None:
+        assert str(path) in said
+        return
+    for part, end in zip(found, ("", "_test") if "x" in arrays or "X" in arrays else ("_train", "_test"), strict=False):
+        x = arrays.get("x" + end, arrays.get("X" + end))
+        if x is not None and len(found) == 1:
+            np.testing.assert_array_equal(np.asarray(part.x), as_seen(x))
+        assert all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(part))
+
+
+EXPANSION = models.Expansion(
+    kernels.rbf(1.5), jnp.asarray(ROWS), jnp.ones(6), jnp.float32(0.5), jnp.arange(6, dtype=jnp.int32), "feature"
+)
+MODEL = models.Classifier(EXPANSION, ("ham", "spam"))
+
+
+@pytest.fixture(scope="module")
+def saved(folder):
+    models.save(folder / "model.npz", MODEL)
+    return (folder / "model.npz").read_bytes()
+
+
+@fuzz("model")
+@given(data=st.data())
+def test_damaged_models(folder, saved, data):
+    path = folder / "damaged.npz"
+    path.write_bytes(data.draw(damage(saved)))
+    found, said = attempt(models.load, path)
+    if found is None:
+        assert str(path) in said and "damaged" in said or "not registered" in said
+        return
+    assert jax.tree.structure(found) == jax.tree.structure(MODEL)
+    for leaf, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(MODEL), strict=True):
+        np.testing.assert_array_equal(leaf, wanted)
+
+
+@fuzz("noise")
+@given(st.one_of(st.binary(max_size=200), st.binary(max_size=50).map(lambda b: b"PK\x03\x04" + b), st.just(NPZ)))
+def test_files_that_are_no_models(folder, text):
+    path = folder / "noise.npz"
+    path.write_bytes(text)
+    found, said = attempt(models.load, path)
+    assert found is None and str(path) in said
+
+
+# Streams
+
+
+GOOD = st.sampled_from([(ROWS, np.array([1, -1] * 3)), (ROWS[:2].astype("f8"), [1, -1], [2, 1]), (ROWS[:3] > 2, np.ones(3))])
+CHUNKS = st.one_of(
+    GOOD,
+    ANY,
+    st.tuples(ANY, ANY),
+    st.sampled_from(
+        [
+            (ROWS.astype("f8"), [1, -1] * 3, [1, 0, 2, 1, 1, 1]),
+            (ROWS, np.zeros(6)),
+            (np.ma.masked_less(ROWS, 0), np.ones(6)),
+            (ROWS.astype(">f4"), np.ones(6)),
+            (1e30 * ROWS, np.ones(6)),
+            (ROWS, np.ones(5)),
+            (ROWS, np.ones(6), -np.ones(6)),
+            (ROWS, np.ones(6), np.zeros(6)),
+            (ROWS, np.ones(6), np.full(6, np.nan)),
+            (ROWS, np.ones(6), np.ones(6), np.ones(6)),
+            (ROWS[:, :1], np.ones(6)),
+            (ROWS[0], np.ones(2)),
+            (ROWS[:0], np.ones(0)),
+            (np.where(ROWS > 3, np.inf, ROWS), np.ones(6)),
+            (ROWS.astype("f8") * 1e300, np.ones(6)),
+            (ROWS.astype(">f4"), np.ones(6)),
+            (ROWS.astype("g"), np.ones(6)),
+            (ROWS.astype(complex), np.ones(6)),
+            (ROWS.tolist(), NAMES),
+            (scipy.sparse.csr_matrix(ROWS), np.ones(6)),
+            jaxsvm.dataset(scipy.sparse.csr_matrix(ROWS), [1, -1] * 3),
+            jaxsvm.dataset(ROWS, [1, -1] * 3)._replace(y=None),
+            "rows",
+        ]
+    ),
+)
+
+
+@fuzz("stream")
+@given(st.one_of(st.lists(GOOD, min_size=1, max_size=3), st.lists(CHUNKS, max_size=2)), st.booleans())
+def test_streams_of_odd_chunks(chunks, first_is_good):
+    good = [(ROWS, np.array([1, -1] * 3))] if first_is_good else []
+    run, _ = attempt(jaxsvm.stream, jaxsvm.pegasos(0.1), [*good, *chunks], KEY)
+    if run is not None:
+        assert ("not finite" in run.status) == (not run.finite)
+
+
+# The command line
+
+
+WORDS = st.sampled_from(
+    [
+        "train",
+        "predict",
+        "sweep",
+        "convert",
+        "a.svm",
+        "a.csv",
+        "a.npz",
+        "none",
+        "",
+        ".",
+        "m.npz",
+        "--model",
+        "--C",
+        "-1",
+        "0",
+        "nan",
+    ]
+    + [
+        "--lam",
+        "--kernel",
+        "rbf",
+        "--sigma",
+        "--features",
+        "nystrom",
+        "--count",
+        "--hold-out",
+        "1.5",
+        "--task",
+        "binary",
+        "--label",
+    ]
+    + [
+        "--positive",
+        "spam",
+        "--delimiter",
+        "\t",
+        "--format",
+        "npz",
+        "csv",
+        "--passes",
+        "--solver",
+        "asset",
+        "--nothing",
+        "\u2028",
+        "-",
+    ]
+)
+
+
+@st.composite
+def calls(draw):
+    """Arguments that no command can take."""
+    if draw(st.booleans()):
+        return draw(st.lists(WORDS, min_size=1, max_size=6))
+    return draw(
+        st.sampled_from(
+            [
+                ["train", "FILE", "--model", "m.npz", "--quiet"],
+                ["predict", "linear.npz", "FILE", "--out", "p.txt"],
+                ["predict", "FILE", "good.csv", "--out", "p.txt"],
+                ["convert", "FILE", "o.csv"],
+                ["convert", "FILE", "o.svm"],
+                ["convert", "FILE", "o.npz"],
+                ["sweep", "FILE", "--model", "m.npz"],
+            ]
+        )
+    )
+
+
+@fuzz("command")
+@given(calls(), st.sampled_from([".svm", ".csv", ".npz", ".tsv", ".svm.gz"]), st.binary(max_size=40), st.booleans())
+@example(["convert", "FILE", "o.csv"], ".svm", b"1 1:1\n-1 2:1\n", True)
+@example(["train", "FILE", "--model", "m.npz", "--quiet", "--solver", "none"], ".svm", b"1 1:1\n-1 2:1\n", True)
+def test_command_lines(folder, argv, end, text, packed):
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.chdir(folder)
+        (folder / f"a{end}").write_bytes(NPZ[: len(text) * 5] if packed and end == ".npz" else text)
+        (folder / "good.csv").write_text("1,2\n")
+        models.save("linear.npz", models.Linear(jnp.ones(2), jnp.zeros(())))
+        out, err = io.StringIO(), io.StringIO()
+        patch.setattr("sys.stdout", out)
+        patch.setattr("sys.stderr", err)
+        status = main([f"a{end}" if word == "FILE" else word for word in argv])
+    last = err.getvalue().splitlines()[-1:]
+    assert status in (0, 2) and "Traceback" not in err.getvalue()
+    if status == 2:
+        assert err.getvalue().count("\n") == 1 and last[0].startswith("jaxsvm: error: ") and len(last[0]) > 30, err.getvalue()
+
+
+# Estimators
+
+
+@st.composite
+def examples(draw):
+    """Rows of two columns and labels, the values odd, the shape one that is compiled already."""
+    x = np.array(draw(st.lists(NUMBERS if rarely(draw, 3) else USUAL, min_size=12, max_size=12)), np.float64).reshape(6, 2)
+    if rarely(draw):
+        x[0, 0] = draw(BAD)
+    y = draw(st.sampled_from([NAMES, np.arange(6) % 2, np.array([True, False] * 3), ["a", "b"] * 3, np.array([1.0, 2.5] * 3)]))
+    return x.astype(draw(st.sampled_from(["f8", "f4", ">f8", "O"]))) if draw(st.booleans()) else x, y
+
+
+@fuzz("estimator")
+@given(
+    st.one_of(examples(), examples(), examples(), st.tuples(ANY, ANY), st.tuples(st.just(ROWS), ANY)),
+    st.sampled_from(["SVC", "Linear"]),
+)
+def test_estimators(rows, kind):
+    estimators = pytest.importorskip("jaxsvm.estimators")
+    machine = estimators.SVMClassifier(jaxsvm.pegasos(0.1)) if kind == "SVC" else estimators.LinearSVC()
+    with np.errstate(over="ignore"):
+        fitted, _ = attempt(machine.fit, *rows)
+    if fitted is None:
+        return
+    x, y = np.asarray(rows[0], np.float64), np.asarray(rows[1])
+    assert np.isfinite(x).all() and np.abs(x).max() <= BIG
+    got = fitted.predict(rows[0])
+    assert set(got.tolist()) <= set(y.tolist())
+    score = fitted.decision_function(rows[0])
+    assert np.isfinite(score).all()
+    np.testing.assert_array_equal(got, fitted.classes_[(score > 0).astype(int)])
