@@ -379,10 +379,17 @@ class _Classifier(ClassifierMixin, _Machine):
         """
         x, y, weight = self._checked(X, y, sample_weight, reset=True)
         check_classification_targets(y)
-        self.classes_ = np.unique(y[weight > 0])
-        if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class, {self.classes_.tolist()[0]!r}: a classifier needs rows of two classes or more")
-        self._train(x, y, weight)
+        classes = np.unique(y[weight > 0])
+        if len(classes) < 2:
+            raise ValueError(f"y holds one class, {classes.tolist()[0]!r}: a classifier needs rows of two classes or more")
+        before, self.classes_ = getattr(self, "classes_", None), classes
+        try:
+            self._train(x, y, weight)
+        except BaseException:
+            self.classes_ = before  # the names of the model that is still there
+            if before is None:
+                del self.classes_
+            raise
         return self
 
     def _train(self, x, y, weight, **more):
@@ -400,7 +407,12 @@ class _Classifier(ClassifierMixin, _Machine):
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             each = np.bincount(place[weight > 0], weight[weight > 0], k)
             return weight.sum() / (k * each)
-        return compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        if not (factors > 0).all():
+            raise ValueError(
+                f"class_weight must be above 0 for every class, got {dict(zip(self.classes_.tolist(), factors, strict=True))}"
+            )
+        return factors
 
     def decision_function(self, X):
         """(n, d) -> (n,) for two classes, above 0 for the second; (n, k) for more, the largest for the class."""
@@ -497,7 +509,7 @@ class SVMClassifier(_Chosen, _Classifier):
             classes: all class names, at the first call.
             sample_weight: (n,) weights, >= 0.
         """
-        first = not hasattr(self, "classes_")
+        first = not hasattr(self, "fit_")
         if first and classes is None:
             raise ValueError("classes must be given at the first call of partial_fit: later rows may hold others")
         if isinstance(self.class_weight, str):

@@ -39,7 +39,7 @@ def inner(x: Array, z: Array) -> Array:
     """Products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, nothing of size m d or n d is made of them."""
     if not isinstance(x, SparseRows) and not isinstance(z, SparseRows):
         return dot(x, z.T)
-    return _pairs(x, z, jnp.multiply)
+    return _pairs(_wide(x), _wide(z), jnp.multiply)
 
 
 def l1_distances(x: Array, z: Array) -> Array:
@@ -52,6 +52,11 @@ def l1_distances(x: Array, z: Array) -> Array:
     zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
     column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)  # noqa: E731
     return lax.scan(column, zero, (x.T, z.T))[0]
+
+
+def _wide(x: Array) -> Array:
+    """Rows in the dtype of sums over them, sparse ones as arrays of their own."""
+    return (x.taken() if isinstance(x, SparseRows) else x).astype(wide(x))
 
 
 _DENSE = 2**24  # numbers, of the block of sparse rows that is made dense at a time
@@ -143,6 +148,7 @@ def blocked(fn: Callable, x: Array, block: int) -> Array:
     n = x.shape[0]
     if n <= block:
         return fn(x)
+    x = x.taken() if isinstance(x, SparseRows) else x
     count = -(-n // block)
     block = -(-n // count)  # blocks of one size, which where they fit exactly need no copy in the end
     # The last block reaches back instead of being padded: padding would copy x.

@@ -30,7 +30,7 @@ def gather(x: SparseRows, b: Array, fn: Callable) -> Array:
         at = lambda a: lax.dynamic_index_in_dim(a, k, 1, keepdims=False)  # noqa: E731
         return total + fn(at(x.value)[:, None], b.at[at(x.index)].get(mode="promise_in_bounds"))
 
-    return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.shape[0], b.shape[1]), b.dtype))
+    return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.shape[0], b.shape[1]), jnp.result_type(x.dtype, b.dtype)))
 
 
 def scatter(a: Array, x: SparseRows) -> Array:
@@ -92,21 +92,34 @@ def _scores_jvp(primals, tangents):
 @jax.custom_jvp
 def added(w: Array, coef: Array, x: SparseRows) -> Array:
     """w + sum_i coef_i x_i of rows that are pointed at, (d,), (b,), (b, d) -> (d,)."""
+    plain = lambda w, coef, x: w + scatter(coef, x)  # noqa: E731
+    return lax.platform_dependent(w, coef, x, cpu=_walk_and_add, default=plain)
 
-    def walk(w, coef, x):
-        def add(i, w):
-            c = _at(coef, i.astype(jnp.uint32))
 
-            def one(w, some):
-                for column, value in some:
-                    w = lax.dynamic_update_slice(w, (_at(w, column) + c * value)[None], (column,), allow_negative_indices=False)
-                return w
+@jax.custom_batching.custom_vmap
+def _walk_and_add(w, coef, x):
+    return _add_each(w, coef, x, skip=True)
 
-            return _walk(x, i, c != 0, one, w)
 
-        return lax.fori_loop(0, x.rows.shape[0], add, w)
+@_walk_and_add.def_vmap
+def _walk_and_add_together(size, batched, w, coef, x):
+    """No row is skipped, as a loop whose length differs from lane to lane would choose between whole weights each time."""
+    axes = jax.tree.map(lambda b: 0 if b else None, tuple(batched))
+    return jax.vmap(functools.partial(_add_each, skip=False), in_axes=axes, axis_size=size)(w, coef, x), True
 
-    return lax.platform_dependent(w, coef, x, cpu=walk, default=lambda w, coef, x: w + scatter(coef, x))
+
+def _add_each(w, coef, x, skip):
+    def add(i, w):
+        c = _at(coef, i.astype(jnp.uint32))
+
+        def one(w, some):
+            for column, value in some:
+                w = lax.dynamic_update_slice(w, (_at(w, column) + c * value)[None], (column,), allow_negative_indices=False)
+            return w
+
+        return _walk(x, i, c != 0 if skip else True, one, w)
+
+    return lax.fori_loop(0, x.rows.shape[0], add, w)
 
 
 @added.defjvp

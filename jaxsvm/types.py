@@ -57,6 +57,8 @@ class SparseRows:
 
     def __getitem__(self, rows: Any) -> SparseRows:
         own = self.taken()
+        if isinstance(rows, tuple):
+            raise IndexError("sparse rows are taken by row only; for columns make them dense, x.toarray()")
         return SparseRows(own.index[rows], own.value[rows], own.length[rows], self.columns)
 
     def taken(self) -> SparseRows:
@@ -234,7 +236,9 @@ class Fit(NamedTuple):
             return f"the model is not finite after {int(steps)} steps: look at the scale of the data and at the step size"
         if not self.info.step.shape[0]:
             return f"no step was made; the run stands at step {int(steps)}"
-        residual, tol = float(self.info.residual[-1]), float(self.tol)
+        known = np.asarray(self.info.residual, np.float64)
+        known = known[~np.isnan(known)]  # a piece of a stream that filled no batch has none
+        residual, tol = float(known[-1]) if known.size else np.nan, float(self.tol)
         if bool(done):
             return f"converged after {int(steps)} steps: tolerance {tol:.1e} met, residual {residual:.1e}"
         goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; go on with state=run.state"
@@ -257,9 +261,11 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     """
     chex.assert_rank(index, 1)
     safe = jnp.maximum(index, 0)
-    if not copy and isinstance(data.x, SparseRows):
+    if isinstance(data.x, SparseRows) and (not copy or data.x.rows is not None):
         small = take(data._replace(x=data.index), index)
-        return small._replace(x=dataclasses.replace(data.x, rows=safe))
+        rows = safe if data.x.rows is None else data.x.rows.at[safe].get(mode="promise_in_bounds")
+        x = dataclasses.replace(data.x, rows=rows)
+        return small._replace(x=x.taken() if copy else x)
     if index.shape[0] == 1:  # a slice compiles to less than a gather
         drawn = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1), data)
     else:

@@ -180,3 +180,44 @@ def test_nothing_of_the_size_of_the_dense_rows(kernel):
     temporary = run.lower(data).compile().memory_analysis().temp_size_in_bytes
     padded = n * r * 8
     assert temporary < 4 * padded + 20 * d * 4 < n * d * 4 / 100
+
+
+# Rows that are only pointed at
+
+
+def test_rows_of_rows_that_are_pointed_at(sparse, dense):
+    some = take(sparse, jnp.arange(10, 50), copy=False)
+    for copy in (True, False):
+        again = take(some, jnp.array([3, 7, -1]), copy=copy)
+        assert np.array_equal(again.x.toarray()[:2], dense.x[jnp.array([13, 17])]) and again.weight.tolist() == [1, 1, 0]
+    assert np.array_equal(some.x[jnp.array([3])].toarray(), dense.x[13:14])
+    blocks = numerics.blocked(lambda rows: rows.toarray(), some.x, 7)
+    assert np.array_equal(blocks, dense.x[10:50])
+
+
+def test_large_batches_lifted_by_the_step(sparse, dense, monkeypatch):
+    monkeypatch.setattr(features.lift, "BLOCK", 16)
+    solver = SOLVERS["fourier"](None)
+    runs = [jaxsvm.fit(solver, data, KEY, steps=3, every=3, sampler=samplers.epochs(50), lift="step") for data in (sparse, dense)]
+    np.testing.assert_allclose(runs[0].model(sparse.x), runs[1].model(dense.x), atol=1e-5)
+
+
+def test_sums_of_narrow_numbers_are_wide():
+    ones = scipy.sparse.csr_matrix(np.ones((2, 1000), np.float32))
+    x = jaxsvm.dataset(ones, [1, -1]).x.astype(jnp.bfloat16)
+    assert numerics.inner(x, x).dtype == jnp.float32 and float(numerics.inner(x, x)[0, 1]) == 1000
+
+
+def test_many_weights_at_once(sparse, dense):
+    """As in a sweep over lambda: vmap of the walk equals the plain sum."""
+    w, coef = jnp.ones((3, D)), jnp.where(jnp.arange(3 * 8).reshape(3, 8) % 3 == 0, 0.0, 0.1)
+    rows = jnp.arange(20, 28)
+    have = jax.jit(jax.vmap(lambda w, coef: numerics.add_rows(w, coef, take(sparse, rows, copy=False).x)))(w, coef)
+    np.testing.assert_allclose(have, w + coef @ dense.x[rows], atol=1e-6)
+    each = jax.vmap(lambda i: numerics.add_rows(w[0], coef[0], take(sparse, i, copy=False).x))(jnp.stack([rows, rows + 3]))
+    np.testing.assert_allclose(each, jnp.stack([w[0] + coef[0] @ dense.x[i] for i in (rows, rows + 3)]), atol=1e-6)
+
+
+def test_columns_are_not_taken(sparse):
+    with pytest.raises(IndexError, match="sparse rows are taken by row only"):
+        sparse.x[:, :2]

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,8 +133,6 @@ def test_features_are_lifted_by_the_chunk_or_by_the_step(memory):
 
 
 def test_sparse_chunks():
-    import scipy.sparse
-
     data = jaxsvm.dataset(scipy.sparse.random(N, 50, 0.1, random_state=0, format="csr", dtype=np.float32), Y)
     solver = SOLVERS["averaged"]
     run = jaxsvm.stream(solver, jaxsvm.data.chunks(data, rows=30), KEY, batch_size=4)
@@ -230,6 +229,40 @@ def test_a_stream_in_another_thread():
     assert same(made[0].model, in_one("pegasos", 1).model)
 
 
+def test_a_finished_stream_is_returned_as_it_stands():
+    run = in_one("averaged", 8)
+    again = jaxsvm.stream(SOLVERS["averaged"], [], state=run.state)
+    assert same(again.model, run.model) and again.status == "no step was made; the run stands at step 12"
+
+
+def test_rows_matter_to_solvers_with_a_state_for_each_row_only():
+    runs = [jaxsvm.stream(jaxsvm.asset(0.1), pieces([50, 50]), KEY, rows=rows) for rows in (None, 10_000)]
+    assert same(runs[0].model, runs[1].model)
+
+
+def test_bounds_of_rows_are_not_guessed():
+    parts = [(X[:50], Y[:50]), (X[50:], Y[50:], np.full(50, 2.0))]
+    for chunks in (parts, parts[::-1], [(X, Y, np.arange(N) % 2)]):
+        with pytest.raises(ValueError, match="has a bound for each row, which a stream cannot know beforehand"):
+            jaxsvm.stream(SOLVERS["sdca"], chunks, KEY, rows=N, batch_size=1)
+    with pytest.raises(ValueError, match="has a state for each row"):
+        jaxsvm.stream(SOLVERS["sdca"], [(X, Y)], state=in_one("sdca", 1).state)
+
+
+def test_chunks_prepared_beforehand_are_not_lifted_again():
+    phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=D)
+    solver = jaxsvm.on_features(phi, jaxsvm.pegasos(0.1))
+    runs = [jaxsvm.stream(solver, jaxsvm.data.chunks(data, rows=30), KEY) for data in (DATA, solver.prepare(DATA))]
+    np.testing.assert_allclose(runs[0].model(DATA.x), runs[1].model(DATA.x), atol=1e-5)
+    with pytest.raises(ValueError, match="chunks must have the same columns"):
+        jaxsvm.stream(solver, [DATA, solver.prepare(DATA)], KEY)
+
+
+def test_the_batch_of_a_state_goes_on():
+    run = jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], state=in_one("pegasos", 8).state)
+    assert int(run.state.step) == 2 * N // 8
+
+
 # Chunks
 
 
@@ -253,6 +286,9 @@ def test_chunks_of_a_memory_map_are_read_from_the_file(tmp_path, dtype):
     assert all(np.array_equal(part.x, x[30 * i : 30 * i + 30]) for i, part in enumerate(parts))
     assert not isinstance(parts[0].x, np.memmap)
     assert np.array_equal(jaxsvm.data.chunks(mapped[10:], Y[10:], rows=30)[0].x, x[10:40])  # part of a map, whose offset lies
+    changed = np.load(tmp_path / "x.npy", mmap_mode="c")
+    changed[0] = 9
+    assert (jaxsvm.data.chunks(changed, Y, rows=30)[0].x[0] == 9).all()  # what was changed in memory counts
     with open(tmp_path / "x.npy", "r+b") as file:
         file.truncate(500)
     with pytest.raises(ValueError, match="has become shorter than the 100 rows that it had"):
@@ -269,7 +305,7 @@ def test_chunks_of_a_memory_map_are_read_from_the_file(tmp_path, dtype):
     ([X], {}, TypeError, "^chunk 0 is a ndarray: give batches, or tuples"),
     ([(X, Y[:3])], {}, ValueError, "^chunk 0 has 100 rows, targets of shape"),
     ([(X[:, 0], Y)], {}, ValueError, "^x of chunk 0 must be a matrix"),
-    ([(X.astype(str), Y)], {}, ValueError, "^chunk 0 holds <U32, expected real numbers"),
+    ([(X.astype(str), Y)], {}, ValueError, "^chunk 0 holds <U32, expected real numbers: number classes"),
     ([(1e30 * X, Y)], {}, ValueError, "^x of chunk 0 is too large: its squares sum up to what float32 cannot hold"),
     ([(np.ma.masked_less(X, 0), Y)], {}, ValueError, "^chunk 0 has masked entries"),
     ([([[1.0], [1.0, 2.0]], [1, -1])], {}, ValueError, "^chunk 0 must hold arrays of numbers; its rows differ"),
@@ -305,7 +341,8 @@ def test_solvers_that_cannot_be_streamed():
 def test_chunks_refuse():
     for arguments, rows, message in (
         ((X, Y), 0, "rows must be a whole number"), ((X, Y[:2]), 5, "y must hold one number for each of the 100 rows"),
-        ((X[0], Y), 5, "x must be a matrix"), ((DATA, Y), 5, "a Batch has its own targets"),
+        ((X[0], Y), 5, "x must be a matrix"), ((scipy.sparse.csr_matrix(X), Y), 5, "x is a SciPy matrix: make it a Batch"),
+        (("x.npy", Y), 5, "x is a path: open it first"), ((DATA, Y), 5, "a Batch has its own targets"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             jaxsvm.data.chunks(*arguments, rows=rows)

@@ -35,6 +35,12 @@ def reading(parser: Any) -> None:
         "--format", choices=("svmlight", "npz", "csv"), help="of the files; without it their names, then their first lines tell"
     )
     group.add_argument("--label", default="-1", metavar="COLUMN", help="CSV: the column of labels, by number or name (the last)")
+    group.add_argument(
+        "--zero-based",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="svmlight: whether the first column has index 0 (auto: where an index 0 occurs)",
+    )
     group.add_argument("--delimiter", help="CSV: what stands between cells (a comma; a tab in .tsv files)")
     group.add_argument(
         "--header", choices=("auto", "yes", "no"), default="auto", help="CSV: whether the first line names columns (auto)"
@@ -53,6 +59,7 @@ def rows(args: Any, *paths: str, columns: int | None = None, dtype: Any = None) 
     label = args.label
     how: dict = {"label": int(label) if label.lstrip("-").isdigit() else label}
     how["header"] = {"auto": "auto", "yes": True, "no": False}[args.header]
+    how["zero_based"] = {"auto": "auto", "yes": True, "no": False}[args.zero_based]
     if args.delimiter is not None:
         how["delimiter"] = args.delimiter.replace("\\t", "\t")
     return read_files(*paths, kind=args.format, columns=columns, dtype=dtype, **how)
@@ -130,14 +137,17 @@ def spread(x: Any) -> float:
     return max(float(jnp.sum(values * values)) / size - mean * mean, 0.0)
 
 
-def output(path: str | None) -> None:
-    """Refuse a file that could not be written before anything is spent on what it should hold.
+def output(path: str | None, *inputs: str | None) -> None:
+    """Refuse a file that could not be written, or that is read, before anything is spent on what it should hold.
 
     Raises:
-        ValueError: a folder that is not there or not writable.
+        ValueError: a folder that is not there or not writable, one of the inputs.
     """
     if path is None:
         return
+    for read in (part for name in inputs if name for part in (name, *name.split(","))):
+        if os.path.exists(path) and os.path.exists(read) and os.path.samefile(path, read):
+            raise ValueError(f"{path} is a file that is read: give another name")
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise ValueError(f"{path} is in a folder that does not exist: make it first")

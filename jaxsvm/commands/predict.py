@@ -47,7 +47,7 @@ def add(commands: Any) -> None:
 
 def run(args: Any) -> int:
     """The command."""
-    options.output(args.out)
+    options.output(args.out, args.model, args.file)
     model = models.load(args.model)
     columns = columns_of(model)
     rows = options.rows(args, args.file, columns=columns)[:2][-1]

@@ -79,7 +79,7 @@ def numbers(text: str) -> np.ndarray:
 def run(args: Any) -> int:
     """The command."""
     for path in (args.out, args.plot, args.model):
-        options.output(path)
+        options.output(path, args.file)
     if args.plot:
         draw_with()
     if args.passes < 1 or args.batch < 1:

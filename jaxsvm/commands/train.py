@@ -104,7 +104,7 @@ def read(args: Any, key: Any) -> tuple[list[Batch], list[str], tuple]:
 
 def run(args: Any) -> int:
     """The command."""
-    options.output(args.model)
+    options.output(args.model, args.file, args.test)
     method = METHODS[args.solver]
     key_split, key_map, key = jax.random.split(jax.random.key(args.seed), 3)
     options.unscaled_is_fine(args.scale != "none")

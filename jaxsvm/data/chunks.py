@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -21,6 +23,9 @@ class Chunks:
     def __len__(self) -> int:
         return -(-max(self.parts.y.shape[0] - self.first, 0) // self.rows)
 
+    def __iter__(self) -> Iterator[Batch]:
+        return (self[i] for i in range(len(self)))
+
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
             start, stop, step = i.indices(len(self))
@@ -36,8 +41,8 @@ class Chunks:
 def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
     """Cut rows into batches for `jaxsvm.stream`, read when they are asked for.
 
-    Of memory maps (`jaxsvm.data.memory_map`, `np.load(path, mmap_mode="r")`) a chunk is read from the file and nothing else
-    of it stays in memory.
+    Of memory maps (`jaxsvm.data.memory_map`, `np.load(path, mmap_mode="r")`) whose rows follow each other in the file a chunk
+    is read from there and nothing else stays in memory.
 
     Args:
         x: (n, d) an array or a memory map, or a whole `Batch` (with `SparseRows`, too).
@@ -55,6 +60,10 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
     """
     if not isinstance(rows, int | np.integer) or isinstance(rows, bool) or rows < 1:
         raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
+    if hasattr(x, "tocsr"):
+        raise ValueError("x is a SciPy matrix: make it a Batch first, jaxsvm.data.chunks(jaxsvm.dataset(x, y), rows=...)")
+    if isinstance(x, str | os.PathLike):
+        raise ValueError("x is a path: open it first, np.load(path, mmap_mode='r') or jaxsvm.data.memory_map(path)")
     if isinstance(x, Batch):
         if y is not None or weight is not None:
             raise ValueError("a Batch has its own targets and weights: leave y and weight out")
@@ -74,13 +83,16 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
 
 def _read(a: np.ndarray, start: int, stop: int) -> np.ndarray:
     """Rows of an array; of a memory map by a read of the file, as pages of the map would stay in memory."""
-    whole_map = isinstance(a, np.memmap) and isinstance(a.base, mmap.mmap) and a.flags.c_contiguous and a.filename is not None
-    if not whole_map:
+    root = a
+    while isinstance(root, np.memmap) and isinstance(root.base, np.memmap):
+        root = root.base
+    mapped = isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap) and root.filename is not None and root.mode != "c"
+    if not mapped or not a.flags.c_contiguous:
         return a[start:stop]
     width = int(np.prod(a.shape[1:], dtype=np.int64))
-    with open(a.filename, "rb") as file:
-        file.seek(a.offset + start * width * a.itemsize)
+    with open(root.filename, "rb") as file:
+        file.seek(root.offset + a.ctypes.data - root.ctypes.data + start * width * a.itemsize)
         found = np.fromfile(file, a.dtype, (stop - start) * width)
     if found.size != (stop - start) * width:
-        raise ValueError(f"{a.filename} has become shorter than the {a.shape[0]} rows that it had")
+        raise ValueError(f"{root.filename} has become shorter than the {a.shape[0]} rows that it had")
     return found.reshape(stop - start, *a.shape[1:])

@@ -33,18 +33,27 @@ def kind_of(path: Any) -> str:
     return "csv" if b"," in line.split(b":")[0] else "svmlight"
 
 
-def read_files(*paths: Any, kind: str | None = None, columns: int | None = None, dtype: Any = None, **how: Any) -> list[Rows]:
-    """The rows of files of any kind, as they stand there; `how` is for CSV, `dtype` for svmlight."""
+def read_files(
+    *paths: Any,
+    kind: str | None = None,
+    columns: int | None = None,
+    dtype: Any = None,
+    zero_based: Any = "auto",
+    **how: Any,
+) -> list[Rows]:
+    """The rows of files of any kind, as they stand there; `how` is for CSV, `dtype` and `zero_based` for svmlight."""
     paths = [tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path for path in paths]
     kinds = [kind or kind_of(path) for path in paths]
     for name in kinds:
         choice("kind", name, ("svmlight", "npz", "csv"))
     if set(kinds) == {"svmlight"}:
-        return read_svmlight(*paths, columns=columns, dtype=dtype)
+        return read_svmlight(*paths, columns=columns, dtype=dtype, zero_based=zero_based)
     made: list[Rows] = []
     for path, name in zip(paths, kinds, strict=True):
         if name == "svmlight":
-            made += read_svmlight(path, columns=columns or (made[0].x.shape[1] if made else None), dtype=dtype)
+            made += read_svmlight(
+                path, columns=columns or (made[0].x.shape[1] if made else None), dtype=dtype, zero_based=zero_based
+            )
         elif name == "csv":
             between = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", os.fspath(path)) else {}
             made.append(read_csv(path, columns=columns, **(between | how)))
@@ -65,7 +74,7 @@ def load_file(
         task: as for `load_svmlight`.
         positive: as for `load_svmlight`.
         classes: as for `load_svmlight`.
-        **how: label, delimiter, header of CSV files, columns of svmlight files.
+        **how: label, delimiter, header of CSV files; columns, zero_based of svmlight files.
 
     Returns:
         `Loaded`: a tuple of data sets with `classes`.
@@ -73,6 +82,8 @@ def load_file(
     Raises:
         ValueError, FileNotFoundError, ImportError: as the readers of each kind.
     """
+    for name in set(how) - {"columns", "zero_based", "label", "delimiter", "header"}:
+        raise TypeError(f"load_file has no option {name!r}: it takes label, delimiter, header, columns, zero_based")
     parts = read_files(*paths, kind=kind, **how)
     for part in parts:
         if part.x.shape[1] != parts[0].x.shape[1]:

@@ -58,7 +58,7 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
         >>> label([3, 8, 1], ("rest", "8")).tolist(), label(["b"], ("a", "b")).tolist()
         ([-1, 1, -1], [1])
     """
-    y, known = np.asarray(y), np.asarray(classes)
+    y, known = tidy(y), np.asarray(classes)
     if len(classes) == 2 and known.dtype.kind in "US" and not np.isin(y.astype(str), known).all():  # groups of `positive`
         first, second = (np.isin(y.astype(str), name.split("|")) for name in known)
         if (first | second | (known[0] == REST)).all():
@@ -132,7 +132,9 @@ def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = 
         first = "regression"  # rows that need not hold every class
     made = []
     for i, (part, y) in enumerate(zip(parts, names, strict=True)):
-        numbers = label(y, classes)
+        live = slice(None) if part.weight is None else np.asarray(part.weight) > 0  # the others may hold anything
+        numbers = np.full(len(y), -1 if len(classes) == 2 else 0)
+        numbers[live] = label(y[live], classes)
         numbers = (numbers + 1) // 2 if len(classes) == 2 and task == "multiclass" else numbers
         made.append(_batch(part, numbers, "regression" if i else first, not i))
     return Loaded(made, classes)

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..data.padding import held_as
-from ..types import Batch, SparseRows
+from ..types import Batch, Lifted, SparseRows
 
 
 class Part(NamedTuple):
@@ -22,6 +22,7 @@ class Part(NamedTuple):
     batch: Batch  # of NumPy arrays
     seen: int  # rows taken in
     chunks: int  # chunks taken in by this part: empty ones before it are counted with it
+    complete: bool  # no row of weight 0 was left out
 
 
 def feed(chunks: Iterable, task: str, seen: int, rows: int | None, double: bool) -> Iterator[Part]:
@@ -39,14 +40,15 @@ def feed(chunks: Iterable, task: str, seen: int, rows: int | None, double: bool)
         x, y, weight = _arrays(chunk, f"chunk {number}", double)
         index = ((seen + np.arange(len(y), dtype=np.int64)) % (rows or 2**31)).astype(np.int32)
         seen = (seen + len(y)) % (rows or 2**31)
-        batch = Batch(x, y, index, weight)
-        if (weight == 0).any():
+        batch = (Lifted if isinstance(chunk, Lifted) else Batch)(x, y, index, weight)
+        complete = not (weight == 0).any()
+        if not complete:
             batch = jax.tree.map(lambda a: a[weight > 0], batch)  # noqa: B023
         if not len(batch.y):
             skipped += 1
             continue
         _check(batch, f"chunk {number}", task)
-        yield Part(batch, seen, skipped)
+        yield Part(batch, seen, skipped, complete)
         skipped = 1
 
 
@@ -55,7 +57,12 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
     if isinstance(chunk, Batch):
         chunk = chunk.x, chunk.y, chunk.weight
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
-        raise TypeError(f"{name} is a {type(chunk).__name__}: give batches, or tuples (x, y) or (x, y, weight)")
+        raise TypeError(
+            f"{name} is a {type(chunk).__name__}: give batches, or tuples (x, y) or (x, y, weight); jaxsvm.data.chunks(x, y, "
+            "rows=1000) cuts one data set"
+        )
+    if hasattr(chunk[0], "tocsr"):
+        raise ValueError(f"x of {name} is a SciPy matrix: make it a Batch first, jaxsvm.dataset(x, y)")
 
     def real(a):
         if np.ma.is_masked(a):
@@ -65,7 +72,8 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
         except ValueError as error:
             raise ValueError(f"{name} must hold arrays of numbers; its rows differ in length") from error
         if a.dtype.kind not in "biufV":
-            raise ValueError(f"{name} holds {a.dtype}, expected real numbers: convert it first")
+            how = "number classes with jaxsvm.data.encode" if a.dtype.kind in "OSU" else "convert it first"
+            raise ValueError(f"{name} holds {a.dtype}, expected real numbers: {how}")
         held = held_as(a.dtype)
         with np.errstate(over="ignore"):  # an infinity, which is refused
             return a.astype(np.float32 if held.kind in "biu" or (held == np.float64 and not double) else held, copy=False)
@@ -119,7 +127,7 @@ def cut(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.ndarray]]:
     """
     x, first = batch.x, like.x
     shapes = [(type(a).__name__, *a.shape[1:], *(a.index.shape[1:] if isinstance(a, SparseRows) else ())) for a in (x, first)]
-    if shapes[0] != shapes[1]:
+    if shapes[0] != shapes[1] or type(batch) is not type(like):
         raise ValueError(f"chunks must have the same columns: one has {shapes[0]}, the first has {shapes[1]}")
     size = like.y.shape[0]
 

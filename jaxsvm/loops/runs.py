@@ -198,11 +198,13 @@ def fit(
         'converged after 10 steps: tolerance 1.0e-06 met, residual 0.0e+00'
     """
     if not isinstance(data, Batch):
-        raise TypeError(f"data must be a Batch, got {type(data).__name__}: make one with jaxsvm.dataset(x, y)")
+        how = "take one of them, train, test = loaded" if isinstance(data, tuple) else "make one with jaxsvm.dataset(x, y)"
+        raise TypeError(f"data must be a Batch, got {type(data).__name__}: {how}")
     if state is not None and not isinstance(state, Run):
         raise TypeError(f"state must be the Run of an earlier call, got {type(state).__name__}: pass run.state")
     if key is None and state is None:
         raise ValueError("fit needs a key, such as jax.random.key(0), or a state to go on from")
+    check_key(key)
     check_solver(solver)
     sampler = sampler or solver.sampler or uniform(1)
     measured = solver.residual == "whole" or probe is not None  # reading a field checks the numbers while they are known
@@ -277,6 +279,12 @@ def lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: in
     if lift == "piece" and reads_all:
         raise ValueError("lift='piece' prepares the drawn rows, and here a step reads all rows: use 'once' or 'step'")
     return lift, room
+
+
+def check_key(key: Any) -> None:
+    """Refuse whole numbers and the like."""
+    if key is not None and not hasattr(key, "dtype"):
+        raise TypeError(f"key must be a key such as jax.random.key(0), got {key!r}")
 
 
 def check_folder(save: str | os.PathLike | None) -> None:

@@ -18,11 +18,11 @@ from .. import models
 from ..numerics import wide
 from ..recipe import cast, choice, fixed, freed, register
 from ..samplers import uniform
-from ..types import Array, Batch, Fit, Solver, SparseRows, State
+from ..types import Array, Batch, Curve, Fit, Run, Solver, SparseRows, State
 from . import tally
 from .bar import Bar
 from .feed import Asked, cut, feed
-from .runs import check_folder, check_like, check_solver, lifting, model_of, rows_of_curve, whole_number
+from .runs import check_folder, check_key, check_like, check_solver, lifting, model_of, rows_of_curve, whole_number
 
 
 @register("Flow")
@@ -65,12 +65,12 @@ def stream(
         solver: any whose steps read the drawn rows (linear, on features, on a budget).
         chunks: batches or tuples (x, y) or (x, y, weight), finite numbers, x (m, d) dense or `SparseRows` of one width,
             m >= 1; see `jaxsvm.data.chunks`. `init` sees the first.
-        key: a key of `jax.random.key`; may be left out with `state` only.
+        key: a key of `jax.random.key`; may be left out with `state` only, which has its own.
         rows: how many rows there are in all; for solvers with a state for each row (dual ones), which count the rows
-            from 0 again after so many. Give the chunks of all passes, one after the other.
+            from 0 again after so many. Give the chunks of all passes, one after the other. Their weights must be 1.
         state: where to go on, `run.state` of an earlier call or `models.load(path)`; `chunks` are those not yet taken in,
-            `chunks[int(state.chunks):]` of the same sequence.
-        batch_size: rows of an update, >= 1; None: as the solver's paper has it.
+            `chunks[int(state.chunks):]` of the same sequence; where none is left, the run is returned as it stands.
+        batch_size: rows of an update, >= 1; None: as the state has it, else the solver's paper.
         task: what the targets of the chunks must be: "binary", "multiclass" or "regression".
         probe: model -> any tree of arrays, worked out after every chunk.
         memory: bytes that the prepared rows of a chunk may take (solvers on features); above, each update prepares its
@@ -80,7 +80,8 @@ def stream(
 
     Returns:
         `Fit`: the model, the state to go on from, the curve with a row for each chunk (loss nan where no batch was
-        filled), and what became of it in a sentence. Ctrl-C returns what was reached after the last chunk.
+        filled), and what became of it in a sentence. Ctrl-C returns what was reached after the last chunk; the chunk
+        fetched ahead is not in it, so an iterator must be made anew for what is left.
 
     Raises:
         TypeError: a chunk that is no batch.
@@ -100,8 +101,10 @@ def stream(
     choice("task", task, ("binary", "multiclass", "regression"))
     if key is None and state is None:
         raise ValueError("stream needs a key, such as jax.random.key(0), or a state to go on from")
+    check_key(key)
     if state is not None and not isinstance(state, Flow):
-        raise TypeError(f"state must be that of an earlier stream, got {type(state).__name__}: pass run.state")
+        what = "that of fit" if isinstance(state, Run) else type(state).__name__
+        raise TypeError(f"state must be that of an earlier stream, got {what}: pass the run.state of a stream")
     if not isinstance(chunks, Iterable) and not hasattr(chunks, "__getitem__"):
         raise TypeError(f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}")
     check_solver(solver)
@@ -112,16 +115,18 @@ def stream(
     parts = feed(chunks, task, 0 if state is None else int(state.seen), rows, jax.config.jax_enable_x64)
     part = next(parts, None)
     if part is None:
-        raise ValueError("there is no chunk with rows: the stream is empty")
+        return _nothing_left(solver, state)
     first = part.batch
     size, dtype = first.y.shape[0], wide(first.x)
-    b = whole_number("batch_size", (solver.sampler or uniform(1)).rows(size) if batch_size is None else batch_size, 1)
+    b = state.waiting.y.shape[0] if state is not None else (solver.sampler or uniform(1)).rows(size)
+    b = b if batch_size is None else whole_number("batch_size", batch_size, 1)
     solver, probe = cast(fixed(solver), dtype), cast(fixed(probe), dtype)
+    per_row = _check_rows(solver, first, rows)
+    begin = dict(rows=rows if per_row else None, batch=b)
     if state is None:
-        _check_rows(solver, first, rows)
-        flow = _begin(solver, key, first, rows=rows, batch=b)
+        flow = _begin(solver, key, first, **begin)
     else:
-        check_like(state, _begin.eval_shape(solver, jax.random.key(0), first, rows=rows, batch=b), ("solver", "waiting"))
+        check_like(state, _begin.eval_shape(solver, jax.random.key(0), first, **begin), ("solver", "waiting"))
         flow = jax.tree.map(jnp.copy, state)  # the program takes over the memory of its argument
     more = jax.eval_shape(lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first))
     lift = lifting(solver, more, "auto", memory, 2**62, False)[0] == "once"
@@ -132,6 +137,10 @@ def stream(
     try:
         with Asked() as asked:
             while part is not None:
+                if per_row and not (part.complete and (part.batch.weight == 1).all()):
+                    raise ValueError(
+                        "this solver has a bound for each row, which a stream cannot know beforehand: use weights of 1, or fit"
+                    )
                 coming = fetch.submit(next, parts, None)
                 for batch, count in cut(part.batch, first):
                     flow, row = _consume(solver, probe, flow, batch, count, lift=lift)
@@ -152,14 +161,25 @@ def stream(
     return Fit(model_of(solver, flow.solver, None), flow, rows_of_curve(curve, None), jnp.asarray(jnp.nan, dtype))
 
 
-def _check_rows(solver, first: Batch, rows: int | None) -> None:
-    """Whether `rows` is given where the state has an entry for each row."""
+def _nothing_left(solver, state: Flow | None) -> Fit:
+    """What a stream without rows gives: the run as it stands."""
+    if state is None:
+        raise ValueError("there is no chunk with rows: the stream is empty")
+    dtype = state.waiting.y.dtype
+    none, floats, ints = (jax.ShapeDtypeStruct(shape, t) for shape, t in (((), jnp.int32), ((), dtype), ((2,), jnp.int32)))
+    curve = rows_of_curve([], Curve(none, floats, floats, none, ints, None))
+    return Fit(model_of(cast(fixed(solver), dtype), state.solver, None), state, curve, jnp.asarray(jnp.nan, dtype))
+
+
+def _check_rows(solver, first: Batch, rows: int | None) -> bool:
+    """Whether the state has an entry for each row, in which case `rows` must be given."""
     made = [_begin.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver for n in (first.y.shape[0], 2**30)]
     same = [leaf.shape for leaf in jax.tree.leaves(made[0])] == [leaf.shape for leaf in jax.tree.leaves(made[1])]
     if not same and rows is None:
         raise ValueError("this solver has a state for each row: say how many rows there are in all, rows=")
     if not same and rows < first.y.shape[0]:
         raise ValueError(f"rows={rows}, but the first chunk alone has {first.y.shape[0]}: give the number of all rows")
+    return not same
 
 
 @functools.partial(jax.jit, static_argnames=("rows", "batch"))

@@ -39,4 +39,5 @@ def row(tally: Tally, step: Array, count: Any, probe: Any) -> Curve:
     # Behind a barrier, as a division by a number known beforehand is compiled to a product, which rounds differently.
     made = lax.optimization_barrier(jnp.asarray(count, jnp.int32))
     (loss, residual), (support, high, low) = tally
+    residual = jnp.where(made > 0, residual, jnp.full_like(residual, jnp.nan))
     return Curve(step + made, loss / made.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe)
