@@ -200,6 +200,19 @@ def test_bad_input_is_one_line(there, capsys):
     refused(capsys, "is the file that is read", "convert", "rows.npz", "rows.npz")
 
 
+def test_no_file_that_is_read_is_written(there, capsys):
+    for argv in (
+        ("train", "rows.svm", "--model", "rows.svm"),
+        ("train", "rows.svm", "--test", "rows.npz", "--model", "rows.npz"),
+        ("predict", "linear.npz", "bare.csv", "--out", "bare.csv"),
+        ("predict", "linear.npz", "bare.csv", "--out", "linear.npz"),
+        ("sweep", "rows.svm", "--out", "rows.svm"),
+    ):
+        held = (there / argv[-1]).read_bytes()
+        refused(capsys, f"{argv[-1]} is a file that is read: give another name", *argv)
+        assert (there / argv[-1]).read_bytes() == held
+
+
 def test_bad_numbers_from_a_run_are_refused(there, capsys):
     rows = np.array([[1, 1], [-1, 2], [0.1, 0.3]])
     np.savez("huge.npz", x=1e38 * rows, y=[1, -1, 1])

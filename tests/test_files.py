@@ -333,3 +333,25 @@ def test_scale_takes_columns_to_0_1_and_keeps_zeros_of_sparse_rows(tmp_path):
     refused("use jaxsvm.data.scale", jdata.standardize, rows)
     refused("use jaxsvm.data.scale", jdata.standardize(DENSE), rows)
     refused("was fitted on dense rows", jdata.scale(DENSE), rows)
+
+
+def test_numbers_among_grouped_names():
+    """svmlight labels come as floats."""
+    from jaxsvm.data.loaded import label
+
+    assert label([3.0, 8.0, 1.0], ("rest", "8")).tolist() == [-1, 1, -1]
+    assert label([3.0, 8.0], ("1|3", "8|9")).tolist() == [-1, 1]
+
+
+def test_load_file_hands_on_what_svmlight_takes(tmp_path):
+    (tmp_path / "z.svm").write_text("1 1:2.0 2:1\n-1 1:1\n")
+    assert jaxsvm.data.load_file(tmp_path / "z.svm", zero_based=True)[0].x.shape == (2, 3)
+    assert jaxsvm.data.load_file(tmp_path / "z.svm")[0].x.shape == (2, 2)
+    with pytest.raises(TypeError, match="load_file has no option 'nonsense'"):
+        jaxsvm.data.load_file(tmp_path / "z.svm", nonsense=3)
+
+
+def test_a_row_of_weight_0_may_hold_any_class(tmp_path):
+    np.savez(tmp_path / "w.npz", x=np.eye(3), y=np.array(["a", "b", "c"]), weight=np.array([1.0, 1, 0]))
+    (rows,) = loaded = jaxsvm.data.load_npz(tmp_path / "w.npz")
+    assert loaded.classes == ("a", "b") and rows.y[:2].tolist() == [-1, 1] and rows.weight.tolist() == [1, 1, 0]
