@@ -126,6 +126,5 @@ def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array]
         after, info = inner.update(state.inner, batch)
         return AveragedState(after, _mean_step(state.average, model(after), start, weights)), info
 
-    return Solver(
-        init, update, lambda state, data=None: state.average.mean, inner.sampler, inner.reads, inner.prepare, inner.residual
-    )
+    own = inner.sampler, inner.reads, inner.prepare, inner.residual, inner.targets
+    return Solver(init, update, lambda state, data=None: state.average.mean, *own)

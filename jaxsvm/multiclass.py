@@ -105,7 +105,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         made = jax.tree.unflatten(tree, [leaf if mine else leaf[0] for leaf, mine in zip(leaves, own, strict=True)])
         return _outward(made, own)
 
-    return Solver(init, update, model, inner.sampler, inner.reads, inner.prepare, inner.residual)
+    return Solver(init, update, model, inner.sampler, inner.reads, inner.prepare, inner.residual, classes)
 
 
 def _depend(fn, state: Any, *rest: Any) -> tuple[bool, ...]:

@@ -134,6 +134,7 @@ class Solver(NamedTuple):
     reads: str = "rows"  # "rows": batch = the drawn rows; "all": batch = all rows, and batch.index names the step's
     prepare: Callable = _same  # (data) -> Lifted     a map of rows that loops may apply to many rows at once
     residual: str = "whole"  # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
+    targets: Any = None  # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: nobody knows
 
 
 class Space(NamedTuple):

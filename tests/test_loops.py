@@ -708,3 +708,30 @@ def test_a_state_of_another_solver_sampler_or_data_is_refused():
     fewer = jax.tree.map(lambda a: a[:-1], DATA)
     with pytest.raises(ValueError, match="data of other shapes"):
         fit(jaxsvm.sdca(1.0), fewer, steps=4, state=run.state)
+
+
+# Targets that the solver would misread
+
+
+@pytest.mark.parametrize("solver", [
+    jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0), jaxsvm.perceptron(), jaxsvm.averaged(jaxsvm.asset(0.1)),
+    jaxsvm.kernel_pegasos(0.1, jaxsvm.kernels.rbf(1.0)),
+], ids=repr)  # fmt: skip
+def test_class_numbers_need_a_solver_for_them(solver):
+    three = jaxsvm.dataset(np.eye(3), [0, 1, 2], task="multiclass")
+    with pytest.raises(ValueError, match=r"^this solver takes labels -1 and \+1, the data hold 0, 1, 2: for class numbers wrap"):
+        fit(solver, three, KEY, steps=1)
+    real = jaxsvm.dataset(np.eye(3), [0.5, -1, 1], task="regression")
+    with pytest.raises(ValueError, match="the data hold -1, 0.5, 1: for class numbers wrap it"):
+        fit(solver, real, KEY, steps=1)
+    with pytest.raises(ValueError, match="this solver takes class numbers 0 .. 1, the data hold 0, 1, 2"):
+        fit(jaxsvm.one_vs_rest(solver, classes=2), three, KEY, steps=1)
+    fit(jaxsvm.one_vs_rest(solver, classes=3), three, KEY, steps=1)
+    padded = three._replace(weight=jnp.array([0.0, 1, 0]), y=jnp.array([7.0, 1, 7]))
+    fit(solver, padded, KEY, steps=1)  # what rows of weight 0 hold does not matter
+
+
+def test_losses_of_real_targets_take_them():
+    real = jaxsvm.dataset(np.eye(3), [0.5, -1, 3], task="regression")
+    for solver in (jaxsvm.sdca(1.0, loss=jaxsvm.losses.squared), jaxsvm.asset(0.1, loss=jaxsvm.losses.eps_insensitive(0.1))):
+        assert fit(solver, real, KEY, steps=3, every=3).finite

@@ -338,6 +338,17 @@ def test_solvers_that_cannot_be_streamed():
         jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], state=in_one("pegasos", 1).state, batch_size=8)
 
 
+def test_targets_are_those_of_the_solver():
+    real = jaxsvm.asset(0.1, loss=jaxsvm.losses.squared)
+    assert jaxsvm.stream(real, [(X, Y + 0.5)], KEY).finite
+    three = (np.arange(N) % 3).astype(np.float32)
+    assert jaxsvm.stream(jaxsvm.one_vs_rest(SOLVERS["pegasos"], classes=3), [(X, three)], KEY).finite
+    with pytest.raises(ValueError, match="takes class numbers 0 .. 1, the data hold 0, 1, 2"):
+        jaxsvm.stream(jaxsvm.one_vs_rest(SOLVERS["pegasos"], classes=2), [(X, three)], KEY)
+    with pytest.raises(ValueError, match=r"takes labels -1 and \+1, the data hold 0, 1, 2"):
+        jaxsvm.stream(SOLVERS["pegasos"], [(X, three)], KEY, task="multiclass")
+
+
 def test_chunks_refuse():
     for arguments, rows, message in (
         ((X, Y), 0, "rows must be a whole number"), ((X, Y[:2]), 5, "y must hold one number for each of the 100 rows"),

@@ -149,7 +149,7 @@ def coordinate(
     def finished(state, data=None):
         return space.model(state.f, data) if model is None else model(state.f, dual_coef(state), data)
 
-    return Solver(init, update, finished, sampler or epochs(1), space.reads)
+    return Solver(init, update, finished, sampler or epochs(1), space.reads, targets="labels" if loss.labels else "real")
 
 
 def _in_turn(visit, before, score, gram, rows, rest):

@@ -134,4 +134,4 @@ def gradient(
         w, b = averaged_params(state.opt, state.params)
         return Linear(w, jnp.zeros((), w.dtype) if b is None else b, bias)
 
-    return Solver(init, update, model, sampler or uniform(1), residual=measures)
+    return Solver(init, update, model, sampler or uniform(1), residual=measures, targets="labels" if loss.labels else "real")

@@ -30,7 +30,9 @@ class OnlineState(NamedTuple):
     t: Array  # ()  int32
 
 
-def online(init: Callable, rule: Callable, space: Space, *, scale: Callable | None = None, sampler: Any = None) -> Solver:
+def online(
+    init: Callable, rule: Callable, space: Space, *, scale: Callable | None = None, sampler: Any = None, targets: Any = "labels"
+) -> Solver:
     """Move through a space as a rule says.
 
         score = f(x);   rule_state, (shrink, coef) = rule(rule_state, score, ...);   f = (1 - shrink) f + coef k(x, .)
@@ -42,6 +44,7 @@ def online(init: Callable, rule: Callable, space: Space, *, scale: Callable | No
         space: where f lives; `space.reads` decides how the solver is fed.
         scale: t -> factor of the model: functions that are kept up to a factor.
         sampler: default feed; None: one uniform row a step.
+        targets: what y must be, as `Solver.targets`.
     """
 
     def start(key, data):
@@ -71,4 +74,4 @@ def online(init: Callable, rule: Callable, space: Space, *, scale: Callable | No
         found = space.model(state.f, data)
         return found if scale is None else found.scaled(scale(state.t.astype(jax.tree.leaves(state.f)[0].dtype)))
 
-    return Solver(start, update, model, sampler or uniform(1), space.reads, residual="sample")
+    return Solver(start, update, model, sampler or uniform(1), space.reads, residual="sample", targets=targets)

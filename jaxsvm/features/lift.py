@@ -50,4 +50,5 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
         reads=inner.reads,
         prepare=prepare,
         residual=inner.residual,
+        targets=inner.targets,
     )

@@ -216,6 +216,7 @@ def fit(
     check_folder(save)
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
+    check_targets(solver, data)
     enter = functools.partial(_enter, dtype=wide(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
@@ -285,6 +286,24 @@ def check_key(key: Any) -> None:
     """Refuse whole numbers and the like."""
     if key is not None and not hasattr(key, "dtype"):
         raise TypeError(f"key must be a key such as jax.random.key(0), got {key!r}")
+
+
+def check_targets(solver: Any, data: Batch) -> None:
+    """Refuse targets that the solver would misread, where their values are known."""
+    wanted = solver.targets
+    if wanted in (None, "real") or is_traced(data.y, data.weight):
+        return
+    found = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0].astype(np.float64))
+    shown = ", ".join(f"{v:g}" for v in found[:5]) + (", ..." if len(found) > 5 else "")
+    if wanted == "labels" and not np.isin(found, (-1, 1)).all():
+        raise ValueError(
+            f"this solver takes labels -1 and +1, the data hold {shown}: for class numbers wrap it, "
+            "jaxsvm.one_vs_rest(solver, classes=k), for real targets choose another loss"
+        )
+    if wanted != "labels" and not np.isin(found, np.arange(wanted)).all():
+        raise ValueError(
+            f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number them, or say classes=k"
+        )
 
 
 def check_folder(save: str | os.PathLike | None) -> None:

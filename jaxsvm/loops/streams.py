@@ -22,7 +22,7 @@ from ..types import Array, Batch, Curve, Fit, Run, Solver, SparseRows, State
 from . import tally
 from .bar import Bar
 from .feed import Asked, cut, feed
-from .runs import check_folder, check_key, check_like, check_solver, lifting, model_of, rows_of_curve, whole_number
+from .runs import check_folder, check_key, check_like, check_solver, check_targets, lifting, model_of, rows_of_curve, whole_number
 
 
 @register("Flow")
@@ -46,7 +46,7 @@ def stream(
     rows: int | None = None,
     state: Flow | None = None,
     batch_size: int | None = None,
-    task: str = "binary",
+    task: str | None = None,
     probe: Callable | None = None,
     memory: float | None = None,
     save: str | os.PathLike | None = None,
@@ -71,7 +71,7 @@ def stream(
         state: where to go on, `run.state` of an earlier call or `models.load(path)`; `chunks` are those not yet taken in,
             `chunks[int(state.chunks):]` of the same sequence; where none is left, the run is returned as it stands.
         batch_size: rows of an update, >= 1; None: as the state has it, else the solver's paper.
-        task: what the targets of the chunks must be: "binary", "multiclass" or "regression".
+        task: what the targets of the chunks must be: "binary", "multiclass" or "regression"; None: as the solver takes them.
         probe: model -> any tree of arrays, worked out after every chunk.
         memory: bytes that the prepared rows of a chunk may take (solvers on features); above, each update prepares its
             own. None: 2 GiB.
@@ -98,7 +98,6 @@ def stream(
         >>> int(run.state.step), run.info.loss.shape
         (569, (3,))
     """
-    choice("task", task, ("binary", "multiclass", "regression"))
     if key is None and state is None:
         raise ValueError("stream needs a key, such as jax.random.key(0), or a state to go on from")
     check_key(key)
@@ -108,6 +107,9 @@ def stream(
     if not isinstance(chunks, Iterable) and not hasattr(chunks, "__getitem__"):
         raise TypeError(f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}")
     check_solver(solver)
+    if task is None:
+        task = {"labels": "binary", "real": "regression", None: "binary"}.get(solver.targets, "multiclass")
+    choice("task", task, ("binary", "multiclass", "regression"))
     if solver.reads == "all":
         raise ValueError("this solver reads all rows at every step: use fit, or features (jaxsvm.on_features), in a stream")
     check_folder(save)
@@ -137,6 +139,7 @@ def stream(
     try:
         with Asked() as asked:
             while part is not None:
+                check_targets(freed(solver), part.batch)
                 if per_row and not (part.complete and (part.batch.weight == 1).all()):
                     raise ValueError(
                         "this solver has a bound for each row, which a stream cannot know beforehand: use weights of 1, or fit"
