@@ -41,14 +41,14 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     """
     choice("task", task, ("binary", "multiclass", "regression"))
     sparse = is_sparse(x)
-    x, y = csr(x) if sparse else _numbers("x", x), _numbers("y", y)
+    x, y = csr(x) if sparse else numbers("x", x), numbers("y", y)
     if x.ndim != 2:
         raise ValueError(f"x must be a matrix with a row for each example, got shape {x.shape}; use x.reshape(len(x), -1)")
     if not x.shape[0] or not x.shape[1]:
         raise ValueError(f"x has shape {x.shape}: there must be at least one row and one column")
     if y.shape != x.shape[:1]:
         raise ValueError(f"y must hold one target for each of the {x.shape[0]} rows of x, got shape {y.shape}")
-    weight = np.ones(len(y)) if weight is None else _numbers("weight", weight)
+    weight = np.ones(len(y)) if weight is None else numbers("weight", weight)
     if weight.shape != y.shape:
         raise ValueError(f"weight must hold one number for each of the {len(y)} rows of x, got shape {weight.shape}")
     dtype = np.dtype(np.float64 if x.dtype == np.float64 and jax.config.jax_enable_x64 else np.float32)  # of all sums
@@ -68,7 +68,8 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     return Batch(x, jnp.asarray(y.astype(np.float64), dtype), index, jnp.asarray(weight.astype(np.float64), dtype))
 
 
-def _numbers(name: str, a: Any) -> np.ndarray:
+def numbers(name: str, a: Any) -> np.ndarray:
+    """An array of real numbers as JAX has them, or a sentence."""
     if is_sparse(a):
         raise ValueError(f"{name} is a sparse matrix, which is taken for x only: make it dense with {name}.toarray()")
     if np.ma.is_masked(a):
@@ -78,7 +79,7 @@ def _numbers(name: str, a: Any) -> np.ndarray:
     except ValueError as error:
         raise ValueError(f"{name} must be an array of numbers; its rows differ in length") from error
     if a.dtype.kind not in "biufV" or (a.dtype.kind == "V" and a.dtype.name != "bfloat16"):
-        how = "number its classes with jaxsvm.data.encode" if name == "y" and a.dtype.kind in "OSU" else "convert it first"
+        how = "number its classes with jaxsvm.data.encode" if name[0] == "y" and a.dtype.kind in "OSU" else "convert it first"
         raise ValueError(f"{name} must be an array of real numbers, got dtype {a.dtype}; {how}")
     with np.errstate(over="ignore"):  # an infinity, which is refused
         return a.astype(held_as(a.dtype), copy=False)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..data.padding import held_as
+from ..data.rows import numbers
 from ..types import Batch, Lifted, SparseRows
 
 
@@ -64,27 +64,22 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
     if hasattr(chunk[0], "tocsr"):
         raise ValueError(f"x of {name} is a SciPy matrix: make it a Batch first, jaxsvm.dataset(x, y)")
 
-    def real(a):
-        if np.ma.is_masked(a):
-            raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in")
-        try:
-            a = np.asarray(a)
-        except ValueError as error:
-            raise ValueError(f"{name} must hold arrays of numbers; its rows differ in length") from error
-        if a.dtype.kind not in "biufV":
-            how = "number classes with jaxsvm.data.encode" if a.dtype.kind in "OSU" else "convert it first"
-            raise ValueError(f"{name} holds {a.dtype}, expected real numbers: {how}")
-        held = held_as(a.dtype)
+    def real(field, a):
+        a = numbers(f"{field} of {name}", a)
         with np.errstate(over="ignore"):  # an infinity, which is refused
-            return a.astype(np.float32 if held.kind in "biu" or (held == np.float64 and not double) else held, copy=False)
+            return a.astype(np.float32, copy=False) if a.dtype.kind in "biu" or (a.dtype == np.float64 and not double) else a
 
     x = chunk[0]
-    x = jax.tree.map(np.asarray, dataclasses.replace(x, value=real(x.value))) if isinstance(x, SparseRows) else real(x)
+    x = jax.tree.map(np.asarray, dataclasses.replace(x, value=real("x", x.value))) if isinstance(x, SparseRows) else real("x", x)
     if x.ndim != 2:
         raise ValueError(f"x of {name} must be a matrix with a row for each example, got shape {x.shape}")
     wide = x.dtype if x.dtype.itemsize >= 4 else np.float32
-    y = real(chunk[1]).astype(wide)
-    weight = np.ones(len(x.value if isinstance(x, SparseRows) else x), wide) if len(chunk) == 2 else real(chunk[2]).astype(wide)
+    y = real("y", chunk[1]).astype(wide)
+    weight = (
+        np.ones(len(x.value if isinstance(x, SparseRows) else x), wide)
+        if len(chunk) == 2
+        else real("weight", chunk[2]).astype(wide)
+    )
     if y.shape != x.shape[:1] or weight.shape != x.shape[:1]:
         raise ValueError(f"{name} has {x.shape[0]} rows, targets of shape {y.shape} and weights of shape {weight.shape}")
     return x, y, weight
