@@ -75,6 +75,11 @@ def test_data_that_is_no_batch(data, came):
         fit(WHOLE, data, KEY, steps=1)
 
 
+def test_several_data_sets_at_once():
+    with pytest.raises(TypeError, match="got tuple: take one of those in it, train, test = loaded$"):
+        fit(WHOLE, (DATA, DATA), KEY, steps=1)
+
+
 def test_state_that_is_no_run():
     run = fit(WHOLE, DATA, KEY, steps=0)
     for state, came in ((run, "Fit"), (run.state.solver, "tuple"), ("file.npz", "str")):

@@ -198,7 +198,8 @@ def fit(
         'converged after 10 steps: tolerance 1.0e-06 met, residual 0.0e+00'
     """
     if not isinstance(data, Batch):
-        how = "take one of them, train, test = loaded" if isinstance(data, tuple) else "make one with jaxsvm.dataset(x, y)"
+        several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
+        how = "take one of those in it, train, test = loaded" if several else "make one with jaxsvm.dataset(x, y)"
         raise TypeError(f"data must be a Batch, got {type(data).__name__}: {how}")
     if state is not None and not isinstance(state, Run):
         raise TypeError(f"state must be the Run of an earlier call, got {type(state).__name__}: pass run.state")
