@@ -184,15 +184,11 @@ def _precomputed(thing: Any) -> bool:
 
 
 class _Machine(BaseEstimator):
-    """Fitting and decision values; subclasses say which solver, and for how long."""
+    """Fitting and decision values; subclasses say which solver, and for how long.
 
-    def _made(self, x: Any, weight: np.ndarray) -> Solver:
-        """The solver for two classes or for real targets, given the rows that it will see."""
-        raise NotImplementedError
-
-    def _limits(self, n) -> dict:
-        """`steps`, `passes`, `tol`, `sampler`, `progress` of a run on n rows."""
-        raise NotImplementedError
+    `_made(x, weight)` is the solver for two classes or for real targets, given the rows that it will see; `_limits(n)` are
+    `steps`, `passes`, `tol`, `sampler` and `progress` of a run on n rows.
+    """
 
     def _pairwise(self) -> bool:
         return False

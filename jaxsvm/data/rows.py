@@ -132,7 +132,7 @@ def _scales(x: Any) -> None:
     if spread.size and spread.max() > 1000 * spread.min():
         warnings.warn(
             f"the ranges of the columns go from {spread.min():.2g} to {spread.max():.2g}: solvers converge slowly on such "
-            "rows; scale them first, for example with jaxsvm.data.standardize",
+            f"rows; scale them first, for example with jaxsvm.data.{'scale' if is_sparse(x) else 'standardize'}",
             stacklevel=_outside(),
         )
 

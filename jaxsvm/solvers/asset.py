@@ -35,6 +35,9 @@ def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
         D_X^2 = radius^2 + bound^2;   D_G^2 = mean slope(0, y_i)^2 (|x_i|^2 + 1)
 
     Without an intercept the bound is 0 and the + 1 falls away.
+
+    Reference: S. Lee, S. Wright, ASSET: approximate stochastic subgradient estimation training for support vector
+        machines, ICPRAM 2012, section 3 (D_X and D_G); the radius as in Pegasos, for any loss.
     """
     share = data.weight / jnp.sum(data.weight)
     zero, square = jnp.zeros_like(share), sqnorms(data.x)
