@@ -38,7 +38,9 @@ from .loops import stream as stream
 from .loops import sweep as sweep
 
 # More than two classes
+from .multiclass import OneVsOne as OneVsOne
 from .multiclass import OneVsRest as OneVsRest
+from .multiclass import one_vs_one as one_vs_one
 from .multiclass import one_vs_rest as one_vs_rest
 
 # Objectives, certificates, probes
@@ -61,10 +63,12 @@ from .solvers import asset as asset
 from .solvers import asset_star as asset_star
 from .solvers import bottou_sgd as bottou_sgd
 from .solvers import constrained_sgd as constrained_sgd
+from .solvers import decomposition as decomposition
 from .solvers import kernel_pegasos as kernel_pegasos
 from .solvers import pegasos as pegasos
 from .solvers import perceptron as perceptron
 from .solvers import sdca as sdca
+from .solvers import smo as smo
 from .solvers import subgradient as subgradient
 from .types import Batch as Batch
 from .types import Certificate as Certificate

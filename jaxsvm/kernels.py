@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from . import recipe as _recipe
 from .numerics import blocked, dot, inner, l1_distances, sqdist, sqnorms, wide
 from .recipe import Recipe, positive, scalars
-from .types import Array
+from .types import Array, Batch
 
 
 class _Kernel(NamedTuple):
@@ -212,6 +213,30 @@ def holds_precomputed(kernel: Kernel) -> bool:
     factory, args, kwargs = kernel.call()
     parts = [part for part in (*args, *kwargs.values()) if isinstance(part, Kernel)]
     return factory is precomputed or any(map(holds_precomputed, parts))
+
+
+def check_symmetric(kernel: Kernel, data: Batch) -> None:
+    """Refuse precomputed values that are not those of a symmetric matrix, one block of rows at a time, on the host.
+
+    Raises:
+        ValueError: with the place and the two values.
+    """
+    if not holds_precomputed(kernel):
+        return
+    x = np.asarray(data.x)
+    n = x.shape[0]
+    if x.shape != (n, n):
+        raise ValueError(f"a precomputed matrix for {n} rows has shape ({n}, {n}), got {x.shape}: k(row, training row)")
+    room = 1e-5 * max(float(np.abs(x).max()), np.finfo(np.float32).tiny)
+    for start in range(0, n, 1024):
+        apart = np.abs(x[start : start + 1024] - x[:, start : start + 1024].T)
+        if apart.max() > room:
+            i, j = np.unravel_index(np.argmax(apart), apart.shape)
+            i += start
+            raise ValueError(
+                f"the precomputed matrix is not symmetric: {x[i, j]:g} at ({i}, {j}) and {x[j, i]:g} at ({j}, {i}); "
+                "pass k(x, x), or (k + k.T) / 2"
+            )
 
 
 def as_kernel(thing: Any) -> Kernel:

@@ -18,7 +18,7 @@ import optax
 
 from .numerics import count
 from .recipe import loss, positive, scalars
-from .types import Array, Loss
+from .types import Array, Loss, Quadratic
 
 
 def _inside(condition: Array, value: Array) -> Array:
@@ -33,6 +33,22 @@ def _guard(sqnorm: Array) -> Array:
 def _slack(value: Array) -> Array:
     """Rounding room at the ends of a conjugate's domain."""
     return 8 * jnp.finfo(value.dtype).eps * jnp.ones_like(value)
+
+
+def _sided(y: Array, high: Array, soft: Array | None = None) -> Quadratic:
+    """y coef in [0, high]: the coefficients of losses of the margin."""
+    zero = jnp.zeros_like(high)
+    return Quadratic(jnp.where(y > 0, zero, -high), jnp.where(y > 0, high, zero), soft=soft)
+
+
+def _unbounded(C: Array) -> Array:
+    """Where a row counts, no bound."""
+    return jnp.where(C > 0, jnp.full_like(C, jnp.inf), jnp.zeros_like(C))
+
+
+def _inverse(C: Array) -> Array:
+    """1/C, and 0 where C is 0: the bounds there are 0 already."""
+    return jnp.where(C > 0, 1 / jnp.where(C > 0, C, jnp.ones_like(C)), jnp.zeros_like(C))
 
 
 def _within(name: str, value: float, low: float, high: float, ends: bool) -> None:
@@ -62,7 +78,7 @@ def hinge() -> Loss:
     def dual_step(coef, f, y, q, C):
         return y * jnp.clip(y * coef + (1 - y * f) / _guard(q), 0, C)
 
-    return Loss(optax.losses.hinge_loss, slope, conjugate, dual_step)
+    return Loss(optax.losses.hinge_loss, slope, conjugate, dual_step, quadratic=_sided)
 
 
 @loss
@@ -84,7 +100,10 @@ def squared_hinge() -> Loss:
         step = y * jnp.maximum(y * coef + (1 - y * f - soft * y * coef) / (q + soft), 0)
         return jnp.where(C > 0, step, jnp.zeros_like(step))
 
-    return Loss(value, slope, conjugate, dual_step)
+    def quadratic(y, C):
+        return _sided(y, _unbounded(C), _inverse(C) / 2)
+
+    return Loss(value, slope, conjugate, dual_step, quadratic=quadratic)
 
 
 @loss
@@ -113,7 +132,10 @@ def smooth_hinge(width: float = 1.0) -> Loss:
         soft = width / jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16)
         return y * jnp.clip(y * coef + (1 - y * f - soft * y * coef) / (q + soft), 0, C)
 
-    return Loss(value, slope, conjugate, dual_step)
+    def quadratic(y, C):
+        return _sided(y, C, width * _inverse(C))
+
+    return Loss(value, slope, conjugate, dual_step, quadratic=quadratic)
 
 
 @loss
@@ -166,7 +188,10 @@ def squared() -> Loss:
         step = coef + (C * (y - f) - coef) / (C * q + 1)
         return jnp.where(C > 0, step, jnp.zeros_like(step))
 
-    return Loss(optax.losses.l2_loss, slope, conjugate, dual_step, labels=False)
+    def quadratic(y, C):
+        return Quadratic(-_unbounded(C), _unbounded(C), soft=_inverse(C))
+
+    return Loss(optax.losses.l2_loss, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
 
 
 @loss
@@ -192,7 +217,10 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
         pull = q * coef + y - f  # without the tube; the tube shrinks it towards 0
         return jnp.clip(jnp.sign(pull) * jnp.maximum(jnp.abs(pull) - eps, 0) / _guard(q), -C, C)
 
-    return Loss(value, slope, conjugate, dual_step, labels=False)
+    def quadratic(y, C):
+        return Quadratic(-C, C, kink=jnp.full_like(C, eps))
+
+    return Loss(value, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
 
 
 @loss
@@ -217,7 +245,10 @@ def pinball(tau: float = 0.5) -> Loss:
     def dual_step(coef, f, y, q, C):
         return jnp.clip(coef + (y - f) / _guard(q), (tau - 1) * C, tau * C)
 
-    return Loss(value, slope, conjugate, dual_step, labels=False)
+    def quadratic(y, C):
+        return Quadratic((tau - 1) * C, tau * C)
+
+    return Loss(value, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
 
 
 def _simplex(point: Array) -> Array:

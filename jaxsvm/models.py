@@ -8,7 +8,7 @@ import json
 import os
 import reprlib
 import zipfile
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ import optax
 
 from . import __about__
 from .kernels import Kernel, matvec
-from .numerics import blocked, dot
+from .numerics import blocked, dot, is_traced
 from .recipe import REGISTRY, Recipe, freed, registered_name, static, struct
 from .types import Array, Batch
 
@@ -73,6 +73,25 @@ class Expansion:
     def scaled(self, factor: Array) -> Expansion:
         """factor f, for functions that a solver keeps up to a factor."""
         return dataclasses.replace(self, coef=factor * self.coef, b=factor * self.b)
+
+    def support(self) -> Support:
+        """The rows whose coefficient is not 0, on the host: how many there are decides the shapes.
+
+        Raises:
+            TypeError: inside a transformation.
+        """
+        if is_traced(self.coef):
+            raise TypeError("support() needs the coefficients' values: call it outside of jit, vmap and grad")
+        place = np.flatnonzero(np.asarray(self.coef))
+        return Support(np.asarray(self.index)[place], np.asarray(self.coef)[place], float(self.b))
+
+
+class Support(NamedTuple):
+    """Support vectors: f(x) = sum_i coef_i k(x_index_i, x) + b."""
+
+    index: np.ndarray  # (s,)  training rows, -1 where none
+    coef: np.ndarray  # (s,)  signed, y_i alpha_i for classification
+    b: float
 
 
 @struct

@@ -134,6 +134,47 @@ def pick(a: Array, index: Array) -> Array:
     return a.at[index].get(mode="promise_in_bounds")
 
 
+def at(a: Array, i: Array) -> Array:
+    """`a[i]` for one i in [0, n): a number of (n,), a row of (n, d)."""
+    return lax.dynamic_index_in_dim(a, i, keepdims=False)
+
+
+def _halved(a: Array, fn: Callable) -> Array:
+    """A vector folded in halves, for `fn` that may see a number twice: XLA's own reductions take one after the other."""
+    while a.shape[0] > 16:
+        half = -(-a.shape[0] // 2)
+        a = fn(a[:half], a[a.shape[0] - half :])
+    return a
+
+
+def greatest(a: Array) -> Array:
+    """max of (n,), several times as fast as `jnp.max` on a CPU."""
+    return jnp.max(_halved(a, jnp.maximum))
+
+
+def least(a: Array) -> Array:
+    """min of (n,), as `greatest`."""
+    return jnp.min(_halved(a, jnp.minimum))
+
+
+def first_max(a: Array) -> tuple[Array, Array]:
+    """The first place of the maximum of (n,), int32, and the maximum: `jnp.argmax` without its pace on a CPU.
+
+    Where there is none (nan), the last place.
+    """
+    top, n = greatest(a), a.shape[0]
+    place = least(jnp.where(a == top, lax.iota(jnp.int32, n), n - 1))
+    return place, top
+
+
+def largest(a: Array, k: int) -> Array:
+    """The places of the k largest of (n,), int32, in order.
+
+    The barrier keeps what follows from being merged into it: XLA then sorts all of `a`, in thirty times the time.
+    """
+    return lax.optimization_barrier(lax.top_k(a, k))[1]
+
+
 def blocked(fn: Callable, x: Array, block: int) -> Array:
     """`fn` over the rows of `x` in blocks, so that its temporaries stay bounded.
 

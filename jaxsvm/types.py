@@ -135,6 +135,8 @@ class Solver(NamedTuple):
     prepare: Callable = _same  # (data) -> Lifted     a map of rows that loops may apply to many rows at once
     residual: str = "whole"  # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
     targets: Any = None  # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: nobody knows
+    until: Callable | None = None  # (tol)  -> the solver for runs that stop there; None: an update does not depend on it
+    check: Callable | None = None  # (data) -> None, raising for values that it cannot take; loops call it on the host
 
 
 class Space(NamedTuple):
@@ -162,6 +164,19 @@ class Loss(NamedTuple):
     conjugate: Callable  # (slope, y)                    -> sup_f slope f - loss(f, y), inf outside its domain
     dual_step: Callable  # (coef, score, y, sqnorm, C)   -> the coefficient that maximises the dual along its axis
     labels: bool = True  # a function of the margin y f with y in {-1, +1}; False: real targets
+    quadratic: Callable | None = None  # (y, C)          -> Quadratic, its part of the dual; None: that is not quadratic
+
+
+class Quadratic(NamedTuple):
+    """One coefficient's part of a dual that is quadratic: y coef - kink |coef| - soft/2 coef^2 on [low, high].
+
+    This is -C conjugate(-coef / C, y). low <= 0 <= high; both are 0 where C is 0.
+    """
+
+    low: Array  # (n,)
+    high: Array  # (n,)
+    kink: Array | None = None  # (n,)  >= 0; None: 0
+    soft: Array | None = None  # (n,)  >= 0; None: 0
 
 
 class Certificate(NamedTuple):

@@ -1,15 +1,16 @@
-"""One against the rest: k problems at once are the k problems one by one, and what they share is held once."""
+"""One against the rest, one against one: problems at once are the problems one by one, and what they share is held once."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.svm import LinearSVC
+from sklearn.multiclass import OneVsOneClassifier
+from sklearn.svm import SVC, LinearSVC
 
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers
-from jaxsvm.models import Expansion, Linear, Mapped
-from jaxsvm.multiclass import OneVsRest, one_vs_rest
+from jaxsvm.models import Classifier, Expansion, Linear, Mapped
+from jaxsvm.multiclass import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
 
 N, K = 48, 3
 KEY = jax.random.key(0)
@@ -144,3 +145,184 @@ def test_refuses_a_single_class():
     for classes in (1, True, 2.0):
         with pytest.raises(ValueError, match="classes must be a whole number of at least 2"):
             jaxsvm.fit(one_vs_rest(jaxsvm.sdca(1.0), classes=classes), DATA, KEY, steps=1)
+
+
+PAIRS = [(0, 1), (0, 2), (1, 2)]
+WEIGHT = np.array([3.0, 1.0, 2.0])[np.arange(N) % K] * np.array([1.0, 2.0, 0.0, 1.0])[np.arange(N) // K % 4]
+WEIGHTED = DATA._replace(weight=jnp.asarray(WEIGHT, jnp.float32))
+
+
+def between(data, a, b):
+    """The problem of one pair: its rows alone, +1 for a and -1 for b, and their places in `data`."""
+    rows = np.flatnonzero(np.isin(data.y, (a, b)))
+    return jaxsvm.dataset(data.x[rows], np.where(data.y[rows] == a, 1, -1), data.weight[rows]), rows
+
+
+ALONE = {
+    "averaged": jaxsvm.averaged(jaxsvm.pegasos(0.1)),  # clocks in a chain
+    "asset": jaxsvm.asset(0.1),  # reads the rows in init, has a bias
+    "dual": jaxsvm.sdca(1.0, bias="feature"),  # a coefficient for each row
+    "online": jaxsvm.constrained_sgd(1.0, RBF),  # reads all rows, has a clock
+}
+
+
+@pytest.mark.parametrize("handed", ["relative", "ones"])
+@pytest.mark.parametrize("name", ALONE)
+def test_each_pair_makes_the_steps_that_it_makes_on_its_rows_alone(name, handed):
+    inner, size = ALONE[name], 2
+    solver = one_vs_one(inner, classes=K)
+    draws = np.random.default_rng(2).choice(np.flatnonzero(WEIGHT), (30, size))
+
+    def fed(data):  # as epochs() and uniform() hand weights
+        weight = data.weight / np.mean(data.weight[data.weight > 0]) if handed == "relative" else jnp.ones_like(data.weight)
+        return data._replace(weight=jnp.asarray(weight, data.x.dtype))
+
+    def walk(solver, data, draws):
+        state, seen, losses = solver.init(KEY, data), fed(data), []
+        for rows in draws:
+            index = jnp.asarray(rows, jnp.int32)
+            batch = seen._replace(index=index) if solver.reads == "all" else jaxsvm.take(seen, index)
+            state, info = jaxsvm.step(solver, state, batch)
+            losses.append(float(info.loss))
+        return solver.model(state, data), np.array(losses)
+
+    model, losses = walk(solver, WEIGHTED, draws)
+    values, total, pairs = model.pairs(DATA.x), np.zeros(len(draws)), np.zeros(len(draws))
+    for place, (a, b) in enumerate(PAIRS):
+        data, rows = between(WEIGHTED, a, b)
+        own = np.full(N, -1)
+        own[rows] = np.arange(len(rows))
+        live = (own[draws] >= 0).any(1)
+        kept = own[draws][live]
+        assert 0 < len(kept) < len(draws) and (kept < 0).any()
+        alone, of_steps = walk(inner, data, kept)
+        # The same steps; sums over rows in another order.
+        np.testing.assert_allclose(values[:, place], alone(DATA.x), atol=2e-5)
+        np.testing.assert_allclose(model[a, b](DATA.x), alone(DATA.x), atol=2e-5)
+        total[live] += of_steps
+        pairs += live
+    np.testing.assert_allclose(losses, total / pairs, rtol=1e-4, atol=2e-5)
+
+
+def test_one_against_one_agrees_with_scikit_learn():
+    run = jaxsvm.fit(one_vs_one(jaxsvm.sdca(0.5), classes=K), DATA, KEY, steps=1000 * N, every=10 * N, tol=1e-5)
+    assert run.converged
+    made = LinearSVC(C=0.5, loss="hinge", fit_intercept=False, tol=1e-10, max_iter=10**6, random_state=0)
+    # A residual of 1e-5 in margin units, along directions in which the objective is nearly flat.
+    expected = OneVsOneClassifier(made).fit(np.asarray(DATA.x), np.asarray(DATA.y)).decision_function(np.asarray(DATA.x))
+    np.testing.assert_allclose(run.model(DATA.x), expected, atol=1e-3)
+
+    weighted = jaxsvm.fit(one_vs_one(jaxsvm.sdca(0.5), classes=K), WEIGHTED, KEY, steps=1000 * N, every=10 * N, tol=1e-5)
+    assert weighted.converged
+    for a, b in PAIRS:
+        data, rows = between(WEIGHTED, a, b)
+        made.fit(np.asarray(data.x), np.asarray(data.y), sample_weight=WEIGHT[rows])
+        np.testing.assert_allclose(weighted.model[a, b].w, made.coef_[0], atol=1e-3)
+        proof = jaxsvm.certificate(weighted.model[a, b], data, jaxsvm.lam_from_C(0.5, WEIGHT[rows].sum()), passes=200)
+        assert 0 <= proof.gap < 1e-4 * proof.primal
+
+
+def test_votes_are_those_of_svc(x64):
+    x, y = np.asarray(DATA.x, float), np.asarray(DATA.y)
+    y = np.where(np.arange(N) < 12, 3, y)  # classes that nothing parts, so that votes tie
+    machine = SVC(kernel="linear", decision_function_shape="ovo").fit(x, y)
+    model = OneVsOne(Linear(jnp.asarray(machine.coef_), jnp.asarray(machine.intercept_), "free"), (True, True), 4)
+    new = np.random.default_rng(4).normal(size=(200, 4)) * 3
+    np.testing.assert_allclose(model.pairs(jnp.asarray(new)), machine.decision_function(new), rtol=1e-9)
+    machine.decision_function_shape = "ovr"
+    found = model(jnp.asarray(new), block=64)
+    np.testing.assert_allclose(found, machine.decision_function(new), rtol=1e-9)
+    np.testing.assert_allclose(model.sqnorm(), np.sum(machine.coef_**2))
+    machine.break_ties = True
+    np.testing.assert_array_equal(Classifier(model, ("a", "b", "c", "d")).predict(jnp.asarray(new)),
+                                  np.array(list("abcd"))[machine.predict(new).astype(int)])  # fmt: skip
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_votes_with_ties(k):
+    pairs = [(a, b) for a in range(k) for b in range(a + 1, k)]
+    score = np.random.default_rng(k).integers(-2, 3, (300, len(pairs))).astype("f")  # whole numbers: ties are exact
+    model = OneVsOne(Linear(jnp.eye(len(pairs)), jnp.zeros(len(pairs))), (True, True), k)
+    votes, total = np.zeros((300, k)), np.zeros((300, k))
+    for value, (a, b) in zip(score.T, pairs, strict=True):
+        votes[:, a] += value >= 0
+        votes[:, b] += value < 0
+        total[:, a] += value
+        total[:, b] -= value
+    found = np.asarray(model(jnp.asarray(score)))
+    np.testing.assert_allclose(found, votes + total / (3 * (abs(total) + 1)), rtol=1e-6)
+    best = [max(range(k), key=lambda c: (votes[i, c], total[i, c], -c)) for i in range(300)]
+    np.testing.assert_array_equal(np.argmax(found, 1), best)
+    top = np.sort(votes, 1)
+    assert k == 2 or (top[:, -1] == top[:, -2]).any()
+
+
+def test_pairs_share_their_rows_and_certify_themselves():
+    run = jaxsvm.fit(one_vs_one(jaxsvm.sdca(1.0, RBF), classes=K), DATA, KEY, steps=100 * N, every=10 * N, tol=1e-4)
+    inner = run.model.inner
+    assert run.converged and isinstance(run.model, OneVsOne) and isinstance(inner, Expansion)
+    assert inner.x.shape == DATA.x.shape and inner.index.shape == (N,) and inner.coef.shape == (3, N)
+    for place, (a, b) in enumerate(PAIRS):
+        np.testing.assert_allclose(run.model[a, b](DATA.x), run.model.pairs(DATA.x)[:, place], atol=1e-5)
+        member = np.isin(DATA.y, (a, b))
+        assert not np.any(inner.coef[place][~member])
+        padded = DATA._replace(
+            y=jnp.where(DATA.y == a, 1.0, -1.0).astype(DATA.y.dtype), weight=jnp.asarray(member, DATA.weight.dtype)
+        )
+        proof = jaxsvm.certificate(run.model[a, b], padded, jaxsvm.lam_from_C(1.0, member.sum()))
+        assert proof.exact and 0 <= proof.gap < 1e-3 * proof.primal
+    np.testing.assert_allclose(run.model.sqnorm(), sum(run.model[pair].sqnorm() for pair in PAIRS), rtol=1e-5)
+
+
+def test_two_classes_are_the_binary_problem():
+    data, _ = between(DATA, 0, 1)
+    inner = jaxsvm.pegasos(0.1)
+    numbers = data._replace(y=(1 - data.y) / 2)
+    runs = [jaxsvm.fit(solver, d, KEY, steps=60) for solver, d in ((one_vs_one(inner, classes=2), numbers), (inner, data))]
+    score = runs[1].model(data.x)
+    np.testing.assert_allclose(runs[0].model.pairs(data.x)[:, 0], score, atol=1e-6)
+    np.testing.assert_array_equal(np.argmax(np.asarray(runs[0].model(data.x)), 1) == 0, score >= 0)
+    np.testing.assert_allclose(runs[0].info.loss, runs[1].info.loss, rtol=1e-5)
+    np.testing.assert_array_equal(runs[0].info.evals, runs[1].info.evals)
+
+
+def test_pairs_on_features_are_looked_at_and_saved(tmp_path):
+    inner = jaxsvm.sdca(1.0)
+    outside = jaxsvm.on_features(PHI, one_vs_one(inner, classes=K))
+    inside = one_vs_one(jaxsvm.on_features(PHI, inner), classes=K)
+    runs = [jaxsvm.fit(solver, DATA, KEY, steps=2 * N, every=N, probe=jaxsvm.error_on(DATA)) for solver in (outside, inside)]
+    for run in runs:
+        assert isinstance(run.model, Mapped) and isinstance(run.model.inner, OneVsOne)
+        assert isinstance(run.model.inner.inner, Linear) and run.model.phi.landmarks.shape == (8, 4)
+        wrong = np.argmax(np.asarray(run.model(DATA.x)), 1) != np.asarray(DATA.y)
+        np.testing.assert_allclose(run.info.probe[-1], wrong.mean(), rtol=1e-6)
+    np.testing.assert_allclose(*[run.model(DATA.x) for run in runs], atol=1e-5)
+
+    part = jaxsvm.fit(outside, DATA, KEY, steps=N, every=N, probe=jaxsvm.error_on(DATA))
+    models.save(tmp_path / "run.npz", part.state)
+    state = models.load(tmp_path / "run.npz")
+    rest = jaxsvm.fit(outside, DATA, state=state, steps=N, every=N, probe=jaxsvm.error_on(DATA))
+    models.save(tmp_path / "model.npz", Classifier(rest.model, ("a", "b", "c")))
+    found = models.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(found(DATA.x), runs[0].model(DATA.x))
+    assert found.inner.inner.classes == K
+
+
+def test_a_pair_without_rows_stays_at_zero():
+    for inner, more in ((jaxsvm.sdca(0.1), {"tol": 1e-3}), (jaxsvm.asset(0.1), {})):
+        run = jaxsvm.fit(one_vs_one(inner, classes=K + 2), DATA, KEY, steps=100 * N, every=10 * N, **more)
+        assert run.finite and run.converged == ("tol" in more)
+        assert np.all(np.asarray(run.model.pairs(DATA.x))[:, -1] == 0)  # classes 3 and 4
+        assert np.mean(np.argmax(np.asarray(run.model(DATA.x)), 1) == np.asarray(DATA.y)) > 0.8
+
+
+def test_one_against_one_refuses_bad_input():
+    for classes in (1, True, 2.0):
+        with pytest.raises(ValueError, match="classes must be a whole number of at least 2"):
+            jaxsvm.fit(one_vs_one(jaxsvm.sdca(1.0), classes=classes), DATA, KEY, steps=1)
+    with pytest.raises(ValueError, match="takes class numbers 0 .. 1, the data hold 0, 1, 2"):
+        jaxsvm.fit(one_vs_one(jaxsvm.sdca(1.0), classes=2), DATA, KEY, steps=1)
+    model = OneVsOne(Linear(jnp.eye(3), jnp.zeros(3)), (True, True), 3)
+    for pair in [0, (1, 0), (1, 1), (0, 3), (-1, 1), (0.0, 1), (0, 1, 2)]:
+        with pytest.raises(ValueError, match=r"model\[a, b\] takes two class numbers 0 <= a < b <= 2, got"):
+            model[pair]

@@ -218,6 +218,7 @@ def fit(
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
     check_targets(solver, data)
+    solver = solver if tol is None or solver.until is None else solver.until(tol)
     enter = functools.partial(_enter, dtype=wide(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
@@ -225,7 +226,8 @@ def fit(
     tol = None if tol is None else jnp.asarray(tol, wide(data.x))
     traced = is_traced(parts, data, key, state, tol)
     if every is None:
-        every = _pace(steps, -(-n // b), solver.reads) if period is None else max(1, min(steps, period))
+        pace = 1 if solver.until else _pace(steps, -(-n // b), solver.reads)  # 1: a step goes on by itself to its tolerance
+        every = pace if period is None else max(1, min(steps, period))
         every = max(1, min(every, room // b)) if lift == "piece" else every
     every = whole_number("every", every, 1)
     if period is not None:  # no piece crosses the end of a period; inside a transformation all pieces are of one length
@@ -290,7 +292,9 @@ def check_key(key: Any) -> None:
 
 
 def check_targets(solver: Any, data: Batch) -> None:
-    """Refuse targets that the solver would misread, where their values are known."""
+    """Refuse targets that the solver would misread and values that it cannot take, where they are known."""
+    if solver.check is not None and not is_traced(data):
+        solver.check(data)
     wanted = solver.targets
     if wanted in (None, "real") or is_traced(data.y, data.weight):
         return

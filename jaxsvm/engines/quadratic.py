@@ -1,0 +1,316 @@
+"""Duals that are quadratic between bounds: what can still move, how far it is from the optimum, the best move of one or two.
+
+    D(coef) = sum_i (y_i coef_i - kink_i |coef_i| - soft_i/2 coef_i^2) - 1/2 coef' K coef,   low_i <= coef_i <= high_i
+
+and sum_i coef_i = 0 where the bias is free. `Loss.quadratic` gives the parts. The coefficients are signed; `pull` is the
+derivative without the kink, pull_i = y_i - (K coef)_i - soft_i coef_i.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..implicit import solution
+from ..kernels import Kernel, as_kernel, matvec
+from ..models import Expansion, expansion
+from ..numerics import at, count, first_max, greatest, least, wide
+from ..recipe import cast, choice, fixed, freed, positive, register
+from ..types import Array, Batch, Info, Loss, Quadratic
+
+
+class Dual(NamedTuple):
+    """Coefficients and what is known of each: all of a data set, or a working set of them."""
+
+    coef: Array  # (n,)  within its bounds, exactly
+    pull: Array  # (n,)
+    part: Quadratic  # of (n,)
+    diag: Array  # (n,)  k(x_i, x_i) + soft_i
+
+
+@register("DualState")
+class DualState(NamedTuple):
+    """What solvers of such duals remember: the coefficients, and the derivative in each, summed with compensation."""
+
+    coef: Array  # (n,)
+    pull: Array  # (n,)
+    lost: Array  # (n,)  what rounding took from `pull`
+    drift: Array  # ()   what rounding has made of sum_i coef_i
+    weight: Array  # (n,)  example weights
+
+
+class Problem(NamedTuple):
+    """What is maximised, but for the bias."""
+
+    C: Array  # ()
+    kernel: Kernel
+    loss: Any  # `recipe.fixed` of a loss
+
+    def dual(self, state: DualState, x: Array, y: Array) -> Dual:
+        """The coefficients of a state and what is known of each."""
+        part = freed(self.loss).quadratic(y, self.C * state.weight)
+        diag = self.kernel.diag(x)
+        return Dual(state.coef, state.pull + state.lost, part, diag if part.soft is None else diag + part.soft)
+
+
+def problem(C: Array, kernel: Any, loss: Loss, bias: str) -> Problem:
+    """The problem, checked.
+
+    Raises:
+        ValueError: C no single number above 0, another bias, a loss whose dual is not quadratic.
+    """
+    positive(C=C)
+    choice("bias", bias, ("free", "none"))
+    if loss.quadratic is None:
+        raise ValueError(f"the dual of {loss!r} is not quadratic: take sdca, or a loss such as hinge or eps_insensitive")
+    return Problem(C, as_kernel(kernel), fixed(loss))
+
+
+def begin(task: Problem, bias: str, data: Batch, start: Array | None) -> DualState:
+    """The state before the first step, at 0 or at `start` (n,), made feasible.
+
+    Raises:
+        ValueError: start of another length than the data.
+    """
+    dtype, n = wide(data.x), data.y.shape[0]
+    loss, (weight, y) = freed(task.loss), cast((data.weight, data.y), dtype)
+    coef, pull = jnp.zeros(n, dtype), y
+    if start is not None:
+        if jnp.shape(start) != (n,):
+            raise ValueError(f"start has shape {jnp.shape(start)}, expected one number for each of the {n} rows")
+        part = loss.quadratic(y, jnp.asarray(task.C, dtype) * weight)
+        coef = feasible(jnp.asarray(start, dtype) * (y if loss.labels else 1), part, bias)
+        pull = y - matvec(task.kernel, data.x, data.x, coef) - (0 if part.soft is None else part.soft * coef)
+    drift = jnp.sum(coef) if bias == "free" else jnp.zeros((), dtype)
+    return stopped(DualState(coef, pull, jnp.zeros_like(pull), drift, weight))
+
+
+def told(task: Problem, bias: str, states: tuple, x: Array, y: Array, residual: Array, evals: Array) -> Info:
+    """What a step between two states says of itself."""
+    before, after = (task.dual(state, x, y) for state in states)
+    score, weight = scores(before, y, intercept(before, bias)), states[0].weight
+    return Info(
+        loss=jnp.sum(weight * freed(task.loss).value(score, y)) / jnp.sum(weight),
+        residual=residual,
+        progress=gain(before, after),
+        index=jnp.where(after.coef != before.coef, jnp.arange(y.shape[0], dtype=jnp.int32), -1),
+        support=count(after.coef != 0),
+        evals=evals,
+    )
+
+
+def finished(task: Problem, bias: str, state: DualState, data: Batch) -> Expansion:
+    """The model, with the derivatives of the exact solution."""
+    made = expansion(task.kernel, state.coef, data, bias)
+    task = cast(task, state.coef.dtype)
+    b = stopped(intercept(task.dual(state, data.x, data.y.astype(state.coef.dtype)), bias))
+    coef, b = solution(state.coef, b, task.kernel, data, task.C, freed(task.loss), bias)
+    return dataclasses.replace(made, coef=coef, b=b)
+
+
+def rise(dual: Dual) -> Array:
+    """What D gains per unit that a coefficient grows, (n,); -inf where it is at its upper end."""
+    coef, pull, part, _ = dual
+    gain = pull if part.kink is None else pull - jnp.where(coef >= 0, part.kink, -part.kink)
+    return jnp.where(coef < part.high, gain, -jnp.inf)
+
+
+def fall(dual: Dual) -> Array:
+    """What D loses per unit that a coefficient falls, (n,); inf where it is at its lower end."""
+    coef, pull, part, _ = dual
+    gain = pull if part.kink is None else pull - jnp.where(coef > 0, part.kink, -part.kink)
+    return jnp.where(coef > part.low, gain, jnp.inf)
+
+
+def violation(dual: Dual, bias: str) -> Array:
+    """How far D is from its maximum, 0 there, in units of y: LIBSVM's max rise - min fall with a free bias.
+
+    Without a bias the largest |projected derivative|.
+    """
+    up, down = greatest(rise(dual)), least(fall(dual))
+    return jnp.maximum(up - down if bias == "free" else jnp.maximum(up, -down), 0)
+
+
+def intercept(dual: Dual, bias: str) -> Array:
+    """The bias that the optimality conditions give: the mean over free coefficients, else the middle of what is left."""
+    coef, pull, part, _ = dual
+    if bias != "free":
+        return jnp.zeros((), pull.dtype)
+    free = (coef > part.low) & (coef < part.high)
+    value = pull
+    if part.kink is not None:
+        free, value = free & ((part.kink == 0) | (coef != 0)), pull - part.kink * jnp.sign(coef)
+    total, up, down = jnp.sum(free.astype(pull.dtype)), greatest(rise(dual)), least(fall(dual))
+    ends = jnp.where(jnp.isfinite(up), jnp.where(jnp.isfinite(down), (up + down) / 2, up), down)
+    return jnp.where(total > 0, jnp.sum(jnp.where(free, value, 0)) / jnp.maximum(total, 1), ends)
+
+
+def scores(dual: Dual, y: Array, b: Array) -> Array:
+    """f(x_i) = (K coef)_i + b, (n,)."""
+    soft = 0 if dual.part.soft is None else dual.part.soft * dual.coef
+    return y - dual.pull - soft + b
+
+
+def gain(before: Dual, after: Dual) -> Array:
+    """What each coefficient's move added to D, (n,); the sum is exact, since D is quadratic."""
+    move, kink = after.coef - before.coef, before.part.kink
+    kinked = 0 if kink is None else kink * (jnp.abs(after.coef) - jnp.abs(before.coef))
+    return move * (before.pull + after.pull) / 2 - kinked
+
+
+def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> Array:
+    """(P - D) / P, the gap summed from terms that are not negative.
+
+    Args:
+        dual: all coefficients.
+        y: (n,) targets.
+        C: (n,) weight of each row's loss.
+        loss: of scores.
+        bias: as the dual has it.
+    """
+    b = intercept(dual, bias)
+    score = scores(dual, y, b)
+    safe = jnp.where(C > 0, C, 1)
+    value = loss.value(score, y)
+    slope = -dual.coef / safe
+    terms = jnp.maximum(value + loss.conjugate(slope, y) - slope * score, 0)
+    rows = lambda a: jnp.sum(jnp.where(C > 0, C * a, 0))  # noqa: E731
+    return rows(terms) / (jnp.dot(dual.coef, score - b) / 2 + rows(value))
+
+
+def _upper(coef: Array, part: Quadratic, i: Array) -> Array:
+    """Where coefficient i has to stop on its way up: at its bound, or at the kink."""
+    high = at(part.high, i)
+    return high if part.kink is None else jnp.where((coef < 0) & (at(part.kink, i) > 0), 0, high)
+
+
+def _lower(coef: Array, part: Quadratic, i: Array) -> Array:
+    low = at(part.low, i)
+    return low if part.kink is None else jnp.where((coef > 0) & (at(part.kink, i) > 0), 0, low)
+
+
+def _curvature(value: Array, scale: Array) -> Array:
+    """Duplicates have none: rounding is all that is left of it."""
+    return jnp.maximum(value, 4 * jnp.finfo(value.dtype).eps * jnp.maximum(scale, 1e-12))
+
+
+class Move(NamedTuple):
+    """What one step did."""
+
+    index: Array  # (2,)  int32, rows that moved
+    by: Array  # (2,)  by how much, 0 where rounding left nothing
+    gap: Array  # ()   violation before the step
+
+
+def pair(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
+    """One step along a pair, which keeps the sum: the row that may rise fastest, and the partner that gains most.
+
+        i = argmax rise;   j = argmax (rise_i - fall_j)^2 / (K_ii + K_jj - 2 K_ij);   coef_i += t, coef_j -= t
+
+    Args:
+        row: i -> (n,) kernel values of row i, soft_i added at place i.
+        dual: where the step starts.
+        drift: what rounding has made of the sum; the next step takes it back.
+
+    Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005.
+    """
+    coef, pull, part, diag = dual
+    i, up = first_max(rise(dual))
+    own, lead = row(i), up - fall(dual)
+    scale = at(diag, i) + diag
+    curve = _curvature(scale - 2 * own, scale)
+    j, _ = first_max(jnp.where(lead > 0, lead * lead / curve, -1))
+    other = row(j)
+    a, b = at(coef, i), at(coef, j)
+    top, bottom = _upper(a, part, i), _lower(b, part, j)
+    best = jnp.maximum(at(lead, j) / at(curve, j), 0)
+    t = jnp.minimum(jnp.minimum(best, top - a), b - bottom)
+    # Ends are met exactly, and the partner takes what the first really moved and what earlier roundings left.
+    new_a = jnp.where(t >= top - a, top, a + t)
+    new_b = jnp.where(t >= b - bottom, bottom, jnp.clip(b - (new_a - a) - drift, bottom, at(part.high, j)))
+    new_a, new_b = jnp.where(best > 0, new_a, a), jnp.where(best > 0, new_b, b)
+    by = jnp.stack([new_a - a, new_b - b])
+    new = jnp.stack([new_a, new_b])
+    index = jnp.stack([i, j])
+    dual = dual._replace(
+        coef=coef.at[index].set(new, mode="promise_in_bounds"),
+        pull=pull - by[0] * own - by[1] * other,
+    )
+    return dual, drift + (by[0] + by[1]), Move(index, by, jnp.maximum(greatest(lead), 0))
+
+
+def single(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
+    """One step along the coordinate that gains most, exactly; nothing keeps the sum.
+
+        t = clip(rise_i / K_ii, 0, high_i - coef_i), or the same downwards;   i = argmax t (rise_i - t K_ii / 2)
+
+    Reference: ALGORITHMS of A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012
+        (their SMO without bias).
+    """
+    coef, pull, part, diag = dual
+    up, down = rise(dual), -fall(dual)
+    sign = jnp.where(up >= down, 1, -1).astype(coef.dtype)
+    rate = jnp.maximum(jnp.maximum(up, down), 0)
+    end = jnp.where(sign > 0, part.high, part.low)
+    if part.kink is not None:
+        end = jnp.where((sign * coef < 0) & (part.kink > 0), 0, end)
+    room, curve = jnp.abs(end - coef), _curvature(diag, diag)
+    t = jnp.minimum(rate / curve, room)
+    i, gain = first_max(jnp.where(rate > 0, t * (rate - t * curve / 2), -1))
+    new = jnp.where(at(rate / curve >= room, i), at(end, i), at(coef + sign * t, i))
+    new = jnp.where(gain > 0, new, at(coef, i))
+    by = new - at(coef, i)
+    dual = dual._replace(coef=coef.at[i].set(new, mode="promise_in_bounds"), pull=pull - by * row(i))
+    return dual, drift, Move(jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)]), greatest(rate))
+
+
+STEPS = {"free": pair, "none": single}
+
+
+def solve(gram: Array, dual: Dual, drift: Array, tol: Array, bias: str, most: int) -> tuple[Dual, Array]:
+    """SMO on a few coefficients, the others held: until the violation among them is at most `tol`.
+
+    Args:
+        gram: (q, q), soft added on the diagonal.
+        dual: of q coefficients.
+        drift: as of `pair`.
+        tol: ().
+        bias: "free" or "none".
+        most: steps at most.
+
+    Returns:
+        The dual and the drift.
+    """
+
+    def body(carry):
+        dual, drift, steps, _, _ = carry
+        dual, drift, move = STEPS[bias](lambda i: at(gram, i), dual, drift)
+        return dual, drift, steps + 1, move.gap, jnp.any(move.by != 0)
+
+    def goes_on(carry):
+        _, _, steps, gap, moved = carry
+        return (gap > tol) & moved & (steps < most)
+
+    infinite = jnp.full((), jnp.inf, dual.pull.dtype)
+    carry = (dual, drift, jnp.zeros((), jnp.int32), infinite, jnp.ones((), bool))
+    return lax.while_loop(goes_on, body, carry)[:2]
+
+
+def feasible(coef: Array, part: Quadratic, bias: str) -> Array:
+    """Coefficients within their bounds and, with a free bias, of sum 0: the heavier side is scaled down."""
+    coef = jnp.clip(coef, part.low, part.high)
+    if bias != "free":
+        return coef
+    up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
+    share = lambda side: jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1))  # noqa: E731
+    return jnp.where(coef > 0, coef * share(up), coef * share(down))
+
+
+def stopped(tree):
+    """No derivative flows through a solver's own steps: `implicit.solution` has those of what they lead to."""
+    return jax.tree.map(lax.stop_gradient, tree)

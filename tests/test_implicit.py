@@ -1,0 +1,362 @@
+"""Derivatives of exact solutions against differences of solutions by SciPy, their optimality conditions checked in NumPy."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+import sklearn.svm
+
+import jaxsvm
+from jaxsvm import implicit, kernels, losses
+from jaxsvm.implicit import solution
+
+N, STEP = 18, 1e-5
+RNG = np.random.default_rng(4)
+X, Z = RNG.normal(size=(N, 2)), RNG.normal(size=(5, 2))
+LABELS = np.where(X[:, 0] + RNG.normal(size=N) > 0, 1.0, -1.0)
+TARGETS = np.sin(2 * X[:, 0]) + 0.5 * RNG.normal(size=N)
+WEIGHT = np.where(np.arange(N) == 3, 0.0, RNG.uniform(0.5, 2, N))  # one row is padding
+INDEX = jnp.arange(N, dtype=jnp.int32)
+
+# The loss made of its own parameter `own`, and that.
+LOSSES = {
+    "hinge": (lambda own: losses.hinge, 1.0),
+    "squared_hinge": (lambda own: losses.squared_hinge, 1.0),
+    "smooth_hinge": (losses.smooth_hinge, 0.7),
+    "squared": (lambda own: losses.squared, 1.0),
+    "eps_insensitive": (losses.eps_insensitive, 0.3),
+    "pinball": (losses.pinball, 0.3),
+}
+CASES = [
+    ("hinge", "free"),
+    ("hinge", "none"),
+    ("squared_hinge", "free"),
+    ("squared_hinge", "none"),
+    ("smooth_hinge", "none"),
+    ("squared", "free"),
+    ("eps_insensitive", "free"),
+    ("eps_insensitive", "none"),
+    ("pinball", "free"),
+]
+
+
+def start(name, **changes):
+    y = LABELS if "hinge" in name else TARGETS
+    return {"C": 1.5, "sigma": 0.9, "own": LOSSES[name][1], "x": X, "y": y, "weight": WEIGHT} | changes
+
+
+def gaussian(x, z, sigma):
+    return np.exp(-np.sum((x[:, None] - z[None]) ** 2, axis=-1) / (2 * sigma**2))
+
+
+def box(name, p):
+    """low, high, kink, soft in NumPy."""
+    y, C, own, zero = p["y"], p["C"] * p["weight"], p["own"], np.zeros(len(p["y"]))
+    inverse, endless = np.divide(1, C, out=zero.copy(), where=C > 0), np.where(C > 0, np.inf, 0)
+    sided = lambda high: (np.where(y > 0, 0, -high), np.where(y > 0, high, 0))
+    return {
+        "hinge": lambda: (*sided(C), zero, zero),
+        "squared_hinge": lambda: (*sided(endless), zero, inverse / 2),
+        "smooth_hinge": lambda: (*sided(C), zero, own * inverse),
+        "squared": lambda: (-endless, endless, zero, inverse),
+        "eps_insensitive": lambda: (-C, C, zero + own, zero),
+        "pinball": lambda: ((own - 1) * C, own * C, zero, zero),
+    }[name]()
+
+
+def sets(name, bias, p):
+    """Where the coefficients are, by SciPy: 0 inside, -1 on low, 1 on high, 2 on 0; and their signs."""
+    (low, high, kink, soft), y = box(name, p), p["y"]
+    n, K = len(y), gaussian(p["x"], p["x"], p["sigma"]) + np.diag(soft)
+    coef = lambda a: a[:n] - a[n:]
+    fun = lambda a: coef(a) @ K @ coef(a) / 2 - y @ coef(a) + kink @ (a[:n] + a[n:])
+    slope = lambda a: np.concatenate([K @ coef(a) - y + kink, -(K @ coef(a)) + y + kink])
+    total = {"type": "eq", "fun": lambda a: np.sum(coef(a)), "jac": lambda a: np.repeat([1.0, -1.0], n)}
+    found = scipy.optimize.minimize(
+        fun,
+        np.zeros(2 * n),
+        jac=slope,
+        method="SLSQP",
+        bounds=[(0, h) for h in np.concatenate([high, -low])],
+        constraints=[total] if bias == "free" else [],
+        options={"ftol": 1e-15, "maxiter": 2000},
+    )
+    c = coef(found.x)
+    near = 1e-5 * np.where(np.isfinite(high - low), high - low, np.abs(c).max())
+    place = np.where((kink > 0) & (np.abs(c) <= near), 2, 0)
+    return np.where(c - low <= near, -1, np.where(high - c <= near, 1, place)), np.sign(c)
+
+
+def exact(name, bias, p, where):
+    """The solution that the sets tell, once it is seen to be one."""
+    (low, high, kink, soft), y = box(name, p), p["y"]
+    place, sign = where
+    inside, K = place == 0, gaussian(p["x"], p["x"], p["sigma"]) + np.diag(soft)
+    coef = np.select([place == -1, place == 1], [low, high], 0.0)
+    if inside.any():
+        m = np.sum(inside)
+        matrix, right = K[np.ix_(inside, inside)], (y - K @ coef - kink * sign)[inside]
+        if bias == "free":
+            matrix = np.block([[matrix, np.ones((m, 1))], [np.ones((1, m)), np.zeros((1, 1))]])
+            right = np.append(right, -coef.sum())
+        step = np.linalg.solve(matrix, right)
+        coef[inside] = step[:m]
+    pull = y - K @ coef
+    least = np.max((pull - kink * np.where(coef >= 0, 1, -1))[coef < high], initial=-np.inf)  # b lies between the two
+    most = np.min((pull - kink * np.where(coef > 0, 1, -1))[coef > low], initial=np.inf)
+    b = 0.0 if bias == "none" else step[-1] if inside.any() else (least + most) / 2
+    assert np.all((low <= coef) & (coef <= high)) and least - 1e-9 <= b <= most + 1e-9
+    assert bias == "none" or abs(coef.sum()) < 1e-9
+    return coef, b
+
+
+def held_out(name, bias, p, where):
+    coef, b = exact(name, bias, p, where)
+    return np.sum(np.tanh(gaussian(Z, p["x"], p["sigma"]) @ coef + b))
+
+
+def attach(p, coef, b, name, bias, x=None, **choices):
+    data = jaxsvm.Batch(p["x"] if x is None else x, p["y"], INDEX[: coef.shape[0]], p["weight"])
+    return solution(coef, b, kernels.rbf(p["sigma"]), data, p["C"], LOSSES[name][0](p["own"]), bias, **choices)
+
+
+def objective(p, coef, b, name, bias, **choices):
+    coef, b = attach(p, coef, b, name, bias, **choices)
+    return jnp.sum(jnp.tanh(kernels.rbf(p["sigma"])(jnp.asarray(Z, coef.dtype), p["x"]) @ coef + b))
+
+
+@functools.partial(jax.jit, static_argnames=("name", "bias", "free"))
+def gradient(p, coef, b, name, bias, free=None):
+    return jax.value_and_grad(objective)(p, coef, b, name, bias, free=free)
+
+
+def moved(p, key, direction, by):
+    return p | {key: p[key] + by * direction}
+
+
+def directions(name, p):
+    rng = np.random.default_rng(0)
+    keys = ["C", "sigma", "x", "weight"] + ["own"] * (name in ("smooth_hinge", "eps_insensitive", "pinball"))
+    found = {key: rng.normal(size=np.shape(p[key])) for key in keys + ["y"] * ("hinge" not in name)}
+    return found | {"weight": np.where(p["weight"] > 0, found["weight"], 0)}
+
+
+@pytest.mark.parametrize("name, bias", CASES)
+def test_gradients_are_differences_of_exact_solutions(name, bias, x64):
+    p = start(name)
+    where = sets(name, bias, p)
+    coef, b = exact(name, bias, p, where)
+    place = where[0]
+    assert np.sum(place == 0) > 2 and (name in ("squared", "squared_hinge") or np.any(place == 1))
+    value, found = gradient(p, coef, b, name, bias)
+    np.testing.assert_allclose(value, held_out(name, bias, p, where), rtol=1e-13)
+    for key, direction in directions(name, p).items():
+        either = [held_out(name, bias, moved(p, key, direction, by), where) for by in (STEP, -STEP)]
+        # differences: STEP^2 of the third derivative, and 1e-14 / STEP of rounding; the ridge: less
+        np.testing.assert_allclose(np.vdot(found[key], direction), (either[0] - either[1]) / (2 * STEP), rtol=1e-6, atol=1e-7)
+
+
+def test_the_differences_are_those_of_libsvm(x64):
+    # which keeps kernel values in float32: differences far apart, good to some digits
+    name, bias, p = "hinge", "free", start("hinge")
+
+    some = WEIGHT > 0  # scikit-learn's prediction mixes up columns of rows of weight 0
+
+    def f(C):
+        svc = sklearn.svm.SVC(kernel="precomputed", C=C, tol=1e-9)
+        svc.fit(gaussian(X[some], X[some], p["sigma"]), LABELS[some], sample_weight=WEIGHT[some])
+        return np.sum(np.tanh(svc.decision_function(gaussian(Z, X[some], p["sigma"]))))
+
+    value, found = gradient(p, *exact(name, bias, p, sets(name, bias, p)), name, bias)
+    np.testing.assert_allclose(value, f(1.5), rtol=1e-5)
+    np.testing.assert_allclose(found["C"], (f(1.51) - f(1.49)) / 0.02, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name, bias", [("hinge", "free"), ("eps_insensitive", "none")])
+def test_forward_mode_is_reverse_mode(name, bias, x64):
+    p = start(name)
+    coef, b = exact(name, bias, p, sets(name, bias, p))
+    along = {key: np.zeros_like(p[key]) for key in p} | directions(name, p)
+    _, found = gradient(p, coef, b, name, bias)
+    slope = jax.jit(lambda p, along: jax.jvp(lambda p: objective(p, coef, b, name, bias), (p,), (along,))[1])(p, along)
+    np.testing.assert_allclose(slope, sum(np.vdot(found[key], along[key]) for key in p), rtol=1e-11)
+
+
+def test_second_derivatives_are_differences_of_first_ones(x64):
+    name, bias, p = "squared_hinge", "free", start("squared_hinge")
+    where = sets(name, bias, p)
+    at = lambda p: exact(name, bias, p, where)
+
+    def first(logs, coef, b):
+        return jax.grad(lambda logs: objective(p | {"C": jnp.exp(logs[0]), "sigma": jnp.exp(logs[1])}, coef, b, name, bias))(logs)
+
+    logs = np.log([p["C"], p["sigma"]])
+    found = jax.jit(jax.jacfwd(first))(logs, *at(p))
+    call = jax.jit(first)
+    for i in range(2):
+        there = [logs + by * np.eye(2)[i] for by in (STEP, -STEP)]
+        either = [call(t, *at(p | {"C": np.exp(t[0]), "sigma": np.exp(t[1])})) for t in there]
+        np.testing.assert_allclose(found[:, i], (either[0] - either[1]) / (2 * STEP), rtol=1e-5, atol=1e-7)
+
+
+def test_vmap_over_C_is_a_loop(x64):
+    name, bias, Cs = "hinge", "free", np.array([0.05, 0.6, 1.5])
+    found = [exact(name, bias, p, sets(name, bias, p)) for p in (start(name, C=C) for C in Cs)]
+    coefs, bs = np.stack([coef for coef, _ in found]), np.array([b for _, b in found])
+    own = lambda C, coef, b: gradient(start(name) | {"C": C}, coef, b, name, bias)
+    together = jax.vmap(own)(jnp.asarray(Cs), jnp.asarray(coefs), jnp.asarray(bs))
+    for i, C in enumerate(Cs):
+        one = own(C, coefs[i], bs[i])
+        jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-9, atol=1e-11), together, one)
+
+
+def balanced(name):
+    """7 rows of each class, weight 1: with a small C all coefficients of the hinge are C."""
+    rows = np.concatenate([np.flatnonzero(LABELS > 0)[:7], np.flatnonzero(LABELS < 0)[:7]])
+    return start(name, x=X[rows], y=start(name)["y"][rows], weight=np.ones(14), C=0.02)
+
+
+@pytest.mark.parametrize("name, own", [("hinge", 1.0), ("eps_insensitive", 0.6), ("eps_insensitive", 3.0)])
+def test_without_a_free_coefficient_b_is_the_midpoint(name, own, x64):
+    p = balanced(name) | {"own": own}
+    if own == 0.6:  # as many targets far above the tube as below
+        p["y"] = np.tile([2.0, -2.0, 0.1, 1.9, -2.2, 0.0, 0.2], 2)
+    where = sets(name, "free", p)
+    assert np.all(where[0] != 0)
+    assert own == 3.0 or np.any(where[0] == 1)
+    coef, b = exact(name, "free", p, where)
+    _, found = gradient(p, coef, b, name, "free")
+    for key, direction in directions(name, p).items():
+        if key == "weight":  # the sum of the coefficients has to stay 0, so these do not move alone
+            continue
+        either = [held_out(name, "free", moved(p, key, direction, by), where) for by in (STEP, -STEP)]
+        np.testing.assert_allclose(np.vdot(found[key], direction), (either[0] - either[1]) / (2 * STEP), rtol=1e-6, atol=1e-8)
+
+
+def test_one_class_alone_bounds_b_from_one_side(x64):
+    # coef = 0 and b = y = 1, whatever the rows are
+    p = start("hinge", y=np.ones(N))
+    found = jax.jit(jax.grad(lambda p: attach(p, jnp.zeros(N), 1.0, "hinge", "free")[1]))(p)
+    np.testing.assert_allclose(np.sum(found["y"]), 1)
+    for key in ("C", "sigma", "x", "weight"):
+        np.testing.assert_array_equal(found[key], 0)
+
+
+@pytest.mark.parametrize("bias", ["free", "none"])
+def test_a_row_twice_is_a_row_of_twice_the_weight(bias, x64):
+    name, p = "hinge", start("hinge")
+    coef, b = exact(name, bias, p, sets(name, bias, p))
+    twice = lambda a: np.concatenate([a, a])
+    double = p | {"x": twice(X), "y": twice(LABELS), "weight": twice(WEIGHT / 2)}
+    data = lambda p: jaxsvm.Batch(p["x"], p["y"], jnp.arange(2 * N, dtype=jnp.int32), p["weight"])
+
+    def one(p):
+        c, b_ = solution(twice(coef / 2), b, kernels.rbf(p["sigma"]), data(p), p["C"], losses.hinge, bias)
+        return jnp.sum(jnp.tanh(kernels.rbf(p["sigma"])(Z, p["x"]) @ c + b_))
+
+    _, want = gradient(p, coef, b, name, bias)
+    found = jax.jit(jax.grad(one))(double)
+    # the ridge: the square root of the rounding unit at most
+    np.testing.assert_allclose(found["C"], want["C"], rtol=1e-7)
+    np.testing.assert_allclose(found["sigma"], want["sigma"], rtol=1e-7)
+    np.testing.assert_allclose(found["x"][:N] + found["x"][N:], want["x"], rtol=1e-6, atol=1e-8)
+
+
+def test_float32_is_close_to_float64(x64):
+    name, bias, p = "hinge", "free", start("hinge")
+    coef, b = exact(name, bias, p, sets(name, bias, p))
+    _, want = gradient(p, coef, b, name, bias)
+    single = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (p, coef, b))
+    _, found = gradient(*single, name, bias)
+    for key in ("C", "sigma", "x", "weight"):
+        assert found[key].dtype == jnp.float32
+        # rounding units of 6e-8 times the condition of the system, some hundreds
+        np.testing.assert_allclose(found[key], want[key], rtol=2e-3, atol=2e-4 * np.abs(want[key]).max())
+
+
+def test_more_free_coefficients_than_allowed_have_no_derivative(x64):
+    name, bias, p = "hinge", "free", start("hinge")
+    where = sets(name, bias, p)
+    coef, b = exact(name, bias, p, where)
+    along = jax.jit(
+        lambda C, free: jax.jvp(lambda C: objective(p | {"C": C}, coef, b, name, bias, free=free), (C,), (jnp.ones(()),)),
+        static_argnums=1,
+    )
+    held = int(np.sum(where[0] == 0))
+    want = [held_out(name, bias, p | {"C": 1.5 + by}, where) for by in (0, STEP, -STEP)]
+    enough, few = along(jnp.array(1.5), held), along(jnp.array(1.5), held - 1)
+    np.testing.assert_allclose(enough[0], want[0], rtol=1e-13)
+    np.testing.assert_allclose(enough[1], (want[1] - want[2]) / (2 * STEP), rtol=1e-6)
+    np.testing.assert_allclose(few[0], want[0], rtol=1e-13)
+    assert np.isnan(few[1])
+
+
+def test_sparse_rows_have_the_derivatives_of_dense_ones(x64):
+    name, bias, p = "eps_insensitive", "free", start("eps_insensitive")
+    coef, b = exact(name, bias, p, sets(name, bias, p))
+    columns, lengths = jnp.tile(jnp.arange(2, dtype=jnp.int32), (N, 1)), jnp.full(N, 2, jnp.int32)
+
+    @functools.partial(jax.jit, static_argnums=2)
+    def slopes(x, sigma, make):
+        total = lambda x, sigma: sum(map(jnp.sum, attach(p | {"sigma": sigma}, coef, b, name, bias, x=make(x))))
+        return jax.grad(total, argnums=(0, 1))(x, sigma)
+
+    want = slopes(X, 0.9, lambda x: x)
+    found = slopes(X, 0.9, lambda x: jaxsvm.SparseRows(columns, x, lengths, 2))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), found, want)
+
+
+def sizes(fn, *args):
+    """How many numbers the arrays hold that a computation makes."""
+    shapes = re.findall(r"[a-z]+\d*\[([\d,]*)\]", str(jax.make_jaxpr(fn)(*args)))
+    return [int(np.prod([int(k) for k in shape.split(",") if k])) for shape in shapes]
+
+
+def test_blocks_change_nothing_and_no_whole_matrix_is_made(monkeypatch, x64):
+    name, bias, p = "hinge", "free", start("hinge")
+    where = sets(name, bias, p)
+    coef, b = exact(name, bias, p, where)
+    held = int(np.sum(where[0] == 0))
+    _, want = gradient(p, coef, b, name, bias)
+    monkeypatch.setattr(implicit, "BLOCK", 3)
+    # another function: not the one compiled already
+    slope = jax.grad(lambda p: (lambda c, b: jnp.sum(jnp.tanh(c)) + b)(*attach(p, coef, b, name, bias, free=held)))
+    largest = max(sizes(slope, p))
+    blocks = -(-(held + 2) // 3)
+    assert max(3 * N, (held + 1) ** 2) <= largest < min(blocks * 3 * N, N * N)
+    again = jax.jit(jax.grad(lambda p: objective(p, coef, b, name, bias, free=held)))(p)
+    for key in ("C", "sigma", "x", "weight"):
+        np.testing.assert_allclose(again[key], want[key], rtol=1e-8, atol=1e-10)
+
+
+def test_values_are_given_back_and_nothing_is_worked_out():
+    data = jaxsvm.Batch(jnp.asarray(X, jnp.float32), jnp.asarray(LABELS, jnp.float32), INDEX, jnp.ones(N))
+    coef = jnp.arange(N, dtype=jnp.float32)
+    call = lambda coef, b: solution(coef, b, kernels.rbf(1.0), data, 1.0, losses.hinge)
+    found = call(coef, 2.0)
+    np.testing.assert_array_equal(found[0], coef)
+    assert found[1] == 2 and found[1].dtype == jnp.float32
+    assert max(sizes(call, coef, 2.0)) == 2 * N  # the rows: no kernel value
+    blocked_off = jax.grad(lambda coef: jnp.sum(call(coef, 2.0)[0]))(coef)
+    np.testing.assert_array_equal(blocked_off, 0)
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"loss": losses.logistic}, "not quadratic"),
+        ({"bias": "feature"}, "bias must be one of"),
+        ({"C": jnp.ones(3)}, "C has shape"),
+        ({"coef": jnp.zeros(N + 1)}, "one number for each of the 18 rows"),
+        ({"free": 0}, "free must be a whole number"),
+    ],
+)
+def test_what_does_not_fit_is_refused(changes, text):
+    data = jaxsvm.Batch(jnp.zeros((N, 2)), jnp.ones(N), INDEX, jnp.ones(N))
+    usual = {"coef": jnp.zeros(N), "b": 0.0, "kernel": kernels.linear(), "data": data, "C": 1.0, "loss": losses.hinge}
+    with pytest.raises(ValueError, match=text):
+        solution(**(usual | changes))
