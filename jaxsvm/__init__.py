@@ -65,6 +65,7 @@ from .solvers import bottou_sgd as bottou_sgd
 from .solvers import constrained_sgd as constrained_sgd
 from .solvers import decomposition as decomposition
 from .solvers import kernel_pegasos as kernel_pegasos
+from .solvers import lasvm as lasvm
 from .solvers import pegasos as pegasos
 from .solvers import perceptron as perceptron
 from .solvers import sdca as sdca

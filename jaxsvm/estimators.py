@@ -25,21 +25,22 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from . import features, kernels, losses, samplers
+from . import features, kernels, losses, samplers, solvers
 from .data import dataset
 from .kernels import Kernel, as_kernel, holds_precomputed
 from .loops import fit as run_solver
 from .models import Classifier, Expansion, Linear
-from .multiclass import OneVsRest, one_vs_rest
+from .multiclass import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
 from .numerics import blocked
-from .recipe import Recipe
-from .solvers import sdca
+from .recipe import Recipe, choice
+from .solvers import decomposition, sdca
 from .types import Batch, Run, Solver, SparseRows
 
 PASSES, MEASURED_PASSES = 10, 1000  # by default: without a tolerance, at most with one
 
 SHRINKING = 4096  # rows from which on those at rest are left out; below, its longer compilation is not worth it
 FLOATS = [np.float64, np.float32]
+MANY = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
 
 # Rows of scikit-learn, as rows of solvers.
@@ -170,6 +171,16 @@ def _variance(x: Any, weight: np.ndarray | None) -> float:
     return float(share @ ((x - mean) ** 2).mean(axis=1, dtype=np.float64))
 
 
+def _matrix(kernel: Any) -> bool:
+    """Whether the parameter asks for kernel values that were worked out beforehand."""
+    return isinstance(kernel, str) and kernel == "precomputed" or _precomputed(kernel)
+
+
+def _widening(kernel: Any) -> bool:
+    """Whether columns of zeros change nothing of a kernel that is given by name; nobody knows of others."""
+    return isinstance(kernel, str) and kernel != "precomputed"
+
+
 def _precomputed(thing: Any) -> bool:
     """Whether a solver is made with kernel values that were worked out beforehand."""
     if isinstance(thing, Kernel):
@@ -233,7 +244,7 @@ class _Machine(BaseEstimator):
         d, x = x.shape[1], x[taken][:, taken] if self._pairwise() else x[taken]
         solver = self._made(x, weight)
         if names is not None and len(names) > 2:
-            solver = one_vs_rest(solver, classes=len(names))
+            solver = MANY[self.multiclass](solver, classes=len(names))
         x = _widened(x) if self._widens() else x
         data, limits = _batch(x, target[taken], weight), self._limits(n)
         sampler, progress = limits.pop("sampler") or solver.sampler or samplers.uniform(1), limits.pop("progress")
@@ -255,7 +266,8 @@ class _Machine(BaseEstimator):
         self.model_ = model if names is None else Classifier(model, names)
         kept = run.state.solver if _streams(solver) else ()
         self.fit_ = run._replace(model=self.model_, state=run.state._replace(solver=kept, sampler=()))
-        self.n_iter_ = max(1, -(-int(run.state.step) * sampler.rows(n) // live))
+        steps = int(run.state.step)
+        self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // live))
 
     def _next_key(self, first: bool) -> jax.Array:
         """The key of a run, or of the next piece of rows."""
@@ -265,13 +277,14 @@ class _Machine(BaseEstimator):
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
         X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-        model = _inner(self.model_)
-        if isinstance(model, Linear):  # on the host: nothing to compile, and the rows stay as they are
+        whole = self.model_.inner if isinstance(self.model_, Classifier) else self.model_
+        model = _inner(whole)
+        if isinstance(model, Linear) and not isinstance(whole, OneVsOne):  # on the host: nothing to compile, and the rows stay
             weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)
             return safe_sparse_dot(X, weights.T, dense_output=True) + b
         if isinstance(model, Expansion) and self._pairwise():
             X = X[:, np.maximum(np.asarray(model.index), 0)]
-        return _apply(self.model_.inner if isinstance(self.model_, Classifier) else self.model_, X)
+        return _apply(whole, X)
 
     def _field(self, name: str, kind: type, fn: Callable) -> np.ndarray:
         check_is_fitted(self, "model_")
@@ -282,13 +295,13 @@ class _Machine(BaseEstimator):
 
     @property
     def coef_(self) -> np.ndarray:
-        """Weights of a linear model: (1, d) or (k, d) of a classifier, (d,) of a regressor."""
+        """Weights of a linear model: (1, d), (k, d) or for pairs of classes (k(k-1)/2, d) of a classifier, (d,) of a regressor."""
         shape = np.atleast_2d if isinstance(self, ClassifierMixin) else np.asarray
         return self._field("coef_", Linear, lambda model: shape(np.asarray(model.w, np.float64)))
 
     @property
     def intercept_(self) -> np.ndarray:
-        """(1,) or (k,)."""
+        """(1,), (k,) or for pairs of classes (k(k-1)/2,)."""
 
         def spread(model):
             values = model.w if isinstance(model, Linear) else model.coef
@@ -303,7 +316,7 @@ class _Machine(BaseEstimator):
 
     @property
     def dual_coef_(self) -> np.ndarray:
-        """(1, m), or (k, m), one row for each class against the rest: y_i alpha_i of the rows in `support_`."""
+        """(1, m), (k, m) or for pairs of classes (k(k-1)/2, m): y_i alpha_i of the rows in `support_`."""
         return self._field("dual_coef_", Expansion, lambda model: np.atleast_2d(model.coef)[:, _used(model)])
 
 
@@ -313,7 +326,10 @@ def _streams(solver: Solver) -> bool:
 
 
 def _plan(solver, sampler, live, n, *, steps, passes, tol, one_pass) -> dict:
-    """`steps`, `every` and `tol` of `jaxsvm.fit`; lengths that depend on the padded number of rows are compiled once."""
+    """`steps`, `every` and `tol` of `jaxsvm.fit`; lengths that depend on the padded number of rows are compiled once.
+
+    A solver with `until` goes on by itself within an update, so that each is looked at and few will do.
+    """
     if isinstance(tol, str) and tol != "auto":
         raise ValueError(f"tol must be 'auto', a number above 0 or None, got {tol!r}")
     measured = solver.residual == "whole"
@@ -322,19 +338,19 @@ def _plan(solver, sampler, live, n, *, steps, passes, tol, one_pass) -> dict:
     if tol is not None and not measured:
         raise ValueError("tol has nothing to stop on: this solver looks at single rows; leave tol='auto' and give steps")
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
-    every, length = period or max(-(-n // b), 128 if b < n else 10), -(-live // b)
+    every, length = period or (1 if solver.until else max(-(-n // b), 128 if b < n else 10)), -(-live // b)
     if steps is None and one_pass:
         steps = length
     elif steps is None:
-        passes = passes or (PASSES if tol is None else MEASURED_PASSES)
+        passes = passes or (PASSES if tol is None or solver.until else MEASURED_PASSES)
         steps = -(-passes * length // every) * every  # a rest would be compiled apart
     return {"steps": steps, "every": every, "tol": tol}
 
 
 def _inner(model: Any) -> Any:
-    """The model without names of classes; for one against the rest the k of them as they are stacked."""
+    """The model without names of classes; of several the models as they are stacked."""
     model = model.inner if isinstance(model, Classifier) else model
-    return model.inner if isinstance(model, OneVsRest) else model
+    return model.inner if isinstance(model, OneVsRest | OneVsOne) else model
 
 
 def _used(model: Expansion) -> np.ndarray:
@@ -343,7 +359,7 @@ def _used(model: Expansion) -> np.ndarray:
 
 def _trimmed(model: Any, rows: np.ndarray, d: int) -> Any:
     """A model without padding: an expansion on the rows that it uses, with their numbers in the data that came."""
-    if isinstance(model, OneVsRest):
+    if isinstance(model, OneVsRest | OneVsOne):
         return dataclasses.replace(model, inner=_trimmed(model.inner, rows, d))
     if isinstance(model, Linear):
         return dataclasses.replace(model, w=model.w[..., :d])
@@ -363,7 +379,9 @@ def _trimmed(model: Any, rows: np.ndarray, d: int) -> Any:
 
 
 class _Classifier(ClassifierMixin, _Machine):
-    """Class names, class weights and one-vs-rest."""
+    """Class names, class weights and more than two classes."""
+
+    multiclass = "ovr"
 
     def fit(self, X, y, sample_weight=None):
         """Train from the beginning.
@@ -389,6 +407,7 @@ class _Classifier(ClassifierMixin, _Machine):
         return self
 
     def _train(self, x, y, weight, **more):
+        choice("multiclass", self.multiclass, tuple(MANY))
         k = len(self.classes_)
         place = np.searchsorted(self.classes_, y).clip(max=k - 1)
         if (strange := (self.classes_[place] != y) & (weight > 0)).any():
@@ -411,7 +430,10 @@ class _Classifier(ClassifierMixin, _Machine):
         return factors
 
     def decision_function(self, X):
-        """(n, d) -> (n,) for two classes, above 0 for the second; (n, k) for more, the largest for the class."""
+        """(n, d) -> (n,) for two classes, above 0 for the second; (n, k) for more, the largest for the class.
+
+        With "ovo" these are votes, and among classes with as many the larger sum of values decides.
+        """
         scores = self._scores(X)
         return scores if len(self.classes_) > 2 else scores.ravel()
 
@@ -425,19 +447,38 @@ class _Chosen:
     """A machine whose solver is a parameter: what it is made of, and training on rows that come in pieces."""
 
     def _made(self, x, weight):
+        if isinstance(self.solver, str):
+            return self._by_name(x, weight)
+        given = [name for name in ("C", "kernel", "gamma", "epsilon") if getattr(self, name, None) is not None]
+        if given:
+            raise ValueError(f"{given[0]} goes with a solver by name, such as solver='decomposition': this one has its own numbers")
         solver = self._default() if self.solver is None else self.solver
         if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
             raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
         return solver
 
+    def _by_name(self, x, weight):
+        """An exact solver of a kernel machine; x is None where only the kind of solver matters."""
+        known = [name for name in self._names if callable(getattr(solvers, name, None))]
+        if self.solver not in known:
+            shown = ", ".join(map(repr, known))
+            raise ValueError(f"solver must be {shown} or a solver such as jaxsvm.pegasos(1e-3), got {self.solver!r}")
+        kernel, gamma = "rbf" if self.kernel is None else self.kernel, "scale" if self.gamma is None else self.gamma
+        kernel = kernels.linear() if x is None else _kernel(kernel, gamma, 3, 0.0, x, weight)
+        return getattr(solvers, self.solver)(1.0 if self.C is None else self.C, kernel, **self._more())
+
+    def _more(self):
+        """What a solver by name takes besides C and the kernel."""
+        return {}
+
     def _limits(self, n):
         return {"steps": self.steps, "passes": None, "tol": self.tol, "sampler": self.sampler, "progress": self.progress}
 
     def _pairwise(self):
-        return _precomputed(self.solver)
+        return _matrix(self.kernel) or _precomputed(self.solver)
 
     def _widens(self):
-        return self.solver is None
+        return self.solver is None or isinstance(self.solver, str) and (self.kernel is None or _widening(self.kernel))
 
     def _goes_on(self):
         if not _streams(self._made(None, None)):
@@ -451,13 +492,20 @@ class _Chosen:
 
 
 class SVMClassifier(_Chosen, _Classifier):
-    """A classifier trained by any solver; more than two classes one against the rest.
+    """A classifier trained by any solver; more than two classes one against the rest, or each against each.
 
     Args:
         solver: such as `jaxsvm.pegasos(1e-3)` or `jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(2.0))`; None:
             `jaxsvm.sdca(1.0, bias="feature")`, a linear SVM with C = 1 and a regularised intercept. Solvers that differ in
-            their numbers alone share their compiled programs, so a grid may list them.
-        steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000; one pass for `partial_fit`.
+            their numbers alone share their compiled programs, so a grid may list them. Or the name of an exact solver of a
+            kernel machine with a free intercept, "decomposition" or "smo", made with `C`, `kernel` and `gamma`.
+        C: of a solver by name, weight of one row's loss, > 0; None: 1.
+        kernel: of a solver by name, as `SVC`; None: "rbf".
+        gamma: of a solver by name, as `SVC`; None: "scale".
+        multiclass: more than two classes: "ovr", one model for each class against the rest, or "ovo", one for each pair of
+            classes, which vote.
+        steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000 (ten updates of "decomposition", which
+            goes on by itself in each); one pass for `partial_fit`.
         tol: residual to stop at, in the solver's own measure; "auto": 1e-3 where it measures the training set; None: none.
         sampler: which rows a step sees, such as `jaxsvm.samplers.epochs(64)`; None: as the solver has it.
         class_weight: dict from class names to factors on their rows, "balanced", or None.
@@ -468,7 +516,7 @@ class SVMClassifier(_Chosen, _Classifier):
         classes_: (k,) class names.
         model_: a `jaxsvm.models.Classifier`, for `jaxsvm.models.save`.
         fit_: the `jaxsvm.Fit`: `fit_.status` says how the run ended, `fit_.info` is the curve.
-        n_iter_: passes made.
+        n_iter_: passes made; updates of a solver that takes all rows at once.
         coef_, intercept_: of a linear model.
         support_, dual_coef_, intercept_: of an expansion.
 
@@ -479,10 +527,28 @@ class SVMClassifier(_Chosen, _Classifier):
         ['no', 'yes']
     """
 
+    _names = ("decomposition", "smo", "lasvm")
+
     def __init__(
-        self, solver=None, *, steps=None, tol="auto", sampler=None, class_weight=None, random_state=None, progress=False
+        self,
+        solver=None,
+        *,
+        C=None,
+        kernel=None,
+        gamma=None,
+        multiclass="ovr",
+        steps=None,
+        tol="auto",
+        sampler=None,
+        class_weight=None,
+        random_state=None,
+        progress=False,
     ):
         self.solver = solver
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.multiclass = multiclass
         self.steps = steps
         self.tol = tol
         self.sampler = sampler
@@ -527,7 +593,11 @@ class SVMRegressor(_Chosen, RegressorMixin, _Machine):
 
     Args:
         solver: such as `jaxsvm.sdca(1.0, loss=jaxsvm.losses.eps_insensitive(0.1))`; None: this, with a regularised
-            intercept.
+            intercept. Or "decomposition" or "smo": the problem of scikit-learn's `SVR`, exactly.
+        C: as `SVMClassifier`.
+        kernel: as `SVMClassifier`.
+        gamma: as `SVMClassifier`.
+        epsilon: of a solver by name, >= 0: what the loss max(0, |y - f(x)| - epsilon) does not count; None: 0.1.
         steps: as `SVMClassifier`.
         tol: as `SVMClassifier`.
         sampler: as `SVMClassifier`.
@@ -545,8 +615,27 @@ class SVMRegressor(_Chosen, RegressorMixin, _Machine):
         6.0
     """
 
-    def __init__(self, solver=None, *, steps=None, tol="auto", sampler=None, random_state=None, progress=False):
+    _names = ("decomposition", "smo")
+
+    def __init__(
+        self,
+        solver=None,
+        *,
+        C=None,
+        kernel=None,
+        gamma=None,
+        epsilon=None,
+        steps=None,
+        tol="auto",
+        sampler=None,
+        random_state=None,
+        progress=False,
+    ):
         self.solver = solver
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.epsilon = epsilon
         self.steps = steps
         self.tol = tol
         self.sampler = sampler
@@ -555,6 +644,9 @@ class SVMRegressor(_Chosen, RegressorMixin, _Machine):
 
     def _default(self):
         return sdca(1.0, loss=losses.eps_insensitive(0.1), bias="feature")
+
+    def _more(self):
+        return {"loss": losses.eps_insensitive(0.1 if self.epsilon is None else self.epsilon)}
 
     def fit(self, X, y, sample_weight=None):
         """Train from the beginning on (n, d) rows, (n,) targets and (n,) weights."""
@@ -631,10 +723,9 @@ class LinearSVC(_Classifier):
 
 
 class SVC(_Classifier):
-    """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)) with a kernel, by dual coordinate ascent.
+    """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i (f(x_i) + b)) with a kernel, exactly, by block decomposition.
 
-    Differs from scikit-learn's `SVC` in the intercept, which is regularised with the rest (1 is added to the kernel), and in
-    that more than two classes are taken one against the rest.
+    The problem of scikit-learn's `SVC` with the same `tol`, where more than two classes are taken with "ovo".
 
     Args:
         C: weight of one row's loss, > 0.
@@ -644,11 +735,14 @@ class SVC(_Classifier):
         degree: of "poly", a whole number, structure.
         coef0: of "poly" and "sigmoid".
         loss: as `LinearSVC`.
-        bias: "feature" or "none".
-        tol: largest move of a row's margin in a pass to stop at, > 0.
-        max_passes: over the rows at most, >= 1.
+        bias: "free", an intercept that is not regularised, or "none"; "feature": regularised with the rest (1 is added to the
+            kernel), by dual coordinate ascent.
+        tol: violation of the optimality conditions to stop at, LIBSVM's, > 0; with bias "feature" the largest move of a
+            row's margin in a pass.
+        max_passes: blocks of rows at most, each of which goes over all rows, >= 1, structure; with bias "feature" passes.
+        multiclass: as `SVMClassifier`.
         class_weight: as `SVMClassifier`.
-        random_state: as `SVMClassifier`.
+        random_state: as `SVMClassifier`; of bias "feature" alone.
         progress: as `SVMClassifier`.
 
     Attributes:
@@ -669,9 +763,10 @@ class SVC(_Classifier):
         degree=3,
         coef0=0.0,
         loss="hinge",
-        bias="feature",
+        bias="free",
         tol=1e-3,
         max_passes=MEASURED_PASSES,
+        multiclass="ovr",
         class_weight=None,
         random_state=None,
         progress=False,
@@ -685,23 +780,29 @@ class SVC(_Classifier):
         self.bias = bias
         self.tol = tol
         self.max_passes = max_passes
+        self.multiclass = multiclass
         self.class_weight = class_weight
         self.random_state = random_state
         self.progress = progress
 
     def _made(self, x, weight):
+        choice("bias", self.bias, ("free", "none", "feature"))
         kernel = _kernel(self.kernel, self.gamma, self.degree, self.coef0, x, weight)
-        return sdca(self.C, kernel, loss=_loss(self.loss), bias=self.bias)
+        if self.bias == "feature":
+            return sdca(self.C, kernel, loss=_loss(self.loss), bias="feature")
+        return decomposition(self.C, kernel, loss=_loss(self.loss), bias=self.bias, rounds=self.max_passes)
 
     def _limits(self, n):
-        sampler = samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
-        return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": sampler, "progress": self.progress}
+        steps, sampler = 1, None  # an update goes on by itself
+        if self.bias == "feature":
+            steps, sampler = None, samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
+        return {"steps": steps, "passes": self.max_passes, "tol": self.tol, "sampler": sampler, "progress": self.progress}
 
     def _widens(self):
-        return isinstance(self.kernel, str) and self.kernel != "precomputed"
+        return _widening(self.kernel)
 
     def _pairwise(self):
-        return isinstance(self.kernel, str) and self.kernel == "precomputed" or _precomputed(self.kernel)
+        return _matrix(self.kernel)
 
 
 def _loss(loss: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .loops.sweeps import Table
 from .models import Classifier, Expansion
-from .multiclass import OneVsRest
+from .multiclass import OneVsOne, OneVsRest
 from .recipe import choice
 from .types import Batch, Curve, Fit, Model, SparseRows
 
@@ -108,7 +108,7 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
     Args:
         model: rows (n, 2) -> decision values, (n,) for two classes or (n, k) for k.
         data: n rows of two columns, with labels -1 and +1 or class numbers 0 .. k-1. Rows of weight 0 are left out.
-        support: ring the support vectors, where the model is an `Expansion`, or a `Classifier` or `OneVsRest` of such.
+        support: ring the support vectors, where the model is an `Expansion`, or a `Classifier`, `OneVsRest` or `OneVsOne` of such.
         ax: a matplotlib axes; None: a new figure.
 
     Returns:
@@ -169,13 +169,13 @@ def _dense(x: Any) -> np.ndarray:
 
 
 def _support(model: Any) -> np.ndarray | None:
-    """The rows (m, 2) with a coefficient, of any class; None where the model is no expansion over rows."""
-    for wrapper in (Classifier, OneVsRest):
+    """The rows (m, 2) with a coefficient, of any class or pair; None where the model is no expansion over rows."""
+    for wrapper in (Classifier, OneVsRest | OneVsOne):
         model = model.inner if isinstance(model, wrapper) else model
     if not isinstance(model, Expansion):
         return None
     x, used = _dense(model.x), np.asarray(model.coef) != 0
-    return x[used] if x.shape[:-1] == used.shape else x[used.any(0)]  # rows held once for all classes
+    return x[used] if x.shape[:-1] == used.shape else x[used.any(0)]  # rows held once for all of them
 
 
 def _two(ax: Any, sides: np.ndarray, score: np.ndarray) -> tuple:

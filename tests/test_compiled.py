@@ -13,6 +13,7 @@ from jaxsvm import samplers
 from jaxsvm.loops import runs as loops
 
 N = 4096
+AS_USERS = {"xla_cpu_use_fusion_emitters": True, "xla_backend_optimization_level": 3}  # not as conftest.py sets them
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def copies_in_loops(program):
 def test_linear_sdca_writes_its_dual_variables_in_place(data, batch):
     solver, sampler = jaxsvm.sdca(1.0), samplers.epochs(batch)
     run = jaxsvm.fit(solver, data, jax.random.key(0), steps=1, sampler=sampler).state
-    program = loops._piece.lower(solver, sampler, None, data, run, None, None, every=100).compile().as_text()
+    program = loops._piece.lower(solver, sampler, None, data, run, None, None, every=100).compile(AS_USERS).as_text()
     assert f"f32[{N}]" in program
     assert copies_in_loops(program) == []
 
@@ -46,12 +47,12 @@ def test_a_step_that_reads_before_it_writes_would_be_found(data):
         return (w + (new - old) * x, lax.dynamic_update_index_in_dim(alpha, new, i, 0)), None
 
     naive = jax.jit(lambda rows: lax.scan(step, (jnp.zeros(5), jnp.zeros(N)), rows))
-    program = naive.lower(jnp.arange(100, dtype=jnp.int32)).compile().as_text()
+    program = naive.lower(jnp.arange(100, dtype=jnp.int32)).compile(AS_USERS).as_text()
     assert copies_in_loops(program)
 
 
 def test_no_kernel_product_is_larger_than_a_block(data):
     model = jaxsvm.fit(jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0), steps=1).model
-    program = jax.jit(lambda model, x: model(x, block=256)).lower(model, data.x).compile().as_text()
+    program = jax.jit(lambda model, x: model(x, block=256)).lower(model, data.x).compile(AS_USERS).as_text()
     assert f"[256,{N}]" in program
     assert f"[{N},{N}]" not in program

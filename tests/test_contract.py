@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import os
 import pickle
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -242,6 +245,20 @@ def test_a_saved_run_goes_on_as_if_never_stopped(case, tmp_path):
     assert_same_bits(models.load(tmp_path / "run", like=first.state), first.state)
     second, whole = run(case, WHOLE - 70, state=state), whole_run(case, "single")
     assert_same_bits((second.state, second.model), (whole.state, whole.model))
+
+
+def test_the_bits_are_the_same_as_users_compile():
+    """conftest.py lets XLA compile quickly; a process without its flags looks at bits in the programs that users run."""
+    names = "the_same_bits_inside_jit or a_saved_run_goes_on"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", "-q", __file__, "-k", names],
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        env=os.environ | {"XLA_FLAGS": ""},
+    )
+    assert done.returncode == 0, done.stdout
+    assert f"{len(FACTORIES) + len(CASES)} passed" in done.stdout
 
 
 # 7, 8: padding and weights

@@ -93,7 +93,7 @@ def fetch(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Array) -> 
     return carry[0]
 
 
-UNROLL = 8  # rows that are added up before they go to the compensated sums
+UNROLL = 8  # rows that are read at a time
 
 
 def subtract(total: Array, lost: Array, rows: Rows, index: Array, by: Array) -> tuple[Array, Array]:
@@ -112,7 +112,8 @@ def subtract(total: Array, lost: Array, rows: Rows, index: Array, by: Array) -> 
     slot = jnp.where(by != 0, slot, slot[0])  # a row that is surely there
 
     def some(k, sums):
-        terms = [at(by, k * UNROLL + u) * at(rows.value, at(slot, k * UNROLL + u)) for u in range(UNROLL)]
-        return two_sum(*sums, -sum(terms[1:], terms[0]))
+        for u in range(UNROLL):
+            sums = two_sum(*sums, -at(by, k * UNROLL + u) * at(rows.value, at(slot, k * UNROLL + u)))
+        return sums
 
     return lax.fori_loop(0, -(-used // UNROLL), some, (total, lost))

@@ -7,6 +7,7 @@ from .bottou_sgd import bottou_sgd as bottou_sgd
 from .constrained_sgd import constrained_sgd as constrained_sgd
 from .decomposition import decomposition as decomposition
 from .kernel_pegasos import kernel_pegasos as kernel_pegasos
+from .lasvm import lasvm as lasvm
 from .pegasos import pegasos as pegasos
 from .perceptron import perceptron as perceptron
 from .sdca import sdca as sdca

@@ -26,7 +26,7 @@ from ..engines.quadratic import (
 )
 from ..kernels import Kernel, check_symmetric
 from ..losses import hinge
-from ..numerics import count, largest
+from ..numerics import count, largest, norm
 from ..recipe import cast, choice, freed, positive, register, solver
 from ..samplers import whole
 from ..types import Array, Loss, Solver
@@ -168,8 +168,13 @@ def decomposition(
             measures = measured(run.state._replace(dual=state, working=working))
             return Progress(*measures, rows, jnp.any(by != 0), run.rounds + 1, settled)
 
+        def goal(state):
+            """Where to stop: below `tol` by what rounding of the kernel values may hide, by half of it at most."""
+            hidden = jnp.finfo(y.dtype).eps * norm(state.dual.coef) if stop == "kkt" else 0
+            return jnp.maximum(tol - hidden, tol / 2)
+
         def goes_on(run):
-            worth = (run.state.residual > tol) & run.moved
+            worth = (run.state.residual > goal(run.state)) & run.moved
             return worth & (run.rounds < rounds) & (run.rows.made < 2**30 // n)
 
         def stage(size, run, stays=lambda run: run.moved):
@@ -196,7 +201,7 @@ def decomposition(
         state, kkt = measured(state)
         yes, zero = jnp.ones((), bool), jnp.zeros((), jnp.int32)
         run = lambda: from_few_rows(Progress(state, kkt, kept.empty(x, few), yes, zero, ~yes))  # noqa: E731
-        return lax.cond(state.residual > tol, run, lambda: (state, zero))
+        return lax.cond(state.residual > goal(state), run, lambda: (state, zero))
 
     def update(state, batch):
         y = batch.y.astype(state.dual.coef.dtype)
