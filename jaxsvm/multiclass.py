@@ -153,7 +153,8 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         return state, info
 
     def model(state, data=None):
-        return _joined(inner, state, data, OneVsRest)
+        targets = None if data is None else {"y": labels(data.y)}
+        return _joined(inner, state, data, targets, OneVsRest)
 
     own = inner.sampler, inner.reads, inner.prepare, inner.residual
     until = None if inner.until is None else lambda tol: one_vs_rest(inner.until(tol), classes=classes)
@@ -253,7 +254,8 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         return OneVsOneState(made, state.scale, flat), info
 
     def model(state, data=None):
-        return _joined(inner, state.inner, data, lambda made, own: OneVsOne(made, own, classes))
+        targets = None if data is None else dict(zip(("y", "weight"), of_pairs(data.y, data.weight[None, :]), strict=True))
+        return _joined(inner, state.inner, data, targets, lambda made, own: OneVsOne(made, own, classes))
 
     own = inner.sampler, inner.reads, inner.prepare, inner.residual
     until = None if inner.until is None else lambda tol: one_vs_one(inner.until(tol), classes=classes)
@@ -283,14 +285,19 @@ def _where(live: Array, new: State, old: State) -> State:
     return jax.tree.map(choose, new, old, is_leaf=passes)
 
 
-def _joined(inner: Solver, state: State, data: Batch | None, made_of: Callable) -> Any:
-    """The models of stacked states as one; leaves that are the same in all of them are held once."""
+def _joined(inner: Solver, state: State, data: Batch | None, targets: dict | None, made_of: Callable) -> Any:
+    """The models of stacked states as one; leaves that are the same in all of them are held once.
 
-    def one(state, data):
-        return inner.model(state, data)
+    `targets` are the fields of `data` in which the problems differ, stacked as the states are.
+    """
 
-    made = jax.vmap(one, in_axes=(0, None))(state, data)
-    own = _depend(one, jax.tree.map(lambda a: a[0], state), data)
+    def one(own, data):
+        state, targets = own
+        return inner.model(state, data if data is None else data._replace(**targets))
+
+    stacked = state, targets
+    made = jax.vmap(one, in_axes=(0, None))(stacked, data)
+    own = _depend(one, jax.tree.map(lambda a: a[0], stacked), data)
     leaves, tree = jax.tree.flatten(made)
     made = jax.tree.unflatten(tree, [leaf if mine else leaf[0] for leaf, mine in zip(leaves, own, strict=True)])
     return _outward(made, own, made_of)

@@ -134,7 +134,7 @@ def decomposition(
         """Block after block until `tol`: the state then, and the kernel rows worked out."""
         n, q = y.shape[0], state.working.shape[0]
         slots = kept.slots_for(x, 2**31 if memory is None else memory, 2 * q)
-        few, large = min(slots, kept.slots_for(x, 0, n // 8 + 2 * q)), min(4 * q, n // 4 * 4)
+        few, large = kept.slots_for(x, 2**28, n // 8 + 2 * q), min(4 * q, n // 4 * 4)
         large = large if slots >= 2 * large else q
         first = task.dual(state.dual, x, y)
 
@@ -192,7 +192,7 @@ def decomposition(
 
         def from_few_rows(run):
             """Most problems need few rows; room for all is made once it is known that these are not enough."""
-            if few == slots:
+            if few >= slots:
                 return to_the_end(run)
             run = stage(q, run, lambda run: ~kept.full(run.rows, q) & ~(run.settled & (run.rounds >= 64)))
             more = lambda run: to_the_end(run._replace(rows=kept.grown(run.rows, slots)))  # noqa: E731
@@ -200,7 +200,7 @@ def decomposition(
 
         state, kkt = measured(state)
         yes, zero = jnp.ones((), bool), jnp.zeros((), jnp.int32)
-        run = lambda: from_few_rows(Progress(state, kkt, kept.empty(x, few), yes, zero, ~yes))  # noqa: E731
+        run = lambda: from_few_rows(Progress(state, kkt, kept.empty(x, min(few, slots)), yes, zero, ~yes))  # noqa: E731
         return lax.cond(state.residual > goal(state), run, lambda: (state, zero))
 
     def update(state, batch):
