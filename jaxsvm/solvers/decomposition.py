@@ -93,7 +93,7 @@ def decomposition(
     Returns:
         A solver on all rows; model `Expansion` with its dual variables, so that its certificate is exact, and with the
         derivatives of the exact solution in C, the kernel's parameters and the rows (`implicit.solution`). Under `vmap`
-        runs go one after the other.
+        runs go one after the other. `evals` counts the kernel rows worked out, not the kernel among the rows of a block.
 
     Raises:
         ValueError: C or tol no single number above 0, a loss or a bias that is not among these, working_set no multiple

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax.numpy as jnp
 
 from .. import spaces
 from ..engines.coordinate import coordinate
-from ..kernels import Kernel
+from ..kernels import Kernel, as_kernel, check_symmetric
 from ..losses import hinge
 from ..models import expansion
 from ..recipe import positive, solver
@@ -39,7 +40,8 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         k(x_i, x_i) in the last whole pass (margin units), so `tol` may stop on it.
 
     Raises:
-        ValueError: C not a single positive number, another bias, start of another length than the data.
+        ValueError: C not a single positive number, another bias, start of another length than the data; from `fit` for a
+            precomputed matrix that is not symmetric.
 
     Differs from the paper: permuted passes by default (the analysis draws uniformly: `samplers.uniform()`).
 
@@ -63,4 +65,5 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         made = expansion(kernel, coef, data, bias)
         return made if bias == "none" else dataclasses.replace(made, b=jnp.sum(coef))
 
-    return coordinate(loss, C, space, start=start, model=model)
+    made = coordinate(loss, C, space, start=start, model=model)
+    return made._replace(check=functools.partial(check_symmetric, as_kernel(kernel)))
