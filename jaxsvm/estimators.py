@@ -25,7 +25,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from . import features, kernels, losses, samplers, solvers
+from . import features, kernels, losses, samplers
 from .data import dataset
 from .kernels import Kernel, as_kernel, holds_precomputed
 from .loops import fit as run_solver
@@ -33,7 +33,7 @@ from .models import Classifier, Expansion, Linear
 from .multiclass import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
 from .numerics import blocked
 from .recipe import Recipe, choice
-from .solvers import decomposition, sdca
+from .solvers import decomposition, lasvm, sdca, smo
 from .types import Batch, Run, Solver, SparseRows
 
 PASSES, MEASURED_PASSES = 10, 1000  # by default: without a tolerance, at most with one
@@ -41,6 +41,7 @@ PASSES, MEASURED_PASSES = 10, 1000  # by default: without a tolerance, at most w
 SHRINKING = 4096  # rows from which on those at rest are left out; below, its longer compilation is not worth it
 FLOATS = [np.float64, np.float32]
 MANY = {"ovr": one_vs_rest, "ovo": one_vs_one}
+EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
 
 # Rows of scikit-learn, as rows of solvers.
@@ -295,7 +296,7 @@ class _Machine(BaseEstimator):
 
     @property
     def coef_(self) -> np.ndarray:
-        """Weights of a linear model: (1, d), (k, d) or for pairs of classes (k(k-1)/2, d) of a classifier, (d,) of a regressor."""
+        """Weights of a linear model: (1, d), (k, d) or for pairs (k(k-1)/2, d) of a classifier, (d,) of a regressor."""
         shape = np.atleast_2d if isinstance(self, ClassifierMixin) else np.asarray
         return self._field("coef_", Linear, lambda model: shape(np.asarray(model.w, np.float64)))
 
@@ -451,7 +452,7 @@ class _Chosen:
             return self._by_name(x, weight)
         given = [name for name in ("C", "kernel", "gamma", "epsilon") if getattr(self, name, None) is not None]
         if given:
-            raise ValueError(f"{given[0]} goes with a solver by name, such as solver='decomposition': this one has its own numbers")
+            raise ValueError(f"{given[0]} goes with a solver by name, such as solver='decomposition': this one has its own")
         solver = self._default() if self.solver is None else self.solver
         if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
             raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
@@ -459,13 +460,12 @@ class _Chosen:
 
     def _by_name(self, x, weight):
         """An exact solver of a kernel machine; x is None where only the kind of solver matters."""
-        known = [name for name in self._names if callable(getattr(solvers, name, None))]
-        if self.solver not in known:
-            shown = ", ".join(map(repr, known))
+        if self.solver not in EXACT:
+            shown = ", ".join(map(repr, EXACT))
             raise ValueError(f"solver must be {shown} or a solver such as jaxsvm.pegasos(1e-3), got {self.solver!r}")
         kernel, gamma = "rbf" if self.kernel is None else self.kernel, "scale" if self.gamma is None else self.gamma
         kernel = kernels.linear() if x is None else _kernel(kernel, gamma, 3, 0.0, x, weight)
-        return getattr(solvers, self.solver)(1.0 if self.C is None else self.C, kernel, **self._more())
+        return EXACT[self.solver](1.0 if self.C is None else self.C, kernel, **self._more())
 
     def _more(self):
         """What a solver by name takes besides C and the kernel."""
@@ -498,7 +498,8 @@ class SVMClassifier(_Chosen, _Classifier):
         solver: such as `jaxsvm.pegasos(1e-3)` or `jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(2.0))`; None:
             `jaxsvm.sdca(1.0, bias="feature")`, a linear SVM with C = 1 and a regularised intercept. Solvers that differ in
             their numbers alone share their compiled programs, so a grid may list them. Or the name of an exact solver of a
-            kernel machine with a free intercept, "decomposition" or "smo", made with `C`, `kernel` and `gamma`.
+            kernel machine with a free intercept, "decomposition", "smo" or "lasvm" (exact on the rows that it keeps after a
+            pass), made with `C`, `kernel` and `gamma`.
         C: of a solver by name, weight of one row's loss, > 0; None: 1.
         kernel: of a solver by name, as `SVC`; None: "rbf".
         gamma: of a solver by name, as `SVC`; None: "scale".
@@ -526,8 +527,6 @@ class SVMClassifier(_Chosen, _Classifier):
         >>> clf.fit([[0.0], [1.0], [3.0], [4.0]], ["no", "no", "yes", "yes"]).predict([[0.5], [3.5]]).tolist()
         ['no', 'yes']
     """
-
-    _names = ("decomposition", "smo", "lasvm")
 
     def __init__(
         self,
@@ -593,7 +592,7 @@ class SVMRegressor(_Chosen, RegressorMixin, _Machine):
 
     Args:
         solver: such as `jaxsvm.sdca(1.0, loss=jaxsvm.losses.eps_insensitive(0.1))`; None: this, with a regularised
-            intercept. Or "decomposition" or "smo": the problem of scikit-learn's `SVR`, exactly.
+            intercept. Or "decomposition", "smo" or "lasvm", as `SVMClassifier`: the problem of scikit-learn's `SVR`.
         C: as `SVMClassifier`.
         kernel: as `SVMClassifier`.
         gamma: as `SVMClassifier`.
@@ -614,8 +613,6 @@ class SVMRegressor(_Chosen, RegressorMixin, _Machine):
         >>> round(float(reg.fit([[1.0], [2.0]], [2.0, 4.0]).predict([[3.0]])[0]), 2)
         6.0
     """
-
-    _names = ("decomposition", "smo")
 
     def __init__(
         self,

@@ -108,7 +108,8 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
     Args:
         model: rows (n, 2) -> decision values, (n,) for two classes or (n, k) for k.
         data: n rows of two columns, with labels -1 and +1 or class numbers 0 .. k-1. Rows of weight 0 are left out.
-        support: ring the support vectors, where the model is an `Expansion`, or a `Classifier`, `OneVsRest` or `OneVsOne` of such.
+        support: ring the support vectors, where the model is an `Expansion`, or a `Classifier`, `OneVsRest` or `OneVsOne`
+            of such.
         ax: a matplotlib axes; None: a new figure.
 
     Returns:

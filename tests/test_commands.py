@@ -124,6 +124,25 @@ def test_kernels_features_and_one_class_against_the_rest(there, capsys):
     assert model.inner.inner.x.shape[0] < 60, "rows that do not count are not kept"
 
 
+def test_exact_kernel_machines_are_those_of_libsvm(there, capsys):
+    from sklearn.svm import SVC
+
+    standard = (X - X.mean(0)) / X.std(0)
+    exact = SVC(C=0.5, kernel="rbf", gamma="scale", tol=1e-6).fit(standard, Y)
+    for how in (["--solver", "decomposition", "--C", "0.5"], ["--solver", "smo", "--lam", repr(1 / (0.5 * 60))]):
+        assert main(["train", "rows.npz", "--kernel", "rbf", "--tol", "1e-4", "--model", "x.npz", "--quiet", *how]) == 0
+        out = capsys.readouterr().out
+        assert "converged" in out and "bias free" in out and "within 0.0" in out
+        assert main(["predict", "x.npz", "rows.npz", "--out", "x.txt", "--scores"]) == 0
+        np.testing.assert_allclose(np.loadtxt("x.txt")[:, 1], exact.decision_function(standard), atol=1e-3)  # --tol
+        assert jaxsvm.models.load("x.npz").inner.inner.x.shape[0] == len(exact.support_)
+    assert main(["train", "kinds.csv", "--solver", "decomposition", "--multiclass", "ovo", "--model", "o.npz", "--quiet"]) == 0
+    assert main(["predict", "o.npz", "bare.csv", "--out", "o.txt"]) == 0
+    pairs = SVC(kernel="linear", break_ties=True).fit(standard, KINDS)
+    assert np.mean(np.loadtxt("o.txt", dtype=str) == pairs.predict(standard)) > 0.97
+    assert jaxsvm.models.load("o.npz").inner.inner.inner.x.shape[0] < 60, "rows that do not count are not kept"
+
+
 def test_real_targets_and_other_solvers(there, capsys):
     np.savez("real.npz", x=X, y=X[:, 0] * 2 + 1)
     assert (
@@ -191,6 +210,11 @@ def test_bad_input_is_one_line(there, capsys):
     refused(capsys, "is linear: add --features nystrom", "train", "rows.svm", *train, "--kernel", "rbf", "--solver", "asset")
     refused(capsys, "--tol has nothing to stop on", "train", "rows.svm", *train, "--solver", "pegasos", "--tol", "1")
     refused(capsys, "takes --bias none, got free", "train", "rows.svm", *train, "--solver", "asset_star", "--bias", "free")
+    exact = ("train", "rows.svm", *train, "--kernel", "rbf", "--solver", "decomposition")
+    refused(capsys, "solves the problem of the kernel itself: leave --features out", *exact, "--features", "nystrom")
+    refused(capsys, "is not quadratic: take sdca", *exact, "--loss", "logistic")
+    refused(capsys, "takes --bias free or none, got feature", *exact, "--bias", "feature")
+    refused(capsys, "--multiclass is for more than two classes", *exact, "--multiclass", "ovo")
     refused(capsys, "say which is +1, --positive", "sweep", "kinds.csv")
     refused(capsys, "expected LOW:HIGH:COUNT", "sweep", "rows.svm", "--lam", "1:2")
     refused(capsys, "high, low, middle; got z", "train", "kinds.csv", *train, "--positive", "z")

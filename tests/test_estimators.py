@@ -15,6 +15,7 @@ from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
@@ -72,11 +73,72 @@ def test_linear_svc_is_that_of_liblinear(k, loss):
     assert np.mean(ours.predict(x) == theirs.predict(x)) > 0.98 and list(ours.classes_) == list(theirs.classes_)
 
 
-@pytest.mark.parametrize("k", [2, 3])
-def test_svc_solves_the_kernel_problem(k):
-    """A regularised intercept is 1 more in the kernel: on a root of K + 1 LIBLINEAR solves the same problem."""
-    x, y = rows(k)
-    ours = SVC(2.0, gamma="scale", tol=1e-5, random_state=0).fit(x, y)
+def test_svc_is_that_of_libsvm():
+    """With weights, a class weight, and every attribute."""
+    x, y = rows()
+    weight = np.random.default_rng(1).uniform(0.2, 3.0, len(y))
+    ours = SVC(2.0, class_weight="balanced", tol=1e-5).fit(x, y, weight)
+    # LIBSVM balances by rows and takes gamma from rows, not from their weights.
+    each = {name: weight.sum() / (2 * weight[y == name].sum()) for name in ("ant", "bee")}
+    share = weight * [each[name] for name in y]
+    spread = np.average((x - np.average(x, 0, share) @ np.full(4, 1 / 4)) ** 2, 0, share).mean()
+    theirs = sklearn.svm.SVC(C=2.0, class_weight=each, gamma=1 / (4 * spread), tol=1e-7).fit(x, y, weight)
+    assert ours.fit_.converged and ours.n_iter_ == 1
+    np.testing.assert_allclose(ours.decision_function(x), theirs.decision_function(x), atol=1e-4)  # tol, and float32
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-4)
+    mine, other = np.zeros(len(y)), np.zeros(len(y))
+    mine[ours.support_], other[theirs.support_] = ours.dual_coef_[0], theirs.dual_coef_[0]
+    np.testing.assert_allclose(mine, other, atol=1e-3)  # where the dual is flat
+    assert len(ours.support_) == (mine != 0).sum() and list(ours.predict(x)) == list(theirs.predict(x))
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
+def test_three_classes_are_those_of_libsvm(multiclass):
+    x, y = rows(3)
+    ours = SVC(2.0, gamma=0.3, tol=1e-5, multiclass=multiclass).fit(x, y)
+    theirs = sklearn.svm.SVC(C=2.0, gamma=0.3, tol=1e-7, decision_function_shape="ovo")
+    theirs = (OneVsRestClassifier(theirs) if multiclass == "ovr" else theirs).fit(x, y)
+    assert ours.fit_.converged and ours.dual_coef_.shape == (3, len(ours.support_)) and ours.intercept_.shape == (3,)
+    each = rbf_kernel(x, x[ours.support_], gamma=0.3) @ ours.dual_coef_.T + ours.intercept_
+    np.testing.assert_allclose(each, theirs.decision_function(x), atol=1e-4)  # tol, and float32
+    if multiclass == "ovo":
+        theirs.set_params(decision_function_shape="ovr", break_ties=True)
+    np.testing.assert_allclose(ours.decision_function(x), theirs.decision_function(x), atol=1e-4)
+    assert list(ours.predict(x)) == list(theirs.predict(x))
+
+
+def test_solvers_by_name():
+    x, y = rows()
+    score = SVC(2.0, tol=1e-5, max_passes=2000).fit(x, y).decision_function(x)
+    named = SVMClassifier("decomposition", C=2.0, tol=1e-5).fit(x, y)
+    np.testing.assert_array_equal(named.decision_function(x), score)
+    assert not hasattr(named, "partial_fit")
+    for name in ("smo", "lasvm"):
+        other = SVMClassifier(name, C=2.0, kernel="rbf", gamma="scale", tol=1e-5, random_state=0).fit(x, y)
+        assert other.fit_.converged and np.mean(other.predict(x) == named.predict(x)) > 0.98
+        if name == "smo":  # LASVM ends at the optimum on the rows that it kept
+            np.testing.assert_allclose(other.decision_function(x), score, atol=1e-4)
+    assert SVMClassifier("smo", kernel="precomputed").__sklearn_tags__().input_tags.pairwise
+
+
+def test_pairs_of_classes_by_any_solver():
+    x, y = rows(3)
+    made = SVMClassifier(jaxsvm.sdca(0.5, bias="feature"), multiclass="ovo", tol=1e-5, random_state=0).fit(x, y)
+    liblinear = sklearn.svm.LinearSVC(C=0.5, loss="hinge", tol=1e-8, max_iter=10**6, random_state=0)
+    theirs = OneVsOneClassifier(liblinear).fit(x, y)
+    each = np.array([each.coef_[0] for each in theirs.estimators_])
+    np.testing.assert_allclose(made.coef_, -each, atol=1e-2)  # where the objective is flat; theirs are above 0 for the second
+    assert made.intercept_.shape == (3,) and np.mean(made.predict(x) == theirs.predict(x)) > 0.98
+    pieces = SVMClassifier(jaxsvm.pegasos(1e-2), multiclass="ovo", random_state=0)
+    for _ in range(2):
+        pieces.partial_fit(x, y, classes=["ant", "bee", "cat"])
+    assert pieces.coef_.shape == (3, 4) and pieces.score(x, y) > 0.6
+
+
+def test_svc_with_a_regularised_intercept():
+    """That is 1 more in the kernel: on a root of K + 1 LIBLINEAR solves the same problem."""
+    x, y = rows(3)
+    ours = SVC(2.0, bias="feature", tol=1e-5, random_state=0).fit(x, y)
     gram = rbf_kernel(x, gamma=1 / (x.shape[1] * x.var())) + 1
     root = np.linalg.cholesky(gram + 1e-10 * np.eye(len(x)))
     theirs = sklearn.svm.LinearSVC(loss="hinge", C=2.0, fit_intercept=False, tol=1e-9, max_iter=10**6, random_state=0).fit(
@@ -84,8 +146,8 @@ def test_svc_solves_the_kernel_problem(k):
     )
     np.testing.assert_allclose(ours.decision_function(x), theirs.decision_function(root), atol=1e-3)
     scores = rbf_kernel(x, x[ours.support_], gamma=1 / (x.shape[1] * x.var())) @ ours.dual_coef_.T + ours.intercept_
-    np.testing.assert_allclose(scores if k > 2 else scores.ravel(), ours.decision_function(x), atol=1e-4)  # float32
-    assert ours.dual_coef_.shape == (1 if k == 2 else 3, len(ours.support_))
+    np.testing.assert_allclose(scores, ours.decision_function(x), atol=1e-4)  # float32
+    assert ours.dual_coef_.shape == (3, len(ours.support_))
     assert 0 < abs(ours.dual_coef_).max() <= 2.0 and len(np.unique(ours.support_)) == len(ours.support_)
 
 
@@ -121,6 +183,10 @@ def test_regressors_against_ridge_and_liblinear():
     squared = SVMRegressor(jaxsvm.sdca(0.5, loss=losses.squared), tol=1e-6, random_state=0).fit(x, y)
     ridge = sklearn.linear_model.Ridge(alpha=2.0, fit_intercept=False).fit(x, y)
     np.testing.assert_allclose(squared.coef_, ridge.coef_, atol=1e-4)  # 1e-6 in the residual, and float32
+    for name in ("decomposition", "smo"):
+        exact = SVMRegressor(name, C=3.0, epsilon=0.2, tol=1e-5).fit(x, y)
+        theirs = sklearn.svm.SVR(C=3.0, epsilon=0.2, tol=1e-7).fit(x, y)
+        np.testing.assert_allclose(exact.predict(x), theirs.predict(x), atol=1e-4)  # tol, and float32
     tube = SVMRegressor(tol=1e-4, random_state=0).fit(x, y)
     theirs = sklearn.svm.LinearSVR(epsilon=0.1, C=1.0, tol=1e-6, max_iter=10**6, random_state=0).fit(x, y)
     np.testing.assert_allclose(tube.predict(x), theirs.predict(x), atol=1e-2)  # where the objective is flat
@@ -358,6 +424,11 @@ def test_wrong_parameters_are_told():
         (LinearSVC(-1.0), "C must be a finite number above 0"),
         (LinearSVC(loss="huber"), "loss must be"),
         (LinearSVC(bias="free"), "bias must be one of"),
+        (SVC(bias="bounded"), "bias must be one of 'free', 'none', 'feature'"),
+        (SVC(loss=losses.logistic), "is not quadratic: take sdca"),
+        (SVMClassifier("sdca"), "solver must be 'decomposition', 'smo', 'lasvm' or a solver such as"),
+        (SVMClassifier(jaxsvm.sdca(1.0), C=2.0), "C goes with a solver by name"),
+        (SVMClassifier(multiclass="all"), "multiclass must be one of 'ovr', 'ovo'"),
     ]:
         with pytest.raises((ValueError, TypeError), match=match):
             estimator.fit(x, y)

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 import jaxsvm  # noqa: E402
 from jaxsvm import kernels, plots  # noqa: E402
 from jaxsvm.models import Classifier, Expansion, Linear  # noqa: E402
-from jaxsvm.multiclass import one_vs_rest  # noqa: E402
+from jaxsvm.multiclass import one_vs_one, one_vs_rest  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2)).astype(np.float32)
@@ -174,11 +174,13 @@ def test_classes_have_regions(k):
     assert tuple(text.get_text() for text in ax.get_legend().get_texts()) == names
 
 
-def test_support_vectors_of_any_class():
+@pytest.mark.parametrize("many, parts", [(one_vs_rest, [0, 1, 2]), (one_vs_one, [(0, 1), (0, 2), (1, 2)])])
+def test_support_vectors_of_any_class_or_pair(many, parts):
     data = jaxsvm.dataset(X, (X[:, 0] > 0).astype(int) + (X[:, 1] > 0), task="multiclass")
-    solver = one_vs_rest(jaxsvm.sdca(0.5, kernels.rbf(1.0)), classes=3)
+    solver = many(jaxsvm.sdca(0.5, kernels.rbf(1.0)), classes=3)
     model = jaxsvm.fit(solver, data, SEEDS[0], steps=80).model
-    used = np.any([np.asarray(model[c].coef) != 0 for c in range(3)], axis=0)
+    used = np.any([np.asarray(model[part].coef) != 0 for part in parts], axis=0)
+    assert 0 < used.sum()
     np.testing.assert_allclose(rings(plots.decision_region(model, data)), X[used])
 
 

@@ -91,6 +91,22 @@ def test_a_second_pass_over_a_dual_method():
     assert same(twice.model, fit.model)
 
 
+def test_many_classes_of_a_dual_method():
+    """One against the rest begins alike whatever the classes of the rows to come; pairs do not, and are refused."""
+    y = (np.arange(N) % 3).astype(np.float32)
+    data, many = jaxsvm.dataset(X, y, task="multiclass"), jaxsvm.one_vs_rest(SOLVERS["sdca"], classes=3)
+    parts = jaxsvm.data.chunks(data, rows=30)
+    run = jaxsvm.stream(many, [*parts, *parts], KEY, rows=N)
+    assert same(run.model, jaxsvm.fit(many, data, KEY, steps=2 * N, sampler=samplers.epochs(1, shuffle=False)).model)
+    phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=8)
+    for inner in (SOLVERS["sdca"], jaxsvm.on_features(phi, SOLVERS["sdca"])):
+        with pytest.raises(ValueError, match="begins with something of each row .*: use fit, or one_vs_rest"):
+            jaxsvm.stream(jaxsvm.one_vs_one(inner, classes=3), parts, KEY, rows=N)
+    pairs = jaxsvm.one_vs_one(SOLVERS["pegasos"], classes=3)
+    fit = jaxsvm.fit(pairs, data, KEY, steps=N, sampler=samplers.epochs(1, shuffle=False))
+    assert same(jaxsvm.stream(pairs, parts, KEY).model, fit.model)
+
+
 def test_the_default_batch_is_the_papers():
     assert int(jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], KEY).state.step) == N
 

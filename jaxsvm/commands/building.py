@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jaxsvm
 from jaxsvm import samplers
 
+from ..multiclass import one_vs_one, one_vs_rest
 from ..types import Batch
 from . import methods, options
 
@@ -32,12 +33,14 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
     if loss.labels != bool(classes):
         raise ValueError(f"--loss {args.loss} is for {'classes' if loss.labels else 'real targets (--task regression)'}")
     if not classes and not method.losses:
-        raise ValueError(f"--solver {args.solver} is for classes: take sdca, pegasos or asset for real targets")
+        raise ValueError(f"--solver {args.solver} is for classes: take sdca, decomposition, pegasos or asset for real targets")
     kernel, said = methods.kernel(args, train.x)
     if kernel is None and args.features:
         raise ValueError("--features approximate a kernel: say which, --kernel rbf")
     if kernel is not None and not args.features and method.kernel == "no":
         raise ValueError(f"--solver {args.solver} is linear: add --features nystrom, or take --solver sdca")
+    if args.features and not method.features:
+        raise ValueError(f"--solver {args.solver} solves the problem of the kernel itself: leave --features out, or take sdca")
     if method.kernel == "needed" and (kernel is None or args.features):
         raise ValueError(f"--solver {args.solver} needs a kernel, such as --kernel rbf, and no --features")
     tol = method.tol if args.tol is None else args.tol
@@ -46,7 +49,8 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         raise ValueError(f"--batch must be at least 1, got {b}")
     sampler = samplers.whole() if method.batch == 0 else samplers.epochs(b)
     one_pass = 1 if method.batch == 0 else -(-n // b)
-    passes = method.passes if tol is None else max(method.passes, 500_000 // n)  # few rows: what stops by itself may take more
+    few = tol is not None and method.batch != 0  # few rows: what stops by itself may take more
+    passes = max(method.passes, 500_000 // n) if few else method.passes
     steps = args.steps or (args.passes or passes) * one_pass
     setting = methods.Setting(
         lam, jaxsvm.C_from_lam(lam, total), None if args.features else kernel, loss, bias, steps, one_pass,
@@ -55,18 +59,22 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
     solver = method.make(setting)
     if tol is not None and solver.residual != "whole":
         raise ValueError(f"--tol has nothing to stop on with --solver {args.solver}: give --passes, or take sdca")
-    if len(classes) > 2 or args.task == "multiclass":
-        from ..multiclass import one_vs_rest
-
-        solver = one_vs_rest(solver, classes=len(classes))
+    many = len(classes) > 2 or args.task == "multiclass"
+    if args.multiclass and not many:
+        raise ValueError("--multiclass is for more than two classes: leave it out")
+    if many:
+        solver = {"ovr": one_vs_rest, "ovo": one_vs_one}[args.multiclass or "ovr"](solver, classes=len(classes))
     if args.features:
         phi = methods.feature_map(args.features, key, kernel, train.x, args.count)
         solver = jaxsvm.on_features(phi, solver)
         said = f"{args.features} features of {said}"
     length = f"{steps / one_pass:g} passes" if steps >= one_pass else f"{steps} steps"
+    goes_on = solver.until is not None  # within an update, which draws no batch
+    how = f"{steps} updates, each of which goes on by itself" if goes_on else f"{length} in batches of {b}"
     stop = "" if tol is None else f", tolerance {tol:g}"
     options.line("solver", f"{args.solver}, {said}; lambda = {lam:.3g} (C = {setting.C:.3g}), bias {bias}")
-    options.line("", f"at most {length} in batches of {b}{stop}; seed {args.seed}")
-    if kernel is not None and not args.features and n > 20_000:
-        options.line("", f"each step goes over {n} rows: --features nystrom is faster with so many")
+    options.line("", f"at most {how}{stop}; seed {args.seed}")
+    if kernel is not None and not args.features and n > (50_000 if goes_on else 20_000):
+        exact = "" if goes_on or n > 50_000 else "--solver decomposition or "
+        options.line("", f"each step goes over {n} rows: {exact}--features nystrom is faster with so many")
     return solver, (steps, sampler, lam, loss, tol)

@@ -38,11 +38,16 @@ class Method(NamedTuple):
     passes: int = 20
     tol: float | None = None
     losses: bool = True
+    features: bool = True  # whether rows may be features of a kernel
     objective: bool = True  # whether there is an optimum to certify against
 
 
 def _later(t):
     return t + 1
+
+
+def _kernel_of(s: Setting) -> Any:
+    return kernels.linear() if s.kernel is None else s.kernel
 
 
 def _pegasos(s: Setting) -> Any:
@@ -55,6 +60,16 @@ METHODS = {
         lambda s: jaxsvm.sdca(s.C, s.kernel, loss=s.loss, bias=s.bias),
         "dual coordinate ascent, linear or with a kernel: no step size, stops by itself",
         ("feature", "none"), "yes", 1, 100, 1e-3,
+    ),
+    "decomposition": Method(
+        lambda s: jaxsvm.decomposition(s.C, _kernel_of(s), loss=s.loss, bias=s.bias),
+        "the kernel machine of LIBSVM, exactly, a block of rows at a time: up to some 50,000 rows",
+        ("free", "none"), "yes", 0, 10, 1e-3, features=False,
+    ),
+    "smo": Method(
+        lambda s: jaxsvm.smo(s.C, _kernel_of(s), loss=s.loss, bias=s.bias),
+        "the same a pair of rows at a time",
+        ("free", "none"), "yes", 1, 100, 1e-3, features=False,
     ),
     "pegasos": Method(_pegasos, "stochastic subgradients with step 1/(lambda t), averaged", ("feature", "none", "free")),
     "kernel_pegasos": Method(

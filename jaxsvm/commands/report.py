@@ -12,18 +12,21 @@ import numpy as np
 import jaxsvm
 from jaxsvm import models
 
+from ..multiclass import OneVsOne, OneVsRest
 from ..types import Batch
 
 LEAST = 2**27  # numbers of the largest array that a certificate made without being asked may take, 1 GiB
 
 
 def lean(model: Any) -> Any:
-    """A kernel model without the rows that do not count."""
-    if not isinstance(model, models.Expansion) or model.coef.ndim != 1:
+    """A kernel model, or several on the same rows, without the rows that do not count."""
+    if isinstance(model, OneVsRest | OneVsOne):
+        return dataclasses.replace(model, inner=lean(model.inner))
+    if not isinstance(model, models.Expansion):
         return model
-    kept = np.flatnonzero(np.asarray(model.coef))
+    kept = np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
     kept = kept if len(kept) else np.arange(1)
-    return dataclasses.replace(model, x=model.x[kept], coef=model.coef[kept], index=model.index[kept])
+    return dataclasses.replace(model, x=model.x[kept], coef=model.coef[..., kept], index=model.index[kept])
 
 
 def error(name: str, model: Any, data: Batch, classes: tuple) -> tuple[str, str]:

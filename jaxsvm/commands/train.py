@@ -22,7 +22,7 @@ EXAMPLES = """\
 examples:
   jaxsvm train rows.svm --model model.npz                      a linear machine, C = 1, and its error on its own rows
   jaxsvm train rows.csv --label class --positive spam --hold-out 0.2 --model model.npz
-  jaxsvm train rows.npz --kernel rbf --sigma 3 --C 10 --model model.npz           exact kernel: up to some 20,000 rows
+  jaxsvm train rows.npz --solver decomposition --kernel rbf --C 10 --model model.npz    exact kernel: to some 50,000 rows
   jaxsvm train rows.svm --kernel rbf --features nystrom --count 1024 --model model.npz        many rows
   jaxsvm train rows.svm --solver pegasos --lam 1e-4 --passes 50 --test other.svm --model model.npz
 
@@ -51,6 +51,11 @@ def add(commands: Any) -> None:
     group.add_argument(
         "--bias", choices=("feature", "none", "free"), help="the constant: regularised, none or free (the solver's first)"
     )
+    group.add_argument(
+        "--multiclass",
+        choices=("ovr", "ovo"),
+        help="more than two classes: a model for each against the rest (ovr), or for each pair, which vote (ovo)",
+    )
     kernel_options(parser)
     group = parser.add_argument_group("how")
     names = "; ".join(f"{name}: {method.said}" for name, method in METHODS.items())
@@ -59,7 +64,9 @@ def add(commands: Any) -> None:
     how_long.add_argument("--passes", type=int, help="over the rows, at most; see the printed line 'solver' for what is taken")
     how_long.add_argument("--steps", type=int, help="updates instead of passes")
     group.add_argument("--batch", type=int, help="rows of an update")
-    group.add_argument("--tol", type=float, help="stop at this residual (sdca, subgradient); sdca: 1e-3")
+    group.add_argument(
+        "--tol", type=float, help="stop at this residual: sdca, decomposition, smo (1e-3), subgradient (goes on to the end)"
+    )
     group.add_argument("--seconds", type=float, help="stop at the first look after so much time")
     group.add_argument("--seed", type=int, default=0, help="of all draws (0)")
     group.add_argument("--quiet", action="store_true", help="no progress bar")

@@ -86,7 +86,7 @@ def fetch(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Array) -> 
         return Rows(value, slot, owner, start + more, rows.made + more), done + more
 
     rest, few = missing % CHUNK, CHUNKS[1] // 2
-    times = (missing // CHUNK + (rest > CHUNKS[1]), (rest > few) & (rest <= CHUNKS[1]), (rest > 0) & (rest <= few))
+    times = (missing // CHUNK + count(rest > CHUNKS[1]), (rest > few) & (rest <= CHUNKS[1]), (rest > 0) & (rest <= few))
     carry = rows, jnp.zeros((), jnp.int32)
     for size, often in zip(CHUNKS, times, strict=True):
         carry = lax.fori_loop(0, often.astype(jnp.int32), functools.partial(fill, size), carry)

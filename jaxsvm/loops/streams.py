@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .. import models
+from ..multiclass import _depend
 from ..numerics import wide
 from ..recipe import cast, choice, fixed, freed, register
 from ..samplers import uniform
@@ -86,7 +87,8 @@ def stream(
     Raises:
         TypeError: a chunk that is no batch.
         ValueError: no key and no state, no chunk, chunks of other columns, numbers that are not finite, targets that
-            are not those of `task`, a solver that reads all rows, a state of another solver.
+            are not those of `task`, a solver that reads all rows, one that begins with something of each row
+            (`one_vs_one` of a dual method), a state of another solver.
 
     Differs from `fit`: the sampler of the solver is not asked; steps see the weights as they are, so that their mean
     should be 1.
@@ -182,6 +184,15 @@ def _check_rows(solver, first: Batch, rows: int | None) -> bool:
         raise ValueError("this solver has a state for each row: say how many rows there are in all, rows=")
     if not same and rows < first.y.shape[0]:
         raise ValueError(f"rows={rows}, but the first chunk alone has {first.y.shape[0]}: give the number of all rows")
+
+    def begin(values):
+        return freed(solver).init(jax.random.key(0), first._replace(x=values[0], y=values[1]))
+
+    if not same and any(_depend(begin, (first.x, first.y))):
+        raise ValueError(
+            "this solver begins with something of each row (one_vs_one of a dual method: which pairs a row counts for), which "
+            "a stream cannot know beforehand: use fit, or one_vs_rest"
+        )
     return not same
 
 
