@@ -307,7 +307,9 @@ def feasible(coef: Array, part: Quadratic, bias: str) -> Array:
     if bias != "free":
         return coef
     up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
-    share = lambda side: jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1))  # noqa: E731
+    # Rounding is left to `drift`: scaling it away would take a whole side off its bounds.
+    even = jnp.abs(up - down) <= 1e-6 * jnp.maximum(up, down)
+    share = lambda side: jnp.where(even, 1, jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1)))  # noqa: E731
     return jnp.where(coef > 0, coef * share(up), coef * share(down))
 
 

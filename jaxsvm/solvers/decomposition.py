@@ -87,8 +87,8 @@ def decomposition(
         memory: bytes for kernel rows to keep, a whole number; None: 2 GiB; 0: 2 q rows. At least 2 q rows are kept; with
             all n no row is worked out twice.
         rounds: blocks that one update solves at most.
-        start: (n,) alpha to begin from, such as those of another C; clipped to the bounds, and with a free bias scaled
-            down on the heavier side. For losses of real targets the signed coefficients.
+        start: (n,) alpha to begin from, such as those of another C, best times the ratio of the two; clipped to the bounds,
+            and with a free bias scaled down on the heavier side. For losses of real targets the signed coefficients.
 
     Returns:
         A solver on all rows; model `Expansion` with its dual variables, so that its certificate is exact, and with the
