@@ -15,7 +15,7 @@ import numpy as np
 from . import recipe as _recipe
 from .numerics import blocked, dot, inner, l1_distances, sqdist, sqnorms, wide
 from .recipe import Recipe, positive, scalars
-from .types import Array, Batch
+from .types import Array, Batch, SparseRows
 
 
 class _Kernel(NamedTuple):
@@ -24,6 +24,13 @@ class _Kernel(NamedTuple):
     among: Callable | None = None  # (x (n, d), index (b,)) -> (b, b), where rows of x alone do not tell
     # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale times independent draws of this name; None: no such law is known
     spectrum: tuple[str, Array] | None = None  # ("normal" | "cauchy", scale ())
+
+
+def _shaped(values: Array, n: int, m: int) -> Array:
+    """A block of values as it is, if it has the shape of one."""
+    if jnp.shape(values) != (n, m):
+        raise ValueError(f"the kernel returned shape {jnp.shape(values)} for {n} and {m} rows, expected ({n}, {m})")
+    return values
 
 
 @jax.tree_util.register_pytree_node_class
@@ -41,10 +48,7 @@ class Kernel(Recipe):
 
     def __call__(self, x: Array, z: Array) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m)."""
-        values = self.make().block(x, z)
-        if values.shape != (x.shape[0], z.shape[0]):
-            raise ValueError(f"the kernel returned shape {values.shape} for {x.shape[0]} and {z.shape[0]} rows")
-        return values
+        return _shaped(self.make().block(x, z), x.shape[0], z.shape[0])
 
     def diag(self, x: Array) -> Array:
         """The values k(x_i, x_i), (n, d) -> (n,)."""
@@ -162,9 +166,10 @@ def precomputed() -> _Kernel:
     def block(x, z):
         if x.shape[1] != z.shape[0]:
             raise ValueError(f"a precomputed block has a column for each of the {z.shape[0]} training rows, got {x.shape[1]}")
-        return x
+        return x.astype(wide(x))
 
-    return _Kernel(block, jnp.diagonal, lambda x, index: x[index][:, index])
+    among = lambda x, index: x[index][:, index].astype(wide(x))  # noqa: E731
+    return _Kernel(block, lambda x: jnp.diagonal(x).astype(wide(x)), among)
 
 
 @kernel
@@ -175,7 +180,7 @@ def custom(fn: Callable, diag: Callable | None = None) -> _Kernel:
         fn: the block function. `kernels.register(name, fn)` makes models with it loadable.
         diag: (n, d) -> (n,); by default one block of one row at a time.
     """
-    alone = lambda x: jax.vmap(lambda row: fn(row[None], row[None])[0, 0])(x)  # noqa: E731
+    alone = lambda x: jax.vmap(lambda row: _shaped(fn(row[None], row[None]), 1, 1)[0, 0])(x)  # noqa: E731
     return _Kernel(fn, diag or alone)
 
 
@@ -223,6 +228,8 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
     """
     if not holds_precomputed(kernel):
         return
+    if isinstance(data.x, SparseRows):
+        raise ValueError("a precomputed matrix must be dense, got sparse rows: pass it as an array, such as K.toarray()")
     x = np.asarray(data.x)
     n = x.shape[0]
     if x.shape != (n, n):

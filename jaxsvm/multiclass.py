@@ -12,7 +12,7 @@ from jax.extend.core import Literal
 
 from .engines.coordinate import CoordinateState
 from .models import Mapped
-from .numerics import blocked, dot
+from .numerics import blocked, dot, total
 from .recipe import register, solver, static, struct
 from .types import Array, Batch, Info, Solver, State, take
 
@@ -148,7 +148,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
             progress=jnp.mean(info.progress, axis=0),
             index=info.index[0],
             support=jnp.sum(info.support, dtype=jnp.int32),
-            evals=jnp.sum(info.evals, dtype=jnp.int32),
+            evals=total(info.evals),
         )
         return state, info
 
@@ -158,7 +158,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
     own = inner.sampler, inner.reads, inner.prepare, inner.residual
     until = None if inner.until is None else lambda tol: one_vs_rest(inner.until(tol), classes=classes)
-    return Solver(init, update, model, *own, classes, until, inner.check)
+    return Solver(init, update, model, *own, classes, until, inner.check, inner.tol)
 
 
 @register("OneVsOneState")
@@ -249,7 +249,7 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
             progress=jnp.mean(info.progress, axis=0),
             index=info.index[0],
             support=jnp.sum(info.support, dtype=jnp.int32),
-            evals=jnp.sum(info.evals, dtype=jnp.int32),
+            evals=total(info.evals),
         )
         return OneVsOneState(made, state.scale, flat), info
 
@@ -259,7 +259,7 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
 
     own = inner.sampler, inner.reads, inner.prepare, inner.residual
     until = None if inner.until is None else lambda tol: one_vs_one(inner.until(tol), classes=classes)
-    return Solver(init, update, model, *own, classes, until, inner.check)
+    return Solver(init, update, model, *own, classes, until, inner.check, inner.tol)
 
 
 def _check(classes: int) -> None:

@@ -97,6 +97,13 @@ def count(mask: Array) -> Array:
     return jnp.sum(mask, dtype=jnp.int32)
 
 
+def total(counts: Array) -> Array:
+    """The sum of (k,) int32 >= 0, the largest int32 where it does not fit one."""
+    high, low = jnp.sum(counts >> 16, dtype=jnp.int32), jnp.sum(counts & 0xFFFF, dtype=jnp.int32)
+    high = high + (low >> 16)
+    return jnp.where(high < 2**15, (high << 16) + (low & 0xFFFF), jnp.iinfo(jnp.int32).max)
+
+
 def norm(w: Array) -> Array:
     """Euclidean norm of a vector, with gradient 0 at 0; by a product, which compiles to better loops than a sum."""
     square = dot(w, w)

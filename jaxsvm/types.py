@@ -137,6 +137,7 @@ class Solver(NamedTuple):
     targets: Any = None  # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: nobody knows
     until: Callable | None = None  # (tol)  -> the solver for runs that stop there; None: an update does not depend on it
     check: Callable | None = None  # (data) -> None, raising for values that it cannot take; loops call it on the host
+    tol: Any = None  # where an update stops by itself (`until`); runs without tol and steps stop there, too
 
 
 class Space(NamedTuple):

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
-from sklearn.svm import SVC, LinearSVC
+from sklearn.svm import SVC, SVR, LinearSVC
 
 import jaxsvm
 from jaxsvm import Loss, Sampler, Solver, features, kernels, losses, samplers
 
 LAM = 0.1  # below R^2 = 1: some margins are met at the optimum
 RBF = kernels.rbf(1.0)
-SMOOTH = losses.smooth_hinge(0.5)
+SMOOTH, TUBE = losses.smooth_hinge(0.5), losses.eps_insensitive(0.1)
 SAME = features.nystrom(None, kernels.linear(), landmarks=np.eye(3, dtype="f"))  # a map that leaves rows as they are
 
 
@@ -31,6 +31,7 @@ class Case(NamedTuple):
     kernel: bool = False  # the model is an expansion; one with an objective is in RBF
     excess: float = 2e-3  # after 6,000 steps the objective is at most so far above its minimum, relatively; see CASES
     copies: bool = True  # under uniform() weight k makes the same run as k copies; False: a dual box for each row
+    exact: bool = False  # chooses its own rows, whatever the sampler draws; derivatives are those of the optimum
 
     def at(self, number: float | None = None) -> Solver:
         """The solver at a number, its own by default."""
@@ -42,6 +43,12 @@ class Case(NamedTuple):
         return own if own.whole else samplers.uniform(1)
 
 
+def _blocks(text: str, loss: Loss = losses.hinge, bias: str = "none") -> Case:
+    """Decomposition that needs several blocks, one an update."""
+    make = lambda C: jaxsvm.decomposition(C, RBF, loss=loss, bias=bias, tol=1e-5, working_set=8, rounds=1)
+    return Case(text, make, 1.0, "C", loss, bias, kernel=True, excess=2e-5, copies=False, exact=True)
+
+
 # `excess` by method, T = 6,000 steps, R = 1, lam = 0.1 and minima near 0.8:
 # - steps 1/(lam t): (1 + ln T) (sqrt(lam) + R)^2 / (2 lam T) = 1.4e-2 bounds the mean on any data. The noise of the last
 #   iterate is less, lam/2 |w - w*|^2 with |w - w*|^2 about 1 / (lam^2 T): 8e-4, or 1e-3 of the minimum.
@@ -50,6 +57,7 @@ class Case(NamedTuple):
 # - robust steps (asset): D_X D_G / sqrt(T) = 9e-2 with the free bias, 6e-2 without, on any data.
 # - coordinate ascent converges linearly: what is left is the rounding of float32.
 # - subgradients of all rows have no noise: the mean is off by 1/T^2 and roundings where no row changes sides any more.
+# - a violation of tol leaves a gap of C n tol at most, which is tol in units of the objective; SMO goes on to the rounding.
 CASES = [
     Case("pegasos(0.1)", lambda lam: jaxsvm.pegasos(lam)),
     Case("pegasos(0.1, project=False)", lambda lam: jaxsvm.pegasos(lam, project=False)),
@@ -86,6 +94,15 @@ CASES = [
     Case(f"on_features({SAME!r}, sdca(1.0))", lambda C: jaxsvm.on_features(SAME, jaxsvm.sdca(C)), 1.0, "C", excess=1e-6,
          copies=False),
     Case("subgradient(0.1)", lambda lam: jaxsvm.subgradient(lam), excess=1e-5),
+    _blocks("decomposition(1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1)", bias="free"),
+    _blocks("decomposition(1.0, rbf(1.0), loss=eps_insensitive(), tol=1e-05, working_set=8, rounds=1)", TUBE, "free"),
+    _blocks("decomposition(1.0, rbf(1.0), loss=squared_hinge(), bias='none', tol=1e-05, working_set=8, rounds=1)",
+            losses.squared_hinge),
+    Case("smo(1.0, rbf(1.0))", lambda C: jaxsvm.smo(C, RBF), 1.0, "C", bias="free", kernel=True, excess=1e-6, copies=False,
+         exact=True),
+    Case("smo(1.0, rbf(1.0), bias='none')", lambda C: jaxsvm.smo(C, RBF, bias="none"), 1.0, "C", kernel=True, excess=1e-6,
+         copies=False, exact=True),
+    Case("lasvm(1.0, rbf(1.0))", lambda C: jaxsvm.lasvm(C, RBF), 1.0, None, kernel=True, copies=False, exact=True),
 ]  # fmt: skip
 
 
@@ -146,6 +163,7 @@ _FORMULAS = {  # value and slope in the score
     repr(losses.squared_hinge): (lambda f, y: np.maximum(1 - y * f, 0) ** 2, lambda f, y: -2 * y * np.maximum(1 - y * f, 0)),
     repr(losses.logistic): (lambda f, y: np.logaddexp(0, -y * f), lambda f, y: -y / (1 + np.exp(y * f))),
     repr(losses.squared): (lambda f, y: (f - y) ** 2 / 2, lambda f, y: f - y),
+    repr(TUBE): (lambda f, y: np.maximum(np.abs(f - y) - 0.1, 0), None),
 }
 
 
@@ -174,9 +192,19 @@ def optimum(kind: str, real: bool, lam: float, loss: Loss, bias: str, kernel: bo
     x, y, n = data.x, data.y, len(data.y)
     C = 1 / (lam * n)
     hinge = loss is losses.hinge
-    if kernel:
-        assert hinge and bias == "none"
+    if kernel and hinge and bias == "none":
         f, square = _box(gaussian(x, x), y, C)
+    elif kernel and bias == "free":
+        gram = gaussian(x, x)
+        made = SVC(kernel="precomputed", C=C, tol=1e-9) if hinge else SVR(kernel="precomputed", C=C, tol=1e-9, epsilon=0.1)
+        assert hinge or loss is TUBE
+        made.fit(gram, y)
+        f = gram[:, made.support_] @ made.dual_coef_[0]
+        f, square = f + made.intercept_[0], float(made.dual_coef_[0] @ f[made.support_])
+    elif kernel:  # squares of the loss: a smooth problem in the features that the matrix has
+        assert loss is losses.squared_hinge
+        value, vector = np.linalg.eigh(gaussian(x, x))
+        f, square = _smooth(vector * np.sqrt(np.maximum(value, 0)), y, lam, loss)
     elif hinge and bias == "free":
         made = SVC(kernel="linear", C=C, tol=1e-10).fit(x, y)
         f, square = made.decision_function(x), float((made.coef_**2).sum())
@@ -187,13 +215,18 @@ def optimum(kind: str, real: bool, lam: float, loss: Loss, bias: str, kernel: bo
         f, square = made.decision_function(x), float(np.sum(made.coef_**2) + np.sum(made.intercept_**2))
     else:
         assert bias == "none"
-        value, slope = _FORMULAS[repr(loss)]
-        fun = lambda w: lam / 2 * w @ w + value(x @ w, y).mean()
-        grad = lambda w: lam * w + slope(x @ w, y) @ x / n
-        w = scipy.optimize.minimize(fun, np.zeros(D), jac=grad, method="BFGS", options={"gtol": 1e-10}).x
-        f, square = x @ w, float(w @ w)
+        f, square = _smooth(x, y, lam, loss)
     risk = mean_loss(loss, f, data)
     return Optimum(lam / 2 * square + risk, square**0.5, risk)
+
+
+def _smooth(x: np.ndarray, y: np.ndarray, lam: float, loss: Loss) -> tuple[np.ndarray, float]:
+    """The optimum of a loss that has a slope everywhere, without bias: scores and |w|^2."""
+    value, slope = _FORMULAS[repr(loss)]
+    fun = lambda w: lam / 2 * w @ w + value(x @ w, y).mean()
+    grad = lambda w: lam * w + slope(x @ w, y) @ x / len(y)
+    w = scipy.optimize.minimize(fun, np.zeros(x.shape[1]), jac=grad, method="BFGS", options={"gtol": 1e-10}).x
+    return x @ w, float(w @ w)
 
 
 def _box(gram: np.ndarray, y: np.ndarray, C: float) -> tuple[np.ndarray, float]:

@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LAYERS = (
     ("types", "recipe", "sparse", "numerics"),
     ("losses", "kernels", "schedules", "projections", "averaging", "models", "samplers"),
-    ("objectives", "features", "budget"),
+    ("objectives", "features", "budget", "implicit"),
     ("spaces",),
     ("engines",),
     ("solvers",),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import pairwise
 
+import jaxsvm
 from jaxsvm import kernels
 
 RNG = np.random.default_rng(0)
@@ -115,6 +116,42 @@ def test_precomputed_reads_the_values_off_the_rows():
     np.testing.assert_array_equal((2 * kernel).gram(table, index), 2 * kernel.gram(table, index))
     with pytest.raises(ValueError, match="column for each"):
         kernel(table[:, :4], table)
+
+
+def table(n=7, dtype=np.float32, **changes):
+    """A data set whose rows are values worked out beforehand, the values at some places changed."""
+    values = pairwise.rbf_kernel(np.random.default_rng(3).normal(size=(n, 2))).astype(dtype)
+    for place, value in changes.get("values", {}).items():
+        values[place] = value
+    return jaxsvm.dataset(values, np.where(np.arange(n) % 2, 1, -1))
+
+
+@pytest.mark.parametrize(
+    "kernel", [kernels.precomputed(), 2.0 * kernels.precomputed(), kernels.precomputed() + kernels.precomputed()], ids=repr
+)
+def test_a_precomputed_matrix_has_to_be_symmetric(kernel):
+    kernels.check_symmetric(kernel, table())
+    kernels.check_symmetric(kernel, table(values={(2, 5): table().x[2, 5] * (1 + 1e-6)}))  # a rounding or two
+    with pytest.raises(ValueError, match=r"not symmetric: 0\.25 at \(2, 5\) and 9 at \(5, 2\)"):
+        kernels.check_symmetric(kernel, table(values={(2, 5): 0.25, (5, 2): 9}))
+    with pytest.raises(ValueError, match=r"has shape \(7, 7\), got \(7, 6\)"):
+        kernels.check_symmetric(kernel, table()._replace(x=table().x[:, :6]))
+
+
+def test_a_matrix_of_several_blocks_is_looked_at_to_the_end():
+    n = 1100
+    values = np.zeros((n, n), np.float32)
+    data = table()._replace(x=values)
+    data = data._replace(y=jnp.ones(n), index=jnp.arange(n, dtype=jnp.int32), weight=jnp.ones(n))
+    kernels.check_symmetric(kernels.precomputed(), data)
+    values[1060, 1090] = 1
+    with pytest.raises(ValueError, match=r"1 at \(1060, 1090\) and 0 at \(1090, 1060\)"):
+        kernels.check_symmetric(kernels.precomputed(), data._replace(x=values))
+
+
+def test_kernels_that_are_worked_out_are_not_looked_at():
+    data = jaxsvm.dataset(X.astype(np.float32), np.where(X[:, 0] > 0, 1, -1))
+    assert kernels.check_symmetric(kernels.rbf(1.0) + kernels.linear(), data) is None
 
 
 def test_vmap_over_sigma_equals_a_loop():

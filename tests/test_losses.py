@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.special import expit
 
 from jaxsvm import losses
@@ -483,3 +485,65 @@ def test_crammer_singer_dual_step_is_zero_where_C_is_zero():
     with jax.numpy_dtype_promotion("standard"):
         got = dual_step(multiclass, jnp.zeros(f.shape), jnp.asarray(f, jnp.float32), y, jnp.ones(len(y)), jnp.zeros(len(y)))
     np.testing.assert_array_equal(got, 0)
+
+
+quadratic = jax.jit(lambda loss, y, C: loss.quadratic(y, C))
+QUADRATIC = [case for case in CASES if case.loss.quadratic is not None]
+quadratics = pytest.mark.parametrize("case", QUADRATIC, ids=lambda case: case.name)
+
+
+def test_all_losses_but_the_logistic_have_a_quadratic_dual():
+    assert {case.name for case in CASES} - {case.name for case in QUADRATIC} == {"logistic"}
+    assert losses.crammer_singer.quadratic is None
+
+
+@quadratics
+def test_the_quadratic_part_is_the_conjugate_with_its_sign_turned(case, x64):
+    """y coef - kink |coef| - soft/2 coef^2 = -C conjugate(-coef / C, y) on [low, high], by the supremum over scores too."""
+
+    @settings(max_examples=60, deadline=None, derandomize=True, database=None)
+    @given(st.sampled_from(case.targets), st.floats(1e-3, 1e3), st.floats(0, 1), st.floats(1e-3, 30))
+    def check(y, C, share, reach):
+        part = quadratic(case.loss, np.array([y]), np.array([C]))
+        low, high = float(part.low[0]), float(part.high[0])
+        kink, soft = (0.0 if field is None else float(field[0]) for field in (part.kink, part.soft))
+        assert low <= 0 <= high and kink >= 0 and soft >= 0
+        ends = case.domain(y)  # of slopes -coef / C
+        np.testing.assert_allclose([low, high], [-C * ends[1], -C * ends[0]], rtol=1e-15)
+        first, last = max(low, -reach * C), min(high, reach * C)
+        coef = first + share * (last - first)
+        found = y * coef - kink * abs(coef) - soft / 2 * coef**2
+        want = -C * float(conjugate(case.loss, np.array([-coef / C]), np.array([y]))[0])
+        assert found == pytest.approx(want, rel=1e-12, abs=1e-12 * C)
+        # sup_f slope f - loss(f, y) by its own definition: no score does better, and the nearest of a grid nearly as well.
+        f = np.concatenate([np.linspace(-70, 70, 20_001), [y - 1, y, y + 1, -1, 1]])
+        values = -coef / C * f - case.value(f, y)
+        assert np.max(values) <= -found / C + 1e-12 * (1 + reach**2)
+        assert np.max(values) >= -found / C - 4 * 0.007**2 / 8 - 0.007  # a kink lies half a step of the grid away at most
+
+    check()
+
+
+@quadratics
+@dtypes
+def test_the_quadratic_part_of_a_row_that_does_not_count_is_nothing(case, dtype, x64):
+    y = np.array(case.targets, dtype)
+    part = quadratic(case.loss, y, np.zeros_like(y))
+    for field in part:
+        assert field is None or (field.dtype == dtype and field.shape == y.shape and np.all(np.isfinite(field)))
+    np.testing.assert_array_equal(part.low, 0)
+    np.testing.assert_array_equal(part.high, 0)
+
+
+@quadratics
+def test_the_quadratic_part_has_its_maximum_where_the_dual_step_goes(case, x64):
+    """Over one coefficient both maximise the same: pull coef - kink |coef| - (soft + q)/2 coef^2 in its bounds."""
+    coef, f, y, q, C = (
+        column[(problems(case, np.float64)[4] > 0) & (problems(case, np.float64)[3] > 0)] for column in problems(case, np.float64)
+    )
+    part = quadratic(case.loss, y, C)
+    kink, soft = (np.zeros_like(y) if field is None else np.asarray(field) for field in (part.kink, part.soft))
+    pull = y - f + q * coef  # without this coefficient's own share of the score
+    want = np.clip(np.sign(pull) * np.maximum(np.abs(pull) - kink, 0) / (q + soft), part.low, part.high)
+    got = np.asarray(dual_step(case.loss, coef, f, y, q, C))
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * np.max(np.abs(want)))

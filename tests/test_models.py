@@ -91,6 +91,22 @@ def test_expansion_over_the_training_rows():
         expansion(kernels.linear(), jnp.ones(2), None)
 
 
+def test_support_holds_the_coefficients_that_are_not_0():
+    coef = jnp.array([0.0, 0.5, 0.0, -1.5, 1e-30, 0.0, -0.0])
+    index = jnp.array([6, 5, 4, 3, -1, 1, 0], jnp.int32)
+    model = dataclasses.replace(an_expansion(kernels.rbf(1.5)), coef=coef, index=index)
+    support = model.support()
+    assert all(isinstance(part, np.ndarray) for part in support[:2]) and support.b == 0.25
+    np.testing.assert_array_equal(support.index, [5, 3, -1])
+    np.testing.assert_array_equal(support.coef, np.asarray(coef)[[1, 3, 4]])
+    x = rows(5, 3, 2)
+    alone = np.asarray(kernels.rbf(1.5)(x, model.x[jnp.array([1, 3, 4])]), np.float64) @ support.coef + support.b
+    np.testing.assert_allclose(model(x), alone, rtol=1e-6, atol=1e-6)
+    assert dataclasses.replace(model, coef=jnp.zeros(7)).support().index.shape == (0,)
+    with pytest.raises(TypeError, match="outside of jit, vmap and grad"):
+        jax.jit(lambda model: model.support())(model)
+
+
 def test_mapped():
     phi = jaxsvm.data.standardize(rows(20, 3))
     inner = Linear(jnp.arange(3.0), jnp.float32(1.0))

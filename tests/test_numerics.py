@@ -132,8 +132,66 @@ def test_blocked_never_hands_on_more_rows_than_the_block():
     assert set(seen) == {4}
 
 
+numbers = st.one_of(
+    st.sampled_from([-np.inf, np.inf, 0.0, -0.0, 1.0, -1.0, 3.4e38, -3.4e38, 1e-45]), st.floats(width=32, allow_nan=False)
+)
+SIZES = (1, 16, 17, 45)  # few shapes: few programs
+several = st.sampled_from(SIZES).flatmap(lambda n: st.lists(numbers, min_size=n, max_size=n))
+greatest, least, first_max = jax.jit(numerics.greatest), jax.jit(numerics.least), jax.jit(numerics.first_max)
+
+
+@exact
+@given(several)
+def test_greatest_least_and_first_max_are_those_of_numpy(values):
+    a = np.array(values, np.float32)
+    a[np.abs(a) < np.finfo(np.float32).tiny] = 0  # XLA takes subnormal numbers for 0
+    assert float(greatest(a)) == a.max() and float(least(a)) == a.min()
+    place, top = first_max(a)
+    assert place.dtype == jnp.int32 and int(place) == np.argmax(a) and float(top) == a.max()
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 32, 33, 100])
+def test_the_maximum_is_found_wherever_it_is(n):
+    a = np.zeros((n, n), np.float32) + np.eye(n, dtype=np.float32)
+    place, top = jax.jit(jax.vmap(numerics.first_max))(a)
+    np.testing.assert_array_equal(place, np.arange(n))
+    np.testing.assert_array_equal(top, 1)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(numerics.greatest))(a), 1)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(numerics.least))(-a), -1)
+
+
+def test_ties_go_to_the_first_place_and_nothing_comparable_to_the_last():
+    assert int(first_max(np.full(45, 2, np.float32))[0]) == 0
+    assert int(first_max(np.full(45, -np.inf, np.float32))[0]) == 0
+    assert int(first_max(np.full(45, np.nan, np.float32))[0]) == 44
+
+
+@exact
+@given(several, st.integers(1, 45))
+def test_largest_are_the_places_of_the_largest_in_order(values, k):
+    a = np.array(values, np.float32)
+    a[np.abs(a) < np.finfo(np.float32).tiny] = 0
+    k = 1 if k % 2 else a.size
+    got = np.asarray(jax.jit(numerics.largest, static_argnums=1)(a, k))
+    assert got.dtype == np.int32 and got.shape == (k,) and len(set(got.tolist())) == k
+    np.testing.assert_array_equal(a[got], np.sort(a)[::-1][:k])
+
+
+def test_at_is_a_number_of_a_vector_and_a_row_of_a_matrix():
+    vector, matrix = np.arange(5, dtype=np.float32) ** 2, np.arange(15, dtype=np.float32).reshape(5, 3)
+    at = jax.jit(numerics.at)
+    for i in range(5):
+        assert at(vector, np.int32(i)).shape == () and float(at(vector, np.int32(i))) == vector[i]
+        np.testing.assert_array_equal(at(matrix, np.int32(i)), matrix[i])
+
+
 def test_is_traced_tells_tracers_from_arrays():
     seen = []
     jax.jit(lambda a: seen.append(numerics.is_traced(a)) or a)(jnp.ones(2))
     assert seen == [True]
     assert not numerics.is_traced(jnp.ones(2), 1.0)
+
+
+@pytest.mark.parametrize("counts", [[0, 0], [2**30, 2**29, 7], [65_535] * 9, [2**31 - 1], [2**30, 2**30], [2**31 - 1] * 40])
+def test_a_total_does_not_wrap(counts):
+    assert int(numerics.total(jnp.array(counts, jnp.int32))) == min(sum(counts), 2**31 - 1)

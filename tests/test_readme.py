@@ -32,7 +32,21 @@ def test_there_are_exactly_two_set_up_commands():
 
 
 @pytest.mark.parametrize(
-    "name", ["pegasos", "kernel_pegasos", "bottou_sgd", "asgd", "constrained_sgd", "sdca", "perceptron", "asset", "on_features"]
+    "name",
+    [
+        "pegasos",
+        "kernel_pegasos",
+        "bottou_sgd",
+        "asgd",
+        "constrained_sgd",
+        "sdca",
+        "decomposition",
+        "smo",
+        "lasvm",
+        "perceptron",
+        "asset",
+        "on_features",
+    ],
 )
 def test_the_catalogue_names_every_solver(name):
     assert f"`{name}(" in README.read_text()

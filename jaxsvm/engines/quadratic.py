@@ -9,17 +9,19 @@ derivative without the kink, pull_i = y_i - (K coef)_i - soft_i coef_i.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..implicit import solution
-from ..kernels import Kernel, as_kernel, matvec
+from ..kernels import Kernel, as_kernel, check_symmetric, holds_precomputed, matvec
 from ..models import Expansion, expansion
-from ..numerics import at, count, first_max, greatest, least, wide
+from ..numerics import at, count, first_max, greatest, is_traced, least, wide
 from ..recipe import cast, choice, fixed, freed, positive, register
 from ..types import Array, Batch, Info, Loss, Quadratic
 
@@ -58,12 +60,14 @@ class Problem(NamedTuple):
         return Dual(state.coef, state.pull + state.lost, part, diag if part.soft is None else diag + part.soft)
 
 
-def problem(C: Array, kernel: Any, loss: Loss, bias: str) -> Problem:
-    """The problem, checked.
+def problem(C: Array, kernel: Any, loss: Loss, bias: str, start: Array | None) -> Problem:
+    """The problem, checked, and where it is to begin.
 
     Raises:
-        ValueError: C no single number above 0, another bias, a loss whose dual is not quadratic.
+        ValueError: C no single number above 0, another bias, a loss whose dual is not quadratic, a start that is not finite.
     """
+    if start is not None and not is_traced(start) and not np.all(np.isfinite(np.asarray(start))):
+        raise ValueError("start holds numbers that are not finite: leave it out, or pass the alpha of a finished run")
     positive(C=C)
     choice("bias", bias, ("free", "none"))
     if loss.quadratic is None:
@@ -95,7 +99,7 @@ def told(task: Problem, bias: str, states: tuple, x: Array, y: Array, residual: 
     before, after = (task.dual(state, x, y) for state in states)
     score, weight = scores(before, y, intercept(before, bias)), states[0].weight
     return Info(
-        loss=jnp.sum(weight * freed(task.loss).value(score, y)) / jnp.sum(weight),
+        loss=jnp.sum(weight * freed(task.loss).value(score, y)) / jnp.maximum(jnp.sum(weight), jnp.finfo(y.dtype).tiny),
         residual=residual,
         progress=gain(before, after),
         index=jnp.where(after.coef != before.coef, jnp.arange(y.shape[0], dtype=jnp.int32), -1),
@@ -141,13 +145,23 @@ def intercept(dual: Dual, bias: str) -> Array:
     coef, pull, part, _ = dual
     if bias != "free":
         return jnp.zeros((), pull.dtype)
-    free = (coef > part.low) & (coef < part.high)
-    value = pull
+    # A coefficient that rounding keeps off its end is not free: b would be an end of what is left instead of the middle.
+    room = part.high - part.low
+    slack = jnp.finfo(coef.dtype).eps ** 0.85 * jnp.where(jnp.isfinite(room), room, jnp.max(jnp.abs(coef)))
+    free, value = (coef - part.low > slack) & (part.high - coef > slack), pull
     if part.kink is not None:
-        free, value = free & ((part.kink == 0) | (coef != 0)), pull - part.kink * jnp.sign(coef)
+        free, value = free & ((part.kink == 0) | (jnp.abs(coef) > slack)), pull - part.kink * jnp.sign(coef)
+    dual = dual._replace(coef=settled(coef, part, slack))
     total, up, down = jnp.sum(free.astype(pull.dtype)), greatest(rise(dual)), least(fall(dual))
     ends = jnp.where(jnp.isfinite(up), jnp.where(jnp.isfinite(down), (up + down) / 2, up), down)
+    ends = jnp.where(jnp.isfinite(ends), ends, 0)  # no row counts
     return jnp.where(total > 0, jnp.sum(jnp.where(free, value, 0)) / jnp.maximum(total, 1), ends)
+
+
+def settled(coef: Array, part: Quadratic, slack: Array) -> Array:
+    """Coefficients within `slack` (n,) of an end put on it."""
+    coef = jnp.where(coef - part.low <= slack, part.low, coef)
+    return jnp.where(part.high - coef <= slack, part.high, coef)
 
 
 def scores(dual: Dual, y: Array, b: Array) -> Array:
@@ -180,7 +194,8 @@ def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> Array
     slope = -dual.coef / safe
     terms = jnp.maximum(value + loss.conjugate(slope, y) - slope * score, 0)
     rows = lambda a: jnp.sum(jnp.where(C > 0, C * a, 0))  # noqa: E731
-    return rows(terms) / (jnp.dot(dual.coef, score - b) / 2 + rows(value))
+    primal = jnp.dot(dual.coef, score - b) / 2 + rows(value)
+    return rows(terms) / jnp.where(primal > 0, primal, 1)
 
 
 def _upper(coef: Array, part: Quadratic, i: Array) -> Array:
@@ -311,6 +326,11 @@ def feasible(coef: Array, part: Quadratic, bias: str) -> Array:
     even = jnp.abs(up - down) <= 1e-6 * jnp.maximum(up, down)
     share = lambda side: jnp.where(even, 1, jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1)))  # noqa: E731
     return jnp.where(coef > 0, coef * share(up), coef * share(down))
+
+
+def check_of(kernel: Kernel) -> Callable | None:
+    """The check of data that a kernel asks for, `Solver.check`."""
+    return functools.partial(check_symmetric, kernel) if holds_precomputed(kernel) else None
 
 
 def stopped(tree):

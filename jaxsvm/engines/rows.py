@@ -50,7 +50,7 @@ def grown(rows: Rows, slots: int) -> Rows:
 
 def full(rows: Rows, q: int) -> Array:
     """Whether q more rows would take the places of others."""
-    return rows.next + q + CHUNK > rows.owner.shape[0]
+    return rows.next + q + 2 * CHUNK > rows.owner.shape[0]
 
 
 def first(mask: Array) -> tuple[Array, Array]:
@@ -76,7 +76,7 @@ def fetch(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Array) -> 
         real = done + lax.iota(jnp.int32, size) < missing
         start = jnp.where(rows.next + size > slots, 0, rows.next)
         place = start + lax.iota(jnp.int32, size)
-        value = lax.dynamic_update_slice(rows.value, kernel(x[part], x), (start, jnp.zeros_like(start)))
+        value = lax.dynamic_update_slice(rows.value, kernel(x[part], x).astype(rows.value.dtype), (start, jnp.zeros_like(start)))
         before = rows.owner[place]
         lost = (before >= 0) & (rows.slot[before] == place)
         slot = rows.slot.at[jnp.where(lost, before, n)].set(-1, mode="drop")

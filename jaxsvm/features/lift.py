@@ -52,5 +52,6 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
         residual=inner.residual,
         targets=inner.targets,
         until=None if inner.until is None else lambda tol: on_features(phi, inner.until(tol)),
+        tol=inner.tol,
         check=None if inner.check is None else lambda data: inner.check(prepare(data)),
     )

@@ -168,7 +168,8 @@ def fit(
             the end of each of its periods, too; inside transformations `every` shrinks to a divisor of the period.
         probe: model -> any tree of arrays, worked out at every look, such as `error_on(test)`.
         tol: stop once the solver's residual is at most this. Where the residual is that of single rows, the probe
-            (a scalar) is the criterion.
+            (a scalar) is the criterion. None: go on for `steps`; where these are not given either, a solver with a
+            tolerance of its own (`decomposition`) stops there.
         state: where to go on, `run.state` of an earlier call or `models.load(path)`.
         sampler: which rows a step sees; None: as the solver's paper has it.
         lift: when a solver that prepares its rows (`on_features`) does so: "once" for all rows; "piece", for those of a
@@ -218,7 +219,9 @@ def fit(
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
     check_targets(solver, data)
-    solver = solver if tol is None or solver.until is None else solver.until(tol)
+    if solver.until is not None:
+        solver = solver if tol is None else solver.until(tol)
+        tol = solver.tol if tol is None and steps is None else tol
     enter = functools.partial(_enter, dtype=wide(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)

@@ -14,6 +14,7 @@ from ..engines.quadratic import (
     Dual,
     DualState,
     begin,
+    check_of,
     fall,
     finished,
     problem,
@@ -24,7 +25,7 @@ from ..engines.quadratic import (
     told,
     violation,
 )
-from ..kernels import Kernel, check_symmetric
+from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import count, largest, norm
 from ..recipe import cast, choice, freed, positive, register, solver
@@ -86,14 +87,16 @@ def decomposition(
             of them are free.
         memory: bytes for kernel rows to keep, a whole number; None: 2 GiB; 0: 2 q rows. At least 2 q rows are kept; with
             all n no row is worked out twice.
-        rounds: blocks that one update solves at most.
+        rounds: blocks that one update solves at most; it ends after 2^31 kernel evaluations, too. The next begins with no kernel
+            rows kept. `fit` looks at the run, saves it and heeds Ctrl-C between updates.
         start: (n,) alpha to begin from, such as those of another C, best times the ratio of the two; clipped to the bounds,
             and with a free bias scaled down on the heavier side. For losses of real targets the signed coefficients.
 
     Returns:
         A solver on all rows; model `Expansion` with its dual variables, so that its certificate is exact, and with the
-        derivatives of the exact solution in C, the kernel's parameters and the rows (`implicit.solution`). Under `vmap`
-        runs go one after the other. `evals` counts the kernel rows worked out, not the kernel among the rows of a block.
+        derivatives of the exact solution in C, the kernel's parameters and the rows (`implicit.solution`; nan where more
+        than 2,048 coefficients are free). Under `vmap` runs go one after the other. `evals` counts the kernel rows worked
+        out, not the kernel among the rows of a block.
 
     Raises:
         ValueError: C or tol no single number above 0, a loss or a bias that is not among these, working_set no multiple
@@ -113,7 +116,7 @@ def decomposition(
         ThunderSVM: a fast SVM library on GPUs and CPUs, JMLR 19, 2018, section 2; R.-E. Fan, P.-H. Chen, C.-J. Lin,
         Working set selection using second order information, JMLR 6, 2005.
     """
-    task = problem(C, kernel, loss, bias)
+    task = problem(C, kernel, loss, bias, start)
     tol = 1e-3 if tol is None else tol
     positive(tol=tol)
     choice("stop", stop, ("kkt", "gap"))
@@ -134,8 +137,8 @@ def decomposition(
         """Block after block until `tol`: the state then, and the kernel rows worked out."""
         n, q = y.shape[0], state.working.shape[0]
         slots = kept.slots_for(x, 2**31 if memory is None else memory, 2 * q)
-        few, large = kept.slots_for(x, 2**28, n // 8 + 2 * q), min(4 * q, n // 4 * 4)
-        large = large if slots >= 2 * large else q
+        few, large = kept.slots_for(x, 2**28, n // 8 + 2 * q), max(q, min(4 * q, n // 4 * 4))
+        large = large if slots >= min(2 * large, n + kept.CHUNK) else q
         first = task.dual(state.dual, x, y)
 
         def now(dual):
@@ -175,7 +178,7 @@ def decomposition(
 
         def goes_on(run):
             worth = (run.state.residual > goal(run.state)) & run.moved
-            return worth & (run.rounds < rounds) & (run.rows.made < 2**30 // n)
+            return worth & (run.rounds < rounds) & (run.rows.made < max(1, 2**31 // n - large))
 
         def stage(size, run, stays=lambda run: run.moved):
             return lax.while_loop(lambda run: goes_on(run) & stays(run), functools.partial(block, size), run)
@@ -187,7 +190,8 @@ def decomposition(
             if large == q:
                 return reached(stage(q, run))
             run = stage(q, run, lambda run: ~run.settled)
-            working = choose(now(run.state.dual), run.state.working, large)  # the large block begins with the small one
+            small = run.state.working  # which the large block begins with
+            working = jnp.concatenate([small, choose(now(run.state.dual), small, large)[: large - q]])
             return reached(stage(large, run._replace(state=run.state._replace(working=working))))
 
         def from_few_rows(run):
@@ -222,7 +226,8 @@ def decomposition(
         "all",
         targets="labels" if loss.labels else "real",
         until=until,
-        check=functools.partial(check_symmetric, task.kernel),
+        tol=tol,
+        check=check_of(task.kernel),
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import jax.numpy as jnp
 
 from .. import spaces
 from ..engines.coordinate import coordinate
-from ..kernels import Kernel, as_kernel, check_symmetric
+from ..engines.quadratic import check_of
+from ..kernels import Kernel, as_kernel
 from ..losses import hinge
 from ..models import expansion
 from ..recipe import positive, solver
@@ -66,4 +66,4 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         return made if bias == "none" else dataclasses.replace(made, b=jnp.sum(coef))
 
     made = coordinate(loss, C, space, start=start, model=model)
-    return made._replace(check=functools.partial(check_symmetric, as_kernel(kernel)))
+    return made._replace(check=check_of(as_kernel(kernel)))

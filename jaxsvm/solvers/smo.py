@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax.numpy as jnp
 
-from ..engines.quadratic import STEPS, DualState, begin, finished, problem, stopped, told
-from ..kernels import Kernel, check_symmetric
+from ..engines.quadratic import STEPS, DualState, begin, check_of, finished, problem, stopped, told
+from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import two_sum
 from ..recipe import cast, solver
@@ -55,7 +53,7 @@ def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", sta
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005,
         algorithm 2 and WSS 2.
     """
-    task = problem(C, kernel, loss, bias)
+    task = problem(C, kernel, loss, bias, start)
 
     def update(state, batch):
         y = batch.y.astype(state.coef.dtype)
@@ -63,12 +61,16 @@ def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", sta
         state, x, y = stopped((state, batch.x, y))
         dual = own.dual(state, x, y)
 
+        made = []  # the rows of the pair
+
         def row(i):
             values = own.kernel(x[i[None]], x)[0]
-            return values if dual.part.soft is None else values.at[i].add(dual.part.soft[i])
+            made.append(values if dual.part.soft is None else values.at[i].add(dual.part.soft[i]))
+            return made[-1]
 
         after, drift, move = STEPS[bias](row, dual, state.drift)
-        pull, lost = two_sum(state.pull, state.lost, after.pull - dual.pull)
+        change = sum(-by * values for by, values in zip(move.by, made, strict=False))
+        pull, lost = two_sum(state.pull, state.lost, change)
         new = DualState(after.coef, pull, lost, drift, state.weight)
         evals = jnp.full((), (2 if bias == "free" else 1) * y.shape[0], jnp.int32)
         return new, told(own, bias, (state, new), x, y, move.gap, evals)
@@ -80,5 +82,5 @@ def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", sta
         uniform(),
         "all",
         targets="labels" if loss.labels else "real",
-        check=functools.partial(check_symmetric, task.kernel),
+        check=check_of(task.kernel),
     )

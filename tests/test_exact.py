@@ -1,0 +1,814 @@
+"""The exact kernel solvers against LIBSVM, SciPy and NumPy in float64: optima, invariants at every step, kept rows."""
+
+import functools
+import re
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+import sklearn.datasets
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from jax import lax
+from sklearn.svm import SVC, SVR
+
+import jaxsvm
+from jaxsvm import kernels, losses, models
+from jaxsvm.engines import rows as kept
+from jaxsvm.engines.quadratic import Dual
+from jaxsvm.loops import runs as loops
+from jaxsvm.solvers.decomposition import choose
+from jaxsvm.types import Quadratic
+
+N, D, C, SIGMA, EPS = 60, 3, 2.0, 1.2, 0.2  # up to 64 rows the program is the smallest
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(2)
+X = RNG.normal(size=(N, D)).astype(np.float32).astype(np.float64)  # the same rows in both dtypes
+LABELS = np.where(X @ [1.0, -1.0, 0.5] + RNG.normal(size=N) > 0, 1.0, -1.0)
+TARGETS = (np.sin(2 * X[:, 0]) + 0.5 * RNG.normal(size=N)).astype(np.float32).astype(np.float64)
+WEIGHT = np.where(np.arange(N) % 7 == 3, 0.0, np.round(RNG.uniform(0.5, 2, N), 2))
+Z = RNG.normal(size=(9, D))
+RBF = kernels.rbf(SIGMA)
+TUBE = losses.eps_insensitive(EPS)
+exact = settings(max_examples=15, deadline=None, derandomize=True, database=None)
+
+
+def gaussian(x, z, sigma=SIGMA):
+    x, z = np.asarray(x, np.float64), np.asarray(z, np.float64)
+    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / (2 * sigma**2))
+
+
+GRAM, AT_Z = gaussian(X, X), gaussian(Z, X)
+
+
+def dataset(dtype=np.float32, y=LABELS, weight=None, x=X):
+    task = "binary" if set(np.unique(y)) <= {-1, 1} else "regression"
+    return jaxsvm.dataset(np.asarray(x, dtype), y, weight, task=task)
+
+
+def solver(loss=losses.hinge, bias="free", C=C, kernel=RBF, **options):
+    return jaxsvm.decomposition(C, kernel, loss=loss, bias=bias, **{"working_set": 8} | options)
+
+
+def fit(made, data, tol=1e-3, steps=1, **options):
+    return jaxsvm.fit(made, data, KEY, steps=steps, every=1, tol=tol, **options)
+
+
+def fit_smo(made, data, tol=1e-3):
+    return jaxsvm.fit(made, data, KEY, steps=20_000, every=500, tol=tol)
+
+
+# ----------------------------------------------------------------------------------------------------- by hand, in NumPy
+
+
+class Box:
+    """The part of the dual of each row in NumPy."""
+
+    def __init__(self, loss, y, C):
+        y, C = np.asarray(y, np.float64), np.broadcast_to(np.asarray(C, np.float64), np.shape(y))
+        zero, endless = np.zeros(len(y)), np.where(C > 0, np.inf, 0.0)
+        inverse = np.divide(1, C, out=zero.copy(), where=C > 0)
+        self.y, self.kink, self.soft = y, zero, zero
+        sided = lambda high: (np.where(y > 0, 0, -high), np.where(y > 0, high, 0))
+        if loss is losses.hinge:
+            self.low, self.high = sided(C)
+        elif loss is losses.squared_hinge:
+            self.low, self.high = sided(endless)
+            self.soft = inverse / 2
+        elif loss is losses.squared:
+            self.low, self.high, self.soft = -endless, endless, inverse
+        elif "eps_insensitive" in repr(loss):
+            self.low, self.high, self.kink = -C, C, zero + EPS
+        else:
+            self.low, self.high = (0.3 - 1) * C, 0.3 * C  # pinball(0.3)
+
+    def value(self, coef, gram):
+        coef = np.asarray(coef, np.float64)
+        parts = self.y * coef - self.kink * np.abs(coef) - self.soft / 2 * coef**2
+        return parts.sum() - coef @ gram @ coef / 2
+
+    def violation(self, coef, gram, bias):
+        """LIBSVM's max - min over what may rise and fall, or the largest projected derivative."""
+        coef = np.asarray(coef, np.float64)
+        pull = self.y - gram @ coef - self.soft * coef
+        up = np.where(coef < self.high, pull - self.kink * np.where(coef >= 0, 1, -1), -np.inf).max()
+        down = np.where(coef > self.low, pull - self.kink * np.where(coef > 0, 1, -1), np.inf).min()
+        return max(up - down if bias == "free" else max(up, -down), 0.0)
+
+    def best(self, gram, bias):
+        """The optimum by SciPy, where there is no kink."""
+        assert np.all(self.kink == 0)
+        matrix, bounds = gram + np.diag(self.soft), list(zip(self.low, self.high, strict=True))
+        fun = lambda a: (a @ matrix @ a / 2 - self.y @ a, matrix @ a - self.y)
+        total = {"type": "eq", "fun": np.sum, "jac": np.ones_like}
+        options = {"ftol": 1e-15, "maxiter": 1000}
+        if bias == "none":
+            total, options = (), {"maxiter": 50_000, "maxfun": 100_000, "ftol": 1e-16, "gtol": 1e-10}
+        method = "SLSQP" if bias == "free" else "L-BFGS-B"
+        start = np.zeros(len(self.y))
+        return scipy.optimize.minimize(fun, start, jac=True, method=method, bounds=bounds, constraints=total, options=options).x
+
+
+def libsvm(y, gram, C=C, tol=1e-6, weight=None):
+    """The coefficients, the bias and the decision values that LIBSVM gives."""
+    labels = set(np.unique(y)) == {-1, 1}
+    made = SVC(kernel="precomputed", C=C, tol=tol) if labels else SVR(kernel="precomputed", C=C, tol=tol, epsilon=EPS)
+    some = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)  # it mixes up columns of rows of weight 0
+    made.fit(gram[np.ix_(some, some)], y[some], None if weight is None else weight[some])
+    coef = np.zeros(len(y))
+    coef[some[made.support_]] = made.dual_coef_[0]
+    return coef, float(made.intercept_[0])
+
+
+def rounding(coef, gram):
+    """Of scores, where kernel values, products and sums are in float32."""
+    return 8 * np.finfo(np.float32).eps * (1 + (np.abs(gram) @ np.abs(np.asarray(coef, np.float64))).max())
+
+
+# ------------------------------------------------------------------------------------------------------------ the optimum
+
+
+@pytest.mark.parametrize("name", ["decomposition", "smo"])
+@pytest.mark.parametrize("y", [LABELS, TARGETS], ids=["labels", "targets"])
+def test_as_good_as_libsvm_at_its_tolerance_in_float32(name, y):
+    loss = losses.hinge if y is LABELS else TUBE
+    data = dataset(y=y)
+    run = fit(solver(loss), data) if name == "decomposition" else fit_smo(jaxsvm.smo(C, RBF, loss=loss), data)
+    assert run.converged
+    part, coef = Box(loss, y, C), libsvm(y, GRAM, tol=1e-3)[0]
+    assert part.value(run.model.coef, GRAM) >= (1 - 1e-5) * part.value(coef, GRAM)
+    best, best_b = libsvm(y, GRAM, tol=1e-8)
+    # Both are within tol of the optimality conditions; f is off by several times as much.
+    np.testing.assert_allclose(run.model(Z.astype(np.float32)), AT_Z @ best + best_b, atol=1e-2)
+
+
+PROBLEMS = {
+    "hinge free": (losses.hinge, "free", LABELS),
+    "hinge none": (losses.hinge, "none", LABELS),
+    "eps_insensitive free": (TUBE, "free", TARGETS),
+    "eps_insensitive none": (TUBE, "none", TARGETS),  # by its gap below
+    "squared_hinge free": (losses.squared_hinge, "free", LABELS),
+    "pinball free": (losses.pinball(0.3), "free", TARGETS),
+}
+
+
+@functools.cache
+def best(name):
+    loss, bias, y = PROBLEMS[name]
+    return Box(loss, y, C).best(GRAM, bias)
+
+
+@functools.cache
+def fine(name):
+    """The run in float64 to 1e-6."""
+    loss, bias, y = PROBLEMS[name]
+    with jax.enable_x64(True):
+        return fit(solver(loss, bias), dataset(np.float64, y), tol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["hinge none", "squared_hinge free", "pinball free"])
+def test_the_optimum_is_that_of_scipy(name, x64):
+    loss, bias, y = PROBLEMS[name]
+    run, part = fine(name), Box(loss, y, C)
+    coef = np.asarray(run.model.coef)
+    assert run.converged and np.all((part.low <= coef) & (coef <= part.high))
+    found, want = part.value(coef, GRAM), part.value(best(name), GRAM)
+    assert found == pytest.approx(want, rel=1e-8)
+    # Strong concavity in f: half its squared distance is what the dual is off by.
+    np.testing.assert_allclose(GRAM @ coef, GRAM @ best(name), atol=3e-4)
+    if bias == "none":
+        assert float(run.model.b) == 0
+
+
+@pytest.mark.parametrize("name", ["hinge free", "eps_insensitive free"])
+def test_equals_libsvm_at_a_fine_tolerance(name, x64):
+    loss, _, y = PROBLEMS[name]
+    part, (coef, b) = Box(loss, y, C), libsvm(y, GRAM, tol=1e-6)
+    made = jaxsvm.smo(C, RBF, loss=loss)
+    runs = [fine(name), fit_smo(made, dataset(np.float64, y), tol=1e-6)]
+    for run in runs:
+        assert run.converged and part.value(run.model.coef, GRAM) == pytest.approx(part.value(coef, GRAM), rel=1e-8)
+        # LIBSVM keeps kernel values in float32.
+        np.testing.assert_allclose(run.model(Z), AT_Z @ coef + b, atol=1e-4)
+
+
+def test_smo_without_bias_is_the_optimum_of_scipy(x64):
+    run = fit_smo(jaxsvm.smo(C, RBF, loss=losses.squared_hinge, bias="none"), dataset(np.float64), tol=1e-6)
+    part = Box(losses.squared_hinge, LABELS, C)
+    assert run.converged and float(run.model.b) == 0
+    assert part.value(run.model.coef, GRAM) == pytest.approx(part.value(part.best(GRAM, "none"), GRAM), rel=1e-8)
+
+
+def test_weights_and_classes_are_boxes_of_their_size():
+    weight = WEIGHT * np.where(LABELS > 0, 3.0, 0.5)
+    coef, b = libsvm(LABELS, GRAM, tol=1e-8, weight=weight)
+    run = fit(solver(), dataset(weight=weight), tol=1e-5)
+    assert run.converged and np.all(np.asarray(run.model.coef)[weight == 0] == 0)
+    np.testing.assert_allclose(run.model(Z.astype(np.float32)), AT_Z @ coef + b, atol=1e-3)
+    assert np.abs(AT_Z @ coef + b - np.asarray(fit(solver(), dataset(), tol=1e-5).model(Z.astype(np.float32)))).max() > 0.05
+
+
+OWN = lambda x, z: jnp.exp(-jnp.sum((x[:, None] - z[None]) ** 2, -1) / (2 * SIGMA**2))
+
+
+@pytest.mark.parametrize(
+    "make, kernel, x, new",
+    [
+        (solver, OWN, X, Z),
+        (solver, kernels.precomputed(), GRAM, AT_Z),
+        (lambda kernel: jaxsvm.smo(C, kernel), kernels.precomputed(), GRAM, AT_Z),
+    ],
+    ids=["function", "precomputed", "smo precomputed"],
+)
+def test_precomputed_values_and_functions_are_kernels(make, kernel, x, new):
+    coef, b = libsvm(LABELS, GRAM, tol=1e-8)
+    run = (fit if make is solver else fit_smo)(make(kernel=kernel), dataset(x=x), tol=1e-4)
+    assert run.converged
+    np.testing.assert_allclose(run.model(new.astype(np.float32)), AT_Z @ coef + b, atol=2e-3)
+
+
+def test_support_vectors_are_those_of_libsvm(x64):
+    tol = 1e-6
+    run, (coef, b) = fine("hinge free"), libsvm(LABELS, GRAM, tol=tol)
+    margin = LABELS * (GRAM @ coef + b)
+    clear = np.abs(margin - 1) > 10 * tol
+    ours, theirs = (set(np.flatnonzero((np.abs(c) > 1e-3 * C) & clear)) for c in (np.asarray(run.model.coef), coef))
+    assert ours == theirs and len(ours) > 5 and np.sum(clear) > 20
+    support = run.model.support()
+    assert theirs <= set(support.index)
+    np.testing.assert_allclose(AT_Z[:, support.index] @ support.coef + support.b, AT_Z @ coef + b, atol=1e-4)
+
+
+# ---------------------------------------------------------------------------------------------------- invariants at every step
+
+TINY = 12  # rows; fewer are made by weights of 0
+
+
+@functools.partial(jax.jit, static_argnames=("steps",))
+def _walk(made, data, steps):
+    """The coefficients, residuals and losses after each of so many updates."""
+
+    def step(state, _):
+        state, info = made.update(state, data)
+        return state, (getattr(state, "dual", state).coef, info)
+
+    return lax.scan(step, made.init(KEY, data), length=steps)[1]
+
+
+TRAIL = {
+    "smo": (lambda C, loss, bias: jaxsvm.smo(C, RBF, loss=loss, bias=bias), 150),
+    "decomposition": (lambda C, loss, bias: solver(loss, bias, C, working_set=4, rounds=1, tol=1e-4), 40),
+}
+
+
+@pytest.mark.parametrize("name", TRAIL)
+@pytest.mark.parametrize("loss, bias", [(losses.hinge, "free"), (TUBE, "none")], ids=repr)
+def test_bounds_and_sum_hold_at_every_step(name, loss, bias):
+    make, steps = TRAIL[name]
+
+    @exact
+    @given(
+        seed=st.integers(0, 2**32 - 1),
+        scale=st.sampled_from([1e-4, 0.3, 1.0, 1e3]),
+        C=st.sampled_from([1e-3, 0.7, 10.0, 1e5]),
+        copies=st.booleans(),
+        counted=st.integers(2, TINY),
+    )
+    @example(seed=0, scale=1.0, C=1e5, copies=True, counted=TINY)
+    def check(seed, scale, C, copies, counted):
+        rng = np.random.default_rng(seed)
+        x = scale * rng.normal(size=(TINY, D)) * [1.0, 1e-2, 1.0]
+        x = np.repeat(x[::3], 3, axis=0) if copies else x
+        y = np.where(rng.random(TINY) < 0.5, 1.0, -1.0) if loss.labels else scale * rng.normal(size=TINY)
+        y[:2] = (1, -1) if loss.labels else y[:2]
+        weight = np.where(np.arange(TINY) < counted, np.round(rng.uniform(0.1, 3, TINY), 1), 0).astype(np.float32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of columns on scales far apart
+            data = jaxsvm.dataset(x.astype(np.float32), y, weight, task="binary" if loss.labels else "regression")
+        coefs, info = jax.tree.map(np.asarray, _walk(loops._enter(make(C, loss, bias), np.float32), data, steps))
+        assert coefs.dtype == np.float32
+        high = np.float32(C) * weight
+        low, high = Box(loss, y, high.astype(np.float64)).low, Box(loss, y, high.astype(np.float64)).high
+        assert np.all((low <= coefs) & (coefs <= high))
+        if bias == "free":
+            wide = coefs.astype(np.float64)
+            assert np.all(np.abs(wide.sum(1)) <= 1e-6 * np.abs(wide).sum(1))
+        assert np.all(np.isfinite(coefs)) and np.all(info.residual >= 0)
+
+    check()
+
+
+def test_no_step_lowers_the_dual_and_the_gain_is_what_it_says(x64):
+    for make, steps in TRAIL.values():
+        coefs, info = _walk(loops._enter(make(C, TUBE, "free"), np.float64), dataset(np.float64, TARGETS), steps)
+        part = Box(TUBE, TARGETS, C)
+        value = np.array([0.0] + [part.value(coef, GRAM) for coef in coefs])
+        # LIBSVM's violation before a step, ours after a block.
+        before = np.array([part.violation(coef, GRAM, "free") for coef in np.concatenate([np.zeros((1, N)), coefs])])
+        np.testing.assert_allclose(info.residual, before[:-1] if steps == 150 else before[1:], rtol=1e-9, atol=1e-12)
+        assert np.diff(value).min() >= -1e-12 and np.diff(value)[:10].min() > 0
+        np.testing.assert_allclose(info.progress.sum(1), np.diff(value), atol=1e-11)
+        moved = np.diff(np.concatenate([np.zeros((1, N)), coefs]), axis=0) != 0
+        np.testing.assert_array_equal(np.asarray(info.index), np.where(moved, np.arange(N), -1))
+        np.testing.assert_array_equal(info.support, (np.asarray(coefs) != 0).sum(1))
+
+
+# ------------------------------------------------------------------------------------------------------------ working sets
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _choose(dual, stays, size):
+    return choose(dual, stays, size)
+
+
+@pytest.mark.parametrize("n, size, stays", [(8, 8, 4), (9, 8, 4), (11, 8, 4), (33, 32, 8), (40, 8, 0)])
+def test_a_working_set_holds_each_row_once(n, size, stays):
+    numbers = st.sampled_from([-np.inf, -3e38, -1.0, 0.0, 1e-30, 1.0, 2.0, 3e38, np.inf])
+
+    @exact
+    @given(st.lists(st.tuples(numbers, st.sampled_from([0, 1, 2, 3])), min_size=n, max_size=n), st.randoms(use_true_random=False))
+    def check(drawn, random):
+        pull = np.array([p for p, _ in drawn], np.float32)
+        place = np.array([k for _, k in drawn])  # on low, inside, on high, on both
+        coef = np.select([place == 0, place == 2], [-1.0, 1.0], 0.0).astype(np.float32)
+        low, high = (np.where(place == 3, 0, side).astype(np.float32) for side in (-1, 1))
+        keep = np.array(random.sample(range(n), n)[:stays], np.int32)
+        dual = Dual(jnp.asarray(coef), jnp.asarray(pull), Quadratic(jnp.asarray(low), jnp.asarray(high)), jnp.ones(n))
+        got = np.asarray(_choose(dual, jnp.asarray(keep), size))
+        assert got.dtype == np.int32 and got.shape == (size,)
+        assert len(set(got.tolist())) == size and 0 <= got.min() and got.max() < n
+        if size == n:
+            return
+        assert set(keep) <= set(got)
+        # The rest: those that rise fastest of what was left, then those that fall fastest.
+        others = np.setdiff1d(np.arange(n), keep)
+        up, down = np.where(coef < high, pull, -np.inf), np.where(coef > low, -pull, -np.inf)
+        most = np.finfo(np.float32).min
+        first = got[: (size - stays) // 2]
+        np.testing.assert_array_equal(
+            np.sort(np.maximum(up[first], most))[::-1], np.sort(np.maximum(up[others], most))[::-1][: len(first)]
+        )
+        rest, second = np.setdiff1d(others, first), got[len(first) : size - stays]
+        np.testing.assert_array_equal(
+            np.sort(np.maximum(down[second], most))[::-1], np.sort(np.maximum(down[rest], most))[::-1][: len(second)]
+        )
+
+    check()
+
+
+# --------------------------------------------------------------------------------------------------------------- kept rows
+
+MANY, Q = 300, 96  # more rows than slots, more wanted than a chunk
+TABLE_X = np.random.default_rng(5).normal(size=(MANY, D)).astype(np.float32)
+TABLE = gaussian(TABLE_X, TABLE_X)
+
+
+@jax.jit
+def _fetch(held, index, wanted):
+    return kept.fetch(held, RBF, jnp.asarray(TABLE_X), index, wanted)
+
+
+@pytest.mark.parametrize("least", [2 * Q, MANY], ids=["few", "all"])
+def test_fetched_rows_are_there_and_are_the_kernel(least):
+    slots = kept.slots_for(jnp.asarray(TABLE_X), 0, least)
+    assert (slots < MANY) == (least < MANY)
+
+    @settings(exact, max_examples=8)
+    @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, Q), st.integers(Q, MANY)), min_size=1, max_size=8))
+    @example([(k, Q, MANY) for k in range(12)])  # round and round
+    @example([(0, 0, MANY), (0, Q, MANY), (0, Q, MANY), (1, 1, Q)])
+    def check(asked):
+        held, ever = kept.empty(jnp.asarray(TABLE_X), slots), set()
+        for seed, many, among in asked:
+            rng = np.random.default_rng(seed)
+            index = rng.choice(among, Q, replace=False).astype(np.int32)
+            wanted = rng.permutation(Q) < many
+            had, made = {i for i in range(MANY) if int(held.slot[i]) >= 0}, int(held.made)
+            held = jax.tree.map(np.asarray, _fetch(held, index, wanted))
+            there = {i: int(held.slot[i]) for i in range(MANY) if held.slot[i] >= 0}  # the model: row -> slot
+            need = set(index[wanted].tolist())
+            ever |= need
+            assert need <= set(there) and set(there) <= ever
+            assert len(set(there.values())) == len(there)
+            assert {k: i for i, k in there.items()} == {k: int(held.owner[k]) for k in there.values()}
+            np.testing.assert_allclose(held.value[list(there.values())], TABLE[list(there)], atol=2e-6)
+            assert len(need - had) <= int(held.made) - made <= len(need)
+            if least == MANY:  # nothing is worked out twice
+                assert int(held.made) == len(ever) and set(there) == ever
+
+    check()
+
+
+def test_rows_with_room_for_more_are_the_same_rows():
+    index = np.arange(50, 50 + Q, dtype=np.int32)
+    few, many = (kept.slots_for(jnp.asarray(TABLE_X), 0, least) for least in (Q, MANY))
+    held = _fetch(kept.empty(jnp.asarray(TABLE_X), few), index, np.ones(Q, bool))
+    more = kept.grown(held, many)
+    assert more.value.shape == (many, MANY) and more.owner.shape == (many,)
+    np.testing.assert_array_equal(more.value[more.slot[index]], held.value[held.slot[index]])
+    np.testing.assert_array_equal(more.slot, held.slot)
+    np.testing.assert_array_equal(more.owner[:few], held.owner)
+    assert np.all(more.owner[few:] == -1) and int(more.next) == int(held.next) == Q
+    again = _fetch(more, index, np.ones(Q, bool))
+    assert int(again.made) == Q
+
+
+@exact
+@given(st.integers(0, 2**32 - 1), st.integers(0, Q))
+@example(0, 0)
+def test_rows_are_subtracted_as_in_float64(seed, many):
+    rng = np.random.default_rng(seed)
+    index = rng.permutation(MANY)[:Q].astype(np.int32)
+    by = np.where(rng.permutation(Q) < many, rng.normal(size=Q) * 10.0 ** rng.integers(-3, 4, Q), 0).astype(np.float32)
+    total, lost = rng.normal(size=MANY).astype(np.float32), (1e-8 * rng.normal(size=MANY)).astype(np.float32)
+    held = _fetch(kept.empty(jnp.asarray(TABLE_X), kept.slots_for(jnp.asarray(TABLE_X), 0, 2 * Q)), index, by != 0)
+    got = [np.asarray(a, np.float64) for a in _subtract(total, lost, held, index, by)]
+    values = np.asarray(held.value, np.float64)[np.asarray(held.slot)[index[by != 0]]]
+    want = total.astype(np.float64) + lost - by[by != 0].astype(np.float64) @ values
+    size = np.abs(total) + np.abs(by[by != 0]).astype(np.float64) @ np.abs(values)
+    assert np.all(np.abs(got[0] + got[1] - want) <= 4 * np.finfo(np.float32).eps * size)
+
+
+_subtract = jax.jit(kept.subtract)
+
+MID = 150  # rows: some are thrown out, blocks grow
+
+
+@functools.cache
+def larger():
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(MID, D)).astype(np.float32)
+    y = np.where(x[:, 0] + 1.5 * rng.normal(size=MID) > 0, 1.0, -1.0)
+    return x, y
+
+
+@pytest.mark.parametrize("memory", [0, None], ids=["least", "all"])
+def test_memory_changes_the_cost_only(memory):
+    x, y = larger()
+    gram = gaussian(x, x, 0.7)
+    run = fit(solver(C=10.0, kernel=kernels.rbf(0.7), memory=memory, working_set=16), dataset(x=x, y=y), tol=1e-4)
+    part, (coef, _) = Box(losses.hinge, y, 10.0), libsvm(y, gram, C=10.0, tol=1e-6)
+    assert run.converged
+    assert part.value(run.model.coef, gram) == pytest.approx(part.value(coef, gram), rel=1e-6)
+    support = int(run.info.support[-1])
+    assert support * MID <= run.evals
+    if memory is None:
+        assert run.evals <= MID * MID  # no row twice
+    if memory == 0:
+        assert run.evals > MID * MID  # too few slots to keep them all
+
+
+# --------------------------------------------------------------------------------------------------------------- the residual
+
+
+@pytest.mark.parametrize("name, rounds", [("hinge free", 2), ("hinge free", 2000), ("eps_insensitive free", 2000)])
+def test_the_residual_is_the_violation(name, rounds):
+    loss, bias, y = PROBLEMS[name]
+    run = fit(solver(loss, bias, **({"rounds": 2} if rounds == 2 else {})), dataset(y=y))
+    want = Box(loss, y, np.float32(C)).violation(run.model.coef, GRAM, bias)
+    got = float(run.info.residual[-1])
+    assert run.converged == (got <= 1e-3) == (rounds == 2000)
+    assert abs(got - want) <= 0.1 * want + rounding(run.model.coef, GRAM)
+
+
+@pytest.mark.parametrize("name", ["hinge free", "eps_insensitive none"])
+def test_the_gap_is_primal_minus_dual(name, x64):
+    loss, bias, y = PROBLEMS[name]
+    part, data, tol = Box(loss, y, C), dataset(np.float64, y), 1e-4
+    curve = fit(solver(loss, bias, stop="gap", rounds=1), data, tol=tol, steps=500)
+    assert curve.converged and np.all(np.asarray(curve.info.residual) >= 0)
+    coef, b = np.asarray(curve.model.coef), float(curve.model.b)
+    score = GRAM @ coef + b
+    value = np.maximum(1 - y * score, 0) if loss.labels else np.maximum(np.abs(score - y) - EPS, 0)
+    primal = coef @ GRAM @ coef / 2 + C * value.sum()
+    got = float(curve.info.residual[-1])
+    assert 0 < got <= tol
+    assert got == pytest.approx((primal - part.value(coef, GRAM)) / primal, rel=1e-9, abs=1e-13)
+    proof = jaxsvm.certificate(curve.model, data, jaxsvm.lam_from_C(C, N), loss)
+    assert proof.exact and got == pytest.approx(proof.gap / proof.primal, rel=1e-9, abs=1e-13)
+
+
+def test_rounding_does_not_make_a_gap_negative():
+    for C in (1e-2, 1e3):  # at the optimum soon, and far from it for long
+        run = fit(solver(C=C, stop="gap", rounds=1), dataset(), tol=1e-6, steps=200)
+        gaps = np.asarray(run.info.residual)
+        assert np.all(gaps >= 0) and run.converged == (C < 1) == (gaps[-1] <= 1e-6)
+        proof = jaxsvm.certificate(run.model, dataset(), jaxsvm.lam_from_C(C, N))
+        want = float(proof.gap / proof.primal)
+        assert abs(float(gaps[-1]) - want) <= 0.1 * want + rounding(run.model.coef, GRAM)
+
+
+# --------------------------------------------------------------------------------------------------- going on, and starting
+
+
+def bits(tree):
+    return [np.asarray(a).tobytes() for a in jax.tree.leaves(tree)]
+
+
+def test_a_run_cut_anywhere_is_the_same_to_the_bit(tmp_path):
+    made, data = solver(rounds=2), dataset()
+    whole = fit(made, data, tol=1e-5, steps=5)
+    assert float(whole.info.residual[-1]) > 1e-2  # not there yet
+    for cut in (1, 4):
+        first = fit(made, data, tol=1e-5, steps=cut)
+        models.save(tmp_path / "run", first.state)
+        second = fit(made, data, tol=1e-5, steps=5 - cut, state=models.load(tmp_path / "run"))
+        assert bits((second.state.solver, second.model)) == bits((whole.state.solver, whole.model))
+        np.testing.assert_array_equal(np.concatenate([first.info.loss, second.info.loss]), whole.info.loss)
+    end = fit(made, data, tol=1e-5, steps=500)
+    part, coef = Box(losses.hinge, LABELS, C), libsvm(LABELS, GRAM, tol=1e-8)[0]
+    assert end.converged and len(end.info.residual) > 5
+    assert part.value(end.model.coef, GRAM) == pytest.approx(part.value(coef, GRAM), rel=1e-6)
+    rest = fit(made, data, tol=1e-5, state=end.state)
+    assert rest.evals == 0 and bits(rest.model) == bits(end.model)  # at the optimum nothing is worked out
+
+
+@pytest.mark.parametrize("name", ["hinge free", "eps_insensitive free", "hinge none"])
+@pytest.mark.parametrize("make", [solver, lambda *args, start: jaxsvm.smo(C, RBF, loss=args[0], bias=args[1], start=start)])
+def test_a_start_is_made_feasible_and_leads_to_the_same_optimum(make, name):
+    loss, bias, y = PROBLEMS[name]
+    data, weight = dataset(y=y, weight=WEIGHT), WEIGHT.astype(np.float32)
+    part = Box(loss, y, np.float32(C) * weight)
+    made = make(loss, bias, start=jnp.asarray(9 * np.random.default_rng(0).normal(size=N), jnp.float32))
+    begun = made.init(KEY, data)
+    coef = np.asarray(getattr(begun, "dual", begun).coef, np.float64)
+    assert np.all((part.low <= coef) & (coef <= part.high)) and np.sum(coef != 0) > 10
+    assert bias == "none" or abs(coef.sum()) <= 1e-6 * np.abs(coef).sum()
+    if name == "hinge free":
+        run = (fit if make is solver else fit_smo)(made, data, tol=1e-4)
+        want = part.value(libsvm(y, GRAM, tol=1e-8, weight=WEIGHT)[0], GRAM)
+        assert run.converged and part.value(run.model.coef, GRAM) == pytest.approx(want, rel=1e-5)
+        assert np.all(np.asarray(run.model.coef)[weight == 0] == 0)
+
+
+def test_a_path_over_C_begins_where_it_ended():
+    data, alpha = dataset(), jnp.zeros(N)
+    for C in (0.5, 2.0, 8.0):
+        run = fit(solver(C=C, start=alpha), data, tol=1e-4)
+        coef, b = libsvm(LABELS, GRAM, C=C, tol=1e-8)
+        np.testing.assert_allclose(run.model(Z.astype(np.float32)), AT_Z @ coef + b, atol=3e-3)
+        alpha = run.model.coef * data.y
+        # What was an optimum is one: coefficients on their bounds stay there, and no kernel row is worked out.
+        begun = solver(C=C, start=alpha).init(KEY, data).dual.coef
+        assert Box(losses.hinge, LABELS, C).violation(begun, GRAM, "free") <= 1e-4 + rounding(begun, GRAM)
+        again = fit(solver(C=C, start=alpha), data, tol=3e-4)
+        assert again.converged and again.evals == 0
+
+
+def test_where_all_coefficients_are_at_their_ends_the_bias_is_the_midpoint():
+    # as many rows of each class, and a small C: LIBSVM's bias, too, is the middle of what the optimality conditions leave
+    assert np.sum(LABELS > 0) == np.sum(LABELS < 0)
+    coef, b = libsvm(LABELS, GRAM, C=0.1, tol=1e-8)
+    np.testing.assert_array_equal(np.abs(coef), 0.1)
+    run = fit(solver(C=0.1), dataset(), tol=1e-4)
+    assert run.converged
+    np.testing.assert_allclose(run.model.b, b, atol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------------------- bad scales
+
+
+def test_raw_columns_end_with_a_status_that_is_true():
+    x, y = sklearn.datasets.load_breast_cancer(return_X_y=True)
+    x, y = x.astype(np.float32), np.where(y > 0, 1.0, -1.0)
+    with pytest.warns(UserWarning, match="range"):
+        data = jaxsvm.dataset(x, y)
+    run = fit(jaxsvm.decomposition(1.0, kernels.linear(), working_set=64, rounds=40), data)
+    gram = x.astype(np.float64) @ x.astype(np.float64).T
+    want, got = Box(losses.hinge, y, 1.0).violation(run.model.coef, gram, "free"), float(run.info.residual[-1])
+    assert run.finite and run.converged == (got <= 1e-3)
+    assert run.status.startswith("converged" if run.converged else "stopped")
+    assert abs(got - want) <= 0.1 * want + rounding(run.model.coef, gram)
+
+
+# ----------------------------------------------------------------------------------------------------------------- sweeps
+
+
+def test_vmap_is_a_loop_and_derivatives_are_differences(x64):
+    data = dataset(np.float64)
+    risk = lambda C, sigma: jnp.sum(jnp.tanh(fit(solver(C=C, kernel=kernels.rbf(sigma)), data, tol=1e-11).model(Z)))
+    Cs, sigmas, h = np.array([0.3, 2.0]), np.array([0.8, 1.5]), 1e-5
+    values, slopes = jax.jit(jax.vmap(jax.value_and_grad(risk, argnums=(0, 1))))(Cs, sigmas)
+    for k, (c, s) in enumerate(zip(Cs, sigmas, strict=True)):
+        assert float(values[k]) == pytest.approx(float(risk(c, s)), abs=1e-9)
+        for slope, (dc, ds) in zip(slopes, [(h, 0), (0, h)], strict=True):
+            want = (float(risk(c + dc, s + ds)) - float(risk(c - dc, s - ds))) / (2 * h)
+            assert float(slope[k]) == pytest.approx(want, rel=1e-4, abs=1e-6) and abs(want) > 1e-3
+
+
+def test_one_program_for_all_numbers():
+    data, events = dataset(), []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **_: events.append(event))
+    run = lambda C, sigma, tol: fit(solver(C=C, kernel=kernels.rbf(sigma)), data, tol=tol)
+    first = run(1.0, 0.5, 1e-3)
+    before = len(events)
+    second = run(2.5, 1.5, 1e-4)
+    assert [e for e in events[before:] if e.endswith(("jaxpr_trace_duration", "backend_compile_duration"))] == []
+    assert not np.array_equal(first.model.coef, second.model.coef)
+    jax.jit(lambda a: a + 41)(second.model.coef)  # would be noticed
+    assert any(e.endswith("backend_compile_duration") for e in events[before:])
+
+
+# ------------------------------------------------------------------------------------------------------- many classes, features
+
+CLASSES = np.argmax(X @ RNG.normal(size=(D, 3)) + 0.5 * RNG.normal(size=(N, 3)), axis=1)
+
+
+def test_many_classes_are_those_of_libsvm():
+    data = jaxsvm.dataset(X.astype(np.float32), CLASSES, task="multiclass")
+    inner, new = solver(tol=1e-4), Z.astype(np.float32)
+    pairs = jaxsvm.fit(jaxsvm.one_vs_one(inner, classes=3), data, KEY, steps=1).model
+    made = SVC(kernel="precomputed", C=C, tol=1e-8, decision_function_shape="ovo").fit(GRAM, CLASSES)
+    np.testing.assert_allclose(pairs.pairs(new), made.decision_function(AT_Z), atol=3e-3)
+    np.testing.assert_array_equal(np.argmax(pairs(new), 1), made.predict(AT_Z))
+    rest = jaxsvm.fit(jaxsvm.one_vs_rest(inner, classes=3), data, KEY, steps=1).model(new)
+    for c in range(3):
+        coef, b = libsvm(np.where(c == CLASSES, 1.0, -1.0), GRAM, tol=1e-8)
+        np.testing.assert_allclose(rest[:, c], AT_Z @ coef + b, atol=3e-3)
+
+
+def test_on_features_it_is_the_machine_of_their_products():
+    phi = jaxsvm.features.fourier(jax.random.key(1), RBF, dim=D, features=16)
+    data, new = dataset(), Z.astype(np.float32)
+    run = fit(jaxsvm.on_features(phi, solver(kernel=kernels.linear())), data, tol=1e-4)
+    f, g = (np.asarray(phi(jnp.asarray(a, jnp.float32)), np.float64) for a in (X, Z))
+    coef, b = libsvm(LABELS, f @ f.T, tol=1e-8)
+    assert run.converged
+    np.testing.assert_allclose(run.model(new), g @ f.T @ coef + b, atol=5e-3)
+
+
+# ---------------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    "make, sentence",
+    [
+        (lambda: solver(C=0.0), "C must be a finite number above 0"),
+        (lambda: solver(C=-1.0), "C must be a finite number above 0"),
+        (lambda: solver(C=jnp.ones(2)), r"C has shape \(2,\); sweep it"),
+        (lambda: solver(losses.logistic), "not quadratic: take sdca"),
+        (lambda: solver(losses.crammer_singer), "not quadratic"),
+        (lambda: solver(bias="feature"), "bias must be one of 'free', 'none'"),
+        (lambda: solver(working_set=6), "working_set must be a multiple of 4, got 6"),
+        (lambda: solver(working_set=0), "working_set must be a multiple of 4, got 0"),
+        (lambda: solver(memory=1e9), r"memory must be a whole number of bytes.*write int\(4e9\)"),
+        (lambda: solver(memory=-1), "memory must be a whole number of bytes"),
+        (lambda: solver(rounds=0), "rounds must be a whole number of at least 1, got 0"),
+        (lambda: solver(tol=0.0), "tol must be a finite number above 0, got 0"),
+        (lambda: solver(stop="loss"), "stop must be one of 'kkt', 'gap'"),
+        (lambda: solver(start=jnp.ones(N - 1)), "expected one number for each of the 60 rows"),
+        (lambda: solver(kernel=lambda x, z: jnp.ones(x.shape[0])), "the kernel returned shape"),
+        (lambda: jaxsvm.smo(0.0, RBF), "C must be a finite number above 0"),
+        (lambda: jaxsvm.smo(C, RBF, loss=losses.logistic), "not quadratic"),
+        (lambda: jaxsvm.smo(C, RBF, bias="feature"), "bias must be one of"),
+        (lambda: jaxsvm.smo(C, lambda x, z: jnp.ones((z.shape[0], x.shape[0]))), "the kernel returned shape"),
+    ],
+)
+def test_arguments_that_are_refused(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        jaxsvm.fit(make(), dataset(), KEY, steps=1)
+
+
+def test_a_tolerance_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="tol must be a finite number above 0"):
+        fit(solver(), dataset(), tol=0.0)
+
+
+@pytest.mark.parametrize("make", [solver, lambda **options: jaxsvm.smo(C, **options)], ids=["decomposition", "smo"])
+def test_data_that_are_refused(make):
+    three = jaxsvm.dataset(X, np.arange(N) % 3, task="multiclass")
+    with pytest.raises(ValueError, match="labels -1 and \\+1, the data hold 0, 1, 2"):
+        jaxsvm.fit(make(kernel=RBF), three, KEY, steps=1)
+    lopsided = GRAM.copy()
+    lopsided[3, 5] += 0.1
+    with pytest.raises(ValueError, match=r"not symmetric: .* at \(3, 5\)"):
+        jaxsvm.fit(make(kernel=kernels.precomputed()), dataset(x=lopsided), KEY, steps=1)
+    with pytest.raises(ValueError, match="not symmetric"):
+        jaxsvm.fit(make(kernel=2.0 * kernels.precomputed()), dataset(x=lopsided), KEY, steps=1)
+    with pytest.raises(ValueError, match=r"has shape \(60, 60\)"):
+        jaxsvm.fit(make(kernel=kernels.precomputed()), dataset(x=GRAM[:, :50]), KEY, steps=1)
+    holed = X.copy()
+    holed[4, 1] = np.nan
+    with pytest.raises(ValueError, match="finite|NaN|nan"):
+        dataset(x=holed)
+    with pytest.raises(ValueError, match="class"):
+        jaxsvm.dataset(X, np.ones(N))
+
+
+# ------------------------------------------------------------------------------------------------------------ what is compiled
+
+
+def loop_copies(program, shape):
+    """Copies of an array of `shape` in bodies of loops, and in what these call."""
+    blocks = dict(re.findall(r"^(?:ENTRY )?%?([\w.-]+) [^\n]*\{\n(.*?)^\}", program, flags=re.S | re.M))
+    bodies = {name for text in blocks.values() for name in re.findall(r"body=%?([\w.-]+)", text)}
+    assert bodies and bodies <= set(blocks), "no loops found: the text of programs has changed, and this test with it"
+    waiting, inside = list(bodies), set()
+    while waiting:
+        name = waiting.pop()
+        if name not in inside:
+            inside.add(name)
+            waiting += [other for other in re.findall(r"%?([\w.-]+)", blocks[name]) if other in blocks]
+    found = [re.findall(rf"= {re.escape(shape)}\S* copy(?:-start)?\(.*", blocks[name]) for name in sorted(inside)]
+    return sum(found, [])
+
+
+AS_USERS = {"xla_cpu_use_fusion_emitters": True, "xla_backend_optimization_level": 3}  # not as conftest.py sets them
+WIDE = 1200
+
+
+def test_kept_rows_are_written_in_place():
+    x = np.random.default_rng(0).normal(size=(WIDE, D)).astype(np.float32)
+    data = dataset(x=x, y=np.where(x[:, 0] > 0, 1.0, -1.0))
+    made = loops._enter(solver(working_set=320, tol=1e-3), np.float32)
+    state = jax.eval_shape(made.init, KEY, data)
+    program = jax.jit(lambda made, state, data: made.update(state, data)).lower(made, state, data).compile(AS_USERS).as_text()
+    shapes = {f"f32[{slots},{WIDE}]" for slots in map(int, re.findall(rf"f32\[(\d+),{WIDE}\]", program)) if slots > kept.CHUNK}
+    assert shapes  # whatever slots there are
+    assert [found for shape in shapes for found in loop_copies(program, shape)] == []
+
+
+def test_a_copy_in_a_loop_would_be_found():
+    def body(k, table):
+        new = lax.dynamic_update_slice_in_dim(table, 2 * lax.dynamic_slice_in_dim(table, k + 1, 1), k, 0)
+        return new + table[98 - k, 0]  # the table before the step is read after it
+
+    naive = jax.jit(
+        lambda table: lax.fori_loop(0, 99, lambda k, old: lax.cond(old[k, 0] > 0, body, lambda k, t: t, k, old), table)
+    )
+    program = naive.lower(jnp.zeros((100, WIDE))).compile(AS_USERS).as_text()
+    assert loop_copies(program, f"f32[100,{WIDE}]")
+
+
+# ------------------------------------------------------------------------------------------------------ few rows, no rows
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 7, 61])
+def test_any_number_of_rows_will_do(n):
+    x, y = RNG.normal(size=(n, D)), np.where(np.arange(n) % 2, 1.0, -1.0)
+    run = fit(solver(working_set=512), dataset(x=x, y=y))
+    made = SVC(C=C, gamma=1 / (2 * SIGMA**2), tol=1e-6).fit(x, y)
+    assert run.converged
+    np.testing.assert_allclose(run.model(Z.astype(np.float32)), made.decision_function(Z), atol=3e-3)
+
+
+def test_a_run_stops_at_the_tolerance_of_its_solver():
+    run = jaxsvm.fit(solver(tol=1e-4), dataset(), KEY)
+    assert run.converged and float(run.tol) == np.float32(1e-4) and int(run.state.step) == 1
+
+
+def test_no_row_of_a_class_leaves_the_others_their_votes():
+    y = np.arange(N) % 3
+    data = jaxsvm.dataset(X.astype(np.float32), y, task="multiclass")
+    three, five = (jaxsvm.fit(jaxsvm.one_vs_one(jaxsvm.smo(C, RBF), classes=k), data, KEY, steps=200) for k in (3, 5))
+    assert five.finite and float(five.model[3, 4].b) == 0
+    pairs = [0, 1, 4]  # (0, 1), (0, 2), (1, 2) among those of five classes
+    np.testing.assert_allclose(five.model.pairs(data.x)[:, pairs], three.model.pairs(data.x), atol=1e-5)
+
+
+def test_rows_that_wait_for_more_room_are_not_lost():
+    n, q = 192, 64
+    x = jnp.asarray(RNG.normal(size=(n, D)), jnp.float32)
+    index, some = jnp.arange(q, dtype=jnp.int32), jnp.arange(q) >= 4
+    rows = kept.fetch(kept.empty(x, n), RBF, x, index, jnp.ones(q, bool))
+    if not kept.full(rows, q):
+        rows = kept.fetch(rows, RBF, x, index, some)
+    assert int(rows.made) == q  # none was made twice
+    rows = kept.grown(rows, kept.slots_for(x, 1e9, 0))
+    for start in range(0, n, q):
+        rows = kept.fetch(rows, RBF, x, index + start, jnp.ones(q, bool))
+        assert (np.asarray(rows.slot[start : start + q]) >= 0).all()
+    assert int(rows.made) == n
+    np.testing.assert_allclose(rows.value[rows.slot], gaussian(x, x), atol=1e-6)
+
+
+def test_smo_keeps_its_derivative_over_many_steps():
+    gram = GRAM + 0.01 * np.eye(N)
+    data = jaxsvm.dataset(gram.astype(np.float32), LABELS)
+    run = jaxsvm.fit(jaxsvm.smo(1e3, kernels.precomputed()), data, KEY, steps=20_000)
+    state = run.state.solver
+    true = LABELS - gram.astype(np.float32).astype(np.float64) @ np.asarray(state.coef, np.float64)
+    assert np.abs(np.asarray(state.pull, np.float64) + np.asarray(state.lost) - true).max() < 1e-4
+
+
+def test_a_gap_of_nothing_is_nothing():
+    run = fit(solver(TUBE, stop="gap"), dataset(y=np.full(N, 5.0)))
+    assert run.converged and float(run.info.residual[-1]) == 0
+
+
+def test_matrices_that_are_no_matrices_of_values():
+    from scipy.sparse import csr_matrix
+
+    with pytest.raises(ValueError, match="must be dense, got sparse rows"):
+        fit(solver(kernel=kernels.precomputed()), jaxsvm.dataset(csr_matrix(GRAM.astype(np.float32)), LABELS))
+    half = fit(solver(kernel=kernels.precomputed()), jaxsvm.dataset(jnp.asarray(GRAM, jnp.bfloat16), LABELS))
+    assert half.converged and half.model.coef.dtype == jnp.float32
+
+
+@pytest.mark.parametrize("factory", [jaxsvm.decomposition, jaxsvm.smo, jaxsvm.lasvm])
+def test_a_start_that_is_not_finite_is_refused(factory):
+    with pytest.raises(ValueError, match="start holds numbers that are not finite: leave it out"):
+        jaxsvm.fit(factory(C, RBF, start=jnp.full(N, jnp.nan)), dataset(), KEY)
