@@ -87,8 +87,12 @@ def numbers(name: str, a: Any) -> np.ndarray:
 
 def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None) -> None:
     """Refuse NaN, infinity and sums that overflow; with `indptr` `a` are the numbers of a CSR matrix."""
-    with np.errstate(over="ignore"):
-        values = a.astype(dtype).astype(np.float64, copy=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = a.astype(dtype, copy=False)
+        # The squares of numbers that will do sum up to a number: nothing of their size is made to see that.
+        if name != "weight" and held.dtype.kind == "f" and np.vdot(held, held) < np.finfo(dtype).max / 2:
+            return
+        values = held.astype(np.float64, copy=False)
         bad = ~np.isfinite(values)
     if bad.any():
         row = int(np.argwhere(bad)[0][0])
@@ -127,7 +131,7 @@ def _class_numbers(y: np.ndarray) -> None:
 
 
 def _scales(x: Any) -> None:
-    spread = stored_spread(x) if is_sparse(x) else np.ptp(x.astype(np.float64), axis=0)
+    spread = stored_spread(x) if is_sparse(x) else x.max(axis=0).astype(np.float64) - x.min(axis=0).astype(np.float64)
     spread = spread[spread > 0]
     if spread.size and spread.max() > 1000 * spread.min():
         warnings.warn(
