@@ -96,6 +96,18 @@ def solution(
     return _attached(bias, min(n, free or FREE), *lax.stop_gradient((coef, b)), (x, *given))
 
 
+def resting(coef: Array, part: Quadratic) -> tuple[Array, Array, Array]:
+    """Which coefficients rest on their lower end, on their upper end, on a kink at 0; three masks (n,).
+
+    Solvers set ends exactly, 0 above all; C weight may have been rounded otherwise, by less than 1e-6 of itself in float32,
+    5e-14 in float64.
+    """
+    eps = jnp.finfo(coef.dtype).eps ** 0.85
+    near = lambda end: jnp.where(jnp.isfinite(end), eps * jnp.abs(end), 0)  # noqa: E731
+    kinked = jnp.zeros(coef.shape, bool) if part.kink is None else (part.kink > 0) & (coef == 0)
+    return coef - part.low <= near(part.low), part.high - coef <= near(part.high), kinked
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _attached(bias: str, free: int, coef: Array, b: Array, given: tuple) -> tuple[Array, Array]:
     return coef, b
@@ -123,10 +135,7 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     given, part = primals[2], _quadratic(primals[2])
     now, (low, high, kink, soft) = lax.stop_gradient((coef, part))
     eps = float(jnp.finfo(coef.dtype).eps)
-
-    # Solvers set ends exactly; C weight may have been rounded otherwise. 1e-6 of the range in float32, 5e-14 in float64.
-    near = eps**0.85 * jnp.where(jnp.isfinite(high - low), high - low, jnp.max(jnp.abs(now)))
-    on_low, on_high, on_zero = now - low <= near, high - now <= near, (kink > 0) & (jnp.abs(now) <= near)
+    on_low, on_high, on_zero = resting(now, Quadratic(low, high, kink))
     inside = ~(on_low | on_high | on_zero)
     side = jnp.where(on_zero, jnp.zeros_like(now), jnp.sign(now))
     held = count(inside)

@@ -142,23 +142,13 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
     def update(state, batch):
         state, info = jax.vmap(lambda state, y: inner.update(state, batch._replace(y=y)))(state, labels(batch.y))
-        info = Info(
-            loss=jnp.mean(info.loss),
-            residual=jnp.max(info.residual),
-            progress=jnp.mean(info.progress, axis=0),
-            index=info.index[0],
-            support=jnp.sum(info.support, dtype=jnp.int32),
-            evals=total(info.evals),
-        )
-        return state, info
+        return state, _of_all(info, jnp.mean(info.loss))
 
     def model(state, data=None):
         targets = None if data is None else {"y": labels(data.y)}
         return _joined(inner, state, data, targets, OneVsRest)
 
-    own = inner.sampler, inner.reads, inner.prepare, inner.residual
-    until = None if inner.until is None else lambda tol: one_vs_rest(inner.until(tol), classes=classes)
-    return Solver(init, update, model, *own, classes, until, inner.check, inner.tol)
+    return _solver(one_vs_rest, inner, classes, init, update, model)
 
 
 @register("OneVsOneState")
@@ -187,8 +177,7 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
     evaluations, counted as if each pair made its own.
 
     Args:
-        inner: a solver for labels -1, +1. `averaged` and others that look at the model go inside; `on_features` may stand
-            inside or outside, and shares the features in both places.
+        inner: as of `one_vs_rest`.
         classes: k, >= 2; structure.
 
     Returns:
@@ -243,23 +232,33 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
 
         made, info, live = jax.vmap(one)(state.inner, label, weight)
         share = live.astype(info.loss.dtype) / jnp.maximum(jnp.sum(live.astype(info.loss.dtype)), 1)
-        info = Info(
-            loss=jnp.sum(jnp.where(live, share * info.loss, jnp.zeros_like(share))),
-            residual=jnp.max(info.residual),
-            progress=jnp.mean(info.progress, axis=0),
-            index=info.index[0],
-            support=jnp.sum(info.support, dtype=jnp.int32),
-            evals=total(info.evals),
-        )
-        return OneVsOneState(made, state.scale, flat), info
+        loss = jnp.sum(jnp.where(live, share * info.loss, jnp.zeros_like(share)))
+        return OneVsOneState(made, state.scale, flat), _of_all(info, loss)
 
     def model(state, data=None):
         targets = None if data is None else dict(zip(("y", "weight"), of_pairs(data.y, data.weight[None, :]), strict=True))
         return _joined(inner, state.inner, data, targets, lambda made, own: OneVsOne(made, own, classes))
 
+    return _solver(one_vs_one, inner, classes, init, update, model)
+
+
+def _solver(factory: Callable, inner: Solver, classes: int, init: Callable, update: Callable, model: Callable) -> Solver:
+    """Several problems fed and stopped as `inner` is."""
     own = inner.sampler, inner.reads, inner.prepare, inner.residual
-    until = None if inner.until is None else lambda tol: one_vs_one(inner.until(tol), classes=classes)
+    until = None if inner.until is None else lambda tol: factory(inner.until(tol), classes=classes)
     return Solver(init, update, model, *own, classes, until, inner.check, inner.tol)
+
+
+def _of_all(info: Info, loss: Array) -> Info:
+    """What several problems (k, ...) say together."""
+    return Info(
+        loss=loss,
+        residual=jnp.max(info.residual),
+        progress=jnp.mean(info.progress, axis=0),
+        index=info.index[0],
+        support=jnp.sum(info.support, dtype=jnp.int32),
+        evals=total(info.evals),
+    )
 
 
 def _check(classes: int) -> None:

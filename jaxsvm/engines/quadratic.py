@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..implicit import solution
+from ..implicit import resting, solution
 from ..kernels import Kernel, as_kernel, check_symmetric, holds_precomputed, matvec
 from ..models import Expansion, expansion
 from ..numerics import at, count, first_max, greatest, is_traced, least, wide
@@ -34,6 +34,10 @@ class Dual(NamedTuple):
     part: Quadratic  # of (n,)
     diag: Array  # (n,)  k(x_i, x_i) + soft_i
 
+    def now(self, state: DualState) -> Dual:
+        """The same rows with the coefficients of a later state."""
+        return self._replace(coef=state.coef, pull=state.pull + state.lost)
+
 
 @register("DualState")
 class DualState(NamedTuple):
@@ -44,6 +48,11 @@ class DualState(NamedTuple):
     lost: Array  # (n,)  what rounding took from `pull`
     drift: Array  # ()   what rounding has made of sum_i coef_i
     weight: Array  # (n,)  example weights
+
+
+def with_soft(values: Array, dual: Dual, i: Array) -> Array:
+    """Row i of the kernel (n,) as steps read it, soft_i added at place i."""
+    return values if dual.part.soft is None else values.at[i].add(at(dual.part.soft, i))
 
 
 class Problem(NamedTuple):
@@ -145,23 +154,13 @@ def intercept(dual: Dual, bias: str) -> Array:
     coef, pull, part, _ = dual
     if bias != "free":
         return jnp.zeros((), pull.dtype)
-    # A coefficient that rounding keeps off its end is not free: b would be an end of what is left instead of the middle.
-    room = part.high - part.low
-    slack = jnp.finfo(coef.dtype).eps ** 0.85 * jnp.where(jnp.isfinite(room), room, jnp.max(jnp.abs(coef)))
-    free, value = (coef - part.low > slack) & (part.high - coef > slack), pull
-    if part.kink is not None:
-        free, value = free & ((part.kink == 0) | (jnp.abs(coef) > slack)), pull - part.kink * jnp.sign(coef)
-    dual = dual._replace(coef=settled(coef, part, slack))
+    on_low, on_high, on_zero = resting(coef, part)
+    free, value = ~(on_low | on_high | on_zero), pull if part.kink is None else pull - part.kink * jnp.sign(coef)
+    dual = dual._replace(coef=jnp.where(on_low, part.low, jnp.where(on_high, part.high, coef)))
     total, up, down = jnp.sum(free.astype(pull.dtype)), greatest(rise(dual)), least(fall(dual))
     ends = jnp.where(jnp.isfinite(up), jnp.where(jnp.isfinite(down), (up + down) / 2, up), down)
     ends = jnp.where(jnp.isfinite(ends), ends, 0)  # no row counts
     return jnp.where(total > 0, jnp.sum(jnp.where(free, value, 0)) / jnp.maximum(total, 1), ends)
-
-
-def settled(coef: Array, part: Quadratic, slack: Array) -> Array:
-    """Coefficients within `slack` (n,) of an end put on it."""
-    coef = jnp.where(coef - part.low <= slack, part.low, coef)
-    return jnp.where(part.high - coef <= slack, part.high, coef)
 
 
 def scores(dual: Dual, y: Array, b: Array) -> Array:
@@ -209,6 +208,12 @@ def _lower(coef: Array, part: Quadratic, i: Array) -> Array:
     return low if part.kink is None else jnp.where((coef > 0) & (at(part.kink, i) > 0), 0, low)
 
 
+def _landed(new: Array, old: Array, low: Array, high: Array) -> Array:
+    """A coefficient on its end where all that keeps it off is the rounding of the step; the next step mends the sum."""
+    near = 2 * jnp.finfo(new.dtype).eps * jnp.maximum(jnp.abs(old), jnp.abs(new))
+    return jnp.where(high - new <= near, high, jnp.where(new - low <= near, low, new))
+
+
 def _curvature(value: Array, scale: Array) -> Array:
     """Duplicates have none: rounding is all that is left of it."""
     return jnp.maximum(value, 4 * jnp.finfo(value.dtype).eps * jnp.maximum(scale, 1e-12))
@@ -220,6 +225,7 @@ class Move(NamedTuple):
     index: Array  # (2,)  int32, rows that moved
     by: Array  # (2,)  by how much, 0 where rounding left nothing
     gap: Array  # ()   violation before the step
+    change: Array  # (n,)  of `pull`, for sums that are compensated: in pull after the step some of it is rounded away
 
 
 def pair(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
@@ -246,17 +252,15 @@ def pair(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
     best = jnp.maximum(at(lead, j) / at(curve, j), 0)
     t = jnp.minimum(jnp.minimum(best, top - a), b - bottom)
     # Ends are met exactly, and the partner takes what the first really moved and what earlier roundings left.
-    new_a = jnp.where(t >= top - a, top, a + t)
-    new_b = jnp.where(t >= b - bottom, bottom, jnp.clip(b - (new_a - a) - drift, bottom, at(part.high, j)))
+    new_a = jnp.where(t >= top - a, top, _landed(a + t, a, at(part.low, i), at(part.high, i)))
+    low, high = at(part.low, j), at(part.high, j)
+    new_b = _landed(jnp.clip(b - (new_a - a) - drift, bottom, high), b, low, high)
+    new_b = jnp.where(t >= b - bottom, bottom, new_b)
     new_a, new_b = jnp.where(best > 0, new_a, a), jnp.where(best > 0, new_b, b)
-    by = jnp.stack([new_a - a, new_b - b])
-    new = jnp.stack([new_a, new_b])
-    index = jnp.stack([i, j])
-    dual = dual._replace(
-        coef=coef.at[index].set(new, mode="promise_in_bounds"),
-        pull=pull - by[0] * own - by[1] * other,
-    )
-    return dual, drift + (by[0] + by[1]), Move(index, by, jnp.maximum(greatest(lead), 0))
+    index, new, by = jnp.stack([i, j]), jnp.stack([new_a, new_b]), jnp.stack([new_a - a, new_b - b])
+    change = -by[0] * own - by[1] * other
+    dual = dual._replace(coef=coef.at[index].set(new, mode="promise_in_bounds"), pull=pull + change)
+    return dual, drift + (by[0] + by[1]), Move(index, by, jnp.maximum(greatest(lead), 0), change)
 
 
 def single(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
@@ -264,8 +268,8 @@ def single(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
 
         t = clip(rise_i / K_ii, 0, high_i - coef_i), or the same downwards;   i = argmax t (rise_i - t K_ii / 2)
 
-    Reference: ALGORITHMS of A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012
-        (their SMO without bias).
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, section 5, SMO
+        as in its authors' program.
     """
     coef, pull, part, diag = dual
     up, down = rise(dual), -fall(dual)
@@ -277,11 +281,13 @@ def single(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
     room, curve = jnp.abs(end - coef), _curvature(diag, diag)
     t = jnp.minimum(rate / curve, room)
     i, gain = first_max(jnp.where(rate > 0, t * (rate - t * curve / 2), -1))
-    new = jnp.where(at(rate / curve >= room, i), at(end, i), at(coef + sign * t, i))
-    new = jnp.where(gain > 0, new, at(coef, i))
-    by = new - at(coef, i)
-    dual = dual._replace(coef=coef.at[i].set(new, mode="promise_in_bounds"), pull=pull - by * row(i))
-    return dual, drift, Move(jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)]), greatest(rate))
+    old = at(coef, i)
+    new = _landed(at(coef + sign * t, i), old, at(part.low, i), at(part.high, i))
+    new = jnp.where(at(rate / curve >= room, i), at(end, i), new)
+    by = jnp.where(gain > 0, new, old) - old
+    change = -by * row(i)
+    dual = dual._replace(coef=coef.at[i].set(jnp.where(gain > 0, new, old), mode="promise_in_bounds"), pull=pull + change)
+    return dual, drift, Move(jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)]), greatest(rate), change)
 
 
 STEPS = {"free": pair, "none": single}

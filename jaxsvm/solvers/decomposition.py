@@ -141,11 +141,8 @@ def decomposition(
         large = large if slots >= min(2 * large, n + kept.CHUNK) else q
         first = task.dual(state.dual, x, y)
 
-        def now(dual):
-            return first._replace(coef=dual.coef, pull=dual.pull + dual.lost)
-
         def measured(state):
-            dual = now(state.dual)
+            dual = first.now(state.dual)
             kkt = violation(dual, bias)
             if stop == "kkt":
                 return state._replace(residual=kkt), kkt
@@ -153,7 +150,7 @@ def decomposition(
 
         def block(size, run):
             """One block of `size` rows."""
-            state, dual = run.state.dual, now(run.state.dual)
+            state, dual = run.state.dual, first.now(run.state.dual)
             working = choose(dual, run.state.working[: size // 2], size)
             some = jax.tree.map(lambda a: a.at[working].get(mode="promise_in_bounds"), dual)
             soft = some.part.soft
@@ -191,7 +188,7 @@ def decomposition(
                 return reached(stage(q, run))
             run = stage(q, run, lambda run: ~run.settled)
             small = run.state.working  # which the large block begins with
-            working = jnp.concatenate([small, choose(now(run.state.dual), small, large)[: large - q]])
+            working = jnp.concatenate([small, choose(first.now(run.state.dual), small, large)[: large - q]])
             return reached(stage(large, run._replace(state=run.state._replace(working=working))))
 
         def from_few_rows(run):
@@ -238,6 +235,9 @@ def choose(dual: Dual, kept: Array, size: int) -> Array:
         dual: of n coefficients.
         kept: (k,) rows that stay.
         size: of the set; all n rows where it is n.
+
+    Reference: Z. Wen et al., ThunderSVM, JMLR 19, 2018, section 2; T. Joachims, Making large-scale SVM learning practical,
+        1999, section 3, for the two lists.
     """
     n, k = dual.coef.shape[0], kept.shape[0]
     if size == n:

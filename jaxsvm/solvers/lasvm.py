@@ -8,13 +8,27 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..engines.quadratic import STEPS, Dual, DualState, begin, check_of, fall, finished, problem, rise, stopped, told, violation
+from ..engines.quadratic import (
+    STEPS,
+    Dual,
+    DualState,
+    begin,
+    check_of,
+    fall,
+    finished,
+    problem,
+    rise,
+    stopped,
+    told,
+    violation,
+    with_soft,
+)
 from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import at, count, first_max, greatest, largest, two_sum
 from ..recipe import cast, register, solver
 from ..samplers import epochs
-from ..types import Array, Loss, Quadratic, Solver
+from ..types import Array, Loss, Solver
 
 SEEDS = 5  # of each class; the authors' program takes so many. Twice as many where targets are real
 TIE = 1e-4  # of the violation: far below it, far above the rounding of float32
@@ -87,7 +101,7 @@ def lasvm(
     def init(key, data):
         dual = begin(task, bias, data, start)
         one, zero = jnp.ones((), jnp.int32), jnp.zeros((), jnp.int32)
-        inside = seeds(key, data.y, dual.weight > 0, loss.labels) | (dual.coef != 0)
+        inside = _seeds(key, data.y, dual.weight > 0, loss.labels) | (dual.coef != 0)
         return LasvmState(dual, inside, jnp.zeros(data.y.shape, jnp.int32), one, zero)
 
     def update(state, batch):
@@ -96,34 +110,25 @@ def lasvm(
         state, x, y = stopped((state, batch.x, y))
         known, row = own.dual(state.dual, x, y), lax.iota(jnp.int32, y.shape[0])
 
-        def now(dual):
-            return known._replace(coef=dual.coef, pull=dual.pull + dual.lost)
-
         def moved(dual, movable):
             """The best step of the rows of a mask, two of them or one; and the kernel rows worked out for it."""
-            held = among(now(dual), movable)
+            held = _among(known.now(dual), movable)
             worth = violation(held, bias) > 0
-
-            rows = []  # for the exact terms of the compensated sum: of after.pull rounding has taken some
 
             def values(i):
                 made = lax.cond(worth, lambda: own.kernel(x[i[None]], x)[0], lambda: jnp.zeros_like(y))
-                rows.append(made if held.part.soft is None else made.at[i].add(held.part.soft[i]))
-                return rows[-1]
+                return with_soft(made, held, i)
 
             after, drift, move = STEPS[bias](values, held, dual.drift)
-            coef = ended(after.coef, known.part)
-            extra = coef - after.coef
-            change = sum((by + at(extra, i)) * made for by, i, made in zip(move.by, move.index, rows, strict=False))
-            pull, lost = two_sum(dual.pull, dual.lost, -change)
+            pull, lost = two_sum(dual.pull, dual.lost, move.change)
             made = jnp.where(worth, 2 if bias == "free" else 1, 0)
-            return DualState(coef, pull, lost, drift + jnp.sum(extra), dual.weight), made
+            return DualState(after.coef, pull, lost, drift, dual.weight), made
 
         def process(dual, inside, k, wanted):
             """Row k joins S, unless it cannot move against any row of S, and moves against the worst."""
-            whole = now(dual)
+            whole = known.now(dual)
             up, down = at(rise(whole), k), at(fall(whole), k)
-            i, j, most, least = worst(among(whole, inside), bias, up, down)
+            i, j, most, least = _worst(_among(whole, inside), bias, up, down)
             # The paper discards only where S has a violating pair; what it lets in otherwise cannot move and leaves at once.
             joins = wanted & ~at(inside, k) & ((up >= least) | (down <= most))
             partner = jnp.where(up - least >= most - down, j, i) if bias == "free" else k
@@ -132,10 +137,10 @@ def lasvm(
 
         def reprocess(dual, inside, wanted):
             """A step of the worst rows of S, and what cannot move any more leaves it."""
-            i, j, *_ = worst(among(now(dual), inside), bias)
+            i, j, *_ = _worst(_among(known.now(dual), inside), bias)
             dual, made = moved(dual, wanted & inside & ((row == i) | (row == j)))
-            held = among(now(dual), inside)
-            i, j, most, least = worst(held, bias)
+            held = _among(known.now(dual), inside)
+            i, j, most, least = _worst(held, bias)
             leaves = wanted & (held.coef == 0) & (rise(held) <= least) & (fall(held) >= most)
             if not loss.labels:  # where rows may go both ways from 0, all might leave: the two that are the extremes stay
                 leaves = leaves & (row != i) & (row != j)
@@ -160,7 +165,7 @@ def lasvm(
             return (new, made + first + second), None
 
         (new, made), _ = lax.scan(visit, (state, jnp.zeros((), jnp.int32)), batch.index)
-        left = violation(among(now(new.dual), new.inside), bias)
+        left = violation(_among(known.now(new.dual), new.inside), bias)
         residual = jnp.where(new.passes > passes, left, jnp.inf)
         return new, told(own, bias, (state.dual, new.dual), x, y, residual, made * y.shape[0])
 
@@ -182,21 +187,13 @@ def lasvm(
     )
 
 
-def among(dual: Dual, rows: Array) -> Dual:
+def _among(dual: Dual, rows: Array) -> Dual:
     """The dual in which only the rows of a mask (n,) may move."""
     held = lambda bound: jnp.where(rows, bound, dual.coef)  # noqa: E731
     return dual._replace(part=dual.part._replace(low=held(dual.part.low), high=held(dual.part.high)))
 
 
-def ended(coef: Array, part: Quadratic) -> Array:
-    """Coefficients on an end of theirs where all that keeps them from it is rounding, (n,); the next step mends the sum."""
-    width = part.high - part.low
-    near = jnp.where(jnp.isfinite(width), 2 * jnp.finfo(coef.dtype).eps * width, 0)
-    coef = jnp.where(part.high - coef <= near, part.high, coef)
-    return jnp.where(coef - part.low <= near, part.low, coef)
-
-
-def worst(
+def _worst(
     dual: Dual, bias: str, more_up: Array | float = -jnp.inf, more_down: Array | float = jnp.inf
 ) -> tuple[Array, Array, Array, Array]:
     """The rows of the most violating pair, how fast the first may rise and the second fall; without a bias one row and 0.
@@ -221,7 +218,7 @@ def _first(speed: Array, gap: Array) -> tuple[Array, Array]:
     return first_max((speed >= top - TIE * gap).astype(jnp.int32))[0], top
 
 
-def seeds(key: Array, y: Array, positive: Array, labels: bool) -> Array:
+def _seeds(key: Array, y: Array, positive: Array, labels: bool) -> Array:
     """The rows that S begins with, a mask (n,): a few of positive weight, drawn, of each class."""
     order = jax.random.uniform(key, y.shape, jnp.float32)
     many = min(SEEDS if labels else 2 * SEEDS, y.shape[0])

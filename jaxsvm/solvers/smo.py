@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..engines.quadratic import STEPS, DualState, begin, check_of, finished, problem, stopped, told
+from ..engines.quadratic import STEPS, DualState, begin, check_of, finished, problem, stopped, told, with_soft
 from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import two_sum
@@ -61,16 +61,11 @@ def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", sta
         state, x, y = stopped((state, batch.x, y))
         dual = own.dual(state, x, y)
 
-        made = []  # the rows of the pair
-
         def row(i):
-            values = own.kernel(x[i[None]], x)[0]
-            made.append(values if dual.part.soft is None else values.at[i].add(dual.part.soft[i]))
-            return made[-1]
+            return with_soft(own.kernel(x[i[None]], x)[0], dual, i)
 
         after, drift, move = STEPS[bias](row, dual, state.drift)
-        change = sum(-by * values for by, values in zip(move.by, made, strict=False))
-        pull, lost = two_sum(state.pull, state.lost, change)
+        pull, lost = two_sum(state.pull, state.lost, move.change)
         new = DualState(after.coef, pull, lost, drift, state.weight)
         evals = jnp.full((), (2 if bias == "free" else 1) * y.shape[0], jnp.int32)
         return new, told(own, bias, (state, new), x, y, move.gap, evals)
