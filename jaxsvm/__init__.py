@@ -2,6 +2,7 @@
 
 # The types and the recipe
 # Modules with more names than are gathered here
+from . import budget as budget
 from . import data as data
 from . import features as features
 from . import kernels as kernels
@@ -61,16 +62,30 @@ from .recipe import struct as struct
 from .solvers import asgd as asgd
 from .solvers import asset as asset
 from .solvers import asset_star as asset_star
+from .solvers import bogd as bogd
 from .solvers import bottou_sgd as bottou_sgd
+from .solvers import bpas as bpas
+from .solvers import bsca as bsca
+from .solvers import bsgd as bsgd
 from .solvers import constrained_sgd as constrained_sgd
 from .solvers import decomposition as decomposition
+from .solvers import fixed_budget_perceptron as fixed_budget_perceptron
+from .solvers import fogd as fogd
+from .solvers import forgetron as forgetron
 from .solvers import kernel_pegasos as kernel_pegasos
 from .solvers import lasvm as lasvm
+from .solvers import nogd as nogd
 from .solvers import pegasos as pegasos
 from .solvers import perceptron as perceptron
+from .solvers import projectron as projectron
+from .solvers import projectron_plus as projectron_plus
+from .solvers import random_budget_perceptron as random_budget_perceptron
 from .solvers import sdca as sdca
 from .solvers import smo as smo
+from .solvers import stoptron as stoptron
 from .solvers import subgradient as subgradient
+from .solvers import tighter_perceptron as tighter_perceptron
+from .solvers import tightest_perceptron as tightest_perceptron
 from .types import Batch as Batch
 from .types import Certificate as Certificate
 from .types import Curve as Curve

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
-from .numerics import blocked, dot, inner, l1_distances, sqdist, sqnorms, wide
+from .numerics import blocked, dot, inner, l1_distances, sqnorms, wide
 from .recipe import Recipe, positive, scalars
 from .types import Array, Batch, SparseRows
 
@@ -24,6 +24,8 @@ class _Kernel(NamedTuple):
     among: Callable | None = None  # (x (n, d), index (b,)) -> (b, b), where rows of x alone do not tell
     # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale times independent draws of this name; None: no such law is known
     spectrum: tuple[str, Array] | None = None  # ("normal" | "cauchy", scale ())
+    # (<x, z>, |x|^2, |z|^2) -> k(x, z), value by value; None: products do not tell
+    of_products: Callable | None = None
 
 
 def _shaped(values: Array, n: int, m: int) -> Array:
@@ -54,6 +56,14 @@ class Kernel(Recipe):
         """The values k(x_i, x_i), (n, d) -> (n,)."""
         return self.make().diagonal(x)
 
+    def values(self, x: Array, z: Array, sqnorm: Array) -> Array:
+        """The block of values as of a call, (n, d), (m, d), (m,) -> (n, m), where the squared norms of z are known."""
+        made = self.make()
+        if made.of_products is None:
+            return self(x, z)
+        x = x.astype(wide(x))
+        return made.of_products(inner(x, z), sqnorms(x)[:, None], sqnorm[None, :])
+
     def gram(self, x: Array, index: Array) -> Array:
         """The values among the rows `index` of `x`, (n, d), (b,) -> (b, b)."""
         made = self.make()
@@ -78,7 +88,17 @@ kernel = _recipe.recipe(_Kernel, Kernel)
 @kernel
 def linear() -> _Kernel:
     """<x, z>."""
-    return _Kernel(lambda x, z: inner(x.astype(wide(x)), z.astype(wide(z))), sqnorms)
+    return _of_products(lambda product, x, z: product, sqnorms)
+
+
+def _of_products(value: Callable, diagonal: Callable, **known: Any) -> _Kernel:
+    """A kernel that is a function of <x, z>, |x|^2 and |z|^2."""
+
+    def block(x, z):
+        x, z = x.astype(wide(x)), z.astype(wide(z))
+        return value(inner(x, z), sqnorms(x)[:, None], sqnorms(z)[None, :])
+
+    return _Kernel(block, diagonal, of_products=value, **known)
 
 
 @kernel
@@ -99,8 +119,8 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
         gamma = 1 / (2 * sigma * sigma)
     else:
         positive(gamma=gamma)
-    return _Kernel(
-        lambda x, z: jnp.exp(-gamma * sqdist(x, z)),
+    return _of_products(
+        lambda product, x, z: jnp.exp(-gamma * jnp.maximum(x + z - 2 * product, 0)),
         lambda x: jnp.ones(x.shape[0], wide(x)),
         spectrum=("normal", jnp.sqrt(2 * jnp.asarray(gamma))),
     )
@@ -134,8 +154,8 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
     scalars(coef0=coef0)
     if not isinstance(degree, int) or degree < 1:
         raise ValueError(f"degree must be a whole number of at least 1, got {degree!r}")
-    return _Kernel(
-        lambda x, z: (gamma * inner(x.astype(wide(x)), z.astype(wide(z))) + coef0) ** degree,
+    return _of_products(
+        lambda product, x, z: (gamma * product + coef0) ** degree,
         lambda x: (gamma * sqnorms(x) + coef0) ** degree,
     )
 
@@ -150,8 +170,8 @@ def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
     """
     positive(gamma=gamma)
     scalars(coef0=coef0)
-    return _Kernel(
-        lambda x, z: jnp.tanh(gamma * inner(x.astype(wide(x)), z.astype(wide(z))) + coef0),
+    return _of_products(
+        lambda product, x, z: jnp.tanh(gamma * product + coef0),
         lambda x: jnp.tanh(gamma * sqnorms(x) + coef0),
     )
 
@@ -187,13 +207,24 @@ def custom(fn: Callable, diag: Callable | None = None) -> _Kernel:
 @kernel
 def sum_(a: Kernel, b: Kernel) -> _Kernel:
     """k_a + k_b; written `a + b`."""
-    return _Kernel(lambda x, z: a(x, z) + b(x, z), lambda x: a.diag(x) + b.diag(x), lambda x, i: a.gram(x, i) + b.gram(x, i))
+    return _both(jnp.add, a, b)
+
+
+def _both(join: Callable, a: Kernel, b: Kernel) -> _Kernel:
+    """Two kernels joined value by value."""
+    of = a.make().of_products, b.make().of_products
+    return _Kernel(
+        lambda x, z: join(a(x, z), b(x, z)),
+        lambda x: join(a.diag(x), b.diag(x)),
+        lambda x, index: join(a.gram(x, index), b.gram(x, index)),
+        of_products=None if None in of else lambda *products: join(of[0](*products), of[1](*products)),
+    )
 
 
 @kernel
 def product(a: Kernel, b: Kernel) -> _Kernel:
     """k_a k_b, value by value; written `a * b`."""
-    return _Kernel(lambda x, z: a(x, z) * b(x, z), lambda x: a.diag(x) * b.diag(x), lambda x, i: a.gram(x, i) * b.gram(x, i))
+    return _both(jnp.multiply, a, b)
 
 
 @kernel
@@ -205,11 +236,13 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
         factor: > 0.
     """
     positive(factor=factor)
+    made = inner.make()
     return _Kernel(
         lambda x, z: factor * inner(x, z),
         lambda x: factor * inner.diag(x),
         lambda x, index: factor * inner.gram(x, index),
-        inner.spectrum,
+        made.spectrum,
+        None if made.of_products is None else lambda *products: factor * made.of_products(*products),
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from .kernels import Kernel, matvec
 from .losses import hinge
 from .models import Classifier, Expansion, Linear, Mapped
-from .numerics import dot, is_traced, sqnorms
+from .numerics import dot, golden_section, is_traced, sqnorms
 from .recipe import cast, choice, fixed, freed, positive, struct
 from .types import Array, Batch, Certificate, Lifted, Loss, Model
 
@@ -295,26 +295,12 @@ def _from_scores(model, data, share, score, lam, loss, bias):
     def best(coef, own):
         square = jnp.dot(coef, own)
         value = lambda s: -lam / 2 * s * s * square - _penalty(s * coef, data.y, share, lam, loss)  # noqa: E731
-        s = _golden(value, jnp.asarray(4, coef.dtype))
+        s = golden_section(value, jnp.zeros((), coef.dtype), jnp.full((), 4, coef.dtype), 80)
         return value(s), s
 
     values, factors = jax.vmap(best, in_axes=1)(coefs, owns)
     c = jnp.argmax(values)
     return factors[c] * coefs[:, c]
-
-
-def _golden(value, high: Array, steps: int = 80) -> Array:
-    """The maximiser of a concave function on [0, high] that is finite at 0 and may be -inf from some point on."""
-    ratio = (5**0.5 - 1) / 2
-
-    def narrow(_, ends):
-        low, high = ends
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        leftwards = value(left) >= value(right)
-        return jnp.where(leftwards, low, left), jnp.where(leftwards, right, high)
-
-    low, high = jax.lax.fori_loop(0, steps, narrow, (jnp.zeros_like(high), high))
-    return jnp.where(value(high) >= value(low), high, low)
 
 
 def _ascend(model, data, share, coef, lam, loss, bias, passes):

@@ -11,7 +11,7 @@ import scipy.optimize
 from sklearn.svm import SVC, SVR, LinearSVC
 
 import jaxsvm
-from jaxsvm import Loss, Sampler, Solver, features, kernels, losses, samplers
+from jaxsvm import Loss, Sampler, Solver, budget, features, kernels, losses, samplers
 
 LAM = 0.1  # below R^2 = 1: some margins are met at the optimum
 RBF = kernels.rbf(1.0)
@@ -47,6 +47,30 @@ def _blocks(text: str, loss: Loss = losses.hinge, bias: str = "none") -> Case:
     """Decomposition that needs several blocks, one an update."""
     make = lambda C: jaxsvm.decomposition(C, RBF, loss=loss, bias=bias, tol=1e-5, working_set=8, rounds=1)
     return Case(text, make, 1.0, "C", loss, bias, kernel=True, excess=2e-5, copies=False, exact=True)
+
+
+BUDGETED = {  # with fewer points than corrections, so that all of their steps are taken
+    "bsgd(0.1, rbf(1.0), budget=5, maintain=merge(partners=2, search='golden'))": lambda lam: jaxsvm.bsgd(
+        lam, RBF, budget=5, maintain=budget.merge(partners=2, search="golden")
+    ),
+    "bsca(0.1, rbf(1.0), budget=5)": lambda C: jaxsvm.bsca(C, RBF, budget=5),
+    "stoptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.stoptron(kernels.rbf(sigma), budget=5),
+    "random_budget_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.random_budget_perceptron(kernels.rbf(sigma), budget=5),
+    "fixed_budget_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.fixed_budget_perceptron(kernels.rbf(sigma), budget=5),
+    "tighter_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.tighter_perceptron(kernels.rbf(sigma), budget=5),
+    "tightest_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.tightest_perceptron(kernels.rbf(sigma), budget=5),
+    "forgetron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.forgetron(kernels.rbf(sigma), budget=5),
+    "projectron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.projectron(kernels.rbf(sigma), budget=5),
+    "projectron_plus(rbf(0.1), budget=5)": lambda sigma: jaxsvm.projectron_plus(kernels.rbf(sigma), budget=5),
+    "bpas(0.1, rbf(1.0), budget=5)": lambda C: jaxsvm.bpas(C, RBF, budget=5),
+    "bogd(0.1, rbf(1.0), budget=5)": lambda lam: jaxsvm.bogd(lam, RBF, budget=5),
+    "nogd(0.1, rbf(1.0), budget=5, features=3)": lambda eta: jaxsvm.nogd(eta, RBF, budget=5, features=3),
+}
+
+
+def _budgeted(text: str) -> Case:
+    """A solver whose budget is exceeded: nothing is known of its optimum."""
+    return Case(text, BUDGETED[text], LAM, None, kernel=True, copies=not text.startswith("bsca"))
 
 
 # `excess` by method, T = 6,000 steps, R = 1, lam = 0.1 and minima near 0.8:
@@ -93,6 +117,7 @@ CASES = [
     Case(f"on_features({SAME!r}, pegasos(0.1))", lambda lam: jaxsvm.on_features(SAME, jaxsvm.pegasos(lam))),
     Case(f"on_features({SAME!r}, sdca(1.0))", lambda C: jaxsvm.on_features(SAME, jaxsvm.sdca(C)), 1.0, "C", excess=1e-6,
          copies=False),
+    Case(f"fogd(0.1, {SAME!r})", lambda eta: jaxsvm.fogd(eta, SAME), LAM, None),
     Case("subgradient(0.1)", lambda lam: jaxsvm.subgradient(lam), excess=1e-5),
     _blocks("decomposition(1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1)", bias="free"),
     _blocks("decomposition(1.0, rbf(1.0), loss=eps_insensitive(), tol=1e-05, working_set=8, rounds=1)", TUBE, "free"),
@@ -102,6 +127,10 @@ CASES = [
          exact=True),
     Case("smo(1.0, rbf(1.0), bias='none')", lambda C: jaxsvm.smo(C, RBF, bias="none"), 1.0, "C", kernel=True, excess=1e-6,
          copies=False, exact=True),
+    Case("bsgd(0.1, rbf(1.0), budget=24)", lambda lam: jaxsvm.bsgd(lam, RBF, budget=24), kernel=True),
+    Case("bsca(1.0, rbf(1.0), budget=24)", lambda C: jaxsvm.bsca(C, RBF, budget=24), 1.0, "C", kernel=True, excess=1e-6,
+         copies=False),
+    *map(_budgeted, BUDGETED),
     Case("lasvm(1.0, rbf(1.0))", lambda C: jaxsvm.lasvm(C, RBF), 1.0, None, kernel=True, copies=False, exact=True),
 ]  # fmt: skip
 

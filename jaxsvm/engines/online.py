@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..losses import hinge
 from ..recipe import register
-from ..samplers import uniform
+from ..samplers import epochs, uniform
 from ..types import Array, Info, Solver, Space, State, drawn
 
 
@@ -75,3 +76,48 @@ def online(
         return found if scale is None else found.scaled(scale(state.t.astype(jax.tree.leaves(state.f)[0].dtype)))
 
     return Solver(start, update, model, sampler or uniform(1), space.reads, residual="sample", targets=targets)
+
+
+def on_mistake(_, score, batch, share, gram, t) -> tuple[tuple, Move]:
+    """The perceptron's rule: rows whose sign is wrong, y_i f(x_i) <= 0, are added with their label; the loss counts them."""
+    mistake = batch.y * score <= 0
+    coef = jnp.where(mistake, batch.y * share, jnp.zeros_like(score))
+    return (), Move(jnp.zeros((), score.dtype), coef, mistake.astype(score.dtype))
+
+
+def within_margin(_, score, batch, share, gram, t) -> tuple[tuple, Move]:
+    """Rows of y_i f(x_i) < 1 are added with their label; the loss counts mistakes, y_i f(x_i) <= 0."""
+    coef = jnp.where(batch.y * score < 1, batch.y * share, jnp.zeros_like(score))
+    return (), Move(jnp.zeros((), score.dtype), coef, (batch.y * score <= 0).astype(score.dtype))
+
+
+def pegasos_counts(lam: Array) -> tuple[Callable, Callable]:
+    """The rule of Pegasos without projection for w = s / (lam t), and that factor: s adds y_i where y_i s(x_i) < lam (t - 1).
+
+    Coefficients of s are whole numbers where all weights are 1: rows that came as often weigh exactly the same.
+    """
+
+    def rule(_, s, batch, share, gram, t):
+        reach = lam * t.astype(s.dtype)  # lam (t - 1) with t from 1
+        violates = batch.y * s < reach
+        score = jnp.where(t > 0, s / jnp.where(t > 0, reach, jnp.ones_like(reach)), jnp.zeros_like(s))
+        violates = jnp.where(t > 0, violates, jnp.ones_like(violates))
+        coef = jnp.where(violates, batch.y * share, jnp.zeros_like(s))
+        return (), Move(jnp.zeros((), s.dtype), coef, hinge.value(score, batch.y))
+
+    return rule, lambda t: 1 / (lam * jnp.maximum(t, 1))
+
+
+def hinge_steps(eta: Array, lam: Array | float = 0.0) -> Callable:
+    """Gradient descent on lam/2 |w|^2 + hinge with a constant step: f shrinks by eta lam, rows of y_i f < 1 add eta y_i."""
+
+    def rule(_, score, batch, share, gram, t):
+        coef = jnp.where(batch.y * score < 1, eta * batch.y * share, jnp.zeros_like(score))
+        return (), Move(jnp.asarray(eta * lam, score.dtype), coef, hinge.value(score, batch.y))
+
+    return rule
+
+
+def perceptron_in(space: Space) -> Solver:
+    """The perceptron in a space; default feed epochs of random order."""
+    return online(lambda data: (), on_mistake, space, sampler=epochs(1))

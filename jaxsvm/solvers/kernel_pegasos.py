@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
-from ..engines.online import Move, online
+from ..engines.online import online, pegasos_counts
 from ..kernels import Kernel
-from ..losses import hinge
 from ..recipe import positive, solver
 from ..spaces import expansion
 from ..types import Solver
@@ -45,12 +42,5 @@ def kernel_pegasos(lam: float, kernel: Kernel) -> Solver:
     """
     positive(lam=lam)
 
-    def rule(_, s, batch, share, gram, t):
-        reach = lam * t.astype(s.dtype)  # lam (t - 1) with t from 1
-        violates = batch.y * s < reach
-        score = jnp.where(t > 0, s / jnp.where(t > 0, reach, jnp.ones_like(reach)), jnp.zeros_like(s))
-        violates = jnp.where(t > 0, violates, jnp.ones_like(violates))
-        coef = jnp.where(violates, batch.y * share, jnp.zeros_like(s))
-        return (), Move(jnp.zeros((), s.dtype), coef, hinge.value(score, batch.y))
-
-    return online(lambda data: (), rule, expansion(kernel), scale=lambda t: 1 / (lam * jnp.maximum(t, 1)))
+    rule, scale = pegasos_counts(lam)
+    return online(lambda data: (), rule, expansion(kernel), scale=scale)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
 from .. import spaces
-from ..engines.online import Move, online
+from ..engines.online import perceptron_in
 from ..kernels import Kernel
 from ..recipe import solver
-from ..samplers import epochs
 from ..types import Solver
 
 
@@ -42,11 +39,5 @@ def perceptron(kernel: Kernel | None = None, *, average: bool = False) -> Solver
     Reference: F. Rosenblatt, The perceptron, Psychological Review 65, 1958; mistake bound and average: Y. Freund,
         R. Schapire, Large margin classification using the perceptron algorithm, Machine Learning 37, 1999.
     """
-
-    def rule(_, score, batch, share, gram, t):
-        mistake = batch.y * score <= 0
-        coef = jnp.where(mistake, batch.y * share, jnp.zeros_like(score))
-        return (), Move(jnp.zeros((), score.dtype), coef, mistake.astype(score.dtype))
-
     space = spaces.of(kernel)
-    return online(lambda data: (), rule, spaces.averaged(space) if average else space, sampler=epochs(1))
+    return perceptron_in(spaces.averaged(space) if average else space)

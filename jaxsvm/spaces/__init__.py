@@ -2,6 +2,7 @@
 
 from ..recipe import choice as choice
 from .averaged import averaged as averaged
+from .budgeted import budgeted as budgeted
 from .constant import with_constant as with_constant
 from .expansion import expansion as expansion
 from .linear import linear as linear

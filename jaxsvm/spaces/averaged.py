@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..recipe import register, space
+from ..recipe import choice, register, space
 from ..types import Array, Space, State
 
 
@@ -21,23 +21,28 @@ class MeanState(NamedTuple):
 
 
 @space
-def averaged(inner: Space) -> Space:
-    """`inner`, whose model is the mean of the functions at which the steps were taken.
+def averaged(inner: Space, *, of: str = "steps") -> Space:
+    """`inner`, whose model is a mean of its functions; evaluation is at the current one.
 
-    mean_t = (f_1 + ... + f_t) / t with f_1 = 0; evaluation is at the current function.
+    mean_t = (f_1 + ... + f_t) / t, where f_1 = 0, f_2, ... are the functions at which the steps were taken; or those that
+    steps led to which moved them.
 
     Args:
         inner: a space whose states add like vectors (linear, expansion).
+        of: "steps" or "moves"; structure.
     """
+    choice("of", of, ("steps", "moves"))
 
     def zero(key, data):
         f = inner.zero(key, data)
         return MeanState(f, f, jnp.zeros((), jnp.int32))
 
     def add(s, shrink, coef, batch):
-        count = s.count + 1
-        mean = jax.tree.map(lambda m, v: m + (v - m) / count.astype(m.dtype), s.mean, s.f)
-        return MeanState(inner.add(s.f, shrink, coef, batch), mean, count)
+        f = inner.add(s.f, shrink, coef, batch)
+        counts, seen = (jnp.ones((), bool), s.f) if of == "steps" else (jnp.any(coef != 0), f)
+        count = s.count + counts.astype(jnp.int32)
+        mean = jax.tree.map(lambda m, v: m + jnp.where(counts, (v - m) / jnp.maximum(count, 1).astype(m.dtype), 0), s.mean, seen)
+        return MeanState(f, mean, count)
 
     return Space(
         zero=zero,

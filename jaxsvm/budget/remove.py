@@ -1,0 +1,33 @@
+"""Removal: the point whose absence changes the function least."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from .points import Maintenance, given_up, maintenance
+
+
+@maintenance
+def remove() -> Maintenance:
+    """Give up the point whose removal changes the function least.
+
+        r = argmin_j |w - w'|^2 = argmin_j coef_j^2 k(x_j, x_j)
+
+    The oldest of several; the newcomer is one of the points: it is not stored where it matters least.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.linear(), budget=2, maintain=remove())
+        >>> run = jaxsvm.fit(solver, jaxsvm.dataset([[1.0], [-1.0]], [1, -1]), jax.random.key(0), steps=20)
+        >>> run.model.x.shape
+        (2, 1)
+
+    Reference: Z. Wang, K. Crammer, S. Vucetic, Breaking the curse of kernelization: budgeted stochastic gradient descent for
+        large-scale SVM training, JMLR 13, 2012, section 4.3.
+    """
+
+    def change(kernel, points, memo):
+        diag = jnp.append(kernel.diag(points.x), kernel.diag(points.row[None]))
+        return given_up(points, points.oldest_of(-points.coef * points.coef * diag)), memo
+
+    return Maintenance(change)

@@ -1,0 +1,71 @@
+"""Passive-aggressive learning on a budget."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from ..budget import Maintenance, given_up, maintenance
+from ..engines.online import Move, online
+from ..kernels import Kernel
+from ..losses import hinge
+from ..numerics import at, first_max
+from ..recipe import positive, solver
+from ..samplers import epochs
+from ..spaces import budgeted
+from ..types import Solver
+
+
+@maintenance
+def _simple() -> Maintenance:
+    """One stored point makes room, and the newcomer takes over what it can of it."""
+
+    def change(kernel, points, memo):
+        own = points.values[-1]
+        taken = points.coef[:-1] * points.values[:-1] / own
+        lost = points.coef[:-1] ** 2 * kernel.diag(points.x) - taken * taken * own
+        r, _ = first_max(-lost)
+        return given_up(points, r, points.coef.at[-1].add(at(taken, r))), memo
+
+    return Maintenance(change)
+
+
+@solver
+def bpas(C: float, kernel: Kernel, *, budget: int) -> Solver:
+    """Passive-aggressive learning: the least change of f that removes the loss of a row, with one point making room.
+
+        tau = min(C, max(0, 1 - y_i f(x_i)) / k(x_i, x_i));   f = f + tau y_i k(x_i, .)     while there is room; then
+        f = f - coef_r k(x_r, .) + (coef_r k(x_r, x_i) / k(x_i, x_i) + tau y_i) k(x_i, .)
+        r = argmin_r coef_r^2 (k(x_r, x_r) - k(x_r, x_i)^2 / k(x_i, x_i))
+
+    The loss afterwards is the same for every r, which leaves the change of f to be minimised.
+
+    Args:
+        C: the largest step, > 0.
+        kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
+        budget: m, points of the model, >= 2; structure.
+
+    Returns:
+        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order.
+
+    Raises:
+        ValueError: C not a single positive number, budget below 2.
+
+    Differs from the paper: example weights multiply the step; a row that is a point already adds to its coefficient.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> solver = bpas(1.0, jaxsvm.kernels.linear(), budget=2)
+        >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
+        [1.0, -1.0]
+
+    Reference: Z. Wang, S. Vucetic, Online passive-aggressive algorithms on a budget, AISTATS 2010, section 3, BPA-S.
+    """
+    positive(C=C)
+
+    def rule(_, score, batch, share, gram, t):
+        loss = hinge.value(score, batch.y)
+        tau = jnp.minimum(C, loss / jnp.diagonal(gram()))
+        return (), Move(jnp.zeros((), score.dtype), tau * batch.y * share, loss)
+
+    return online(lambda data: (), rule, budgeted(kernel, budget=budget, maintain=_simple()), sampler=epochs(1))

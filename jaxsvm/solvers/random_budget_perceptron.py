@@ -1,0 +1,55 @@
+"""The random budget perceptron."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from ..budget import Maintenance, given_up, maintenance
+from ..engines.online import perceptron_in
+from ..kernels import Kernel
+from ..numerics import multiply_high
+from ..recipe import solver
+from ..spaces import budgeted
+from ..types import Solver
+
+
+@maintenance
+def _at_random() -> Maintenance:
+    """One of the stored points goes, each as likely."""
+
+    def change(kernel, points, memo):
+        return given_up(points, multiply_high(points.bits, jnp.uint32(points.budget))), memo
+
+    return Maintenance(change)
+
+
+@solver
+def random_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
+    """The perceptron; where it has more than `budget` points, an old one drawn at random goes.
+
+        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   f = f - coef_r k(x_r, .),   r uniform among the old ones, beyond the budget
+
+    Args:
+        kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
+        budget: m, points of the model, >= 2; structure.
+
+    Returns:
+        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. The mean of
+        `info.loss` over a pass is the rate of mistakes; the last function alone says little.
+
+    Raises:
+        ValueError: budget below 2.
+
+    Differs from the paper: example weights multiply the correction; a row that is a point already adds to its coefficient.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> solver = random_budget_perceptron(jaxsvm.kernels.linear(), budget=2)
+        >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
+        [1.0, -1.0]
+
+    Reference: G. Cavallanti, N. Cesa-Bianchi, C. Gentile, Tracking the best hyperplane with a simple budget perceptron,
+        Machine Learning 69, 2007, figure 3.
+    """
+    return perceptron_in(budgeted(kernel, budget=budget, maintain=_at_random()))
