@@ -38,7 +38,8 @@ def add_rows(w: Array, coef: Array, x: Array) -> Array:
 def inner(x: Array, z: Array) -> Array:
     """Products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, nothing of size m d or n d is made of them."""
     if not isinstance(x, SparseRows) and not isinstance(z, SparseRows):
-        return dot(x, z.T)
+        # One row against many is a matrix times a vector: written otherwise, XLA turns the matrix round in a slow loop.
+        return dot(z, x[0])[None, :] if x.shape[0] == 1 else dot(x, z.T)
     return _pairs(_wide(x), _wide(z), jnp.multiply)
 
 

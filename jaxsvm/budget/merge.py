@@ -66,8 +66,10 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
         coef, place = points.coef, lax.iota(jnp.int32, points.budget + 1)
         i, side = _smallest(points)
         j, allowed = _everyone(points, i, side) if partners is None else _some(partners, points, i, side)
-        own, a, b = points.at(i), at(coef, i), coef.at[j].get(mode="promise_in_bounds")
-        length = width(kernel) * _sqdist(points, own, j, every=partners is None)
+        own, a = points.at(i), at(coef, i)
+        b, length = coef, width(kernel) * _sqdist(points, own)
+        if partners is not None:
+            b, length = (v.at[j].get(mode="promise_in_bounds") for v in (b, length))
         degraded = (a + b) ** 2 * degradation(_share(a, b), length)
         best, _ = first_max(jnp.where(allowed, -degraded, -jnp.inf))
         j, length, b = at(j, best), at(length, best), at(b, best)
@@ -131,15 +133,11 @@ def _some(partners: int, points: Points, i: Array, side: _Side) -> tuple[Array, 
     return jnp.where(rank < side.stored, side.first + rank, points.budget), k < others
 
 
-def _sqdist(points: Points, own: Array, j: Array, every: bool) -> Array:
-    """|x_j - own|^2 at the places j; `every`: these are all places in order."""
-    stored = j if every else jnp.minimum(j, points.budget - 1)
-    x = points.x if every else points.x.at[stored].get(mode="promise_in_bounds")
-    sqnorm = points.sqnorm if every else points.sqnorm.at[stored].get(mode="promise_in_bounds")
-    found = jnp.maximum(sqnorm + dot(own, own) - 2 * dot(x, own), 0)
+def _sqdist(points: Points, own: Array) -> Array:
+    """|x_j - own|^2 at all places, (m + 1,); for a few as well, since taking rows out costs more than a product with all."""
+    stored = jnp.maximum(points.sqnorm + dot(own, own) - 2 * dot(points.x, own), 0)
     apart = own - points.row
-    newcomer = dot(apart, apart)
-    return jnp.append(found, newcomer) if every else jnp.where(j < points.budget, found, newcomer)
+    return jnp.append(stored, dot(apart, apart))
 
 
 def _share(a: Array, b: Array) -> Array:
@@ -158,11 +156,14 @@ def position(share: Array, length: Array, steps: int, polish: int = 0) -> tuple[
     """
     s = lambda h: share * jnp.exp(-length * (1 - h) ** 2) + (1 - share) * jnp.exp(-length * h * h)  # noqa: E731
     h = golden_section(s, jnp.zeros_like(length), jnp.ones_like(length), steps)
-    for _ in range(polish):
+
+    def newton(_, h):
         near, far = share * jnp.exp(-length * (1 - h) ** 2), (1 - share) * jnp.exp(-length * h * h)
         slope, bend = near * (1 - h) - far * h, far * (1 - 2 * length * h * h) + near * (1 - 2 * length * (1 - h) ** 2)
         step = slope / jnp.where(bend > 0, bend, 1)
-        h = jnp.where((bend > 0) & (jnp.abs(step) < 1e-2), jnp.clip(h + step, 0, 1), h)
+        return jnp.where((bend > 0) & (jnp.abs(step) < 1e-2), jnp.clip(h + step, 0, 1), h)
+
+    h = lax.fori_loop(0, polish, newton, h) if polish else h
     best = s(h)
     for end in (jnp.zeros_like(h), jnp.ones_like(h)):
         h, best = jnp.where(s(end) > best, end, h), jnp.maximum(s(end), best)
