@@ -80,10 +80,10 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
         reach = dot(half, half)
         left = jnp.maximum(own - reach, 0)
         least = jnp.sqrt(jnp.finfo(own.dtype).eps) * own if eta is None else eta
-        share = jnp.ones_like(own)
+        share, joins = jnp.ones_like(own), (left > least) & (f.size < m)
         if partial is not None:
             share = jnp.where(margin > 0, partial(1 - margin, reach, left), share)
-        joins = (left > least) & (f.size < m) & (margin <= 0)
+            joins = joins & (margin <= 0)
         place = lax.iota(jnp.int32, m)
         onto = f.coef + coef * share * dot(half, f.inverse)
         root = jnp.sqrt(jnp.where(joins, left, 1))

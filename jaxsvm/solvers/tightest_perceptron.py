@@ -55,8 +55,8 @@ def tightest_perceptron(kernel: Kernel, *, budget: int) -> Solver:
     Raises:
         ValueError: budget below 2.
 
-    Differs from the paper: a uniform prior of the class probabilities; of points that are as good to a thousandth the
-        oldest goes; example weights multiply the correction; a row that is a point already adds to its coefficient.
+    Differs from the paper: a uniform prior of the class probabilities; age counts for up to a thousandth of a point;
+        example weights multiply the correction; a row that is a point already adds to its coefficient.
 
     Example:
         >>> import jax, jaxsvm

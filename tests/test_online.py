@@ -1,0 +1,939 @@
+"""The online methods on a budget against transcriptions in NumPy, which go over the same rows in the same order."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+import scipy.spatial
+import scipy.stats
+import sklearn.datasets
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jaxsvm
+from jaxsvm import features, kernels, models, samplers
+from jaxsvm.solvers.forgetron import shrinkage
+from jaxsvm.solvers.projectron import _span
+
+N, D, BUDGET = 150, 3, 12  # one shape for all data sets, so that programs are compiled once
+EPS = 2.0**-23  # of float32
+RNG = np.random.default_rng(8)
+X = RNG.normal(size=(N, D))
+LABELS = np.where(X[:, 0] * X[:, 1] + 0.3 * X[:, 2] + 0.4 * RNG.normal(size=N) > 0, 1.0, -1.0)
+NEW = RNG.normal(size=(6, D))
+KEY = jax.random.key(4)
+RBF = kernels.rbf(1.0)
+C, LAM, ETA, KEPT, FREQUENCIES = 0.7, 0.05, 0.3, 8, 10
+
+PERCEPTRONS = {  # which are the perceptron while there is room
+    "stoptron": jaxsvm.stoptron,
+    "random": jaxsvm.random_budget_perceptron,
+    "fixed": jaxsvm.fixed_budget_perceptron,
+    "tighter": jaxsvm.tighter_perceptron,
+    "tightest": jaxsvm.tightest_perceptron,
+    "forgetron": jaxsvm.forgetron,
+}
+METHODS = {name: lambda budget, make=make: make(RBF, budget=budget) for name, make in PERCEPTRONS.items()} | {
+    "projectron": lambda budget: jaxsvm.projectron(RBF, budget=budget, eta=ETA),
+    "projectron++": lambda budget: jaxsvm.projectron_plus(RBF, budget=budget, eta=ETA),
+    "bpas": lambda budget: jaxsvm.bpas(C, RBF, budget=budget),
+    "bogd": lambda budget: jaxsvm.bogd(LAM, RBF, budget=budget, eta=ETA),
+    "fogd": lambda budget: jaxsvm.fogd(ETA * FREQUENCIES, fourier()),
+    "nogd": lambda budget: jaxsvm.nogd(ETA, RBF, budget=budget, features=2 * budget // 3),
+}
+each = pytest.mark.parametrize("name", METHODS)
+
+
+def fourier():
+    return features.fourier(jax.random.key(6), RBF, dim=D, features=2 * FREQUENCIES)
+
+
+def gaussian(x, z):
+    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / 2)
+
+
+def batches(x=X, y=LABELS, weight=1.0, b=1):
+    """Rows in their order, b a step, (t, b, ...)."""
+    row = lambda a: jnp.asarray(a).reshape(-1, b, *np.shape(a)[1:])
+    return jaxsvm.Batch(
+        row(x), row(y), row(np.arange(len(y), dtype=np.int32)), row(weight * np.ones(len(y), np.asarray(x).dtype))
+    )
+
+
+@jax.jit
+def trace(solver, state, steps):
+    """States and infos of steps, and the values at new rows after each."""
+
+    def step(state, batch):
+        state, info = solver.update(state, batch)
+        return state, (state, info, current(solver, state)(NEW.astype(batch.x.dtype)))
+
+    return jax.lax.scan(step, state, steps)[1]
+
+
+def current(solver, state):
+    """The function of the next step, where the model is a mean of such functions."""
+    means = {"MeanState": "f", "NystromState": "w"}
+    name = means.get(type(state.f).__name__)
+    return solver.model(state if name is None else state._replace(f=state.f._replace(mean=getattr(state.f, name))))
+
+
+def run(solver, steps):
+    return jax.device_get(trace(solver, solver.init(KEY, at(steps, 0)), steps))
+
+
+def at(states, t):
+    """One step of many."""
+    return jax.tree.map(lambda a: a[t], states)
+
+
+# ---------------------------------------------------------------------------------------------------- by hand, in NumPy
+
+
+class Function:
+    """f = sum_j beta_j k(x_j, .), the oldest point first."""
+
+    def __init__(self, kernel=gaussian, dim=D):
+        self.kernel, self.x, self.beta = kernel, np.zeros((0, dim)), np.zeros(0)
+
+    def __len__(self):
+        return len(self.beta)
+
+    def __call__(self, x):
+        return self.kernel(x, self.x) @ self.beta
+
+    def append(self, x, beta):
+        self.x, self.beta = np.concatenate([self.x, x]), np.append(self.beta, beta)
+
+    def drop(self, r):
+        self.x, self.beta = np.delete(self.x, r, 0), np.delete(self.beta, r)
+
+    def without(self):
+        """f without point r (rows) at point j (columns)."""
+        gram = self.kernel(self.x, self.x)
+        return gram @ self.beta - self.beta[:, None] * gram
+
+
+class Perceptron:
+    """Rows are looked at before they are learnt; `step` gives the loss."""
+
+    def __init__(self, budget=BUDGET):
+        self.f, self.mistakes, self.budget = Function(), 0, budget
+
+    def step(self, x, y):
+        self.look(x, y)
+        if y * self.f(x)[0] > 0:
+            return 0.0
+        self.mistakes += 1
+        self.learn(x, y)
+        return 1.0
+
+    def look(self, x, y):
+        pass
+
+    def learn(self, x, y):
+        self.f.append(x, y)
+        if len(self.f) > self.budget:
+            self.shorten()
+
+    def values(self):
+        return self.f(NEW)
+
+
+class Stoptron(Perceptron):
+    def learn(self, x, y):
+        if len(self.f) < BUDGET:
+            self.f.append(x, y)
+
+
+class Fixed(Perceptron):
+    def shorten(self):
+        self.f.drop(np.argmax(np.sign(self.f.beta) * np.diag(self.f.without())))
+
+
+class Tighter(Perceptron):
+    def shorten(self):
+        self.f.drop(np.argmin(np.sum(np.sign(self.f.beta) * self.f.without() <= 0, axis=1)))
+
+
+class Tightest(Perceptron):
+    """As its docstring says."""
+
+    def __init__(self):
+        super().__init__()
+        self.near = []  # rows of each label whose nearest point it is
+
+    def look(self, x, y):
+        if len(self.f):
+            self.near[np.argmax(gaussian(self.f.x, x)[:, 0])][int(y < 0)] += 1
+
+    def learn(self, x, y):
+        self.near.append([int(y > 0), int(y < 0)])
+        super().learn(x, y)
+
+    def shorten(self):
+        ahead, behind = np.array(self.near).T
+        p = (1 + ahead) / (2 + ahead + behind)
+        good = np.where(self.f.without() > 0, p, 1 - p).sum(1)
+        r = np.flatnonzero(good >= good.max() - 1e-3)[0]
+        self.f.drop(r)
+        del self.near[r]
+
+
+class Forgetron(Perceptron):
+    Q, phis = 0.0, ()
+
+    def shorten(self):
+        sigma, mu = abs(self.f.beta[0]), np.sign(self.f.beta[0]) * self.f(self.f.x[:1])[0]
+        a, b, c = sigma**2 - 2 * sigma * mu, 2 * sigma, self.Q - 15 / 32 * self.mistakes
+        phi = 1 if a + b + c <= 0 else -2 * c / (b + np.sqrt(b * b - 4 * a * c))
+        self.f.beta *= phi
+        self.Q, self.phis = self.Q + (sigma * phi) ** 2 + 2 * sigma * phi * (1 - phi * mu), (*self.phis, phi)
+        self.f.drop(0)
+
+
+class Projectron(Perceptron):
+    """With the inverse of K, and the recursion of the paper."""
+
+    def __init__(self, eta=ETA):
+        super().__init__()
+        self.eta, self.inverse, self.kinds = eta, np.zeros((0, 0)), set()
+
+    def distance(self, x):
+        near = gaussian(x, self.f.x)[0]
+        d = self.inverse @ near
+        return d, max(1 - near @ d, 0)
+
+    def learn(self, x, y):
+        d, left = self.distance(x)
+        if left <= self.eta or len(self.f) == BUDGET:
+            self.kinds.add("near" if left <= self.eta else "full")
+            self.f.beta += y * d
+            return
+        self.f.append(x, y)
+        line = np.append(d, -1)
+        self.inverse = np.pad(self.inverse, (0, 1)) + np.outer(line, line) / left
+
+
+class ProjectronPlus(Projectron):
+    """With DOGMA's rule."""
+
+    def look(self, x, y):
+        margin = y * self.f(x)[0]
+        if not 0 < margin < 1:
+            return
+        d, left = self.distance(x)
+        loss, reach = 1 - margin, 1 - left
+        if loss - left / self.eta > 0:
+            tau = [loss / reach, 1, 2 * (loss - left / self.eta) / reach]
+            self.kinds.add(int(np.argmin(tau)))
+            self.f.beta += min(tau) * y * d
+
+
+class Bpas:
+    def __init__(self):
+        self.f, self.values = Function(), lambda: self.f(NEW)
+
+    def step(self, x, y):
+        score = self.f(x)[0]
+        loss = max(1 - y * score, 0)
+        tau = min(C, loss)
+        if tau == 0:
+            return loss
+        if len(self.f) < BUDGET:
+            self.f.append(x, tau * y)
+            return loss
+        beta, near = self.f.beta, gaussian(x, self.f.x)[0]
+        new = beta * near + tau * y
+        change = 0.5 * (beta**2 + new**2 - 2 * beta * new * near) + C * np.maximum(1 - y * (score - beta * near + new), 0)
+        r = np.argmin(change)
+        self.f.append(x, new[r])
+        self.f.drop(r)
+        return loss
+
+
+class Bogd:
+    def __init__(self):
+        self.f, self.values = Function(), lambda: self.f(NEW)
+
+    def step(self, x, y):
+        loss = max(1 - y * self.f(x)[0], 0)
+        self.f.beta *= 1 - ETA * LAM
+        if loss > 0:
+            self.f.append(x, ETA * y)
+            if len(self.f) > BUDGET:
+                self.f.drop(0)
+        return loss
+
+
+class Fogd:
+    """The authors' form: features cos, sin without a factor, and a step of eta."""
+
+    def __init__(self):
+        phi = fourier()
+        self.frequencies, self.w = np.asarray(phi.frequencies * phi.scale), np.zeros(2 * FREQUENCIES)
+        self.met = []  # w after each update
+
+    def z(self, x):
+        return np.concatenate([np.cos(x @ self.frequencies), np.sin(x @ self.frequencies)], axis=1)
+
+    def step(self, x, y):
+        loss = max(1 - y * (self.z(x) @ self.w)[0], 0)
+        if loss > 0:
+            self.w = self.w + ETA * y * self.z(x)[0]
+            self.met.append(self.w)
+        return loss
+
+    def values(self):
+        return self.z(NEW) @ self.w
+
+    def mean(self):
+        return self.z(NEW) @ np.mean(self.met, 0)
+
+
+class Nogd:
+    def __init__(self):
+        self.f, self.map, self.met = Function(), None, []
+
+    def z(self, x):
+        return gaussian(x, self.f.x) @ self.map
+
+    def step(self, x, y):
+        loss = max(1 - y * (self.f(x) if self.map is None else self.z(x) @ self.w)[0], 0)
+        if loss > 0 and self.map is None:
+            self.f.append(x, ETA * y)
+            if len(self.f) == BUDGET:
+                value, vector = np.linalg.eigh(gaussian(self.f.x, self.f.x))
+                value, vector = value[-KEPT:], vector[:, -KEPT:]
+                self.map, self.w = vector / np.sqrt(value), np.sqrt(value) * (vector.T @ self.f.beta)
+        elif loss > 0:
+            self.w = self.w + ETA * y * self.z(x)[0]
+            self.met.append(self.w)
+        return loss
+
+    def values(self):
+        return self.f(NEW) if self.map is None else self.z(NEW) @ self.w
+
+    def mean(self):
+        return self.z(NEW) @ np.mean(self.met, 0)
+
+
+BY_HAND = {
+    "stoptron": Stoptron,
+    "fixed": Fixed,
+    "tighter": Tighter,
+    "tightest": Tightest,
+    "forgetron": Forgetron,
+    "projectron": Projectron,
+    "projectron++": ProjectronPlus,
+    "bpas": Bpas,
+    "bogd": Bogd,
+    "fogd": Fogd,
+    "nogd": Nogd,
+}
+
+
+def by_hand(method, x=X, y=LABELS):
+    """Losses and values at new rows after each step."""
+    losses, values = [], []
+    for row, label in zip(x, y, strict=True):
+        losses.append(method.step(row[None], label))
+        values.append(method.values())
+    return np.array(losses), np.array(values)
+
+
+@functools.cache
+def alone(name):
+    """A row a step, in float64."""
+    return run(METHODS[name](BUDGET), batches())
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_every_step_is_that_of_the_paper(name, x64):
+    """Values at new rows and losses after each step."""
+    method, solver = BY_HAND[name](), METHODS[name](BUDGET)
+    states, info, values = alone(name)
+    losses, expected = by_hand(method)
+    # 150 steps of rounding, 1e-16 each; where an inverse or eigenvectors are used, times their condition
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(info.loss, losses, rtol=0, atol=1e-10)
+    assert np.sum(losses >= 1) > 3 * BUDGET
+    if name != "fogd":
+        assert int(info.support[-1]) == BUDGET
+    if name in ("fogd", "nogd"):
+        assert len(method.met) > 2 * BUDGET
+        np.testing.assert_allclose(solver.model(at(states, -1))(jnp.asarray(NEW)), method.mean(), rtol=0, atol=1e-10)
+    if name == "forgetron":
+        assert min(method.phis) < 0.5 and max(method.phis) == 1
+        np.testing.assert_allclose(states.f.memo[-1], method.Q, rtol=1e-10)
+
+
+# ------------------------------------------------------------------------------------------------ random_budget_perceptron
+
+
+def numbers(x, rows=X):
+    """Which rows the points (m, d) are; places of zeros that nothing was stored in are left out."""
+    far, which = scipy.spatial.cKDTree(rows).query(x)
+    return set(which[far == 0].tolist())
+
+
+def test_random_budget_perceptron_given_the_points_that_went(x64):
+    states, info, values = alone("random")
+    points = np.asarray(jax.vmap(METHODS["random"](BUDGET).model)(states).x)
+    f, held, gone = Function(), [], []
+    for t, (row, label) in enumerate(zip(X, LABELS, strict=True)):
+        mistake = label * f(row[None])[0] <= 0
+        assert mistake == info.loss[t]
+        if mistake:
+            f.append(row[None], label)
+            now = numbers(points[t])
+            out = [place for place, number in enumerate(held) if number not in now]
+            assert len(out) == (len(held) == BUDGET) and t in now  # one of the old ones, never the newcomer
+            held.append(t)
+            for place in out:
+                f.drop(place)
+                gone.append(held.pop(place))
+        np.testing.assert_allclose(values[t], f(NEW), rtol=0, atol=1e-12)
+    assert len(gone) > 2 * BUDGET
+
+
+def far(n):
+    """Rows so far from each other that the kernel among them is the identity."""
+    return np.stack([50.0 * np.arange(n), np.zeros(n), np.zeros(n)], axis=1)
+
+
+@functools.cache
+def drops(seed, rounds=10):
+    """Of rows that are all mistakes: the age among the stored points of that which goes, (t,)."""
+    solver = METHODS["random"](BUDGET)
+    with jax.enable_x64(True):
+        x, y = far(rounds * N), np.where(np.arange(rounds * N) % 3 == 0, 1.0, -1.0)
+        state, held, ages = solver.init(jax.random.key(seed), at(batches(), 0)), [], []
+        for k in range(rounds):
+            states, info, _ = jax.device_get(trace(solver, state, batches(x[k * N : k * N + N], y[k * N : k * N + N])))
+            assert np.all(info.loss == 1)
+            state = at(states, -1)
+            for t, points in enumerate(np.asarray(jax.vmap(solver.model)(states).x[..., 0] / 50).astype(int), k * N):
+                if len(held) == BUDGET:
+                    ages.append([place for place, number in enumerate(held) if number not in points])
+                    held.pop(ages[-1][0])
+                held.append(t)
+                assert len(held) < BUDGET or set(held) == set(points.tolist())
+    assert np.shape(ages) == (rounds * N - BUDGET, 1)
+    return np.ravel(ages)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_old_point_is_as_likely_to_go(seed):
+    """By age, and by age after that of the drop before: chi-square of 12 and 16 classes."""
+    ages = drops(seed)
+    assert scipy.stats.chisquare(np.bincount(ages, minlength=BUDGET)).pvalue > 1e-3
+    pairs = np.bincount(4 * (ages[:-1] // 3) + ages[1:] // 3, minlength=16)
+    assert scipy.stats.chisquare(pairs).pvalue > 1e-3
+
+
+def test_another_key_draws_others():
+    assert np.mean(drops(0) == drops(1)) < 0.2  # 1/12 by chance
+
+
+# --------------------------------------------------------------------------------------------------------- room for all
+
+OFTEN = RNG.integers(0, 50, N)  # rows that come several times, with either label
+MIXED, MIXED_LABELS = X[OFTEN], LABELS[OFTEN] * np.where(RNG.random(N) < 0.25, -1, 1)
+
+
+@functools.cache
+def perceptron():
+    """Losses, and values at new rows, of `perceptron(kernel)` on rows that come again; and how many of them it needs."""
+    data, solver = jaxsvm.dataset(MIXED, MIXED_LABELS), jaxsvm.perceptron(RBF)
+
+    @jax.jit
+    def scanned(state, rows):
+        def step(state, row):
+            state, info = solver.update(state, data._replace(index=row))
+            return state, (info.loss, solver.model(state, data)(NEW))
+
+        return jax.lax.scan(step, state, rows)[1]
+
+    losses, values = scanned(solver.init(KEY, data), jnp.arange(N, dtype=jnp.int32)[:, None])
+    return losses, values, len(set(OFTEN[np.asarray(losses) == 1]))
+
+
+@pytest.mark.parametrize("name", [*PERCEPTRONS, "projectron"])
+def test_with_room_for_all_it_is_the_perceptron(name, x64):
+    """Rows come again with either label, so that coefficients grow, vanish and change sign in their places."""
+    losses, values, distinct = perceptron()
+    expected = by_hand(Perceptron(np.inf), MIXED, MIXED_LABELS)
+    assert distinct < np.sum(losses)
+    make = PERCEPTRONS.get(name, jaxsvm.projectron)
+    _, info, found = run(make(RBF, budget=distinct), batches(MIXED, MIXED_LABELS))
+    np.testing.assert_array_equal(info.loss, losses)
+    np.testing.assert_array_equal(info.loss, expected[0])
+    assert int(info.support[-1]) == distinct
+    # sums of some 50 values in other orders; Projectron's d of a row that is a point is 1 but for 1e-16 cond(K)
+    tolerance = 1e-12 if name in PERCEPTRONS else 1e-9
+    np.testing.assert_allclose(found, values, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(found, expected[1], rtol=0, atol=tolerance)
+
+
+# ------------------------------------------------------------------------------------------------------------ forgetron
+
+
+@pytest.mark.parametrize(
+    ("sigma", "mu", "damage", "mistakes"),
+    [
+        (1.0, -1.0, 0.0, 3.0),  # a = 3
+        (2.0, 1.0, 0.0, 2.0),  # a = 0
+        (2.0, 1.25, 0.0, 32 / 15),  # a = -1, b = 4, c = -1
+        (1.0, 1.0, 0.25, 2.0),  # a = -1, b = 2
+        (0.5, 3.0, 0.0, 1.0),  # a < 0 and all of it is safe
+        (0.3, -2.0, 4.0, 9.0),
+    ],
+)
+def test_shrinkage_is_the_largest_that_is_safe(sigma, mu, damage, mistakes, x64):
+    phi = np.arange(1, 10**6 + 1) / 10**6
+    safe = (sigma * phi) ** 2 + 2 * sigma * phi * (1 - phi * mu) + damage <= 15 / 32 * mistakes
+    np.testing.assert_allclose(shrinkage(sigma, mu, damage, mistakes), phi[safe].max(), atol=1.1e-6)
+
+
+def test_shrinkage_where_public_code_has_the_other_root(x64):
+    np.testing.assert_allclose(shrinkage(2.0, 1.25, 0.0, 32 / 15), 2 - 3**0.5, rtol=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.1, 10), st.floats(0, 0.5), st.floats(0.2, 3))
+def test_forgetron_shrinks_within_bounds_and_its_damage_stays_below_them(seed, sigma, noise, weight):
+    """In float32: 0 < phi <= 1 and Q <= 15/32 mistakes, whatever the rows, their weight and the width of the kernel."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(N, D)).astype(np.float32)
+    y = np.where(random.random(N) < noise, -1, 1) * np.sign(x[:, 0])
+    states, info, _ = run(jaxsvm.forgetron(kernels.rbf(sigma), budget=4), batches(x, y.astype(np.float32), weight))
+    f, mistakes = states.f, np.cumsum(info.loss > 0)
+    np.testing.assert_array_equal(f.added, mistakes)
+    late = np.flatnonzero((info.loss > 0) & (mistakes > 4))
+    newest = np.argmax(np.where(f.coef != 0, f.born, -1), axis=1)
+    phi = np.abs(f.coef[late, newest[late]]) / np.float32(weight)
+    assert np.all(phi > 0) and np.all(phi <= 1 + EPS)
+    # a phi on the bound is rounded, and so is the sum, whose terms are below 20 weight^2
+    assert np.all(f.memo <= 15 / 32 * mistakes * (1 + 4 * EPS) + 40 * EPS * max(weight, 1) ** 2)
+
+
+# ----------------------------------------------------------------------------------------------------------- projectron
+
+
+def span(f):
+    """Points (s, d), the factor V (s, s) and coefficients (s,) with the rows that wait to be written in their places."""
+    (place, row, line), size = f.waiting, int(f.size)
+    x, inverse = f.x.copy(), f.inverse.copy()
+    x[place], inverse[place] = row, line
+    return tuple(a.astype(np.float64) for a in (x[:size], inverse[:size, :size], f.coef[:size]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("eta", [3e-4, ETA])
+def test_the_factor_inverts_the_kernel_among_the_points(dtype, eta, x64):
+    solver = jaxsvm.projectron(RBF, budget=BUDGET, eta=eta)
+    states, _, _ = run(solver, batches((X / 3).astype(dtype), LABELS.astype(dtype)))
+    for t in (5, 20, N - 1):
+        x, V, _ = span(at(states, t).f)
+        gram = gaussian(x, x)
+        assert not np.triu(V, 1).any()
+        # a backward stable factorisation of s points loses s eps of the condition number, the residual its root more
+        np.testing.assert_allclose(
+            V.T @ V @ gram, np.eye(len(x)), rtol=0, atol=BUDGET * np.finfo(dtype).eps * np.linalg.cond(gram)
+        )
+    assert len(x) > 4
+
+
+def test_projections_are_those_of_least_squares(x64):
+    """In coordinates in which k(x, z) is a product: rows of a Cholesky factor of the kernel among the points and the row."""
+    states, info, _ = alone("projectron")
+    met = 0
+    for t in range(1, N):
+        (x, _, before), (after_x, _, after) = (span(at(states, s).f) for s in (t - 1, t))
+        if info.loss[t] == 0 or len(after_x) > len(x):
+            continue
+        every = np.concatenate([x, X[t : t + 1]])
+        points = np.linalg.cholesky(gaussian(every, every))
+        d = np.linalg.lstsq(points[:-1].T, points[-1], rcond=None)[0]
+        np.testing.assert_allclose(after - before, LABELS[t] * d, rtol=0, atol=1e-11)
+        met += 1
+    assert met > BUDGET
+
+
+@pytest.mark.parametrize("eta", [ETA, 0.9])
+def test_projectron_plus_takes_every_branch_of_its_rule(eta, x64):
+    method = ProjectronPlus(eta)
+    _, info, values = run(jaxsvm.projectron_plus(RBF, budget=BUDGET, eta=eta), batches())
+    losses, expected = by_hand(method)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(info.loss, losses, rtol=0, atol=1e-10)
+    assert method.kinds == ({0, 2, "near", "full"} if eta == ETA else {0, 1, 2, "near"})
+
+
+def test_a_row_is_never_nearer_than_the_span(x64):
+    """float32 takes |projection|^2 for more than k(x, x) where rows come again; what is left is 0 then."""
+    met = []
+
+    def partial(loss, reach, left):
+        jax.debug.callback(lambda *a: met.append(a), reach, left)
+        return jnp.zeros_like(left)
+
+    space = _span(RBF, BUDGET, None, partial)
+    x = (X[OFTEN] / 3).astype(np.float32)
+
+    def step(f, batch):
+        return space.add(f, jnp.zeros((), jnp.float32), batch.y, batch), None
+
+    steps = batches(x, LABELS[OFTEN].astype(np.float32))
+    f, _ = jax.jit(lambda: jax.lax.scan(step, space.zero(KEY, at(steps, 0)), steps))()
+    jax.block_until_ready(f)
+    jax.effects_barrier()
+    reach, left = np.array(met).T
+    assert np.any(reach > 1) and np.all(left >= 0) and np.all(left == np.maximum(1 - reach.astype(np.float32), 0))
+    assert jax.tree.all(jax.tree.map(lambda a: bool(np.all(np.isfinite(a))), f))
+
+
+@pytest.mark.parametrize("name", ["projectron", "projectron++"])
+def test_all_places_are_used_and_rows_that_come_again_take_none(name, x64):
+    states, info, _ = alone(name)
+    x, _, coef = span(at(states, -1).f)
+    assert len(numbers(x)) == BUDGET == len(coef) and np.all(coef != 0)
+    make = jaxsvm.projectron if name == "projectron" else jaxsvm.projectron_plus
+    six = np.arange(N) % 6
+    flipped = np.where(np.arange(N) % 7 == 0, -LABELS[six], LABELS[six])
+    states, info, values = run(make(RBF, budget=BUDGET, eta=1e-6), batches(X[six], flipped))
+    x, _, _ = span(at(states, -1).f)
+    assert len(x) == len(numbers(x)) <= 6 and np.sum(info.loss) > 12 and np.all(np.isfinite(values))
+
+
+# ----------------------------------------------------------------------------------------------------------------- bpas
+
+
+def test_bpas_makes_the_least_change_for_any_kernel(x64):
+    """Where k(x, x) is not 1: by a search over the newcomer's coefficient for every point that might go."""
+    kernel = lambda x, z: (1 + x @ z.T) ** 2 / 4
+    solver = jaxsvm.bpas(0.2, kernels.polynomial(0.5, 0.5, degree=2), budget=BUDGET)
+    states, info, values = run(solver, batches())
+    every = jax.device_get(jax.vmap(solver.model)(states))
+    met, rows = 0, np.flatnonzero((info.loss > 0) & (np.append(0, info.support[:-1]) == BUDGET))
+    for t in rows[::3]:
+        x, beta, row, y = every.x[t - 1], every.coef[t - 1], X[t : t + 1], LABELS[t]
+        near, own, diag = kernel(x, row)[:, 0], kernel(row, row)[0, 0], np.diag(kernel(x, x))
+
+        def changed(new, r):
+            loss = max(1 - y * (beta @ near - beta[r] * near[r] + new * own), 0)  # noqa: B023
+            return 0.5 * (beta[r] ** 2 * diag[r] + new**2 * own - 2 * beta[r] * new * near[r]) + 0.2 * loss  # noqa: B023
+
+        best = [
+            scipy.optimize.minimize_scalar(changed, (-5, 5), (-50, 50), (r,), "bounded", options={"xatol": 1e-10})
+            for r in range(BUDGET)
+        ]
+        r = int(np.argmin([found.fun for found in best]))
+        expected = kernel(NEW, np.delete(x, r, 0)) @ np.delete(beta, r) + best[r].x * kernel(NEW, row)[:, 0]
+        np.testing.assert_allclose(values[t], expected, rtol=0, atol=1e-5)  # a search sees 1e-8 of the change, its root of x
+        met += 1
+    assert met > 20 and np.all(np.ptp(diag) > 1)
+
+
+# ------------------------------------------------------------------------------------------------------- nogd and fogd
+
+
+def nogd_at_the_switch(x, y, kept):
+    """After the step that filled the budget: values in many places, the same before the switch, and the rest of the run."""
+    solver = jaxsvm.nogd(ETA, RBF, budget=BUDGET, features=kept)
+    states, info, values = run(solver, batches(x, y))
+    t = int(np.argmax(info.support == BUDGET))
+    places = np.random.default_rng(0).normal(size=(200, D)).astype(x.dtype)
+    after = current(solver, at(states, t))(places)
+    stored = np.flatnonzero(np.diff(info.support[: t + 1], prepend=0))
+    before = gaussian(places, x[stored]) @ (ETA * y[stored])
+    return after, before, stored, values
+
+
+def test_nogd_goes_on_as_it_was(x64):
+    after, before, _, _ = nogd_at_the_switch(X, LABELS, BUDGET)
+    assert np.ptp(before) > 0.3
+    np.testing.assert_allclose(after, before, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-6), (np.float32, 5e-3)])  # sqrt(m eps) |coef|, once or twice
+def test_nogd_goes_on_as_it_was_where_rows_come_again(dtype, tolerance, x64):
+    three = np.arange(N) % 3
+    x, y = np.where(np.arange(N)[:, None] < BUDGET, X[three], X).astype(dtype), LABELS.astype(dtype)
+    y[:BUDGET] = LABELS[three[:BUDGET]]
+    after, before, stored, values = nogd_at_the_switch(x, y, BUDGET)
+    assert len(np.unique(x[stored], axis=0)) < BUDGET
+    np.testing.assert_allclose(after, before, rtol=0, atol=tolerance)
+    assert np.all(np.isfinite(values))
+
+
+def test_nogd_is_gradient_descent_in_the_span_that_it_keeps(x64):
+    """In kernel coefficients: each step adds the projection of k(x, .) onto the leading eigenfunctions."""
+    states, info, values = alone("nogd")
+    t = int(np.argmax(info.support == BUDGET))
+    stored = np.flatnonzero(np.diff(info.support[: t + 1], prepend=0))
+    points, coef = X[stored], ETA * LABELS[stored]
+    value, vector = np.linalg.eigh(gaussian(points, points))
+    vector, value = vector[:, -KEPT:], value[-KEPT:]
+    coef, steps = vector @ (vector.T @ coef), 0
+    for s in range(t, N):
+        if s > t:
+            near = gaussian(X[s : s + 1], points)[0]
+            loss = max(1 - LABELS[s] * (near @ coef), 0)
+            np.testing.assert_allclose(info.loss[s], loss, rtol=0, atol=1e-10)
+            steps += loss > 0
+            coef = coef + ETA * LABELS[s] * (loss > 0) * (vector / value @ (vector.T @ near))
+        np.testing.assert_allclose(values[s], gaussian(NEW, points) @ coef, rtol=0, atol=1e-10)
+    assert steps > 2 * BUDGET
+
+
+# -------------------------------------------------------------------------------------------------------------- the rate
+
+ORDERS = [np.random.default_rng(seed).permutation(1000) for seed in range(10)]
+
+
+@functools.cache
+def moons(noise):
+    """Two half moons, with a column of zeros."""
+    x, y = sklearn.datasets.make_moons(1000, noise=noise, random_state=0)
+    return np.pad(2 * x, ((0, 0), (0, 1))).astype(np.float32), (2 * y - 1).astype(np.float32)
+
+
+@jax.jit
+def mistakes(solver, state, steps):
+    """How many rows are on the wrong side when they come: their loss is 1 at least, counted or hinge."""
+
+    def step(state, batch):
+        state, info = solver.update(state, batch)
+        return state, info.loss >= 1
+
+    return jnp.sum(jax.lax.scan(step, state, steps)[1])
+
+
+def rate(solver, noise):
+    """The mean over orders of the share of mistakes in a pass."""
+    (x, y), counts = moons(noise), []
+    for seed, order in enumerate(ORDERS):
+        steps = batches(x[order], y[order])
+        state = solver.init(jax.random.key(seed), at(steps, 0))
+        counts.append(int(mistakes(solver, state, steps)))
+    return np.mean(counts) / 1000
+
+
+@functools.cache
+def rate_of_the_perceptron(noise):
+    (x, y), wrong = moons(noise), 0
+    gram = gaussian(*[x.astype(float)] * 2)
+    for order in ORDERS:
+        coef = np.zeros(1000)
+        for i in order:
+            if y[i] * (gram[i] @ coef) <= 0:
+                coef[i], wrong = y[i], wrong + 1
+    return wrong / (1000 * len(ORDERS))
+
+
+# Times the rate of the perceptron, whose hundred points and more are cut to 40. Steps on the hinge do better than it.
+# Crammer's rule keeps the points on the wrong side: it is for classes that a function separates.
+WITHIN = {name: 1.25 for name in METHODS} | {"bpas": 0.9, "projectron++": 1.0, "nogd": 0.9, "fixed": 3.0}
+
+
+@each
+def test_rate_of_mistakes_over_a_pass(name):
+    """The last function of a pass is a lottery; the rate over it is not."""
+    reference = rate_of_the_perceptron(0.3)
+    assert 0.12 < reference < 0.16
+    assert rate(METHODS[name](40), 0.3) < min(WITHIN[name] * reference, 0.4)  # chance is 0.5
+
+
+def test_rate_of_crammers_rule_where_classes_do_not_overlap():
+    reference = rate_of_the_perceptron(0.1)
+    assert reference < 0.03
+    assert rate(METHODS["fixed"](40), 0.1) < 1.25 * reference
+
+
+# ------------------------------------------------------------------------------------------------------------- streams
+
+ROWS, CHUNK = 1000, 100
+STREAM_X = np.random.default_rng(1).normal(size=(ROWS, D)).astype(np.float32)
+STREAM_Y = np.sign(STREAM_X[:, 0] * STREAM_X[:, 1] + 0.5 * STREAM_X[::-1, 2]).astype(np.int8)
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory):
+    """Chunks of rows that are read from files."""
+    folder = tmp_path_factory.mktemp("online")
+    np.save(folder / "x.npy", STREAM_X)
+    np.save(folder / "y.npy", STREAM_Y)
+    x, y = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in "xy")
+    assert isinstance(x, np.memmap)
+    return jaxsvm.data.chunks(x, y, rows=CHUNK)
+
+
+def same(a, b):
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
+
+
+@each
+def test_a_stream_from_files_is_fit_and_goes_on_to_the_bit(name, mapped, tmp_path):
+    solver, path = METHODS[name](BUDGET), tmp_path / "run.npz"
+    whole = jaxsvm.stream(solver, mapped, KEY)
+    fit = jaxsvm.fit(solver, jaxsvm.dataset(STREAM_X, STREAM_Y), KEY, steps=ROWS, sampler=samplers.epochs(1, shuffle=False))
+    assert same(whole.model, fit.model) and same(whole.state.solver, fit.state.solver)
+    jaxsvm.stream(solver, [mapped[k] for k in range(4)], KEY, save=path)
+    state = models.load(path)
+    rest = jaxsvm.stream(solver, mapped[int(state.chunks) :], state=state)
+    assert int(state.chunks) == 4 and same(rest.model, whole.model) and same(rest.state, whole.state)
+
+
+@each
+def test_a_saved_model_is_bounded_by_the_budget(name, mapped, tmp_path):
+    solver = METHODS[name](BUDGET)
+    for k, rows in enumerate(([mapped[0]], mapped)):
+        run = jaxsvm.stream(solver, rows, KEY)
+        models.save(tmp_path / f"{k}", run.model)
+        assert same(models.load(tmp_path / f"{k}"), run.model)
+    assert (tmp_path / "0").stat().st_size == (tmp_path / "1").stat().st_size
+    if name != "fogd":
+        assert run.model.x.shape == (BUDGET, D) and len(numbers(run.model.x, STREAM_X)) == BUDGET
+
+
+@each
+def test_a_stream_of_another_width_leaves_what_was_reached(name, mapped, tmp_path):
+    solver, path = METHODS[name](BUDGET), tmp_path / "run.npz"
+
+    def broken():
+        yield from (mapped[k] for k in range(3))
+        yield mapped[3]._replace(x=mapped[3].x[:, :2])
+
+    with pytest.raises(ValueError, match=r"chunks must have the same columns: one has \('ndarray', 2\), the first has"):
+        jaxsvm.stream(solver, broken(), KEY, save=path)
+    state = models.load(path)
+    rest, whole = jaxsvm.stream(solver, mapped[int(state.chunks) :], state=state), jaxsvm.stream(solver, mapped, KEY)
+    assert int(state.chunks) == 3 and same(rest.state, whole.state)
+    with pytest.raises(ValueError, match="map takes rows of 3" if name == "fogd" else "state comes from"):
+        jaxsvm.stream(solver, [(STREAM_X[:CHUNK, :2], STREAM_Y[:CHUNK])], state=state)
+
+
+@each
+def test_a_stream_that_ends_early_keeps_what_was_reached(name, mapped, tmp_path):
+    solver, path = METHODS[name](BUDGET), tmp_path / "run.npz"
+
+    def torn():
+        yield from (mapped[k] for k in range(3))
+        raise OSError("the other end is gone")
+
+    with pytest.raises(OSError, match="the other end is gone"):
+        jaxsvm.stream(solver, torn(), KEY, save=path)
+    short = jaxsvm.stream(solver, (mapped[k] for k in range(3)), KEY)
+    assert same(models.load(path), short.state) and short.finite and int(short.state.step) == 3 * CHUNK
+
+
+# ------------------------------------------------------------------------------------------------ batches, sparse rows
+
+FEW = 50
+
+
+@each
+def test_rows_of_weight_0_beside_it_change_nothing(name, x64):
+    """A row in each of the places of a batch in turn, wild ones beside it."""
+    place = np.arange(FEW) % 3
+    x, y, weight = 9 * RNG.normal(size=(FEW, 3, D)), RNG.choice([-1.0, 1.0], size=(FEW, 3)), np.zeros((FEW, 3))
+    x[np.arange(FEW), place], y[np.arange(FEW), place], weight[np.arange(FEW), place] = X[:FEW], LABELS[:FEW], 1
+    _, info, values = run(METHODS[name](BUDGET), batches(x.reshape(-1, D), y.ravel(), weight.ravel(), b=3))
+    _, one, expected = alone(name)
+    np.testing.assert_allclose(values, expected[:FEW], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(info.loss, one.loss[:FEW], rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(info.support, one.support[:FEW])
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("bogd", "fogd")])
+def test_rows_of_a_batch_come_in_turn(name, x64):
+    """Rows so far apart that no score changes in between; bogd shrinks once a step, features of fogd are never so far apart."""
+    solver, x = METHODS[name](BUDGET), far(N)
+    ones, info, _ = run(solver, batches(x))
+    threes, batched, _ = run(solver, batches(x, weight=3.0, b=3))  # a step takes the mean of its rows
+    one, three = solver.model(at(ones, -1)), solver.model(at(threes, -1))
+    np.testing.assert_allclose(three.x, one.x, rtol=0, atol=0)
+    np.testing.assert_allclose(three.coef, one.coef, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(batched.loss, 3 * info.loss.reshape(-1, 3).mean(1), rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(batched.support, info.support[2::3])
+    assert int(info.support[-1]) == BUDGET
+
+
+@pytest.mark.parametrize("name", ["tightest", "forgetron", "projectron++", "bpas", "fogd", "nogd"])  # all spaces, all rules
+def test_sparse_rows_are_the_same_rows(name, x64):
+    x = np.where(np.random.default_rng(2).random((N, D)) < 0.4, 0, X)
+    index = jnp.arange(N, dtype=jnp.int32)[:, None]
+    data = [jaxsvm.dataset(rows, LABELS) for rows in (x, scipy.sparse.csr_matrix(x))]
+    dense, sparse = (run(METHODS[name](BUDGET), jax.vmap(functools.partial(jaxsvm.take, d))(index)) for d in data)
+    np.testing.assert_allclose(sparse[2], dense[2], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(sparse[1].loss, dense[1].loss, rtol=0, atol=1e-10)
+    assert np.sum(dense[1].loss > 0) > BUDGET
+
+
+# ------------------------------------------------------------------------------------------------------- what is refused
+
+
+def begin(solver):
+    return solver.init(KEY, jaxsvm.dataset(X.astype(np.float32), LABELS))
+
+
+def with_kernel(name, kernel, budget=BUDGET):
+    """A method of `METHODS` with another kernel or budget."""
+    make = PERCEPTRONS | {
+        "projectron": jaxsvm.projectron,
+        "projectron++": jaxsvm.projectron_plus,
+        "bpas": functools.partial(jaxsvm.bpas, C),
+        "bogd": functools.partial(jaxsvm.bogd, LAM),
+        "nogd": functools.partial(jaxsvm.nogd, ETA, features=1),
+    }
+    return make[name](kernel, budget=budget)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "fogd"])
+def test_budgets_and_kernels_that_are_none(name):
+    for budget in (1, 0, -3, 2.5, True, "12"):
+        with pytest.raises(ValueError, match=f"budget must be a whole number of at least 2, .* got {budget!r}"):
+            begin(with_kernel(name, RBF, budget))
+    with pytest.raises(ValueError, match="a budget holds points of its own, and a precomputed kernel knows training rows only"):
+        begin(with_kernel(name, kernels.precomputed()))
+
+
+@pytest.mark.parametrize("number", [0.0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("eta", lambda v: jaxsvm.projectron(RBF, budget=2, eta=v)),
+        ("eta", lambda v: jaxsvm.projectron_plus(RBF, budget=2, eta=v)),
+        ("C", lambda v: jaxsvm.bpas(v, RBF, budget=2)),
+        ("lam", lambda v: jaxsvm.bogd(v, RBF, budget=2)),
+        ("eta", lambda v: jaxsvm.bogd(LAM, RBF, budget=2, eta=v)),
+        ("eta", lambda v: jaxsvm.fogd(v, fourier())),
+        ("eta", lambda v: jaxsvm.nogd(v, RBF, budget=2, features=1)),
+    ],
+)
+def test_numbers_that_are_not_above_0(name, make, number):
+    with pytest.raises(ValueError, match=f"{name} must be a finite number above 0, got {number:g}"):
+        begin(make(number))
+
+
+@pytest.mark.parametrize("kept", [0, BUDGET + 1, 1.5, True])
+def test_features_of_nogd_are_at_most_its_points(kept):
+    with pytest.raises(ValueError, match=f"features must be a whole number from 1 to the budget, {BUDGET}, got {kept!r}"):
+        begin(jaxsvm.nogd(ETA, RBF, budget=BUDGET, features=kept))
+
+
+def test_projectron_takes_all_mistakes_of_a_batch_as_the_perceptron_does(x64):
+    """The second row is right once the first is in; it was a mistake when the batch was scored."""
+    data = jaxsvm.Batch(jnp.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), jnp.ones(2), jnp.arange(2, dtype=jnp.int32), jnp.ones(2))
+    values = []
+    for solver in (jaxsvm.projectron(RBF, budget=4), jaxsvm.stoptron(RBF, budget=4)):
+        state = solver.update(solver.init(KEY, data), data)[0]
+        values.append(solver.model(state)(data.x))
+    np.testing.assert_allclose(*values, rtol=1e-12)
