@@ -109,7 +109,8 @@ def _smallest(points: Points) -> tuple[Array, _Side]:
     place, ahead = lax.iota(jnp.int32, m + 1), points.coef[m] > 0
     front, back = points.front + ahead.astype(jnp.int32), points.back + (~ahead).astype(jnp.int32)
     in_front = jnp.where(place < m, place < points.front, ahead)
-    paired = jnp.where(in_front, front, back) > 1  # of three points two share a sign
+    # Of three points two share a sign. One that counts nothing goes alone: its share is 0, and its partner stays as it is.
+    paired = (jnp.where(in_front, front, back) > 1) | (points.coef == 0)
     i = points.oldest_of(jnp.where(paired, -jnp.abs(points.coef), -jnp.inf))
     side = at(in_front, i)
     pick = functools.partial(jnp.where, side)
@@ -126,8 +127,12 @@ def _everyone(points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
 def _some(partners: int, points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
     """Places of partners, one of each stratum, and which of them count: fewer where there are no more."""
     k, others = lax.iota(jnp.int32, partners), side.count - 1
-    within = multiply_high(mix(mix(k.astype(jnp.uint32)) ^ points.bits), jnp.broadcast_to(others.astype(jnp.uint32), k.shape))
-    rank = jnp.where(others > partners, (k * others + within.astype(jnp.int32)) // partners, jnp.minimum(k, others - 1))
+    drawn = lambda bits, below: multiply_high(bits, below.astype(jnp.uint32)).astype(jnp.int32)  # noqa: E731
+    first, after = k * others // partners, (k + 1) * others // partners
+    rank = first + drawn(mix(mix(k.astype(jnp.uint32)) ^ points.bits), after - first)
+    # Strata differ in size by one: from a random beginning on, each is as likely.
+    rank = (rank + drawn(mix(points.bits + jnp.uint32(1)), others)) % jnp.maximum(others, 1)
+    rank = jnp.where(others > partners, rank, jnp.minimum(k, others - 1))
     own = jnp.where(i < points.budget, i - side.first, side.stored)
     rank = rank + (rank >= own).astype(jnp.int32)
     return jnp.where(rank < side.stored, side.first + rank, points.budget), k < others

@@ -38,6 +38,8 @@ def project() -> Maintenance:
         jitter = size**0.5 * jnp.finfo(gram.dtype).eps * jnp.mean(jnp.diagonal(gram))
         identity = jnp.eye(size, dtype=gram.dtype)
         inverse = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(gram + jitter * identity), True), identity)
+        # Where rounding has left no inverse, the point goes alone.
+        inverse = jnp.where(jnp.all(jnp.isfinite(inverse)), inverse, jnp.diag(1 / jnp.diagonal(gram)))
         pivots = jnp.diagonal(inverse)
         gone, _ = first_max(-points.coef * points.coef / pivots)
         share = at(points.coef, gone) / at(pivots, gone)

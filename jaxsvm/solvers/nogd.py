@@ -75,9 +75,8 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
             moves=moves,
             waiting=jax.tree.map(lambda a, b: jnp.where(stores, a, b), (f.size, dense(batch.x)[0].astype(w.dtype)), f.waiting),
         )
-        # A loop of one round or none, which keeps the map in its place.
-        switches = (stores & (new.size == m)).astype(jnp.int32)
-        parts = lax.fori_loop(0, switches, lambda _, parts: switched(written(new)), (new.map, new.w, new.mean))
+        switches = stores & (new.size == m)
+        parts = lax.cond(switches, lambda: switched(written(new)), lambda: (new.map, new.w, new.mean))
         return new._replace(**dict(zip(("map", "w", "mean"), parts, strict=True)))
 
     def switched(f):
