@@ -52,7 +52,7 @@ def bsca(C: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points, without bias; default feed epochs of random order.
         `fit(tol=0.001)` stops as the paper recommends, 0.01 sooner; the change need never become so small. Its state holds 12
-        bytes a row. The dual value of `dual_coef(run.state.solver.inner)` is `objectives.dual`.
+        bytes a row. `objectives.dual` takes its alpha, `data.y * engines.coordinate.dual_coef(run.state.solver.inner)`.
 
     Raises:
         ValueError: C not a single positive number, budget below 2, a kernel that `maintain` cannot work with, another stop.

@@ -1,0 +1,483 @@
+"""`python -m benchmarks.budget [accuracy] [maintenance] [stop] [seeds] [online] [step] [figure]`: SVM training on a budget.
+
+Gaussian kernel, merging with the best of 59 partners by look-up unless said otherwise, C = 1/(lam n). The first rows of the
+training sets, of covtype (columns in [0, 1], class 1 against the rest) rows drawn once; accuracy in per cent on 4,000 test rows
+(a9a: 2,000), the first of the source's own test set or, where it has none, the rows after the training rows. Programs are
+compiled before the clock starts; models are judged after it has stopped.
+
+accuracy: BSGD, BSCA and ACF-BSCA after every epoch: mean and deviation of the accuracy over the later half of the epochs, the
+last one, and the primal value 1/2 |w|^2 + C sum_i hinge over C n. Beside them scikit-learn's SVC (free bias, tolerance 1e-3) and
+`decomposition` without a bias, the optimum of what the three minimise; the dual value of those that have one. A run that is in
+budget_accuracy.csv already is not made again.
+maintenance: BSCA on ijcnn1 with all partners or 59, by golden section or look-up: the time of one maintenance, a scan over
+newcomers to a full state that stays as it is, less a scan that does nothing; its share of 5 epochs; accuracy in epochs 8 to 10.
+stop: BSCA and ACF-BSCA on ijcnn1 until the rule of the paper says so, with 0.01 and 0.001, 60 epochs at most.
+seeds: ten seeds in one program: primal value and accuracy after every epoch, mean and deviation; eight seeds and eight lambdas
+by vmap, by lax.map, and one after the other.
+online: one pass in ten orders: mistakes y f <= 0 of the function before it sees the label, and the test error of what stands at
+the end.
+step: one step of BSGD on a full budget of 500 points beside a plain C loop (budget_step.c, compiled by the system's cc), in
+turns; in a process as it is, and in one with `jaxsvm.fast_loops()`.
+figure: the curves of accuracy.csv and seeds.csv as pictures.
+
+`--rows`, `--epochs`: at most so many; `--out`: another folder for the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import ctypes
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import jaxsvm
+from jaxsvm import budget, features, kernels, objectives, samplers
+from jaxsvm.budget.merge import GRID, table
+from jaxsvm.engines.coordinate import dual_coef
+from jaxsvm.spaces.budgeted import written
+
+from . import common
+from .exact import rows_of
+from .pegasos import panels
+
+MERGE = budget.merge(partners=59)
+CASES = [  # data, rows, C, gamma, epochs
+    ("ijcnn1", 20_000, 32, 2, 50), ("ijcnn1", 20_000, 2, 2, 10), ("susy_30k_subset", 15_000, 32, 2**-7, 40),
+    ("susy_30k_subset", 10_000, 2, 2**-7, 20), ("a9a", 10_000, 32, 2**-7, 30), ("a9a", 10_000, 1, 2**-5, 10),
+    ("covtype", 20_000, 128, 8, 10),
+]  # fmt: skip
+METHODS = {"BSGD": None, "BSCA": None, "ACF-BSCA": samplers.acf()}  # and their samplers, None: the solver's own
+EXACT = ("SVC", "decomposition")
+PROBLEM = ("data", "rows", "C", "gamma")
+
+
+class Problem:
+    """Rows to train on and to test on, and what C and gamma make of them."""
+
+    def __init__(self, name: str, n: int, C: float, gamma: float, *, standardised: bool = False):
+        self.x, self.y, x_test, y_test = common.load_all(name)
+        if name in ("covtype", "svmguide1"):  # sorted by where they were taken, and by class
+            order = np.random.default_rng(0).permutation(len(self.y))
+            self.x, self.y = self.x[order], self.y[order]
+        held, n = 2_000 if name == "a9a" else 4_000, min(n, len(self.y))
+        if x_test is None:
+            x_test, y_test = self.x[n:], self.y[n:]
+        self.x, self.y = self.x[:n], self.y[:n]
+        if standardised:
+            mean, deviation = self.x.mean(0), self.x.std(0)
+            self.x, x_test = (self.x - mean) / deviation, (x_test - mean) / deviation
+        self.train, self.test = jaxsvm.dataset(self.x, self.y), jaxsvm.dataset(x_test[:held], y_test[:held])
+        self.n, self.C, self.lam, self.kernel = n, float(C), 1 / (C * n), kernels.rbf(gamma=float(gamma))
+
+    def fit(self, method: str, size: int, epochs: int, *, key=None, lam=None, maintain=MERGE, tol=None):
+        """So many epochs of a method with `size` points, the model of each in `info.probe`; lam: another than the problem's."""
+        key, lam, n = jax.random.key(0) if key is None else key, self.lam if lam is None else lam, self.n
+        first, factory = (lam, jaxsvm.bsgd) if method == "BSGD" else (1 / (lam * n), jaxsvm.bsca)
+        solver = factory(first, self.kernel, budget=size, maintain=maintain)
+        return jaxsvm.fit(solver, self.train, key, steps=epochs * n, every=n, probe=kept, tol=tol, sampler=METHODS[method])
+
+    def accuracy(self, model) -> float:
+        """On the test rows, in per cent."""
+        return 100 * (1 - float(error(model, self.test)))
+
+    def primal(self, model) -> float:
+        """Over C n, in float64."""
+        return float(objectives.primal(model, self.train, self.lam))
+
+    def dual(self, coef) -> float:
+        """Of signed coefficients; those at their bound are moved inside, as C in float32 may lie above it."""
+        alpha = np.clip(np.asarray(coef, np.float64) * self.y, 0, self.C * (1 - 1e-9))
+        return float(objectives.dual(alpha, self.train, self.lam, self.kernel))
+
+
+@jax.jit
+def error(model, data):
+    return jaxsvm.error_on(data)(model)
+
+
+def kept(model):
+    """A probe: the model itself, to be judged later."""
+    return model
+
+
+def each(models) -> list:
+    """The models that a probe kept, one by one."""
+    return [jax.tree.map(lambda a: a[k], models) for k in range(models.coef.shape[0])]  # noqa: B023
+
+
+def timed(run) -> tuple:
+    """What `run` returns, and its seconds."""
+    began = time.perf_counter()
+    found = jax.block_until_ready(run())
+    return found, time.perf_counter() - began
+
+
+def spread(values) -> dict:
+    return {"mean": f"{np.mean(values):.3f}", "deviation": f"{np.std(values):.3f}"}
+
+
+def saved(name: str) -> list[dict]:
+    """The rows of a results file, none where there is no file."""
+    file = common.RESULTS / f"{name}.csv"
+    if not file.exists():
+        return []
+    with open(file, newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def accuracy(options) -> None:
+    """The table of the reference implementation, on the data at hand."""
+    fields = (*PROBLEM, "method", "budget", "epochs")
+    fields = (*fields, "mean", "deviation", "last", "seconds", "primal", "dual", "support", "accuracies", "primals")
+    done = {tuple(row[k] for k in fields[:7]) for row in saved("budget_accuracy")}
+    for name, n, C, gamma, epochs in CASES:
+        n, epochs, problem = min(n, options.rows), min(epochs, options.epochs), None
+        ways = [(method, "", "") for method in EXACT] + [(m, size, epochs) for size in (200, 500) for m in METHODS]
+        for way in ways:
+            if tuple(str(v) for v in (name, n, C, gamma, *way)) in done:
+                continue
+            problem = problem or Problem(name, n, C, gamma)
+            found = exact_run(problem, way[0]) if way[0] in EXACT else budgeted_run(problem, *way)
+            row = dict(zip(fields, (name, n, C, gamma, *way), strict=False)) | found
+            file = common.RESULTS / "budget_accuracy.csv"
+            new = not file.exists()
+            with open(file, "a", newline="") as lines:
+                made = csv.DictWriter(lines, fieldnames=fields, restval="", lineterminator="\n")
+                if new:
+                    made.writeheader()
+                made.writerow(row)
+            print("  ".join(f"{k}={v}" for k, v in row.items() if k not in ("accuracies", "primals")), flush=True)
+
+
+def budgeted_run(problem: Problem, method: str, size: int, epochs: int) -> dict:
+    """One run on a budget; the program is compiled by an epoch before."""
+    problem.fit(method, size, 1)
+    run, seconds = timed(lambda: problem.fit(method, size, epochs))
+    models = each(run.info.probe)
+    curve, primals = [problem.accuracy(model) for model in models], [problem.primal(model) for model in models]
+    row = spread(curve[len(curve) // 2 :]) | {"last": f"{curve[-1]:.2f}", "seconds": f"{seconds:.2f}"}
+    row["primal"] = f"{primals[-1]:.6g}"
+    row["dual"] = "" if method == "BSGD" else f"{problem.dual(dual_coef(run.state.solver.inner)):.6g}"
+    row["support"] = int(jnp.sum(run.model.coef != 0))
+    return row | {"accuracies": " ".join(f"{v:.2f}" for v in curve), "primals": " ".join(f"{v:.5g}" for v in primals)}
+
+
+def exact_run(problem: Problem, method: str) -> dict:
+    """All support vectors: scikit-learn's machine with its bias, or ours without."""
+    if method == "SVC":
+        from sklearn.svm import SVC
+
+        made = SVC(C=problem.C, gamma=float(problem.kernel.numbers[0]), tol=1e-3)
+        _, seconds = timed(lambda: made.fit(problem.x, problem.y))
+        share = np.mean(made.predict(np.asarray(problem.test.x)) == np.asarray(problem.test.y))
+        return {"last": f"{100 * share:.2f}", "seconds": f"{seconds:.2f}", "support": len(made.support_)}
+    solver = jaxsvm.decomposition(problem.C, problem.kernel, bias="none")
+    for _ in range(2):  # the first compiles
+        run, seconds = timed(lambda: jaxsvm.fit(solver, problem.train, jax.random.key(0), steps=1))
+    model = run.model
+    row = {"last": f"{problem.accuracy(model):.2f}", "seconds": f"{seconds:.2f}", "primal": f"{problem.primal(model):.6g}"}
+    return row | {"dual": f"{problem.dual(model.coef):.6g}", "support": int(jnp.sum(model.coef != 0))}
+
+
+@budget.maintenance
+def counted(*, partners, search):
+    """Merging that counts in its memo how often it was called."""
+    inner = budget.merge(partners=partners, search=search)
+    change = lambda kernel, points, memo: (inner.change(kernel, points, ())[0], memo + 1)
+    return budget.Maintenance(change, memo=lambda dtype: jnp.zeros((), jnp.int32), evals=inner.evals, check=inner.check)
+
+
+def maintenance(options) -> None:
+    """Partners and search: time of a maintenance, its share, accuracy."""
+    problem, size, epochs = Problem("ijcnn1", min(20_000, options.rows), 32, 2), 500, min(5, options.epochs)
+    runs, scans, rows = {}, {}, []
+    for way in ((partners, search) for partners in (None, 59) for search in ("golden", "lookup")):
+        maintain = counted(partners=way[0], search=way[1])
+        models = each(problem.fit("BSCA", size, min(10, options.epochs), maintain=maintain).info.probe)
+        runs[way] = lambda maintain=maintain: problem.fit("BSCA", size, epochs, maintain=maintain).state.solver.inner.f
+        state = runs[way]()
+        scans[way] = newcomers(problem, maintain, state)
+        row = {"partners": way[0] or "all", "search": way[1], "steps": epochs * problem.n, "maintenances": int(state.memo)}
+        rows.append(row | {f"accuracy_{k}": v for k, v in spread([problem.accuracy(m) for m in models[-3:]]).items()})
+    scans["none"] = newcomers(problem, None, state)
+    alone, whole = common.side_by_side(scans, 7), common.side_by_side(runs, 3)
+    for way, row in zip(runs, rows, strict=True):
+        once, seconds = (np.median(alone[way]) - np.median(alone["none"])) / NEWCOMERS, np.median(whole[way])
+        row |= {"us_a_maintenance": f"{1e6 * once:.2f}", "seconds": f"{seconds:.2f}"}
+        row |= {"share": f"{row['maintenances'] * once / seconds:.3f}"}
+    common.write("budget_maintenance", rows)
+
+
+NEWCOMERS = 5_000
+
+
+def newcomers(problem: Problem, maintain, f):
+    """A function that scans over newcomers to the state f, which stays as it is; maintain: None does nothing."""
+    rng, m = np.random.default_rng(0), f.coef.shape[0]
+    drawn = rng.integers(problem.n, size=NEWCOMERS)
+    bits = jnp.asarray(rng.integers(2**32, size=NEWCOMERS, dtype=np.uint32))
+
+    @jax.jit
+    def scan(f, x, y, bits):
+        f = written(f)
+
+        def one(total, new):
+            row, coef, bits = new
+            points = budget.Points(
+                x=f.x, sqnorm=f.sqnorm, coef=jnp.append(f.coef, coef), row=row, values=jnp.zeros(m + 1, f.x.dtype),
+                born=jnp.append(f.born, f.added), notes=f.notes, front=f.front, back=f.back, bits=bits,
+            )  # fmt: skip
+            change = budget.given_up(points, 0) if maintain is None else maintain.change(problem.kernel, points, f.memo)[0]
+            told = jnp.sum(change.coef) + jnp.sum(change.row) + (change.gone + change.moved).astype(total.dtype)
+            return total + told, None
+
+        return lax.scan(one, jnp.zeros((), f.x.dtype), (x, y, bits))[0]
+
+    rows = problem.train.x[drawn], problem.train.y[drawn], bits
+    return lambda: scan(f, *rows)
+
+
+def stop(options) -> None:
+    """Where the paper's rule stops."""
+    problem, size, rows = Problem("ijcnn1", min(20_000, options.rows), 32, 2), 500, []
+    for method in ("BSCA", "ACF-BSCA"):
+        problem.fit(method, size, 1, tol=0.01)
+        for tol in (0.01, 0.001):
+            run, seconds = timed(lambda tol=tol, method=method: problem.fit(method, size, min(60, options.epochs), tol=tol))
+            row = {"method": method, "tol": tol, "epochs": int(run.state.step) // problem.n, "converged": run.converged}
+            row |= {"seconds": f"{seconds:.2f}", "accuracy": f"{problem.accuracy(run.model):.2f}"}
+            rows.append(row | {"primal": f"{problem.primal(run.model):.6g}"})
+    common.write("budget_stop", rows)
+
+
+def seeds(options) -> None:
+    """Ten seeds in one program: curves; eight seeds or lambdas: time."""
+    problem, epochs = Problem("ijcnn1", min(10_000, options.rows), 2, 2), min(10, options.epochs)
+    rows, timing = [], []
+    for method in ("BSGD", "BSCA"):
+        rows += curves(problem, method, epochs)
+        timing += sweeps(problem, method, epochs)
+    common.write("budget_seeds", rows)
+    common.write("budget_sweep", timing)
+
+
+def curves(problem: Problem, method: str, epochs: int) -> list[dict]:
+    """Mean and deviation over ten seeds after every epoch."""
+    run = jax.jit(jax.vmap(lambda key: problem.fit(method, 200, epochs, key=key).info.probe))
+    models, rows = [each(seed) for seed in each(run(jax.random.split(jax.random.key(0), 10)))], []
+    for epoch, at in enumerate(zip(*models, strict=True)):
+        row = {"method": method, "seeds": len(at), "epoch": epoch + 1}
+        for name, judge in (("primal", problem.primal), ("accuracy", problem.accuracy)):
+            values = [judge(model) for model in at]
+            row |= {name: f"{np.mean(values):.6g}", f"{name}_deviation": f"{np.std(values):.4g}"}
+        rows.append(row)
+    return rows
+
+
+def sweeps(problem: Problem, method: str, epochs: int) -> list[dict]:
+    """Eight runs as one program and one after the other."""
+    one = lambda lam, key: problem.fit(method, 200, epochs, lam=lam, key=key).model
+    batched, mapped = jax.jit(jax.vmap(one)), jax.jit(lambda *both: lax.map(lambda pair: one(*pair), both))
+    keys, same = jax.random.split(jax.random.key(0), 8), jnp.full(8, problem.lam)
+    rows = []
+    for over, both in (("8 seeds", (same, keys)), ("8 lambdas", (same * 2 ** jnp.linspace(-2, 2, 8), keys[jnp.zeros(8, int)]))):
+        ways = {
+            "vmap": lambda both=both: batched(*both),
+            "lax.map": lambda both=both: mapped(*both),
+            "in turn": lambda both=both: [one(*pair) for pair in zip(*both, strict=True)],
+        }
+        seconds = {way: np.median(took) for way, took in common.side_by_side(ways, 3).items()}
+        for way, took in seconds.items():
+            row = {"method": method, "runs": over, "way": way, "seconds": f"{took:.3f}"}
+            rows.append(row | {"in_turn_over_this": f"{seconds['in turn'] / took:.2f}"})
+    return rows
+
+
+@jaxsvm.solver
+def counting(inner):
+    """A solver whose loss counts mistakes: the hinge of the score before the step is 1 or more where y f <= 0."""
+    fields = {name: getattr(inner, name) for name in jaxsvm.Solver._fields}
+
+    def update(state, batch):
+        state, info = inner.update(state, batch)
+        return state, info._replace(loss=(info.loss >= 1).astype(info.loss.dtype))
+
+    return jaxsvm.Solver(**fields | {"update": update})
+
+
+def online_methods(kernel, size: int, d: int, lam: float) -> dict:
+    """A line each, as in the table."""
+    plain = ("stoptron", "random_budget_perceptron", "fixed_budget_perceptron", "tighter_perceptron", "tightest_perceptron",
+             "forgetron")  # fmt: skip
+    frequencies = features.fourier(jax.random.key(1), kernel, dim=d, features=8 * size)  # 4 a point, a cosine and a sine each
+    return {
+        "perceptron, no budget": jaxsvm.perceptron(kernel),
+        **{name: getattr(jaxsvm, name)(kernel, budget=size) for name in plain},
+        "projectron(eta=0.1)": jaxsvm.projectron(kernel, budget=size, eta=0.1),
+        "projectron_plus(eta=0.1)": jaxsvm.projectron_plus(kernel, budget=size, eta=0.1),
+        "bpas(0.1)": jaxsvm.bpas(0.1, kernel, budget=size),
+        "bogd(0.001, eta=0.2)": jaxsvm.bogd(1e-3, kernel, budget=size, eta=0.2),
+        f"fogd(1, {4 * size} frequencies)": jaxsvm.fogd(1.0, frequencies),
+        f"nogd(0.2, features={size // 5})": jaxsvm.nogd(0.2, kernel, budget=size, features=size // 5),
+        "bsgd(1/n)": jaxsvm.bsgd(lam, kernel, budget=size, maintain=MERGE),
+    }
+
+
+def passes(problem: Problem, solver) -> list:
+    """One pass in ten orders, and seconds."""
+    run = lambda key: jaxsvm.fit(solver, problem.train, key, steps=problem.n, every=problem.n)
+    run(jax.random.key(0))
+    return [timed(lambda key=key: run(key)) for key in jax.random.split(jax.random.key(0), 10)]
+
+
+def online(options) -> None:
+    """Mistakes in one pass, ten orders."""
+    rows = []
+    for name, n, gamma, size in (("svmguide1", 3_089, 0.5, 100), ("a9a", 10_000, 2**-5, 200), ("ijcnn1", 10_000, 2, 200)):
+        problem = Problem(name, min(n, options.rows), 1, gamma, standardised=name == "svmguide1")
+        for method, solver in online_methods(problem.kernel, size, problem.x.shape[1], problem.lam).items():
+            runs = passes(problem, counting(solver))
+            mistakes = spread([100 * float(run.info.loss[0]) for run, _ in runs])
+            errors = [100 - problem.accuracy(run.model) for run, _ in runs]
+            row = {"data": name, "rows": problem.n, "gamma": gamma, "budget": size, "method": method}
+            row |= {f"mistakes_{k}": v for k, v in mistakes.items()} | {"seconds": f"{np.median([s for _, s in runs]):.3f}"}
+            row |= {f"test_error_{f.__name__}": f"{f(errors):.2f}" for f in (np.mean, np.min, np.max)}
+            rows.append(row)
+            print(name, method, row["mistakes_mean"], row["seconds"], flush=True)
+    common.write("budget_online", rows)
+
+
+def step(options) -> None:
+    """Ours beside plain C, in this process and in one with fast loops."""
+    command = [sys.executable, "-m", "benchmarks.budget", "step", "--fast", "--rows", str(options.rows)]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    common.write("budget_step", steps(options) + json.loads(ended.stdout.splitlines()[-1]))
+
+
+def steps(options) -> list[dict]:
+    """Microseconds a step, in this process."""
+    rows, size = [], 500
+    with tempfile.TemporaryDirectory() as place:
+        plain = plain_c(place)
+        for name, gamma, count in (("ijcnn1", 2.0, 20_000), ("a9a", 0.05, 20_000), ("mnist", 0.02, 5_000)):
+            x, y = rows_of(name, min(10_000, options.rows))
+            data, lam = jaxsvm.dataset(x, y), 1 / len(y)
+            solver = jaxsvm.bsgd(lam, kernels.rbf(gamma=gamma), budget=size, maintain=MERGE)
+            before = jaxsvm.fit(solver, data, jax.random.key(0), steps=count, every=count).state
+            ours = lambda solver=solver, data=data, state=before, n=count: jaxsvm.fit(solver, data, steps=n, every=n, state=state)
+            ways = {"ours": ours}
+            if plain:
+                order = np.asarray(solver.sampler.draw(before.sampler, count, count))[:, 0]
+                ways["c"] = plain(written(before.solver.f), np.asarray(data.x), np.asarray(data.y), order, gamma, lam, count)
+            took = common.side_by_side(ways, 7)
+            ours_s, us = np.array(took["ours"]), lambda seconds, count=count: f"{1e6 / count * np.median(seconds):.2f}"
+            row = {"data": name, "d": x.shape[1], "rows": len(y), "budget": size, "fast_loops": options.fast, "us": us(ours_s)}
+            row["violations"] = f"{(ours().evals / count - size) / 59:.3f}"  # each brought 59 kernel values more
+            row |= dict.fromkeys(("c_us", "ratio", "c_violations"), "")
+            if plain:
+                row |= {"c_us": us(took["c"]), "ratio": f"{np.median(ours_s / took['c']):.2f}"}
+                row["c_violations"] = f"{ways['c']() / count:.3f}"
+            rows.append(row)
+    return rows
+
+
+def plain_c(place: str):
+    """budget_step.c, compiled: (state, x, y, order, gamma, lam, steps before) -> a function that makes the steps; None: no cc."""
+    if shutil.which("cc") is None:
+        return print("no C compiler (cc) here: the plain C loop is left out", file=sys.stderr)
+    source, file = pathlib.Path(__file__).with_name("budget_step.c"), f"{place}/budget_step.so"
+    subprocess.run(["cc", "-O3", "-march=native", "-ffast-math", "-shared", "-fPIC", "-o", file, source, "-lm"], check=True)
+    library, single = ctypes.CDLL(file), ctypes.c_float
+    entries = np.ascontiguousarray(table(), np.float32)
+
+    def prepared(f, x, y, order, gamma, lam, before):
+        state = [np.asarray(a) for a in (f.x, f.sqnorm, f.coef)]
+        m, d = state[0].shape
+        partners = np.random.default_rng(0).integers(m, size=(len(order), 59), dtype=np.int32)
+        values = np.empty(m, np.float32)
+        fixed = [np.ascontiguousarray(x), y, np.square(x).sum(1), np.ascontiguousarray(order, np.int32), partners, entries]
+        pointers = lambda arrays: [a.ctypes.data_as(ctypes.c_void_p) for a in arrays]
+
+        def run():
+            own = [a.copy() for a in state]  # a run leaves other points behind
+            sizes = GRID, single(gamma), single(lam), before, len(order), m, d
+            return library.bsgd(*pointers(own), *pointers(fixed), *sizes, *pointers([values]))
+
+        return run
+
+    return prepared
+
+
+def figure(options) -> None:
+    """Accuracy against seconds; the curves of ten seeds."""
+    rows, kinds = saved("budget_accuracy"), list(METHODS)
+    cases = list(dict.fromkeys(tuple(row[k] for k in PROBLEM) for row in rows))
+    if cases:
+        drawn, axes = panels(2, -(-len(cases) // 2))
+        for ax, case in zip(axes.flat, cases, strict=False):
+            for row in [row for row in rows if tuple(row[k] for k in PROBLEM) == case]:
+                label, curve = f"{row['method']} {row['budget']}", np.array(row["accuracies"].split(), float)
+                if row["method"] in kinds:
+                    seconds = float(row["seconds"]) * np.arange(1, len(curve) + 1) / len(curve)
+                    style = f"C{kinds.index(row['method'])}", "-" if row["budget"] == "500" else ":"
+                    ax.plot(seconds, curve, color=style[0], ls=style[1], label=label)
+                if row["method"] == "SVC":
+                    ax.axhline(float(row["last"]), color="grey", lw=1, label=label)
+                    ax.set_ylim(float(row["last"]) - 10, float(row["last"]) + 2)
+                    ax.set_xlabel(f"seconds (SVC: {row['seconds']} with {row['support']} points)")
+            ax.set_xscale("log")
+            ax.set_title(f"{case[0]}, {int(case[1]):,} rows, C = {case[2]}, $\\gamma$ = {float(case[3]):.3g}", fontsize=9)
+            ax.grid(alpha=0.3)
+        for ax in axes.flat[len(cases) :]:
+            ax.axis("off")
+        axes[0, 0].set_ylabel("test accuracy in per cent")
+        axes[0, 0].legend(fontsize=8)
+        drawn.savefig(common.RESULTS / "budget_accuracy.png", dpi=120)
+    rows = saved("budget_seeds")
+    if rows:
+        drawn, axes = panels(1, 2)
+        for ax, name in zip(axes[0], ("primal", "accuracy"), strict=True):
+            for method in ("BSGD", "BSCA"):
+                own = [row for row in rows if row["method"] == method]
+                epoch, mean, deviation = (np.array([float(r[k]) for r in own]) for k in ("epoch", name, f"{name}_deviation"))
+                ax.plot(epoch, mean, label=f"{method}, {own[0]['seeds']} seeds")
+                ax.fill_between(epoch, mean - deviation, mean + deviation, alpha=0.3)
+            ax.set(xlabel="epochs", ylabel={"primal": "primal value / (C n)", "accuracy": "test accuracy in per cent"}[name])
+        axes[0, 0].legend(fontsize=8)
+        drawn.savefig(common.RESULTS / "budget_seeds.png", dpi=120)
+
+
+def main() -> None:
+    known = {f.__name__: f for f in (accuracy, maintenance, stop, seeds, online, step, figure)}
+    parser = argparse.ArgumentParser()
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(known)}; none: all")
+    parser.add_argument("--rows", type=int, default=10**9)
+    parser.add_argument("--epochs", type=int, default=10**9)
+    parser.add_argument("--out", type=pathlib.Path, default=common.RESULTS)
+    parser.add_argument("--fast", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if set(options.parts) - set(known):
+        parser.error(f"no such part: {', '.join(sorted(set(options.parts) - set(known)))}")
+    if options.fast:  # the second process of the part `step`
+        jaxsvm.fast_loops()
+        return print(json.dumps(steps(options)))
+    common.RESULTS = options.out
+    common.RESULTS.mkdir(parents=True, exist_ok=True)
+    print(common.device())
+    for name in options.parts or known:
+        known[name](options)
+
+
+if __name__ == "__main__":
+    main()
