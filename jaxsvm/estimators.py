@@ -26,14 +26,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from . import features, kernels, losses, samplers
+from .budget import merge, remove
 from .data import dataset
 from .kernels import Kernel, as_kernel, holds_precomputed
 from .loops import fit as run_solver
 from .models import Classifier, Expansion, Linear
 from .multiclass import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
 from .numerics import blocked
-from .recipe import Recipe, choice
-from .solvers import decomposition, lasvm, sdca, smo
+from .objectives import lam_from_C
+from .recipe import Recipe, choice, positive
+from .solvers import bsca, bsgd, decomposition, lasvm, sdca, smo
 from .types import Batch, Run, Solver, SparseRows
 
 PASSES, MEASURED_PASSES = 10, 1000  # by default: without a tolerance, at most with one
@@ -243,7 +245,8 @@ class _Machine(BaseEstimator):
         taken = np.concatenate([rows, np.full(n - live, rows[0])])
         weight = np.concatenate([weight, np.zeros(n - live)])
         d, x = x.shape[1], x[taken][:, taken] if self._pairwise() else x[taken]
-        solver = self._made(x, weight)
+        solver = self._made(x, weight) if state is None else self._again(x, weight)
+        made = solver
         if names is not None and len(names) > 2:
             solver = MANY[self.multiclass](solver, classes=len(names))
         x = _widened(x) if self._widens() else x
@@ -264,11 +267,20 @@ class _Machine(BaseEstimator):
                 stacklevel=3,
             )
         model = _trimmed(run.model, taken, d)
-        self.model_ = model if names is None else Classifier(model, names)
+        self.model_, self._solver = model if names is None else Classifier(model, names), made
         kept = run.state.solver if _streams(solver) else ()
         self.fit_ = run._replace(model=self.model_, state=run.state._replace(solver=kept, sampler=()))
         steps = int(run.state.step)
         self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // live))
+
+    def _again(self, x, weight):
+        """The solver that goes on with other rows."""
+        return self._made(x, weight)
+
+    def _piece(self, first: bool) -> dict:
+        """What the next piece of rows is trained with."""
+        state = None if first else self.fit_.state.solver
+        return {"first": first, "state": state, "one_pass": True}
 
     def _next_key(self, first: bool) -> jax.Array:
         """The key of a run, or of the next piece of rows."""
@@ -313,12 +325,12 @@ class _Machine(BaseEstimator):
     @property
     def support_(self) -> np.ndarray:
         """(m,) rows of the training data with a coefficient that is not 0; of equal rows the first."""
-        return self._field("support_", Expansion, lambda model: np.asarray(model.index)[_used(model)])
+        return self._field("support_", Expansion, lambda model: np.asarray(_on_rows(model).index)[_used(model)])
 
     @property
     def dual_coef_(self) -> np.ndarray:
         """(1, m), (k, m) or for pairs of classes (k(k-1)/2, m): y_i alpha_i of the rows in `support_`."""
-        return self._field("dual_coef_", Expansion, lambda model: np.atleast_2d(model.coef)[:, _used(model)])
+        return self._field("dual_coef_", Expansion, lambda model: np.atleast_2d(_on_rows(model).coef)[:, _used(model)])
 
 
 def _streams(solver: Solver) -> bool:
@@ -358,6 +370,18 @@ def _used(model: Expansion) -> np.ndarray:
     return np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
 
 
+def _owns_points(model: Expansion) -> bool:
+    """Whether the points are the model's own (a budget), not rows of the training data."""
+    return bool((np.asarray(model.index) < 0).all())
+
+
+def _on_rows(model: Expansion) -> Expansion:
+    """The model, if its points are rows of the training data."""
+    if _owns_points(model):
+        raise AttributeError("the points of a budget are no rows of the training data: look into model_")
+    return model
+
+
 def _trimmed(model: Any, rows: np.ndarray, d: int) -> Any:
     """A model without padding: an expansion on the rows that it uses, with their numbers in the data that came."""
     if isinstance(model, OneVsRest | OneVsOne):
@@ -366,6 +390,8 @@ def _trimmed(model: Any, rows: np.ndarray, d: int) -> Any:
         return dataclasses.replace(model, w=model.w[..., :d])
     if not isinstance(model, Expansion):
         return model
+    if _owns_points(model):
+        return dataclasses.replace(model, x=model.x[..., :d])
     used = _used(model)
     size = min(_size(len(used)), len(rows))
     taken, known = np.concatenate([used, np.zeros(size - len(used), int)]), np.arange(size) < len(used)
@@ -444,6 +470,38 @@ class _Classifier(ClassifierMixin, _Machine):
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
 
 
+class _InPieces(_Classifier):
+    """A classifier that may be trained on rows that come in pieces, if `_goes_on` raises no AttributeError."""
+
+    @available_if(lambda self: self._goes_on())
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Go on with more rows, or begin: one pass over them, or `steps` updates where there is such a parameter.
+
+        Weights compare rows of one call; the clock of the solver runs on.
+
+        Args:
+            X: (n, d) rows.
+            y: (n,) class names.
+            classes: all class names, at the first call.
+            sample_weight: (n,) weights, >= 0.
+        """
+        first = not hasattr(self, "fit_")
+        if first and classes is None:
+            raise ValueError("classes must be given at the first call of partial_fit: later rows may hold others")
+        if isinstance(self.class_weight, str):
+            raise ValueError("class_weight='balanced' needs all rows at once: give partial_fit a dict from names to factors")
+        x, y, weight = self._checked(X, y, sample_weight, reset=first)
+        check_classification_targets(y)
+        if first:
+            self.classes_ = np.unique(classes)
+            if len(self.classes_) < 2:
+                raise ValueError(f"classes holds one class, {self.classes_.tolist()}: a classifier needs two or more")
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {np.unique(classes).tolist()}")
+        self._train(x, y, weight, **self._piece(first))
+        return self
+
+
 class _Chosen:
     """A machine whose solver is a parameter: what it is made of, and training on rows that come in pieces."""
 
@@ -485,13 +543,8 @@ class _Chosen:
             raise AttributeError("partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)")
         return True
 
-    def _piece(self, first: bool) -> dict:
-        """What the next piece of rows is trained with."""
-        state = None if first else self.fit_.state.solver
-        return {"first": first, "state": state, "one_pass": True}
 
-
-class SVMClassifier(_Chosen, _Classifier):
+class SVMClassifier(_Chosen, _InPieces):
     """A classifier trained by any solver; more than two classes one against the rest, or each against each.
 
     Args:
@@ -557,34 +610,6 @@ class SVMClassifier(_Chosen, _Classifier):
 
     def _default(self):
         return sdca(1.0, bias="feature")
-
-    @available_if(_Chosen._goes_on)
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Go on with more rows, or begin; `steps` updates on them, None: one pass.
-
-        Weights compare rows of one call; the clock of the solver runs on.
-
-        Args:
-            X: (n, d) rows.
-            y: (n,) class names.
-            classes: all class names, at the first call.
-            sample_weight: (n,) weights, >= 0.
-        """
-        first = not hasattr(self, "fit_")
-        if first and classes is None:
-            raise ValueError("classes must be given at the first call of partial_fit: later rows may hold others")
-        if isinstance(self.class_weight, str):
-            raise ValueError("class_weight='balanced' needs all rows at once: give partial_fit a dict from names to factors")
-        x, y, weight = self._checked(X, y, sample_weight, reset=first)
-        check_classification_targets(y)
-        if first:
-            self.classes_ = np.unique(classes)
-            if len(self.classes_) < 2:
-                raise ValueError(f"classes holds one class, {self.classes_.tolist()}: a classifier needs two or more")
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {np.unique(classes).tolist()}")
-        self._train(x, y, weight, **self._piece(first))
-        return self
 
 
 class SVMRegressor(_Chosen, RegressorMixin, _Machine):
@@ -800,6 +825,95 @@ class SVC(_Classifier):
 
     def _pairwise(self):
         return _matrix(self.kernel)
+
+
+class BudgetedSVC(_InPieces):
+    """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)) with a kernel, approximately, by at most `budget` points.
+
+    What a prediction takes, and a step of training, is bounded by the budget, whatever the number of rows. f has no intercept.
+
+    Args:
+        C: weight of one row's loss, > 0.
+        kernel: as `SVC`, but "precomputed". Gaussian ones are kept within the budget by `jaxsvm.budget.merge`, which needs
+            these; all others by `jaxsvm.budget.remove`, which costs as little and loses more. For `jaxsvm.budget.project`,
+            which loses less and costs O(budget^3) each time, take `SVMClassifier(jaxsvm.bsca(..., maintain=...))`.
+        gamma: as `SVC`.
+        degree: as `SVC`.
+        coef0: as `SVC`.
+        budget: points of the model, of each against the rest where there are more than two classes, >= 2.
+        method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradients, which has `partial_fit`.
+        partners: of how many points, drawn at random, the best is taken for a merge, >= 1; None: of all.
+        tol: of "bsca": change of the logarithm of the spread of the summands of f from epoch to epoch to stop at;
+            "auto": 1e-3, as its paper recommends; None: none. "bsgd" has nothing to stop on.
+        max_passes: over the rows at most, >= 1; None: ten, or with a tolerance 1,000. The larger C, the more are needed, of
+            the order of C.
+        class_weight: as `SVMClassifier`.
+        random_state: as `SVMClassifier`.
+        progress: as `SVMClassifier`.
+
+    Attributes:
+        classes_, model_, fit_, n_iter_, intercept_: as `SVMClassifier`; the points and their coefficients are in `model_`.
+
+    Example:
+        >>> X, y = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1, 1]
+        >>> BudgetedSVC(C=10.0, gamma=1.0, budget=4, random_state=0).fit(X, y).predict(X).tolist()
+        [0, 0, 1, 1]
+    """
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
+        budget=500,
+        method="bsca",
+        partners=59,
+        tol="auto",
+        max_passes=None,
+        class_weight=None,
+        random_state=None,
+        progress=False,
+    ):
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.budget = budget
+        self.method = method
+        self.partners = partners
+        self.tol = tol
+        self.max_passes = max_passes
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.progress = progress
+
+    def _made(self, x, weight):
+        choice("method", self.method, ("bsca", "bsgd"))
+        kernel = _kernel(self.kernel, self.gamma, self.degree, self.coef0, x, weight)
+        gaussian = kernel.spectrum is not None and kernel.spectrum[0] == "normal"
+        kept = {"budget": self.budget, "maintain": merge(partners=self.partners) if gaussian else remove()}
+        if self.method == "bsca":
+            return bsca(self.C, kernel, **kept)
+        positive(C=self.C)
+        return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **kept)
+
+    def _again(self, x, weight):
+        return self._solver  # lambda and the kernel are those of the first rows
+
+    def _limits(self, n):
+        return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
+
+    def _widens(self):
+        return _widening(self.kernel)
+
+    def _goes_on(self):
+        if self.method != "bsgd":
+            raise AttributeError("partial_fit takes method='bsgd': 'bsca' keeps a number for each row")
+        return True
 
 
 def _loss(loss: Any) -> Any:

@@ -143,6 +143,60 @@ def test_exact_kernel_machines_are_those_of_libsvm(there, capsys):
     assert jaxsvm.models.load("o.npz").inner.inner.inner.x.shape[0] < 60, "rows that do not count are not kept"
 
 
+@pytest.mark.parametrize("solver", ["bsca", "bsgd"])
+def test_kernel_machines_on_a_budget(there, capsys, solver):
+    from sklearn.metrics.pairwise import rbf_kernel
+    from sklearn.svm import SVC
+
+    standard = (X - X.mean(0)) / X.std(0)
+    how = ["--solver", solver, "--kernel", "rbf", "--gamma", "0.25", "--budget", "12", "--quiet"]
+    assert main(["train", "rows.npz", "--model", "b.npz", *how]) == 0
+    out = capsys.readouterr().out
+    assert "at most 12 points" in out and ("converged" in out) == (solver == "bsca") and "certificate" in out
+    assert main(["predict", "b.npz", "rows.npz", "--out", "b.txt", "--scores"]) == 0
+    held, values = jaxsvm.models.load("b.npz").inner.inner, np.loadtxt("b.txt")
+    assert held.x.shape[0] <= 12
+    score = np.asarray(held.coef) @ rbf_kernel(np.asarray(held.x), standard, gamma=0.25)
+    np.testing.assert_allclose(values[:, 1], score, atol=1e-3)  # float32, over columns scaled in float32
+    exact = SVC(C=1.0, gamma=0.25).fit(standard, Y)
+    assert np.mean(values[:, 0] == exact.predict(standard)) > 0.85
+    assert main(["train", "kinds.csv", "--model", "b3.npz", *how]) == 0
+    assert main(["predict", "b3.npz", "bare.csv", "--out", "b3.txt"]) == 0
+    assert jaxsvm.models.load("b3.npz").inner.inner.inner.x.shape == (3, 12, 4)
+    assert np.mean(np.loadtxt("b3.txt", dtype=str) == KINDS) > 0.7
+
+
+def test_a_budget_for_a_kernel_that_has_no_merge(there, capsys):
+    how = ["--solver", "bsca", "--kernel", "laplacian", "--budget", "20", "--quiet", "--no-certificate"]
+    assert main(["train", "rows.npz", "--model", "l.npz", *how]) == 0
+    held = jaxsvm.models.load("l.npz").inner.inner
+    standard = ((X - X.mean(0)) / X.std(0)).astype(np.float32)
+    assert held.x.shape[0] == 20
+    distance = np.abs(np.asarray(held.x)[:, None] - standard[None]).max(-1)
+    assert distance.min(1).max() < 1e-5, "points that go leave the others as they are: rows, scaled in float32"
+
+
+def test_a_bad_budget_is_one_line(there, capsys):
+    train = ("train", "rows.svm", "--model", "new.npz", "--kernel", "rbf")
+    refused(
+        capsys,
+        "--budget must be at least 2, the points that the model may have, got 1",
+        *train,
+        "--solver",
+        "bsca",
+        "--budget",
+        "1",
+    )
+    refused(capsys, "argument --budget: invalid int value: 'many'", *train, "--solver", "bsca", "--budget", "many")
+    refused(capsys, "--solver sdca has no budget: leave --budget out, or take --solver bsca or bsgd", *train, "--budget", "9")
+    refused(capsys, "--solver bsgd needs a kernel, such as --kernel rbf", *train[:4], "--solver", "bsgd")
+    refused(capsys, "--tol has nothing to stop on with --solver bsgd", *train, "--solver", "bsgd", "--tol", "1e-3")
+    refused(capsys, "leave --features out", *train, "--solver", "bsca", "--features", "nystrom")
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    assert "--budget" in capsys.readouterr().out
+
+
 def test_real_targets_and_other_solvers(there, capsys):
     np.savez("real.npz", x=X, y=X[:, 0] * 2 + 1)
     assert (

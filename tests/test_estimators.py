@@ -22,8 +22,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import jaxsvm
-from jaxsvm import kernels, losses, models, objectives
-from jaxsvm.estimators import SVC, FourierFeatures, LinearSVC, NystromFeatures, SVMClassifier, SVMRegressor
+from jaxsvm import budget, kernels, losses, models, objectives
+from jaxsvm.estimators import SVC, BudgetedSVC, FourierFeatures, LinearSVC, NystromFeatures, SVMClassifier, SVMRegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:n_components")
 
@@ -43,7 +43,8 @@ def usual_promotion():
 
 
 @parametrize_with_checks(
-    [SVMClassifier(), SVMRegressor(), LinearSVC(), SVC(), NystromFeatures(), FourierFeatures()], expected_failed_checks=None
+    [SVMClassifier(), SVMRegressor(), LinearSVC(), SVC(), BudgetedSVC(budget=30), NystromFeatures(), FourierFeatures()],
+    expected_failed_checks=None,
 )
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
@@ -151,6 +152,57 @@ def test_svc_with_a_regularised_intercept():
     assert 0 < abs(ours.dual_coef_).max() <= 2.0 and len(np.unique(ours.support_)) == len(ours.support_)
 
 
+@pytest.mark.parametrize("method", ["bsca", "bsgd"])
+def test_budgeted_svc_with_room_for_all_rows_solves_the_problem_of_the_kernel(method):
+    """Without an intercept, and with weights: on a root of K it is that of LIBLINEAR."""
+    x, y = rows()
+    weight = np.random.default_rng(1).uniform(0.2, 3.0, len(y))
+    each = {"ant": 2.0, "bee": 0.5}
+    share = weight * [each[name] for name in y]
+    ours = BudgetedSVC(0.5, gamma=0.3, method=method, budget=95, class_weight=each, tol=None, max_passes=300, random_state=0)
+    ours.fit(x, y, weight)
+    gram = rbf_kernel(x, gamma=0.3)
+    root = np.linalg.cholesky(gram + 1e-10 * np.eye(len(x)))
+    theirs = sklearn.svm.LinearSVC(loss="hinge", C=0.5, fit_intercept=False, tol=1e-9, max_iter=10**6, random_state=0)
+    best = theirs.fit(root, y, share).coef_[0]
+    sign = np.where(y == "bee", 1, -1)
+
+    def objective(score, sqnorm):
+        return sqnorm / 2 + 0.5 * share @ np.maximum(0, 1 - sign * score)
+
+    least, made = objective(root @ best, best @ best), ours.decision_function(x)
+    # 300 passes: dual ascent is at its end, the last subgradients are 1 / (lambda t) = C sum(share) / t = 0.3 % of what they are
+    # at first.
+    assert least * (1 - 1e-4) < objective(made, float(ours.model_.sqnorm())) < least * (1 + (1e-3 if method == "bsca" else 1e-2))
+    if method == "bsca":
+        np.testing.assert_allclose(made, root @ best, atol=1e-2)  # where the objective is flat
+    assert ours.intercept_.tolist() == [0.0] and ours.n_iter_ >= 300
+
+
+def test_budgeted_svc_holds_so_many_points_and_is_its_solver():
+    x, y = rows(3)
+    ours = BudgetedSVC(2.0, gamma=0.3, budget=10, random_state=0).fit(x, y)
+    solver = jaxsvm.bsca(2.0, kernels.rbf(gamma=0.3), budget=10, maintain=budget.merge(partners=59))
+    other = SVMClassifier(solver, random_state=0).fit(x, y)
+    np.testing.assert_allclose(ours.decision_function(x), other.decision_function(x), atol=1e-4)  # sums over padded columns
+    held = ours.model_.inner.inner
+    assert held.x.shape == (3, 10, 4) and held.coef.shape == (3, 10) and ours.fit_.converged
+    by_hand = [coef @ rbf_kernel(points, x, gamma=0.3) for points, coef in zip(held.x, held.coef, strict=True)]
+    np.testing.assert_allclose(ours.decision_function(x), np.transpose(by_hand), atol=1e-4)  # float32
+    exact = SVC(2.0, gamma=0.3).fit(x, y)
+    assert ours.score(x, y) > exact.score(x, y) - 0.06 and ours.intercept_.tolist() == [0, 0, 0]
+    assert not hasattr(ours, "support_") and not hasattr(ours, "dual_coef_"), "its points are no rows"
+
+
+def test_budgeted_svc_with_a_kernel_that_has_no_merge():
+    x, y = rows()
+    ours = BudgetedSVC(kernel="laplacian", budget=20, random_state=0).fit(x, y)
+    points = np.asarray(ours.model_.inner.x)[np.asarray(ours.model_.inner.coef) != 0]
+    distance = np.abs(points[:, None] - x[None].astype(np.float32)).max(-1)
+    assert len(points) == 20 and distance.min(1).max() == 0, "points that go leave the others as they are: rows"
+    assert ours.score(x, y) > 0.7
+
+
 def test_the_model_of_an_expansion_is_certified_on_the_rows_that_came():
     x, y = rows()
     ours = SVC(2.0, tol=1e-4, random_state=0).fit(x, y)
@@ -197,8 +249,13 @@ def test_regressors_against_ridge_and_liblinear():
 
 @pytest.mark.parametrize(
     "estimator",
-    [SVMClassifier(jaxsvm.averaged(jaxsvm.pegasos(1e-2))), SVC(class_weight="balanced"), LinearSVC(class_weight={"ant": 3.0})],
-    ids=["pegasos", "SVC", "LinearSVC"],
+    [
+        SVMClassifier(jaxsvm.averaged(jaxsvm.pegasos(1e-2))),
+        SVC(class_weight="balanced"),
+        LinearSVC(class_weight={"ant": 3.0}),
+        BudgetedSVC(budget=10, method="bsgd", class_weight={"ant": 3.0}),
+    ],
+    ids=["pegasos", "SVC", "LinearSVC", "BudgetedSVC"],
 )
 def test_weights_are_copies_to_the_last_bit(estimator):
     """Also for a stochastic solver, with class weights, and in any order of the rows."""
@@ -305,6 +362,17 @@ class _Compilations:
         self.log.removeHandler(self.handler)
 
 
+def test_a_grid_of_a_budgeted_svc_compiles_once():
+    x, y = rows(n=91)
+    model = BudgetedSVC(budget=30, random_state=0)
+    grid = GridSearchCV(model, {"C": [0.3, 1.0, 10.0], "gamma": [0.1, 0.3]}, cv=3, error_score="raise")
+    clone(model).fit(x, y)
+    with warnings.catch_warnings(record=True), jax.log_compiles(), _Compilations() as seen:
+        grid.fit(x, y)
+    assert not [name for name in seen.names if "piece" in name or "start" in name], seen.names
+    assert grid.best_score_ > 0.85
+
+
 def test_the_count_of_compilations_counts():
     with jax.log_compiles(), _Compilations() as seen:
         jax.jit(lambda x: x + 17)(jnp.zeros(3))
@@ -337,8 +405,8 @@ def test_landmarks_of_another_choice():
 
 @pytest.mark.parametrize(
     "estimator",
-    [SVC(kernel="poly", degree=2, coef0=1.0), SVMClassifier(jaxsvm.pegasos(1e-2, bias="free"))],
-    ids=["SVC", "pegasos"],
+    [SVC(kernel="poly", degree=2, coef0=1.0), SVMClassifier(jaxsvm.pegasos(1e-2, bias="free")), BudgetedSVC(budget=10)],
+    ids=["SVC", "pegasos", "BudgetedSVC"],
 )
 def test_clone_pickle_and_files(estimator, tmp_path):
     x, y = rows(3)
@@ -370,6 +438,26 @@ def test_partial_fit_in_pieces():
     for m in (made, other):
         m.partial_fit(x[:50], y[:50])
     np.testing.assert_array_equal(made.coef_, other.coef_)
+
+
+def test_partial_fit_of_a_budgeted_svc():
+    x, y = rows(3, n=400)
+    made = BudgetedSVC(0.1, method="bsgd", budget=30, random_state=0)
+    pieces = np.array_split(np.arange(400), 4)
+    for piece in pieces * 3:
+        made.partial_fit(x[piece], y[piece], classes=["bee", "ant", "cat"])
+    held, first = made.model_.inner.inner, x[pieces[0]]
+    assert made.fit_.state.solver.t.tolist() == [1200] * 3 and held.x.shape == (3, 30, 4)
+    # The kernel is that of the first rows: gamma="scale" of later ones would change what the points mean.
+    gamma = 1 / (4 * first.astype(np.float32).var())
+    by_hand = [coef @ rbf_kernel(points, x, gamma=gamma) for points, coef in zip(held.x, held.coef, strict=True)]
+    np.testing.assert_allclose(made.decision_function(x), np.transpose(by_hand), atol=1e-3)  # float32
+    assert made.score(x, y) > SVC(0.1).fit(x, y).score(x, y) - 0.04
+    other = pickle.loads(pickle.dumps(made))
+    for m in (made, other):
+        m.partial_fit(x[:50], y[:50])
+    np.testing.assert_array_equal(made.decision_function(x), other.decision_function(x))
+    assert not hasattr(BudgetedSVC(), "partial_fit")
 
 
 def test_partial_fit_takes_pieces_of_one_class_and_refuses_the_rest():
@@ -428,6 +516,12 @@ def test_wrong_parameters_are_told():
         (SVC(loss=losses.logistic), "is not quadratic: take sdca"),
         (SVMClassifier("sdca"), "solver must be 'decomposition', 'smo', 'lasvm' or a solver such as"),
         (SVMClassifier(jaxsvm.sdca(1.0), C=2.0), "C goes with a solver by name"),
+        (BudgetedSVC(budget=1), "budget must be a whole number of at least 2"),
+        (BudgetedSVC(partners=0), "partners must be a whole number of at least 1"),
+        (BudgetedSVC(method="sgd"), "method must be one of 'bsca', 'bsgd'"),
+        (BudgetedSVC(kernel="precomputed"), "a budget holds points of its own"),
+        (BudgetedSVC(-1.0, method="bsgd"), "C must be a finite number above 0"),
+        (BudgetedSVC(method="bsgd", tol=1e-3), "tol has nothing to stop on"),
         (SVMClassifier(multiclass="all"), "multiclass must be one of 'ovr', 'ovo'"),
     ]:
         with pytest.raises((ValueError, TypeError), match=match):

@@ -43,6 +43,12 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         raise ValueError(f"--solver {args.solver} solves the problem of the kernel itself: leave --features out, or take sdca")
     if method.kernel == "needed" and (kernel is None or args.features):
         raise ValueError(f"--solver {args.solver} needs a kernel, such as --kernel rbf, and no --features")
+    if args.budget is not None and not method.budget:
+        budgeted = " or ".join(name for name, other in methods.METHODS.items() if other.budget)
+        raise ValueError(f"--solver {args.solver} has no budget: leave --budget out, or take --solver {budgeted}")
+    points = methods.BUDGET if args.budget is None else args.budget
+    if points < 2:
+        raise ValueError(f"--budget must be at least 2, the points that the model may have, got {points}")
     tol = method.tol if args.tol is None else args.tol
     b = min(n, args.batch if args.batch is not None else method.batch or n)
     if b < 1:
@@ -54,7 +60,7 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
     steps = args.steps or (args.passes or passes) * one_pass
     setting = methods.Setting(
         lam, jaxsvm.C_from_lam(lam, total), None if args.features else kernel, loss, bias, steps, one_pass,
-        methods.reach(kernel, train.x, bias),
+        methods.reach(kernel, train.x, bias), points,
     )  # fmt: skip
     solver = method.make(setting)
     if tol is not None and solver.residual != "whole":
@@ -72,9 +78,10 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
     goes_on = solver.until is not None  # within an update, which draws no batch
     how = f"{steps} updates, each of which goes on by itself" if goes_on else f"{length} in batches of {b}"
     stop = "" if tol is None else f", tolerance {tol:g}"
+    said += f", at most {points} points" if method.budget else ""
     options.line("solver", f"{args.solver}, {said}; lambda = {lam:.3g} (C = {setting.C:.3g}), bias {bias}")
     options.line("", f"at most {how}{stop}; seed {args.seed}")
-    if kernel is not None and not args.features and n > (50_000 if goes_on else 20_000):
+    if kernel is not None and not (args.features or method.budget) and n > (50_000 if goes_on else 20_000):
         exact = "" if goes_on or n > 50_000 else "--solver decomposition or "
         options.line("", f"each step goes over {n} rows: {exact}--features nystrom is faster with so many")
     return solver, (steps, sampler, lam, loss, tol)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 import jaxsvm
-from jaxsvm import features, kernels, losses
+from jaxsvm import budget, features, kernels, losses
 
 from ..numerics import sqnorms
 from .options import spread
@@ -25,6 +25,7 @@ class Setting(NamedTuple):
     steps: int
     one_pass: int  # steps
     reach: float  # largest squared norm of a row
+    budget: int | None = None  # points of the model
 
 
 class Method(NamedTuple):
@@ -40,6 +41,7 @@ class Method(NamedTuple):
     losses: bool = True
     features: bool = True  # whether rows may be features of a kernel
     objective: bool = True  # whether there is an optimum to certify against
+    budget: bool = False  # whether the model has a given number of points
 
 
 def _later(t):
@@ -53,6 +55,11 @@ def _kernel_of(s: Setting) -> Any:
 def _pegasos(s: Setting) -> Any:
     solver = jaxsvm.pegasos(s.lam, loss=s.loss, bias=s.bias, project=bool(s.loss.labels), offset=s.reach / s.lam)
     return jaxsvm.averaged(solver, weights=_later)
+
+
+def _budgeted(factory: Callable, number: float, s: Setting) -> Any:
+    gaussian = s.kernel.spectrum is not None and s.kernel.spectrum[0] == "normal"
+    return factory(number, s.kernel, budget=s.budget, maintain=budget.merge(partners=59) if gaussian else budget.remove())
 
 
 METHODS = {
@@ -74,6 +81,16 @@ METHODS = {
     "pegasos": Method(_pegasos, "stochastic subgradients with step 1/(lambda t), averaged", ("feature", "none", "free")),
     "kernel_pegasos": Method(
         lambda s: jaxsvm.kernel_pegasos(s.lam, s.kernel), "Pegasos with a kernel", kernel="needed", batch=1, losses=False
+    ),
+    "bsca": Method(
+        lambda s: _budgeted(jaxsvm.bsca, s.C, s),
+        "dual coordinate ascent with a kernel, a model of --budget points: any number of rows, stops by itself",
+        kernel="needed", batch=1, passes=100, tol=1e-3, losses=False, features=False, budget=True,
+    ),
+    "bsgd": Method(
+        lambda s: _budgeted(jaxsvm.bsgd, s.lam, s),
+        "Pegasos with a kernel, a model of --budget points",
+        kernel="needed", batch=1, losses=False, features=False, budget=True,
     ),
     "asset": Method(
         lambda s: jaxsvm.asset(s.lam, loss=s.loss, bias=s.bias, average_from=s.steps // 2),
@@ -112,6 +129,7 @@ METHODS = {
 LOSSES = {name: getattr(losses, name) for name in ("hinge", "squared_hinge", "logistic", "squared")}
 LOSSES |= {name: getattr(losses, name)() for name in ("smooth_hinge", "eps_insensitive", "pinball")}
 KERNELS = ("linear", "rbf", "laplacian", "polynomial", "sigmoid")
+BUDGET = 500  # points, where none are given
 FEATURES = ("nystrom", "fourier", "orthogonal")
 
 

@@ -22,7 +22,7 @@ def lean(model: Any) -> Any:
     """A kernel model, or several on the same rows, without the rows that do not count."""
     if isinstance(model, OneVsRest | OneVsOne):
         return dataclasses.replace(model, inner=lean(model.inner))
-    if not isinstance(model, models.Expansion):
+    if not isinstance(model, models.Expansion) or model.x.ndim > 2:  # several budgets: each has points of its own
         return model
     kept = np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
     kept = kept if len(kept) else np.arange(1)
@@ -45,11 +45,12 @@ def certified(args: Any, model: Any, train: Batch, lam: float, loss: Any) -> str
     inner, n = model, train.y.shape[0]
     while isinstance(inner, models.Mapped):
         inner = inner.inner
-    wide = inner.x.shape[0] if isinstance(inner, models.Expansion) else inner.w.shape[-1]
+    kernel = isinstance(inner, models.Expansion)  # its dual takes the kernel among all rows
+    wide = n if kernel else inner.w.shape[-1]
     if n * wide > LEAST and not args.certificate:
         return "left out, as it takes long for so many rows (--certificate)"
     passes = int(np.clip(2e8 // (n * wide), 10, 500))  # of a second or so
-    passes = 0 if isinstance(inner, models.Expansion) or inner.bias == "free" else passes
+    passes = 0 if kernel or inner.bias == "free" else passes
     proof = jaxsvm.certificate(model, train, lam, loss, passes=passes)
     where = " on these features" if args.features else ""
     return (

@@ -24,6 +24,7 @@ examples:
   jaxsvm train rows.csv --label class --positive spam --hold-out 0.2 --model model.npz
   jaxsvm train rows.npz --solver decomposition --kernel rbf --C 10 --model model.npz    exact kernel: to some 50,000 rows
   jaxsvm train rows.svm --kernel rbf --features nystrom --count 1024 --model model.npz        many rows
+  jaxsvm train rows.svm --solver bsca --kernel rbf --budget 200 --model model.npz             a small kernel model of many rows
   jaxsvm train rows.svm --solver pegasos --lam 1e-4 --passes 50 --test other.svm --model model.npz
 
 Ctrl-C ends the run at the last look and keeps the model of that moment.
@@ -63,9 +64,10 @@ def add(commands: Any) -> None:
     how_long = group.add_mutually_exclusive_group()
     how_long.add_argument("--passes", type=int, help="over the rows, at most; see the printed line 'solver' for what is taken")
     how_long.add_argument("--steps", type=int, help="updates instead of passes")
+    group.add_argument("--budget", type=int, help=f"points of the model of bsca and bsgd, at least 2 ({methods.BUDGET})")
     group.add_argument("--batch", type=int, help="rows of an update")
     group.add_argument(
-        "--tol", type=float, help="stop at this residual: sdca, decomposition, smo (1e-3), subgradient (goes on to the end)"
+        "--tol", type=float, help="stop at this residual: sdca, decomposition, smo, bsca (1e-3), subgradient (goes on to the end)"
     )
     group.add_argument("--seconds", type=float, help="stop at the first look after so much time")
     group.add_argument("--seed", type=int, default=0, help="of all draws (0)")
