@@ -26,7 +26,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from . import features, kernels, losses, samplers
-from .budget import merge, remove
+from .budget import suited
 from .data import dataset
 from .kernels import Kernel, as_kernel, holds_precomputed
 from .loops import fit as run_solver
@@ -894,8 +894,7 @@ class BudgetedSVC(_InPieces):
     def _made(self, x, weight):
         choice("method", self.method, ("bsca", "bsgd"))
         kernel = _kernel(self.kernel, self.gamma, self.degree, self.coef0, x, weight)
-        gaussian = kernel.spectrum is not None and kernel.spectrum[0] == "normal"
-        kept = {"budget": self.budget, "maintain": merge(partners=self.partners) if gaussian else remove()}
+        kept = {"budget": self.budget, "maintain": suited(kernel, partners=self.partners)}
         if self.method == "bsca":
             return bsca(self.C, kernel, **kept)
         positive(C=self.C)

@@ -123,7 +123,7 @@ def _primal(model, data, lam, loss):
 
 
 def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, loss: Loss = hinge) -> Array:
-    """D at the dual variables alpha, in float64 on the host; -inf outside their bounds.
+    """D at the dual variables alpha, in float64 on the host; -inf outside their bounds, but for a millionth.
 
     Args:
         alpha: (n,), 0 <= alpha_i <= C w_i for the hinge; for losses of real targets the signed coefficients.
@@ -146,11 +146,17 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
 
 @_in_float64
 def _dual(alpha, data, lam, kernel, loss):
-    coef = alpha * data.y if loss.labels else alpha
-    own = dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
     share = _shares(data)
+    coef = _back(alpha * data.y if loss.labels else alpha, data.y, share, lam, loss)
+    own = dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
     absent = jnp.any((share == 0) & (coef != 0))  # the bound of a row of weight 0 is 0
     return jnp.where(absent, -jnp.inf, -lam / 2 * jnp.dot(coef, own) - _penalty(coef, data.y, share, lam, loss))
+
+
+def _back(coef, y, share, lam, loss):
+    """Bounds kept in float32 may be passed by a rounding of C: such coefficients go back by one part in a million."""
+    out = ~jnp.isfinite(loss.conjugate(_slopes(coef, share, lam), y))
+    return jnp.where(out, (1 - 1e-6) * coef, coef)
 
 
 def _slopes(coef, share, lam):
@@ -246,12 +252,8 @@ def _carried(model, data, share, lam, loss, bias):
     n = data.y.shape[0]
     known = model.index >= 0
     coef = zero.at[jnp.where(known, model.index, n)].add(model.coef.astype(share.dtype), mode="drop")
-    slope = _slopes(coef, share, lam)
-    # Bounds kept in float32 may be passed by a rounding of C: such coefficients go back by one part in a million.
-    nearly = (1 - 1e-6) * slope
-    out = ~jnp.isfinite(loss.conjugate(slope, data.y))
-    inside = jnp.isfinite(loss.conjugate(nearly, data.y)) & jnp.where(share > 0, True, coef == 0)
-    coef = jnp.where(out, (1 - 1e-6) * coef, coef)
+    coef = _back(coef, data.y, share, lam, loss)
+    inside = jnp.isfinite(loss.conjugate(_slopes(coef, share, lam), data.y)) & jnp.where(share > 0, True, coef == 0)
     balanced = jnp.abs(jnp.sum(coef)) <= 1e-6 * jnp.sum(jnp.abs(coef)) if bias == "free" else True
     return coef, jnp.all(known | (model.coef == 0)) & jnp.all(inside) & balanced
 

@@ -420,14 +420,19 @@ def _systematic(key: Array, preference: Array, epoch: Array, total: int) -> Arra
     Whole numbers that wrap around keep this exact for any number of rows. Offsets of successive epochs are spread evenly.
     """
     n = preference.shape[0]
-    share = jnp.round(preference * (total / jnp.sum(preference)) * 2**_UNIT).astype(jnp.uint32)
-    missing = (jnp.uint32(total % 2 ** (32 - _UNIT)) << _UNIT) - jnp.sum(share, dtype=jnp.uint32)  # modulo 2^32
-    missing = missing.astype(jnp.int32)  # by rounding: at most half a quantum a row, which the first rows make up for
-    rank = jnp.cumsum(preference > 0, dtype=jnp.int32)
-    mend = (preference > 0) & (rank <= jnp.abs(missing))
-    share = share + jnp.where(mend, jnp.sign(missing), 0).astype(jnp.uint32)
+    share, drawn = preference * (total / jnp.sum(preference)), preference > 0
+    whole = jnp.floor(share)
+    rest = jnp.round((share - whole) * 2**_UNIT).astype(jnp.uint32)  # whole visits apart: 2^16 of them would wrap, too
+    whole = whole.astype(jnp.int32)
+    left = jnp.asarray(total, jnp.int32) - jnp.sum(whole, dtype=jnp.int32)
+    missing = ((left.astype(jnp.uint32) << _UNIT) - jnp.sum(rest, dtype=jnp.uint32)).astype(jnp.int32)
+    # What rounding left over is spread over the rows.
+    rows, rank = count(drawn), jnp.cumsum(drawn, dtype=jnp.int32)
+    mend = missing // rows + (rank <= missing % rows).astype(jnp.int32)
+    rest = rest + jnp.where(drawn, mend, 0).astype(jnp.uint32)
     step = jnp.uint32(2654435769) * epoch.astype(jnp.uint32)  # 2^32 / golden ratio
     offset = (jax.random.bits(key, (), jnp.uint32) + step) >> (32 - _UNIT)
-    ends = jnp.cumsum(share, dtype=jnp.uint32) + offset
-    times = (ends >> _UNIT) - (ends - share >> _UNIT) & (2 ** (32 - _UNIT) - 1)
-    return jnp.repeat(jnp.arange(n, dtype=jnp.int32), times.astype(jnp.int32), total_repeat_length=total)
+    ends = jnp.cumsum(rest, dtype=jnp.uint32) + offset
+    more = (ends >> _UNIT) - (ends - rest >> _UNIT) << (32 - _UNIT)  # modulo 2^16, and with its sign
+    times = whole + (more.astype(jnp.int32) >> (32 - _UNIT))
+    return jnp.repeat(jnp.arange(n, dtype=jnp.int32), times, total_repeat_length=total)

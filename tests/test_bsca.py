@@ -503,6 +503,18 @@ def test_the_first_epoch_visits_every_row_and_permuted_epochs_need_no_change(sam
         assert len(np.unique(epochs, axis=0)) == 10
 
 
+@pytest.mark.parametrize("n, positive", [(100_000, 1), (1_000_000, 10)])
+def test_few_rows_of_weight_among_many_share_the_whole_schedule(n, positive):
+    """10^5 visits of one row: whole numbers that wrap at 2^16 would draw rows of weight 0."""
+    rows = np.sort(np.random.default_rng(0).choice(n, positive, replace=False))
+    weight = jnp.zeros(n).at[rows].set(1)
+    data = jaxsvm.Batch(jnp.zeros((n, 1)), jnp.ones(n), jnp.arange(n, dtype=jnp.int32), weight)
+    schedule = np.asarray(samplers.acf().init(KEY, data).schedule)
+    drawn, times = np.unique(schedule, return_counts=True)
+    np.testing.assert_array_equal(drawn, rows)
+    assert np.all(np.abs(times - n / positive) <= 1)
+
+
 def test_frozen_preferences_are_kept_over_a_hundred_epochs():
     p = np.exp(np.random.default_rng(2).uniform(np.log(LOW), np.log(HIGH), N)).astype(np.float32)
     p[[3, 11]] = 0

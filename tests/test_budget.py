@@ -714,6 +714,20 @@ def test_a_budget_above_the_dimension_loses_nothing_under_the_linear_kernel(x64)
     assert int(info.support[-1]) == D + 1
 
 
+@pytest.mark.parametrize("kernel, dim", [(kernels.linear(), 10), (kernels.polynomial(), 2)], ids=["linear", "cubic"])
+def test_a_budget_above_the_rank_of_the_kernel_projects_in_float32(kernel, dim):
+    """50 points of rank 10: where rounding leaves no inverse, projection falls back to removal, which is far worse."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, dim)).astype(np.float32)
+    y = np.sign((x @ rng.normal(size=dim) if dim > 2 else x[:, 0] * x[:, 1]) + 0.1 * rng.normal(size=600))
+    data, errors = jaxsvm.dataset(x, y), []
+    for maintain in (budget.project(), budget.remove()):
+        run = jaxsvm.fit(jaxsvm.bsca(1.0, kernel, budget=50, maintain=maintain), data, KEY, steps=3000)
+        assert run.finite
+        errors.append(float(jaxsvm.error_on(data)(run.model)))
+    assert errors[0] < errors[1] - 0.02
+
+
 # ----------------------------------------------------------------------------------------------------------- other feeds
 
 

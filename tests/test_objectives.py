@@ -428,6 +428,16 @@ def test_dual_outside_of_the_bounds_is_minus_infinity():
     assert float(objectives.dual(inside.at[4].set(-0.01), data, lam)) == -np.inf
 
 
+@pytest.mark.parametrize("C", [0.1, 0.3, 1.7])
+def test_dual_forgives_what_rounding_to_float32_added_to_a_bound(C):
+    data = dataset()
+    alpha = jnp.full(N, np.nextafter(np.float32(C), np.float32(np.inf)))
+    lam = objectives.lam_from_C(C, N)
+    exact = float(objectives.dual(0.999 * alpha, data, lam))
+    assert np.isfinite(exact) and float(objectives.dual(alpha, data, lam)) == pytest.approx(exact, rel=0.01, abs=0.01)
+    assert float(objectives.dual(1.00001 * alpha, data, lam)) == -np.inf
+
+
 def test_dual_of_a_row_that_does_not_count_is_bounded_by_0():
     """Weight 0: 0 <= alpha_i <= C 0. Else the row could cancel others in |w|^2 and lift D above the optimum."""
     data = dataset(weight=WEIGHT)

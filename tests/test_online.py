@@ -923,6 +923,11 @@ def test_numbers_that_are_not_above_0(name, make, number):
         begin(make(number))
 
 
+def test_a_step_of_bogd_that_turns_the_function_round_is_refused():
+    with pytest.raises(ValueError, match="eta lam must be below 1, or a step turns the function round, got 1: lower eta"):
+        begin(jaxsvm.bogd(2.0, RBF, budget=2, eta=0.5))
+
+
 @pytest.mark.parametrize("kept", [0, BUDGET + 1, 1.5, True])
 def test_features_of_nogd_are_at_most_its_points(kept):
     with pytest.raises(ValueError, match=f"features must be a whole number from 1 to the budget, {BUDGET}, got {kept!r}"):

@@ -68,7 +68,7 @@ def test_kernel_blocks(sparse, dense, kernel):
 
 
 def test_blocks_of_sparse_pairs(sparse, dense, monkeypatch):
-    monkeypatch.setattr(numerics, "_DENSE", 7 * D)  # seven rows at a time
+    monkeypatch.setattr(numerics.products, "_DENSE", 7 * D)  # seven rows at a time
     np.testing.assert_allclose(numerics.inner(sparse.x, sparse.x), dense.x @ dense.x.T, atol=1e-5)
 
 

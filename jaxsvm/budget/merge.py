@@ -14,6 +14,7 @@ from ..numerics import at, dot, first_max, golden_section, mix, multiply_high
 from ..recipe import choice
 from ..types import Array
 from .points import Change, Maintenance, Points, maintenance
+from .remove import remove
 
 GRID = 400  # of the table, each way
 COARSE, FINE, POLISH = 10, 15, 2  # steps of golden section, to 0.01 and to 0.001, and of Newton's method after these
@@ -33,7 +34,8 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
 
     Args:
         partners: how many are looked at, drawn without replacement among the points of the same sign, one from each of so many
-            equal strata; None: all of them; structure. With 59 the best is among the best 5 % with 95 % confidence.
+            strata as equal as whole numbers allow; None: all of them; structure. With 59 the best is among the best 5 % with
+            95 % confidence.
         search: "lookup" reads the change of a pair from a table over (m, exp(-L)), "golden" finds h for every pair by golden
             section to 0.01; structure.
 
@@ -86,13 +88,23 @@ def width(kernel: Kernel) -> Array:
     Raises:
         ValueError: the kernel is not Gaussian.
     """
-    law = kernel.spectrum
-    if law is None or law[0] != "normal":
+    if not mergeable(kernel):
         raise ValueError(
             f"points can be merged under a Gaussian kernel only, got {kernel!r}: take kernels.rbf, or maintain=budget.remove() "
             "or budget.project()"
         )
-    return law[1] ** 2 / 2
+    return kernel.spectrum[1] ** 2 / 2
+
+
+def mergeable(kernel: Kernel) -> bool:
+    """Whether the kernel is Gaussian, or a multiple of one."""
+    law = kernel.spectrum
+    return law is not None and law[0] == "normal"
+
+
+def suited(kernel: Kernel, *, partners: int | None = 59) -> Maintenance:
+    """Maintenance for a kernel that is not known beforehand: merging where it is Gaussian, removal elsewhere."""
+    return merge(partners=partners) if mergeable(kernel) else remove()
 
 
 class _Side(NamedTuple):

@@ -44,8 +44,7 @@ class Points(NamedTuple):
     @property
     def live(self) -> Array:
         """Which places are taken, the newcomer's with them, (m + 1,) bool."""
-        place = lax.iota(jnp.int32, self.budget + 1)
-        return (place < self.front) | (place >= self.budget - self.back)
+        return jnp.append(taken(self.budget, self.front, self.back), True)
 
     def oldest_of(self, worth: Array) -> Array:
         """The place of the largest of (m + 1,) numbers, of several that of the oldest point, () int32."""
@@ -76,6 +75,12 @@ class Points(NamedTuple):
         """What f without point r is at x_j, for all points r (rows) and j (columns), (m + 1, m + 1)."""
         gram = self.gram(kernel)
         return dot(self.coef, gram)[None, :] - self.coef[:, None] * gram
+
+
+def taken(budget: int, front: Array, back: Array) -> Array:
+    """Which of the m places hold points: the first `front` and the last `back`, (m,) bool."""
+    place = lax.iota(jnp.int32, budget)
+    return (place < front) | (place >= budget - back)
 
 
 class Change(NamedTuple):

@@ -16,8 +16,8 @@ def project() -> Maintenance:
         P = K^-1 over the m + 1 points;   r = argmin_j |w - w'|^2 = argmin_j coef_j^2 / P_jj
         coef_j += -coef_r P_jr / P_rr   for all others
 
-    Costs O(m^2 d + m^3) where the budget is exceeded: a Cholesky factorisation, with a jitter of sqrt(m) eps on the diagonal,
-    without which duplicates have no inverse.
+    Costs O(m^2 d + m^3) where the budget is exceeded: a Cholesky factorisation, with a jitter of m eps on the diagonal, without
+    which points that are in the span of others have no inverse.
 
     Example:
         >>> import jax, jaxsvm
@@ -35,7 +35,7 @@ def project() -> Maintenance:
     def change(kernel, points, memo):
         gram = points.gram(kernel)
         size = gram.shape[0]
-        jitter = size**0.5 * jnp.finfo(gram.dtype).eps * jnp.mean(jnp.diagonal(gram))
+        jitter = size * jnp.finfo(gram.dtype).eps * jnp.mean(jnp.diagonal(gram))
         identity = jnp.eye(size, dtype=gram.dtype)
         inverse = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(gram + jitter * identity), True), identity)
         # Where rounding has left no inverse, the point goes alone.

@@ -58,8 +58,7 @@ def _pegasos(s: Setting) -> Any:
 
 
 def _budgeted(factory: Callable, number: float, s: Setting) -> Any:
-    gaussian = s.kernel.spectrum is not None and s.kernel.spectrum[0] == "normal"
-    return factory(number, s.kernel, budget=s.budget, maintain=budget.merge(partners=59) if gaussian else budget.remove())
+    return factory(number, s.kernel, budget=s.budget, maintain=budget.suited(s.kernel))
 
 
 METHODS = {

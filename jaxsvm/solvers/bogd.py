@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..budget import Maintenance, given_up, maintenance
 from ..engines.online import hinge_steps, online
 from ..kernels import Kernel
+from ..numerics import is_traced
 from ..recipe import positive, solver
 from ..samplers import epochs
 from ..spaces import budgeted
@@ -35,7 +36,7 @@ def bogd(lam: float, kernel: Kernel, *, budget: int, eta: float = 0.2) -> Solver
         A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order.
 
     Raises:
-        ValueError: lam or eta not a single positive number, budget below 2.
+        ValueError: lam or eta not a single positive number, eta lam not below 1, budget below 2.
 
     Differs from the paper: the oldest point goes (the paper draws one and scales the others up); example weights multiply the
         step; a row that is a point already adds to its coefficient.
@@ -51,6 +52,9 @@ def bogd(lam: float, kernel: Kernel, *, budget: int, eta: float = 0.2) -> Solver
         kernel-based online learning, ICML 2012; S. Hoi, J. Wang, P. Zhao, LIBOL and KOL, JMLR 15, 2014.
     """
     positive(lam=lam, eta=eta)
-
+    if not is_traced(lam, eta) and float(eta) * float(lam) >= 1:
+        raise ValueError(
+            f"eta lam must be below 1, or a step turns the function round, got {float(eta) * float(lam):g}: lower eta"
+        )
     space = budgeted(kernel, budget=budget, maintain=_oldest())
     return online(lambda data: (), hinge_steps(eta, lam), space, sampler=epochs(1))

@@ -100,6 +100,7 @@ def bsca(C: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge
             spread=jnp.where(over, spread, state.spread),
             residual=jnp.where(over, jnp.where(jnp.isfinite(change), change, jnp.inf), state.residual),
         )
+        info = info._replace(support=space.support(made.f))  # points, not alphas
         return new, info if stop == "moves" else info._replace(residual=new.residual)
 
     return inner._replace(init=init, update=update, model=lambda state, data=None: inner.model(state.inner, data))

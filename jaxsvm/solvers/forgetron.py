@@ -32,6 +32,8 @@ def shrinkage(sigma, mu, damage, mistakes):
     """The largest phi in (0, 1] with (sigma phi)^2 + 2 sigma phi (1 - phi mu) + damage <= 15/32 mistakes.
 
     By the form of the root that is right for every sign of the leading coefficient.
+
+    Reference: O. Dekel, S. Shalev-Shwartz, Y. Singer, The Forgetron, SIAM Journal on Computing 37, 2008, section 5.
     """
     a, b, c = sigma * sigma - 2 * sigma * mu, 2 * sigma, damage - 15 / 32 * mistakes
     root = jnp.sqrt(jnp.maximum(b * b - 4 * a * c, 0))

@@ -10,11 +10,10 @@ from jax import lax
 
 from ..engines.online import hinge_steps, online
 from ..kernels import Kernel
-from ..models import Expansion
-from ..numerics import count, dot, wide
+from ..numerics import dot, wide
 from ..recipe import positive, register, solver
 from ..samplers import epochs
-from ..spaces.budgeted import check_budget, check_points, dense, in_turn
+from ..spaces.budgeted import check_budget, check_points, dense, in_turn, own_points
 from ..types import Array, Solver, Space
 
 
@@ -87,21 +86,13 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
         w = jnp.where(kept, root * dot(f.coef, vector), 0)
         return jnp.where(kept[None, :], vector / root[None, :], 0), w, w
 
-    def model(f, data=None):
-        f = written(f)
-        coef = jnp.where(f.size < m, f.coef, dot(f.map, f.mean))
-        return Expansion(kernel, f.x, coef, jnp.zeros((), coef.dtype), jnp.full((m,), -1, jnp.int32))
+    def add(f, shrink, coef, batch):
+        return in_turn(joined, written, f, coef, batch)
 
-    return Space(
-        zero=zero,
-        evaluate=evaluate,
-        sqnorm=kernel.diag,
-        add=lambda f, shrink, coef, batch: in_turn(joined, written, f, coef, batch),
-        model=model,
-        gram=lambda batch: kernel(dense(batch.x), dense(batch.x)),
-        evals=lambda coef, batch: m * count(batch.weight > 0),
-        support=lambda f: f.size,
-    )
+    def points(f):
+        return written(f).x, jnp.where(f.size < m, f.coef, dot(f.map, f.mean))
+
+    return own_points(kernel, zero, evaluate, add, points, lambda f: f.size, m)
 
 
 @solver

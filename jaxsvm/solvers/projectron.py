@@ -11,11 +11,10 @@ from jax import lax
 
 from ..engines.online import online, perceptron_in, within_margin
 from ..kernels import Kernel
-from ..models import Expansion
-from ..numerics import count, dot, wide
+from ..numerics import dot, wide
 from ..recipe import positive, register, solver
 from ..samplers import epochs
-from ..spaces.budgeted import check_budget, check_points, dense, in_turn
+from ..spaces.budgeted import check_budget, check_points, dense, in_turn, own_points
 from ..types import Array, Solver, Space
 
 
@@ -92,20 +91,10 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
         waiting = jax.tree.map(lambda a, b: jnp.where(joins, a, b), new, f.waiting)
         return jnp.where(joins, jnp.where(place == f.size, coef, f.coef), onto), f.size + joins.astype(jnp.int32), waiting
 
-    def model(f, data=None):
-        f = written(f)
-        return Expansion(kernel, f.x, f.coef, jnp.zeros((), f.coef.dtype), jnp.full((m,), -1, jnp.int32))
+    def add(f, shrink, coef, batch):
+        return in_turn(joined, written, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
 
-    return Space(
-        zero=zero,
-        evaluate=evaluate,
-        sqnorm=kernel.diag,
-        add=lambda f, shrink, coef, batch: in_turn(joined, written, f._replace(coef=(1 - shrink) * f.coef), coef, batch),
-        model=model,
-        gram=lambda batch: kernel(dense(batch.x), dense(batch.x)),
-        evals=lambda coef, batch: m * count(batch.weight > 0),
-        support=lambda f: f.size,
-    )
+    return own_points(kernel, zero, evaluate, add, lambda f: (written(f).x, f.coef), lambda f: f.size, m)
 
 
 @solver

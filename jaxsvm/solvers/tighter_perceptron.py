@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from ..budget import Maintenance, given_up, maintenance
 from ..engines.online import perceptron_in
 from ..kernels import Kernel
-from ..numerics import first_max
 from ..recipe import solver
 from ..spaces import budgeted
 from ..types import Solver
@@ -19,9 +18,7 @@ def _fewest_errors() -> Maintenance:
 
     def change(kernel, points, memo):
         wrong = jnp.sign(points.coef)[None, :] * points.scores_without(kernel) <= 0
-        errors = jnp.sum(wrong.astype(points.coef.dtype), axis=1)
-        age = points.born.astype(errors.dtype) / (points.born[-1] + 1).astype(errors.dtype)  # below 1
-        return given_up(points, first_max(-errors - age)[0]), memo
+        return given_up(points, points.oldest_of(-jnp.sum(wrong, axis=1, dtype=jnp.int32))), memo
 
     return Maintenance(change, evals=lambda budget: (budget + 1) ** 2)
 

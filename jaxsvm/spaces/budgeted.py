@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..budget import Change, Maintenance, Points, given_up
+from ..budget import Change, Maintenance, Points, given_up, taken
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..models import Expansion
 from ..numerics import at, count, dot, first_max, mix, sqnorms, wide
@@ -87,14 +87,14 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         f = written(f)
         row, values = dense(batch.x).astype(f.x.dtype), kernel.values(batch.x, f.x, f.sqnorm)[0]
         if maintain.seen is not None:
-            seen = maintain.seen(f.notes, values, _live(f), batch.y[0])
+            seen = maintain.seen(f.notes, values, taken(f.coef.shape[0], f.front, f.back), batch.y[0])
             f = f._replace(notes=jax.tree.map(functools.partial(jnp.where, batch.weight[0] > 0), seen, f.notes))
         small = lax.cond(coef[0] != 0, lambda: taken_in(f, coef, row, values, batch.y[0]), lambda: f._replace(x=None))
         return small._replace(x=f.x)
 
     def taken_in(f, coef, row, values, y):
         """What becomes of all but the points themselves."""
-        live = _live(f)
+        live = taken(f.coef.shape[0], f.front, f.back)
         twin, _ = first_max(jnp.where(live, 2 * values - kernel.diag(f.x), -jnp.inf))  # the nearest point
         known = at(live, twin) & jnp.all(at(f.x, twin) == row[0])
         coef = coef + jnp.where(known, at(f.coef, twin), 0)
@@ -116,9 +116,36 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         change, memo = lax.cond(known | grows, store, lambda: maintain.change(kernel, points, f.memo))
         return _placed(f._replace(memo=memo, added=f.added + 1), points, change, grows)
 
+    points = lambda f: (written(f).x, f.coef)  # noqa: E731
+    return own_points(kernel, zero, evaluate, add, points, lambda f: f.front + f.back, m, maintain.evals(m))
+
+
+def own_points(
+    kernel: Kernel,
+    zero: Callable,
+    evaluate: Callable,
+    add: Callable,
+    points: Callable,
+    support: Callable,
+    row: int,
+    move: int = 0,
+) -> Space:
+    """A space whose functions are expansions over points of their own.
+
+    Args:
+        kernel: of the space.
+        zero: as `Space.zero`.
+        evaluate: as `Space.evaluate`.
+        add: as `Space.add`.
+        points: f -> its points (m, d) and their coefficients (m,).
+        support: as `Space.support`.
+        row: kernel evaluations for a row.
+        move: more of them, at most, for one that moves f.
+    """
+
     def model(f, data=None):
-        f = written(f)
-        return Expansion(kernel, f.x, f.coef, jnp.zeros((), f.coef.dtype), jnp.full((m,), -1, jnp.int32))
+        x, coef = points(f)
+        return Expansion(kernel, x, coef, jnp.zeros((), coef.dtype), jnp.full(coef.shape, -1, jnp.int32))
 
     return Space(
         zero=zero,
@@ -127,8 +154,8 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         add=add,
         model=model,
         gram=lambda batch: kernel.diag(batch.x)[:, None] if batch.x.shape[0] == 1 else kernel(batch.x, batch.x),
-        evals=lambda coef, batch: m * count(batch.weight > 0) + maintain.evals(m) * count(coef != 0),
-        support=lambda f: f.front + f.back,
+        evals=lambda coef, batch: row * count(batch.weight > 0) + move * count(coef != 0),
+        support=support,
     )
 
 
@@ -167,12 +194,11 @@ def written(f: BudgetedState) -> BudgetedState:
 def summands(kernel: Kernel, f: BudgetedState, batch: Batch) -> Array:
     """What each point adds to the value at each row, coef_j k(x_j, x_i), (b, m); nan where there is no point."""
     f = written(f)
-    return jnp.where(_live(f)[None, :], f.coef[None, :] * as_kernel(kernel).values(batch.x, f.x, f.sqnorm), jnp.nan)
-
-
-def _live(f: BudgetedState) -> Array:
-    place = lax.iota(jnp.int32, f.coef.shape[0])
-    return (place < f.front) | (place >= f.coef.shape[0] - f.back)
+    return jnp.where(
+        taken(f.coef.shape[0], f.front, f.back)[None, :],
+        f.coef[None, :] * as_kernel(kernel).values(batch.x, f.x, f.sqnorm),
+        jnp.nan,
+    )
 
 
 def dense(x: Array) -> Array:

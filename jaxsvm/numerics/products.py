@@ -1,0 +1,120 @@
+"""Products of rows, the one place that sets precision; in blocks where they are large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .. import sparse
+from ..types import Array, SparseRows
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Matrix product in full precision: on accelerators the default rounds the factors to 8 or 11 bits.
+
+    Args:
+        a: (n, d) or (d,); (n, d) may be `SparseRows`.
+        b: (d, m) or (d,); (d, m) may be `SparseRows`, the other factor must then be dense.
+    """
+    if isinstance(a, SparseRows):
+        return sparse.gather(a, b, jnp.multiply) if a.rows is None or b.ndim > 1 else sparse.scores(a, b)
+    if isinstance(b, SparseRows):
+        return sparse.scatter(a, b) if b.rows is None or a.ndim > 1 else sparse.added(jnp.zeros(b.columns, a.dtype), a, b)
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def add_rows(w: Array, coef: Array, x: Array) -> Array:
+    """w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,); only the columns that sparse rows name are touched."""
+    if isinstance(x, SparseRows) and x.rows is not None:
+        return sparse.added(w, coef, x)
+    if isinstance(x, SparseRows):
+        return w.at[x.index].add(coef[:, None] * x.value, mode="promise_in_bounds")
+    return w + dot(coef, x)
+
+
+def inner(x: Array, z: Array) -> Array:
+    """Products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, nothing of size m d or n d is made of them."""
+    if not isinstance(x, SparseRows) and not isinstance(z, SparseRows):
+        # One row against many is a matrix times a vector: written otherwise, XLA turns the matrix round in a slow loop.
+        return dot(z, x[0])[None, :] if x.shape[0] == 1 else dot(x, z.T)
+    return _pairs(_wide(x), _wide(z), jnp.multiply)
+
+
+def l1_distances(x: Array, z: Array) -> Array:
+    """sum_c |x_c - z_c| of rows, (n, d), (m, d) -> (n, m), one column at a time."""
+    if isinstance(x, SparseRows) or isinstance(z, SparseRows):
+        # Columns that a row does not name add |z_c|: all of them are taken, and the named ones put right.
+        size = lambda a: jnp.sum(jnp.abs(a.taken().value if isinstance(a, SparseRows) else a), axis=1)  # noqa: E731
+        named = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
+        return jnp.maximum(size(x)[:, None] + size(z)[None, :] + named, 0)
+    zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
+    column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)  # noqa: E731
+    return lax.scan(column, zero, (x.T, z.T))[0]
+
+
+def _wide(x: Array) -> Array:
+    """Rows in the dtype of sums over them, sparse ones as arrays of their own."""
+    return (x.taken() if isinstance(x, SparseRows) else x).astype(wide(x))
+
+
+_DENSE = 2**24  # numbers, of the block of sparse rows that is made dense at a time
+
+
+def _pairs(x: Array, z: Array, fn: Callable) -> Array:
+    """sum_c fn(x_ic, z_jc) over the columns c that sparse rows name, for symmetric fn with fn(0, .) = 0; (n, m)."""
+    if not isinstance(x, SparseRows):
+        return sparse.gather(z, x.T, fn).T
+    if not isinstance(z, SparseRows):
+        return sparse.gather(x, z.T, fn)
+    x, z = x.taken(), z.taken()
+    if x.shape[0] > z.shape[0]:
+        return _pairs(z, x, fn).T
+    return blocked(lambda rows: sparse.gather(z, rows.toarray().T, fn).T, x, max(1, _DENSE // x.columns))
+
+
+def wide(x: Array) -> jnp.dtype:
+    """The dtype for sums and coefficients over `x`: its own, float32 at least."""
+    return x.dtype if jnp.finfo(x.dtype).bits >= 32 else jnp.dtype(jnp.float32)
+
+
+def sqnorms(x: Array) -> Array:
+    """Squared norms of rows, (n, d) -> (n,)."""
+    x = x.astype(wide(x))
+    x = x.taken().value if isinstance(x, SparseRows) else x
+    return jnp.einsum("nd,nd->n", x, x, precision=lax.Precision.HIGHEST)
+
+
+def sqdist(x: Array, z: Array) -> Array:
+    """Squared distances of rows, (n, d), (m, d) -> (n, m), by one matrix product; never negative."""
+    x, z = x.astype(wide(x)), z.astype(wide(z))
+    return jnp.maximum(sqnorms(x)[:, None] + sqnorms(z)[None, :] - 2 * inner(x, z), 0)
+
+
+def blocked(fn: Callable, x: Array, block: int) -> Array:
+    """`fn` over the rows of `x` in blocks, so that its temporaries stay bounded.
+
+    Args:
+        fn: (block, d) -> (block, ...), row by row.
+        x: (n, d), or `SparseRows`.
+        block: rows at a time at most, > 0.
+
+    Returns:
+        (n, ...)
+    """
+    n = x.shape[0]
+    if n <= block:
+        return fn(x)
+    x = x.taken() if isinstance(x, SparseRows) else x
+    count = -(-n // block)
+    block = -(-n // count)  # blocks of one size, which where they fit exactly need no copy in the end
+    # The last block reaches back instead of being padded: padding would copy x.
+    starts = jnp.minimum(jnp.arange(count, dtype=jnp.int32) * block, n - block)
+    part = lambda start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, block), x)  # noqa: E731
+    parts = lax.map(lambda start: fn(part(start)), starts)
+    if count * block == n:
+        return parts.reshape((-1,) + parts.shape[2:])
+    whole = parts[:-1].reshape((-1,) + parts.shape[2:])
+    return jnp.concatenate([whole, parts[-1][count * block - n :]])
