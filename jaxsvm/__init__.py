@@ -62,6 +62,7 @@ from .recipe import struct as struct
 from .solvers import asgd as asgd
 from .solvers import asset as asset
 from .solvers import asset_star as asset_star
+from .solvers import batch_perceptron as batch_perceptron
 from .solvers import bogd as bogd
 from .solvers import bottou_sgd as bottou_sgd
 from .solvers import bpas as bpas
@@ -80,7 +81,9 @@ from .solvers import perceptron as perceptron
 from .solvers import projectron as projectron
 from .solvers import projectron_plus as projectron_plus
 from .solvers import random_budget_perceptron as random_budget_perceptron
+from .solvers import sbp as sbp
 from .solvers import sdca as sdca
+from .solvers import simba as simba
 from .solvers import smo as smo
 from .solvers import stoptron as stoptron
 from .solvers import subgradient as subgradient

@@ -20,8 +20,8 @@ import numpy as np
 from .kernels import Kernel, matvec
 from .losses import hinge
 from .models import Classifier, Expansion, Linear, Mapped
-from .numerics import dot, golden_section, is_traced, sqnorms
-from .recipe import cast, choice, fixed, freed, positive, struct
+from .numerics import dot, golden_section, is_traced, sqnorms, two_basins, water_level
+from .recipe import cast, choice, fixed, freed, nonnegative, positive, struct
 from .types import Array, Batch, Certificate, Lifted, Loss, Model
 
 
@@ -399,6 +399,65 @@ def nu_from(model: Model, data: Batch) -> Array:
 @_in_float64
 def _nu(model, data):
     return jnp.dot(_shares(data), hinge.value(_scores(model, data), data.y)) / jnp.sqrt(model.sqnorm())
+
+
+def radius_from(model: Model) -> Array:
+    """|w|: the radius of the ball on which the hinge alone has this model as a minimiser, if lam/2 |w|^2 + hinge has.
+
+    Args:
+        model: with `sqnorm()`.
+
+    Example:
+        >>> float(radius_from(Linear(jnp.array([3.0, 4.0]), jnp.zeros(()))))
+        5.0
+
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
+        section 2.
+    """
+    return jnp.sqrt(model.sqnorm())
+
+
+def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "none") -> Array:
+    """The lam at which lam/2 |w|^2 + mean hinge has the direction of the slack-constrained problem's solution.
+
+        v = sum_i p_i y_i phi(x_i);   G = level of v / |v|;   lam = G |v| / (sum_i weight_i max_i p_i / weight_i)
+
+    The solution is v / (|v| G) then, with alpha = p / (G |v|). Many lam belong to a nu at which no coefficient is at its bound
+    (nu = 0); this is the largest.
+
+    Args:
+        nu: mean slack, >= 0.
+        p: (n,) the rows' shares at the optimum, such as `run.state.solver.p` of a long run of `sbp`; as good as these.
+        data: the n training rows.
+        kernel: of the run.
+        bias: "none" or "free".
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(lam_from_nu(1.0, jnp.array([0.5, 0.5]), data, jaxsvm.kernels.linear()))
+        2.0
+
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
+        section 2; the multipliers by hand.
+    """
+    choice("bias", bias, ("none", "free"))
+    nonnegative(nu=nu)
+    return _lam((nu, p, data, kernel), (bias,))
+
+
+@_in_float64
+def _lam(nu, p, data, kernel, bias):
+    mass, v = jnp.sum(data.weight), p * data.y
+    pull = matvec(kernel, data.x, data.x, v)
+    size = jnp.sqrt(jnp.dot(v, pull))
+    margin = data.y * pull / size
+    if bias == "free":
+        level = two_basins(margin, data.y, nu * mass, weight=data.weight).level
+    else:
+        level = water_level(margin, nu * mass, weight=data.weight)
+    peak = jnp.max(jnp.where(data.weight > 0, p / jnp.where(data.weight > 0, data.weight, 1), 0))
+    return level * size / (mass * peak)
 
 
 @struct

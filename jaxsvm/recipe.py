@@ -198,6 +198,18 @@ def scalars(**numbers: Any) -> None:
             raise ValueError(f"{name} has shape {np.shape(value)}; sweep it with jax.vmap or jaxsvm.sweep")
 
 
+def nonnegative(**numbers: Any) -> None:
+    """Check that each is one number and, where its value is known, that it is not below 0.
+
+    Raises:
+        ValueError: with the name, what was expected and what came.
+    """
+    scalars(**numbers)
+    for name, value in numbers.items():
+        if not isinstance(value, jax.core.Tracer) and not (float(value) >= 0 and np.isfinite(float(value))):
+            raise ValueError(f"{name} must be a finite number of at least 0, got {float(value):g}")
+
+
 def positive(**numbers: Any) -> None:
     """Check that each is one number and, where its value is known, that it is above 0.
 

@@ -12,6 +12,7 @@ from .products import sqdist as sqdist
 from .products import sqnorms as sqnorms
 from .products import wide as wide
 from .vectors import at as at
+from .vectors import chosen as chosen
 from .vectors import count as count
 from .vectors import first_max as first_max
 from .vectors import greatest as greatest
@@ -21,5 +22,9 @@ from .vectors import least as least
 from .vectors import norm as norm
 from .vectors import pick as pick
 from .vectors import put as put
+from .vectors import summed as summed
 from .vectors import total as total
 from .vectors import two_sum as two_sum
+from .water import Basins as Basins
+from .water import two_basins as two_basins
+from .water import water_level as water_level

@@ -11,6 +11,8 @@ from jax import lax
 from ..types import Array
 from .products import dot
 
+BLOCK = 128  # of numbers that are summed by one product
+
 
 def count(mask: Array) -> Array:
     """How many are true, as an int32 also where 64-bit numbers are on."""
@@ -22,6 +24,36 @@ def total(counts: Array) -> Array:
     high, low = jnp.sum(counts >> 16, dtype=jnp.int32), jnp.sum(counts & 0xFFFF, dtype=jnp.int32)
     high = high + (low >> 16)
     return jnp.where(high < 2**15, (high << 16) + (low & 0xFFFF), jnp.iinfo(jnp.int32).max)
+
+
+def summed(a: Array) -> Array:
+    """The sum of (n,), in blocks of 128: several times as fast as `jnp.sum` on a CPU, and less of it is lost in rounding."""
+    whole = a.shape[0] // BLOCK * BLOCK
+    return jnp.sum(dot(a[:whole].reshape(-1, BLOCK), jnp.ones(BLOCK, a.dtype))) + jnp.sum(a[whole:])
+
+
+def chosen(share: Array, u: Array) -> Array:
+    """Rows in proportion to a share, by the inverse of its cumulative sum, block by block.
+
+    Args:
+        share: (n,) >= 0, not all 0.
+        u: (b,) in [0, 1).
+
+    Returns:
+        (b,) int32, rows whose share is above 0.
+    """
+    blocks = jnp.pad(share, (0, -share.shape[0] % BLOCK)).reshape(-1, BLOCK)
+    ends = jnp.cumsum(dot(blocks, jnp.ones(BLOCK, share.dtype)))
+    below = lambda target, end: jnp.clip(target, 0, jnp.nextafter(end, jnp.zeros_like(end)))  # noqa: E731
+
+    def one(u):
+        target = below(u * ends[-1], ends[-1])
+        block = count(ends <= target)
+        inside = jnp.cumsum(at(blocks, block))
+        left = below(target - jnp.where(block > 0, at(ends, jnp.maximum(block - 1, 0)), 0), inside[-1])
+        return block * BLOCK + count(inside <= left)
+
+    return jax.vmap(one)(u)
 
 
 def norm(w: Array) -> Array:

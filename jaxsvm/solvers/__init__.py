@@ -3,6 +3,7 @@
 from .asgd import asgd as asgd
 from .asset import asset as asset
 from .asset import asset_star as asset_star
+from .batch_perceptron import batch_perceptron as batch_perceptron
 from .bogd import bogd as bogd
 from .bottou_sgd import bottou_sgd as bottou_sgd
 from .bpas import bpas as bpas
@@ -21,7 +22,9 @@ from .perceptron import perceptron as perceptron
 from .projectron import projectron as projectron
 from .projectron import projectron_plus as projectron_plus
 from .random_budget_perceptron import random_budget_perceptron as random_budget_perceptron
+from .sbp import sbp as sbp
 from .sdca import sdca as sdca
+from .simba import simba as simba
 from .smo import smo as smo
 from .stoptron import stoptron as stoptron
 from .subgradient import subgradient as subgradient

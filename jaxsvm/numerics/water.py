@@ -1,0 +1,236 @@
+"""Water filling: how high water of a given volume stands over a ground, in one basin or in two that share it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..types import Array
+from .vectors import greatest, least, summed
+
+ROUNDS = 150  # of the search for the bias, a third of them halvings: enough for float64 even if nothing else helped
+
+
+def water_level(responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None) -> Array:
+    """The level G with sum_i weight_i max(0, G - c_i) = volume; the lowest c_i for volume 0.
+
+        A = {i: c_i < G};   G = (volume + sum_A weight_i c_i) / sum_A weight_i,   until A shrinks no more
+
+    Newton's method on a convex function that is linear in pieces: from the second step on G falls, and the end is exact.
+    Derivatives are those of the level: weight_i / sum_A weight in c_i of A, 1 / sum_A weight in the volume; not in the weights.
+
+    Args:
+        responses: c (n,), finite where they count.
+        volume: >= 0.
+        weight: (n,) >= 0, not all 0; rows of weight 0 do not exist; None: ones.
+        start: a guess, such as the level before c moved a little; None: all rows under water.
+
+    Returns:
+        ()
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(water_level(jnp.array([0.0, 1.0, 5.0]), 3.0))
+        2.0
+
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, section 3
+        (there by dividing and conquering, here without partitions).
+    """
+    responses, volume, weight = _terms(responses, volume, weight)
+    c, poured, w, guess = _held((responses, volume, weight, start))
+    level = _filled(c, poured, w, guess)
+    share, slope = _lifted(c, level, w)
+    return _with_derivatives(level, (share, slope), (responses, c), (volume, poured))
+
+
+class Basins(NamedTuple):
+    """Water in two basins, one of each class."""
+
+    level: Array  # ()   the mean of the two levels, level - bias of the positive and level + bias of the negative basin
+    bias: Array  # ()
+    share: Array  # (n,)  the p that attains it, 1/2 in each class
+
+
+def two_basins(
+    responses: Array,
+    y: Array,
+    volume: Array,
+    *,
+    weight: Array | None = None,
+    start: tuple[Array, Array, Array] | None = None,
+) -> Basins:
+    """The bias b for which water over c_i + y_i b stands highest: the volume goes to two basins, one of each class.
+
+        level = max_b G(b),   sum_i weight_i max(0, G(b) - c_i - y_i b) = volume
+        = min_p sum_i p_i c_i + volume max_i p_i / weight_i,   p >= 0 of sum 1/2 in each class
+
+    G is concave and linear in pieces, with slope (P - N) / (P + N) for the weights P and N under water in the two classes. Its
+    maximum is bracketed; where it is flat, b is the middle. Derivatives are those of the level; the bias has none.
+
+    Args:
+        responses: c (n,), finite where they count.
+        y: (n,) in {-1, +1}.
+        volume: >= 0.
+        weight: (n,) >= 0; rows of weight 0 do not exist; None: ones.
+        start: a guess: bias, level, and how far the bias may have moved since.
+
+    Returns:
+        `Basins`; the level is infinite, the bias and the shares are 0 where a class has no rows.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> found = two_basins(jnp.array([0.0, 1.0, 5.0]), jnp.array([1.0, 1.0, -1.0]), 2.0)
+        >>> float(found.level), float(found.bias)
+        (3.5, 3.0)
+
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, section 4,
+        algorithm 3 (there by dividing and conquering).
+    """
+    responses, volume, weight = _terms(responses, volume, weight)
+    c, poured, w, y, start = _held((responses, volume, weight, y, start))
+    sides = jnp.where(y > 0, w, 0), jnp.where(y > 0, 0, w)
+    both = (summed(sides[0]) > 0) & (summed(sides[1]) > 0)
+
+    def over(bias, guess):
+        """The piece of G at a bias."""
+        ground = c + y * bias
+        level = _filled(ground, poured, w, guess)
+        under = _under(ground, level, w)
+        more, less = (summed(jnp.where(under, side, 0)) for side in sides)
+        return _Piece(bias, level, (more - less) / (more + less))
+
+    def goes_on(search):
+        return both & ~search.done & (search.rounds < ROUNDS)
+
+    def narrow(search):
+        left, right, stride, rounds, _ = search
+        met = jnp.isfinite(left.bias) & jnp.isfinite(right.bias)
+        # Strides that double, until there are two sides. Then where the pieces meet, where the slope would be 0, halfway.
+        beyond = jnp.where(jnp.isfinite(left.bias), left.bias + stride, right.bias - stride)
+        steep = left.slope - right.slope
+        meet = left.bias + (right.at(left.bias) - left.level) / steep
+        even = left.bias + left.slope / steep * (right.bias - left.bias)
+        between = lax.select_n(rounds % 3, meet, even, (left.bias + right.bias) / 2)
+        bias = jnp.where(met, jnp.clip(between, left.bias, right.bias), beyond)
+        bound = jnp.fmin(left.at(bias), right.at(bias))  # G is concave
+        new = over(bias, bound)
+        room = 4 * jnp.finfo(c.dtype).eps * jnp.maximum(jnp.abs(bound), jnp.abs(bias))
+        # Nothing lies below the bound where both pieces hold, and nothing between neighbours.
+        ends = met & (((rounds % 3 == 0) & (new.level >= bound - room)) | (right.bias - left.bias <= room))
+        left, right = _either(new.slope >= 0, new, left), _either(new.slope <= 0, new, right)
+        return _Search(left, right, jnp.where(met, stride, 2 * stride), rounds + 1, ends | (new.slope == 0))
+
+    first = over(*_first(c, poured, w, start)[:2])
+    ends = [_Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope))) for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))]
+    left, right = _either(first.slope >= 0, first, ends[0]), _either(first.slope <= 0, first, ends[1])
+    search = _Search(left, right, _first(c, poured, w, start)[2], jnp.zeros((), jnp.int32), first.slope == 0)
+    left, right, *_ = lax.while_loop(goes_on, narrow, search)
+
+    best = _either(left.level >= right.level, left, right)
+    steep = left.slope - right.slope
+    mixed = jnp.where(steep > 0, left.slope / jnp.where(steep > 0, steep, 1), 0)  # of the right piece: no class outweighs
+    parts = [_lifted(c + y * piece.bias, piece.level, w) for piece in (left, right)]
+    share, slope = jax.tree.map(lambda a, b: (1 - mixed) * a + mixed * b, *parts)
+    bias = jnp.where(best.slope == 0, _middle(c, y, best, w), best.bias)
+    level = jnp.where(both, best.level, jnp.inf)
+    share, bias = jnp.where(both, share, 0), jnp.where(both, bias, 0)
+    return Basins(_with_derivatives(level, (share, slope), (responses, c), (volume, poured)), bias, share)
+
+
+class _Piece(NamedTuple):
+    """G at a bias, and its slope there."""
+
+    bias: Array  # ()
+    level: Array  # ()
+    slope: Array  # ()
+
+    def at(self, bias):
+        return self.level + self.slope * (bias - self.bias)
+
+
+class _Search(NamedTuple):
+    """A bracket of the best bias; one that is not known yet is infinite."""
+
+    left: _Piece  # slope >= 0
+    right: _Piece  # slope <= 0
+    stride: Array  # ()
+    rounds: Array  # ()  int32
+    done: Array  # ()  bool
+
+
+def _either(first: Array, a: _Piece, b: _Piece) -> _Piece:
+    return jax.tree.map(lambda a, b: jnp.where(first, a, b), a, b)
+
+
+def _held(tree):
+    return jax.tree.map(lax.stop_gradient, tree)
+
+
+def _terms(responses, volume, weight):
+    weight = jnp.ones_like(responses) if weight is None else weight
+    return jnp.where(weight > 0, responses, 0), jnp.asarray(volume, responses.dtype), weight
+
+
+def _first(c, volume, w, start):
+    """Where the search for the bias starts: bias, level, stride."""
+    if start is not None:
+        return tuple(jnp.asarray(a, c.dtype) for a in start)
+    low, high = least(jnp.where(w > 0, c, jnp.inf)), greatest(jnp.where(w > 0, c, -jnp.inf))
+    return jnp.zeros((), c.dtype), None, high - low + volume / summed(w) + jnp.finfo(c.dtype).tiny
+
+
+def _filled(ground, volume, w, guess):
+    """The level, by Newton's method."""
+    floor = least(jnp.where(w > 0, ground, jnp.inf))
+
+    def newton(level):
+        """The level for the rows below `level`, and how much they weigh."""
+        below = jnp.where(ground < level, w, 0)
+        mass = summed(below)
+        # Differences to the level are summed, not the ground: no digit cancels.
+        missing = volume - summed(below * (level - ground))
+        return jnp.where(mass > 0, level + missing / jnp.where(mass > 0, mass, 1), level), mass
+
+    def fall(carry):
+        level, before, _ = carry
+        lower, mass = newton(level)
+        return jnp.where(mass > 0, lower, level), mass, mass < before
+
+    high = floor + (volume + summed(w * jnp.where(w > 0, ground - floor, 0))) / summed(w)  # all rows under water, or more
+    guess = high if guess is None else jnp.where((guess > floor) & (guess < high), guess, high)
+    level, _ = newton(guess)  # from wherever: not below the level
+    infinite = jnp.full((), jnp.inf, ground.dtype)
+    level, *_ = lax.while_loop(lambda carry: carry[2], fall, (level, infinite, jnp.ones((), bool)))
+    return jnp.maximum(level, floor)
+
+
+def _under(ground, level, w):
+    """The rows under water; where there is none, those at the level."""
+    below = (ground < level) & (w > 0)
+    return jnp.where(jnp.any(below), below, (ground <= level) & (w > 0))
+
+
+def _lifted(ground, level, w):
+    """What a level gains per unit of each row (n,), of sum 1, and per unit of volume ()."""
+    under = jnp.where(_under(ground, level, w), w, 0)
+    mass = summed(under)
+    return under / mass, 1 / mass
+
+
+def _middle(c, y, piece, w):
+    """The middle of the biases between which the same rows are under water."""
+    under, live = _under(c + y * piece.bias, piece.level, w), w > 0
+    top = lambda side, rows: greatest(jnp.where(rows & side & live, c, -jnp.inf))  # noqa: E731
+    bottom = lambda side, rows: least(jnp.where(rows & side & live, c, jnp.inf))  # noqa: E731
+    low = jnp.maximum(piece.level - bottom(y > 0, ~under), top(y <= 0, under) - piece.level)
+    high = jnp.minimum(piece.level - top(y > 0, under), bottom(y <= 0, ~under) - piece.level)
+    return (low + high) / 2
+
+
+def _with_derivatives(level, lifted, responses, volume):
+    """The level, with what it gains as its derivatives; each pair: the value, and the same held."""
+    share, slope = lifted
+    return level + jnp.dot(share, responses[0] - responses[1]) + slope * (volume[0] - volume[1])
