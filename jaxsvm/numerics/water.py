@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..types import Array
+from .products import dot
 from .vectors import greatest, least, summed
 
 ROUNDS = 150  # of the search for the bias, a third of them halvings: enough for float64 even if nothing else helped
@@ -41,9 +42,9 @@ def water_level(responses: Array, volume: Array, *, weight: Array | None = None,
     """
     responses, volume, weight = _terms(responses, volume, weight)
     c, poured, w, guess = _held((responses, volume, weight, start))
-    level = _filled(c, poured, w, guess)
-    share, slope = _lifted(c, level, w)
-    return _with_derivatives(level, (share, slope), (responses, c), (volume, poured))
+    level, mass = _filled(c, poured, w, guess)
+    share, slope = _lifted(c, level, mass, w)
+    return _with_derivatives(level, share, slope, responses, volume)
 
 
 class Basins(NamedTuple):
@@ -97,10 +98,10 @@ def two_basins(
     def over(bias, guess):
         """The piece of G at a bias."""
         ground = c + y * bias
-        level = _filled(ground, poured, w, guess)
-        under = _under(ground, level, w)
+        level, mass = _filled(ground, poured, w, guess)
+        under = _under(ground, level, mass, w)
         more, less = (summed(jnp.where(under, side, 0)) for side in sides)
-        return _Piece(bias, level, (more - less) / (more + less))
+        return _Piece(bias, level, (more - less) / (more + less), mass)
 
     def goes_on(search):
         return both & ~search.done & (search.rounds < ROUNDS)
@@ -124,7 +125,7 @@ def two_basins(
         return _Search(left, right, jnp.where(met, stride, 2 * stride), rounds + 1, ends | (new.slope == 0))
 
     first = over(*_first(c, poured, w, start)[:2])
-    ends = [_Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope))) for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))]
+    ends = [_Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope, 0))) for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))]
     left, right = _either(first.slope >= 0, first, ends[0]), _either(first.slope <= 0, first, ends[1])
     search = _Search(left, right, _first(c, poured, w, start)[2], jnp.zeros((), jnp.int32), first.slope == 0)
     left, right, *_ = lax.while_loop(goes_on, narrow, search)
@@ -132,12 +133,12 @@ def two_basins(
     best = _either(left.level >= right.level, left, right)
     steep = left.slope - right.slope
     mixed = jnp.where(steep > 0, left.slope / jnp.where(steep > 0, steep, 1), 0)  # of the right piece: no class outweighs
-    parts = [_lifted(c + y * piece.bias, piece.level, w) for piece in (left, right)]
+    parts = [_lifted(c + y * piece.bias, piece.level, piece.mass, w) for piece in (left, right)]
     share, slope = jax.tree.map(lambda a, b: (1 - mixed) * a + mixed * b, *parts)
     bias = jnp.where(best.slope == 0, _middle(c, y, best, w), best.bias)
     level = jnp.where(both, best.level, jnp.inf)
     share, bias = jnp.where(both, share, 0), jnp.where(both, bias, 0)
-    return Basins(_with_derivatives(level, (share, slope), (responses, c), (volume, poured)), bias, share)
+    return Basins(_with_derivatives(level, share, slope, responses, volume), bias, share)
 
 
 class _Piece(NamedTuple):
@@ -146,6 +147,7 @@ class _Piece(NamedTuple):
     bias: Array  # ()
     level: Array  # ()
     slope: Array  # ()
+    mass: Array  # ()   of the rows below
 
     def at(self, bias):
         return self.level + self.slope * (bias - self.bias)
@@ -183,46 +185,47 @@ def _first(c, volume, w, start):
 
 
 def _filled(ground, volume, w, guess):
-    """The level, by Newton's method."""
+    """The level by Newton's method, and what the rows below it weigh."""
     floor = least(jnp.where(w > 0, ground, jnp.inf))
 
     def newton(level):
-        """The level for the rows below `level`, and how much they weigh."""
+        """The level for the rows below `level`, and what these weigh."""
         below = jnp.where(ground < level, w, 0)
         mass = summed(below)
         # Differences to the level are summed, not the ground: no digit cancels.
         missing = volume - summed(below * (level - ground))
-        return jnp.where(mass > 0, level + missing / jnp.where(mass > 0, mass, 1), level), mass
+        return jnp.where(mass > 0, jnp.maximum(level + missing / jnp.where(mass > 0, mass, 1), floor), level), mass
 
     def fall(carry):
         level, before, _ = carry
         lower, mass = newton(level)
-        return jnp.where(mass > 0, lower, level), mass, mass < before
+        less = mass < before  # as much is the same rows: nothing is left to do
+        return jnp.where(less, lower, level), mass, less
 
-    high = floor + (volume + summed(w * jnp.where(w > 0, ground - floor, 0))) / summed(w)  # all rows under water, or more
-    guess = high if guess is None else jnp.where((guess > floor) & (guess < high), guess, high)
-    level, _ = newton(guess)  # from wherever: not below the level
+    def high():
+        return floor + (volume + summed(w * jnp.where(w > 0, ground - floor, 0))) / summed(w)  # all rows under water, or more
+
+    level, _ = newton(high() if guess is None else lax.cond(guess > floor, lambda: guess, high))  # up or down, then only down
     infinite = jnp.full((), jnp.inf, ground.dtype)
-    level, *_ = lax.while_loop(lambda carry: carry[2], fall, (level, infinite, jnp.ones((), bool)))
-    return jnp.maximum(level, floor)
+    level, mass, _ = lax.while_loop(lambda carry: carry[2], fall, (level, infinite, jnp.ones((), bool)))
+    return level, mass
 
 
-def _under(ground, level, w):
-    """The rows under water; where there is none, those at the level."""
-    below = (ground < level) & (w > 0)
-    return jnp.where(jnp.any(below), below, (ground <= level) & (w > 0))
+def _under(ground, level, mass, w):
+    """The rows under water, `mass` of them; where there is none, those at the level."""
+    return jnp.where(mass > 0, ground < level, ground <= level) & (w > 0)
 
 
-def _lifted(ground, level, w):
+def _lifted(ground, level, mass, w):
     """What a level gains per unit of each row (n,), of sum 1, and per unit of volume ()."""
-    under = jnp.where(_under(ground, level, w), w, 0)
-    mass = summed(under)
+    under = jnp.where(_under(ground, level, mass, w), w, 0)
+    mass = jnp.where(mass > 0, mass, summed(under))
     return under / mass, 1 / mass
 
 
 def _middle(c, y, piece, w):
     """The middle of the biases between which the same rows are under water."""
-    under, live = _under(c + y * piece.bias, piece.level, w), w > 0
+    under, live = _under(c + y * piece.bias, piece.level, piece.mass, w), w > 0
     top = lambda side, rows: greatest(jnp.where(rows & side & live, c, -jnp.inf))  # noqa: E731
     bottom = lambda side, rows: least(jnp.where(rows & side & live, c, jnp.inf))  # noqa: E731
     low = jnp.maximum(piece.level - bottom(y > 0, ~under), top(y <= 0, under) - piece.level)
@@ -230,7 +233,14 @@ def _middle(c, y, piece, w):
     return (low + high) / 2
 
 
-def _with_derivatives(level, lifted, responses, volume):
-    """The level, with what it gains as its derivatives; each pair: the value, and the same held."""
-    share, slope = lifted
-    return level + jnp.dot(share, responses[0] - responses[1]) + slope * (volume[0] - volume[1])
+@jax.custom_jvp
+def _with_derivatives(level, share, slope, responses, volume):
+    """The level, whose derivatives in the responses are the shares, and in the volume the slope; both cost nothing unasked."""
+    return level
+
+
+@_with_derivatives.defjvp
+def _derivatives(given, moved):
+    level, share, slope, *_ = given
+    *_, responses, volume = moved
+    return level, dot(share, responses) + slope * volume

@@ -89,7 +89,7 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
     if look is not None and (isinstance(look, bool) or not isinstance(look, int) or look < 0):
         raise ValueError(f"look must be a whole number of steps, 0 for none, or None, got {look!r}")
     kernel = as_kernel(kernel)
-    space = averaged(expansion(kernel), of="moves")
+    space = averaged(expansion(kernel, always=True), of="moves")
 
     def water(margin, y, weight, start=None):
         """The water over margins (n,): its level, the bias, and the share of each row."""

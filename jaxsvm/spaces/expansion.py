@@ -24,7 +24,7 @@ class ExpansionState(NamedTuple):
 
 
 @space
-def expansion(kernel: Kernel) -> Space:
+def expansion(kernel: Kernel, *, always: bool = False) -> Space:
     """f = sum_i coef_i k(x_i, .) over all n rows: one kernel row a coefficient that moves, O(n) memory.
 
     `evaluate` reads cached responses and costs nothing; `add` computes the kernel rows of the coefficients that are
@@ -32,6 +32,7 @@ def expansion(kernel: Kernel) -> Space:
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
+        always: for steps that always move: the product is made without asking, which XLA then does on all cores; structure.
     """
     kernel = as_kernel(kernel)
 
@@ -52,7 +53,7 @@ def expansion(kernel: Kernel) -> Space:
             return dot(coef, kernel(batch.x[index], batch.x))
 
         keep = 1 - shrink
-        term = jax.lax.cond(jnp.any(coef != 0), product, lambda: jnp.zeros_like(f.response))
+        term = product() if always else jax.lax.cond(jnp.any(coef != 0), product, lambda: jnp.zeros_like(f.response))
         response, lost = two_sum(keep * f.response, keep * f.lost, term)
         return ExpansionState((keep * f.coef).at[index].add(coef, mode="promise_in_bounds"), response, lost)
 
