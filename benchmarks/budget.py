@@ -470,7 +470,7 @@ def main() -> None:
     if set(options.parts) - set(known):
         parser.error(f"no such part: {', '.join(sorted(set(options.parts) - set(known)))}")
     if options.fast:  # the second process of the part `step`
-        jaxsvm.fast_loops()
+        jaxsvm.fast_loops(10**9)
         return print(json.dumps(steps(options)))
     common.RESULTS = options.out
     common.RESULTS.mkdir(parents=True, exist_ok=True)

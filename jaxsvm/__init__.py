@@ -82,6 +82,7 @@ from .solvers import projectron as projectron
 from .solvers import projectron_plus as projectron_plus
 from .solvers import random_budget_perceptron as random_budget_perceptron
 from .solvers import sbp as sbp
+from .solvers import scs as scs
 from .solvers import sdca as sdca
 from .solvers import simba as simba
 from .solvers import smo as smo
@@ -89,6 +90,7 @@ from .solvers import stoptron as stoptron
 from .solvers import subgradient as subgradient
 from .solvers import tighter_perceptron as tighter_perceptron
 from .solvers import tightest_perceptron as tightest_perceptron
+from .solvers import wolfe as wolfe
 from .types import Batch as Batch
 from .types import Certificate as Certificate
 from .types import Curve as Curve

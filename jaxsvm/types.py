@@ -259,7 +259,8 @@ class Fit(NamedTuple):
         if bool(done):
             return f"converged after {int(steps)} steps: tolerance {tol:.1e} met, residual {residual:.1e}"
         goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; go on with state=run.state"
-        return f"stopped after {int(steps)} steps; residual {residual:.1e}{goal}"
+        yet = " (no bound yet)" if np.isinf(residual) else ""
+        return f"stopped after {int(steps)} steps; residual {residual:.1e}{yet}{goal}"
 
 
 def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:

@@ -32,6 +32,7 @@ class Case(NamedTuple):
     excess: float = 2e-3  # after 6,000 steps the objective is at most so far above its minimum, relatively; see CASES
     copies: bool = True  # under uniform() weight k makes the same run as k copies; False: a dual box for each row
     exact: bool = False  # chooses its own rows, whatever the sampler draws; derivatives are those of the optimum
+    own: bool = False  # chooses its own rows, of the sampler's only how many they are counts
 
     def at(self, number: float | None = None) -> Solver:
         """The solver at a number, its own by default."""
@@ -131,6 +132,12 @@ CASES = [
     Case("bsca(1.0, rbf(1.0), budget=24)", lambda C: jaxsvm.bsca(C, RBF, budget=24), 1.0, "C", kernel=True, excess=1e-6,
          copies=False),
     *map(_budgeted, BUDGETED),
+    Case("sbp(0.3, rbf(1.0))", lambda nu: jaxsvm.sbp(nu, RBF), 0.3, None, kernel=True, own=True),
+    Case("sbp(0.3, rbf(1.0), bias='free')", lambda nu: jaxsvm.sbp(nu, RBF, bias="free"), 0.3, None, bias="free", kernel=True,
+         own=True),
+    Case("batch_perceptron(0.1, rbf(1.0))", lambda margin: jaxsvm.batch_perceptron(margin, RBF), 0.1, None, kernel=True,
+         copies=False, own=True),
+    Case("simba(0.3, horizon=200.0)", lambda nu: jaxsvm.simba(nu, horizon=200.0), 0.3, None, copies=False, own=True),
     Case("lasvm(1.0, rbf(1.0))", lambda C: jaxsvm.lasvm(C, RBF), 1.0, None, kernel=True, copies=False, exact=True),
 ]  # fmt: skip
 

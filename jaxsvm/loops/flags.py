@@ -13,7 +13,8 @@ def fast_loops(threshold: int = 1_000_000) -> None:
     `XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000`.
 
     Args:
-        threshold: bytes of a loop's data up to which it is compiled as one function.
+        threshold: bytes of a loop's data up to which it is compiled as one function; where the loop is handed the rows, as by
+            `fit` with a budgeted solver, these count, too: 10**9 leaves none out.
 
     Raises:
         RuntimeError: if JAX has started already, when the flag would have no effect.

@@ -42,8 +42,8 @@ def water_level(responses: Array, volume: Array, *, weight: Array | None = None,
     """
     responses, volume, weight = _terms(responses, volume, weight)
     c, poured, w, guess = _held((responses, volume, weight, start))
-    level, mass = _filled(c, poured, w, guess)
-    share, slope = _lifted(c, level, mass, w)
+    edge, level, mass = _filled(c, poured, w, guess)
+    share, slope = _lifted(c, edge, mass, w)
     return _with_derivatives(level, share, slope, responses, volume)
 
 
@@ -98,10 +98,10 @@ def two_basins(
     def over(bias, guess):
         """The piece of G at a bias."""
         ground = c + y * bias
-        level, mass = _filled(ground, poured, w, guess)
-        under = _under(ground, level, mass, w)
+        edge, level, mass = _filled(ground, poured, w, guess)
+        under = _under(ground, edge, mass, w)
         more, less = (summed(jnp.where(under, side, 0)) for side in sides)
-        return _Piece(bias, level, (more - less) / (more + less), mass)
+        return _Piece(bias, level, (more - less) / (more + less), mass, edge)
 
     def goes_on(search):
         return both & ~search.done & (search.rounds < ROUNDS)
@@ -124,16 +124,16 @@ def two_basins(
         left, right = _either(new.slope >= 0, new, left), _either(new.slope <= 0, new, right)
         return _Search(left, right, jnp.where(met, stride, 2 * stride), rounds + 1, ends | (new.slope == 0))
 
-    first = over(*_first(c, poured, w, start)[:2])
-    ends = [_Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope, 0))) for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))]
+    first = over(*_first(c, poured, sides, start)[:2])
+    ends = [_Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope, 0, 0))) for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))]
     left, right = _either(first.slope >= 0, first, ends[0]), _either(first.slope <= 0, first, ends[1])
-    search = _Search(left, right, _first(c, poured, w, start)[2], jnp.zeros((), jnp.int32), first.slope == 0)
+    search = _Search(left, right, _first(c, poured, sides, start)[2], jnp.zeros((), jnp.int32), first.slope == 0)
     left, right, *_ = lax.while_loop(goes_on, narrow, search)
 
     best = _either(left.level >= right.level, left, right)
     steep = left.slope - right.slope
     mixed = jnp.where(steep > 0, left.slope / jnp.where(steep > 0, steep, 1), 0)  # of the right piece: no class outweighs
-    parts = [_lifted(c + y * piece.bias, piece.level, piece.mass, w) for piece in (left, right)]
+    parts = [_lifted(c + y * piece.bias, piece.edge, piece.mass, w) for piece in (left, right)]
     share, slope = jax.tree.map(lambda a, b: (1 - mixed) * a + mixed * b, *parts)
     bias = jnp.where(best.slope == 0, _middle(c, y, best, w), best.bias)
     level = jnp.where(both, best.level, jnp.inf)
@@ -148,6 +148,7 @@ class _Piece(NamedTuple):
     level: Array  # ()
     slope: Array  # ()
     mass: Array  # ()   of the rows below
+    edge: Array  # ()   below which they are
 
     def at(self, bias):
         return self.level + self.slope * (bias - self.bias)
@@ -176,12 +177,16 @@ def _terms(responses, volume, weight):
     return jnp.where(weight > 0, responses, 0), jnp.asarray(volume, responses.dtype), weight
 
 
-def _first(c, volume, w, start):
+def _first(c, volume, sides, start):
     """Where the search for the bias starts: bias, level, stride."""
+    low = [least(jnp.where(side > 0, c, jnp.inf)) for side in sides]
+    least_stride = 4 * jnp.finfo(c.dtype).eps * (jnp.abs(low[0]) + jnp.abs(low[1])) + jnp.finfo(c.dtype).tiny
     if start is not None:
-        return tuple(jnp.asarray(a, c.dtype) for a in start)
-    low, high = least(jnp.where(w > 0, c, jnp.inf)), greatest(jnp.where(w > 0, c, -jnp.inf))
-    return jnp.zeros((), c.dtype), None, high - low + volume / summed(w) + jnp.finfo(c.dtype).tiny
+        bias, level, stride = (jnp.asarray(a, c.dtype) for a in start)
+        return bias, level, jnp.maximum(stride, least_stride)
+    both = jnp.isfinite(low[0]) & jnp.isfinite(low[1])
+    # The best without volume: rows far above do not touch the digits.
+    return jnp.where(both, (low[1] - low[0]) / 2, 0), None, volume / summed(sides[0] + sides[1]) + least_stride
 
 
 def _filled(ground, volume, w, guess):
@@ -192,9 +197,9 @@ def _filled(ground, volume, w, guess):
         """The level for the rows below `level`, and what these weigh."""
         below = jnp.where(ground < level, w, 0)
         mass = summed(below)
-        # Differences to the level are summed, not the ground: no digit cancels.
-        missing = volume - summed(below * (level - ground))
-        return jnp.where(mass > 0, jnp.maximum(level + missing / jnp.where(mass > 0, mass, 1), floor), level), mass
+        # Heights over the floor are summed: no digit cancels, however far the guess is.
+        height = (volume + summed(below * (ground - floor))) / jnp.where(mass > 0, mass, 1)
+        return jnp.where(mass > 0, floor + height, level), mass
 
     def fall(carry):
         level, before, _ = carry
@@ -208,7 +213,9 @@ def _filled(ground, volume, w, guess):
     level, _ = newton(high() if guess is None else lax.cond(guess > floor, lambda: guess, high))  # up or down, then only down
     infinite = jnp.full((), jnp.inf, ground.dtype)
     level, mass, _ = lax.while_loop(lambda carry: carry[2], fall, (level, infinite, jnp.ones((), bool)))
-    return level, mass
+    # Once more from the level down: it may be near rows of which most have little water over them.
+    missing = volume - summed(jnp.where(ground < level, w, 0) * (level - ground))
+    return level, jnp.where(mass > 0, level + missing / jnp.where(mass > 0, mass, 1), level), mass
 
 
 def _under(ground, level, mass, w):
@@ -225,7 +232,7 @@ def _lifted(ground, level, mass, w):
 
 def _middle(c, y, piece, w):
     """The middle of the biases between which the same rows are under water."""
-    under, live = _under(c + y * piece.bias, piece.level, piece.mass, w), w > 0
+    under, live = _under(c + y * piece.bias, piece.edge, piece.mass, w), w > 0
     top = lambda side, rows: greatest(jnp.where(rows & side & live, c, -jnp.inf))  # noqa: E731
     bottom = lambda side, rows: least(jnp.where(rows & side & live, c, jnp.inf))  # noqa: E731
     low = jnp.maximum(piece.level - bottom(y > 0, ~under), top(y <= 0, under) - piece.level)

@@ -23,6 +23,7 @@ from .projectron import projectron as projectron
 from .projectron import projectron_plus as projectron_plus
 from .random_budget_perceptron import random_budget_perceptron as random_budget_perceptron
 from .sbp import sbp as sbp
+from .scs import scs as scs
 from .sdca import sdca as sdca
 from .simba import simba as simba
 from .smo import smo as smo
@@ -30,3 +31,4 @@ from .stoptron import stoptron as stoptron
 from .subgradient import subgradient as subgradient
 from .tighter_perceptron import tighter_perceptron as tighter_perceptron
 from .tightest_perceptron import tightest_perceptron as tightest_perceptron
+from .wolfe import wolfe as wolfe

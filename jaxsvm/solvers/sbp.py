@@ -93,7 +93,7 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
 
     def water(margin, y, weight, start=None):
         """The water over margins (n,): its level, the bias, and the share of each row."""
-        volume = nu * summed(weight)
+        volume = jnp.asarray(nu, weight.dtype) * summed(weight)
         if bias == "free":
             return two_basins(margin, y, volume, weight=weight, start=start)
         level = water_level(margin, volume, weight=weight, start=None if start is None else start[1])
@@ -103,7 +103,8 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
     def returned(f, y, weight):
         """The mean of the iterates on the scale that is returned, and the water over its margins."""
         margin, square = y * (f.response + f.lost), jnp.dot(f.coef, f.response)
-        scales = lax.rsqrt(jnp.where(square > 0, square, 1))[None] ** jnp.arange(2 if normalise else 1)  # as it is, of norm 1
+        onto = lax.rsqrt(jnp.where(square > 0, square, 1))
+        scales = jnp.stack([jnp.ones_like(onto), onto][: 2 if normalise else 1])
         filled = jax.vmap(lambda scale: water(scale * margin, y, weight))(scales)
         best = jnp.argmax(filled.level)
         return scales[best], jax.tree.map(lambda a: a[best], filled)
@@ -112,7 +113,7 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         """How far the level is from the optimum at most, relatively."""
         v = p * y
         peak = jnp.max(jnp.where(weight > 0, p / jnp.where(weight > 0, weight, 1), 0))
-        bound = jnp.sqrt(jnp.maximum(jnp.dot(v, matvec(kernel, x, x, v)), 0)) + nu * summed(weight) * peak
+        bound = jnp.sqrt(jnp.maximum(jnp.dot(v, matvec(kernel, x, x, v)), 0)) + jnp.asarray(nu, v.dtype) * summed(weight) * peak
         level = returned(f, y, weight)[1].level
         return jnp.where(level > 0, jnp.maximum(1 - level / bound, 0), jnp.inf)
 
@@ -128,7 +129,7 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         y, n, steps = batch.y.astype(share.dtype), batch.y.shape[0], t + 1
         # A draw for each row that the sampler hands, one of each class with a bias.
         sides = (jnp.where(y > 0, share, 0), jnp.where(y > 0, 0, share)) if bias == "free" else (share,)
-        u = jax.random.uniform(jax.random.fold_in(key, t), (len(sides), batch.index.shape[0]), share.dtype)
+        u = jax.random.uniform(jax.random.fold_in(key, t), (len(sides), batch.index.shape[0]), jnp.float32).astype(y.dtype)
         own = batch._replace(index=jnp.concatenate([chosen(side, u[k]) for k, side in enumerate(sides)]))
         # w + eta mean of y_i phi(x_i), and then w / max(1, |w|).
         eta = 1 / (reach * jnp.sqrt(steps.astype(y.dtype)))
@@ -142,7 +143,7 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         looks = steps % (n if look is None else look) == 0 if look != 0 else jnp.zeros((), bool)
         residual = lax.cond(looks, lambda: distance(s.mean, p, batch.x, y, weight), lambda: state.residual)
         info = Info(
-            loss=jnp.where(level > 0, nu / jnp.where(level > 0, level, 1), 1),
+            loss=jnp.where(level > 0, jnp.asarray(nu, y.dtype) / jnp.where(level > 0, level, 1), 1),
             residual=residual,
             progress=jnp.zeros_like(coef),
             index=own.index,

@@ -80,7 +80,7 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         y, n = batch.y.astype(u.dtype), summed(weight)
         steps = 10 * n if horizon is None else horizon
         eta = jnp.sqrt(jnp.log(jnp.maximum(n, 2)) / steps)
-        draw = jax.random.uniform(jax.random.fold_in(key, t), (2, 1), u.dtype)
+        draw = jax.random.uniform(jax.random.fold_in(key, t), (2, 1), jnp.float32).astype(u.dtype)
         # A row by its weight: the other player's move.
         i = chosen(weight * jnp.exp(log_q), draw[0])
         row, label = _row(batch.x, i), pick(y, i)[0]

@@ -1,0 +1,225 @@
+"""Conjugate subgradients: the shortest vector among a few, and searches along a line that see cached responses only.
+
+f(w) = lam/2 |w|^2 + sum_i share_i max(0, 1 - y_i <w, phi(x_i)>),   share_i = weight_i / sum weight
+lam w - z is a subgradient,   z = sum_i share_i a_i y_i phi(x_i),   a_i = 1 below margin 1, 0 above, between at it
+D(a) = sum_i share_i a_i - |z|^2 / (2 lam) <= min f   for every a in [0, 1]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..kernels import Kernel, matvec
+from ..numerics import dot, is_traced, least, summed
+from ..recipe import register, scalars
+from ..types import Array, Quadratic
+from .quadratic import Dual, solve
+
+TRIALS = 60  # of a search that may not end by itself
+
+
+@register("Element")
+class Element(NamedTuple):
+    """A function: what it is made of, and its values at the rows."""
+
+    coef: Array  # (n,) of an expansion over the rows, or (d,) weights
+    response: Array  # (n,)
+
+
+class Frame(NamedTuple):
+    """Where functions live: a kernel's space over some rows, or linear weights."""
+
+    made: Callable  # coefficients of rows (n,) -> Element
+    inner: Callable  # (Element, Element) -> (), the inner product of the space
+
+
+def frame_of(kernel: Kernel | None, x: Array, gram: Array | None = None) -> Frame:
+    """The space of a kernel over rows x, by its matrix where that is at hand; None: linear weights."""
+    if kernel is None:
+
+        def weights(coef):
+            w = dot(coef, x)
+            return Element(w, dot(x, w))
+
+        return Frame(weights, lambda a, b: dot(a.coef, b.coef))
+    product = (lambda coef: matvec(kernel, x, x, coef)) if gram is None else (lambda coef: dot(gram, coef))
+    return Frame(lambda coef: Element(coef, product(coef)), lambda a, b: dot(a.coef, b.response))
+
+
+def combined(weights: Array, elements):
+    """sum_j weights_j elements_j, over the leading axis of all arrays of a tree."""
+    return jax.tree.map(lambda a: dot(weights, a), elements)
+
+
+def plus(a: Element, t: Array, b: Element) -> Element:
+    """a + t b."""
+    return jax.tree.map(lambda u, v: u + t * v, a, b)
+
+
+def times(t: Array, a: Element) -> Element:
+    """t a."""
+    return jax.tree.map(lambda u: t * u, a)
+
+
+def subgradient(lam: Array, w: Element, z: Element) -> Element:
+    """lam w - z."""
+    return plus(times(lam, w), -1.0, z)
+
+
+def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
+    """The weights of the shortest vector in the convex hull of a few: argmin_w w' gram w / 2 - gain' w, w >= 0 of sum 1.
+
+    Of two vectors h, g by the closed form: h has the weight clip(<g, g - h> / |g - h|^2, 0, 1), 0 where they are equal; of
+    more by exact steps along pairs.
+
+    Args:
+        gram: (m, m) inner products of the vectors.
+        live: (m,) bool, those that there are; at least one.
+        gain: (m,); None: 0.
+
+    Returns:
+        (m,), 0 where there is no vector.
+
+    Reference: P. Wolfe, A method of conjugate subgradients for minimizing nondifferentiable functions, Mathematical Programming
+        Study 3, 1975, section 4; S. Zhang, S. Sen, Stochastic conjugate subgradients for kernel SVMs, section 2.
+    """
+    m = gram.shape[0]
+    gain = jnp.zeros(m, gram.dtype) if gain is None else gain
+    if m == 2:
+        lead, scale = gram[1, 1] - gram[0, 1] + gain[0] - gain[1], gram[0, 0] + gram[1, 1]
+        curve = jnp.maximum(scale - 2 * gram[0, 1], 4 * jnp.finfo(gram.dtype).eps * scale)  # equal vectors have none
+        flat = curve <= 0
+        h = jnp.where(flat, (lead > 0).astype(gram.dtype), jnp.clip(lead / jnp.where(flat, 1, curve), 0, 1))
+        h = jnp.where(live[0], jnp.where(live[1], h, 1), 0)
+        return jnp.stack([h, 1 - h])
+    part = Quadratic(jnp.zeros(m, gram.dtype), live.astype(gram.dtype))
+    last = m - 1 - jnp.argmax(live[::-1])  # some vector: the hull is entered there
+    coef = jnp.zeros(m, gram.dtype).at[last].set(1)
+    dual = Dual(coef, gain - gram[:, last], part, jnp.diagonal(gram))
+    tol = 4 * jnp.finfo(gram.dtype).eps * jnp.max(jnp.where(live, jnp.diagonal(gram), 0))
+    dual, _ = solve(gram, dual, jnp.zeros((), gram.dtype), tol, "free", 30 * m)
+    return dual.coef / jnp.sum(dual.coef)
+
+
+class Line(NamedTuple):
+    """f along w + t d, by its values at the rows: nothing else is needed."""
+
+    lam: Array  # ()
+    cross: Array  # ()   <w, d>
+    square: Array  # ()   |d|^2
+    margin: Array  # (n,)  y_i <w, phi(x_i)>
+    rate: Array  # (n,)  y_i <d, phi(x_i)>
+    share: Array  # (n,)
+
+    def change(self, t: Array) -> Array:
+        """f(w + t d) - f(w), from differences."""
+        before = jnp.maximum(1 - self.margin, 0)
+        after = jnp.maximum(1 - self.margin - t * self.rate, 0)
+        return self.lam * t * (self.cross + t * self.square / 2) + summed(self.share * (after - before))
+
+    def active(self, t: Array) -> Array:
+        """The rows below margin 1 at t, or at it and about to fall below: a of the subgradient with the right slope (n,)."""
+        room = 1 - self.margin - t * self.rate
+        tie = 8 * jnp.finfo(room.dtype).eps * jnp.maximum(1, jnp.maximum(jnp.abs(self.margin), jnp.abs(t * self.rate)))
+        return jnp.where(jnp.abs(room) <= tie, self.rate < 0, room > 0).astype(room.dtype)
+
+    def slope(self, t: Array) -> Array:
+        """The slope to the right of t."""
+        return self.lam * (self.cross + t * self.square) - summed(self.share * self.active(t) * self.rate)
+
+
+def line_of(lam: Array, frame: Frame, w: Element, d: Element, y: Array, share: Array) -> Line:
+    """f along w + t d."""
+    return Line(lam, frame.inner(w, d), frame.inner(d, d), y * w.response, y * d.response, share)
+
+
+def exact_step(line: Line) -> Array:
+    """The t >= 0 that minimises f along a line: 0 where the slope at 0 is not below 0.
+
+    The slope grows, by lam |d|^2 a unit and by jumps: its change of sign is halved down to one jump, or to none.
+    """
+    first, curve = line.slope(jnp.zeros_like(line.square)), line.lam * line.square
+    high = jnp.where(first < 0, -first / jnp.where(curve > 0, curve, 1), 0)  # where it would be without the jumps
+
+    def halve(_, ends):
+        low, high = ends
+        middle = (low + high) / 2
+        falls = line.slope(middle) < 0
+        return jnp.where(falls, middle, low), jnp.where(falls, high, middle)
+
+    low, high = lax.fori_loop(0, jnp.finfo(first.dtype).nmant + 9, halve, (jnp.zeros_like(high), high))
+    level = low - line.slope(low) / jnp.where(curve > 0, curve, 1)
+    jumps = (1 - line.margin) / jnp.where(line.rate != 0, line.rate, 1)
+    jump = least(jnp.where((line.rate != 0) & (jumps > low) & (line.share > 0), jumps, jnp.inf))
+    return jnp.where(first < 0, jnp.minimum(jnp.minimum(level, jump), high), 0)
+
+
+def bounded_step(line: Line, size: Array, decrease: float, slope: float, low: Array, high: Array, start: Array) -> tuple:
+    """A t of sufficient decrease and small slope, by doubling and halving.
+
+        L = {t > 0: f(t) - f(0) <= -decrease size t};   R = {t > 0: slope of f at t >= -slope size}
+
+    For decrease <= slope both are intervals that overlap and cover all t > 0, and this ends; otherwise not always.
+
+    Args:
+        line: f along d.
+        size: |d|^2 in the metric of the method.
+        decrease: m_L.
+        slope: m_R.
+        low: the shortest step that counts.
+        high: the longest step allowed.
+        start: the first trial.
+
+    Returns:
+        t, 0 where no step longer than `low` decreases f enough, and the last trial outside of L.
+
+    Reference: S. Zhang, S. Sen, Stochastic conjugate subgradients for kernel SVMs, algorithm 2, without the factor t in R.
+    """
+
+    def trial(_, search):
+        inside, outside, t, found, done = search
+        left = line.change(t) <= -decrease * size * t
+        right = line.slope(t) >= -slope * size
+        good = left & right
+        new_inside, new_outside = jnp.where(left, t, inside), jnp.where(left, outside, t)
+        between = (new_inside + new_outside) / 2
+        up = jnp.where(jnp.isfinite(new_outside), between, 2 * t)
+        down = jnp.where(new_inside > 0, between, t / 2)
+        after = jnp.where(left, up, down)
+        over, under = left & (after > high), ~left & (after < low)
+        ends = good | over | under
+        result = jnp.where(good | over, t, jnp.where(under, 0, new_inside))
+        new = (new_inside, new_outside, after, jnp.where(ends, result, new_inside), done | ends)
+        return jax.tree.map(lambda a, b: jnp.where(done, a, b), search, new)
+
+    zero = jnp.zeros_like(start)
+    first = (zero, jnp.full_like(start, jnp.inf), jnp.clip(start, low, high), zero, jnp.zeros((), bool))
+    _, outside, _, found, _ = lax.fori_loop(0, TRIALS, trial, first)
+    return found, jnp.where(jnp.isfinite(outside), outside, 0)
+
+
+def check_constants(m_L: float, m_R: float, *, apart: bool = False) -> None:
+    """Refuse constants of a search that may find nothing.
+
+    Args:
+        m_L: share of the norm by which f has to decrease.
+        m_R: share of the norm by which f may still fall.
+        apart: allow m_L > m_R; structure.
+
+    Raises:
+        ValueError: m_L or m_R not between 0 and 1; m_L above m_R.
+    """
+    for name, value in (("m_L", m_L), ("m_R", m_R)):
+        scalars(**{name: value})
+        if not is_traced(value) and not 0 < float(value) < 1:
+            raise ValueError(f"{name} must lie between 0 and 1, got {float(value):g}")
+    if not apart and not is_traced(m_L, m_R) and float(m_L) > float(m_R):
+        raise ValueError(
+            f"m_L must be at most m_R, or some steps are neither short nor long enough and the search has no end: got "
+            f"m_L={float(m_L):g}, m_R={float(m_R):g}"
+        )
