@@ -17,10 +17,10 @@ from jax import lax
 from ..kernels import Kernel, matvec
 from ..numerics import dot, is_traced, least, summed
 from ..recipe import register, scalars
-from ..types import Array, Quadratic
-from .quadratic import Dual, solve
+from ..types import Array
 
 TRIALS = 60  # of a search that may not end by itself
+ROUNDINGS = 256  # of the parts of a vector: below so many it is what they left of 0, and its responses belong to another one
 
 
 @register("Element")
@@ -71,11 +71,18 @@ def subgradient(lam: Array, w: Element, z: Element) -> Element:
     return plus(times(lam, w), -1.0, z)
 
 
+def is_something(square: Array, lam: Array, w: Array, z: Array) -> Array:
+    """Whether a vector is more than the roundings of lam w - z, by the squares of all three."""
+    unit = ROUNDINGS * jnp.finfo(square.dtype).eps
+    return square > unit**2 * (lam**2 * w + z)
+
+
 def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
     """The weights of the shortest vector in the convex hull of a few: argmin_w w' gram w / 2 - gain' w, w >= 0 of sum 1.
 
-    Of two vectors h, g by the closed form: h has the weight clip(<g, g - h> / |g - h|^2, 0, 1), 0 where they are equal; of
-    more by exact steps along pairs.
+    Of two vectors h, g by the closed form: h has the weight clip(<g, g - h> / |g - h|^2, 0, 1), 0 where they are equal. Of
+    more by active sets, one linear system a cycle: to the nearest point of the plane through some of them, as far as their
+    hull goes, where the vector on the way is left out; in the end the vector that is most behind the point joins.
 
     Args:
         gram: (m, m) inner products of the vectors.
@@ -85,8 +92,8 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
     Returns:
         (m,), 0 where there is no vector.
 
-    Reference: P. Wolfe, A method of conjugate subgradients for minimizing nondifferentiable functions, Mathematical Programming
-        Study 3, 1975, section 4; S. Zhang, S. Sen, Stochastic conjugate subgradients for kernel SVMs, section 2.
+    Reference: P. Wolfe, Finding the nearest point in a polytope, Mathematical Programming 11, 1976; of two: S. Zhang, S. Sen,
+        Stochastic conjugate subgradients for kernel SVMs, section 2.
     """
     m = gram.shape[0]
     gain = jnp.zeros(m, gram.dtype) if gain is None else gain
@@ -97,13 +104,36 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         h = jnp.where(flat, (lead > 0).astype(gram.dtype), jnp.clip(lead / jnp.where(flat, 1, curve), 0, 1))
         h = jnp.where(live[0], jnp.where(live[1], h, 1), 0)
         return jnp.stack([h, 1 - h])
-    part = Quadratic(jnp.zeros(m, gram.dtype), live.astype(gram.dtype))
-    last = m - 1 - jnp.argmax(live[::-1])  # some vector: the hull is entered there
-    coef = jnp.zeros(m, gram.dtype).at[last].set(1)
-    dual = Dual(coef, gain - gram[:, last], part, jnp.diagonal(gram))
-    tol = 4 * jnp.finfo(gram.dtype).eps * jnp.max(jnp.where(live, jnp.diagonal(gram), 0))
-    dual, _ = solve(gram, dual, jnp.zeros((), gram.dtype), tol, "free", 30 * m)
-    return dual.coef / jnp.sum(dual.coef)
+    scale = jnp.max(jnp.where(live, jnp.diagonal(gram), 0))
+    least_square = 4 * jnp.finfo(gram.dtype).eps * jnp.where(scale > 0, scale, 1)  # equal vectors: no singular system
+
+    def on_plane(gram, gain, inside):
+        one = inside.astype(gram.dtype)
+        among = jnp.where(inside[:, None] & inside[None, :], gram, 0) + jnp.diag(jnp.where(inside, least_square, 1))
+        system = jnp.block([[among, one[:, None]], [one[None, :], jnp.zeros((1, 1), gram.dtype)]])
+        return jnp.where(inside, jnp.linalg.solve(system, jnp.append(jnp.where(inside, gain, 0), 1))[:m], 0)
+
+    def cycle(carry):
+        weight, inside, cycles, _ = carry
+        aim = on_plane(*fixed, inside)
+        within = jnp.all(aim >= 0)
+        ratio = jnp.where(aim < 0, weight / jnp.where(aim < 0, weight - aim, 1), jnp.inf)
+        out = jnp.argmin(ratio)
+        on_way = jnp.maximum(weight + jnp.where(within, 0, ratio[out]) * (aim - weight), 0).at[out].set(0)
+        weight = jnp.where(within, aim, on_way)
+        slope = jnp.where(live, fixed[1] - dot(fixed[0], weight), -jnp.inf)
+        top = jnp.argmax(slope)
+        done = within & ((slope[top] - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square) | inside[top])
+        after = jnp.where(within, inside.at[top].set(True), inside.at[out].set(False))
+        return weight, jnp.where(done, inside, after), cycles + 1, done
+
+    fixed = lax.stop_gradient((gram, gain))
+    first = jnp.arange(m) == m - 1 - jnp.argmax(live[::-1])  # some vector: the hull is entered there
+    start = (first.astype(gram.dtype), first, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    weight, inside, _, done = lax.while_loop(lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, start)
+    # Once more, as a function of the matrix: loops of no fixed length have no derivatives.
+    weight = jnp.where(done, jnp.maximum(on_plane(gram, gain, inside), 0), weight)
+    return weight / jnp.sum(weight)
 
 
 class Line(NamedTuple):

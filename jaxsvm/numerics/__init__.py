@@ -26,5 +26,6 @@ from .vectors import summed as summed
 from .vectors import total as total
 from .vectors import two_sum as two_sum
 from .water import Basins as Basins
+from .water import one_basin as one_basin
 from .water import two_basins as two_basins
 from .water import water_level as water_level

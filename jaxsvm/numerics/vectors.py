@@ -42,6 +42,7 @@ def chosen(share: Array, u: Array) -> Array:
     Returns:
         (b,) int32, rows whose share is above 0.
     """
+    share, u = lax.stop_gradient((share, u))
     blocks = jnp.pad(share, (0, -share.shape[0] % BLOCK)).reshape(-1, BLOCK)
     ends = jnp.cumsum(dot(blocks, jnp.ones(BLOCK, share.dtype)))
     below = lambda target, end: jnp.clip(target, 0, jnp.nextafter(end, jnp.zeros_like(end)))  # noqa: E731

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..recipe import register
 from ..types import Array
 from .products import dot
 from .vectors import greatest, least, summed
 
+FEW = 8  # steps of Newton's method from a guess
 ROUNDS = 150  # of the search for the bias, a third of them halvings: enough for float64 even if nothing else helped
 
 
@@ -40,19 +42,35 @@ def water_level(responses: Array, volume: Array, *, weight: Array | None = None,
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, section 3
         (there by dividing and conquering, here without partitions).
     """
+    return one_basin(responses, volume, weight=weight, start=start).level
+
+
+@register("Basins")
+class Basins(NamedTuple):
+    """Water in one basin, or in two, one of each class."""
+
+    level: Array  # ()   of two the mean: level - bias in that of the positive class, level + bias in the other
+    bias: Array  # ()   0 for one basin
+    share: Array  # (n,)  the p that attains it, of sum 1, 1/2 in each of two basins
+
+
+def one_basin(responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None) -> Basins:
+    """The water level, and the rows' shares that attain it: level = min_p sum_i p_i c_i + volume max_i p_i / weight_i.
+
+    Args:
+        responses: c (n,), as in `water_level`.
+        volume: >= 0.
+        weight: (n,) >= 0; None: ones.
+        start: a guess of the level.
+
+    Returns:
+        `Basins`: p in proportion to the weights of the rows under water, of those at the level where none is under it.
+    """
     responses, volume, weight = _terms(responses, volume, weight)
     c, poured, w, guess = _held((responses, volume, weight, start))
     edge, level, mass = _filled(c, poured, w, guess)
     share, slope = _lifted(c, edge, mass, w)
-    return _with_derivatives(level, share, slope, responses, volume)
-
-
-class Basins(NamedTuple):
-    """Water in two basins, one of each class."""
-
-    level: Array  # ()   the mean of the two levels, level - bias of the positive and level + bias of the negative basin
-    bias: Array  # ()
-    share: Array  # (n,)  the p that attains it, 1/2 in each class
+    return Basins(_with_derivatives(level, share, slope, responses, volume), jnp.zeros_like(level), share)
 
 
 def two_basins(
@@ -190,14 +208,39 @@ def _first(c, volume, sides, start):
 
 
 def _filled(ground, volume, w, guess):
-    """The level by Newton's method, and what the rows below it weigh."""
+    """A level, the level by one more step of Newton's method from it, and what the rows below the first weigh."""
+    if guess is None:
+        return _searched(ground, volume, w)
+
+    def again(carry):
+        _, level, *_, steps = carry
+        return level, *_step(ground, volume, w, level), steps + 1
+
+    def wrong(carry):
+        _, _, mass, missing, _ = carry
+        return ~((mass > 0) & (jnp.abs(missing) <= 32 * jnp.finfo(ground.dtype).eps * volume))
+
+    # Near the level two or three steps are enough; else from all rows under water.
+    first = (guess, *_step(ground, volume, w, guess), jnp.zeros((), jnp.int32))
+    edge, level, mass, *_ = last = lax.while_loop(lambda carry: wrong(carry) & (carry[-1] < FEW), again, first)
+    return lax.cond(wrong(last), lambda: _searched(ground, volume, w), lambda: (edge, level, mass))
+
+
+def _step(ground, volume, w, level):
+    """The level for the rows below `level`, what these weigh, and the volume that is missing up to it."""
+    below = jnp.where(ground < level, w, 0)
+    mass, missing = summed(below), volume - summed(below * (level - ground))
+    return jnp.where(mass > 0, level + missing / jnp.where(mass > 0, mass, 1), level), mass, missing
+
+
+def _searched(ground, volume, w):
+    """The same from all rows under water: then levels only fall, until the rows under water stay the same."""
     floor = least(jnp.where(w > 0, ground, jnp.inf))
 
     def newton(level):
-        """The level for the rows below `level`, and what these weigh."""
         below = jnp.where(ground < level, w, 0)
         mass = summed(below)
-        # Heights over the floor are summed: no digit cancels, however far the guess is.
+        # Heights over the floor are summed: no digit cancels, however far the level is.
         height = (volume + summed(below * (ground - floor))) / jnp.where(mass > 0, mass, 1)
         return jnp.where(mass > 0, floor + height, level), mass
 
@@ -207,15 +250,11 @@ def _filled(ground, volume, w, guess):
         less = mass < before  # as much is the same rows: nothing is left to do
         return jnp.where(less, lower, level), mass, less
 
-    def high():
-        return floor + (volume + summed(w * jnp.where(w > 0, ground - floor, 0))) / summed(w)  # all rows under water, or more
-
-    level, _ = newton(high() if guess is None else lax.cond(guess > floor, lambda: guess, high))  # up or down, then only down
+    high = floor + (volume + summed(w * jnp.where(w > 0, ground - floor, 0))) / summed(w)
     infinite = jnp.full((), jnp.inf, ground.dtype)
-    level, mass, _ = lax.while_loop(lambda carry: carry[2], fall, (level, infinite, jnp.ones((), bool)))
+    level, mass, _ = lax.while_loop(lambda carry: carry[2], fall, (high, infinite, jnp.ones((), bool)))
     # Once more from the level down: it may be near rows of which most have little water over them.
-    missing = volume - summed(jnp.where(ground < level, w, 0) * (level - ground))
-    return level, jnp.where(mass > 0, level + missing / jnp.where(mass > 0, mass, 1), level), mass
+    return level, _step(ground, volume, w, level)[0], mass
 
 
 def _under(ground, level, mass, w):

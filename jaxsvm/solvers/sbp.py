@@ -12,13 +12,15 @@ from jax import lax
 
 from .. import models
 from ..kernels import Kernel, as_kernel, check_symmetric, matvec
-from ..numerics import Basins, chosen, dot, pick, summed, two_basins, water_level
+from ..numerics import Basins, chosen, dot, one_basin, pick, summed, two_basins
 from ..projections import shorten
 from ..recipe import choice, nonnegative, register, solver
 from ..samplers import uniform
 from ..spaces import averaged, expansion
 from ..spaces.averaged import MeanState
 from ..types import Array, Info, Solver
+
+REFRESH = 64  # steps between two sums of |w|^2 over all rows
 
 
 @register("SbpState")
@@ -30,6 +32,7 @@ class SbpState(NamedTuple):
     p: Array  # (n,)  mean of the shares that rows were drawn by
     residual: Array  # ()   at the last look
     moved: Array  # ()   how far the bias went in the last step
+    square: Array  # ()   |w|^2
     reach: Array  # ()   R
     weight: Array  # (n,)  example weights
     key: Array  # ()
@@ -70,9 +73,9 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
             everywhere, and with bias="free" for rows of one class only (no finite level).
 
     Differs from the paper: the level by Newton's method from the last one, without a sort or a partition; responses are sums
-        with compensation, and |w|^2 is their product with the coefficients, so that nothing drifts and nothing is
-        refreshed; rescaling is part of the move; example weights share the slack, sum_i weight_i xi_i <= n nu, and p is in
-        proportion to them; the mean may be normalised (the authors' program does not).
+        with compensation, which do not drift, and |w|^2 is refreshed by their product with the coefficients; rescaling is
+        part of the move; example weights share the slack, sum_i weight_i xi_i <= n nu, and p is in proportion to them; the mean
+        may be normalised (the authors' program does not).
 
     Example:
         >>> import jax, jaxsvm
@@ -96,9 +99,7 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         volume = jnp.asarray(nu, weight.dtype) * summed(weight)
         if bias == "free":
             return two_basins(margin, y, volume, weight=weight, start=start)
-        level = water_level(margin, volume, weight=weight, start=None if start is None else start[1])
-        under = jnp.where(margin <= level, weight, 0)
-        return Basins(level, jnp.zeros_like(level), under / summed(under))
+        return one_basin(margin, volume, weight=weight, start=None if start is None else start[1])
 
     def returned(f, y, weight):
         """The mean of the iterates on the scale that is returned, and the water over its margins."""
@@ -122,10 +123,10 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         weight, y = data.weight.astype(s.f.coef.dtype), data.y.astype(s.f.coef.dtype)
         reach = jnp.sqrt(jnp.max(jnp.where(weight > 0, kernel.diag(data.x), 0)).astype(y.dtype))
         zero, first = jnp.zeros((), y.dtype), jnp.zeros((), jnp.int32)
-        return SbpState(s, water(0 * y, y, weight), 0 * y, zero + jnp.inf, zero, reach, weight, key, first)
+        return SbpState(s, water(0 * y, y, weight), 0 * y, zero + jnp.inf, zero, zero, reach, weight, key, first)
 
     def update(state, batch):
-        s, (level, b, share), p, _, moved, reach, weight, key, t = state
+        s, (level, b, share), p, _, moved, _, reach, weight, key, t = state
         y, n, steps = batch.y.astype(share.dtype), batch.y.shape[0], t + 1
         # A draw for each row that the sampler hands, one of each class with a bias.
         sides = (jnp.where(y > 0, share, 0), jnp.where(y > 0, 0, share)) if bias == "free" else (share,)
@@ -134,10 +135,11 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         # w + eta mean of y_i phi(x_i), and then w / max(1, |w|).
         eta = 1 / (reach * jnp.sqrt(steps.astype(y.dtype)))
         coef = eta * pick(y, own.index) / own.index.shape[0]
-        before = jnp.dot(s.f.coef, s.f.response)
-        square = before + 2 * jnp.dot(coef, space.evaluate(s, own)) + jnp.dot(coef, dot(space.gram(own), coef))
+        square = state.square + 2 * jnp.dot(coef, space.evaluate(s, own)) + jnp.dot(coef, dot(space.gram(own), coef))
+        square = jnp.maximum(square, 0)
         factor = shorten(square, 1.0)
         s = space.add(s, 1 - factor, factor * coef, own)
+        square = lax.cond(steps % REFRESH == 0, lambda: jnp.dot(s.f.coef, s.f.response), lambda: square * factor * factor)
         filled = water(y * (s.f.response + s.f.lost), y, weight, (b, level, 2 * moved + 1e-3 * eta * reach))
         p = p + (share - p) / steps.astype(y.dtype)
         looks = steps % (n if look is None else look) == 0 if look != 0 else jnp.zeros((), bool)
@@ -150,7 +152,7 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
             support=space.support(s),
             evals=space.evals(coef, own) + jnp.where(looks, min(n * n, 2**30), 0).astype(jnp.int32),  # as many as it can count
         )
-        return SbpState(s, filled, p, residual, jnp.abs(filled.bias - b), reach, weight, key, steps), info
+        return SbpState(s, filled, p, residual, jnp.abs(filled.bias - b), square, reach, weight, key, steps), info
 
     def model(state, data=None):
         f = state.s.mean

@@ -14,6 +14,7 @@ from ..engines.conjugate import (
     check_constants,
     exact_step,
     frame_of,
+    is_something,
     line_of,
     nearest_point,
     plus,
@@ -131,7 +132,9 @@ def scs(
     check_constants(m_L, m_R, apart=paper_constants)
     kernel = None if kernel is None else as_kernel(kernel)
     if kernel is not None and holds_precomputed(kernel):
-        raise ValueError("scs holds a sample of the rows, and a precomputed kernel needs all of them: take wolfe, or another kernel")
+        raise ValueError(
+            "scs holds a sample of the rows, and a precomputed kernel needs all of them: take wolfe, or another kernel"
+        )
 
     def init(key, data):
         n, dtype = data.y.shape[0], wide(data.x)
@@ -154,7 +157,8 @@ def scs(
         frame = frame_of(kernel, batch.x[index] if kernel is None else None, gram)
         share, grown = _shares(weight, size), jnp.minimum(size + growth, capacity)
         # The shortest vector between the subgradient at the last trial and the last direction.
-        g = subgradient(lam, trial, frame.made(share * y * a))
+        z = frame.made(share * y * a)
+        g = subgradient(lam, trial, z)
         if metric == "euclidean" and kernel is not None:
             g = frame.made(jnp.where(share > 0, g.response, 0))
         inner = frame.inner if metric == "rkhs" else lambda p, q: dot(p.coef, q.coef)
@@ -171,6 +175,8 @@ def scs(
             step = beyond = jnp.where(step < 1e-8 * far, 0, step)
         else:
             step, beyond = bounded_step(line, size_h, m_L, m_R, far / SHORTEST, far, jnp.minimum(1 / lam, far))
+        moves = is_something(line.square, lam, frame.inner(trial, trial), frame.inner(z, z))
+        step, beyond = jnp.where(moves, step, 0), jnp.where(moves, beyond, 0)
         # Taken where other rows agree.
         if fresh_sample:
             other = _others(kernel, batch, weights, index, key, t, w, d)

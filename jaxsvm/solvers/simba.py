@@ -135,6 +135,7 @@ def _slack(q, weight, budget):
 
     The last value of q that gets some is found by halving the numbers between 0 and 1, which are ordered like their bits.
     """
+    q, weight, budget = lax.stop_gradient((q, weight, budget))
     kind = jnp.int64 if q.dtype == jnp.float64 else jnp.int32
     bits = jnp.where(weight > 0, lax.bitcast_convert_type(q, kind), -1)
 

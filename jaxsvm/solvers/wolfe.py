@@ -15,6 +15,7 @@ from ..engines.conjugate import (
     combined,
     exact_step,
     frame_of,
+    is_something,
     line_of,
     nearest_point,
     plus,
@@ -25,7 +26,7 @@ from ..engines.quadratic import check_of
 from ..kernels import Kernel, as_kernel
 from ..models import Linear
 from ..numerics import count, dot, summed, wide
-from ..recipe import choice, positive, register, solver
+from ..recipe import choice, nonnegative, positive, register, solver
 from ..samplers import whole
 from ..types import Array, Info, Solver
 
@@ -91,8 +92,8 @@ def wolfe(
         duality gap (P - D) / P before the step, by the best D so far: `fit(tol=1e-3)` stops on it.
 
     Raises:
-        ValueError: lam no single number above 0, bundle below 2, another choice of weights or search, m_L not in (0, 1),
-            m_R not in [m_L, 1).
+        ValueError: lam no single number above 0, reset below 0, bundle below 2, another choice of weights or search,
+            m_L not in (0, 1), m_R not in [m_L, 1).
 
     Differs from the paper: where to reset and to stop is decided by the duality gap (there by sums of distances); all rows in
         one function, whose kinks are hit exactly and left on the right side.
@@ -109,6 +110,7 @@ def wolfe(
         risk minimization, JMLR 11, 2010.
     """
     positive(lam=lam)
+    nonnegative(reset=reset)
     choice("weights", weights, ("norm", "dual"))
     choice("line_search", line_search, ("exact", "wolfe"))
     if isinstance(bundle, bool) or not isinstance(bundle, int) or bundle < 2:
@@ -155,8 +157,10 @@ def wolfe(
             step = ahead = exact_step(line)
         else:
             start = 1 / lam
-            step, beyond = bounded_step(line, frame.inner(h, h), m_L, m_R, 1e-8 * start, jnp.inf * start, start)
+            step, beyond = bounded_step(line, line.square, m_L, m_R, 1e-8 * start, jnp.inf * start, start)
             ahead = jnp.where(step > 0, step, beyond)
+        moves = is_something(line.square, lam, frame.inner(w, w), frame.inner(z, z))
+        step, ahead = jnp.where(moves, step, 0), jnp.where(moves, ahead, 0)
         info = Info(
             loss=summed(share * jnp.maximum(1 - margin, 0)),
             residual=gap / value,
