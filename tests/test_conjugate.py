@@ -63,7 +63,7 @@ def test_two_vectors_that_are_special(x64):
     # With a gain: min 1/2 |v|^2 - gain' weights, by a search over the segment.
     for gain in ([0.3, -0.2], [0.0, 9.0], [9.0, 0.0]):
         h, g = np.array([1.0, 0.0]), np.array([0.3, 2.0])
-        value = lambda th: np.sum((th * h + (1 - th) * g) ** 2) / 2 - th * gain[0] - (1 - th) * gain[1]
+        value = lambda th, h=h, g=g, gain=gain: np.sum((th * h + (1 - th) * g) ** 2) / 2 - th * gain[0] - (1 - th) * gain[1]
         best = minimize_scalar(value, bounds=(0, 1), method="bounded", options={"xatol": 1e-12}).x
         np.testing.assert_allclose(two(h, g, np.array(gain))[0], best, atol=1e-7)
     assert two(zero, zero, np.array([2.0, 1.0])).tolist() == [1, 0] and two(one, one, np.array([1.0, 2.0])).tolist() == [0, 1]

@@ -69,9 +69,10 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
         i, side = _smallest(points)
         j, allowed = _everyone(points, i, side) if partners is None else _some(partners, points, i, side)
         own, a = points.at(i), at(coef, i)
-        b, length = coef, width(kernel) * _sqdist(points, own)
-        if partners is not None:
-            b, length = (v.at[j].get(mode="promise_in_bounds") for v in (b, length))
+        if partners is None:
+            b, length = coef, width(kernel) * _sqdist(points, own)
+        else:
+            b, length = coef.at[j].get(mode="promise_in_bounds"), width(kernel) * _some_sqdist(points, own, j)
         degraded = (a + b) ** 2 * degradation(_share(a, b), length)
         best, _ = first_max(jnp.where(allowed, -degraded, -jnp.inf))
         j, length, b = at(j, best), at(length, best), at(b, best)
@@ -151,10 +152,18 @@ def _some(partners: int, points: Points, i: Array, side: _Side) -> tuple[Array, 
 
 
 def _sqdist(points: Points, own: Array) -> Array:
-    """|x_j - own|^2 at all places, (m + 1,); for a few as well, since taking rows out costs more than a product with all."""
+    """|x_j - own|^2 at all places, (m + 1,)."""
     stored = jnp.maximum(points.sqnorm + dot(own, own) - 2 * dot(points.x, own), 0)
     apart = own - points.row
     return jnp.append(stored, dot(apart, apart))
+
+
+def _some_sqdist(points: Points, own: Array, j: Array) -> Array:
+    """|x_j - own|^2 at some places, (k,)."""
+    place, apart = jnp.minimum(j, points.budget - 1), own - points.row
+    x, sqnorm = (a.at[place].get(mode="promise_in_bounds") for a in (points.x, points.sqnorm))
+    stored = jnp.maximum(sqnorm + dot(own, own) - 2 * dot(x, own), 0)
+    return jnp.where(j < points.budget, stored, dot(apart, apart))
 
 
 def _share(a: Array, b: Array) -> Array:

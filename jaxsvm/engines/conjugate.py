@@ -15,10 +15,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..kernels import Kernel, matvec
-from ..numerics import dot, is_traced, least, summed
+from ..numerics import dot, greatest, is_traced, least, summed
 from ..recipe import register, scalars
 from ..types import Array
 
+UNIT = 8  # roundings of a response
 TRIALS = 60  # of a search that may not end by itself
 ROUNDINGS = 256  # of the parts of a vector: below so many it is what they left of 0, and its responses belong to another one
 
@@ -145,6 +146,8 @@ class Line(NamedTuple):
     margin: Array  # (n,)  y_i <w, phi(x_i)>
     rate: Array  # (n,)  y_i <d, phi(x_i)>
     share: Array  # (n,)
+    near: Array  # ()   what rounding may have made of margins
+    rough: Array  # ()   and of rates
 
     def change(self, t: Array) -> Array:
         """f(w + t d) - f(w), from differences."""
@@ -153,19 +156,25 @@ class Line(NamedTuple):
         return self.lam * t * (self.cross + t * self.square / 2) + summed(self.share * (after - before))
 
     def active(self, t: Array) -> Array:
-        """The rows below margin 1 at t, or at it and about to fall below: a of the subgradient with the right slope (n,)."""
+        """The rows below margin 1 at t, or at it and about to fall below: a of the subgradient with the right slope (n,).
+
+        Both but for roundings: on its way along a kink a row is at margin 1, and which side it is on is nothing to go by.
+        """
         room = 1 - self.margin - t * self.rate
-        tie = 8 * jnp.finfo(room.dtype).eps * jnp.maximum(1, jnp.maximum(jnp.abs(self.margin), jnp.abs(t * self.rate)))
-        return jnp.where(jnp.abs(room) <= tie, self.rate < 0, room > 0).astype(room.dtype)
+        return jnp.where(jnp.abs(room) <= self.near + t * self.rough, self.rate < -self.rough, room > 0).astype(room.dtype)
 
     def slope(self, t: Array) -> Array:
         """The slope to the right of t."""
         return self.lam * (self.cross + t * self.square) - summed(self.share * self.active(t) * self.rate)
 
 
-def line_of(lam: Array, frame: Frame, w: Element, d: Element, y: Array, share: Array) -> Line:
-    """f along w + t d."""
-    return Line(lam, frame.inner(w, d), frame.inner(d, d), y * w.response, y * d.response, share)
+def line_of(lam: Array, frame: Frame, w: Element, d: Element, z: Element, y: Array, share: Array) -> Line:
+    """f along w + t d, where d is made of vectors such as lam w - z."""
+    unit = UNIT * jnp.finfo(share.dtype).eps
+    near = unit * jnp.maximum(greatest(jnp.abs(w.response)), 1)
+    rough = unit * greatest(lam * jnp.abs(w.response) + jnp.abs(z.response))
+    near, rough = lax.stop_gradient((near, rough))
+    return Line(lam, frame.inner(w, d), frame.inner(d, d), y * w.response, y * d.response, share, near, rough)
 
 
 def exact_step(line: Line) -> Array:
@@ -182,11 +191,11 @@ def exact_step(line: Line) -> Array:
         falls = line.slope(middle) < 0
         return jnp.where(falls, middle, low), jnp.where(falls, high, middle)
 
-    low, high = lax.fori_loop(0, jnp.finfo(first.dtype).nmant + 9, halve, (jnp.zeros_like(high), high))
+    low, _ = lax.fori_loop(0, jnp.finfo(first.dtype).nmant + 9, halve, (jnp.zeros_like(high), high))
     level = low - line.slope(low) / jnp.where(curve > 0, curve, 1)
     jumps = (1 - line.margin) / jnp.where(line.rate != 0, line.rate, 1)
     jump = least(jnp.where((line.rate != 0) & (jumps > low) & (line.share > 0), jumps, jnp.inf))
-    return jnp.where(first < 0, jnp.minimum(jnp.minimum(level, jump), high), 0)
+    return jnp.where(first < 0, jnp.minimum(level, jump), 0)  # at a jump itself, not at the end that roundings count to it
 
 
 def bounded_step(line: Line, size: Array, decrease: float, slope: float, low: Array, high: Array, start: Array) -> tuple:

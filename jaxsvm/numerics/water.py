@@ -218,7 +218,7 @@ def _filled(ground, volume, w, guess):
 
     def wrong(carry):
         _, _, mass, missing, _ = carry
-        return ~((mass > 0) & (jnp.abs(missing) <= 32 * jnp.finfo(ground.dtype).eps * volume))
+        return ~((mass > 0) & (jnp.abs(missing) <= 64 * jnp.finfo(ground.dtype).eps * volume))
 
     # Near the level two or three steps are enough; else from all rows under water.
     first = (guess, *_step(ground, volume, w, guess), jnp.zeros((), jnp.int32))

@@ -141,8 +141,8 @@ def scs(
         if capacity > n:
             raise ValueError(f"capacity is {capacity}, but there are {n} rows: lower it")
         order, fresh = jax.random.split(key)
-        absent = (data.weight <= 0).astype(dtype)
-        index = jnp.argsort(jax.random.uniform(order, (n,), dtype) + absent)[:capacity].astype(jnp.int32)
+        absent = (data.weight <= 0).astype(jnp.float32)
+        index = jnp.argsort(jax.random.uniform(order, (n,), jnp.float32) + absent)[:capacity].astype(jnp.int32)
         x = data.x[index]
         gram = None if kernel is None else kernel(x, x)
         zero = Element(jnp.zeros(data.x.shape[1] if kernel is None else capacity, dtype), jnp.zeros(capacity, dtype))
@@ -159,7 +159,8 @@ def scs(
         # The shortest vector between the subgradient at the last trial and the last direction.
         z = frame.made(share * y * a)
         g = subgradient(lam, trial, z)
-        if metric == "euclidean" and kernel is not None:
+        images = metric == "euclidean" and kernel is not None
+        if images:
             g = frame.made(jnp.where(share > 0, g.response, 0))
         inner = frame.inner if metric == "rkhs" else lambda p, q: dot(p.coef, q.coef)
         cross = inner(g, last)
@@ -169,13 +170,14 @@ def scs(
         length = jnp.where(size_h > 0, jnp.sqrt(jnp.where(size_h > 0, size_h, 1)), 0)
         # The search along -h, no further than the radius.
         d, far = times(-1.0, h), radius / jnp.where(length > 0, length, 1)
-        line = line_of(lam, frame, w, d, y, share)
+        line = line_of(lam, frame, w, d, z, y, share)
         if line_search == "exact":
             step = jnp.minimum(exact_step(line), far)
             step = beyond = jnp.where(step < 1e-8 * far, 0, step)
         else:
             step, beyond = bounded_step(line, size_h, m_L, m_R, far / SHORTEST, far, jnp.minimum(1 / lam, far))
-        moves = is_something(line.square, lam, frame.inner(trial, trial), frame.inner(z, z))
+        extent = (lambda p: dot(p.response, p.response)) if images else (lambda p: frame.inner(p, p))
+        moves = is_something(size_h, lam, extent(trial), extent(z))
         step, beyond = jnp.where(moves, step, 0), jnp.where(moves, beyond, 0)
         # Taken where other rows agree.
         if fresh_sample:
@@ -244,7 +246,7 @@ def _shares(weight, size):
 
 def _others(kernel, batch, weight, index, key, t, w, d):
     """Margins of w and d at rows drawn anew, by their weight."""
-    rows = chosen(weight, jax.random.uniform(jax.random.fold_in(key, t), index.shape, weight.dtype))
+    rows = chosen(weight, jax.random.uniform(jax.random.fold_in(key, t), index.shape, jnp.float32).astype(weight.dtype))
     x, y = batch.x[rows], batch.y.astype(weight.dtype)[rows]
     pair = jnp.stack([w.coef, d.coef], axis=1)
     values = dot(x, pair) if kernel is None else matvec(kernel, x, batch.x[index], pair)

@@ -152,7 +152,7 @@ def wolfe(
         held = jax.tree.map(lambda all, one: all.at[0].set(one), held, first)._replace(live=live)
         # The search along -h, and the active rows where it ends.
         d = times(-1.0, h)
-        line = line_of(lam, frame, w, d, y, share)
+        line = line_of(lam, frame, w, d, z, y, share)
         if line_search == "exact":
             step = ahead = exact_step(line)
         else:
