@@ -11,8 +11,8 @@ last one, and the primal value 1/2 |w|^2 + C sum_i hinge over C n. Beside them s
 budget_accuracy.csv already is not made again.
 by_seed: the case of accuracy whose epochs differ most, a9a with C = 32, by five seeds; BSCA also with all partners.
 maintenance: BSCA on ijcnn1 with all partners or 59, by golden section or look-up: the time of one maintenance, a scan over
-newcomers to a full state that stays as it is, less a scan that does nothing; its share of 5 epochs; accuracy over the later half
-of 50 epochs.
+newcomers to a full state that stays as it is, less a scan that does nothing, in a process as it is and in one with
+`jaxsvm.fast_loops(10**9)`; its share of 5 epochs; accuracy over the later half of 50 epochs.
 stop: BSCA and ACF-BSCA on ijcnn1 until the rule of the paper says so, with 0.01 and 0.001, 60 epochs at most.
 seeds: ten seeds in one program: primal value and accuracy after every epoch, mean and deviation; eight seeds and eight lambdas
 by vmap, by lax.map, and one after the other.
@@ -236,25 +236,44 @@ def is_case(row: dict, name: str, C: float, method: str) -> bool:
     return row["data"] == name and float(row["C"]) == C and row["method"] == method
 
 
+WAYS = [(partners, search) for partners in (None, 59) for search in ("golden", "lookup")]
+
+
 def maintenance(options) -> None:
     """Partners and search: time of a maintenance, its share, accuracy."""
-    problem, size, epochs = Problem("ijcnn1", min(20_000, options.rows), 32, 2), 500, min(5, options.epochs)
-    runs, scans, rows = {}, {}, []
-    for way in ((partners, search) for partners in (None, 59) for search in ("golden", "lookup")):
-        maintain = counted(partners=way[0], search=way[1])
+    problem, size, epochs, rows = Problem("ijcnn1", min(20_000, options.rows), 32, 2), 500, min(5, options.epochs), []
+    alone, fast, runs = alone_us(options), in_fast_process("maintenance", options), {}
+    for k, (partners, search) in enumerate(WAYS):
+        maintain = counted(partners=partners, search=search)
         models = each(problem.fit("BSCA", size, min(50, options.epochs), maintain=maintain).info.probe)
-        runs[way] = lambda maintain=maintain: problem.fit("BSCA", size, epochs, maintain=maintain).state.solver.inner.f
-        state = runs[way]()
-        scans[way] = newcomers(problem, maintain, state)
-        row = {"partners": way[0] or "all", "search": way[1], "steps": epochs * problem.n, "maintenances": int(state.memo)}
-        rows.append(row | {f"accuracy_{k}": v for k, v in spread([problem.accuracy(m) for m in later(models)]).items()})
-    scans["none"] = newcomers(problem, None, state)
-    alone, whole = common.side_by_side(scans, 7), common.side_by_side(runs, 3)
-    for way, row in zip(runs, rows, strict=True):
-        once, seconds = (np.median(alone[way]) - np.median(alone["none"])) / NEWCOMERS, np.median(whole[way])
-        row |= {"us_a_maintenance": f"{1e6 * once:.2f}", "seconds": f"{seconds:.2f}"}
-        row |= {"share": f"{row['maintenances'] * once / seconds:.3f}"}
+        runs[k] = lambda maintain=maintain: problem.fit("BSCA", size, epochs, maintain=maintain).state.solver.inner.f
+        row = {"partners": partners or "all", "search": search, "steps": epochs * problem.n, "maintenances": int(runs[k]().memo)}
+        row |= {f"accuracy_{name}": v for name, v in spread([problem.accuracy(m) for m in later(models)]).items()}
+        rows.append(row | {"us_a_maintenance": f"{alone[k]:.2f}", "us_with_fast_loops": f"{fast[k]:.2f}"})
+    whole = common.side_by_side(runs, 3)
+    for k, row in enumerate(rows):
+        seconds = np.median(whole[k])
+        row |= {"seconds": f"{seconds:.2f}", "share": f"{row['maintenances'] * alone[k] * 1e-6 / seconds:.3f}"}
     common.write("budget_maintenance", rows)
+
+
+def alone_us(options) -> list[float]:
+    """Microseconds of a maintenance in each of the ways, in this process."""
+    problem, scans = Problem("ijcnn1", min(20_000, options.rows), 32, 2), {}
+    for partners, search in WAYS:
+        maintain = counted(partners=partners, search=search)
+        state = problem.fit("BSCA", 500, 1, maintain=maintain).state.solver.inner.f
+        scans[partners, search] = newcomers(problem, maintain, state)
+    scans["none"] = newcomers(problem, None, state)
+    alone = common.side_by_side(scans, 9)
+    return [1e6 * float(np.median(alone[way]) - np.median(alone["none"])) / NEWCOMERS for way in WAYS]
+
+
+def in_fast_process(part: str, options) -> list:
+    """What a part measures in a process with fast loops."""
+    command = [sys.executable, "-m", "benchmarks.budget", part, "--fast", "--rows", str(options.rows)]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(ended.stdout.splitlines()[-1])
 
 
 NEWCOMERS = 5_000
@@ -398,9 +417,7 @@ def online(options) -> None:
 
 def step(options) -> None:
     """Ours beside plain C, in this process and in one with fast loops."""
-    command = [sys.executable, "-m", "benchmarks.budget", "step", "--fast", "--rows", str(options.rows)]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    common.write("budget_step", steps(options) + json.loads(ended.stdout.splitlines()[-1]))
+    common.write("budget_step", steps(options) + in_fast_process("step", options))
 
 
 def steps(options) -> list[dict]:
@@ -507,9 +524,9 @@ def main() -> None:
     options = parser.parse_args()
     if set(options.parts) - set(known):
         parser.error(f"no such part: {', '.join(sorted(set(options.parts) - set(known)))}")
-    if options.fast:  # the second process of the part `step`
+    if options.fast:  # the second process of these parts
         jaxsvm.fast_loops(10**9)
-        return print(json.dumps(steps(options)))
+        return print(json.dumps({"step": steps, "maintenance": alone_us}[options.parts[0]](options)))
     common.RESULTS = options.out
     common.RESULTS.mkdir(parents=True, exist_ok=True)
     print(common.device())

@@ -145,6 +145,13 @@ def test_the_dual_weights_of_a_bundle(x64):
 # ------------------------------------------------------------------------------------------------------------ the line
 
 
+def on_line(dtype, lam, cross, square, margin, rate, share):
+    """A line whose margins and rates are known to a few roundings of the largest."""
+    unit = 8 * np.finfo(dtype).eps
+    near, rough = unit * max(1, np.abs(margin).max()), unit * np.abs(rate).max()
+    return Line(*(np.asarray(a, dtype) for a in (lam, cross, square, margin, rate, share, near, rough)))
+
+
 class Hinges:
     """f along a line, from margins and rates, term by term in NumPy."""
 
@@ -163,7 +170,7 @@ class Hinges:
         self.cross = rng.normal() * np.sqrt(self.square)
 
     def line(self, dtype=np.float64):
-        return Line(*(np.asarray(a, dtype) for a in (self.lam, self.cross, self.square, self.margin, self.rate, self.share)))
+        return on_line(dtype, self.lam, self.cross, self.square, self.margin, self.rate, self.share)
 
     def value(self, t):
         """f(w + t d) but for lam/2 |w|^2, (...,) -> (...,)."""
@@ -210,16 +217,21 @@ def test_a_line_is_the_function_along_it(seed, ties):
 def test_at_a_kink_the_right_side_counts(dtype, x64):
     """Rows at margin 1, but for roundings, are below it just behind if they fall, and above if they rise or rest."""
     t = 0.7
-    rate = np.array([3.0, -3.0, 0.0, 1e4, -1e4, 3.0, -3.0])
+    rate = np.array([3.0, -3.0, 0.0, 30.0, -30.0, 3.0, -3.0])
     margin = 1 - t * rate
     margin[5], margin[6] = margin[5] - 1e-3, margin[6] + 1e-3  # below and above, no ties
-    one = dtype(1)
-    line = Line(one, one, one, margin.astype(dtype), rate.astype(dtype), np.full(7, one / 7))
+    line = on_line(dtype, 1, 1, 1, margin, rate, np.full(7, 1 / 7))
     np.testing.assert_array_equal(line.active(jnp.asarray(t, dtype)), [0, 1, 0, 0, 1, 1, 0])
-    behind, before = line.slope(jnp.asarray(t + 1e-5, dtype)), line.slope(jnp.asarray(t - 1e-5, dtype))
+    behind, before = line.slope(jnp.asarray(t + 1e-4, dtype)), line.slope(jnp.asarray(t - 1e-4, dtype))
     here = line.slope(jnp.asarray(t, dtype))
-    np.testing.assert_allclose(here, behind, atol=1e-4)
-    assert here - before > 2000  # the jump at t: (3 + 3 + 2 * 1e4) / 7
+    np.testing.assert_allclose(here, behind, atol=2e-4)
+    np.testing.assert_allclose(here - before, (3 + 3 + 30 + 30) / 7, atol=1e-3)  # the jump at t
+    # On the way along a kink a row is at margin 1; what is left of its rate, on either side of 0, says nothing.
+    here = jnp.asarray(t, dtype)
+    for side in (-1, 1):
+        margin = jnp.asarray(line.margin).at[2].set(1 + side * line.near / 2)
+        on_kink = line._replace(margin=margin, rate=jnp.asarray(line.rate).at[2].set(side * line.rough / 2))
+        np.testing.assert_array_equal(on_kink.active(here), line.active(here))
 
 
 # ----------------------------------------------------------------------------------------------------- the exact search
@@ -243,11 +255,10 @@ def test_the_exact_step_is_that_of_sorted_kinks(seed, ties):
 def test_a_step_to_a_kink_is_the_kink(x64):
     """To the last digits, also far out and behind a steep start: one row that falls to margin 1 at 1e5."""
     for kink in (1e-6, 1.0, 1e5):
-        line = Line(1e-9, 0.0, 1.0, np.array([0.0, 1 + 2 * kink]), np.array([1 / kink, -2.0]), np.array([0.5, 0.5]))
-        line = jax.tree.map(jnp.asarray, line)
         f = Hinges(0)
-        f.lam, f.cross, f.square, f.margin, f.rate, f.share = (np.asarray(a) for a in line)
-        np.testing.assert_allclose(exact(line), f.lowest(), rtol=1e-14)
+        f.lam, f.cross, f.square, f.share = 1e-9, 0.0, 1.0, np.array([0.5, 0.5])
+        f.margin, f.rate = np.array([0.0, 1 + 2 * kink]), np.array([1 / kink, -2.0])
+        np.testing.assert_allclose(exact(f.line()), f.lowest(), rtol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

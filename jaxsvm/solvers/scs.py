@@ -120,7 +120,7 @@ def scs(
     nonnegative(eta2=eta2)
     choice("metric", metric, ("rkhs", "euclidean"))
     choice("line_search", line_search, ("exact", "wolfe"))
-    growth, first = checked(capacity, growth, first)
+    growth, first = _checked(capacity, growth, first)
     for name, value, low, high in (("eta1", eta1, 0, 1), ("gamma", gamma, 1, float("inf"))):
         scalars(**{name: value})
         if not is_traced(value) and not low < float(value) < high:
@@ -213,7 +213,7 @@ def scs(
     return Solver(init, update, model, whole(), "all", targets="labels", check=_check(capacity))
 
 
-def checked(capacity: int, growth: int | None, first: int | None) -> tuple[int, int]:
+def _checked(capacity: int, growth: int | None, first: int | None) -> tuple[int, int]:
     """How many rows join at a step, and how many there are at first.
 
     Raises:
