@@ -93,8 +93,8 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
     Returns:
         (m,), 0 where there is no vector.
 
-    Reference: P. Wolfe, Finding the nearest point in a polytope, Mathematical Programming 11, 1976; of two: S. Zhang, S. Sen,
-        Stochastic conjugate subgradients for kernel SVMs, section 2.
+    Reference: P. Wolfe, Finding the nearest point in a polytope, Mathematical Programming 11, 1976; of two: D. Zhang, S. Sen,
+        A stochastic conjugate subgradient algorithm for kernelized support vector machines, algorithm 1.
     """
     m = gram.shape[0]
     gain = jnp.zeros(m, gram.dtype) if gain is None else gain
@@ -217,7 +217,8 @@ def bounded_step(line: Line, size: Array, decrease: float, slope: float, low: Ar
     Returns:
         t, 0 where no step longer than `low` decreases f enough, and the last trial outside of L.
 
-    Reference: S. Zhang, S. Sen, Stochastic conjugate subgradients for kernel SVMs, algorithm 2, without the factor t in R.
+    Reference: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized support vector machines,
+        algorithm 2, without the factor t in R.
     """
 
     def trial(_, search):

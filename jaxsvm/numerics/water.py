@@ -22,7 +22,8 @@ def water_level(responses: Array, volume: Array, *, weight: Array | None = None,
 
         A = {i: c_i < G};   G = (volume + sum_A weight_i c_i) / sum_A weight_i,   until A shrinks no more
 
-    Newton's method on a convex function that is linear in pieces: from the second step on G falls, and the end is exact.
+    Newton's method on a convex function that is linear in pieces: from the second step on G falls, and the end is exact; from
+    a guess it ends where the volume is met but for roundings.
     Derivatives are those of the level: weight_i / sum_A weight in c_i of A, 1 / sum_A weight in the volume; not in the weights.
 
     Args:
@@ -142,10 +143,11 @@ def two_basins(
         left, right = _either(new.slope >= 0, new, left), _either(new.slope <= 0, new, right)
         return _Search(left, right, jnp.where(met, stride, 2 * stride), rounds + 1, ends | (new.slope == 0))
 
-    first = over(*_first(c, poured, sides, start)[:2])
+    begin, guess, stride = _first(c, poured, sides, start)
+    first = over(begin, guess)
     ends = [_Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope, 0, 0))) for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))]
     left, right = _either(first.slope >= 0, first, ends[0]), _either(first.slope <= 0, first, ends[1])
-    search = _Search(left, right, _first(c, poured, sides, start)[2], jnp.zeros((), jnp.int32), first.slope == 0)
+    search = _Search(left, right, stride, jnp.zeros((), jnp.int32), first.slope == 0)
     left, right, *_ = lax.while_loop(goes_on, narrow, search)
 
     best = _either(left.level >= right.level, left, right)

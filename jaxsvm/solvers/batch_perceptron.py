@@ -45,7 +45,7 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
     Raises:
         ValueError: margin no single number of at least 0.
 
-    Differs from the paper: example weights multiply the step.
+    Differs from the paper: equality falls short too, without which f = 0 would stay; example weights multiply the step.
 
     Example:
         >>> import jax, jaxsvm
@@ -76,7 +76,7 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
         short = margin + jnp.where(size > 0, worst / jnp.where(size > 0, size, 1), jnp.inf)
         coef = jnp.where(worst + margin * size >= 0, at(y * weight, i), 0)[None]
         own = batch._replace(index=i[None])
-        f = space.add(f, jnp.zeros_like(margin, score.dtype), coef, own)
+        f = space.add(f, jnp.zeros((), score.dtype), coef, own)
         info = Info(
             loss=jnp.dot(weight, (below >= 0).astype(y.dtype)) / jnp.sum(weight),
             residual=jnp.maximum(short, 0),

@@ -94,7 +94,7 @@ def scs(
         m_R: in [m_L, 1).
 
     Returns:
-        A solver on all rows, which draws its own in `init`; steps are counted, n a pass. Model `Expansion` of `capacity` rows,
+        A solver on all rows, which draws its own in `init`; a step counts as a pass. Model `Expansion` of `capacity` rows,
         or `Linear`. The residual is |h| once the sample is complete, before that infinite; the loss is that on the sample.
 
     Raises:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..models import Linear
-from ..numerics import chosen, dot, pick, sqnorms, summed, water_level
+from ..numerics import chosen, dot, greatest, pick, sqnorms, summed, water_level
 from ..projections import shorten
 from ..recipe import nonnegative, positive, register, solver
 from ..samplers import uniform
@@ -95,7 +95,7 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         margin = y * _column(batch.x, j) * jnp.where(w_j != 0, square / (reach * jnp.where(w_j != 0, w_j, 1)), 0)
         v = jnp.clip(margin + slack, -1 / eta, 1 / eta)
         log_q = jnp.where(square > 0, log_q + jnp.log1p(eta * v * (eta * v - 1)), log_q)
-        log_q = log_q - jnp.max(log_q)
+        log_q = log_q - greatest(log_q)
         wrong = (label * dot(w_before, row) <= 0).astype(u.dtype)
         info = Info(
             loss=wrong,

@@ -83,7 +83,7 @@ def wolfe(
             h = lam w - sum_i share_i a_i y_i phi(x_i) at the current w, which never resets; structure.
         line_search: "exact" (the minimum along the line) or "wolfe" (m_L, m_R: decrease t m_L |h|^2 at least, slope -m_R |h|^2
             at least); structure.
-        reset: kappa, >= 0; above 1 every step would be that of steepest descent.
+        reset: kappa, >= 0; the larger, the more often.
         m_L: in (0, 1).
         m_R: in [m_L, 1): otherwise a search may find nothing.
 
@@ -143,7 +143,8 @@ def wolfe(
         hull = nearest_point(gram / lam if weights == "dual" else gram, held.live, gain)
         mean = combined(hull, held._replace(live=hull))
         dual = jnp.maximum(dual, dot(share, mean.a) - frame.inner(mean.z, mean.z) / (2 * lam))
-        value = lam / 2 * frame.inner(w, w) + summed(share * jnp.maximum(1 - margin, 0))
+        risk = summed(share * jnp.maximum(1 - margin, 0))
+        value = lam / 2 * frame.inner(w, w) + risk
         gap = jnp.maximum(value - dual, 0)
         h = mean.h if weights == "norm" else subgradient(lam, w, mean.z)
         resets = (weights == "norm") & (count(held.live) > 1) & (frame.inner(h, h) < 2 * lam * reset * gap)
@@ -162,7 +163,7 @@ def wolfe(
         moves = is_something(line.square, lam, frame.inner(w, w), frame.inner(z, z))
         step, ahead = jnp.where(moves, step, 0), jnp.where(moves, ahead, 0)
         info = Info(
-            loss=summed(share * jnp.maximum(1 - margin, 0)),
+            loss=risk,
             residual=gap / value,
             progress=-line.change(step)[None],
             index=jnp.full(1, -1, jnp.int32),
