@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
 import pathlib
@@ -71,3 +72,28 @@ def write(name: str, rows: list[dict]) -> None:
         table.writerows(rows)
     for row in rows:
         print("  ".join(f"{k}={v}" for k, v in row.items()), flush=True)
+
+
+def run(known: dict, settings: dict) -> None:
+    """The command of a benchmark: parts and data sets by name, all of them where none is named.
+
+    Args:
+        known: name -> part, a function of the options, in the order in which they are made.
+        settings: the data sets, by name; `options.data` holds those that were named.
+    """
+    global RESULTS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", help=f"parts ({', '.join(known)}) and data sets ({', '.join(settings)}); none: all")
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--out", type=pathlib.Path, default=RESULTS)
+    options = parser.parse_args()
+    wrong = set(options.names) - {*known, *settings}
+    if wrong:
+        parser.error(f"no part and no data set: {', '.join(sorted(wrong))}")
+    options.data = [name for name in options.names if name in settings]
+    globals()["RESULTS"] = options.out
+    RESULTS = options.out
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    print(device())
+    for name in [name for name in options.names if name in known] or known:
+        known[name](options)

@@ -29,12 +29,10 @@ another folder for the results. Runs of comparison, claim, block and features th
 
 from __future__ import annotations
 
-import argparse
 import csv
 import dataclasses
 import functools
 import math
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -522,23 +520,5 @@ def draw_features(rows: list[dict]):
     return drawn
 
 
-def main() -> None:
-    known = {f.__name__: f for f in (comparison, claim, block, features, front, step, guarantee, figure)}
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*", help=f"parts ({', '.join(known)}) and data sets ({', '.join(SETTINGS)}); none: all")
-    parser.add_argument("--rows", type=int)
-    parser.add_argument("--out", type=pathlib.Path, default=common.RESULTS)
-    options = parser.parse_args()
-    wrong = set(options.names) - {*known, *SETTINGS}
-    if wrong:
-        parser.error(f"no part and no data set: {', '.join(sorted(wrong))}")
-    options.data = [name for name in options.names if name in SETTINGS]
-    common.RESULTS = options.out
-    common.RESULTS.mkdir(parents=True, exist_ok=True)
-    print(common.device())
-    for name in [name for name in options.names if name in known] or known:
-        known[name](options)
-
-
 if __name__ == "__main__":
-    main()
+    common.run({f.__name__: f for f in (comparison, claim, block, features, front, step, guarantee, figure)}, SETTINGS)

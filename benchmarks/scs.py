@@ -27,9 +27,7 @@ the results. Runs that are in their files are not made again.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import pathlib
 import time
 
 import jax
@@ -474,23 +472,5 @@ def draw(name: str, across: tuple, what: str) -> None:
     drawn.savefig(common.RESULTS / f"{name}.png", dpi=80)
 
 
-def main() -> None:
-    known = {f.__name__: f for f in (table, gap, skin, evals, figure)}
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*", help=f"parts ({', '.join(known)}) and data sets ({', '.join(SETTINGS)}); none: all")
-    parser.add_argument("--rows", type=int)
-    parser.add_argument("--out", type=pathlib.Path, default=common.RESULTS)
-    options = parser.parse_args()
-    wrong = set(options.names) - {*known, *SETTINGS}
-    if wrong:
-        parser.error(f"no part and no data set: {', '.join(sorted(wrong))}")
-    options.data = [name for name in options.names if name in SETTINGS]
-    common.RESULTS = options.out
-    common.RESULTS.mkdir(parents=True, exist_ok=True)
-    print(common.device())
-    for name in [name for name in options.names if name in known] or known:
-        known[name](options)
-
-
 if __name__ == "__main__":
-    main()
+    common.run({f.__name__: f for f in (table, gap, skin, evals, figure)}, SETTINGS)
