@@ -320,10 +320,13 @@ def test_ctrl_c_keeps_what_was_reached(there, capsys, monkeypatch):
 # As processes
 
 
+# Whoever started the tests in the background may have had them ignore Ctrl-C, which children inherit.
+LISTENING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, sys.argv[1:])"
+
+
 def command(*argv, **how):
-    return subprocess.Popen(
-        [sys.executable, "-m", "jaxsvm", *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how
-    )
+    run = [sys.executable, "-c", LISTENING, sys.executable, "-m", "jaxsvm", *argv]
+    return subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
 
 
 def test_help_and_errors_of_a_process(there):

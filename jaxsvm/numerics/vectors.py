@@ -11,7 +11,7 @@ from jax import lax
 from ..types import Array
 from .products import dot
 
-BLOCK = 128  # of numbers that are summed by one product
+BLOCK = 128  # numbers that are looked through for one row
 
 
 def count(mask: Array) -> Array:
@@ -27,9 +27,15 @@ def total(counts: Array) -> Array:
 
 
 def summed(a: Array) -> Array:
-    """The sum of (n,), in blocks of 128: several times as fast as `jnp.sum` on a CPU, and less of it is lost in rounding."""
-    whole = a.shape[0] // BLOCK * BLOCK
-    return jnp.sum(dot(a[:whole].reshape(-1, BLOCK), jnp.ones(BLOCK, a.dtype))) + jnp.sum(a[whole:])
+    """The sum of (n,), folded in halves: several times as fast as `jnp.sum` on a CPU, and less of it is lost in rounding."""
+    n = a.shape[0]
+    folds = max((n - 1).bit_length() - 8, 0)  # to at most 256 numbers
+    whole = n >> folds << folds
+    a, rest = a[:whole], a[whole:]
+    for _ in range(folds):
+        half = a.shape[0] // 2
+        a = a[:half] + a[half:]
+    return jnp.sum(a) + jnp.sum(rest) if n > whole else jnp.sum(a)
 
 
 def chosen(share: Array, u: Array) -> Array:

@@ -1,0 +1,98 @@
+"""Kernel machines of a fixed number of points."""
+
+from __future__ import annotations
+
+from ..budget import suited
+from ..objectives import lam_from_C
+from ..recipe import choice, positive
+from ..solvers import bsca, bsgd
+from .classifier import InPieces
+from .named import kernel_of, may_widen
+
+
+class BudgetedSVC(InPieces):
+    """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)) with a kernel, approximately, by at most `budget` points.
+
+    What a prediction takes, and a step of training, is bounded by the budget, whatever the number of rows. f has no intercept.
+
+    Args:
+        C: weight of one row's loss, > 0.
+        kernel: as `SVC`, but "precomputed". Gaussian ones are kept within the budget by `jaxsvm.budget.merge`, which needs
+            these; all others by `jaxsvm.budget.remove`, which costs as little and loses more. For `jaxsvm.budget.project`,
+            which loses less and costs O(budget^3) each time, take `SVMClassifier(jaxsvm.bsca(..., maintain=...))`.
+        gamma: as `SVC`.
+        degree: as `SVC`.
+        coef0: as `SVC`.
+        budget: points of the model, of each against the rest where there are more than two classes, >= 2.
+        method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradients, which has `partial_fit`.
+        partners: of how many points, drawn at random, the best is taken for a merge, >= 1; None: of all.
+        tol: of "bsca": change of the logarithm of the spread of the summands of f from epoch to epoch to stop at;
+            "auto": 1e-3, as its paper recommends; None: none. "bsgd" has nothing to stop on.
+        max_passes: over the rows at most, >= 1; None: ten, or with a tolerance 1,000. The larger C, the more are needed, of
+            the order of C.
+        class_weight: as `SVMClassifier`.
+        random_state: as `SVMClassifier`.
+        progress: as `SVMClassifier`.
+
+    Attributes:
+        classes_, model_, fit_, n_iter_, intercept_: as `SVMClassifier`; the points and their coefficients are in `model_`.
+
+    Example:
+        >>> X, y = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1, 1]
+        >>> BudgetedSVC(C=10.0, gamma=1.0, budget=4, random_state=0).fit(X, y).predict(X).tolist()
+        [0, 0, 1, 1]
+    """
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
+        budget=500,
+        method="bsca",
+        partners=59,
+        tol="auto",
+        max_passes=None,
+        class_weight=None,
+        random_state=None,
+        progress=False,
+    ):
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.budget = budget
+        self.method = method
+        self.partners = partners
+        self.tol = tol
+        self.max_passes = max_passes
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.progress = progress
+
+    def _made(self, x, weight):
+        choice("method", self.method, ("bsca", "bsgd"))
+        kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, weight)
+        kept = {"budget": self.budget, "maintain": suited(kernel, partners=self.partners)}
+        if self.method == "bsca":
+            return bsca(self.C, kernel, **kept)
+        positive(C=self.C)
+        return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **kept)
+
+    def _again(self, x, weight):
+        return self._solver  # lambda and the kernel are those of the first rows
+
+    def _limits(self, n):
+        return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
+
+    def _widens(self):
+        return may_widen(self.kernel)
+
+    def _goes_on(self):
+        if self.method != "bsgd":
+            raise AttributeError("partial_fit takes method='bsgd': 'bsca' keeps a number for each row")
+        return True

@@ -1,0 +1,109 @@
+"""Class names, class weights, and rows that come in pieces."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..recipe import choice
+from .machine import MANY, Machine
+
+
+class BaseClassifier(ClassifierMixin, Machine):
+    """Class names, class weights and more than two classes."""
+
+    multiclass = "ovr"
+
+    def fit(self, X, y, sample_weight=None):
+        """Train from the beginning.
+
+        Args:
+            X: (n, d) rows, an array or any sparse matrix, which is never made dense.
+            y: (n,) class names.
+            sample_weight: (n,) weights, >= 0; k means k copies, 0 absence.
+        """
+        x, y, weight = self._checked(X, y, sample_weight, reset=True)
+        check_classification_targets(y)
+        classes = np.unique(y[weight > 0])
+        if len(classes) < 2:
+            raise ValueError(f"y holds one class, {classes.tolist()[0]!r}: a classifier needs rows of two classes or more")
+        before, self.classes_ = getattr(self, "classes_", None), classes
+        try:
+            self._train(x, y, weight)
+        except BaseException:
+            self.classes_ = before  # the names of the model that is still there
+            if before is None:
+                del self.classes_
+            raise
+        return self
+
+    def _train(self, x, y, weight, **more):
+        choice("multiclass", self.multiclass, tuple(MANY))
+        k = len(self.classes_)
+        place = np.searchsorted(self.classes_, y).clip(max=k - 1)
+        if (strange := (self.classes_[place] != y) & (weight > 0)).any():
+            raise ValueError(f"y holds the class {y[strange][:1].tolist()[0]!r}, which is not among {self.classes_.tolist()}")
+        weight = weight * self._class_weights(place, weight)[place]
+        target = 2.0 * place - 1 if k == 2 else place.astype(np.float64)
+        self._run(x, target, weight, names=tuple(self.classes_.tolist()), **more)
+
+    def _class_weights(self, place, weight):
+        """(k,) factors; "balanced" makes the classes weigh the same, sample weights counted."""
+        k = len(self.classes_)
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            each = np.bincount(place[weight > 0], weight[weight > 0], k)
+            return weight.sum() / (k * each)
+        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        if not (factors > 0).all():
+            raise ValueError(
+                f"class_weight must be above 0 for every class, got {dict(zip(self.classes_.tolist(), factors, strict=True))}"
+            )
+        return factors
+
+    def decision_function(self, X):
+        """(n, d) -> (n,) for two classes, above 0 for the second; (n, k) for more, the largest for the class.
+
+        With "ovo" these are votes, and among classes with as many the larger sum of values decides.
+        """
+        scores = self._scores(X)
+        return scores if len(self.classes_) > 2 else scores.ravel()
+
+    def predict(self, X):
+        """(n, d) -> (n,) class names."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+
+
+class InPieces(BaseClassifier):
+    """A classifier that may be trained on rows that come in pieces, if `_goes_on` raises no AttributeError."""
+
+    @available_if(lambda self: self._goes_on())
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Go on with more rows, or begin: one pass over them, or `steps` updates where there is such a parameter.
+
+        Weights compare rows of one call; the clock of the solver runs on.
+
+        Args:
+            X: (n, d) rows.
+            y: (n,) class names.
+            classes: all class names, at the first call.
+            sample_weight: (n,) weights, >= 0.
+        """
+        first = not hasattr(self, "fit_")
+        if first and classes is None:
+            raise ValueError("classes must be given at the first call of partial_fit: later rows may hold others")
+        if isinstance(self.class_weight, str):
+            raise ValueError("class_weight='balanced' needs all rows at once: give partial_fit a dict from names to factors")
+        x, y, weight = self._checked(X, y, sample_weight, reset=first)
+        check_classification_targets(y)
+        if first:
+            self.classes_ = np.unique(classes)
+            if len(self.classes_) < 2:
+                raise ValueError(f"classes holds one class, {self.classes_.tolist()}: a classifier needs two or more")
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {np.unique(classes).tolist()}")
+        self._train(x, y, weight, **self._piece(first))
+        return self

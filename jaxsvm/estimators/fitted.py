@@ -1,0 +1,61 @@
+"""What a fitted model is made of, without padding."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..kernels import holds_precomputed
+from ..models import Classifier, Expansion, Linear
+from ..multiclass import OneVsOne, OneVsRest
+from ..types import SparseRows
+from .rows import padded
+
+
+def inner_of(model: Any) -> Any:
+    """The model without names of classes; of several the models as they are stacked."""
+    model = model.inner if isinstance(model, Classifier) else model
+    return model.inner if isinstance(model, OneVsRest | OneVsOne) else model
+
+
+def used(model: Expansion) -> np.ndarray:
+    """The numbers of the points with a coefficient, of one model or another, that is not 0."""
+    return np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
+
+
+def owns_points(model: Expansion) -> bool:
+    """Whether the points are the model's own (a budget), not rows of the training data."""
+    return bool((np.asarray(model.index) < 0).all())
+
+
+def on_rows(model: Expansion) -> Expansion:
+    """The model, if its points are rows of the training data."""
+    if owns_points(model):
+        raise AttributeError("the points of a budget are no rows of the training data: look into model_")
+    return model
+
+
+def trimmed(model: Any, rows: np.ndarray, d: int) -> Any:
+    """A model without padding: an expansion on the rows that it uses, with their numbers in the data that came."""
+    if isinstance(model, OneVsRest | OneVsOne):
+        return dataclasses.replace(model, inner=trimmed(model.inner, rows, d))
+    if isinstance(model, Linear):
+        return dataclasses.replace(model, w=model.w[..., :d])
+    if not isinstance(model, Expansion):
+        return model
+    if owns_points(model):
+        return dataclasses.replace(model, x=model.x[..., :d])
+    points = used(model)
+    size = min(padded(len(points)), len(rows))
+    taken, known = np.concatenate([points, np.zeros(size - len(points), int)]), np.arange(size) < len(points)
+    x = model.x[taken]
+    if holds_precomputed(model.kernel):
+        x = x[:, taken]
+    elif x.shape[1] > d:
+        x = dataclasses.replace(x, columns=d) if isinstance(x, SparseRows) else x[:, :d]
+    coef = jnp.where(known, model.coef[..., taken], 0).astype(model.coef.dtype)
+    index = jnp.asarray(np.where(known, rows[taken], -1), jnp.int32)
+    return dataclasses.replace(model, x=x, coef=coef, index=index)

@@ -1,0 +1,63 @@
+"""Linear machines."""
+
+from __future__ import annotations
+
+from ..solvers import sdca
+from .classifier import BaseClassifier
+from .machine import MEASURED_PASSES
+from .named import loss_of
+
+
+class LinearSVC(BaseClassifier):
+    """1/2 (|w|^2 + b^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)) by dual coordinate ascent.
+
+    The problem of scikit-learn's `LinearSVC(dual=True)` with the same loss.
+
+    Args:
+        C: weight of one row's loss, > 0.
+        loss: "hinge", "squared_hinge", or a loss of jaxsvm.
+        bias: "feature", an intercept regularised with the weights, or "none".
+        tol: largest move of a row's margin in a pass to stop at, > 0.
+        max_passes: over the rows at most, >= 1.
+        class_weight: as `SVMClassifier`.
+        random_state: as `SVMClassifier`.
+        progress: as `SVMClassifier`.
+
+    Attributes:
+        classes_, model_, fit_, n_iter_, coef_, intercept_: as `SVMClassifier`.
+
+    Example:
+        >>> clf = LinearSVC(C=10.0, random_state=0).fit([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1])
+        >>> clf.score([[0.5], [3.5]], [0, 1])
+        1.0
+    """
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        loss="hinge",
+        bias="feature",
+        tol=1e-3,
+        max_passes=MEASURED_PASSES,
+        class_weight=None,
+        random_state=None,
+        progress=False,
+    ):
+        self.C = C
+        self.loss = loss
+        self.bias = bias
+        self.tol = tol
+        self.max_passes = max_passes
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.progress = progress
+
+    def _made(self, x, weight):
+        return sdca(self.C, loss=loss_of(self.loss), bias=self.bias)
+
+    def _limits(self, n):
+        return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
+
+    def _widens(self):
+        return True

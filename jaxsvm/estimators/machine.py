@@ -1,0 +1,190 @@
+"""What all machines share: checks, runs, decision values, what was fitted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from .. import samplers
+from ..loops import fit as run_solver
+from ..models import Classifier, Expansion, Linear
+from ..multiclass import OneVsOne, one_vs_one, one_vs_rest
+from ..types import Run, Solver
+from .fitted import inner_of, on_rows, trimmed, used
+from .rows import FLOATS, apply, batch, joined, narrow, padded, seed_of, widened
+
+PASSES, MEASURED_PASSES = 10, 1000  # by default: without a tolerance, at most with one
+
+MANY = {"ovr": one_vs_rest, "ovo": one_vs_one}
+
+
+class Machine(BaseEstimator):
+    """Fitting and decision values; subclasses say which solver, and for how long.
+
+    `_made(x, weight)` is the solver for two classes or for real targets, given the rows that it will see; `_limits(n)` are
+    `steps`, `passes`, `tol`, `sampler` and `progress` of a run on n rows.
+    """
+
+    def _pairwise(self) -> bool:
+        return False
+
+    def _widens(self) -> bool:
+        """Whether columns of zeros change nothing, so that data of about the same width share a program."""
+        return False
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._pairwise()
+        tags.input_tags.sparse = not self._pairwise()
+        return tags
+
+    def _checked(self, X, y, sample_weight, reset):
+        if any(map(np.ma.is_masked, (X, y))):
+            raise ValueError("X or y has masked entries, which are no numbers: drop such rows or fill them in")
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=FLOATS,
+            reset=reset,
+            y_numeric=isinstance(self, RegressorMixin),
+        )
+        if self._pairwise() and X.shape[0] != X.shape[1]:
+            raise ValueError(f"a precomputed kernel needs a square matrix of training rows, got shape {X.shape}")
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if (weight < 0).any():
+            raise ValueError("sample_weight must be at least 0 everywhere; 0 leaves a row out")
+        if not (weight > 0).any():
+            raise ValueError("all sample weights are zero: no row is left to train on")
+        return narrow(X), y, weight
+
+    def _run(self, x, target, weight, *, names=None, first=True, state=None, one_pass=False) -> None:
+        """Train on checked rows; `target` are labels or class numbers with `names`, real targets without."""
+        rows, weight = joined(x, target, weight)
+        live, n = len(rows), padded(len(rows))
+        taken = np.concatenate([rows, np.full(n - live, rows[0])])
+        weight = np.concatenate([weight, np.zeros(n - live)])
+        d, x = x.shape[1], x[taken][:, taken] if self._pairwise() else x[taken]
+        solver = self._made(x, weight) if state is None else self._again(x, weight)
+        made = solver
+        if names is not None and len(names) > 2:
+            solver = MANY[self.multiclass](solver, classes=len(names))
+        x = widened(x) if self._widens() else x
+        data, limits = batch(x, target[taken], weight), self._limits(n)
+        sampler, progress = limits.pop("sampler") or solver.sampler or samplers.uniform(1), limits.pop("progress")
+        plan, key = plan_of(solver, sampler, live, n, one_pass=one_pass, **limits), self._next_key(first)
+        if state is not None:  # the clock of the solver goes on, the rows are new
+            state = Run(state, sampler.init(key, data), jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+        run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
+        if not run.finite:
+            raise ValueError(run.status)
+        if plan["tol"] is not None and not run.converged:
+            status = run.status.partition(";")[0] if run.finite else run.status
+            residual = float(run.info.residual[-1])
+            warnings.warn(
+                f"{status}; residual {residual:.1e}, tolerance {plan['tol']:.1e} not met: allow more passes or scale the columns",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        model = trimmed(run.model, taken, d)
+        self.model_, self._solver = model if names is None else Classifier(model, names), made
+        kept = run.state.solver if streams(solver) else ()
+        self.fit_ = run._replace(model=self.model_, state=run.state._replace(solver=kept, sampler=()))
+        steps = int(run.state.step)
+        self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // live))
+
+    def _again(self, x, weight):
+        """The solver that goes on with other rows."""
+        return self._made(x, weight)
+
+    def _piece(self, first: bool) -> dict:
+        """What the next piece of rows is trained with."""
+        state = None if first else self.fit_.state.solver
+        return {"first": first, "state": state, "one_pass": True}
+
+    def _next_key(self, first: bool) -> jax.Array:
+        """The key of a run, or of the next piece of rows."""
+        self._seed, self._pieces = (seed_of(self.random_state), 0) if first else (self._seed, self._pieces + 1)
+        return jax.random.fold_in(jax.random.key(self._seed), self._pieces)
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        whole = self.model_.inner if isinstance(self.model_, Classifier) else self.model_
+        model = inner_of(whole)
+        if isinstance(model, Linear) and not isinstance(whole, OneVsOne):  # on the host: nothing to compile, and the rows stay
+            weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)
+            return safe_sparse_dot(X, weights.T, dense_output=True) + b
+        if isinstance(model, Expansion) and self._pairwise():
+            X = X[:, np.maximum(np.asarray(model.index), 0)]
+        return apply(whole, X)
+
+    def _field(self, name: str, kind: type, fn: Callable) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        model = inner_of(self.model_)
+        if not isinstance(model, kind):
+            raise AttributeError(f"a model of {type(model).__name__} has no {name}: look into model_")
+        return fn(model)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of a linear model: (1, d), (k, d) or for pairs (k(k-1)/2, d) of a classifier, (d,) of a regressor."""
+        shape = np.atleast_2d if isinstance(self, ClassifierMixin) else np.asarray
+        return self._field("coef_", Linear, lambda model: shape(np.asarray(model.w, np.float64)))
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """(1,), (k,) or for pairs of classes (k(k-1)/2,)."""
+
+        def spread(model):
+            values = model.w if isinstance(model, Linear) else model.coef
+            return np.broadcast_to(np.asarray(model.b, np.float64), np.atleast_2d(values).shape[:1]).copy()
+
+        return self._field("intercept_", Linear | Expansion, spread)
+
+    @property
+    def support_(self) -> np.ndarray:
+        """(m,) rows of the training data with a coefficient that is not 0; of equal rows the first."""
+        return self._field("support_", Expansion, lambda model: np.asarray(on_rows(model).index)[used(model)])
+
+    @property
+    def dual_coef_(self) -> np.ndarray:
+        """(1, m), (k, m) or for pairs of classes (k(k-1)/2, m): y_i alpha_i of the rows in `support_`."""
+        return self._field("dual_coef_", Expansion, lambda model: np.atleast_2d(on_rows(model).coef)[:, used(model)])
+
+
+def streams(solver: Solver) -> bool:
+    """Whether a run may go on with other rows: steps on drawn rows, nothing kept of single rows."""
+    return solver.reads == "rows" and solver.residual == "sample"
+
+
+def plan_of(solver, sampler, live, n, *, steps, passes, tol, one_pass) -> dict:
+    """`steps`, `every` and `tol` of `jaxsvm.fit`; lengths that depend on the padded number of rows are compiled once.
+
+    A solver with `until` goes on by itself within an update, so that each is looked at and few will do.
+    """
+    if isinstance(tol, str) and tol != "auto":
+        raise ValueError(f"tol must be 'auto', a number above 0 or None, got {tol!r}")
+    measured = solver.residual == "whole"
+    if tol == "auto":
+        tol = 1e-3 if measured and not one_pass else None
+    if tol is not None and not measured:
+        raise ValueError("tol has nothing to stop on: this solver looks at single rows; leave tol='auto' and give steps")
+    b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
+    every, length = period or (1 if solver.until else max(-(-n // b), 128 if b < n else 10)), -(-live // b)
+    if steps is None and one_pass:
+        steps = length
+    elif steps is None:
+        passes = passes or (PASSES if tol is None or solver.until else MEASURED_PASSES)
+        steps = -(-passes * length // every) * every  # a rest would be compiled apart
+    return {"steps": steps, "every": every, "tol": tol}

@@ -1,0 +1,119 @@
+"""Feature maps as transformers."""
+
+from __future__ import annotations
+
+import warnings
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import features
+from ..data import dataset
+from .named import kernel_of
+from .rows import FLOATS, apply, narrow, seed_of
+
+
+class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Checked rows in, features out."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def fit(self, X, y=None):
+        """Draw the map for rows like X, (n, d); y is not looked at."""
+        x = narrow(validate_data(self, X, accept_sparse="csr", dtype=FLOATS))
+        kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x)
+        self.phi_ = self._map(jax.random.key(seed_of(self.random_state)), kernel, x)
+        self._n_features_out = jax.eval_shape(self.phi_, jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype)).shape[1]
+        return self
+
+    def transform(self, X):
+        """(n, d) -> (n, n_components)."""
+        check_is_fitted(self, "phi_")
+        return apply(self.phi_, validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False))
+
+
+class NystromFeatures(Map):
+    """Nystrom features of a kernel: products of features are kernel values, exactly so at the landmarks.
+
+    Args:
+        kernel: as `SVC`, but "precomputed".
+        gamma: as `SVC`.
+        degree: as `SVC`.
+        coef0: as `SVC`.
+        n_components: landmarks, >= 1; at most as many as rows.
+        choose: "uniform", or a function such as `jaxsvm.features.k_means()` or `jaxsvm.features.leverage_scores()`.
+        random_state: as `SVMClassifier`.
+
+    Attributes:
+        phi_: the map, see `jaxsvm.features.nystrom`.
+
+    Example:
+        >>> NystromFeatures(gamma=1.0, n_components=2, random_state=0).fit_transform([[0.0], [1.0], [2.0]]).shape
+        (3, 2)
+    """
+
+    def __init__(
+        self, kernel="rbf", *, gamma="scale", degree=3, coef0=0.0, n_components=100, choose="uniform", random_state=None
+    ):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_components = n_components
+        self.choose = choose
+        self.random_state = random_state
+
+    def _map(self, key, kernel, x):
+        if isinstance(self.choose, str) and self.choose != "uniform":
+            raise ValueError(f"choose must be 'uniform' or a function such as jaxsvm.features.k_means(), got {self.choose!r}")
+        size = self.n_components
+        if size > x.shape[0]:
+            size = x.shape[0]
+            warnings.warn(f"n_components={self.n_components} landmarks, but only {size} rows: all are taken", stacklevel=3)
+        drawn = isinstance(self.choose, str)
+        if drawn:  # on the host: the other rows need not go to the device
+            x = x[np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(x.shape[0], size, replace=False)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the scale of the columns is the solver's matter
+            rows = dataset(x, np.zeros(x.shape[0]), task="regression").x
+        if drawn:
+            return features.nystrom(None, kernel, landmarks=rows)
+        return features.nystrom(key, kernel, rows, landmarks=size, choose=self.choose)
+
+
+class FourierFeatures(Map):
+    """Random Fourier features of a kernel: products of features are kernel values in the mean.
+
+    Args:
+        kernel: "rbf", "laplacian", or such a kernel of jaxsvm.
+        gamma: as `SVC`.
+        n_components: features, >= 1; even with form "paired".
+        form: "paired", cosines and sines of the same frequencies; "phase"; "auto": "paired" where n_components is even.
+        random_state: as `SVMClassifier`.
+
+    Attributes:
+        phi_: the map, see `jaxsvm.features.fourier`.
+
+    Example:
+        >>> FourierFeatures(gamma=1.0, n_components=4, random_state=0).fit_transform([[0.0], [1.0], [2.0]]).shape
+        (3, 4)
+    """
+
+    degree, coef0 = 3, 0.0  # no kernel of theirs has a law of frequencies
+
+    def __init__(self, kernel="rbf", *, gamma="scale", n_components=100, form="auto", random_state=None):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.n_components = n_components
+        self.form = form
+        self.random_state = random_state
+
+    def _map(self, key, kernel, x):
+        form = ("phase" if self.n_components % 2 else "paired") if self.form == "auto" else self.form
+        return features.fourier(key, kernel, dim=x.shape[1], features=self.n_components, form=form)

@@ -1,0 +1,95 @@
+"""Kernel machines, exactly."""
+
+from __future__ import annotations
+
+from .. import samplers
+from ..recipe import choice
+from ..solvers import decomposition, sdca
+from .classifier import BaseClassifier
+from .machine import MEASURED_PASSES
+from .named import is_matrix, kernel_of, loss_of, may_widen
+
+SHRINKING = 4096  # rows from which on those at rest are left out; below, its longer compilation is not worth it
+
+
+class SVC(BaseClassifier):
+    """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i (f(x_i) + b)) with a kernel, exactly, by block decomposition.
+
+    The problem of scikit-learn's `SVC` with the same `tol`, where more than two classes are taken with "ovo".
+
+    Args:
+        C: weight of one row's loss, > 0.
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian" (exp(-gamma |x - z|_1)), "precomputed", a kernel of jaxsvm, or
+            a function (n, d), (m, d) -> (n, m) made of JAX operations.
+        gamma: "scale" for 1/(d variance of X), "auto" for 1/d, or a number above 0; of the kernels given by name.
+        degree: of "poly", a whole number, structure.
+        coef0: of "poly" and "sigmoid".
+        loss: as `LinearSVC`.
+        bias: "free", an intercept that is not regularised, or "none"; "feature": regularised with the rest (1 is added to the
+            kernel), by dual coordinate ascent.
+        tol: violation of the optimality conditions to stop at, LIBSVM's, > 0; with bias "feature" the largest move of a
+            row's margin in a pass.
+        max_passes: blocks of rows at most, each of which goes over all rows, >= 1, structure; with bias "feature" passes.
+        multiclass: as `SVMClassifier`.
+        class_weight: as `SVMClassifier`.
+        random_state: as `SVMClassifier`; of bias "feature" alone.
+        progress: as `SVMClassifier`.
+
+    Attributes:
+        classes_, model_, fit_, n_iter_, support_, dual_coef_, intercept_: as `SVMClassifier`.
+
+    Example:
+        >>> X, y = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1, 1]
+        >>> SVC(C=10.0, gamma=1.0, random_state=0).fit(X, y).predict(X).tolist()
+        [0, 0, 1, 1]
+    """
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        kernel="rbf",
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
+        loss="hinge",
+        bias="free",
+        tol=1e-3,
+        max_passes=MEASURED_PASSES,
+        multiclass="ovr",
+        class_weight=None,
+        random_state=None,
+        progress=False,
+    ):
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.loss = loss
+        self.bias = bias
+        self.tol = tol
+        self.max_passes = max_passes
+        self.multiclass = multiclass
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.progress = progress
+
+    def _made(self, x, weight):
+        choice("bias", self.bias, ("free", "none", "feature"))
+        kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, weight)
+        if self.bias == "feature":
+            return sdca(self.C, kernel, loss=loss_of(self.loss), bias="feature")
+        return decomposition(self.C, kernel, loss=loss_of(self.loss), bias=self.bias, rounds=self.max_passes)
+
+    def _limits(self, n):
+        steps, sampler = 1, None  # an update goes on by itself
+        if self.bias == "feature":
+            steps, sampler = None, samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
+        return {"steps": steps, "passes": self.max_passes, "tol": self.tol, "sampler": sampler, "progress": self.progress}
+
+    def _widens(self):
+        return may_widen(self.kernel)
+
+    def _pairwise(self):
+        return is_matrix(self.kernel)
