@@ -4,8 +4,8 @@ The experiments of Cotter, Shalev-Shwartz and Srebro (The kernelized stochastic 
 the paper's widths, lam = 1/(C n), nu and the radius from `decomposition` at a violation of 1e-4, with a free bias and without
 one. The first rows of the training sets (of covtype, columns in [0, 1], class 1 against the rest, and of data without test rows:
 drawn once; its C is not the paper's), errors in per cent on the sources' own test rows, 20,000 at most. Everywhere `sbp(look=0)`:
-no kernel rows are spent on bounds. reuters_money_fx is sparse for SVC and dense for all others. Programs are compiled before the clock starts,
-models are judged after it has stopped; a pass is n^2 kernel evaluations.
+no kernel rows are spent on bounds. reuters_money_fx is sparse for SVC and dense for all others. Programs are compiled before the
+clock starts, models are judged after it has stopped; a pass is n^2 kernel evaluations.
 
 comparison: twelve looks, each after twice as many kernel evaluations as the last, up to three passes, or until each row was
 visited ten times, where a method spends little. error: on test rows; level: of the model's direction at nu, as a share of the
