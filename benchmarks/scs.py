@@ -1,8 +1,9 @@
 """`python -m benchmarks.scs [table] [gap] [skin] [evals] [figure]`: conjugate subgradients beside Pegasos.
 
 The experiments of Zhang and Sen (A stochastic conjugate subgradient algorithm for kernelized support vector machines): its data
-sets at its sizes, rows drawn once. Labels: red wine of a quality above 5; avila's commonest class, A, against the rest; rows of
-avila and occupancy from the source's training files. Gaussian kernel with gamma = 1/d on columns of mean 0 and deviation 1; the
+sets at its sizes, rows drawn once. Labels, of which the paper says nothing: red wine of a quality above 6 (above 5 the optimum is
+right on 75 to 77 per cent, the paper's methods on 86); avila's commonest class, A, against the rest. Rows of avila and occupancy
+from the source's training files. Gaussian kernel with gamma = 1/d on columns of mean 0 and deviation 1; the
 paper says neither gamma nor lam, and its objective is printed with lam = 1. No bias. Objectives are of all training rows, in
 float64 from products in float32. above: (objective - optimum) / optimum, the optimum of `decomposition` at a violation of 1e-4
 (for lam = 1 sum_i y_i phi(x_i) / n), empty where that took more than two minutes. A step of `scs` costs kernel evaluations only
@@ -54,7 +55,7 @@ SETTINGS = {  # rows; what the paper has for Pegasos, SCS and Wolfe's method: ac
     "occupancy": (7_500, (0.974, 56.549), (0.976, 39.887), ("", "")),
     "skin_nonskin": (200_000, (0.93, 176.454), (0.97, 19.684), ("", "")),
 }
-POSITIVE = {"winequality_red": lambda y: y > 5, "avila": lambda y: y == 0}
+POSITIVE = {"winequality_red": lambda y: y > 6, "avila": lambda y: y == 0}
 LAMS = (1.0, 1e-2, 1e-3)
 WHOLE = 20_000  # rows from which no method that looks at all of them in each step takes part
 MOST = 1_000  # steps in one call

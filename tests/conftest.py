@@ -17,6 +17,18 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1")
 
 
+def pytest_collection_modifyitems(items):
+    """The tests of one solver follow each other: they run the same compiled programs."""
+    met = {}  # modules and cases, in the order in which they come
+
+    def place(item):
+        case = getattr(getattr(item, "callspec", None), "params", {}).get("case")
+        module = met.setdefault(item.nodeid.split("::")[0], len(met))
+        return module, met.setdefault((module, getattr(case, "text", None)), len(met))
+
+    items.sort(key=place)
+
+
 MAPS = pathlib.Path("/proc/self/maps")
 _ended = itertools.count(1)
 

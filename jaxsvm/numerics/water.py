@@ -10,6 +10,7 @@ from jax import lax
 
 from ..recipe import register
 from ..types import Array
+from .loops import one_by_one
 from .products import dot
 from .vectors import greatest, least, summed
 
@@ -69,7 +70,7 @@ def one_basin(responses: Array, volume: Array, *, weight: Array | None = None, s
     """
     responses, volume, weight = _terms(responses, volume, weight)
     c, poured, w, guess = _held((responses, volume, weight, start))
-    edge, level, mass = _filled(c, poured, w, guess)
+    edge, level, mass = one_by_one(_filled)(c, poured, w, guess)
     share, slope = _lifted(c, edge, mass, w)
     return Basins(_with_derivatives(level, share, slope, responses, volume), jnp.zeros_like(level), share)
 
@@ -111,45 +112,7 @@ def two_basins(
     """
     responses, volume, weight = _terms(responses, volume, weight)
     c, poured, w, y, start = _held((responses, volume, weight, y, start))
-    sides = jnp.where(y > 0, w, 0), jnp.where(y > 0, 0, w)
-    both = (summed(sides[0]) > 0) & (summed(sides[1]) > 0)
-
-    def over(bias, guess):
-        """The piece of G at a bias."""
-        ground = c + y * bias
-        edge, level, mass = _filled(ground, poured, w, guess)
-        under = _under(ground, edge, mass, w)
-        more, less = (summed(jnp.where(under, side, 0)) for side in sides)
-        return _Piece(bias, level, (more - less) / (more + less), mass, edge)
-
-    def goes_on(search):
-        return both & ~search.done & (search.rounds < ROUNDS)
-
-    def narrow(search):
-        left, right, stride, rounds, _ = search
-        met = jnp.isfinite(left.bias) & jnp.isfinite(right.bias)
-        # Strides that double, until there are two sides. Then where the pieces meet, where the slope would be 0, halfway.
-        beyond = jnp.where(jnp.isfinite(left.bias), left.bias + stride, right.bias - stride)
-        steep = left.slope - right.slope
-        meet = left.bias + (right.at(left.bias) - left.level) / steep
-        even = left.bias + left.slope / steep * (right.bias - left.bias)
-        between = lax.select_n(rounds % 3, meet, even, (left.bias + right.bias) / 2)
-        bias = jnp.where(met, jnp.clip(between, left.bias, right.bias), beyond)
-        bound = jnp.fmin(left.at(bias), right.at(bias))  # G is concave
-        new = over(bias, bound)
-        room = 4 * jnp.finfo(c.dtype).eps * jnp.maximum(jnp.abs(bound), jnp.abs(bias))
-        # Nothing lies below the bound where both pieces hold, and nothing between neighbours.
-        ends = met & (((rounds % 3 == 0) & (new.level >= bound - room)) | (right.bias - left.bias <= room))
-        left, right = _either(new.slope >= 0, new, left), _either(new.slope <= 0, new, right)
-        return _Search(left, right, jnp.where(met, stride, 2 * stride), rounds + 1, ends | (new.slope == 0))
-
-    begin, guess, stride = _first(c, poured, sides, start)
-    first = over(begin, guess)
-    ends = [_Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope, 0, 0))) for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))]
-    left, right = _either(first.slope >= 0, first, ends[0]), _either(first.slope <= 0, first, ends[1])
-    search = _Search(left, right, stride, jnp.zeros((), jnp.int32), first.slope == 0)
-    left, right, *_ = lax.while_loop(goes_on, narrow, search)
-
+    left, right, both = one_by_one(_bracketed)(c, poured, w, y, start)
     best = _either(left.level >= right.level, left, right)
     steep = left.slope - right.slope
     mixed = jnp.where(steep > 0, left.slope / jnp.where(steep > 0, steep, 1), 0)  # of the right piece: no class outweighs
@@ -197,6 +160,49 @@ def _terms(responses, volume, weight):
     return jnp.where(weight > 0, responses, 0), jnp.asarray(volume, responses.dtype), weight
 
 
+def _bracketed(c, volume, w, y, start):
+    """Two pieces between which G is highest, and whether there are rows of both classes."""
+    sides = jnp.where(y > 0, w, 0), jnp.where(y > 0, 0, w)
+    both = (summed(sides[0]) > 0) & (summed(sides[1]) > 0)
+
+    def over(bias, guess):
+        """The piece of G at a bias."""
+        ground = c + y * bias
+        edge, level, mass = _filled(ground, volume, w, guess)
+        under = _under(ground, edge, mass, w)
+        more, less = (summed(jnp.where(under, side, 0)) for side in sides)
+        return _Piece(bias, level, (more - less) / (more + less), mass, edge)
+
+    def goes_on(search):
+        return both & ~search.done & (search.rounds < ROUNDS)
+
+    def narrow(search):
+        left, right, stride, rounds, _ = search
+        met = jnp.isfinite(left.bias) & jnp.isfinite(right.bias)
+        # Strides that double, until there are two sides. Then where the pieces meet, where the slope would be 0, halfway.
+        beyond = jnp.where(jnp.isfinite(left.bias), left.bias + stride, right.bias - stride)
+        steep = left.slope - right.slope
+        meet = left.bias + (right.at(left.bias) - left.level) / steep
+        even = left.bias + left.slope / steep * (right.bias - left.bias)
+        between = lax.select_n(rounds % 3, meet, even, (left.bias + right.bias) / 2)
+        bias = jnp.where(met, jnp.clip(between, left.bias, right.bias), beyond)
+        bound = jnp.fmin(left.at(bias), right.at(bias))  # G is concave
+        new = over(bias, bound)
+        room = 4 * jnp.finfo(c.dtype).eps * jnp.maximum(jnp.abs(bound), jnp.abs(bias))
+        # Nothing lies below the bound where both pieces hold, and nothing between neighbours.
+        ends = met & (((rounds % 3 == 0) & (new.level >= bound - room)) | (right.bias - left.bias <= room))
+        left, right = _either(new.slope >= 0, new, left), _either(new.slope <= 0, new, right)
+        return _Search(left, right, jnp.where(met, stride, 2 * stride), rounds + 1, ends | (new.slope == 0))
+
+    begin, guess, stride = _first(c, volume, sides, start)
+    first = over(begin, guess)
+    ends = [_Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope, 0, 0))) for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))]
+    left, right = _either(first.slope >= 0, first, ends[0]), _either(first.slope <= 0, first, ends[1])
+    search = _Search(left, right, stride, jnp.zeros((), jnp.int32), first.slope == 0)
+    left, right, *_ = lax.while_loop(goes_on, narrow, search)
+    return left, right, both
+
+
 def _first(c, volume, sides, start):
     """Where the search for the bias starts: bias, level, stride."""
     low = [least(jnp.where(side > 0, c, jnp.inf)) for side in sides]
@@ -222,10 +228,12 @@ def _filled(ground, volume, w, guess):
         _, _, mass, missing, _ = carry
         return ~((mass > 0) & (jnp.abs(missing) <= 64 * jnp.finfo(ground.dtype).eps * volume))
 
-    # Near the level two or three steps are enough; else from all rows under water.
+    # Near the level two or three steps are enough; else from all rows under water, in a loop of one round: of many levels at
+    # once a `cond` would search for all of them anew.
     first = (guess, *_step(ground, volume, w, guess), jnp.zeros((), jnp.int32))
-    edge, level, mass, *_ = last = lax.while_loop(lambda carry: wrong(carry) & (carry[-1] < FEW), again, first)
-    return lax.cond(wrong(last), lambda: _searched(ground, volume, w), lambda: (edge, level, mass))
+    *found, _, _ = last = lax.while_loop(lambda carry: wrong(carry) & (carry[-1] < FEW), again, first)
+    anew = lambda carry: (jnp.zeros((), bool), *_searched(ground, volume, w))  # noqa: E731
+    return lax.while_loop(lambda carry: carry[0], anew, (wrong(last), *found))[1:]
 
 
 def _step(ground, volume, w, level):
