@@ -14,7 +14,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Nearly all of the time is compilation of programs that run once: these flags halve it. Read when JAX starts, after the
 # imports. With XLA_FLAGS set, to nothing too (`XLA_FLAGS= pytest`), programs are compiled as users have them.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1")
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0")
 
 
 def pytest_collection_modifyitems(items):
