@@ -139,7 +139,7 @@ CASES = [
          copies=False, own=True),
     Case("simba(0.3, horizon=200.0)", lambda nu: jaxsvm.simba(nu, horizon=200.0), 0.3, None, copies=False, own=True),
     Case("wolfe(0.01)", lambda lam: jaxsvm.wolfe(lam), 0.01, excess=1e-5, copies=False, own=True),  # ends at a vertex
-    Case("wolfe(0.1, rbf(1.0))", lambda lam: jaxsvm.wolfe(lam, RBF), kernel=True, excess=1e-5, own=True),
+    Case("wolfe(0.05, rbf(1.0))", lambda lam: jaxsvm.wolfe(lam, RBF), 0.05, kernel=True, excess=1e-5, own=True),
     Case("scs(0.1, capacity=12)", lambda lam: jaxsvm.scs(lam, capacity=12), LAM, None, copies=False, own=True),
     Case("scs(0.1, rbf(1.0), capacity=12)", lambda lam: jaxsvm.scs(lam, RBF, capacity=12), LAM, None, kernel=True, copies=False,
          own=True),

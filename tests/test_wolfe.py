@@ -194,6 +194,10 @@ def test_every_step_of_a_run(choices, name, x64):
     """f never rises, the gap bounds the distance, D stays below f*, |h| falls between resets, h is the shortest of its hull."""
     gram, lam, share, steps = GRAMS[name], LAM, WEIGHT / WEIGHT.sum(), 150
     states, info = trace(jaxsvm.wolfe(lam, KERNELS[name], **choices), dataset(weight=WEIGHT), steps)
+    # As far as the gap is open: from there on f goes up and down by roundings, and h is nothing else.
+    steps = min(steps, 1 + int(np.sum(np.asarray(info.residual) >= 1e-12)))
+    states, info = jax.tree.map(lambda a: a[:steps], (states, info))
+    assert steps >= 10
     best = exact(name, lam, weighted=True)
     value = np.array([1.0, *(primal(gram, Y, share, lam, beta) for beta in np.asarray(states.w.coef))])
     assert np.all(np.diff(value) <= 1e-14)
