@@ -16,7 +16,7 @@ BLOCK = 128  # numbers that are looked through for one row
 
 def count(mask: Array) -> Array:
     """How many are true, as an int32 also where 64-bit numbers are on."""
-    return jnp.sum(mask, dtype=jnp.int32)
+    return summed(jnp.ravel(mask).astype(jnp.int32)).astype(jnp.int32)
 
 
 def total(counts: Array) -> Array:
