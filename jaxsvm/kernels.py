@@ -280,12 +280,14 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
 
 
 def as_kernel(thing: Any) -> Kernel:
-    """A kernel as it is, a plain function wrapped.
+    """A kernel as it is, its numbers checked where they are known; a plain function wrapped.
 
     Raises:
         TypeError: for anything else.
+        ValueError: for a kernel whose numbers are out of range.
     """
     if isinstance(thing, Kernel):
+        thing.make()
         return thing
     if callable(thing):
         return custom(thing)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .kernels import Kernel, matvec
+from .kernels import Kernel, as_kernel, matvec
 from .losses import hinge
 from .models import Classifier, Expansion, Linear, Mapped
 from .numerics import dot, golden_section, is_traced, sqnorms, two_basins, water_level
@@ -141,7 +141,7 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
     positive(lam=lam)
     if jnp.shape(alpha) != data.y.shape:
         raise ValueError(f"alpha has shape {jnp.shape(alpha)}, expected one number for each of the {data.y.shape[0]} rows")
-    return _dual((alpha, data, lam, kernel), (loss,))
+    return _dual((alpha, data, lam, None if kernel is None else as_kernel(kernel)), (loss,))
 
 
 @_in_float64
@@ -381,7 +381,7 @@ def nu_from(model: Model, data: Batch) -> Array:
     """nu = (mean hinge) / |w|: the slack at which the slack-constrained problem has this model's direction.
 
     Args:
-        model: without bias, not 0.
+        model: not 0; with the bias of `sbp(bias="free")`, or without.
         data: the n training rows.
 
     Example:
@@ -432,6 +432,9 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
         kernel: of the run.
         bias: "none" or "free".
 
+    Raises:
+        ValueError: p not one number for each row, or 0 everywhere.
+
     Example:
         >>> import jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
@@ -443,7 +446,11 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
     """
     choice("bias", bias, ("none", "free"))
     nonnegative(nu=nu)
-    return _lam((nu, p, data, kernel), (bias,))
+    if jnp.shape(p) != data.y.shape:
+        raise ValueError(f"p has shape {jnp.shape(p)}, expected one share for each of the {data.y.shape[0]} rows")
+    if not is_traced(p) and not np.any(np.asarray(p)):
+        raise ValueError("p is 0 for all rows, expected shares of sum 1: take those of a run after its first step")
+    return _lam((nu, p, data, as_kernel(kernel)), (bias,))
 
 
 @_in_float64

@@ -81,7 +81,7 @@ def test_svc_is_that_of_libsvm():
     ours = SVC(2.0, class_weight="balanced", tol=1e-5).fit(x, y, weight)
     # LIBSVM balances by rows and takes gamma from rows, not from their weights.
     each = {name: weight.sum() / (2 * weight[y == name].sum()) for name in ("ant", "bee")}
-    share = weight * [each[name] for name in y]
+    share = weight  # weights of classes do not move the kernel
     spread = np.average((x - np.average(x, 0, share) @ np.full(4, 1 / 4)) ** 2, 0, share).mean()
     theirs = sklearn.svm.SVC(C=2.0, class_weight=each, gamma=1 / (4 * spread), tol=1e-7).fit(x, y, weight)
     assert ours.fit_.converged and ours.n_iter_ == 1
@@ -489,9 +489,13 @@ def test_partial_fit_of_a_regressor():
 
 def test_a_missed_tolerance_is_told():
     x, y = rows()
-    with pytest.warns(ConvergenceWarning, match=r"stopped after \d+ steps; residual .* not met: allow more passes"):
+    with pytest.warns(ConvergenceWarning, match=r"stopped after \d+ steps; residual .* not met: a larger max_passes"):
         made = LinearSVC(1000.0, tol=1e-7, max_passes=1, random_state=0).fit(x, y)
     assert not made.fit_.converged and made.n_iter_ >= 1
+    with pytest.warns(ConvergenceWarning, match="a larger steps") as told:
+        SVMRegressor(steps=1, tol=1e-9).fit(x, x[:, 0])
+        SVMClassifier(steps=1, tol=1e-9).fit(x, y)
+    assert {warning.filename for warning in told} == {__file__}  # the caller's line
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         assert LinearSVC(1.0, random_state=0).fit(x, y).fit_.converged
@@ -523,6 +527,15 @@ def test_wrong_parameters_are_told():
         (BudgetedSVC(-1.0, method="bsgd"), "C must be a finite number above 0"),
         (BudgetedSVC(method="bsgd", tol=1e-3), "tol has nothing to stop on"),
         (SVMClassifier(multiclass="all"), "multiclass must be one of 'ovr', 'ovo'"),
+        (LinearSVC(tol=-1.0), "tol must be a finite number above 0"),
+        (LinearSVC(max_passes=0), "max_passes must be a whole number of at least 1"),
+        (BudgetedSVC(max_passes=2.5), "max_passes must be a whole number of at least 1"),
+        (SVMClassifier(jaxsvm.pegasos(1e-2), steps=0), "steps must be a whole number of at least 1"),
+        (SVC(gamma=-1.0), "gamma must be a finite number above 0"),
+        (SVC(kernel="laplacian", gamma=0.0), "gamma must be a finite number above 0"),
+        (SVC(kernel=kernels.rbf(gamma=-1.0)), "gamma must be a finite number above 0"),
+        (SVMClassifier(jaxsvm.pegasos(1e-2), tol=1e-3), "and give steps"),
+        (BudgetedSVC(method="bsgd", tol=1e-3), "and give max_passes"),
     ]:
         with pytest.raises((ValueError, TypeError), match=match):
             estimator.fit(x, y)
@@ -545,3 +558,63 @@ def test_double_precision_where_it_is_on(x64):
     theirs = sklearn.svm.LinearSVC(dual=False, tol=1e-12).fit(x, y)
     assert ours.model_.inner.w.dtype == jnp.float64
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)
+
+
+# Which rows the points of a model are.
+
+
+@pytest.mark.parametrize("k, multiclass", [(2, "ovr"), (3, "ovr"), (3, "ovo")])
+def test_points_of_a_sample_keep_the_numbers_of_their_rows(k, multiclass):
+    x, y = rows(k)
+    made = SVMClassifier(jaxsvm.scs(1e-2, kernels.rbf(1.0), capacity=60), steps=60, multiclass=multiclass, random_state=0).fit(
+        x, y
+    )
+    assert made.score(x, y) > 0.85
+    model = made.model_.inner if k == 2 else made.model_.inner.inner
+    index, points = np.asarray(model.index), np.asarray(model.x)
+    assert (index >= 0).sum() > 60 * (1 if k == 2 else 2) / 2
+    np.testing.assert_array_equal(points[index >= 0], x.astype(np.float32)[index[index >= 0]])
+    if k == 2:
+        held = made.support_
+        np.testing.assert_array_equal(np.isin(held, np.arange(len(x))), True)
+    else:
+        with pytest.raises(AttributeError, match="points of their own"):
+            made.support_  # noqa: B018
+
+
+def test_a_machine_on_features_is_certified_on_the_rows_that_came():
+    x, y = rows()
+    phi = jaxsvm.features.nystrom(jax.random.key(0), kernels.rbf(1.0), jnp.asarray(x, jnp.float32), landmarks=20)
+    solver = jaxsvm.on_features(phi, jaxsvm.sdca(1.0, kernels.linear()))
+    made = SVMClassifier(solver, tol=1e-5, random_state=0).fit(x, y)
+    labels = np.where(y == made.classes_[1], 1, -1)
+    proof = jaxsvm.certificate(made.model_.inner, jaxsvm.dataset(x.astype(np.float32), labels), 1 / len(x))
+    assert proof.exact and float(proof.gap) < 1e-4
+
+
+def test_a_model_of_no_rows_has_no_support():
+    x, _ = rows()
+    made = SVMRegressor("decomposition", epsilon=50.0).fit(x, x[:, 0])
+    assert made.support_.shape == (0,) and made.dual_coef_.shape == (1, 0)
+    assert np.ptp(made.predict(x)) == 0
+
+
+def test_what_was_fitted_stays_where_another_fit_fails():
+    x, y = rows()
+    for made, target in ((LinearSVC(random_state=0), y), (SVMRegressor(random_state=0), x[:, 0])):
+        before = made.fit(x, target).predict(x)
+        for other in (x[:, :2], np.hstack([x, x])):
+            with pytest.raises(ValueError, match="sample_weight must be at least 0"):
+                made.fit(other, target, sample_weight=np.full(len(x), -1.0))
+            np.testing.assert_array_equal(made.predict(x), before)
+
+
+def test_the_width_of_the_kernel_counts_rows_by_sample_weight_alone():
+    x, y = rows()
+    x[y == "ant"] += 3
+    gamma = lambda **choices: float(SVC(random_state=0, **choices).fit(x, y).model_.inner.kernel.numbers[0])
+    assert gamma() == pytest.approx(1 / (x.shape[1] * x.var()), rel=1e-6)
+    assert gamma(class_weight={"ant": 1.0, "bee": 100.0}) == gamma() == gamma(class_weight="balanced")
+    weighted = SVC(class_weight={"ant": 1.0, "bee": 20.0}, tol=1e-6).fit(x, y)
+    theirs = sklearn.svm.SVC(class_weight={"ant": 1.0, "bee": 20.0}, tol=1e-8).fit(x, y)
+    np.testing.assert_allclose(weighted.decision_function(x), theirs.decision_function(x), atol=1e-4)

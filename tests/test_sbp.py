@@ -510,3 +510,14 @@ def test_rows_of_zeros_among_others(x64):
         by_sorting(Y * (x @ (r * np.array([np.cos(a), np.sin(a)]))), N * 0.3, ONES) for a in turns for r in np.linspace(0, 1, 21)
     )
     assert level >= 0.98 * best and best <= level / (1 - float(run.info.residual[-1])) + 1e-9
+
+
+def test_what_a_lam_is_worked_out_from():
+    p, plain = np.full(N, 1 / N), lambda x, z: x @ z.T
+    with jax.numpy_dtype_promotion("standard"):
+        same = [float(objectives.lam_from_nu(0.1, p, dataset(), kernel)) for kernel in (plain, kernels.linear())]
+    assert same[0] == pytest.approx(same[1], rel=1e-12)
+    with pytest.raises(ValueError, match=f"p has shape .1,., expected one share for each of the {N} rows"):
+        objectives.lam_from_nu(0.1, np.ones(1), dataset(), RBF)
+    with pytest.raises(ValueError, match="p is 0 for all rows"):
+        objectives.lam_from_nu(0.1, np.zeros(N), dataset(), RBF)

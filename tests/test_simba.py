@@ -185,3 +185,13 @@ def test_the_scale_of_the_rows_is_that_of_the_problem(x64):
 def test_bad_numbers(choices, sentence):
     with pytest.raises(ValueError, match=sentence):
         jaxsvm.fit(jaxsvm.simba(choices.pop("nu"), **choices), dataset(dtype=np.float32), KEY, steps=1)
+
+
+def test_rows_of_sixteen_bits_and_rows_of_zeros():
+    """Sums stay in float32; rows without length leave w where it is."""
+    rounded = jnp.asarray(X, jnp.bfloat16)
+    fits = [jaxsvm.fit(jaxsvm.simba(NU), jaxsvm.dataset(x, Y), KEY, steps=5 * N) for x in (rounded, rounded.astype(jnp.float32))]
+    assert {fit.model.w.dtype.name for fit in fits} == {"float32"}
+    np.testing.assert_allclose(fits[0].model.w, fits[1].model.w, rtol=1e-5)
+    none = jaxsvm.fit(jaxsvm.simba(NU), dataset(0 * X, dtype=np.float32), KEY, steps=N)
+    assert none.finite and not np.any(np.asarray(none.model.w))

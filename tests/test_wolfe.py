@@ -423,3 +423,13 @@ def test_bad_numbers(choices, sentence):
 def test_labels_are_signs():
     with pytest.raises(ValueError, match="labels"):
         jaxsvm.fit(jaxsvm.wolfe(0.1), jaxsvm.dataset(X.astype("f"), X[:, 0], task="regression"), KEY, steps=1)
+
+
+@pytest.mark.parametrize("kernel", [None, kernels.linear()], ids=["linear", "kernel"])
+def test_rows_of_weight_0_may_be_anything(kernel):
+    """Nor do they widen what counts as rounding."""
+    runs = []
+    for size in (1.0, 1e4, 1e8):
+        x, y, weight = np.vstack([X, np.full((1, D), size)]), np.append(Y, 1.0), np.append(np.ones(N), 0.0)
+        runs.append(jaxsvm.fit(jaxsvm.wolfe(LAM, kernel), dataset(x, y, weight, np.float32), KEY, steps=300, tol=1e-3))
+    assert all(run.converged for run in runs) and len({int(run.state.step) for run in runs}) == 1

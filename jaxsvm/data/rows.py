@@ -137,11 +137,11 @@ def _scales(x: Any) -> None:
         warnings.warn(
             f"the ranges of the columns go from {spread.min():.2g} to {spread.max():.2g}: solvers converge slowly on such "
             f"rows; scale them first, for example with jaxsvm.data.{'scale' if is_sparse(x) else 'standardize'}",
-            stacklevel=_outside(),
+            stacklevel=outside(),
         )
 
 
-def _outside() -> int:
+def outside() -> int:
     """The `stacklevel` of the first caller that is not of this package, for a warning in the calling function."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:

@@ -171,8 +171,9 @@ class Line(NamedTuple):
 def line_of(lam: Array, frame: Frame, w: Element, d: Element, z: Element, y: Array, share: Array) -> Line:
     """f along w + t d, where d is made of vectors such as lam w - z."""
     unit = UNIT * jnp.finfo(share.dtype).eps
-    near = unit * jnp.maximum(greatest(jnp.abs(w.response)), 1)
-    rough = unit * greatest(lam * jnp.abs(w.response) + jnp.abs(z.response))
+    largest = lambda a: greatest(jnp.where(share > 0, a, 0))  # noqa: E731
+    near = unit * jnp.maximum(largest(jnp.abs(w.response)), 1)
+    rough = unit * largest(lam * jnp.abs(w.response) + jnp.abs(z.response))
     near, rough = lax.stop_gradient((near, rough))
     return Line(lam, frame.inner(w, d), frame.inner(d, d), y * w.response, y * d.response, share, near, rough)
 

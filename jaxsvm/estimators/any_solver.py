@@ -20,9 +20,11 @@ EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 class Chosen:
     """A machine whose solver is a parameter: what it is made of, and training on rows that come in pieces."""
 
-    def _made(self, x, weight):
+    _length = "steps"
+
+    def _made(self, x, weight, copies):
         if isinstance(self.solver, str):
-            return self._by_name(x, weight)
+            return self._by_name(x, copies)
         given = [name for name in ("C", "kernel", "gamma", "epsilon") if getattr(self, name, None) is not None]
         if given:
             raise ValueError(f"{given[0]} goes with a solver by name, such as solver='decomposition': this one has its own")
@@ -31,13 +33,13 @@ class Chosen:
             raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
         return solver
 
-    def _by_name(self, x, weight):
+    def _by_name(self, x, copies):
         """An exact solver of a kernel machine; x is None where only the kind of solver matters."""
         if self.solver not in EXACT:
             shown = ", ".join(map(repr, EXACT))
             raise ValueError(f"solver must be {shown} or a solver such as jaxsvm.pegasos(1e-3), got {self.solver!r}")
         kernel, gamma = "rbf" if self.kernel is None else self.kernel, "scale" if self.gamma is None else self.gamma
-        kernel = kernels.linear() if x is None else kernel_of(kernel, gamma, 3, 0.0, x, weight)
+        kernel = kernels.linear() if x is None else kernel_of(kernel, gamma, 3, 0.0, x, copies)
         return EXACT[self.solver](1.0 if self.C is None else self.C, kernel, **self._more())
 
     def _more(self):
@@ -54,7 +56,7 @@ class Chosen:
         return self.solver is None or isinstance(self.solver, str) and (self.kernel is None or may_widen(self.kernel))
 
     def _goes_on(self):
-        if not streams(self._made(None, None)):
+        if not streams(self._made(None, None, None)):
             raise AttributeError("partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)")
         return True
 
@@ -187,16 +189,18 @@ class SVMRegressor(Chosen, RegressorMixin, Machine):
 
     def fit(self, X, y, sample_weight=None):
         """Train from the beginning on (n, d) rows, (n,) targets and (n,) weights."""
-        x, y, weight = self._checked(X, y, sample_weight, reset=True)
-        self._run(x, y.astype(np.float64), weight)
+        with self._or_as_before():
+            x, y, weight = self._checked(X, y, sample_weight, reset=True)
+            self._run(x, y.astype(np.float64), weight)
         return self
 
     @available_if(Chosen._goes_on)
     def partial_fit(self, X, y, sample_weight=None):
         """Go on with more rows, or begin; `steps` updates on them, None: one pass."""
         first = not hasattr(self, "fit_")
-        x, y, weight = self._checked(X, y, sample_weight, reset=first)
-        self._run(x, y.astype(np.float64), weight, **self._piece(first))
+        with self._or_as_before():
+            x, y, weight = self._checked(X, y, sample_weight, reset=first)
+            self._run(x, y.astype(np.float64), weight, **self._piece(first))
         return self
 
     def predict(self, X):

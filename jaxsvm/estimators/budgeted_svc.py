@@ -24,12 +24,13 @@ class BudgetedSVC(InPieces):
         degree: as `SVC`.
         coef0: as `SVC`.
         budget: points of the model, of each against the rest where there are more than two classes, >= 2.
-        method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradients, which has `partial_fit`.
+        method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradients, which has `partial_fit`: C, kernel and budget
+            are then those of the first call.
         partners: of how many points, drawn at random, the best is taken for a merge, >= 1; None: of all.
         tol: of "bsca": change of the logarithm of the spread of the summands of f from epoch to epoch to stop at;
             "auto": 1e-3, as its paper recommends; None: none. "bsgd" has nothing to stop on.
-        max_passes: over the rows at most, >= 1; None: ten, or with a tolerance 1,000. The larger C, the more are needed, of
-            the order of C.
+        max_passes: over the rows at most, >= 1, rounded up as in `LinearSVC`; None: ten, or with a tolerance 1,000. The larger
+            C, the more are needed, of the order of C.
         class_weight: as `SVMClassifier`.
         random_state: as `SVMClassifier`.
         progress: as `SVMClassifier`.
@@ -74,16 +75,16 @@ class BudgetedSVC(InPieces):
         self.random_state = random_state
         self.progress = progress
 
-    def _made(self, x, weight):
+    def _made(self, x, weight, copies):
         choice("method", self.method, ("bsca", "bsgd"))
-        kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, weight)
+        kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
         kept = {"budget": self.budget, "maintain": suited(kernel, partners=self.partners)}
         if self.method == "bsca":
             return bsca(self.C, kernel, **kept)
         positive(C=self.C)
         return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **kept)
 
-    def _again(self, x, weight):
+    def _again(self, x, weight, copies):
         return self._solver  # lambda and the kernel are those of the first rows
 
     def _limits(self, n):

@@ -25,19 +25,14 @@ class BaseClassifier(ClassifierMixin, Machine):
             y: (n,) class names.
             sample_weight: (n,) weights, >= 0; k means k copies, 0 absence.
         """
-        x, y, weight = self._checked(X, y, sample_weight, reset=True)
-        check_classification_targets(y)
-        classes = np.unique(y[weight > 0])
-        if len(classes) < 2:
-            raise ValueError(f"y holds one class, {classes.tolist()[0]!r}: a classifier needs rows of two classes or more")
-        before, self.classes_ = getattr(self, "classes_", None), classes
-        try:
+        with self._or_as_before():
+            x, y, weight = self._checked(X, y, sample_weight, reset=True)
+            check_classification_targets(y)
+            self.classes_ = np.unique(y[weight > 0])
+            if len(self.classes_) < 2:
+                only = self.classes_.tolist()[0]
+                raise ValueError(f"y holds one class, {only!r}: a classifier needs rows of two classes or more")
             self._train(x, y, weight)
-        except BaseException:
-            self.classes_ = before  # the names of the model that is still there
-            if before is None:
-                del self.classes_
-            raise
         return self
 
     def _train(self, x, y, weight, **more):
@@ -46,9 +41,9 @@ class BaseClassifier(ClassifierMixin, Machine):
         place = np.searchsorted(self.classes_, y).clip(max=k - 1)
         if (strange := (self.classes_[place] != y) & (weight > 0)).any():
             raise ValueError(f"y holds the class {y[strange][:1].tolist()[0]!r}, which is not among {self.classes_.tolist()}")
-        weight = weight * self._class_weights(place, weight)[place]
         target = 2.0 * place - 1 if k == 2 else place.astype(np.float64)
-        self._run(x, target, weight, names=tuple(self.classes_.tolist()), **more)
+        factors = self._class_weights(place, weight)[place]
+        self._run(x, target, weight, factors=factors, names=tuple(self.classes_.tolist()), **more)
 
     def _class_weights(self, place, weight):
         """(k,) factors; "balanced" makes the classes weigh the same, sample weights counted."""
@@ -97,13 +92,14 @@ class InPieces(BaseClassifier):
             raise ValueError("classes must be given at the first call of partial_fit: later rows may hold others")
         if isinstance(self.class_weight, str):
             raise ValueError("class_weight='balanced' needs all rows at once: give partial_fit a dict from names to factors")
-        x, y, weight = self._checked(X, y, sample_weight, reset=first)
-        check_classification_targets(y)
-        if first:
-            self.classes_ = np.unique(classes)
-            if len(self.classes_) < 2:
-                raise ValueError(f"classes holds one class, {self.classes_.tolist()}: a classifier needs two or more")
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {np.unique(classes).tolist()}")
-        self._train(x, y, weight, **self._piece(first))
+        with self._or_as_before():
+            x, y, weight = self._checked(X, y, sample_weight, reset=first)
+            check_classification_targets(y)
+            if first:
+                self.classes_ = np.unique(classes)
+                if len(self.classes_) < 2:
+                    raise ValueError(f"classes holds one class, {self.classes_.tolist()}: a classifier needs two or more")
+            elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {np.unique(classes).tolist()}")
+            self._train(x, y, weight, **self._piece(first))
         return self

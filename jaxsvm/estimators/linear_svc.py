@@ -18,7 +18,8 @@ class LinearSVC(BaseClassifier):
         loss: "hinge", "squared_hinge", or a loss of jaxsvm.
         bias: "feature", an intercept regularised with the weights, or "none".
         tol: largest move of a row's margin in a pass to stop at, > 0.
-        max_passes: over the rows at most, >= 1.
+        max_passes: over the rows at most, >= 1; rounded up to whole looks, which come once in a pass, but not before 128 steps,
+            over rows padded to a multiple of 256 or more.
         class_weight: as `SVMClassifier`.
         random_state: as `SVMClassifier`.
         progress: as `SVMClassifier`.
@@ -53,7 +54,7 @@ class LinearSVC(BaseClassifier):
         self.random_state = random_state
         self.progress = progress
 
-    def _made(self, x, weight):
+    def _made(self, x, weight, copies):
         return sdca(self.C, loss=loss_of(self.loss), bias=self.bias)
 
     def _limits(self, n):

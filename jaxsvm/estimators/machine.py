@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -15,9 +16,12 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import samplers
+from ..data.rows import outside
 from ..loops import fit as run_solver
+from ..loops.runs import whole_number
 from ..models import Classifier, Expansion, Linear
 from ..multiclass import OneVsOne, one_vs_one, one_vs_rest
+from ..recipe import positive
 from ..types import Run, Solver
 from .fitted import inner_of, on_rows, trimmed, used
 from .rows import FLOATS, apply, batch, joined, narrow, padded, seed_of, widened
@@ -30,9 +34,12 @@ MANY = {"ovr": one_vs_rest, "ovo": one_vs_one}
 class Machine(BaseEstimator):
     """Fitting and decision values; subclasses say which solver, and for how long.
 
-    `_made(x, weight)` is the solver for two classes or for real targets, given the rows that it will see; `_limits(n)` are
-    `steps`, `passes`, `tol`, `sampler` and `progress` of a run on n rows.
+    `_made(x, weight, copies)` is the solver for two classes or for real targets, given the rows that it will see, their weights,
+    and these without the weights of classes; `_limits(n)` are `steps`, `passes`, `tol`, `sampler` and `progress` of a run on n
+    rows.
     """
+
+    _length = "max_passes"  # the parameter that says how long a run is
 
     def _pairwise(self) -> bool:
         return False
@@ -68,34 +75,47 @@ class Machine(BaseEstimator):
             raise ValueError("all sample weights are zero: no row is left to train on")
         return narrow(X), y, weight
 
-    def _run(self, x, target, weight, *, names=None, first=True, state=None, one_pass=False) -> None:
-        """Train on checked rows; `target` are labels or class numbers with `names`, real targets without."""
-        rows, weight = joined(x, target, weight)
+    @contextlib.contextmanager
+    def _or_as_before(self) -> Iterator[None]:
+        """What was fitted stays as it was if the body fails."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    def _run(self, x, target, weight, *, factors=1.0, names=None, first=True, state=None, one_pass=False) -> None:
+        """Train on checked rows; `target` are labels or class numbers with `names`, real targets without.
+
+        `factors`, (n,) or a number, is what the weights of classes make of `weight`; equal rows of a class are joined.
+        """
+        rows, copies = joined(x, target, weight)
         live, n = len(rows), padded(len(rows))
         taken = np.concatenate([rows, np.full(n - live, rows[0])])
-        weight = np.concatenate([weight, np.zeros(n - live)])
+        copies = np.concatenate([copies, np.zeros(n - live)])
+        weight = copies * np.broadcast_to(factors, len(target))[taken]
         d, x = x.shape[1], x[taken][:, taken] if self._pairwise() else x[taken]
-        solver = self._made(x, weight) if state is None else self._again(x, weight)
+        solver = self._made(x, weight, copies) if state is None else self._again(x, weight, copies)
         made = solver
         if names is not None and len(names) > 2:
             solver = MANY[self.multiclass](solver, classes=len(names))
         x = widened(x) if self._widens() else x
         data, limits = batch(x, target[taken], weight), self._limits(n)
         sampler, progress = limits.pop("sampler") or solver.sampler or samplers.uniform(1), limits.pop("progress")
-        plan, key = plan_of(solver, sampler, live, n, one_pass=one_pass, **limits), self._next_key(first)
+        plan = plan_of(solver, sampler, live, n, one_pass=one_pass, length=self._length, **limits)
+        key = self._next_key(first)
         if state is not None:  # the clock of the solver goes on, the rows are new
             state = Run(state, sampler.init(key, data), jnp.zeros((), jnp.int32), jnp.zeros((), bool))
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         if not run.finite:
             raise ValueError(run.status)
         if plan["tol"] is not None and not run.converged:
-            status = run.status.partition(";")[0] if run.finite else run.status
-            residual = float(run.info.residual[-1])
-            warnings.warn(
-                f"{status}; residual {residual:.1e}, tolerance {plan['tol']:.1e} not met: allow more passes or scale the columns",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            residual = f"residual {float(run.info.residual[-1]):.1e}, tolerance {plan['tol']:.1e} not met"
+            advice = f"a larger {self._length} or columns of one scale may help"
+            status = run.status.partition(";")[0]
+            warnings.warn(f"{status}; {residual}: {advice}", ConvergenceWarning, stacklevel=outside())
         model = trimmed(run.model, taken, d)
         self.model_, self._solver = model if names is None else Classifier(model, names), made
         kept = run.state.solver if streams(solver) else ()
@@ -103,9 +123,9 @@ class Machine(BaseEstimator):
         steps = int(run.state.step)
         self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // live))
 
-    def _again(self, x, weight):
+    def _again(self, x, weight, copies):
         """The solver that goes on with other rows."""
-        return self._made(x, weight)
+        return self._made(x, weight, copies)
 
     def _piece(self, first: bool) -> dict:
         """What the next piece of rows is trained with."""
@@ -168,23 +188,28 @@ def streams(solver: Solver) -> bool:
     return solver.reads == "rows" and solver.residual == "sample"
 
 
-def plan_of(solver, sampler, live, n, *, steps, passes, tol, one_pass) -> dict:
+def plan_of(solver, sampler, live, n, *, steps, passes, tol, one_pass, length) -> dict:
     """`steps`, `every` and `tol` of `jaxsvm.fit`; lengths that depend on the padded number of rows are compiled once.
 
-    A solver with `until` goes on by itself within an update, so that each is looked at and few will do.
+    A solver with `until` goes on by itself within an update, so that each is looked at and few will do. `length` is the
+    parameter that says how long a run is, for messages.
     """
     if isinstance(tol, str) and tol != "auto":
         raise ValueError(f"tol must be 'auto', a number above 0 or None, got {tol!r}")
+    if tol is not None and tol != "auto":
+        positive(tol=tol)
+    steps = None if steps is None else whole_number("steps", steps, 1)
+    passes = None if passes is None else whole_number("max_passes", passes, 1)
     measured = solver.residual == "whole"
     if tol == "auto":
         tol = 1e-3 if measured and not one_pass else None
     if tol is not None and not measured:
-        raise ValueError("tol has nothing to stop on: this solver looks at single rows; leave tol='auto' and give steps")
+        raise ValueError(f"tol has nothing to stop on: this solver looks at single rows; leave tol='auto' and give {length}")
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
-    every, length = period or (1 if solver.until else max(-(-n // b), 128 if b < n else 10)), -(-live // b)
+    every, one = period or (1 if solver.until else max(-(-n // b), 128 if b < n else 10)), -(-live // b)
     if steps is None and one_pass:
-        steps = length
+        steps = one
     elif steps is None:
         passes = passes or (PASSES if tol is None or solver.until else MEASURED_PASSES)
-        steps = -(-passes * length // every) * every  # a rest would be compiled apart
+        steps = -(-passes * one // every) * every  # a rest would be compiled apart
     return {"steps": steps, "every": every, "tol": tol}

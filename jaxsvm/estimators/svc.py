@@ -21,7 +21,8 @@ class SVC(BaseClassifier):
         C: weight of one row's loss, > 0.
         kernel: "rbf", "linear", "poly", "sigmoid", "laplacian" (exp(-gamma |x - z|_1)), "precomputed", a kernel of jaxsvm, or
             a function (n, d), (m, d) -> (n, m) made of JAX operations.
-        gamma: "scale" for 1/(d variance of X), "auto" for 1/d, or a number above 0; of the kernels given by name.
+        gamma: "scale" for 1/(d variance of X), rows counted by sample weight, "auto" for 1/d, or a number above 0; of the
+            kernels given by name.
         degree: of "poly", a whole number, structure.
         coef0: of "poly" and "sigmoid".
         loss: as `LinearSVC`.
@@ -75,9 +76,9 @@ class SVC(BaseClassifier):
         self.random_state = random_state
         self.progress = progress
 
-    def _made(self, x, weight):
+    def _made(self, x, weight, copies):
         choice("bias", self.bias, ("free", "none", "feature"))
-        kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, weight)
+        kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
         if self.bias == "feature":
             return sdca(self.C, kernel, loss=loss_of(self.loss), bias="feature")
         return decomposition(self.C, kernel, loss=loss_of(self.loss), bias=self.bias, rounds=self.max_passes)

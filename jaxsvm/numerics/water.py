@@ -130,7 +130,7 @@ class _Piece(NamedTuple):
     bias: Array  # ()
     level: Array  # ()
     slope: Array  # ()
-    mass: Array  # ()   of the rows below
+    mass: Array  # ()   of the rows under water
     edge: Array  # ()   below which they are
 
     def at(self, bias):
@@ -169,7 +169,7 @@ def _bracketed(c, volume, w, y, start):
         """The piece of G at a bias."""
         ground = c + y * bias
         edge, level, mass = _filled(ground, volume, w, guess)
-        under = _under(ground, edge, mass, w)
+        under = _under(ground, edge, w)
         more, less = (summed(jnp.where(under, side, 0)) for side in sides)
         return _Piece(bias, level, (more - less) / (more + less), mass, edge)
 
@@ -216,7 +216,7 @@ def _first(c, volume, sides, start):
 
 
 def _filled(ground, volume, w, guess):
-    """A level, the level by one more step of Newton's method from it, and what the rows below the first weigh."""
+    """The edge of the water, the level by one more step of Newton's method from it, and what the rows below the edge weigh."""
     if guess is None:
         return _searched(ground, volume, w)
 
@@ -261,27 +261,29 @@ def _searched(ground, volume, w):
         return jnp.where(less, lower, level), mass, less
 
     high = floor + (volume + summed(w * jnp.where(w > 0, ground - floor, 0))) / summed(w)
-    infinite = jnp.full((), jnp.inf, ground.dtype)
+    infinite, tiny = (jnp.full((), a, ground.dtype) for a in (jnp.inf, jnp.finfo(ground.dtype).tiny))
     level, mass, _ = lax.while_loop(lambda carry: carry[2], fall, (high, infinite, jnp.ones((), bool)))
+    # Where no row is under water, those at the level count: the edge is above them.
+    above = jnp.where(jnp.abs(level) < tiny, tiny, jnp.nextafter(level, infinite))
+    at_level = summed(jnp.where(ground <= level, w, 0))
     # Once more from the level down: it may be near rows of which most have little water over them.
-    return level, _step(ground, volume, w, level)[0], mass
+    found = _step(ground, volume, w, level)[0]
+    return jnp.where(mass > 0, level, above), found, jnp.where(mass > 0, mass, at_level)
 
 
-def _under(ground, level, mass, w):
-    """The rows under water, `mass` of them; where there is none, those at the level."""
-    return jnp.where(mass > 0, ground < level, ground <= level) & (w > 0)
+def _under(ground, edge, w):
+    """The rows under water, or at its level where there is none under it."""
+    return (ground < edge) & (w > 0)
 
 
-def _lifted(ground, level, mass, w):
+def _lifted(ground, edge, mass, w):
     """What a level gains per unit of each row (n,), of sum 1, and per unit of volume ()."""
-    under = jnp.where(_under(ground, level, mass, w), w, 0)
-    mass = jnp.where(mass > 0, mass, summed(under))
-    return under / mass, 1 / mass
+    return jnp.where(_under(ground, edge, w), w, 0) / mass, 1 / mass
 
 
 def _middle(c, y, piece, w):
     """The middle of the biases between which the same rows are under water."""
-    under, live = _under(c + y * piece.bias, piece.edge, piece.mass, w), w > 0
+    under, live = _under(c + y * piece.bias, piece.edge, w), w > 0
     top = lambda side, rows: greatest(jnp.where(rows & side & live, c, -jnp.inf))  # noqa: E731
     bottom = lambda side, rows: least(jnp.where(rows & side & live, c, jnp.inf))  # noqa: E731
     low = jnp.maximum(piece.level - bottom(y > 0, ~under), top(y <= 0, under) - piece.level)

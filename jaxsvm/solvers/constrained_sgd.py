@@ -21,6 +21,8 @@ def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
         w = w + eta sum_V y_i phi(x_i) / |batch|
         w = w min(1, radius / |w|);   returned: the mean of the iterates
 
+    In a stream R is that of the first chunk.
+
     Expected excess of the mean over the minimum at most 3 radius R / sqrt(t). The same path as lam/2 |w|^2 + mean
     hinge: radius = |w*_lam|.
 

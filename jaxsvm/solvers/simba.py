@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..models import Linear
-from ..numerics import chosen, dot, greatest, pick, sqnorms, summed, water_level
+from ..numerics import chosen, dot, greatest, pick, sqnorms, summed, water_level, wide
 from ..projections import shorten
 from ..recipe import nonnegative, positive, register, solver
 from ..samplers import uniform
@@ -69,8 +69,9 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         positive(horizon=horizon)
 
     def init(key, data):
-        weight = data.weight.astype(data.x.dtype)
-        reach = jnp.sqrt(jnp.max(jnp.where(weight > 0, sqnorms(data.x), 0)))
+        weight = data.weight.astype(wide(data.x))
+        reach = jnp.sqrt(jnp.max(jnp.where(weight > 0, sqnorms(data.x), 0))).astype(weight.dtype)
+        reach = jnp.where(reach > 0, reach, 1)
         zero = jnp.zeros(data.x.shape[1], reach.dtype)
         log_q = jnp.where(weight > 0, jnp.zeros_like(weight), -jnp.inf)
         return SimbaState(log_q, zero, zero, reach, weight, key, jnp.zeros((), jnp.int32))
@@ -113,7 +114,7 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         w = state.mean * lax.rsqrt(jnp.where(square > 0, square, 1))
         if data is None:
             raise ValueError("the scale of this model is that of its margins: call solver.model(state, data)")
-        margin = data.y.astype(w.dtype) * dot(data.x, w)
+        margin = data.y.astype(w.dtype) * dot(data.x.astype(w.dtype), w)
         level = water_level(margin, nu * summed(state.weight), weight=state.weight)
         return Linear(jnp.where(level > 0, w / jnp.where(level > 0, level, 1), w), jnp.zeros((), w.dtype))
 
@@ -121,13 +122,14 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
 
 
 def _row(x, i):
-    return dot(jnp.ones(1, x.dtype), x[i])
+    row = x[i].astype(wide(x))
+    return dot(jnp.ones(1, row.dtype), row)
 
 
 def _column(x, j):
     if isinstance(x, SparseRows):
-        return dot(x, jnp.zeros(x.shape[1], x.dtype).at[j].set(1))
-    return lax.dynamic_slice_in_dim(x, j[0], 1, axis=1)[:, 0]
+        return dot(x, jnp.zeros(x.shape[1], x.dtype).at[j].set(1)).astype(wide(x))
+    return lax.dynamic_slice_in_dim(x, j[0], 1, axis=1)[:, 0].astype(wide(x))
 
 
 def _slack(q, weight, budget):
