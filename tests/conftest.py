@@ -1,8 +1,11 @@
 """Strict arithmetic for our own code: no silent promotion of dtypes or ranks. XLA compiles quickly."""
 
+import atexit
 import itertools
 import os
 import pathlib
+import shutil
+import tempfile
 
 import jax
 import pytest
@@ -17,6 +20,16 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # be faster still, but there a loop and what stands outside of it round differently.
 FLAGS = ("xla_cpu_use_fusion_emitters=false", "xla_backend_optimization_level=1", "xla_cpu_parallel_codegen_split_count=1")
 os.environ.setdefault("XLA_FLAGS", " ".join(f"--{flag}" for flag in FLAGS))
+
+# What one process of a run has compiled, the others find: pytest's workers, notebooks, commands.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+CACHE = {"jax_persistent_cache_min_compile_time_secs": 0.1, "jax_persistent_cache_min_entry_size_bytes": -1}
+os.environ.update({name.upper(): str(value) for name, value in CACHE.items()})
+jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+for name, value in CACHE.items():
+    jax.config.update(name, value)
 
 
 def pytest_collection_modifyitems(items):

@@ -779,7 +779,7 @@ def same(a, b):
     return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
 
 
-@each
+@pytest.mark.parametrize("name", ["stoptron", "random", "projectron++", "bogd", "fogd", "nogd"])
 def test_a_stream_from_files_is_fit_and_goes_on_to_the_bit(name, mapped, tmp_path):
     solver, path = METHODS[name](BUDGET), tmp_path / "run.npz"
     whole = jaxsvm.stream(solver, mapped, KEY)

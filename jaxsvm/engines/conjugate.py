@@ -21,6 +21,7 @@ from ..types import Array
 
 UNIT = 8  # roundings of a response
 TRIALS = 60  # of a search that may not end by itself
+REFRESH = 64  # steps between two sums of the values of a function from its coefficients
 ROUNDINGS = 256  # of the parts of a vector: below so many it is what they left of 0, and its responses belong to another one
 
 
@@ -36,6 +37,7 @@ class Frame(NamedTuple):
     """Where functions live: a kernel's space over some rows, or linear weights."""
 
     made: Callable  # coefficients of rows (n,) -> Element
+    values: Callable  # what an element is made of -> its values at the rows (n,)
     inner: Callable  # (Element, Element) -> (), the inner product of the space
 
 
@@ -47,9 +49,14 @@ def frame_of(kernel: Kernel | None, x: Array, gram: Array | None = None) -> Fram
             w = dot(coef, x)
             return Element(w, dot(x, w))
 
-        return Frame(weights, lambda a, b: dot(a.coef, b.coef))
+        return Frame(weights, lambda w: dot(x, w), lambda a, b: dot(a.coef, b.coef))
     product = (lambda coef: matvec(kernel, x, x, coef)) if gram is None else (lambda coef: dot(gram, coef))
-    return Frame(lambda coef: Element(coef, product(coef)), lambda a, b: dot(a.coef, b.response))
+    return Frame(lambda coef: Element(coef, product(coef)), product, lambda a, b: dot(a.coef, b.response))
+
+
+def refreshed(frame: Frame, w: Element, refreshes: Array) -> Element:
+    """w with its values at the rows summed anew, where asked: those of thousands of steps gather roundings."""
+    return Element(w.coef, lax.cond(refreshes, lambda: frame.values(w.coef), lambda: w.response))
 
 
 def combined(weights: Array, elements):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..engines.conjugate import (
+    REFRESH,
     Element,
     bounded_step,
     check_constants,
@@ -18,6 +19,7 @@ from ..engines.conjugate import (
     line_of,
     nearest_point,
     plus,
+    refreshed,
     subgradient,
     times,
 )
@@ -104,7 +106,8 @@ def scs(
     Differs from the paper: lam (there 1); the slope condition without the factor t, and m_L <= m_R; eta1 below 1 (falls are
         negative: above 1 almost nothing is accepted); eta2 in units of lam; a step of length 0 is none; the radius has a
         largest value, 10 / sqrt(lam), and starts at 1 / sqrt(lam); the sample has a last size; lengths of functions by
-        default; the subgradient at the candidate after a step that was not taken, which at w would repeat itself.
+        default; the subgradient at the candidate after a step that was not taken, which at w would repeat itself; values at
+        the sample are summed anew every 64 steps.
 
     Example:
         >>> import jax, jaxsvm
@@ -197,9 +200,10 @@ def scs(
             support=count(w.coef != 0),
             evals=_new_values(kernel, size, grown, t) + (capacity**2 if fresh_sample and kernel is not None else 0),
         )
-        new = jax.tree.map(lambda u, v: jnp.where(taken, u, v), plus(w, step, d), w)
+        new = refreshed(frame, plus(w, jnp.where(taken, step, 0), d), (t + 1) % REFRESH == 0)
+        trial = plus(new, jnp.where(taken, ahead - step, ahead), d)
         radius = jnp.where(taken, jnp.minimum(gamma * radius, 10 / jnp.sqrt(jnp.asarray(lam, a.dtype))), radius / gamma)
-        made = ScsState(new, plus(w, ahead, d), line.active(ahead), h, radius, grown, index, weights, gram, key, t + 1)
+        made = ScsState(new, trial, line.active(ahead), h, radius, grown, index, weights, gram, key, t + 1)
         return made, info
 
     def model(state, data=None):
