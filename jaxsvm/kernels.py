@@ -73,10 +73,10 @@ class Kernel(Recipe):
         return self(rows, rows)
 
     def __add__(self, other: Any) -> Kernel:
-        return sum_(self, as_kernel(other))
+        return sum_(self, _wrapped(other))
 
     def __mul__(self, other: Any) -> Kernel:
-        return scaled(self, other) if jnp.isscalar(other) or hasattr(other, "dtype") else product(self, as_kernel(other))
+        return scaled(self, other) if jnp.isscalar(other) or hasattr(other, "dtype") else product(self, _wrapped(other))
 
     def __rmul__(self, factor: Any) -> Kernel:
         return scaled(self, factor)
@@ -286,8 +286,13 @@ def as_kernel(thing: Any) -> Kernel:
         TypeError: for anything else.
         ValueError: for a kernel whose numbers are out of range.
     """
+    made = _wrapped(thing)
+    made.make()
+    return made
+
+
+def _wrapped(thing: Any) -> Kernel:
     if isinstance(thing, Kernel):
-        thing.make()
         return thing
     if callable(thing):
         return custom(thing)

@@ -211,11 +211,16 @@ def test_low_precision_rows_give_float32_values():
 def test_bad_parameters_raise_a_value_error_where_the_kernel_is_used(name):
     with pytest.raises(ValueError):
         make(name)(jnp.ones((2, 2)), jnp.ones((2, 2)))
+    with pytest.raises(ValueError):  # and before a solver begins
+        kernels.as_kernel(2.0 * make(name) + kernels.linear())
 
 
 def test_an_array_of_widths_is_refused_with_the_way_to_sweep_it():
     with pytest.raises(ValueError, match="vmap"):
         kernels.rbf(jnp.ones(3))(jnp.ones((2, 2)), jnp.ones((2, 2)))
+    several = kernels.linear() + kernels.rbf(jnp.array([1.0, 2.0, 4.0]))  # which is how a sweep is written
+    found = jax.vmap(lambda kernel: kernel(jnp.ones((1, 2)), jnp.zeros((1, 2))))(several)
+    np.testing.assert_allclose(found[:, 0, 0], np.exp(-1 / np.array([1.0, 4.0, 16.0])), rtol=1e-6)
 
 
 @pytest.mark.parametrize("block", [1, 3, 100])
