@@ -81,7 +81,7 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[2.0], [-1.0]], [1, -1])
         >>> run = jaxsvm.fit(sbp(0.0, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=20)
-        >>> run.model(data.x).tolist()
+        >>> run.model(data.x).round(3).tolist()
         [2.0, -1.0]
 
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, algorithms 1
