@@ -195,3 +195,25 @@ def test_is_traced_tells_tracers_from_arrays():
 @pytest.mark.parametrize("counts", [[0, 0], [2**30, 2**29, 7], [65_535] * 9, [2**31 - 1], [2**30, 2**30], [2**31 - 1] * 40])
 def test_a_total_does_not_wrap(counts):
     assert int(numerics.total(jnp.array(counts, jnp.int32))) == min(sum(counts), 2**31 - 1)
+
+
+@pytest.mark.parametrize("when", [[3, 7, 5], [3, 8, 5], [4, 8, 0]])
+def test_a_branch_on_a_clock_stays_one_under_vmap(when):
+    """It is taken for all problems where it is for one, worked out in no other step, and nested maps are no exception."""
+    taken = []
+
+    def step(t):
+        def made():
+            jax.debug.callback(lambda: taken.append(1))
+            return jnp.ones(())
+
+        return jax.lax.cond(numerics.due(t % 4 == 0), made, lambda: jnp.zeros(()))
+
+    wanted = any(t % 4 == 0 for t in when)
+    for clocks, mapped in ((jnp.array(when), jax.vmap(step)), (jnp.array([when, when]), jax.vmap(jax.vmap(step)))):
+        taken.clear()
+        got = jax.block_until_ready(jax.jit(mapped)(clocks))
+        np.testing.assert_array_equal(jnp.broadcast_to(got, clocks.shape), np.full(clocks.shape, float(wanted)))
+        jax.effects_barrier()
+        assert len(taken) == wanted
+    assert [float(step(jnp.array(t))) for t in when] == [float(t % 4 == 0) for t in when]

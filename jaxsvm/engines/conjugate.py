@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..kernels import Kernel, matvec
-from ..numerics import dot, greatest, is_traced, least, summed
+from ..numerics import dot, due, greatest, is_traced, least, summed
 from ..recipe import register, scalars
 from ..types import Array
 
@@ -54,9 +54,10 @@ def frame_of(kernel: Kernel | None, x: Array, gram: Array | None = None) -> Fram
     return Frame(lambda coef: Element(coef, product(coef)), product, lambda a, b: dot(a.coef, b.response))
 
 
-def refreshed(frame: Frame, w: Element, refreshes: Array) -> Element:
-    """w with its values at the rows summed anew, where asked: those of thousands of steps gather roundings."""
-    return Element(w.coef, lax.cond(refreshes, lambda: frame.values(w.coef), lambda: w.response))
+def refreshed(frame: Frame, w: Element, steps: Array) -> tuple[Element, Array]:
+    """w with its values at the rows, now and then summed anew, as thousands of steps gather roundings, and whether they are."""
+    anew = due(steps % REFRESH == 0)
+    return Element(w.coef, lax.cond(anew, lambda: frame.values(w.coef), lambda: w.response)), anew
 
 
 def combined(weights: Array, elements):

@@ -3,6 +3,7 @@
 from .bits import mix as mix
 from .bits import multiply_high as multiply_high
 from .golden import golden_section as golden_section
+from .loops import due as due
 from .products import add_rows as add_rows
 from .products import blocked as blocked
 from .products import dot as dot

@@ -1,11 +1,14 @@
-"""Loops of unequal length under `vmap`."""
+"""Loops of unequal length and branches on a clock under `vmap`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from jax import lax
+
+from ..types import Array
 
 
 def one_by_one(fn: Callable) -> Callable:
@@ -39,3 +42,18 @@ def one_by_one(fn: Callable) -> Callable:
         return found, jax.tree.map(lambda _: True, found)
 
     return alone
+
+
+@jax.custom_batching.custom_vmap
+def due(when: Array) -> Array:
+    """The condition () of a `cond` on a clock, such as `due(t % 64 == 0)`: under `vmap` it holds for all where it does for one.
+
+    A branch that is taken now and then stays one, where several problems have a clock each: a `cond` on conditions of their
+    own works out both branches at every step.
+    """
+    return when
+
+
+@due.def_vmap
+def _of_any(size, batched, when):
+    return due(jnp.any(when)), False  # and for all of an outer map

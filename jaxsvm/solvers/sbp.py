@@ -12,7 +12,7 @@ from jax import lax
 
 from .. import models
 from ..kernels import Kernel, as_kernel, check_symmetric, matvec
-from ..numerics import Basins, chosen, dot, one_basin, pick, summed, two_basins
+from ..numerics import Basins, chosen, dot, due, one_basin, pick, summed, two_basins
 from ..projections import shorten
 from ..recipe import choice, nonnegative, register, solver
 from ..samplers import uniform
@@ -139,10 +139,10 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         square = jnp.maximum(square, 0)
         factor = shorten(square, 1.0)
         s = space.add(s, 1 - factor, factor * coef, own)
-        square = lax.cond(steps % REFRESH == 0, lambda: jnp.dot(s.f.coef, s.f.response), lambda: square * factor * factor)
+        square = lax.cond(due(steps % REFRESH == 0), lambda: jnp.dot(s.f.coef, s.f.response), lambda: square * factor * factor)
         filled = water(y * (s.f.response + s.f.lost), y, weight, (b, level, 2 * moved + 1e-3 * eta * reach))
         p = p + (share - p) / steps.astype(y.dtype)
-        looks = steps % (n if look is None else look) == 0 if look != 0 else jnp.zeros((), bool)
+        looks = due(steps % (n if look is None else look) == 0) if look != 0 else jnp.zeros((), bool)
         residual = lax.cond(looks, lambda: distance(s.mean, p, batch.x, y, weight), lambda: state.residual)
         info = Info(
             loss=jnp.where(level > 0, jnp.asarray(nu, y.dtype) / jnp.where(level > 0, level, 1), 1),

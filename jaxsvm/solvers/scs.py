@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..engines.conjugate import (
-    REFRESH,
     Element,
     bounded_step,
     check_constants,
@@ -200,7 +199,7 @@ def scs(
             support=count(w.coef != 0),
             evals=_new_values(kernel, size, grown, t) + (capacity**2 if fresh_sample and kernel is not None else 0),
         )
-        new = refreshed(frame, plus(w, jnp.where(taken, step, 0), d), (t + 1) % REFRESH == 0)
+        new, _ = refreshed(frame, plus(w, jnp.where(taken, step, 0), d), t + 1)
         trial = plus(new, jnp.where(taken, ahead - step, ahead), d)
         radius = jnp.where(taken, jnp.minimum(gamma * radius, 10 / jnp.sqrt(jnp.asarray(lam, a.dtype))), radius / gamma)
         made = ScsState(new, trial, line.active(ahead), h, radius, grown, index, weights, gram, key, t + 1)

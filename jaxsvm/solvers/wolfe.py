@@ -9,7 +9,6 @@ import jax.numpy as jnp
 
 from .. import models
 from ..engines.conjugate import (
-    REFRESH,
     Element,
     bounded_step,
     check_constants,
@@ -164,8 +163,7 @@ def wolfe(
             ahead = jnp.where(step > 0, step, beyond)
         moves = is_something(line.square, lam, frame.inner(w, w), frame.inner(z, z))
         step, ahead = jnp.where(moves, step, 0), jnp.where(moves, ahead, 0)
-        refreshes = (t + 1) % REFRESH == 0
-        new = refreshed(frame, plus(w, step, d), refreshes)
+        new, anew = refreshed(frame, plus(w, step, d), t + 1)
         product = y.shape[0] if kernel is None else y.shape[0] ** 2
         info = Info(
             loss=risk,
@@ -173,7 +171,7 @@ def wolfe(
             progress=-line.change(step)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=count(w.coef != 0),
-            evals=jnp.where(refreshes, min(2 * product, 2**30), min(product, 2**30)).astype(jnp.int32),
+            evals=jnp.where(anew, min(2 * product, 2**30), min(product, 2**30)).astype(jnp.int32),
         )
         return WolfeState(new, plus(new, ahead - step, d), line.active(ahead), held, dual, weight, t + 1), info
 
