@@ -201,11 +201,13 @@ def speed() -> None:
     padded = data.x.index.nbytes + data.x.value.nbytes
     key, few, many = jax.random.key(0), 20, 60
     cases = {}
-    for k in (1, 64, 256, 1024):
+    feeds = {"in shuffled passes": samplers.epochs, "drawn with replacement": samplers.uniform}
+    for k in (1, 64, 256, 1024, 2048):
         for name, solver in (("Pegasos", jaxsvm.pegasos(LAM)), ("Pegasos, averaged", SOLVER)):
-            cases[f"{name}, k = {k}"] = lambda passes, k=k, solver=solver: jax.block_until_ready(
-                jaxsvm.fit(solver, data, key, steps=passes * -(-n // k), every=few * -(-n // k), sampler=samplers.epochs(k)).model
-            )
+            for feed, make in feeds.items():
+                cases[f"{name}, k = {k}, {feed}"] = lambda passes, k=k, solver=solver, make=make: jax.block_until_ready(
+                    jaxsvm.fit(solver, data, key, steps=passes * -(-n // k), every=few * -(-n // k), sampler=make(k)).model
+                )
     for name, average in (("SGDClassifier", False), ("SGDClassifier, averaged", True)):
         cases[name] = lambda passes, average=average: SGDClassifier(
             alpha=LAM, fit_intercept=False, average=average, max_iter=passes, tol=None, random_state=0
@@ -236,6 +238,7 @@ def speed() -> None:
     program = jax.jit(lambda data: jaxsvm.fit(SOLVER, data, key, steps=200, every=200, sampler=samplers.epochs(64)).model)
     used = program.lower(data).compile().memory_analysis()
     held = used.argument_size_in_bytes + used.temp_size_in_bytes + used.output_size_in_bytes
+    held += sum(a.nbytes for a in (data.x.packed.index, data.x.packed.value, data.x.packed.start))
     table.append(
         {
             "method": f"memory of the program over that of the padded rows, {padded / 1e6:.1f} MB",

@@ -141,7 +141,7 @@ def _subsets(b: int) -> Sampler:
 _ROUNDS = 16  # 8 leave the orders of 4 to 6 rows measurably uneven
 
 
-def _shuffle(position: Array, count: Array, words: Array) -> Array:
+def _shuffle(position: Array, count: Array, words: Array, n: int) -> Array:
     """The image of each position under a keyed permutation of 0 .. count-1.
 
     A Feistel network on a grid barely larger than `count`, walked until it lands inside: a shuffle that needs no
@@ -152,6 +152,7 @@ def _shuffle(position: Array, count: Array, words: Array) -> Array:
         position: (b,) uint32.
         count: () uint32, >= 1.
         words: (_ROUNDS,) uint32, the key; or (_ROUNDS, b), one for each position.
+        n: at least `count`; structure.
 
     Reference: J. Black, P. Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002.
     """
@@ -159,7 +160,8 @@ def _shuffle(position: Array, count: Array, words: Array) -> Array:
     columns = (count + rows - 1) // rows
 
     def rotate(place, other, size, word):
-        place = place + multiply_high(mix(other + word), jnp.broadcast_to(size, other.shape))
+        bits = mix(other + word)
+        place = place + ((bits >> 16) * size + ((bits & 0xFFFF) * size >> 16) >> 16)  # multiply_high, for size below 2^16
         return jnp.where(place >= size, place - size, place)
 
     def rounds(x):
@@ -170,8 +172,18 @@ def _shuffle(position: Array, count: Array, words: Array) -> Array:
             column = rotate(column, row, columns, words[word + 1])
         return row * columns + column
 
-    walk = lambda x: jnp.where(x < count, x, rounds(x))  # noqa: E731
-    return jax.lax.while_loop(lambda x: jnp.any(x >= count), walk, rounds(position))
+    def walk(first):
+        """To the first place inside, or back to `first`, which cells outside do that nothing inside leads to."""
+        lost = lambda x: (x >= count) & (x != first)  # noqa: E731
+        return jax.lax.while_loop(lambda x: jnp.any(lost(x)), lambda x: jnp.where(lost(x), rounds(x), x), rounds(first))
+
+    beyond = math.isqrt(n) + 2  # cells of the grid that are not meant, at most
+    if words.ndim > 1 or position.shape[0] < beyond:
+        return walk(position)
+    # Many positions leave it through few cells: where each of these leads is walked once.
+    image, back = rounds(position), walk(jnp.minimum(count + jnp.arange(beyond, dtype=jnp.uint32), rows * columns - 1))
+    outside = image >= count
+    return jnp.where(outside, back[jnp.where(outside, image - count, 0)], image)
 
 
 @sampler
@@ -204,7 +216,7 @@ def epochs(batch_size: int = 1, shuffle: bool = True) -> Sampler:
         place = jnp.where(inside, place, jnp.zeros_like(place))
         if shuffle:
             words = jax.random.bits(jax.random.fold_in(s.key, t // length), (_ROUNDS,), jnp.uint32)
-            place = _shuffle(place.astype(jnp.uint32), s.count.astype(jnp.uint32), words).astype(jnp.int32)
+            place = _shuffle(place.astype(jnp.uint32), s.count.astype(jnp.uint32), words, s.rows.shape[0]).astype(jnp.int32)
         return jnp.where(inside, s.rows[place], -1)
 
     return Sampler(init, lambda s, t, count: _per_step(one, s, t, count), _share, _no_feedback, rows=lambda n: b)
@@ -294,7 +306,7 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
         place = t % period * b + jnp.arange(b, dtype=jnp.int32)
         lap = mix((place // size).astype(jnp.uint32))
         words = jax.random.bits(jax.random.fold_in(s.key, t // period), (_ROUNDS, 1), jnp.uint32) + lap[None, :]
-        place = _shuffle((place % size).astype(jnp.uint32), size.astype(jnp.uint32), words).astype(jnp.int32)
+        place = _shuffle((place % size).astype(jnp.uint32), size.astype(jnp.uint32), words, s.rows.shape[0]).astype(jnp.int32)
         return jnp.where(whole, s.rows[place], s.active[place])
 
     def feedback(s, index, progress):
@@ -378,7 +390,8 @@ def acf(batch_size: int = 1, change: float = 0.2) -> Sampler:
         steps, place = s.schedule.shape[0] // b, jnp.arange(b, dtype=jnp.uint32)
         words = jax.random.bits(jax.random.fold_in(s.key, t // steps), (_ROUNDS,), jnp.uint32)
         place = (t % steps * b).astype(jnp.uint32) + place
-        return s.schedule[_shuffle(place, jnp.uint32(s.schedule.shape[0]), words).astype(jnp.int32)]
+        count = s.schedule.shape[0]
+        return s.schedule[_shuffle(place, jnp.uint32(count), words, count).astype(jnp.int32)]
 
     def feedback(s, index, progress):
         n, steps = s.preference.shape[0], s.schedule.shape[0] // b

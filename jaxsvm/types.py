@@ -18,10 +18,13 @@ State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and 
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
 
 
+GROUP = 4  # numbers of a sparse row that are read together
 LIMB = 20  # evaluations are counted in two int32, this many bits in the lower one
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("index", "value", "length", "rows"), meta_fields=("columns",))
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("index", "value", "length", "rows", "start"), meta_fields=("columns",)
+)
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
     """Rows with few numbers that are not 0: for each row the columns of these and their values, padded to one width.
@@ -35,6 +38,7 @@ class SparseRows:
     length: Array  # (n,)   int32, numbers of each row, the first of its r places
     columns: int  # d
     rows: Array | None = None  # (b,)  int32, which of the n rows are meant, not copied yet; None: all
+    start: Array | None = None  # (n,)  int32, where rows begin in index and value read as vectors; None: each in its own
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,10 +67,36 @@ class SparseRows:
 
     def taken(self) -> SparseRows:
         """The rows that are meant as arrays of their own."""
-        if self.rows is None:
+        if self.rows is None and self.start is None:
             return self
-        index, value, length = (a.at[self.rows].get(mode="promise_in_bounds") for a in (self.index, self.value, self.length))
-        return SparseRows(index, value, length, self.columns)
+        rows = jnp.arange(self.value.shape[0]) if self.rows is None else self.rows
+        at = lambda a, i: a.at[i].get(mode="promise_in_bounds")  # noqa: E731
+        length = at(self.length, rows)
+        if self.start is None:
+            return SparseRows(at(self.index, rows), at(self.value, rows), length, self.columns)
+        column = jnp.arange(self.value.shape[1], dtype=jnp.int32)[None, :]
+        place = jnp.where(column < length[:, None], at(self.start, rows)[:, None] + column, -1)
+        full = lambda a: a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)  # noqa: E731
+        return SparseRows(full(self.index).astype(jnp.int32), full(self.value), length, self.columns)
+
+    @functools.cached_property
+    def packed(self) -> SparseRows:
+        """The rows without the padding between them, for loops that walk through them (outside transformations, on a CPU).
+
+        Numbers that are read together stay so, and shapes as they are: programs do not hang on how many numbers there are.
+        """
+        long = -(-np.asarray(self.length) // GROUP) * GROUP
+        start = np.cumsum(long) - long
+        kept = np.arange(self.value.shape[1]) < long[:, None]
+
+        def pack(a, dtype):
+            out = np.zeros(a.shape, dtype)
+            out.reshape(-1)[: long.sum()] = np.asarray(a)[kept]
+            return jax.device_put(out)
+
+        narrow = np.uint16 if self.columns <= 2**16 else np.int32
+        value = pack(self.value, self.value.dtype)
+        return dataclasses.replace(self, index=pack(self.index, narrow), value=value, start=jnp.asarray(start, jnp.int32))
 
     def toarray(self) -> Array:
         """The rows as a dense (n, d) array."""

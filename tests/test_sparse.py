@@ -1,5 +1,7 @@
 """Sparse rows stand where dense rows stand: every kernel, solver and feature map, and nothing is made dense."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +10,7 @@ import scipy.sparse
 
 import jaxsvm
 from jaxsvm import features, kernels, models, numerics, samplers
-from jaxsvm import sparse as sparse_rows
-from jaxsvm.types import SparseRows, take
+from jaxsvm.types import GROUP, SparseRows, take
 
 N, D = 60, 40
 MATRIX = scipy.sparse.random(N, D, 0.1, random_state=0, format="csr", dtype=np.float32)
@@ -33,7 +34,7 @@ def dense():
 def test_shape_dtype_and_rows(sparse, dense):
     x = sparse.x
     assert isinstance(x, SparseRows) and x.shape == (N, D) and x.ndim == 2 and x.dtype == jnp.float32
-    assert x.index.shape == x.value.shape == (N, -(-int(np.diff(MATRIX.indptr).max()) // sparse_rows.UNROLL) * sparse_rows.UNROLL)
+    assert x.index.shape == x.value.shape == (N, -(-int(np.diff(MATRIX.indptr).max()) // GROUP) * GROUP)
     assert x.astype(jnp.bfloat16).dtype == jnp.bfloat16
     assert np.array_equal(x[jnp.array([5, 3])].toarray(), dense.x[jnp.array([5, 3])])
     drawn = take(sparse, jnp.array([7, -1]))
@@ -195,6 +196,46 @@ def test_rows_of_rows_that_are_pointed_at(sparse, dense):
     assert np.array_equal(blocks, dense.x[10:50])
 
 
+@pytest.mark.parametrize(("columns", "narrow"), [(D, jnp.uint16), (2**16 + 1, jnp.int32)])
+def test_packed_rows_are_the_rows(columns, narrow):
+    """Rows without a number, full rows and all between, at the ends too; read, multiplied, and in derivatives."""
+    random = np.random.default_rng(0)
+    for first, last in ((0, 23), (23, 0), (0, 0), (23, 23)):
+        long = np.array([first, 5, 0, 0, 23, 8, 1, 7, last])
+        full = np.zeros((9, columns), np.float32)
+        for row, many in zip(full, long, strict=True):
+            row[random.choice(columns, many, replace=False)] = random.normal(size=many)
+        x = jaxsvm.dataset(scipy.sparse.csr_matrix(full), np.arange(9), task="regression").x
+        packed = x.packed
+        assert packed.index.dtype == narrow and packed.shape == x.shape and x.packed is packed
+        assert jax.tree.map(jnp.shape, (packed.index, packed.value)) == jax.tree.map(jnp.shape, (x.index, x.value))
+        assert np.array_equal(packed.toarray(), full) and packed.taken().index.dtype == jnp.int32
+        assert np.array_equal(packed[jnp.array([8, 4, 0])].toarray(), full[[8, 4, 0]])
+        rows = jnp.array([8, 2, 4, 0, 4, 8])
+        drawn = dataclasses.replace(packed, rows=rows)
+        assert np.array_equal(drawn.toarray(), full[rows])
+        w, coef = random.normal(size=columns).astype("f"), random.normal(size=6).astype("f")
+        np.testing.assert_allclose(numerics.dot(drawn, jnp.asarray(w)), full[rows] @ w, atol=1e-5)
+        np.testing.assert_allclose(numerics.dot(jnp.asarray(coef), drawn), coef @ full[rows], atol=1e-5)
+        slope = jax.grad(lambda w: jnp.dot(coef, numerics.dot(drawn, w)))(jnp.asarray(w))  # noqa: B023
+        np.testing.assert_allclose(slope, coef @ full[rows], atol=1e-5)
+
+
+@pytest.mark.parametrize("feed", [samplers.uniform(1), samplers.uniform(3), samplers.epochs(16)])
+def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(sparse, feed):
+    """Outside transformations loops walk through packed rows, inside through those that they were handed."""
+    go = lambda data: jaxsvm.fit(jaxsvm.pegasos(1e-2), data, KEY, steps=40, every=20, sampler=feed).model.w  # noqa: E731
+    assert np.array_equal(go(sparse), jax.jit(go)(sparse))
+
+
+def test_loops_walk_through_packed_rows(sparse):
+    """Where a step draws rows of a known number of them; a step on all rows takes them as they are."""
+    assert jaxsvm.loops.runs.walkable(sparse.x) is sparse.x.packed
+    odd = dataclasses.replace(sparse.x, index=sparse.x.index[:, :7], value=sparse.x.value[:, :7])
+    for x in (odd, sparse.x.packed, dataclasses.replace(sparse.x, rows=jnp.arange(3)), jnp.ones((2, 2))):
+        assert jaxsvm.loops.runs.walkable(x) is None
+
+
 def test_large_batches_lifted_by_the_step(sparse, dense, monkeypatch):
     monkeypatch.setattr(features.lift, "BLOCK", 16)
     solver = SOLVERS["fourier"](None)
@@ -208,10 +249,13 @@ def test_sums_of_narrow_numbers_are_wide():
     assert numerics.inner(x, x).dtype == jnp.float32 and float(numerics.inner(x, x)[0, 1]) == 1000
 
 
-def test_many_weights_at_once(sparse, dense):
+@pytest.mark.parametrize("few", [1, 8])
+def test_many_weights_at_once(sparse, dense, few):
     """As in a sweep over lambda: vmap of the walk equals the plain sum."""
-    w, coef = jnp.ones((3, D)), jnp.where(jnp.arange(3 * 8).reshape(3, 8) % 3 == 0, 0.0, 0.1)
-    rows = jnp.arange(20, 28)
+    w, coef = jnp.ones((3, D)), jnp.where(jnp.arange(3 * few).reshape(3, few) % 3 == 0, 0.0, 0.1)
+    rows = jnp.arange(20, 20 + few)
+    scores = jax.jit(jax.vmap(lambda w: numerics.dot(take(sparse, rows, copy=False).x, w)))(w * jnp.arange(1.0, 4)[:, None])
+    np.testing.assert_allclose(scores, jnp.arange(1.0, 4)[:, None] * jnp.sum(dense.x[rows], axis=1)[None, :], atol=1e-5)
     have = jax.jit(jax.vmap(lambda w, coef: numerics.add_rows(w, coef, take(sparse, rows, copy=False).x)))(w, coef)
     np.testing.assert_allclose(have, w + coef @ dense.x[rows], atol=1e-6)
     each = jax.vmap(lambda i: numerics.add_rows(w[0], coef[0], take(sparse, i, copy=False).x))(jnp.stack([rows, rows + 3]))

@@ -7,8 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..sparse import UNROLL
-from ..types import SparseRows
+from ..types import GROUP, SparseRows
 
 
 def is_sparse(x: Any) -> bool:
@@ -37,7 +36,7 @@ def csr(x: Any) -> Any:
 def padded(x: Any) -> SparseRows:
     """The rows of a CSR matrix, padded to the longest and to whole turns of the loops over them."""
     long = np.diff(x.indptr)
-    shape = x.shape[0], max(-(-int(long.max()) // UNROLL) * UNROLL, UNROLL)
+    shape = x.shape[0], max(-(-int(long.max()) // GROUP) * GROUP, GROUP)
     try:
         index, value = np.zeros(shape, np.int32), np.zeros(shape, x.dtype)
     except MemoryError as error:

@@ -18,7 +18,7 @@ from .. import models
 from ..numerics import is_traced, wide
 from ..recipe import Recipe, cast, choice, fixed, freed
 from ..samplers import uniform
-from ..types import Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, State, take
+from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
 from . import tally
 from .bar import Bar
 
@@ -85,14 +85,15 @@ def model_of(solver, state, data):
 
 
 @functools.partial(jax.jit, static_argnames=("every", "lift"))
-def _piece(solver, sampler, probe, data, run, tol, count, *, every, lift=False):
+def _piece(solver, sampler, probe, data, walked, run, tol, count, *, every, lift=False):
     """`every` steps from where `run` stands, or the first `count` of them, and a row of the curve.
 
-    With `lift` the rows of all steps are prepared beforehand.
+    Steps that draw rows take them from `walked`, the rows in another form, where that is given. With `lift` the rows of all
+    steps are prepared beforehand.
     """
     solver, sampler, probe = freed(solver), freed(sampler), freed(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
-    fed = data._replace(weight=sampler.weight(data))
+    fed = data._replace(x=data.x if walked is None else walked, weight=sampler.weight(data))
     rows = None if whole else sampler.draw(run.sampler, run.step, every)  # outside the loop, where it costs least
     if lift:
         lifted = solver.prepare(take(fed, rows.reshape(-1)))
@@ -250,7 +251,9 @@ def fit(
     else:
         check_like(state, _start.eval_shape(*parts[:2], jax.random.key(0), data))
         run = state._replace(done=jnp.zeros_like(state.done))
-    piece = lambda run, every, count=None: _piece(*parts, data, run, tol, count, every=every, lift=lift == "piece")  # noqa: E731
+    one_by_one = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
+    walked = walkable(data.x) if one_by_one else None
+    piece = lambda run, every, count=None: _piece(*parts, data, walked, run, tol, count, every=every, lift=lift == "piece")  # noqa: E731
     if traced:
         if period is not None and state is not None:
             raise ValueError("an adaptive sampler cannot go on from a state inside a transformation; go on outside")
@@ -258,6 +261,13 @@ def fit(
     else:
         run, curve = _outside(piece, run, steps, every, period, seconds, save, progress)
     return Fit(model_of(parts[0], run.solver, data), run, curve, jnp.asarray(jnp.nan if tol is None else tol, wide(data.x)))
+
+
+def walkable(x: Any) -> SparseRows | None:
+    """Sparse rows packed, where loops walk through them: on a CPU, by whole groups of numbers."""
+    known = isinstance(x, SparseRows) and x.start is None and x.rows is None and x.value.shape[1] % GROUP == 0
+    where = {device.platform for device in x.value.devices()} if known and isinstance(x.value, jax.Array) else set()
+    return x.packed if where == {"cpu"} else None
 
 
 def check_solver(solver: Any) -> None:

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .. import sparse
 from ..types import Array, SparseRows
+from . import sparse
 
 
 def dot(a: Array, b: Array) -> Array:

@@ -15,9 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .types import Array, SparseRows
-
-UNROLL = 4  # numbers of a row at a time: sums of their own, as one sum would wait for itself
+from ..types import GROUP, Array, SparseRows
+from .loops import one_by_one
 
 
 def gather(x: SparseRows, b: Array, fn: Callable) -> Array:
@@ -46,18 +45,27 @@ def scatter(a: Array, x: SparseRows) -> Array:
     return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.columns, a.shape[0]), a.dtype)).T
 
 
+FEW = 4  # rows: steps on fewer go on together under `vmap`, as a turn for each costs more than it saves
+
+
+def _walked(fn: Callable, x: SparseRows, *args: Array) -> Array:
+    """`fn(*args, x)` of rows that are walked through: under `vmap` one lane after the other, as only plain loops are fast."""
+    return (one_by_one(fn) if x.rows.shape[0] >= FEW else fn)(*args, x)
+
+
 def _walk(x: SparseRows, i: Array, live: Array, one: Callable, start: Any) -> Any:
     """`one(carry, [(column, value), ...])` over the numbers of the i-th row that is meant, where it is live."""
     width = x.value.shape[1]
-    turn = UNROLL if width % UNROLL == 0 else 1
+    turn = GROUP if width % GROUP == 0 else 1
     index, value = x.index.reshape(-1), x.value.reshape(-1)
     row = _at(x.rows, i).astype(jnp.uint32)  # unsigned: no wrapping of negative numbers to be looked after
-    first = row * width
+    first = row * width if x.start is None else _at(x.start, row).astype(jnp.uint32)
     last = first + jnp.where(live, _at(x.length, row), 0).astype(jnp.uint32)
 
     def some(carry):
         place, carry = carry
-        return place + turn, one(carry, [(_at(index, place + u).astype(jnp.uint32), _at(value, place + u)) for u in range(turn)])
+        columns, values = (lax.dynamic_slice(a, (place,), (turn,), allow_negative_indices=False) for a in (index, value))
+        return place + turn, one(carry, [(columns[u].astype(jnp.uint32), values[u]) for u in range(turn)])
 
     return lax.while_loop(lambda carry: carry[0] < last, some, (first, start))[1]
 
@@ -66,20 +74,25 @@ def _at(a: Array, i: Array) -> Array:
     return lax.dynamic_slice(a, (i,), (1,), allow_negative_indices=False)[0]
 
 
+def _in_pairs(terms: list) -> Array:
+    """Their sum as a tree: no term waits for more than two others."""
+    while len(terms) > 1:
+        terms = [functools.reduce(jnp.add, terms[k : k + 2]) for k in range(0, len(terms), 2)]
+    return terms[0]
+
+
 @jax.custom_jvp
 def scores(x: SparseRows, w: Array) -> Array:
     """<x_i, w> of rows that are pointed at, (b, d), (d,) -> (b,)."""
 
-    def walk(x, w):
+    def walk(w, x):
         def score(i, out):
-            one = lambda sums, some: tuple(s + v * _at(w, c) for s, (c, v) in zip(sums, some, strict=True))  # noqa: E731
-            zero = jnp.zeros((), w.dtype)
-            sums = _walk(x, i, True, one, (zero,) * (UNROLL if x.value.shape[1] % UNROLL == 0 else 1))
-            return lax.dynamic_update_slice(out, functools.reduce(jnp.add, sums)[None], (i,))
+            one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])  # noqa: E731
+            return lax.dynamic_update_slice(out, _walk(x, i, True, one, jnp.zeros((), w.dtype))[None], (i,))
 
         return lax.fori_loop(0, x.rows.shape[0], score, jnp.zeros(x.rows.shape[0], w.dtype))
 
-    return lax.platform_dependent(x, w, cpu=walk, default=lambda x, w: gather(x, w, jnp.multiply))
+    return lax.platform_dependent(w, x, cpu=lambda w, x: _walked(walk, x, w), default=lambda w, x: gather(x, w, jnp.multiply))
 
 
 @scores.defjvp
@@ -92,34 +105,23 @@ def _scores_jvp(primals, tangents):
 @jax.custom_jvp
 def added(w: Array, coef: Array, x: SparseRows) -> Array:
     """w + sum_i coef_i x_i of rows that are pointed at, (d,), (b,), (b, d) -> (d,)."""
+    skip = x.rows.shape[0] >= FEW  # lanes that go on together would choose between whole weights each time
+
+    def walk(w, coef, x):
+        def add(i, w):
+            c = _at(coef, i.astype(jnp.uint32))
+
+            def one(w, some):
+                for column, value in some:
+                    w = lax.dynamic_update_slice(w, (_at(w, column) + c * value)[None], (column,), allow_negative_indices=False)
+                return w
+
+            return _walk(x, i, c != 0 if skip else True, one, w)
+
+        return lax.fori_loop(0, x.rows.shape[0], add, w)
+
     plain = lambda w, coef, x: w + scatter(coef, x)  # noqa: E731
-    return lax.platform_dependent(w, coef, x, cpu=_walk_and_add, default=plain)
-
-
-@jax.custom_batching.custom_vmap
-def _walk_and_add(w, coef, x):
-    return _add_each(w, coef, x, skip=True)
-
-
-@_walk_and_add.def_vmap
-def _walk_and_add_together(size, batched, w, coef, x):
-    """No row is skipped, as a loop whose length differs from lane to lane would choose between whole weights each time."""
-    axes = jax.tree.map(lambda b: 0 if b else None, tuple(batched))
-    return jax.vmap(functools.partial(_add_each, skip=False), in_axes=axes, axis_size=size)(w, coef, x), True
-
-
-def _add_each(w, coef, x, skip):
-    def add(i, w):
-        c = _at(coef, i.astype(jnp.uint32))
-
-        def one(w, some):
-            for column, value in some:
-                w = lax.dynamic_update_slice(w, (_at(w, column) + c * value)[None], (column,), allow_negative_indices=False)
-            return w
-
-        return _walk(x, i, c != 0 if skip else True, one, w)
-
-    return lax.fori_loop(0, x.rows.shape[0], add, w)
+    return lax.platform_dependent(w, coef, x, cpu=lambda w, coef, x: _walked(walk, x, w, coef), default=plain)
 
 
 @added.defjvp
