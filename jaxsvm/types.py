@@ -18,7 +18,7 @@ State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and 
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
 
 
-GROUP = 4  # numbers of a sparse row that are read together
+GROUP = 8  # numbers of a sparse row that are read together
 LIMB = 20  # evaluations are counted in two int32, this many bits in the lower one
 
 

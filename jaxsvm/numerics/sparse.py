@@ -53,10 +53,10 @@ def _walked(fn: Callable, x: SparseRows, *args: Array) -> Array:
     return (one_by_one(fn) if x.rows.shape[0] >= FEW else fn)(*args, x)
 
 
-def _walk(x: SparseRows, i: Array, live: Array, one: Callable, start: Any) -> Any:
-    """`one(carry, [(column, value), ...])` over the numbers of the i-th row that is meant, where it is live."""
+def _walk(x: SparseRows, i: Array, live: Array, one: Callable, start: Any, turn: int) -> Any:
+    """`one(carry, [(column, value), ...])` over the numbers of the i-th row that is meant, where it is live, `turn` at a time."""
     width = x.value.shape[1]
-    turn = GROUP if width % GROUP == 0 else 1
+    turn = turn if width % GROUP == 0 else 1
     index, value = x.index.reshape(-1), x.value.reshape(-1)
     row = _at(x.rows, i).astype(jnp.uint32)  # unsigned: no wrapping of negative numbers to be looked after
     first = row * width if x.start is None else _at(x.start, row).astype(jnp.uint32)
@@ -88,7 +88,7 @@ def scores(x: SparseRows, w: Array) -> Array:
     def walk(w, x):
         def score(i, out):
             one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])  # noqa: E731
-            return lax.dynamic_update_slice(out, _walk(x, i, True, one, jnp.zeros((), w.dtype))[None], (i,))
+            return lax.dynamic_update_slice(out, _walk(x, i, True, one, jnp.zeros((), w.dtype), GROUP)[None], (i,))
 
         return lax.fori_loop(0, x.rows.shape[0], score, jnp.zeros(x.rows.shape[0], w.dtype))
 
@@ -116,7 +116,7 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
                     w = lax.dynamic_update_slice(w, (_at(w, column) + c * value)[None], (column,), allow_negative_indices=False)
                 return w
 
-            return _walk(x, i, c != 0 if skip else True, one, w)
+            return _walk(x, i, c != 0 if skip else True, one, w, GROUP // 2)  # more, and XLA does not take the loop for small
 
         return lax.fori_loop(0, x.rows.shape[0], add, w)
 
