@@ -1,7 +1,8 @@
 """Products of sparse rows.
 
 Rows that are only pointed at (`SparseRows.rows`) are walked through number by number on a CPU: padding costs nothing there,
-and neither do rows whose coefficient is 0. Derivatives take the padded form, which is linear term by term.
+and neither do rows whose coefficient is 0. Packed, they are also near each other (`SparseRows.packed`). Derivatives take the
+padded form, which is linear term by term.
 """
 
 from __future__ import annotations
