@@ -18,7 +18,7 @@ State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and 
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
 
 
-GROUP = 8  # numbers of a sparse row that are read together
+GROUP = 8  # numbers of a sparse row that are read together; rows are padded to multiples of half as many
 LIMB = 20  # evaluations are counted in two int32, this many bits in the lower one
 
 
@@ -79,30 +79,31 @@ class SparseRows:
         full = lambda a: a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)  # noqa: E731
         return SparseRows(full(self.index).astype(jnp.int32), full(self.value), length, self.columns)
 
-    @functools.cached_property
-    def packed(self) -> SparseRows:
-        """The rows without the padding between them, for loops that walk through them (outside transformations, on a CPU).
-
-        Numbers that are read together stay so, and shapes as they are: programs do not hang on how many numbers there are.
-        """
-        long = -(-np.asarray(self.length) // GROUP) * GROUP
-        start = np.cumsum(long) - long
-        kept = np.arange(self.value.shape[1]) < long[:, None]
-
-        def pack(a, dtype):
-            out = np.zeros(a.shape, dtype)
-            out.reshape(-1)[: long.sum()] = np.asarray(a)[kept]
-            return jax.device_put(out)
-
-        narrow = np.uint16 if self.columns <= 2**16 else np.int32
-        value = pack(self.value, self.value.dtype)
-        return dataclasses.replace(self, index=pack(self.index, narrow), value=value, start=jnp.asarray(start, jnp.int32))
-
     def toarray(self) -> Array:
         """The rows as a dense (n, d) array."""
         own = self.taken()
         row = jnp.arange(self.shape[0], dtype=jnp.int32)[:, None]
         return jnp.zeros(self.shape, self.dtype).at[row, own.index].add(own.value, mode="promise_in_bounds")
+
+    @functools.cached_property
+    def packed(self) -> SparseRows:
+        """The rows without the padding between them, for loops that walk through them (outside transformations, on a CPU).
+
+        Rows begin at whole groups of numbers. Shapes do not hang on how many numbers there are, nor do programs.
+        """
+        length, groups = np.asarray(self.length), lambda many: -(-many // GROUP) * GROUP
+        start = np.cumsum(groups(length)) - groups(length)
+        row = np.repeat(np.arange(len(length)), length)
+        column = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
+
+        def pack(a, dtype):
+            out = np.zeros((len(length), groups(self.value.shape[1])), dtype)
+            out.reshape(-1)[start[row] + column] = np.asarray(a)[row, column]
+            return jax.device_put(out)
+
+        narrow = np.uint16 if self.columns <= 2**16 else np.int32
+        value = pack(self.value, self.value.dtype)
+        return dataclasses.replace(self, index=pack(self.index, narrow), value=value, start=jnp.asarray(start, jnp.int32))
 
 
 class Batch(NamedTuple):

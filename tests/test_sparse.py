@@ -10,7 +10,7 @@ import scipy.sparse
 
 import jaxsvm
 from jaxsvm import features, kernels, models, numerics, samplers
-from jaxsvm.types import GROUP, SparseRows, take
+from jaxsvm.types import SparseRows, take
 
 N, D = 60, 40
 MATRIX = scipy.sparse.random(N, D, 0.1, random_state=0, format="csr", dtype=np.float32)
@@ -34,7 +34,7 @@ def dense():
 def test_shape_dtype_and_rows(sparse, dense):
     x = sparse.x
     assert isinstance(x, SparseRows) and x.shape == (N, D) and x.ndim == 2 and x.dtype == jnp.float32
-    assert x.index.shape == x.value.shape == (N, -(-int(np.diff(MATRIX.indptr).max()) // GROUP) * GROUP)
+    assert x.index.shape == x.value.shape == (N, -(-int(np.diff(MATRIX.indptr).max()) // 4) * 4)
     assert x.astype(jnp.bfloat16).dtype == jnp.bfloat16
     assert np.array_equal(x[jnp.array([5, 3])].toarray(), dense.x[jnp.array([5, 3])])
     drawn = take(sparse, jnp.array([7, -1]))
@@ -200,15 +200,15 @@ def test_rows_of_rows_that_are_pointed_at(sparse, dense):
 def test_packed_rows_are_the_rows(columns, narrow):
     """Rows without a number, full rows and all between, at the ends too; read, multiplied, and in derivatives."""
     random = np.random.default_rng(0)
-    for first, last in ((0, 23), (23, 0), (0, 0), (23, 23)):
-        long = np.array([first, 5, 0, 0, 23, 8, 1, 7, last])
+    for first, last in ((0, 23), (23, 0), (0, 0), (23, 23), (11, 0)):
+        long = np.array([first, 5, 0, 0, 9, 8, 1, 7, last])
         full = np.zeros((9, columns), np.float32)
         for row, many in zip(full, long, strict=True):
             row[random.choice(columns, many, replace=False)] = random.normal(size=many)
         x = jaxsvm.dataset(scipy.sparse.csr_matrix(full), np.arange(9), task="regression").x
         packed = x.packed
         assert packed.index.dtype == narrow and packed.shape == x.shape and x.packed is packed
-        assert jax.tree.map(jnp.shape, (packed.index, packed.value)) == jax.tree.map(jnp.shape, (x.index, x.value))
+        assert packed.index.shape == packed.value.shape == (9, -(-x.value.shape[1] // 8) * 8)  # whatever the numbers
         assert np.array_equal(packed.toarray(), full) and packed.taken().index.dtype == jnp.int32
         assert np.array_equal(packed[jnp.array([8, 4, 0])].toarray(), full[[8, 4, 0]])
         rows = jnp.array([8, 2, 4, 0, 4, 8])
@@ -231,8 +231,7 @@ def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(sparse, feed):
 def test_loops_walk_through_packed_rows(sparse):
     """Where a step draws rows of a known number of them; a step on all rows takes them as they are."""
     assert jaxsvm.loops.runs.walkable(sparse.x) is sparse.x.packed
-    odd = dataclasses.replace(sparse.x, index=sparse.x.index[:, :7], value=sparse.x.value[:, :7])
-    for x in (odd, sparse.x.packed, dataclasses.replace(sparse.x, rows=jnp.arange(3)), jnp.ones((2, 2))):
+    for x in (sparse.x.packed, dataclasses.replace(sparse.x, rows=jnp.arange(3)), jnp.ones((2, 2))):
         assert jaxsvm.loops.runs.walkable(x) is None
 
 

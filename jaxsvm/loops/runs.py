@@ -18,7 +18,7 @@ from .. import models
 from ..numerics import is_traced, wide
 from ..recipe import Recipe, cast, choice, fixed, freed
 from ..samplers import uniform
-from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
+from ..types import Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
 from . import tally
 from .bar import Bar
 
@@ -264,8 +264,8 @@ def fit(
 
 
 def walkable(x: Any) -> SparseRows | None:
-    """Sparse rows packed, where loops walk through them: on a CPU, by whole groups of numbers."""
-    known = isinstance(x, SparseRows) and x.start is None and x.rows is None and x.value.shape[1] % GROUP == 0
+    """Sparse rows packed, where loops walk through them: on a CPU."""
+    known = isinstance(x, SparseRows) and x.start is None and x.rows is None
     where = {device.platform for device in x.value.devices()} if known and isinstance(x.value, jax.Array) else set()
     return x.packed if where == {"cpu"} else None
 

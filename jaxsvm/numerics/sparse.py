@@ -57,7 +57,7 @@ def _walked(fn: Callable, x: SparseRows, *args: Array) -> Array:
 def _walk(x: SparseRows, i: Array, live: Array, one: Callable, start: Any, turn: int) -> Any:
     """`one(carry, [(column, value), ...])` over the numbers of the i-th row that is meant, where it is live, `turn` at a time."""
     width = x.value.shape[1]
-    turn = turn if width % GROUP == 0 else 1
+    turn = next(t for t in (turn, GROUP // 2, 1) if x.start is not None or width % t == 0)
     index, value = x.index.reshape(-1), x.value.reshape(-1)
     row = _at(x.rows, i).astype(jnp.uint32)  # unsigned: no wrapping of negative numbers to be looked after
     first = row * width if x.start is None else _at(x.start, row).astype(jnp.uint32)
