@@ -230,12 +230,12 @@ def test_whole_draws_all_rows_in_order():
     assert WHOLE.whole and WHOLE.rows(4) == 4
 
 
-@pytest.mark.parametrize("n", [8, 9, 26, 101, 1025])
+@pytest.mark.parametrize("n", [9, 26, 1025])
 def test_the_order_of_a_pass_does_not_depend_on_the_size_of_its_steps(n):
     """Large steps find the way back into the range by a table, small ones by walking."""
     data = jaxsvm.dataset(np.zeros((n + 3, 1)), np.arange(n + 3), weight=np.r_[0, np.ones(n), 0, 0], task="regression")
     orders = []
-    for b in (1, 2, 3, n // 2, n, 2 * n):
+    for b in (2, n // 2, n):
         sampler = samplers.epochs(b)
         length = -(-n // b)
         draws = np.asarray(jax.jit(sampler.draw, static_argnums=2)(sampler.init(jax.random.key(n), data), 0, 3 * length))
@@ -243,7 +243,7 @@ def test_the_order_of_a_pass_does_not_depend_on_the_size_of_its_steps(n):
         assert all(sorted(own[own >= 0]) == list(range(1, n + 1)) for own in orders[-1])
     for order in orders:
         for own, first in zip(order, orders[0], strict=True):
-            np.testing.assert_array_equal(own[own >= 0], first)
+            np.testing.assert_array_equal(own[own >= 0], first[first >= 0])
 
 
 @pytest.mark.parametrize("make", [samplers.uniform, samplers.epochs])
