@@ -15,37 +15,33 @@ from .recipe import register, solver
 from .types import Array, Solver
 
 
-@register("Clock")
-class Clock(NamedTuple):
-    """What the weights of a mean are made from."""
-
-    count: Array  # ()  int32, iterates seen
-    total: Array | None  # ()  sum of the weights so far; None where all weigh the same
-
-
 @register("AverageState")
 class AverageState(NamedTuple):
     """The running mean; before `start` it is the iterate itself."""
 
     mean: Any  # as the parameters
     lost: Any  # as the parameters, what rounding took from the mean: late iterates move it by less than its last place
-    clock: Clock
+    count: Array  # ()  int32, iterates seen
+    total: Array | None  # ()  sum of the weights so far; None where all weigh the same
 
 
-def _clock(params: Any, weights: Callable | None) -> Clock:
-    return Clock(jnp.zeros((), jnp.int32), None if weights is None else jnp.zeros((), wide(jax.tree.leaves(params)[0])))
+def _mean_init(params: Any, weights: Callable | None) -> AverageState:
+    total = None if weights is None else jnp.zeros((), wide(jax.tree.leaves(params)[0]))
+    return AverageState(params, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32), total)
 
 
-def _tick(clock: Clock, params: Any, start: int, weights: Callable | None) -> tuple[Array, Clock]:
-    """rho, the newest weight's share of all weights from `start` on: mean += rho (params - mean)."""
-    since = clock.count - start
+def _mean_step(state: AverageState, params: Any, start: int, weights: Callable | None) -> AverageState:
+    """mean += rho (params - mean), rho = the newest weight's share of all weights from `start` on."""
+    since = state.count - start
     if weights is None:
         rho, total = 1 / (jnp.maximum(since, 0) + 1).astype(wide(jax.tree.leaves(params)[0])), None
     else:
-        weight = jnp.asarray(weights(jnp.maximum(since, 0).astype(clock.total.dtype)), clock.total.dtype)
-        total = jnp.where(since > 0, clock.total, jnp.zeros_like(clock.total)) + weight
+        weight = jnp.asarray(weights(jnp.maximum(since, 0).astype(state.total.dtype)), state.total.dtype)
+        total = jnp.where(since > 0, state.total, jnp.zeros_like(state.total)) + weight
         rho = weight / total
-    return rho, Clock(optax.safe_increment(clock.count), total)
+    moved = jax.tree.map(lambda m, e, p: two_sum(m, e, rho.astype(m.dtype) * (p - m - e)), state.mean, state.lost, params)
+    mean, lost = jax.tree.transpose(jax.tree.structure(params), None, moved)
+    return AverageState(mean, lost, optax.safe_increment(state.count), total)
 
 
 def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = None) -> optax.GradientTransformation:
@@ -70,15 +66,12 @@ def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = 
     """
 
     def init(params):
-        return AverageState(params, jax.tree.map(jnp.zeros_like, params), _clock(params, weights))
+        return _mean_init(params, weights)
 
     def update(updates, state, params=None):
         if params is None:
             raise ValueError("average_iterates needs the parameters: call update(updates, state, params)")
-        after = optax.apply_updates(params, updates)
-        rho, clock = _tick(state.clock, after, start, weights)
-        moved = jax.tree.map(lambda m, e, p: two_sum(m, e, rho.astype(m.dtype) * (p - m - e)), state.mean, state.lost, after)
-        return updates, AverageState(*jax.tree.transpose(jax.tree.structure(after), None, moved), clock)
+        return updates, _mean_step(state, optax.apply_updates(params, updates), start, weights)
 
     return optax.GradientTransformation(init, update)
 
@@ -92,11 +85,10 @@ def averaged_params(opt_state: Any, params: Any) -> Any:
 
 @register("AveragedState")
 class AveragedState(NamedTuple):
-    """An inner solver, and how far the average of its models is from the last one: little, and so are the roundings of that."""
+    """An inner solver and the average of its models."""
 
     inner: Any
-    offset: Any  # as the model
-    clock: Clock
+    average: AverageState
 
 
 @solver
@@ -130,20 +122,11 @@ def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array]
 
     def init(key, data):
         state = inner.init(key, data)
-        first = model(state, data)
-        return AveragedState(state, jax.tree.map(jnp.zeros_like, first), _clock(first, weights))
+        return AveragedState(state, _mean_init(model(state, data), weights))
 
     def update(state, batch):
-        inside, info = inner.update(state.inner, batch)
-        before, after = model(state.inner), model(inside)
-        rho, clock = _tick(state.clock, after, start, weights)
-        # (1 - rho) (mean before - last); the difference of two iterates is exact where they are close.
-        behind = jax.tree.map(lambda o, a, b: o - (b - a), state.offset, before, after)
-        offset = jax.tree.map(lambda o: o - rho.astype(o.dtype) * o, behind)
-        return AveragedState(inside, offset, clock), info
-
-    def average(state, data=None):
-        return jax.tree.map(lambda last, o: last + o, model(state.inner, data), state.offset)
+        after, info = inner.update(state.inner, batch)
+        return AveragedState(after, _mean_step(state.average, model(after), start, weights)), info
 
     own = inner.sampler, inner.reads, inner.prepare, inner.residual, inner.targets
-    return Solver(init, update, average, *own)
+    return Solver(init, update, lambda state, data=None: state.average.mean, *own)

@@ -183,6 +183,17 @@ def _find(name: str) -> Any:
     return thing
 
 
+def _holds(cls: type, fields: dict) -> bool:
+    """Whether these are fields of the class, all of them but those that came later and have defaults."""
+    if hasattr(cls, "_fields"):
+        known, needed = cls._fields, set(cls._fields) - set(cls._field_defaults)
+    else:
+        found = getattr(cls, "__dataclass_fields__", {})
+        free = lambda f: f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING  # noqa: E731
+        known, needed = found, {name for name, field in found.items() if free(field)}
+    return needed <= set(fields) <= set(known)
+
+
 def _encode(node: Any, arrays: list) -> Any:
     """A pytree as JSON, its arrays appended to `arrays`."""
     if node is None or isinstance(node, bool | int | float | str):
@@ -242,7 +253,10 @@ def _decode(node: Any, arrays: list) -> Any:
         args = [_decode(a, arrays) for a in node["args"]]
         return _find(node["call"])(*args, **{k: _decode(v, arrays) for k, v in node["kwargs"].items()})
     if "named" in node:
-        return _find(node["named"])(**{k: _decode(v, arrays) for k, v in node["fields"].items()})
+        cls = _find(node["named"])
+        if not _holds(cls, node["fields"]):
+            raise _Unknown(f"the file holds {node['named']!r} of another version of jaxsvm: load it there, or begin anew")
+        return cls(**{k: _decode(v, arrays) for k, v in node["fields"].items()})
     if "function" in node:
         return _find(node["function"])
     if "dict" in node:
@@ -368,10 +382,9 @@ def _decode_like(node: Any, like: Any, arrays: list, choice: bool = False) -> An
             args = [down(a, b, True) for a, b in zip(node["args"], args, strict=True)]
             return factory(*args, **{k: down(v, kwargs[k], True) for k, v in node["kwargs"].items()})
     elif "named" in node:
-        fields = getattr(like, "_fields", None) or tuple(getattr(like, "__dataclass_fields__", ()))
-        if _class_name(type(like)) in (None, node["named"]) and tuple(node["fields"]) == fields:
+        if _class_name(type(like)) in (None, node["named"]) and _holds(type(like), node["fields"]):
             made = getattr(like, "__dataclass_fields__", {})
-            fixed = {f: choice or (f in made and made[f].metadata.get("static", False)) for f in fields}
+            fixed = {f: choice or (f in made and made[f].metadata.get("static", False)) for f in node["fields"]}
             return type(like)(**{f: down(v, getattr(like, f), fixed[f]) for f, v in node["fields"].items()})
     elif "function" in node and callable(like):
         if registered_name(like) in (None, node["function"]):

@@ -18,7 +18,7 @@ State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and 
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
 
 
-GROUP = 8  # numbers of a sparse row that are read together; rows are padded to multiples of half as many
+GROUP = 8  # numbers of a sparse row that are read together; rows are padded to whole groups
 LIMB = 20  # evaluations are counted in two int32, this many bits in the lower one
 
 
@@ -87,23 +87,25 @@ class SparseRows:
 
     @functools.cached_property
     def packed(self) -> SparseRows:
-        """The rows without the padding between them, for loops that walk through them (outside transformations, on a CPU).
+        """The rows without the padding between them, for loops that point at rows (outside transformations, on a CPU).
 
-        Rows begin at whole groups of numbers. Shapes do not hang on how many numbers there are, nor do programs.
+        Groups of numbers stay together, and shapes as they are: programs do not hang on how many numbers there are.
         """
-        length, groups = np.asarray(self.length), lambda many: -(-many // GROUP) * GROUP
-        start = np.cumsum(groups(length)) - groups(length)
-        row = np.repeat(np.arange(len(length)), length)
-        column = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
+        long = -(-np.asarray(self.length) // GROUP) * GROUP
+        start = np.cumsum(long) - long
+        kept = np.arange(self.value.shape[1]) < long[:, None]
 
         def pack(a, dtype):
-            out = np.zeros((len(length), groups(self.value.shape[1])), dtype)
-            out.reshape(-1)[start[row] + column] = np.asarray(a)[row, column]
+            out = np.zeros(a.shape, dtype)
+            out.reshape(-1)[: long.sum()] = np.asarray(a)[kept]
             return jax.device_put(out)
 
         narrow = np.uint16 if self.columns <= 2**16 else np.int32
         value = pack(self.value, self.value.dtype)
         return dataclasses.replace(self, index=pack(self.index, narrow), value=value, start=jnp.asarray(start, jnp.int32))
+
+    def __getstate__(self) -> dict:
+        return {name: value for name, value in self.__dict__.items() if name != "packed"}
 
 
 class Batch(NamedTuple):
@@ -310,7 +312,7 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     """
     chex.assert_rank(index, 1)
     safe = jnp.maximum(index, 0)
-    if isinstance(data.x, SparseRows) and (not copy or data.x.rows is not None):
+    if isinstance(data.x, SparseRows) and (not copy or data.x.rows is not None or data.x.start is not None):
         small = take(data._replace(x=data.index), index)
         rows = safe if data.x.rows is None else data.x.rows.at[safe].get(mode="promise_in_bounds")
         x = dataclasses.replace(data.x, rows=rows)

@@ -336,7 +336,7 @@ def test_the_weights_of_the_average_sum_to_one(x64, start):
     state = jax.lax.fori_loop(0, T, lambda _, s: tx.update(still, s, point)[1], tx.init(jax.tree.map(jnp.ones_like, point)))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-14), averaged_params(state, None), point)
     total = (2 / np.sqrt(np.arange(start, T) + 1)).sum()
-    np.testing.assert_allclose(state[1].clock.total, total, rtol=1e-13)
+    np.testing.assert_allclose(state[1].total, total, rtol=1e-13)
 
 
 @pytest.mark.parametrize("rows", [SINGLE, BATCHES], ids=["single", "batches"])

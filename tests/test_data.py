@@ -261,7 +261,7 @@ SPARSE = [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_arra
 def test_sparse_rows(make):
     x = np.array([[0, 2.5, 0, 1], [0, 0, 0, 0], [3, 0, 0, 0]])
     made = jaxsvm.dataset(make(x), Y).x
-    assert made.shape == (3, 4) and made.index.shape == (3, 4) and made.length.tolist() == [2, 0, 1] and made.dtype == jnp.float32
+    assert made.shape == (3, 4) and made.index.shape == (3, 8) and made.length.tolist() == [2, 0, 1] and made.dtype == jnp.float32
     assert np.array_equal(made.toarray(), x.astype(np.float32))
 
 

@@ -432,7 +432,7 @@ def test_partial_fit_in_pieces():
     assert list(made.classes_) == ["ant", "bee", "cat"]
     theirs = sklearn.svm.LinearSVC(loss="hinge", C=1 / (1e-2 * 400), max_iter=10**5, random_state=0).fit(x, y)
     assert made.score(x, y) > theirs.score(x, y) - 0.03
-    assert int(made.fit_.state.solver.clock.count[0]) == 3 * 400  # the clock ran on
+    assert int(made.fit_.state.solver.average.count[0]) == 3 * 400  # the clock ran on
     # Pickled between two pieces it goes on as if nothing had been.
     other = pickle.loads(pickle.dumps(made))
     for m in (made, other):

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 import optax
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -529,6 +530,60 @@ def test_like_of_another_structure(tree, like, path):
     same(load(path, like=tree), tree)
     with pytest.raises(ValueError, match="like"):
         load(path, like=like)
+
+
+# Files of other versions
+
+
+class Older(NamedTuple):
+    """A state before its class grew."""
+
+    w: Any
+
+
+class Grown(NamedTuple):
+    """The same with a field that older files do not have."""
+
+    w: Any
+    more: Any = None
+
+
+class Needy(NamedTuple):
+    """The same with a field that has to be there."""
+
+    w: Any
+    more: Any
+
+
+@pytest.mark.parametrize("like", [False, True])
+def test_files_of_another_version(like, path, registry):
+    """A field with a default may be missing; any other difference is told as what it is."""
+    recipe.register("tests.Older", Older)
+    save(path, Older(jnp.ones(2)))
+    for cls, fits in ((Grown, True), (Needy, False), (Linear, False)):
+        registry["tests.Older"] = cls
+        given = {"like": cls(*[jnp.zeros(2)] * (2 if cls is Needy else 1))} if like and cls is not Linear else {}
+        if fits:
+            same(load(path, **given), Grown(jnp.ones(2)))
+            continue
+        with pytest.raises(ValueError, match="of another version of jaxsvm|holds 1 arrays, `like` has 2"):
+            load(path, **given)
+
+
+def test_sparse_rows_saved_before_they_could_be_packed(path, monkeypatch):
+    x = jaxsvm.dataset(scipy.sparse.csr_matrix([[0.0, 2.0], [1.0, 0.0]]), [1, -1]).x
+    encode = models._encode
+
+    def older(node, arrays):
+        made = encode(node, arrays)
+        made.get("fields", {}).pop("start", None)
+        return made
+
+    monkeypatch.setattr(models, "_encode", older)
+    save(path, x)
+    monkeypatch.undo()
+    for extra in ({}, {"like": x}):
+        assert np.array_equal(load(path, **extra).toarray(), x.toarray())
 
 
 # Nothing is unpickled

@@ -1,6 +1,7 @@
 """Sparse rows stand where dense rows stand: every kernel, solver and feature map, and nothing is made dense."""
 
 import dataclasses
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ def dense():
 def test_shape_dtype_and_rows(sparse, dense):
     x = sparse.x
     assert isinstance(x, SparseRows) and x.shape == (N, D) and x.ndim == 2 and x.dtype == jnp.float32
-    assert x.index.shape == x.value.shape == (N, -(-int(np.diff(MATRIX.indptr).max()) // 4) * 4)
+    assert x.index.shape == x.value.shape == (N, -(-int(np.diff(MATRIX.indptr).max()) // 8) * 8)
     assert x.astype(jnp.bfloat16).dtype == jnp.bfloat16
     assert np.array_equal(x[jnp.array([5, 3])].toarray(), dense.x[jnp.array([5, 3])])
     drawn = take(sparse, jnp.array([7, -1]))
@@ -208,7 +209,7 @@ def test_packed_rows_are_the_rows(columns, narrow):
         x = jaxsvm.dataset(scipy.sparse.csr_matrix(full), np.arange(9), task="regression").x
         packed = x.packed
         assert packed.index.dtype == narrow and packed.shape == x.shape and x.packed is packed
-        assert packed.index.shape == packed.value.shape == (9, -(-x.value.shape[1] // 8) * 8)  # whatever the numbers
+        assert packed.index.shape == packed.value.shape == x.value.shape  # whatever the numbers
         assert np.array_equal(packed.toarray(), full) and packed.taken().index.dtype == jnp.int32
         assert np.array_equal(packed[jnp.array([8, 4, 0])].toarray(), full[[8, 4, 0]])
         rows = jnp.array([8, 2, 4, 0, 4, 8])
@@ -217,22 +218,64 @@ def test_packed_rows_are_the_rows(columns, narrow):
         w, coef = random.normal(size=columns).astype("f"), random.normal(size=6).astype("f")
         np.testing.assert_allclose(numerics.dot(drawn, jnp.asarray(w)), full[rows] @ w, atol=1e-5)
         np.testing.assert_allclose(numerics.dot(jnp.asarray(coef), drawn), coef @ full[rows], atol=1e-5)
+        for each in (packed, drawn):
+            c = jnp.asarray(random.normal(size=each.shape[0]).astype("f"))
+            added = numerics.add_rows(jnp.asarray(w), c, each)
+            np.testing.assert_allclose(added, w + np.asarray(c) @ each.toarray(), atol=1e-5)
         slope = jax.grad(lambda w: jnp.dot(coef, numerics.dot(drawn, w)))(jnp.asarray(w))  # noqa: B023
         np.testing.assert_allclose(slope, coef @ full[rows], atol=1e-5)
 
 
-@pytest.mark.parametrize("feed", [samplers.uniform(1), samplers.uniform(3), samplers.epochs(16)])
-def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(sparse, feed):
+@pytest.mark.parametrize("feed", [samplers.uniform(4), samplers.uniform(64), samplers.epochs(16)])
+@pytest.mark.parametrize("longest", [7, 24, 37])
+@pytest.mark.parametrize("solver", [
+    jaxsvm.pegasos(1e-2, loss=jaxsvm.losses.logistic), jaxsvm.averaged(jaxsvm.pegasos(1e-2)), jaxsvm.sdca(1.0),
+], ids=["logistic", "averaged", "sdca"])  # fmt: skip
+def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(solver, longest, feed):
     """Outside transformations loops walk through packed rows, inside through those that they were handed."""
-    go = lambda data: jaxsvm.fit(jaxsvm.pegasos(1e-2), data, KEY, steps=40, every=20, sampler=feed).model.w  # noqa: E731
-    assert np.array_equal(go(sparse), jax.jit(go)(sparse))
+    random = np.random.default_rng(longest)
+    full = np.zeros((90, 300), np.float32)
+    for row, many in zip(full, random.integers(0, longest, 90, endpoint=True), strict=True):
+        row[random.choice(300, many, replace=False)] = random.normal(size=many)
+    data = jaxsvm.dataset(scipy.sparse.csr_matrix(full), np.where(random.normal(size=90) > 0, 1, -1))
+    assert jaxsvm.loops.runs.walkable(data.x) is not None
+
+    def go(data):
+        run = jaxsvm.fit(solver, data, KEY, steps=40, every=20, sampler=feed)
+        return run.model.w, run.info.loss, run.info.residual
+
+    for have, want in zip(go(data), jax.jit(go)(data), strict=True):
+        assert np.array_equal(have, want)
 
 
-def test_loops_walk_through_packed_rows(sparse):
-    """Where a step draws rows of a known number of them; a step on all rows takes them as they are."""
+def test_loops_walk_through_packed_rows(sparse, monkeypatch):
+    """Where a step draws a few rows and more; a step on all rows takes them as they are, and so do rows of odd widths."""
     assert jaxsvm.loops.runs.walkable(sparse.x) is sparse.x.packed
-    for x in (sparse.x.packed, dataclasses.replace(sparse.x, rows=jnp.arange(3)), jnp.ones((2, 2))):
+    odd = dataclasses.replace(sparse.x, index=sparse.x.index[:, :7], value=sparse.x.value[:, :7])
+    for x in (sparse.x.packed, dataclasses.replace(sparse.x, rows=jnp.arange(3)), odd, jnp.ones((2, 2))):
         assert jaxsvm.loops.runs.walkable(x) is None
+    asked, walkable = [], jaxsvm.loops.runs.walkable
+    monkeypatch.setattr(jaxsvm.loops.runs, "walkable", lambda x: asked.append(x) or walkable(x))
+    for solver, feed in ((jaxsvm.pegasos(1e-2), samplers.uniform(3)), (jaxsvm.subgradient(1e-2), None)):
+        jaxsvm.fit(solver, sparse, KEY, steps=2, sampler=feed)
+        assert not asked
+    jaxsvm.fit(jaxsvm.pegasos(1e-2), sparse, KEY, steps=2, sampler=samplers.uniform(4))
+    assert len(asked) == 1
+
+
+def test_packed_rows_are_not_pickled(sparse):
+    again = pickle.loads(pickle.dumps(sparse.x if sparse.x.packed is not None else None))
+    assert "packed" not in vars(again) and np.array_equal(again.toarray(), sparse.x.toarray())
+
+
+def test_rows_of_odd_widths_that_are_pointed_at(sparse, dense):
+    x = dataclasses.replace(sparse.x, index=sparse.x.index[:, :7], value=sparse.x.value[:, :7],
+                            length=jnp.minimum(sparse.x.length, 7))  # fmt: skip
+    w, rows = jnp.linspace(-1, 1, D), jnp.array([59, 0, 7, 59])
+    drawn = dataclasses.replace(x, rows=rows)
+    np.testing.assert_allclose(numerics.dot(drawn, w), (x.toarray() @ w)[rows], atol=1e-5)
+    coef = jnp.array([0.5, 0.0, -1.0, 2.0])
+    np.testing.assert_allclose(numerics.add_rows(w, coef, drawn), w + coef @ x.toarray()[rows], atol=1e-5)
 
 
 def test_large_batches_lifted_by_the_step(sparse, dense, monkeypatch):
@@ -248,17 +291,32 @@ def test_sums_of_narrow_numbers_are_wide():
     assert numerics.inner(x, x).dtype == jnp.float32 and float(numerics.inner(x, x)[0, 1]) == 1000
 
 
+@pytest.mark.parametrize("lanes", [3, 8])
 @pytest.mark.parametrize("few", [1, 8])
-def test_many_weights_at_once(sparse, dense, few):
-    """As in a sweep over lambda: vmap of the walk equals the plain sum."""
-    w, coef = jnp.ones((3, D)), jnp.where(jnp.arange(3 * few).reshape(3, few) % 3 == 0, 0.0, 0.1)
-    rows = jnp.arange(20, 20 + few)
-    scores = jax.jit(jax.vmap(lambda w: numerics.dot(take(sparse, rows, copy=False).x, w)))(w * jnp.arange(1.0, 4)[:, None])
-    np.testing.assert_allclose(scores, jnp.arange(1.0, 4)[:, None] * jnp.sum(dense.x[rows], axis=1)[None, :], atol=1e-5)
-    have = jax.jit(jax.vmap(lambda w, coef: numerics.add_rows(w, coef, take(sparse, rows, copy=False).x)))(w, coef)
-    np.testing.assert_allclose(have, w + coef @ dense.x[rows], atol=1e-6)
-    each = jax.vmap(lambda i: numerics.add_rows(w[0], coef[0], take(sparse, i, copy=False).x))(jnp.stack([rows, rows + 3]))
-    np.testing.assert_allclose(each, jnp.stack([w[0] + coef[0] @ dense.x[i] for i in (rows, rows + 3)]), atol=1e-6)
+def test_many_weights_at_once(sparse, dense, few, lanes):
+    """As in a sweep over lambda: vmap of the walk equals the plain sum, lanes in turn or together."""
+    scale = jnp.arange(1.0, lanes + 1)
+    coef = jnp.where(jnp.arange(lanes * few).reshape(lanes, few) % 3 == 0, 0.0, 0.1)
+    w, rows = jnp.ones((lanes, D)), jnp.arange(20, 20 + few)
+    many = jnp.arange(lanes)[:, None] + rows[None, :]
+    for x in (sparse.x, sparse.x.packed):
+        data = sparse._replace(x=x)
+        scores = jax.jit(jax.vmap(lambda w: numerics.dot(take(data, rows, copy=False).x, w)))(w * scale[:, None])  # noqa: B023
+        np.testing.assert_allclose(scores, scale[:, None] * jnp.sum(dense.x[rows], axis=1)[None, :], atol=2e-5)
+        have = jax.jit(jax.vmap(lambda w, coef: numerics.add_rows(w, coef, take(data, rows, copy=False).x)))(w, coef)  # noqa: B023
+        np.testing.assert_allclose(have, w + coef @ dense.x[rows], atol=1e-6)
+        each = jax.vmap(lambda i: numerics.add_rows(w[0], coef[0], take(data, i, copy=False).x))(many)  # noqa: B023
+        np.testing.assert_allclose(each, jnp.stack([w[0] + coef[0] @ dense.x[i] for i in many]), atol=1e-6)
+
+
+def test_rows_of_many_data_sets_at_once(sparse, dense):
+    """vmap over the rows themselves, as over feature scalings."""
+    scale, rows, w = jnp.arange(1.0, 10), jnp.arange(20, 28), jnp.linspace(-1, 1, D)
+    move = lambda s: take(sparse._replace(x=dataclasses.replace(sparse.x, value=s * sparse.x.value)), rows, copy=False).x  # noqa: E731
+    want = dense.x[rows] @ w
+    np.testing.assert_allclose(jax.vmap(lambda s: numerics.dot(move(s), w))(scale), jnp.outer(scale, want), atol=1e-4)
+    have = jax.vmap(lambda s: numerics.add_rows(w, want, move(s)))(scale)
+    np.testing.assert_allclose(have, w[None, :] + jnp.outer(scale, want @ dense.x[rows]), atol=1e-4)
 
 
 def test_columns_are_not_taken(sparse):

@@ -9,8 +9,6 @@ import numpy as np
 
 from ..types import GROUP, SparseRows
 
-TURN = GROUP // 2  # numbers
-
 
 def is_sparse(x: Any) -> bool:
     """Whether this is a sparse matrix of SciPy."""
@@ -38,7 +36,7 @@ def csr(x: Any) -> Any:
 def padded(x: Any) -> SparseRows:
     """The rows of a CSR matrix, padded to the longest and to whole turns of the loops over them."""
     long = np.diff(x.indptr)
-    shape = x.shape[0], max(-(-int(long.max()) // TURN) * TURN, TURN)
+    shape = x.shape[0], max(-(-int(long.max()) // GROUP) * GROUP, GROUP)
     try:
         index, value = np.zeros(shape, np.int32), np.zeros(shape, x.dtype)
     except MemoryError as error:

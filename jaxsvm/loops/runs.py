@@ -16,9 +16,10 @@ from jax import lax
 
 from .. import models
 from ..numerics import is_traced, wide
+from ..numerics.sparse import FEW
 from ..recipe import Recipe, cast, choice, fixed, freed
 from ..samplers import uniform
-from ..types import Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
+from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
 from . import tally
 from .bar import Bar
 
@@ -251,8 +252,8 @@ def fit(
     else:
         check_like(state, _start.eval_shape(*parts[:2], jax.random.key(0), data))
         run = state._replace(done=jnp.zeros_like(state.done))
-    one_by_one = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
-    walked = walkable(data.x) if one_by_one else None
+    draws = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
+    walked = walkable(data.x) if draws and b >= FEW else None
     piece = lambda run, every, count=None: _piece(*parts, data, walked, run, tol, count, every=every, lift=lift == "piece")  # noqa: E731
     if traced:
         if period is not None and state is not None:
@@ -264,8 +265,9 @@ def fit(
 
 
 def walkable(x: Any) -> SparseRows | None:
-    """Sparse rows packed, where loops walk through them: on a CPU."""
+    """Sparse rows packed, where loops walk through them: on a CPU, by whole groups of numbers."""
     known = isinstance(x, SparseRows) and x.start is None and x.rows is None
+    known = known and x.value.shape[1] % GROUP == 0 and x.value.size < 2**31
     where = {device.platform for device in x.value.devices()} if known and isinstance(x.value, jax.Array) else set()
     return x.packed if where == {"cpu"} else None
 

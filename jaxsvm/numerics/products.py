@@ -31,6 +31,7 @@ def add_rows(w: Array, coef: Array, x: Array) -> Array:
     if isinstance(x, SparseRows) and x.rows is not None:
         return sparse.added(w, coef, x)
     if isinstance(x, SparseRows):
+        x = x.taken()
         return w.at[x.index].add(coef[:, None] * x.value, mode="promise_in_bounds")
     return w + dot(coef, x)
 

@@ -46,18 +46,30 @@ def scatter(a: Array, x: SparseRows) -> Array:
     return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.columns, a.shape[0]), a.dtype)).T
 
 
-FEW = 4  # rows: steps on fewer go on together under `vmap`, as a turn for each costs more than it saves
+FEW, LANES = 4, 8  # rows of a step, and lanes of `vmap`, from which on a turn for each lane costs less than going on together
 
 
-def _walked(fn: Callable, x: SparseRows, *args: Array) -> Array:
-    """`fn(*args, x)` of rows that are walked through: under `vmap` one lane after the other, as only plain loops are fast."""
-    return (one_by_one(fn) if x.rows.shape[0] >= FEW else fn)(*args, x)
+def _walked(alone: Callable, together: Callable, *args: Any) -> Array:
+    """`alone(*args)`, the last of which are rows; lanes of `vmap` in turn, as only plain loops are fast, or few `together`."""
+
+    @jax.custom_batching.custom_vmap
+    def walked(*args):
+        return alone(*args)
+
+    @walked.def_vmap
+    def lanes(size, batched, *args):
+        shared = not (batched[-1].index or batched[-1].value)  # rows of their own would be copied for every turn
+        in_turn = shared and size >= LANES and args[-1].rows.shape[-1] >= FEW
+        axes = jax.tree.map(lambda b: 0 if b else None, tuple(batched))
+        return jax.vmap(one_by_one(alone) if in_turn else together, axes, axis_size=size)(*args), True
+
+    return walked(*args)
 
 
 def _walk(x: SparseRows, i: Array, live: Array, one: Callable, start: Any, turn: int) -> Any:
     """`one(carry, [(column, value), ...])` over the numbers of the i-th row that is meant, where it is live, `turn` at a time."""
     width = x.value.shape[1]
-    turn = next(t for t in (turn, GROUP // 2, 1) if x.start is not None or width % t == 0)
+    turn = turn if width % GROUP == 0 else 1
     index, value = x.index.reshape(-1), x.value.reshape(-1)
     row = _at(x.rows, i).astype(jnp.uint32)  # unsigned: no wrapping of negative numbers to be looked after
     first = row * width if x.start is None else _at(x.start, row).astype(jnp.uint32)
@@ -93,7 +105,8 @@ def scores(x: SparseRows, w: Array) -> Array:
 
         return lax.fori_loop(0, x.rows.shape[0], score, jnp.zeros(x.rows.shape[0], w.dtype))
 
-    return lax.platform_dependent(w, x, cpu=lambda w, x: _walked(walk, x, w), default=lambda w, x: gather(x, w, jnp.multiply))
+    plain = lambda w, x: gather(x, w, jnp.multiply)  # noqa: E731
+    return lax.platform_dependent(w, x, cpu=functools.partial(_walked, walk, walk), default=plain)
 
 
 @scores.defjvp
@@ -106,9 +119,8 @@ def _scores_jvp(primals, tangents):
 @jax.custom_jvp
 def added(w: Array, coef: Array, x: SparseRows) -> Array:
     """w + sum_i coef_i x_i of rows that are pointed at, (d,), (b,), (b, d) -> (d,)."""
-    skip = x.rows.shape[0] >= FEW  # lanes that go on together would choose between whole weights each time
 
-    def walk(w, coef, x):
+    def walk(w, coef, x, skip=True):
         def add(i, w):
             c = _at(coef, i.astype(jnp.uint32))
 
@@ -121,8 +133,10 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
 
         return lax.fori_loop(0, x.rows.shape[0], add, w)
 
+    # Lanes that go on together would choose between whole weights for each row that some of them skip.
+    together = functools.partial(walk, skip=False)
     plain = lambda w, coef, x: w + scatter(coef, x)  # noqa: E731
-    return lax.platform_dependent(w, coef, x, cpu=lambda w, coef, x: _walked(walk, x, w, coef), default=plain)
+    return lax.platform_dependent(w, coef, x, cpu=functools.partial(_walked, walk, together), default=plain)
 
 
 @added.defjvp
