@@ -2,8 +2,8 @@
 
 Rows scaled to norm 1, no intercept, lambda = 1e-4; the optimum is LIBLINEAR's on the same rows (LinearSVC, hinge). Three seeds.
 
-convergence: excess of the objective and test error against passes, for averaged Pegasos on minibatches of 64 and for
-SGDClassifier(average=True); LinearSVC's error beside them.
+convergence: excess of the objective and test error against passes, for averaged Pegasos on minibatches of 64 (on sparse
+rows also of more, drawn with replacement) and for SGDClassifier(average=True); LinearSVC's error beside them.
 start: the excess from ten random starting points on the ball of radius 1/sqrt(lambda).
 batch: k rows a step and T steps, k T fixed to ten passes: the excess against k.
 speed: `reuters_money_fx`, sparse: microseconds a row, SGDClassifier and LinearSVC on the same CSR, in turns; memory.
@@ -99,23 +99,26 @@ def convergence() -> None:
 
     table = []
     for name in NAMES:
-        problem = Problem(name)
-        per_pass, passes = -(-problem.n // 64), 300 if name == "reuters_money_fx" else 40
+        problem, long = Problem(name), name == "reuters_money_fx"
         table.append(entry(name, "LinearSVC", "", "", problem, problem.exact))
+        ours = [("k = 64", samplers.epochs(64), 300 if long else 40)]
+        ours += [(f"k = {k}, drawn with replacement", samplers.uniform(k), 800) for k in (256, 1110, 3885)] if long else []
         for seed in range(SEEDS):
-            run = jaxsvm.fit(
-                SOLVER, problem.data, jax.random.key(seed), steps=passes * per_pass, every=per_pass,
-                sampler=samplers.epochs(64), probe=weights,
-            )  # fmt: skip
-            looks = [k for k in range(passes) if k < 10 or (k + 1) % 10 == 0]
-            table += [entry(name, "Pegasos, averaged, k = 64", seed, k + 1, problem, run.info.probe[k]) for k in looks]
-            for k in (1, 2, 5, 10, 20, 40):
+            for method, sampler, passes in ours:
+                per_pass = -(-problem.n // sampler.rows(problem.n))
+                run = jaxsvm.fit(
+                    SOLVER, problem.data, jax.random.key(seed), steps=passes * per_pass, every=per_pass, sampler=sampler,
+                    probe=weights,
+                )  # fmt: skip
+                looks = [k for k in range(passes) if k < 10 or (k + 1) % 10 == 0]
+                table += [entry(name, f"Pegasos, averaged, {method}", seed, k + 1, problem, run.info.probe[k]) for k in looks]
+            for k in (1, 2, 5, 10, 20, 40, *((100, 200, 400, 800) if long else ())):
                 made = SGDClassifier(alpha=LAM, fit_intercept=False, average=True, max_iter=k, tol=None, random_state=seed)
                 table.append(entry(name, "SGDClassifier, averaged", seed, k, problem, made.fit(problem.x, problem.y).coef_[0]))
     write("pegasos_convergence", table)
     figure, axes = panels(2, len(NAMES))
     for column, name in enumerate(NAMES):
-        for method in ("Pegasos, averaged, k = 64", "SGDClassifier, averaged"):
+        for method in dict.fromkeys(r["method"] for r in table if r["data"] == name and r["method"] != "LinearSVC"):
             own = [r for r in table if r["data"] == name and r["method"] == method]
             passes = sorted({r["passes"] for r in own})
             for ax, key in zip(axes[:, column], ("excess", "test_error"), strict=True):
@@ -127,7 +130,7 @@ def convergence() -> None:
         axes[1, column].set(xscale="log", xlabel="passes")
     axes[0, 0].set_ylabel("excess over the optimum")
     axes[1, 0].set_ylabel("test error in per cent (dotted: LinearSVC)")
-    axes[0, 0].legend(fontsize=8)
+    axes[0, 0].legend(fontsize=6)
     figure.savefig(RESULTS / "pegasos_convergence.png", dpi=120)
 
 
