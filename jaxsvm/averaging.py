@@ -39,7 +39,12 @@ def _mean_step(state: AverageState, params: Any, start: int, weights: Callable |
         weight = jnp.asarray(weights(jnp.maximum(since, 0).astype(state.total.dtype)), state.total.dtype)
         total = jnp.where(since > 0, state.total, jnp.zeros_like(state.total)) + weight
         rho = weight / total
-    moved = jax.tree.map(lambda m, e, p: two_sum(m, e, rho.astype(m.dtype) * (p - m - e)), state.mean, state.lost, params)
+
+    def toward(mean, lost, newest):
+        mean, lost = jnp.where(since > 0, mean, newest), jnp.where(since > 0, lost, jnp.zeros_like(lost))
+        return two_sum(mean, lost, rho.astype(mean.dtype) * (newest - mean - lost))
+
+    moved = jax.tree.map(toward, state.mean, state.lost, params)
     mean, lost = jax.tree.transpose(jax.tree.structure(params), None, moved)
     return AverageState(mean, lost, optax.safe_increment(state.count), total)
 

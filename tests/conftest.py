@@ -1,6 +1,7 @@
 """Strict arithmetic for our own code: no silent promotion of dtypes or ranks. XLA compiles quickly."""
 
 import atexit
+import gc
 import itertools
 import os
 import pathlib
@@ -15,11 +16,14 @@ from jaxsvm.recipe import REGISTRY
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Nearly all of the time is compilation of programs that run once: these flags halve it. Read when JAX starts, after the
-# imports. With XLA_FLAGS set, to nothing too (`XLA_FLAGS= pytest`), programs are compiled as users have them. Level 0 would
-# be faster still, but there a loop and what stands outside of it round differently.
-FLAGS = ("xla_cpu_use_fusion_emitters=false", "xla_backend_optimization_level=1", "xla_cpu_parallel_codegen_split_count=1")
-os.environ.setdefault("XLA_FLAGS", " ".join(f"--{flag}" for flag in FLAGS))
+# Nearly all of the time is compilation of programs that run once: compiled so, they take less than half. XLA's flags are
+# read when JAX starts, after the imports; commands and notebooks take the environment. With XLA_FLAGS set, to nothing too
+# (`XLA_FLAGS= pytest`), programs are compiled as users have them.
+FLAGS = ("xla_cpu_use_fusion_emitters=false", "xla_cpu_parallel_codegen_split_count=1")
+if "XLA_FLAGS" not in os.environ:
+    os.environ.update({"XLA_FLAGS": " ".join(f"--{flag}" for flag in FLAGS), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"})
+    jax.config.update("jax_disable_most_optimizations", True)
+gc.set_threshold(200_000, 50, 1000)  # traces are many small objects
 
 # What one process of a run has compiled, the others find: pytest's workers, notebooks, commands.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

@@ -192,17 +192,17 @@ def test_vmap_is_a_loop(case):
     @functools.partial(jax.jit, compiler_options=QUICK)
     @jax.vmap
     def sweep(number):
-        fit = jaxsvm.fit(case.at(number), data, KEY, steps=20, every=EVERY, sampler=feed)
+        fit = jaxsvm.fit(case.at(number), data, KEY, steps=12, every=EVERY, sampler=feed)
         return fit.state.solver, fit.model(NEW_ROWS)
 
-    loop = [run(case, 20, float(number)) for number in several]
+    loop = [run(case, 12, float(number)) for number in several]
     loop = [(fit.state.solver, fit.model(NEW_ROWS)) for fit in loop]
     swept, loop = sweep(several), jax.tree.map(lambda *a: jnp.stack(a), *loop)
     if case.exact:  # the function is what an optimum determines: its coefficients only up to tol over the least eigenvalue
         assert jax.tree.map(jnp.shape, swept) == jax.tree.map(jnp.shape, loop)
         swept, loop = swept[1], loop[1]
-    # Batched products are added in another order, so the bits differ; 20 steps carry a few roundings each.
-    assert_close(swept, loop, 1e-4)
+    # Batched products are added in another order, so the bits differ; 12 steps carry a few roundings each.
+    assert_close(swept, loop, 5e-5)
 
 
 # 6: resuming
@@ -266,7 +266,7 @@ def test_the_bits_are_the_same_as_users_compile():
         capture_output=True,
         text=True,
         timeout=1200,
-        env=os.environ | {"XLA_FLAGS": ""},
+        env=os.environ | {"XLA_FLAGS": "", "JAX_DISABLE_MOST_OPTIMIZATIONS": "0"},
     )
     assert done.returncode == 0, done.stdout
     assert f"{len(ENGINES)} passed" in done.stdout
