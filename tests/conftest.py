@@ -37,13 +37,14 @@ for name, value in CACHE.items():
 
 
 def pytest_collection_modifyitems(items):
-    """The tests of one solver follow each other: they run the same compiled programs."""
+    """Notebooks first, as they take longest; the tests of one solver follow each other: they run the same compiled programs."""
     met = {}  # modules and cases, in the order in which they come
 
     def place(item):
         case = getattr(getattr(item, "callspec", None), "params", {}).get("case")
-        module = met.setdefault(item.nodeid.split("::")[0], len(met))
-        return module, met.setdefault((module, getattr(case, "text", None)), len(met))
+        name = item.nodeid.split("::")[0]
+        module = met.setdefault(name, len(met))
+        return not name.endswith(".ipynb"), module, met.setdefault((module, getattr(case, "text", None)), len(met))
 
     items.sort(key=place)
 

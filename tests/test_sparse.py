@@ -226,8 +226,9 @@ def test_packed_rows_are_the_rows(columns, narrow):
         np.testing.assert_allclose(slope, coef @ full[rows], atol=1e-5)
 
 
-@pytest.mark.parametrize("feed", [samplers.uniform(4), samplers.uniform(64), samplers.epochs(16)])
-@pytest.mark.parametrize("longest", [7, 24, 37])
+@pytest.mark.parametrize(
+    ("feed", "longest"), [(samplers.uniform(4), 24), (samplers.uniform(64), 7), (samplers.epochs(16), 37)], ids=repr
+)
 @pytest.mark.parametrize("solver", [
     jaxsvm.pegasos(1e-2, loss=jaxsvm.losses.logistic), jaxsvm.averaged(jaxsvm.pegasos(1e-2)), jaxsvm.sdca(1.0),
 ], ids=["logistic", "averaged", "sdca"])  # fmt: skip
