@@ -118,13 +118,15 @@ def convergence() -> None:
     write("pegasos_convergence", table)
     figure, axes = panels(2, len(NAMES))
     for column, name in enumerate(NAMES):
-        for method in dict.fromkeys(r["method"] for r in table if r["data"] == name and r["method"] != "LinearSVC"):
+        for colour, method in enumerate(sorted({r["method"] for r in table} - {"LinearSVC"}, key=lambda m: ("drawn" in m, m))):
             own = [r for r in table if r["data"] == name and r["method"] == method]
+            if not own:
+                continue
             passes = sorted({r["passes"] for r in own})
             for ax, key in zip(axes[:, column], ("excess", "test_error"), strict=True):
                 values = np.array([[float(r[key]) for r in own if r["passes"] == p] for p in passes])
-                ax.plot(passes, values.mean(1), label=method)
-                ax.fill_between(passes, values.min(1), values.max(1), alpha=0.3)
+                ax.plot(passes, values.mean(1), label=method, color=f"C{colour}")
+                ax.fill_between(passes, values.min(1), values.max(1), alpha=0.3, color=f"C{colour}")
         axes[1, column].axhline(float(table[[r["data"] for r in table].index(name)]["test_error"]), color="grey", ls=":")
         axes[0, column].set(yscale="log", xscale="log", title=name)
         axes[1, column].set(xscale="log", xlabel="passes")
