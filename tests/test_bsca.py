@@ -158,17 +158,18 @@ class ByHand:
 
     def tell(self, rows, moves):
         total = int(np.sum(self.bound > 0))
+        self.worst, self.seen = max([self.worst, *np.abs(moves)]), self.seen | set(rows)
+        if len(self.seen) >= total:
+            self.residual["moves"], self.worst, self.seen = self.worst, 0.0, set()
         for name, told in self.visits.items():
             if len(told) >= total:
                 flat = np.concatenate([np.atleast_1d(v) for v in told])
                 with np.errstate(divide="ignore"):
                     spread = np.log(flat.max() - flat.min()) if flat.size else np.nan
                 change = abs(spread - self.spread[name])
+                change = self.residual["moves"] if change == 0 else change
                 self.residual[name] = change if np.isfinite(change) else np.inf
                 self.spread[name], self.visits[name] = spread, []
-        self.worst, self.seen = max([self.worst, *np.abs(moves)]), self.seen | set(rows)
-        if len(self.seen) >= total:
-            self.residual["moves"], self.worst, self.seen = self.worst, 0.0, set()
 
 
 def by_hand(rows, **problem):
@@ -209,6 +210,22 @@ def test_with_a_place_for_every_row_the_gap_goes_to_zero_and_so_does_the_change_
     assert primal(coef) - dual(coef) < 1e-10 < primal(0.99 * coef) - dual(coef)
     np.testing.assert_allclose(run.model(jnp.asarray(NEW)), gaussian(NEW, X) @ coef, atol=1e-9)
     assert run.info.residual[-1] < 1e-9
+
+
+@pytest.mark.parametrize("sampler", [samplers.epochs(), samplers.uniform(), samplers.acf()], ids=["epochs", "uniform", "acf"])
+def test_extremes_that_stand_at_bounds_do_not_end_the_run(sampler):
+    """With a small C the largest and smallest summands are C and -C after two passes, and stay so, far from the optimum."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(300, 3))
+    y = np.where(x[:, 0] + random.normal(size=300) > 0, 1, -1)
+    data = jaxsvm.dataset(x, y)
+    value = lambda run: float(jaxsvm.certificate(run.model, data, 1 / 300).primal)
+    solver = jaxsvm.bsca(1.0, kernels.rbf(1.5), budget=300)
+    best = value(jaxsvm.fit(jaxsvm.decomposition(1.0, kernels.rbf(1.5), bias="none"), data, KEY, tol=1e-4))
+    after = jaxsvm.fit(solver, data, KEY, steps=600, every=300, sampler=sampler)
+    assert value(after) > 1.02 * best
+    run = jaxsvm.fit(solver, data, KEY, steps=400 * 300, every=300, tol=1e-3, sampler=sampler)
+    assert run.converged and value(run) < 1.001 * best
 
 
 STOPS = pytest.mark.parametrize(("stop", "b"), [("summands", 1), ("summands", 5), ("gradients", 5), ("moves", 1)])

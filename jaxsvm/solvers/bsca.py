@@ -47,7 +47,8 @@ def bsca(C: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge
         maintain: `budget.merge()`, `budget.remove()` or `budget.project()`.
         stop: of what the residual is the change, |log(top - bottom) - log(top - bottom of the epoch before)|: "summands", all
             coef_j k(x_j, x_i) of rows visited in an epoch; or "gradients", their 1 - y_i f(x_i). "moves": the largest
-            |alpha_i' - alpha_i| k(x_i, x_i) of the last pass, as of `sdca`. Structure.
+            |alpha_i' - alpha_i| k(x_i, x_i) of the last pass, as of `sdca`, which stands in where the change is exactly 0, as
+            that of extremes that are bounds. Structure.
 
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points, without bias; default feed epochs of random order.
@@ -57,7 +58,8 @@ def bsca(C: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge
     Raises:
         ValueError: C not a single positive number, budget below 2, a kernel that `maintain` cannot work with, another stop.
 
-    Differs from the paper: C sum_i (printed (C/n) sum_i in equation 1); a row that is a point already adds to its coefficient.
+    Differs from the paper: C sum_i (printed (C/n) sum_i in equation 1); a row that is a point already adds to its coefficient;
+        extremes that stand still do not end the run while the coefficients move.
 
     Example:
         >>> import jax, jaxsvm
@@ -92,13 +94,14 @@ def bsca(C: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge
         spread = jnp.log(top - bottom)
         change = jnp.abs(spread - state.spread)
         made, info = inner.update(state.inner, batch)
+        change = jnp.where(change == 0, info.residual, jnp.where(jnp.isfinite(change), change, jnp.inf))
         new = BscaState(
             inner=made,
             top=jnp.where(over, -jnp.inf, top),
             bottom=jnp.where(over, jnp.inf, bottom),
             visits=jnp.where(over, 0, visits),
             spread=jnp.where(over, spread, state.spread),
-            residual=jnp.where(over, jnp.where(jnp.isfinite(change), change, jnp.inf), state.residual),
+            residual=jnp.where(over, change, state.residual),
         )
         info = info._replace(support=space.support(made.f))  # points, not alphas
         return new, info if stop == "moves" else info._replace(residual=new.residual)
