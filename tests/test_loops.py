@@ -704,6 +704,12 @@ def test_fast_loops_works_and_is_refused_once_jax_has_started():
     ]
 
 
+@pytest.mark.parametrize("sampler", ["epochs", samplers.epochs, 64], ids=["word", "factory", "number"])
+def test_a_sampler_that_is_none_is_refused(sampler):
+    with pytest.raises(TypeError, match=r"sampler must be one such as jaxsvm\.samplers\.epochs\(64\), got "):
+        jaxsvm.fit(jaxsvm.pegasos(0.1), jaxsvm.dataset([[1.0], [-1.0]], [1, -1]), jax.random.key(0), steps=2, sampler=sampler)
+
+
 def test_a_state_of_another_solver_sampler_or_data_is_refused():
     run = fit(jaxsvm.sdca(1.0), DATA, KEY, steps=4)
     with pytest.raises(ValueError, match="state comes from another sampler: go on with"):

@@ -51,7 +51,7 @@ def test_unknown_names(home, monkeypatch):
     with pytest.raises(ValueError, match="no data set is named '../whole'"):
         load("../whole")
     monkeypatch.delenv("JAXSVM_DATA")
-    with pytest.raises(ValueError, match=r"no folder \(set JAXSVM_DATA\)"):
+    with pytest.raises(ValueError, match="known are in the package: .*; JAXSVM_DATA, .*, is not set"):
         load("whole")
 
 

@@ -84,9 +84,10 @@ def load(name: str, *, key: Array | None = None, positive: Any = None, home: str
         parts = _fetch(name, OPENML[name])
     else:
         there = sorted(file[:-4] for file in os.listdir(home) if file.endswith(".npz")) if home and os.path.isdir(home) else []
-        where = f"in {home}: {', '.join(there) or 'nothing'}" if home else "no folder (set JAXSVM_DATA)"
+        where = f"in {home}: {', '.join(there) or 'nothing'}; " if home else ""
+        unset = "" if home else "; JAXSVM_DATA, which may name a folder with others, is not set"
         raise ValueError(
-            f"no data set is named {name!r}; known are {where}; in the package: {OWN[0]}; at OpenML: {', '.join(OPENML)}"
+            f"no data set is named {name!r}; known are {where}in the package: {OWN[0]}; at OpenML: {', '.join(OPENML)}{unset}"
         )
     if len(parts) == 1 and key is None:
         raise ValueError(

@@ -71,7 +71,7 @@ def save_svmlight(path: str | os.PathLike, x: Any, y: Any) -> None:
     """
     y = tidy(y)
     if y.dtype.kind not in "biuf":
-        raise ValueError(f"labels in svmlight files are numbers, got {y[0]!r}: number the classes, or write .npz or .csv")
+        raise ValueError(f"labels in svmlight files are numbers, got {str(y[0])!r}: number the classes, or write .npz or .csv")
     show = _show(x.dtype)
     rows = x.tocsr() if hasattr(x, "tocsr") else None
     with beside(path) as other, open_any(other, "w") as file:

@@ -188,7 +188,7 @@ def fit(
         returns what was reached at the last look.
 
     Raises:
-        TypeError: data is no `Batch`, state no `Run`.
+        TypeError: data is no `Batch`, state no `Run`, sampler no sampler.
         ValueError: no key and no state, numbers out of range, `tol` with nothing to measure, rows prepared by the
             piece that take more than `memory`, a state of another solver, sampler or data.
         FileNotFoundError: `save` in a folder that is not there.
@@ -210,6 +210,8 @@ def fit(
         raise ValueError("fit needs a key, such as jax.random.key(0), or a state to go on from")
     check_key(key)
     check_solver(solver)
+    if sampler is not None and not hasattr(sampler, "draw"):
+        raise TypeError(f"sampler must be one such as jaxsvm.samplers.epochs(64), got {sampler!r}")
     sampler = sampler or solver.sampler or uniform(1)
     measured = solver.residual == "whole" or probe is not None  # reading a field checks the numbers while they are known
     if tol is not None and not measured:
