@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from .. import samplers
 from ..data.rows import outside
 from ..loops import fit as run_solver
-from ..loops.runs import whole_number
+from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear
 from ..multiclass import OneVsOne, one_vs_one, one_vs_rest
 from ..recipe import positive

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import numbers
 import os
 import time
 from collections.abc import Callable
@@ -17,11 +16,12 @@ from jax import lax
 from .. import models
 from ..numerics import is_traced, wide
 from ..numerics.sparse import FEW
-from ..recipe import Recipe, cast, choice, fixed, freed
+from ..recipe import cast, choice, fixed, freed
 from ..samplers import uniform
 from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
 from . import tally
 from .bar import Bar
+from .checks import check_folder, check_key, check_like, check_solver, check_targets, whole_number
 
 
 def _enter(thing: Any, dtype: Any) -> Any:
@@ -274,12 +274,6 @@ def walkable(x: Any) -> SparseRows | None:
     return x.packed if where == {"cpu"} else None
 
 
-def check_solver(solver: Any) -> None:
-    """Refuse what is no solver, and numbers out of range while they are known."""
-    if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
-        raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
-
-
 def lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool) -> tuple[str, int]:
     """When rows are prepared ("never" where there is nothing to prepare), and how many prepared rows fit the memory.
 
@@ -300,56 +294,6 @@ def lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: in
     if lift == "piece" and reads_all:
         raise ValueError("lift='piece' prepares the drawn rows, and here a step reads all rows: use 'once' or 'step'")
     return lift, room
-
-
-def check_key(key: Any) -> None:
-    """Refuse whole numbers and the like."""
-    if key is not None and not hasattr(key, "dtype"):
-        raise TypeError(f"key must be a key such as jax.random.key(0), got {key!r}")
-
-
-def check_targets(solver: Any, data: Batch) -> None:
-    """Refuse targets that the solver would misread and values that it cannot take, where they are known."""
-    if solver.check is not None and not is_traced(data):
-        solver.check(data)
-    wanted = solver.targets
-    if wanted in (None, "real") or is_traced(data.y, data.weight):
-        return
-    found = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0].astype(np.float64))
-    shown = ", ".join(f"{v:g}" for v in found[:5]) + (", ..." if len(found) > 5 else "")
-    if wanted == "labels" and not np.isin(found, (-1, 1)).all():
-        raise ValueError(
-            f"this solver takes labels -1 and +1, the data hold {shown}: for class numbers wrap it, "
-            "jaxsvm.one_vs_rest(solver, classes=k), for real targets choose another loss"
-        )
-    if wanted != "labels" and not np.isin(found, np.arange(wanted)).all():
-        raise ValueError(
-            f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number them, or say classes=k"
-        )
-
-
-def check_folder(save: str | os.PathLike | None) -> None:
-    """Refuse a file in a folder that is not there before anything runs."""
-    if save is not None and not os.path.isdir(os.path.dirname(os.path.abspath(os.fspath(save)))):
-        raise FileNotFoundError(f"save={os.fspath(save)!r} is in a folder that does not exist: make it first")
-
-
-def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
-    """Whether a run can go on from `state`, whose parts must be as those of `like`."""
-    what = {"solver": "another solver, or data of other shapes", "sampler": "another sampler", "waiting": "batches of other rows"}
-    for part in parts:
-        have, want = getattr(state, part), getattr(like, part)
-        shapes = [[(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (have, want)]
-        if jax.tree.structure(have) != jax.tree.structure(want) or shapes[0] != shapes[1]:
-            raise ValueError(f"state comes from {what[part]}: go on with the solver, sampler and data that it was made with")
-
-
-def whole_number(name: str, value: Any, least: int) -> int:
-    """A whole number of at least `least`, or a sentence."""
-    whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
-    if isinstance(value, bool) or not whole or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return int(value)
 
 
 def _pace(steps: int, one_pass: int, reads: str) -> int:

@@ -22,8 +22,9 @@ from ..samplers import uniform
 from ..types import Array, Batch, Curve, Fit, Run, Solver, SparseRows, State
 from . import tally
 from .bar import Bar
+from .checks import check_folder, check_key, check_like, check_solver, check_targets, whole_number
 from .feed import Asked, cut, feed
-from .runs import check_folder, check_key, check_like, check_solver, check_targets, lifting, model_of, rows_of_curve, whole_number
+from .runs import lifting, model_of, rows_of_curve
 
 
 @register("Flow")

@@ -1,0 +1,71 @@
+"""What loops refuse before anything runs, each with a sentence."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..numerics import is_traced
+from ..recipe import Recipe
+from ..types import Batch, Solver
+
+
+def check_solver(solver: Any) -> None:
+    """Refuse what is no solver, and numbers out of range while they are known."""
+    if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
+        raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
+
+
+def check_key(key: Any) -> None:
+    """Refuse whole numbers and the like."""
+    if key is not None and not hasattr(key, "dtype"):
+        raise TypeError(f"key must be a key such as jax.random.key(0), got {key!r}")
+
+
+def check_targets(solver: Any, data: Batch) -> None:
+    """Refuse targets that the solver would misread and values that it cannot take, where they are known."""
+    if solver.check is not None and not is_traced(data):
+        solver.check(data)
+    wanted = solver.targets
+    if wanted in (None, "real") or is_traced(data.y, data.weight):
+        return
+    found = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0].astype(np.float64))
+    shown = ", ".join(f"{v:g}" for v in found[:5]) + (", ..." if len(found) > 5 else "")
+    if wanted == "labels" and not np.isin(found, (-1, 1)).all():
+        raise ValueError(
+            f"this solver takes labels -1 and +1, the data hold {shown}: for class numbers wrap it, "
+            "jaxsvm.one_vs_rest(solver, classes=k), for real targets choose another loss"
+        )
+    if wanted != "labels" and not np.isin(found, np.arange(wanted)).all():
+        raise ValueError(
+            f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number them, or say classes=k"
+        )
+
+
+def check_folder(save: str | os.PathLike | None) -> None:
+    """Refuse a file in a folder that is not there before anything runs."""
+    if save is not None and not os.path.isdir(os.path.dirname(os.path.abspath(os.fspath(save)))):
+        raise FileNotFoundError(f"save={os.fspath(save)!r} is in a folder that does not exist: make it first")
+
+
+def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
+    """Whether a run can go on from `state`, whose parts must be as those of `like`."""
+    what = {"solver": "another solver, or data of other shapes", "sampler": "another sampler", "waiting": "batches of other rows"}
+    for part in parts:
+        have, want = getattr(state, part), getattr(like, part)
+        shapes = [[(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (have, want)]
+        if jax.tree.structure(have) != jax.tree.structure(want) or shapes[0] != shapes[1]:
+            raise ValueError(f"state comes from {what[part]}: go on with the solver, sampler and data that it was made with")
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """A whole number of at least `least`, or a sentence."""
+    whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
+    if isinstance(value, bool) or not whole or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
