@@ -10,6 +10,7 @@ import tempfile
 
 import jax
 import pytest
+from compiling import known_flags
 
 from jaxsvm.recipe import REGISTRY
 
@@ -19,9 +20,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # Nearly all of the time is compilation of programs that run once: compiled so, they take less than half. XLA's flags are
 # read when JAX starts, after the imports; commands and notebooks take the environment. With XLA_FLAGS set, to nothing too
 # (`XLA_FLAGS= pytest`), programs are compiled as users have them.
-FLAGS = ("xla_cpu_use_fusion_emitters=false", "xla_cpu_parallel_codegen_split_count=1")
+# An XLA that does not know a flag aborts, so it is asked first: JAX 0.12 has no other emitters than those of fusions.
+FLAGS = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 if "XLA_FLAGS" not in os.environ:
-    os.environ.update({"XLA_FLAGS": " ".join(f"--{flag}" for flag in FLAGS), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"})
+    os.environ.update({"XLA_FLAGS": " ".join(known_flags(*FLAGS)), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"})
     jax.config.update("jax_disable_most_optimizations", True)
 gc.set_threshold(200_000, 50, 1000)  # traces are many small objects
 

@@ -11,6 +11,7 @@ import pytest
 import scipy.interpolate
 import scipy.optimize
 import scipy.sparse
+from compiling import as_users
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
@@ -786,7 +787,7 @@ def test_evaluations_are_counted():
 # ------------------------------------------------------------------------------------------------------------ what is compiled
 
 
-AS_USERS = {"xla_cpu_use_fusion_emitters": True, "xla_backend_optimization_level": 3}  # not as conftest.py sets them
+AS_USERS = as_users()
 BUDGET, WIDTH = 300, 40
 IN_PLACE = {"parameter", "get-tuple-element", "dynamic-update-slice", "bitcast", "tuple", "while", "conditional"}
 

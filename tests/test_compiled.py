@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import as_users
 from jax import lax
 
 import jaxsvm
@@ -13,7 +14,7 @@ from jaxsvm import samplers
 from jaxsvm.loops import runs as loops
 
 N = 4096
-AS_USERS = {"xla_cpu_use_fusion_emitters": True, "xla_backend_optimization_level": 3}  # not as conftest.py sets them
+AS_USERS = as_users()
 
 
 @pytest.fixture(scope="module")

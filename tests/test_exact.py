@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import sklearn.datasets
+from compiling import as_users
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax import lax
@@ -739,7 +740,7 @@ def loop_copies(program, shape):
     return sum(found, [])
 
 
-AS_USERS = {"xla_cpu_use_fusion_emitters": True, "xla_backend_optimization_level": 3}  # not as conftest.py sets them
+AS_USERS = as_users()
 WIDE = 1200
 
 

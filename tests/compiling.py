@@ -1,0 +1,26 @@
+"""How tests compile: flags of XLA that exist, and the options that undo those of conftest.py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+
+def known_flags(*flags: str) -> list[str]:
+    """Those of `flags` that the installed XLA knows, as asked in another process: XLA aborts at an unknown flag."""
+    environment = os.environ | {"XLA_FLAGS": " ".join(flags), "JAX_PLATFORMS": "cpu"}
+    start = [sys.executable, "-c", "import jax; jax.devices()"]
+    done = subprocess.run(start, capture_output=True, text=True, timeout=120, env=environment)
+    if done.returncode == 0:
+        return list(flags)
+    unknown = [line for line in done.stderr.splitlines() if "Unknown flag" in line]
+    if not unknown:
+        raise RuntimeError(f"JAX does not start with {flags}: {done.stderr[-2000:]}")
+    return [flag for flag in flags if not any(flag in line for line in unknown)]
+
+
+def as_users() -> dict:
+    """Options of `compile` for a program as users have it, whatever flags the tests run under."""
+    emitters = {"xla_cpu_use_fusion_emitters": True} if "xla_cpu_use_fusion_emitters" in os.environ.get("XLA_FLAGS", "") else {}
+    return emitters | {"xla_backend_optimization_level": 3}
