@@ -1,10 +1,14 @@
 """Kernels: block functions (n, d), (m, d) -> (n, m) made of matrix products, as pytrees of their parameters.
 
 `kernel(x, z)` is a block, `kernel.diag(x)` the values k(x_i, x_i); `+`, `*` combine kernels, a number in front scales.
+
+Kernels of differences (`rbf`, `laplacian`, sums, products and multiples of them) do not change when all rows move. A common
+shift of dense rows is taken out first, so that columns far from the origin keep the digits that they have.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +17,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
-from .numerics import blocked, dot, inner, l1_distances, sqnorms, wide
+from .numerics import (
+    CentredRows,
+    blocked,
+    centred,
+    centred_pair,
+    distances,
+    dot,
+    inner,
+    l1_distances,
+    needs_subtraction,
+    offset,
+    sqdist_of,
+    sqnorms,
+    wide,
+)
+from .numerics import sqdist as sqdist
 from .recipe import Recipe, positive, scalars
 from .types import Array, Batch, SparseRows
 
@@ -24,8 +43,15 @@ class _Kernel(NamedTuple):
     among: Callable | None = None  # (x (n, d), index (b,)) -> (b, b), where rows of x alone do not tell
     # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale times independent draws of this name; None: no such law is known
     spectrum: tuple[str, Array] | None = None  # ("normal" | "cauchy", scale ())
-    # (<x, z>, |x|^2, |z|^2) -> k(x, z), value by value; None: products do not tell
+    # (<x, z>, |x|^2, |z|^2, d) -> k(x, z), value by value; None: products do not tell
     of_products: Callable | None = None
+    differences: bool = False  # k(x + a, z + a) = k(x, z): `block` is given both sides as `CentredRows` of one shift
+    gammas: tuple = ()  # of the parts that are functions of gamma |x - z|^2
+
+    def settled(self, rows: CentredRows) -> CentredRows:
+        """Rows whose distances are summed from differences where products would leave none of their digits."""
+        coarse = not rows.subtract and any(needs_subtraction(rows, gamma) for gamma in self.gammas)
+        return dataclasses.replace(rows, subtract=True) if coarse else rows
 
 
 def _shaped(values: Array, n: int, m: int) -> Array:
@@ -50,19 +76,43 @@ class Kernel(Recipe):
 
     def __call__(self, x: Array, z: Array) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m)."""
-        return _shaped(self.make().block(x, z), x.shape[0], z.shape[0])
+        made, n, m = self.make(), x.shape[0], z.shape[0]
+        if made.differences:
+            x, z = centred_pair(x, z)
+            z = made.settled(z)
+        return _shaped(made.block(x, z), n, m)
 
     def diag(self, x: Array) -> Array:
         """The values k(x_i, x_i), (n, d) -> (n,)."""
         return self.make().diagonal(x)
 
     def values(self, x: Array, z: Array, sqnorm: Array) -> Array:
-        """The block of values as of a call, (n, d), (m, d), (m,) -> (n, m), where the squared norms of z are known."""
+        """The block of values as of a call, (n, d), (m, d), (m,) -> (n, m), where the squared norms of z are known.
+
+        Nothing is shifted here: rows far from the origin come less their `offset`.
+        """
         made = self.make()
         if made.of_products is None:
             return self(x, z)
         x = x.astype(wide(x))
-        return made.of_products(inner(x, z), sqnorms(x)[:, None], sqnorm[None, :])
+        return made.of_products(inner(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1])
+
+    def offset(self, data: Batch) -> Array:
+        """The shift (d,) of the rows of positive weight; 0 where the kernel is none of differences."""
+        if self.make().differences:
+            return offset(data.x, data.weight > 0)
+        return jnp.zeros(data.x.shape[-1], wide(data.x))
+
+    def layout(self, data: Batch) -> Batch:
+        """The data with the rows in the form that blocks are worked out from fastest: less their shift, with their norms.
+
+        Of rows in this form their values are looked at, where they are known: see `needs_subtraction`.
+        """
+        made = self.make()
+        if not made.differences:
+            return data
+        rows = data.x if isinstance(data.x, CentredRows) else centred(data.x, self.offset(data))
+        return data._replace(x=made.settled(rows))
 
     def gram(self, x: Array, index: Array) -> Array:
         """The values among the rows `index` of `x`, (n, d), (b,) -> (b, b)."""
@@ -91,14 +141,14 @@ def linear() -> _Kernel:
     return _of_products(lambda product, x, z: product, sqnorms)
 
 
-def _of_products(value: Callable, diagonal: Callable, **known: Any) -> _Kernel:
+def _of_products(value: Callable, diagonal: Callable) -> _Kernel:
     """A kernel that is a function of <x, z>, |x|^2 and |z|^2."""
 
     def block(x, z):
         x, z = x.astype(wide(x)), z.astype(wide(z))
         return value(inner(x, z), sqnorms(x)[:, None], sqnorms(z)[None, :])
 
-    return _Kernel(block, diagonal, of_products=value, **known)
+    return _Kernel(block, diagonal, of_products=lambda product, x, z, columns: value(product, x, z))
 
 
 @kernel
@@ -108,6 +158,11 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
     Args:
         sigma: width, units of x, > 0.
         gamma: 1 / (2 sigma^2); give one of the two.
+
+    Dense rows may have any shift in common: the error of gamma |x - z|^2 is at most (8 + 4 sqrt(d)) eps gamma max |x - mean|^2,
+    beside the rounding of the rows themselves. k(x, x) is 1 exactly, and so is k between equal rows. Where that error would
+    exceed 1e-3, distances are summed from differences (outside transformations, and in `fit` outside of them): slower, exact.
+    Sparse rows are not shifted.
 
     Raises:
         ValueError: if both or neither are given, or the one is not above 0.
@@ -119,10 +174,16 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
         gamma = 1 / (2 * sigma * sigma)
     else:
         positive(gamma=gamma)
-    return _of_products(
-        lambda product, x, z: jnp.exp(-gamma * jnp.maximum(x + z - 2 * product, 0)),
+
+    # 1 at distance 0 also for a gamma that float32 has as infinite.
+    value = lambda square: jnp.where(square > 0, jnp.exp(-gamma * square), 1)  # noqa: E731
+    return _Kernel(
+        lambda x, z: value(sqdist_of(x, z)),
         lambda x: jnp.ones(x.shape[0], wide(x)),
         spectrum=("normal", jnp.sqrt(2 * jnp.asarray(gamma))),
+        of_products=lambda *products: value(distances(*products)),
+        differences=True,
+        gammas=(gamma,),
     )
 
 
@@ -136,9 +197,11 @@ def laplacian(sigma: float) -> _Kernel:
     positive(sigma=sigma)
 
     def block(x, z):
-        return jnp.exp(-l1_distances(x.astype(wide(x)), z.astype(wide(z))) / sigma)
+        distance = l1_distances(x.value, z.value)
+        return jnp.where(distance > 0, jnp.exp(-distance / sigma), 1)
 
-    return _Kernel(block, lambda x: jnp.ones(x.shape[0], wide(x)), spectrum=("cauchy", 1 / jnp.asarray(sigma)))
+    ones = lambda x: jnp.ones(x.shape[0], wide(x))  # noqa: E731
+    return _Kernel(block, ones, spectrum=("cauchy", 1 / jnp.asarray(sigma)), differences=True)
 
 
 @kernel
@@ -193,15 +256,27 @@ def precomputed() -> _Kernel:
 
 
 @kernel
-def custom(fn: Callable, diag: Callable | None = None) -> _Kernel:
+def custom(fn: Callable, diag: Callable | None = None, *, differences: bool = False) -> _Kernel:
     """Any function (n, d), (m, d) -> (n, m), made of JAX operations, as a kernel.
 
     Args:
-        fn: the block function. `kernels.register(name, fn)` makes models with it loadable.
+        fn: the block function. `kernels.register(name, fn)` makes models with it loadable. `kernels.sqdist(x, z)` gives the
+            squared distances of rows that may lie far from the origin.
         diag: (n, d) -> (n,); by default one block of one row at a time.
+        differences: whether fn is a function of x - z, whose rows are then given to it less their common shift; structure.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> cauchy = custom(lambda x, z: 1 / (1 + sqdist(x, z)))
+        >>> cauchy(jnp.array([[1e6], [1e6 + 1]]), jnp.array([[1e6]])).tolist()
+        [[1.0], [0.5]]
     """
+    if differences:
+        given, own = fn, diag
+        fn = lambda x, z: given(*(rows.value if isinstance(rows, CentredRows) else rows for rows in (x, z)))  # noqa: E731
+        diag = None if own is None else lambda x: own(x.value if isinstance(x, CentredRows) else x)
     alone = lambda x: jax.vmap(lambda row: _shaped(fn(row[None], row[None]), 1, 1)[0, 0])(x)  # noqa: E731
-    return _Kernel(fn, diag or alone)
+    return _Kernel(fn, diag or alone, differences=differences)
 
 
 @kernel
@@ -212,12 +287,16 @@ def sum_(a: Kernel, b: Kernel) -> _Kernel:
 
 def _both(join: Callable, a: Kernel, b: Kernel) -> _Kernel:
     """Two kernels joined value by value."""
-    of = a.make().of_products, b.make().of_products
+    one, other = a.make(), b.make()
+    of, alike = (one.of_products, other.of_products), one.differences == other.differences
     return _Kernel(
         lambda x, z: join(a(x, z), b(x, z)),
         lambda x: join(a.diag(x), b.diag(x)),
         lambda x, index: join(a.gram(x, index), b.gram(x, index)),
-        of_products=None if None in of else lambda *products: join(of[0](*products), of[1](*products)),
+        # Of two kinds, each takes its own shift out.
+        of_products=None if None in of or not alike else lambda *products: join(of[0](*products), of[1](*products)),
+        differences=one.differences and other.differences,
+        gammas=one.gammas + other.gammas,
     )
 
 
@@ -243,6 +322,8 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
         lambda x, index: factor * inner.gram(x, index),
         made.spectrum,
         None if made.of_products is None else lambda *products: factor * made.of_products(*products),
+        made.differences,
+        made.gammas,
     )
 
 
@@ -309,4 +390,8 @@ def register(name: str, fn: Callable) -> Callable:
 
 def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -> Array:
     """sum_j coef_j k(x_i, z_j) in blocks of rows, (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c)."""
-    return blocked(lambda rows: dot(kernel(rows, z), coef), x, block)
+    given = lambda rows: rows  # noqa: E731
+    if kernel.differences and not isinstance(z, CentredRows):
+        shift = offset(z)  # once for all blocks
+        z, given = kernel.make().settled(centred(z, shift)), lambda rows: centred(rows, shift)
+    return blocked(lambda rows: dot(kernel(given(rows), z), coef), x, block)

@@ -171,6 +171,7 @@ class Solver(NamedTuple):
     until: Callable | None = None  # (tol)  -> the solver for runs that stop there; None: an update does not depend on it
     check: Callable | None = None  # (data) -> None, raising for values that it cannot take; loops call it on the host
     tol: Any = None  # where an update stops by itself (`until`); runs without tol and steps stop there, too
+    layout: Callable = _same  # (data) -> data   for reads="all": rows in the form that updates read fastest, made once by loops
 
 
 class Space(NamedTuple):
@@ -185,6 +186,7 @@ class Space(NamedTuple):
     evals: Callable  # (coef, batch)              -> ()      int32, kernel evaluations of evaluate and add together
     support: Callable  # (f)                      -> ()      int32, coefficients in use
     reads: str = "rows"  # as Solver.reads
+    layout: Callable = _same  # as Solver.layout
 
 
 class Loss(NamedTuple):

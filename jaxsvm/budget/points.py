@@ -20,7 +20,7 @@ class Points(NamedTuple):
     Points that came with a coefficient above 0 are in the first `front` places, those below 0 in the last `back` of the m.
     """
 
-    x: Array  # (m, d)
+    x: Array  # (m, d)  less a shift that they have in common where the kernel is one of differences
     sqnorm: Array  # (m,)  |x_j|^2
     coef: Array  # (m + 1,)
     row: Array  # (d,)  the newcomer
@@ -67,8 +67,6 @@ class Points(NamedTuple):
     def gram(self, kernel: Kernel) -> Array:
         """The kernel among all points (m + 1, m + 1); rows and columns of places that are not taken are the identity's."""
         every, live = jnp.concatenate([self.x, self.row[None]]), self.live
-        if kernel.spectrum is not None:  # a function of differences: fewer digits cancel where points are near 0
-            every = every - jnp.mean(every, axis=0, keepdims=True)
         return jnp.where(live[:, None] & live[None, :], kernel(every, every), jnp.eye(live.shape[0], dtype=self.coef.dtype))
 
     def scores_without(self, kernel: Kernel) -> Array:

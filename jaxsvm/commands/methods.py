@@ -166,7 +166,7 @@ def feature_map(name: str, key: Any, kernel: Any, x: Any, count: int | None) -> 
     if name == "nystrom":
         return features.nystrom(key, kernel, x, landmarks=min(512, x.shape[0]) if count is None else count)
     draw = {"fourier": features.fourier, "orthogonal": features.orthogonal}[name]
-    return draw(key, kernel, dim=x.shape[1], features=512 if count is None else count)
+    return draw(key, kernel, dim=x.shape[1], features=512 if count is None else count, x=x)
 
 
 def reach(kernel: Any, x: Any, bias: str) -> float:

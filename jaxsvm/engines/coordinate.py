@@ -149,7 +149,8 @@ def coordinate(
     def finished(state, data=None):
         return space.model(state.f, data) if model is None else model(state.f, dual_coef(state), data)
 
-    return Solver(init, update, finished, sampler or epochs(1), space.reads, targets="labels" if loss.labels else "real")
+    targets = "labels" if loss.labels else "real"
+    return Solver(init, update, finished, sampler or epochs(1), space.reads, targets=targets, layout=space.layout)
 
 
 def _in_turn(visit, before, score, gram, rows, rest):

@@ -75,7 +75,8 @@ def online(
         found = space.model(state.f, data)
         return found if scale is None else found.scaled(scale(state.t.astype(jax.tree.leaves(state.f)[0].dtype)))
 
-    return Solver(start, update, model, sampler or uniform(1), space.reads, residual="sample", targets=targets)
+    feed = sampler or uniform(1), space.reads
+    return Solver(start, update, model, *feed, residual="sample", targets=targets, layout=space.layout)
 
 
 def on_mistake(_, score, batch, share, gram, t) -> tuple[tuple, Move]:

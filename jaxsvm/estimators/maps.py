@@ -116,4 +116,4 @@ class FourierFeatures(Map):
 
     def _map(self, key, kernel, x):
         form = ("phase" if self.n_components % 2 else "paired") if self.form == "auto" else self.form
-        return features.fourier(key, kernel, dim=x.shape[1], features=self.n_components, form=form)
+        return features.fourier(key, kernel, dim=x.shape[1], features=self.n_components, form=form, x=x)

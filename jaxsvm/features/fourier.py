@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from ..kernels import Kernel, as_kernel
-from ..numerics import dot, wide
+from ..numerics import centre, dot, offset, wide
 from ..recipe import cast, choice, struct
-from ..types import Array
+from ..types import Array, SparseRows
 
 FORMS = ("paired", "phase")
 
@@ -26,6 +26,7 @@ class Fourier:
     shift: Array | None  # (q,)   of the phase form, None: paired
     scale: Array  # ()            1/sigma for the Gaussian kernel
     amplitude: Array  # ()        so that E <phi(x), phi(z)> = k(x, z)
+    offset: Array | None = None  # (d,)  taken out of the rows first; None: 0
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., p)."""
@@ -33,13 +34,13 @@ class Fourier:
             raise ValueError(f"the map takes rows of {self.frequencies.shape[0]} columns, got shape {x.shape}")
         x = x.astype(wide(x))
         phi = cast(self, x.dtype)
-        angle = dot(x, phi.frequencies) * phi.scale
+        angle = dot(x if phi.offset is None else centre(x, phi.offset), phi.frequencies) * phi.scale
         if phi.shift is None:
             return phi.amplitude * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
         return phi.amplitude * jnp.cos(angle + jnp.expand_dims(phi.shift, tuple(range(angle.ndim - 1))))
 
 
-def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = "paired") -> Fourier:
+def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = "paired", x: Array | None = None) -> Fourier:
     """Random Fourier features: E <phi(x), phi(z)> = k(x, z) for a shift-invariant kernel.
 
         paired   phi(x) = [cos v_j'x, sin v_j'x]_j sqrt(k(0,0)/q),    j = 1 .. q = p/2      |phi(x)|^2 = k(x, x) exactly
@@ -55,6 +56,8 @@ def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = 
         dim: columns d of the rows.
         features: columns p of the result; even in the paired form.
         form: "paired" or "phase".
+        x: (n, d) rows such as `train.x`, whose common shift is taken out of all rows. Give them where columns lie far from 0:
+            an angle is off by eps |v_j| |x - shift|. None: no shift.
 
     Returns:
         A map (..., d) -> (..., p), a pytree; the features have the dtype of x (float32 at least).
@@ -80,7 +83,7 @@ def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = 
     q = frequencies_for(features, form)
     draw = {"normal": jax.random.normal, "cauchy": jax.random.cauchy}[law]
     for_frequencies, for_shift = jax.random.split(key)
-    return made(draw(for_frequencies, (dim, q), scale.dtype), for_shift, kernel, features, form)
+    return made(draw(for_frequencies, (dim, q), scale.dtype), for_shift, kernel, features, form, x)
 
 
 def spectrum(kernel: Kernel) -> tuple[str, Array]:
@@ -110,9 +113,13 @@ def frequencies_for(features: int, form: str) -> int:
     return int(features) // 2 if form == "paired" else int(features)
 
 
-def made(frequencies: Array, key: Array, kernel: Kernel, features: int, form: str) -> Fourier:
-    """The map of given frequencies (d, q) at unit scale."""
+def made(frequencies: Array, key: Array, kernel: Kernel, features: int, form: str, x: Array | None) -> Fourier:
+    """The map of given frequencies (d, q) at unit scale, around the rows x (n, d)."""
+    if x is not None and (jnp.ndim(x) != 2 or jnp.shape(x)[1] != frequencies.shape[0]):
+        raise ValueError(f"x must hold rows of dim={frequencies.shape[0]} columns, got shape {jnp.shape(x)}")
     q, dtype = frequencies.shape[1], frequencies.dtype
     shift = None if form == "paired" else 2 * jnp.pi * jax.random.uniform(key, (q,), dtype)
     at_zero = kernel.diag(jnp.zeros((1, frequencies.shape[0]), dtype))[0]
-    return Fourier(frequencies, shift, spectrum(kernel)[1], jnp.sqrt(at_zero / (q if form == "paired" else features / 2)))
+    amplitude = jnp.sqrt(at_zero / (q if form == "paired" else features / 2))
+    around = None if x is None else offset(x if isinstance(x, SparseRows) else jnp.asarray(x))
+    return Fourier(frequencies, shift, spectrum(kernel)[1], amplitude, around)

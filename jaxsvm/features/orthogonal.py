@@ -10,7 +10,7 @@ from ..types import Array
 from .fourier import Fourier, frequencies_for, made, spectrum
 
 
-def orthogonal(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = "paired") -> Fourier:
+def orthogonal(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = "paired", x: Array | None = None) -> Fourier:
     """Random Fourier features of the Gaussian kernel whose frequencies are orthogonal in groups of `dim`.
 
         V = [Q_1 S_1, Q_2 S_2, ...]      Q_g (d, d) orthogonal, uniformly distributed;   S_g diagonal, chi(d) distributed
@@ -24,6 +24,7 @@ def orthogonal(key: Array, kernel: Kernel, *, dim: int, features: int, form: str
         dim: columns d of the rows.
         features: columns p of the result; even in the paired form.
         form: "paired" or "phase".
+        x: (n, d) rows whose common shift is taken out of all rows, as `fourier` has it; None: no shift.
 
     Returns:
         A map (..., d) -> (..., p).
@@ -54,4 +55,4 @@ def orthogonal(key: Array, kernel: Kernel, *, dim: int, features: int, form: str
     directions = directions * jnp.sign(jnp.diagonal(upper, axis1=1, axis2=2))[:, None, :]
     lengths = jnp.linalg.norm(jax.random.normal(for_lengths, (dim, groups * dim), scale.dtype), axis=0)
     frequencies = jnp.moveaxis(directions, 0, 1).reshape(dim, groups * dim) * lengths[None, :]
-    return made(frequencies[:, :q], for_shift, kernel, features, form)
+    return made(frequencies[:, :q], for_shift, kernel, features, form, x)

@@ -85,12 +85,18 @@ def model_of(solver, state, data):
     return freed(solver).model(state, data)
 
 
+@jax.jit
+def _layout(solver, data):
+    """The rows in the form that updates read fastest."""
+    return freed(solver).layout(data).x
+
+
 @functools.partial(jax.jit, static_argnames=("every", "lift"))
 def _piece(solver, sampler, probe, data, walked, run, tol, count, *, every, lift=False):
     """`every` steps from where `run` stands, or the first `count` of them, and a row of the curve.
 
-    Steps that draw rows take them from `walked`, the rows in another form, where that is given. With `lift` the rows of all
-    steps are prepared beforehand.
+    Steps read the rows in another form, `walked`, where that is given. With `lift` the rows of all steps are prepared
+    beforehand.
     """
     solver, sampler, probe = freed(solver), freed(sampler), freed(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
@@ -256,6 +262,9 @@ def fit(
         run = state._replace(done=jnp.zeros_like(state.done))
     draws = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
     walked = walkable(data.x) if draws and b >= FEW else None
+    if solver.layout is not Solver._field_defaults["layout"]:
+        walked = _layout(parts[0], data)
+        walked = freed(parts[0]).layout(data._replace(x=walked)).x  # once more where the values are known
     piece = lambda run, every, count=None: _piece(*parts, data, walked, run, tol, count, every=every, lift=lift == "piece")  # noqa: E731
     if traced:
         if period is not None and state is not None:

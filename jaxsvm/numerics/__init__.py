@@ -2,6 +2,15 @@
 
 from .bits import mix as mix
 from .bits import multiply_high as multiply_high
+from .centring import CentredRows as CentredRows
+from .centring import centre as centre
+from .centring import centred as centred
+from .centring import centred_pair as centred_pair
+from .centring import distances as distances
+from .centring import needs_subtraction as needs_subtraction
+from .centring import offset as offset
+from .centring import sqdist as sqdist
+from .centring import sqdist_of as sqdist_of
 from .golden import golden_section as golden_section
 from .loops import due as due
 from .products import add_rows as add_rows
@@ -9,7 +18,6 @@ from .products import blocked as blocked
 from .products import dot as dot
 from .products import inner as inner
 from .products import l1_distances as l1_distances
-from .products import sqdist as sqdist
 from .products import sqnorms as sqnorms
 from .products import wide as wide
 from .vectors import at as at

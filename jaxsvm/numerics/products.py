@@ -50,7 +50,9 @@ def l1_distances(x: Array, z: Array) -> Array:
         # Columns that a row does not name add |z_c|: all of them are taken, and the named ones put right.
         size = lambda a: jnp.sum(jnp.abs(a.taken().value if isinstance(a, SparseRows) else a), axis=1)  # noqa: E731
         named = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
-        return jnp.maximum(size(x)[:, None] + size(z)[None, :] + named, 0)
+        whole = size(x)[:, None] + size(z)[None, :]
+        # Rounding is all that is left between equal rows.
+        return jnp.where(whole + named > rounding(x.shape[1], whole.dtype) * whole, whole + named, 0)
     zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
     column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)  # noqa: E731
     return lax.scan(column, zero, (x.T, z.T))[0]
@@ -81,17 +83,16 @@ def wide(x: Array) -> jnp.dtype:
     return x.dtype if jnp.finfo(x.dtype).bits >= 32 else jnp.dtype(jnp.float32)
 
 
+def rounding(columns: int, dtype: jnp.dtype) -> float:
+    """The share of two sizes below which a distance that is their sum less a product is rounding alone."""
+    return float(jnp.finfo(dtype).eps) * (4 + 2 * columns**0.5)
+
+
 def sqnorms(x: Array) -> Array:
     """Squared norms of rows, (n, d) -> (n,)."""
     x = x.astype(wide(x))
     x = x.taken().value if isinstance(x, SparseRows) else x
     return jnp.einsum("nd,nd->n", x, x, precision=lax.Precision.HIGHEST)
-
-
-def sqdist(x: Array, z: Array) -> Array:
-    """Squared distances of rows, (n, d), (m, d) -> (n, m), by one matrix product; never negative."""
-    x, z = x.astype(wide(x)), z.astype(wide(z))
-    return jnp.maximum(sqnorms(x)[:, None] + sqnorms(z)[None, :] - 2 * inner(x, z), 0)
 
 
 def blocked(fn: Callable, x: Array, block: int) -> Array:

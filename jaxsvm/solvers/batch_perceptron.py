@@ -87,4 +87,5 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
         )
         return BatchPerceptronState(f, weight), info
 
-    return Solver(init, update, lambda state, data=None: space.model(state.f, data), uniform(), "all", targets="labels")
+    model = lambda state, data=None: space.model(state.f, data)  # noqa: E731
+    return Solver(init, update, model, uniform(), "all", targets="labels", layout=space.layout)

@@ -207,7 +207,7 @@ def decomposition(
     def update(state, batch):
         y = batch.y.astype(state.dual.coef.dtype)
         own, near = stopped(cast((task, tol), y.dtype))
-        state, x, y = stopped((state, batch.x, y))
+        state, x, y = stopped((state, own.kernel.layout(batch).x, y))
         new, made = blocks(own, near, state, x, y)
         return new, told(own, bias, (state.dual, new.dual), x, y, new.residual, made * y.shape[0])
 
@@ -225,6 +225,7 @@ def decomposition(
         until=until,
         tol=tol,
         check=check_of(task.kernel),
+        layout=task.kernel.layout,
     )
 
 

@@ -184,6 +184,7 @@ def lasvm(
         "all",
         targets="labels" if loss.labels else "real",
         check=check_of(task.kernel),
+        layout=task.kernel.layout,
     )
 
 

@@ -10,10 +10,10 @@ from jax import lax
 
 from ..engines.online import hinge_steps, online
 from ..kernels import Kernel
-from ..numerics import dot, wide
+from ..numerics import centre, dot, wide
 from ..recipe import positive, register, solver
 from ..samplers import epochs
-from ..spaces.budgeted import check_budget, check_points, dense, in_turn, own_points
+from ..spaces.budgeted import check_budget, check_points, dense_centred, in_turn, own_points, values_at
 from ..types import Array, Solver, Space
 
 
@@ -21,7 +21,7 @@ from ..types import Array, Solver, Space
 class NystromState(NamedTuple):
     """At first f = sum_j coef_j k(x_j, .); once all places are taken f(x) = <w, map' k(x)>."""
 
-    x: Array  # (m, d)  but for the waiting row
+    x: Array  # (m, d)  less the shift, but for the waiting row
     sqnorm: Array  # (m,)
     coef: Array  # (m,)
     size: Array  # ()  int32, points
@@ -30,6 +30,7 @@ class NystromState(NamedTuple):
     mean: Array  # (p,)  of the w that steps led to which moved it
     moves: Array  # ()  int32, how many these are
     waiting: tuple[Array, Array]  # () int32 place, (d,) row
+    shift: Array  # (d,)  `Kernel.offset` of the rows that there were at first
 
 
 def _switching(kernel: Kernel, budget: int, features: int) -> Space:
@@ -45,7 +46,8 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
         dtype, d = wide(data.x), data.x.shape[-1]
         vector, whole, w = jnp.zeros(m, dtype), jnp.zeros((), jnp.int32), jnp.zeros(features, dtype)
         x, waiting = jnp.zeros((m, d), dtype), (whole, jnp.zeros(d, dtype))
-        return NystromState(x, vector, vector, whole, jnp.zeros((m, features), dtype), w, w, whole, waiting)
+        map = jnp.zeros((m, features), dtype)
+        return NystromState(x, vector, vector, whole, map, w, w, whole, waiting, kernel.offset(data))
 
     def written(f):
         place, row = f.waiting
@@ -53,7 +55,7 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
         return f._replace(x=put(f.x, row), sqnorm=put(f.sqnorm, dot(row, row)))
 
     def values(f, x):
-        return jnp.where(lax.iota(jnp.int32, m) < f.size, kernel.values(x, f.x, f.sqnorm), 0)
+        return jnp.where(lax.iota(jnp.int32, m) < f.size, values_at(kernel, f, x), 0)
 
     def evaluate(f, batch):
         f = written(f)
@@ -72,7 +74,7 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
             w=w,
             mean=f.mean + jnp.where(steps, (w - f.mean) / jnp.maximum(moves, 1).astype(w.dtype), 0),
             moves=moves,
-            waiting=jax.tree.map(lambda a, b: jnp.where(stores, a, b), (f.size, dense(batch.x)[0].astype(w.dtype)), f.waiting),
+            waiting=jax.tree.map(lambda a, b: jnp.where(stores, a, b), (f.size, dense_centred(f, batch.x)[0]), f.waiting),
         )
         switches = stores & (new.size == m)
         parts = lax.cond(switches, lambda: switched(written(new)), lambda: (new.map, new.w, new.mean))
@@ -90,7 +92,7 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
         return in_turn(joined, written, f, coef, batch)
 
     def points(f):
-        return written(f).x, jnp.where(f.size < m, f.coef, dot(f.map, f.mean))
+        return centre(written(f).x, -f.shift), jnp.where(f.size < m, f.coef, dot(f.map, f.mean))
 
     return own_points(kernel, zero, evaluate, add, points, lambda f: f.size, m)
 

@@ -11,10 +11,10 @@ from jax import lax
 
 from ..engines.online import online, perceptron_in, within_margin
 from ..kernels import Kernel
-from ..numerics import dot, wide
+from ..numerics import centre, dot, wide
 from ..recipe import positive, register, solver
 from ..samplers import epochs
-from ..spaces.budgeted import check_budget, check_points, dense, in_turn, own_points
+from ..spaces.budgeted import check_budget, check_points, dense_centred, in_turn, own_points, values_at
 from ..types import Array, Solver, Space
 
 
@@ -25,12 +25,13 @@ class SpanState(NamedTuple):
     The last row of each matrix waits to be written, so that a loop body works in place.
     """
 
-    x: Array  # (m, d)
+    x: Array  # (m, d)  less the shift
     sqnorm: Array  # (m,)
     inverse: Array  # (m, m)  V = L^-1 with L L' = K among the points, so that V' V = K^-1; 0 beyond
     coef: Array  # (m,)
     size: Array  # ()  int32
     waiting: tuple[Array, Array, Array]  # () int32 place, (d,) row of x, (m,) row of V
+    shift: Array  # (d,)  `Kernel.offset` of the rows that there were at first
 
 
 def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | None = None) -> Space:
@@ -52,8 +53,8 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
     def zero(key, data):
         dtype, d = wide(data.x), data.x.shape[-1]
         vector, size = jnp.zeros(m, dtype), jnp.zeros((), jnp.int32)
-        row = jnp.zeros(d, dtype)
-        return SpanState(jnp.zeros((m, d), dtype), vector, jnp.zeros((m, m), dtype), vector, size, (size, row, vector))
+        x, inverse, waiting = jnp.zeros((m, d), dtype), jnp.zeros((m, m), dtype), (size, jnp.zeros(d, dtype), vector)
+        return SpanState(x, vector, inverse, vector, size, waiting, kernel.offset(data))
 
     def written(f):
         place, row, line = f.waiting
@@ -61,7 +62,7 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
         return f._replace(x=put(f.x, row), inverse=put(f.inverse, line), sqnorm=put(f.sqnorm, dot(row, row)))
 
     def values(f, x):
-        return jnp.where(lax.iota(jnp.int32, m) < f.size, kernel.values(x, f.x, f.sqnorm), 0)
+        return jnp.where(lax.iota(jnp.int32, m) < f.size, values_at(kernel, f, x), 0)
 
     def evaluate(f, batch):
         f = written(f)
@@ -87,14 +88,14 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
         onto = f.coef + coef * share * dot(half, f.inverse)
         root = jnp.sqrt(jnp.where(joins, left, 1))
         line = jnp.where(place == f.size, 1 / root, -dot(half, f.inverse) / root)
-        new = f.size, dense(batch.x)[0].astype(f.x.dtype), line
+        new = f.size, dense_centred(f, batch.x)[0], line
         waiting = jax.tree.map(lambda a, b: jnp.where(joins, a, b), new, f.waiting)
         return jnp.where(joins, jnp.where(place == f.size, coef, f.coef), onto), f.size + joins.astype(jnp.int32), waiting
 
     def add(f, shrink, coef, batch):
         return in_turn(joined, written, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
 
-    return own_points(kernel, zero, evaluate, add, lambda f: (written(f).x, f.coef), lambda f: f.size, m)
+    return own_points(kernel, zero, evaluate, add, lambda f: (centre(written(f).x, -f.shift), f.coef), lambda f: f.size, m)
 
 
 @solver

@@ -171,4 +171,4 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         if bias == "free" and len(np.unique(np.sign(np.asarray(data.y)[np.asarray(data.weight) > 0]))) < 2:
             raise ValueError("bias='free' needs rows of both classes: with one class the level has no bound")
 
-    return Solver(init, update, model, uniform(), "all", targets="labels", check=check)
+    return Solver(init, update, model, uniform(), "all", targets="labels", check=check, layout=kernel.layout)

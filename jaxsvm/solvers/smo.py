@@ -78,4 +78,5 @@ def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", sta
         "all",
         targets="labels" if loss.labels else "real",
         check=check_of(task.kernel),
+        layout=task.kernel.layout,
     )

@@ -54,4 +54,5 @@ def averaged(inner: Space, *, of: str = "steps") -> Space:
         evals=inner.evals,
         support=lambda s: inner.support(s.mean),
         reads=inner.reads,
+        layout=inner.layout,
     )

@@ -13,7 +13,7 @@ from jax import lax
 from ..budget import Change, Maintenance, Points, given_up, taken
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..models import Expansion
-from ..numerics import at, count, dot, first_max, mix, sqnorms, wide
+from ..numerics import at, centre, count, dot, first_max, mix, sqnorms, wide
 from ..recipe import register, space
 from ..types import Array, Batch, Space, SparseRows
 
@@ -34,7 +34,7 @@ class BudgetedState(NamedTuple):
     The rows of the last step wait to be written: a loop body that writes first and only reads afterwards works in place.
     """
 
-    x: Array  # (m, d)  but for the waiting rows
+    x: Array  # (m, d)  less the shift, but for the waiting rows
     sqnorm: Array  # (m,)
     coef: Array  # (m,)
     born: Array  # (m,)  int32, newcomers before the point came
@@ -45,6 +45,7 @@ class BudgetedState(NamedTuple):
     seed: Array  # ()  uint32
     memo: Any  # of the maintenance
     waiting: Writes
+    shift: Array  # (d,)  `Kernel.offset` of the rows that there were at first
 
 
 @space
@@ -73,11 +74,12 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         waiting = Writes(jnp.zeros(3, jnp.int32), x[jnp.zeros(3, jnp.int32)], jnp.zeros(3, dtype))
         notes = jax.tree.map(lambda a: jnp.zeros((m, *jnp.shape(a)), a.dtype), maintain.note(jnp.ones((), dtype)))
         born = jnp.zeros(m, jnp.int32)
-        return BudgetedState(x, vector, vector, born, notes, whole, whole, whole, seed, maintain.memo(dtype), waiting)
+        counts = whole, whole, whole
+        return BudgetedState(x, vector, vector, born, notes, *counts, seed, maintain.memo(dtype), waiting, kernel.offset(data))
 
     def evaluate(f, batch):
         f = written(f)
-        return dot(kernel.values(batch.x, f.x, f.sqnorm), f.coef)
+        return dot(values_at(kernel, f, batch.x), f.coef)
 
     def add(f, shrink, coef, batch):
         return in_turn(joined, written, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
@@ -85,7 +87,7 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
     def joined(f, coef, batch):
         """f + coef k(x, .), for the one row of a batch."""
         f = written(f)
-        row, values = dense(batch.x).astype(f.x.dtype), kernel.values(batch.x, f.x, f.sqnorm)[0]
+        row, values = dense_centred(f, batch.x), values_at(kernel, f, batch.x)[0]
         if maintain.seen is not None:
             seen = maintain.seen(f.notes, values, taken(f.coef.shape[0], f.front, f.back), batch.y[0])
             f = f._replace(notes=jax.tree.map(functools.partial(jnp.where, batch.weight[0] > 0), seen, f.notes))
@@ -116,7 +118,7 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         change, memo = lax.cond(known | grows, store, lambda: maintain.change(kernel, points, f.memo))
         return _placed(f._replace(memo=memo, added=f.added + 1), points, change, grows)
 
-    points = lambda f: (written(f).x, f.coef)  # noqa: E731
+    points = lambda f: (centre(written(f).x, -f.shift), f.coef)  # noqa: E731
     return own_points(kernel, zero, evaluate, add, points, lambda f: f.front + f.back, m, maintain.evals(m))
 
 
@@ -196,7 +198,7 @@ def summands(kernel: Kernel, f: BudgetedState, batch: Batch) -> Array:
     f = written(f)
     return jnp.where(
         taken(f.coef.shape[0], f.front, f.back)[None, :],
-        f.coef[None, :] * as_kernel(kernel).values(batch.x, f.x, f.sqnorm),
+        f.coef[None, :] * values_at(as_kernel(kernel), f, batch.x),
         jnp.nan,
     )
 
@@ -204,6 +206,16 @@ def summands(kernel: Kernel, f: BudgetedState, batch: Batch) -> Array:
 def dense(x: Array) -> Array:
     """Rows as a plain array."""
     return x.toarray() if isinstance(x, SparseRows) else x
+
+
+def dense_centred(f: Any, x: Array) -> Array:
+    """Rows as a plain array, less the shift of the points of f."""
+    return centre(dense(x), f.shift).astype(f.x.dtype)
+
+
+def values_at(kernel: Kernel, f: Any, x: Array) -> Array:
+    """k(x_i, x_j) at rows and the points of f, (b, d) -> (b, m)."""
+    return kernel.values(centre(x, f.shift), f.x, f.sqnorm)
 
 
 def in_turn(join: Callable, written: Callable, f: Any, coef: Array, batch: Batch) -> Any:

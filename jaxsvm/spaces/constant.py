@@ -41,4 +41,5 @@ def with_constant(inner: Space) -> Space:
         evals=inner.evals,
         support=lambda s: inner.support(s.f),
         reads=inner.reads,
+        layout=inner.layout,
     )

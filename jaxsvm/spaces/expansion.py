@@ -70,4 +70,5 @@ def expansion(kernel: Kernel, *, always: bool = False) -> Space:
         evals=evals,
         support=lambda f: count(f.coef != 0),
         reads="all",
+        layout=kernel.layout,
     )
