@@ -449,3 +449,34 @@ def test_breast_cancer_in_x64(x64):
     x, _ = load_breast_cancer(return_X_y=True)
     np.testing.assert_allclose(data.x, x, rtol=1e-6)
     assert data.y.dtype == data.x.dtype
+
+
+# Digits that float32 does not have
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_matrix], ids=["dense", "sparse"])
+def test_a_column_whose_variation_rounding_takes_is_named(form):
+    x = np.array([[1.0, 1e6], [2.0, 1e6 + 1e-4], [3.0, 1e6 - 1e-4]])
+    with pytest.warns(UserWarning, match=r"rounding to float32 moves column 1 by up to 0.0001, .*: subtract its mean"):
+        dataset(form(x), Y)
+    with pytest.warns(UserWarning, match="rounding to float32 moves column 0"):
+        dataset(form(np.array([[2**40], [2**40 + 1], [2**40 + 3]])), Y)
+
+
+def test_numbers_that_float32_holds_are_no_loss(x64):
+    rows = np.array([[1e6, 0.0], [1e6 + 1e-4, 1.0], [1e6 - 1e-4, 1.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        data = dataset(rows[:, 1:], Y)  # 64-bit numbers are on
+        assert data.x.dtype == np.float64
+    assert np.array_equal(dataset(rows, Y).x, rows)
+
+
+def test_a_sparse_column_far_from_zero_is_named():
+    x = np.array([[2000.0, 0.0], [2001.0, 3.0], [2002.0, 0.0]])
+    with pytest.warns(UserWarning, match=r"column 0 of the sparse x lies far from 0 \(2000 to 2002\)"):
+        dataset(scipy.sparse.csr_matrix(x), Y)
+    x[2, 0] = 0.0  # a zero that is not stored widens the column
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset(scipy.sparse.csr_matrix(x), Y)

@@ -50,8 +50,8 @@ def padded(x: Any) -> SparseRows:
     return SparseRows(jnp.asarray(index), jnp.asarray(value), jnp.asarray(long, jnp.int32), int(x.shape[1]))
 
 
-def stored_spread(x: Any) -> np.ndarray:
-    """Largest minus smallest number of the columns of a CSR matrix that hold any, zeros not stored included."""
+def stored_range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The columns of a CSR matrix that hold any numbers, and the smallest and the largest of each, zeros not stored included."""
     few = x.nnz < x.shape[1]  # memory follows the numbers stored, not the columns
     columns, place = np.unique(x.indices, return_inverse=True) if few else (np.arange(x.shape[1]), x.indices)
     full = np.bincount(place, minlength=len(columns)) == x.shape[0]
@@ -59,7 +59,7 @@ def stored_spread(x: Any) -> np.ndarray:
     values = x.data.astype(np.float64)
     np.minimum.at(low, place, values)
     np.maximum.at(high, place, values)
-    return high - low
+    return columns, low, high
 
 
 def held_as(dtype: np.dtype) -> np.dtype:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..recipe import choice
 from ..types import Batch
-from .padding import csr, held_as, is_sparse, padded, stored_spread
+from .padding import csr, held_as, is_sparse, padded, stored_range
 
 
 def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batch:
@@ -33,7 +33,8 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
             NaN, infinity, numbers whose squares overflow when summed (weights: that do so themselves), or no rows.
 
     Warns:
-        UserWarning: if the ranges of the columns differ by more than a factor of 1,000.
+        UserWarning: if the ranges of the columns differ by more than a factor of 1,000; if rounding to float32 takes more than
+            1e-4 of a column's range; if a column of a sparse matrix lies so far from 0 that kernels of differences lose digits.
 
     Example:
         >>> dataset([[1, 2], [3, 4]], [1, -1]).x.dtype.name
@@ -61,7 +62,11 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
         _labels(y[held > 0])
     if task == "multiclass":
         _class_numbers(y[held > 0])
-    _scales(x)
+    columns, low, high = stored_range(x) if sparse else (np.arange(x.shape[1]), *_range(x))
+    _scales(high - low, sparse)
+    _digits(x, columns, low, high, dtype)
+    if sparse:
+        _far(columns, low, high)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
     x = padded(x) if sparse else jnp.asarray(x)
     index = jnp.arange(x.shape[0], dtype=jnp.int32)
@@ -130,15 +135,50 @@ def _class_numbers(y: np.ndarray) -> None:
         raise ValueError(f"class numbers must be 0 .. k-1, k >= 2, each of them present, got {shown}; use jaxsvm.data.encode(y)")
 
 
-def _scales(x: Any) -> None:
-    spread = stored_spread(x) if is_sparse(x) else x.max(axis=0).astype(np.float64) - x.min(axis=0).astype(np.float64)
+def _range(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest and the largest number of each column."""
+    return x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
+
+
+def _scales(spread: np.ndarray, sparse: bool) -> None:
     spread = spread[spread > 0]
     if spread.size and spread.max() > 1000 * spread.min():
-        warnings.warn(
+        _warn(
             f"the ranges of the columns go from {spread.min():.2g} to {spread.max():.2g}: solvers converge slowly on such "
-            f"rows; scale them first, for example with jaxsvm.data.{'scale' if is_sparse(x) else 'standardize'}",
-            stacklevel=outside(),
+            f"rows; scale them first, for example with jaxsvm.data.{'scale' if sparse else 'standardize'}"
         )
+
+
+def _digits(x: Any, columns: np.ndarray, low: np.ndarray, high: np.ndarray, held: np.dtype) -> None:
+    """Warn of a column whose variation is lost where wider numbers are rounded to those that solvers see."""
+    if x.dtype.kind not in "iuf" or x.dtype.itemsize <= held.itemsize or held != np.float32:
+        return
+    at_most = np.finfo(held).eps / 2 * np.maximum(np.abs(low), np.abs(high))
+    for k in np.flatnonzero((high > low) & (at_most > 1e-4 * (high - low))):
+        numbers = (x.data[x.indices == columns[k]] if is_sparse(x) else x[:, k]).astype(np.float64)
+        lost = np.abs(numbers - numbers.astype(held)).max()
+        if lost > 1e-4 * (high[k] - low[k]):
+            return _warn(
+                f"rounding to {held} moves column {columns[k]} by up to {lost:.2g}, but its numbers differ by "
+                f"{high[k] - low[k]:.2g} only ({low[k]:.9g} to {high[k]:.9g}): subtract its mean from all rows beforehand, in "
+                "float64, or switch on 64-bit numbers, jax.config.update('jax_enable_x64', True)"
+            )
+
+
+def _far(columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    """Warn of a column of a sparse matrix far from 0, which kernels do not shift."""
+    half, middle = (high - low) / 2, np.abs(low + high) / 2
+    apart = np.where(half > 0, middle / np.where(half > 0, half, 1), 0)
+    if apart.size and apart.max() > 300:  # |x|^2 loses 1e-2 of the squared width
+        k = int(np.argmax(apart))
+        _warn(
+            f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to {high[k]:.9g}): kernels lose its digits, "
+            "as sparse rows are not shifted; subtract its mean from the stored numbers, which are all of that column"
+        )
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=outside())
 
 
 def outside() -> int:
