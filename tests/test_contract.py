@@ -286,8 +286,8 @@ def test_padding_rows_change_nothing(case):
         padded = padded._replace(x=jnp.where(wild, 50.0, padded.x), y=jnp.where(wild[:, 0], -padded.y, padded.y))
     plain, info = jaxsvm.step(solver, state, batch_of(solver, data, short))
     with_padding, padded_info = jaxsvm.step(solver, state, padded)
-    if case.exact:  # what is drawn counts the steps, no more
-        assert_same_bits((with_padding, padded_info), (plain, info))
+    if case.exact:  # what is drawn counts the steps, no more; of another number of rows another program
+        assert_close((with_padding, padded_info), (plain, info), 1e-6)
         return
     if case.own:  # as many rows, but others
         assert_same_bits((with_padding, padded_info), jaxsvm.step(solver, state, batch_of(solver, data, STEPS[0, :1].repeat(4))))
@@ -314,7 +314,9 @@ def test_a_weight_is_a_number_of_copies(case):
     assert not np.array_equal(one.model(NEW_ROWS), run(case, 130, sampler=sampler).model(NEW_ROWS))
     if case.kernel:  # copies share the coefficient of the row: sums of another order
         assert_close(one.model(NEW_ROWS), other.model(NEW_ROWS), 1e-5)
-    else:
+    elif case.sums:  # step sizes from sums over other rows: a few roundings, in each of 130 steps
+        assert_close((one.state.solver, one.model), (other.state.solver, other.model), 1e-5)
+    else:  # one program, given the same numbers at every step
         assert_same_bits((one.state.solver, one.model), (other.state.solver, other.model))
 
 

@@ -97,7 +97,7 @@ def test_a_feature_map_inside_or_outside():
     for run in runs:
         assert isinstance(run.model, Mapped) and isinstance(run.model.inner, OneVsRest)
         assert isinstance(run.model.inner.inner, Linear) and run.model.phi.landmarks.shape == (8, 4)
-    np.testing.assert_array_equal(*[run.model(DATA.x) for run in runs])
+    np.testing.assert_allclose(*[run.model(DATA.x) for run in runs], atol=1e-5)
 
 
 def test_sparse_rows():
@@ -302,7 +302,9 @@ def test_two_classes_are_the_binary_problem():
     runs = [jaxsvm.fit(solver, d, KEY, steps=60) for solver, d in ((one_vs_one(inner, classes=2), numbers), (inner, data))]
     score = runs[1].model(data.x)
     np.testing.assert_allclose(runs[0].model.pairs(data.x)[:, 0], score, atol=1e-6)
-    np.testing.assert_array_equal(np.argmax(np.asarray(runs[0].model(data.x)), 1) == 0, score >= 0)
+    clear = np.abs(score) > 1e-5
+    assert clear.mean() > 0.9
+    np.testing.assert_array_equal((np.argmax(np.asarray(runs[0].model(data.x)), 1) == 0)[clear], (score >= 0)[clear])
     np.testing.assert_allclose(runs[0].info.loss, runs[1].info.loss, rtol=1e-5)
     np.testing.assert_array_equal(runs[0].info.evals, runs[1].info.evals)
 

@@ -351,7 +351,7 @@ def test_batches_of_draws(bias):
     # Both are means of draws from the same law: eight a step are nearer to its mean, a run of steps of the shares themselves.
     assert not np.array_equal(run.model.coef, single.model.coef)
     other = jaxsvm.fit(make(bias=bias, look=0), dataset(dtype=np.float32), KEY, steps=30, sampler=samplers.epochs(8))
-    assert other.model.coef.tobytes() == run.model.coef.tobytes()
+    np.testing.assert_allclose(other.model.coef, run.model.coef, rtol=1e-5, atol=1e-6)  # the same draws in another program
 
 
 def products(jaxpr, met):

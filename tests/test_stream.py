@@ -41,6 +41,11 @@ def pieces(sizes):
     return [(X[start:end], Y[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
+def near(a, b):
+    """The same steps in another program: a few roundings of float32."""
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), a, b)
+
+
 def same(a, b):
     return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
@@ -60,7 +65,7 @@ def test_a_stream_is_a_run_over_the_rows_in_their_order(name, b):
     run = in_one(name, b)
     assert int(run.state.step) == N // b and int(run.state.held) == N % b and int(run.state.seen) == 0
     fit = jaxsvm.fit(SOLVERS[name], DATA, KEY, steps=N // b, sampler=samplers.epochs(b, shuffle=False))
-    assert same(run.model, fit.model)
+    near(run.model, fit.model)
 
 
 @settings(max_examples=25, deadline=None)
@@ -88,7 +93,7 @@ def test_a_second_pass_over_a_dual_method():
     parts = jaxsvm.data.chunks(DATA, rows=30)
     twice = jaxsvm.stream(SOLVERS["sdca"], [*parts, *parts], KEY, rows=N, batch_size=1)
     fit = jaxsvm.fit(SOLVERS["sdca"], DATA, KEY, steps=2 * N, sampler=samplers.epochs(1, shuffle=False))
-    assert same(twice.model, fit.model)
+    near(twice.model, fit.model)
 
 
 def test_many_classes_of_a_dual_method():
@@ -97,14 +102,14 @@ def test_many_classes_of_a_dual_method():
     data, many = jaxsvm.dataset(X, y, task="multiclass"), jaxsvm.one_vs_rest(SOLVERS["sdca"], classes=3)
     parts = jaxsvm.data.chunks(data, rows=30)
     run = jaxsvm.stream(many, [*parts, *parts], KEY, rows=N)
-    assert same(run.model, jaxsvm.fit(many, data, KEY, steps=2 * N, sampler=samplers.epochs(1, shuffle=False)).model)
+    near(run.model, jaxsvm.fit(many, data, KEY, steps=2 * N, sampler=samplers.epochs(1, shuffle=False)).model)
     phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=8)
     for inner in (SOLVERS["sdca"], jaxsvm.on_features(phi, SOLVERS["sdca"])):
         with pytest.raises(ValueError, match="begins with something of each row .*: use fit, or one_vs_rest"):
             jaxsvm.stream(jaxsvm.one_vs_one(inner, classes=3), parts, KEY, rows=N)
     pairs = jaxsvm.one_vs_one(SOLVERS["pegasos"], classes=3)
     fit = jaxsvm.fit(pairs, data, KEY, steps=N, sampler=samplers.epochs(1, shuffle=False))
-    assert same(jaxsvm.stream(pairs, parts, KEY).model, fit.model)
+    near(jaxsvm.stream(pairs, parts, KEY).model, fit.model)
 
 
 def test_the_default_batch_is_the_papers():
@@ -152,7 +157,7 @@ def test_sparse_chunks():
     data = jaxsvm.dataset(scipy.sparse.random(N, 50, 0.1, random_state=0, format="csr", dtype=np.float32), Y)
     solver = SOLVERS["averaged"]
     run = jaxsvm.stream(solver, jaxsvm.data.chunks(data, rows=30), KEY, batch_size=4)
-    assert same(run.model, jaxsvm.fit(solver, data, KEY, steps=N // 4, sampler=samplers.epochs(4, shuffle=False)).model)
+    near(run.model, jaxsvm.fit(solver, data, KEY, steps=N // 4, sampler=samplers.epochs(4, shuffle=False)).model)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int16, np.uint8])
