@@ -78,7 +78,7 @@ def live(f, t):
     """Points and coefficients of s after a step, in float64."""
     front, back, m = int(f.front[t]), int(f.back[t]), f.coef.shape[1]
     there = [*range(front), *range(m - back, m)]
-    return np.asarray(f.x[t] + f.shift[t], np.float64)[there], np.asarray(f.coef[t], np.float64)[there]
+    return (np.asarray(f.x[t], np.float64) + np.asarray(f.shift[t], np.float64))[there], np.asarray(f.coef[t], np.float64)[there]
 
 
 def sqnorm(x, coef, kernel=gaussian):

@@ -59,12 +59,13 @@ class CentredRows:
 
 
 def offset(x: Array, live: Array | None = None) -> Array:
-    """A shift (d,) that is near all rows, where their columns are farther from 0 than wide; 0 for other columns.
+    """A shift (d,) that takes columns far from 0 near to it; 0 for the others.
 
-        middle = (max + min) / 2;   q = a power of two, between 1 and 2 times max - min;   shift = q round(middle / q)
+        middle = (min + max) / 2;   half = (max - min) / 2;   shift = q round(middle / q),   q = 2^k <= half / 2 < 2 q
 
-    Extremes and powers of two have no rounding, so any program finds the same bits. A column that holds 0, or has
-    its middle nearer to 0 than half its width, has a shift of 0 and keeps its bits. |x_i - shift| <= 1.5 q in each column.
+    It is taken where no number of the column is nearer to 0 than all are to the shift, min |x_i| >= max |x_i - shift|: no bit of
+    a number is lost by it, so that adding it again gives the rows back. (About where |middle| >= 2.25 half.) Extremes
+    and powers of two have no rounding, so that any program finds the same bits.
 
     Args:
         x: (n, d); `SparseRows` have a shift of 0, as they would not stay sparse.
@@ -80,11 +81,13 @@ def offset(x: Array, live: Array | None = None) -> Array:
     half = high / 2 - low / 2
     middle = low + half
     mantissa, exponent = jnp.frexp(half)
-    q = jnp.ldexp(jnp.ones_like(half), exponent + 1)
+    q = jnp.ldexp(jnp.ones_like(half), exponent - 2)
     # A number of 24 (53) bits is a multiple of every power of two below its last place.
-    exact = (mantissa == 0) | (jnp.abs(middle) * jnp.finfo(x.dtype).eps >= q)
-    shift = jnp.where(exact, middle, jnp.round(middle / q) * q)
-    return jnp.where(jnp.isfinite(shift), shift, 0)
+    fine = (mantissa == 0) | (jnp.abs(middle) * jnp.finfo(x.dtype).eps >= q)
+    shift = jnp.where(fine, middle, jnp.round(middle / q) * q)
+    nearest = jnp.where(jnp.sign(low) == jnp.sign(high), jnp.minimum(jnp.abs(low), jnp.abs(high)), 0)
+    far = nearest >= jnp.maximum(jnp.abs(low - shift), jnp.abs(high - shift))
+    return jnp.where(far & jnp.isfinite(shift), shift, 0)
 
 
 def centre(x: Array, shift: Array) -> Array:
