@@ -427,11 +427,16 @@ def test_progress_of_an_interrupted_run_ends_its_line(capsys, monkeypatch):
 # Inside transformations
 
 
-def test_inside_and_outside_are_the_same_bits():
-    """Also with a rest piece."""
+def test_inside_and_outside_are_the_same_run():
+    """Also with a rest piece; two programs, so a few roundings apart."""
     solver = jaxsvm.pegasos(0.1)
     run = lambda solver, key: fit(solver, DATA, key, steps=10, every=4)
-    same(jax.jit(run)(jaxsvm.pegasos(jnp.float32(0.1)), KEY), run(solver, KEY))
+    found, whole = jax.jit(run)(jaxsvm.pegasos(jnp.float32(0.1)), KEY), run(solver, KEY)
+    assert jax.tree.structure(found) == jax.tree.structure(whole)
+    near = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+    jax.tree.map(
+        near, found._replace(state=found.state._replace(sampler=())), whole._replace(state=whole.state._replace(sampler=()))
+    )
 
 
 def test_a_batch_of_runs():

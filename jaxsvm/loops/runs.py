@@ -163,9 +163,9 @@ def fit(
         rows_t = sampler.draw(t);   state_t+1, info_t = solver.update(state_t, rows_t)
 
     Outside transformations this is a Python loop over one compiled piece of `every` steps (and one for what is left):
-    any number of steps with one compilation. Inside `vmap`, `jit` or `grad` it is a scan over the same piece. The
-    bits are the same, wherever the run is cut: a run stopped and gone on with equals the whole run (same JAX, device
-    and flags).
+    any number of steps with one compilation. The bits are the same, wherever the run is cut: a run stopped and gone on
+    with equals the whole run (same `every`, JAX, device and flags). Inside `vmap`, `jit` or `grad` it is a scan over the
+    same piece: the same steps as part of another program, equal but for roundings.
 
     Args:
         solver: any solver; its numbers are cast to the dtype of the rows, its structure decides compilation.
@@ -359,8 +359,8 @@ def _outside(piece, run, steps, every, period, seconds, save, progress):
             length = min(every, steps - made)
             if period is not None:
                 length = min(length, period - (first + made) % period)
-            count = None if length == every else jnp.asarray(length, jnp.int32)
-            new, row = jax.block_until_ready(piece(run, every, count))
+            # Whole and shorter pieces are one program, so that a run has the same bits wherever it is cut.
+            new, row = jax.block_until_ready(piece(run, every, np.int32(length)))
             run, made = new, made + length
             rows.append(row)
             if save is not None:
