@@ -173,6 +173,7 @@ def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Cal
                 bound.arguments[name] = _plain(value, positional=name not in keyword and not counts)
             return kind(keep, made._fields, bound.args, bound.kwargs)
 
+        keep.result_type = made  # says that this is a factory, to `models.load` too
         if "<locals>" in factory.__qualname__:
             return keep
         module = (factory.__module__ or "__main__").removeprefix("jaxsvm.")

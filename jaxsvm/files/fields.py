@@ -1,0 +1,59 @@
+"""Checks of what a class holds, for its method `__check__`, which `models.load` calls on all that it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+KINDS = {"real": (jnp.floating, jnp.integer), "whole": (jnp.integer,), "truth": (jnp.bool_,)}
+
+
+def check_field(
+    name: str,
+    value: Any,
+    kind: str = "real",
+    shape: tuple[int, ...] | None = None,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+) -> None:
+    """Check an array, or a number, whose values are known.
+
+    Args:
+        name: of the field.
+        value: what it holds.
+        kind: "real", "whole" (integers) or "truth" (truth values).
+        shape: that it must have; None: any.
+        least: the lowest value allowed.
+        most: the highest value allowed.
+
+    Raises:
+        ValueError: with the name, what was expected and what came.
+    """
+    try:
+        found, dtype = jnp.shape(value), jnp.result_type(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array, got {value!r}") from error
+    if not any(jnp.issubdtype(dtype, each) for each in KINDS[kind]):
+        what = {"real": "real numbers", "whole": "whole numbers", "truth": "truth values"}[kind]
+        raise ValueError(f"{name} must hold {what}, got dtype {dtype}")
+    if shape is not None and found != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {found}")
+    if least is None and most is None:
+        return
+    numbers = np.asarray(value)
+    for bound, outside in ((least, numbers < (least or 0)), (most, numbers > (most or 0))):
+        if bound is not None and outside.any():
+            raise ValueError(f"{name} must be at {'least' if bound is least else 'most'} {bound}, got {numbers[outside].flat[0]}")
+
+
+def check_front(name: str, front: tuple[int, ...], whole: tuple[int, ...]) -> None:
+    """Check the axes in front of those of one model: none, or those of the whole stack of models.
+
+    Raises:
+        ValueError: any others.
+    """
+    if front not in ((), whole):
+        raise ValueError(f"{name} has the axes {front} in front, expected none or {whole}")
