@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from . import __about__
-from .files import Npz, atomic_path, check_field, check_front, is_damage, open_npz, refuse_special
+from .files import Npz, atomic_path, check_field, check_front, is_damage, open_npz, refuse_special, shape_of
 from .kernels import Kernel, matvec
 from .numerics import blocked, dot, is_traced
 from .recipe import REGISTRY, Recipe, choice, freed, registered_name, static, struct
@@ -101,7 +101,7 @@ class Expansion:
         check_field("coef", self.coef)
         check_field("b", self.b)
         check_field("index", self.index, "whole", least=-1)
-        x, coef, index = jnp.shape(self.x), jnp.shape(self.coef), jnp.shape(self.index)
+        x, coef, index = map(shape_of, (self.x, self.coef, self.index))
         if len(x) < 2 or not x[-2:-1] == coef[-1:] == index[-1:]:
             raise ValueError(f"x, coef and index must have as many rows, got shapes {x}, {coef} and {index}")
         for name, front in (("b", jnp.shape(self.b)), ("x", x[:-2]), ("index", index[:-1])):
@@ -368,6 +368,15 @@ def _checked(thing: Any) -> Any:
     except ValueError as error:
         raise _Refused(f"the file holds a {type(thing).__name__} that cannot be: {error}") from error
     return thing
+
+
+def check_savable(tree: Any) -> None:
+    """Refuse what `save` refuses, without writing.
+
+    Raises:
+        ValueError: something that is not registered, with what to do.
+    """
+    _encode(tree, [])
 
 
 def save(path: str | bytes | os.PathLike, tree: Any) -> None:

@@ -49,6 +49,19 @@ def check_field(
             raise ValueError(f"{name} must be at {'least' if bound is least else 'most'} {bound}, got {numbers[outside].flat[0]}")
 
 
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of anything that has one, else that of the array it stands for.
+
+    Raises:
+        ValueError: if it stands for no array.
+    """
+    shape = getattr(value, "shape", None)
+    try:
+        return tuple(shape) if shape is not None else jnp.shape(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"expected an array, got {value!r}") from error
+
+
 def check_front(name: str, front: tuple[int, ...], whole: tuple[int, ...]) -> None:
     """Check the axes in front of those of one model: none, or those of the whole stack of models.
 
