@@ -428,8 +428,8 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
             does not fit `like`.
     """
     path = os.fsdecode(path)
+    refuse_special(path)
     try:
-        refuse_special(path)
         with open_npz(path, compressed=False) as npz:
             tree, arrays = _read_header(npz), _Arrays(npz)
             if like is None:

@@ -12,8 +12,7 @@ import numpy as np
 
 from ..files import ArrayHeader, open_npz, read_array
 from .loaded import Loaded, Rows, assemble, named
-from .mapped import is_npy, whole_arrays
-from .opening import checked
+from .mapped import array_file, is_npy, whole_arrays
 
 SPARSE = ("data", "indices", "indptr", "shape")  # the arrays of a sparse matrix
 
@@ -56,7 +55,7 @@ def read_npz(path: Any) -> list[Rows]:
             raise ValueError(f"rows, labels and weights are three .npy files at most, got {len(path)}")
         arrays = dict(zip(("x", "y", "weight"), (_read_npy(each) for each in path), strict=False))
         return [_part(arrays, "x", "")]
-    (path,) = checked((path,))
+    path = array_file(path)
     with whole_arrays(path), open(path, "rb") as file:
         if is_npy(file):
             return [Rows(read_array(file, os.path.getsize(path)))]
@@ -98,7 +97,7 @@ def _named_file(path: str) -> Iterator[None]:
 
 
 def _read_npy(path: str | bytes | os.PathLike) -> np.ndarray:
-    (path,) = checked((path,))
+    path = array_file(path)
     with whole_arrays(path), open(path, "rb") as file:
         return read_array(file, os.path.getsize(path))
 

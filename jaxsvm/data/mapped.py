@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files import Npz, is_damage, open_npz, read_header
+from ..files import Npz, is_damage, open_npz, read_header, refuse_special
 from .opening import checked
 
 
@@ -37,12 +37,19 @@ def memory_map(path: str | bytes | os.PathLike) -> dict[str, np.ndarray]:
         >>> type(memory_map(path)["x"]).__name__
         'memmap'
     """
-    (path,) = checked((path,))
+    path = array_file(path)
     with whole_arrays(path), open(path, "rb") as file:
         if is_npy(file):
             return {"x": _mapped(path, file, 0, os.path.getsize(path))}
         with open_npz(path) as npz:
             return {name: _member(path, file, npz, name) for name in npz.members}
+
+
+def array_file(path: str | bytes | os.PathLike) -> str:
+    """The path of a file that is there and no pipe or device."""
+    (path,) = checked((path,))
+    refuse_special(path)
+    return path
 
 
 def is_npy(file: Any) -> bool:

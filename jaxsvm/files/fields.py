@@ -63,10 +63,10 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def check_front(name: str, front: tuple[int, ...], whole: tuple[int, ...]) -> None:
-    """Check the axes in front of those of one model: none, or those of the whole stack of models.
+    """Check the axes in front of those of one model, where many are held as one: the first of those of the whole, or none.
 
     Raises:
         ValueError: any others.
     """
-    if front not in ((), whole):
-        raise ValueError(f"{name} has the axes {front} in front, expected none or {whole}")
+    if front != whole[: len(front)]:
+        raise ValueError(f"{name} has the axes {front} in front, expected those of the whole, {whole}, or the first of them")
