@@ -54,7 +54,10 @@ def static(**kwargs: Any) -> Any:
 
 
 def struct(cls: type) -> type:
-    """A frozen dataclass that is a pytree, prints arrays by their shapes, and that `models.save` knows by its class name."""
+    """A frozen dataclass that is a pytree, prints arrays by their shapes, and that `models.save` knows by its class name.
+
+    A method `__check__`, where it has one, is called by `models.load`: it raises ValueError for fields that cannot be.
+    """
     cls.__repr__ = _show_fields
     return register(cls.__name__, jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)))
 
