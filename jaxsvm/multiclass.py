@@ -11,6 +11,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from .engines.coordinate import CoordinateState
+from .files import shape_of
 from .models import Mapped
 from .numerics import blocked, dot, total
 from .recipe import register, solver, static, struct
@@ -94,7 +95,7 @@ class OneVsOne:
         _check(self.classes)
         _front(self)
         k = self.classes
-        if not any(k * (k - 1) // 2 in leaf.shape for leaf in jax.tree.leaves(self.inner)):
+        if not any(k * (k - 1) // 2 in shape_of(leaf) for leaf in jax.tree.leaves(self.inner)):
             raise ValueError(f"{k} classes have {k * (k - 1) // 2} pairs, but inner holds {_front(self)} models")
 
 
@@ -103,7 +104,7 @@ def _front(model: OneVsRest | OneVsOne) -> int:
     leaves, own = jax.tree.leaves(model.inner), model.stacked
     if not isinstance(own, tuple) or len(own) != len(leaves) or not all(isinstance(each, bool) for each in own) or not any(own):
         raise ValueError(f"stacked must hold a truth value for each of the {len(leaves)} arrays of inner, got {own!r}")
-    fronts = {jnp.shape(leaf)[:1] for leaf, each in zip(leaves, own, strict=True) if each}
+    fronts = {shape_of(leaf)[:1] for leaf, each in zip(leaves, own, strict=True) if each}
     if len(fronts) != 1 or fronts == {()}:
         raise ValueError(f"the stacked arrays of inner must have one first axis, got {sorted(fronts)}")
     return fronts.pop()[0]

@@ -274,8 +274,8 @@ class Curve(NamedTuple):
     probe: Any  # whatever the probe returned, with a leading axis (p,)
 
     def __check__(self) -> None:
-        shape = jnp.shape(self.step)
         check_field("step", self.step, "whole", least=0)
+        shape = shape_of(self.step)
         for name in ("loss", "residual", "support"):
             check_field(name, getattr(self, name), "real", shape)
         check_field("spent", self.spent, "whole", (*shape, 2), least=0)

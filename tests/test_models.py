@@ -1157,6 +1157,48 @@ def test_a_class_of_ones_own_is_asked(path, registry):
         load(path)
 
 
+def places_in(node):
+    """The places of a header's tree, each as the container and the key."""
+    pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in list(pairs):
+        yield node, key
+        yield from places_in(child)
+
+
+ODD_NODES = [None, -1, 0, 10**9, 1e300, True, "x", "free", "kernels.rbf", "Linear", [], {}, {"value": None}, {"value": -1}]
+ODD_NODES += [{"value": [1]}, {"array": 0, "dtype": "float32"}, {"array": 1, "dtype": "O"}, {"key": 0, "impl": "rbg"}]
+ODD_NODES += [
+    {"call": "kernels.linear", "args": [], "kwargs": {}},
+    {"call": "kernels.custom", "args": [{"value": 1}], "kwargs": {}},
+]
+ODD_NODES += [{"named": "Batch", "fields": {}}, {"function": "kernels.rbf"}, {"tuple": []}, {"list": [{"value": 2}]}]
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(data=st.data())
+def test_headers_with_another_word(data):
+    """Whole files, checksums and all, that say something else: a tree or a ValueError with the name of the file."""
+    tree = {
+        "model": Classifier(an_expansion(0.5 * kernels.rbf(2.0) + kernels.linear(), n=3), ("ham", "spam")),
+        "three": OneVsRest(THREE, (True, True)),
+        "run": a_run(sampler=jax.random.key(0)),
+        "rows": sparse_rows(),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tree.npz")
+        save(path, tree)
+        members = members_of(path)
+        header = json.loads(members["header.npy"][128:])
+        for _ in range(data.draw(st.integers(1, 2))):
+            node, key = data.draw(st.sampled_from(list(places_in(header))))
+            node[key] = copy.deepcopy(data.draw(st.sampled_from(ODD_NODES)))
+        written_as(path, (members | {"header.npy": npy(np.frombuffer(json.dumps(header).encode(), np.uint8))}).items())
+        try:
+            load(path)
+        except ValueError as error:
+            assert type(error) is ValueError and str(path) in str(error)
+
+
 # What the file system refuses is not damage
 
 

@@ -33,7 +33,7 @@ def check_field(
         ValueError: with the name, what was expected and what came.
     """
     try:
-        found, dtype = jnp.shape(value), jnp.result_type(value)
+        found, dtype = shape_of(value), jnp.result_type(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array, got {value!r}") from error
     if not any(jnp.issubdtype(dtype, each) for each in KINDS[kind]):
@@ -44,22 +44,24 @@ def check_field(
     if least is None and most is None:
         return
     numbers = np.asarray(value)
-    for bound, outside in ((least, numbers < (least or 0)), (most, numbers > (most or 0))):
-        if bound is not None and outside.any():
-            raise ValueError(f"{name} must be at {'least' if bound is least else 'most'} {bound}, got {numbers[outside].flat[0]}")
+    if least is not None and (numbers < least).any():
+        raise ValueError(f"{name} must be at least {least}, got {numbers[numbers < least].flat[0]}")
+    if most is not None and (numbers > most).any():
+        raise ValueError(f"{name} must be at most {most}, got {numbers[numbers > most].flat[0]}")
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of anything that has one, else that of the array it stands for.
+    """The shape of anything that has one, or of a number.
 
     Raises:
-        ValueError: if it stands for no array.
+        ValueError: anything else.
     """
+    if isinstance(value, bool | int | float):
+        return ()
     shape = getattr(value, "shape", None)
-    try:
-        return tuple(shape) if shape is not None else jnp.shape(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"expected an array, got {value!r}") from error
+    if shape is None:
+        raise ValueError(f"expected an array, got {value!r}")
+    return tuple(shape)
 
 
 def check_front(name: str, front: tuple[int, ...], whole: tuple[int, ...]) -> None:
