@@ -32,6 +32,7 @@ from .engines import online as online
 from .features import on_features as on_features
 
 # Loops
+from .loops import SaveError as SaveError
 from .loops import fast_loops as fast_loops
 from .loops import fit as fit
 from .loops import step as step

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import os
 import reprlib
-import zipfile
 from typing import Any, NamedTuple
 
 import jax
@@ -16,10 +14,13 @@ import numpy as np
 import optax
 
 from . import __about__
+from .files import Npz, atomic_path, check_field, check_front, is_damage, open_npz, refuse_special, shape_of
 from .kernels import Kernel, matvec
 from .numerics import blocked, dot, is_traced
-from .recipe import REGISTRY, Recipe, freed, registered_name, static, struct
+from .recipe import REGISTRY, Recipe, choice, freed, registered_name, static, struct
 from .types import Array, Batch
+
+BIASES = ("none", "feature", "free")
 
 
 @struct
@@ -45,6 +46,14 @@ class Linear:
     def scaled(self, factor: Array) -> Linear:
         """factor f, for functions that a solver keeps up to a factor."""
         return dataclasses.replace(self, w=factor * self.w, b=factor * self.b)
+
+    def __check__(self) -> None:
+        choice("bias", self.bias, BIASES)
+        check_field("w", self.w)
+        check_field("b", self.b)
+        if jnp.ndim(self.w) < 1:
+            raise ValueError("w must be a vector, got one number")
+        check_front("b", jnp.shape(self.b), jnp.shape(self.w)[:-1])
 
 
 @struct
@@ -85,6 +94,19 @@ class Expansion:
         place = np.flatnonzero(np.asarray(self.coef))
         return Support(np.asarray(self.index)[place], np.asarray(self.coef)[place], float(self.b))
 
+    def __check__(self) -> None:
+        choice("bias", self.bias, BIASES)
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError(f"kernel must be a kernel, got {self.kernel!r}")
+        check_field("coef", self.coef)
+        check_field("b", self.b)
+        check_field("index", self.index, "whole", least=-1)
+        x, coef, index = map(shape_of, (self.x, self.coef, self.index))
+        if len(x) < 2 or not x[-2:-1] == coef[-1:] == index[-1:]:
+            raise ValueError(f"x, coef and index must have as many rows, got shapes {x}, {coef} and {index}")
+        for name, front in (("b", jnp.shape(self.b)), ("x", x[:-2]), ("index", index[:-1])):
+            check_front(name, front, coef[:-1])
+
 
 class Support(NamedTuple):
     """Support vectors: f(x) = sum_i coef_i k(x_index_i, x) + b."""
@@ -113,6 +135,10 @@ class Mapped:
         """|w|^2 in feature space, as the objective has it."""
         return self.inner.sqnorm()
 
+    def __check__(self) -> None:
+        if not callable(freed(self.phi)) or not callable(self.inner):
+            raise ValueError(f"phi must be a feature map and inner a model, got {self.phi!r} and {self.inner!r}")
+
 
 @struct
 class Classifier:
@@ -138,6 +164,20 @@ class Classifier:
         """|w|^2, as the objective has it."""
         return self.inner.sqnorm()
 
+    def __check__(self) -> None:
+        if not callable(self.inner):
+            raise ValueError(f"inner must be a model, got {self.inner!r}")
+        names = self.classes if isinstance(self.classes, tuple) else ()
+        plain = all(isinstance(name, str | bool | int | float) for name in names)
+        if not plain or len(names) < 2 or len(set(names)) < len(names):
+            raise ValueError(f"classes must be at least two different names or numbers, got {reprlib.repr(self.classes)}")
+        inner = self.inner
+        while isinstance(inner, Mapped):
+            inner = inner.inner
+        scores = 1 if isinstance(inner, Linear | Expansion) else getattr(inner, "scores", None)
+        if scores is not None and len(names) != max(scores, 2):
+            raise ValueError(f"there are {len(names)} classes, but the model gives {scores} values for each row")
+
 
 def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none") -> Expansion:
     """The expansion over all training rows.
@@ -154,11 +194,12 @@ def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none
 # Files: a zip of .npy arrays, and a header in JSON that says how they hang together. No code is ever loaded.
 
 _FORMAT = 1
+_HEADER_BYTES = 2**26  # of the header at most
 _OPTAX = {"optax.": optax, "optax.contrib.": optax.contrib}  # whose state classes are known by name
 
 
-class _Unknown(ValueError):
-    """A whole file that cannot be read here and now; the sentence says what is missing."""
+class _Refused(ValueError):
+    """A whole file that cannot be read here and now; the sentence says why."""
 
 
 def _class_name(cls: type) -> str | None:
@@ -176,10 +217,24 @@ def _find(name: str) -> Any:
         found = getattr(_OPTAX[place + "."], last, None)
         thing = found if isinstance(found, type) and issubclass(found, tuple) else None
     if thing is None:
-        raise _Unknown(
+        raise _Refused(
             f"the file holds {name!r}, which is not registered: import or register it first "
             "(jaxsvm.register, kernels.register), or give load(path, like=...)"
         )
+    return thing
+
+
+def _find_factory(name: str) -> Any:
+    thing = _find(name)
+    if not isinstance(getattr(thing, "result_type", None), type):
+        raise _Refused(f"the file calls {name!r}, which is not registered as a factory: only factories are called")
+    return thing
+
+
+def _find_class(name: str) -> type:
+    thing = _find(name)
+    if not isinstance(thing, type) or not (hasattr(thing, "_fields") or hasattr(thing, "__dataclass_fields__")):
+        raise _Refused(f"the file makes a {name!r}, which is not registered as a class with fields")
     return thing
 
 
@@ -236,27 +291,52 @@ def _encode(node: Any, arrays: list) -> Any:
     )
 
 
-def _decode(node: Any, arrays: list) -> Any:
+class _Arrays:
+    """The arrays of a file, each read once, where the header names it."""
+
+    def __init__(self, npz: Npz):
+        self.npz, self.unread = npz, set(npz.members) - {"header"}
+
+    def __len__(self) -> int:
+        return len(self.npz.members) - 1
+
+    def read(self, place: Any, name: str) -> np.ndarray:
+        """An array of the dtype of that name."""
+        member, dtype = f"a{place}", jnp.dtype(name)
+        if member not in self.unread:
+            raise ValueError(f"the header names {member}, which is not there or was named before")
+        self.unread.remove(member)
+        held = np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
+        if self.npz.header(member).dtype.newbyteorder("=") != held:
+            raise ValueError(f"{member} is not of dtype {name}, as the header says")
+        return self.npz.read(member).astype(held, copy=False).view(dtype)
+
+    def close(self) -> None:
+        """Refuse arrays that the header did not name."""
+        if self.unread:
+            raise ValueError(f"the header does not name {', '.join(sorted(self.unread)[:3])}")
+
+
+def _decode(node: Any, arrays: _Arrays) -> Any:
     """The inverse of `_encode`."""
     if "value" in node:
         return node["value"]
     if "key" in node:
-        return jax.random.wrap_key_data(jnp.asarray(arrays[node["key"]]), impl=node["impl"])
+        return jax.random.wrap_key_data(jnp.asarray(arrays.read(node["key"], "uint32")), impl=node["impl"])
     if "array" in node:
-        array = arrays[node["array"]]
         dtype = jnp.dtype(node["dtype"])
-        array = array.view(dtype) if array.dtype != dtype else array
-        if not jax.config.jax_enable_x64 and array.dtype.itemsize // (1 + (array.dtype.kind == "c")) == 8:
-            raise _Unknown("the file holds 64-bit numbers: switch them on first, jax.config.update('jax_enable_x64', True)")
-        return jnp.asarray(array)
+        if not jax.config.jax_enable_x64 and dtype.itemsize // (1 + (dtype.kind == "c")) == 8:
+            raise _Refused("the file holds 64-bit numbers: switch them on first, jax.config.update('jax_enable_x64', True)")
+        return jnp.asarray(arrays.read(node["array"], node["dtype"]))
     if "call" in node:
+        factory = _find_factory(node["call"])
         args = [_decode(a, arrays) for a in node["args"]]
-        return _find(node["call"])(*args, **{k: _decode(v, arrays) for k, v in node["kwargs"].items()})
+        return _call(factory, args, {k: _decode(v, arrays) for k, v in node["kwargs"].items()})
     if "named" in node:
-        cls = _find(node["named"])
+        cls = _find_class(node["named"])
         if not _holds(cls, node["fields"]):
-            raise _Unknown(f"the file holds {node['named']!r} of another version of jaxsvm: load it there, or begin anew")
-        return cls(**{k: _decode(v, arrays) for k, v in node["fields"].items()})
+            raise _Refused(f"the file holds {node['named']!r} of another version of jaxsvm: load it there, or begin anew")
+        return _checked(cls(**{k: _decode(v, arrays) for k, v in node["fields"].items()}))
     if "function" in node:
         return _find(node["function"])
     if "dict" in node:
@@ -268,11 +348,42 @@ def _decode(node: Any, arrays: list) -> Any:
     raise ValueError(f"unknown entry {sorted(node)} in the header")
 
 
-def save(path: str | os.PathLike, tree: Any) -> None:
+def _call(factory: Any, args: list, kwargs: dict) -> Recipe:
+    """What a factory makes; a kernel is made once more inside, which checks its numbers where each is one number."""
+    try:
+        made = factory(*args, **kwargs)
+        if isinstance(made, Kernel) and all(np.ndim(number) == 0 for number in made.numbers):
+            made.make()
+    except ValueError as error:
+        raise _Refused(f"the file holds {factory.__name__} with arguments that it refuses: {error}") from error
+    return made
+
+
+def _checked(thing: Any) -> Any:
+    """The same, if the class says nothing against it."""
+    check = getattr(type(thing), "__check__", None)
+    try:
+        if check is not None:
+            check(thing)
+    except ValueError as error:
+        raise _Refused(f"the file holds a {type(thing).__name__} that cannot be: {error}") from error
+    return thing
+
+
+def check_savable(tree: Any) -> None:
+    """Refuse what `save` refuses, without writing.
+
+    Raises:
+        ValueError: something that is not registered, with what to do.
+    """
+    _encode(tree, [])
+
+
+def save(path: str | bytes | os.PathLike, tree: Any) -> None:
     """Write a model, a `Run` or any other tree of arrays to one file.
 
-    The file is written beside and renamed into place: whatever happens, `path` holds the old tree or the new one,
-    never a part. Typed keys are stored as their data and the name of their implementation.
+    The file is written beside and renamed into place (`files.atomic_path`): whatever happens, `path` holds the old tree
+    or the new one, never a part. Typed keys are stored as their data and the name of their implementation.
 
     Args:
         path: the file, in a folder that exists.
@@ -280,6 +391,7 @@ def save(path: str | os.PathLike, tree: Any) -> None:
 
     Raises:
         ValueError: for anything else, with what to do.
+        OSError: the file cannot be written: no such folder, no space, no permission, a folder, a pipe or a device.
 
     Example:
         >>> import tempfile, os, jaxsvm
@@ -291,86 +403,85 @@ def save(path: str | os.PathLike, tree: Any) -> None:
     arrays: list = []
     encoded = _encode(tree, arrays)
     header = {"format": _FORMAT, "jaxsvm": __about__.__version__, "jax": jax.__version__, "tree": encoded}
-    path = os.fspath(path)
-    beside = f"{path}.{os.getpid()}.part"
-    try:
-        with open(beside, "wb") as file:
-            text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-            np.savez(file, header=text, **{f"a{i}": a for i, a in enumerate(arrays)})
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        if os.path.exists(beside):
-            os.unlink(beside)
+    text = json.dumps(header).encode()
+    if len(text) > _HEADER_BYTES:
+        raise ValueError(
+            f"the tree has too many parts: its description takes {len(text)} bytes, at most {_HEADER_BYTES} are read"
+        )
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, header=np.frombuffer(text, np.uint8), **{f"a{i}": a for i, a in enumerate(arrays)})
 
 
-def load(path: str | os.PathLike, like: Any = None) -> Any:
-    """Read what `save` wrote. Nothing is unpickled and no module is imported.
+def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
+    """Read what `save` wrote. Nothing is unpickled, no module is imported, no function that is not a factory is called.
+
+    Only arrays that the header names are read, each once its size is known to be that of its part of the file. Classes with
+    a method `__check__` say whether what they hold can be: shapes, dtypes and ranges.
 
     Args:
         path: the file.
         like: a tree of the same structure; its classes are used, so that they need not be registered.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged or no such file at all, holds something that is not registered, or does not
-            fit `like`.
+        FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
+        ValueError: if the file is damaged or no such file at all, holds something that is not registered or cannot be, or
+            does not fit `like`.
     """
+    path = os.fsdecode(path)
+    refuse_special(path)
     try:
-        header, arrays = _read(path)
-        if like is None:
-            return _decode(header["tree"], arrays)
-        have, want = len(arrays), sum(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(like))
-        if have != want:
-            raise _Unknown(f"the file holds {have} arrays, `like` has {want}")
-        return _decode_like(header["tree"], like, arrays)
-    except FileNotFoundError:
-        raise
-    except _Unknown as error:
-        raise ValueError(f"{os.fspath(path)}: {error}") from error
-    except Exception as error:  # whatever a damaged byte leads to
-        raise ValueError(f"{os.fspath(path)} is damaged or was not written by jaxsvm.models.save ({error})") from error
+        with open_npz(path, compressed=False) as npz:
+            tree, arrays = _read_header(npz), _Arrays(npz)
+            if like is None:
+                made = _decode(tree, arrays)
+            else:
+                have, want = len(arrays), sum(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(like))
+                if have != want:
+                    raise _Refused(f"the file holds {have} arrays, `like` has {want}")
+                made = _decode_like(tree, like, arrays)
+            arrays.close()
+            return made
+    except _Refused as error:
+        raise ValueError(f"{path}: {error}") from error
+    except Exception as error:
+        if not is_damage(error):
+            if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+                error.filename = path
+            raise
+        raise ValueError(f"{path} is damaged or was not written by jaxsvm.models.save ({error})") from error
 
 
-def _read(path: str | os.PathLike) -> tuple[dict, list]:
-    """Header and arrays, every byte of them checked against the sums in the file."""
-
-    def array(member: bytes) -> np.ndarray:
-        stream = io.BytesIO(member)
-        found = np.lib.format.read_array(stream, allow_pickle=False)
-        if stream.read(1):
-            raise ValueError("an array is longer than it says")
-        return found
-
-    with zipfile.ZipFile(path) as file:
-        members = {name.removesuffix(".npy"): array(file.read(name)) for name in file.namelist()}
-    header = json.loads(bytes(members["header"]))
+def _read_header(npz: Npz) -> Any:
+    """What the header says of the tree."""
+    told = npz.header("header")
+    if told.dtype != np.uint8 or told.ndim != 1 or told.shape[0] > _HEADER_BYTES:
+        raise ValueError(f"the header has dtype {told.dtype} and shape {told.shape}")
+    header = json.loads(npz.read("header").tobytes())
     if header["format"] != _FORMAT:
-        raise _Unknown(f"the file has format {header['format']}, this version reads {_FORMAT}")
-    return header, [members[f"a{i}"] for i in range(len(members) - 1)]
+        raise _Refused(f"the file has format {header['format']}, this version reads {_FORMAT}")
+    return header["tree"]
 
 
-def _decode_like(node: Any, like: Any, arrays: list, choice: bool = False) -> Any:
+def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False) -> Any:
     """`_decode` with the classes, factories and functions of `like`, which must have the same structure.
 
     Args:
         node: of the header.
         like: what stands there in the tree given.
         arrays: of the file.
-        choice: whether numbers, words and truth values are structure here, and so must be equal.
+        structure: whether numbers, words and truth values are structure here, and so must be equal.
     """
-    down = lambda child, other, choice=choice: _decode_like(child, other, arrays, choice)  # noqa: E731
+    down = lambda child, other, structure=structure: _decode_like(child, other, arrays, structure)  # noqa: E731
     if "array" in node or "key" in node:
         have = _decode(node, arrays)
         if hasattr(like, "dtype") and (have.shape != like.shape or have.dtype != like.dtype):
             shown = [f"{a.dtype}{list(a.shape)}" for a in (have, like)]
-            raise _Unknown(f"the file holds an array {shown[0]} where `like` has {shown[1]}")
+            raise _Refused(f"the file holds an array {shown[0]} where `like` has {shown[1]}")
         if hasattr(like, "dtype"):
             return have
     elif "value" in node:
         value = node["value"]
-        if type(value) is type(like) and (value == like or isinstance(value, float) or not choice):
+        if type(value) is type(like) and (value == like or isinstance(value, float) or not structure):
             return value
     elif "call" in node and isinstance(like, Recipe):
         factory, args, kwargs = like.call()
@@ -380,12 +491,12 @@ def _decode_like(node: Any, like: Any, arrays: list, choice: bool = False) -> An
             and set(kwargs) == set(node["kwargs"])
         ):
             args = [down(a, b, True) for a, b in zip(node["args"], args, strict=True)]
-            return factory(*args, **{k: down(v, kwargs[k], True) for k, v in node["kwargs"].items()})
+            return _call(factory, args, {k: down(v, kwargs[k], True) for k, v in node["kwargs"].items()})
     elif "named" in node:
         if _class_name(type(like)) in (None, node["named"]) and _holds(type(like), node["fields"]):
             made = getattr(like, "__dataclass_fields__", {})
-            fixed = {f: choice or (f in made and made[f].metadata.get("static", False)) for f in node["fields"]}
-            return type(like)(**{f: down(v, getattr(like, f), fixed[f]) for f, v in node["fields"].items()})
+            fixed = {f: structure or (f in made and made[f].metadata.get("static", False)) for f in node["fields"]}
+            return _checked(type(like)(**{f: down(v, getattr(like, f), fixed[f]) for f, v in node["fields"].items()}))
     elif "function" in node and callable(like):
         if registered_name(like) in (None, node["function"]):
             return like
@@ -397,4 +508,4 @@ def _decode_like(node: Any, like: Any, arrays: list, choice: bool = False) -> An
             return tuple(down(v, other) for v, other in zip(node["tuple"], like, strict=True))
     elif "list" in node and type(like) is list and len(node["list"]) == len(like):
         return [down(v, other) for v, other in zip(node["list"], like, strict=True)]
-    raise _Unknown(f"the file holds {json.dumps(node)[:80]} where `like` has {reprlib.repr(like)}")
+    raise _Refused(f"the file holds {json.dumps(node)[:80]} where `like` has {reprlib.repr(like)}")

@@ -11,6 +11,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from .engines.coordinate import CoordinateState
+from .files import shape_of
 from .models import Mapped
 from .numerics import blocked, dot, total
 from .recipe import register, solver, static, struct
@@ -38,6 +39,14 @@ class OneVsRest:
     def sqnorm(self) -> Array:
         """sum_c |w_c|^2, as the k objectives have them."""
         return jnp.sum(_each(self, lambda model: model.sqnorm()))
+
+    @property
+    def scores(self) -> int:
+        """k, the values for each row."""
+        return _front(self)
+
+    def __check__(self) -> None:
+        _front(self)
 
 
 @struct
@@ -76,6 +85,29 @@ class OneVsOne:
     def sqnorm(self) -> Array:
         """sum_ab |w_ab|^2, as the objectives of the pairs have them."""
         return jnp.sum(_each(self, lambda model: model.sqnorm()))
+
+    @property
+    def scores(self) -> int:
+        """k, the values for each row."""
+        return self.classes
+
+    def __check__(self) -> None:
+        _check(self.classes)
+        _front(self)
+        k = self.classes
+        if not any(k * (k - 1) // 2 in shape_of(leaf) for leaf in jax.tree.leaves(self.inner)):
+            raise ValueError(f"{k} classes have {k * (k - 1) // 2} pairs, but inner holds {_front(self)} models")
+
+
+def _front(model: OneVsRest | OneVsOne) -> int:
+    """How many models are held as one: the first axis of the leaves that are named in `stacked`."""
+    leaves, own = jax.tree.leaves(model.inner), model.stacked
+    if not isinstance(own, tuple) or len(own) != len(leaves) or not all(isinstance(each, bool) for each in own) or not any(own):
+        raise ValueError(f"stacked must hold a truth value for each of the {len(leaves)} arrays of inner, got {own!r}")
+    fronts = {shape_of(leaf)[:1] for leaf, each in zip(leaves, own, strict=True) if each}
+    if len(fronts) != 1 or fronts == {()}:
+        raise ValueError(f"the stacked arrays of inner must have one first axis, got {sorted(fronts)}")
+    return fronts.pop()[0]
 
 
 def _each(model: OneVsRest | OneVsOne, fn: Callable, out_axes: int = 0) -> Array:

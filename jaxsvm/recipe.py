@@ -54,7 +54,10 @@ def static(**kwargs: Any) -> Any:
 
 
 def struct(cls: type) -> type:
-    """A frozen dataclass that is a pytree, prints arrays by their shapes, and that `models.save` knows by its class name."""
+    """A frozen dataclass that is a pytree, prints arrays by their shapes, and that `models.save` knows by its class name.
+
+    A method `__check__`, where it has one, is called by `models.load`: it raises ValueError for fields that cannot be.
+    """
     cls.__repr__ = _show_fields
     return register(cls.__name__, jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)))
 
@@ -173,6 +176,7 @@ def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Cal
                 bound.arguments[name] = _plain(value, positional=name not in keyword and not counts)
             return kind(keep, made._fields, bound.args, bound.kwargs)
 
+        keep.result_type = made  # says that this is a factory, to `models.load` too
         if "<locals>" in factory.__qualname__:
             return keep
         module = (factory.__module__ or "__main__").removeprefix("jaxsvm.")

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .files import check_field, shape_of
+
 Array: TypeAlias = jax.Array
 State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and dtypes before and after an update
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
@@ -107,6 +109,24 @@ class SparseRows:
     def __getstate__(self) -> dict:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
 
+    def __check__(self) -> None:
+        check_field("columns", self.columns, "whole", (), least=0)
+        check_field("value", self.value)
+        shape = jnp.shape(self.value)
+        if len(shape) < 2:
+            raise ValueError(f"value must have a row for each example, got shape {shape}")
+        check_field("index", self.index, "whole", shape, least=0, most=max(self.columns - 1, 0))
+        check_field("length", self.length, "whole", shape[:-1], least=0, most=shape[-1])
+        if self.rows is not None:
+            check_field("rows", self.rows, "whole", least=0, most=shape[0] - 1)
+        if self.start is not None:
+            check_field("start", self.start, "whole", shape[:-1], least=0)
+            groups = -(-np.asarray(self.length, np.int64) // GROUP)
+            if (np.asarray(self.start) + GROUP * groups > np.prod(shape)).any():
+                raise ValueError("start and length name numbers behind the last one")
+        elif np.asarray(self.value)[np.arange(shape[-1]) >= np.asarray(self.length)[..., None]].any():
+            raise ValueError("value must be 0 behind the numbers of each row, which length counts")
+
 
 class Batch(NamedTuple):
     """Some rows, or all of them: the whole data set is a `Batch` too.
@@ -118,6 +138,14 @@ class Batch(NamedTuple):
     y: Array  # (b,)  labels in {-1, +1}, or real targets
     index: Array  # (b,)  int32 row numbers in the training set; with reads="all": the rows of this step, -1 = padding
     weight: Array  # (b,)  0 marks padding; otherwise the weight of the example
+
+    def __check__(self) -> None:
+        front = shape_of(self.x)[:-1]
+        if not front:
+            raise ValueError(f"x must be a matrix with a row for each example, got shape {shape_of(self.x)}")
+        check_field("y", self.y, "real", front)
+        check_field("index", self.index, "whole", front, least=-1)
+        check_field("weight", self.weight, "real", front, least=0)
 
 
 class Lifted(Batch):
@@ -232,6 +260,10 @@ class Run(NamedTuple):
     step: Array  # ()  int32, updates made
     done: Array  # ()  bool, the tolerance was met
 
+    def __check__(self) -> None:
+        check_field("step", self.step, "whole", least=0)
+        check_field("done", self.done, "truth", jnp.shape(self.step))
+
 
 class Curve(NamedTuple):
     """The run as a table: one row per `every` steps, and one for a shorter last piece."""
@@ -242,6 +274,13 @@ class Curve(NamedTuple):
     support: Array  # (p,)  at the end of the piece
     spent: Array  # (p, 2)  int32, kernel evaluations in the piece in two parts, read them as `evals`
     probe: Any  # whatever the probe returned, with a leading axis (p,)
+
+    def __check__(self) -> None:
+        check_field("step", self.step, "whole", least=0)
+        shape = shape_of(self.step)
+        for name in ("loss", "residual", "support"):
+            check_field(name, getattr(self, name), "real", shape)
+        check_field("spent", self.spent, "whole", (*shape, 2), least=0)
 
     @property
     def evals(self) -> Array:

@@ -278,6 +278,26 @@ def test_bad_input_is_one_line(there, capsys):
     refused(capsys, "is the file that is read", "convert", "rows.npz", "rows.npz")
 
 
+def test_where_results_cannot_go_is_one_line(there, capsys):
+    os.mkfifo("pipe.npz")
+    for path, message in (
+        ("pipe.npz", "pipe.npz is a pipe, a device or a socket, expected the name of a file"),
+        ("/dev/null", "/dev/null is a pipe, a device or a socket"),
+        (str(there), "is a folder, expected the name of a file"),
+    ):
+        refused(capsys, message, "train", "rows.svm", "--model", path)
+        refused(capsys, message, "predict", "linear.npz", "rows.svm", "--out", path)
+        refused(capsys, message, "sweep", "rows.svm", "--out", path)
+    refused(capsys, "pipe.npz is a pipe, a device or a socket, expected a file", "predict", "pipe.npz", "rows.svm")
+    os.unlink("pipe.npz")
+
+
+def test_a_link_stays_a_link(there):
+    os.symlink("far.npz", "link.npz")
+    assert main(["train", "rows.svm", "--model", "link.npz", "--steps", "9", "--quiet", "--no-certificate"]) == 0
+    assert os.path.islink("link.npz") and os.path.isfile("far.npz") and not os.path.islink("far.npz")
+
+
 def test_no_file_that_is_read_is_written(there, capsys):
     for argv in (
         ("train", "rows.svm", "--model", "rows.svm"),

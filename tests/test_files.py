@@ -1,7 +1,13 @@
 """Readers and writers of files, beside scikit-learn's and NumPy's own; every refusal names the file and the line."""
 
 import bz2
+import copy
+import gc
 import gzip
+import io
+import os
+import tracemalloc
+import warnings
 import zipfile
 
 import jax
@@ -210,6 +216,129 @@ def _object_array():
     stream = io.BytesIO()
     np.lib.format.write_array(stream, np.array([{}], object), allow_pickle=True)
     return stream.getvalue()
+
+
+def npy(array, shape):
+    """The bytes of a `.npy` file that says it has another shape."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array) | {"shape": shape})
+    return stream.getvalue() + array.tobytes()
+
+
+def members(path, how=zipfile.ZIP_STORED, **arrays):
+    """A `.npz` file of bytes; names with two underscores at the end come again."""
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w", how) as file:
+        warnings.simplefilter("ignore")
+        for name, content in arrays.items():
+            file.writestr(f"{name.rstrip('_')}.npy", content)
+
+
+def little_memory(message, read, path, most=10e6):
+    """Refused before much memory was taken."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        refused(message, read, path)
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+ROWS_AND_NAMES = {"x": npy(np.eye(2), (2, 2)), "y": npy(np.arange(2), (2,))}
+BOMB = npy(np.zeros(0), (5_000_000, 1)) + bytes(40_000_000)  # 40 kB when compressed
+
+
+def test_sizes_are_checked_before_anything_is_read(tmp_path):
+    path = tmp_path / "a.npz"
+    for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        members(path, how, **ROWS_AND_NAMES | {"x": npy(np.eye(2), (10**9, 2))})
+        for read in (jdata.load_npz, jdata.memory_map):
+            little_memory("a.npz is damaged or no file of NumPy arrays .an array is shorter than it says", read, path)
+    (tmp_path / "b.npy").write_bytes(npy(np.eye(2), (10**9, 2)))
+    for read in (jdata.load_npz, jdata.memory_map):
+        little_memory("b.npy is damaged or no file of NumPy arrays .an array is shorter than it says", read, tmp_path / "b.npy")
+    (tmp_path / "b.npy").write_bytes(npy(np.eye(2), (2, 2)) + b"more")
+    refused("an array is longer than it says", jdata.memory_map, tmp_path / "b.npy")
+    for shape in ((-2, -2), (2, 2, 0, 10**30)):
+        (tmp_path / "b.npy").write_bytes(npy(np.eye(2), shape))
+        refused("b.npy is damaged", jdata.load_npz, tmp_path / "b.npy")
+    (tmp_path / "b.npy").write_bytes(b"\x93NUMPY\x02\x00" + (2**31).to_bytes(4, "little") + b" " * 100)
+    little_memory("the header of an array has 2147483648 bytes", jdata.load_npz, tmp_path / "b.npy")
+
+
+def test_shapes_that_do_not_fit_are_refused_before_anything_is_read(tmp_path):
+    """Compressed zeros: 40 MB in 40 kB."""
+    path = tmp_path / "a.npz"
+    for name, message in (
+        ("x", "y must hold one label for each of the 5000000 rows"),
+        ("y", "y must hold one label for each of the 2 rows"),
+        ("weight", "weight must hold one number for each of the 2 rows"),
+    ):
+        members(path, zipfile.ZIP_DEFLATED, **ROWS_AND_NAMES | {name: BOMB})
+        assert path.stat().st_size < 1e5
+        little_memory(f"a.npz: {message}", jdata.load_npz, path)
+    np.savez(path, x_data=[1.0], x_indices=[0, 1], x_indptr=[0, 1], x_shape=[1, 2], y=[1])
+    refused("a.npz: x is no sparse matrix: its arrays have the shapes", jdata.load_npz, path)
+
+
+def test_only_the_arrays_of_the_rows_are_read(tmp_path):
+    path = tmp_path / "a.npz"
+    members(path, zipfile.ZIP_DEFLATED, **ROWS_AND_NAMES | {"more": BOMB, "odd": b"text"})
+    gc.collect()
+    tracemalloc.start()
+    (train,) = jdata.load_npz(path)
+    assert tracemalloc.get_traced_memory()[1] < 10e6
+    tracemalloc.stop()
+    np.testing.assert_array_equal(train.x, np.eye(2))
+
+
+def test_members_that_come_twice_or_overlap(tmp_path):
+    path = tmp_path / "a.npz"
+    members(path, **ROWS_AND_NAMES | {"x_": npy(np.ones((2, 2)), (2, 2))})
+    for read in (jdata.load_npz, jdata.memory_map):
+        refused("a.npz is damaged or no file of NumPy arrays .two members have the name x", read, path)
+    members(path, zipfile.ZIP_LZMA, **ROWS_AND_NAMES)
+    refused("the member x is compressed in a way that is not read here", jdata.load_npz, path)
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("x.npy", npy(np.zeros((1000, 1)), (1000, 1)))
+        for k in range(100):
+            info = copy.copy(file.getinfo("x.npy"))
+            info.filename = f"x{k}.npy"
+            file.filelist.append(info)
+    for read in (jdata.load_npz, jdata.memory_map):
+        refused("a.npz is damaged or no file of NumPy arrays", read, path)
+
+
+def test_a_name_that_was_hit_is_seen(tmp_path):
+    """One bit makes another name of weight, and no weights would be found."""
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.eye(2), y=[0, 1], weight=[1.0, 2])
+    whole = path.read_bytes()
+    for place in (whole.index(b"weight"), whole.rindex(b"weight")):
+        spoiled = bytearray(whole)
+        spoiled[place] ^= 1
+        path.write_bytes(spoiled)
+        refused("is damaged or no file", jdata.load_npz, path)
+
+
+def test_errors_of_the_file_system_are_not_damage(tmp_path, monkeypatch):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.eye(2), y=[0, 1])
+    for error in (PermissionError(13, "Permission denied"), OSError(5, "Input/output error"), MemoryError()):
+
+        def failing(*args, error=error, **kwargs):
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(zipfile, "ZipFile", failing)
+            for read in (jdata.load_npz, jdata.memory_map):
+                with pytest.raises(type(error)) as caught:
+                    read(path)
+                assert caught.value is error
+    os.mkfifo(tmp_path / "pipe.npz")
+    for read in (jdata.load_npz, jdata.memory_map):
+        with pytest.raises(OSError, match="pipe.npz is a pipe, a device or a socket, expected a file"):
+            read(tmp_path / "pipe.npz")
 
 
 def test_memory_maps(tmp_path):

@@ -111,4 +111,7 @@ def test_killed_at_random_moments(name, parent, tmp_path):
         else:
             run = fit(solver, data, jax.random.key(0), steps=STEPS, every=EVERY)
         same((run.model, run.state), (whole.model, whole.state))
+        models.save(path, run.state)
+        mine = [p for p in os.listdir(tmp_path) if p.startswith(f".{path.name}.")]
+        assert not mine, "the next save removes what was being written"
     assert between >= KILLS // 2, f"only {between} of {KILLS} were killed between the first save and the end"

@@ -1,10 +1,13 @@
 """The loops: what they refuse, when they stop, what they return, and that cutting a run changes nothing."""
 
 import os
+import pickle
 import re
 import subprocess
 import sys
 import textwrap
+import warnings
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -374,6 +377,88 @@ def test_a_saved_run_goes_on_bit_for_bit(name, tmp_path):
 def test_errors_of_save_are_not_swallowed(tmp_path):
     with pytest.raises(FileNotFoundError, match="is in a folder that does not exist: make it first"):
         fit(WHOLE, DATA, KEY, steps=8, every=4, save=tmp_path / "no folder" / "run.npz")
+
+
+def full_disk(monkeypatch, times):
+    """Renaming into place fails at the saves of these numbers, counted from 0; all saves that were tried are counted."""
+    replace, tried = os.replace, []
+
+    def patched(*args):
+        tried.append(None)
+        if len(tried) - 1 in times:
+            raise OSError(28, "No space left on device")
+        return replace(*args)
+
+    monkeypatch.setattr(os, "replace", patched)
+    return tried
+
+
+def test_a_run_whose_last_state_cannot_be_saved_is_not_lost(tmp_path, monkeypatch):
+    path, whole = tmp_path / "run.npz", fit(WHOLE, DATA, KEY, steps=10, every=4)
+    tried = full_disk(monkeypatch, range(1, 99))
+    with pytest.warns(UserWarning, match=re.escape(f"could not be saved to {path} ([Errno 28] No space left")) as warned:
+        with pytest.raises(jaxsvm.SaveError, match="the run stands at step 10, .*No space left on device.*error.run") as caught:
+            fit(WHOLE, DATA, KEY, steps=10, every=4, save=path)
+    assert len(tried) == 3 and len(warned) == 1 and warned[0].filename == __file__
+    assert isinstance(caught.value, OSError) and isinstance(caught.value.run, Fit)
+    assert caught.value.__cause__.errno == 28
+    same(tuple(caught.value.run), tuple(whole))
+    assert int(models.load(path).step) == 4 and os.listdir(tmp_path) == ["run.npz"]
+    monkeypatch.undo()
+    models.save(path, caught.value.run.state)
+    same(models.load(path), whole.state)
+
+
+def test_a_state_that_could_not_be_saved_is_tried_again(tmp_path, monkeypatch):
+    path = tmp_path / "run.npz"
+    tried = full_disk(monkeypatch, (0, 1))
+    with pytest.warns(UserWarning, match="could not be saved") as warned:
+        run = fit(WHOLE, DATA, KEY, steps=12, every=4, save=path)
+    assert len(tried) == 3 and len(warned) == 1
+    same(models.load(path), run.state)
+
+
+def test_the_run_is_not_lost_where_warnings_are_errors(tmp_path, monkeypatch):
+    full_disk(monkeypatch, range(99))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(jaxsvm.SaveError) as caught:
+            fit(WHOLE, DATA, KEY, steps=12, every=4, save=tmp_path / "run.npz")
+    assert int(caught.value.run.state.step) == 12
+
+
+def test_ctrl_c_where_nothing_could_be_saved(tmp_path, monkeypatch):
+    full_disk(monkeypatch, range(99))
+    monkeypatch.setattr(loops, "_piece", interrupt_at(3, loops._piece))
+    with pytest.warns(UserWarning, match="could not be saved"), pytest.raises(jaxsvm.SaveError) as caught:
+        fit(WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz")
+    assert int(caught.value.run.state.step) == 8
+
+
+def test_a_save_error_can_be_pickled():
+    error = pickle.loads(pickle.dumps(jaxsvm.SaveError("no space", {"w": 1})))
+    assert str(error) == "no space" and error.run == {"w": 1}
+
+
+class Unknown(NamedTuple):
+    """A state that nobody registered."""
+
+    t: int
+
+
+def test_a_state_that_no_file_can_hold_is_refused_before_the_first_step(tmp_path, monkeypatch):
+    solver = Solver(lambda key, data: Unknown(jnp.zeros(())), lambda state, batch: 1 / 0, lambda state, data=None: 1 / 0)
+    monkeypatch.setattr(loops, "_piece", lambda *args, **kwargs: pytest.fail("a piece was worked out"))
+    with pytest.raises(ValueError, match="cannot save Unknown.*jaxsvm.register"):
+        fit(solver, DATA, KEY, steps=8, every=4, save=tmp_path / "run.npz")
+
+
+def test_a_pipe_or_a_folder_is_refused_before_the_first_step(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe is a pipe, a device or a socket"):
+        fit(WHOLE, DATA, KEY, steps=8, every=4, save=tmp_path / "pipe")
+    with pytest.raises(IsADirectoryError, match="is a folder, expected the name of a file"):
+        fit(WHOLE, DATA, KEY, steps=8, every=4, save=tmp_path)
 
 
 def interrupt_at(call, original):

@@ -1,12 +1,16 @@
 """Models, and the files that hold them: nothing is unpickled, nothing half written, nothing half read."""
 
+import copy
 import dataclasses
+import gc
 import io
 import json
 import os
 import pathlib
 import re
 import tempfile
+import tracemalloc
+import warnings
 import zipfile
 from typing import Any, NamedTuple
 
@@ -21,12 +25,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxsvm
-from jaxsvm import kernels, losses, models, recipe, samplers
+from jaxsvm import features, kernels, losses, models, recipe, samplers
+from jaxsvm.data import Scale, Standardize
 from jaxsvm.engines import gradient
 from jaxsvm.engines.gradient import Weights
-from jaxsvm.models import Expansion, Linear, Mapped, expansion, load, save
+from jaxsvm.loops.streams import Flow
+from jaxsvm.models import Classifier, Expansion, Linear, Mapped, expansion, load, save
+from jaxsvm.multiclass import OneVsOne, OneVsRest
 from jaxsvm.recipe import Recipe
-from jaxsvm.types import Run
+from jaxsvm.types import Curve, Run
 
 
 def rows(n, d, seed=0):
@@ -34,9 +41,8 @@ def rows(n, d, seed=0):
 
 
 def an_expansion(kernel, n=7, d=3, **changes):
-    return Expansion(
-        kernel, rows(n, d), rows(n, 1, 1)[:, 0], jnp.float32(0.25), jnp.arange(n, dtype=jnp.int32), **{"bias": "free"} | changes
-    )
+    made = Expansion(kernel, rows(n, d), rows(n, 1, 1)[:, 0], jnp.float32(0.25), jnp.arange(n, dtype=jnp.int32), "free")
+    return dataclasses.replace(made, **changes)
 
 
 # Values
@@ -813,6 +819,435 @@ def test_a_missing_file(tmp_path):
         load(tmp_path / "nothing here")
     with pytest.raises(FileNotFoundError):
         save(tmp_path / "no folder" / "file", jnp.ones(2))
+
+
+# Files that say something else than they hold
+
+
+def members_of(path):
+    with zipfile.ZipFile(path) as file:
+        return {info.filename: file.read(info) for info in file.infolist()}
+
+
+def written_as(path, members, how=zipfile.ZIP_STORED):
+    """The members (name, bytes) as a zip file; a name may come twice."""
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w", how) as file:
+        warnings.simplefilter("ignore")  # of a name that comes twice
+        for name, content in members:
+            file.writestr(name, content)
+
+
+def npy(array, shape=None):
+    """The bytes of a `.npy` file, which may say that it has another shape."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        stream, np.lib.format.header_data_from_array_1_0(array) | ({} if shape is None else {"shape": shape})
+    )
+    return stream.getvalue() + array.tobytes()
+
+
+def refused_in_little_memory(message, read, path, most=10e6):
+    """Refused, with the name of the file, before much memory was taken."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=message) as caught:
+            read(path)
+        assert str(path) in str(caught.value)
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+def test_members_that_the_header_does_not_name(path):
+    save(path, jnp.arange(3))
+    members = members_of(path)
+    for name, content in (("a1.npy", npy(np.zeros(3))), ("more.txt", b"text"), ("a00.npy", npy(np.zeros(3)))):
+        written_as(path, [*members.items(), (name, content)])
+        with pytest.raises(ValueError, match=f"the header does not name {name.removesuffix('.npy')}"):
+            load(path)
+
+
+def test_members_that_come_twice(path):
+    save(path, jnp.arange(3))
+    members = members_of(path)
+    for name in ("a0.npy", "a0", "header.npy"):
+        written_as(path, [*members.items(), (name, members.get(name, npy(np.zeros(3))))])
+        with pytest.raises(ValueError, match=f"two members have the name {name.removesuffix('.npy')}"):
+            load(path)
+
+
+def test_arrays_that_the_header_names_twice_or_not_at_all(path):
+    for tree, arrays in (
+        ({"list": [{"array": 0, "dtype": "float32"}] * 2}, {"a0": np.zeros(2, np.float32)}),
+        ({"array": True, "dtype": "float32"}, {"aTrue": np.zeros(2, np.float32), "a1": np.zeros(2, np.float32)}),
+        ({"array": "../header", "dtype": "uint8"}, {}),
+        ({"array": "header", "dtype": "uint8"}, {}),
+    ):
+        zipped(path, {"format": 1, "tree": tree}, **arrays)
+        with pytest.raises(
+            ValueError, match="is damaged or was not written by .*(is not there or was named before|does not name)"
+        ):
+            load(path)
+
+
+BOMB = 40_000_000  # bytes, of which 40 kB are left by compression
+
+
+@pytest.mark.parametrize("name", ["a0.npy", "a1.npy", "notes.txt", "header.npy"])
+def test_bombs_take_no_memory(name, path):
+    save(path, jnp.arange(3, dtype=jnp.float32))
+    bomb = npy(np.zeros(0, np.float32), (BOMB // 4,)) + bytes(BOMB)
+    members = members_of(path) | {name: bomb}
+    written_as(path, members.items(), zipfile.ZIP_DEFLATED)
+    assert path.stat().st_size < 1e5
+    del bomb, members
+    refused_in_little_memory("is damaged or was not written by", load, path)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", "|V1000", "<U250"])
+def test_an_array_that_says_it_is_large_takes_no_memory(dtype, path):
+    save(path, jnp.arange(3, dtype=jnp.float32))
+    members = members_of(path)
+    written_as(path, (members | {"a0.npy": npy(np.zeros(3, dtype), (10**9,))}).items())
+    refused_in_little_memory("a0 is not of dtype|an array is shorter than it says", load, path)
+
+
+def test_members_that_overlap_take_no_memory(path):
+    """A thousand members of a megabyte in a file of one."""
+    content = npy(np.zeros(250_000, np.float32))
+    with zipfile.ZipFile(path, "w") as file:
+        header = {"format": 1, "tree": {"list": [{"array": k, "dtype": "float32"} for k in range(1000)]}}
+        file.writestr("header.npy", npy(np.frombuffer(json.dumps(header).encode(), np.uint8)))
+        file.writestr("a0.npy", content)
+        for k in range(1, 1000):
+            info = copy.copy(file.getinfo("a0.npy"))
+            info.filename = f"a{k}.npy"
+            file.filelist.append(info)
+    refused_in_little_memory("is damaged or was not written by", load, path)
+
+
+def test_a_header_that_is_too_long(path, monkeypatch):
+    monkeypatch.setattr(models, "_HEADER_BYTES", 2000)
+    save(path, ["word"] * 10)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="the tree has too many parts"):
+        save(path, ["word"] * 1000)
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    save(path, ["word"] * 1000)
+    monkeypatch.setattr(models, "_HEADER_BYTES", 2000)
+    with pytest.raises(ValueError, match="the header has dtype uint8 and shape"):
+        load(path)
+
+
+def test_an_array_of_another_dtype_than_the_header_says(path):
+    save(path, jnp.arange(3, dtype=jnp.float32))
+    members = members_of(path)
+    written_as(path, (members | {"a0.npy": npy(np.arange(3, dtype=np.int32))}).items())
+    with pytest.raises(ValueError, match="a0 is not of dtype float32, as the header says"):
+        load(path)
+
+
+def test_an_array_written_on_a_machine_of_the_other_byte_order(path):
+    save(path, jnp.arange(3, dtype=jnp.float32))
+    members = members_of(path)
+    written_as(path, (members | {"a0.npy": npy(np.arange(3, dtype=">f4"))}).items())
+    assert load(path).tolist() == [0, 1, 2]
+
+
+# Only factories are called, only classes are made
+
+
+def test_a_function_that_a_user_registered_is_not_called(path, registry):
+    calls = []
+
+    def own(*args, **kwargs):
+        calls.append(args)
+
+    kernels.register("tests.own", own)
+    recipe.register("tests.bare", type("Bare", (), {"__init__": own}))
+    for node in (
+        {"call": "tests.own", "args": [{"value": "rm"}], "kwargs": {}},
+        {"call": "tests.bare", "args": [], "kwargs": {}},
+        {"call": "Linear", "args": [{"value": 1}, {"value": 1}], "kwargs": {}},
+        {"named": "tests.own", "fields": {}},
+        {"named": "tests.bare", "fields": {}},
+        {"named": "kernels.rbf", "fields": {"sigma": {"value": 1.0}}},
+    ):
+        zipped(path, {"format": 1, "tree": node})
+        with pytest.raises(
+            ValueError, match=r"tree.npz: the file (calls|makes a) '.*', which is not registered as a (factory|class)"
+        ):
+            load(path)
+    zipped(path, {"format": 1, "tree": {"function": "tests.own"}})
+    assert load(path) is own and not calls
+
+
+# What a class says of itself
+
+
+def altered(path, tree, old, new):
+    """The file of a tree with another word in its header."""
+    save(path, tree)
+    members = members_of(path)
+    header = members["header.npy"][128:]
+    assert header.count(old) >= 1
+    written_as(path, (members | {"header.npy": npy(np.frombuffer(header.replace(old, new), np.uint8))}).items())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "message"),
+    [
+        (kernels.rbf(2.0), b"2.0", b"-1.0", "sigma must be a finite number above 0, got -1"),
+        (kernels.rbf(2.0), b"2.0", b"NaN", "sigma must be a finite number above 0, got nan"),
+        (kernels.linear() + 3.0 * kernels.laplacian(2.0), b"2.0", b"0.0", "sigma must be a finite number above 0"),
+        (kernels.linear() + 3.0 * kernels.laplacian(2.0), b"3.0", b"-3.0", "factor must be a finite number above 0"),
+        (kernels.polynomial(1.0, degree=3), b'{"value": 3}', b'{"value": -3}', "degree must be a whole number"),
+    ],
+)
+def test_kernels_out_of_range(kernel, old, new, message, path):
+    altered(path, an_expansion(kernel), old, new)
+    with pytest.raises(ValueError, match=f"tree.npz: the file holds .* with arguments that it refuses: {message}"):
+        load(path)
+
+
+def test_a_bias_that_there_is_not(path):
+    for tree in (Linear(jnp.ones(2), jnp.zeros(()), "feature"), an_expansion(kernels.rbf(1.0), bias="feature")):
+        altered(path, tree, b'"feature"', b'"evil"')
+        with pytest.raises(ValueError, match="tree.npz: .* bias must be one of 'none', 'feature', 'free', got 'evil'"):
+            load(path)
+
+
+def sparse_rows(**changes):
+    x = jaxsvm.dataset(scipy.sparse.csr_matrix(np.eye(4, 6, dtype=np.float32)), [1, -1, 1, -1]).x
+    return dataclasses.replace(x, **changes)
+
+
+def a_batch(**changes):
+    return jaxsvm.dataset(np.eye(4, dtype=np.float32), [1, -1, 1, -1])._replace(**changes)
+
+
+def a_run(**changes):
+    return Run((), (), jnp.int32(3), jnp.zeros((), bool))._replace(**changes)
+
+
+def a_flow(**changes):
+    return Flow((), a_batch(), *[jnp.int32(2)] * 4, jnp.zeros((), bool))._replace(**changes)
+
+
+def a_map(**changes):
+    phi = features.nystrom(None, kernels.rbf(1.0), landmarks=rows(4, 2))
+    return dataclasses.replace(phi, **changes)
+
+
+def waves(**changes):
+    return dataclasses.replace(features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=2, features=4), **changes)
+
+
+ONE = Linear(jnp.ones(2), jnp.zeros(()))
+THREE = Linear(jnp.ones((3, 2)), jnp.zeros(3))
+INT = jnp.arange(7, dtype=jnp.int32)
+IMPOSSIBLE = {
+    "w of words": (Linear("w", jnp.zeros(())), "w must be an array"),
+    "w of truth values": (Linear(jnp.ones(2, bool), jnp.zeros(())), "w must hold real numbers, got dtype bool"),
+    "w a number": (Linear(jnp.float32(1), jnp.zeros(())), "w must be a vector"),
+    "b a vector": (Linear(jnp.ones(2), jnp.zeros(3)), "b has the axes"),
+    "coef longer": (an_expansion(kernels.rbf(1.0), coef=jnp.ones(8)), "x, coef and index must have as many rows"),
+    "index shorter": (an_expansion(kernels.rbf(1.0), index=INT[:3]), "x, coef and index must have as many rows"),
+    "index below -1": (an_expansion(kernels.rbf(1.0), index=INT - 2), "index must be at least -1, got -2"),
+    "index of floats": (an_expansion(kernels.rbf(1.0), index=jnp.ones(7)), "index must hold whole numbers"),
+    "x a vector": (an_expansion(kernels.rbf(1.0), x=jnp.ones(7)), "x, coef and index must have as many rows"),
+    "no kernel": (an_expansion("rbf"), "kernel must be a kernel"),
+    "inner no model": (Mapped(kernels.linear(), jnp.ones(2)), "phi must be a feature map and inner a model"),
+    "one class": (Classifier(ONE, ("a",)), "classes must be at least two different"),
+    "a class twice": (Classifier(ONE, ("a", "a")), "classes must be at least two different"),
+    "classes no names": (Classifier(ONE, ("a", None)), "classes must be at least two different"),
+    "three classes of one value": (Classifier(ONE, ("a", "b", "c")), "there are 3 classes, but the model gives 1 values"),
+    "two classes of three": (
+        Classifier(Mapped(kernels.linear(), OneVsRest(THREE, (True, True))), ("a", "b")),
+        "there are 2 classes, but the model gives 3 values",
+    ),
+    "stacked too short": (OneVsRest(THREE, (True,)), "stacked must hold a truth value for each of the 2 arrays"),
+    "stacked nowhere": (OneVsRest(THREE, (False, False)), "stacked must hold a truth value"),
+    "stacks apart": (OneVsRest(Linear(jnp.ones((3, 2)), jnp.zeros(3)).scaled(1.0), (True, 1)), "stacked must hold a truth value"),
+    "pairs": (OneVsOne(THREE, (True, True), 5), "5 classes have 10 pairs, but inner holds 3 models"),
+    "no pair": (OneVsOne(THREE, (True, True), 1), "classes must be"),
+    "column below 0": (sparse_rows(index=sparse_rows().index - 1), "index must be at least 0, got -1"),
+    "column too large": (sparse_rows(columns=3), "index must be at most 2, got 3"),
+    "columns no number": (sparse_rows(columns="6"), "columns must"),
+    "length too large": (sparse_rows(length=jnp.full(4, 99)), "length must be at most 8, got 99"),
+    "numbers behind length": (sparse_rows(length=jnp.zeros(4, jnp.int32)), "value must be 0 behind"),
+    "rows that are not there": (sparse_rows(rows=jnp.array([4])), "rows must be at most 3, got 4"),
+    "start too large": (dataclasses.replace(sparse_rows().packed, start=jnp.full(4, 30)), "start and length name numbers behind"),
+    "start below 0": (dataclasses.replace(sparse_rows().packed, start=jnp.full(4, -1)), "start must be at least 0"),
+    "y longer": (a_batch(y=jnp.ones(5)), r"y must have shape \(4,\), got \(5,\)"),
+    "row below -1": (a_batch(index=jnp.full(4, -2)), "index must be at least -1"),
+    "weight below 0": (a_batch(weight=jnp.full(4, -1.0)), "weight must be at least 0"),
+    "x of a batch": (a_batch(x=jnp.float32(1)), "x must be a matrix"),
+    "step below 0": (a_run(step=jnp.int32(-1)), "step must be at least 0, got -1"),
+    "step a fraction": (a_run(step=jnp.float32(1.5)), "step must hold whole numbers"),
+    "done a vector": (a_run(done=jnp.zeros(2, bool)), "done must have shape"),
+    "done a number": (a_run(done=jnp.int32(0)), "done must hold truth values"),
+    "held too large": (a_flow(held=jnp.int32(5)), "held must be at most 4, got 5"),
+    "waiting no batch": (a_flow(waiting=jnp.ones(2)), "waiting must be a batch"),
+    "chunks below 0": (a_flow(chunks=jnp.int32(-1)), "chunks must be at least 0"),
+    "seen a vector": (a_flow(seen=jnp.zeros(2, jnp.int32)), "seen must have shape"),
+    "curve": (
+        Curve(INT, jnp.ones(7), jnp.ones(6), INT, jnp.zeros((7, 2), jnp.int32), None),
+        r"residual must have shape \(7,\), got \(6,\)",
+    ),
+    "mean and scale": (Standardize(jnp.ones(3), jnp.ones(2)), "scale must have shape"),
+    "low and width": (Scale(jnp.ones(3), jnp.ones(2)), "low must have shape"),
+    "landmarks": (a_map(landmarks=rows(3, 2)), "landmarks .* and whitening"),
+    "shift": (waves(shift=jnp.ones(5)), "shift has shape"),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+@pytest.mark.parametrize("like", [False, True])
+def test_what_cannot_be_is_refused(name, like, path):
+    tree, message = IMPOSSIBLE[name]
+    save(path, {"inside": [tree]})
+    with pytest.raises(ValueError, match=re.escape(f"{path}: the file holds a ") + rf"\w+ that cannot be: .*{message}"):
+        load(path, **({"like": {"inside": [tree]}} if like else {}))
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        sparse_rows(), sparse_rows().packed, sparse_rows(rows=jnp.array([3, 0])), a_batch(), a_run(), a_flow(), a_map(), waves(),
+        a_batch(x=sparse_rows()), OneVsRest(THREE, (True, True)), OneVsOne(THREE, (True, True), 3), Classifier(ONE, (1, 2)),
+        OneVsRest(Linear(jnp.ones((3, 2)), jnp.zeros(())), (True, False)), Linear(jnp.ones(2), 0.5),
+        a_batch(index=jnp.full(4, -1)), Classifier(OneVsRest(THREE, (True, True)), (1, 2.5, "c")),
+    ],
+    ids=lambda tree: type(tree).__name__,
+)  # fmt: skip
+def test_what_can_be_loads(tree, path):
+    same(again(tree, path), tree)
+
+
+def test_runs_of_a_sweep_load(path):
+    """All their arrays have an axis more."""
+    data = a_batch()
+
+    def one(lam, sigma):
+        return jaxsvm.fit(jaxsvm.kernel_pegasos(lam, kernels.rbf(sigma)), data, jax.random.key(0), steps=3)
+
+    swept = jax.vmap(one)(jnp.array([0.1, 1.0]), jnp.array([1.0, 2.0]))
+    same(again(swept, path), swept)
+    many = jaxsvm.dataset(np.eye(4, dtype=np.float32), [0, 1, 2, 0], task="multiclass")
+    three = lambda lam: jaxsvm.fit(jaxsvm.one_vs_one(jaxsvm.pegasos(lam), classes=3), many, jax.random.key(0), steps=3)
+    swept = jax.vmap(three)(jnp.array([0.1, 1.0]))
+    same(again(swept, path), swept)
+
+
+def test_a_class_of_ones_own_is_asked(path, registry):
+    @recipe.struct
+    class Halves:
+        x: Any
+
+        def __check__(self):
+            if self.x.shape != (2,):
+                raise ValueError("x must be two numbers")
+
+    same(again(Halves(jnp.ones(2)), path), Halves(jnp.ones(2)))
+    save(path, Halves(jnp.ones(3)))
+    with pytest.raises(ValueError, match="the file holds a Halves that cannot be: x must be two numbers"):
+        load(path)
+
+
+def places_in(node):
+    """The places of a header's tree, each as the container and the key."""
+    pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in list(pairs):
+        yield node, key
+        yield from places_in(child)
+
+
+ODD_NODES = [None, -1, 0, 10**9, 1e300, True, "x", "free", "kernels.rbf", "Linear", [], {}, {"value": None}, {"value": -1}]
+ODD_NODES += [{"value": [1]}, {"array": 0, "dtype": "float32"}, {"array": 1, "dtype": "O"}, {"key": 0, "impl": "rbg"}]
+ODD_NODES += [
+    {"call": "kernels.linear", "args": [], "kwargs": {}},
+    {"call": "kernels.custom", "args": [{"value": 1}], "kwargs": {}},
+]
+ODD_NODES += [{"named": "Batch", "fields": {}}, {"function": "kernels.rbf"}, {"tuple": []}, {"list": [{"value": 2}]}]
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(data=st.data())
+def test_headers_with_another_word(data):
+    """Whole files, checksums and all, that say something else: a tree or a ValueError with the name of the file."""
+    tree = {
+        "model": Classifier(an_expansion(0.5 * kernels.rbf(2.0) + kernels.linear(), n=3), ("ham", "spam")),
+        "three": OneVsRest(THREE, (True, True)),
+        "run": a_run(sampler=jax.random.key(0)),
+        "rows": sparse_rows(),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tree.npz")
+        save(path, tree)
+        members = members_of(path)
+        header = json.loads(members["header.npy"][128:])
+        for _ in range(data.draw(st.integers(1, 2))):
+            node, key = data.draw(st.sampled_from(list(places_in(header))))
+            node[key] = copy.deepcopy(data.draw(st.sampled_from(ODD_NODES)))
+        written_as(path, (members | {"header.npy": npy(np.frombuffer(json.dumps(header).encode(), np.uint8))}).items())
+        try:
+            load(path)
+        except ValueError as error:
+            assert type(error) is ValueError and str(path) in str(error)
+
+
+# What the file system refuses is not damage
+
+
+def test_errors_of_the_file_system_pass(path, monkeypatch):
+    save(path, jnp.ones(2))
+    for error in (PermissionError(13, "Permission denied"), OSError(5, "Input/output error"), MemoryError()):
+
+        def failing(*args, error=error, **kwargs):
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(zipfile, "ZipFile", failing)
+            with pytest.raises(type(error)) as caught:
+                load(path)
+        assert caught.value is error and getattr(error, "filename", str(path)) == str(path)
+        assert "damaged" not in str(error)
+
+
+def test_folders_and_pipes_are_no_models(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder, expected a file"):
+        load(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe is a pipe, a device or a socket, expected a file"):
+        load(tmp_path / "pipe")
+
+
+def test_a_file_without_permission(path):
+    save(path, jnp.ones(2))
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("this user may read any file")
+    with pytest.raises(PermissionError, match=re.escape(str(path))):
+        load(path)
+
+
+# Files of 0.3.0
+
+
+def test_models_written_by_0_3_0():
+    """A file of that version: linear, a kernel expansion, three classes on scaled rows."""
+    found = load(pathlib.Path(__file__).parent / "fixtures" / "models-0.3.0.npz")
+    x = jnp.array([[1.0, 2.0], [-1.0, 0.0]])
+    assert found["linear"](x).tolist() == [-2.5, -0.5] and found["linear"].bias == "feature"
+    squared = np.array([[5.0, 4.0], [1.0, 4.0]])  # |x_i - z_j|^2, z = (0, 0), (1, 0)
+    kernel = np.exp(-squared / 8) + 0.5 * np.array([[0.0, 1.0], [0.0, 1.0]])
+    np.testing.assert_allclose(found["expansion"](x), kernel @ [1, -0.5] + 0.25, rtol=1e-6)
+    assert found["expansion"].index.tolist() == [3, -1]
+    assert found["classifier"].predict(x).tolist() == ["a", "c"] and found["classifier"].classes == ("a", "b", "c")
+    np.testing.assert_allclose(found["classifier"](x), [[0, 0, 0], [-2, -1, 0]], atol=1e-6)
 
 
 # Whole or not at all

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -232,6 +233,42 @@ def test_killed_and_gone_on_with_to_the_bit(files, tmp_path):
         assert 0 < int(state.chunks) < len(parts)
         rest = jaxsvm.stream(solver, parts[int(state.chunks) :], batch_size=8, state=state)
         assert same(rest.model, whole.model) and same(rest.state, whole.state)
+
+
+@pytest.fixture
+def passing_folder(tmp_path, monkeypatch):
+    """A folder that is removed before the third save and made again before the save of the number that is set."""
+    folder, back, write, calls = tmp_path / "runs", [None], models.save, []
+    folder.mkdir()
+
+    def save(path, tree):
+        calls.append(path)
+        if len(calls) == 3:
+            shutil.rmtree(folder)
+        if len(calls) == back[0]:
+            folder.mkdir()
+        write(path, tree)
+
+    monkeypatch.setattr(models, "save", save)
+    return folder, back, calls
+
+
+def test_a_stream_whose_folder_is_removed_is_not_lost(passing_folder):
+    folder, _, calls = passing_folder
+    whole = jaxsvm.stream(SOLVERS["averaged"], pieces([20] * 5), KEY)
+    with pytest.warns(UserWarning, match="could not be saved to .*folder that does not exist.*the run goes on") as warned:
+        with pytest.raises(jaxsvm.loops.SaveError, match="the run stands at step 100") as caught:
+            jaxsvm.stream(SOLVERS["averaged"], pieces([20] * 5), KEY, save=folder / "run.npz")
+    assert len(warned) == 1 and warned[0].filename == __file__ and len(calls) == 5
+    assert same(caught.value.run[:3], whole[:3]) and int(caught.value.run.state.chunks) == 5
+
+
+def test_a_stream_whose_folder_comes_back_saves_its_last_state(passing_folder):
+    folder, back, _ = passing_folder
+    back[0] = 5
+    with pytest.warns(UserWarning, match="could not be saved"):
+        run = jaxsvm.stream(SOLVERS["averaged"], pieces([20] * 5), KEY, save=folder / "run.npz")
+    assert same(models.load(folder / "run.npz"), run.state) and int(run.state.chunks) == 5
 
 
 def test_ctrl_c_returns_what_was_reached(files, tmp_path):

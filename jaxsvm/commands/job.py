@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import jaxsvm
 from jaxsvm import features, kernels, samplers
 
+from ..files import atomic_path
+
 LAMS, SIGMAS = jnp.logspace(-5, -1.5, 8), jnp.logspace(0, 2.1, 8)
 LANDMARKS = 128
 PASSES = 200
@@ -83,5 +85,6 @@ def draw(table) -> str:
     matplotlib.use("agg")
     from jaxsvm import plots
 
-    plots.heatmap(table).figure.savefig(PICTURE, dpi=120)
+    with atomic_path(PICTURE) as temporary:
+        plots.heatmap(table).figure.savefig(temporary, dpi=120)
     return f"heat map     {PICTURE}"

@@ -13,6 +13,7 @@ import numpy as np
 from ..data.files import read_files
 from ..data.loaded import Rows
 from ..data.maps import scale, standardize
+from ..files import check_target
 from ..types import Batch, SparseRows
 
 
@@ -141,18 +142,16 @@ def output(path: str | None, *inputs: str | None) -> None:
     """Refuse a file that could not be written, or that is read, before anything is spent on what it should hold.
 
     Raises:
-        ValueError: a folder that is not there or not writable, one of the inputs.
+        ValueError: a folder that is not writable, one of the inputs.
+        OSError: a folder that is not there; a folder, a pipe or a device instead of a file.
     """
     if path is None:
         return
     for read in (part for name in inputs if name for part in (name, *name.split(","))):
         if os.path.exists(path) and os.path.exists(read) and os.path.samefile(path, read):
             raise ValueError(f"{path} is a file that is read: give another name")
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise ValueError(f"{path} is in a folder that does not exist: make it first")
-    if os.path.isdir(path) or not os.access(folder, os.W_OK):
-        raise ValueError(f"{path} cannot be written: it is a folder, or in one that may not be written to")
+    if not os.access(os.path.dirname(check_target(path)), os.W_OK):
+        raise ValueError(f"{path} cannot be written: its folder may not be written to")
 
 
 def line(head: str, text: str) -> None:

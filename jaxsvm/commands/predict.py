@@ -14,7 +14,7 @@ from jaxsvm import models, multiclass  # noqa: F401  models of many classes are 
 from ..data.loaded import label, tidy
 from ..data.maps import Scale, Standardize
 from ..data.rows import dataset
-from ..data.writing import beside
+from ..files import atomic_path
 from ..loops.bar import Bar
 from ..types import SparseRows
 from . import options
@@ -64,7 +64,7 @@ def run(args: Any) -> int:
         for name, value in zip(names.tolist(), values.tolist(), strict=True)
     )
     if args.out:
-        with beside(args.out) as other, open(other, "w", encoding="utf-8") as file:
+        with atomic_path(args.out) as temporary, open(temporary, "w", encoding="utf-8") as file:
             file.writelines(line + "\n" for line in lines)
     else:
         sys.stdout.writelines(line + "\n" for line in lines)

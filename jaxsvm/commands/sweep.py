@@ -14,7 +14,7 @@ import numpy as np
 import jaxsvm
 from jaxsvm import kernels, models, samplers
 
-from ..data.writing import beside
+from ..files import atomic_path
 from ..numerics import sqdist
 from ..recipe import fixed
 from . import methods, options, train
@@ -135,8 +135,8 @@ def run(args: Any) -> int:
         options.line("table", args.out)
     if args.plot:
         figure = draw_with().heatmap(table).figure
-        with beside(args.plot) as other:
-            figure.savefig(other, dpi=120)
+        with atomic_path(args.plot) as temporary:
+            figure.savefig(temporary, dpi=120)
         options.line("heat map", args.plot)
     if args.model and not stopped:
         whole = jax.tree.map(lambda *a: jnp.concatenate(a), fitted, held)
@@ -168,7 +168,7 @@ def typical(x: Any) -> float:
 def write(path: str, table: Any) -> None:
     """The table as CSV, a line for each point that was reached."""
     values = np.asarray(table.values, np.float64)
-    with beside(path) as other, open(other, "w", newline="", encoding="utf-8") as file:
+    with atomic_path(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*table.axes, "error"])
         for i, lam in enumerate(np.asarray(table.axes["lam"])):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
-import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from ..files import ArrayHeader, open_npz, read_array
 from .loaded import Loaded, Rows, assemble, named
-from .mapped import whole_arrays
-from .opening import checked
+from .mapped import array_file, is_npy, whole_arrays
+
+SPARSE = ("data", "indices", "indptr", "shape")  # the arrays of a sparse matrix
 
 
 def load_npz(*paths: Any, task: str | None = None, positive: Any = None, classes: Any = None) -> Loaded:
@@ -33,7 +35,7 @@ def load_npz(*paths: Any, task: str | None = None, positive: Any = None, classes
 
     Raises:
         ValueError: a damaged file, arrays that are missing or do not fit, labels that do not fit the task.
-        FileNotFoundError: no such file.
+        FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
 
     Example:
         >>> import os, tempfile
@@ -53,55 +55,89 @@ def read_npz(path: Any) -> list[Rows]:
             raise ValueError(f"rows, labels and weights are three .npy files at most, got {len(path)}")
         arrays = dict(zip(("x", "y", "weight"), (_read_npy(each) for each in path), strict=False))
         return [_part(arrays, "x", "")]
-    (path,) = checked((path,))
-    with open(path, "rb") as file:
-        if file.read(6) == b"\x93NUMPY":
-            return [Rows(_read_npy(path))]
-    with whole_arrays(path), zipfile.ZipFile(path) as file:
-        members = {
-            name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(file.read(name)), allow_pickle=False)
-            for name in file.namelist()
-        }
-    found = [re.fullmatch(r"([xX])(_\w+)?", name.removesuffix("_data")) for name in members]
+    path = array_file(path)
+    with whole_arrays(path), open(path, "rb") as file:
+        if is_npy(file):
+            return [Rows(read_array(file, os.path.getsize(path)))]
+    with whole_arrays(path), open_npz(path) as npz:
+        heads = _heads(npz.members)
+        headers = {name: npz.header(name) for name in npz.members if name in _needed(heads)}
+    if not heads:
+        raise ValueError(f"{path} holds no array x, only {', '.join(npz.members) or 'nothing'}")
+    with _named_file(path):
+        for x, part in heads:
+            _check_part(headers, x, part)
+    with whole_arrays(path), open_npz(path) as npz:
+        arrays = {name: npz.read(name) for name in headers}
+    with _named_file(path):
+        return [_part(arrays, x, part) for x, part in heads]
+
+
+def _heads(names: Iterable[str]) -> list[tuple[str, str]]:
+    """The parts of a file: how its array of rows is called, "x" or "X", and what follows, such as "_train"."""
+    found = [re.fullmatch(r"([xX])(_\w+)?", name.removesuffix("_data")) for name in names]
     heads = list(dict.fromkeys((match[1], match[2] or "") for match in found if match))
     heads = [(x, part) for x, part in heads if not part.endswith(("_indices", "_indptr", "_shape"))]
-    heads.sort(key=lambda head: ("", "_train", "_test", head[1]).index(head[1]))
-    if not heads:
-        raise ValueError(f"{path} holds no array x, only {', '.join(members) or 'nothing'}")
+    return sorted(heads, key=lambda head: ("", "_train", "_test", head[1]).index(head[1]))
+
+
+def _needed(heads: list[tuple[str, str]]) -> set[str]:
+    """The names of the arrays that the parts are made of; no others are read."""
+    rows = {f"{x}{part}{end}" for x, part in heads for end in ("", *(f"_{end}" for end in SPARSE))}
+    return {"class_names"} | rows | {f"{name}{part}" for _, part in heads for name in ("y", "weight")}
+
+
+@contextmanager
+def _named_file(path: str) -> Iterator[None]:
+    """What is wrong with the arrays is said with the name of the file."""
     try:
-        return [_part(members, x, part) for x, part in heads]
+        yield
     except (ValueError, TypeError, IndexError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _read_npy(path: str | os.PathLike) -> np.ndarray:
-    (path,) = checked((path,))
+def _read_npy(path: str | bytes | os.PathLike) -> np.ndarray:
+    path = array_file(path)
     with whole_arrays(path), open(path, "rb") as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+        return read_array(file, os.path.getsize(path))
 
 
-def _part(arrays: dict, x: str, part: str) -> Rows:
+def _check_part(arrays: Mapping[str, ArrayHeader | np.ndarray], x: str, part: str) -> None:
+    """Refuse arrays that do not fit each other, by their shapes and dtypes: they need not be read yet."""
+    rows = arrays.get(x + part)
+    if rows is None:
+        missing = [end for end in SPARSE if f"{x}{part}_{end}" not in arrays]
+        if missing:
+            raise ValueError(f"beside {x}{part}_data there is no {x}{part}_{missing[0]}")
+        data, indices, indptr, shape = (arrays[f"{x}{part}_{end}"] for end in SPARSE)
+        if data.ndim != 1 or data.shape != indices.shape or indptr.ndim != 1 or shape.shape != (2,):
+            shapes = ", ".join(f"{end} {arrays[f'{x}{part}_{end}'].shape}" for end in SPARSE)
+            raise ValueError(f"{x}{part} is no sparse matrix: its arrays have the shapes {shapes}")
+        n = max(indptr.shape[0] - 1, 0)
+    else:
+        if rows.ndim != 2:
+            raise ValueError(f"{x}{part} must be a matrix with a row for each example, got shape {rows.shape}")
+        n = rows.shape[0]
+    y, weight = arrays.get("y" + part), arrays.get("weight" + part)
+    if y is not None and y.shape != (n,):
+        raise ValueError(f"y{part} must hold one label for each of the {n} rows, got shape {y.shape}")
+    if weight is not None and weight.shape != (n,):
+        raise ValueError(f"weight{part} must hold one number for each of the {n} rows, got shape {weight.shape}")
+    if weight is not None and weight.dtype.kind not in "biuf":
+        raise ValueError(f"weight{part} must hold numbers, got dtype {weight.dtype}")
+
+
+def _part(arrays: dict[str, np.ndarray], x: str, part: str) -> Rows:
     """One data set among the arrays of a file: x_part, y_part, weight_part."""
+    _check_part(arrays, x, part)
     rows, names = arrays.get(x + part), arrays.get("class_names")
     if rows is None:
         import scipy.sparse
 
-        missing = [end for end in ("indices", "indptr", "shape") if f"{x}{part}_{end}" not in arrays]
-        if missing:
-            raise ValueError(f"beside {x}{part}_data there is no {x}{part}_{missing[0]}")
-        data, indices, indptr, shape = (arrays[f"{x}{part}_{end}"] for end in ("data", "indices", "indptr", "shape"))
+        data, indices, indptr, shape = (arrays[f"{x}{part}_{end}"] for end in SPARSE)
         rows = scipy.sparse.csr_matrix((data, indices, indptr), shape=tuple(int(k) for k in shape))
         rows.check_format(full_check=True)
-    y = arrays.get("y" + part)
-    if rows.ndim != 2:
-        raise ValueError(f"{x}{part} must be a matrix with a row for each example, got shape {rows.shape}")
-    if y is not None and y.shape != rows.shape[:1]:
-        raise ValueError(f"y{part} must hold one label for each of the {rows.shape[0]} rows, got shape {y.shape}")
-    weight = arrays.get("weight" + part)
-    if weight is not None and weight.shape != rows.shape[:1]:
-        raise ValueError(f"weight{part} must hold one number for each of the {rows.shape[0]} rows, got shape {weight.shape}")
-    if weight is not None and weight.dtype.kind not in "biuf":
-        raise ValueError(f"weight{part} must hold numbers, got dtype {weight.dtype}")
+    y, weight = arrays.get("y" + part), arrays.get("weight" + part)
     if y is not None and names is not None and y.dtype.kind in "iu" and y.size and 0 <= y.min() and y.max() < len(names):
         y = names[y]
     return Rows(rows, y, weight)

@@ -62,7 +62,7 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
         raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
     if hasattr(x, "tocsr"):
         raise ValueError("x is a SciPy matrix: make it a Batch first, jaxsvm.data.chunks(jaxsvm.dataset(x, y), rows=...)")
-    if isinstance(x, str | os.PathLike):
+    if isinstance(x, str | bytes | os.PathLike):
         raise ValueError("x is a path: open it first, np.load(path, mmap_mode='r') or jaxsvm.data.memory_map(path)")
     if isinstance(x, Batch):
         if y is not None or weight is not None:

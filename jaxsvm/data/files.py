@@ -23,12 +23,12 @@ def kind_of(path: Any) -> str:
     """
     if isinstance(path, tuple | list):
         return "npz"
-    end = os.path.splitext(re.sub(r"\.(gz|bz2|xz)$", "", os.fspath(path)))[1].lower()
+    end = os.path.splitext(re.sub(r"\.(gz|bz2|xz)$", "", os.fsdecode(path)))[1].lower()
     known = {".npz": "npz", ".npy": "npz", ".csv": "csv", ".tsv": "csv", ".svm": "svmlight", ".svmlight": "svmlight"}
     known |= {".libsvm": "svmlight"}
     if end in known or not os.path.isfile(path):
         return known.get(end, "svmlight")
-    with open_any(os.fspath(path), "rb") as file:
+    with open_any(os.fsdecode(path), "rb") as file:
         line = next((line for line in file if line.strip() and not line.startswith(b"#")), b"")
     return "csv" if b"," in line.split(b":")[0] else "svmlight"
 
@@ -55,7 +55,7 @@ def read_files(
                 path, columns=columns or (made[0].x.shape[1] if made else None), dtype=dtype, zero_based=zero_based
             )
         elif name == "csv":
-            between = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", os.fspath(path)) else {}
+            between = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", os.fsdecode(path)) else {}
             made.append(read_csv(path, columns=columns, **(between | how)))
         else:
             made += read_npz(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -152,4 +153,5 @@ def named(paths: Sequence, make: Callable[[], Loaded]) -> Loaded:
     try:
         return make()
     except ValueError as error:
-        raise ValueError(f"{', '.join(map(str, paths))}: {error}") from error
+        names = [os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path) for path in paths]
+        raise ValueError(f"{', '.join(names)}: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import zipfile
 from collections.abc import Iterator
@@ -11,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..files import Npz, is_damage, open_npz, read_header, refuse_special
 from .opening import checked
 
 
-def memory_map(path: str | os.PathLike) -> dict[str, np.ndarray]:
+def memory_map(path: str | bytes | os.PathLike) -> dict[str, np.ndarray]:
     """The arrays of a `.npy` or `.npz` file without reading them: they lie in the file until they are asked for.
 
     Compressed members of a `.npz` file (`np.savez_compressed`) and those without numbers are read. The sums that a
@@ -27,8 +27,8 @@ def memory_map(path: str | os.PathLike) -> dict[str, np.ndarray]:
         name -> array, read-only; a `.npy` file has the one name "x".
 
     Raises:
-        ValueError: a damaged file, or arrays of Python objects.
-        FileNotFoundError: no such file.
+        ValueError: a damaged file, arrays of Python objects, two of one name, or of another size than the file says.
+        FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
 
     Example:
         >>> import os, tempfile
@@ -37,41 +37,50 @@ def memory_map(path: str | os.PathLike) -> dict[str, np.ndarray]:
         >>> type(memory_map(path)["x"]).__name__
         'memmap'
     """
-    (path,) = checked((path,))
+    path = array_file(path)
     with whole_arrays(path), open(path, "rb") as file:
-        if file.read(6) == b"\x93NUMPY":
+        if is_npy(file):
             return {"x": _mapped(path, file, 0, os.path.getsize(path))}
-        with zipfile.ZipFile(file) as members:
-            return {info.filename.removesuffix(".npy"): _member(path, file, members, info) for info in members.infolist()}
+        with open_npz(path) as npz:
+            return {name: _member(path, file, npz, name) for name in npz.members}
 
 
-def _member(path: str, file: Any, members: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-    if info.compress_type == zipfile.ZIP_STORED:
-        file.seek(info.header_offset)
-        head = file.read(30)
-        if head[:4] != b"PK\x03\x04":
-            raise ValueError(f"{info.filename} is not where the file says")
-        start = info.header_offset + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
-        return _mapped(path, file, start, start + info.file_size)
-    return np.lib.format.read_array(io.BytesIO(members.read(info)), allow_pickle=False)
+def array_file(path: str | bytes | os.PathLike) -> str:
+    """The path of a file that is there and no pipe or device."""
+    (path,) = checked((path,))
+    refuse_special(path)
+    return path
 
 
-def _mapped(path: str, file: Any, start: int, end: int) -> np.ndarray:
-    """The array whose `.npy` bytes go from `start` to `end` of the file."""
+def is_npy(file: Any) -> bool:
+    """Whether a file begins as a `.npy` file does; it is left at its beginning."""
+    found = file.read(6) == b"\x93NUMPY"
+    file.seek(0)
+    return found
+
+
+def _member(path: str, file: Any, npz: Npz, name: str) -> np.ndarray:
+    info = npz.members[name]
+    if info.compress_type != zipfile.ZIP_STORED:
+        return npz.read(name)
+    file.seek(info.header_offset)
+    head = file.read(30)
+    if head[:4] != b"PK\x03\x04":
+        raise ValueError(f"{info.filename} is not where the file says")
+    start = info.header_offset + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+    return _mapped(path, file, start, info.file_size)
+
+
+def _mapped(path: str, file: Any, start: int, size: int) -> np.ndarray:
+    """The array whose `.npy` file begins at `start` of the file and has so many bytes."""
     file.seek(start)
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"an array of format {version}")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, by_columns, dtype = read(file)
-    if dtype.hasobject:
-        raise ValueError("an array holds Python objects, which are never read")
-    if file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize > end:
+    header = read_header(file, size)
+    if start + size > os.path.getsize(path):
         raise ValueError("an array is shorter than it says")
-    if not shape or 0 in shape:
+    if not header.shape or 0 in header.shape:
         file.seek(start)
-        return np.lib.format.read_array(io.BytesIO(file.read(end - start)), allow_pickle=False)
-    return np.memmap(file, dtype, "r", file.tell(), shape, "F" if by_columns else "C")
+        return np.lib.format.read_array(file, allow_pickle=False)
+    return np.memmap(file, header.dtype, "r", start + header.start, header.shape, header.order)
 
 
 @contextmanager
@@ -79,7 +88,7 @@ def whole_arrays(path: str) -> Iterator[None]:
     """Whatever a damaged byte leads to becomes a sentence."""
     try:
         yield
-    except (FileNotFoundError, PermissionError, MemoryError):
-        raise
     except Exception as error:
+        if not is_damage(error):
+            raise
         raise ValueError(f"{path} is damaged or no file of NumPy arrays ({error})") from error

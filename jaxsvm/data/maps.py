@@ -6,6 +6,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
+from ..files import check_field
 from ..recipe import struct
 from ..types import Array, SparseRows
 
@@ -21,6 +22,10 @@ class Standardize:
         """(n, d) -> (n, d)."""
         _refuse(x)
         return (x - self.mean[None, :]) / self.scale[None, :]
+
+    def __check__(self) -> None:
+        check_field("mean", self.mean)
+        check_field("scale", self.scale, "real", jnp.shape(self.mean))
 
 
 def standardize(x: Array) -> Standardize:
@@ -57,6 +62,11 @@ class Scale:
         if self.low is not None:
             raise ValueError("the map was fitted on dense rows and moves zeros: make the rows dense with x.toarray()")
         return dataclasses.replace(x, value=x.value / self.width.at[x.index].get(mode="promise_in_bounds"))
+
+    def __check__(self) -> None:
+        check_field("width", self.width)
+        if self.low is not None:
+            check_field("low", self.low, "real", jnp.shape(self.width))
 
 
 def scale(x: Array) -> Scale:

@@ -44,7 +44,7 @@ OPENML = {
 OWN = ("breast_cancer", "breast_cancer_wdbc")
 
 
-def load(name: str, *, key: Array | None = None, positive: Any = None, home: str | os.PathLike | None = None) -> Loaded:
+def load(name: str, *, key: Array | None = None, positive: Any = None, home: str | bytes | os.PathLike | None = None) -> Loaded:
     """A data set by name, as `train, test`: from a folder of `.npz` files, else from OpenML through scikit-learn.
 
     Values stay as in the source: scale them (`standardize`, `scale`). What comes from OpenML is kept by scikit-learn in
@@ -74,7 +74,7 @@ def load(name: str, *, key: Array | None = None, positive: Any = None, home: str
         >>> train.x.shape, test.x.shape
         ((455, 30), (114, 30))
     """
-    home = os.environ.get("JAXSVM_DATA") if home is None else os.fspath(home)
+    home = os.environ.get("JAXSVM_DATA") if home is None else os.fsdecode(home)
     path = os.path.join(home, f"{name}.npz") if home else None
     if path and os.sep not in name and os.path.isfile(path):
         parts = read_npz(path)[:2]

@@ -17,7 +17,7 @@ def checked(paths: Sequence) -> list[str]:
     """The paths as strings, each of a file that is there."""
     if not paths:
         raise ValueError("give the path of at least one file")
-    paths = [os.fspath(path) for path in paths]
+    paths = [os.fsdecode(path) for path in paths]
     for path in paths:
         if os.path.isdir(path):
             raise IsADirectoryError(f"{path} is a folder, expected a file")

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..files import atomic_path
 from .loaded import tidy
 from .opening import open_any
 
 
-@contextmanager
-def beside(path: str | os.PathLike) -> Iterator[str]:
-    """A name beside `path` to write to, renamed into place in the end: `path` is never a part of a file."""
-    path = os.fspath(path)
-    folder, name = os.path.split(path)
-    other = os.path.join(folder, f".{os.getpid()}.part.{name}")  # the end of the name says how to pack
-    try:
-        yield other
-        os.replace(other, path)
-    finally:
-        if os.path.exists(other):
-            os.unlink(other)
-
-
-def save_npz(path: str | os.PathLike, x: Any, y: Any = None, weight: Any = None) -> None:
+def save_npz(path: str | bytes | os.PathLike, x: Any, y: Any = None, weight: Any = None) -> None:
     """Write rows to an uncompressed `.npz` file, which `load_npz` reads and `memory_map` maps.
 
     Args:
@@ -54,11 +40,11 @@ def save_npz(path: str | os.PathLike, x: Any, y: Any = None, weight: Any = None)
     for name, a in arrays.items():
         if a.dtype.hasobject:
             raise ValueError(f"{name} holds Python objects, which are never written: convert it first")
-    with beside(path) as other, open(other, "wb") as file:
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)
 
 
-def save_svmlight(path: str | os.PathLike, x: Any, y: Any) -> None:
+def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
     """Write rows as svmlight, indices from 1, numbers in full; packed where the name ends in .gz or .bz2.
 
     Args:
@@ -74,7 +60,7 @@ def save_svmlight(path: str | os.PathLike, x: Any, y: Any) -> None:
         raise ValueError(f"labels in svmlight files are numbers, got {str(y[0])!r}: number the classes, or write .npz or .csv")
     show = _show(x.dtype)
     rows = x.tocsr() if hasattr(x, "tocsr") else None
-    with beside(path) as other, open_any(other, "w") as file:
+    with atomic_path(path) as temporary, open_any(temporary, "w") as file:
         for i, name in enumerate(y.tolist()):
             if rows is None:
                 places = np.flatnonzero(x[i])
@@ -87,7 +73,7 @@ def save_svmlight(path: str | os.PathLike, x: Any, y: Any) -> None:
             file.write(" ".join([repr(name) if isinstance(name, float) else str(int(name)), *cells]) + "\n")
 
 
-def save_csv(path: str | os.PathLike, x: Any, y: Any = None, *, delimiter: str = ",") -> None:
+def save_csv(path: str | bytes | os.PathLike, x: Any, y: Any = None, *, delimiter: str = ",") -> None:
     """Write rows as CSV with a header, x1, x2, ..., and the labels as the last column, y; numbers in full.
 
     Args:
@@ -97,7 +83,7 @@ def save_csv(path: str | os.PathLike, x: Any, y: Any = None, *, delimiter: str =
         delimiter: between the cells.
     """
     show, names = _show(x.dtype), None if y is None else tidy(y).tolist()
-    with beside(path) as other, open_any(other, "w") as file:
+    with atomic_path(path) as temporary, open_any(temporary, "w") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
         writer.writerow([f"x{c + 1}" for c in range(x.shape[1])] + ([] if y is None else ["y"]))
         for start in range(0, x.shape[0], 1024):

@@ -7,6 +7,7 @@ import numbers
 import jax
 import jax.numpy as jnp
 
+from ..files import check_field
 from ..kernels import Kernel, as_kernel
 from ..numerics import centre, dot, offset, wide
 from ..recipe import cast, choice, struct
@@ -38,6 +39,17 @@ class Fourier:
         if phi.shift is None:
             return phi.amplitude * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
         return phi.amplitude * jnp.cos(angle + jnp.expand_dims(phi.shift, tuple(range(angle.ndim - 1))))
+
+    def __check__(self) -> None:
+        check_field("frequencies", self.frequencies)
+        check_field("scale", self.scale)
+        check_field("amplitude", self.amplitude)
+        if jnp.ndim(self.frequencies) < 2:
+            raise ValueError(f"frequencies must be a matrix, got shape {jnp.shape(self.frequencies)}")
+        if self.shift is not None:
+            check_field("shift", self.shift)
+            if jnp.shape(self.shift)[-1:] != jnp.shape(self.frequencies)[-1:]:
+                raise ValueError(f"shift has shape {jnp.shape(self.shift)}, frequencies {jnp.shape(self.frequencies)}")
 
 
 def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = "paired", x: Array | None = None) -> Fourier:

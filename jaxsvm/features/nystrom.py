@@ -8,6 +8,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from ..files import check_field, shape_of
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import count, dot, is_traced, wide
 from ..recipe import cast, scalars, struct
@@ -49,6 +50,14 @@ class Nystrom:
     def rank(self) -> Array:
         """() int32, directions kept."""
         return count(jnp.any(self.whitening != 0, axis=0))
+
+    def __check__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError(f"kernel must be a kernel, got {self.kernel!r}")
+        rows, square = shape_of(self.landmarks), shape_of(self.whitening)
+        if len(rows) < 2 or square[-2:] != (rows[-2], rows[-2]):
+            raise ValueError(f"landmarks (s, d) and whitening (s, s) have the shapes {rows} and {square}")
+        check_field("whitening", self.whitening)
 
 
 def nystrom(

@@ -3,5 +3,6 @@
 from .flags import fast_loops as fast_loops
 from .runs import fit as fit
 from .runs import step as step
+from .saving import SaveError as SaveError
 from .streams import stream as stream
 from .sweeps import sweep as sweep

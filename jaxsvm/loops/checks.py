@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import os
 from typing import Any
 
 import jax
@@ -45,12 +44,6 @@ def check_targets(solver: Any, data: Batch) -> None:
         raise ValueError(
             f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number them, or say classes=k"
         )
-
-
-def check_folder(save: str | os.PathLike | None) -> None:
-    """Refuse a file in a folder that is not there before anything runs."""
-    if save is not None and not os.path.isdir(os.path.dirname(os.path.abspath(os.fspath(save)))):
-        raise FileNotFoundError(f"save={os.fspath(save)!r} is in a folder that does not exist: make it first")
 
 
 def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:

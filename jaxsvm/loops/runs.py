@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .. import models
 from ..numerics import is_traced, wide
 from ..numerics.sparse import FEW
 from ..recipe import cast, choice, fixed, freed
@@ -21,7 +20,8 @@ from ..samplers import uniform
 from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
 from . import tally
 from .bar import Bar
-from .checks import check_folder, check_key, check_like, check_solver, check_targets, whole_number
+from .checks import check_key, check_like, check_solver, check_targets, whole_number
+from .saving import Saver
 
 
 def _enter(thing: Any, dtype: Any) -> Any:
@@ -155,7 +155,7 @@ def fit(
     lift: str = "auto",
     memory: float | None = None,
     seconds: float | None = None,
-    save: str | os.PathLike | None = None,
+    save: str | bytes | os.PathLike | None = None,
     progress: bool = False,
 ) -> Fit:
     """Run a solver: `steps` updates on rows that the sampler draws.
@@ -186,7 +186,8 @@ def fit(
             rows in `init`, as many as fit.
         memory: bytes that prepared rows may take, > 0; None: 2 GiB.
         seconds: stop at the first look after so much time; not inside transformations.
-        save: a file that holds the state after every look; not inside transformations.
+        save: a file that holds the state after every look; not inside transformations. Where it cannot be written there is a
+            warning, and the run goes on.
         progress: a bar on the standard error stream.
 
     Returns:
@@ -198,6 +199,7 @@ def fit(
         ValueError: no key and no state, numbers out of range, `tol` with nothing to measure, rows prepared by the
             piece that take more than `memory`, a state of another solver, sampler or data.
         FileNotFoundError: `save` in a folder that is not there.
+        loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as `run`.
 
     Example:
         >>> import jax, jaxsvm
@@ -225,7 +227,7 @@ def fit(
             "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
             "(probe=jaxsvm.error_on(held_out)), or steps"
         )
-    check_folder(save)
+    saver = Saver(save)
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
     check_targets(solver, data)
@@ -271,8 +273,11 @@ def fit(
             raise ValueError("an adaptive sampler cannot go on from a state inside a transformation; go on outside")
         run, curve = _inside(piece, run, steps, every, tol)
     else:
-        run, curve = _outside(piece, run, steps, every, period, seconds, save, progress)
-    return Fit(model_of(parts[0], run.solver, data), run, curve, jnp.asarray(jnp.nan if tol is None else tol, wide(data.x)))
+        saver.check(run)
+        run, curve = _outside(piece, run, steps, every, period, seconds, saver, progress)
+    return saver.finish(
+        Fit(model_of(parts[0], run.solver, data), run, curve, jnp.asarray(jnp.nan if tol is None else tol, wide(data.x)))
+    )
 
 
 def walkable(x: Any) -> SparseRows | None:
@@ -350,7 +355,7 @@ def _inside(piece, run, steps, every, tol):
     return carry[0], table
 
 
-def _outside(piece, run, steps, every, period, seconds, save, progress):
+def _outside(piece, run, steps, every, period, seconds, saver, progress):
     """The run as a loop on the host, which stops at any look."""
     first, made, rows, began = int(run.step), 0, [], time.monotonic()
     bar = Bar(steps, "steps") if progress else None
@@ -363,8 +368,7 @@ def _outside(piece, run, steps, every, period, seconds, save, progress):
             new, row = jax.block_until_ready(piece(run, every, np.int32(length)))
             run, made = new, made + length
             rows.append(row)
-            if save is not None:
-                models.save(save, run)
+            saver.save(run)
             if bar:
                 bar.show(made, f"loss {float(row.loss):.3g}, residual {float(row.residual):.2g}")
             if seconds is not None and time.monotonic() - began > seconds:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .. import models
+from ..files import check_field
 from ..multiclass import _depend
 from ..numerics import wide
 from ..recipe import cast, choice, fixed, freed, register
@@ -22,9 +22,10 @@ from ..samplers import uniform
 from ..types import Array, Batch, Curve, Fit, Run, Solver, SparseRows, State
 from . import tally
 from .bar import Bar
-from .checks import check_folder, check_key, check_like, check_solver, check_targets, whole_number
+from .checks import check_key, check_like, check_solver, check_targets, whole_number
 from .feed import Asked, cut, feed
 from .runs import lifting, model_of, rows_of_curve
+from .saving import Saver
 
 
 @register("Flow")
@@ -39,6 +40,14 @@ class Flow(NamedTuple):
     chunks: Array  # ()  int32, chunks taken in
     done: Array  # ()    bool, False: a stream has no tolerance
 
+    def __check__(self) -> None:
+        if not isinstance(self.waiting, Batch):
+            raise ValueError(f"waiting must be a batch, got {type(self.waiting).__name__}")
+        check_field("held", self.held, "whole", (), least=0, most=self.waiting.y.shape[0])
+        for name in ("step", "seen", "chunks"):
+            check_field(name, getattr(self, name), "whole", (), least=0)
+        check_field("done", self.done, "truth", ())
+
 
 def stream(
     solver: Solver,
@@ -51,7 +60,7 @@ def stream(
     task: str | None = None,
     probe: Callable | None = None,
     memory: float | None = None,
-    save: str | os.PathLike | None = None,
+    save: str | bytes | os.PathLike | None = None,
     progress: bool = False,
 ) -> Fit:
     """Run a solver over rows that come in chunks: one update for each `batch_size` of them, in their order.
@@ -77,7 +86,8 @@ def stream(
         probe: model -> any tree of arrays, worked out after every chunk.
         memory: bytes that the prepared rows of a chunk may take (solvers on features); above, each update prepares its
             own. None: 2 GiB.
-        save: a file that holds the state after every chunk.
+        save: a file that holds the state after every chunk. Where it cannot be written there is a warning, and the run goes
+            on.
         progress: a bar on the standard error stream.
 
     Returns:
@@ -90,6 +100,8 @@ def stream(
         ValueError: no key and no state, no chunk, chunks of other columns, numbers that are not finite, targets that
             are not those of `task`, a solver that reads all rows, one that begins with something of each row
             (`one_vs_one` of a dual method), a state of another solver.
+        FileNotFoundError: `save` in a folder that is not there.
+        loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as `run`.
 
     Differs from `fit`: the sampler of the solver is not asked; steps see the weights as they are, so that their mean
     should be 1.
@@ -115,7 +127,7 @@ def stream(
     choice("task", task, ("binary", "multiclass", "regression"))
     if solver.reads == "all":
         raise ValueError("this solver reads all rows at every step: use fit, or features (jaxsvm.on_features), in a stream")
-    check_folder(save)
+    saver = Saver(save)
     rows = None if rows is None else whole_number("rows", rows, 1)
     parts = feed(chunks, task, 0 if state is None else int(state.seen), rows, jax.config.jax_enable_x64)
     part = next(parts, None)
@@ -133,6 +145,7 @@ def stream(
     else:
         check_like(state, _begin.eval_shape(solver, jax.random.key(0), first, **begin), ("solver", "waiting"))
         flow = jax.tree.map(jnp.copy, state)  # the program takes over the memory of its argument
+    saver.check(flow)
     more = jax.eval_shape(lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first))
     lift = lifting(solver, more, "auto", memory, 2**62, False)[0] == "once"
 
@@ -154,8 +167,7 @@ def stream(
                 flow = flow._replace(seen=jnp.asarray(part.seen, jnp.int32), chunks=flow.chunks + part.chunks)
                 jax.block_until_ready(flow)
                 taken += part.chunks
-                if save is not None:
-                    models.save(save, flow)
+                saver.save(flow)
                 if bar:
                     pace = (int(flow.step) - before) / (time.monotonic() - began)
                     bar.show(taken, f"loss {float(row.loss):.3g}, {pace:.3g} steps/s")
@@ -164,7 +176,8 @@ def stream(
         fetch.shutdown(wait=False, cancel_futures=True)
         if bar:
             bar.close()
-    return Fit(model_of(solver, flow.solver, None), flow, rows_of_curve(curve, None), jnp.asarray(jnp.nan, dtype))
+    made = Fit(model_of(solver, flow.solver, None), flow, rows_of_curve(curve, None), jnp.asarray(jnp.nan, dtype))
+    return saver.finish(made)
 
 
 def _nothing_left(solver, state: Flow | None) -> Fit:

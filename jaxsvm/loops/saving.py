@@ -1,0 +1,92 @@
+"""The state of a run in a file after every piece, without losing the run where the file cannot be written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from typing import Any
+
+from .. import models
+from ..data.rows import outside
+from ..files import check_target
+from ..types import Fit
+
+
+class SaveError(OSError):
+    """A run came to its end, but its last state could not be saved; `run` is the whole run, nothing is lost.
+
+    Example:
+        >>> try:
+        ...     raise SaveError("no space left", "the run")
+        ... except SaveError as error:
+        ...     error.run
+        'the run'
+    """
+
+    run: Fit
+
+    def __init__(self, message: str, run: Any = None):
+        """Keep the run beside the sentence."""
+        super().__init__(message)
+        self.run = run
+
+
+class Saver:
+    """Saves one state after the other to a file, warns of the first failure, and remembers the last one."""
+
+    def __init__(self, path: str | bytes | os.PathLike | None):
+        """Refuse a file that cannot be written before anything runs.
+
+        Args:
+            path: the file; None: nothing is saved.
+
+        Raises:
+            FileNotFoundError: the folder does not exist.
+            OSError: a folder, a pipe, a device.
+        """
+        self.path = None if path is None else os.fsdecode(path)
+        self.error: OSError | None = None
+        self.warned = False
+        if self.path is not None:
+            check_target(self.path)
+
+    def check(self, state: Any) -> None:
+        """Refuse a state that no file can hold before anything runs.
+
+        Raises:
+            ValueError: with what to register.
+        """
+        if self.path is not None:
+            models.check_savable(state)
+
+    def save(self, state: Any) -> None:
+        """Save a state; a failure is told once and tried again with the next state."""
+        if self.path is None:
+            return
+        try:
+            models.save(self.path, state)
+            self.error = None
+        except OSError as error:
+            self.error = error
+            if not self.warned:
+                self.warned = True
+                with contextlib.suppress(UserWarning):  # made an error by a filter; it would lose the run
+                    warnings.warn(
+                        f"the state could not be saved to {self.path} ({error}): the run goes on, the next state is tried again",
+                        stacklevel=outside(),
+                    )
+
+    def finish(self, run: Fit) -> Fit:
+        """The run, if its last state was saved.
+
+        Raises:
+            SaveError: otherwise, with the run.
+        """
+        if self.error is None:
+            return run
+        raise SaveError(
+            f"the run stands at step {int(run.state.step)}, but its state could not be saved to {self.path} ({self.error}): "
+            "it is in the field run of this exception, save it elsewhere, jaxsvm.models.save(path, error.run.state)",
+            run,
+        ) from self.error
