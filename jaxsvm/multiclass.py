@@ -12,7 +12,7 @@ from jax.extend.core import Literal
 
 from .engines.coordinate import CoordinateState
 from .models import Mapped
-from .numerics import blocked, dot, total
+from .numerics import blocked, dot, sum_counts
 from .recipe import register, solver, static, struct
 from .types import Array, Batch, Info, Solver, State, take
 
@@ -257,7 +257,7 @@ def _of_all(info: Info, loss: Array) -> Info:
         progress=jnp.mean(info.progress, axis=0),
         index=info.index[0],
         support=jnp.sum(info.support, dtype=jnp.int32),
-        evals=total(info.evals),
+        evals=sum_counts(info.evals),
     )
 
 

@@ -126,6 +126,18 @@ class Lifted(Batch):
     __slots__ = ()
 
 
+class Count(NamedTuple):
+    """A count that may exceed an int32, in two of them: high 2^20 + low. `np.asarray` gives it as int64."""
+
+    high: Array  # int32, >= 0
+    low: Array  # int32, in [0, 2^20)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The exact number, outside of transformations."""
+        exact = np.asarray(self.high, np.int64) * 2**LIMB + np.asarray(self.low, np.int64)
+        return np.asarray(exact, dtype)
+
+
 class Info(NamedTuple):
     """What one step says of itself; the same fields for every solver, so that curves compare."""
 
@@ -134,7 +146,7 @@ class Info(NamedTuple):
     progress: Array  # (r,) objective gained per touched row
     index: Array  # (r,) the rows that the step touched, -1 where none
     support: Array  # ()   int32, coefficients in use
-    evals: Array  # ()   int32, kernel evaluations (inner products) spent
+    evals: Array | Count  # ()   int32, kernel evaluations (inner products) spent; a Count where they may exceed an int32
 
 
 def _same(data: Batch) -> Batch:
@@ -182,7 +194,7 @@ class Space(NamedTuple):
     add: Callable  # (f, shrink, coef, batch)     -> f       (1 - shrink) f + sum_i coef_i k(x_i, .)
     model: Callable  # (f, data=None)             -> Model
     gram: Callable  # (batch)                     -> (b, b)  kernel among the step's rows
-    evals: Callable  # (coef, batch)              -> ()      int32, kernel evaluations of evaluate and add together
+    evals: Callable  # (coef, batch)              -> ()      as Info.evals, kernel evaluations of evaluate and add together
     support: Callable  # (f)                      -> ()      int32, coefficients in use
     reads: str = "rows"  # as Solver.reads
 
@@ -244,10 +256,10 @@ class Curve(NamedTuple):
     @property
     def evals(self) -> Array:
         """Kernel evaluations spent in each piece (p,): exact 64-bit numbers, floats inside a transformation."""
-        high, low = self.spent[..., 0], self.spent[..., 1]
+        spent = Count(self.spent[..., 0], self.spent[..., 1])
         if isinstance(self.spent, jax.core.Tracer):
-            return high.astype(float) * 2**LIMB + low.astype(float)
-        return np.asarray(high, np.int64) * 2**LIMB + np.asarray(low, np.int64)
+            return spent.high.astype(float) * 2**LIMB + spent.low.astype(float)
+        return np.asarray(spent)
 
 
 class Fit(NamedTuple):
