@@ -11,7 +11,7 @@ import optax
 
 from .models import Linear
 from .numerics import running_mean, wide
-from .recipe import register, solver
+from .recipe import register, replace, solver
 from .types import Array, Solver
 
 
@@ -130,5 +130,7 @@ def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array]
         after, info = inner.update(state.inner, batch)
         return AveragedState(after, _mean_step(state.average, model(after), start, weights)), info
 
-    own = inner.sampler, inner.reads, inner.prepare, inner.residual, inner.targets
-    return Solver(init, update, lambda state, data=None: state.average.mean, *own)
+    def wrapper(other):
+        return averaged(other, start=start, weights=weights)
+
+    return replace(inner, wrapper, init=init, update=update, model=lambda state, data=None: state.average.mean)

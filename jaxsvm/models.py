@@ -19,7 +19,7 @@ from . import __about__
 from .kernels import Kernel, matvec
 from .numerics import blocked, dot, is_traced
 from .recipe import REGISTRY, Recipe, freed, registered_name, static, struct
-from .types import Array, Batch
+from .types import Array, Batch, all_finite
 
 
 @struct
@@ -129,14 +129,41 @@ class Classifier:
         return self.inner(x)
 
     def predict(self, x: Array) -> np.ndarray:
-        """Class names, (n, d) -> (n,), on the host."""
-        score = np.asarray(self(x))
-        place = (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
-        return np.asarray(self.classes)[place]
+        """Class names, (n, d) -> (n,), on the host.
+
+        Raises:
+            ValueError: for decision values that are not finite.
+        """
+        return np.asarray(self.classes)[class_places(np.asarray(self(x)))]
 
     def sqnorm(self) -> Array:
         """|w|^2, as the objective has it."""
         return self.inner.sqnorm()
+
+
+def check_values(score: np.ndarray) -> np.ndarray:
+    """The decision values (n,) or (n, k) as they are.
+
+    Raises:
+        ValueError: if one of them is not finite.
+    """
+    strange = ~np.isfinite(np.asarray(score, np.float64)).reshape(len(score), -1).all(axis=1)
+    if strange.any():
+        raise ValueError(
+            f"the decision values of {strange.sum()} of {len(score)} rows are not finite, first of row {np.argmax(strange)}: the "
+            "model diverged in training, or the rows are too large for it; look at the scale of the data and train again"
+        )
+    return score
+
+
+def class_places(score: np.ndarray) -> np.ndarray:
+    """Which class the decision values name (n,): of (n,) 1 above 0, else 0; of (n, k) the place of the largest.
+
+    Raises:
+        ValueError: for decision values that are not finite.
+    """
+    check_values(score)
+    return (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
 
 
 def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none") -> Expansion:
@@ -314,23 +341,30 @@ def load(path: str | os.PathLike, like: Any = None) -> Any:
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged or no such file at all, holds something that is not registered, or does not
-            fit `like`.
+        ValueError: if the file is damaged or no such file at all, holds something that is not registered, does not
+            fit `like`, or holds a model with numbers that are not finite. (The state of a run may hold them.)
     """
     try:
         header, arrays = _read(path)
         if like is None:
-            return _decode(header["tree"], arrays)
+            return _check_model(_decode(header["tree"], arrays))
         have, want = len(arrays), sum(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(like))
         if have != want:
             raise _Unknown(f"the file holds {have} arrays, `like` has {want}")
-        return _decode_like(header["tree"], like, arrays)
+        return _check_model(_decode_like(header["tree"], like, arrays))
     except FileNotFoundError:
         raise
     except _Unknown as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from error
     except Exception as error:  # whatever a damaged byte leads to
         raise ValueError(f"{os.fspath(path)} is damaged or was not written by jaxsvm.models.save ({error})") from error
+
+
+def _check_model(tree: Any) -> Any:
+    """What was read, unless it is a model that holds numbers that are not finite; states may hold them."""
+    if callable(tree) and hasattr(tree, "sqnorm") and not all_finite(tree):
+        raise _Unknown("the model holds numbers that are not finite: its training diverged; train it again")
+    return tree
 
 
 def _read(path: str | os.PathLike) -> tuple[dict, list]:

@@ -269,6 +269,7 @@ class Fit(NamedTuple):
     state: Run
     info: Curve
     tol: Array  # ()  nan where no tolerance was given
+    values_finite: Array | None = None  # ()  bool, so are the loss of the last piece and the values at some training rows
 
     @property
     def converged(self) -> bool:
@@ -277,9 +278,8 @@ class Fit(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether every number of the model is finite."""
-        leaves = [leaf for leaf in jax.tree.leaves(self.model) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-        return all(bool(np.all(np.isfinite(np.asarray(leaf, np.float64)))) for leaf in leaves)
+        """Whether every number of the model is finite, its decision values at training rows, and the last loss."""
+        return all_finite(self.model) and (self.values_finite is None or bool(np.all(np.asarray(self.values_finite))))
 
     @property
     def evals(self) -> int:
@@ -295,6 +295,11 @@ class Fit(NamedTuple):
                 "" if self.finite else "; some hold numbers that are not finite"
             )
         if not self.finite:
+            if all_finite(self.model):
+                return (
+                    f"the decision values of the model are not finite after {int(steps)} steps: look at the scale of the "
+                    "data, at the kernel's width and at the step size"
+                )
             return f"the model is not finite after {int(steps)} steps: look at the scale of the data and at the step size"
         if not self.info.step.shape[0]:
             return f"no step was made; the run stands at step {int(steps)}"
@@ -306,6 +311,12 @@ class Fit(NamedTuple):
         goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; go on with state=run.state"
         yet = " (no bound yet)" if np.isinf(residual) else ""
         return f"stopped after {int(steps)} steps; residual {residual:.1e}{yet}{goal}"
+
+
+def all_finite(tree: Any) -> bool:
+    """Whether every floating number of a tree is finite; on the host."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)]
+    return all(bool(np.all(np.isfinite(np.asarray(leaf, np.float64)))) for leaf in leaves)
 
 
 def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:

@@ -39,4 +39,5 @@ def row(tally: Tally, step: Array, count: Any, probe: Any) -> Curve:
     made = lax.optimization_barrier(jnp.asarray(count, jnp.int32))
     (loss, residual), (support, high, low) = tally
     residual = jnp.where(made > 0, residual, jnp.full_like(residual, jnp.nan))
-    return Curve(step + made, loss / made.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe)
+    step = jnp.minimum(step, jnp.iinfo(jnp.int32).max - made) + made  # where it would overflow, it stands still
+    return Curve(step, loss / made.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe)

@@ -8,6 +8,8 @@ from .counts import narrow_count as narrow_count
 from .counts import split_count as split_count
 from .counts import sum_counts as sum_counts
 from .counts import times_count as times_count
+from .fork import check_process as check_process
+from .fork import jax_has_started as jax_has_started
 from .golden import golden_section as golden_section
 from .loops import due as due
 from .means import running_mean as running_mean
