@@ -115,10 +115,11 @@ def values_finite(model: Any, rows: Batch, loss: Array | None) -> Array:
 @jax.jit
 def _values_finite(model, rows, loss):
     finite = jnp.ones((), bool) if loss is None else jnp.isfinite(loss)
-    if not callable(model):  # of a solver of the user's
+    try:
+        values = decision_values(model, rows)
+        known = jnp.isfinite(values).reshape(rows.weight.shape[0], -1).all(axis=1)
+    except (TypeError, ValueError, AssertionError):  # a solver of the user's, whose model does not take the training rows
         return finite
-    values = decision_values(model, rows)
-    known = jnp.isfinite(values).reshape(values.shape[0], -1).all(axis=1)
     return finite & jnp.all(known | (rows.weight <= 0))
 
 
