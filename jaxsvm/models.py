@@ -17,7 +17,7 @@ import optax
 
 from . import __about__
 from .kernels import Kernel, matvec
-from .numerics import blocked, dot, is_traced
+from .numerics import blocked, check_process, dot, is_traced
 from .recipe import REGISTRY, Recipe, freed, registered_name, static, struct
 from .types import Array, Batch, all_finite
 
@@ -36,6 +36,7 @@ class Linear:
 
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, p) -> (n,)."""
+        check_process()
         return dot(x, self.w) + self.b
 
     def sqnorm(self) -> Array:
@@ -63,6 +64,7 @@ class Expansion:
 
     def __call__(self, x: Array, *, block: int = 1024) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, m)."""
+        check_process()
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
 
     def sqnorm(self, *, block: int = 1024) -> Array:
@@ -107,6 +109,7 @@ class Mapped:
 
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
+        check_process()
         return blocked(lambda rows: self.inner(self.features(rows)), x, block)
 
     def sqnorm(self) -> Array:

@@ -164,7 +164,7 @@ MEANS = {  # solver, (state -> counter moved to LATE), (state before, state afte
     "a space": (
         lambda: jaxsvm.constrained_sgd(1.0),
         lambda s: s._replace(f=s.f._replace(count=jnp.int32(LATE))),
-        lambda old, new: (old.f.f.w, new.f.mean.w, new.f.lost.w, new.f.count),
+        lambda old, new: (old.f.f, new.f.mean, new.f.lost, new.f.count),
     ),
     "nogd": (
         lambda: jaxsvm.nogd(0.3, kernels.rbf(1.0), budget=5, features=3),
