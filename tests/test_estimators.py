@@ -622,7 +622,7 @@ def test_the_width_of_the_kernel_counts_rows_by_sample_weight_alone():
 
 def test_decision_values_that_are_not_finite_are_refused():
     x, y = rows()
-    for made, target in ((SVMClassifier("pegasos", random_state=0), y), (SVMRegressor(random_state=0), x[:, 0])):
+    for made, target in ((SVMClassifier(jaxsvm.pegasos(0.1), random_state=0), y), (SVMRegressor(random_state=0), x[:, 0])):
         made.fit(x, target)
         made.model_ = jax.tree.map(lambda a: a * np.nan if jnp.issubdtype(a.dtype, jnp.floating) else a, made.model_)
         with pytest.raises(ValueError, match="the decision values of 90 of 90 rows are not finite, first of row 0"):
