@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import optax
 
 from .models import Linear
-from .numerics import two_sum, wide
-from .recipe import register, solver
+from .numerics import running_mean, wide
+from .recipe import register, replace, solver
 from .types import Array, Solver
 
 
@@ -40,12 +40,9 @@ def _mean_step(state: AverageState, params: Any, start: int, weights: Callable |
         total = jnp.where(since > 0, state.total, jnp.zeros_like(state.total)) + weight
         rho = weight / total
 
-    def toward(mean, lost, newest):
-        mean, lost = jnp.where(since > 0, mean, newest), jnp.where(since > 0, lost, jnp.zeros_like(lost))
-        return two_sum(mean, lost, rho.astype(mean.dtype) * (newest - mean - lost))
-
-    moved = jax.tree.map(toward, state.mean, state.lost, params)
-    mean, lost = jax.tree.transpose(jax.tree.structure(params), None, moved)
+    before = jax.tree.map(lambda mean, newest: jnp.where(since > 0, mean, newest), state.mean, params)
+    lost = jax.tree.map(lambda lost: jnp.where(since > 0, lost, jnp.zeros_like(lost)), state.lost)
+    mean, lost = running_mean(before, lost, params, rho)
     return AverageState(mean, lost, optax.safe_increment(state.count), total)
 
 
@@ -133,5 +130,7 @@ def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array]
         after, info = inner.update(state.inner, batch)
         return AveragedState(after, _mean_step(state.average, model(after), start, weights)), info
 
-    own = inner.sampler, inner.reads, inner.prepare, inner.residual, inner.targets
-    return Solver(init, update, lambda state, data=None: state.average.mean, *own)
+    def wrapper(other):
+        return averaged(other, start=start, weights=weights)
+
+    return replace(inner, wrapper, init=init, update=update, model=lambda state, data=None: state.average.mean)

@@ -16,9 +16,9 @@ import optax
 from . import __about__
 from .files import Npz, atomic_path, check_field, check_front, is_damage, open_npz, refuse_special, shape_of
 from .kernels import Kernel, matvec
-from .numerics import blocked, dot, is_traced
+from .numerics import blocked, check_process, dot, is_traced
 from .recipe import REGISTRY, Recipe, choice, freed, registered_name, static, struct
-from .types import Array, Batch
+from .types import Array, Batch, all_finite
 
 BIASES = ("none", "feature", "free")
 
@@ -37,6 +37,7 @@ class Linear:
 
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, p) -> (n,)."""
+        check_process()
         return dot(x, self.w) + self.b
 
     def sqnorm(self) -> Array:
@@ -72,6 +73,7 @@ class Expansion:
 
     def __call__(self, x: Array, *, block: int = 1024) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, m)."""
+        check_process()
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
 
     def sqnorm(self, *, block: int = 1024) -> Array:
@@ -129,6 +131,7 @@ class Mapped:
 
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
+        check_process()
         return blocked(lambda rows: self.inner(self.features(rows)), x, block)
 
     def sqnorm(self) -> Array:
@@ -155,10 +158,12 @@ class Classifier:
         return self.inner(x)
 
     def predict(self, x: Array) -> np.ndarray:
-        """Class names, (n, d) -> (n,), on the host."""
-        score = np.asarray(self(x))
-        place = (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
-        return np.asarray(self.classes)[place]
+        """Class names, (n, d) -> (n,), on the host.
+
+        Raises:
+            ValueError: for decision values that are not finite.
+        """
+        return np.asarray(self.classes)[class_places(np.asarray(self(x)))]
 
     def sqnorm(self) -> Array:
         """|w|^2, as the objective has it."""
@@ -177,6 +182,31 @@ class Classifier:
         scores = 1 if isinstance(inner, Linear | Expansion) else getattr(inner, "scores", None)
         if scores is not None and len(names) != max(scores, 2):
             raise ValueError(f"there are {len(names)} classes, but the model gives {scores} values for each row")
+
+
+def check_values(score: np.ndarray) -> np.ndarray:
+    """The decision values (n,) or (n, k) as they are.
+
+    Raises:
+        ValueError: if one of them is not finite.
+    """
+    strange = ~np.isfinite(np.asarray(score, np.float64)).reshape(len(score), -1).all(axis=1)
+    if strange.any():
+        raise ValueError(
+            f"the decision values of {strange.sum()} of {len(score)} rows are not finite, first of row {np.argmax(strange)}: the "
+            "model diverged in training, or the rows are too large for it; look at the scale of the data and train again"
+        )
+    return score
+
+
+def class_places(score: np.ndarray) -> np.ndarray:
+    """Which class the decision values name (n,): of (n,) 1 above 0, else 0; of (n, k) the place of the largest.
+
+    Raises:
+        ValueError: for decision values that are not finite.
+    """
+    check_values(score)
+    return (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
 
 
 def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none") -> Expansion:
@@ -424,8 +454,8 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
 
     Raises:
         FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
-        ValueError: if the file is damaged or no such file at all, holds something that is not registered or cannot be, or
-            does not fit `like`.
+        ValueError: if the file is damaged or no such file at all, holds something that is not registered or cannot be, does
+            not fit `like`, or holds a model with numbers that are not finite. (The state of a run may hold them.)
     """
     path = os.fsdecode(path)
     refuse_special(path)
@@ -440,7 +470,7 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
                     raise _Refused(f"the file holds {have} arrays, `like` has {want}")
                 made = _decode_like(tree, like, arrays)
             arrays.close()
-            return made
+        return _check_model(made)
     except _Refused as error:
         raise ValueError(f"{path}: {error}") from error
     except Exception as error:
@@ -449,6 +479,13 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
                 error.filename = path
             raise
         raise ValueError(f"{path} is damaged or was not written by jaxsvm.models.save ({error})") from error
+
+
+def _check_model(tree: Any) -> Any:
+    """What was read, unless it is a model that holds numbers that are not finite; states may hold them."""
+    if callable(tree) and hasattr(tree, "sqnorm") and not all_finite(tree):
+        raise _Refused("the model holds numbers that are not finite: its training diverged; train it again")
+    return tree
 
 
 def _read_header(npz: Npz) -> Any:

@@ -13,8 +13,8 @@ from jax.extend.core import Literal
 from .engines.coordinate import CoordinateState
 from .files import shape_of
 from .models import Mapped
-from .numerics import blocked, dot, total
-from .recipe import register, solver, static, struct
+from .numerics import blocked, dot, sum_counts
+from .recipe import register, replace, solver, static, struct
 from .types import Array, Batch, Info, Solver, State, take
 
 
@@ -180,7 +180,8 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         targets = None if data is None else {"y": labels(data.y)}
         return _joined(inner, state, data, targets, OneVsRest)
 
-    return _solver(one_vs_rest, inner, classes, init, update, model)
+    wrapper = lambda other: one_vs_rest(other, classes=classes)  # noqa: E731
+    return replace(inner, wrapper, init=init, update=update, model=model, targets=classes)
 
 
 @register("OneVsOneState")
@@ -271,14 +272,8 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         targets = None if data is None else dict(zip(("y", "weight"), of_pairs(data.y, data.weight[None, :]), strict=True))
         return _joined(inner, state.inner, data, targets, lambda made, own: OneVsOne(made, own, classes))
 
-    return _solver(one_vs_one, inner, classes, init, update, model)
-
-
-def _solver(factory: Callable, inner: Solver, classes: int, init: Callable, update: Callable, model: Callable) -> Solver:
-    """Several problems fed and stopped as `inner` is."""
-    own = inner.sampler, inner.reads, inner.prepare, inner.residual
-    until = None if inner.until is None else lambda tol: factory(inner.until(tol), classes=classes)
-    return Solver(init, update, model, *own, classes, until, inner.check, inner.tol)
+    wrapper = lambda other: one_vs_one(other, classes=classes)  # noqa: E731
+    return replace(inner, wrapper, init=init, update=update, model=model, targets=classes)
 
 
 def _of_all(info: Info, loss: Array) -> Info:
@@ -289,7 +284,7 @@ def _of_all(info: Info, loss: Array) -> Info:
         progress=jnp.mean(info.progress, axis=0),
         index=info.index[0],
         support=jnp.sum(info.support, dtype=jnp.int32),
-        evals=total(info.evals),
+        evals=sum_counts(info.evals),
     )
 
 

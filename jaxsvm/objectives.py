@@ -87,7 +87,7 @@ def _features(model: Model, data: Batch) -> tuple[Model, Batch]:
     return model, data
 
 
-def _scores(model: Model, data: Batch) -> Array:
+def decision_values(model: Model, data: Batch) -> Array:
     """Decision values at raw rows, or at rows lifted beforehand."""
     if isinstance(data, Lifted):
         model = _bare(model)
@@ -119,7 +119,7 @@ def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
 
 @_in_float64
 def _primal(model, data, lam, loss):
-    return lam / 2 * model.sqnorm() + jnp.dot(_shares(data), loss.value(_scores(model, data), data.y))
+    return lam / 2 * model.sqnorm() + jnp.dot(_shares(data), loss.value(decision_values(model, data), data.y))
 
 
 def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, loss: Loss = hinge) -> Array:
@@ -398,7 +398,7 @@ def nu_from(model: Model, data: Batch) -> Array:
 
 @_in_float64
 def _nu(model, data):
-    return jnp.dot(_shares(data), hinge.value(_scores(model, data), data.y)) / jnp.sqrt(model.sqnorm())
+    return jnp.dot(_shares(data), hinge.value(decision_values(model, data), data.y)) / jnp.sqrt(model.sqnorm())
 
 
 def radius_from(model: Model) -> Array:
@@ -467,19 +467,26 @@ def _lam(nu, p, data, kernel, bias):
     return level * size / (mass * peak)
 
 
+def misclassified(score: Array, y: Array) -> Array:
+    """Whether each row is wrong (n,): on the wrong side of 0, the largest value another class's, or a value not finite."""
+    if score.ndim == 1:
+        return ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
+    return (jnp.argmax(score, axis=1) != y.astype(jnp.int32)) | ~jnp.all(jnp.isfinite(score), axis=1)
+
+
 @struct
 class _Error:
     data: Batch
 
     def __call__(self, model: Model) -> Array:
-        score, y = _scores(model, self.data), self.data.y
-        wrong = (score > 0) != (y > 0) if score.ndim == 1 else jnp.argmax(score, axis=1) != y.astype(jnp.int32)
-        wrong = wrong.astype(score.dtype)
-        return jnp.dot(_shares(self.data), wrong)
+        score = decision_values(model, self.data)
+        return jnp.dot(_shares(self.data), misclassified(score, self.data.y).astype(score.dtype))
 
 
 def error_on(data: Batch) -> Any:
     """A probe for `fit`: model -> share of rows, by weight, on the wrong side of 0, or whose largest value is another class's.
+
+    A row with a decision value that is not finite is wrong.
 
     Args:
         data: held-out rows with labels in {-1, +1}, or class numbers 0 .. k-1 for a model with k values;
@@ -495,7 +502,7 @@ def error_on(data: Batch) -> Any:
 
 
 def risk_on(data: Batch, loss: Loss = hinge) -> Any:
-    """A probe for `fit`: model -> weighted mean loss on the rows of `data`.
+    """A probe for `fit`: model -> weighted mean loss on the rows of `data`, inf where a decision value is not finite.
 
     Args:
         data: held-out rows, or `solver.prepare` of them.
@@ -516,7 +523,10 @@ class _Risk:
     loss: Any
 
     def __call__(self, model: Model) -> Array:
-        score = _scores(model, self.data)
+        score = decision_values(model, self.data)
         if score.ndim != 1:
             raise ValueError("risk_on takes models with one value for each row; measure a model of many classes with error_on")
-        return jnp.dot(_shares(self.data), freed(self.loss).value(score, self.data.y))
+        share = _shares(self.data)
+        losses = freed(self.loss).value(score, self.data.y)
+        risk = jnp.dot(share, jnp.where(share > 0, losses, jnp.zeros_like(losses)))
+        return jnp.where(jnp.all(jnp.isfinite(score) | (share <= 0)), risk, jnp.inf)

@@ -191,6 +191,20 @@ space = recipe(Space)
 loss = recipe(Loss)
 
 
+def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
+    """The solver `inner` with other fields: what a wrapper does not change stays, also fields that come later.
+
+    Args:
+        inner: a solver, or the call of its factory.
+        wrapper: solver -> the wrapped solver; it makes that of `inner.until(tol)`, too.
+        **fields: of `Solver`, in place of those of `inner`.
+    """
+    while isinstance(inner, Recipe):
+        inner = inner.make()
+    until = None if inner.until is None else lambda tol: wrapper(inner.until(tol))
+    return inner._replace(**{"until": until} | fields)
+
+
 def scalars(**numbers: Any) -> None:
     """Check that each is one number.
 

@@ -154,6 +154,18 @@ class Lifted(Batch):
     __slots__ = ()
 
 
+class Count(NamedTuple):
+    """A count that may exceed an int32, in two of them: high 2^20 + low. `np.asarray` gives it as int64."""
+
+    high: Array  # int32, >= 0
+    low: Array  # int32, in [0, 2^20)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The exact number, outside of transformations."""
+        exact = np.asarray(self.high, np.int64) * 2**LIMB + np.asarray(self.low, np.int64)
+        return np.asarray(exact, dtype)
+
+
 class Info(NamedTuple):
     """What one step says of itself; the same fields for every solver, so that curves compare."""
 
@@ -162,7 +174,7 @@ class Info(NamedTuple):
     progress: Array  # (r,) objective gained per touched row
     index: Array  # (r,) the rows that the step touched, -1 where none
     support: Array  # ()   int32, coefficients in use
-    evals: Array  # ()   int32, kernel evaluations (inner products) spent
+    evals: Array | Count  # ()   int32, kernel evaluations (inner products) spent; a Count where they may exceed an int32
 
 
 def _same(data: Batch) -> Batch:
@@ -211,7 +223,7 @@ class Space(NamedTuple):
     add: Callable  # (f, shrink, coef, batch)     -> f       (1 - shrink) f + sum_i coef_i k(x_i, .)
     model: Callable  # (f, data=None)             -> Model
     gram: Callable  # (batch)                     -> (b, b)  kernel among the step's rows
-    evals: Callable  # (coef, batch)              -> ()      int32, kernel evaluations of evaluate and add together
+    evals: Callable  # (coef, batch)              -> ()      as Info.evals, kernel evaluations of evaluate and add together
     support: Callable  # (f)                      -> ()      int32, coefficients in use
     reads: str = "rows"  # as Solver.reads
     layout: Callable = _same  # as Solver.layout
@@ -285,10 +297,10 @@ class Curve(NamedTuple):
     @property
     def evals(self) -> Array:
         """Kernel evaluations spent in each piece (p,): exact 64-bit numbers, floats inside a transformation."""
-        high, low = self.spent[..., 0], self.spent[..., 1]
+        spent = Count(self.spent[..., 0], self.spent[..., 1])
         if isinstance(self.spent, jax.core.Tracer):
-            return high.astype(float) * 2**LIMB + low.astype(float)
-        return np.asarray(high, np.int64) * 2**LIMB + np.asarray(low, np.int64)
+            return spent.high.astype(float) * 2**LIMB + spent.low.astype(float)
+        return np.asarray(spent)
 
 
 class Fit(NamedTuple):
@@ -298,6 +310,7 @@ class Fit(NamedTuple):
     state: Run
     info: Curve
     tol: Array  # ()  nan where no tolerance was given
+    values_finite: Array | None = None  # ()  bool, so are the loss of the last piece and the values at some training rows
 
     @property
     def converged(self) -> bool:
@@ -306,9 +319,8 @@ class Fit(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether every number of the model is finite."""
-        leaves = [leaf for leaf in jax.tree.leaves(self.model) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-        return all(bool(np.all(np.isfinite(np.asarray(leaf, np.float64)))) for leaf in leaves)
+        """Whether every number of the model is finite, its decision values at training rows, and the last loss."""
+        return all_finite(self.model) and (self.values_finite is None or bool(np.all(np.asarray(self.values_finite))))
 
     @property
     def evals(self) -> int:
@@ -324,6 +336,11 @@ class Fit(NamedTuple):
                 "" if self.finite else "; some hold numbers that are not finite"
             )
         if not self.finite:
+            if all_finite(self.model):
+                return (
+                    f"the decision values of the model are not finite after {int(steps)} steps: look at the scale of the "
+                    "data, at the kernel's width and at the step size"
+                )
             return f"the model is not finite after {int(steps)} steps: look at the scale of the data and at the step size"
         if not self.info.step.shape[0]:
             return f"no step was made; the run stands at step {int(steps)}"
@@ -335,6 +352,12 @@ class Fit(NamedTuple):
         goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; go on with state=run.state"
         yet = " (no bound yet)" if np.isinf(residual) else ""
         return f"stopped after {int(steps)} steps; residual {residual:.1e}{yet}{goal}"
+
+
+def all_finite(tree: Any) -> bool:
+    """Whether every floating number of a tree is finite; on the host."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)]
+    return all(bool(np.all(np.isfinite(np.asarray(leaf, np.float64)))) for leaf in leaves)
 
 
 def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:

@@ -145,3 +145,89 @@ def test_averaged_refuses_a_solver_whose_model_is_not_linear():
     solver = jaxsvm.averaged(jaxsvm.kernel_pegasos(0.1, kernels.rbf(1.0)))
     with pytest.raises(TypeError, match="Linear"):
         solver.init(jax.random.key(0), problem())
+
+
+# Means within solvers, late in a run: a plain float32 mean stands still there
+
+LATE = 2**22  # values in the mean when the steps below begin
+MEANS = {  # solver, (state -> counter moved to LATE), (state before, state after a step) -> the value that joins, mean and lost
+    "simba": (
+        lambda: jaxsvm.simba(0.3),
+        lambda s: s._replace(t=jnp.int32(LATE)),
+        lambda old, new: (new.u / jnp.maximum(1, jnp.linalg.norm(new.u)), new.mean, new.lost, new.t),
+    ),
+    "sbp": (
+        lambda: jaxsvm.sbp(0.15, kernels.rbf(1.0)),
+        lambda s: s._replace(t=jnp.int32(LATE)),
+        lambda old, new: (old.water.share, new.p, new.lost, new.t),
+    ),
+    "a space": (
+        lambda: jaxsvm.constrained_sgd(1.0),
+        lambda s: s._replace(f=s.f._replace(count=jnp.int32(LATE))),
+        lambda old, new: (old.f.f, new.f.mean, new.f.lost, new.f.count),
+    ),
+    "nogd": (
+        lambda: jaxsvm.nogd(0.3, kernels.rbf(1.0), budget=5, features=3),
+        lambda s: s._replace(f=s.f._replace(moves=jnp.int32(LATE))),
+        lambda old, new: (new.f.w, new.f.mean, new.f.lost, new.f.moves),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_a_mean_follows_late_values(name):
+    make, later, read = MEANS[name]
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(30, 2)).astype(np.float32)
+    data = jaxsvm.dataset(x, np.where(x[:, 0] + 0.5 * rng.normal(size=30) > 0, 1.0, -1.0))
+    solver = make()
+    start = later(jaxsvm.fit(solver, data, jax.random.key(0), steps=60).state.solver)
+
+    @jax.jit
+    def steps(state):
+        def step(old, t):
+            index = (t % 30)[None]
+            new, _ = solver.update(old, data._replace(index=index) if solver.reads == "all" else jaxsvm.take(data, index))
+            return new, read(old, new)
+
+        return jax.lax.scan(step, state, jnp.arange(2000, dtype=jnp.int32))[1]
+
+    value, mean, lost, count = (np.asarray(a, np.float64) for a in steps(start))
+    want = sum(np.asarray(a, np.float64) for a in read(start, start)[1:3])
+    for k in range(2000):
+        moved = k == 0 or count[k] > count[k - 1]
+        want = want + (value[k] - want) / count[k] if moved else want
+    # The way of the mean is below 2000 / 2^22 = 5e-4 of the values; its roundings in float32 are 1e-7 of that.
+    assert np.abs(mean[-1] - mean[0]).max() > 1e-6
+    np.testing.assert_allclose(mean[-1] + lost[-1], want, rtol=0, atol=2e-9 * np.abs(value).max())
+
+
+def test_wrappers_keep_every_field_of_a_solver():
+    """Those that a wrapper does not change are the inner one's, also fields that come later."""
+    inner = jaxsvm.types.Solver(*(object() for _ in jaxsvm.types.Solver._fields))._replace(
+        until=lambda tol: inner._replace(tol=tol), check=lambda data: None
+    )
+    changed = {
+        jaxsvm.averaged(inner): {"init", "update", "model", "until"},
+        jaxsvm.on_features(jnp.tanh, inner): {"init", "update", "model", "until", "prepare", "check"},
+        jaxsvm.one_vs_rest(inner, classes=3): {"init", "update", "model", "until", "targets"},
+        jaxsvm.one_vs_one(inner, classes=3): {"init", "update", "model", "until", "targets"},
+    }
+    for wrapped, names in changed.items():
+        made = wrapped.make()
+        for field in jaxsvm.types.Solver._fields:
+            assert getattr(made, field) is not None
+            assert (getattr(made, field) is not getattr(inner, field)) == (field in names), (wrapped, field)
+        again = made.until(0.25)
+        assert again.call()[0] is wrapped.call()[0] and again.tol == 0.25
+
+
+def test_a_solver_that_stops_by_itself_does_so_inside_its_wrappers():
+    data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+    exact = jaxsvm.decomposition(1.0, kernels.linear(), tol=0.125)
+    assert jaxsvm.on_features(jnp.tanh, exact).tol == jaxsvm.one_vs_rest(exact, classes=2).tol == 0.125
+    checked = (
+        jaxsvm.pegasos(0.1).make()._replace(check=lambda data: (_ for _ in ()).throw(ValueError("refused by the inner one")))
+    )
+    with pytest.raises(ValueError, match="refused by the inner one"):
+        jaxsvm.fit(jaxsvm.averaged(checked), data, jax.random.key(0), steps=1)

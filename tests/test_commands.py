@@ -368,3 +368,14 @@ def test_sigint_ends_a_long_run_with_a_model(there):
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130 and "interrupted: stopped after" in out, (out, err)
     assert "Traceback" not in err and jaxsvm.models.load(there / "sig.npz").classes == (-1, 1)
+
+
+def test_decision_values_that_are_not_finite_are_refused(there, capsys):
+    model = jaxsvm.models.load("linear.npz")
+    bad = jax.tree.map(lambda a: a * np.float32(np.nan) if a.dtype == np.float32 else a, model)
+    jaxsvm.models.save("bad.npz", bad)
+    refused(capsys, "bad.npz: the model holds numbers that are not finite", "predict", "bad.npz", "rows.svm")
+    large = jaxsvm.models.Linear(np.full(4, 3e38, np.float32), np.float32(0))
+    for name, many in (("named.npz", jaxsvm.models.Classifier(large, (-1, 1))), ("real.npz", large)):
+        jaxsvm.models.save(name, many)
+        refused(capsys, "of 60 rows are not finite, first of row ", "predict", name, "rows.svm", "--out", "p.txt")

@@ -618,3 +618,12 @@ def test_the_width_of_the_kernel_counts_rows_by_sample_weight_alone():
     weighted = SVC(class_weight={"ant": 1.0, "bee": 20.0}, tol=1e-6).fit(x, y)
     theirs = sklearn.svm.SVC(class_weight={"ant": 1.0, "bee": 20.0}, tol=1e-8).fit(x, y)
     np.testing.assert_allclose(weighted.decision_function(x), theirs.decision_function(x), atol=1e-4)
+
+
+def test_decision_values_that_are_not_finite_are_refused():
+    x, y = rows()
+    for made, target in ((SVMClassifier(jaxsvm.pegasos(0.1), random_state=0), y), (SVMRegressor(random_state=0), x[:, 0])):
+        made.fit(x, target)
+        made.model_ = jax.tree.map(lambda a: a * np.nan if jnp.issubdtype(a.dtype, jnp.floating) else a, made.model_)
+        with pytest.raises(ValueError, match="the decision values of 90 of 90 rows are not finite, first of row 0"):
+            made.predict(x)

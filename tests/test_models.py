@@ -1299,3 +1299,39 @@ def test_save_leaves_one_file(path):
         save(path, jnp.full(3, k))
     assert os.listdir(path.parent) == [path.name]
     assert models.load(path)[0] == 2
+
+
+# Models that are not finite
+
+
+def test_a_model_that_is_not_finite_does_not_predict():
+    model = models.Classifier(Linear(jnp.array([jnp.nan, 1.0]), jnp.zeros(())), ("no", "yes"))
+    with pytest.raises(
+        ValueError, match=r"^the decision values of 3 of 3 rows are not finite, first of row 0: the model diverged"
+    ):
+        model.predict(jnp.ones((3, 2)))
+    model = models.Classifier(Linear(jnp.array([1.0, 1.0]), jnp.zeros(())), ("no", "yes"))
+    with pytest.raises(ValueError, match="the decision values of 1 of 2 rows are not finite, first of row 1"):
+        model.predict(jnp.array([[1.0, 1.0], [jnp.inf, 1.0]]))
+    many = models.Classifier(lambda x: jnp.array([[0.0, 1, 2], [0, jnp.nan, 1]]), ("a", "b", "c"))
+    with pytest.raises(ValueError, match="of 1 of 2 rows are not finite, first of row 1"):
+        many.predict(jnp.ones((2, 2)))
+
+
+@pytest.mark.parametrize("field", ["w", "b"])
+def test_a_model_that_is_not_finite_is_not_loaded(field, tmp_path):
+    path = tmp_path / "model"
+    good = Linear(jnp.ones(2), jnp.zeros(()))
+    bad = dataclasses.replace(good, **{field: jnp.nan * getattr(good, field)})
+    for model in (bad, models.Classifier(bad, ("no", "yes")), dataclasses.replace(an_expansion(kernels.rbf(1.0)), b=-jnp.inf)):
+        save(path, model)
+        for like in (None, model):
+            with pytest.raises(
+                ValueError, match="the model holds numbers that are not finite: its training diverged; train it again"
+            ):
+                load(path, like)
+    state = Run(bad, jnp.array([jnp.inf]), jnp.int32(0), jnp.array(False))  # a state may hold them: inf for no bound yet
+    save(path, state)
+    assert np.isinf(load(path).sampler).all()
+    save(path, good)
+    assert load(path).w.tolist() == [1, 1]

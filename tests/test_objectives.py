@@ -568,3 +568,32 @@ def test_kkt_residual_refuses_expansions_without_dual_variables():
     """`Raises: TypeError: if the model carries no dual coefficients`."""
     with pytest.raises(TypeError, match="dual coefficients"):
         jaxsvm.kkt_residual(expansion(0.01 * Y, index=np.full(N, -1)), dataset(), 0.3)
+
+
+# Models that are not finite
+
+
+def test_scores_that_are_not_finite_are_errors_and_an_infinite_risk():
+    data = jaxsvm.dataset(X32, Y, WEIGHT)
+    for bad in (jnp.nan, jnp.inf):
+        model = Linear(jnp.full(D, bad, jnp.float32), jnp.zeros(()))
+        assert float(jaxsvm.error_on(data)(model)) == pytest.approx(1)
+        assert float(jaxsvm.risk_on(data)(model)) == np.inf
+        assert float(jax.jit(jaxsvm.error_on(data))(model)) == pytest.approx(1)
+    many = jaxsvm.dataset(X32, np.arange(N) % 3, task="multiclass")
+    assert float(jaxsvm.error_on(many)(lambda x: jnp.where(x[:, :1] > 0, jnp.nan, jnp.eye(3)[jnp.arange(N) % 3]))) == (
+        pytest.approx(np.mean(X32[:, 0] > 0))
+    )
+    one = jnp.where(jnp.arange(N) == 5, jnp.nan, jnp.asarray(Y, jnp.float32))  # a single row
+    share = WEIGHT[5] / WEIGHT.sum()
+    assert share > 0 and float(jaxsvm.error_on(data)(lambda x: one)) == pytest.approx(share)
+    assert float(jaxsvm.risk_on(data)(lambda x: one)) == np.inf
+    absent = jnp.where(jnp.asarray(WEIGHT) == 0, jnp.nan, jnp.asarray(Y, jnp.float32))  # rows of weight 0 do not count
+    assert float(jaxsvm.error_on(data)(lambda x: absent)) == 0 and float(jaxsvm.risk_on(data)(lambda x: absent)) == 0
+
+
+def test_a_sweep_does_not_choose_a_run_that_diverged():
+    data = jaxsvm.dataset(X32, np.where(np.arange(N) % 5 > 0, 1.0, -1.0))  # a constant answer errs on a fifth of the rows
+    error = lambda scale: jaxsvm.error_on(data)(Linear(scale * jnp.array([0.1, 0.1]), -jnp.ones(())))
+    found = jaxsvm.sweep(error, scale=jnp.array([1.0, jnp.nan]), progress=False)()
+    assert jaxsvm.sweep.table(found, scale=jnp.array([1.0, 2.0])).best == {"scale": 1.0} and float(found[1]) == pytest.approx(1)

@@ -99,9 +99,8 @@ def moves_zeros(model: Any) -> bool:
 def decide(score: np.ndarray, classes: tuple) -> np.ndarray:
     """Class names of decision values as `jaxsvm.models.Classifier` has them; for real targets the values."""
     if not classes:
-        return score
-    place = (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
-    return np.asarray(classes)[place]
+        return models.check_values(score)
+    return np.asarray(classes)[models.class_places(score)]
 
 
 def said(rows: Any, names: np.ndarray, score: np.ndarray, classes: tuple) -> str:

@@ -13,6 +13,7 @@ import jaxsvm
 from jaxsvm import models
 
 from ..multiclass import OneVsOne, OneVsRest
+from ..objectives import misclassified
 from ..types import Batch
 
 LEAST = 2**27  # numbers of the largest array that a certificate made without being asked may take, 1 GiB
@@ -35,8 +36,7 @@ def error(name: str, model: Any, data: Batch, classes: tuple) -> tuple[str, str]
     share = np.asarray(data.weight, np.float64) / float(jnp.sum(data.weight))
     if not classes:
         return f"{name} error", f"{np.sqrt(share @ (score - np.asarray(data.y, np.float64)) ** 2):.6g} (root mean square)"
-    y = np.asarray(data.y)
-    wrong = (score > 0) != (y > 0) if score.ndim == 1 else np.argmax(score, 1) != y.astype(int)
+    wrong = np.asarray(misclassified(jnp.asarray(score), data.y))
     return f"{name} error", f"{share @ wrong:.2%}"
 
 

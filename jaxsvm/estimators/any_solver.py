@@ -7,6 +7,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from .. import kernels, losses
+from ..models import check_values
 from ..recipe import Recipe
 from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Solver
@@ -205,4 +206,4 @@ class SVMRegressor(Chosen, RegressorMixin, Machine):
 
     def predict(self, X):
         """(n, d) -> (n,) values."""
-        return self._scores(X).ravel()
+        return check_values(self._scores(X).ravel())

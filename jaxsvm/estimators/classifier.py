@@ -8,6 +8,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from ..models import class_places
 from ..recipe import choice
 from .machine import MANY, Machine
 
@@ -68,8 +69,7 @@ class BaseClassifier(ClassifierMixin, Machine):
 
     def predict(self, X):
         """(n, d) -> (n,) class names."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+        return self.classes_[class_places(self.decision_function(X))]
 
 
 class InPieces(BaseClassifier):

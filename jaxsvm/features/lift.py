@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..models import Mapped
 from ..numerics import blocked
-from ..recipe import fixed, solver
+from ..recipe import fixed, replace, solver
 from ..types import Lifted, Solver
 
 BLOCK = 4096  # rows lifted at a time: kernel values of a Nystrom map stay within a few MiB
@@ -42,16 +42,12 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
             return data
         return Lifted(*inner.prepare(data._replace(x=blocked(phi, data.x, BLOCK))))
 
-    return Solver(
+    return replace(
+        inner,
+        lambda other: on_features(phi, other),
         init=lambda key, data: inner.init(key, prepare(data)),
         update=lambda state, batch: inner.update(state, prepare(batch)),
         model=lambda state, data=None: Mapped(fixed(phi), inner.model(state, None if data is None else prepare(data))),
-        sampler=inner.sampler,
-        reads=inner.reads,
         prepare=prepare,
-        residual=inner.residual,
-        targets=inner.targets,
-        until=None if inner.until is None else lambda tol: on_features(phi, inner.until(tol)),
-        tol=inner.tol,
         check=None if inner.check is None else lambda data: inner.check(prepare(data)),
     )

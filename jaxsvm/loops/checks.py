@@ -56,6 +56,34 @@ def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampl
             raise ValueError(f"state comes from {what[part]}: go on with the solver, sampler and data that it was made with")
 
 
+MOST_STEPS = 2**31 - 1  # the last step that is counted
+
+
+def check_counters(state: Any, names: tuple[str, ...]) -> None:
+    """Refuse states whose counters are no whole numbers of at least 0, as far as these are known."""
+    for name in names:
+        value = getattr(state, name)
+        if np.shape(value) != ():
+            raise ValueError(
+                f"state.{name} has shape {np.shape(value)}, expected a single number: go on with several runs in jax.vmap"
+            )
+        known = None if is_traced(value) else np.asarray(value)
+        if not jnp.issubdtype(jnp.result_type(value), jnp.integer) or (known is not None and not 0 <= known <= MOST_STEPS):
+            shown = "another type" if known is None else known
+            raise ValueError(
+                f"state.{name} must be a whole number from 0 to {MOST_STEPS}, got {shown}: pass run.state as it came"
+            )
+
+
+def check_steps(made: int, steps: int) -> None:
+    """Refuse steps that could not be counted any more."""
+    if made + steps > MOST_STEPS:
+        raise ValueError(
+            f"the run stands at step {made}, {steps} more would pass {MOST_STEPS}, the last that is counted: make fewer, or "
+            "begin a new run"
+        )
+
+
 def whole_number(name: str, value: Any, least: int) -> int:
     """A whole number of at least `least`, or a sentence."""
     whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())

@@ -13,14 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..numerics import is_traced, wide
+from ..numerics import check_process, is_traced, wide
 from ..numerics.sparse import FEW
+from ..objectives import decision_values
 from ..recipe import cast, choice, fixed, freed
 from ..samplers import uniform
 from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
 from . import tally
 from .bar import Bar
-from .checks import check_key, check_like, check_solver, check_targets, whole_number
+from .checks import check_counters, check_key, check_like, check_solver, check_steps, check_targets, whole_number
 from .saving import Saver
 
 
@@ -54,6 +55,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         >>> float(info.loss)
         1.0
     """
+    check_process()
     check_solver(solver)  # reads a field, which checks the numbers while they are known
     if not isinstance(batch, Batch):
         raise TypeError(f"batch must be a Batch, got {type(batch).__name__}: use jaxsvm.take(data, index)")
@@ -89,6 +91,33 @@ def model_of(solver, state, data):
 def _layout(solver, data):
     """The rows in the form that updates read fastest."""
     return freed(solver).layout(data).x
+
+
+SEEN_ROWS = 64  # training rows at which decision values are looked at
+
+
+def values_finite(model: Any, rows: Batch, loss: Array | None) -> Array:
+    """Whether decision values at training rows are finite, () bool.
+
+    Args:
+        model: of a run.
+        rows: of which at most `SEEN_ROWS` are looked at, evenly spread; rows of weight 0 are left out.
+        loss: () of the last piece, which met more rows; None: no step was made.
+    """
+    n = rows.y.shape[0]
+    seen = take(rows, jnp.asarray(np.arange(min(n, SEEN_ROWS)) * n // min(n, SEEN_ROWS), jnp.int32))
+    return _values_finite(*lax.stop_gradient((model, seen._replace(y=seen.weight), loss)))
+
+
+@jax.jit
+def _values_finite(model, rows, loss):
+    finite = jnp.ones((), bool) if loss is None else jnp.isfinite(loss)
+    try:
+        values = decision_values(model, rows)
+        known = jnp.isfinite(values).reshape(rows.weight.shape[0], -1).all(axis=1)
+    except (TypeError, ValueError, AssertionError):  # a solver of the user's, whose model does not take the training rows
+        return finite
+    return finite & jnp.all(known | (rows.weight <= 0))
 
 
 @functools.partial(jax.jit, static_argnames=("every", "lift"))
@@ -208,6 +237,7 @@ def fit(
         >>> run.status
         'converged after 10 steps: tolerance 1.0e-06 met, residual 0.0e+00'
     """
+    check_process()
     if not isinstance(data, Batch):
         several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
         how = "take one of those in it, train, test = loaded" if several else "make one with jaxsvm.dataset(x, y)"
@@ -231,9 +261,10 @@ def fit(
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
     check_targets(solver, data)
-    if solver.until is not None:
+    stops = tol is not None or steps is None
+    if solver.until is not None:  # which judges a run by its own tolerance, also one that makes all its steps
         solver = solver if tol is None else solver.until(tol)
-        tol = solver.tol if tol is None and steps is None else tol
+        tol = solver.tol if tol is None and solver.residual == "whole" else tol
     enter = functools.partial(_enter, dtype=wide(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
@@ -261,7 +292,9 @@ def fit(
         run = _start(parts[0], parts[1], key, data, look=min(room, n) if lift in ("piece", "step") else None)
     else:
         check_like(state, _start.eval_shape(*parts[:2], jax.random.key(0), data))
-        run = state._replace(done=jnp.zeros_like(state.done))
+        check_counters(state, ("step",))
+        run = state._replace(step=jnp.asarray(state.step, jnp.int32), done=jnp.zeros((), bool))
+    check_steps(0 if is_traced(run.step) else int(run.step), steps)
     draws = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
     walked = walkable(data.x) if draws and b >= FEW else None
     if solver.layout is not Solver._field_defaults["layout"]:
@@ -271,13 +304,13 @@ def fit(
     if traced:
         if period is not None and state is not None:
             raise ValueError("an adaptive sampler cannot go on from a state inside a transformation; go on outside")
-        run, curve = _inside(piece, run, steps, every, tol)
+        run, curve = _inside(piece, run, steps, every, tol if stops else None)
     else:
         saver.check(run)
-        run, curve = _outside(piece, run, steps, every, period, seconds, saver, progress)
-    return saver.finish(
-        Fit(model_of(parts[0], run.solver, data), run, curve, jnp.asarray(jnp.nan if tol is None else tol, wide(data.x)))
-    )
+        run, curve = _outside(piece, run, steps, every, period, seconds, saver, progress, stops)
+    model, loss = model_of(parts[0], run.solver, data), curve.loss[-1] if curve.loss.shape[0] else None
+    tol = jnp.asarray(jnp.nan if tol is None else tol, wide(data.x))
+    return saver.finish(Fit(model, run, curve, tol, values_finite(model, data, loss)))
 
 
 def walkable(x: Any) -> SparseRows | None:
@@ -355,12 +388,12 @@ def _inside(piece, run, steps, every, tol):
     return carry[0], table
 
 
-def _outside(piece, run, steps, every, period, seconds, saver, progress):
+def _outside(piece, run, steps, every, period, seconds, saver, progress, stops):
     """The run as a loop on the host, which stops at any look."""
     first, made, rows, began = int(run.step), 0, [], time.monotonic()
     bar = Bar(steps, "steps") if progress else None
     try:
-        while made < steps and not bool(run.done):
+        while made < steps and not (stops and bool(run.done)):
             length = min(every, steps - made)
             if period is not None:
                 length = min(length, period - (first + made) % period)

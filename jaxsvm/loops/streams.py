@@ -7,24 +7,26 @@ import dataclasses
 import functools
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..files import check_field
 from ..multiclass import _depend
-from ..numerics import wide
+from ..numerics import check_process, wide
 from ..recipe import cast, choice, fixed, freed, register
 from ..samplers import uniform
 from ..types import Array, Batch, Curve, Fit, Run, Solver, SparseRows, State
 from . import tally
 from .bar import Bar
-from .checks import check_key, check_like, check_solver, check_targets, whole_number
+from .checks import MOST_STEPS, check_counters, check_key, check_like, check_solver, check_targets, whole_number
 from .feed import Asked, cut, feed
-from .runs import lifting, model_of, rows_of_curve
+from .runs import lifting, model_of, rows_of_curve, values_finite
 from .saving import Saver
 
 
@@ -113,12 +115,15 @@ def stream(
         >>> int(run.state.step), run.info.loss.shape
         (569, (3,))
     """
+    check_process()
     if key is None and state is None:
         raise ValueError("stream needs a key, such as jax.random.key(0), or a state to go on from")
     check_key(key)
     if state is not None and not isinstance(state, Flow):
         what = "that of fit" if isinstance(state, Run) else type(state).__name__
         raise TypeError(f"state must be that of an earlier stream, got {what}: pass the run.state of a stream")
+    if state is not None:
+        check_counters(state, ("held", "step", "seen", "chunks"))
     if not isinstance(chunks, Iterable) and not hasattr(chunks, "__getitem__"):
         raise TypeError(f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}")
     check_solver(solver)
@@ -156,6 +161,9 @@ def stream(
         with Asked() as asked:
             while part is not None:
                 check_targets(freed(solver), part.batch)
+                if int(flow.step) + part.batch.y.shape[0] // b + 1 > MOST_STEPS:
+                    warnings.warn(_FULL, RuntimeWarning, stacklevel=2)
+                    break
                 if per_row and not (part.complete and (part.batch.weight == 1).all()):
                     raise ValueError(
                         "this solver has a bound for each row, which a stream cannot know beforehand: use weights of 1, or fit"
@@ -176,8 +184,21 @@ def stream(
         fetch.shutdown(wait=False, cancel_futures=True)
         if bar:
             bar.close()
-    made = Fit(model_of(solver, flow.solver, None), flow, rows_of_curve(curve, None), jnp.asarray(jnp.nan, dtype))
-    return saver.finish(made)
+    return saver.finish(_fit(solver, flow, rows_of_curve(curve, None), before))
+
+
+def _fit(solver: Solver, flow: Flow, curve: Curve, before: int) -> Fit:
+    """What came of a stream, whose first step of this call was number `before`."""
+    model, step = model_of(solver, flow.solver, None), np.asarray(curve.step)
+    filled = np.flatnonzero(step > np.concatenate([[before], step[:-1]]))  # chunks that made a step
+    finite = values_finite(model, flow.waiting, curve.loss[filled[-1]] if filled.size else None)
+    return Fit(model, flow, curve, jnp.asarray(jnp.nan, flow.waiting.y.dtype), finite)
+
+
+_FULL = (
+    f"the next chunk would lead past step {MOST_STEPS}, the last that is counted: the stream ends here; begin a new one with the "
+    "chunks that are left"
+)
 
 
 def _nothing_left(solver, state: Flow | None) -> Fit:
@@ -187,7 +208,7 @@ def _nothing_left(solver, state: Flow | None) -> Fit:
     dtype = state.waiting.y.dtype
     none, floats, ints = (jax.ShapeDtypeStruct(shape, t) for shape, t in (((), jnp.int32), ((), dtype), ((2,), jnp.int32)))
     curve = rows_of_curve([], Curve(none, floats, floats, none, ints, None))
-    return Fit(model_of(cast(fixed(solver), dtype), state.solver, None), state, curve, jnp.asarray(jnp.nan, dtype))
+    return _fit(cast(fixed(solver), dtype), state, curve, int(state.step))
 
 
 def _check_rows(solver, first: Batch, rows: int | None) -> bool:

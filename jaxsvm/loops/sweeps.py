@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..numerics import is_traced
+from ..numerics import check_process, is_traced
 from ..recipe import positive
 from ..types import Array
 from .bar import Bar
@@ -169,6 +169,7 @@ def sweep(
         return plans[types]
 
     def run(*args, **kwargs):
+        check_process()
         if is_traced(args, kwargs, axes):
             if not others:
                 return shaped(jax.tree.map(lambda a: a[None], part(along, (), args, kwargs)))

@@ -7,7 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ..types import LIMB, Array, Curve, Info
+from ..numerics import add_counts
+from ..types import Array, Count, Curve, Info
 
 Tally = tuple[Array, Array]  # (2,) sum of losses, last residual; (3,) int32 support, evaluations in two parts
 
@@ -21,10 +22,8 @@ def add(tally: Tally, info: Info) -> Tally:
     """One step more."""
     floats, ints = tally
     floats = jnp.stack([floats[0] + info.loss, jnp.asarray(info.residual, floats.dtype)])
-    spent = jnp.asarray(info.evals, jnp.int32)
-    low = ints[2] + (spent & (2**LIMB - 1))
-    high = ints[1] + (spent >> LIMB) + (low >> LIMB)
-    return floats, jnp.stack([jnp.asarray(info.support, jnp.int32), high, low & (2**LIMB - 1)])
+    spent = add_counts(Count(ints[1], ints[2]), info.evals)
+    return floats, jnp.stack([jnp.asarray(info.support, jnp.int32), spent.high, spent.low])
 
 
 def row(tally: Tally, step: Array, count: Any, probe: Any) -> Curve:
@@ -40,4 +39,5 @@ def row(tally: Tally, step: Array, count: Any, probe: Any) -> Curve:
     made = lax.optimization_barrier(jnp.asarray(count, jnp.int32))
     (loss, residual), (support, high, low) = tally
     residual = jnp.where(made > 0, residual, jnp.full_like(residual, jnp.nan))
-    return Curve(step + made, loss / made.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe)
+    step = jnp.minimum(step, jnp.iinfo(jnp.int32).max - made) + made  # where it would overflow, it stands still
+    return Curve(step, loss / made.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe)

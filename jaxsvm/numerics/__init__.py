@@ -11,8 +11,17 @@ from .centring import needs_subtraction as needs_subtraction
 from .centring import offset as offset
 from .centring import sqdist as sqdist
 from .centring import sqdist_of as sqdist_of
+from .counts import add_counts as add_counts
+from .counts import multiply_counts as multiply_counts
+from .counts import narrow_count as narrow_count
+from .counts import split_count as split_count
+from .counts import sum_counts as sum_counts
+from .counts import times_count as times_count
+from .fork import check_process as check_process
+from .fork import jax_has_started as jax_has_started
 from .golden import golden_section as golden_section
 from .loops import due as due
+from .means import running_mean as running_mean
 from .products import add_rows as add_rows
 from .products import blocked as blocked
 from .products import dot as dot
@@ -32,7 +41,6 @@ from .vectors import norm as norm
 from .vectors import pick as pick
 from .vectors import put as put
 from .vectors import summed as summed
-from .vectors import total as total
 from .vectors import two_sum as two_sum
 from .water import Basins as Basins
 from .water import one_basin as one_basin

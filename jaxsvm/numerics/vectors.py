@@ -19,13 +19,6 @@ def count(mask: Array) -> Array:
     return summed(jnp.ravel(mask).astype(jnp.int32)).astype(jnp.int32)
 
 
-def total(counts: Array) -> Array:
-    """The sum of (k,) int32 >= 0, the largest int32 where it does not fit one."""
-    high, low = jnp.sum(counts >> 16, dtype=jnp.int32), jnp.sum(counts & 0xFFFF, dtype=jnp.int32)
-    high = high + (low >> 16)
-    return jnp.where(high < 2**15, (high << 16) + (low & 0xFFFF), jnp.iinfo(jnp.int32).max)
-
-
 def summed(a: Array) -> Array:
     """The sum of (n,), folded in halves: several times as fast as `jnp.sum` on a CPU, and less of it is lost in rounding."""
     n = a.shape[0]

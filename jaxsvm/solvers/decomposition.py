@@ -27,7 +27,7 @@ from ..engines.quadratic import (
 )
 from ..kernels import Kernel
 from ..losses import hinge
-from ..numerics import count, largest, norm
+from ..numerics import count, largest, norm, times_count
 from ..recipe import cast, choice, freed, positive, register, solver
 from ..samplers import whole
 from ..types import Array, Loss, Solver
@@ -208,8 +208,11 @@ def decomposition(
         y = batch.y.astype(state.dual.coef.dtype)
         own, near = stopped(cast((task, tol), y.dtype))
         state, x, y = stopped((state, own.kernel.layout(batch).x, y))
+        n = y.shape[0]
         new, made = blocks(own, near, state, x, y)
-        return new, told(own, bias, (state.dual, new.dual), x, y, new.residual, made * y.shape[0])
+        return new, told(
+            own, bias, (state.dual, new.dual), x, y, new.residual, times_count(made, n, max(2**31 // n - 1, 4 * working_set))
+        )
 
     def until(tol):
         options = {"stop": stop, "working_set": working_set, "memory": memory, "rounds": rounds, "start": start}

@@ -25,7 +25,7 @@ from ..engines.quadratic import (
 )
 from ..kernels import Kernel
 from ..losses import hinge
-from ..numerics import at, count, first_max, greatest, largest, two_sum
+from ..numerics import at, count, first_max, greatest, largest, times_count, two_sum
 from ..recipe import cast, register, solver
 from ..samplers import epochs
 from ..types import Array, Loss, Solver
@@ -167,7 +167,9 @@ def lasvm(
         (new, made), _ = lax.scan(visit, (state, jnp.zeros((), jnp.int32)), batch.index)
         left = violation(_among(known.now(new.dual), new.inside), bias)
         residual = jnp.where(new.passes > passes, left, jnp.inf)
-        return new, told(own, bias, (state.dual, new.dual), x, y, residual, made * y.shape[0])
+        return new, told(
+            own, bias, (state.dual, new.dual), x, y, residual, times_count(made, y.shape[0], 4 * batch.index.shape[0])
+        )
 
     def model(state, data=None):
         """The model of the problem on S: rows outside count as absent. S is empty where there is one class."""

@@ -10,7 +10,7 @@ from jax import lax
 
 from ..engines.online import hinge_steps, online
 from ..kernels import Kernel
-from ..numerics import centre, dot, wide
+from ..numerics import centre, dot, running_mean, wide
 from ..recipe import positive, register, solver
 from ..samplers import epochs
 from ..spaces.budgeted import check_budget, check_points, dense_centred, in_turn, own_points, values_at
@@ -28,6 +28,7 @@ class NystromState(NamedTuple):
     map: Array  # (m, p)  V Lam^(-1/2), 0 before
     w: Array  # (p,)
     mean: Array  # (p,)  of the w that steps led to which moved it
+    lost: Array  # (p,)  what rounding took from the mean
     moves: Array  # ()  int32, how many these are
     waiting: tuple[Array, Array]  # () int32 place, (d,) row
     shift: Array  # (d,)  `Kernel.offset` of the rows that there were at first
@@ -47,7 +48,7 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
         vector, whole, w = jnp.zeros(m, dtype), jnp.zeros((), jnp.int32), jnp.zeros(features, dtype)
         x, waiting = jnp.zeros((m, d), dtype), (whole, jnp.zeros(d, dtype))
         map = jnp.zeros((m, features), dtype)
-        return NystromState(x, vector, vector, whole, map, w, w, whole, waiting, kernel.offset(data))
+        return NystromState(x, vector, vector, whole, map, w, w, w, whole, waiting, kernel.offset(data))
 
     def written(f):
         place, row = f.waiting
@@ -68,11 +69,13 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
         stores, steps = (coef != 0) & (f.size < m), (coef != 0) & (f.size == m)
         moves = f.moves + steps.astype(jnp.int32)
         w = f.w + jnp.where(steps, coef * z, 0)
+        mean, lost = running_mean(f.mean, f.lost, w, steps.astype(w.dtype) / jnp.maximum(moves, 1).astype(w.dtype))
         new = f._replace(
             coef=jnp.where(stores & (lax.iota(jnp.int32, m) == f.size), coef, f.coef),
             size=f.size + stores.astype(jnp.int32),
             w=w,
-            mean=f.mean + jnp.where(steps, (w - f.mean) / jnp.maximum(moves, 1).astype(w.dtype), 0),
+            mean=mean,
+            lost=lost,
             moves=moves,
             waiting=jax.tree.map(lambda a, b: jnp.where(stores, a, b), (f.size, dense_centred(f, batch.x)[0]), f.waiting),
         )

@@ -12,7 +12,20 @@ from jax import lax
 
 from .. import models
 from ..kernels import Kernel, as_kernel, check_symmetric, matvec
-from ..numerics import Basins, chosen, dot, due, one_basin, pick, summed, two_basins
+from ..numerics import (
+    Basins,
+    add_counts,
+    chosen,
+    dot,
+    due,
+    multiply_counts,
+    narrow_count,
+    one_basin,
+    pick,
+    running_mean,
+    summed,
+    two_basins,
+)
 from ..projections import shorten
 from ..recipe import choice, nonnegative, register, solver
 from ..samplers import uniform
@@ -30,6 +43,7 @@ class SbpState(NamedTuple):
     s: MeanState
     water: Basins  # over the margins of the function
     p: Array  # (n,)  mean of the shares that rows were drawn by
+    lost: Array  # (n,)  what rounding took from p
     residual: Array  # ()   at the last look
     moved: Array  # ()   how far the bias went in the last step
     square: Array  # ()   |w|^2
@@ -123,10 +137,10 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         weight, y = data.weight.astype(s.f.coef.dtype), data.y.astype(s.f.coef.dtype)
         reach = jnp.sqrt(jnp.max(jnp.where(weight > 0, kernel.diag(data.x), 0)).astype(y.dtype))
         zero, first = jnp.zeros((), y.dtype), jnp.zeros((), jnp.int32)
-        return SbpState(s, water(0 * y, y, weight), 0 * y, zero + jnp.inf, zero, zero, reach, weight, key, first)
+        return SbpState(s, water(0 * y, y, weight), 0 * y, 0 * y, zero + jnp.inf, zero, zero, reach, weight, key, first)
 
     def update(state, batch):
-        s, (level, b, share), p, _, moved, _, reach, weight, key, t = state
+        s, (level, b, share), p, lost, _, moved, _, reach, weight, key, t = state
         y, n, steps = batch.y.astype(share.dtype), batch.y.shape[0], t + 1
         # A draw for each row that the sampler hands, one of each class with a bias.
         sides = (jnp.where(y > 0, share, 0), jnp.where(y > 0, 0, share)) if bias == "free" else (share,)
@@ -141,18 +155,19 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         s = space.add(s, 1 - factor, factor * coef, own)
         square = lax.cond(due(steps % REFRESH == 0), lambda: jnp.dot(s.f.coef, s.f.response), lambda: square * factor * factor)
         filled = water(y * (s.f.response + s.f.lost), y, weight, (b, level, 2 * moved + 1e-3 * eta * reach))
-        p = p + (share - p) / steps.astype(y.dtype)
+        p, lost = running_mean(p, lost, share, 1 / steps.astype(y.dtype))
         looks = due(steps % (n if look is None else look) == 0) if look != 0 else jnp.zeros((), bool)
         residual = lax.cond(looks, lambda: distance(s.mean, p, batch.x, y, weight), lambda: state.residual)
+        n_looked, most = jnp.where(looks, n, 0).astype(jnp.int32), n * (n + own.index.shape[0])
         info = Info(
             loss=jnp.where(level > 0, jnp.asarray(nu, y.dtype) / jnp.where(level > 0, level, 1), 1),
             residual=residual,
             progress=jnp.zeros_like(coef),
             index=own.index,
             support=space.support(s),
-            evals=space.evals(coef, own) + jnp.where(looks, min(n * n, 2**30), 0).astype(jnp.int32),  # as many as it can count
+            evals=narrow_count(add_counts(space.evals(coef, own), multiply_counts(n_looked, n)), most),
         )
-        return SbpState(s, filled, p, residual, jnp.abs(filled.bias - b), square, reach, weight, key, steps), info
+        return SbpState(s, filled, p, lost, residual, jnp.abs(filled.bias - b), square, reach, weight, key, steps), info
 
     def model(state, data=None):
         f = state.s.mean

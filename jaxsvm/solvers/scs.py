@@ -24,7 +24,7 @@ from ..engines.conjugate import (
 )
 from ..kernels import Kernel, as_kernel, holds_precomputed, matvec
 from ..models import Expansion, Linear
-from ..numerics import chosen, count, dot, is_traced, summed, wide
+from ..numerics import add_counts, chosen, count, dot, is_traced, multiply_counts, narrow_count, summed, wide
 from ..recipe import choice, nonnegative, positive, register, scalars, solver
 from ..samplers import whole
 from ..types import Array, Info, Solver
@@ -197,7 +197,7 @@ def scs(
             progress=jnp.where(taken, -line.change(step), 0)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=count(w.coef != 0),
-            evals=_new_values(kernel, size, grown, t) + (capacity**2 if fresh_sample and kernel is not None else 0),
+            evals=_new_values(kernel, size, grown, t, capacity**2 if fresh_sample else 0, capacity),
         )
         new, _ = refreshed(frame, plus(w, jnp.where(taken, step, 0), d), t + 1)
         trial = plus(new, jnp.where(taken, ahead - step, ahead), d)
@@ -256,9 +256,10 @@ def _others(kernel, batch, weight, index, key, t, w, d):
     return {"margin": y * values[:, 0], "rate": y * values[:, 1]}
 
 
-def _new_values(kernel, size, grown, t):
-    """Kernel values among the rows that joined, and of them with the others; of linear weights products with the rows."""
+def _new_values(kernel, size, grown, t, other, capacity):
+    """Kernel values among the rows that joined, of them with the others, and `other`; of linear weights products with rows."""
     if kernel is None:
         return grown
-    square = lambda rows: jnp.minimum(rows, 2**15) ** 2  # noqa: E731
-    return square(grown) - jnp.where(t > 0, square(size), 0)
+    before = jnp.where(t > 0, size, 0)
+    new = multiply_counts(grown - before, grown + before)
+    return narrow_count(add_counts(new, other), capacity**2 + other)

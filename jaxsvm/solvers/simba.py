@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..models import Linear
-from ..numerics import chosen, dot, greatest, pick, sqnorms, summed, water_level, wide
+from ..numerics import chosen, dot, greatest, pick, running_mean, sqnorms, summed, water_level, wide
 from ..projections import shorten
 from ..recipe import nonnegative, positive, register, solver
 from ..samplers import uniform
@@ -23,6 +23,7 @@ class SimbaState(NamedTuple):
     log_q: Array  # (n,)  at most 0
     u: Array  # (d,)
     mean: Array  # (d,)
+    lost: Array  # (d,)  what rounding took from the mean
     reach: Array  # ()   R, the largest norm of a row
     weight: Array  # (n,)
     key: Array  # ()
@@ -74,10 +75,10 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         reach = jnp.where(reach > 0, reach, 1)
         zero = jnp.zeros(data.x.shape[1], reach.dtype)
         log_q = jnp.where(weight > 0, jnp.zeros_like(weight), -jnp.inf)
-        return SimbaState(log_q, zero, zero, reach, weight, key, jnp.zeros((), jnp.int32))
+        return SimbaState(log_q, zero, zero, zero, reach, weight, key, jnp.zeros((), jnp.int32))
 
     def update(state, batch):
-        log_q, u, mean, reach, weight, key, t = state
+        log_q, u, mean, lost, reach, weight, key, t = state
         y, n = batch.y.astype(u.dtype), summed(weight)
         steps = 10 * n if horizon is None else horizon
         eta = jnp.sqrt(jnp.log(jnp.maximum(n, 2)) / steps)
@@ -106,8 +107,8 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
             support=jnp.full((), u.shape[0], jnp.int32),
             evals=jnp.full((), 2, jnp.int32),
         )
-        mean = mean + (w - mean) / (t + 1).astype(u.dtype)
-        return SimbaState(log_q, u, mean, reach, weight, key, t + 1), info
+        mean, lost = running_mean(mean, lost, w, 1 / (t + 1).astype(u.dtype))
+        return SimbaState(log_q, u, mean, lost, reach, weight, key, t + 1), info
 
     def model(state, data=None):
         square = dot(state.mean, state.mean)

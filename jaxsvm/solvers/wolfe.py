@@ -26,7 +26,7 @@ from ..engines.conjugate import (
 from ..engines.quadratic import check_of
 from ..kernels import Kernel, as_kernel
 from ..models import Linear
-from ..numerics import count, dot, summed, wide
+from ..numerics import count, dot, summed, times_count, wide
 from ..recipe import choice, nonnegative, positive, register, solver
 from ..samplers import whole
 from ..types import Array, Info, Solver
@@ -164,14 +164,14 @@ def wolfe(
         moves = is_something(line.square, lam, frame.inner(w, w), frame.inner(z, z))
         step, ahead = jnp.where(moves, step, 0), jnp.where(moves, ahead, 0)
         new, anew = refreshed(frame, plus(w, step, d), t + 1)
-        product = y.shape[0] if kernel is None else y.shape[0] ** 2
+        n, each = y.shape[0], 1 if kernel is None else y.shape[0]
         info = Info(
             loss=risk,
             residual=gap / value,
             progress=-line.change(step)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=count(w.coef != 0),
-            evals=jnp.where(anew, min(2 * product, 2**30), min(product, 2**30)).astype(jnp.int32),
+            evals=times_count(jnp.where(anew, 2 * n, n).astype(jnp.int32), each, 2 * n),
         )
         return WolfeState(new, plus(new, ahead - step, d), line.active(ahead), held, dual, weight, t + 1), info
 

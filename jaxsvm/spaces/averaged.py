@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..numerics import running_mean
 from ..recipe import choice, register, space
 from ..types import Array, Space, State
 
@@ -17,6 +18,7 @@ class MeanState(NamedTuple):
 
     f: State
     mean: State
+    lost: State  # what rounding took from the mean
     count: Array  # ()  int32, functions in the mean
 
 
@@ -35,14 +37,15 @@ def averaged(inner: Space, *, of: str = "steps") -> Space:
 
     def zero(key, data):
         f = inner.zero(key, data)
-        return MeanState(f, f, jnp.zeros((), jnp.int32))
+        return MeanState(f, f, jax.tree.map(jnp.zeros_like, f), jnp.zeros((), jnp.int32))
 
     def add(s, shrink, coef, batch):
         f = inner.add(s.f, shrink, coef, batch)
         counts, seen = (jnp.ones((), bool), s.f) if of == "steps" else (jnp.any(coef != 0), f)
         count = s.count + counts.astype(jnp.int32)
-        mean = jax.tree.map(lambda m, v: m + jnp.where(counts, (v - m) / jnp.maximum(count, 1).astype(m.dtype), 0), s.mean, seen)
-        return MeanState(f, mean, count)
+        share = counts.astype(coef.dtype) / jnp.maximum(count, 1).astype(coef.dtype)
+        mean, lost = running_mean(s.mean, s.lost, seen, share)
+        return MeanState(f, mean, lost, count)
 
     return Space(
         zero=zero,

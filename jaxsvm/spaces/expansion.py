@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from .. import models
 from ..kernels import Kernel, as_kernel
-from ..numerics import count, dot, pick, two_sum, wide
+from ..numerics import count, dot, pick, times_count, two_sum, wide
 from ..recipe import register, space
 from ..types import Array, Space
 
@@ -58,7 +58,7 @@ def expansion(kernel: Kernel, *, always: bool = False) -> Space:
         return ExpansionState((keep * f.coef).at[index].add(coef, mode="promise_in_bounds"), response, lost)
 
     def evals(coef, batch):
-        return count(coef != 0) * batch.x.shape[0]
+        return times_count(count(coef != 0), batch.x.shape[0], coef.shape[0])
 
     return Space(
         zero=zero,
