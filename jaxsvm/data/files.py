@@ -10,7 +10,7 @@ from ..recipe import choice
 from .arrays import read_npz
 from .csv_files import read_csv
 from .loaded import Loaded, Rows, assemble, named
-from .opening import open_any
+from .opening import open_any, reading
 from .svmlight import read_svmlight
 
 
@@ -28,7 +28,7 @@ def kind_of(path: Any) -> str:
     known |= {".libsvm": "svmlight"}
     if end in known or not os.path.isfile(path):
         return known.get(end, "svmlight")
-    with open_any(os.fspath(path), "rb") as file:
+    with reading(os.fspath(path)), open_any(os.fspath(path), "rb") as file:
         line = next((line for line in file if line.strip() and not line.startswith(b"#")), b"")
     return "csv" if b"," in line.split(b":")[0] else "svmlight"
 

@@ -1,0 +1,157 @@
+"""What arguments must be, each refusal with a sentence: one number, a truth value, an array."""
+
+from __future__ import annotations
+
+import decimal
+import inspect
+import numbers
+import reprlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_REAL = numbers.Real | decimal.Decimal
+
+SCALARS = ("number", "integer", "one")  # what a rule asks for where arrays with axes are refused
+
+
+class Rule(NamedTuple):
+    """What a factory expects of one argument, read off its signature."""
+
+    name: str
+    asks: str  # "number"; "integer"; "one": a number or a pytree; else the annotation, as "bool", "Loss"; "any": several
+    optional: bool  # None is allowed
+    text: bool  # strings are allowed
+    to_float: bool  # integers become floats
+
+
+def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
+    """The rule of one parameter: `float`, `int` and no annotation ask for one number, others allow arrays."""
+    name, default, written = parameter.name, parameter.default, parameter.annotation
+    if written is inspect.Parameter.empty:
+        choice = parameter.kind is inspect.Parameter.KEYWORD_ONLY and not isinstance(default, int | float)
+        return Rule(name, "one", True, choice or isinstance(default, str), to_float)
+    words = written if isinstance(written, str) else written.__name__ if isinstance(written, type) else str(written)
+    words = words.replace("typing.", "")
+    if words.startswith("Optional["):
+        words = words[len("Optional[") : -1] + " | None"
+    parts = {part.strip().rpartition(".")[2] for part in words.split("|")}
+    optional = "None" in parts or default is None
+    parts -= {"None"}
+    asks = "number" if parts == {"float", "int"} else parts.pop() if len(parts) == 1 else "any"
+    asks = {"float": "number", "int": "integer"}.get(asks, asks)
+    return Rule(name, asks, optional, True, to_float)
+
+
+def as_argument(rule: Rule, value: Any) -> Any:
+    """A value as the factory takes it: numbers of other libraries as Python's, strings and the like refused.
+
+    Raises:
+        TypeError: for what is no number where one is expected, no truth value where one is.
+        ValueError: for a number that no float can hold.
+    """
+    value = _plain(rule, value)
+    if value is None and rule.optional:
+        return None
+    if rule.asks == "number":
+        if isinstance(value, bool):
+            raise TypeError(f"{rule.name} must be a number, got {value!r}")
+        _check_real(rule.name, value)
+    elif rule.asks == "one":
+        if isinstance(value, bytes | complex) or _is_array(value) or (isinstance(value, str) and not rule.text):
+            _check_real(rule.name, value)
+    elif rule.asks == "bool" and not isinstance(value, bool):
+        raise TypeError(f"{rule.name} must be True or False, got {shown(value)}")
+    return value
+
+
+def _plain(rule: Rule, value: Any) -> Any:
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, bool) or not isinstance(value, _REAL):
+        return value
+    if isinstance(value, numbers.Integral) and not rule.to_float:
+        value = int(value)
+        if value.bit_length() > 64:
+            raise ValueError(f"{rule.name} is too large: {shown(value)}")
+        return value
+    return _float(rule.name, value)
+
+
+def number(name: str, value: Any) -> float | None:
+    """One number as a float; None where it is not known, inside a transformation.
+
+    Raises:
+        TypeError: if it is no number.
+        ValueError: if it has a shape, with what to do instead, or if no float can hold it.
+    """
+    if has_shape(value) or (isinstance(value, list | tuple) and value):
+        refuse_shape(name, value)
+    _check_real(name, value)
+    return None if isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct) else _float(name, value)
+
+
+def refuse_shape(name: str, value: Any) -> None:
+    """Raise ValueError for several numbers where one is expected."""
+    shape = value.shape if has_shape(value) else np.asarray(value, object).shape
+    raise ValueError(f"{name} has shape {tuple(shape)}; sweep it with jax.vmap or jaxsvm.sweep")
+
+
+def integer(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
+    """A Python or NumPy integer of at least `least`.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= value <= most:
+        limits = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a whole number {limits}, got {shown(value)}")
+    return int(value)
+
+
+def has_shape(value: Any) -> bool:
+    """Whether the value is an array with axes, traced or not."""
+    return _is_array(value) and len(value.shape) > 0
+
+
+def is_known(leaf: Any) -> bool:
+    """Whether a leaf is a single number, or a single key, whose value is known here and now."""
+    if isinstance(leaf, jax.core.Tracer):
+        return False
+    return isinstance(leaf, float | complex) or (isinstance(leaf, jax.Array | np.ndarray | np.generic) and not leaf.shape)
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence: arrays by their shapes, functions by their names, all else shortened."""
+    if _is_array(value):
+        return f"an array of {value.dtype} of shape {tuple(value.shape)}"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    if inspect.isroutine(value) or inspect.isclass(value):
+        return f"the {'class' if inspect.isclass(value) else 'function'} {value.__name__}"
+    return reprlib.repr(value)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape") and not inspect.isclass(value)
+
+
+def _check_real(name: str, value: Any) -> None:
+    """Raise TypeError for what is neither a real number nor an array of real numbers."""
+    if _is_array(value):
+        is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+        real = is_key or (jnp.issubdtype(value.dtype, np.number) and not jnp.issubdtype(value.dtype, np.complexfloating))
+        real = real or value.dtype == bool
+    else:
+        real = isinstance(value, _REAL)
+    if not real:
+        raise TypeError(f"{name} must be a number, got {shown(value)}")
+
+
+def _float(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise ValueError(f"{name} is no number that a float can hold: {shown(value)}") from error
