@@ -111,6 +111,59 @@ def integer(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
     return int(value)
 
 
+def key(name: str, value: Any) -> None:
+    """Refuse what is not one key.
+
+    Raises:
+        TypeError: for anything else, such as a seed or several keys.
+    """
+    typed = _is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and value.shape == ()
+    raw = _is_array(value) and value.dtype == np.uint32 and value.shape in ((2,), (4,))
+    if not typed and not raw:
+        raise TypeError(f"{name} must be one key, such as jax.random.key(0), got {shown(value)}")
+
+
+def matrix(name: str, value: Any, columns: int | None = None) -> None:
+    """Refuse what does not stand for rows: an (n, d) array of numbers, or sparse rows.
+
+    Raises:
+        TypeError: for no array.
+        ValueError: for an array of another rank, or of another number of columns.
+    """
+    if hasattr(value, "tocsr"):
+        raise TypeError(f"{name} is a sparse matrix of SciPy: pass jaxsvm.dataset(x, y).x, which holds it as SparseRows")
+    if not _is_array(value) or hasattr(value, "_fields"):
+        how = f": pass its rows, {name}.x" if hasattr(value, "_fields") and hasattr(value, "x") else ""
+        raise TypeError(f"{name} must be an array with a row for each example, got {shown(value)}{how}")
+    _check_real(name, value)
+    if len(value.shape) != 2:
+        raise ValueError(f"{name} must be a matrix with a row for each example, got shape {tuple(value.shape)}")
+    if columns is not None and value.shape[1] != columns:
+        raise ValueError(f"{name} must have {columns} columns, as the training rows had, got shape {tuple(value.shape)}")
+
+
+def row_numbers(name: str, value: Any, n: int) -> Any:
+    """A vector of row numbers as an integer array; -1 stands for no row.
+
+    Raises:
+        TypeError: for no vector of integers.
+        ValueError: for row numbers that are not from -1 to n - 1, where they are known.
+    """
+    if isinstance(value, list | tuple | range) and all(
+        isinstance(i, numbers.Integral) and not isinstance(i, bool) for i in value
+    ):
+        value = np.asarray(value, np.int64)
+    if not (_is_array(value) and len(value.shape) == 1 and jnp.issubdtype(value.dtype, np.integer)):
+        raise TypeError(f"{name} must be a vector of row numbers, such as jnp.array([0, 3]), got {shown(value)}")
+    if isinstance(value, jax.core.Tracer):
+        return value
+    host = np.asarray(value)
+    if host.size and not -1 <= host.min() <= host.max() < n:
+        bad = host[(host < -1) | (host >= n)][0]
+        raise ValueError(f"{name} must hold row numbers from 0 to {n - 1}, or -1 for padding, got {bad}")
+    return jnp.asarray(value, value.dtype if isinstance(value, jax.Array) else jnp.int32)
+
+
 def has_shape(value: Any) -> bool:
     """Whether the value is an array with axes, traced or not."""
     return _is_array(value) and len(value.shape) > 0

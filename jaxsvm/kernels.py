@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
+from .checks import matrix, shown
 from .numerics import blocked, dot, inner, l1_distances, sqnorms, wide
-from .recipe import Recipe, positive, scalars
+from .recipe import Recipe, positive, refuse_factory, scalars
 from .types import Array, Batch, SparseRows
 
 
@@ -50,10 +51,13 @@ class Kernel(Recipe):
 
     def __call__(self, x: Array, z: Array) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m)."""
+        matrix("x", x)
+        matrix("z", z, None if holds_precomputed(self) else x.shape[1])
         return _shaped(self.make().block(x, z), x.shape[0], z.shape[0])
 
     def diag(self, x: Array) -> Array:
         """The values k(x_i, x_i), (n, d) -> (n,)."""
+        matrix("x", x)
         return self.make().diagonal(x)
 
     def values(self, x: Array, z: Array, sqnorm: Array) -> Array:
@@ -200,8 +204,21 @@ def custom(fn: Callable, diag: Callable | None = None) -> _Kernel:
         fn: the block function. `kernels.register(name, fn)` makes models with it loadable.
         diag: (n, d) -> (n,); by default one block of one row at a time.
     """
-    alone = lambda x: jax.vmap(lambda row: _shaped(fn(row[None], row[None]), 1, 1)[0, 0])(x)  # noqa: E731
-    return _Kernel(fn, diag or alone)
+    block, given = _of_jax("the kernel", fn), None if diag is None else _of_jax("diag", diag)
+    alone = lambda x: jax.vmap(lambda row: _shaped(block(row[None], row[None]), 1, 1)[0, 0])(x)  # noqa: E731
+    return _Kernel(block, given or alone)
+
+
+def _of_jax(name: str, fn: Callable) -> Callable:
+    """A user's function that says so where it hands its arguments to NumPy."""
+
+    def call(*rows):
+        try:
+            return fn(*rows)
+        except jax.errors.TracerArrayConversionError as error:
+            raise TypeError(f"{name} {shown(fn)} asks for the values of its rows: write it with jax.numpy, not NumPy") from error
+
+    return call
 
 
 @kernel
@@ -292,11 +309,12 @@ def as_kernel(thing: Any) -> Kernel:
 
 
 def _wrapped(thing: Any) -> Kernel:
+    refuse_factory("kernel", thing)
     if isinstance(thing, Kernel):
         return thing
-    if callable(thing):
+    if callable(thing) and not isinstance(thing, type):
         return custom(thing)
-    raise TypeError(f"expected a kernel or a function (n, d), (m, d) -> (n, m), got {thing!r}")
+    raise TypeError(f"expected a kernel or a function (n, d), (m, d) -> (n, m), got {shown(thing)}")
 
 
 def register(name: str, fn: Callable) -> Callable:

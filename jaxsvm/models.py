@@ -16,7 +16,8 @@ import numpy as np
 import optax
 
 from . import __about__
-from .kernels import Kernel, matvec
+from .checks import integer, matrix
+from .kernels import Kernel, holds_precomputed, matvec
 from .numerics import blocked, dot, is_traced
 from .recipe import REGISTRY, Recipe, freed, registered_name, static, struct
 from .types import Array, Batch
@@ -36,6 +37,7 @@ class Linear:
 
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, p) -> (n,)."""
+        matrix("x", x, self.w.shape[-1])
         return dot(x, self.w) + self.b
 
     def sqnorm(self) -> Array:
@@ -63,6 +65,8 @@ class Expansion:
 
     def __call__(self, x: Array, *, block: int = 1024) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, m)."""
+        matrix("x", x, None if holds_precomputed(self.kernel) else self.x.shape[-1])
+        integer("block", block, 1)
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
 
     def sqnorm(self, *, block: int = 1024) -> Array:
@@ -107,6 +111,8 @@ class Mapped:
 
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
+        matrix("x", x)
+        integer("block", block, 1)
         return blocked(lambda rows: self.inner(self.features(rows)), x, block)
 
     def sqnorm(self) -> Array:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
+from .checks import matrix
 from .engines.coordinate import CoordinateState
 from .models import Mapped
 from .numerics import blocked, dot, total
@@ -63,6 +64,7 @@ class OneVsOne:
 
         The second part is within (-1/3, 1/3): among classes with as many votes the larger s_c decides.
         """
+        matrix("x", x)
         return blocked(lambda rows: _votes(self.pairs(rows), self.classes), x, block)
 
     def __getitem__(self, pair: tuple[int, int]) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
+from .checks import integer
+from .recipe import positive, scalars
 from .types import Array
 
 
@@ -26,6 +28,7 @@ def inverse_time(scale: float, offset: float = 0.0) -> Callable[[Array], Array]:
         >>> [float(inverse_time(2.0)(t)) for t in (0, 1)]
         [2.0, 1.0]
     """
+    scalars(scale=scale, offset=offset)
     return lambda count: scale / (_number(count, scale) + 1 + offset)
 
 
@@ -35,6 +38,7 @@ def inverse_sqrt(scale: float) -> Callable[[Array], Array]:
     Args:
         scale: the first step size, > 0.
     """
+    scalars(scale=scale)
     return lambda count: scale / jnp.sqrt(_number(count, scale) + 1)
 
 
@@ -55,6 +59,7 @@ def bottou(lam: float) -> Callable[[Array], Array]:
 
 def bottou_eta0(lam: float) -> Array:
     """min(lam^(-1/4), 1/lam), the first step size of `bottou` and of averaged SGD."""
+    positive(lam=lam)
     lam = jnp.asarray(lam)
     return jnp.minimum(lam**-0.25, 1 / lam)
 
@@ -69,6 +74,7 @@ def averaged_sgd(lam: float, start: int) -> Callable[[Array], Array]:
     Reference: W. Xu, Towards optimal one pass large scale learning with averaged stochastic gradient descent,
         arXiv 1107.2490, 2011; L. Bottou, svmasgd (2010).
     """
+    integer("start", start, 0)
     eta0 = bottou_eta0(lam)
 
     def schedule(count):

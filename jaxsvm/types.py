@@ -7,11 +7,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from .checks import row_numbers, shown
 
 Array: TypeAlias = jax.Array
 State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and dtypes before and after an update
@@ -296,13 +297,27 @@ class Fit(NamedTuple):
         return f"stopped after {int(steps)} steps; residual {residual:.1e}{yet}{goal}"
 
 
+def check_batch(name: str, data: Any) -> None:
+    """Refuse what is no `Batch`.
+
+    Raises:
+        TypeError: with what to do.
+    """
+    if not isinstance(data, Batch):
+        raise TypeError(f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got {type(data).__name__}: {shown(data)}")
+
+
 def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     """The rows `index` of `data` as a batch; -1 gives a padding row of weight 0.
 
     Args:
         data: n rows.
-        index: (b,) int32 in [-1, n).
+        index: (b,) int32 in [-1, n); a list of integers will do.
         copy: False: sparse rows are only pointed at, for loops over data that stay where they are; structure.
+
+    Raises:
+        TypeError: data is no `Batch`, index no vector of integers.
+        ValueError: row numbers out of range, where they are known.
 
     Example:
         >>> import jaxsvm, jax.numpy as jnp
@@ -310,7 +325,8 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
         >>> take(data, jnp.array([1, -1])).weight.tolist()
         [1.0, 0.0]
     """
-    chex.assert_rank(index, 1)
+    check_batch("data", data)
+    index = row_numbers("index", index, data.y.shape[0])
     safe = jnp.maximum(index, 0)
     if isinstance(data.x, SparseRows) and (not copy or data.x.rows is not None or data.x.start is not None):
         small = take(data._replace(x=data.index), index)

@@ -6,6 +6,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
+from ..checks import matrix
 from ..recipe import struct
 from ..types import Array, SparseRows
 
@@ -19,7 +20,7 @@ class Standardize:
 
     def __call__(self, x: Array) -> Array:
         """(n, d) -> (n, d)."""
-        _refuse(x)
+        _refuse(x, self.mean.shape[0])
         return (x - self.mean[None, :]) / self.scale[None, :]
 
 
@@ -52,6 +53,7 @@ class Scale:
 
     def __call__(self, x: Array) -> Array:
         """(n, d) -> (n, d); `SparseRows` stay so."""
+        matrix("x", x, self.width.shape[0])
         if not isinstance(x, SparseRows):
             return (x if self.low is None else x - self.low[None, :]) / self.width[None, :]
         if self.low is not None:
@@ -74,6 +76,7 @@ def scale(x: Array) -> Scale:
         >>> scale(x)(x).tolist()
         [[0.0], [1.0], [0.5]]
     """
+    matrix("x", x)
     if isinstance(x, SparseRows):
         low, width = None, jnp.zeros(x.columns, x.dtype).at[x.index].max(jnp.abs(x.value), mode="promise_in_bounds")
     else:
@@ -81,6 +84,7 @@ def scale(x: Array) -> Scale:
     return Scale(low, jnp.where(width > 0, width, jnp.ones_like(width)))
 
 
-def _refuse(x: Array) -> None:
+def _refuse(x: Array, columns: int | None = None) -> None:
+    matrix("x", x, columns)
     if isinstance(x, SparseRows):
         raise ValueError("standardize would make sparse rows dense: use jaxsvm.data.scale, which keeps zeros, or x.toarray()")

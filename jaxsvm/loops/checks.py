@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 from typing import Any
 
@@ -10,21 +9,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import checks
+from ..checks import shown
 from ..numerics import is_traced
-from ..recipe import Recipe
+from ..recipe import Recipe, refuse_factory
 from ..types import Batch, Solver
 
 
 def check_solver(solver: Any) -> None:
     """Refuse what is no solver, and numbers out of range while they are known."""
+    refuse_factory("solver", solver)
     if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
-        raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
+        raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}")
 
 
 def check_key(key: Any) -> None:
-    """Refuse whole numbers and the like."""
-    if key is not None and not hasattr(key, "dtype"):
-        raise TypeError(f"key must be a key such as jax.random.key(0), got {key!r}")
+    """Refuse what is not one key; None stands for none."""
+    if key is not None:
+        checks.key("key", key)
 
 
 def check_targets(solver: Any, data: Batch) -> None:
@@ -65,7 +67,4 @@ def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampl
 
 def whole_number(name: str, value: Any, least: int) -> int:
     """A whole number of at least `least`, or a sentence."""
-    whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
-    if isinstance(value, bool) or not whole or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return int(value)
+    return checks.integer(name, int(value) if isinstance(value, float | np.floating) and value.is_integer() else value, least)

@@ -57,7 +57,14 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
     check_solver(solver)  # reads a field, which checks the numbers while they are known
     if not isinstance(batch, Batch):
         raise TypeError(f"batch must be a Batch, got {type(batch).__name__}: use jaxsvm.take(data, index)")
-    return _step(_enter(solver, wide(batch.x)), state, batch)
+    try:
+        return _step(_enter(solver, wide(batch.x)), state, batch)
+    except Exception as error:
+        made = jax.eval_shape(solver.init, jax.random.key(0), batch)
+        if jax.tree.structure(made) != jax.tree.structure(state):
+            what = f"got {type(state).__name__}, expected {type(made).__name__}"
+            raise TypeError(f"state must be that of solver.init(key, data), or of the step before: {what}") from error
+        raise
 
 
 @functools.partial(jax.jit, static_argnames=("look",))
