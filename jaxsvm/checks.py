@@ -87,16 +87,25 @@ def number(name: str, value: Any) -> float | None:
         TypeError: if it is no number.
         ValueError: if it has a shape, with what to do instead, or if no float can hold it.
     """
-    if has_shape(value) or (isinstance(value, list | tuple) and value):
+    if has_shape(value) or (type(value) in (list, tuple) and np.shape(value)):
         refuse_shape(name, value)
     _check_real(name, value)
     return None if isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct) else _float(name, value)
 
 
+def as_number(name: str, value: Any) -> Any:
+    """One number as JAX takes it: those of other libraries as floats.
+
+    Raises:
+        TypeError, ValueError: as `number`.
+    """
+    number(name, value)
+    return value if _is_array(value) and value.dtype != bool else _float(name, value)
+
+
 def refuse_shape(name: str, value: Any) -> None:
     """Raise ValueError for several numbers where one is expected."""
-    shape = value.shape if has_shape(value) else np.asarray(value, object).shape
-    raise ValueError(f"{name} has shape {tuple(shape)}; sweep it with jax.vmap or jaxsvm.sweep")
+    raise ValueError(f"{name} has shape {tuple(np.shape(value))}; sweep it with jax.vmap or jaxsvm.sweep")
 
 
 def integer(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
@@ -123,8 +132,8 @@ def key(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be one key, such as jax.random.key(0), got {shown(value)}")
 
 
-def matrix(name: str, value: Any, columns: int | None = None) -> None:
-    """Refuse what does not stand for rows: an (n, d) array of numbers, or sparse rows.
+def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | None = 2) -> None:
+    """Refuse what does not stand for rows: an (n, d) array of numbers, or sparse rows; rank=None: (..., d).
 
     Raises:
         TypeError: for no array.
@@ -136,6 +145,8 @@ def matrix(name: str, value: Any, columns: int | None = None) -> None:
         how = f": pass its rows, {name}.x" if hasattr(value, "_fields") and hasattr(value, "x") else ""
         raise TypeError(f"{name} must be an array with a row for each example, got {shown(value)}{how}")
     _check_real(name, value)
+    if rank is None and value.shape:
+        return
     if len(value.shape) != 2:
         raise ValueError(f"{name} must be a matrix with a row for each example, got shape {tuple(value.shape)}")
     if columns is not None and value.shape[1] != columns:
@@ -162,6 +173,19 @@ def row_numbers(name: str, value: Any, n: int) -> Any:
         bad = host[(host < -1) | (host >= n)][0]
         raise ValueError(f"{name} must hold row numbers from 0 to {n - 1}, or -1 for padding, got {bad}")
     return jnp.asarray(value, value.dtype if isinstance(value, jax.Array) else jnp.int32)
+
+
+def class_names(value: Any) -> tuple:
+    """Names of classes as a tuple: two or more, each once.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    given = () if isinstance(value, str | bytes | dict) or not np.iterable(value) else tuple(value)
+    named = all(isinstance(name, str | bool | np.bool_ | numbers.Real) for name in given)
+    if not named or len(given) < 2 or len(set(map(str, given))) < len(given):
+        raise ValueError(f"classes must be the names of two classes or more, each once, got {shown(value)}")
+    return given
 
 
 def has_shape(value: Any) -> bool:

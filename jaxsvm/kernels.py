@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
-from .checks import matrix, shown
+from .checks import integer, matrix, shown
 from .numerics import blocked, dot, inner, l1_distances, sqnorms, wide
 from .recipe import Recipe, positive, refuse_factory, scalars
 from .types import Array, Batch, SparseRows
@@ -204,9 +205,32 @@ def custom(fn: Callable, diag: Callable | None = None) -> _Kernel:
         fn: the block function. `kernels.register(name, fn)` makes models with it loadable.
         diag: (n, d) -> (n,); by default one block of one row at a time.
     """
+    _takes("the kernel", fn, "x, z")
+    if diag is not None:
+        _takes("diag", diag, "x")
     block, given = _of_jax("the kernel", fn), None if diag is None else _of_jax("diag", diag)
     alone = lambda x: jax.vmap(lambda row: _shaped(block(row[None], row[None]), 1, 1)[0, 0])(x)  # noqa: E731
     return _Kernel(block, given or alone)
+
+
+def _takes(name: str, fn: Callable, arguments: str) -> None:
+    """Refuse functions of NumPy, which JAX cannot trace, and those of other arguments."""
+    if (
+        not callable(fn)
+        or isinstance(fn, type)
+        or str(type(fn).__module__).startswith("numpy")
+        or str(getattr(fn, "__module__", "")).startswith("numpy")
+    ):
+        how = ", of NumPy: write one with jax.numpy" if callable(fn) and not isinstance(fn, type) else ""
+        raise TypeError(f"{name} must be a function of {arguments} made of JAX operations, got {shown(fn)}{how}")
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # one that does not tell
+        return
+    try:
+        signature.bind(*arguments.split(","))
+    except TypeError as error:
+        raise TypeError(f"{name} must be a function of {arguments}, got {shown(fn)}: {error}") from error
 
 
 def _of_jax(name: str, fn: Callable) -> Callable:
@@ -327,4 +351,10 @@ def register(name: str, fn: Callable) -> Callable:
 
 def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -> Array:
     """sum_j coef_j k(x_i, z_j) in blocks of rows, (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c)."""
+    kernel = kernel if isinstance(kernel, Kernel) else as_kernel(kernel)
+    integer("block", block, 1)
+    matrix("x", x)
+    matrix("z", z)
+    if not hasattr(coef, "shape") or coef.shape[:1] != (z.shape[0],):
+        raise ValueError(f"coef must hold a number for each of the {z.shape[0]} rows of z, got {shown(coef)}")
     return blocked(lambda rows: dot(kernel(rows, z), coef), x, block)

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from . import __about__
-from .checks import integer, matrix
+from .checks import class_names, integer, matrix, shown
 from .kernels import Kernel, holds_precomputed, matvec
 from .numerics import blocked, dot, is_traced
 from .recipe import REGISTRY, Recipe, freed, registered_name, static, struct
@@ -130,8 +130,14 @@ class Classifier:
     inner: Any  # rows -> (n,) for two classes, (n, k) for k
     classes: tuple = static()
 
+    def __post_init__(self) -> None:
+        """Refuse names of fewer than two classes."""
+        object.__setattr__(self, "classes", class_names(self.classes))
+
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, d) -> (n,) or (n, k)."""
+        if not callable(self.inner):
+            raise TypeError(f"inner must be a model, got {shown(self.inner)}")
         return self.inner(x)
 
     def predict(self, x: Array) -> np.ndarray:

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .checks import has_shape, integer, shown
+from .checks import as_number, has_shape, integer, shown
 from .kernels import Kernel, as_kernel, matvec
 from .losses import hinge
 from .models import Classifier, Expansion, Linear, Mapped
 from .numerics import dot, golden_section, is_traced, sqnorms, two_basins, water_level
-from .recipe import cast, choice, fixed, freed, is_kind, nonnegative, positive, refuse_factory, struct
+from .recipe import Recipe, cast, choice, fixed, freed, is_kind, nonnegative, positive, refuse_factory, struct
 from .types import Array, Batch, Certificate, Fit, Lifted, Loss, Model, check_batch
 
 
@@ -52,22 +51,22 @@ def _inverse(**factors: float) -> float:
     for name, value in factors.items():
         for number in np.ravel(value) if has_shape(value) and not is_traced(value) else () if has_shape(value) else (value,):
             positive(**{name: number})
-    one, other = (value if hasattr(value, "dtype") else float(value) for value in factors.values())
+    one, other = (value if has_shape(value) else as_number(name, value) for name, value in factors.items())
     return 1 / (one * other)
 
 
-def _check(model: Any, data: Any, loss: Any = None, names: tuple = ("sqnorm",)) -> None:
+def _check(model: Any, data: Any, loss: Any = hinge, needs: str = "sqnorm") -> None:
     """Refuse what is no model, no data and no loss, whatever their order.
 
     Raises:
         TypeError: with what was expected and what came.
     """
-    if not callable(model) or inspect.isclass(model) or not all(hasattr(model, name) for name in names):
+    refuse_factory("model", model)
+    if not callable(model) or isinstance(model, type | Recipe) or not hasattr(model, needs):
         how = ": pass run.model" if isinstance(model, Fit) else ""
         raise TypeError(f"model must be a model, such as run.model, got {type(model).__name__}{how}")
     check_batch("data", data)
-    if loss is not None:
-        _check_loss(loss)
+    _check_loss(loss)
 
 
 def _check_loss(loss: Any) -> None:
@@ -146,6 +145,7 @@ def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
     """
     _check(model, data, loss)
     positive(lam=lam)
+    lam = as_number("lam", lam)
     return _primal((model, data, lam), (loss,))
 
 
@@ -171,7 +171,9 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
         0.5
     """
     check_batch("data", data)
+    _check_loss(loss)
     positive(lam=lam)
+    lam = as_number("lam", lam)
     if not hasattr(alpha, "dtype") or jnp.shape(alpha) != data.y.shape:
         raise ValueError(f"alpha is {shown(alpha)}, expected an array of one number for each of the {data.y.shape[0]} rows")
     return _dual((alpha, data, lam, None if kernel is None else as_kernel(kernel)), (loss,))
@@ -239,16 +241,18 @@ def certificate(
     """
     _check(model, data, loss)
     positive(lam=lam)
+    lam = as_number("lam", lam)
     inner = _innermost(model)
     bias = inner.bias if bias is None else bias
     choice("bias", bias, ("none", "feature", "free"))
     if bias == "none" and not is_traced(inner.b) and jnp.any(inner.b != 0):
         raise ValueError(f"the model has a bias of {float(inner.b):g}: say bias='feature' or bias='free'")
+    passes = integer("passes", passes, 0)
     if passes and bias == "free":
         raise ValueError(
             "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an equality constraint"
         )
-    result = _certificate((model, data, lam), (loss,), (bias, integer("passes", passes, 0)))
+    result = _certificate((model, data, lam), (loss,), (bias, passes))
     exact = result.exact if is_traced(result) else bool(result.exact)
     return result._replace(exact=exact)
 
@@ -388,6 +392,7 @@ def kkt_residual(model: Expansion, data: Batch, lam: float, loss: Loss = hinge, 
     """
     _check(model, data, loss)
     positive(lam=lam)
+    lam = as_number("lam", lam)
     if not isinstance(model, Expansion):
         raise TypeError(f"only an Expansion over the training rows carries dual coefficients, got {type(model).__name__}")
     if not is_traced(model) and jnp.any((model.index < 0) & (model.coef != 0)):
@@ -511,7 +516,7 @@ class _Error:
     data: Batch
 
     def __call__(self, model: Model) -> Array:
-        _check(model, self.data, names=())
+        _check(model, self.data, needs="__call__")
         score, y = _scores(model, self.data), self.data.y
         wrong = (score > 0) != (y > 0) if score.ndim == 1 else jnp.argmax(score, axis=1) != y.astype(jnp.int32)
         wrong = wrong.astype(score.dtype)
@@ -559,7 +564,7 @@ class _Risk:
     loss: Any
 
     def __call__(self, model: Model) -> Array:
-        _check(model, self.data, names=())
+        _check(model, self.data, needs="__call__")
         score = _scores(model, self.data)
         if score.ndim != 1:
             raise ValueError("risk_on takes models with one value for each row; measure a model of many classes with error_on")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..checks import shown
+from ..checks import class_names
 from ..recipe import choice
 from ..types import Batch
 from .labels import encode
@@ -59,7 +59,7 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
         >>> label([3, 8, 1], ("rest", "8")).tolist(), label(["b"], ("a", "b")).tolist()
         ([-1, 1, -1], [1])
     """
-    classes = _several(classes)
+    classes = class_names(classes)
     y, known = tidy(y), np.asarray(classes)
     if len(classes) == 2 and known.dtype.kind in "US" and not np.isin(y.astype(str), known).all():  # groups of `positive`
         first, second = (np.isin(y.astype(str), name.split("|")) for name in known)
@@ -70,14 +70,6 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
     if known.dtype.kind not in "US" and y.dtype.kind in "US":
         y = tidy(y)
     return encode(y, names=classes)[0]
-
-
-def _several(classes: Any) -> tuple:
-    """Names of classes as a tuple, two or more of them."""
-    given = () if isinstance(classes, str | bytes) or not np.iterable(classes) else tuple(classes)
-    if len(given) < 2 or len(set(map(str, given))) < len(given):
-        raise ValueError(f"classes must be the names of two classes or more, each once, got {shown(classes)}")
-    return given
 
 
 def tidy(y: Any) -> np.ndarray:
@@ -139,7 +131,7 @@ def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = 
             shown = ", ".join(map(str, classes[:12])) + (", ..." if len(classes) > 12 else "")
             raise ValueError(f"there are {len(classes)} classes, {shown}: say which is +1, positive={classes[-1]!r}")
     else:
-        classes = _several(classes)
+        classes = class_names(classes)
         first = "regression"  # rows that need not hold every class
     made = []
     for i, (part, y) in enumerate(zip(parts, names, strict=True)):

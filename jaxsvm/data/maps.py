@@ -39,6 +39,7 @@ def standardize(x: Array) -> Standardize:
         [[-1.0], [1.0]]
     """
     _refuse(x)
+    _refuse_empty(x)
     constant = jnp.max(x, 0) == jnp.min(x, 0)  # the deviation of such a column is a rounding of 0
     mean, deviation = jnp.mean(x, 0), jnp.std(x, 0)
     return Standardize(jnp.where(constant, x[0], mean), jnp.where(constant, jnp.ones_like(deviation), deviation))
@@ -77,6 +78,7 @@ def scale(x: Array) -> Scale:
         [[0.0], [1.0], [0.5]]
     """
     matrix("x", x)
+    _refuse_empty(x)
     if isinstance(x, SparseRows):
         low, width = None, jnp.zeros(x.columns, x.dtype).at[x.index].max(jnp.abs(x.value), mode="promise_in_bounds")
     else:
@@ -88,3 +90,8 @@ def _refuse(x: Array, columns: int | None = None) -> None:
     matrix("x", x, columns)
     if isinstance(x, SparseRows):
         raise ValueError("standardize would make sparse rows dense: use jaxsvm.data.scale, which keeps zeros, or x.toarray()")
+
+
+def _refuse_empty(x: Array) -> None:
+    if not x.shape[0]:
+        raise ValueError("x has no rows, from which the map of its columns would be made")

@@ -15,12 +15,25 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..checks import shown
+
+
+def as_path(name: str, path: Any) -> str:
+    """A path as a string.
+
+    Raises:
+        TypeError: for what is no path.
+    """
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise TypeError(f"{name} must be the path of a file, got {shown(path)}")
+    return os.fsdecode(path)
+
 
 def checked(paths: Sequence) -> list[str]:
     """The paths as strings, each of a file that is there."""
     if not paths:
         raise ValueError("give the path of at least one file")
-    paths = [os.fspath(path) for path in paths]
+    paths = [as_path("path", path) for path in paths]
     for path in paths:
         if os.path.isdir(path):
             raise IsADirectoryError(f"{path} is a folder, expected a file")

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import integer
+from ..recipe import choice
 from .loaded import Loaded, Rows, assemble, named
 from .opening import checked, floats, number_fault, open_any, reading
 
@@ -65,6 +67,8 @@ def read_svmlight(
     except ImportError as error:
         raise ImportError("svmlight files are read through scikit-learn: pip install 'jaxsvm[sklearn]'") from error
     paths = checked(paths)
+    columns = None if columns is None else integer("columns", columns, 1)
+    choice("zero_based", zero_based, (True, False, "auto"))
     dtype = dtype or floats()
     try:
         with np.errstate(over="ignore"), contextlib.ExitStack() as stack:

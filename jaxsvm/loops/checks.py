@@ -49,8 +49,24 @@ def check_targets(solver: Any, data: Batch) -> None:
         )
 
 
+def check_probe(probe: Any) -> None:
+    """Refuse what cannot be called with a model; None stands for none."""
+    refuse_factory("probe", probe)
+    if probe is not None and (not callable(probe) or isinstance(probe, type | Recipe)):
+        raise TypeError(f"probe must be a function of the model, such as jaxsvm.error_on(test), got {shown(probe)}")
+
+
+def check_limit(name: str, value: Any) -> None:
+    """Refuse what is no number of at least 0; infinity and None stand for no limit."""
+    found = None if value is None else checks.number(name, value)
+    if found is not None and not found >= 0:
+        raise ValueError(f"{name} must be a number of at least 0, got {found:g}")
+
+
 def check_folder(save: str | os.PathLike | None) -> None:
     """Refuse a file in a folder that is not there before anything runs."""
+    if save is not None and not isinstance(save, str | bytes | os.PathLike):
+        raise TypeError(f"save must be the path of a file, got {shown(save)}")
     if save is not None and not os.path.isdir(os.path.dirname(os.path.abspath(os.fspath(save)))):
         raise FileNotFoundError(f"save={os.fspath(save)!r} is in a folder that does not exist: make it first")
 

@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 
 from .. import models
+from ..checks import number, shown
 from ..numerics import is_traced, wide
 from ..numerics.sparse import FEW
 from ..recipe import cast, choice, fixed, freed
@@ -21,7 +22,7 @@ from ..samplers import uniform
 from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
 from . import tally
 from .bar import Bar
-from .checks import check_folder, check_key, check_like, check_solver, check_targets, whole_number
+from .checks import check_folder, check_key, check_like, check_limit, check_probe, check_solver, check_targets, whole_number
 
 
 def _enter(thing: Any, dtype: Any) -> Any:
@@ -218,7 +219,7 @@ def fit(
     check_key(key)
     check_solver(solver)
     if sampler is not None and not hasattr(sampler, "draw"):
-        raise TypeError(f"sampler must be one such as jaxsvm.samplers.epochs(64), got {sampler!r}")
+        raise TypeError(f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}")
     sampler = sampler or solver.sampler or uniform(1)
     measured = solver.residual == "whole" or probe is not None  # reading a field checks the numbers while they are known
     if tol is not None and not measured:
@@ -226,6 +227,10 @@ def fit(
             "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
             "(probe=jaxsvm.error_on(held_out)), or steps"
         )
+    check_probe(probe)
+    every = None if every is None else whole_number("every", every, 1)
+    check_limit("tol", tol)
+    check_limit("seconds", seconds)
     check_folder(save)
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
@@ -243,7 +248,6 @@ def fit(
         pace = 1 if solver.until else _pace(steps, -(-n // b), solver.reads)  # 1: a step goes on by itself to its tolerance
         every = pace if period is None else max(1, min(steps, period))
         every = max(1, min(every, room // b)) if lift == "piece" else every
-    every = whole_number("every", every, 1)
     if period is not None:  # no piece crosses the end of a period; inside a transformation all pieces are of one length
         every = min(every, period)
         every = next(e for e in range(every, 0, -1) if period % e == 0) if traced else every
@@ -288,8 +292,9 @@ def lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: in
     """
     choice("lift", lift, ("auto", "once", "piece", "step"))
     memory = 2**31 if memory is None else memory
-    if not memory > 0:
-        raise ValueError(f"memory must be a number of bytes above 0, got {memory:g}")
+    found = number("memory", memory)
+    if found is not None and not found > 0:
+        raise ValueError(f"memory must be a number of bytes above 0, got {found:g}")
     if isinstance(data, Lifted) or freed(solver).prepare is Solver._field_defaults["prepare"]:
         return "never", data.y.shape[0]
     made = _prepare.eval_shape(solver, data)
