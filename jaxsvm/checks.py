@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import inspect
 import numbers
+import re
 import reprlib
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
     words = words.replace("typing.", "")
     if words.startswith("Optional["):
         words = words[len("Optional[") : -1] + " | None"
+    words = re.sub(r"\[.*\]", "", words)  # Callable[[Array], Array]
     parts = {part.strip().rpartition(".")[2] for part in words.split("|")}
     optional = "None" in parts or default is None
     parts -= {"None"}

@@ -157,8 +157,7 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
     """
     positive(gamma=gamma)
     scalars(coef0=coef0)
-    if not isinstance(degree, int) or degree < 1:
-        raise ValueError(f"degree must be a whole number of at least 1, got {degree!r}")
+    integer("degree", degree, 1)
     return _of_products(
         lambda product, x, z: (gamma * product + coef0) ** degree,
         lambda x: (gamma * sqnorms(x) + coef0) ** degree,
@@ -215,13 +214,9 @@ def custom(fn: Callable, diag: Callable | None = None) -> _Kernel:
 
 def _takes(name: str, fn: Callable, arguments: str) -> None:
     """Refuse functions of NumPy, which JAX cannot trace, and those of other arguments."""
-    if (
-        not callable(fn)
-        or isinstance(fn, type)
-        or str(type(fn).__module__).startswith("numpy")
-        or str(getattr(fn, "__module__", "")).startswith("numpy")
-    ):
-        how = ", of NumPy: write one with jax.numpy" if callable(fn) and not isinstance(fn, type) else ""
+    of_numpy = any(str(getattr(thing, "__module__", "")).split(".")[0] == "numpy" for thing in (fn, type(fn)))
+    if not callable(fn) or isinstance(fn, type) or of_numpy:
+        how = ", of NumPy: write one with jax.numpy" if of_numpy else ""
         raise TypeError(f"{name} must be a function of {arguments} made of JAX operations, got {shown(fn)}{how}")
     try:
         signature = inspect.signature(fn)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
-from .checks import matrix
+from .checks import integer, matrix
 from .engines.coordinate import CoordinateState
 from .models import Mapped
 from .numerics import blocked, dot, total
@@ -264,8 +264,7 @@ def _of_all(info: Info, loss: Array) -> Info:
 
 
 def _check(classes: int) -> None:
-    if not isinstance(classes, int) or isinstance(classes, bool) or classes < 2:
-        raise ValueError(f"classes must be a whole number of at least 2, got {classes!r}")
+    integer("classes", classes, 2)
 
 
 def _seen(batch: Batch, reads: str, touched: Array | None = None) -> Array:

@@ -175,7 +175,8 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
     positive(lam=lam)
     lam = as_number("lam", lam)
     if not hasattr(alpha, "dtype") or jnp.shape(alpha) != data.y.shape:
-        raise ValueError(f"alpha is {shown(alpha)}, expected an array of one number for each of the {data.y.shape[0]} rows")
+        what = f"has shape {jnp.shape(alpha)}" if hasattr(alpha, "dtype") else f"is {shown(alpha)}"
+        raise ValueError(f"alpha {what}, expected one number for each of the {data.y.shape[0]} rows")
     return _dual((alpha, data, lam, None if kernel is None else as_kernel(kernel)), (loss,))
 
 
@@ -239,7 +240,7 @@ def certificate(
 
     Reference: S. Boyd, L. Vandenberghe, Convex optimization, 2004, sections 3.3, 5.5.
     """
-    _check(model, data, loss)
+    _check(model, data, loss, needs="__call__")
     positive(lam=lam)
     lam = as_number("lam", lam)
     inner = _innermost(model)
@@ -390,7 +391,7 @@ def kkt_residual(model: Expansion, data: Batch, lam: float, loss: Loss = hinge, 
 
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005.
     """
-    _check(model, data, loss)
+    _check(model, data, loss, needs="__call__")
     positive(lam=lam)
     lam = as_number("lam", lam)
     if not isinstance(model, Expansion):

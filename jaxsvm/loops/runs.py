@@ -231,6 +231,8 @@ def fit(
     every = None if every is None else whole_number("every", every, 1)
     check_limit("tol", tol)
     check_limit("seconds", seconds)
+    if not isinstance(progress, bool):
+        raise TypeError(f"progress must be True or False, got {shown(progress)}")
     check_folder(save)
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
