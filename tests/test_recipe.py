@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
@@ -656,3 +657,13 @@ def test_what_a_factory_calls_is_tried_with_it():
 
     with pytest.raises(ValueError, match="C must be a finite number above 0, got -1"):
         outer(1.0)
+
+
+def test_an_annotation_with_brackets_is_read():
+    @jaxsvm.solver
+    def scheduled(lam: float, *, weights: Callable[[jax.Array], jax.Array] | None = None, parts: "dict[str, int | None]" = None):
+        return jaxsvm.pegasos(lam).make()
+
+    assert scheduled(0.1, weights=jnp.sin).reads == scheduled(0.1, parts={"a": 1}).reads == "rows"
+    with pytest.raises(TypeError, match="weights must be a function, got 3"):
+        scheduled(0.1, weights=3)
