@@ -64,6 +64,8 @@ def as_argument(rule: Rule, value: Any) -> Any:
     elif rule.asks == "one":
         if isinstance(value, bytes | complex) or _is_array(value) or (isinstance(value, str) and not rule.text):
             _check_real(rule.name, value)
+    elif rule.asks == "Array" and not (_is_array(value) or isinstance(value, list | tuple | float | int)):
+        raise TypeError(f"{rule.name} must be an array of numbers, got {shown(value)}")
     elif rule.asks == "bool" and not isinstance(value, bool):
         raise TypeError(f"{rule.name} must be True or False, got {shown(value)}")
     return value

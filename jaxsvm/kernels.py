@@ -235,7 +235,9 @@ def _of_jax(name: str, fn: Callable) -> Callable:
         try:
             return fn(*rows)
         except jax.errors.TracerArrayConversionError as error:
-            raise TypeError(f"{name} {shown(fn)} asks for the values of its rows: write it with jax.numpy, not NumPy") from error
+            raise TypeError(
+                f"{name}, {shown(fn)}, asks for the values of its rows: write it with jax.numpy, not NumPy"
+            ) from error
 
     return call
 

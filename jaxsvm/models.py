@@ -136,7 +136,7 @@ class Classifier:
 
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, d) -> (n,) or (n, k)."""
-        if not callable(self.inner):
+        if not callable(self.inner) or isinstance(self.inner, type | Recipe):
             raise TypeError(f"inner must be a model, got {shown(self.inner)}")
         return self.inner(x)
 

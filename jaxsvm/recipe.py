@@ -204,13 +204,23 @@ def _try(call: Recipe) -> None:
     if _trial.made is not None:
         call.make()
         return
+    refusals = []
+
+    def attempt():
+        try:
+            call.make()
+        except _UNKNOWN:
+            pass
+        except Exception as error:  # raised below, where JAX adds nothing to its sentence
+            refusals.append(error)
+
     _trial.made = {}
     try:
-        jax.eval_shape(lambda: (call.make(), None)[1])
-    except _UNKNOWN:
-        pass
+        jax.eval_shape(attempt)
     finally:
         _trial.made = None
+    for error in refusals:
+        raise error
 
 
 def _show(value: Any) -> str:

@@ -593,6 +593,8 @@ def test_numbers_of_other_libraries_are_floats(number):
             r"loss is the factory smooth_hinge itself: call it",
         ),
         (lambda: jaxsvm.pegasos(0.1, loss=0.1), "loss must be a loss"),
+        (lambda: jaxsvm.sdca(1.0, start="alpha"), "start must be an array of numbers, got 'alpha'"),
+        (lambda: jaxsvm.sdca(1.0, start={"a": 1.0}), "start must be an array of numbers, got {'a': 1.0}"),
         (lambda: jaxsvm.pegasos(0.1, project="no"), "project must be True or False, got 'no'"),
         (lambda: jaxsvm.sdca(1.0, kernels.rbf), r"kernel is the factory rbf itself: call it, rbf\(\.\.\.\)"),
         (lambda: kernels.linear() + kernels.rbf, "the factory rbf itself"),
