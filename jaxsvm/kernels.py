@@ -9,6 +9,7 @@ shift of dense rows is taken out first, so that columns far from the origin keep
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
+from .checks import integer, matrix, shown
 from .numerics import (
     CentredRows,
     blocked,
@@ -33,7 +35,7 @@ from .numerics import (
     wide,
 )
 from .numerics import sqdist as sqdist
-from .recipe import Recipe, positive, scalars
+from .recipe import Recipe, positive, refuse_factory, scalars
 from .types import Array, Batch, SparseRows
 
 
@@ -76,6 +78,8 @@ class Kernel(Recipe):
 
     def __call__(self, x: Array, z: Array) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m)."""
+        matrix("x", x)
+        matrix("z", z, None if holds_precomputed(self) else x.shape[1])
         made, n, m = self.make(), x.shape[0], z.shape[0]
         if made.differences:
             x, z = centred_pair(x, z)
@@ -84,6 +88,7 @@ class Kernel(Recipe):
 
     def diag(self, x: Array) -> Array:
         """The values k(x_i, x_i), (n, d) -> (n,)."""
+        matrix("x", x)
         return self.make().diagonal(x)
 
     def values(self, x: Array, z: Array, sqnorm: Array) -> Array:
@@ -215,8 +220,7 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
     """
     positive(gamma=gamma)
     scalars(coef0=coef0)
-    if not isinstance(degree, int) or degree < 1:
-        raise ValueError(f"degree must be a whole number of at least 1, got {degree!r}")
+    integer("degree", degree, 1)
     return _of_products(
         lambda product, x, z: (gamma * product + coef0) ** degree,
         lambda x: (gamma * sqnorms(x) + coef0) ** degree,
@@ -271,12 +275,49 @@ def custom(fn: Callable, diag: Callable | None = None, *, differences: bool = Fa
         >>> cauchy(jnp.array([[1e6], [1e6 + 1]]), jnp.array([[1e6]])).tolist()
         [[1.0], [0.5]]
     """
+    _takes("the kernel", fn, "x, z")
+    if diag is not None:
+        _takes("diag", diag, "x")
+    block, given = _of_jax("the kernel", fn), None if diag is None else _of_jax("diag", diag)
     if differences:
-        given, own = fn, diag
-        fn = lambda x, z: given(*(rows.value if isinstance(rows, CentredRows) else rows for rows in (x, z)))  # noqa: E731
-        diag = None if own is None else lambda x: own(x.value if isinstance(x, CentredRows) else x)
-    alone = lambda x: jax.vmap(lambda row: _shaped(fn(row[None], row[None]), 1, 1)[0, 0])(x)  # noqa: E731
-    return _Kernel(fn, diag or alone, differences=differences)
+        block, given = (None if own is None else _plain_rows(own) for own in (block, given))
+    alone = lambda x: jax.vmap(lambda row: _shaped(block(row[None], row[None]), 1, 1)[0, 0])(x)  # noqa: E731
+    return _Kernel(block, given or alone, differences=differences)
+
+
+def _plain_rows(fn: Callable) -> Callable:
+    """A user's function, given rows as arrays."""
+    return lambda *sides: fn(*(rows.value if isinstance(rows, CentredRows) else rows for rows in sides))
+
+
+def _takes(name: str, fn: Callable, arguments: str) -> None:
+    """Refuse functions of NumPy, which JAX cannot trace, and those of other arguments."""
+    of_numpy = any(str(getattr(thing, "__module__", "")).split(".")[0] == "numpy" for thing in (fn, type(fn)))
+    if not callable(fn) or isinstance(fn, type) or of_numpy:
+        how = ", of NumPy: write one with jax.numpy" if of_numpy else ""
+        raise TypeError(f"{name} must be a function of {arguments} made of JAX operations, got {shown(fn)}{how}")
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # one that does not tell
+        return
+    try:
+        signature.bind(*arguments.split(","))
+    except TypeError as error:
+        raise TypeError(f"{name} must be a function of {arguments}, got {shown(fn)}: {error}") from error
+
+
+def _of_jax(name: str, fn: Callable) -> Callable:
+    """A user's function that says so where it hands its arguments to NumPy."""
+
+    def call(*rows):
+        try:
+            return fn(*rows)
+        except jax.errors.TracerArrayConversionError as error:
+            raise TypeError(
+                f"{name}, {shown(fn)}, asks for the values of its rows: write it with jax.numpy, not NumPy"
+            ) from error
+
+    return call
 
 
 @kernel
@@ -373,11 +414,12 @@ def as_kernel(thing: Any) -> Kernel:
 
 
 def _wrapped(thing: Any) -> Kernel:
+    refuse_factory("kernel", thing)
     if isinstance(thing, Kernel):
         return thing
-    if callable(thing):
+    if callable(thing) and not isinstance(thing, type):
         return custom(thing)
-    raise TypeError(f"expected a kernel or a function (n, d), (m, d) -> (n, m), got {thing!r}")
+    raise TypeError(f"expected a kernel or a function (n, d), (m, d) -> (n, m), got {shown(thing)}")
 
 
 def register(name: str, fn: Callable) -> Callable:
@@ -390,6 +432,12 @@ def register(name: str, fn: Callable) -> Callable:
 
 def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -> Array:
     """sum_j coef_j k(x_i, z_j) in blocks of rows, (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c)."""
+    kernel = kernel if isinstance(kernel, Kernel) else as_kernel(kernel)
+    integer("block", block, 1)
+    matrix("x", x)
+    matrix("z", z)
+    if not hasattr(coef, "shape") or coef.shape[:1] != (z.shape[0],):
+        raise ValueError(f"coef must hold a number for each of the {z.shape[0]} rows of z, got {shown(coef)}")
     given = lambda rows: rows  # noqa: E731
     if kernel.differences and not isinstance(z, CentredRows):
         shift = offset(z)  # once for all blocks

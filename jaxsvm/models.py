@@ -14,8 +14,9 @@ import numpy as np
 import optax
 
 from . import __about__
+from .checks import class_names, integer, matrix, shown
 from .files import Npz, atomic_path, check_field, check_front, is_damage, open_npz, refuse_special, shape_of
-from .kernels import Kernel, matvec
+from .kernels import Kernel, holds_precomputed, matvec
 from .numerics import blocked, check_process, dot, is_traced
 from .recipe import REGISTRY, Recipe, choice, freed, registered_name, static, struct
 from .types import Array, Batch, all_finite
@@ -38,6 +39,7 @@ class Linear:
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, p) -> (n,)."""
         check_process()
+        matrix("x", x, self.w.shape[-1])
         return dot(x, self.w) + self.b
 
     def sqnorm(self) -> Array:
@@ -74,6 +76,8 @@ class Expansion:
     def __call__(self, x: Array, *, block: int = 1024) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, m)."""
         check_process()
+        matrix("x", x, None if holds_precomputed(self.kernel) else self.x.shape[-1])
+        integer("block", block, 1)
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
 
     def sqnorm(self, *, block: int = 1024) -> Array:
@@ -132,6 +136,8 @@ class Mapped:
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
         check_process()
+        matrix("x", x)
+        integer("block", block, 1)
         return blocked(lambda rows: self.inner(self.features(rows)), x, block)
 
     def sqnorm(self) -> Array:
@@ -153,8 +159,14 @@ class Classifier:
     inner: Any  # rows -> (n,) for two classes, (n, k) for k
     classes: tuple = static()
 
+    def __post_init__(self) -> None:
+        """Refuse names of fewer than two classes."""
+        object.__setattr__(self, "classes", class_names(self.classes))
+
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, d) -> (n,) or (n, k)."""
+        if not callable(self.inner) or isinstance(self.inner, type | Recipe):
+            raise TypeError(f"inner must be a model, got {shown(self.inner)}")
         return self.inner(x)
 
     def predict(self, x: Array) -> np.ndarray:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
+from .checks import integer, matrix
 from .engines.coordinate import CoordinateState
 from .files import shape_of
 from .models import Mapped
@@ -72,6 +73,7 @@ class OneVsOne:
 
         The second part is within (-1/3, 1/3): among classes with as many votes the larger s_c decides.
         """
+        matrix("x", x)
         return blocked(lambda rows: _votes(self.pairs(rows), self.classes), x, block)
 
     def __getitem__(self, pair: tuple[int, int]) -> Any:
@@ -289,8 +291,7 @@ def _of_all(info: Info, loss: Array) -> Info:
 
 
 def _check(classes: int) -> None:
-    if not isinstance(classes, int) or isinstance(classes, bool) or classes < 2:
-        raise ValueError(f"classes must be a whole number of at least 2, got {classes!r}")
+    integer("classes", classes, 2)
 
 
 def _seen(batch: Batch, reads: str, touched: Array | None = None) -> Array:

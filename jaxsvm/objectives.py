@@ -17,12 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .checks import as_number, has_shape, integer, shown
 from .kernels import Kernel, as_kernel, matvec
 from .losses import hinge
 from .models import Classifier, Expansion, Linear, Mapped
 from .numerics import dot, golden_section, is_traced, sqnorms, two_basins, water_level
-from .recipe import cast, choice, fixed, freed, nonnegative, positive, struct
-from .types import Array, Batch, Certificate, Lifted, Loss, Model
+from .recipe import Recipe, cast, choice, fixed, freed, is_kind, nonnegative, positive, refuse_factory, struct
+from .types import Array, Batch, Certificate, Fit, Lifted, Loss, Model, check_batch
 
 
 def lam_from_C(C: float, n: float) -> float:
@@ -32,7 +33,7 @@ def lam_from_C(C: float, n: float) -> float:
         >>> lam_from_C(2.0, 50)
         0.01
     """
-    return 1 / (C * n)
+    return _inverse(C=C, n=n)
 
 
 def C_from_lam(lam: float, n: float) -> float:
@@ -42,7 +43,36 @@ def C_from_lam(lam: float, n: float) -> float:
         >>> C_from_lam(0.01, 50)
         2.0
     """
-    return 1 / (lam * n)
+    return _inverse(lam=lam, n=n)
+
+
+def _inverse(**factors: float) -> float:
+    """One over the product of two numbers above 0; arrays of them where one is an array."""
+    for name, value in factors.items():
+        for number in np.ravel(value) if has_shape(value) and not is_traced(value) else () if has_shape(value) else (value,):
+            positive(**{name: number})
+    one, other = (value if has_shape(value) else as_number(name, value) for name, value in factors.items())
+    return 1 / (one * other)
+
+
+def _check(model: Any, data: Any, loss: Any = hinge, needs: str = "sqnorm") -> None:
+    """Refuse what is no model, no data and no loss, whatever their order.
+
+    Raises:
+        TypeError: with what was expected and what came.
+    """
+    refuse_factory("model", model)
+    if not callable(model) or isinstance(model, type | Recipe) or not hasattr(model, needs):
+        how = ": pass run.model" if isinstance(model, Fit) else ""
+        raise TypeError(f"model must be a model, such as run.model, got {type(model).__name__}{how}")
+    check_batch("data", data)
+    _check_loss(loss)
+
+
+def _check_loss(loss: Any) -> None:
+    refuse_factory("loss", loss)
+    if not is_kind(loss, Loss):
+        raise TypeError(f"loss must be a loss such as jaxsvm.losses.hinge, got {shown(loss)}")
 
 
 def _in_float64(fn):
@@ -113,7 +143,9 @@ def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
         >>> float(primal(Linear(jnp.ones(1), jnp.zeros(())), data, 1.0))
         0.5
     """
+    _check(model, data, loss)
     positive(lam=lam)
+    lam = as_number("lam", lam)
     return _primal((model, data, lam), (loss,))
 
 
@@ -138,9 +170,13 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
         >>> float(dual(jnp.array([0.5, 0.5]), data, 1.0))
         0.5
     """
+    check_batch("data", data)
+    _check_loss(loss)
     positive(lam=lam)
-    if jnp.shape(alpha) != data.y.shape:
-        raise ValueError(f"alpha has shape {jnp.shape(alpha)}, expected one number for each of the {data.y.shape[0]} rows")
+    lam = as_number("lam", lam)
+    if not hasattr(alpha, "dtype") or jnp.shape(alpha) != data.y.shape:
+        what = f"has shape {jnp.shape(alpha)}" if hasattr(alpha, "dtype") else f"is {shown(alpha)}"
+        raise ValueError(f"alpha {what}, expected one number for each of the {data.y.shape[0]} rows")
     return _dual((alpha, data, lam, None if kernel is None else as_kernel(kernel)), (loss,))
 
 
@@ -204,17 +240,20 @@ def certificate(
 
     Reference: S. Boyd, L. Vandenberghe, Convex optimization, 2004, sections 3.3, 5.5.
     """
+    _check(model, data, loss, needs="__call__")
     positive(lam=lam)
+    lam = as_number("lam", lam)
     inner = _innermost(model)
-    bias = bias or inner.bias
+    bias = inner.bias if bias is None else bias
     choice("bias", bias, ("none", "feature", "free"))
     if bias == "none" and not is_traced(inner.b) and jnp.any(inner.b != 0):
         raise ValueError(f"the model has a bias of {float(inner.b):g}: say bias='feature' or bias='free'")
+    passes = integer("passes", passes, 0)
     if passes and bias == "free":
         raise ValueError(
             "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an equality constraint"
         )
-    result = _certificate((model, data, lam), (loss,), (bias, int(passes)))
+    result = _certificate((model, data, lam), (loss,), (bias, passes))
     exact = result.exact if is_traced(result) else bool(result.exact)
     return result._replace(exact=exact)
 
@@ -352,12 +391,16 @@ def kkt_residual(model: Expansion, data: Batch, lam: float, loss: Loss = hinge, 
 
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005.
     """
+    _check(model, data, loss, needs="__call__")
     positive(lam=lam)
+    lam = as_number("lam", lam)
     if not isinstance(model, Expansion):
         raise TypeError(f"only an Expansion over the training rows carries dual coefficients, got {type(model).__name__}")
     if not is_traced(model) and jnp.any((model.index < 0) & (model.coef != 0)):
         raise TypeError("the expansion stands on rows that are not training rows (index -1): it carries no dual coefficients")
-    return _kkt((model, data, lam), (loss,), (bias or model.bias,))
+    bias = model.bias if bias is None else bias
+    choice("bias", bias, ("none", "feature", "free"))
+    return _kkt((model, data, lam), (loss,), (bias,))
 
 
 @_in_float64
@@ -393,6 +436,7 @@ def nu_from(model: Model, data: Batch) -> Array:
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
         section 2.
     """
+    _check(model, data)
     return _nu((model, data))
 
 
@@ -446,6 +490,7 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
     """
     choice("bias", bias, ("none", "free"))
     nonnegative(nu=nu)
+    check_batch("data", data)
     if jnp.shape(p) != data.y.shape:
         raise ValueError(f"p has shape {jnp.shape(p)}, expected one share for each of the {data.y.shape[0]} rows")
     if not is_traced(p) and not np.any(np.asarray(p)):
@@ -479,6 +524,7 @@ class _Error:
     data: Batch
 
     def __call__(self, model: Model) -> Array:
+        _check(model, self.data, needs="__call__")
         score = decision_values(model, self.data)
         return jnp.dot(_shares(self.data), misclassified(score, self.data.y).astype(score.dtype))
 
@@ -498,6 +544,7 @@ def error_on(data: Batch) -> Any:
         >>> float(error_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
         0.0
     """
+    check_batch("data", data)
     return _Error(data)
 
 
@@ -514,6 +561,8 @@ def risk_on(data: Batch, loss: Loss = hinge) -> Any:
         >>> float(risk_on(data)(Linear(0.5 * jnp.ones(1), jnp.zeros(()))))
         0.5
     """
+    check_batch("data", data)
+    _check_loss(loss)
     return _Risk(data, fixed(loss))
 
 
@@ -523,6 +572,7 @@ class _Risk:
     loss: Any
 
     def __call__(self, model: Model) -> Array:
+        _check(model, self.data, needs="__call__")
         score = decision_values(model, self.data)
         if score.ndim != 1:
             raise ValueError("risk_on takes models with one value for each row; measure a model of many classes with error_on")

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from .checks import shown
 from .numerics import dot
+from .recipe import nonnegative
 from .types import Array
 
 
@@ -29,11 +31,16 @@ def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
         >>> optax.apply_updates(params, updates).tolist()
         [1.0, -0.5]
     """
+    if not callable(projection):
+        raise TypeError(f"projection must be a function of the parameters, got {shown(projection)}")
 
     def update(updates, params=None):
         if params is None:
             raise ValueError("keep needs the parameters: call update(updates, state, params)")
         inside = projection(jax.tree.map(lambda p, u: p + u, params, updates))
+        want, got = (jax.tree.map(jnp.shape, tree) for tree in (params, inside))
+        if want != got:  # which NumPy's rules would broadcast
+            raise ValueError(f"projection must return parameters of the shapes it was given, {want}, got {got}")
         return jax.tree.map(lambda q, p: q - p, inside, params)
 
     return optax.stateless(update)
@@ -54,7 +61,11 @@ def ball(radius: float) -> Callable[[Array], Array]:
 
     Args:
         radius: >= 0.
+
+    Raises:
+        ValueError: radius below 0, or not one number.
     """
+    nonnegative(radius=radius)
 
     def project(w):
         return w * shorten(dot(w, w), radius)
@@ -68,12 +79,17 @@ def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
     Args:
         sets: part name -> projection, for parameters that are a dict or a named tuple.
 
+    Raises:
+        TypeError: no such dict.
+
     Example:
         >>> import jax.numpy as jnp
         >>> both = product({"w": ball(1.0), "b": lambda b: jnp.clip(b, -2, 2)})
         >>> {k: v.tolist() for k, v in both({"w": jnp.array([3.0, 4.0]), "b": jnp.array(9.0)}).items()}
         {'w': [0.6000000238418579, 0.800000011920929], 'b': 2.0}
     """
+    if not isinstance(sets, dict) or not all(map(callable, sets.values())):
+        raise TypeError(f"sets must be a dict, part name -> projection, got {shown(sets)}")
 
     def project(params):
         if isinstance(params, dict):

@@ -12,13 +12,15 @@ import dataclasses
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .checks import SCALARS, Rule, as_argument, has_shape, is_known, number, refuse_shape, rule_of, shown
 from .types import Batch, Certificate, Curve, Fit, Info, Lifted, Loss, Run, Sampler, Solver, Space, SparseRows
 
 REGISTRY: dict[str, Any] = {}  # name -> class, factory or function: what `models.load` may make
@@ -71,15 +73,52 @@ def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, float | complex) or hasattr(leaf, "dtype")
 
 
-def _plain(value: Any, positional: bool) -> Any:
-    """NumPy scalars as Python's; whole numbers given for a positional argument as floats."""
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, np.floating):
-        return float(value)
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return float(value) if positional else int(value)
+_KINDS = {
+    "Loss": (Loss, "a loss such as jaxsvm.losses.hinge"),
+    "Sampler": (Sampler, "a sampler such as jaxsvm.samplers.epochs(64)"),
+    "Solver": (Solver, "a solver such as jaxsvm.pegasos(1e-3)"),
+    "Space": (Space, "a space such as jaxsvm.spaces.linear()"),
+}
+
+
+def is_kind(value: Any, made: type) -> bool:
+    """Whether `value` is such a tuple, or the recipe of one."""
+    return isinstance(value, made) or (isinstance(value, Recipe) and value.spec[1] == made._fields)
+
+
+def refuse_factory(name: str, value: Any) -> None:
+    """Raise TypeError for a factory that was passed without a call."""
+    if hasattr(value, "rules"):
+        raise TypeError(f"{name} is the factory {value.__name__} itself: call it, {value.__name__}(...)")
+
+
+def _checked(rule: Rule, value: Any) -> Any:
+    """An argument of a factory, refused where it is not what the signature says."""
+    refuse_factory(rule.name, value)
+    value = as_argument(rule, value)
+    if rule.asks in _KINDS and not (value is None and rule.optional):
+        made, example = _KINDS[rule.asks]
+        if not is_kind(value, made):
+            raise TypeError(f"{rule.name} must be {example}, got {shown(value)}")
+    if rule.asks == "Callable" and not (callable(value) or (value is None and rule.optional)):
+        raise TypeError(f"{rule.name} must be a function, got {shown(value)}")
     return value
+
+
+class _Trial(threading.local):
+    """Where this thread is: within the trial of a call, within a call that is made in earnest, or neither."""
+
+    made: dict[int, tuple[Recipe, Any]] | None = None  # what the trial under way has made; None: no trial is
+    depth: int = 0  # factories under way
+
+
+_trial = _Trial()
+_UNKNOWN = (  # values that a factory asks for while it is tried, when numbers worked out by JAX have none yet
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -113,9 +152,26 @@ class Recipe:
         return factory, args, kwargs
 
     def make(self) -> Any:
-        """What the factory returns for these arguments, made here and now."""
+        """What the factory returns for these arguments, made here and now.
+
+        Raises:
+            ValueError: for an array in place of one number.
+        """
+        known = None if _trial.made is None else _trial.made.get(id(self))
+        if known is not None:
+            return known[1]
         factory, args, kwargs = self.call()
-        return factory.__wrapped__(*args, **kwargs)
+        for rule, value in _with_rules(factory, args, kwargs):
+            if rule.asks in SCALARS and has_shape(value):
+                refuse_shape(rule.name, value)
+        _trial.depth += 1
+        try:
+            made = factory.__wrapped__(*args, **kwargs)
+        finally:
+            _trial.depth -= 1
+        if _trial.made is not None:
+            _trial.made[id(self)] = self, made
+        return made
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in Recipe.__slots__ or name not in self.spec[1]:
@@ -141,6 +197,35 @@ class Recipe:
         return _rebuild, (factory.__module__, registered_name(factory) or factory, args, kwargs)
 
 
+def _try(call: Recipe) -> None:
+    """Make what was called, once, where all its numbers are known, so that its factory can refuse them.
+
+    Traced, not run: nothing is compiled, and JAX's devices are not started. What a factory calls is tried with it.
+    """
+    if not all(map(is_known, call.numbers)) or (_trial.depth and _trial.made is None):
+        return
+    if _trial.made is not None:
+        call.make()
+        return
+    refusals = []
+
+    def attempt():
+        try:
+            call.make()
+        except _UNKNOWN:
+            pass
+        except Exception as error:  # raised below, where JAX adds nothing to its sentence
+            refusals.append(error)
+
+    _trial.made = {}
+    try:
+        jax.eval_shape(attempt)
+    finally:
+        _trial.made = None
+    for error in refusals:
+        raise error
+
+
 def _show(value: Any) -> str:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         concrete = not isinstance(value, jax.core.Tracer) and value.shape == ()
@@ -154,29 +239,47 @@ def _rebuild(module: str, factory: str | Callable, args: tuple, kwargs: dict) ->
     """The inverse of `Recipe.__reduce__`; the module that registers the factory may not be imported yet."""
     if isinstance(factory, str) and factory not in REGISTRY:
         importlib.import_module(module)
-    return (REGISTRY[factory] if isinstance(factory, str) else factory)(*args, **kwargs)
+    return (REGISTRY[factory] if isinstance(factory, str) else factory).unchecked(args, kwargs)
+
+
+def _with_rules(factory: Callable, args: tuple, kwargs: dict) -> Iterator[tuple[Rule, Any]]:
+    """Each argument of a call with the rule of its parameter."""
+    yield from zip(factory.rules.values(), args, strict=False)
+    yield from ((factory.rules[name], value) for name, value in kwargs.items() if name in factory.rules)
 
 
 def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
     """A decorator: a factory of `made` tuples becomes a factory of pytrees with the same attributes.
 
     Positional arguments are numbers or pytrees; keyword arguments are choices (floats and arrays among them leaves).
-    Whole numbers given for positional arguments are leaves too, as floats, unless the factory `counts` with them.
+    Integers given for positional arguments are leaves too, as floats, unless the factory `counts` with them.
+
+    A parameter annotated `float` or `int`, or not at all, takes one number: an array in its place is refused where the
+    factory is called, so that `jax.vmap` over it works. Annotate it `jax.Array` (or `Any`) if it takes arrays. Where all
+    numbers are known the factory is called once at construction, so that it can refuse them there.
     """
 
     def decorate(factory: Callable) -> Callable:
         signature = inspect.signature(factory)
-        keyword = {p.name for p in signature.parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        parameters = signature.parameters.values()
+        rules = {p.name: rule_of(p, not (counts or p.kind is inspect.Parameter.KEYWORD_ONLY)) for p in parameters}
+
+        def unchecked(args, kwargs):
+            return kind(keep, made._fields, args, kwargs)
 
         @functools.wraps(factory)
         def keep(*args, **kwargs):
             bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
             for name, value in bound.arguments.items():
-                bound.arguments[name] = _plain(value, positional=name not in keyword and not counts)
-            return kind(keep, made._fields, bound.args, bound.kwargs)
+                bound.arguments[name] = _checked(rules[name], value)
+            bound.apply_defaults()
+            call = unchecked(bound.args, bound.kwargs)
+            if rules:
+                _try(call)
+            return call
 
         keep.result_type = made  # says that this is a factory, to `models.load` too
+        keep.rules, keep.unchecked = rules, unchecked
         if "<locals>" in factory.__qualname__:
             return keep
         module = (factory.__module__ or "__main__").removeprefix("jaxsvm.")
@@ -209,35 +312,37 @@ def scalars(**numbers: Any) -> None:
     """Check that each is one number.
 
     Raises:
+        TypeError: if one is no number.
         ValueError: if one has a shape, with what to do instead.
     """
     for name, value in numbers.items():
-        if np.ndim(value) != 0:
-            raise ValueError(f"{name} has shape {np.shape(value)}; sweep it with jax.vmap or jaxsvm.sweep")
+        number(name, value)
 
 
 def nonnegative(**numbers: Any) -> None:
     """Check that each is one number and, where its value is known, that it is not below 0.
 
     Raises:
+        TypeError: if one is no number.
         ValueError: with the name, what was expected and what came.
     """
-    scalars(**numbers)
     for name, value in numbers.items():
-        if not isinstance(value, jax.core.Tracer) and not (float(value) >= 0 and np.isfinite(float(value))):
-            raise ValueError(f"{name} must be a finite number of at least 0, got {float(value):g}")
+        found = number(name, value)
+        if found is not None and not 0 <= found < np.inf:
+            raise ValueError(f"{name} must be a finite number of at least 0, got {found:g}")
 
 
 def positive(**numbers: Any) -> None:
     """Check that each is one number and, where its value is known, that it is above 0.
 
     Raises:
+        TypeError: if one is no number.
         ValueError: with the name, what was expected and what came.
     """
-    scalars(**numbers)
     for name, value in numbers.items():
-        if not isinstance(value, jax.core.Tracer) and not (float(value) > 0 and np.isfinite(float(value))):
-            raise ValueError(f"{name} must be a finite number above 0, got {float(value):g}")
+        found = number(name, value)
+        if found is not None and not 0 < found < np.inf:
+            raise ValueError(f"{name} must be a finite number above 0, got {found:g}")
 
 
 def choice(name: str, value: Any, allowed: tuple) -> None:

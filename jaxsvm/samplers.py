@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .checks import integer
 from .numerics import at, count, is_traced, mix, multiply_high
 from .recipe import register, sampler, scalars
 from .types import Array, Batch, Sampler
@@ -31,8 +32,7 @@ def _share(data: Batch) -> Array:
 
 
 def _check(batch_size: int) -> None:
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
+    integer("batch_size", batch_size, 1)
 
 
 @register("UniformState")
@@ -288,8 +288,7 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
     """
     b = batch_size
     _check(b)
-    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 0:
-        raise ValueError(f"rounds must be a whole number of at least 0, got {rounds!r}")
+    integer("rounds", rounds, 0)
 
     def length(n):
         return -(-n // b)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
+from .checks import as_number, integer
+from .recipe import positive
 from .types import Array
 
 
@@ -26,6 +28,7 @@ def inverse_time(scale: float, offset: float = 0.0) -> Callable[[Array], Array]:
         >>> [float(inverse_time(2.0)(t)) for t in (0, 1)]
         [2.0, 1.0]
     """
+    scale, offset = as_number("scale", scale), as_number("offset", offset)
     return lambda count: scale / (_number(count, scale) + 1 + offset)
 
 
@@ -35,6 +38,7 @@ def inverse_sqrt(scale: float) -> Callable[[Array], Array]:
     Args:
         scale: the first step size, > 0.
     """
+    scale = as_number("scale", scale)
     return lambda count: scale / jnp.sqrt(_number(count, scale) + 1)
 
 
@@ -49,13 +53,14 @@ def bottou(lam: float) -> Callable[[Array], Array]:
 
     Reference: L. Bottou, svmsgd (2007); N. Murata's and his heuristic for eta0.
     """
-    eta0 = bottou_eta0(lam)
+    eta0, lam = bottou_eta0(lam), as_number("lam", lam)
     return lambda count: 1 / (lam * (_number(count, lam) + 1 / (eta0 * lam)))
 
 
 def bottou_eta0(lam: float) -> Array:
     """min(lam^(-1/4), 1/lam), the first step size of `bottou` and of averaged SGD."""
-    lam = jnp.asarray(lam)
+    positive(lam=lam)
+    lam = jnp.asarray(as_number("lam", lam))
     return jnp.minimum(lam**-0.25, 1 / lam)
 
 
@@ -69,7 +74,8 @@ def averaged_sgd(lam: float, start: int) -> Callable[[Array], Array]:
     Reference: W. Xu, Towards optimal one pass large scale learning with averaged stochastic gradient descent,
         arXiv 1107.2490, 2011; L. Bottou, svmasgd (2010).
     """
-    eta0 = bottou_eta0(lam)
+    integer("start", start, 0)
+    eta0, lam = bottou_eta0(lam), as_number("lam", lam)
 
     def schedule(count):
         before = eta0 / (1 + lam * eta0 * _number(count, lam))

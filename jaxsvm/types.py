@@ -7,12 +7,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .checks import row_numbers, shown
 from .files import check_field, shape_of
 
 Array: TypeAlias = jax.Array
@@ -360,13 +360,27 @@ def all_finite(tree: Any) -> bool:
     return all(bool(np.all(np.isfinite(np.asarray(leaf, np.float64)))) for leaf in leaves)
 
 
+def check_batch(name: str, data: Any) -> None:
+    """Refuse what is no `Batch`.
+
+    Raises:
+        TypeError: with what to do.
+    """
+    if not isinstance(data, Batch):
+        raise TypeError(f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got {type(data).__name__}: {shown(data)}")
+
+
 def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     """The rows `index` of `data` as a batch; -1 gives a padding row of weight 0.
 
     Args:
         data: n rows.
-        index: (b,) int32 in [-1, n).
+        index: (b,) int32 in [-1, n); a list of integers will do.
         copy: False: sparse rows are only pointed at, for loops over data that stay where they are; structure.
+
+    Raises:
+        TypeError: data is no `Batch`, index no vector of integers.
+        ValueError: row numbers out of range, where they are known.
 
     Example:
         >>> import jaxsvm, jax.numpy as jnp
@@ -374,7 +388,8 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
         >>> take(data, jnp.array([1, -1])).weight.tolist()
         [1.0, 0.0]
     """
-    chex.assert_rank(index, 1)
+    check_batch("data", data)
+    index = row_numbers("index", index, data.y.shape[0])
     safe = jnp.maximum(index, 0)
     if isinstance(data.x, SparseRows) and (not copy or data.x.rows is not None or data.x.start is not None):
         small = take(data._replace(x=data.index), index)

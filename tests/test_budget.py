@@ -931,3 +931,9 @@ def test_bad_input(sentence, make_it):
 def test_what_is_no_kernel_is_refused():
     with pytest.raises(TypeError, match="expected a kernel or a function"):
         make(budget.remove(), kernel=2.0).init(KEY, dataset(dtype=np.float32))
+
+
+@pytest.mark.parametrize("wrong", [None, "merge", 1.0, budget.merge, object()], ids=str)
+def test_what_is_no_maintenance_is_refused(wrong):
+    with pytest.raises(TypeError, match="maintain (must be a maintenance such as|is the factory merge itself)"):
+        jaxsvm.bsgd(0.1, jaxsvm.kernels.rbf(1.0), budget=4, maintain=wrong)

@@ -480,3 +480,41 @@ def test_a_sparse_column_far_from_zero_is_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dataset(scipy.sparse.csr_matrix(x), Y)
+
+
+# Wrong arguments
+
+
+@pytest.mark.parametrize("index", [None, 1, "1", 1.5, [0.5], [True], np.ones(2), np.ones((2, 2), int), np.array([True]), {0}, {}])
+def test_take_takes_row_numbers(index):
+    data = jaxsvm.dataset(np.eye(4, 2), [1, -1, 1, -1])
+    with pytest.raises(TypeError, match="^index must be a vector of row numbers, such as jnp.array"):
+        jaxsvm.take(data, index)
+
+
+@pytest.mark.parametrize("index", [[4], [-2], np.array([0, 100]), jnp.array([-9, 0])])
+def test_take_refuses_rows_that_are_not_there(index):
+    """They gave the last row, or whatever lay behind it."""
+    data = jaxsvm.dataset(np.eye(4, 2), [1, -1, 1, -1])
+    with pytest.raises(ValueError, match="^index must hold row numbers from 0 to 3, or -1 for padding, got (4|-2|100|-9)$"):
+        jaxsvm.take(data, index)
+    assert jaxsvm.take(data, [3, -1]).weight.tolist() == [1, 0]
+    assert jaxsvm.take(data, []).y.shape == (0,)
+
+
+def test_class_numbers_are_told_of_multiclass():
+    with pytest.raises(ValueError, match="task='multiclass' for class numbers"):
+        jaxsvm.dataset(np.eye(3), [0, 1, 2])
+    with pytest.raises(ValueError, match="labels must be -1 and \\+1") as refused:
+        jaxsvm.dataset(np.eye(3), [1, 5, 7])
+    assert "multiclass" not in str(refused.value)
+
+
+@pytest.mark.parametrize("fitted", [jdata.standardize, jdata.scale])
+def test_maps_of_columns_take_matrices(fitted):
+    x = np.ones((3, 2), np.float32)
+    for wrong in (None, "x", [[1.0]], x[0], x[None], x[:0], np.array([["a"]]), jaxsvm.dataset(np.eye(2), [1, -1])):
+        with pytest.raises((TypeError, ValueError), match="^x (must|has no rows)"):
+            fitted(wrong)
+    with pytest.raises(ValueError, match="x must have 2 columns, as the training rows had"):
+        fitted(x)(np.ones((3, 1)))

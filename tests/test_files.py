@@ -2,9 +2,11 @@
 
 import bz2
 import copy
+import csv
 import gc
 import gzip
 import io
+import lzma
 import os
 import tracemalloc
 import warnings
@@ -484,3 +486,73 @@ def test_a_row_of_weight_0_may_hold_any_class(tmp_path):
     np.savez(tmp_path / "w.npz", x=np.eye(3), y=np.array(["a", "b", "c"]), weight=np.array([1.0, 1, 0]))
     (rows,) = loaded = jaxsvm.data.load_npz(tmp_path / "w.npz")
     assert loaded.classes == ("a", "b") and rows.y[:2].tolist() == [-1, 1] and rows.weight.tolist() == [1, 1, 0]
+
+
+def test_a_first_row_with_one_bad_cell_is_no_header(write):
+    """header="auto" dropped it before: a header holds no number at all, the label apart."""
+    path = write("1.5,x,a\n2,3,b\n4,5,a\n", "a.csv")
+    refused(r"a\.csv, line 1: the cell 'x' is no number, but others of the line are: say header=True", jdata.load_csv, path)
+    assert jdata.load_csv(path, header=True)[0].x.shape == (2, 2)
+    refused(r"line 1: the cell 'x' in column 2 is no number", jdata.load_csv, path, header=False)
+    refused(r"line 3: the cell '' is no number, but", jdata.load_csv, write("\n\n,2,a\n3,4,b\n", "c.csv"))
+    assert jdata.load_csv(write(",length,kind\n1,2,a\n3,4,b\n", "d.csv"))[0].x.shape == (2, 2)
+
+
+@pytest.mark.parametrize("cell", ["1_0", "\u0661", "1 0", "0x1", "nan(1)", "1e", "1__0", "--1"])
+def test_what_python_takes_for_numbers_files_may_not_hold(write, cell):
+    refused(r"line 2: the cell .* in column 1 is no number", jdata.load_csv, write(f"1,2,a\n{cell},3,b\n", "a.csv"))
+    if " " not in cell:
+        refused(r"line 2: the value .* of index 1 is no number", jdata.load_svmlight, write(f"1 1:2\n-1 1:{cell}\n"))
+        refused(r"line 2: the label .* is no number", jdata.load_svmlight, write(f"1 1:2\n{cell} 1:3\n"))
+
+
+def test_underscores_in_comments_are_no_fault(write):
+    (train,) = jdata.load_svmlight(write("1 1:2 # a_b\n# c_d\n-1 1:3\n"))
+    assert train.x.toarray().tolist() == [[2.0], [3.0]]
+
+
+@pytest.mark.parametrize("end", [".gz", ".bz2", ".xz"])
+@pytest.mark.parametrize("hurt", ["cut", "flipped", "another kind"])
+@pytest.mark.parametrize("name", ["a.csv", "a.svm", "a"])
+def test_damaged_packed_files(tmp_path, name, end, hurt):
+    text = "".join(f"{i % 2} 1:{i}\n" if name == "a.svm" else f"{i % 2},{i}\n" for i in range(3000)).encode()
+    packed = bytearray({".gz": gzip, ".bz2": bz2, ".xz": lzma}[end].compress(text))
+    if hurt == "flipped":
+        packed[len(packed) // 2] ^= 255
+    packed = packed[: len(packed) // 2] if hurt == "cut" else text if hurt == "another kind" else packed
+    path = tmp_path / (name + end)
+    path.write_bytes(packed)
+    refused(rf"{path} is damaged: ", load_file, path)
+
+
+def test_svmlight_packed_by_xz(tmp_path):
+    path = tmp_path / "a.svm.xz"
+    path.write_bytes(lzma.compress(b"1 1:2\n-1 1:3\n"))
+    assert jdata.load_svmlight(path)[0].x.toarray().tolist() == [[2.0], [3.0]]
+
+
+def test_a_cell_above_the_limit_of_csv(write):
+    huge = "1" * (csv.field_size_limit() + 1)
+    refused(r"a\.csv, line 1: field larger than field limit", jdata.load_csv, write(f"{huge},2,a\n1,2,b\n", "a.csv"))
+    refused(r"a\.csv, line 2: (field larger|the cell)", jdata.load_csv, write(f'1,2,a\n"{huge},2,b\n', "a.csv"))
+
+
+@pytest.mark.parametrize("label", [1.5, True, [0], b"a"])
+def test_a_column_of_labels_is_named_by_number_or_name(write, label):
+    with pytest.raises(TypeError, match="label must be the number of a column, its name or None, got "):
+        jdata.load_csv(write("1,2\n3,4\n", "a.csv"), label=label)
+
+
+@pytest.mark.parametrize("delimiter", ["", ",,", None, "\n", 1, '"'])
+def test_a_delimiter_is_one_character(write, delimiter):
+    refused(
+        "delimiter must be the one character between cells", jdata.load_csv, write("1,2\n3,4\n", "a.csv"), delimiter=delimiter
+    )
+
+
+@pytest.mark.parametrize("classes", [("a",), [], "ab", 5, ["a", "a"]])
+def test_classes_of_an_earlier_call_are_two_or_more_names(write, classes):
+    with pytest.raises(ValueError, match="classes must be the names of two classes or more"):
+        jdata.load_csv(write("1,a\n2,b\n", "a.csv"), classes=classes)
+    with pytest.raises(ValueError, match="classes must be the names of two classes or more"):
+        label(["a"], classes)

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(jaxsvm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
-    ("files", "types", "recipe", "numerics"),
+    ("files", "types", "checks", "recipe", "numerics"),
     ("losses", "kernels", "schedules", "projections", "averaging", "models", "samplers"),
     ("objectives", "features", "budget", "implicit"),
     ("spaces",),

@@ -230,3 +230,20 @@ def test_matvec_is_the_product_for_every_block_size(block):
     want = pairwise.rbf_kernel(X, Z, gamma=0.5) @ np.asarray(coef, np.float64)
     np.testing.assert_allclose(kernels.matvec(kernels.rbf(1.0), x, z, coef, block), want, atol=2e-6)
     np.testing.assert_allclose(kernels.matvec(kernels.rbf(1.0), x, z, coef[:, 0], block), want[:, 0], atol=2e-6)
+
+
+def test_functions_of_numpy_and_factories_are_no_kernels():
+    data = jaxsvm.dataset(np.eye(4, 2), [1, -1, 1, -1])
+    for wrong in (np.dot, np.add, dict, lambda x: x, kernels.rbf, 1.0, "rbf"):
+        with pytest.raises(TypeError, match="must be a function of x, z|is the factory rbf|expected a kernel"):
+            jaxsvm.fit(jaxsvm.sdca(1.0, wrong), data, jax.random.key(0), steps=2)
+    with pytest.raises(TypeError, match="asks for the values of its rows: write it with jax.numpy"):
+        jaxsvm.fit(jaxsvm.sdca(1.0, lambda x, z: np.dot(x, z.T)), data, jax.random.key(0), steps=2)
+
+
+def test_a_kernel_takes_two_matrices_of_the_same_columns():
+    x = np.ones((3, 2), np.float32)
+    for wrong in (x[0], x[:, :1], None, [[1.0, 2.0]], x.astype(str)):
+        with pytest.raises((TypeError, ValueError), match="^(x|z) must (be|have) "):
+            kernels.rbf(1.0)(x, wrong)
+            kernels.rbf(1.0)(wrong, x)

@@ -1012,3 +1012,53 @@ def test_losses_of_real_targets_take_them():
     real = jaxsvm.dataset(np.eye(3), [0.5, -1, 3], task="regression")
     for solver in (jaxsvm.sdca(1.0, loss=jaxsvm.losses.squared), jaxsvm.asset(0.1, loss=jaxsvm.losses.eps_insensitive(0.1))):
         assert fit(solver, real, KEY, steps=3, every=3).finite
+
+
+@pytest.mark.parametrize("state", [None, 1.0, (), {}, jnp.ones(2)], ids=repr)
+def test_a_step_from_what_is_no_state(state):
+    data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+    with pytest.raises(TypeError, match=r"^state must be that of solver.init\(key, data\), or of the step before: got "):
+        jaxsvm.step(jaxsvm.pegasos(0.1), state, data)
+
+
+@pytest.mark.parametrize("wrong", [0, "0", jnp.ones(2), jnp.arange(2), jax.random.split(jax.random.key(0)), None], ids=repr)
+def test_what_is_not_one_key(wrong):
+    data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+    rbf = jaxsvm.kernels.rbf(1.0)
+    calls = [lambda: jaxsvm.data.split(wrong, data, 1, 1), lambda: jaxsvm.features.fourier(wrong, rbf, dim=1, features=2)]
+    if wrong is not None:
+        calls += [lambda: jaxsvm.fit(jaxsvm.pegasos(0.1), data, wrong), lambda: jaxsvm.stream(jaxsvm.pegasos(0.1), [data], wrong)]
+        calls += [lambda: jaxsvm.features.nystrom(wrong, rbf, data.x, landmarks=1)]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"^key must be one key, such as jax\.random\.key\(0\), got "):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"probe": 1.0}, "probe must be a function of the model"),
+        ({"probe": jaxsvm.pegasos(0.1)}, "probe must be a function of the model"),
+        ({"every": [1]}, "every must be a whole number of at least 1"),
+        ({"steps": "5"}, "steps must be a whole number of at least 0"),
+        ({"steps": 10**400}, "steps must be a whole number"),
+        ({"tol": "0.1", "probe": len}, "tol must be a number, got '0.1'"),
+        ({"tol": float("nan"), "probe": len}, "tol must be a number of at least 0, got nan"),
+        ({"tol": jnp.ones(2), "probe": len}, r"tol has shape \(2,\)"),
+        ({"seconds": -1}, "seconds must be a number of at least 0, got -1"),
+        ({"memory": "2"}, "memory must be a number, got '2'"),
+        ({"save": 5}, "save must be the path of a file, got 5"),
+        ({"progress": "yes"}, "progress must be True or False, got 'yes'"),
+    ],
+)
+def test_wrong_options_of_fit(option, message):
+    data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+        jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), **({"steps": 2} | option))
+
+
+def test_a_bias_that_is_none():
+    for factory in (jaxsvm.bottou_sgd, jaxsvm.asgd, jaxsvm.pegasos, jaxsvm.subgradient, jaxsvm.asset):
+        for wrong in (0, None, "maybe", ["none"]):
+            with pytest.raises(ValueError, match="bias must be one of 'none'|bias must be one of 'free'"):
+                factory(0.1, bias=wrong)

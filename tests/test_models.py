@@ -1335,3 +1335,41 @@ def test_a_model_that_is_not_finite_is_not_loaded(field, tmp_path):
     assert np.isinf(load(path).sampler).all()
     save(path, good)
     assert load(path).w.tolist() == [1, 1]
+
+
+# Rows of another kind
+
+
+def models_of_two_columns():
+    data = jaxsvm.dataset(np.array([[1.0, 2.0], [-1.0, 0.5], [0.3, -2.0]]), [0, 1, 2], task="multiclass")
+    two = data._replace(y=jnp.array([1.0, -1.0, 1.0]))
+    fit = lambda solver, data: jaxsvm.fit(solver, data, jax.random.key(0), steps=2).model  # noqa: E731
+    phi = jaxsvm.features.fourier(jax.random.key(0), jaxsvm.kernels.rbf(1.0), dim=2, features=4)
+    linear = fit(jaxsvm.pegasos(0.1), two)
+    return {
+        "Linear": linear,
+        "Expansion": fit(jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), two),
+        "Mapped": fit(jaxsvm.on_features(phi, jaxsvm.pegasos(0.1)), two),
+        "OneVsRest": fit(jaxsvm.one_vs_rest(jaxsvm.pegasos(0.1), classes=3), data),
+        "OneVsOne": fit(jaxsvm.one_vs_one(jaxsvm.pegasos(0.1), classes=3), data),
+        "Classifier": models.Classifier(linear, ("a", "b")),
+        "Classifier.predict": models.Classifier(linear, ("a", "b")).predict,
+    }
+
+
+def test_rows_of_another_kind_or_shape_are_refused():
+    """Before, they met a traceback from JAX, or numbers of rows with one column were broadcast."""
+    x = np.ones((3, 2), np.float32)
+    wrong = [None, "x", [[1.0, 2.0]], x[0], x[None], np.ones((3, 1)), np.ones((3, 3)), np.array([["a", "b"]]), x * 1j]
+    wrong += [scipy.sparse.csr_matrix(x), jaxsvm.dataset(x * [[1], [2], [3]], [1, -1, 1])]
+    for name, model in models_of_two_columns().items():
+        for rows in wrong:
+            with pytest.raises((TypeError, ValueError), match="^(x must (be|have)|x is a sparse matrix|the map takes rows)"):
+                model(rows)
+                pytest.fail(f"{name} took {rows!r}")
+
+
+@pytest.mark.parametrize("classes", [("a",), (), "ab", ["a", "a"], None, 3, (None, "a")])
+def test_names_of_classes_are_two_or_more(classes):
+    with pytest.raises(ValueError, match="^classes must be the names of two classes or more, each once, got "):
+        models.Classifier(models.Linear(jnp.ones(2), jnp.zeros(())), classes)

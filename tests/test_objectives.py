@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+from decimal import Decimal
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -597,3 +599,74 @@ def test_a_sweep_does_not_choose_a_run_that_diverged():
     error = lambda scale: jaxsvm.error_on(data)(Linear(scale * jnp.array([0.1, 0.1]), -jnp.ones(())))
     found = jaxsvm.sweep(error, scale=jnp.array([1.0, jnp.nan]), progress=False)()
     assert jaxsvm.sweep.table(found, scale=jnp.array([1.0, 2.0])).best == {"scale": 1.0} and float(found[1]) == pytest.approx(1)
+
+
+# Wrong arguments: each met a traceback from JAX or NumPy, or none at all
+
+
+MODEL = Linear(jnp.ones(2), jnp.zeros(()))
+WRONG_ROWS = jaxsvm.dataset(np.eye(4, 2), [1, -1, 1, -1])
+
+
+@pytest.mark.parametrize("wrong", [None, "data", np.eye(2), (1, 2), MODEL, jaxsvm.pegasos(0.1)], ids=repr)
+def test_what_is_no_data_set_is_refused(wrong):
+    for call in (
+        lambda: objectives.error_on(wrong),
+        lambda: objectives.risk_on(wrong),
+        lambda: objectives.certificate(MODEL, wrong, 0.1),
+        lambda: objectives.primal(MODEL, wrong, 0.1),
+        lambda: objectives.dual(np.ones(4, np.float32), wrong, 0.1),
+        lambda: objectives.nu_from(MODEL, wrong),
+        lambda: jaxsvm.take(wrong, jnp.array([0])),
+    ):
+        with pytest.raises(TypeError, match=r"^data must be a Batch, such as jaxsvm\.dataset\(x, y\), got "):
+            call()
+
+
+@pytest.mark.parametrize("wrong", [None, "m", np.eye(2), WRONG_ROWS, jaxsvm.pegasos, jaxsvm.pegasos(0.1), KERNEL, dict], ids=repr)
+def test_what_is_no_model_is_refused(wrong):
+    for call in (
+        lambda: objectives.error_on(WRONG_ROWS)(wrong),
+        lambda: objectives.risk_on(WRONG_ROWS)(wrong),
+        lambda: objectives.certificate(wrong, WRONG_ROWS, 0.1),
+        lambda: objectives.certificate(wrong, MODEL, 0.1),
+        lambda: objectives.primal(wrong, WRONG_ROWS, 0.1),
+        lambda: objectives.kkt_residual(wrong, WRONG_ROWS, 0.1),
+        lambda: objectives.nu_from(wrong, WRONG_ROWS),
+    ):
+        with pytest.raises(TypeError, match="^model (must be a model, such as run.model, got|is the factory pegasos itself)"):
+            call()
+
+
+@pytest.mark.parametrize("wrong", [None, "hinge", losses.smooth_hinge, 0.1, MODEL], ids=repr)
+def test_what_is_no_loss_is_refused(wrong):
+    for call in (
+        lambda: objectives.risk_on(WRONG_ROWS, wrong),
+        lambda: objectives.certificate(MODEL, WRONG_ROWS, 0.1, wrong),
+        lambda: objectives.primal(MODEL, WRONG_ROWS, 0.1, wrong),
+        lambda: objectives.dual(np.zeros(4, np.float32), WRONG_ROWS, 0.1, None, wrong),
+    ):
+        with pytest.raises(TypeError, match="^loss (must be a loss such as|is the factory smooth_hinge itself)"):
+            call()
+
+
+@pytest.mark.parametrize("wrong", [0, -1, np.nan, np.inf, 10**400, jnp.array([1.0, 0.0])], ids=str)
+def test_conversions_take_numbers_above_0(wrong):
+    for convert in (objectives.lam_from_C, objectives.C_from_lam):
+        for arguments in ((wrong, 10), (1.0, wrong)):
+            with pytest.raises(ValueError, match="^(lam|C|n) (must be a finite number above 0|is no number)"):
+                convert(*arguments)
+    assert objectives.lam_from_C(Fraction(1, 2), 10) == 0.2
+    np.testing.assert_allclose(objectives.lam_from_C(jnp.array([1.0, 2.0]), 10), [0.1, 0.05])
+    assert jax.jit(objectives.C_from_lam)(0.5, 10.0) == jnp.float32(0.2)
+
+
+def test_numbers_of_other_libraries_are_taken():
+    for number in (Fraction(1, 4), Decimal("0.25"), np.float16(0.25)):
+        assert objectives.primal(MODEL, WRONG_ROWS, number) == objectives.primal(MODEL, WRONG_ROWS, 0.25)
+        assert objectives.certificate(MODEL, WRONG_ROWS, number).gap == objectives.certificate(MODEL, WRONG_ROWS, 0.25).gap
+    for passes in (2.5, -1, True, np.ones(2)):
+        with pytest.raises(ValueError, match="passes must be a whole number of at least 0, got"):
+            objectives.certificate(MODEL, WRONG_ROWS, 0.25, passes=passes)
+    with pytest.raises(ValueError, match="bias must be one of"):
+        objectives.certificate(MODEL, WRONG_ROWS, 0.25, bias=0)

@@ -117,3 +117,17 @@ def test_box_section_takes_a_box_without_an_upper_end():
     # as in the dual of the squared hinge: v1 = v2 + v3 nearest to (1, 2, -1) is (1.5, 1.5, 0)
     got = projections.box_section(jnp.array([1.0, 2.0, -1.0]), 0.0, jnp.inf, jnp.array([1.0, -1.0, -1.0]))
     np.testing.assert_allclose(got, [1.5, 1.5, 0.0], rtol=1e-6)
+
+
+def test_a_projection_of_another_shape_is_refused():
+    """It was broadcast: all weights moved by one number."""
+    params = jnp.array([3.0, 4.0])
+    for wrong in (jnp.linalg.norm, lambda w: w[:1], lambda w: {"w": w}, lambda w: None):
+        tx = projections.keep(wrong)
+        with pytest.raises(ValueError, match="projection must return parameters of the shapes it was given, "):
+            tx.update(params, tx.init(params), params)
+    for wrong in (None, 1.0, "ball"):
+        with pytest.raises(TypeError, match="projection must be a function of the parameters, got "):
+            projections.keep(wrong)
+    with pytest.raises(ValueError, match="radius must be a finite number of at least 0, got -1"):
+        projections.ball(-1)

@@ -6,10 +6,14 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from sklearn.base import clone
 
@@ -186,9 +190,9 @@ def test_the_default_of_a_field_comes_back():
 def test_functions_are_made_anew_with_the_leaves_of_the_moment():
     MADE.clear()
     solver = toy(1.5)
-    assert MADE == [], "a call is kept, not made"
+    assert MADE == [1.5], "a call is tried once, where its numbers are known, and kept, not made"
     assert solver.update is not None
-    assert MADE == [1.5]
+    assert MADE == [1.5, 1.5]
 
 
 @pytest.mark.parametrize("name", ["draw", "lam", "fit", "_private", "__len__", "__array__"])
@@ -499,3 +503,169 @@ def test_cast_makes_strong_numbers_and_leaves_the_rest():
 def test_cast_narrows_float64(x64):
     assert cast(toy(jnp.float64(0.1)), jnp.float32).numbers[0].dtype == jnp.float32
     assert cast(toy(0.1), jnp.float64).numbers[0].dtype == jnp.float64
+
+
+# What is refused where it is written
+
+
+@jaxsvm.solver
+def plain_sgd(lam, *, loss=losses.hinge):
+    """The README's example: nothing in it looks at lam."""
+    tx = optax.chain(optax.add_decayed_weights(lam), optax.scale_by_learning_rate(jaxsvm.schedules.inverse_sqrt(1.0)))
+    return jaxsvm.gradient(loss, tx)
+
+
+@jaxsvm.solver
+def weighted(lam: float, costs: jax.Array, *, start: "jax.Array | None" = None, rate: float | None = None) -> Solver:
+    """A factory that takes arrays where it says so."""
+    return jaxsvm.pegasos(lam).make()
+
+
+TWO_COLUMNS = jaxsvm.dataset([[1.0, 2.0], [-1.0, 1.0]], [1, -1])
+
+
+def test_a_vector_is_refused_by_the_recipe_itself():
+    """The two numbers were taken for one a column, and trained."""
+    with pytest.raises(ValueError, match=r"^lam has shape \(2,\); sweep it with jax\.vmap or jaxsvm\.sweep$"):
+        jaxsvm.fit(plain_sgd(jnp.array([0.1, 0.2])), TWO_COLUMNS, jax.random.key(0), steps=2)
+    run = lambda solver: jaxsvm.fit(solver, TWO_COLUMNS, jax.random.key(0), steps=2).model.w  # noqa: E731
+    assert jax.vmap(run)(plain_sgd(jnp.array([0.1, 0.2]))).shape == (2, 2), "a sweep, made before vmap"
+    assert jax.vmap(lambda lam: run(plain_sgd(lam)))(jnp.array([0.1, 0.2])).shape == (2, 2)
+
+
+def test_a_parameter_takes_arrays_where_its_annotation_says_so():
+    assert weighted(0.1, jnp.ones(3), start=np.ones(2), rate=None).reads == "rows"
+    with pytest.raises(ValueError, match=r"^lam has shape \(3,\)"):
+        _ = weighted(jnp.ones(3), jnp.ones(3)).reads
+    with pytest.raises(ValueError, match=r"^rate has shape \(3,\)"):
+        _ = weighted(0.1, jnp.ones(3), rate=jnp.ones(3)).reads
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: jaxsvm.pegasos(-1.0), "lam must be a finite number above 0, got -1"),
+        (lambda: jaxsvm.pegasos(jnp.float32(0)), "lam must be a finite number above 0, got 0"),
+        (lambda: jaxsvm.pegasos(np.nan), "lam must be a finite number above 0, got nan"),
+        (lambda: kernels.rbf(-1), "sigma must be a finite number above 0, got -1"),
+        (lambda: kernels.rbf(), "rbf takes sigma or gamma"),
+        (lambda: losses.smooth_hinge(0), "width must be a finite number above 0, got 0"),
+        (lambda: samplers.uniform(0), "batch_size must be a whole number of at least 1, got 0"),
+        (lambda: jaxsvm.pegasos(0.1, bias="yes"), "bias must be one of"),
+        (lambda: jaxsvm.bsgd(0.1, kernels.rbf(1.0), budget=1), "budget must be"),
+        (lambda: weighted(-1.0, 2.0), "lam must be a finite number above 0, got -1"),
+        (lambda: jaxsvm.pegasos(10**400), "lam is no number that a float can hold: an integer of 1329 bits"),
+        (lambda: plain_sgd(Fraction(10**400)), "lam is no number that a float can hold"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_where_they_are_written(made, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        made()
+
+
+@pytest.mark.parametrize("wrong", ["0.1", b"0.1", 1j, np.array("0.1"), np.complex64(1)])
+@pytest.mark.parametrize(
+    "factory", [jaxsvm.sdca, plain_sgd, kernels.rbf, losses.pinball, lambda v: jaxsvm.asgd(0.1, bias_rate=v)]
+)
+def test_what_is_no_number_is_refused(factory, wrong):
+    with pytest.raises(TypeError, match=r"^(C|lam|sigma|tau|bias_rate) must be a number, got "):
+        factory(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, True, [0.1], {}, jaxsvm.pegasos, object(), kernels.linear()])
+def test_what_is_no_number_is_refused_where_the_signature_says_so(wrong):
+    with pytest.raises(TypeError, match=r"^lam (must be a number, got|is the factory pegasos itself)"):
+        jaxsvm.pegasos(wrong)
+
+
+@pytest.mark.parametrize("number", [Fraction(1, 4), Decimal("0.25"), np.float16(0.25), np.longdouble(0.25)])
+def test_numbers_of_other_libraries_are_floats(number):
+    assert jax.tree.leaves(jaxsvm.pegasos(number)) == [0.25]
+    assert jax.tree.leaves(plain_sgd(number)) == [0.25]
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: jaxsvm.pegasos(0.1, loss="hinge"), r"loss must be a loss such as jaxsvm\.losses\.hinge, got 'hinge'"),
+        (
+            lambda: jaxsvm.pegasos(0.1, loss=losses.smooth_hinge),
+            r"loss is the factory smooth_hinge itself: call it",
+        ),
+        (lambda: jaxsvm.pegasos(0.1, loss=0.1), "loss must be a loss"),
+        (lambda: jaxsvm.sdca(1.0, start="alpha"), "start must be an array of numbers, got 'alpha'"),
+        (lambda: jaxsvm.sdca(1.0, start={"a": 1.0}), "start must be an array of numbers, got {'a': 1.0}"),
+        (lambda: jaxsvm.pegasos(0.1, project="no"), "project must be True or False, got 'no'"),
+        (lambda: jaxsvm.sdca(1.0, kernels.rbf), r"kernel is the factory rbf itself: call it, rbf\(\.\.\.\)"),
+        (lambda: kernels.linear() + kernels.rbf, "the factory rbf itself"),
+        (lambda: jaxsvm.averaged(jaxsvm.pegasos), "inner is the factory pegasos itself"),
+        (lambda: jaxsvm.averaged(0.1), "inner must be a solver such as"),
+        (lambda: jaxsvm.one_vs_rest(kernels.linear(), classes=3), "inner must be a solver such as"),
+        (lambda: jaxsvm.on_features(np.ones((2, 2)), jaxsvm.pegasos(0.1)), "phi must be a function, got an array of float64"),
+    ],
+)
+def test_things_of_another_kind_are_refused(made, message):
+    with pytest.raises(TypeError, match=message):
+        made()
+
+
+def test_numbers_that_are_not_known_are_not_tried():
+    assert jax.tree.leaves(jaxsvm.pegasos(jax.ShapeDtypeStruct((), jnp.float32)))[0].shape == ()
+    jax.jit(lambda lam: jaxsvm.pegasos(lam) and lam)(-1.0)
+    assert jaxsvm.pegasos(-jnp.ones(2)) is not None
+    bad = jax.tree.map(lambda leaf: -leaf, jaxsvm.sdca(1.0, kernels.rbf(2.0)))
+    for again in (pickle.loads(pickle.dumps(bad)), copy.deepcopy(bad), copy.copy(bad)):
+        assert jax.tree.leaves(again) == [-1.0, -2.0], "copies are not tried"
+    with pytest.raises(ValueError, match="C must be a finite number above 0, got -1"):
+        _ = bad.init
+
+
+def test_a_trial_neither_starts_jax_nor_compiles():
+    answer = fresh(
+        """
+        import jax, jaxsvm
+        from jax._src import xla_bridge
+        from jaxsvm import kernels, losses, samplers
+        kernel = 0.5 * kernels.rbf(1.0) + kernels.laplacian(2.0) * kernels.polynomial(2)
+        scs, bsgd = jaxsvm.scs(0.1, kernel, capacity=4), jaxsvm.bsgd(0.1, kernels.rbf(1.0), budget=4)
+        for solver in (jaxsvm.averaged(jaxsvm.bottou_sgd(0.1)), jaxsvm.decomposition(1.0, kernel), jaxsvm.asgd(0.1), scs, bsgd):
+            jaxsvm.one_vs_rest(solver, classes=3)
+        try:
+            jaxsvm.pegasos(-1.0)
+        except ValueError as error:
+            print(error)
+        print(xla_bridge.backends_are_initialized())
+        jaxsvm.fast_loops()
+        """
+    )
+    assert answer.stdout.splitlines() == ["lam must be a finite number above 0, got -1", "False"], answer.stderr
+
+
+def test_a_factory_that_asks_for_values_is_not_refused_by_the_trial():
+    @jaxsvm.solver
+    def asking(lam):
+        if jnp.sqrt(lam) > 0.5:
+            return jaxsvm.pegasos(lam).make()
+        return jaxsvm.asgd(np.asarray(jnp.asarray(lam))[()]).make()
+
+    assert asking(1.0).reads == asking(0.1).reads == "rows"
+
+
+def test_what_a_factory_calls_is_tried_with_it():
+    @jaxsvm.solver
+    def outer(C):
+        inner = jaxsvm.sdca(-C)
+        return Solver(lambda key, data: inner.init(key, data), None, None)
+
+    with pytest.raises(ValueError, match="C must be a finite number above 0, got -1"):
+        outer(1.0)
+
+
+def test_an_annotation_with_brackets_is_read():
+    @jaxsvm.solver
+    def scheduled(lam: float, *, weights: Callable[[jax.Array], jax.Array] | None = None, parts: "dict[str, int | None]" = None):
+        return jaxsvm.pegasos(lam).make()
+
+    assert scheduled(0.1, weights=jnp.sin).reads == scheduled(0.1, parts={"a": 1}).reads == "rows"
+    with pytest.raises(TypeError, match="weights must be a function, got 3"):
+        scheduled(0.1, weights=3)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import lzma
+import itertools
+import numbers
 import os
 import warnings
-import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ..recipe import choice
 from .loaded import Loaded, Rows, assemble, named
-from .opening import checked, floats, number_fault, open_any
+from .opening import checked, floats, number_fault, open_any, reading
 
 
 def load_csv(
@@ -32,7 +32,8 @@ def load_csv(
         *paths: one or more, with the same columns.
         label: the column of labels by number (-1 the last, 0 the first) or by its name in the header.
         delimiter: between the cells.
-        header: whether the first line names the columns; "auto": where it holds a cell, the label apart, that is no number.
+        header: whether the first line names the columns; "auto": where no cell of it, the label apart, is a number.
+            A first line where some are is refused.
         task: as for `load_svmlight`.
         positive: as for `load_svmlight`.
         classes: as for `load_svmlight`.
@@ -70,11 +71,12 @@ def read_csv(
 ) -> Rows:
     """The rows of a CSV file with its labels as they stand there; label=None, or just `columns` cells a line: it has none."""
     choice("header", header, (True, False, "auto"))
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ValueError(f"delimiter must be the one character between cells, got {delimiter!r}")
     (path,) = checked((path,))
-    try:
-        with open_any(path) as file:
-            first = next((cells for cells in csv.reader(file, delimiter=delimiter) if any(map(str.strip, cells))), None)
-        if first is None:
+    with reading(path):
+        number, first = next(_lines(path, delimiter), (0, []))
+        if not first:
             raise ValueError(f"{path} holds no rows")
         width, head = len(first), [cell.strip() for cell in first]
         label = None if width == columns else label
@@ -83,65 +85,71 @@ def read_csv(
             raise ValueError(f"{path} has no column named {label!r}, its first line holds {', '.join(head[:12])}")
         place = None if label is None else head.index(label) if by_name else _column(path, label, width)
         if width == 1 and label is not None:
-            raise ValueError(f"{path}, line 1 has a single cell, {head[0][:40]!r}: is {delimiter!r} what stands between cells?")
-        cells = [cell for i, cell in enumerate(head) if i != place]
-        skip = header if header != "auto" else by_name or any(number_fault(cell, np.inf) == "is no number" for cell in cells)
+            what = f"has a single cell, {head[0][:40]!r}: is {delimiter!r} what stands between cells?"
+            raise ValueError(f"{path}, line {number} {what}")
+        skip = by_name or (_names_columns(path, number, head, place) if header == "auto" else header)
         names: dict[str, int] = {}
         kept = {} if place is None else {place: lambda cell: names.setdefault(cell.strip(), len(names))}
-        with open_any(path) as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a file without rows is told of below
-            for _ in range(_lines_before(path, delimiter) + 1 if skip else 0):
-                next(file)
-            table = np.loadtxt(file, delimiter=delimiter, comments=None, quotechar='"', ndmin=2, converters=kept or None)
-        most = float(np.finfo(floats()).max)
-        if table.size and table.shape[1] != width:
-            raise ValueError("cells")
-        if not (np.abs(table) <= most).all():
-            raise ValueError("numbers")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8: {error.reason} at byte {error.start}") from error
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    except (ValueError, csv.Error) as error:
-        if str(error).startswith(path):
+        try:
+            with open_any(path) as file, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a file without rows is told of below
+                for _ in range(number if skip else 0):
+                    next(file)
+                table = np.loadtxt(file, delimiter=delimiter, comments=None, quotechar='"', ndmin=2, converters=kept or None)
+        except UnicodeDecodeError:
             raise
-        _find_bad_cell(path, width, place, bool(skip), delimiter)
-        raise ValueError(f"{path} cannot be read as CSV: {error}") from error
+        except ValueError as error:
+            _find_bad_cell(path, width, place, skip, delimiter)
+            raise ValueError(f"{path} cannot be read as CSV: {error}") from error
+        fits = not table.size or table.shape[1] == width
+        if not fits or not (np.abs(table) <= float(np.finfo(floats()).max)).all() or "" in names:
+            _find_bad_cell(path, width, place, skip, delimiter)
     if not table.size:
         raise ValueError(f"{path} holds no rows")
     if place is None:
         return Rows(table)
-    if "" in names:
-        _find_bad_cell(path, width, place, bool(skip), delimiter)
     return Rows(np.delete(table, place, axis=1), np.asarray(list(names))[table[:, place].astype(int)])
 
 
+def _names_columns(path: str, number: int, head: list[str], place: int | None) -> bool:
+    """Whether the first line is a header: none of its cells, the label apart, is a number. In a first row all are."""
+    cells = [cell for i, cell in enumerate(head) if i != place]
+    words = [cell for cell in cells if number_fault(cell, np.inf) == "is no number"]
+    if words and len(words) < len(cells):
+        raise ValueError(
+            f"{path}, line {number}: the cell {words[0][:40]!r} is no number, but others of the line are: "
+            "say header=True if the line names the columns, else mend the cell"
+        )
+    return bool(words)
+
+
 def _column(path: str, label: int, width: int) -> int:
+    if isinstance(label, bool) or not isinstance(label, numbers.Integral):
+        raise TypeError(f"label must be the number of a column, its name or None, got {label!r}")
     if not -width <= label < width:
         raise ValueError(f"{path} has {width} columns, the label cannot stand in column {label}")
-    return label % width
+    return int(label) % width
 
 
-def _lines_before(path: str, delimiter: str) -> int:
-    """Lines before the first that is not blank."""
+def _lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each line that is not blank, with the number of the line."""
     with open_any(path) as file:
-        return next(number for number, line in enumerate(file) if line.strip())
+        reader = csv.reader(file, delimiter=delimiter)
+        try:
+            for cells in reader:
+                if any(map(str.strip, cells)):
+                    yield reader.line_num, cells
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {reader.line_num}: {error}; is a quote left open?") from error
 
 
 def _find_bad_cell(path: str, width: int, place: int | None, skip: bool, delimiter: str) -> None:
     """Raise ValueError for the first line that does not fit, as NumPy counts rows, not lines."""
     most = float(np.finfo(floats()).max)
-    with open_any(path) as file:
-        reader = csv.reader(file, delimiter=delimiter)
-        for cells in reader:
-            if not any(map(str.strip, cells)):
-                continue
-            if skip:
-                skip = False
-                continue
-            if len(cells) != width:
-                raise ValueError(f"{path}, line {reader.line_num} has {len(cells)} cells, expected {width} as in the first")
-            for i, cell in enumerate(cells):
-                fault = (None if cell.strip() else "is empty") if i == place else number_fault(cell, most)
-                if fault:
-                    raise ValueError(f"{path}, line {reader.line_num}: the cell {cell[:40]!r} in column {i + 1} {fault}")
+    for number, cells in itertools.islice(_lines(path, delimiter), int(skip), None):
+        if len(cells) != width:
+            raise ValueError(f"{path}, line {number} has {len(cells)} cells, expected {width} as in the first")
+        for i, cell in enumerate(cells):
+            fault = (None if cell.strip() else "is empty") if i == place else number_fault(cell, most)
+            if fault:
+                raise ValueError(f"{path}, line {number}: the cell {cell[:40]!r} in column {i + 1} {fault}")

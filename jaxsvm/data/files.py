@@ -10,7 +10,7 @@ from ..recipe import choice
 from .arrays import read_npz
 from .csv_files import read_csv
 from .loaded import Loaded, Rows, assemble, named
-from .opening import open_any
+from .opening import as_path, open_any, reading
 from .svmlight import read_svmlight
 
 
@@ -23,12 +23,13 @@ def kind_of(path: Any) -> str:
     """
     if isinstance(path, tuple | list):
         return "npz"
-    end = os.path.splitext(re.sub(r"\.(gz|bz2|xz)$", "", os.fsdecode(path)))[1].lower()
+    end = os.path.splitext(re.sub(r"\.(gz|bz2|xz)$", "", as_path("path", path)))[1].lower()
     known = {".npz": "npz", ".npy": "npz", ".csv": "csv", ".tsv": "csv", ".svm": "svmlight", ".svmlight": "svmlight"}
     known |= {".libsvm": "svmlight"}
+    path = as_path("path", path)
     if end in known or not os.path.isfile(path):
         return known.get(end, "svmlight")
-    with open_any(os.fsdecode(path), "rb") as file:
+    with reading(path), open_any(path, "rb") as file:
         line = next((line for line in file if line.strip() and not line.startswith(b"#")), b"")
     return "csv" if b"," in line.split(b":")[0] else "svmlight"
 
@@ -43,7 +44,7 @@ def read_files(
 ) -> list[Rows]:
     """The rows of files of any kind, as they stand there; `how` is for CSV, `dtype` and `zero_based` for svmlight."""
     paths = [tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path for path in paths]
-    kinds = [kind or kind_of(path) for path in paths]
+    kinds = [kind_of(path) if kind is None else kind for path in paths]
     for name in kinds:
         choice("kind", name, ("svmlight", "npz", "csv"))
     if set(kinds) == {"svmlight"}:
@@ -55,7 +56,7 @@ def read_files(
                 path, columns=columns or (made[0].x.shape[1] if made else None), dtype=dtype, zero_based=zero_based
             )
         elif name == "csv":
-            between = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", os.fsdecode(path)) else {}
+            between = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", as_path("path", path)) else {}
             made.append(read_csv(path, columns=columns, **(between | how)))
         else:
             made += read_npz(path)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..checks import class_names
 from ..recipe import choice
 from ..types import Batch
 from .labels import encode
@@ -59,6 +60,7 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
         >>> label([3, 8, 1], ("rest", "8")).tolist(), label(["b"], ("a", "b")).tolist()
         ([-1, 1, -1], [1])
     """
+    classes = class_names(classes)
     y, known = tidy(y), np.asarray(classes)
     if len(classes) == 2 and known.dtype.kind in "US" and not np.isin(y.astype(str), known).all():  # groups of `positive`
         first, second = (np.isin(y.astype(str), name.split("|")) for name in known)
@@ -130,6 +132,7 @@ def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = 
             shown = ", ".join(map(str, classes[:12])) + (", ..." if len(classes) > 12 else "")
             raise ValueError(f"there are {len(classes)} classes, {shown}: say which is +1, positive={classes[-1]!r}")
     else:
+        classes = class_names(classes)
         first = "regression"  # rows that need not hold every class
     made = []
     for i, (part, y) in enumerate(zip(parts, names, strict=True)):

@@ -6,6 +6,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
+from ..checks import matrix
 from ..files import check_field
 from ..recipe import struct
 from ..types import Array, SparseRows
@@ -20,7 +21,7 @@ class Standardize:
 
     def __call__(self, x: Array) -> Array:
         """(n, d) -> (n, d)."""
-        _refuse(x)
+        _refuse(x, self.mean.shape[0])
         return (x - self.mean[None, :]) / self.scale[None, :]
 
     def __check__(self) -> None:
@@ -43,6 +44,7 @@ def standardize(x: Array) -> Standardize:
         [[-1.0], [1.0]]
     """
     _refuse(x)
+    _refuse_empty(x)
     constant = jnp.max(x, 0) == jnp.min(x, 0)  # the deviation of such a column is a rounding of 0
     mean, deviation = jnp.mean(x, 0), jnp.std(x, 0)
     return Standardize(jnp.where(constant, x[0], mean), jnp.where(constant, jnp.ones_like(deviation), deviation))
@@ -57,6 +59,7 @@ class Scale:
 
     def __call__(self, x: Array) -> Array:
         """(n, d) -> (n, d); `SparseRows` stay so."""
+        matrix("x", x, self.width.shape[0])
         if not isinstance(x, SparseRows):
             return (x if self.low is None else x - self.low[None, :]) / self.width[None, :]
         if self.low is not None:
@@ -84,6 +87,8 @@ def scale(x: Array) -> Scale:
         >>> scale(x)(x).tolist()
         [[0.0], [1.0], [0.5]]
     """
+    matrix("x", x)
+    _refuse_empty(x)
     if isinstance(x, SparseRows):
         low, width = None, jnp.zeros(x.columns, x.dtype).at[x.index].max(jnp.abs(x.value), mode="promise_in_bounds")
     else:
@@ -91,6 +96,12 @@ def scale(x: Array) -> Scale:
     return Scale(low, jnp.where(width > 0, width, jnp.ones_like(width)))
 
 
-def _refuse(x: Array) -> None:
+def _refuse(x: Array, columns: int | None = None) -> None:
+    matrix("x", x, columns)
     if isinstance(x, SparseRows):
         raise ValueError("standardize would make sparse rows dense: use jaxsvm.data.scale, which keeps zeros, or x.toarray()")
+
+
+def _refuse_empty(x: Array) -> None:
+    if not x.shape[0]:
+        raise ValueError("x has no rows, from which the map of its columns would be made")

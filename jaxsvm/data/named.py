@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..checks import shown
 from ..types import Array, Batch
 from .arrays import read_npz
 from .loaded import Loaded, Rows, assemble
@@ -74,6 +75,8 @@ def load(name: str, *, key: Array | None = None, positive: Any = None, home: str
         >>> train.x.shape, test.x.shape
         ((455, 30), (114, 30))
     """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be the name of a data set, such as 'breast_cancer', got {shown(name)}")
     home = os.environ.get("JAXSVM_DATA") if home is None else os.fsdecode(home)
     path = os.path.join(home, f"{name}.npz") if home else None
     if path and os.sep not in name and os.path.isfile(path):

@@ -6,18 +6,34 @@ import bz2
 import gzip
 import lzma
 import os
-from collections.abc import Sequence
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 import numpy as np
+
+from ..checks import shown
+
+
+def as_path(name: str, path: Any) -> str:
+    """A path as a string.
+
+    Raises:
+        TypeError: for what is no path.
+    """
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise TypeError(f"{name} must be the path of a file, got {shown(path)}")
+    return os.fsdecode(path)
 
 
 def checked(paths: Sequence) -> list[str]:
     """The paths as strings, each of a file that is there."""
     if not paths:
         raise ValueError("give the path of at least one file")
-    paths = [os.fsdecode(path) for path in paths]
+    paths = [as_path("path", path) for path in paths]
     for path in paths:
         if os.path.isdir(path):
             raise IsADirectoryError(f"{path} is a folder, expected a file")
@@ -28,10 +44,45 @@ def checked(paths: Sequence) -> list[str]:
 
 def open_any(path: str, mode: str = "r") -> Any:
     """A text file in UTF-8, or bytes, unpacked where the name ends in .gz, .bz2 or .xz."""
-    opener = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(os.path.splitext(path)[1], open)
+    opener = _PACKED.get(os.path.splitext(path)[1], open)
     if "b" in mode:
         return opener(path, mode)
     return opener(path, mode + "t", encoding="utf-8-sig" if mode == "r" else "utf-8", newline="")
+
+
+_PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Say of a file that cannot be unpacked, or is no text, which one it is; what the file system says stays as it is.
+
+    Raises:
+        ValueError: with the path.
+    """
+    with _unpacking(path):
+        try:
+            yield
+        except ValueError as error:
+            if os.path.splitext(path)[1] in _PACKED:  # nonsense where the checksum, which comes last, is wrong
+                with open_any(path, "rb") as file:
+                    while file.read(2**20):
+                        pass
+            if isinstance(error, UnicodeDecodeError):
+                raise ValueError(f"{path} is no text in UTF-8: {error.reason} at byte {error.start}") from error
+            raise
+
+
+@contextmanager
+def _unpacking(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def floats() -> Any:
@@ -39,12 +90,15 @@ def floats() -> Any:
     return np.float64 if jax.config.jax_enable_x64 else np.float32
 
 
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+
+
 def number_fault(text: bytes | str, most: float) -> str | None:
-    """What is wrong with a number in a file; None: nothing."""
-    try:
-        value = float(text)
-    except ValueError:
+    """What is wrong with a number in a file; None: nothing. Underscores, which Python allows in numbers, are wrong."""
+    text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    if not _NUMBER.fullmatch(text.strip()):
         return "is no number"
+    value = float(text)
     if np.isnan(value):
         return "is no finite number: drop or fill in such rows"
     if abs(value) > most:

@@ -125,7 +125,8 @@ def _labels(y: np.ndarray) -> None:
             if len(found) == 2
             else "one class against the rest: np.where(y == c, 1, -1)"
         )
-        raise ValueError(f"labels must be -1 and +1, got {shown}; use {how}, or task='regression' for real targets")
+        many = "task='multiclass' for class numbers, " if len(found) > 1 and np.array_equal(found, np.arange(len(found))) else ""
+        raise ValueError(f"labels must be -1 and +1, got {shown}; use {how}, or {many}task='regression' for real targets")
 
 
 def _class_numbers(y: np.ndarray) -> None:

@@ -6,7 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..types import Array, Batch, take
+from ..checks import key as check_key
+from ..checks import number
+from ..types import Array, Batch, check_batch, take
 
 
 def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
@@ -26,7 +28,10 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
         >>> [part.y.shape[0] for part in split(jax.random.key(0), data, 3, 1, 1)]
         [6, 2, 2]
     """
-    if len(shares) < 2 or not all(np.isfinite(share) and share > 0 for share in shares):
+    check_key("key", key)
+    check_batch("data", data)
+    known = [number("share", share) for share in shares]
+    if len(shares) < 2 or not all(share is not None and 0 < share < np.inf for share in known):
         raise ValueError(f"split takes two or more shares above 0, got {shares}")
     n = data.y.shape[0]
     ends = np.round(np.cumsum(shares) / np.sum(shares) * n).astype(int)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import lzma
 import os
 import re
 import zlib
@@ -9,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import integer
+from ..recipe import choice
 from .loaded import Loaded, Rows, assemble, named
-from .opening import checked, floats, number_fault, open_any
+from .opening import checked, floats, number_fault, open_any, reading
 
 
 def load_svmlight(
@@ -63,11 +67,14 @@ def read_svmlight(
     except ImportError as error:
         raise ImportError("svmlight files are read through scikit-learn: pip install 'jaxsvm[sklearn]'") from error
     paths = checked(paths)
+    columns = None if columns is None else integer("columns", columns, 1)
+    choice("zero_based", zero_based, (True, False, "auto"))
     dtype = dtype or floats()
     try:
-        with np.errstate(over="ignore"):
-            made = load_svmlight_files(paths, n_features=columns, dtype=dtype, zero_based=zero_based)
-    except (ValueError, OverflowError, EOFError, OSError) as error:
+        with np.errstate(over="ignore"), contextlib.ExitStack() as stack:
+            files = [stack.enter_context(open_any(path, "rb")) for path in paths]
+            made = load_svmlight_files(files, n_features=columns, dtype=dtype, zero_based=zero_based)
+    except (ValueError, OverflowError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         for path in paths:
             _find_bad_line(path, dtype, columns, zero_based)
         raise ValueError(f"{', '.join(paths)} cannot be read as svmlight: {error}") from error
@@ -75,7 +82,7 @@ def read_svmlight(
     for path, part in zip(paths, parts, strict=True):
         if not part.x.shape[0]:
             raise ValueError(f"{path} holds no rows")
-        if not (np.isfinite(part.x.data).all() and np.isfinite(part.y).all()):
+        if not (np.isfinite(part.x.data).all() and np.isfinite(part.y).all()) or _holds(path, b"_"):
             _find_bad_line(path, dtype, columns, zero_based)
     return parts
 
@@ -83,14 +90,17 @@ def read_svmlight(
 def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool | str) -> None:
     """Raise ValueError for the first line that is not svmlight, as scikit-learn does not say which one it is."""
     most = float(np.finfo(dtype).max)
-    try:
-        with open_any(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                fault = _fault(line.split(b"#")[0].split(), most, columns, zero_based)
-                if fault:
-                    raise ValueError(f"{path}, line {number}: {fault}")
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+    with reading(path), open_any(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            fault = _fault(line.split(b"#")[0].split(), most, columns, zero_based)
+            if fault:
+                raise ValueError(f"{path}, line {number}: {fault}")
+
+
+def _holds(path: str, mark: bytes) -> bool:
+    """Whether one byte stands anywhere in a file, unpacked: Python's numbers may hold underscores, those of files not."""
+    with open_any(path, "rb") as file:
+        return any(mark in block for block in iter(lambda: file.read(2**20), b""))
 
 
 def _fault(words: list[bytes], most: float, columns: int | None, zero_based: bool | str) -> str | None:

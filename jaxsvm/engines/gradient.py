@@ -40,6 +40,7 @@ class GradientState(NamedTuple):
 
 def regularised(bias: str) -> Weights:
     """Which parameters the norm of the objective holds, as a mask for optax."""
+    choice("bias", bias, BIASES)
     return Weights(True, {"none": None, "feature": True, "free": False}[bias])
 
 

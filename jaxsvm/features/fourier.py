@@ -7,6 +7,8 @@ import numbers
 import jax
 import jax.numpy as jnp
 
+from ..checks import integer, matrix, shown
+from ..checks import key as check_key
 from ..files import check_field
 from ..kernels import Kernel, as_kernel
 from ..numerics import centre, dot, offset, wide
@@ -31,6 +33,7 @@ class Fourier:
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., p)."""
+        matrix("x", x, rank=None)
         if x.shape[-1] != self.frequencies.shape[0]:
             raise ValueError(f"the map takes rows of {self.frequencies.shape[0]} columns, got shape {x.shape}")
         x = x.astype(wide(x))
@@ -92,7 +95,8 @@ def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = 
         variances: D. Sutherland, J. Schneider, On the error of random Fourier features, UAI 2015.
     """
     law, scale = spectrum(kernel)
-    q = frequencies_for(features, form)
+    q, dim = frequencies_for(features, form), integer("dim", dim, 1)
+    check_key("key", key)
     draw = {"normal": jax.random.normal, "cauchy": jax.random.cauchy}[law]
     for_frequencies, for_shift = jax.random.split(key)
     return made(draw(for_frequencies, (dim, q), scale.dtype), for_shift, kernel, features, form, x)
@@ -120,8 +124,8 @@ def frequencies_for(features: int, form: str) -> int:
         ValueError: see `fourier`.
     """
     choice("form", form, FORMS)
-    if not isinstance(features, numbers.Integral) or features < 1 or (form == "paired" and features % 2):
-        raise ValueError(f"features must be {'an even' if form == 'paired' else 'a'} whole number above 0, got {features!r}")
+    if not isinstance(features, numbers.Integral) or not 1 <= features < 2**31 or (form == "paired" and features % 2):
+        raise ValueError(f"features must be {'an even' if form == 'paired' else 'a'} whole number above 0, got {shown(features)}")
     return int(features) // 2 if form == "paired" else int(features)
 
 

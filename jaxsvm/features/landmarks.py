@@ -8,6 +8,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from ..checks import integer
 from ..kernels import Kernel
 from ..numerics import blocked, sqdist, sqnorms, wide
 from ..recipe import positive
@@ -37,8 +38,7 @@ def k_means(steps: int = 10) -> Callable:
 
     Reference: K. Zhang, I. Tsang, J. Kwok, Improved Nystrom low-rank approximation and error analysis, ICML 2008.
     """
-    if not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps must be a whole number of at least 1, got {steps!r}")
+    integer("steps", steps, 1)
     return functools.partial(_k_means, steps=steps)
 
 
@@ -77,8 +77,8 @@ def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
         C. Musco, C. Musco, Recursive sampling for the Nystrom method, NIPS 2017.
     """
     positive(ridge=ridge)
-    if pilot is not None and (not isinstance(pilot, int) or pilot < 1):
-        raise ValueError(f"pilot must be a whole number of at least 1, or None, got {pilot!r}")
+    if pilot is not None:
+        integer("pilot", pilot, 1)
     return functools.partial(_leverage_scores, ridge=ridge, pilot=pilot)
 
 

@@ -7,7 +7,10 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ..checks import key as check_key
+from ..checks import matrix, shown
 from ..files import check_field, shape_of
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import count, dot, is_traced, wide
@@ -26,11 +29,12 @@ class Nystrom:
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., s)."""
+        matrix("x", x, rank=None)
         if x.shape[-1] != self.landmarks.shape[-1]:
             raise ValueError(f"the map takes rows of {self.landmarks.shape[-1]} columns, got shape {x.shape}")
         rows = (x if x.ndim == 2 else x.reshape(-1, x.shape[-1])).astype(wide(x))
         phi = cast(self, rows.dtype)
-        return dot(phi.kernel(rows, phi.landmarks), phi.whitening).reshape(*x.shape[:-1], -1)
+        return dot(phi.kernel(rows, phi.landmarks), phi.whitening).reshape(*x.shape[:-1], phi.whitening.shape[-1])
 
     def landmark_coef(self, w: Array) -> Array:
         """The coefficients of the same function over the landmarks: <phi(x), w> = sum_i coef_i k(x_i, x).
@@ -120,13 +124,23 @@ def nystrom(
     if isinstance(landmarks, numbers.Integral):
         if x is None or key is None:
             raise ValueError("nystrom draws landmarks from rows: give a key and x, or the rows themselves as landmarks")
+        check_key("key", key)
+        matrix("x", x)
         if not 1 <= landmarks <= x.shape[0]:
             raise ValueError(f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw from, got {landmarks}")
         landmarks = choose(key, kernel, x, int(landmarks))
+    if type(landmarks) in (list, tuple):
+        try:
+            landmarks = np.asarray(landmarks)
+        except ValueError as error:
+            raise ValueError("landmarks must be a matrix of rows; its rows differ in length") from error
+    if not hasattr(landmarks, "shape") or not hasattr(landmarks, "dtype"):
+        raise TypeError(f"landmarks must be a whole number or a matrix of rows, got {shown(landmarks)}")
+    if len(landmarks.shape) != 2 or not landmarks.shape[0]:
+        raise ValueError(f"landmarks must be a whole number or a matrix of rows, got shape {landmarks.shape}")
+    matrix("landmarks", landmarks)
     landmarks = landmarks if isinstance(landmarks, SparseRows) else jnp.asarray(landmarks)
     landmarks = landmarks if jnp.issubdtype(landmarks.dtype, jnp.floating) else landmarks.astype(jnp.float32)
-    if landmarks.ndim != 2 or not landmarks.shape[0]:
-        raise ValueError(f"landmarks must be a whole number or a matrix of rows, got shape {landmarks.shape}")
     landmarks = landmarks.astype(wide(landmarks))
     if is_traced(kernel, landmarks, eps) or landmarks.dtype == jnp.float64:
         return Nystrom(kernel, landmarks, whitening(kernel(landmarks, landmarks), eps))

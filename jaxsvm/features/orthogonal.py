@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from ..checks import integer
+from ..checks import key as check_key
 from ..kernels import Kernel
 from ..types import Array
 from .fourier import Fourier, frequencies_for, made, spectrum
@@ -48,6 +50,8 @@ def orthogonal(key: Array, kernel: Kernel, *, dim: int, features: int, form: str
     if law != "normal":
         raise ValueError(f"orthogonal features need the Gaussian kernel (rbf), got {kernel!r}; features.fourier takes it")
     q = frequencies_for(features, form)
+    dim = integer("dim", dim, 1)
+    check_key("key", key)
     groups = -(-q // dim)
     for_directions, for_lengths, for_shift = jax.random.split(key, 3)
     # The orthogonal factor of a normal matrix is uniform once the signs of the other factor are fixed.

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import checks
+from ..checks import shown
 from ..numerics import is_traced
-from ..recipe import Recipe
+from ..recipe import Recipe, refuse_factory
 from ..types import Batch, Solver
 
 
 def check_solver(solver: Any) -> None:
     """Refuse what is no solver, and numbers out of range while they are known."""
+    refuse_factory("solver", solver)
     if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
-        raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
+        raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}")
 
 
 def check_key(key: Any) -> None:
-    """Refuse whole numbers and the like."""
-    if key is not None and not hasattr(key, "dtype"):
-        raise TypeError(f"key must be a key such as jax.random.key(0), got {key!r}")
+    """Refuse what is not one key; None stands for none."""
+    if key is not None:
+        checks.key("key", key)
 
 
 def check_targets(solver: Any, data: Batch) -> None:
@@ -44,6 +46,20 @@ def check_targets(solver: Any, data: Batch) -> None:
         raise ValueError(
             f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number them, or say classes=k"
         )
+
+
+def check_probe(probe: Any) -> None:
+    """Refuse what cannot be called with a model; None stands for none."""
+    refuse_factory("probe", probe)
+    if probe is not None and (not callable(probe) or isinstance(probe, type | Recipe)):
+        raise TypeError(f"probe must be a function of the model, such as jaxsvm.error_on(test), got {shown(probe)}")
+
+
+def check_limit(name: str, value: Any) -> None:
+    """Refuse what is no number of at least 0; infinity and None stand for no limit."""
+    found = None if value is None else checks.number(name, value)
+    if found is not None and not found >= 0:
+        raise ValueError(f"{name} must be a number of at least 0, got {found:g}")
 
 
 def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
@@ -86,7 +102,4 @@ def check_steps(made: int, steps: int) -> None:
 
 def whole_number(name: str, value: Any, least: int) -> int:
     """A whole number of at least `least`, or a sentence."""
-    whole = isinstance(value, numbers.Integral) or (isinstance(value, numbers.Real) and float(value).is_integer())
-    if isinstance(value, bool) or not whole or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return int(value)
+    return checks.integer(name, int(value) if isinstance(value, float | np.floating) and value.is_integer() else value, least)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..checks import number, shown
 from ..numerics import check_process, is_traced, wide
 from ..numerics.sparse import FEW
 from ..objectives import decision_values
@@ -21,7 +22,17 @@ from ..samplers import uniform
 from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
 from . import tally
 from .bar import Bar
-from .checks import check_counters, check_key, check_like, check_solver, check_steps, check_targets, whole_number
+from .checks import (
+    check_counters,
+    check_key,
+    check_like,
+    check_limit,
+    check_probe,
+    check_solver,
+    check_steps,
+    check_targets,
+    whole_number,
+)
 from .saving import Saver
 
 
@@ -59,7 +70,14 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
     check_solver(solver)  # reads a field, which checks the numbers while they are known
     if not isinstance(batch, Batch):
         raise TypeError(f"batch must be a Batch, got {type(batch).__name__}: use jaxsvm.take(data, index)")
-    return _step(_enter(solver, wide(batch.x)), state, batch)
+    try:
+        return _step(_enter(solver, wide(batch.x)), state, batch)
+    except Exception as error:
+        made = jax.eval_shape(solver.init, jax.random.key(0), batch)
+        if jax.tree.structure(made) != jax.tree.structure(state):
+            what = f"got {type(state).__name__}, expected {type(made).__name__}"
+            raise TypeError(f"state must be that of solver.init(key, data), or of the step before: {what}") from error
+        raise
 
 
 @functools.partial(jax.jit, static_argnames=("look",))
@@ -249,7 +267,7 @@ def fit(
     check_key(key)
     check_solver(solver)
     if sampler is not None and not hasattr(sampler, "draw"):
-        raise TypeError(f"sampler must be one such as jaxsvm.samplers.epochs(64), got {sampler!r}")
+        raise TypeError(f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}")
     sampler = sampler or solver.sampler or uniform(1)
     measured = solver.residual == "whole" or probe is not None  # reading a field checks the numbers while they are known
     if tol is not None and not measured:
@@ -257,6 +275,12 @@ def fit(
             "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
             "(probe=jaxsvm.error_on(held_out)), or steps"
         )
+    check_probe(probe)
+    every = None if every is None else whole_number("every", every, 1)
+    check_limit("tol", tol)
+    check_limit("seconds", seconds)
+    if not isinstance(progress, bool):
+        raise TypeError(f"progress must be True or False, got {shown(progress)}")
     saver = Saver(save)
     n = data.y.shape[0]
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
@@ -275,7 +299,6 @@ def fit(
         pace = 1 if solver.until else _pace(steps, -(-n // b), solver.reads)  # 1: a step goes on by itself to its tolerance
         every = pace if period is None else max(1, min(steps, period))
         every = max(1, min(every, room // b)) if lift == "piece" else every
-    every = whole_number("every", every, 1)
     if period is not None:  # no piece crosses the end of a period; inside a transformation all pieces are of one length
         every = min(every, period)
         every = next(e for e in range(every, 0, -1) if period % e == 0) if traced else every
@@ -328,8 +351,9 @@ def lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: in
     """
     choice("lift", lift, ("auto", "once", "piece", "step"))
     memory = 2**31 if memory is None else memory
-    if not memory > 0:
-        raise ValueError(f"memory must be a number of bytes above 0, got {memory:g}")
+    found = number("memory", memory)
+    if found is not None and not found > 0:
+        raise ValueError(f"memory must be a number of bytes above 0, got {found:g}")
     if isinstance(data, Lifted) or freed(solver).prepare is Solver._field_defaults["prepare"]:
         return "never", data.y.shape[0]
     made = _prepare.eval_shape(solver, data)

@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 from .. import models
+from ..checks import shown
 from ..data.rows import outside
 from ..files import check_target
 from ..types import Fit
@@ -42,9 +43,12 @@ class Saver:
             path: the file; None: nothing is saved.
 
         Raises:
+            TypeError: no path.
             FileNotFoundError: the folder does not exist.
             OSError: a folder, a pipe, a device.
         """
+        if path is not None and not isinstance(path, str | bytes | os.PathLike):
+            raise TypeError(f"save must be the path of a file, got {shown(path)}")
         self.path = None if path is None else os.fsdecode(path)
         self.error: OSError | None = None
         self.warned = False

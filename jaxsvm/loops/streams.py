@@ -24,7 +24,16 @@ from ..samplers import uniform
 from ..types import Array, Batch, Curve, Fit, Run, Solver, SparseRows, State
 from . import tally
 from .bar import Bar
-from .checks import MOST_STEPS, check_counters, check_key, check_like, check_solver, check_targets, whole_number
+from .checks import (
+    MOST_STEPS,
+    check_counters,
+    check_key,
+    check_like,
+    check_probe,
+    check_solver,
+    check_targets,
+    whole_number,
+)
 from .feed import Asked, cut, feed
 from .runs import lifting, model_of, rows_of_curve, values_finite
 from .saving import Saver
@@ -127,6 +136,7 @@ def stream(
     if not isinstance(chunks, Iterable) and not hasattr(chunks, "__getitem__"):
         raise TypeError(f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}")
     check_solver(solver)
+    check_probe(probe)
     if task is None:
         task = {"labels": "binary", "real": "regression", None: "binary"}.get(solver.targets, "multiclass")
     choice("task", task, ("binary", "multiclass", "regression"))

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..checks import as_number, integer, shown
 from ..numerics import check_process, is_traced
 from ..recipe import positive
 from ..types import Array
@@ -94,6 +95,17 @@ def table(values: Array, **axes: Array) -> Table:
     return Table(values, axes)
 
 
+def _axis(name: str, numbers: Any) -> Array:
+    """The numbers of an axis as an array, or a sentence."""
+    try:
+        found = jnp.asarray([as_number(name, number) for number in numbers] if type(numbers) in (list, tuple) else numbers)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"the axis {name} must be a vector of at least one number, got {shown(numbers)}") from error
+    if found.ndim != 1 or not found.shape[0]:
+        raise ValueError(f"the axis {name} must be a vector of at least one number, got shape {found.shape}")
+    return found
+
+
 def sweep(
     fn: Callable,
     *,
@@ -135,14 +147,14 @@ def sweep(
     """
     if not axes:
         raise ValueError("sweep needs at least one axis, such as lam=jnp.logspace(-6, 0, 8)")
-    axes = {name: jnp.asarray(numbers) for name, numbers in axes.items()}
-    for name, numbers in axes.items():
-        if numbers.ndim != 1 or not numbers.shape[0]:
-            raise ValueError(f"the axis {name} must be a vector of at least one number, got shape {numbers.shape}")
-    if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
-        raise ValueError(f"chunk must be a whole number of at least 1, got {chunk!r}")
+    axes = {name: _axis(name, numbers) for name, numbers in axes.items()}
+    if chunk is not None:
+        integer("chunk", chunk, 1)
     if memory is not None:
         positive(memory=memory)
+        memory = as_number("memory", memory)
+    if not callable(fn) or isinstance(fn, type):
+        raise TypeError(f"fn must be a function of one number of each axis, got {shown(fn)}")
     (first, along), others = next(iter(axes.items())), dict(list(axes.items())[1:])
     call = _by_name(fn, tuple(axes))
     shape = tuple(numbers.shape[0] for numbers in axes.values())

@@ -7,7 +7,7 @@ import optax
 from ..averaging import average_iterates
 from ..engines.gradient import descent, gradient
 from ..losses import hinge
-from ..recipe import positive, scalars, solver
+from ..recipe import positive, solver
 from ..samplers import epochs
 from ..schedules import averaged_sgd
 from ..types import Loss, Solver
@@ -49,7 +49,7 @@ def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: st
         arXiv 1107.2490, 2011; L. Bottou, svmasgd, 2010.
     """
     positive(lam=lam)
-    scalars(bias_rate=bias_rate)
+    positive(bias_rate=bias_rate)
     step = optax.scale_by_learning_rate(averaged_sgd(lam, average_from))
     slow = optax.chain(step, optax.scale(bias_rate))
     tx = optax.chain(descent(lam, step, bias, bias_step=slow), average_iterates(start=average_from))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..checks import integer
 from ..engines import rows as kept
 from ..engines.quadratic import (
     Dual,
@@ -124,8 +125,7 @@ def decomposition(
         raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
     if memory is not None and (not isinstance(memory, int) or memory < 0):
         raise ValueError(f"memory must be a whole number of bytes, got {memory!r}: write int(4e9)")
-    if not isinstance(rounds, int) or rounds < 1:
-        raise ValueError(f"rounds must be a whole number of at least 1, got {rounds!r}")
+    integer("rounds", rounds, 1)
 
     def init(key, data):
         dual = begin(task, bias, data, start)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..checks import integer
 from ..engines.quadratic import (
     STEPS,
     Dual,
@@ -95,8 +96,7 @@ def lasvm(
         2005, section 3, https://www.jmlr.org/papers/v6/bordes05a.html.
     """
     task = problem(C, kernel, loss, bias, start)
-    if not isinstance(passes, int) or isinstance(passes, bool) or passes < 1:
-        raise ValueError(f"passes must be a whole number of at least 1, got {passes!r}")
+    integer("passes", passes, 1)
 
     def init(key, data):
         dual = begin(task, bias, data, start)

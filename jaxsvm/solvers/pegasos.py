@@ -12,7 +12,7 @@ import optax
 from ..engines.gradient import ball, descent, gradient
 from ..losses import hinge
 from ..projections import keep
-from ..recipe import positive, register, scalars, solver
+from ..recipe import nonnegative, positive, register, solver
 from ..schedules import inverse_sqrt, inverse_time
 from ..types import Array, Loss, Solver
 
@@ -71,7 +71,7 @@ def pegasos(
     """
     positive(lam=lam)
     if offset is not None:
-        scalars(offset=offset)
+        nonnegative(offset=offset)
     schedule = inverse_time(1 / lam, 0 if offset is None else offset)
     clock = when_active if advance_on_violation else optax.scale_by_learning_rate
     step, slow = clock(schedule), clock(inverse_sqrt(1.0))

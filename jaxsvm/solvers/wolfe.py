@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import models
+from ..checks import integer
 from ..engines.conjugate import (
     Element,
     bounded_step,
@@ -114,8 +115,7 @@ def wolfe(
     nonnegative(reset=reset)
     choice("weights", weights, ("norm", "dual"))
     choice("line_search", line_search, ("exact", "wolfe"))
-    if isinstance(bundle, bool) or not isinstance(bundle, int) or bundle < 2:
-        raise ValueError(f"bundle must be a whole number of at least 2, got {bundle!r}")
+    integer("bundle", bundle, 2)
     check_constants(m_L, m_R)
     kernel = None if kernel is None else as_kernel(kernel)
 

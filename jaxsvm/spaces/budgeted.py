@@ -11,10 +11,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..budget import Change, Maintenance, Points, given_up, taken
+from ..checks import shown
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..models import Expansion
 from ..numerics import at, centre, count, dot, first_max, mix, sqnorms, wide
-from ..recipe import register, space
+from ..recipe import is_kind, refuse_factory, register, space
 from ..types import Array, Batch, Space, SparseRows
 
 
@@ -65,6 +66,9 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         ValueError: budget below 2; a precomputed kernel; one that the maintenance cannot work with.
     """
     kernel, m = check_points(kernel), check_budget(budget)
+    refuse_factory("maintain", maintain)
+    if not is_kind(maintain, Maintenance):
+        raise TypeError(f"maintain must be a maintenance such as jaxsvm.budget.merge(), got {shown(maintain)}")
     maintain.check(kernel)
 
     def zero(key, data):
