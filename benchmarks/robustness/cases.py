@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import fractions
+import functools
 import pathlib
 import re
 import tempfile
@@ -113,7 +114,7 @@ def refusal_fault(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.errno is not None:
         return None  # the words of the operating system
     message = str(error)
-    if len(message) < 15 or " " not in message or "\n" in message.strip():
+    if len(message) < 15 or " " not in message or "\n\n" in message.strip() or len(message) > 1500:
         return "its message is not one sentence"
     return None
 
@@ -172,7 +173,7 @@ def real(thing: Any) -> float | None:
     if isinstance(thing, str | bytes) or thing is None or np.ndim(thing) != 0 or isinstance(thing, complex):
         return None
     if hasattr(thing, "dtype"):
-        return float(thing) if np.dtype(thing.dtype).kind in "biuf" or thing.dtype.name == "bfloat16" else None
+        return float(thing) if jax.numpy.issubdtype(thing.dtype, np.bool_) or is_real(thing.dtype) else None
     if isinstance(thing, bool | int | float | fractions.Fraction | decimal.Decimal):
         try:
             return float(thing)
@@ -181,6 +182,12 @@ def real(thing: Any) -> float | None:
     return None
 
 
+def is_real(dtype: Any) -> bool:
+    """Whether a dtype holds real numbers."""
+    return jax.numpy.issubdtype(dtype, np.integer) or jax.numpy.issubdtype(dtype, np.floating)
+
+
+@functools.cache
 def hostile_numbers() -> list[Any]:
     """What may come where one number is expected."""
     return [
@@ -196,6 +203,7 @@ def hostile_numbers() -> list[Any]:
     ]  # fmt: skip
 
 
+@functools.cache
 def hostile_choices() -> list[Any]:
     """What may come where a word or a truth value is expected."""
     words = ["", "none", "NONE", "free ", "feature", "free", "auto", "kkt", "gap", "exact", "x", b"free", np.str_("free")]
