@@ -215,4 +215,3 @@ def main(argv: list[str] | None = None) -> int:
             print("  ".join(f"{k}={v}" for k, v in row.items()))
     print(f"{len(verdicts)} of {len(jobs)} cases, {len(bad)} bad, {time.monotonic() - began:.0f} s; {common.device()}")
     return 1 if bad else 0
-

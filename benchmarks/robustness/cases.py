@@ -170,9 +170,9 @@ class ArrayLike:
 
 def real(thing: Any) -> float | None:
     """The value of a single real number of any type; None: it is something else."""
-    if isinstance(thing, str | bytes) or thing is None or np.ndim(thing) != 0 or isinstance(thing, complex):
-        return None
-    if hasattr(thing, "dtype"):
+    if hasattr(thing, "dtype") and hasattr(thing, "shape"):
+        if thing.shape != ():
+            return None
         return float(thing) if jax.numpy.issubdtype(thing.dtype, np.bool_) or is_real(thing.dtype) else None
     if isinstance(thing, bool | int | float | fractions.Fraction | decimal.Decimal):
         try:
@@ -214,7 +214,7 @@ def show(thing: Any) -> str:
     """A value in a few characters."""
     if isinstance(thing, int) and abs(thing) > 10**40:
         return f"about 10**{len(str(abs(thing))) - 1}"
-    if hasattr(thing, "dtype") and hasattr(thing, "shape") and np.size(thing) > 8:
+    if isinstance(thing, np.ndarray | jax.Array) and thing.size > 8:
         return f"{thing.dtype}{list(thing.shape)}"
     return " ".join(repr(thing).split())[:120]
 

@@ -64,7 +64,11 @@ def run(case: Case) -> None:
     gram = kernel.block(wide, wide)
     solver = {"decomposition": lambda k: jaxsvm.decomposition(C, k), "smo": lambda k: jaxsvm.smo(C, k),
               "sdca": lambda k: jaxsvm.sdca(C, k)}[method](kernel.made())  # fmt: skip
-    how = {"decomposition": dict(steps=5), "smo": dict(steps=4000, tol=1e-3, every=1000), "sdca": dict(steps=24 * 200, tol=1e-3, every=240)}
+    how = {
+        "decomposition": dict(steps=5),
+        "smo": dict(steps=4000, tol=1e-3, every=1000),
+        "sdca": dict(steps=24 * 200, tol=1e-3, every=240),
+    }
     text = f"fit({method}({C:g}, {name}, {number:.3g}), {odd})"
     data = case.attempt(f"dataset of {text}", jaxsvm.dataset, x, y)
     fitted = case.attempt(text, jaxsvm.fit, solver, data, KEY, **how[method])
@@ -93,11 +97,15 @@ def run(case: Case) -> None:
         case.expect(near, f"converged, and decision values are off by {np.abs(off).max():.3g} of {size:.3g}")
         case.text = f"{text}: {fitted.status}"
         close = value - best.value <= gap + 64 * N * C * float(FLOAT32.eps) * np.abs(gram).max() * C
-        case.expect(close, f"converged at an objective of {value:.6g}, the optimum is {best.value:.6g}, the tolerance allows {gap:.3g}")
+        case.expect(
+            close, f"converged at an objective of {value:.6g}, the optimum is {best.value:.6g}, the tolerance allows {gap:.3g}"
+        )
     if "linear" not in name and "polynomial" not in name:
         # A function of a bounded kernel: what it returns is what its coefficients mean, to float32.
         room = 1e-3 * max(1.0, np.abs(coef).sum() * 1e-2, np.abs(meant).max())
-        case.expect(np.abs(have - meant).max() <= room, f"model(x) is off by {np.abs(have - meant).max():.3g} from its own coefficients")
+        case.expect(
+            np.abs(have - meant).max() <= room, f"model(x) is off by {np.abs(have - meant).max():.3g} from its own coefficients"
+        )
     lam = jaxsvm.lam_from_C(C, N)
     bound = case.attempt(f"certificate of {text}", jaxsvm.certificate, model, data, lam)
     case.expect(np.isfinite(bound.gap) and bound.gap >= -1e-12, f"a gap of {bound.gap}")

@@ -152,7 +152,10 @@ def run(case: Case) -> None:
         if limit is not None and finite(result):  # a parameter that plays no role here may have any value
             same = use(case, text, name, call(factory, plain))
             role = not all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(np.array_equal(a, b)), result, same)))
-        case.expect(limit is None or not finite(result) or not role, f"{victim} must be {limit} as documented, and {value!r} made a finite result")
+        case.expect(
+            limit is None or not finite(result) or not role,
+            f"{victim} must be {limit} as documented, and {value!r} made a finite result",
+        )
         if np.isfinite(number) and not isinstance(value, bool):
             number = int(number) if number.is_integer() and (kind == "count" or parameters[victim].kind is parameters[victim].KEYWORD_ONLY
                                                              and not isinstance(plain.get(victim), float)) else number  # fmt: skip
@@ -192,7 +195,9 @@ def judge_kind(case: Case, name: str, factory: Callable, parameter: inspect.Para
             raise Refused("a function of arrays, too")
         case.accepted_oddly = real(value) is None
     if kind == "flag":
-        case.expect(isinstance(value, bool | np.bool_) or value in (0, 1), f"{parameter.name}={value!r} was taken for a truth value")
+        case.expect(
+            isinstance(value, bool | np.bool_) or value in (0, 1), f"{parameter.name}={value!r} was taken for a truth value"
+        )
 
 
 def finite(result: Any) -> bool:

@@ -359,7 +359,9 @@ def untouched(case: Case) -> None:
     again = case.attempt(f"models.load({name})", models.load, given, must=True)
     if not same_leaves(again, tree):
         raise Different("what was saved did not come back")
-    case.expect([p for p in path.parent.iterdir() if p != path and p.name != "whole.npz"] == [], "saving left a second file behind")
+    case.expect(
+        [p for p in path.parent.iterdir() if p != path and p.name != "whole.npz"] == [], "saving left a second file behind"
+    )
 
 
 # Files of rows
@@ -383,7 +385,9 @@ def rows_file(case: Case) -> None:
         found = limited(case, f"memory_map(.npy, {how})", jdata.memory_map, path)["x"]
         if wanted is None:
             case.expect(wanted is not None, "mapped a file that NumPy cannot read")
-        case.expect(np.asarray(found).tobytes() == wanted.tobytes() and found.dtype == wanted.dtype, "other numbers than NumPy has")
+        case.expect(
+            np.asarray(found).tobytes() == wanted.tobytes() and found.dtype == wanted.dtype, "other numbers than NumPy has"
+        )
         return
     if form == "map":  # documented: the sums of bytes are not checked
         found = limited(case, f"memory_map(.npz, {how})", jdata.memory_map, path)

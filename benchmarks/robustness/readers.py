@@ -213,7 +213,9 @@ def csv_file(case: Case) -> None:
         place, how = label % width, header
     wanted = None if lines is None or place is None else csv_rows(lines, how, place)
     shown = text if text is None or len(text) < 200 else text[:200]
-    name = f"load_csv({shown!r}, {end}{', damaged' if damaged else ''}, header={header!r}, label={label!r}, delimiter={delimiter!r})"
+    name = (
+        f"load_csv({shown!r}, {end}{', damaged' if damaged else ''}, header={header!r}, label={label!r}, delimiter={delimiter!r})"
+    )
     must = clean and not damaged and label == -1 and wanted is not None and len(set(wanted[1])) > 1
     task = {} if wanted is None or len(set(wanted[1])) < 3 else {"task": "multiclass"}
     found = case.attempt(name, jdata.load_csv, path, header=header, label=label, delimiter=delimiter, must=must, **task)
@@ -255,7 +257,12 @@ def npz(case: Case) -> None:
         for _ in range(int(case.random.integers(1, 3))):
             arrays[case.one(MEMBERS)] = case.one(odd_arrays())
     else:
-        arrays = {"x_data": np.ones(12), "x_indices": np.tile([0, 1], 6), "x_indptr": np.arange(0, 13, 2), "x_shape": np.array([6, 2])}
+        arrays = {
+            "x_data": np.ones(12),
+            "x_indices": np.tile([0, 1], 6),
+            "x_indptr": np.arange(0, 13, 2),
+            "x_shape": np.array([6, 2]),
+        }
         arrays["y"] = NAMES
         for _ in range(int(case.random.integers(0, 3))):
             arrays[case.one(STORED)] = case.one(odd_arrays())
@@ -263,7 +270,10 @@ def npz(case: Case) -> None:
         arrays[case.one(list(arrays))] = np.array([[1, None]], object)
     path = case.folder / "a.npz"
     np.savez(path, **arrays)
-    task, positive = case.one((None, "binary", "multiclass", "regression")), case.one((None, None, None, "a", 1, "zzz", ["a", "b"]))
+    task, positive = (
+        case.one((None, "binary", "multiclass", "regression")),
+        case.one((None, None, None, "a", 1, "zzz", ["a", "b"])),
+    )
     classes = case.one((None, None, None, None, ("a", "b"), ("b", "a"), ("a",), (), "ab", 3, (1, 2), ("a", "b", "c")))
     shapes = {k: f"{a.dtype}{list(a.shape)}" for k, a in arrays.items()}
     text = f"load_npz({shapes}, task={task!r}, positive={show(positive)}, classes={show(classes)})"
@@ -276,7 +286,9 @@ def npz(case: Case) -> None:
     sole = {"x", "X", "x_train", "x_test", "x_data"} & set(arrays)
     if len(sole) == 1 and len(found) == 1 and "x_data" not in sole:
         (name,) = sole
-        case.expect(np.array_equal(np.asarray(found[0].x), arrays[name].astype(np.float32)), "x does not hold the rows of the file")
+        case.expect(
+            np.array_equal(np.asarray(found[0].x), arrays[name].astype(np.float32)), "x does not hold the rows of the file"
+        )
         end = name[1:]
         y = arrays.get("y" + end)
         case.expect(y is not None and y.shape == arrays[name].shape[:1], "labels that do not fit the rows were taken")

@@ -300,7 +300,17 @@ def split(case: Case) -> None:
 def encode(case: Case) -> None:
     """`encode`: names of labels are the names that were given."""
     pool = case.one(
-        (["ham", "spam"], ["a", "b", "c"], [1, 2], [0.5, 1.5, 2.5], [True, False], [b"a", b"b"], [1, "a"], [None, "a"], [1, np.nan])
+        (
+            ["ham", "spam"],
+            ["a", "b", "c"],
+            [1, 2],
+            [0.5, 1.5, 2.5],
+            [True, False],
+            [b"a", b"b"],
+            [1, "a"],
+            [None, "a"],
+            [1, np.nan],
+        )
         + ([3], ["a", ""], [2**60, 2**60 + 1], [1.0, 1], ["\u0661", "1"], [np.inf, 1], [1 + 1j, 2], ["a", "a "])
     )
     y = [case.one(pool) for _ in range(int(case.random.integers(0, 9)))]
@@ -315,7 +325,9 @@ def encode(case: Case) -> None:
     case.expect(len(labels) == len(held), "a label for each row was expected")
     place = (np.asarray(labels) + 1) // 2 if len(found) == 2 else np.asarray(labels)
     case.expect(set(place.tolist()) <= set(range(len(found))), f"labels are {labels}")
-    case.expect(all(found[p] == name for p, name in zip(place.tolist(), held.tolist(), strict=True)), "the labels name other classes")
+    case.expect(
+        all(found[p] == name for p, name in zip(place.tolist(), held.tolist(), strict=True)), "the labels name other classes"
+    )
 
 
 def chunks(case: Case) -> None:
