@@ -35,7 +35,8 @@ def part_of(name: str):
 
 def options(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.robustness", description=importlib.import_module(__package__).__doc__,
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.robustness",
+    description=importlib.import_module(__package__).__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--part", action="append", choices=list(COUNTS), help="one part, or several; none: all")
     parser.add_argument("--cases", type=int, help="cases of each part; none: those of the whole campaign")

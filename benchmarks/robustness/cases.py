@@ -60,6 +60,10 @@ class Case:
         self.random = np.random.default_rng([zlib.crc32(part.encode()), seed])
         self.text, self.warnings = "", []
 
+    def block(self, size: int) -> Case:
+        """A case that so many neighbouring seeds share: what it draws decides which program is compiled."""
+        return Case(f"{self.part}, {size} at a time", self.seed // size, self.folder)
+
     def one(self, choices: Any) -> Any:
         """One of some choices."""
         return choices[int(self.random.integers(len(choices)))]

@@ -38,7 +38,8 @@ def solvers() -> dict[str, dict[str, Any]]:
         "asset": {"lam": 0.1}, "asset_star": {"lam": 0.1}, "sdca": {"C": 1.0}, "constrained_sgd": {"radius": 1.0},
         "perceptron": {}, "simba": {"nu": 0.3}, "wolfe": {"lam": 0.1}, "scs": {"lam": 0.1, "capacity": 6},
         "kernel_pegasos": {"lam": 0.1} | kernel, "smo": {"C": 1.0} | kernel, "lasvm": {"C": 1.0} | kernel,
-        "decomposition": {"C": 1.0, "working_set": 8} | kernel, "sbp": {"nu": 0.3} | kernel, "batch_perceptron": {"margin": 0.1} | kernel,
+        "decomposition": {"C": 1.0, "working_set": 8} | kernel, "sbp": {"nu": 0.3} | kernel,
+        "batch_perceptron": {"margin": 0.1} | kernel,
         "bsgd": {"lam": 0.1} | kernel | some, "bsca": {"C": 1.0} | kernel | some, "bogd": {"lam": 0.1} | kernel | some,
         "bpas": {"C": 1.0} | kernel | some, "nogd": {"eta": 0.2, "features": 3} | kernel | some, "stoptron": kernel | some,
         "forgetron": kernel | some, "projectron": kernel | some, "projectron_plus": kernel | some,
@@ -93,10 +94,14 @@ def things() -> list[Any]:
     return [
         None, "rbf", "hinge", 0.1, 3, True, [], {}, object(), int, len, np.sin, np.dot, np.exp, jnp.dot, lambda: 1, lambda x: x,
         lambda x, z: 1.0, lambda x, z: x, lambda x, z: np.asarray(x) @ np.asarray(z).T, lambda x, z: x @ z.T, kernels.rbf,
-        kernels.linear, kernels.polynomial, losses.hinge, losses.squared_hinge, losses.eps_insensitive, losses.eps_insensitive(0.1),
-        jaxsvm.pegasos, jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0, RBF), samplers.epochs, samplers.epochs(2), KEY, X, RBF, "kernels.rbf",
-        features.fourier, features.fourier(KEY, RBF, dim=3, features=6), features.fourier(KEY, RBF, dim=2, features=6), budget.remove,
-        budget.remove(), budget.merge, budget.project(), projections.ball(1.0), kernels.precomputed(), jaxsvm.sweep, jaxsvm.dataset,
+        kernels.linear, kernels.polynomial, losses.hinge, losses.squared_hinge, losses.eps_insensitive,
+        losses.eps_insensitive(0.1),
+        jaxsvm.pegasos, jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0, RBF), samplers.epochs, samplers.epochs(2), KEY, X, RBF,
+        "kernels.rbf",
+        features.fourier, features.fourier(KEY, RBF, dim=3, features=6), features.fourier(KEY, RBF, dim=2, features=6),
+        budget.remove,
+        budget.remove(), budget.merge, budget.project(), projections.ball(1.0), kernels.precomputed(), jaxsvm.sweep,
+        jaxsvm.dataset,
     ]  # fmt: skip
 
 
@@ -131,8 +136,9 @@ def ruled_out(factory: Callable, name: str, value: float) -> str | None:
 def run(case: Case) -> None:
     """One case of the part."""
     own, rest = solvers(), others()
-    is_solver = bool(case.random.integers(3))
-    name = case.one(list(own if is_solver else rest))
+    shared = case.block(4)
+    is_solver = bool(shared.random.integers(3))
+    name = shared.one(list(own if is_solver else rest))
     factory, plain = (getattr(jaxsvm, name), own[name]) if is_solver else rest[name]
     parameters = inspect.signature(factory).parameters
     victim = case.one(list(parameters))
@@ -157,8 +163,8 @@ def run(case: Case) -> None:
             f"{victim} must be {limit} as documented, and {value!r} made a finite result",
         )
         if np.isfinite(number) and not isinstance(value, bool):
-            number = int(number) if number.is_integer() and (kind == "count" or parameters[victim].kind is parameters[victim].KEYWORD_ONLY
-                                                             and not isinstance(plain.get(victim), float)) else number  # fmt: skip
+            by_name = parameters[victim].kind is parameters[victim].KEYWORD_ONLY and not isinstance(plain.get(victim), float)
+            number = int(number) if number.is_integer() and (kind == "count" or by_name) else number
             try:
                 same = use(case, text, name, call(factory, plain | {victim: number}))
             except (ValueError, TypeError, OverflowError, Refused):

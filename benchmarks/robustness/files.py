@@ -24,7 +24,7 @@ from .cases import Case, Different, Refused, same_leaves
 
 ROWS = np.random.default_rng(0).normal(size=(12, 3)).astype("f4")
 LABELS = np.where(ROWS[:, 0] > 0, 1, -1)
-CLASSES = np.arange(12) % 3
+NAMES, CLASSES = np.array(["b", "a"] * 6), np.arange(12) % 3
 MOST = 64 * 2**20  # bytes that loading a file of a few kilobytes may take
 _whole: dict[str, tuple[Any, bytes]] = {}
 
@@ -208,7 +208,8 @@ def invalid(case: Case) -> None:
         listed.append((f"{victim}.npy", npy(arrays[victim] + 1 if arrays[victim].dtype != bool else ~arrays[victim])))
         listed = listed if case.rarely(2) else [listed[-1], *listed[:-1]]
     if how == "shape_says":
-        listed = [(n, npy_of_shape(arrays[victim], case.one(((10**6,), (2**62,), (-1,), (2, 2**40), (0,), (1, 1)))) if n == f"{victim}.npy"
+        listed = [(n, npy_of_shape(arrays[victim], case.one(((10**6,), (2**62,), (-1,), (2, 2**40), (0,), (1,
+        1)))) if n == f"{victim}.npy"
                    else t) for n, t in listed]  # fmt: skip
     if how == "bomb":
         where = case.one(("extra.npy", f"{victim}.npy", "header.npy"))
@@ -216,7 +217,8 @@ def invalid(case: Case) -> None:
         parts = packed([(n, t) for n, t in listed if n != where] + [(where, big)], compress=True)
     if how == "header_text":
         wrong = case.one((b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"format": 1}', b'{"format": 99, "tree": {}}', b'{"tree": 1}',
-                          b"[" * 5000, b'{"format": 1, "tree": ' + b'{"list": [' * 3000, b'{"format": 1, "tree": {"evil": 1}}'))  # fmt: skip
+                          b"[" * 5000, b'{"format": 1, "tree": ' + b'{"list": [' * 3000,
+                          b'{"format": 1, "tree": {"evil": 1}}'))  # fmt: skip
         listed[0] = ("header.npy", npy(np.frombuffer(wrong, np.uint8)))
     path = case.folder / "model.npz"
     path.write_bytes(parts or packed(listed, compress=case.rarely(4)))
@@ -234,7 +236,8 @@ def invalid(case: Case) -> None:
 
 
 INVALID = (
-    "longer", "dimension", "dtype", "strings", "objects", "missing", "extra", "other_name", "not_finite", "header", "header", "header",
+    "longer", "dimension", "dtype", "strings", "objects", "missing", "extra", "other_name", "not_finite", "header", "header",
+    "header",
     "duplicate", "shape_says", "bomb", "header_text", "specific", "specific", "specific", "specific",
 )  # fmt: skip
 
@@ -313,16 +316,22 @@ def specific(case: Case, name: str, header: dict, arrays: dict) -> str:
     text = json.dumps(header)
     choices = {
         "linear": [('"feature"', '"evil"'), ('"feature"', "3"), ("b", np.ones(2, "f4")), ("w", np.ones((3, 3), "f4"))],
-        "classifier": [('"free"', '"evil"'), ('"spam"', '"ham"'), ('"spam"', "null"), ("1.5", "-1.0"), ("1.5", '"1.5"'), ("1.5", "NaN"),
+        "classifier": [('"free"', '"evil"'), ('"spam"', '"ham"'), ('"spam"', "null"), ("1.5", "-1.0"), ("1.5", '"1.5"'),
+        ("1.5", "NaN"),
                        ("coef", np.ones(7, "f4")), ("index", np.full(12, -5, "i4")), ("index", np.full(12, 2**31 - 1, "i4")),
-                       ("x", np.ones((7, 3), "f4")), ("kernels.rbf", "solvers.pegasos.pegasos"), ("kernels.rbf", "kernels.linear")],
+                       ("x", np.ones((7, 3), "f4")), ("kernels.rbf", "solvers.pegasos.pegasos"), ("kernels.rbf",
+                       "kernels.linear")],
         "mapped": [('"none"', '"evil"'), ("w", np.ones(5, "f4")), ("frequencies", np.ones((3, 7), "f4"))],
-        "run": [("step", np.int32(-4)), ("step", np.float32(1.5)), ("step", np.array([1, 2], "i4")), ("done", np.array([True, False]))],
+        "run": [("step", np.int32(-4)), ("step", np.float32(1.5)), ("step", np.array([1, 2], "i4")), ("done", np.array([True,
+        False]))],
         "dual_run": [("step", np.int32(-1)), ("coef", np.ones(5, "f4")), ("done", np.float32(1))],
         "stream": [("step", np.int32(-4)), ("held", np.int32(-1)), ("held", np.int32(50)), ("chunks", np.int32(-1))],
-        "batch": [("y", np.ones(5, "f4")), ("x", np.ones((5, 3), "f4")), ("index", np.ones(12, "f4")), ("weight", np.ones((12, 1), "f4"))],
-        "sparse": [("index", np.full((12, 8), 99, "i4")), ("index", np.full((12, 8), -1, "i4")), ("length", np.full(12, 99, "i4")),
-                   ('"columns": {"value": 3}', '"columns": {"value": -3}'), ('"columns": {"value": 3}', '"columns": {"value": 1}')],
+        "batch": [("y", np.ones(5, "f4")), ("x", np.ones((5, 3), "f4")), ("index", np.ones(12, "f4")), ("weight", np.ones((12,
+        1), "f4"))],
+        "sparse": [("index", np.full((12, 8), 99, "i4")), ("index", np.full((12, 8), -1, "i4")), ("length", np.full(12, 99,
+        "i4")),
+                   ('"columns": {"value": 3}', '"columns": {"value": -3}'), ('"columns": {"value": 3}',
+                   '"columns": {"value": 1}')],
         "one_vs_rest": [("w", np.ones((2, 3), "f4")), ("b", np.ones(7, "f4"))],
     }[name]  # fmt: skip
     what, value = case.one(choices)
@@ -371,7 +380,7 @@ def rows_file(case: Case) -> None:
     """`load_npz` and `memory_map` of damaged `.npz` and `.npy` files."""
     form = case.one(("npz", "packed", "npy", "map"))
     path = case.folder / ("a.npy" if form == "npy" else "a.npz")
-    names = np.array(["b", "a"] * 6)
+    names = NAMES
     if form == "npy":
         np.save(path, ROWS)
     else:
@@ -419,7 +428,9 @@ def bomb(case: Case, form: str) -> tuple[str, bytes]:
         shape = case.one(((2**40, 3), (2**62, 2**62), (10**8, 3)))
         return f"says shape {shape}", packed([("x.npy", npy_of_shape(ROWS, shape)), ("y.npy", npy(np.ones(12)))])
     big = npy(np.zeros(2**27, np.uint8))
-    return "128 MiB of zeros beside", packed([("x.npy", npy(ROWS)), ("y.npy", npy(LABELS)), ("z.npy", big)], compress=True)
+    return "128 MiB of zeros beside", packed(
+        [("x.npy", npy(ROWS)), ("y.npy", npy(NAMES)), ("weight.npy", npy(np.ones(12))), ("z.npy", big)], compress=True
+    )
 
 
 def run(case: Case) -> None:

@@ -77,7 +77,8 @@ def kinds() -> dict[str, Any]:
         "one_vs_rest": fitted(jaxsvm.one_vs_rest(jaxsvm.pegasos(0.01), classes=3), classes=3),
         "sbp": fitted(jaxsvm.sbp(0.2, rbf)),
         "stream of bsgd": streamed(jaxsvm.bsgd(0.01, rbf, budget=10)),
-        "stream on features": lambda save, state=None: streamed(jaxsvm.on_features(phi(jax.random.key(2)), jaxsvm.pegasos(0.01)))(save, state),
+        "stream on features": lambda save, state=None: streamed(jaxsvm.on_features(phi(jax.random.key(2)),
+        jaxsvm.pegasos(0.01)))(save, state),
     }  # fmt: skip
 
 

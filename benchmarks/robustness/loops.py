@@ -50,9 +50,11 @@ def known() -> dict[str, Any]:
 def arrays() -> list[Any]:
     """What may come where rows are expected."""
     return [
-        X, X.tolist(), X.astype("f8"), X.astype(">f4"), X.astype("f2"), X[:, :2], X[:, :1], np.hstack([X, X]), X[0], X[:0], X[:, :0], X[None],
+        X, X.tolist(), X.astype("f8"), X.astype(">f4"), X.astype("f2"), X[:, :2], X[:, :1], np.hstack([X, X]), X[0], X[:0],
+        X[:, :0], X[None],
         np.where(X > 1, np.nan, X), np.where(X > 1, np.inf, X), X.astype(str), X.astype(object), scipy.sparse.csr_matrix(X),
-        scipy.sparse.coo_array(X), jnp.asarray(X), jnp.asarray(X, jnp.bfloat16), np.ma.masked_less(X, 0), ArrayLike(X), X + 0j, (X > 0),
+        scipy.sparse.coo_array(X), jnp.asarray(X), jnp.asarray(X, jnp.bfloat16), np.ma.masked_less(X, 0), ArrayLike(X),
+        X + 0j, (X > 0),
         (10 * X).astype(int), np.asfortranarray(X), X[::-1], None, "x", 3, 1.5, [], [[]], [None], {}, object(), int, np.matrix(X),
         jax.random.key(0), b"x", 10**400, [[10**400, 1, 1]], X * 1e30, memoryview(X), np.float32(1),
     ]  # fmt: skip
@@ -63,13 +65,18 @@ def things() -> list[Any]:
     own = known()
     data, run = own["data"], own["linear"]
     return [
-        None, 3, "x", 0.1, True, [], (), {}, object(), int, len, X, (X, Y), [data], (data, data), data, own["sparse"], own["many"],
-        data._replace(y=None), data._replace(y=data.y[:3]), data._replace(x=None), data._replace(x=data.x[:, :2]), data._replace(weight=None),
+        None, 3, "x", 0.1, True, [], (), {}, object(), int, len, X, (X, Y), [data], (data, data), data, own["sparse"],
+        own["many"],
+        data._replace(y=None), data._replace(y=data.y[:3]), data._replace(x=None), data._replace(x=data.x[:, :2]),
+        data._replace(weight=None),
         data._replace(x=X.tolist()), jaxsvm.dataset, run, run.model, run.state, run.info, run.state.solver,
         own["kernel"].model, own["kernel"].state, jaxsvm.pegasos, jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0, RBF.made()), kernels.rbf,
-        kernels.rbf(1.0), losses.hinge, losses.logistic, losses.eps_insensitive, losses.eps_insensitive(0.1), losses.crammer_singer, "hinge",
-        samplers.epochs, samplers.epochs(2), samplers.whole(), samplers.uniform(3), lambda m: m, lambda m: 1 / 0, jaxsvm.error_on(data), np.sin,
-        jaxsvm.error_on, models.Linear(jnp.full(3, jnp.nan), jnp.float32(0)), models.Linear(jnp.ones(2), jnp.float32(0)), KEY, jnp.zeros(3),
+        kernels.rbf(1.0), losses.hinge, losses.logistic, losses.eps_insensitive, losses.eps_insensitive(0.1),
+        losses.crammer_singer, "hinge",
+        samplers.epochs, samplers.epochs(2), samplers.whole(), samplers.uniform(3), lambda m: m, lambda m: 1 / 0,
+        jaxsvm.error_on(data), np.sin,
+        jaxsvm.error_on, models.Linear(jnp.full(3, jnp.nan), jnp.float32(0)), models.Linear(jnp.ones(2), jnp.float32(0)), KEY,
+        jnp.zeros(3),
         features.fourier(KEY, kernels.rbf(1.0), dim=3, features=4),
     ]  # fmt: skip
 
@@ -108,7 +115,13 @@ def call_model(case: Case) -> None:
     model, x = known()[name].model, case.one(arrays())
     way = case.one(("model", "predict"))
     wanted = plain_rows(x)
-    must = isinstance(x, jax.Array | np.ndarray) and x.dtype == np.float32 and wanted is not None and np.isfinite(wanted).all() and len(x)
+    must = (
+        isinstance(x, jax.Array | np.ndarray)
+        and x.dtype == np.float32
+        and wanted is not None
+        and np.isfinite(wanted).all()
+        and len(x)
+    )
     text = f"{name} {'Classifier.predict' if way == 'predict' else 'model'}({show(x)}) of type {type(x).__name__}"
     fn = model if way == "model" else models.Classifier(model, ("ham", "spam")).predict
     have = case.attempt(text, lambda: fn(x), must=bool(must) and not np.ma.isMaskedArray(x))
@@ -204,7 +217,10 @@ def certificates(case: Case) -> None:
         return
     case.expect(abs(float(bound.primal) - value) <= 1e-9 * (1 + value), f"primal {float(bound.primal)!r}, expected {value!r}")
     best = least(x, y, weight, lam, bias or "free")
-    case.expect(bound.gap >= value - best - 1e-7 * (1 + value), f"a gap of {float(bound.gap):.6g}, and {value - best:.6g} above the best known")
+    case.expect(
+        bound.gap >= value - best - 1e-7 * (1 + value),
+        f"a gap of {float(bound.gap):.6g}, and {value - best:.6g} above the best known",
+    )
     case.expect(abs(bound.primal - bound.dual - bound.gap) <= 1e-9 * (1 + value), "gap is not primal - dual")
     have = case.attempt(f"primal({show(model)})", objectives.primal, model, data, lam)
     wanted = value - (lam / 2 * b * b if bias == "feature" else 0)
@@ -237,7 +253,8 @@ def objective_arguments(case: Case) -> None:
     own = known()
     alpha = jnp.zeros(N)
     table: dict[str, tuple[Callable, dict[str, Any]]] = {
-        "certificate": (jaxsvm.certificate, {"model": own["linear"].model, "data": own["data"], "lam": 0.1, "loss": losses.hinge, "bias": None,
+        "certificate": (jaxsvm.certificate, {"model": own["linear"].model, "data": own["data"], "lam": 0.1,
+        "loss": losses.hinge, "bias": None,
                                              "passes": 0}),
         "primal": (objectives.primal, {"model": own["linear"].model, "data": own["data"], "lam": 0.1, "loss": losses.hinge}),
         "dual": (objectives.dual, {"alpha": alpha, "data": own["data"], "lam": 0.1, "kernel": RBF.made()}),
@@ -247,7 +264,9 @@ def objective_arguments(case: Case) -> None:
     name = case.one(list(table))
     fn, arguments = table[name]
     victim = case.one(list(arguments))
-    pool = {"lam": hostile_numbers, "passes": hostile_numbers, "bias": hostile_choices, "alpha": hostile_numbers}.get(victim, things)()
+    pool = {"lam": hostile_numbers, "passes": hostile_numbers, "bias": hostile_choices, "alpha": hostile_numbers}.get(
+        victim, things
+    )()
     value = case.one(pool)
     have = case.attempt(show_call(name, **arguments | {victim: value}), fn, **arguments | {victim: value})
     leaves = [np.asarray(a) for a in jax.tree.leaves(have)]
@@ -255,7 +274,9 @@ def objective_arguments(case: Case) -> None:
     if victim == "lam":
         case.expect(real(value) is not None and 0 < real(value) < np.inf, f"lam={value!r} was taken for a number above 0")
         other = fn(**arguments | {victim: real(value)})
-        case.expect(same_leaves(jax.tree.map(np.asarray, have), jax.tree.map(np.asarray, other)), f"lam={value!r} and its float differ")
+        case.expect(
+            same_leaves(jax.tree.map(np.asarray, have), jax.tree.map(np.asarray, other)), f"lam={value!r} and its float differ"
+        )
     if victim == "data":
         case.expect(isinstance(value, jaxsvm.Batch), "took what is no data set")
     if victim == "model":
@@ -272,15 +293,19 @@ def take(case: Case) -> None:
     """`take` beside NumPy."""
     data = known()[case.one(("data", "data", "sparse", "many"))]
     usual = [np.array([0, 3, -1], "i4"), np.array([2], "i4"), np.array([-1], "i4"), np.array([9, 9], "i4"), jnp.array([1, 0])]
-    odd = [np.array([N], "i4"), np.array([-2], "i4"), np.array([10**6, 1]), np.array([0.5]), np.array([1.0]), np.zeros(0, "i4"), np.array(3),
-           np.array([[0, 1]]), [0, 1], (2,), range(3), True, np.array([True] * N), np.array(["1"]), slice(2), 2**31, np.array([2**40]),
+    odd = [np.array([N], "i4"), np.array([-2], "i4"), np.array([10**6, 1]), np.array([0.5]), np.array([1.0]), np.zeros(0,
+    "i4"), np.array(3),
+           np.array([[0, 1]]), [0, 1], (2,), range(3), True, np.array([True] * N), np.array(["1"]), slice(2), 2**31,
+           np.array([2**40]),
            np.array([np.nan]), np.array([None]), np.array([0], ">i4"), np.array([255], "u1"), np.array([3], "u4")]  # fmt: skip
     index = case.one(usual * 3 + odd + hostile_numbers()[:20])
     thing = case.one(things()) if case.rarely(6) else data
     have = case.attempt(f"take({show(thing)}, {show(index)})", jaxsvm.take, thing, index)
     case.expect(isinstance(thing, jaxsvm.Batch), "took rows of what is no data set")
     held = np.asarray(index)
-    case.expect(held.dtype.kind in "iu" and held.ndim == 1 and (held >= -1).all() and (held < N).all(), f"took rows {index!r} of {N}")
+    case.expect(
+        held.dtype.kind in "iu" and held.ndim == 1 and (held >= -1).all() and (held < N).all(), f"took rows {index!r} of {N}"
+    )
     held = held.astype(int)
     x = np.asarray(have.x.toarray() if hasattr(have.x, "toarray") else have.x)
     live = held >= 0
@@ -288,7 +313,9 @@ def take(case: Case) -> None:
     case.expect(np.array_equal(x[live], full[held[live]]), "other rows")
     case.expect(np.array_equal(np.asarray(have.y)[live], np.asarray(thing.y)[held[live]]), "other targets")
     want = np.where(live, np.asarray(thing.weight)[np.maximum(held, 0)], 0)
-    case.expect(np.array_equal(np.asarray(have.weight), want) and np.array_equal(np.asarray(have.index), held), "other weights or numbers")
+    case.expect(
+        np.array_equal(np.asarray(have.weight), want) and np.array_equal(np.asarray(have.index), held), "other weights or numbers"
+    )
 
 
 def fit_arguments(case: Case) -> None:
@@ -296,10 +323,14 @@ def fit_arguments(case: Case) -> None:
     own = known()
     plain = {"solver": jaxsvm.pegasos(0.1), "data": own["data"], "key": KEY, "steps": STEPS, "every": STEPS}
     pools: dict[str, Callable] = {
-        "steps": hostile_numbers, "every": hostile_numbers, "tol": hostile_numbers, "seconds": hostile_numbers, "memory": hostile_numbers,
-        "lift": hostile_choices, "progress": hostile_choices, "save": lambda: [3, 1.5, True, "", b"", [], object(), int, "a/b/c.npz", "\x00", X,
-        str(case.folder), case.folder, str(case.folder / "run.npz"), case.folder / "run.npz", bytes(case.folder / "run.npz"), "/dev/full/x"],
-        "key": lambda: [*hostile_numbers(), np.zeros(2, "u4"), np.zeros((2, 2), "u4"), jax.random.split(KEY), jax.random.key_data(KEY)],
+        "steps": hostile_numbers, "every": hostile_numbers, "tol": hostile_numbers, "seconds": hostile_numbers,
+        "memory": hostile_numbers,
+        "lift": hostile_choices, "progress": hostile_choices, "save": lambda: [3, 1.5, True, "", b"", [], object(), int,
+        "a/b/c.npz", "\x00", X,
+        str(case.folder), case.folder, str(case.folder / "run.npz"), case.folder / "run.npz", bytes(case.folder / "run.npz"),
+        "/dev/full/x"],
+        "key": lambda: [*hostile_numbers(), np.zeros(2, "u4"), np.zeros((2, 2), "u4"), jax.random.split(KEY),
+        jax.random.key_data(KEY)],
         "solver": things, "data": things, "state": things, "sampler": things, "probe": things,
     }  # fmt: skip
     victim = case.one(list(pools))
@@ -313,15 +344,20 @@ def fit_arguments(case: Case) -> None:
     number = real(value)
     if victim in ("steps", "every", "tol", "seconds", "memory") and value is not None:
         case.expect(number is not None and not np.isnan(number), f"{victim}={value!r} was taken for a number")
-        case.expect(number >= 0 and (number == int(number) or victim in ("tol", "seconds", "memory")), f"{victim}={value!r} was taken")
+        case.expect(
+            number >= 0 and (number == int(number) or victim in ("tol", "seconds", "memory")), f"{victim}={value!r} was taken"
+        )
     if victim == "steps" and number is not None:
         case.expect(int(run.state.step) == int(number), f"{int(run.state.step)} steps")
     if victim == "key" and value is not None:
-        case.expect(hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) or getattr(value, "dtype", "") == "uint32",
+        case.expect(hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) or getattr(value, "dtype",
+        "") == "uint32",
                     f"{value!r} was taken for a key")  # fmt: skip
     if victim == "progress":
         case.expect(value in (0, 1) and not isinstance(value, str | bytes), f"progress={value!r} was taken for a truth value")
-    if victim in ("every", "lift", "progress", "memory", "save", "seconds") and not (victim == "seconds" and number is not None and number < 30):
+    if victim in ("every", "lift", "progress", "memory", "save", "seconds") and not (
+        victim == "seconds" and number is not None and number < 30
+    ):
         case.expect(same_leaves(run.model, own["plain"].model), "other bits than the plain run")
     if victim == "data":
         case.expect(isinstance(value, jaxsvm.Batch), "trained on what is no data set")
@@ -353,29 +389,42 @@ def stream_arguments(case: Case) -> None:
     solver = jaxsvm.pegasos(0.1)
     good = [(X, Y), (X[:4].astype("f8"), Y[:4].tolist(), np.ones(4)), (X[:3], np.array([1, -1, 1]))]
     odd = [
-        (X, np.zeros(N)), (np.ma.masked_less(X, 0), Y), (X.astype(">f4"), Y), (1e30 * X, Y), (X, Y[:3]), (X, Y, -WEIGHT), (X, Y, np.zeros(N)),
-        (X, Y, np.full(N, np.nan)), (X, Y, WEIGHT, WEIGHT), (X[:, :1], Y), (X[0], Y[:3]), (X[:0], Y[:0]), (np.where(X > 1, np.inf, X), Y),
-        (X.astype("f8") * 1e300, Y), (X + 0j, Y), (X.tolist(), ["a"] * N), (scipy.sparse.csr_matrix(X), Y), known()["sparse"], (X, None),
-        known()["data"]._replace(y=None), "rows", None, 3, (), [], (X,), {"x": X}, (X, Y, None), (None, Y), (X.astype(str), Y), (X, Y[:, None]),
+        (X, np.zeros(N)), (np.ma.masked_less(X, 0), Y), (X.astype(">f4"), Y), (1e30 * X, Y), (X, Y[:3]), (X, Y, -WEIGHT), (X,
+        Y, np.zeros(N)),
+        (X, Y, np.full(N, np.nan)), (X, Y, WEIGHT, WEIGHT), (X[:, :1], Y), (X[0], Y[:3]), (X[:0], Y[:0]), (np.where(X > 1,
+        np.inf, X), Y),
+        (X.astype("f8") * 1e300, Y), (X + 0j, Y), (X.tolist(), ["a"] * N), (scipy.sparse.csr_matrix(X), Y), known()["sparse"],
+        (X, None),
+        known()["data"]._replace(y=None), "rows", None, 3, (), [], (X,), {"x": X}, (X, Y, None), (None, Y), (X.astype(str),
+        Y), (X, Y[:, None]),
         known()["many"], (X > 0, Y), (ArrayLike(X), Y), known()["data"],
     ]  # fmt: skip
     chunks = [case.one(good) for _ in range(int(case.random.integers(1, 4)))]
-    victim = case.one(("chunks", "chunks", "chunks", "nothing", "rows", "batch_size", "task", "memory", "save", "key", "state", "solver", "all"))
+    victim = case.one(
+        ("chunks", "chunks", "chunks", "nothing", "rows", "batch_size", "task", "memory", "save", "key", "state", "solver", "all")
+    )
     how: dict[str, Any] = {}
     value: Any = ""
     if victim == "chunks":
         value = case.one(odd)
         chunks.insert(int(case.random.integers(len(chunks) + 1)), value)
     elif victim == "all":
-        chunks = value = case.one((None, 3, "rows", X, {}, [], iter([]), [[]], int, known()["data"], (X, Y), lambda: 1, {1: (X, Y)}))
+        chunks = value = case.one(
+            (None, 3, "rows", X, {}, [], iter([]), [[]], int, known()["data"], (X, Y), lambda: 1, {1: (X, Y)})
+        )
     elif victim != "nothing":
         pool = {"rows": hostile_numbers, "batch_size": hostile_numbers, "task": hostile_choices, "memory": hostile_numbers,
-                "save": lambda: [3, True, "", [], "a/b/c.npz", str(case.folder), case.folder / "s.npz"]}.get(victim, things)()  # fmt: skip
+                "save": lambda: [3, True, "", [], "a/b/c.npz", str(case.folder), case.folder / "s.npz"]}.get(victim,
+                things)()  # fmt: skip
         value = how[victim] = case.one(pool)
         if victim == "batch_size" and (real(value) or 0) > 1e4:  # a batch of so many rows is what was asked for
             value = how[victim] = -2
     arguments = {"solver": solver, "chunks": chunks, "key": KEY} | how
-    shapes = [show(c[0]) if isinstance(c, tuple) and c else type(c).__name__ for c in chunks] if isinstance(chunks, list) else show(chunks)
+    shapes = (
+        [show(c[0]) if isinstance(c, tuple) and c else type(c).__name__ for c in chunks]
+        if isinstance(chunks, list)
+        else show(chunks)
+    )
     run = case.attempt(f"stream({shapes}, {victim}={show(value)})", lambda: jaxsvm.stream(**arguments))
     case.expect(run.finite == ("not finite" not in run.status), f"finite is {run.finite}, status says {run.status!r}")
     if victim not in ("chunks", "nothing"):
@@ -383,13 +432,24 @@ def stream_arguments(case: Case) -> None:
         if victim in ("rows", "batch_size", "memory") and value is not None:
             case.expect(number is not None and number > 0, f"{victim}={value!r} was taken for a number")
         return
-    parts = [c if not isinstance(c, jaxsvm.Batch) else (np.asarray(c.x.toarray() if hasattr(c.x, "toarray") else c.x), c.y, c.weight) for c in chunks]
-    case.expect(all(isinstance(p, tuple | list) and len(p) in (2, 3) and not np.ma.is_masked(p[0]) for p in parts), "took what is no chunk")
+    parts = [
+        c if not isinstance(c, jaxsvm.Batch) else (np.asarray(c.x.toarray() if hasattr(c.x, "toarray") else c.x), c.y, c.weight)
+        for c in chunks
+    ]
+    case.expect(
+        all(isinstance(p, tuple | list) and len(p) in (2, 3) and not np.ma.is_masked(p[0]) for p in parts),
+        "took what is no chunk",
+    )
     whole = [np.concatenate([np.asarray(p[i], np.float64) for p in parts]) for i in (0, 1)]
     weight = np.concatenate([np.ones(len(p[1])) if len(p) == 2 else np.asarray(p[2], np.float64) for p in parts])
-    case.expect(all(np.isfinite(a).all() for a in (*whole, weight)) and (weight >= 0).all() and set(whole[1]) <= {-1, 1}, "took wrong numbers")
+    case.expect(
+        all(np.isfinite(a).all() for a in (*whole, weight)) and (weight >= 0).all() and set(whole[1]) <= {-1, 1},
+        "took wrong numbers",
+    )
     live = weight > 0
-    agree(case, run.model.w, pegasos(whole[0][live].astype(np.float32).astype(np.float64), whole[1][live], weight[live]), "w", 1e-3)
+    agree(
+        case, run.model.w, pegasos(whole[0][live].astype(np.float32).astype(np.float64), whole[1][live], weight[live]), "w", 1e-3
+    )
 
 
 def pegasos(x: np.ndarray, y: np.ndarray, weight: np.ndarray, lam: float = 0.1) -> np.ndarray:
@@ -413,7 +473,9 @@ def sweep(case: Case) -> None:
     x: Any = 1.0
     value: Any = ""
     if victim in axes:
-        value = axes[victim] = case.one([*hostile_numbers(), np.ones((2, 2)), np.array([1, np.nan]), ["a", "b"], np.array([1 + 1j, 2])])
+        value = axes[victim] = case.one(
+            [*hostile_numbers(), np.ones((2, 2)), np.array([1, np.nan]), ["a", "b"], np.array([1 + 1j, 2])]
+        )
     elif victim == "x":
         value = x = case.one(hostile_numbers())
     elif victim == "fn":
@@ -441,5 +503,7 @@ def sweep(case: Case) -> None:
 
 def run(case: Case) -> None:
     """One case of the part."""
-    parts = (call_model,) * 4 + (probes,) * 3 + (certificates,) * 3 + (objective_arguments,) * 2 + (take,) * 2 + (fit_arguments,) * 3
+    parts = (
+        (call_model,) * 4 + (probes,) * 3 + (certificates,) * 3 + (objective_arguments,) * 2 + (take,) * 2 + (fit_arguments,) * 3
+    )
     case.one((*parts, step_arguments, step_arguments, stream_arguments, stream_arguments, stream_arguments, sweep))(case)

@@ -23,7 +23,8 @@ CELLS = ("1", "-2.5", "3e2", " 4 ", '"5"', "0", "1e-50", ".25", "+3", "7.", "1E3
 PIECES = [
     b"nan", b"inf", b"-inf", b"Infinity", b"1e39", b"1e999", b"-1:1", b"0:1", b"3000000000:1", b"2147483645:1", b"qid:4", b"\r\n",
     b"\n\n", b"# note", b"\xef\xbb\xbf", "\u0661".encode(), b"1_0", b"0x1", b'"', b'"1"', b"1,2", b"5:5:5", b" :1", b" 7: 1",
-    b"\x1a", b"\r", b"'", b"\x00", b"\xff", b"NA", b"?", b"NULL", b"1;2", b"1 2", b"1,", b",", b",,", b"1e", b"--1", b"+-1", b"1j",
+    b"\x1a", b"\r", b"'", b"\x00", b"\xff", b"NA", b"?", b"NULL", b"1;2", b"1 2", b"1,", b",", b",,", b"1e", b"--1", b"+-1",
+    b"1j",
     b"True", b"\xc2\xa0", b"\t", b"1.2.3", b"9" * 400, b"1:1 1:2", b"2:1 1:1", "\uff11".encode(), b"1d3", b"1f", b"$1", b"1%",
 ]  # fmt: skip
 
@@ -244,9 +245,11 @@ def odd_arrays() -> list[np.ndarray]:
     return [
         ROWS, NAMES, np.arange(6), np.ones(6), np.float64(1), np.ones((0, 2)), np.zeros(6), np.ones((6, 2, 1)),
         np.full((6, 2), np.nan), np.array(["1", "2"] * 3), np.array([1, -1] * 3), np.array([1 + 1j] * 6), np.zeros(6, "M8[s]"),
-        np.array([6, 2]), np.full(6, -1.0), np.zeros(2, [("a", "f4")]), np.array([b"a", b"b"] * 3), np.array([0, 2, 4, 6, 8, 10, 12]),
+        np.array([6, 2]), np.full(6, -1.0), np.zeros(2, [("a", "f4")]), np.array([b"a", b"b"] * 3), np.array([0, 2, 4, 6, 8,
+        10, 12]),
         np.tile([0, 1], 6), np.arange(12.0), np.tile([0, 5], 6), np.array([-6, 2]), np.array([6.5, 2]), ROWS.astype(">f8"),
-        np.asfortranarray(ROWS), np.array(["a", "b"]), np.array([2**40, 2]), np.array([0, 6, 4, 6, 8, 10, 12]), np.array([6, 2, 2]),
+        np.asfortranarray(ROWS), np.array(["a", "b"]), np.array([2**40, 2]), np.array([0, 6, 4, 6, 8, 10, 12]), np.array([6,
+        2, 2]),
     ]  # fmt: skip
 
 
@@ -310,8 +313,10 @@ def paths(case: Case) -> None:
     (case.folder / "empty.csv").write_bytes(b"")
     (case.folder / "blank.csv").write_bytes(b"\n \n\t\n")
     (case.folder / "other.dat").write_bytes(case.random.bytes(60))
-    things = [None, 3, 1.5, True, b"none", "", ".", "none.csv", "folder", "empty.csv", "blank.csv", "other.dat", ["a.npy"], ("a.npy",),
-              ("a", "b", "c", "d"), (), [], {}, object(), np.ones(3), "a\x00b", "x" * 5000, "none.gz", "none.npz", "/dev/full/x", -1,
+    things = [None, 3, 1.5, True, b"none", "", ".", "none.csv", "folder", "empty.csv", "blank.csv", "other.dat", ["a.npy"],
+    ("a.npy",),
+              ("a", "b", "c", "d"), (), [], {}, object(), np.ones(3), "a\x00b", "x" * 5000, "none.gz", "none.npz",
+              "/dev/full/x", -1,
               b"\xff", ("empty.csv", "empty.csv"), "~"]  # fmt: skip
     thing = case.one(things)
     if isinstance(thing, str) and thing and len(thing) < 20 and "\x00" not in thing:
