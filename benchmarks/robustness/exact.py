@@ -62,7 +62,7 @@ def run(case: Case) -> None:
         number = float(np.float32(case.one((1.0, 0.3)) / np.sqrt(variance)))
     kernel, C = Kernel(name, number), float(np.float32(case.one((1.0, 10.0, 10.0, 0.1, 100.0))))
     gram = kernel.block(wide, wide)
-    solver = {"decomposition": lambda k: jaxsvm.decomposition(C, k), "smo": lambda k: jaxsvm.smo(C, k),
+    solver = {"decomposition": lambda k: jaxsvm.decomposition(C, k, rounds=100), "smo": lambda k: jaxsvm.smo(C, k),
               "sdca": lambda k: jaxsvm.sdca(C, k)}[method](kernel.made())  # fmt: skip
     how = {
         "decomposition": dict(steps=5),

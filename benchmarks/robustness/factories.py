@@ -136,7 +136,7 @@ def ruled_out(factory: Callable, name: str, value: float) -> str | None:
 def run(case: Case) -> None:
     """One case of the part."""
     own, rest = solvers(), others()
-    shared = case.block(4)
+    shared = case.block(6)
     is_solver = bool(shared.random.integers(3))
     name = shared.one(list(own if is_solver else rest))
     factory, plain = (getattr(jaxsvm, name), own[name]) if is_solver else rest[name]
