@@ -67,8 +67,9 @@ def rows_of(model: Any) -> np.ndarray:
 
 
 def hinge(score: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-    """The weighted mean hinge."""
-    return float(np.maximum(0, 1 - y * score) @ weight / weight.sum())
+    """The weighted mean hinge; rows of weight 0 are not there."""
+    live = weight > 0
+    return float(np.maximum(0, 1 - (y * score)[live]) @ weight[live] / weight.sum())
 
 
 class Optimum(NamedTuple):
