@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import importlib
 import json
 import multiprocessing
 import multiprocessing.connection
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import time
@@ -175,7 +177,9 @@ def main(argv: list[str] | None = None) -> int:
     jobs = [(i / counts[part], part, chosen.seed + i) for part in parts for i in range(counts[part])]
     jobs = [(part, seed) for _, part, seed in sorted(jobs)]
     before = known_verdicts(chosen.out) if chosen.out else {}
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp(prefix="robustness"))
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # what one process compiles, the others find
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="robustness")
+        atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
