@@ -1,0 +1,357 @@
+"""Part `data`: hostile arrays for `dataset`, `standardize`, `scale`, `split`, `encode`, `chunks`. The oracle is NumPy."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+
+import jaxsvm
+from jaxsvm import data as jdata
+from jaxsvm.types import SparseRows
+
+from .cases import FLOAT32, ArrayLike, Case, hostile_numbers, same_leaves, show
+
+USUAL = (0, 1, -1, 2, 0.5, -0.25, 3, 7, 1e-3, 1e3)
+WILD = (0, 1, -1, 1e-45, 1e-300, 1e19, 1e38, -3e38, 1e39, 1e300, 2**53 + 1, 1e6 + 1e-4, 1e6, 1e6 + 2e-4, 16777217, 16777216)
+DTYPES = ("f8", "f4", "f2", ">f8", ">f4", "i8", "i4", "u1", "u8", "i2", "?", "g", "bfloat16", ">i4")
+LABELS = ((-1, 1),) * 12 + (
+    (0, 1), (1, 2), (-1, 0, 1), (1,), (0, 1, 2), (0.5, 1.5), (-1, 1, np.nan), (-1, 1e300), (1, 2, 4), (False, True),
+)  # fmt: skip
+
+
+def quietly(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """A call of NumPy without its warnings."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return fn(*args, **kwargs)
+
+
+def matrix(case: Case) -> tuple[Any, np.ndarray | None, bool]:
+    """Something like an array of rows, what NumPy says it is (None: no array of numbers), and whether it is usual."""
+    random = case.random
+    if case.rarely(16):
+        thing = case.one(not_arrays())
+        return thing, None, False
+    n = 0 if case.rarely(20) else int(random.integers(2, 9))
+    d = 0 if case.rarely(20) else int(random.integers(1, 5))
+    dtype = case.one(DTYPES)
+    dtype = jnp.dtype("bfloat16") if dtype == "bfloat16" else np.dtype(dtype)
+    wild = case.rarely(4)
+    cells = random.choice(np.array(WILD if wild else USUAL, np.longdouble), (n, d))
+    odd = cells.size and case.rarely(10)
+    if odd:
+        cells[random.integers(n), random.integers(d)] = case.one((np.nan, np.inf, -np.inf))
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        cells = np.array([[int(np.nan_to_num(c, posinf=9, neginf=-9)) for c in row] for row in cells], object).reshape(n, d)
+        cells = np.clip(cells, max(limits.min, -(2**62)), min(limits.max, 2**62)) if cells.size else cells
+    a = quietly(lambda: cells.astype(dtype))
+    layout = case.one(("C", "F", "view", "flipped", "list", "matrix", "readonly", "masked", "memory", "like", "jax", "object"))
+    if layout == "view":
+        a = np.repeat(a, 2, axis=1)[:, ::2]
+    if layout == "flipped":
+        a = a[::-1, ::-1]
+    plain = np.array(a, copy=True)
+    if layout == "readonly":
+        a.setflags(write=False)
+    if layout == "masked":
+        mask = np.zeros(a.shape, bool)
+        if a.size and case.rarely(2):
+            mask.flat[0] = True
+        given, plain = np.ma.masked_array(a, mask), None if mask.any() else plain
+        return given, plain, False
+    if layout == "memory" and a.size and dtype.kind != "V":
+        a = np.lib.format.open_memmap(case.folder / "x.npy", "w+", dtype, a.shape)
+        a[:] = plain
+    if layout == "object":
+        return a.astype(object), None, False
+    if layout == "jax" and dtype.itemsize <= 4 and dtype.isnative:
+        return jnp.asarray(a), plain, not wild and not odd
+    usual = not wild and not odd and plain.size > 0
+    given = {"F": np.asfortranarray(a), "list": a.tolist() or a, "matrix": np.asmatrix(a), "like": ArrayLike(a)}.get(layout, a)
+    if layout == "list" and n:
+        plain = quietly(np.asarray, given)
+        plain = plain if plain.dtype.kind in "biuf" else None
+    return given, plain, usual
+
+
+def not_arrays() -> list[Any]:
+    """Things that are no matrix of numbers."""
+    return [
+        *hostile_numbers(), np.array([[1, None]], object), np.ones((2, 2), complex), np.array([["1", "2"], ["3", "4"]]),
+        np.array([[b"1", b"2"]]), np.zeros((2, 2), "M8[s]"), np.zeros((2, 2), "m8[s]"), np.zeros(2, [("a", "f4")]),
+        np.zeros((2, 2), "V4"), np.ones((2, 2, 2)), np.ones(3), [[1, 2], [3]], [[1, 2], [3, "a"]], iter([1, 2]), "x.npy",
+        scipy.sparse.coo_array([1.0, 2.0]), np.rec.array([(1, 2.0)]), np.array([["a"]]), [[10**400]], [[1 << 70]],
+        memoryview(b"abc"), {"x": [1]}, [{}], [[1.0, 2.0], None], np.array([[np.timedelta64(1)]]), [b"ab", b"cd"],
+    ]  # fmt: skip
+
+
+def task_of(case: Case) -> str:
+    """What the targets are for."""
+    return case.one(("binary", "binary", "multiclass", "regression"))
+
+
+def targets(case: Case, n: int, task: str = "binary") -> Any:
+    """Labels, or real targets; few are of another length."""
+    n = case.one((n + 1, max(n - 1, 0))) if case.rarely(20) else n
+    names = tuple(range(int(case.random.integers(2, 4)))) if task == "multiclass" and not case.rarely(4) else case.one(LABELS)
+    y = case.random.choice(np.array(names), n)
+    y[: len(names)] = np.array(names)[: len(y)]
+    if case.rarely(15):
+        return case.one((y[:, None], y.astype(str), y.astype(object), ArrayLike(y), y[None], np.ma.masked_array(y), "y", None))
+    kind = case.one(("f8", "f4", "i8", "list", "f2", ">f4"))
+    if kind == "list":
+        return y.tolist()
+    exact = kind != "i8" or (y.dtype.kind != "f" or (np.isfinite(y).all() and (np.abs(y) < 2**53).all()))
+    return quietly(y.astype, kind) if exact else y
+
+
+def weights(case: Case, n: int) -> Any:
+    """None, or numbers from 0 on; few are negative, not finite, or no numbers."""
+    if case.random.integers(2):
+        return None
+    n += case.rarely(20)
+    w = case.random.choice(np.array([0, 1, 2, 0.5, 1e-3, 1e30 if case.rarely(3) else 1, 1e-45 if case.rarely(3) else 1]), n)
+    if n and case.rarely(6):
+        w[case.random.integers(n)] = case.one((-1, np.nan, np.inf, 1e39, -1e-300))
+    if case.rarely(20):
+        return case.one((w.astype(str), w[:, None], w + 0j, "w", w.astype(object)))
+    return w.tolist() if case.rarely(4) else w.astype(case.one(("f8", "f4")))
+
+
+def as_seen(a: Any) -> np.ndarray:
+    """Numbers as solvers see them: float64 and whole numbers in float32, as the documentation of `dataset` has it."""
+    a = np.asarray(a)
+    keeps = (a.dtype.kind == "f" and a.dtype.itemsize <= 4) or a.dtype.kind == "V"
+    return quietly(lambda: a.astype(a.dtype.newbyteorder("=") if keeps else np.float32))
+
+
+def acceptable(x: np.ndarray, y: Any, weight: Any, task: str) -> bool:
+    """What `dataset` promises to take, said once more with NumPy."""
+    if np.ma.is_masked(y) or np.ma.is_masked(weight):
+        return False
+    y, weight = quietly(np.asarray, y), np.ones(len(x)) if weight is None else quietly(np.asarray, weight)
+    if x.ndim != 2 or 0 in x.shape or y.shape != x.shape[:1] or weight.shape != y.shape:
+        return False
+    if any(a.dtype.kind not in "biufV" for a in (x, y, weight)):
+        return False
+    held = as_seen(weight)
+    totals = [quietly(lambda a=a: np.sum(as_seen(a).astype(np.float64) ** 2)) for a in (x, y)]
+    totals.append(quietly(lambda: np.sum(np.abs(held), dtype=np.float64)))
+    if not all(total <= float(FLOAT32.max) for total in totals):
+        return False
+    if (held < 0).any() or not (held > 0).any():
+        return False
+    found = set(y[held > 0].tolist())
+    if task == "multiclass":
+        return len(found) > 1 and found == set(range(len(found)))
+    return found == {-1, 1} or task == "regression"
+
+
+def check_batch(case: Case, data: Any, x: np.ndarray, y: Any, weight: Any) -> None:
+    """Whether a `Batch` holds these rows, targets and weights."""
+    seen = as_seen(x)
+    wide = np.dtype(np.promote_types(seen.dtype, np.float32)) if seen.dtype.kind == "f" else np.dtype(np.float32)
+    weight = np.ones(len(seen)) if weight is None else quietly(np.asarray, weight)
+    have = np.asarray(data.x.toarray() if isinstance(data.x, SparseRows) else data.x)
+    case.expect(have.dtype == seen.dtype, f"x has dtype {have.dtype}, expected {seen.dtype}")
+    case.expect(have.shape == seen.shape and (have == seen).all(), "x does not hold the rows that were given")
+    for name, a, given in (("y", data.y, y), ("weight", data.weight, weight)):
+        wanted = quietly(lambda given=given: np.asarray(given).astype(np.float64).astype(wide))
+        case.expect(np.array_equal(np.asarray(a), wanted) and a.dtype == wide, f"{name} does not hold what was given")
+    case.expect(np.array_equal(np.asarray(data.index), np.arange(len(seen))), "index is not 0, 1, ...")
+    # A column that varies as given and no longer varies as solvers see it is gone without a trace, if nobody says so.
+    live = as_seen(weight) > 0
+    if x.dtype.kind in "iuf" and x.dtype.itemsize == 8:
+        lost = [j for j in range(x.shape[1]) if np.ptp(x[live, j].astype(np.longdouble)) > 0 and np.ptp(seen[live, j]) == 0]
+        case.expect(not lost or case.warnings, f"column {lost} has lost all of its variation in float32 and nothing said so")
+
+
+def dense(case: Case) -> None:
+    """`dataset` of something like an array."""
+    x, plain, usual = matrix(case)
+    n = len(plain) if plain is not None and plain.ndim else 2
+    task = task_of(case)
+    y, weight = targets(case, n, task), weights(case, n)
+    right = plain is not None and acceptable(plain, y, weight, task)
+    before = plain.copy() if plain is not None else None
+    kind = f"{type(x).__name__} {getattr(x, 'dtype', '')}{list(np.shape(plain)) if plain is not None else show(x)}"
+    text = f"dataset({kind}, y={show(y)}, weight={show(weight)}, task={task!r})"
+    must = right and usual and weight is None
+    data = case.attempt(text, jaxsvm.dataset, x, y, weight, task=task, must=must)
+    case.expect(right, "took rows, labels or weights that the documentation rules out")
+    check_batch(case, data, plain, y, weight)
+    if isinstance(x, np.ndarray) and x.dtype.kind != "V":
+        case.expect(np.array_equal(x, before, equal_nan=x.dtype.kind == "f"), "dataset has changed the array that it was given")
+
+
+def sparse(case: Case) -> None:
+    """`dataset` of a sparse matrix of any format, with duplicates, stored zeros, unsorted or broken indices."""
+    random = case.random
+    n, d = int(random.integers(2, 7)), int(random.integers(1, 6))
+    size = int(random.integers(0, 13))
+    dtype = case.one(("f8", "f4", "i8", "i4", "?", "u1", "f2", "c16", "O"))
+    values = random.choice(np.array([0, 1, 1, 2, 0.5, 1e-3, 3e38 if case.rarely(6) else 3]), size)
+    odd = size and dtype == "f8" and case.rarely(5)
+    if odd:
+        values[0] = case.one((np.nan, np.inf, 1e39, -1e300))
+    values = quietly(values.astype, "f8" if dtype in ("f2", "O") else dtype)
+    places = random.integers(0, n, size), random.integers(0, d, size)
+    made = scipy.sparse.coo_matrix((values, places), (n, d))
+    form = case.one(("coo", "csr", "csc", "lil", "dok", "bsr", "dia", "csr_array", "stored"))
+    plain = quietly(made.toarray)
+    broken = False
+    if form == "stored":  # SciPy sums duplicates on the way to CSR: here they are stored
+        order = np.argsort(places[0], kind="stable")
+        made = scipy.sparse.csr_matrix((n, d), dtype=values.dtype)
+        made.data, made.indices = values[order], places[1][order].astype(np.int64)
+        made.indptr = np.searchsorted(places[0][order], np.arange(n + 1)).astype(np.int64)
+        plain = quietly(made.toarray)
+        broken = bool(size) and case.rarely(4)
+        if broken:
+            fault = case.one(("column", "pointer", "length"))
+            if fault == "column":
+                made.indices[random.integers(size)] = case.one((-1, d, d + 7, 2**40))
+            elif fault == "pointer":
+                made.indptr[random.integers(1, n + 1)] = case.one((-1, size + 3, 2**40))
+            else:
+                made.data = made.data[:-1]
+    elif form == "csr_array":
+        made = scipy.sparse.csr_array(made)
+    else:
+        made = quietly(made.asformat, form)
+    task = task_of(case)
+    y, weight = targets(case, n, task), weights(case, n)
+    text = f"dataset({form} {dtype}{[n, d]}{' broken' if broken else ''}, y={show(y)}, weight={show(weight)}, task={task!r})"
+    data = case.attempt(text, jaxsvm.dataset, made, y, weight, task=task)
+    case.expect(not broken, "took a sparse matrix whose indices or pointers are broken")
+    case.expect(acceptable(plain, y, weight, task), "took rows, labels or weights that the documentation rules out")
+    check_batch(case, data, plain, y, weight)
+
+
+def scaled(case: Case) -> None:
+    """`standardize` and `scale` beside the same formulas in float64."""
+    name = case.one(("standardize", "scale"))
+    fn = getattr(jdata, name)
+    if case.rarely(4):
+        things = [*not_arrays(), np.zeros((0, 2), "f4"), np.zeros((2, 0), "f4"), scipy.sparse.eye(2), scipy.sparse.eye_array(3)]
+        x = case.one([*things, np.ma.masked_equal([[1.0, 2.0], [3.0, 4.0]], 2), [[1, 2], [3, 5]], np.eye(2, dtype=bool)])
+    else:
+        n, d = case.one(((1, 2), (5, 2), (6, 3)))  # few shapes, so that few programs are compiled
+        x = case.random.normal(size=(n, d)) * 10.0 ** case.random.integers(-4, 5, d) + 10.0 ** case.random.integers(0, 5, d)
+        if case.rarely(3):
+            x[:, 0] = case.one((0.1, 1e-30, -7, 1e30))
+        if case.rarely(6):
+            x.flat[0] = case.one((np.nan, np.inf))
+        x = x.astype(case.one(("f4", "f8", "i4"))) if np.isfinite(x).all() and abs(x).max() < 1e9 else x.astype("f4")
+        x = jnp.asarray(x) if case.rarely(2) else x
+        if case.rarely(5) and np.abs(np.asarray(x, np.float64)).max() < 1e9:  # NaN compares as False, too
+            x = quietly(jaxsvm.dataset, scipy.sparse.csr_matrix(np.asarray(x)), np.zeros(n), task="regression").x
+    made = case.attempt(f"{name}({show(x)})", fn, x)
+    result = case.attempt(f"{name}(x)(x), x = {show(x)}", lambda: made(x))
+    have = np.asarray(result.toarray() if isinstance(result, SparseRows) else result, np.float64)
+    case.expect(not np.ma.is_masked(x), "took masked entries as numbers")
+    plain = x.toarray() if hasattr(x, "toarray") else x
+    plain = quietly(np.asarray, plain)
+    case.expect(plain.ndim == 2 and plain.size and plain.dtype.kind in "biuf", "took what is no matrix of numbers")
+    plain = plain.astype(np.float32).astype(np.float64)
+    with np.errstate(all="ignore"):
+        low, high = plain.min(0), plain.max(0)
+        varies = high > low
+        largest = np.abs(plain).max(0)
+        if name == "standardize":
+            wanted, width = np.where(varies, (plain - plain.mean(0)) / plain.std(0), 0), np.where(varies, plain.std(0), 1)
+        elif isinstance(x, SparseRows):
+            wanted, width = np.where(largest > 0, plain / largest, 0), np.where(largest > 0, largest, 1)
+        else:
+            wanted, width = np.where(varies, (plain - low) / (high - low), 0), np.where(varies, high - low, 1)
+    for j in range(plain.shape[1]):
+        if not np.isfinite(plain[:, j]).all():
+            case.expect(not np.isfinite(have[:, j]).all(), f"column {j} holds no finite numbers and came out finite")
+            continue
+        # One rounding of the mean and of the difference, in units of the deviation, and those of the sums.
+        room = 1e-5 + 8 * float(FLOAT32.eps) * largest[j] / width[j]
+        off = np.abs(have[:, j] - wanted[:, j]).max()
+        case.expect(off <= room * max(1, np.abs(wanted[:, j]).max()), f"column {j} is off by {off:.3g}, room {room:.3g}")
+
+
+def split(case: Case) -> None:
+    """`split`: every row in one part, none twice."""
+    n = int(case.random.integers(2, 12))
+    data = jaxsvm.dataset(np.arange(n * 2.0).reshape(n, 2), np.arange(n), np.arange(1, n + 1), task="regression")
+    shares = tuple(case.one((1, 2, 0.5, 3)) for _ in range(int(case.random.integers(1, 4))))
+    if case.rarely(2):
+        shares += (case.one(hostile_numbers()),)
+    parts = case.attempt(f"split(key, {n} rows, {', '.join(map(show, shares))})", jdata.split, jax.random.key(n), data, *shares)
+    case.expect(len(parts) == len(shares), f"{len(parts)} parts for {len(shares)} shares")
+    for part in parts:
+        case.expect(np.array_equal(part.index, np.arange(len(part.y))), "a part is not numbered from 0")
+        case.expect(np.array_equal(np.asarray(part.x)[:, 0], 2 * np.asarray(part.y)), "rows and targets do not belong together")
+        case.expect(np.array_equal(part.weight, np.asarray(part.y) + 1), "rows and weights do not belong together")
+    together = np.sort(np.concatenate([np.asarray(part.y) for part in parts]))
+    case.expect(np.array_equal(together, np.arange(n)), "the parts do not hold every row once")
+
+
+def encode(case: Case) -> None:
+    """`encode`: names of labels are the names that were given."""
+    pool = case.one(
+        (
+            ["ham", "spam"],
+            ["a", "b", "c"],
+            [1, 2],
+            [0.5, 1.5, 2.5],
+            [True, False],
+            [b"a", b"b"],
+            [1, "a"],
+            [None, "a"],
+            [1, np.nan],
+        )
+        + ([3], ["a", ""], [2**60, 2**60 + 1], [1.0, 1], ["\u0661", "1"], [np.inf, 1], [1 + 1j, 2], ["a", "a "])
+    )
+    y = [case.one(pool) for _ in range(int(case.random.integers(0, 9)))]
+    if case.rarely(5):
+        y = case.one((np.array(y, object), np.array(y)[:, None], tuple(y), set(map(str, y)), "spam", None, 3, {1: 2}, iter(y)))
+    names = None if case.rarely(2) else case.one((pool, pool[::-1], pool[:1], [*pool, "zzz"], [], "ab", None, [pool[0]] * 2, 5))
+    text = f"encode({show(y)}, names={show(names)})"
+    given = list(y) if isinstance(y, set) else y
+    labels, found = case.attempt(text, jdata.encode, y, names)
+    held = np.asarray(given)
+    case.expect(len(found) >= 2 and len(set(found)) == len(found), f"the classes {found} are not two or more different ones")
+    case.expect(len(labels) == len(held), "a label for each row was expected")
+    place = (np.asarray(labels) + 1) // 2 if len(found) == 2 else np.asarray(labels)
+    case.expect(set(place.tolist()) <= set(range(len(found))), f"labels are {labels}")
+    case.expect(
+        all(found[p] == name for p, name in zip(place.tolist(), held.tolist(), strict=True)), "the labels name other classes"
+    )
+
+
+def chunks(case: Case) -> None:
+    """`chunks`: put together again they are the whole."""
+    x, plain, _ = matrix(case)
+    n = len(plain) if plain is not None and plain.ndim else 3
+    y, weight = targets(case, n), weights(case, n)
+    rows = case.one((1, 2, 3, 100, np.int64(2), *hostile_numbers()[:24]))
+    y = None if case.rarely(10) else y
+    kind = f"{type(x).__name__}{list(np.shape(plain)) if plain is not None else show(x)}"
+    text = f"list(chunks({kind}, {show(y)}, {show(weight)}, rows={show(rows)}))"
+    parts = case.attempt(text, lambda: list(jdata.chunks(x, y, weight, rows=rows)))
+    case.expect(all(1 <= len(part.y) <= rows for part in parts), f"a chunk has no rows, or more than {rows}")
+    if plain is None:
+        case.expect(not np.ma.is_masked(x), "took masked entries as numbers")
+        return  # `stream` judges what the chunks hold
+    whole = np.concatenate([np.asarray(part.x) for part in parts])
+    with np.errstate(invalid="ignore"):
+        same = same_leaves(whole.astype(whole.dtype.newbyteorder("=")), plain.astype(plain.dtype.newbyteorder("=")))
+    case.expect(same, "the chunks do not hold the rows that were given")
+    together = np.concatenate([np.asarray(part.y) for part in parts])
+    case.expect([str(v) for v in together.tolist()] == [str(v) for v in np.asarray(y).tolist()], "the chunks hold other targets")
+
+
+def run(case: Case) -> None:
+    """One case of the part."""
+    case.one((dense,) * 10 + (sparse,) * 4 + (scaled,) * 3 + (split, encode, encode, chunks))(case)
