@@ -62,7 +62,7 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
         _labels(y[held > 0])
     if task == "multiclass":
         _class_numbers(y[held > 0])
-    columns, low, high = stored_range(x) if sparse else (np.arange(x.shape[1]), *_range(x))
+    columns, low, high = _range(x)
     _scales(high - low, sparse)
     _digits(x, columns, low, high, dtype)
     if sparse:
@@ -136,9 +136,17 @@ def _class_numbers(y: np.ndarray) -> None:
         raise ValueError(f"class numbers must be 0 .. k-1, k >= 2, each of them present, got {shown}; use jaxsvm.data.encode(y)")
 
 
-def _range(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest and the largest number of each column."""
-    return x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
+def check_digits(x: Any, held: np.dtype) -> None:
+    """Warn of a column whose variation is lost where rows (n, d), dense or CSR, are rounded to `held`."""
+    if x.shape[0]:
+        _digits(x, *_range(x), held)
+
+
+def _range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Columns, dense or those that a CSR matrix stores, and the smallest and the largest number of each."""
+    if is_sparse(x):
+        return stored_range(x)
+    return np.arange(x.shape[1]), x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
 
 
 def _scales(spread: np.ndarray, sparse: bool) -> None:

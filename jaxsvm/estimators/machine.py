@@ -16,7 +16,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import samplers
-from ..data.rows import outside
+from ..data.rows import check_digits, outside
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear
@@ -73,6 +73,8 @@ class Machine(BaseEstimator):
             raise ValueError("sample_weight must be at least 0 everywhere; 0 leaves a row out")
         if not (weight > 0).any():
             raise ValueError("all sample weights are zero: no row is left to train on")
+        if np.isfinite(X.data if hasattr(X, "tocsr") else X).all():
+            check_digits(X, np.dtype(np.float64 if jax.config.jax_enable_x64 else np.float32))
         return narrow(X), y, weight
 
     @contextlib.contextmanager

@@ -100,42 +100,39 @@ def _prepare(solver, data):
 
 
 @jax.jit
-def model_of(solver, state, data):
-    """The model of a state, compiled."""
-    return freed(solver).model(state, data)
+def conclude(solver, state, data, rows, loss):
+    """The model of a state, and whether its decision values at training rows are finite, () bool, by one program.
+
+    Args:
+        solver: of the run.
+        state: of the solver.
+        data: all rows, or None, for `Solver.model`.
+        rows: training rows, of which at most `SEEN_ROWS` are looked at, evenly spread; rows of weight 0 are left out.
+        loss: () of the last piece, which met more rows; 0 where no step was made.
+    """
+    model = freed(solver).model(state, data)
+    return model, _values_finite(*lax.stop_gradient((model, rows._replace(y=rows.weight), loss)))
+
+
+SEEN_ROWS = 64  # training rows at which decision values are looked at
+
+
+def _values_finite(model, rows, loss):
+    n = rows.weight.shape[0]
+    seen = take(rows, jnp.asarray(np.arange(min(n, SEEN_ROWS)) * n // min(n, SEEN_ROWS), jnp.int32))
+    finite = jnp.isfinite(loss)
+    try:
+        values = decision_values(model, seen)
+        known = jnp.isfinite(values).reshape(seen.weight.shape[0], -1).all(axis=1)
+    except (TypeError, ValueError, AssertionError):  # a solver of the user's, whose model does not take the training rows
+        return finite
+    return finite & jnp.all(known | (seen.weight <= 0))
 
 
 @jax.jit
 def _layout(solver, data):
     """The rows in the form that updates read fastest."""
     return freed(solver).layout(data).x
-
-
-SEEN_ROWS = 64  # training rows at which decision values are looked at
-
-
-def values_finite(model: Any, rows: Batch, loss: Array | None) -> Array:
-    """Whether decision values at training rows are finite, () bool.
-
-    Args:
-        model: of a run.
-        rows: of which at most `SEEN_ROWS` are looked at, evenly spread; rows of weight 0 are left out.
-        loss: () of the last piece, which met more rows; None: no step was made.
-    """
-    n = rows.y.shape[0]
-    seen = take(rows, jnp.asarray(np.arange(min(n, SEEN_ROWS)) * n // min(n, SEEN_ROWS), jnp.int32))
-    return _values_finite(*lax.stop_gradient((model, seen._replace(y=seen.weight), loss)))
-
-
-@jax.jit
-def _values_finite(model, rows, loss):
-    finite = jnp.ones((), bool) if loss is None else jnp.isfinite(loss)
-    try:
-        values = decision_values(model, rows)
-        known = jnp.isfinite(values).reshape(rows.weight.shape[0], -1).all(axis=1)
-    except (TypeError, ValueError, AssertionError):  # a solver of the user's, whose model does not take the training rows
-        return finite
-    return finite & jnp.all(known | (rows.weight <= 0))
 
 
 @functools.partial(jax.jit, static_argnames=("every", "lift"))
@@ -331,9 +328,10 @@ def fit(
     else:
         saver.check(run)
         run, curve = _outside(piece, run, steps, every, period, seconds, saver, progress, stops)
-    model, loss = model_of(parts[0], run.solver, data), curve.loss[-1] if curve.loss.shape[0] else None
+    loss = (curve.loss if traced else np.asarray(curve.loss))[-1] if curve.loss.shape[0] else np.zeros((), wide(data.x))
+    model, finite = conclude(parts[0], run.solver, data, data, loss)
     tol = jnp.asarray(jnp.nan if tol is None else tol, wide(data.x))
-    return saver.finish(Fit(model, run, curve, tol, values_finite(model, data, loss)))
+    return saver.finish(Fit(model, run, curve, tol, finite))
 
 
 def walkable(x: Any) -> SparseRows | None:

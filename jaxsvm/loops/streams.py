@@ -35,7 +35,7 @@ from .checks import (
     whole_number,
 )
 from .feed import Asked, cut, feed
-from .runs import lifting, model_of, rows_of_curve, values_finite
+from .runs import conclude, lifting, rows_of_curve
 from .saving import Saver
 
 
@@ -199,9 +199,11 @@ def stream(
 
 def _fit(solver: Solver, flow: Flow, curve: Curve, before: int) -> Fit:
     """What came of a stream, whose first step of this call was number `before`."""
-    model, step = model_of(solver, flow.solver, None), np.asarray(curve.step)
+    step, losses = np.asarray(curve.step), np.asarray(curve.loss)
     filled = np.flatnonzero(step > np.concatenate([[before], step[:-1]]))  # chunks that made a step
-    finite = values_finite(model, flow.waiting, curve.loss[filled[-1]] if filled.size else None)
+    model, finite = conclude(
+        solver, flow.solver, None, flow.waiting, losses[filled[-1]] if filled.size else np.zeros((), losses.dtype)
+    )
     return Fit(model, flow, curve, jnp.asarray(jnp.nan, flow.waiting.y.dtype), finite)
 
 
