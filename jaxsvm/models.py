@@ -184,16 +184,12 @@ class Classifier:
     def __check__(self) -> None:
         if not callable(self.inner):
             raise ValueError(f"inner must be a model, got {self.inner!r}")
-        names = self.classes if isinstance(self.classes, tuple) else ()
-        plain = all(isinstance(name, str | bool | int | float) for name in names)
-        if not plain or len(names) < 2 or len(set(names)) < len(names):
-            raise ValueError(f"classes must be at least two different names or numbers, got {reprlib.repr(self.classes)}")
         inner = self.inner
         while isinstance(inner, Mapped):
             inner = inner.inner
         scores = 1 if isinstance(inner, Linear | Expansion) else getattr(inner, "scores", None)
-        if scores is not None and len(names) != max(scores, 2):
-            raise ValueError(f"there are {len(names)} classes, but the model gives {scores} values for each row")
+        if scores is not None and len(self.classes) != max(scores, 2):
+            raise ValueError(f"there are {len(self.classes)} classes, but the model gives {scores} values for each row")
 
 
 def check_values(score: np.ndarray) -> np.ndarray:

@@ -933,7 +933,7 @@ def test_what_is_no_kernel_is_refused():
         make(budget.remove(), kernel=2.0).init(KEY, dataset(dtype=np.float32))
 
 
-@pytest.mark.parametrize("wrong", [None, "merge", 1.0, budget.merge, object()], ids=str)
+@pytest.mark.parametrize("wrong", [None, "merge", 1.0, budget.merge, object()], ids=lambda value: type(value).__name__)
 def test_what_is_no_maintenance_is_refused(wrong):
     with pytest.raises(TypeError, match="maintain (must be a maintenance such as|is the factory merge itself)"):
         jaxsvm.bsgd(0.1, jaxsvm.kernels.rbf(1.0), budget=4, maintain=wrong)

@@ -1047,6 +1047,15 @@ def waves(**changes):
 
 ONE = Linear(jnp.ones(2), jnp.zeros(()))
 THREE = Linear(jnp.ones((3, 2)), jnp.zeros(3))
+
+
+def named(classes):
+    """A model whose names of classes its own constructor would refuse."""
+    model = Classifier(ONE, ("a", "b"))
+    object.__setattr__(model, "classes", classes)
+    return model
+
+
 INT = jnp.arange(7, dtype=jnp.int32)
 IMPOSSIBLE = {
     "w of words": (Linear("w", jnp.zeros(())), "w must be an array"),
@@ -1060,9 +1069,9 @@ IMPOSSIBLE = {
     "x a vector": (an_expansion(kernels.rbf(1.0), x=jnp.ones(7)), "x, coef and index must have as many rows"),
     "no kernel": (an_expansion("rbf"), "kernel must be a kernel"),
     "inner no model": (Mapped(kernels.linear(), jnp.ones(2)), "phi must be a feature map and inner a model"),
-    "one class": (Classifier(ONE, ("a",)), "classes must be at least two different"),
-    "a class twice": (Classifier(ONE, ("a", "a")), "classes must be at least two different"),
-    "classes no names": (Classifier(ONE, ("a", None)), "classes must be at least two different"),
+    "one class": (named(("a",)), "classes must be the names of two classes or more, each once"),
+    "a class twice": (named(("a", "a")), "classes must be the names of two classes or more, each once"),
+    "classes no names": (named(("a", None)), "classes must be the names of two classes or more, each once"),
     "three classes of one value": (Classifier(ONE, ("a", "b", "c")), "there are 3 classes, but the model gives 1 values"),
     "two classes of three": (
         Classifier(Mapped(kernels.linear(), OneVsRest(THREE, (True, True))), ("a", "b")),

@@ -606,6 +606,7 @@ def test_a_sweep_does_not_choose_a_run_that_diverged():
 
 MODEL = Linear(jnp.ones(2), jnp.zeros(()))
 WRONG_ROWS = jaxsvm.dataset(np.eye(4, 2), [1, -1, 1, -1])
+WRONG_MODELS = [None, "m", np.eye(2), WRONG_ROWS, jaxsvm.pegasos, jaxsvm.pegasos(0.1), KERNEL, dict]
 
 
 @pytest.mark.parametrize("wrong", [None, "data", np.eye(2), (1, 2), MODEL, jaxsvm.pegasos(0.1)], ids=repr)
@@ -623,7 +624,7 @@ def test_what_is_no_data_set_is_refused(wrong):
             call()
 
 
-@pytest.mark.parametrize("wrong", [None, "m", np.eye(2), WRONG_ROWS, jaxsvm.pegasos, jaxsvm.pegasos(0.1), KERNEL, dict], ids=repr)
+@pytest.mark.parametrize("wrong", WRONG_MODELS, ids=lambda value: type(value).__name__)
 def test_what_is_no_model_is_refused(wrong):
     for call in (
         lambda: objectives.error_on(WRONG_ROWS)(wrong),
@@ -638,7 +639,7 @@ def test_what_is_no_model_is_refused(wrong):
             call()
 
 
-@pytest.mark.parametrize("wrong", [None, "hinge", losses.smooth_hinge, 0.1, MODEL], ids=repr)
+@pytest.mark.parametrize("wrong", [None, "hinge", losses.smooth_hinge, 0.1, MODEL], ids=lambda value: type(value).__name__)
 def test_what_is_no_loss_is_refused(wrong):
     for call in (
         lambda: objectives.risk_on(WRONG_ROWS, wrong),
