@@ -55,11 +55,11 @@ def check_probe(probe: Any) -> None:
         raise TypeError(f"probe must be a function of the model, such as jaxsvm.error_on(test), got {shown(probe)}")
 
 
-def check_limit(name: str, value: Any, least: float = 0.0) -> None:
-    """Refuse what is no number of at least `least`; infinity and None stand for no limit."""
+def check_limit(name: str, value: Any, signed: bool = False) -> None:
+    """Refuse what is no number, or one below 0 unless it is `signed`; infinity and None stand for no limit."""
     found = None if value is None else checks.number(name, value)
-    if found is not None and not found >= least:
-        raise ValueError(f"{name} must be a number of at least {least:g}, got {found:g}")
+    if found is not None and (np.isnan(found) or (found < 0 and not signed)):
+        raise ValueError(f"{name} must be a number{'' if signed else ' of at least 0'}, got {found:g}")
 
 
 def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:

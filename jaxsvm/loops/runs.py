@@ -274,7 +274,7 @@ def fit(
         )
     check_probe(probe)
     every = None if every is None else whole_number("every", every, 1)
-    check_limit("tol", tol, -np.inf)  # probes may be of any sign
+    check_limit("tol", tol, signed=True)  # a probe may have any sign
     check_limit("seconds", seconds)
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
