@@ -374,7 +374,7 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
         cls = _find_class(node["named"])
         if not _holds(cls, node["fields"]):
             raise _Refused(f"the file holds {node['named']!r} of another version of jaxsvm: load it there, or begin anew")
-        return _checked(cls(**{k: _decode(v, arrays) for k, v in node["fields"].items()}))
+        return _built(cls, {k: _decode(v, arrays) for k, v in node["fields"].items()})
     if "function" in node:
         return _find(node["function"])
     if "dict" in node:
@@ -397,15 +397,16 @@ def _call(factory: Any, args: list, kwargs: dict) -> Recipe:
     return made
 
 
-def _checked(thing: Any) -> Any:
-    """The same, if the class says nothing against it."""
-    check = getattr(type(thing), "__check__", None)
+def _built(cls: type, fields: dict) -> Any:
+    """An object of a class, if its constructor and its `__check__` take these fields."""
+    check = getattr(cls, "__check__", None)
     try:
+        made = cls(**fields)
         if check is not None:
-            check(thing)
+            check(made)
     except ValueError as error:
-        raise _Refused(f"the file holds a {type(thing).__name__} that cannot be: {error}") from error
-    return thing
+        raise _Refused(f"the file holds a {cls.__name__} that cannot be: {error}") from error
+    return made
 
 
 def check_savable(tree: Any) -> None:
@@ -541,7 +542,7 @@ def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False)
         if _class_name(type(like)) in (None, node["named"]) and _holds(type(like), node["fields"]):
             made = getattr(like, "__dataclass_fields__", {})
             fixed = {f: structure or (f in made and made[f].metadata.get("static", False)) for f in node["fields"]}
-            return _checked(type(like)(**{f: down(v, getattr(like, f), fixed[f]) for f, v in node["fields"].items()}))
+            return _built(type(like), {f: down(v, getattr(like, f), fixed[f]) for f, v in node["fields"].items()})
     elif "function" in node and callable(like):
         if registered_name(like) in (None, node["function"]):
             return like
