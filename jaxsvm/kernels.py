@@ -24,6 +24,7 @@ from .numerics import (
     blocked,
     centred,
     centred_pair,
+    count,
     distances,
     dot,
     inner,
@@ -103,10 +104,11 @@ class Kernel(Recipe):
         return made.of_products(inner(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1])
 
     def offset(self, data: Batch) -> Array:
-        """The shift (d,) of the rows of positive weight; 0 where the kernel is none of differences."""
-        if self.make().differences:
-            return offset(data.x, data.weight > 0)
-        return jnp.zeros(data.x.shape[-1], wide(data.x))
+        """The shift (d,) of the rows of positive weight; 0 for a single row, and where the kernel is none of differences."""
+        none, live = jnp.zeros(data.x.shape[-1], wide(data.x)), data.weight > 0
+        if not self.make().differences:
+            return none
+        return jnp.where(count(live) > 1, offset(data.x, live), none)
 
     def layout(self, data: Batch) -> Batch:
         """The data with the rows in the form that blocks are worked out from fastest: less their shift, with their norms.

@@ -209,7 +209,7 @@ def _try(call: Recipe) -> None:
         return
     refusals = []
 
-    def attempt():
+    def trial_of_a_factory():
         try:
             call.make()
         except _UNKNOWN:
@@ -219,7 +219,7 @@ def _try(call: Recipe) -> None:
 
     _trial.made = {}
     try:
-        jax.eval_shape(attempt)
+        jax.eval_shape(trial_of_a_factory)
     finally:
         _trial.made = None
     for error in refusals:

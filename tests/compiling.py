@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import jax
+
 
 def known_flags(*flags: str) -> list[str]:
     """Those of `flags` that the installed XLA knows, as asked in another process: XLA aborts at an unknown flag."""
@@ -24,3 +26,18 @@ def as_users() -> dict:
     """Options of `compile` for a program as users have it, whatever flags the tests run under."""
     emitters = {"xla_cpu_use_fusion_emitters": True} if "xla_cpu_use_fusion_emitters" in os.environ.get("XLA_FLAGS", "") else {}
     return emitters | {"xla_backend_optimization_level": 3}
+
+
+def listen() -> list[str]:
+    """A list that grows by the name of each event of JAX's compiler from now on.
+
+    Left out is the trial of a factory where it is called, which compiles nothing.
+    """
+    events: list[str] = []
+
+    def note(event: str, seconds: float, **more: object) -> None:
+        if more.get("fun_name") != "trial_of_a_factory":
+            events.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    return events

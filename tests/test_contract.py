@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import listen
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax import lax
@@ -154,8 +155,7 @@ def test_update_is_a_scan_body_traced_once_for_all_numbers(case):
 
 # 4: compilation
 
-_EVENTS = []
-jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **_: _EVENTS.append(event))
+_EVENTS = listen()
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import sklearn.datasets
-from compiling import as_users
+from compiling import as_users, listen
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax import lax
@@ -624,8 +624,7 @@ def test_vmap_is_a_loop_and_derivatives_are_differences(x64):
 
 
 def test_one_program_for_all_numbers():
-    data, events = dataset(), []
-    jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **_: events.append(event))
+    data, events = dataset(), listen()
     run = lambda C, sigma, tol: fit(solver(C=C, kernel=kernels.rbf(sigma)), data, tol=tol)
     first = run(1.0, 0.5, 1e-3)
     before = len(events)

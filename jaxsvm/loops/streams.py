@@ -226,14 +226,17 @@ def _nothing_left(solver, state: Flow | None) -> Fit:
 def _check_rows(solver, first: Batch, rows: int | None) -> bool:
     """Whether the state has an entry for each row, in which case `rows` must be given."""
     made = [_begin.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver for n in (first.y.shape[0], 2**30)]
-    same = [leaf.shape for leaf in jax.tree.leaves(made[0])] == [leaf.shape for leaf in jax.tree.leaves(made[1])]
+    leaves = zip(*map(jax.tree.leaves, made), strict=True)
+    of_rows = [place for place, (few, many) in enumerate(leaves) if few.shape != many.shape]
+    same = not of_rows
     if not same and rows is None:
         raise ValueError("this solver has a state for each row: say how many rows there are in all, rows=")
     if not same and rows < first.y.shape[0]:
         raise ValueError(f"rows={rows}, but the first chunk alone has {first.y.shape[0]}: give the number of all rows")
 
     def begin(values):
-        return freed(solver).init(jax.random.key(0), first._replace(x=values[0], y=values[1]))
+        state = freed(solver).init(jax.random.key(0), first._replace(x=values[0], y=values[1]))
+        return [jax.tree.leaves(state)[place] for place in of_rows]
 
     if not same and any(_depend(begin, (first.x, first.y))):
         raise ValueError(
