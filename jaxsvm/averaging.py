@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from .checks import integer, shown
 from .models import Linear
 from .numerics import running_mean, wide
 from .recipe import register, replace, solver
@@ -46,6 +47,12 @@ def _mean_step(state: AverageState, params: Any, start: int, weights: Callable |
     return AverageState(mean, lost, optax.safe_increment(state.count), total)
 
 
+def _check_average(start: int, weights: Callable | None) -> None:
+    integer("start", start, 0)
+    if weights is not None and not callable(weights):
+        raise TypeError(f"weights must be a function of the count since start, or None, got {shown(weights)}")
+
+
 def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = None) -> optax.GradientTransformation:
     """Average the parameters that the updates lead to; updates pass unchanged. Last in the chain.
 
@@ -66,6 +73,7 @@ def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = 
         >>> float(w), float(averaged_params(state, w))
         (3.0, 2.0)
     """
+    _check_average(start, weights)
 
     def init(params):
         return _mean_init(params, weights)
@@ -115,6 +123,7 @@ def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array]
     Reference: B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, SIAM J. Control Optim.
         30, 1992; weights growing with t: S. Lacoste-Julien, M. Schmidt, F. Bach, arXiv 1212.2002.
     """
+    _check_average(start, weights)
 
     def model(state, data=None):
         found = inner.model(state, data)

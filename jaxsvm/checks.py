@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import inspect
 import numbers
+import os
 import re
 import reprlib
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 _REAL = numbers.Real | decimal.Decimal
+
+MOST_COUNT = 2**31 - 1  # what is counted, or sets a size, fits in 32 bits
 
 SCALARS = ("number", "integer", "one")  # what a rule asks for where arrays with axes are refused
 
@@ -64,16 +67,30 @@ def as_argument(rule: Rule, value: Any) -> Any:
     elif rule.asks == "one":
         if isinstance(value, bytes | complex) or _is_array(value) or (isinstance(value, str) and not rule.text):
             _check_real(rule.name, value)
-    elif rule.asks == "Array" and not (_is_array(value) or isinstance(value, list | tuple | float | int)):
-        raise TypeError(f"{rule.name} must be an array of numbers, got {shown(value)}")
+    elif rule.asks == "Array":
+        return _as_array(rule.name, value)
     elif rule.asks == "bool" and not isinstance(value, bool):
         raise TypeError(f"{rule.name} must be True or False, got {shown(value)}")
     return value
 
 
+def _as_array(name: str, value: Any) -> Any:
+    """An array, or one number, as it is; lists and tuples as an array, which is one leaf."""
+    if isinstance(value, list | tuple):
+        leaves = jax.tree.leaves(value)
+        if leaves and all(isinstance(leaf, _REAL) or _is_array(leaf) for leaf in leaves):
+            try:
+                return jnp.asarray(value) if any(isinstance(leaf, jax.Array) for leaf in leaves) else np.asarray(value, float)
+            except (TypeError, ValueError):  # rows that differ in length
+                pass
+    elif _is_array(value) or isinstance(value, float | int):
+        return value
+    raise TypeError(f"{name} must be an array of numbers, got {shown(value)}")
+
+
 def _plain(rule: Rule, value: Any) -> Any:
-    if isinstance(value, np.bool_):
-        return bool(value)
+    if isinstance(value, np.bool_ | np.str_):
+        return value.item()
     if isinstance(value, bool) or not isinstance(value, _REAL):
         return value
     if isinstance(value, numbers.Integral) and not rule.to_float:
@@ -112,15 +129,28 @@ def refuse_shape(name: str, value: Any) -> None:
     raise ValueError(f"{name} has shape {tuple(np.shape(value))}; sweep it with jax.vmap or jaxsvm.sweep")
 
 
-def integer(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
-    """A Python or NumPy integer of at least `least`.
+def is_whole(value: Any, least: int, most: int = MOST_COUNT) -> bool:
+    """Whether this is a Python or NumPy integer within the limits."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= value <= most
+
+
+def integer(name: str, value: Any, least: int, most: int = MOST_COUNT, note: str = "") -> int:
+    """A Python or NumPy integer within the limits.
+
+    Args:
+        name: of the argument.
+        value: what came.
+        least: the lowest value allowed.
+        most: the highest value allowed.
+        note: what the number stands for, in the sentence of the refusal.
 
     Raises:
         ValueError: for anything else.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= value <= most:
-        limits = f"of at least {least}" if most == 2**63 - 1 else f"from {least} to {most}"
-        raise ValueError(f"{name} must be a whole number {limits}, got {shown(value)}")
+    if not is_whole(value, least, most):
+        high = most < MOST_COUNT or is_whole(value, most + 1, np.inf)
+        limits = f"from {least} to {most}" if high else f"of at least {least}"
+        raise ValueError(f"{name} must be a whole number {limits}{note}, got {shown(value)}")
     return int(value)
 
 
@@ -136,25 +166,64 @@ def key(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be one key, such as jax.random.key(0), got {shown(value)}")
 
 
-def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | None = 2) -> None:
-    """Refuse what does not stand for rows: an (n, d) array of numbers, or sparse rows; rank=None: (..., d).
+def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | None = 2) -> Any:
+    """Rows as JAX takes them: an (n, d) array of numbers, or sparse rows; rank=None: (..., d).
+
+    Truth values and whole numbers become float32, as in `dataset`, and arrays of NumPy get the byte order of the machine.
 
     Raises:
         TypeError: for no array.
-        ValueError: for an array of another rank, or of another number of columns.
+        ValueError: for an array of another rank, or of another number of columns; for masked entries.
     """
+    refuse_masked(name, value)
     if hasattr(value, "tocsr"):
         raise TypeError(f"{name} is a sparse matrix of SciPy: pass jaxsvm.dataset(x, y).x, which holds it as SparseRows")
     if not _is_array(value) or hasattr(value, "_fields"):
         how = f": pass its rows, {name}.x" if hasattr(value, "_fields") and hasattr(value, "x") else ""
         raise TypeError(f"{name} must be an array with a row for each example, got {shown(value)}{how}")
     _check_real(name, value)
-    if rank is None and value.shape:
-        return
-    if len(value.shape) != 2:
+    if (rank is not None or not value.shape) and len(value.shape) != 2:
         raise ValueError(f"{name} must be a matrix with a row for each example, got shape {tuple(value.shape)}")
     if columns is not None and value.shape[1] != columns:
         raise ValueError(f"{name} must have {columns} columns, as the training rows had, got shape {tuple(value.shape)}")
+    if isinstance(value, np.ndarray):
+        value = np.asarray(value).astype(held_as(value.dtype), copy=False)
+    whole = isinstance(value, np.ndarray | jax.Array) and (value.dtype == bool or jnp.issubdtype(value.dtype, np.integer))
+    return value.astype(np.float32) if whole else value
+
+
+def refuse_masked(name: str, value: Any) -> None:
+    """Raise ValueError for an array of NumPy with masked entries."""
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in, {name}.filled(0)")
+
+
+def held_as(dtype: np.dtype) -> np.dtype:
+    """The dtype that JAX has for these numbers: in the byte order of the machine, at most 64 bits."""
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return np.dtype(np.float64)
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+def as_path(name: str, path: Any) -> str:
+    """A path as a string.
+
+    Raises:
+        TypeError: for what is no path.
+        ValueError: for one that no file can have.
+    """
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise TypeError(f"{name} must be the path of a file, got {shown(path)}")
+    path = os.fsdecode(path)
+    if "\0" in path:
+        raise ValueError(f"{name} must be the path of a file, which holds no null character, got {shown(path)}")
+    return path
+
+
+def brief(quoted: Exception | str) -> str:
+    """What an error says, or any text, on one line and cut short, to be quoted in a sentence."""
+    text = " ".join(str(quoted).split())
+    return text if len(text) <= 160 else f"{text[:120]} ..."
 
 
 def row_numbers(name: str, value: Any, n: int) -> Any:

@@ -35,6 +35,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
+from .checks import integer
 from .kernels import Kernel, as_kernel, matvec
 from .numerics import blocked, count, dot
 from .recipe import cast, choice, fixed, freed, scalars
@@ -86,8 +87,8 @@ def solution(
     n = data.x.shape[0]
     if coef.shape != (n,):
         raise ValueError(f"coef must hold one number for each of the {n} rows, got shape {coef.shape}")
-    if free is not None and (not isinstance(free, int) or free < 1):
-        raise ValueError(f"free must be a whole number of at least 1, got {free!r}")
+    if free is not None:
+        integer("free", free, 1)
     if loss.quadratic is None:
         raise ValueError(f"the dual of {loss!r} is not quadratic: its solution has no such derivatives, take another loss")
     chex.assert_shape([data.y, data.weight], (n,))

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
-from .checks import integer, matrix, shown
+from .checks import brief, integer, matrix, shown
 from .numerics import (
     CentredRows,
     blocked,
@@ -57,10 +57,11 @@ class _Kernel(NamedTuple):
         return dataclasses.replace(rows, subtract=True) if coarse else rows
 
 
-def _shaped(values: Array, n: int, m: int) -> Array:
-    """A block of values as it is, if it has the shape of one."""
-    if jnp.shape(values) != (n, m):
-        raise ValueError(f"the kernel returned shape {jnp.shape(values)} for {n} and {m} rows, expected ({n}, {m})")
+def _shaped(values: Array, *rows: int) -> Array:
+    """A block of values, or values (n,), as they are, if they have that shape."""
+    if jnp.shape(values) != rows:
+        counts = " and ".join(map(str, rows))
+        raise ValueError(f"the kernel returned shape {jnp.shape(values)} for {counts} rows, expected {rows}")
     return values
 
 
@@ -79,8 +80,8 @@ class Kernel(Recipe):
 
     def __call__(self, x: Array, z: Array) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m)."""
-        matrix("x", x)
-        matrix("z", z, None if holds_precomputed(self) else x.shape[1])
+        x = matrix("x", x)
+        z = matrix("z", z, None if holds_precomputed(self) else x.shape[1])
         made, n, m = self.make(), x.shape[0], z.shape[0]
         if made.differences:
             x, z = centred_pair(x, z)
@@ -89,8 +90,8 @@ class Kernel(Recipe):
 
     def diag(self, x: Array) -> Array:
         """The values k(x_i, x_i), (n, d) -> (n,)."""
-        matrix("x", x)
-        return self.make().diagonal(x)
+        x = matrix("x", x)
+        return _shaped(self.make().diagonal(x), x.shape[0])
 
     def values(self, x: Array, z: Array, sqnorm: Array) -> Array:
         """The block of values as of a call, (n, d), (m, d), (m,) -> (n, m), where the squared norms of z are known.
@@ -309,7 +310,7 @@ def _takes(name: str, fn: Callable, arguments: str) -> None:
 
 
 def _of_jax(name: str, fn: Callable) -> Callable:
-    """A user's function that says so where it hands its arguments to NumPy."""
+    """A user's function that says so where it hands its arguments to NumPy, or fails on rows of these shapes."""
 
     def call(*rows):
         try:
@@ -317,6 +318,14 @@ def _of_jax(name: str, fn: Callable) -> Callable:
         except jax.errors.TracerArrayConversionError as error:
             raise TypeError(
                 f"{name}, {shown(fn)}, asks for the values of its rows: write it with jax.numpy, not NumPy"
+            ) from error
+        except jax.errors.ConcretizationTypeError:
+            raise
+        except (TypeError, ValueError) as error:
+            given = " and ".join(str(tuple(side.shape)) for side in rows)
+            form = "(n, d), (m, d) -> (n, m)" if len(rows) == 2 else "(n, d) -> (n,)"
+            raise type(error)(
+                f"{name}, {shown(fn)}, fails for rows of shape {given}, expected a function {form}: {brief(error)}"
             ) from error
 
     return call
@@ -330,6 +339,7 @@ def sum_(a: Kernel, b: Kernel) -> _Kernel:
 
 def _both(join: Callable, a: Kernel, b: Kernel) -> _Kernel:
     """Two kernels joined value by value."""
+    a, b = as_kernel(a), as_kernel(b)
     one, other = a.make(), b.make()
     of, alike = (one.of_products, other.of_products), one.differences == other.differences
     return _Kernel(
@@ -358,6 +368,7 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
         factor: > 0.
     """
     positive(factor=factor)
+    inner = as_kernel(inner)
     made = inner.make()
     return _Kernel(
         lambda x, z: factor * inner(x, z),
@@ -436,8 +447,7 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
     """sum_j coef_j k(x_i, z_j) in blocks of rows, (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c)."""
     kernel = kernel if isinstance(kernel, Kernel) else as_kernel(kernel)
     integer("block", block, 1)
-    matrix("x", x)
-    matrix("z", z)
+    x, z = matrix("x", x), matrix("z", z)
     if not hasattr(coef, "shape") or coef.shape[:1] != (z.shape[0],):
         raise ValueError(f"coef must hold a number for each of the {z.shape[0]} rows of z, got {shown(coef)}")
     given = lambda rows: rows  # noqa: E731

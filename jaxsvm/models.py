@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from . import __about__
-from .checks import class_names, integer, matrix, shown
+from .checks import brief, class_names, integer, matrix, shown
 from .files import Npz, atomic_path, check_field, check_front, is_damage, open_npz, refuse_special, shape_of
 from .kernels import Kernel, holds_precomputed, matvec
 from .numerics import blocked, check_process, dot, is_traced
@@ -39,7 +39,7 @@ class Linear:
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, p) -> (n,)."""
         check_process()
-        matrix("x", x, self.w.shape[-1])
+        x = matrix("x", x, self.w.shape[-1])
         return dot(x, self.w) + self.b
 
     def sqnorm(self) -> Array:
@@ -76,7 +76,7 @@ class Expansion:
     def __call__(self, x: Array, *, block: int = 1024) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, m)."""
         check_process()
-        matrix("x", x, None if holds_precomputed(self.kernel) else self.x.shape[-1])
+        x = matrix("x", x, None if holds_precomputed(self.kernel) else self.x.shape[-1])
         integer("block", block, 1)
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
 
@@ -136,7 +136,7 @@ class Mapped:
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
         check_process()
-        matrix("x", x)
+        x = matrix("x", x)
         integer("block", block, 1)
         return blocked(lambda rows: self.inner(self.features(rows)), x, block)
 
@@ -147,6 +147,9 @@ class Mapped:
     def __check__(self) -> None:
         if not callable(freed(self.phi)) or not callable(self.inner):
             raise ValueError(f"phi must be a feature map and inner a model, got {self.phi!r} and {self.inner!r}")
+        given, taken = getattr(freed(self.phi), "features", None), _columns(self.inner)
+        if isinstance(given, int) and taken not in (None, given):
+            raise ValueError(f"phi gives {given} features, but inner takes rows of {taken} columns")
 
 
 @struct
@@ -190,6 +193,15 @@ class Classifier:
         scores = 1 if isinstance(inner, Linear | Expansion) else getattr(inner, "scores", None)
         if scores is not None and len(self.classes) != max(scores, 2):
             raise ValueError(f"there are {len(self.classes)} classes, but the model gives {scores} values for each row")
+
+
+def _columns(model: Any) -> int | None:
+    """How many columns the rows of a model have; None: it does not say."""
+    while not isinstance(model, Linear | Expansion | Mapped) and hasattr(model, "inner"):
+        model = model.inner
+    if isinstance(model, Linear):
+        return model.w.shape[-1]
+    return model.x.shape[-1] if isinstance(model, Expansion) and not holds_precomputed(model.kernel) else None
 
 
 def check_values(score: np.ndarray) -> np.ndarray:
@@ -374,7 +386,7 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
         cls = _find_class(node["named"])
         if not _holds(cls, node["fields"]):
             raise _Refused(f"the file holds {node['named']!r} of another version of jaxsvm: load it there, or begin anew")
-        return _built(cls, {k: _decode(v, arrays) for k, v in node["fields"].items()})
+        return _checked(cls, {k: _decode(v, arrays) for k, v in node["fields"].items()})
     if "function" in node:
         return _find(node["function"])
     if "dict" in node:
@@ -397,13 +409,12 @@ def _call(factory: Any, args: list, kwargs: dict) -> Recipe:
     return made
 
 
-def _built(cls: type, fields: dict) -> Any:
-    """An object of a class, if its constructor and its `__check__` take these fields."""
-    check = getattr(cls, "__check__", None)
+def _checked(cls: type, fields: dict) -> Any:
+    """An object of the class with these fields, if the class says nothing against them."""
     try:
         made = cls(**fields)
-        if check is not None:
-            check(made)
+        if hasattr(cls, "__check__"):
+            made.__check__()
     except ValueError as error:
         raise _Refused(f"the file holds a {cls.__name__} that cannot be: {error}") from error
     return made
@@ -487,14 +498,32 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
             if isinstance(error, OSError) and error.errno is not None and error.filename is None:
                 error.filename = path
             raise
-        raise ValueError(f"{path} is damaged or was not written by jaxsvm.models.save ({error})") from error
+        raise ValueError(f"{path} is damaged or was not written by jaxsvm.models.save ({brief(error)})") from error
 
 
 def _check_model(tree: Any) -> Any:
     """What was read, unless it is a model that holds numbers that are not finite; states may hold them."""
     if callable(tree) and hasattr(tree, "sqnorm") and not all_finite(tree):
         raise _Refused("the model holds numbers that are not finite: its training diverged; train it again")
+    _check_axes(tree)
     return tree
+
+
+def _check_axes(model: Any) -> None:
+    """Refuse a model whose parts belong to different numbers of models held as one."""
+    own: Any = None  # for each array whether it is stacked, in a model of many classes
+    while isinstance(model, Mapped | Classifier) or hasattr(model, "stacked"):
+        if hasattr(model, "stacked"):
+            own = jax.tree.unflatten(jax.tree.structure(model.inner), model.stacked)
+        elif own is not None:
+            own = own.inner
+        model = model.inner
+    if isinstance(model, Linear | Expansion):
+        first = "w" if isinstance(model, Linear) else "coef"
+        axes, other = (np.ndim(getattr(model, f)) - bool(own is not None and getattr(own, f)) for f in (first, "b"))
+        if axes - 1 != other:
+            shapes = " and ".join(str(shape_of(getattr(model, f))) for f in (first, "b"))
+            raise _Refused(f"the file holds a {type(model).__name__} whose {first} and b have the shapes {shapes}")
 
 
 def _read_header(npz: Npz) -> Any:
@@ -542,7 +571,7 @@ def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False)
         if _class_name(type(like)) in (None, node["named"]) and _holds(type(like), node["fields"]):
             made = getattr(like, "__dataclass_fields__", {})
             fixed = {f: structure or (f in made and made[f].metadata.get("static", False)) for f in node["fields"]}
-            return _built(type(like), {f: down(v, getattr(like, f), fixed[f]) for f, v in node["fields"].items()})
+            return _checked(type(like), {f: down(v, getattr(like, f), fixed[f]) for f, v in node["fields"].items()})
     elif "function" in node and callable(like):
         if registered_name(like) in (None, node["function"]):
             return like

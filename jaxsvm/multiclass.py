@@ -73,7 +73,7 @@ class OneVsOne:
 
         The second part is within (-1/3, 1/3): among classes with as many votes the larger s_c decides.
         """
-        matrix("x", x)
+        x = matrix("x", x)
         return blocked(lambda rows: _votes(self.pairs(rows), self.classes), x, block)
 
     def __getitem__(self, pair: tuple[int, int]) -> Any:

@@ -361,13 +361,19 @@ def all_finite(tree: Any) -> bool:
 
 
 def check_batch(name: str, data: Any) -> None:
-    """Refuse what is no `Batch`.
+    """Refuse what is no `Batch`, and one whose parts differ in their rows.
 
     Raises:
-        TypeError: with what to do.
+        TypeError, ValueError: with what to do.
     """
     if not isinstance(data, Batch):
         raise TypeError(f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got {type(data).__name__}: {shown(data)}")
+    shapes = [tuple(np.shape(part)) for part in (data.y, data.weight)]
+    if any(shape != tuple(data.x.shape[:1]) for shape in shapes):
+        raise ValueError(
+            f"{name} must hold one target and one weight for each of its {data.x.shape[0]} rows, got shapes {shapes[0]} and "
+            f"{shapes[1]}: take rows with jaxsvm.take(data, index)"
+        )
 
 
 def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:

@@ -245,6 +245,8 @@ INVALID = (
 
 def change_entry(case: Case, entry: dict) -> None:
     """One entry of a header replaced, lost or renamed."""
+    if not entry:
+        entry["x"] = None
     key = case.one(list(entry))
     value = case.one((None, -1, 0.5, 10**30, "evil", [], {}, True, "Batch", "jaxsvm", 1, float("nan"), "open", "os.system"))
     how = case.one(("value", "value", "lose", "rename", "add"))
@@ -278,7 +280,9 @@ def goes_on(case: Case, name: str, state: Any) -> bool:
 def well_formed(tree: Any) -> bool:
     """Whether a tree could have been saved: shapes, dtypes and ranges are those of its class."""
     shape = lambda *arrays: [np.shape(a) for a in arrays]
-    finite = all(np.isfinite(np.asarray(a, np.float64)).all() for a in jax.tree.leaves(tree) if a.dtype.kind == "f")
+    finite = all(
+        np.isfinite(np.asarray(a, np.float64)).all() for a in map(np.asarray, jax.tree.leaves(tree)) if a.dtype.kind == "f"
+    )
     if isinstance(tree, models.Linear):
         right = np.ndim(tree.w) == 1 and np.shape(tree.b) == () and tree.bias in ("none", "feature", "free")
         return finite and right and tree.w.dtype.kind == tree.b.dtype.kind == "f"

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..checks import integer
 from ..kernels import Kernel
 from ..numerics import at, dot, first_max, golden_section, mix, multiply_high
 from ..recipe import choice
@@ -60,8 +61,8 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
         gradient descent SVM training, 2018; A. Smola, B. Schoelkopf, Sparse greedy matrix approximation, ICML 2000, for 59.
     """
     choice("search", search, ("lookup", "golden"))
-    if partners is not None and (not isinstance(partners, int) or isinstance(partners, bool) or partners < 1):
-        raise ValueError(f"partners must be a whole number of at least 1, or None for all, got {partners!r}")
+    if partners is not None:
+        integer("partners", partners, 1, note=", or None for all")
     degradation = from_table if search == "lookup" else by_search
 
     def change(kernel, points, memo):

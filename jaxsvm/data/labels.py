@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import numpy as np
+
+from ..checks import refuse_masked, shown
 
 
 def encode(y: Any, names: Any = None) -> tuple[np.ndarray, tuple]:
@@ -26,17 +29,42 @@ def encode(y: Any, names: Any = None) -> tuple[np.ndarray, tuple]:
         >>> encode(["spam", "ham", "spam"])
         (array([ 1, -1,  1]), ('ham', 'spam'))
     """
-    y = np.asarray(y)
+    y = _names("y", y)
     if y.ndim != 1:
         raise ValueError(f"y must hold one class name for each row, got shape {y.shape}")
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise ValueError("y holds a NaN or an infinity, which is no class: drop such rows")
-    known = np.unique(y) if names is None else np.asarray(names)
+    known = np.unique(y) if names is None else _names("names", names)
+    if known.ndim != 1 or len(np.unique(known)) < len(known):
+        raise ValueError(f"names must be the classes in order, each once, got {known.tolist()}")
     if len(known) < 2:
         raise ValueError(f"y holds a single class, {known.tolist()}: a classifier needs rows of two or more")
+    alike = (known.dtype.kind in "US") == (y.dtype.kind in "US")
     order = np.argsort(known, kind="stable")
-    place = order[np.minimum(np.searchsorted(known[order], y), len(known) - 1)]
-    strange = known[place] != y
+    place = order[np.minimum(np.searchsorted(known[order], y), len(known) - 1)] if alike else np.zeros(len(y), int)
+    strange = known[place] != y if alike else np.ones(len(y), bool)
     if strange.any():
         raise ValueError(f"y holds the class {y[strange][0].item()!r}, which is not among {known.tolist()}")
     return (2 * place - 1 if len(known) == 2 else place), tuple(known.tolist())
+
+
+def _names(name: str, given: Any) -> np.ndarray:
+    """Class names as an array of numbers or of strings.
+
+    Raises:
+        ValueError: for anything else, and for strings among numbers, of which NumPy would make strings.
+    """
+    refuse_masked(name, given)
+    array = given if hasattr(given, "dtype") else np.asarray(given, object)
+    array = np.asarray(array)
+    if array.dtype.kind == "O" and array.ndim == 1:
+        items = array.tolist()
+        for kind in (str, numbers.Real | np.bool_):
+            if all(isinstance(item, kind) for item in items):
+                array = np.asarray(items) if items else np.zeros(0)
+        if array.dtype.kind != "O" and len(set(items)) > len(np.unique(array)):
+            raise ValueError(f"{name} holds whole numbers that no float tells apart: pass strings")
+    if array.dtype.kind not in "biufUSV" and array.ndim == 1:
+        strange = next((item for item in array.tolist() if not isinstance(item, str | numbers.Real)), array.tolist()[0])
+        raise ValueError(f"{name} must hold class names, all numbers or all strings, got {shown(strange)} among them")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{name} holds a NaN or an infinity, which is no class: drop such rows")
+    return array

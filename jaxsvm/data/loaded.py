@@ -77,13 +77,22 @@ def tidy(y: Any) -> np.ndarray:
     """Class names: numbers where all are numbers, whole ones where all are whole, else strings."""
     y = np.asarray(y)
     if y.dtype.kind in "US":
+        words = y.astype(str)
         try:
             y = y.astype(np.float64)
         except ValueError:
             return y.astype(str)
+        if _beyond_ascii(words):
+            return words
     if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.round(y)).all() and (np.abs(y) < 2**53).all():
         return y.astype(np.int64)
     return y
+
+
+def _beyond_ascii(words: np.ndarray) -> bool:
+    """Whether strings that Python takes for numbers hold underscores or digits of other scripts: names, not numbers."""
+    codes = np.ascontiguousarray(words).view(np.uint32)
+    return bool(((codes == ord("_")) | (codes > 127)).any())
 
 
 def _grouped(found: tuple, positive: Any) -> tuple:

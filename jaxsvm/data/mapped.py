@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import brief
 from ..files import Npz, is_damage, open_npz, read_header, refuse_special
 from .opening import checked
 
@@ -91,4 +92,4 @@ def whole_arrays(path: str) -> Iterator[None]:
     except Exception as error:
         if not is_damage(error):
             raise
-        raise ValueError(f"{path} is damaged or no file of NumPy arrays ({error})") from error
+        raise ValueError(f"{path} is damaged or no file of NumPy arrays ({brief(error)})") from error

@@ -21,7 +21,7 @@ class Standardize:
 
     def __call__(self, x: Array) -> Array:
         """(n, d) -> (n, d)."""
-        _refuse(x, self.mean.shape[0])
+        x = _dense(x, self.mean.shape[0])
         return (x - self.mean[None, :]) / self.scale[None, :]
 
     def __check__(self) -> None:
@@ -43,7 +43,7 @@ def standardize(x: Array) -> Standardize:
         >>> standardize(x)(x).tolist()
         [[-1.0], [1.0]]
     """
-    _refuse(x)
+    x = _dense(x)
     _refuse_empty(x)
     constant = jnp.max(x, 0) == jnp.min(x, 0)  # the deviation of such a column is a rounding of 0
     mean, deviation = jnp.mean(x, 0), jnp.std(x, 0)
@@ -59,7 +59,7 @@ class Scale:
 
     def __call__(self, x: Array) -> Array:
         """(n, d) -> (n, d); `SparseRows` stay so."""
-        matrix("x", x, self.width.shape[0])
+        x = matrix("x", x, self.width.shape[0])
         if not isinstance(x, SparseRows):
             return (x if self.low is None else x - self.low[None, :]) / self.width[None, :]
         if self.low is not None:
@@ -87,7 +87,7 @@ def scale(x: Array) -> Scale:
         >>> scale(x)(x).tolist()
         [[0.0], [1.0], [0.5]]
     """
-    matrix("x", x)
+    x = matrix("x", x)
     _refuse_empty(x)
     if isinstance(x, SparseRows):
         low, width = None, jnp.zeros(x.columns, x.dtype).at[x.index].max(jnp.abs(x.value), mode="promise_in_bounds")
@@ -96,10 +96,11 @@ def scale(x: Array) -> Scale:
     return Scale(low, jnp.where(width > 0, width, jnp.ones_like(width)))
 
 
-def _refuse(x: Array, columns: int | None = None) -> None:
-    matrix("x", x, columns)
+def _dense(x: Array, columns: int | None = None) -> Array:
+    x = matrix("x", x, columns)
     if isinstance(x, SparseRows):
         raise ValueError("standardize would make sparse rows dense: use jaxsvm.data.scale, which keeps zeros, or x.toarray()")
+    return x
 
 
 def _refuse_empty(x: Array) -> None:

@@ -15,18 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checks import shown
-
-
-def as_path(name: str, path: Any) -> str:
-    """A path as a string.
-
-    Raises:
-        TypeError: for what is no path.
-    """
-    if not isinstance(path, str | bytes | os.PathLike):
-        raise TypeError(f"{name} must be the path of a file, got {shown(path)}")
-    return os.fsdecode(path)
+from ..checks import as_path, brief
 
 
 def checked(paths: Sequence) -> list[str]:
@@ -36,9 +25,9 @@ def checked(paths: Sequence) -> list[str]:
     paths = [as_path("path", path) for path in paths]
     for path in paths:
         if os.path.isdir(path):
-            raise IsADirectoryError(f"{path} is a folder, expected a file")
+            raise IsADirectoryError(f"{brief(path)} is a folder, expected a file")
         if not os.path.exists(path):
-            raise FileNotFoundError(f"there is no file {path}")
+            raise FileNotFoundError(f"there is no file {brief(path)}")
     return paths
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..checks import brief, held_as
 from ..types import GROUP, SparseRows
 
 
@@ -23,11 +24,13 @@ def csr(x: Any) -> Any:
         raise ValueError(f"x must be a matrix of real numbers, got dtype {x.dtype}; convert it first")
     if x.shape[1] >= 2**31:
         raise ValueError(f"x has {x.shape[1]} columns, at most 2^31 - 1 can be numbered; hash them to fewer")
-    x = x.tocsr(copy=True).astype(held_as(x.dtype), copy=False)
     try:
+        x = x.tocsr(copy=True).astype(held_as(x.dtype), copy=False)
         x.check_format(full_check=True)
-    except ValueError as error:
-        raise ValueError(f"x is no valid sparse matrix ({error}): make it anew from its rows, columns and values") from error
+    except (ValueError, TypeError, IndexError) as error:
+        raise ValueError(
+            f"x is no valid sparse matrix ({brief(error)}): make it anew from its rows, columns and values"
+        ) from error
     x.sum_duplicates()
     x.eliminate_zeros()
     return x
@@ -60,10 +63,3 @@ def stored_range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     np.minimum.at(low, place, values)
     np.maximum.at(high, place, values)
     return columns, low, high
-
-
-def held_as(dtype: np.dtype) -> np.dtype:
-    """The dtype that JAX has for these numbers: in the byte order of the machine, at most 64 bits."""
-    if dtype.kind == "f" and dtype.itemsize > 8:
-        return np.dtype(np.float64)
-    return dtype if dtype.isnative else dtype.newbyteorder("=")

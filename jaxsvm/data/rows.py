@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..checks import held_as, refuse_masked
 from ..recipe import choice
 from ..types import Batch
-from .padding import csr, held_as, is_sparse, padded, stored_range
+from .padding import csr, is_sparse, padded, stored_range
 
 
 def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batch:
@@ -77,8 +78,7 @@ def numbers(name: str, a: Any) -> np.ndarray:
     """An array of real numbers as JAX has them, or a sentence."""
     if is_sparse(a):
         raise ValueError(f"{name} is a sparse matrix, which is taken for x only: make it dense with {name}.toarray()")
-    if np.ma.is_masked(a):
-        raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in, {name}.filled(0)")
+    refuse_masked(name, a)
     try:
         a = np.asarray(a)
     except ValueError as error:
@@ -125,8 +125,9 @@ def _labels(y: np.ndarray) -> None:
             if len(found) == 2
             else "one class against the rest: np.where(y == c, 1, -1)"
         )
-        many = "task='multiclass' for class numbers, " if len(found) > 1 and np.array_equal(found, np.arange(len(found))) else ""
-        raise ValueError(f"labels must be -1 and +1, got {shown}; use {how}, or {many}task='regression' for real targets")
+        numbered = len(found) > 1 and np.array_equal(found, np.arange(len(found)))
+        many = ", or task='multiclass' for class numbers" if numbered else ""
+        raise ValueError(f"labels must be -1 and +1, got {shown}; use {how}, or task='regression' for real targets{many}")
 
 
 def _class_numbers(y: np.ndarray) -> None:

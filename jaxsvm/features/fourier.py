@@ -33,7 +33,7 @@ class Fourier:
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., p)."""
-        matrix("x", x, rank=None)
+        x = matrix("x", x, rank=None)
         if x.shape[-1] != self.frequencies.shape[0]:
             raise ValueError(f"the map takes rows of {self.frequencies.shape[0]} columns, got shape {x.shape}")
         x = x.astype(wide(x))
@@ -42,6 +42,11 @@ class Fourier:
         if phi.shift is None:
             return phi.amplitude * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
         return phi.amplitude * jnp.cos(angle + jnp.expand_dims(phi.shift, tuple(range(angle.ndim - 1))))
+
+    @property
+    def features(self) -> int:
+        """p, the features of each row."""
+        return self.frequencies.shape[-1] * (2 if self.shift is None else 1)
 
     def __check__(self) -> None:
         check_field("frequencies", self.frequencies)

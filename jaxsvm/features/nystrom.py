@@ -29,7 +29,7 @@ class Nystrom:
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., s)."""
-        matrix("x", x, rank=None)
+        x = matrix("x", x, rank=None)
         if x.shape[-1] != self.landmarks.shape[-1]:
             raise ValueError(f"the map takes rows of {self.landmarks.shape[-1]} columns, got shape {x.shape}")
         rows = (x if x.ndim == 2 else x.reshape(-1, x.shape[-1])).astype(wide(x))
@@ -54,6 +54,11 @@ class Nystrom:
     def rank(self) -> Array:
         """() int32, directions kept."""
         return count(jnp.any(self.whitening != 0, axis=0))
+
+    @property
+    def features(self) -> int:
+        """s, the features of each row."""
+        return self.whitening.shape[-1]
 
     def __check__(self) -> None:
         if not isinstance(self.kernel, Kernel):
@@ -125,7 +130,7 @@ def nystrom(
         if x is None or key is None:
             raise ValueError("nystrom draws landmarks from rows: give a key and x, or the rows themselves as landmarks")
         check_key("key", key)
-        matrix("x", x)
+        x = matrix("x", x)
         if not 1 <= landmarks <= x.shape[0]:
             raise ValueError(f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw from, got {landmarks}")
         landmarks = choose(key, kernel, x, int(landmarks))
@@ -138,7 +143,7 @@ def nystrom(
         raise TypeError(f"landmarks must be a whole number or a matrix of rows, got {shown(landmarks)}")
     if len(landmarks.shape) != 2 or not landmarks.shape[0]:
         raise ValueError(f"landmarks must be a whole number or a matrix of rows, got shape {landmarks.shape}")
-    matrix("landmarks", landmarks)
+    landmarks = matrix("landmarks", landmarks)
     landmarks = landmarks if isinstance(landmarks, SparseRows) else jnp.asarray(landmarks)
     landmarks = landmarks if jnp.issubdtype(landmarks.dtype, jnp.floating) else landmarks.astype(jnp.float32)
     landmarks = landmarks.astype(wide(landmarks))

@@ -9,6 +9,8 @@ import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from ..checks import as_path
+
 try:
     import fcntl
 except ImportError:  # no POSIX system: a temporary file of a killed process stays
@@ -69,8 +71,9 @@ def check_target(path: str | bytes | os.PathLike) -> str:
         FileNotFoundError: the folder does not exist.
         IsADirectoryError: `path` is a folder.
         OSError: `path` is a pipe, a device, a socket, or a link that leads to itself.
+        TypeError, ValueError: `path` is no path.
     """
-    path = os.fsdecode(path)
+    path = as_path("path", path)
     target = os.path.realpath(path)
     if not os.path.isdir(os.path.dirname(target)):
         raise FileNotFoundError(f"{path} is in a folder that does not exist: make it first")

@@ -102,4 +102,5 @@ def check_steps(made: int, steps: int) -> None:
 
 def whole_number(name: str, value: Any, least: int) -> int:
     """A whole number of at least `least`, or a sentence."""
-    return checks.integer(name, int(value) if isinstance(value, float | np.floating) and value.is_integer() else value, least)
+    value = int(value) if isinstance(value, float | np.floating) and value.is_integer() else value
+    return checks.integer(name, value, least, 2**63 - 1)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from ..averaging import average_iterates
+from ..checks import MOST_COUNT, is_whole, shown
 from ..engines.gradient import descent, gradient
 from ..losses import hinge
 from ..numerics import sqnorms
@@ -57,8 +58,10 @@ def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
 
 
 def _check_start(average_from: int) -> None:
-    if not isinstance(average_from, int) or isinstance(average_from, bool) or average_from < 0:
-        raise ValueError(f"average_from must be a whole number of steps of at least 0, got {average_from!r}")
+    if not is_whole(average_from, 0):
+        raise ValueError(
+            f"average_from must be a whole number of steps of at least 0, {MOST_COUNT} at most, got {shown(average_from)}"
+        )
 
 
 @solver

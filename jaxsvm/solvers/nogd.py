@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..checks import is_whole, shown
 from ..engines.online import hinge_steps, online
 from ..kernels import Kernel
 from ..numerics import centre, dot, running_mean, wide
@@ -40,8 +41,8 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
     K = V Lam V';   map = V Lam^(-1/2);   w = Lam^(1/2) V' coef, the projection of f onto what is kept
     """
     kernel, m = check_points(kernel), check_budget(budget)
-    if not isinstance(features, int) or isinstance(features, bool) or not 1 <= features <= m:
-        raise ValueError(f"features must be a whole number from 1 to the budget, {m}, got {features!r}")
+    if not is_whole(features, 1, m):
+        raise ValueError(f"features must be a whole number from 1 to the budget, {m}, got {shown(features)}")
 
     def zero(key, data):
         dtype, d = wide(data.x), data.x.shape[-1]

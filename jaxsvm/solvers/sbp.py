@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from .. import models
+from ..checks import is_whole, shown
 from ..kernels import Kernel, as_kernel, check_symmetric, matvec
 from ..numerics import (
     Basins,
@@ -103,8 +104,8 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
     """
     nonnegative(nu=nu)
     choice("bias", bias, ("none", "free"))
-    if look is not None and (isinstance(look, bool) or not isinstance(look, int) or look < 0):
-        raise ValueError(f"look must be a whole number of steps, 0 for none, or None, got {look!r}")
+    if look is not None and not is_whole(look, 0):
+        raise ValueError(f"look must be a whole number of steps, 0 for none, or None, got {shown(look)}")
     kernel = as_kernel(kernel)
     space = averaged(expansion(kernel, always=True), of="moves")
 

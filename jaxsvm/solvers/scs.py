@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ..checks import integer
 from ..engines.conjugate import (
     Element,
     bounded_step,
@@ -225,8 +226,7 @@ def _checked(capacity: int, growth: int | None, first: int | None) -> tuple[int,
     growth = -(-capacity // 10) if growth is None and isinstance(capacity, int) else growth
     first = growth if first is None else first
     for name, value in (("capacity", capacity), ("growth", growth), ("first", first)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        integer(name, value, 1)
     if first > capacity:
         raise ValueError(f"capacity is {capacity}, below the first sample of {first} rows: raise it, or lower first")
     return growth, first

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..budget import Change, Maintenance, Points, given_up, taken
-from ..checks import shown
+from ..checks import integer, shown
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..models import Expansion
 from ..numerics import at, centre, count, dot, first_max, mix, sqnorms, wide
@@ -183,9 +183,7 @@ def check_budget(budget: int) -> int:
     Raises:
         ValueError: below 2, or no whole number.
     """
-    if not isinstance(budget, int) or isinstance(budget, bool) or budget < 2:
-        raise ValueError(f"budget must be a whole number of at least 2, the points that the model may hold, got {budget!r}")
-    return budget
+    return integer("budget", budget, 2, note=", the points that the model may hold")
 
 
 def written(f: BudgetedState) -> BudgetedState:
