@@ -16,7 +16,8 @@ def split_count(number: int | Array | Count) -> Count:
         number: a Python integer below 2^51, an int32, or a `Count`; >= 0.
 
     Example:
-        >>> int(np.asarray(split_count(50_000**2)))
+        >>> count = split_count(50_000**2)
+        >>> int(count.high) * 2**LIMB + int(count.low)
         2500000000
     """
     if isinstance(number, Count):
