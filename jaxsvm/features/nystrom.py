@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..checks import calling, matrix, shown
 from ..checks import key as check_key
-from ..checks import matrix, shown
 from ..files import check_field, shape_of
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import count, dot, is_traced, wide
@@ -133,7 +133,8 @@ def nystrom(
         x = matrix("x", x)
         if not 1 <= landmarks <= x.shape[0]:
             raise ValueError(f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw from, got {landmarks}")
-        landmarks = choose(key, kernel, x, int(landmarks))
+        with calling("choose", choose, "of key, kernel, rows and their number to landmarks", x):
+            landmarks = choose(key, kernel, x, int(landmarks))
     if type(landmarks) in (list, tuple):
         try:
             landmarks = np.asarray(landmarks)
