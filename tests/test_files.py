@@ -572,3 +572,9 @@ def test_paths_that_no_file_can_have():
     with pytest.raises(FileNotFoundError) as refused:
         jdata.load_csv("x" * 4000)
     assert len(str(refused.value)) < 300
+
+
+def test_a_query_of_svmlight_is_a_number_in_ascii(write):
+    with pytest.raises(ValueError, match="line 1: the query .* is no whole number"):
+        jdata.load_svmlight(write("1 qid:2\ufeff 1:1\n-1 1:2\n"))
+    assert jdata.load_svmlight(write("1 qid:2 1:1 # \ufeff\n-1 1:2\n")).classes == (-1, 1)

@@ -1438,3 +1438,18 @@ def test_few_bytes_of_a_damaged_file_are_quoted(path):
     with pytest.raises(ValueError, match="is damaged") as refused:
         load(path)
     assert len(str(refused.value)) < len(str(path)) + 250
+
+
+def test_a_map_of_many_does_not_fit_one_model(path):
+    phi = jaxsvm.features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=3, features=8)
+    many = jaxsvm.features.Fourier(phi.frequencies[None], None, phi.scale, phi.amplitude)
+    for tree in (
+        Mapped(many, Linear(jnp.ones(8), jnp.zeros(()))),
+        Classifier(Mapped(many, Linear(jnp.ones(8), jnp.zeros(()))), (0, 1)),
+    ):
+        save(path, tree)
+        with pytest.raises(ValueError, match="a feature map with 1 axes in front and a model with 0"):
+            load(path)
+    swept = jax.vmap(lambda w: Mapped(phi, Linear(w, w[0])))(jnp.ones((2, 8)))
+    save(path, swept)
+    assert load(path).inner.w.shape == (2, 8)

@@ -60,6 +60,11 @@ class Nystrom:
         """s, the features of each row."""
         return self.whitening.shape[-1]
 
+    @property
+    def axes(self) -> int:
+        """The axes in front of those of one map, where many are held as one."""
+        return len(self.landmarks.shape) - 2
+
     def __check__(self) -> None:
         if not isinstance(self.kernel, Kernel):
             raise ValueError(f"kernel must be a kernel, got {self.kernel!r}")
