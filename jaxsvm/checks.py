@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import inspect
 import numbers
 import os
 import re
 import reprlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -121,7 +123,8 @@ def as_number(name: str, value: Any) -> Any:
         TypeError, ValueError: as `number`.
     """
     number(name, value)
-    return value if _is_array(value) and value.dtype != bool else _float(name, value)
+    known = isinstance(value, np.generic | np.ndarray) and value.dtype != held_as(value.dtype)
+    return value if _is_array(value) and value.dtype != bool and not known else _float(name, value)
 
 
 def refuse_shape(name: str, value: Any) -> None:
@@ -259,6 +262,23 @@ def class_names(value: Any) -> tuple:
     if not named or len(given) < 2 or len(set(map(str, given))) < len(given):
         raise ValueError(f"classes must be the names of two classes or more, each once, got {shown(value)}")
     return given
+
+
+@contextlib.contextmanager
+def calling(name: str, fn: Any, form: str, *given: Any) -> Iterator[None]:
+    """Say of a function that was given, and that fails for arrays of these shapes, what it is expected to be.
+
+    Raises:
+        TypeError, ValueError: as the function does, with a sentence around its words.
+    """
+    try:
+        yield
+    except (jax.errors.JAXTypeError, jax.errors.ConcretizationTypeError):  # values that are not known while tracing
+        raise
+    except (TypeError, ValueError) as error:
+        shapes = " and ".join(str(tuple(np.shape(leaf))) for leaf in jax.tree.leaves(given))
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}, {shown(fn)}, fails for shapes {shapes}, expected a function {form}: {brief(error)}") from error
 
 
 def has_shape(value: Any) -> bool:

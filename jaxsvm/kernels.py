@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
-from .checks import brief, integer, matrix, shown
+from .checks import calling, integer, matrix, shown
 from .numerics import (
     CentredRows,
     blocked,
@@ -184,7 +184,7 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
         positive(gamma=gamma)
 
     # 1 at distance 0 also for a gamma that float32 has as infinite.
-    value = lambda square: jnp.where(square > 0, jnp.exp(-gamma * square), 1)  # noqa: E731
+    value = lambda square: jnp.where(square == 0, 1, jnp.exp(-gamma * square))  # noqa: E731
     return _Kernel(
         lambda x, z: value(sqdist_of(x, z)),
         lambda x: jnp.ones(x.shape[0], wide(x)),
@@ -206,7 +206,7 @@ def laplacian(sigma: float) -> _Kernel:
 
     def block(x, z):
         distance = l1_distances(x.value, z.value)
-        return jnp.where(distance > 0, jnp.exp(-distance / sigma), 1)
+        return jnp.where(distance == 0, 1, jnp.exp(-distance / sigma))
 
     ones = lambda x: jnp.ones(x.shape[0], wide(x))  # noqa: E731
     return _Kernel(block, ones, spectrum=("cauchy", 1 / jnp.asarray(sigma)), differences=True)
@@ -313,19 +313,13 @@ def _of_jax(name: str, fn: Callable) -> Callable:
     """A user's function that says so where it hands its arguments to NumPy, or fails on rows of these shapes."""
 
     def call(*rows):
+        form = "(n, d), (m, d) -> (n, m)" if len(rows) == 2 else "(n, d) -> (n,)"
         try:
-            return fn(*rows)
+            with calling(name, fn, form, *rows):
+                return fn(*rows)
         except jax.errors.TracerArrayConversionError as error:
             raise TypeError(
                 f"{name}, {shown(fn)}, asks for the values of its rows: write it with jax.numpy, not NumPy"
-            ) from error
-        except jax.errors.ConcretizationTypeError:
-            raise
-        except (TypeError, ValueError) as error:
-            given = " and ".join(str(tuple(side.shape)) for side in rows)
-            form = "(n, d), (m, d) -> (n, m)" if len(rows) == 2 else "(n, d) -> (n,)"
-            raise type(error)(
-                f"{name}, {shown(fn)}, fails for rows of shape {given}, expected a function {form}: {brief(error)}"
             ) from error
 
     return call

@@ -512,15 +512,20 @@ def _check_model(tree: Any) -> Any:
 def _check_axes(model: Any) -> None:
     """Refuse a model whose parts belong to different numbers of models held as one."""
     own: Any = None  # for each array whether it is stacked, in a model of many classes
+    most = 0  # axes in front of one of the maps
     while isinstance(model, Mapped | Classifier) or hasattr(model, "stacked"):
         if hasattr(model, "stacked"):
             own = jax.tree.unflatten(jax.tree.structure(model.inner), model.stacked)
-        elif own is not None:
-            own = own.inner
+        else:
+            if isinstance(model, Mapped):
+                most = max(most, getattr(freed(model.phi), "axes", 0) - (own is not None and any(jax.tree.leaves(own.phi))))
+            own = None if own is None else own.inner
         model = model.inner
     if isinstance(model, Linear | Expansion):
         first = "w" if isinstance(model, Linear) else "coef"
         axes, other = (np.ndim(getattr(model, f)) - bool(own is not None and getattr(own, f)) for f in (first, "b"))
+        if most > other:
+            raise _Refused(f"the file holds a feature map with {most} axes in front and a model with {other}")
         if axes - 1 != other:
             shapes = " and ".join(str(shape_of(getattr(model, f))) for f in (first, "b"))
             raise _Refused(f"the file holds a {type(model).__name__} whose {first} and b have the shapes {shapes}")

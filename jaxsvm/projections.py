@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .checks import shown
+from .checks import calling, shown
 from .numerics import dot
 from .recipe import nonnegative
 from .types import Array
@@ -37,7 +37,9 @@ def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
     def update(updates, params=None):
         if params is None:
             raise ValueError("keep needs the parameters: call update(updates, state, params)")
-        inside = projection(jax.tree.map(lambda p, u: p + u, params, updates))
+        moved = jax.tree.map(lambda p, u: p + u, params, updates)
+        with calling("projection", projection, "of the parameters to parameters", moved):
+            inside = projection(moved)
         want, got = (jax.tree.map(jnp.shape, tree) for tree in (params, inside))
         if want != got:  # which NumPy's rules would broadcast
             raise ValueError(f"projection must return parameters of the shapes it was given, {want}, got {got}")

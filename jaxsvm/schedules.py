@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 
 from .checks import as_number, integer
-from .recipe import positive
+from .recipe import nonnegative, positive
 from .types import Array
 
 
@@ -28,6 +28,8 @@ def inverse_time(scale: float, offset: float = 0.0) -> Callable[[Array], Array]:
         >>> [float(inverse_time(2.0)(t)) for t in (0, 1)]
         [2.0, 1.0]
     """
+    positive(scale=scale)
+    nonnegative(offset=offset)
     scale, offset = as_number("scale", scale), as_number("offset", offset)
     return lambda count: scale / (_number(count, scale) + 1 + offset)
 
@@ -38,6 +40,7 @@ def inverse_sqrt(scale: float) -> Callable[[Array], Array]:
     Args:
         scale: the first step size, > 0.
     """
+    positive(scale=scale)
     scale = as_number("scale", scale)
     return lambda count: scale / jnp.sqrt(_number(count, scale) + 1)
 

@@ -231,3 +231,11 @@ def test_a_solver_that_stops_by_itself_does_so_inside_its_wrappers():
     )
     with pytest.raises(ValueError, match="refused by the inner one"):
         jaxsvm.fit(jaxsvm.averaged(checked), data, jax.random.key(0), steps=1)
+
+
+@pytest.mark.parametrize("start", [-1, 2**31, 10**400, np.array([0.1]), jnp.array([1, 2]), 0.5, True])
+def test_the_start_of_an_average_is_a_whole_number(start):
+    with pytest.raises((ValueError, TypeError), match="^start (must be a whole number|has shape|is too large)"):
+        jaxsvm.average_iterates(start=start)
+    with pytest.raises((ValueError, TypeError), match="^start (must be a whole number|has shape|is too large)"):
+        _ = jaxsvm.averaged(jaxsvm.pegasos(0.1), start=start).reads

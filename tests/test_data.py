@@ -518,3 +518,22 @@ def test_maps_of_columns_take_matrices(fitted):
             fitted(wrong)
     with pytest.raises(ValueError, match="x must have 2 columns, as the training rows had"):
         fitted(x)(np.ones((3, 1)))
+
+
+def test_what_is_no_class_name_is_refused():
+    for y in ([None, "a"], np.array([1, np.nan, 2], object), [1, "1"], [1j, 2], np.array([None, None]), [[1], "a"]):
+        with pytest.raises(ValueError, match="^y (must hold class names|holds a NaN)"):
+            jdata.encode(y)
+    for names in ([None, "a"], [1, 1.0], ["a", "a"], [True, 1]):
+        with pytest.raises(ValueError, match="^names must (hold class names|be the classes in order, each once)"):
+            jdata.encode(["a", "a"], names=names)
+    with pytest.raises(ValueError, match="y holds the class 1, which is not among"):
+        jdata.encode([1, 2], names=["1", "2"])
+
+
+def test_a_broken_sparse_matrix_is_refused():
+    for field, value in (("data", np.ones(1)), ("indices", np.array([9, 0], "i4")), ("indptr", np.array([0, 5, 2], "i4"))):
+        x = scipy.sparse.csr_matrix(np.eye(2))
+        setattr(x, field, value)
+        with pytest.raises(ValueError, match="^x is no valid sparse matrix"):
+            dataset(x, [1, -1])

@@ -556,3 +556,25 @@ def test_classes_of_an_earlier_call_are_two_or_more_names(write, classes):
         jdata.load_csv(write("1,a\n2,b\n", "a.csv"), classes=classes)
     with pytest.raises(ValueError, match="classes must be the names of two classes or more"):
         label(["a"], classes)
+
+
+@pytest.mark.parametrize("odd", ["1_0", "1\uff10"])
+def test_labels_that_python_alone_takes_for_numbers_are_names(write, odd):
+    loaded = jdata.load_csv(write(f"1,10\n2,{odd}\n".encode(), "a.csv"))
+    assert loaded.classes == tuple(sorted(["10", odd]))
+
+
+def test_paths_that_no_file_can_have():
+    with pytest.raises(ValueError, match="null character"):
+        jdata.load_csv("\0")
+    with pytest.raises(ValueError, match="null character"):
+        jaxsvm.models.save("\0", {})
+    with pytest.raises(FileNotFoundError) as refused:
+        jdata.load_csv("x" * 4000)
+    assert len(str(refused.value)) < 300
+
+
+def test_a_query_of_svmlight_is_a_number_in_ascii(write):
+    with pytest.raises(ValueError, match="line 1: the query .* is no whole number"):
+        jdata.load_svmlight(write("1 qid:2\ufeff 1:1\n-1 1:2\n"))
+    assert jdata.load_svmlight(write("1 qid:2 1:1 # \ufeff\n-1 1:2\n")).classes == (-1, 1)

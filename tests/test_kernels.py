@@ -247,3 +247,34 @@ def test_a_kernel_takes_two_matrices_of_the_same_columns():
         with pytest.raises((TypeError, ValueError), match="^(x|z) must (be|have) "):
             kernels.rbf(1.0)(x, wrong)
             kernels.rbf(1.0)(wrong, x)
+
+
+@pytest.mark.parametrize("kernel", [kernels.rbf(1.0), kernels.laplacian(1.0), kernels.rbf(1.0) + kernels.linear()], ids=str)
+def test_rows_that_are_not_finite_are_like_no_row(kernel):
+    z = jnp.ones((2, 2), jnp.float32)
+    assert np.isnan(kernel(jnp.array([[np.nan, 1.0]], jnp.float32), z)).all()
+    assert np.isnan(kernels.sqdist(jnp.array([[np.nan, 1.0]], jnp.float32), z)).all()
+
+
+def test_a_row_whose_squares_overflow_is_far_from_all_others():
+    far = jnp.array([[1e25, 0.0]], jnp.float32)
+    assert kernels.rbf(1.0)(far, jnp.ones((2, 2), jnp.float32)).tolist() == [[0, 0]]
+
+
+def test_a_function_that_fails_on_rows_is_told_what_it_has_to_be():
+    x = jnp.ones((3, 2))
+    with pytest.raises(TypeError, match=r"^the kernel, .*dot.*, expected a function \(n, d\), \(m, d\) -> \(n, m\)"):
+        kernels.custom(jnp.dot)(x, jnp.ones((4, 2)))
+    with pytest.raises(ValueError, match=r"returned shape \(3, 2\) for 3 rows, expected \(3,\)"):
+        kernels.custom(lambda x, z: x @ z.T, lambda x: x).diag(x)
+
+
+@pytest.mark.parametrize("wrong", [None, "rbf", kernels.rbf])
+def test_parts_of_kernels_are_kernels(wrong):
+    for made in (kernels.sum_, kernels.product):
+        with pytest.raises(TypeError, match="expected a kernel|factory rbf itself"):
+            made(wrong, kernels.linear())
+        with pytest.raises(TypeError, match="expected a kernel|factory rbf itself"):
+            made(kernels.linear(), wrong)
+    with pytest.raises(TypeError, match="expected a kernel|factory rbf itself"):
+        kernels.scaled(wrong, 2.0)

@@ -1382,3 +1382,74 @@ def test_rows_of_another_kind_or_shape_are_refused():
 def test_names_of_classes_are_two_or_more(classes):
     with pytest.raises(ValueError, match="^classes must be the names of two classes or more, each once, got "):
         models.Classifier(models.Linear(jnp.ones(2), jnp.zeros(())), classes)
+
+
+def of_kind(x, kind):
+    return {"other byte order": x.astype(x.dtype.newbyteorder()), "bool": x > 0, "whole": x.astype(np.int64)}[kind]
+
+
+@pytest.mark.parametrize("kind", ["other byte order", "bool", "whole"])
+@pytest.mark.parametrize("kernel", [None, kernels.rbf(1.0)], ids=str)
+def test_rows_of_numpy_are_taken_as_float32(kernel, kind):
+    x = np.random.default_rng(0).normal(size=(5, 3)).astype("f4") * 3
+    model = Linear(jnp.arange(3.0), jnp.float32(1))
+    if kernel is not None:
+        model = Expansion(kernel, jnp.asarray(x), jnp.arange(5.0), jnp.float32(0), jnp.arange(5, dtype=jnp.int32))
+    rows = of_kind(x, kind)
+    assert np.array_equal(model(rows), model(jnp.asarray(np.asarray(rows, "f4"))))
+    assert np.array_equal(Classifier(model, ("a", "b")).predict(rows), Classifier(model, ("a", "b")).predict(rows.astype("f4")))
+
+
+def test_masked_and_complex_rows_are_refused():
+    model, x = Linear(jnp.ones(2), jnp.float32(0)), np.ones((3, 2), "f4")
+    for call in (model, Classifier(model, ("a", "b")).predict):
+        with pytest.raises(ValueError, match="^x has masked entries"):
+            call(np.ma.masked_array(x, mask=[[1, 0]] * 3))
+        with pytest.raises(TypeError, match="^x must be a number, got an array of complex64"):
+            call(x.astype("c8"))
+
+
+def test_a_map_and_its_model_fit(path):
+    phi = jaxsvm.features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=3, features=8)
+    for tree in (
+        Mapped(phi, Linear(jnp.ones(5), jnp.zeros(()))),
+        Classifier(Mapped(phi, Linear(jnp.ones(9), jnp.zeros(()))), (0, 1)),
+    ):
+        save(path, tree)
+        with pytest.raises(ValueError, match="phi gives 8 features, but inner takes rows of [59] columns"):
+            load(path)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (1, 3)])
+def test_the_parts_of_a_model_are_of_one_model(shape, path):
+    alone = Linear(jnp.ones(shape), jnp.zeros(()))
+    many = jaxsvm.multiclass.OneVsRest(Linear(jnp.ones((2, *shape)), jnp.zeros(())), (True, False))
+    for tree in (alone, Classifier(alone, ("a", "b")), many):
+        save(path, tree)
+        with pytest.raises(ValueError, match="the file holds a Linear whose w and b have the shapes"):
+            load(path)
+
+
+def test_few_bytes_of_a_damaged_file_are_quoted(path):
+    save(path, {"a": jnp.ones(300)})
+    content = path.read_bytes()
+    place = content.index(b"a0.npy")  # of the member; the directory comes last
+    path.write_bytes(content[: place - 4] + b"\xff\x7f" + content[place - 2 :])  # the length of its name
+    with pytest.raises(ValueError, match="is damaged") as refused:
+        load(path)
+    assert len(str(refused.value)) < len(str(path)) + 250
+
+
+def test_a_map_of_many_does_not_fit_one_model(path):
+    phi = jaxsvm.features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=3, features=8)
+    many = jaxsvm.features.Fourier(phi.frequencies[None], None, phi.scale, phi.amplitude)
+    for tree in (
+        Mapped(many, Linear(jnp.ones(8), jnp.zeros(()))),
+        Classifier(Mapped(many, Linear(jnp.ones(8), jnp.zeros(()))), (0, 1)),
+    ):
+        save(path, tree)
+        with pytest.raises(ValueError, match="a feature map with 1 axes in front and a model with 0"):
+            load(path)
+    swept = jax.vmap(lambda w: Mapped(phi, Linear(w, w[0])))(jnp.ones((2, 8)))
+    save(path, swept)
+    assert load(path).inner.w.shape == (2, 8)

@@ -249,3 +249,8 @@ def test_a_branch_on_a_clock_stays_one_under_vmap(when):
         jax.effects_barrier()
         assert len(taken) == wanted
     assert [float(step(jnp.array(t))) for t in when] == [float(t % 4 == 0) for t in when]
+
+
+def test_the_norm_of_what_is_not_finite_is_not_0():
+    assert np.isnan(numerics.norm(jnp.array([np.nan, 1.0])))
+    assert numerics.norm(jnp.zeros(2)) == 0

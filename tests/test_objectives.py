@@ -671,3 +671,17 @@ def test_numbers_of_other_libraries_are_taken():
             objectives.certificate(MODEL, WRONG_ROWS, 0.25, passes=passes)
     with pytest.raises(ValueError, match="bias must be one of"):
         objectives.certificate(MODEL, WRONG_ROWS, 0.25, bias=0)
+
+
+@pytest.mark.parametrize("probe", [jaxsvm.error_on, jaxsvm.risk_on])
+@pytest.mark.parametrize("field", ["y", "weight"])
+def test_a_batch_has_a_target_and_a_weight_for_each_row(probe, field):
+    data = jaxsvm.dataset(np.eye(4), [1, -1, 1, -1])
+    with pytest.raises(ValueError, match="data must hold one target and one weight for each of its 4 rows"):
+        probe(data._replace(**{field: jnp.ones(3)}))
+
+
+def test_numbers_wider_than_jax_has_are_taken():
+    data = jaxsvm.dataset(np.eye(2), [1, -1])
+    run = jaxsvm.fit(jaxsvm.sdca(10.0, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=4)
+    assert jaxsvm.kkt_residual(run.model, data, np.longdouble(0.5)) == jaxsvm.kkt_residual(run.model, data, 0.5)

@@ -669,3 +669,28 @@ def test_an_annotation_with_brackets_is_read():
     assert scheduled(0.1, weights=jnp.sin).reads == scheduled(0.1, parts={"a": 1}).reads == "rows"
     with pytest.raises(TypeError, match="weights must be a function, got 3"):
         scheduled(0.1, weights=3)
+
+
+@pytest.mark.parametrize("much", [2**31, 2**63, 10**400])
+def test_counts_fit_in_32_bits(much):
+    for made in (
+        lambda: jaxsvm.forgetron(kernels.rbf(1.0), budget=much),
+        lambda: jaxsvm.scs(0.1, capacity=much),
+        lambda: samplers.uniform(much),
+        lambda: jaxsvm.asset(0.1, average_from=much),
+    ):
+        with pytest.raises(ValueError, match=r"2147483647|is too large: an integer of"):
+            made()
+
+
+def test_words_and_lists_of_other_libraries_are_taken():
+    assert jaxsvm.pegasos(0.1, bias=np.str_("free")).spec == jaxsvm.pegasos(0.1, bias="free").spec
+    assert [np.shape(number) for number in jaxsvm.sdca(1.0, start=[0.1, 0.2]).numbers] == [(), (2,)]
+    with pytest.raises(TypeError, match="start must be an array of numbers"):
+        jaxsvm.sdca(1.0, start=[[0.1], [0.2, 0.3]])
+
+
+def test_steps_that_are_not_above_0_are_refused():
+    for made in (jaxsvm.schedules.inverse_time, jaxsvm.schedules.inverse_sqrt):
+        with pytest.raises(ValueError, match="scale must be a finite number above 0, got 0"):
+            made(0.0)

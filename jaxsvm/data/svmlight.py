@@ -82,7 +82,7 @@ def read_svmlight(
     for path, part in zip(paths, parts, strict=True):
         if not part.x.shape[0]:
             raise ValueError(f"{path} holds no rows")
-        if not (np.isfinite(part.x.data).all() and np.isfinite(part.y).all()) or _holds(path, b"_"):
+        if not (np.isfinite(part.x.data).all() and np.isfinite(part.y).all()) or _holds(path, _ODD):
             _find_bad_line(path, dtype, columns, zero_based)
     return parts
 
@@ -97,10 +97,13 @@ def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool 
                 raise ValueError(f"{path}, line {number}: {fault}")
 
 
-def _holds(path: str, mark: bytes) -> bool:
-    """Whether one byte stands anywhere in a file, unpacked: Python's numbers may hold underscores, those of files not."""
+_ODD = re.compile(rb"[_\x80-\xff]")  # Python's numbers may hold underscores and other digits, those of files not
+
+
+def _holds(path: str, odd: re.Pattern) -> bool:
+    """Whether such a byte stands anywhere in a file, unpacked."""
     with open_any(path, "rb") as file:
-        return any(mark in block for block in iter(lambda: file.read(2**20), b""))
+        return any(odd.search(block) for block in iter(lambda: file.read(2**20), b""))
 
 
 def _fault(words: list[bytes], most: float, columns: int | None, zero_based: bool | str) -> str | None:
@@ -117,6 +120,8 @@ def _fault(words: list[bytes], most: float, columns: int | None, zero_based: boo
         if not colon:
             return f"{show(word)} has no colon, expected index:value"
         if index == b"qid" and place == 0:
+            if not value.isdigit():
+                return f"the query {show(value)} is no whole number"
             continue
         if not re.fullmatch(rb"[+-]?\d+", index):
             return f"the index {show(index)} is no whole number"

@@ -48,6 +48,11 @@ class Fourier:
         """p, the features of each row."""
         return self.frequencies.shape[-1] * (2 if self.shift is None else 1)
 
+    @property
+    def axes(self) -> int:
+        """The axes in front of those of one map, where many are held as one."""
+        return len(self.frequencies.shape) - 2
+
     def __check__(self) -> None:
         check_field("frequencies", self.frequencies)
         check_field("scale", self.scale)

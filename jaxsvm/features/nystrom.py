@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..checks import calling, matrix, shown
 from ..checks import key as check_key
-from ..checks import matrix, shown
 from ..files import check_field, shape_of
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import count, dot, is_traced, wide
@@ -59,6 +59,11 @@ class Nystrom:
     def features(self) -> int:
         """s, the features of each row."""
         return self.whitening.shape[-1]
+
+    @property
+    def axes(self) -> int:
+        """The axes in front of those of one map, where many are held as one."""
+        return len(self.landmarks.shape) - 2
 
     def __check__(self) -> None:
         if not isinstance(self.kernel, Kernel):
@@ -133,7 +138,8 @@ def nystrom(
         x = matrix("x", x)
         if not 1 <= landmarks <= x.shape[0]:
             raise ValueError(f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw from, got {landmarks}")
-        landmarks = choose(key, kernel, x, int(landmarks))
+        with calling("choose", choose, "of key, kernel, rows and their number to landmarks", x):
+            landmarks = choose(key, kernel, x, int(landmarks))
     if type(landmarks) in (list, tuple):
         try:
             landmarks = np.asarray(landmarks)

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from ..types import Array, SparseRows
-from .products import inner, rounding, sqnorms, wide
+from .products import above_rounding, inner, sqnorms, wide
 from .vectors import is_traced
 
 
@@ -116,8 +116,7 @@ def centred_pair(x: Array, z: Array) -> tuple[CentredRows, CentredRows]:
 def distances(product: Array, x: Array, z: Array, columns: int) -> Array:
     """|x - z|^2 of <x, z>, |x|^2 and |z|^2, value by value; exactly 0 where rounding is all that is left, as for equal rows."""
     square = x + z
-    found = square - 2 * product
-    return jnp.where(found > rounding(columns, found.dtype) * square, found, 0)
+    return above_rounding(square - 2 * product, square, columns)
 
 
 def sqdist(x: Array, z: Array) -> Array:

@@ -52,7 +52,7 @@ def l1_distances(x: Array, z: Array) -> Array:
         named = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
         whole = size(x)[:, None] + size(z)[None, :]
         # Rounding is all that is left between equal rows.
-        return jnp.where(whole + named > rounding(x.shape[1], whole.dtype) * whole, whole + named, 0)
+        return above_rounding(whole + named, whole, x.shape[1])
     zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
     column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)  # noqa: E731
     return lax.scan(column, zero, (x.T, z.T))[0]
@@ -86,6 +86,14 @@ def wide(x: Array) -> jnp.dtype:
 def rounding(columns: int, dtype: jnp.dtype) -> float:
     """The share of two sizes below which a distance that is their sum less a product is rounding alone."""
     return float(jnp.finfo(dtype).eps) * (4 + 2 * columns**0.5)
+
+
+def above_rounding(found: Array, whole: Array, columns: int) -> Array:
+    """Distances as found of sums `whole`, value by value; exactly 0 where rounding is all that is left.
+
+    Where the sum is not finite they stay as they are: a NaN is no distance of 0.
+    """
+    return jnp.where((found > rounding(columns, found.dtype) * whole) | ~(whole < jnp.inf), found, 0)
 
 
 def sqnorms(x: Array) -> Array:

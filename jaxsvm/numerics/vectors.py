@@ -59,7 +59,7 @@ def chosen(share: Array, u: Array) -> Array:
 def norm(w: Array) -> Array:
     """Euclidean norm of a vector, with gradient 0 at 0; by a product, which compiles to better loops than a sum."""
     square = dot(w, w)
-    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, jnp.ones_like(square))), jnp.zeros_like(square))
+    return jnp.where(square == 0, jnp.zeros_like(square), jnp.sqrt(jnp.where(square == 0, jnp.ones_like(square), square)))
 
 
 def two_sum(total: Array, lost: Array, term: Array) -> tuple[Array, Array]:
