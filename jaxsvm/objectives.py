@@ -121,7 +121,12 @@ def decision_values(model: Model, data: Batch) -> Array:
     """Decision values at raw rows, or at rows lifted beforehand."""
     if isinstance(data, Lifted):
         model = _bare(model)
-    return model(data.x)
+    score, n = model(data.x), data.x.shape[0]
+    if jnp.ndim(score) not in (1, 2) or jnp.shape(score)[0] != n:
+        raise TypeError(
+            f"model must give a decision value, or several, for each of the {n} rows, but {shown(model)} gives {shown(score)}"
+        )
+    return score
 
 
 def _shares(data: Batch) -> Array:

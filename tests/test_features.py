@@ -690,3 +690,10 @@ def test_the_decomposition_in_float64_keeps_directions_that_float32_cannot_tell(
     values = np.linalg.eigvalsh(exact)
     assert int(outside.rank) == (values >= np.finfo("f").eps * np.trace(exact)).sum() > int(inside.rank)
     np.testing.assert_allclose(outside(x) @ outside(x).T, exact, atol=2e-5)
+
+
+@pytest.mark.parametrize("phi", [lambda x: x @ jnp.ones((5, 2)), lambda x: x[:, 0]])
+def test_what_is_no_map_of_rows_is_refused(phi):
+    data = jaxsvm.dataset(np.eye(4), [1, -1, 1, -1])
+    with pytest.raises((TypeError, ValueError), match=r"^phi(, .*expected a function \(n, d\)| must give a row of features)"):
+        jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.pegasos(0.1)), data, jax.random.key(0), steps=2)

@@ -578,3 +578,8 @@ def test_a_query_of_svmlight_is_a_number_in_ascii(write):
     with pytest.raises(ValueError, match="line 1: the query .* is no whole number"):
         jdata.load_svmlight(write("1 qid:2\ufeff 1:1\n-1 1:2\n"))
     assert jdata.load_svmlight(write("1 qid:2 1:1 # \ufeff\n-1 1:2\n")).classes == (-1, 1)
+
+
+def test_a_label_with_a_null_character_is_refused(write):
+    with pytest.raises(ValueError, match="line 2: the cell .* in column 2 holds a null character"):
+        jdata.load_csv(write("1,a\n2,a\0\n3,b\n", "a.csv"))

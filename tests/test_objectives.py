@@ -685,3 +685,11 @@ def test_numbers_wider_than_jax_has_are_taken():
     data = jaxsvm.dataset(np.eye(2), [1, -1])
     run = jaxsvm.fit(jaxsvm.sdca(10.0, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=4)
     assert jaxsvm.kkt_residual(run.model, data, np.longdouble(0.5)) == jaxsvm.kkt_residual(run.model, data, 0.5)
+
+
+@pytest.mark.parametrize("probe", [jaxsvm.error_on, jaxsvm.risk_on])
+@pytest.mark.parametrize("wrong", [len, lambda x: x[:1, 0]])
+def test_a_model_gives_a_value_for_each_row(probe, wrong):
+    data = jaxsvm.dataset(np.eye(4), [1, -1, 1, -1])
+    with pytest.raises(TypeError, match="model must give a decision value, or several, for each of the 4 rows"):
+        probe(data)(wrong)

@@ -102,7 +102,8 @@ def read_csv(
             _find_bad_cell(path, width, place, skip, delimiter)
             raise ValueError(f"{path} cannot be read as CSV: {error}") from error
         fits = not table.size or table.shape[1] == width
-        if not fits or not (np.abs(table) <= float(np.finfo(floats()).max)).all() or "" in names:
+        nulls = any("\0" in name for name in names)  # which NumPy drops at the end of a string
+        if not fits or not (np.abs(table) <= float(np.finfo(floats()).max)).all() or "" in names or nulls:
             _find_bad_cell(path, width, place, skip, delimiter)
     if not table.size:
         raise ValueError(f"{path} holds no rows")
@@ -150,6 +151,13 @@ def _find_bad_cell(path: str, width: int, place: int | None, skip: bool, delimit
         if len(cells) != width:
             raise ValueError(f"{path}, line {number} has {len(cells)} cells, expected {width} as in the first")
         for i, cell in enumerate(cells):
-            fault = (None if cell.strip() else "is empty") if i == place else number_fault(cell, most)
+            fault = _label_fault(cell) if i == place else number_fault(cell, most)
             if fault:
                 raise ValueError(f"{path}, line {number}: the cell {cell[:40]!r} in column {i + 1} {fault}")
+
+
+def _label_fault(cell: str) -> str | None:
+    """What is wrong with a label; None: nothing."""
+    if not cell.strip():
+        return "is empty"
+    return "holds a null character" if "\0" in cell else None

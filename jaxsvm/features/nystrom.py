@@ -140,7 +140,7 @@ def nystrom(
             raise ValueError(f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw from, got {landmarks}")
         with calling("choose", choose, "of key, kernel, rows and their number to landmarks", x):
             landmarks = choose(key, kernel, x, int(landmarks))
-    if type(landmarks) in (list, tuple):
+    if type(landmarks) in (list, tuple, float):
         try:
             landmarks = np.asarray(landmarks)
         except ValueError as error:
