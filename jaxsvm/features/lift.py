@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
-
 from ..checks import calling, shown
 from ..models import Mapped
 from ..numerics import blocked
@@ -45,7 +43,7 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
             return data
         with calling("phi", phi, "(n, d) -> (n, p)", data.x):
             rows = blocked(phi, data.x, BLOCK)
-        if jnp.ndim(rows) != 2 or rows.shape[0] != data.x.shape[0]:
+        if len(getattr(rows, "shape", ())) != 2 or rows.shape[0] != data.x.shape[0]:
             raise ValueError(f"phi must give a row of features for each of the {data.x.shape[0]} rows, got {shown(rows)}")
         return Lifted(*inner.prepare(data._replace(x=rows)))
 
