@@ -1,6 +1,8 @@
 """The checked way in: every refusal is read, every dtype is followed."""
 
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -537,3 +539,11 @@ def test_a_broken_sparse_matrix_is_refused():
         setattr(x, field, value)
         with pytest.raises(ValueError, match="^x is no valid sparse matrix"):
             dataset(x, [1, -1])
+
+
+def test_split_takes_numbers_of_other_libraries():
+    data = dataset(np.eye(10), [1, -1] * 5)
+    shares = (Fraction(1, 10), Decimal("0.2"), np.float32(0.7))
+    assert [len(part.y) for part in split(jax.random.key(0), data, *shares)] == [1, 2, 7]
+    with pytest.raises(ValueError, match="two or more shares"):
+        split(jax.random.key(0), data, 1e308, 1e308)

@@ -31,10 +31,10 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
     check_key("key", key)
     check_batch("data", data)
     known = [number("share", share) for share in shares]
-    if len(shares) < 2 or not all(share is not None and 0 < share < np.inf for share in known):
+    if len(shares) < 2 or not all(share is not None and 0 < share < np.inf for share in known) or sum(known) == np.inf:
         raise ValueError(f"split takes two or more shares above 0, got {shares}")
     n = data.y.shape[0]
-    ends = np.round(np.cumsum(shares) / np.sum(shares) * n).astype(int)
+    ends = np.round(np.cumsum(known) / np.sum(known) * n).astype(int)
     order = jax.random.permutation(key, n).astype(jnp.int32)
     parts = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
     if any(part.shape[0] == 0 for part in parts):
