@@ -195,13 +195,14 @@ def exact_step(line: Line) -> Array:
     high = jnp.where(first < 0, -first / jnp.where(curve > 0, curve, 1), 0)  # where it would be without the jumps
 
     def halve(_, ends):
-        low, high = ends
+        low, slope, high = ends  # with the slope that was found there: a jump so near might be counted to a second one
         middle = (low + high) / 2
-        falls = line.slope(middle) < 0
-        return jnp.where(falls, middle, low), jnp.where(falls, high, middle)
+        there = line.slope(middle)
+        falls = there < 0
+        return jnp.where(falls, middle, low), jnp.where(falls, there, slope), jnp.where(falls, high, middle)
 
-    low, _ = lax.fori_loop(0, jnp.finfo(first.dtype).nmant + 9, halve, (jnp.zeros_like(high), high))
-    level = low - line.slope(low) / jnp.where(curve > 0, curve, 1)
+    low, slope, _ = lax.fori_loop(0, jnp.finfo(first.dtype).nmant + 9, halve, (jnp.zeros_like(high), first, high))
+    level = low - slope / jnp.where(curve > 0, curve, 1)
     jumps = (1 - line.margin) / jnp.where(line.rate != 0, line.rate, 1)
     jump = least(jnp.where((line.rate != 0) & (jumps > low) & (line.share > 0), jumps, jnp.inf))
     return jnp.where(first < 0, jnp.minimum(level, jump), 0)  # at a jump itself, not at the end that roundings count to it

@@ -69,7 +69,8 @@ class BaseClassifier(ClassifierMixin, Machine):
 
     def predict(self, X):
         """(n, d) -> (n,) class names."""
-        return self.classes_[class_places(self.decision_function(X))]
+        places = class_places(self.decision_function(X))
+        return self.classes_[places]
 
 
 class InPieces(BaseClassifier):

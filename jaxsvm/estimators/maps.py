@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import features
 from ..data import dataset
 from .named import kernel_of
-from .rows import FLOATS, apply, narrow, seed_of
+from .rows import FLOATS, apply, is_sparse, narrow, seed_of
 
 
 class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -116,4 +116,4 @@ class FourierFeatures(Map):
 
     def _map(self, key, kernel, x):
         form = ("phase" if self.n_components % 2 else "paired") if self.form == "auto" else self.form
-        return features.fourier(key, kernel, dim=x.shape[1], features=self.n_components, form=form, x=x)
+        return features.fourier(key, kernel, dim=x.shape[1], features=self.n_components, form=form, x=None if is_sparse(x) else x)

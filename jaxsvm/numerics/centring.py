@@ -76,8 +76,8 @@ def offset(x: Array, live: Array | None = None) -> Array:
         return jnp.zeros(x.shape[-1], wide(x))
     x = x.astype(wide(x))
     live = jnp.any(x != 0, axis=1) & (True if live is None else live)
-    low = jnp.min(jnp.where(live[:, None], x, jnp.inf), axis=0)
-    high = jnp.max(jnp.where(live[:, None], x, -jnp.inf), axis=0)
+    low = jnp.min(jnp.where(live[:, None], x, jnp.inf), axis=0, initial=jnp.inf)
+    high = jnp.max(jnp.where(live[:, None], x, -jnp.inf), axis=0, initial=-jnp.inf)
     half = high / 2 - low / 2
     middle = low + half
     mantissa, exponent = jnp.frexp(half)
