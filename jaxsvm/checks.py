@@ -85,7 +85,7 @@ def _as_array(name: str, value: Any) -> Any:
                 return jnp.asarray(value) if any(isinstance(leaf, jax.Array) for leaf in leaves) else np.asarray(value, float)
             except (TypeError, ValueError):  # rows that differ in length
                 pass
-    elif _is_array(value) or isinstance(value, float | int):
+    elif isinstance(value, float | int) or (_is_array(value) and is_numeric(value.dtype)):
         return value
     raise TypeError(f"{name} must be an array of numbers, got {shown(value)}")
 
@@ -99,7 +99,8 @@ def _plain(rule: Rule, value: Any) -> Any:
         value = int(value)
         if value.bit_length() > 64:
             raise ValueError(f"{rule.name} is too large: {shown(value)}")
-        return value
+        if rule.asks != "number" or abs(value) <= MOST_COUNT:  # beyond that JAX has no integers
+            return value
     return _float(rule.name, value)
 
 
@@ -273,6 +274,8 @@ def calling(name: str, fn: Any, form: str, *given: Any) -> Iterator[None]:
     """
     try:
         yield
+    except jax.errors.TracerArrayConversionError as error:
+        raise TypeError(f"{name}, {shown(fn)}, asks for the values of its rows: write it with jax.numpy, not NumPy") from error
     except (jax.errors.JAXTypeError, jax.errors.ConcretizationTypeError):  # values that are not known while tracing
         raise
     except (TypeError, ValueError) as error:
@@ -308,15 +311,17 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape") and not inspect.isclass(value)
 
 
+def is_numeric(dtype: Any) -> bool:
+    """Whether arrays of this dtype hold real numbers or truth values."""
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key) or jnp.issubdtype(dtype, np.complexfloating):
+        return False
+    return jnp.issubdtype(dtype, np.number) or jnp.issubdtype(dtype, np.bool_)
+
+
 def _check_real(name: str, value: Any) -> None:
     """Raise TypeError for what is neither a real number nor an array of real numbers."""
-    if _is_array(value):
-        is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-        real = is_key or (jnp.issubdtype(value.dtype, np.number) and not jnp.issubdtype(value.dtype, np.complexfloating))
-        real = real or value.dtype == bool
-    else:
-        real = isinstance(value, _REAL)
-    if not real:
+    is_key = _is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    if not (is_key or is_numeric(value.dtype) if _is_array(value) else isinstance(value, _REAL)):
         raise TypeError(f"{name} must be a number, got {shown(value)}")
 
 

@@ -179,7 +179,8 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
         raise ValueError("rbf takes sigma or gamma = 1 / (2 sigma^2), one of them")
     if sigma is not None:
         positive(sigma=sigma)
-        gamma = 1 / (2 * sigma * sigma)
+        square = 2 * sigma * sigma
+        gamma = float("inf") if isinstance(square, float) and square == 0 else 1 / square
     else:
         positive(gamma=gamma)
 
@@ -310,17 +311,12 @@ def _takes(name: str, fn: Callable, arguments: str) -> None:
 
 
 def _of_jax(name: str, fn: Callable) -> Callable:
-    """A user's function that says so where it hands its arguments to NumPy, or fails on rows of these shapes."""
+    """A user's function that says so where it fails on rows of these shapes."""
 
     def call(*rows):
         form = "(n, d), (m, d) -> (n, m)" if len(rows) == 2 else "(n, d) -> (n,)"
-        try:
-            with calling(name, fn, form, *rows):
-                return fn(*rows)
-        except jax.errors.TracerArrayConversionError as error:
-            raise TypeError(
-                f"{name}, {shown(fn)}, asks for the values of its rows: write it with jax.numpy, not NumPy"
-            ) from error
+        with calling(name, fn, form, *rows):
+            return fn(*rows)
 
     return call
 

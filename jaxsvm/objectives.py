@@ -22,7 +22,7 @@ from .kernels import Kernel, as_kernel, matvec
 from .losses import hinge
 from .models import Classifier, Expansion, Linear, Mapped
 from .numerics import dot, golden_section, is_traced, sqnorms, two_basins, water_level
-from .recipe import Recipe, cast, choice, fixed, freed, is_kind, nonnegative, positive, refuse_factory, struct
+from .recipe import Recipe, cast, choice, fixed, freed, is_kind, nonnegative, positive, refuse_factory, static, struct
 from .types import Array, Batch, Certificate, Fit, Lifted, Loss, Model, check_batch
 
 
@@ -346,7 +346,7 @@ def _from_scores(model, data, share, score, lam, loss, bias):
 
     values, factors = jax.vmap(best, in_axes=1)(coefs, owns)
     c = jnp.argmax(values)
-    return factors[c] * coefs[:, c]
+    return _back(factors[c] * coefs[:, c], data.y, share, lam, loss)  # a factor at a bound may be beyond it by a rounding
 
 
 def _ascend(model, data, share, coef, lam, loss, bias, passes):
@@ -527,10 +527,15 @@ def misclassified(score: Array, y: Array) -> Array:
 @struct
 class _Error:
     data: Batch
+    labels: str = static(default="")  # "signs": -1 and +1; "numbers": class numbers; "": both, or not known
 
     def __call__(self, model: Model) -> Array:
         _check(model, self.data, needs="__call__")
         score = decision_values(model, self.data)
+        if self.labels == ("numbers" if score.ndim == 1 else "signs"):
+            want = ("one value a row, for labels -1 and +1", f"{score.shape[-1]} values a row, for class numbers 0 .. k-1")
+            have = ("class numbers", "labels -1 and +1")
+            raise ValueError(f"the model gives {want[score.ndim - 1]}, but the data of error_on hold {have[score.ndim - 1]}")
         return jnp.dot(_shares(self.data), misclassified(score, self.data.y).astype(score.dtype))
 
 
@@ -543,6 +548,9 @@ def error_on(data: Batch) -> Any:
         data: held-out rows with labels in {-1, +1}, or class numbers 0 .. k-1 for a model with k values;
             `solver.prepare(data)` lifts them once for all looks.
 
+    Raises:
+        ValueError: called with a model for the other kind of labels, where these are known.
+
     Example:
         >>> import jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
@@ -550,7 +558,11 @@ def error_on(data: Batch) -> Any:
         0.0
     """
     check_batch("data", data)
-    return _Error(data)
+    labels = ""
+    if not is_traced(data.y, data.weight):
+        y = np.asarray(data.y)[np.asarray(data.weight) > 0]
+        labels = "signs" if (y == -1).any() else "numbers" if (y != 1).any() else ""
+    return _Error(data, labels)
 
 
 def risk_on(data: Batch, loss: Loss = hinge) -> Any:

@@ -368,6 +368,9 @@ def check_batch(name: str, data: Any) -> None:
     """
     if not isinstance(data, Batch):
         raise TypeError(f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got {type(data).__name__}: {shown(data)}")
+    for field, part in zip(data._fields, data, strict=True):
+        if not hasattr(part, "dtype") or not hasattr(part, "shape"):
+            raise TypeError(f"{field} of {name} must be an array, got {shown(part)}: make the batch with jaxsvm.dataset(x, y)")
     shapes = [tuple(np.shape(part)) for part in (data.y, data.weight)]
     if any(shape != tuple(data.x.shape[:1]) for shape in shapes):
         raise ValueError(

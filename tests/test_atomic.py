@@ -1,6 +1,7 @@
 """Files written whole or not at all: threads, killed processes, links, permissions, names in bytes, what is no file."""
 
 import os
+import pathlib
 import re
 import signal
 import stat
@@ -267,3 +268,16 @@ def test_without_locks(tmp_path, monkeypatch):
     put(tmp_path / "a.txt")
     put(tmp_path / "a.txt", "newer")
     assert (tmp_path / "a.txt").read_text() == "newer" and sorted(os.listdir(tmp_path)) == [left.name, "a.txt"]
+
+
+def test_ctrl_c_waits_for_the_file(tmp_path):
+    path = tmp_path / "a.txt"
+    with pytest.raises(KeyboardInterrupt), atomic_path(path) as temporary:
+        signal.raise_signal(signal.SIGINT)
+        pathlib.Path(temporary).write_text("whole")
+    assert path.read_text() == "whole" and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(KeyboardInterrupt), atomic_path(path) as temporary:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pathlib.Path(temporary).write_text("never")
+    assert path.read_text() == "whole" and list(tmp_path.iterdir()) == [path]

@@ -1062,3 +1062,11 @@ def test_a_bias_that_is_none():
         for wrong in (0, None, "maybe", ["none"]):
             with pytest.raises(ValueError, match="bias must be one of 'none'|bias must be one of 'free'"):
                 factory(0.1, bias=wrong)
+
+
+def test_step_refuses_rows_that_are_no_arrays():
+    solver = jaxsvm.pegasos(0.1)
+    state = solver.init(KEY, DATA)
+    for rows in (None, [[1.0]]):
+        with pytest.raises(TypeError, match="x of the batch must be an array, got .*: use jaxsvm.take"):
+            jaxsvm.step(solver, state, DATA._replace(x=rows))

@@ -50,6 +50,23 @@ def test_a_share_of_the_campaign(part, tmp_path):
     assert not list(tmp_path.iterdir()), "files were left behind"
 
 
+# What earlier campaigns found: an int32 C, dates and keys as a start, a NumPy function as a feature map, batches of lists,
+# a bound that rounding made infinite, damaged SciPy matrices, a word of svmlight, a width whose square is 0, integers of 64 bits.
+FOUND = {
+    "data": (1255,),
+    "factories": (50, 67, 97, 889, 1640, 1746, 2239),
+    "loops": (140, 300, 463, 523, 735, 1396),
+    "readers": (829,),
+}
+
+
+@pytest.mark.parametrize("part", FOUND)
+def test_what_campaigns_found_stays_mended(part, tmp_path):
+    run = campaign.part_of(part)
+    verdicts = [cases.judge(part, seed, run, tmp_path) for seed in FOUND[part]]
+    assert not [f"{v.verdict} {v.call}: {v.message}" for v in verdicts if v.verdict in cases.BAD]
+
+
 def test_cases_are_decided_by_their_seeds(tmp_path):
     """The same verdicts, one after the other and in another order."""
     run = campaign.part_of("readers")

@@ -27,12 +27,12 @@ def csr(x: Any) -> Any:
     try:
         x = x.tocsr(copy=True).astype(held_as(x.dtype), copy=False)
         x.check_format(full_check=True)
-    except (ValueError, TypeError, IndexError) as error:
+        x.sum_duplicates()
+        x.eliminate_zeros()
+    except (ValueError, TypeError, IndexError, RuntimeError) as error:  # the last is that of C++
         raise ValueError(
             f"x is no valid sparse matrix ({brief(error)}): make it anew from its rows, columns and values"
         ) from error
-    x.sum_duplicates()
-    x.eliminate_zeros()
     return x
 
 

@@ -97,13 +97,20 @@ def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool 
                 raise ValueError(f"{path}, line {number}: {fault}")
 
 
-_ODD = re.compile(rb"[_\x80-\xff]")  # Python's numbers may hold underscores and other digits, those of files not
+# Python's numbers may hold underscores and other digits, those of files not; scikit-learn takes any word that begins with qid.
+_ODD = re.compile(rb"[_\x80-\xff]|qid(?!:\d{1,19}\s)")
+_REACH = 32  # bytes of a block that are searched again with the next one
 
 
 def _holds(path: str, odd: re.Pattern) -> bool:
     """Whether such a byte stands anywhere in a file, unpacked."""
+    end = b""
     with open_any(path, "rb") as file:
-        return any(odd.search(block) for block in iter(lambda: file.read(2**20), b""))
+        for block in iter(lambda: file.read(2**20), b""):
+            if odd.search(end + block):
+                return True
+            end = block[-_REACH:]
+    return False
 
 
 def _fault(words: list[bytes], most: float, columns: int | None, zero_based: bool | str) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from ..checks import as_path
+from .interrupt import DeferredInterrupt
 
 try:
     import fcntl
@@ -25,7 +26,7 @@ def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
 
     The temporary file is unique and locked while in use. Temporary files of the same target that nobody has locked are
     those of killed processes and are removed. A symbolic link stays, the file it points to is replaced. An existing file
-    keeps its permissions.
+    keeps its permissions. Ctrl-C waits until the file is written; a second one does not.
 
     Args:
         path: the file, in a folder that exists.
@@ -50,7 +51,7 @@ def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
     mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None
     _remove_stale(target)
     temporary, lock = _create(target, 0o666 if mode is None else 0o600)
-    with lock:
+    with DeferredInterrupt(again=True), lock:  # a writer that is interrupted may hide the interrupt by an error of its own
         try:
             yield temporary
             os.fsync(lock.fileno())

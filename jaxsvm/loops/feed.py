@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import signal
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +11,7 @@ import jax
 import numpy as np
 
 from ..data.rows import numbers
+from ..files import DeferredInterrupt
 from ..types import Batch, Lifted, SparseRows
 
 
@@ -135,30 +134,10 @@ def cut(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.ndarray]]:
         yield part, np.int32(min(size, batch.y.shape[0] - start))
 
 
-class Asked:
-    """Ctrl-C as a wish that is looked at between chunks; a second one breaks off at once."""
-
-    def __init__(self):
-        self.to_stop, self.old = False, None
-
-    def __enter__(self) -> Asked:
-        if threading.current_thread() is threading.main_thread():
-            self.old = signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self.old is not None:
-            signal.signal(signal.SIGINT, self.old)
-
-    def _note(self, *_: Any) -> None:
-        if self.to_stop:
-            raise KeyboardInterrupt
-        self.to_stop = True
-
-    def wait(self, coming: concurrent.futures.Future) -> Any:
-        """The result, or None once it is time to stop."""
-        while not self.to_stop:
-            done, _ = concurrent.futures.wait([coming], timeout=0.2)
-            if done:
-                return coming.result()
-        return None
+def next_part(coming: concurrent.futures.Future, interrupt: DeferredInterrupt) -> Any:
+    """The result, or None once it is time to stop."""
+    while not interrupt.requested:
+        done, _ = concurrent.futures.wait([coming], timeout=0.2)
+        if done:
+            return coming.result()
+    return None

@@ -19,7 +19,7 @@ from ..numerics.sparse import FEW
 from ..objectives import decision_values
 from ..recipe import cast, choice, fixed, freed
 from ..samplers import uniform
-from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, take
+from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, check_batch, take
 from . import tally
 from .bar import Bar
 from .checks import (
@@ -70,6 +70,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
     check_solver(solver)  # reads a field, which checks the numbers while they are known
     if not isinstance(batch, Batch):
         raise TypeError(f"batch must be a Batch, got {type(batch).__name__}: use jaxsvm.take(data, index)")
+    check_batch("batch", batch)
     try:
         return _step(_enter(solver, wide(batch.x)), state, batch)
     except Exception as error:
@@ -257,6 +258,7 @@ def fit(
         several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
         how = "take one of those in it, train, test = loaded" if several else "make one with jaxsvm.dataset(x, y)"
         raise TypeError(f"data must be a Batch, got {type(data).__name__}: {how}")
+    check_batch("data", data)
     if state is not None and not isinstance(state, Run):
         raise TypeError(f"state must be the Run of an earlier call, got {type(state).__name__}: pass run.state")
     if key is None and state is None:

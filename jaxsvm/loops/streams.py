@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..files import check_field
+from ..files import DeferredInterrupt, check_field
 from ..multiclass import _depend
 from ..numerics import check_process, wide
 from ..recipe import cast, choice, fixed, freed, register
@@ -34,7 +34,7 @@ from .checks import (
     check_targets,
     whole_number,
 )
-from .feed import Asked, cut, feed
+from .feed import cut, feed, next_part
 from .runs import conclude, lifting, rows_of_curve
 from .saving import Saver
 
@@ -168,7 +168,7 @@ def stream(
     fetch = concurrent.futures.ThreadPoolExecutor(1)
     curve, taken, before, began = [], 0, int(flow.step), time.monotonic()
     try:
-        with Asked() as asked:
+        with DeferredInterrupt() as interrupt:
             while part is not None:
                 check_targets(freed(solver), part.batch)
                 if int(flow.step) + part.batch.y.shape[0] // b + 1 > MOST_STEPS:
@@ -189,7 +189,7 @@ def stream(
                 if bar:
                     pace = (int(flow.step) - before) / (time.monotonic() - began)
                     bar.show(taken, f"loss {float(row.loss):.3g}, {pace:.3g} steps/s")
-                part = asked.wait(coming)
+                part = next_part(coming, interrupt)
     finally:
         fetch.shutdown(wait=False, cancel_futures=True)
         if bar:
