@@ -7,6 +7,7 @@ import csv
 import io
 import itertools
 import math
+import re
 import warnings
 
 import jax
@@ -460,7 +461,7 @@ def by_hand(text):
             if not words:
                 continue
             targets.append(float(words[0]))
-            query = words[1:2] and words[1].startswith(b"qid")  # of which scikit-learn asks no more
+            query = words[1:2] and re.fullmatch(rb"qid:[0-9]+", words[1])
             cells = [word.split(b":", 1) for word in words[1 + bool(query) :]]
             places, values = [int(c) for c, _ in cells], [float(v) for _, v in cells]
             if any(a >= b for a, b in itertools.pairwise([-1, *places])) or any(c >= 2**31 - 1 for c in places):
