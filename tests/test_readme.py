@@ -93,6 +93,6 @@ def test_the_catalogue_names_every_solver(name):
 
 
 def test_the_catalogue_names_every_factory_of_the_package():
+    factories = [name for name, value in vars(jaxsvm.solvers).items() if hasattr(value, "rules")]
     text = CATALOGUE.read_text()
-    missing = [name for name in vars(jaxsvm.solvers) if hasattr(getattr(jaxsvm.solvers, name), "rules") and f"`{name}" not in text]
-    assert not missing
+    assert len(factories) > 30 and not [name for name in factories if f"`{name}(" not in text]
