@@ -57,8 +57,8 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
 
     Reference: Z. Wang, K. Crammer, S. Vucetic, Breaking the curse of kernelization, JMLR 13, 2012, section 4.3; T. Glasmachers,
         S. Qaadan, Speeding up budgeted stochastic gradient descent SVM training with precomputed golden section search,
-        LOD 2018, https://arxiv.org/abs/1806.10180; S. Qaadan, T. Glasmachers, Multi-merge budget maintenance for stochastic
-        gradient descent SVM training, 2018; A. Smola, B. Schoelkopf, Sparse greedy matrix approximation, ICML 2000, for 59.
+        LOD 2018, https://arxiv.org/abs/1806.10180; A. Smola, B. Schoelkopf, Sparse greedy matrix approximation, ICML 2000,
+        for 59.
     """
     choice("search", search, ("lookup", "golden"))
     if partners is not None:

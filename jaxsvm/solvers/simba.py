@@ -38,8 +38,9 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         i ~ q:  u = u + y_i x_i / (R sqrt(2 T));   w = u / max(1, |u|);   xi = what serves sum_i q_i xi_i most
         j ~ w_j^2:  v_i = y_i x_ij |w|^2 / (R w_j) + xi_i / R;   q_i = q_i (1 - eta v_i + eta^2 v_i^2),   eta = sqrt(log n / T)
 
-    v_i is clipped to [-1/eta, 1/eta]. A step reads one row and one column. Returned is the mean of the w, put on the unit
-    sphere and rescaled to margin 1, as `sbp` does, whose problem this is but for the bound on the slack of a row.
+    v_i is clipped to [-1/eta, 1/eta]. A step reads one row and one column. Returned is the mean of the w, scaled to norm 1
+    and then to margin 1. It is always scaled to norm 1; `sbp` does so only where that raises the level. The problem is that
+    of `sbp` with a bound on the slack of each row.
 
     Args:
         nu: mean slack, >= 0, in units of the margin; 0 is the hard margin.

@@ -85,7 +85,7 @@ def wolfe(
             h = lam w - sum_i share_i a_i y_i phi(x_i) at the current w, which never resets; structure.
         line_search: "exact" (the minimum along the line) or "wolfe" (m_L, m_R: decrease t m_L |h|^2 at least, slope -m_R |h|^2
             at least); structure.
-        reset: kappa, >= 0; the larger, the more often.
+        reset: kappa, >= 0; the larger, the more often; 0 never resets. The default 0.5 resets where |h|^2 < lam gap.
         m_L: in (0, 1).
         m_R: in [m_L, 1): otherwise a search may find nothing.
 
