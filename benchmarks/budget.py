@@ -49,7 +49,7 @@ import jaxsvm
 from jaxsvm import budget, features, kernels, objectives, samplers
 from jaxsvm.budget.merge import GRID, table
 from jaxsvm.engines.coordinate import dual_coef
-from jaxsvm.spaces.budgeted import written
+from jaxsvm.spaces.budgeted import flush
 
 from . import common
 from .exact import rows_of
@@ -311,7 +311,7 @@ def newcomers(problem: Problem, maintain, f):
 
     @jax.jit
     def scan(f, x, y, bits):
-        f = written(f)
+        f = flush(f)
 
         def one(total, new):
             row, coef, bits = new
@@ -319,7 +319,7 @@ def newcomers(problem: Problem, maintain, f):
                 x=f.x, sqnorm=f.sqnorm, coef=jnp.append(f.coef, coef), row=row, values=jnp.zeros(m + 1, f.x.dtype),
                 born=jnp.append(f.born, f.added), notes=f.notes, front=f.front, back=f.back, bits=bits,
             )  # fmt: skip
-            change = budget.given_up(points, 0) if maintain is None else maintain.change(problem.kernel, points, f.memo)[0]
+            change = budget.remove_point(points, 0) if maintain is None else maintain.change(problem.kernel, points, f.memo)[0]
             told = jnp.sum(change.coef) + jnp.sum(change.row) + (change.gone + change.moved).astype(total.dtype)
             return total + told, None
 
@@ -458,7 +458,7 @@ def steps(options) -> list[dict]:
             ways = {"ours": ours}
             if plain:
                 order = np.asarray(solver.sampler.draw(before.sampler, count, count))[:, 0]
-                ways["c"] = plain(written(before.solver.f), np.asarray(data.x), np.asarray(data.y), order, gamma, lam, count)
+                ways["c"] = plain(flush(before.solver.f), np.asarray(data.x), np.asarray(data.y), order, gamma, lam, count)
             took = common.side_by_side(ways, 7)
             ours_s, us = np.array(took["ours"]), lambda seconds, count=count: f"{1e6 / count * np.median(seconds):.2f}"
             row = {"data": name, "d": x.shape[1], "rows": len(y), "budget": size, "fast_loops": options.fast, "us": us(ours_s)}

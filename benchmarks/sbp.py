@@ -143,7 +143,7 @@ def values(kernel, x, z, coefs):
 def level_of(margin, y, nu, bias):
     """The water level over margins of all rows."""
     volume = nu * y.shape[0]
-    return numerics.two_basins(margin, y, volume).level if bias == "free" else numerics.water_level(margin, volume)
+    return numerics.two_levels(margin, y, volume).level if bias == "free" else numerics.water_level(margin, volume)
 
 
 def curve(problem: Problem, solver, sampler=None) -> tuple[list, list[dict]]:

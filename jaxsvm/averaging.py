@@ -11,7 +11,7 @@ import optax
 
 from .checks import integer, shown
 from .models import Linear
-from .numerics import running_mean, wide
+from .numerics import accum_dtype, running_mean
 from .recipe import register, replace, solver
 from .types import Array, Solver
 
@@ -27,7 +27,7 @@ class AverageState(NamedTuple):
 
 
 def _mean_init(params: Any, weights: Callable | None) -> AverageState:
-    total = None if weights is None else jnp.zeros((), wide(jax.tree.leaves(params)[0]))
+    total = None if weights is None else jnp.zeros((), accum_dtype(jax.tree.leaves(params)[0]))
     return AverageState(params, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32), total)
 
 
@@ -35,7 +35,7 @@ def _mean_step(state: AverageState, params: Any, start: int, weights: Callable |
     """mean += rho (params - mean), rho = the newest weight's share of all weights from `start` on."""
     since = state.count - start
     if weights is None:
-        rho, total = 1 / (jnp.maximum(since, 0) + 1).astype(wide(jax.tree.leaves(params)[0])), None
+        rho, total = 1 / (jnp.maximum(since, 0) + 1).astype(accum_dtype(jax.tree.leaves(params)[0])), None
     else:
         weight = jnp.asarray(weights(jnp.maximum(since, 0).astype(state.total.dtype)), state.total.dtype)
         total = jnp.where(since > 0, state.total, jnp.zeros_like(state.total)) + weight

@@ -124,7 +124,7 @@ def as_number(name: str, value: Any) -> Any:
         TypeError, ValueError: as `number`.
     """
     number(name, value)
-    known = isinstance(value, np.generic | np.ndarray) and value.dtype != held_as(value.dtype)
+    known = isinstance(value, np.generic | np.ndarray) and value.dtype != jax_dtype(value.dtype)
     return value if _is_array(value) and value.dtype != bool and not known else _float(name, value)
 
 
@@ -191,7 +191,7 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
     if columns is not None and value.shape[1] != columns:
         raise ValueError(f"{name} must have {columns} columns, as the training rows had, got shape {tuple(value.shape)}")
     if isinstance(value, np.ndarray):
-        value = np.asarray(value).astype(held_as(value.dtype), copy=False)
+        value = np.asarray(value).astype(jax_dtype(value.dtype), copy=False)
     whole = isinstance(value, np.ndarray | jax.Array) and (value.dtype == bool or jnp.issubdtype(value.dtype, np.integer))
     return value.astype(np.float32) if whole else value
 
@@ -202,7 +202,7 @@ def refuse_masked(name: str, value: Any) -> None:
         raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in, {name}.filled(0)")
 
 
-def held_as(dtype: np.dtype) -> np.dtype:
+def jax_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype that JAX has for these numbers: in the byte order of the machine, at most 64 bits."""
     if dtype.kind == "f" and dtype.itemsize > 8:
         return np.dtype(np.float64)

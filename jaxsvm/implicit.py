@@ -38,7 +38,7 @@ from jax.custom_derivatives import SymbolicZero
 from .checks import integer
 from .kernels import Kernel, as_kernel, matvec
 from .numerics import blocked, count, dot
-from .recipe import cast, choice, fixed, freed, scalars
+from .recipe import as_static, cast, check_choice, check_scalars, unwrap_static
 from .types import Array, Batch, Loss, Quadratic
 
 FREE = 2048  # rows of the linear system at most, where nothing else is said: 16 MiB in float32, 32 MiB in float64
@@ -81,8 +81,8 @@ def solution(
         >>> jnp.round(jax.jacobian(width)(data.x)[1, :, 0], 3).tolist()
         [0.5, -0.5]
     """
-    choice("bias", bias, ("free", "none"))
-    scalars(C=C, b=b)
+    check_choice("bias", bias, ("free", "none"))
+    check_scalars(C=C, b=b)
     coef = jnp.asarray(coef)
     n = data.x.shape[0]
     if coef.shape != (n,):
@@ -92,12 +92,12 @@ def solution(
     if loss.quadratic is None:
         raise ValueError(f"the dual of {loss!r} is not quadratic: its solution has no such derivatives, take another loss")
     chex.assert_shape([data.y, data.weight], (n,))
-    *given, b = cast((as_kernel(kernel), data.y, data.weight, C, fixed(loss), b), coef.dtype)
+    *given, b = cast((as_kernel(kernel), data.y, data.weight, C, as_static(loss), b), coef.dtype)
     x = jax.tree.map(jnp.asarray, data.x)
     return _attached(bias, min(n, free or FREE), *lax.stop_gradient((coef, b)), (x, *given))
 
 
-def resting(coef: Array, part: Quadratic) -> tuple[Array, Array, Array]:
+def at_bound(coef: Array, part: Quadratic) -> tuple[Array, Array, Array]:
     """Which coefficients rest on their lower end, on their upper end, on a kink at 0; three masks (n,).
 
     Solvers set ends exactly, 0 above all; C weight may have been rounded otherwise, by less than 1e-6 of itself in float32,
@@ -117,7 +117,7 @@ def _attached(bias: str, free: int, coef: Array, b: Array, given: tuple) -> tupl
 def _quadratic(given: tuple) -> Quadratic:
     """The part of the dual of each row, nothing of it None."""
     _, _, y, weight, C, loss = given
-    part = freed(loss).quadratic(y, C * weight)
+    part = unwrap_static(loss).quadratic(y, C * weight)
     return Quadratic(*(jnp.zeros_like(part.low) if field is None else field for field in part))
 
 
@@ -136,7 +136,7 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     given, part = primals[2], _quadratic(primals[2])
     now, (low, high, kink, soft) = lax.stop_gradient((coef, part))
     eps = float(jnp.finfo(coef.dtype).eps)
-    on_low, on_high, on_zero = resting(now, Quadratic(low, high, kink))
+    on_low, on_high, on_zero = at_bound(now, Quadratic(low, high, kink))
     inside = ~(on_low | on_high | on_zero)
     side = jnp.where(on_zero, jnp.zeros_like(now), jnp.sign(now))
     held = count(inside)

@@ -21,22 +21,22 @@ from . import recipe as _recipe
 from .checks import calling, integer, matrix, shown
 from .numerics import (
     CentredRows,
+    accum_dtype,
     blocked,
     centred,
     centred_pair,
     count,
+    cross_products,
     distances,
     dot,
-    inner,
     l1_distances,
     needs_subtraction,
     offset,
     sqdist_of,
     sqnorms,
-    wide,
 )
 from .numerics import sqdist as sqdist
-from .recipe import Recipe, positive, refuse_factory, scalars
+from .recipe import Recipe, check_positive, check_scalars, refuse_factory
 from .types import Array, Batch, SparseRows
 
 
@@ -101,12 +101,12 @@ class Kernel(Recipe):
         made = self.make()
         if made.of_products is None:
             return self(x, z)
-        x = x.astype(wide(x))
-        return made.of_products(inner(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1])
+        x = x.astype(accum_dtype(x))
+        return made.of_products(cross_products(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1])
 
     def offset(self, data: Batch) -> Array:
         """The shift (d,) of the rows of positive weight; 0 for a single row, and where the kernel is none of differences."""
-        none, live = jnp.zeros(data.x.shape[-1], wide(data.x)), data.weight > 0
+        none, live = jnp.zeros(data.x.shape[-1], accum_dtype(data.x)), data.weight > 0
         if not self.make().differences:
             return none
         return jnp.where(count(live) > 1, offset(data.x, live), none)
@@ -153,8 +153,8 @@ def _of_products(value: Callable, diagonal: Callable) -> _Kernel:
     """A kernel that is a function of <x, z>, |x|^2 and |z|^2."""
 
     def block(x, z):
-        x, z = x.astype(wide(x)), z.astype(wide(z))
-        return value(inner(x, z), sqnorms(x)[:, None], sqnorms(z)[None, :])
+        x, z = x.astype(accum_dtype(x)), z.astype(accum_dtype(z))
+        return value(cross_products(x, z), sqnorms(x)[:, None], sqnorms(z)[None, :])
 
     return _Kernel(block, diagonal, of_products=lambda product, x, z, columns: value(product, x, z))
 
@@ -178,17 +178,17 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
     if (sigma is None) == (gamma is None):
         raise ValueError("rbf takes sigma or gamma = 1 / (2 sigma^2), one of them")
     if sigma is not None:
-        positive(sigma=sigma)
+        check_positive(sigma=sigma)
         square = 2 * sigma * sigma
         gamma = float("inf") if isinstance(square, float) and square == 0 else 1 / square
     else:
-        positive(gamma=gamma)
+        check_positive(gamma=gamma)
 
     # 1 at distance 0 also for a gamma that float32 has as infinite.
     value = lambda square: jnp.where(square == 0, 1, jnp.exp(-gamma * square))  # noqa: E731
     return _Kernel(
         lambda x, z: value(sqdist_of(x, z)),
-        lambda x: jnp.ones(x.shape[0], wide(x)),
+        lambda x: jnp.ones(x.shape[0], accum_dtype(x)),
         spectrum=("normal", jnp.sqrt(2 * jnp.asarray(gamma))),
         of_products=lambda *products: value(distances(*products)),
         differences=True,
@@ -203,13 +203,13 @@ def laplacian(sigma: float) -> _Kernel:
     Args:
         sigma: width, units of x, > 0.
     """
-    positive(sigma=sigma)
+    check_positive(sigma=sigma)
 
     def block(x, z):
         distance = l1_distances(x.value, z.value)
         return jnp.where(distance == 0, 1, jnp.exp(-distance / sigma))
 
-    ones = lambda x: jnp.ones(x.shape[0], wide(x))  # noqa: E731
+    ones = lambda x: jnp.ones(x.shape[0], accum_dtype(x))  # noqa: E731
     return _Kernel(block, ones, spectrum=("cauchy", 1 / jnp.asarray(sigma)), differences=True)
 
 
@@ -222,8 +222,8 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
         coef0: >= 0 for a positive semi-definite kernel.
         degree: whole number >= 1, structure.
     """
-    positive(gamma=gamma)
-    scalars(coef0=coef0)
+    check_positive(gamma=gamma)
+    check_scalars(coef0=coef0)
     integer("degree", degree, 1)
     return _of_products(
         lambda product, x, z: (gamma * product + coef0) ** degree,
@@ -239,8 +239,8 @@ def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
         gamma: > 0.
         coef0: any number.
     """
-    positive(gamma=gamma)
-    scalars(coef0=coef0)
+    check_positive(gamma=gamma)
+    check_scalars(coef0=coef0)
     return _of_products(
         lambda product, x, z: jnp.tanh(gamma * product + coef0),
         lambda x: jnp.tanh(gamma * sqnorms(x) + coef0),
@@ -257,10 +257,10 @@ def precomputed() -> _Kernel:
     def block(x, z):
         if x.shape[1] != z.shape[0]:
             raise ValueError(f"a precomputed block has a column for each of the {z.shape[0]} training rows, got {x.shape[1]}")
-        return x.astype(wide(x))
+        return x.astype(accum_dtype(x))
 
-    among = lambda x, index: x[index][:, index].astype(wide(x))  # noqa: E731
-    return _Kernel(block, lambda x: jnp.diagonal(x).astype(wide(x)), among)
+    among = lambda x, index: x[index][:, index].astype(accum_dtype(x))  # noqa: E731
+    return _Kernel(block, lambda x: jnp.diagonal(x).astype(accum_dtype(x)), among)
 
 
 @kernel
@@ -357,7 +357,7 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
         inner: the kernel.
         factor: > 0.
     """
-    positive(factor=factor)
+    check_positive(factor=factor)
     inner = as_kernel(inner)
     made = inner.make()
     return _Kernel(

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from .numerics import count
-from .recipe import loss, positive, scalars
+from .recipe import check_positive, check_scalars, loss
 from .types import Array, Loss, Quadratic
 
 
@@ -115,7 +115,7 @@ def smooth_hinge(width: float = 1.0) -> Loss:
     Args:
         width: margin units, > 0.
     """
-    positive(width=width)
+    check_positive(width=width)
 
     def value(f, y):
         slack = jnp.maximum(1 - y * f, 0)
@@ -201,7 +201,7 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
     Args:
         eps: half the width of the tube, units of y, >= 0.
     """
-    scalars(eps=eps)
+    check_scalars(eps=eps)
     _within("eps", eps, 0, jnp.inf, ends=True)
 
     def value(f, y):
@@ -230,7 +230,7 @@ def pinball(tau: float = 0.5) -> Loss:
     Args:
         tau: quantile, in (0, 1).
     """
-    scalars(tau=tau)
+    check_scalars(tau=tau)
     _within("tau", tau, 0, 1, ends=False)
 
     def value(f, y):

@@ -18,7 +18,7 @@ from .checks import brief, class_names, integer, matrix, shown
 from .files import Npz, atomic_path, check_field, check_front, is_damage, open_npz, refuse_special, shape_of
 from .kernels import Kernel, holds_precomputed, matvec
 from .numerics import blocked, check_process, dot, is_traced
-from .recipe import REGISTRY, Recipe, choice, freed, registered_name, static, struct
+from .recipe import REGISTRY, Recipe, check_choice, registered_name, static, struct, unwrap_static
 from .types import Array, Batch, all_finite
 
 BIASES = ("none", "feature", "free")
@@ -51,7 +51,7 @@ class Linear:
         return dataclasses.replace(self, w=factor * self.w, b=factor * self.b)
 
     def __check__(self) -> None:
-        choice("bias", self.bias, BIASES)
+        check_choice("bias", self.bias, BIASES)
         check_field("w", self.w)
         check_field("b", self.b)
         if jnp.ndim(self.w) < 1:
@@ -101,7 +101,7 @@ class Expansion:
         return Support(np.asarray(self.index)[place], np.asarray(self.coef)[place], float(self.b))
 
     def __check__(self) -> None:
-        choice("bias", self.bias, BIASES)
+        check_choice("bias", self.bias, BIASES)
         if not isinstance(self.kernel, Kernel):
             raise ValueError(f"kernel must be a kernel, got {self.kernel!r}")
         check_field("coef", self.coef)
@@ -131,7 +131,7 @@ class Mapped:
 
     def features(self, x: Array) -> Array:
         """phi(x), (n, d) -> (n, p)."""
-        return freed(self.phi)(x)
+        return unwrap_static(self.phi)(x)
 
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
@@ -145,9 +145,9 @@ class Mapped:
         return self.inner.sqnorm()
 
     def __check__(self) -> None:
-        if not callable(freed(self.phi)) or not callable(self.inner):
+        if not callable(unwrap_static(self.phi)) or not callable(self.inner):
             raise ValueError(f"phi must be a feature map and inner a model, got {self.phi!r} and {self.inner!r}")
-        given, taken = getattr(freed(self.phi), "features", None), _columns(self.inner)
+        given, taken = getattr(unwrap_static(self.phi), "features", None), _columns(self.inner)
         if isinstance(given, int) and taken not in (None, given):
             raise ValueError(f"phi gives {given} features, but inner takes rows of {taken} columns")
 
@@ -518,7 +518,9 @@ def _check_axes(model: Any) -> None:
             own = jax.tree.unflatten(jax.tree.structure(model.inner), model.stacked)
         else:
             if isinstance(model, Mapped):
-                most = max(most, getattr(freed(model.phi), "axes", 0) - (own is not None and any(jax.tree.leaves(own.phi))))
+                most = max(
+                    most, getattr(unwrap_static(model.phi), "axes", 0) - (own is not None and any(jax.tree.leaves(own.phi)))
+                )
             own = None if own is None else own.inner
         model = model.inner
     if isinstance(model, Linear | Expansion):

@@ -324,13 +324,13 @@ def _joined(inner: Solver, state: State, data: Batch | None, targets: dict | Non
 
     stacked = state, targets
     made = jax.vmap(one, in_axes=(0, None))(stacked, data)
-    own = _depend(one, jax.tree.map(lambda a: a[0], stacked), data)
+    own = depends_on(one, jax.tree.map(lambda a: a[0], stacked), data)
     leaves, tree = jax.tree.flatten(made)
     made = jax.tree.unflatten(tree, [leaf if mine else leaf[0] for leaf, mine in zip(leaves, own, strict=True)])
     return _outward(made, own, made_of)
 
 
-def _depend(fn, state: Any, *rest: Any) -> tuple[bool, ...]:
+def depends_on(fn, state: Any, *rest: Any) -> tuple[bool, ...]:
     """For each leaf that `fn(state, *rest)` returns, whether it is worked out from `state`."""
     jaxpr = jax.make_jaxpr(lambda state: jax.tree.leaves(fn(state, *rest)))(state).jaxpr
     found = set(jaxpr.invars)

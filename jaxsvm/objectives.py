@@ -21,8 +21,20 @@ from .checks import as_number, has_shape, integer, shown
 from .kernels import Kernel, as_kernel, matvec
 from .losses import hinge
 from .models import Classifier, Expansion, Linear, Mapped
-from .numerics import dot, golden_section, is_traced, sqnorms, two_basins, water_level
-from .recipe import Recipe, cast, choice, fixed, freed, is_kind, nonnegative, positive, refuse_factory, static, struct
+from .numerics import dot, golden_section, is_traced, sqnorms, two_levels, water_level
+from .recipe import (
+    Recipe,
+    as_static,
+    cast,
+    check_choice,
+    check_nonnegative,
+    check_positive,
+    is_kind,
+    refuse_factory,
+    static,
+    struct,
+    unwrap_static,
+)
 from .types import Array, Batch, Certificate, Fit, Lifted, Loss, Model, check_batch
 
 
@@ -50,7 +62,7 @@ def _inverse(**factors: float) -> float:
     """One over the product of two numbers above 0; arrays of them where one is an array."""
     for name, value in factors.items():
         for number in np.ravel(value) if has_shape(value) and not is_traced(value) else () if has_shape(value) else (value,):
-            positive(**{name: number})
+            check_positive(**{name: number})
     one, other = (value if has_shape(value) else as_number(name, value) for name, value in factors.items())
     return 1 / (one * other)
 
@@ -80,14 +92,14 @@ def _in_float64(fn):
 
     @functools.partial(jax.jit, static_argnames=("choices",))
     def compiled(arrays, frozen, choices):
-        return fn(*arrays, *(freed(thing) for thing in frozen), *choices)
+        return fn(*arrays, *(unwrap_static(thing) for thing in frozen), *choices)
 
     @functools.wraps(fn)
     def run(arrays, frozen=(), choices=()):
         if is_traced(arrays, jax.tree.leaves(frozen)):
             return fn(*arrays, *frozen, *choices)
         with jax.enable_x64(True):
-            args = cast((arrays, tuple(fixed(thing) for thing in frozen)), jnp.float64)
+            args = cast((arrays, tuple(as_static(thing) for thing in frozen)), jnp.float64)
             return jax.tree.map(lambda a: np.asarray(a)[()], compiled(*args, choices))  # JAX warns of float64 outside
 
     return run
@@ -129,7 +141,7 @@ def decision_values(model: Model, data: Batch) -> Array:
     return score
 
 
-def _shares(data: Batch) -> Array:
+def normalized_weights(data: Batch) -> Array:
     return data.weight / jnp.sum(data.weight)
 
 
@@ -149,14 +161,14 @@ def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
         0.5
     """
     _check(model, data, loss)
-    positive(lam=lam)
+    check_positive(lam=lam)
     lam = as_number("lam", lam)
     return _primal((model, data, lam), (loss,))
 
 
 @_in_float64
 def _primal(model, data, lam, loss):
-    return lam / 2 * model.sqnorm() + jnp.dot(_shares(data), loss.value(decision_values(model, data), data.y))
+    return lam / 2 * model.sqnorm() + jnp.dot(normalized_weights(data), loss.value(decision_values(model, data), data.y))
 
 
 def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, loss: Loss = hinge) -> Array:
@@ -177,7 +189,7 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
     """
     check_batch("data", data)
     _check_loss(loss)
-    positive(lam=lam)
+    check_positive(lam=lam)
     lam = as_number("lam", lam)
     if not hasattr(alpha, "dtype") or jnp.shape(alpha) != data.y.shape:
         what = f"has shape {jnp.shape(alpha)}" if hasattr(alpha, "dtype") else f"is {shown(alpha)}"
@@ -187,14 +199,14 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
 
 @_in_float64
 def _dual(alpha, data, lam, kernel, loss):
-    share = _shares(data)
-    coef = _back(alpha * data.y if loss.labels else alpha, data.y, share, lam, loss)
+    share = normalized_weights(data)
+    coef = clip_rounding(alpha * data.y if loss.labels else alpha, data.y, share, lam, loss)
     own = dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
     absent = jnp.any((share == 0) & (coef != 0))  # the bound of a row of weight 0 is 0
     return jnp.where(absent, -jnp.inf, -lam / 2 * jnp.dot(coef, own) - _penalty(coef, data.y, share, lam, loss))
 
 
-def _back(coef, y, share, lam, loss):
+def clip_rounding(coef, y, share, lam, loss):
     """Bounds kept in float32 may be passed by a rounding of C: such coefficients go back by one part in a million."""
     out = ~jnp.isfinite(loss.conjugate(_slopes(coef, share, lam), y))
     return jnp.where(out, (1 - 1e-6) * coef, coef)
@@ -246,11 +258,11 @@ def certificate(
     Reference: S. Boyd, L. Vandenberghe, Convex optimization, 2004, sections 3.3, 5.5.
     """
     _check(model, data, loss, needs="__call__")
-    positive(lam=lam)
+    check_positive(lam=lam)
     lam = as_number("lam", lam)
     inner = _innermost(model)
     bias = inner.bias if bias is None else bias
-    choice("bias", bias, ("none", "feature", "free"))
+    check_choice("bias", bias, ("none", "feature", "free"))
     if bias == "none" and not is_traced(inner.b) and jnp.any(inner.b != 0):
         raise ValueError(f"the model has a bias of {float(inner.b):g}: say bias='feature' or bias='free'")
     passes = integer("passes", passes, 0)
@@ -270,15 +282,15 @@ _WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # of the ramps, in units of the score
 def _certificate(model, data, lam, loss, bias, passes):
     model, data = _features(model, data)
     model = dataclasses.replace(model, bias=bias)  # the problem that is meant decides what |w|^2 holds
-    share, score = _shares(data), model(data.x)
-    carried, exact = _carried(model, data, share, lam, loss, bias)
+    share, score = normalized_weights(data), model(data.x)
+    carried, exact = model_dual(model, data, share, lam, loss, bias)
     made = jax.lax.cond(
         exact,
         lambda: carried,
-        lambda: _from_scores(model, data, share, score, lam, loss, bias),
+        lambda: dual_from_scores(model, data, share, score, lam, loss, bias),
     )
-    coef = _ascend(model, data, share, made, lam, loss, bias, passes) if passes else made
-    own = _own(model, data, coef[:, None], bias)[:, 0]
+    coef = dual_ascent(model, data, share, made, lam, loss, bias, passes) if passes else made
+    own = dual_scores(model, data, coef[:, None], bias)[:, 0]
     exact = exact & (passes == 0)
     slope = _slopes(coef, share, lam)
     losses = loss.value(score, data.y)
@@ -288,7 +300,7 @@ def _certificate(model, data, lam, loss, bias, passes):
     return Certificate(value, value - gap, gap, exact)
 
 
-def _carried(model, data, share, lam, loss, bias):
+def model_dual(model, data, share, lam, loss, bias):
     """The dual coefficients that a model brings along, and whether they are feasible."""
     zero = jnp.zeros_like(share)
     if not isinstance(model, Expansion):
@@ -296,13 +308,13 @@ def _carried(model, data, share, lam, loss, bias):
     n = data.y.shape[0]
     known = model.index >= 0
     coef = zero.at[jnp.where(known, model.index, n)].add(model.coef.astype(share.dtype), mode="drop")
-    coef = _back(coef, data.y, share, lam, loss)
+    coef = clip_rounding(coef, data.y, share, lam, loss)
     inside = jnp.isfinite(loss.conjugate(_slopes(coef, share, lam), data.y)) & jnp.where(share > 0, True, coef == 0)
     balanced = jnp.abs(jnp.sum(coef)) <= 1e-6 * jnp.sum(jnp.abs(coef)) if bias == "free" else True
     return coef, jnp.all(known | (model.coef == 0)) & jnp.all(inside) & balanced
 
 
-def _own(model, data, coefs, bias):
+def dual_scores(model, data, coefs, bias):
     """sum_j coefs_jc k(x_j, x_i), (n, c): the functions that dual coefficients make, at the rows themselves."""
     if isinstance(model, Linear):
         own = dot(data.x, dot(coefs.T, data.x).T)
@@ -326,7 +338,7 @@ def _distance(model, data, coef, own, score, bias):
     return jnp.where(jnp.all(known | (model.coef == 0)), on_rows, elsewhere) + lift
 
 
-def _from_scores(model, data, share, score, lam, loss, bias):
+def dual_from_scores(model, data, share, score, lam, loss, bias):
     """The best of a few dual points made from the scores of a model."""
     ramps = [(loss.value(score + h, data.y) - loss.value(score - h, data.y)) / (2 * h) for h in _WIDTHS]
     slopes = jnp.stack([loss.slope(score, data.y), *ramps], axis=1)  # (n, c)
@@ -336,7 +348,7 @@ def _from_scores(model, data, share, score, lam, loss, bias):
         least = jnp.minimum(up, down)
         factor = lambda side: least / jnp.where(side > 0, side, 1)  # noqa: E731
         coefs = jnp.where(coefs > 0, coefs * factor(up)[None, :], coefs * factor(down)[None, :])
-    owns = _own(model, data, coefs, bias)
+    owns = dual_scores(model, data, coefs, bias)
 
     def best(coef, own):
         square = jnp.dot(coef, own)
@@ -346,16 +358,20 @@ def _from_scores(model, data, share, score, lam, loss, bias):
 
     values, factors = jax.vmap(best, in_axes=1)(coefs, owns)
     c = jnp.argmax(values)
-    return _back(factors[c] * coefs[:, c], data.y, share, lam, loss)  # a factor at a bound may be beyond it by a rounding
+    return clip_rounding(factors[c] * coefs[:, c], data.y, share, lam, loss)  # a factor at a bound may be beyond it by a rounding
 
 
-def _ascend(model, data, share, coef, lam, loss, bias, passes):
+def dual_ascent(model, data, share, coef, lam, loss, bias, passes):
     """Sweeps of exact dual coordinate ascent over all rows, in order."""
     bound, lift = share / lam, 1.0 if bias == "feature" else 0.0
     linear = isinstance(model, Linear)
     sqnorm = (sqnorms(data.x) if linear else model.kernel.diag(data.x)) + lift
     # What is carried along: the weights of a linear model, else the values at all rows.
-    state = (dot(coef, data.x), jnp.sum(coef)) if linear else (_own(model, data, coef[:, None], bias)[:, 0], jnp.zeros_like(lam))
+    state = (
+        (dot(coef, data.x), jnp.sum(coef))
+        if linear
+        else (dual_scores(model, data, coef[:, None], bias)[:, 0], jnp.zeros_like(lam))
+    )
 
     def visit(carry, i):
         coef, (f, b) = carry
@@ -397,22 +413,22 @@ def kkt_residual(model: Expansion, data: Batch, lam: float, loss: Loss = hinge, 
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005.
     """
     _check(model, data, loss, needs="__call__")
-    positive(lam=lam)
+    check_positive(lam=lam)
     lam = as_number("lam", lam)
     if not isinstance(model, Expansion):
         raise TypeError(f"only an Expansion over the training rows carries dual coefficients, got {type(model).__name__}")
     if not is_traced(model) and jnp.any((model.index < 0) & (model.coef != 0)):
         raise TypeError("the expansion stands on rows that are not training rows (index -1): it carries no dual coefficients")
     bias = model.bias if bias is None else bias
-    choice("bias", bias, ("none", "feature", "free"))
+    check_choice("bias", bias, ("none", "feature", "free"))
     return _kkt((model, data, lam), (loss,), (bias,))
 
 
 @_in_float64
 def _kkt(model, data, lam, loss, bias):
-    share = _shares(data)
+    share = normalized_weights(data)
     bound = share / lam
-    coef, _ = _carried(model, data, share, lam, loss, bias)
+    coef, _ = model_dual(model, data, share, lam, loss, bias)
     score = model(data.x)
     if bias != "free":
         sqnorm = model.kernel.diag(data.x) + (1 if bias == "feature" else 0)
@@ -447,7 +463,7 @@ def nu_from(model: Model, data: Batch) -> Array:
 
 @_in_float64
 def _nu(model, data):
-    return jnp.dot(_shares(data), hinge.value(decision_values(model, data), data.y)) / jnp.sqrt(model.sqnorm())
+    return jnp.dot(normalized_weights(data), hinge.value(decision_values(model, data), data.y)) / jnp.sqrt(model.sqnorm())
 
 
 def radius_from(model: Model) -> Array:
@@ -493,8 +509,8 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
         section 2; the multipliers by hand.
     """
-    choice("bias", bias, ("none", "free"))
-    nonnegative(nu=nu)
+    check_choice("bias", bias, ("none", "free"))
+    check_nonnegative(nu=nu)
     check_batch("data", data)
     if jnp.shape(p) != data.y.shape:
         raise ValueError(f"p has shape {jnp.shape(p)}, expected one share for each of the {data.y.shape[0]} rows")
@@ -510,7 +526,7 @@ def _lam(nu, p, data, kernel, bias):
     size = jnp.sqrt(jnp.dot(v, pull))
     margin = data.y * pull / size
     if bias == "free":
-        level = two_basins(margin, data.y, nu * mass, weight=data.weight).level
+        level = two_levels(margin, data.y, nu * mass, weight=data.weight).level
     else:
         level = water_level(margin, nu * mass, weight=data.weight)
     peak = jnp.max(jnp.where(data.weight > 0, p / jnp.where(data.weight > 0, data.weight, 1), 0))
@@ -536,7 +552,7 @@ class _Error:
             want = ("one value a row, for labels -1 and +1", f"{score.shape[-1]} values a row, for class numbers 0 .. k-1")
             have = ("class numbers", "labels -1 and +1")
             raise ValueError(f"the model gives {want[score.ndim - 1]}, but the data of error_on hold {have[score.ndim - 1]}")
-        return jnp.dot(_shares(self.data), misclassified(score, self.data.y).astype(score.dtype))
+        return jnp.dot(normalized_weights(self.data), misclassified(score, self.data.y).astype(score.dtype))
 
 
 def error_on(data: Batch) -> Any:
@@ -580,7 +596,7 @@ def risk_on(data: Batch, loss: Loss = hinge) -> Any:
     """
     check_batch("data", data)
     _check_loss(loss)
-    return _Risk(data, fixed(loss))
+    return _Risk(data, as_static(loss))
 
 
 @struct
@@ -593,7 +609,7 @@ class _Risk:
         score = decision_values(model, self.data)
         if score.ndim != 1:
             raise ValueError("risk_on takes models with one value for each row; measure a model of many classes with error_on")
-        share = _shares(self.data)
-        losses = freed(self.loss).value(score, self.data.y)
+        share = normalized_weights(self.data)
+        losses = unwrap_static(self.loss).value(score, self.data.y)
         risk = jnp.dot(share, jnp.where(share > 0, losses, jnp.zeros_like(losses)))
         return jnp.where(jnp.all(jnp.isfinite(score) | (share <= 0)), risk, jnp.inf)

@@ -13,7 +13,7 @@ import numpy as np
 from .loops.sweeps import Table
 from .models import Classifier, Expansion
 from .multiclass import OneVsOne, OneVsRest
-from .recipe import choice
+from .recipe import check_choice
 from .types import Batch, Curve, Fit, Model, SparseRows
 
 VALUES = {"probe": "probe", "loss": "mean loss on the drawn rows", "residual": "residual", "support": "coefficients in use"}
@@ -55,10 +55,10 @@ def learning_curve(
         >>> len(learning_curve(run, value="loss").lines)
         1
     """
-    choice("x", x, ("step", "evals"))
-    choice("log", log, ("", "x", "y", "xy"))
+    check_choice("x", x, ("step", "evals"))
+    check_choice("log", log, ("", "x", "y", "xy"))
     if not callable(value):
-        choice("value", value, tuple(VALUES))
+        check_choice("value", value, tuple(VALUES))
     several = isinstance(runs, Mapping)
     lines = [(label, *_line(label, run, value, x)) for label, run in (runs.items() if several else [("run", runs)])]
     if ax is None:

@@ -11,7 +11,7 @@ import optax
 
 from .checks import calling, shown
 from .numerics import dot
-from .recipe import nonnegative
+from .recipe import check_nonnegative
 from .types import Array
 
 
@@ -67,7 +67,7 @@ def ball(radius: float) -> Callable[[Array], Array]:
     Raises:
         ValueError: radius below 0, or not one number.
     """
-    nonnegative(radius=radius)
+    check_nonnegative(radius=radius)
 
     def project(w):
         return w * shorten(dot(w, w), radius)

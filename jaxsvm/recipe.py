@@ -308,7 +308,7 @@ def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
     return inner._replace(**{"until": until} | fields)
 
 
-def scalars(**numbers: Any) -> None:
+def check_scalars(**numbers: Any) -> None:
     """Check that each is one number.
 
     Raises:
@@ -319,7 +319,7 @@ def scalars(**numbers: Any) -> None:
         number(name, value)
 
 
-def nonnegative(**numbers: Any) -> None:
+def check_nonnegative(**numbers: Any) -> None:
     """Check that each is one number and, where its value is known, that it is not below 0.
 
     Raises:
@@ -332,7 +332,7 @@ def nonnegative(**numbers: Any) -> None:
             raise ValueError(f"{name} must be a finite number of at least 0, got {found:g}")
 
 
-def positive(**numbers: Any) -> None:
+def check_positive(**numbers: Any) -> None:
     """Check that each is one number and, where its value is known, that it is above 0.
 
     Raises:
@@ -345,7 +345,7 @@ def positive(**numbers: Any) -> None:
             raise ValueError(f"{name} must be a finite number above 0, got {found:g}")
 
 
-def choice(name: str, value: Any, allowed: tuple) -> None:
+def check_choice(name: str, value: Any, allowed: tuple) -> None:
     """Check that `value` is one of `allowed`.
 
     Raises:
@@ -356,7 +356,7 @@ def choice(name: str, value: Any, allowed: tuple) -> None:
 
 
 @jax.tree_util.register_pytree_node_class
-class Fixed:
+class Static:
     """Anything that is no pytree of numbers (plain solvers, functions), carried through jit as structure."""
 
     def __init__(self, thing: Any):
@@ -373,14 +373,14 @@ class Fixed:
         return cls(thing)
 
 
-def fixed(thing: Any) -> Any:
+def as_static(thing: Any) -> Any:
     """`thing` if all its leaves are numbers, else `thing` as structure."""
-    return thing if all(_is_number(leaf) for leaf in jax.tree.leaves(thing)) else Fixed(thing)
+    return thing if all(_is_number(leaf) for leaf in jax.tree.leaves(thing)) else Static(thing)
 
 
-def freed(thing: Any) -> Any:
+def unwrap_static(thing: Any) -> Any:
     """The inverse of `fixed`."""
-    return thing.thing if isinstance(thing, Fixed) else thing
+    return thing.thing if isinstance(thing, Static) else thing
 
 
 def cast(tree: Any, dtype: Any) -> Any:

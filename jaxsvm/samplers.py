@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from .checks import integer
-from .numerics import at, count, is_traced, mix, multiply_high
-from .recipe import register, sampler, scalars
+from .numerics import count, hash32, index_row, is_traced, multiply_high
+from .recipe import check_scalars, register, sampler
 from .types import Array, Batch, Sampler
 
 
@@ -160,7 +160,7 @@ def _shuffle(position: Array, count: Array, words: Array, n: int) -> Array:
     columns = (count + rows - 1) // rows
 
     def rotate(place, other, size, word):
-        bits = mix(other + word)
+        bits = hash32(other + word)
         place = place + ((bits >> 16) * size + ((bits & 0xFFFF) * size >> 16) >> 16)  # multiply_high, for size below 2^16
         return jnp.where(place >= size, place - size, place)
 
@@ -303,7 +303,7 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
         whole = (t // period % (1 + rounds) == 0) | (s.moving == 0)
         size = jnp.where(whole, s.count, s.moving)
         place = t % period * b + jnp.arange(b, dtype=jnp.int32)
-        lap = mix((place // size).astype(jnp.uint32))
+        lap = hash32((place // size).astype(jnp.uint32))
         words = jax.random.bits(jax.random.fold_in(s.key, t // period), (_ROUNDS, 1), jnp.uint32) + lap[None, :]
         place = _shuffle((place % size).astype(jnp.uint32), size.astype(jnp.uint32), words, s.rows.shape[0]).astype(jnp.int32)
         return jnp.where(whole, s.rows[place], s.active[place])
@@ -371,7 +371,7 @@ def acf(batch_size: int = 1, change: float = 0.2) -> Sampler:
     """
     b = batch_size
     _check(b)
-    scalars(change=change)
+    check_scalars(change=change)
     if not is_traced(change) and not float(change) >= 0:
         raise ValueError(f"change must be at least 0, got {float(change):g}")
     lowest, highest = 1 / 20, 20.0
@@ -403,7 +403,7 @@ def acf(batch_size: int = 1, change: float = 0.2) -> Sampler:
             p = lax.dynamic_update_index_in_dim(p, value, row, 0)  # write, then only read: in place
             i, gain = told
             row, seen = jnp.maximum(i, 0), i >= 0
-            now = at(p, row)
+            now = index_row(p, row)
             power = jnp.minimum(change * (gain / jnp.where(mean > tiny, mean, 1) - 1), math.log(highest / lowest))
             new = jnp.clip(now * jnp.exp(power), lowest, highest)
             value = jnp.where(seen & ~first & (mean > tiny) & (now > 0), new, now)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 
 from .checks import as_number, integer
-from .recipe import nonnegative, positive
+from .recipe import check_nonnegative, check_positive
 from .types import Array
 
 
@@ -28,8 +28,8 @@ def inverse_time(scale: float, offset: float = 0.0) -> Callable[[Array], Array]:
         >>> [float(inverse_time(2.0)(t)) for t in (0, 1)]
         [2.0, 1.0]
     """
-    positive(scale=scale)
-    nonnegative(offset=offset)
+    check_positive(scale=scale)
+    check_nonnegative(offset=offset)
     scale, offset = as_number("scale", scale), as_number("offset", offset)
     return lambda count: scale / (_number(count, scale) + 1 + offset)
 
@@ -40,7 +40,7 @@ def inverse_sqrt(scale: float) -> Callable[[Array], Array]:
     Args:
         scale: the first step size, > 0.
     """
-    positive(scale=scale)
+    check_positive(scale=scale)
     scale = as_number("scale", scale)
     return lambda count: scale / jnp.sqrt(_number(count, scale) + 1)
 
@@ -62,7 +62,7 @@ def bottou(lam: float) -> Callable[[Array], Array]:
 
 def bottou_eta0(lam: float) -> Array:
     """min(lam^(-1/4), 1/lam), the first step size of `bottou` and of averaged SGD."""
-    positive(lam=lam)
+    check_positive(lam=lam)
     lam = jnp.asarray(as_number("lam", lam))
     return jnp.minimum(lam**-0.25, 1 / lam)
 

@@ -20,8 +20,8 @@ State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and 
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
 
 
-GROUP = 8  # numbers of a sparse row that are read together; rows are padded to whole groups
-LIMB = 20  # evaluations are counted in two int32, this many bits in the lower one
+LANE_WIDTH = 8  # numbers of a sparse row that are read together; rows are padded to whole groups
+EVALS_BITS = 20  # evaluations are counted in two int32, this many bits in the lower one
 
 
 @functools.partial(
@@ -93,7 +93,7 @@ class SparseRows:
 
         Groups of numbers stay together, and shapes as they are: programs do not hang on how many numbers there are.
         """
-        long = -(-np.asarray(self.length) // GROUP) * GROUP
+        long = -(-np.asarray(self.length) // LANE_WIDTH) * LANE_WIDTH
         start = np.cumsum(long) - long
         kept = np.arange(self.value.shape[1]) < long[:, None]
 
@@ -121,8 +121,8 @@ class SparseRows:
             check_field("rows", self.rows, "whole", least=0, most=shape[0] - 1)
         if self.start is not None:
             check_field("start", self.start, "whole", shape[:-1], least=0)
-            groups = -(-np.asarray(self.length, np.int64) // GROUP)
-            if (np.asarray(self.start) + GROUP * groups > np.prod(shape)).any():
+            groups = -(-np.asarray(self.length, np.int64) // LANE_WIDTH)
+            if (np.asarray(self.start) + LANE_WIDTH * groups > np.prod(shape)).any():
                 raise ValueError("start and length name numbers behind the last one")
         elif np.asarray(self.value)[np.arange(shape[-1]) >= np.asarray(self.length)[..., None]].any():
             raise ValueError("value must be 0 behind the numbers of each row, which length counts")
@@ -162,7 +162,7 @@ class Count(NamedTuple):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """The exact number, outside of transformations."""
-        exact = np.asarray(self.high, np.int64) * 2**LIMB + np.asarray(self.low, np.int64)
+        exact = np.asarray(self.high, np.int64) * 2**EVALS_BITS + np.asarray(self.low, np.int64)
         return np.asarray(exact, dtype)
 
 
@@ -299,7 +299,7 @@ class Curve(NamedTuple):
         """Kernel evaluations spent in each piece (p,): exact 64-bit numbers, floats inside a transformation."""
         spent = Count(self.spent[..., 0], self.spent[..., 1])
         if isinstance(self.spent, jax.core.Tracer):
-            return spent.high.astype(float) * 2**LIMB + spent.low.astype(float)
+            return spent.high.astype(float) * 2**EVALS_BITS + spent.low.astype(float)
         return np.asarray(spent)
 
 

@@ -18,10 +18,21 @@ from jax import lax
 
 import jaxsvm
 from jaxsvm import budget, kernels, samplers
-from jaxsvm.budget.merge import GRID, _everyone, _Side, _smallest, _some, by_search, from_table, position, table, width
+from jaxsvm.budget.merge import (
+    GRID,
+    _Side,
+    _smallest,
+    all_partners,
+    by_search,
+    from_table,
+    merge_position,
+    sample_partners,
+    table,
+    width,
+)
 from jaxsvm.loops import runs as loops
 from jaxsvm.spaces import budgeted
-from jaxsvm.spaces.budgeted import written
+from jaxsvm.spaces.budgeted import flush
 from jaxsvm.types import take
 
 N, D, LAM, SIGMA = 24, 3, 0.05, 0.9  # one shape for all data sets, so that they share programs
@@ -65,7 +76,7 @@ def trace(solver, state, data, rows):
     def step(state, index):
         state, info = solver.update(state, take(data, index))
         model = solver.model(state)
-        return state, (written(state.f), model, model(jnp.asarray(NEW, data.x.dtype)), info)
+        return state, (flush(state.f), model, model(jnp.asarray(NEW, data.x.dtype)), info)
 
     return lax.scan(step, state, rows)[1]
 
@@ -246,7 +257,7 @@ def in_dtype(dtype):
 
 def test_position_is_the_best_of_a_dense_search(x64):
     m, L, *_ = in_dtype(np.float64)
-    h, s = map(np.asarray, position(m, L, 15, 2))
+    h, s = map(np.asarray, merge_position(m, L, 15, 2))
     _, best = densely(M, LENGTH)
     np.testing.assert_allclose(s, s_of(h, M, LENGTH), rtol=1e-14)
     np.testing.assert_allclose(s, best, rtol=0, atol=1e-10)
@@ -262,7 +273,7 @@ def test_ends_are_looked_at_where_points_are_far_apart():
     """In float32, where exp(-L) is 0."""
     m, L = jnp.asarray([0.3, 0.5, 0.7, 0.0, 1.0], jnp.float32), jnp.full(5, 1e5, jnp.float32)
     for steps in (10, 15):
-        h, s = position(m, L, steps, 2)
+        h, s = merge_position(m, L, steps, 2)
         np.testing.assert_allclose(s, [0.7, 0.5, 0.7, 1, 1], rtol=1e-6)
         np.testing.assert_array_equal(np.asarray(h)[[0, 2, 3, 4]], [0, 1, 0, 1])
     for change in (by_search, from_table):
@@ -315,8 +326,8 @@ def test_the_table_holds_the_minimum_and_its_closed_forms():
 
 def test_closed_forms_of_a_merge(x64):
     m, L, *_ = in_dtype(np.float64)
-    h, s = map(np.asarray, position(m, L, 15, 2))
-    other, s_other = map(np.asarray, position(1 - m, L, 15, 2))
+    h, s = map(np.asarray, merge_position(m, L, 15, 2))
+    other, s_other = map(np.asarray, merge_position(1 - m, L, 15, 2))
     np.testing.assert_allclose(s_other, s, rtol=0, atol=1e-10)
     heavier = (np.abs(M - 0.5) > 1e-6) & (LENGTH > 1e-3)
     np.testing.assert_allclose(other[heavier], 1 - h[heavier], rtol=0, atol=1e-6)
@@ -324,12 +335,12 @@ def test_closed_forms_of_a_merge(x64):
     assert np.all(lost(M, LENGTH, s) <= np.minimum(M, 1 - M) ** 2 * (1 - KAPPA**2) + 1e-15)  # or the smaller would better go
     assert np.all(s <= 1) and np.all(s >= np.maximum(M, 1 - M))
     half, L = jnp.full(200, 0.5), jnp.linspace(0.01, 4, 200)  # at 0 all h are as good
-    h, s = map(np.asarray, position(half, L, 15, 2))
+    h, s = map(np.asarray, merge_position(half, L, 15, 2))
     middle = np.asarray(L) < 2
     np.testing.assert_allclose(h[middle], 0.5, atol=1e-3)
     np.testing.assert_allclose(s[middle], np.exp(-np.asarray(L)[middle] / 4), atol=1e-10)
     assert np.all(np.abs(h[np.asarray(L) > 2.05] - 0.5) > 0.05)
-    np.testing.assert_array_equal(position(jnp.asarray(0.3), jnp.asarray(0.0), 15, 2)[1], 1)
+    np.testing.assert_array_equal(merge_position(jnp.asarray(0.3), jnp.asarray(0.0), 15, 2)[1], 1)
 
 
 @pytest.mark.parametrize("case", range(4))
@@ -351,7 +362,7 @@ def test_no_point_off_the_segment_is_better(case):
          np.linspace(0, 1, 9)), key=lambda found: found.fun
     )  # fmt: skip
     with jax.enable_x64(True):
-        h, s = position(jnp.asarray(m), jnp.asarray(L), 15, 2)
+        h, s = merge_position(jnp.asarray(m), jnp.asarray(L), 15, 2)
     np.testing.assert_allclose(coef.sum() ** 2 * lost(m, L, float(s)), best.fun, atol=1e-10)
     np.testing.assert_allclose(float(h) * x[0] + (1 - float(h)) * x[1], best.x, atol=1e-5)
 
@@ -528,8 +539,8 @@ def test_a_state_whose_rows_wait_says_what_its_model_says():
         def step(f, index):
             batch = take(data, index)
             f = space.add(f, jnp.float32(0.1), batch.y, batch)
-            once = written(f)
-            same = jnp.all(once.x == written(once).x) & jnp.all(once.sqnorm == written(once).sqnorm)
+            once = flush(f)
+            same = jnp.all(once.x == flush(once).x) & jnp.all(once.sqnorm == flush(once).sqnorm)
             waits = jnp.any(once.x != f.x)
             return f, (space.evaluate(f, data), space.evaluate(once, data), space.model(f)(data.x), same, waits)
 
@@ -579,7 +590,7 @@ def side_of(points, i):
     return _Side(*(jnp.asarray(v, jnp.int32) for v in (first, stored, stored + ((coef[m] > 0) == above))))
 
 
-some = jax.jit(_some, static_argnums=0)
+some = jax.jit(sample_partners, static_argnums=0)
 
 
 @pytest.mark.parametrize("newcomer", [1, -1])
@@ -588,7 +599,7 @@ def test_partners_are_the_others_of_the_same_sign(front, newcomer, x64):
     points = full_points(front, newcomer)
     for i in range(9):
         others, side = same_sign(points, i), side_of(points, i)
-        place, allowed = _everyone(points, i, side)
+        place, allowed = all_partners(points, i, side)
         assert set(np.asarray(place)[np.asarray(allowed)].tolist()) == others
         for partners in (8, 59):  # no more than 8 others are there
             place, counts = map(np.asarray, some(partners, points, jnp.asarray(i, jnp.int32), side))
@@ -823,7 +834,7 @@ def compiled(update, maintain):
     """The loop of a run, as users have it."""
     x = np.random.default_rng(0).normal(size=(500, WIDTH)).astype(np.float32)
     data = dataset(x, np.where(x[:, 0] > 0, 1.0, -1.0), dtype=np.float32)
-    made = loops._enter(make(maintain, kernel=kernels.rbf(5.0), size=BUDGET), np.float32)
+    made = loops.as_argument(make(maintain, kernel=kernels.rbf(5.0), size=BUDGET), np.float32)
 
     def run(made, state, data, rows):
         return lax.fori_loop(0, 100, lambda k, state: update(made, state, take(data, rows[k])), state)
@@ -848,7 +859,7 @@ def test_a_copy_of_the_points_would_be_found():
 
     def at_once(made, state, batch):
         state = made.update(state, batch)[0]
-        return state._replace(f=written(state.f))
+        return state._replace(f=flush(state.f))
 
     def chosen(made, state, batch):
         new = at_once(made, state, batch)

@@ -35,7 +35,7 @@ def copies_in_loops(program):
 def test_linear_sdca_writes_its_dual_variables_in_place(data, batch):
     solver, sampler = jaxsvm.sdca(1.0), samplers.epochs(batch)
     run = jaxsvm.fit(solver, data, jax.random.key(0), steps=1, sampler=sampler).state
-    program = loops._piece.lower(solver, sampler, None, data, None, run, None, None, every=100).compile(AS_USERS).as_text()
+    program = loops.run_chunk.lower(solver, sampler, None, data, None, run, None, None, every=100).compile(AS_USERS).as_text()
     assert f"f32[{N}]" in program
     assert copies_in_loops(program) == []
 

@@ -21,7 +21,7 @@ from jaxsvm import kernels, losses, models
 from jaxsvm.engines import rows as kept
 from jaxsvm.engines.quadratic import Dual
 from jaxsvm.loops import runs as loops
-from jaxsvm.solvers.decomposition import choose
+from jaxsvm.solvers.decomposition import select_working_set
 from jaxsvm.types import Quadratic
 
 N, D, C, SIGMA, EPS = 60, 3, 2.0, 1.2, 0.2  # up to 64 rows the program is the smallest
@@ -289,7 +289,7 @@ def test_bounds_and_sum_hold_at_every_step(name, loss, bias):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of columns on scales far apart
             data = jaxsvm.dataset(x.astype(np.float32), y, weight, task="binary" if loss.labels else "regression")
-        coefs, info = jax.tree.map(np.asarray, _walk(loops._enter(make(C, loss, bias), np.float32), data, steps))
+        coefs, info = jax.tree.map(np.asarray, _walk(loops.as_argument(make(C, loss, bias), np.float32), data, steps))
         assert coefs.dtype == np.float32
         high = np.float32(C) * weight
         low, high = Box(loss, y, high.astype(np.float64)).low, Box(loss, y, high.astype(np.float64)).high
@@ -304,7 +304,7 @@ def test_bounds_and_sum_hold_at_every_step(name, loss, bias):
 
 def test_no_step_lowers_the_dual_and_the_gain_is_what_it_says(x64):
     for make, steps in TRAIL.values():
-        coefs, info = _walk(loops._enter(make(C, TUBE, "free"), np.float64), dataset(np.float64, TARGETS), steps)
+        coefs, info = _walk(loops.as_argument(make(C, TUBE, "free"), np.float64), dataset(np.float64, TARGETS), steps)
         part = Box(TUBE, TARGETS, C)
         value = np.array([0.0] + [part.value(coef, GRAM) for coef in coefs])
         # LIBSVM's violation before a step, ours after a block.
@@ -322,7 +322,7 @@ def test_no_step_lowers_the_dual_and_the_gain_is_what_it_says(x64):
 
 @functools.partial(jax.jit, static_argnums=2)
 def _choose(dual, stays, size):
-    return choose(dual, stays, size)
+    return select_working_set(dual, stays, size)
 
 
 @pytest.mark.parametrize("n, size, stays", [(8, 8, 4), (9, 8, 4), (11, 8, 4), (33, 32, 8), (40, 8, 0)])
@@ -369,12 +369,12 @@ TABLE = gaussian(TABLE_X, TABLE_X)
 
 @jax.jit
 def _fetch(held, index, wanted):
-    return kept.fetch(held, RBF, jnp.asarray(TABLE_X), index, wanted)
+    return kept.ensure_rows(held, RBF, jnp.asarray(TABLE_X), index, wanted)
 
 
 @pytest.mark.parametrize("least", [2 * Q, MANY], ids=["few", "all"])
 def test_fetched_rows_are_there_and_are_the_kernel(least):
-    slots = kept.slots_for(jnp.asarray(TABLE_X), 0, least)
+    slots = kept.num_slots(jnp.asarray(TABLE_X), 0, least)
     assert (slots < MANY) == (least < MANY)
 
     @settings(exact, max_examples=8)
@@ -405,9 +405,9 @@ def test_fetched_rows_are_there_and_are_the_kernel(least):
 
 def test_rows_with_room_for_more_are_the_same_rows():
     index = np.arange(50, 50 + Q, dtype=np.int32)
-    few, many = (kept.slots_for(jnp.asarray(TABLE_X), 0, least) for least in (Q, MANY))
+    few, many = (kept.num_slots(jnp.asarray(TABLE_X), 0, least) for least in (Q, MANY))
     held = _fetch(kept.empty(jnp.asarray(TABLE_X), few), index, np.ones(Q, bool))
-    more = kept.grown(held, many)
+    more = kept.grow(held, many)
     assert more.value.shape == (many, MANY) and more.owner.shape == (many,)
     np.testing.assert_array_equal(more.value[more.slot[index]], held.value[held.slot[index]])
     np.testing.assert_array_equal(more.slot, held.slot)
@@ -425,7 +425,7 @@ def test_rows_are_subtracted_as_in_float64(seed, many):
     index = rng.permutation(MANY)[:Q].astype(np.int32)
     by = np.where(rng.permutation(Q) < many, rng.normal(size=Q) * 10.0 ** rng.integers(-3, 4, Q), 0).astype(np.float32)
     total, lost = rng.normal(size=MANY).astype(np.float32), (1e-8 * rng.normal(size=MANY)).astype(np.float32)
-    held = _fetch(kept.empty(jnp.asarray(TABLE_X), kept.slots_for(jnp.asarray(TABLE_X), 0, 2 * Q)), index, by != 0)
+    held = _fetch(kept.empty(jnp.asarray(TABLE_X), kept.num_slots(jnp.asarray(TABLE_X), 0, 2 * Q)), index, by != 0)
     got = [np.asarray(a, np.float64) for a in _subtract(total, lost, held, index, by)]
     values = np.asarray(held.value, np.float64)[np.asarray(held.slot)[index[by != 0]]]
     want = total.astype(np.float64) + lost - by[by != 0].astype(np.float64) @ values
@@ -746,7 +746,7 @@ WIDE = 1200
 def test_kept_rows_are_written_in_place():
     x = np.random.default_rng(0).normal(size=(WIDE, D)).astype(np.float32)
     data = dataset(x=x, y=np.where(x[:, 0] > 0, 1.0, -1.0))
-    made = loops._enter(solver(working_set=320, tol=1e-3), np.float32)
+    made = loops.as_argument(solver(working_set=320, tol=1e-3), np.float32)
     state = jax.eval_shape(made.init, KEY, data)
     program = jax.jit(lambda made, state, data: made.update(state, data)).lower(made, state, data).compile(AS_USERS).as_text()
     shapes = {f"f32[{slots},{WIDE}]" for slots in map(int, re.findall(rf"f32\[(\d+),{WIDE}\]", program)) if slots > kept.CHUNK}
@@ -796,13 +796,13 @@ def test_rows_that_wait_for_more_room_are_not_lost():
     n, q = 192, 64
     x = jnp.asarray(RNG.normal(size=(n, D)), jnp.float32)
     index, some = jnp.arange(q, dtype=jnp.int32), jnp.arange(q) >= 4
-    rows = kept.fetch(kept.empty(x, n), RBF, x, index, jnp.ones(q, bool))
+    rows = kept.ensure_rows(kept.empty(x, n), RBF, x, index, jnp.ones(q, bool))
     if not kept.full(rows, q):
-        rows = kept.fetch(rows, RBF, x, index, some)
+        rows = kept.ensure_rows(rows, RBF, x, index, some)
     assert int(rows.made) == q  # none was made twice
-    rows = kept.grown(rows, kept.slots_for(x, 1e9, 0))
+    rows = kept.grow(rows, kept.num_slots(x, 1e9, 0))
     for start in range(0, n, q):
-        rows = kept.fetch(rows, RBF, x, index + start, jnp.ones(q, bool))
+        rows = kept.ensure_rows(rows, RBF, x, index + start, jnp.ones(q, bool))
         assert (np.asarray(rows.slot[start : start + q]) >= 0).all()
     assert int(rows.made) == n
     np.testing.assert_allclose(rows.value[rows.slot], gaussian(x, x), atol=1e-6)

@@ -18,7 +18,7 @@ import jaxsvm
 from jaxsvm import fit, kernels, models, samplers, step
 from jaxsvm.loops import runs as loops
 from jaxsvm.models import Linear
-from jaxsvm.types import LIMB, Curve, Fit, Info, Run, Sampler, Solver
+from jaxsvm.types import EVALS_BITS, Curve, Fit, Info, Run, Sampler, Solver
 
 DATA = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0], [0.5], [-3.0]], [1, -1, 1, -1, -1, 1])
 KEY = jax.random.key(0)
@@ -263,12 +263,12 @@ def test_the_step_of_a_loop_of_ones_own():
 
 
 def test_one_compilation_for_all_numbers():
-    before = loops._piece._cache_size()
+    before = loops.run_chunk._cache_size()
     fit(jaxsvm.pegasos(0.3), DATA, KEY, steps=4, every=4)
-    middle = loops._piece._cache_size()
+    middle = loops.run_chunk._cache_size()
     for lam in (0.5, 1, np.float64(2.0), jnp.float32(3.0)):
         fit(jaxsvm.pegasos(lam), DATA, jax.random.key(1), steps=8, every=4)
-    assert loops._piece._cache_size() == middle <= before + 1
+    assert loops.run_chunk._cache_size() == middle <= before + 1
 
 
 def test_numbers_take_the_dtype_of_the_rows(x64):
@@ -429,7 +429,7 @@ def test_the_run_is_not_lost_where_warnings_are_errors(tmp_path, monkeypatch):
 
 def test_ctrl_c_where_nothing_could_be_saved(tmp_path, monkeypatch):
     full_disk(monkeypatch, range(99))
-    monkeypatch.setattr(loops, "_piece", interrupt_at(3, loops._piece))
+    monkeypatch.setattr(loops, "_piece", interrupt_at(3, loops.run_chunk))
     with pytest.warns(UserWarning, match="could not be saved"), pytest.raises(jaxsvm.SaveError) as caught:
         fit(WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz")
     assert int(caught.value.run.state.step) == 8
@@ -475,7 +475,7 @@ def interrupt_at(call, original):
 
 @pytest.mark.parametrize(("call", "step"), [(1, 0), (2, 4), (3, 8)])
 def test_ctrl_c_within_a_piece_returns_what_was_reached(call, step, monkeypatch):
-    monkeypatch.setattr(loops, "_piece", interrupt_at(call, loops._piece))
+    monkeypatch.setattr(loops, "_piece", interrupt_at(call, loops.run_chunk))
     run = fit(WHOLE, DATA, KEY, steps=30, every=4)
     monkeypatch.undo()
     assert int(run.state.step) == step and float(run.model.w[0]) == step
@@ -503,7 +503,7 @@ def test_progress(capsys):
 
 
 def test_progress_of_an_interrupted_run_ends_its_line(capsys, monkeypatch):
-    monkeypatch.setattr(loops, "_piece", interrupt_at(2, loops._piece))
+    monkeypatch.setattr(loops, "_piece", interrupt_at(2, loops.run_chunk))
     fit(WHOLE, DATA, KEY, steps=30, every=4, progress=True)
     err = capsys.readouterr().err
     assert "4/30 steps" in err and err.endswith("\n")
@@ -550,7 +550,7 @@ def test_gradients_flow():
 def ended(w=1.0, step=5, done=False, residual=0.25, tol=np.nan, rows=2, evals=3):
     """A Fit made by hand."""
     column = lambda value: jnp.full(rows, value, jnp.float32)
-    spent = jnp.tile(jnp.array([divmod(evals, 2**LIMB)], jnp.int32), (rows, 1))
+    spent = jnp.tile(jnp.array([divmod(evals, 2**EVALS_BITS)], jnp.int32), (rows, 1))
     curve = Curve(jnp.full(rows, step, jnp.int32), column(0), column(residual), column(1), spent, None)
     run = Run((), (), jnp.int32(step), jnp.array(done))
     return Fit(Linear(jnp.full(2, w, jnp.float32), jnp.zeros(()), "none"), run, curve, jnp.float32(tol))
@@ -763,11 +763,11 @@ def test_fits_are_pytrees():
 
 
 def test_plain_solvers_are_compiled_once():
-    before = loops._piece._cache_size()
+    before = loops.run_chunk._cache_size()
     solver = counter()
     for seed in range(3):
         fit(solver, DATA, jax.random.key(seed), steps=8, every=4, probe=minus_t)
-    assert loops._piece._cache_size() == before + 1
+    assert loops.run_chunk._cache_size() == before + 1
 
 
 def test_a_lambda_as_a_probe():

@@ -29,7 +29,7 @@ from jaxsvm import features, kernels, losses, models, recipe, samplers
 from jaxsvm.data import Scale, Standardize
 from jaxsvm.engines import gradient
 from jaxsvm.engines.gradient import Weights
-from jaxsvm.loops.streams import Flow
+from jaxsvm.loops.streams import StreamState
 from jaxsvm.models import Classifier, Expansion, Linear, Mapped, expansion, load, save
 from jaxsvm.multiclass import OneVsOne, OneVsRest
 from jaxsvm.recipe import Recipe
@@ -1033,7 +1033,7 @@ def a_run(**changes):
 
 
 def a_flow(**changes):
-    return Flow((), a_batch(), *[jnp.int32(2)] * 4, jnp.zeros((), bool))._replace(**changes)
+    return StreamState((), a_batch(), *[jnp.int32(2)] * 4, jnp.zeros((), bool))._replace(**changes)
 
 
 def a_map(**changes):

@@ -31,10 +31,10 @@ def test_multiply_high_is_right_at_the_ends_of_the_range():
 
 def test_mix_is_a_permutation_that_spreads_every_bit():
     numbers = np.arange(2**16, dtype=np.uint32)
-    images = np.asarray(numerics.mix(numbers))
+    images = np.asarray(numerics.hash32(numbers))
     assert np.unique(images).size == numbers.size
     for bit in range(16):  # flipping one input bit flips each output bit about half the time
-        flipped = np.asarray(numerics.mix(numbers ^ np.uint32(1 << bit))) ^ images
+        flipped = np.asarray(numerics.hash32(numbers ^ np.uint32(1 << bit))) ^ images
         share = np.mean((flipped[:, None] >> np.arange(32, dtype=np.uint32)) & 1, axis=0)
         # 2^15 pairs of numbers: a standard deviation of 0.003; the hash is good, not perfect
         assert np.all(np.abs(share - 0.5) < 0.05)
@@ -94,7 +94,7 @@ def test_sqdist_follows_float64(x64):
     [(jnp.bfloat16, jnp.float32), (jnp.float16, jnp.float32), (jnp.float32, jnp.float32), (jnp.float64, jnp.float64)],
 )
 def test_wide_is_float32_at_least_and_float64_where_the_rows_are(dtype, want, x64):
-    assert numerics.wide(jnp.zeros((1, 1), dtype)) == want
+    assert numerics.accum_dtype(jnp.zeros((1, 1), dtype)) == want
 
 
 def test_norm_is_the_euclidean_norm_with_gradient_zero_at_zero():
@@ -109,13 +109,13 @@ def test_put_and_pick_write_and_read_the_named_places(index):
     values = 10 + np.arange(index.size, dtype=np.float32)
     want = a.copy()
     want[index] = values
-    put = jax.jit(numerics.put)(a, index, values)
+    put = jax.jit(numerics.scatter_set)(a, index, values)
     np.testing.assert_array_equal(put, want)
-    np.testing.assert_array_equal(jax.jit(numerics.pick)(put, index), values)
+    np.testing.assert_array_equal(jax.jit(numerics.gather)(put, index), values)
 
 
 def test_put_takes_a_repeated_index_with_one_value():
-    got = numerics.put(jnp.zeros(4), jnp.array([2, 2, 0], jnp.int32), jnp.array([5.0, 5.0, 1.0]))
+    got = numerics.scatter_set(jnp.zeros(4), jnp.array([2, 2, 0], jnp.int32), jnp.array([5.0, 5.0, 1.0]))
     np.testing.assert_array_equal(got, [1.0, 0.0, 5.0, 0.0])
 
 
@@ -137,7 +137,7 @@ numbers = st.one_of(
 )
 SIZES = (1, 16, 17, 45)  # few shapes: few programs
 several = st.sampled_from(SIZES).flatmap(lambda n: st.lists(numbers, min_size=n, max_size=n))
-greatest, least, first_max = jax.jit(numerics.greatest), jax.jit(numerics.least), jax.jit(numerics.first_max)
+greatest, least, first_max = jax.jit(numerics.fast_max), jax.jit(numerics.fast_min), jax.jit(numerics.argmax_value)
 
 
 @exact
@@ -153,11 +153,11 @@ def test_greatest_least_and_first_max_are_those_of_numpy(values):
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 32, 33, 100])
 def test_the_maximum_is_found_wherever_it_is(n):
     a = np.zeros((n, n), np.float32) + np.eye(n, dtype=np.float32)
-    place, top = jax.jit(jax.vmap(numerics.first_max))(a)
+    place, top = jax.jit(jax.vmap(numerics.argmax_value))(a)
     np.testing.assert_array_equal(place, np.arange(n))
     np.testing.assert_array_equal(top, 1)
-    np.testing.assert_array_equal(jax.jit(jax.vmap(numerics.greatest))(a), 1)
-    np.testing.assert_array_equal(jax.jit(jax.vmap(numerics.least))(-a), -1)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(numerics.fast_max))(a), 1)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(numerics.fast_min))(-a), -1)
 
 
 def test_ties_go_to_the_first_place_and_nothing_comparable_to_the_last():
@@ -172,14 +172,14 @@ def test_largest_are_the_places_of_the_largest_in_order(values, k):
     a = np.array(values, np.float32)
     a[np.abs(a) < np.finfo(np.float32).tiny] = 0
     k = 1 if k % 2 else a.size
-    got = np.asarray(jax.jit(numerics.largest, static_argnums=1)(a, k))
+    got = np.asarray(jax.jit(numerics.top_k_index, static_argnums=1)(a, k))
     assert got.dtype == np.int32 and got.shape == (k,) and len(set(got.tolist())) == k
     np.testing.assert_array_equal(a[got], np.sort(a)[::-1][:k])
 
 
 def test_at_is_a_number_of_a_vector_and_a_row_of_a_matrix():
     vector, matrix = np.arange(5, dtype=np.float32) ** 2, np.arange(15, dtype=np.float32).reshape(5, 3)
-    at = jax.jit(numerics.at)
+    at = jax.jit(numerics.index_row)
     for i in range(5):
         assert at(vector, np.int32(i)).shape == () and float(at(vector, np.int32(i))) == vector[i]
         np.testing.assert_array_equal(at(matrix, np.int32(i)), matrix[i])
@@ -239,7 +239,7 @@ def test_a_branch_on_a_clock_stays_one_under_vmap(when):
             jax.debug.callback(lambda: taken.append(1))
             return jnp.ones(())
 
-        return jax.lax.cond(numerics.due(t % 4 == 0), made, lambda: jnp.zeros(()))
+        return jax.lax.cond(numerics.any_under_vmap(t % 4 == 0), made, lambda: jnp.zeros(()))
 
     wanted = any(t % 4 == 0 for t in when)
     for clocks, mapped in ((jnp.array(when), jax.vmap(step)), (jnp.array([when, when]), jax.vmap(jax.vmap(step)))):

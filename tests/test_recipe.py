@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 import jaxsvm
 from jaxsvm import kernels, losses, recipe, samplers
-from jaxsvm.recipe import Recipe, cast, choice, fixed, freed, positive, scalars
+from jaxsvm.recipe import Recipe, as_static, cast, check_choice, check_positive, check_scalars, unwrap_static
 from jaxsvm.types import Info, Solver
 
 MADE = []  # the arguments of every call that `toy` was made of
@@ -28,7 +28,7 @@ MADE = []  # the arguments of every call that `toy` was made of
 @jaxsvm.solver
 def toy(lam, shift=0.0, *, count=3, rate=0.5, flag=True, name="plain", fn=None, inner=None):
     """A solver that adds lam + rate at every step."""
-    scalars(lam=lam)
+    check_scalars(lam=lam)
     MADE.append(lam)
 
     def init(key, data):
@@ -366,7 +366,7 @@ def test_pickles_are_read_in_a_fresh_process(tmp_path):
 
 @pytest.mark.parametrize("value", [1.0, 2, np.float32(0.5), jnp.ones(())])
 def test_positive_takes_positive_numbers(value):
-    assert positive(lam=value) is None
+    assert check_positive(lam=value) is None
 
 
 @pytest.mark.parametrize(
@@ -374,28 +374,28 @@ def test_positive_takes_positive_numbers(value):
 )
 def test_positive_says_what_came(value, came):
     with pytest.raises(ValueError, match=f"^lam must be a finite number above 0, got {came}$"):
-        positive(lam=value)
+        check_positive(lam=value)
 
 
 def test_positive_checks_every_number_and_its_shape():
     with pytest.raises(ValueError, match="^b must be a finite number above 0, got 0$"):
-        positive(a=1.0, b=0.0)
+        check_positive(a=1.0, b=0.0)
     with pytest.raises(ValueError, match=r"^b has shape \(2, 3\); sweep it with jax\.vmap or jaxsvm\.sweep$"):
-        positive(a=1.0, b=jnp.ones((2, 3)))
+        check_positive(a=1.0, b=jnp.ones((2, 3)))
     with pytest.raises(ValueError, match=r"^b has shape \(2,\)"):
-        scalars(a=1.0, b=[1.0, 2.0])
+        check_scalars(a=1.0, b=[1.0, 2.0])
 
 
 def test_positive_lets_traced_numbers_pass():
-    assert float(jax.jit(lambda lam: positive(lam=lam) or 2 * lam)(-1.0)) == -2.0
+    assert float(jax.jit(lambda lam: check_positive(lam=lam) or 2 * lam)(-1.0)) == -2.0
     with pytest.raises(ValueError, match=r"lam has shape \(3,\)"):
-        jax.jit(lambda lam: positive(lam=lam) or lam)(jnp.ones(3))
+        jax.jit(lambda lam: check_positive(lam=lam) or lam)(jnp.ones(3))
 
 
 def test_choice():
-    assert choice("bias", "free", ("none", "free")) is None
+    assert check_choice("bias", "free", ("none", "free")) is None
     with pytest.raises(ValueError, match="^bias must be one of 'none', 'free', got 'yes'$"):
-        choice("bias", "yes", ("none", "free"))
+        check_choice("bias", "yes", ("none", "free"))
 
 
 @pytest.mark.parametrize(
@@ -487,9 +487,9 @@ def test_struct_is_a_frozen_registered_pytree(registry):
 
 def test_fixed_and_freed():
     plain = Solver(len, len, len)
-    assert jax.tree.leaves(fixed(plain)) == [] and freed(fixed(plain)) is plain
+    assert jax.tree.leaves(as_static(plain)) == [] and unwrap_static(as_static(plain)) is plain
     kept = toy(1.0)
-    assert fixed(kept) is kept and freed(kept) is kept
+    assert as_static(kept) is kept and unwrap_static(kept) is kept
 
 
 def test_cast_makes_strong_numbers_and_leaves_the_rest():

@@ -14,7 +14,7 @@ from test_water import by_sorting
 
 import jaxsvm
 from jaxsvm import kernels, objectives
-from jaxsvm.numerics import chosen
+from jaxsvm.numerics import sample_proportional
 from jaxsvm.solvers.simba import _slack
 
 N, D, NU = 60, 4, 0.3
@@ -37,7 +37,7 @@ def trace(solver, data, steps):
         after, info = solver.update(state, data._replace(index=jnp.zeros(1, jnp.int32)))
         u = jax.random.uniform(jax.random.fold_in(state.key, state.t), (2, 1), jnp.float32).astype(state.u.dtype)
         w = after.u / jnp.maximum(1, jnp.linalg.norm(after.u))
-        column = chosen(jnp.where(jnp.any(w != 0), w * w, jnp.ones_like(w)), u[1])[0]
+        column = sample_proportional(jnp.where(jnp.any(w != 0), w * w, jnp.ones_like(w)), u[1])[0]
         return after, (after, info, column)
 
     return jax.lax.scan(step, solver.init(KEY, data), None, steps)[1]

@@ -127,11 +127,11 @@ def test_the_curve_has_a_row_for_each_chunk():
 
 
 def test_one_compilation_whatever_the_chunks():
-    before = streams._consume._cache_size()
+    before = streams.run_stream_chunk._cache_size()
     solver = jaxsvm.pegasos(0.037, bias="feature")
     jaxsvm.stream(solver, pieces([20, 5, 1, 30, 20, 24]), KEY, batch_size=4)
     jaxsvm.stream(jaxsvm.pegasos(0.1, bias="feature"), pieces([20, 80]), KEY, batch_size=4)
-    assert streams._consume._cache_size() == before + 1
+    assert streams.run_stream_chunk._cache_size() == before + 1
 
 
 def test_rows_of_weight_0_are_left_out():

@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 import jaxsvm
 from jaxsvm import kernels
-from jaxsvm.numerics import chosen, two_basins, water_level
+from jaxsvm.numerics import sample_proportional, two_levels, water_level
 
 N = 40  # one shape for all, so that programs are compiled once
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
@@ -44,11 +44,11 @@ GROUND = pytest.mark.parametrize("ground", RESPONSES)
 
 fill = jax.jit(lambda c, volume, weight, start: water_level(c, volume, weight=weight, start=start))
 fill_cold = jax.jit(lambda c, volume, weight: water_level(c, volume, weight=weight))
-share_out = jax.jit(lambda c, y, volume, weight: two_basins(c, y, volume, weight=weight))
+share_out = jax.jit(lambda c, y, volume, weight: two_levels(c, y, volume, weight=weight))
 slopes_of_one = jax.jit(jax.grad(lambda c, volume, weight: water_level(c, volume, weight=weight), argnums=(0, 1)))
-slopes_of_two = jax.jit(jax.grad(lambda c, y, v, weight: two_basins(c, y, v, weight=weight).level, argnums=(0, 2)))
-one_basin, both_basins = jax.jit(water_level), jax.jit(two_basins)  # in the property tests, of 8 rows
-share_out_warm = jax.jit(lambda c, y, volume, weight, start: two_basins(c, y, volume, weight=weight, start=start))
+slopes_of_two = jax.jit(jax.grad(lambda c, y, v, weight: two_levels(c, y, v, weight=weight).level, argnums=(0, 2)))
+one_basin, both_basins = jax.jit(water_level), jax.jit(two_levels)  # in the property tests, of 8 rows
+share_out_warm = jax.jit(lambda c, y, volume, weight, start: two_levels(c, y, volume, weight=weight, start=start))
 
 
 def problems(ground, dtype, times=3):
@@ -207,7 +207,7 @@ def test_by_hand():
     assert float(water_level(jnp.array([5.0]), 0.5)) == 5.5
     assert float(water_level(jnp.array([3.0, 3.0]), 1.0, weight=jnp.array([1.0, 3.0]))) == 3.25
     assert float(water_level(jnp.array([0.0, 1.0]), 4.0, weight=jnp.array([0.0, 2.0]))) == 3.0
-    found = two_basins(jnp.array([0.0, 1.0, 5.0]), jnp.array([1.0, 1.0, -1.0]), 2.0)
+    found = two_levels(jnp.array([0.0, 1.0, 5.0]), jnp.array([1.0, 1.0, -1.0]), 2.0)
     # The basins stand at 0.5 and 6.5: one row each and volumes 0.5 and 1.5; also at 1 and 6, and that is all: the middle.
     assert float(found.level) == 3.5 and float(found.bias) == pytest.approx((6.5 - 0.5) / 2)
     np.testing.assert_allclose(found.share, [0.5, 0, 0.5])
@@ -412,7 +412,7 @@ def test_derivatives_forward_batched_and_from_a_start(x64):
     tangent = np.random.default_rng(0).normal(size=c.shape)
     forward = jax.vmap(lambda c, v, t: jax.jvp(lambda c: water_level(c, v), (c,), (t,))[1])(c, volume, tangent)
     np.testing.assert_allclose(forward, np.sum(np.asarray(plain[0]) * tangent, axis=1), rtol=1e-10)
-    assert not np.any(jax.vmap(jax.grad(lambda c, y, v: two_basins(c, y, v).bias))(c, y, volume))  # it has none
+    assert not np.any(jax.vmap(jax.grad(lambda c, y, v: two_levels(c, y, v).bias))(c, y, volume))  # it has none
 
 
 # -------------------------------------------------------------------------------------------- the water of a known optimum
@@ -438,13 +438,13 @@ def test_the_level_over_a_reference_solution_is_one_over_its_norm(lam, x64):
     f = GRAM[:, made.support_] @ made.dual_coef_[0]
     size = np.sqrt(made.dual_coef_[0] @ f[made.support_])
     nu = np.maximum(1 - Y * (f + made.intercept_[0]), 0).mean() / size
-    found = two_basins(Y * f / size, Y, N * nu)
+    found = two_levels(Y * f / size, Y, N * nu)
     assert float(found.level) == pytest.approx(1 / size, rel=1e-6)  # LIBSVM keeps its matrix in float32
     # b / |u|, where the margin of one row fixes it.
     assert float(found.bias) == pytest.approx(made.intercept_[0] / size, abs=1e-5)
     # Another bias is worse: the water stands higher over the best one.
     off = np.maximum(1 - Y * (f + made.intercept_[0] + 0.2), 0).mean() / size
-    assert float(two_basins(Y * f / size, Y, N * off).level) > 1 / size + 1e-4
+    assert float(two_levels(Y * f / size, Y, N * off).level) > 1 / size + 1e-4
 
 
 # ------------------------------------------------------------------------------------------------------------- drawing rows
@@ -456,7 +456,7 @@ def test_rows_are_chosen_in_proportion(n):
     share = np.float32(rng.uniform(0, 1, n) * (rng.uniform(size=n) < 0.6))
     share[rng.integers(n)] = 0.5
     u = np.float32((np.arange(50_000) + 0.5) / 50_000)  # an even grid: counts are right to one or two
-    rows = np.asarray(jax.jit(chosen)(share, u))
+    rows = np.asarray(jax.jit(sample_proportional)(share, u))
     assert rows.dtype == np.int32 and np.all(share[rows] > 0) and np.all(np.diff(rows) >= 0)
     counts = np.bincount(rows, minlength=n)
     np.testing.assert_allclose(counts, 50_000 * share / share.sum(dtype=np.float64), atol=2.5 + 50_000 * n * 6e-8)
@@ -471,7 +471,7 @@ def test_no_row_of_share_0_at_the_ends_of_the_range(dtype, x64):
         for places in ([0], [299], [128], [127, 128], [5, 270], list(range(100, 200))):
             share = np.zeros(300, dtype)
             share[places] = size * rng.uniform(0.1, 1, len(places))
-            rows = np.asarray(jax.jit(chosen)(share, u))
+            rows = np.asarray(jax.jit(sample_proportional)(share, u))
             assert np.all(share[rows] > 0), (size, places)
             assert rows[0] == places[0] and rows[-1] == places[-1]
 
@@ -480,4 +480,4 @@ def test_chosen_against_the_cumulative_sum(x64):
     rng = np.random.default_rng(2)
     share, u = rng.uniform(size=300) * (rng.uniform(size=300) < 0.5), rng.uniform(size=4000)
     want = np.searchsorted(np.cumsum(share) / share.sum(), u, side="right")
-    np.testing.assert_array_equal(jax.jit(chosen)(share, u), want)  # no u lies within 1e-13 of an end
+    np.testing.assert_array_equal(jax.jit(sample_proportional)(share, u), want)  # no u lies within 1e-13 of an end

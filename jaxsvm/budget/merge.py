@@ -11,8 +11,8 @@ from jax import lax
 
 from ..checks import integer
 from ..kernels import Kernel
-from ..numerics import at, dot, first_max, golden_section, mix, multiply_high
-from ..recipe import choice
+from ..numerics import argmax_value, dot, golden_section, hash32, index_row, multiply_high
+from ..recipe import check_choice
 from ..types import Array
 from .points import Change, Maintenance, Points, maintenance
 from .remove import remove
@@ -60,7 +60,7 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
         LOD 2018, https://arxiv.org/abs/1806.10180; A. Smola, B. Schoelkopf, Sparse greedy matrix approximation, ICML 2000,
         for 59.
     """
-    choice("search", search, ("lookup", "golden"))
+    check_choice("search", search, ("lookup", "golden"))
     if partners is not None:
         integer("partners", partners, 1, note=", or None for all")
     degradation = from_table if search == "lookup" else by_search
@@ -68,16 +68,16 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
     def change(kernel, points, memo):
         coef, place = points.coef, lax.iota(jnp.int32, points.budget + 1)
         i, side = _smallest(points)
-        j, allowed = _everyone(points, i, side) if partners is None else _some(partners, points, i, side)
-        own, a = points.at(i), at(coef, i)
+        j, allowed = all_partners(points, i, side) if partners is None else sample_partners(partners, points, i, side)
+        own, a = points.at(i), index_row(coef, i)
         if partners is None:
             b, length = coef, width(kernel) * _sqdist(points, own)
         else:
             b, length = coef.at[j].get(mode="promise_in_bounds"), width(kernel) * _some_sqdist(points, own, j)
         degraded = (a + b) ** 2 * degradation(_share(a, b), length)
-        best, _ = first_max(jnp.where(allowed, -degraded, -jnp.inf))
-        j, length, b = at(j, best), at(length, best), at(b, best)
-        h, peak = position(_share(a, b), length, FINE, POLISH)
+        best, _ = argmax_value(jnp.where(allowed, -degraded, -jnp.inf))
+        j, length, b = index_row(j, best), index_row(length, best), index_row(b, best)
+        h, peak = merge_position(_share(a, b), length, FINE, POLISH)
         coef = jnp.where(place == j, (a + b) * peak, coef)
         return Change(coef, i, j, h * own + (1 - h) * points.at(j)), memo
 
@@ -104,7 +104,7 @@ def mergeable(kernel: Kernel) -> bool:
     return law is not None and law[0] == "normal"
 
 
-def suited(kernel: Kernel, *, partners: int | None = 59) -> Maintenance:
+def default_for(kernel: Kernel, *, partners: int | None = 59) -> Maintenance:
     """Maintenance for a kernel that is not known beforehand: merging where it is Gaussian, removal elsewhere."""
     return merge(partners=partners) if mergeable(kernel) else remove()
 
@@ -126,26 +126,26 @@ def _smallest(points: Points) -> tuple[Array, _Side]:
     # Of three points two share a sign. One that counts nothing goes alone: its share is 0, and its partner stays as it is.
     paired = (jnp.where(in_front, front, back) > 1) | (points.coef == 0)
     i = points.oldest_of(jnp.where(paired, -jnp.abs(points.coef), -jnp.inf))
-    side = at(in_front, i)
+    side = index_row(in_front, i)
     pick = functools.partial(jnp.where, side)
     return i, _Side(pick(zero, m - points.back), pick(points.front, points.back), pick(front, back))
 
 
-def _everyone(points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
+def all_partners(points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
     """All places, and which of them are partners."""
     place = lax.iota(jnp.int32, points.budget + 1)
     stored = (place >= side.first) & (place < side.first + side.stored)
     return place, (stored | ((place == points.budget) & (side.count > side.stored))) & (place != i)
 
 
-def _some(partners: int, points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
+def sample_partners(partners: int, points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
     """Places of partners, one of each stratum, and which of them count: fewer where there are no more."""
     k, others = lax.iota(jnp.int32, partners), side.count - 1
     drawn = lambda bits, below: multiply_high(bits, below.astype(jnp.uint32)).astype(jnp.int32)  # noqa: E731
     first, after = k * others // partners, (k + 1) * others // partners
-    rank = first + drawn(mix(mix(k.astype(jnp.uint32)) ^ points.bits), after - first)
+    rank = first + drawn(hash32(hash32(k.astype(jnp.uint32)) ^ points.bits), after - first)
     # Strata differ in size by one: from a random beginning on, each is as likely.
-    rank = (rank + drawn(mix(points.bits + jnp.uint32(1)), others)) % jnp.maximum(others, 1)
+    rank = (rank + drawn(hash32(points.bits + jnp.uint32(1)), others)) % jnp.maximum(others, 1)
     rank = jnp.where(others > partners, rank, jnp.minimum(k, others - 1))
     own = jnp.where(i < points.budget, i - side.first, side.stored)
     rank = rank + (rank >= own).astype(jnp.int32)
@@ -172,7 +172,7 @@ def _share(a: Array, b: Array) -> Array:
     return a / jnp.where(a + b == 0, 1, a + b)
 
 
-def position(share: Array, length: Array, steps: int, polish: int = 0) -> tuple[Array, Array]:
+def merge_position(share: Array, length: Array, steps: int, polish: int = 0) -> tuple[Array, Array]:
     """h in [0, 1] and s(h), by golden section and the two ends.
 
     Args:
@@ -199,7 +199,7 @@ def position(share: Array, length: Array, steps: int, polish: int = 0) -> tuple[
 
 def by_search(share: Array, length: Array) -> Array:
     """What a merge changes, |w - w'|^2 / (coef_i + coef_j)^2, by golden section to 0.01."""
-    _, best = position(share, length, COARSE)
+    _, best = merge_position(share, length, COARSE)
     return jnp.maximum(share**2 + (1 - share) ** 2 + 2 * share * (1 - share) * jnp.exp(-length) - best * best, 0)
 
 

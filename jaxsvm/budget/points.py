@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..kernels import Kernel
-from ..numerics import at, dot, first_max, greatest
+from ..numerics import argmax_value, dot, fast_max, index_row
 from ..recipe import recipe
 from ..types import Array
 
@@ -44,25 +44,25 @@ class Points(NamedTuple):
     @property
     def live(self) -> Array:
         """Which places are taken, the newcomer's with them, (m + 1,) bool."""
-        return jnp.append(taken(self.budget, self.front, self.back), True)
+        return jnp.append(occupied(self.budget, self.front, self.back), True)
 
     def oldest_of(self, worth: Array) -> Array:
         """The place of the largest of (m + 1,) numbers, of several that of the oldest point, () int32."""
-        return first_max(jnp.where(worth == greatest(worth), -self.born, jnp.iinfo(jnp.int32).min))[0]
+        return argmax_value(jnp.where(worth == fast_max(worth), -self.born, jnp.iinfo(jnp.int32).min))[0]
 
     @property
     def oldest(self) -> Array:
         """The place of the stored point that came first, where all places are taken, () int32."""
-        return first_max(-self.born[:-1])[0]
+        return argmax_value(-self.born[:-1])[0]
 
     def at(self, i: Array) -> Array:
         """The point at place i, (d,)."""
-        return jnp.where(i < self.budget, at(self.x, jnp.minimum(i, self.budget - 1)), self.row)
+        return jnp.where(i < self.budget, index_row(self.x, jnp.minimum(i, self.budget - 1)), self.row)
 
     def values_of(self, kernel: Kernel, i: Array) -> Array:
         """The values k(x_j, x_i), (m + 1,)."""
         stored = kernel.values(self.at(i)[None], self.x, self.sqnorm)[0]
-        return jnp.where(i < self.budget, jnp.append(stored, at(self.values, i)), self.values)
+        return jnp.where(i < self.budget, jnp.append(stored, index_row(self.values, i)), self.values)
 
     def gram(self, kernel: Kernel) -> Array:
         """The kernel among all points (m + 1, m + 1); rows and columns of places that are not taken are the identity's."""
@@ -75,7 +75,7 @@ class Points(NamedTuple):
         return dot(self.coef, gram)[None, :] - self.coef[:, None] * gram
 
 
-def taken(budget: int, front: Array, back: Array) -> Array:
+def occupied(budget: int, front: Array, back: Array) -> Array:
     """Which of the m places hold points: the first `front` and the last `back`, (m,) bool."""
     place = lax.iota(jnp.int32, budget)
     return (place < front) | (place >= budget - back)
@@ -90,7 +90,7 @@ class Change(NamedTuple):
     row: Array  # (d,)
 
 
-def given_up(points: Points, gone: Array, coef: Array | None = None) -> Change:
+def remove_point(points: Points, gone: Array, coef: Array | None = None) -> Change:
     """The change that gives up a place and moves no point.
 
     Args:

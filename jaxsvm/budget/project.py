@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..numerics import at, first_max
-from .points import Maintenance, given_up, maintenance
+from ..numerics import argmax_value, index_row
+from .points import Maintenance, maintenance, remove_point
 
 
 @maintenance
@@ -41,9 +41,9 @@ def project() -> Maintenance:
         # Where rounding has left no inverse, the point goes alone.
         inverse = jnp.where(jnp.all(jnp.isfinite(inverse)), inverse, jnp.diag(1 / jnp.diagonal(gram)))
         pivots = jnp.diagonal(inverse)
-        gone, _ = first_max(-points.coef * points.coef / pivots)
-        share = at(points.coef, gone) / at(pivots, gone)
-        return given_up(points, gone, points.coef - share * at(inverse, gone)), memo
+        gone, _ = argmax_value(-points.coef * points.coef / pivots)
+        share = index_row(points.coef, gone) / index_row(pivots, gone)
+        return remove_point(points, gone, points.coef - share * index_row(inverse, gone)), memo
 
     # K among all points is made anew.
     return Maintenance(change, evals=lambda budget: (budget + 1) ** 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from .points import Maintenance, given_up, maintenance
+from .points import Maintenance, maintenance, remove_point
 
 
 @maintenance
@@ -28,6 +28,6 @@ def remove() -> Maintenance:
 
     def change(kernel, points, memo):
         diag = jnp.append(kernel.diag(points.x), kernel.diag(points.row[None]))
-        return given_up(points, points.oldest_of(-points.coef * points.coef * diag)), memo
+        return remove_point(points, points.oldest_of(-points.coef * points.coef * diag)), memo
 
     return Maintenance(change)

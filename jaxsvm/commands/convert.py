@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--dtype", choices=("float64", "float32"), default="float64", help="of the numbers in .npz, from text (float64)"
     )
-    options.reading(parser)
+    options.add_reading_options(parser)
 
 
 def run(args: Any) -> int:

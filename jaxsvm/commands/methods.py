@@ -58,7 +58,7 @@ def _pegasos(s: Setting) -> Any:
 
 
 def _budgeted(factory: Callable, number: float, s: Setting) -> Any:
-    return factory(number, s.kernel, budget=s.budget, maintain=budget.suited(s.kernel))
+    return factory(number, s.kernel, budget=s.budget, maintain=budget.default_for(s.kernel))
 
 
 METHODS = {

@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
         raise ValueError(f"{message} (see {self.prog} --help)")
 
 
-def reading(parser: Any) -> None:
+def add_reading_options(parser: Any) -> None:
     """The options that say how files are read."""
     group = parser.add_argument_group("reading")
     group.add_argument(
@@ -48,7 +48,7 @@ def reading(parser: Any) -> None:
     )
 
 
-def naming(parser: Any) -> None:
+def add_naming_options(parser: Any) -> None:
     """The options that say what labels mean."""
     parser.add_argument(
         "--positive", metavar="CLASS", help="the class, or several with commas, against all others; without it the last of two"
@@ -103,7 +103,7 @@ SCALES = {
 }
 
 
-def scaling(parser: Any) -> None:
+def add_scaling_options(parser: Any) -> None:
     """The option that says how columns are scaled."""
     parser.add_argument(
         "--scale",

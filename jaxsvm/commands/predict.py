@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxsvm import models, multiclass  # noqa: F401  models of many classes are found by their names
 
-from ..data.loaded import label, tidy
+from ..data.loaded import label, normalize_names
 from ..data.maps import Scale, Standardize
 from ..data.rows import dataset
 from ..files import atomic_path
@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--scores", action="store_true", help="a tab and the decision value behind each name; of many classes all values"
     )
-    options.reading(parser)
+    options.add_reading_options(parser)
 
 
 def run(args: Any) -> int:
@@ -69,7 +69,7 @@ def run(args: Any) -> int:
     else:
         sys.stdout.writelines(line + "\n" for line in lines)
         sys.stdout.flush()
-    print(said(rows, names, score, classes), file=sys.stderr)
+    print(describe(rows, names, score, classes), file=sys.stderr)
     return 0
 
 
@@ -103,7 +103,7 @@ def decide(score: np.ndarray, classes: tuple) -> np.ndarray:
     return np.asarray(classes)[models.class_places(score)]
 
 
-def said(rows: Any, names: np.ndarray, score: np.ndarray, classes: tuple) -> str:
+def describe(rows: Any, names: np.ndarray, score: np.ndarray, classes: tuple) -> str:
     """The error on the labels of the file, where it has any that the model knows."""
     head = f"{len(names)} rows"
     if rows.y is None:
@@ -111,7 +111,7 @@ def said(rows: Any, names: np.ndarray, score: np.ndarray, classes: tuple) -> str
     weight = np.ones(len(names)) if rows.weight is None else np.asarray(rows.weight, np.float64)
     share = weight / weight.sum()
     if not classes:
-        y = tidy(rows.y)
+        y = normalize_names(rows.y)
         if y.dtype.kind not in "biuf":
             return f"{head}; the targets of the file are no numbers: no error worked out"
         return f"{head}, error {np.sqrt(share @ (score - y) ** 2):.6g} (root mean square)"

@@ -16,7 +16,7 @@ from jaxsvm import kernels, models, samplers
 
 from ..files import atomic_path
 from ..numerics import sqdist
-from ..recipe import fixed
+from ..recipe import as_static
 from . import methods, options, train
 
 EXAMPLES = """\
@@ -54,9 +54,9 @@ def add(commands: Any) -> None:
     parser.add_argument("--out", metavar="FILE", help="the errors as CSV: lam, sigma, error")
     parser.add_argument("--plot", metavar="FILE", help="a heat map (.png, .svg, .pdf), needs matplotlib")
     parser.add_argument("--model", metavar="FILE", help="the best point, trained on all rows")
-    options.naming(parser)
-    options.scaling(parser)
-    options.reading(parser)
+    options.add_naming_options(parser)
+    options.add_scaling_options(parser)
+    options.add_reading_options(parser)
 
 
 def numbers(text: str) -> np.ndarray:
@@ -148,7 +148,7 @@ def run(args: Any) -> int:
             progress=not args.quiet,
         )  # fmt: skip
         stopped = int(fit.state.step) < steps
-        model = fit.model if scale is None else models.Mapped(fixed(scale), fit.model)
+        model = fit.model if scale is None else models.Mapped(as_static(scale), fit.model)
         if not fit.finite or not int(fit.state.step):
             raise ValueError(f"{fit.status}; no model was written")
         models.save(args.model, models.Classifier(model, classes))

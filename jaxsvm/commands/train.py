@@ -13,7 +13,7 @@ import jaxsvm
 from jaxsvm import models
 
 from ..data.loaded import assemble
-from ..recipe import fixed
+from ..recipe import as_static
 from ..types import Batch
 from . import building, methods, options, report
 from .methods import METHODS
@@ -41,9 +41,9 @@ def add(commands: Any) -> None:
     test = parser.add_mutually_exclusive_group()
     test.add_argument("--test", metavar="FILE", help="rows to work out the error on")
     test.add_argument("--hold-out", type=float, metavar="SHARE", help="share of the rows kept for the error, such as 0.2")
-    options.naming(parser)
+    options.add_naming_options(parser)
     parser.add_argument("--task", choices=("binary", "multiclass", "regression"), help="without it, what the labels look like")
-    options.scaling(parser)
+    options.add_scaling_options(parser)
     group = parser.add_argument_group("what is minimised: lambda/2 |w|^2 + mean loss")
     size = group.add_mutually_exclusive_group()
     size.add_argument("--C", type=float, help="1 / (lambda rows), as LIBSVM has it (1)")
@@ -77,7 +77,7 @@ def add(commands: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="bound the distance to the optimum; without the option where that takes no more than 1 GiB",
     )
-    options.reading(parser)
+    options.add_reading_options(parser)
 
 
 def kernel_options(parser: Any) -> None:
@@ -139,7 +139,7 @@ def run(args: Any) -> int:
     if not fit.finite or np.isnan(np.asarray(fit.info.residual[-1], np.float64)):
         raise ValueError("the run met numbers that are not finite: look at the scale of the rows (--scale); nothing was written")
     model = report.lean(fit.model)
-    model = model if scale is None else models.Mapped(fixed(scale), model)
+    model = model if scale is None else models.Mapped(as_static(scale), model)
     models.save(args.model, models.Classifier(model, classes) if classes else model)
     options.line("status", ("interrupted: " if stopped else "") + fit.status.replace("; go on with state=run.state", ""))
     if stopped:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..files import ArrayHeader, open_npz, read_array
-from .loaded import Loaded, Rows, assemble, named
+from .loaded import Loaded, Rows, assemble, with_file_names
 from .mapped import array_file, is_npy, whole_arrays
 
 SPARSE = ("data", "indices", "indptr", "shape")  # the arrays of a sparse matrix
@@ -45,7 +45,7 @@ def load_npz(*paths: Any, task: str | None = None, positive: Any = None, classes
         ('ham', 'spam')
     """
     parts = [part for path in paths for part in read_npz(path)]
-    return named(paths, lambda: assemble(parts, task=task, positive=positive, classes=classes))
+    return with_file_names(paths, lambda: assemble(parts, task=task, positive=positive, classes=classes))
 
 
 def read_npz(path: Any) -> list[Rows]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..recipe import choice
-from .loaded import Loaded, Rows, assemble, named
-from .opening import checked, floats, number_fault, open_any, reading
+from ..recipe import check_choice
+from .loaded import Loaded, Rows, assemble, with_file_names
+from .opening import check_paths, number_fault, open_any, reading, run_dtype
 
 
 def load_csv(
@@ -58,7 +58,7 @@ def load_csv(
     for path, part in zip(paths, parts, strict=True):
         if part.x.shape[1] != parts[0].x.shape[1]:
             raise ValueError(f"{path} has {part.x.shape[1]} columns beside the label, {paths[0]} has {parts[0].x.shape[1]}")
-    return named(paths, lambda: assemble(parts, task=task, positive=positive, classes=classes))
+    return with_file_names(paths, lambda: assemble(parts, task=task, positive=positive, classes=classes))
 
 
 def read_csv(
@@ -70,10 +70,10 @@ def read_csv(
     columns: int | None = None,
 ) -> Rows:
     """The rows of a CSV file with its labels as they stand there; label=None, or just `columns` cells a line: it has none."""
-    choice("header", header, (True, False, "auto"))
+    check_choice("header", header, (True, False, "auto"))
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
         raise ValueError(f"delimiter must be the one character between cells, got {delimiter!r}")
-    (path,) = checked((path,))
+    (path,) = check_paths((path,))
     with reading(path):
         number, first = next(_lines(path, delimiter), (0, []))
         if not first:
@@ -103,7 +103,7 @@ def read_csv(
             raise ValueError(f"{path} cannot be read as CSV: {error}") from error
         fits = not table.size or table.shape[1] == width
         nulls = any("\0" in name for name in names)  # which NumPy drops at the end of a string
-        if not fits or not (np.abs(table) <= float(np.finfo(floats()).max)).all() or "" in names or nulls:
+        if not fits or not (np.abs(table) <= float(np.finfo(run_dtype()).max)).all() or "" in names or nulls:
             _find_bad_cell(path, width, place, skip, delimiter)
     if not table.size:
         raise ValueError(f"{path} holds no rows")
@@ -146,7 +146,7 @@ def _lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 def _find_bad_cell(path: str, width: int, place: int | None, skip: bool, delimiter: str) -> None:
     """Raise ValueError for the first line that does not fit, as NumPy counts rows, not lines."""
-    most = float(np.finfo(floats()).max)
+    most = float(np.finfo(run_dtype()).max)
     for number, cells in itertools.islice(_lines(path, delimiter), int(skip), None):
         if len(cells) != width:
             raise ValueError(f"{path}, line {number} has {len(cells)} cells, expected {width} as in the first")

@@ -6,10 +6,10 @@ import os
 import re
 from typing import Any
 
-from ..recipe import choice
+from ..recipe import check_choice
 from .arrays import read_npz
 from .csv_files import read_csv
-from .loaded import Loaded, Rows, assemble, named
+from .loaded import Loaded, Rows, assemble, with_file_names
 from .opening import as_path, open_any, reading
 from .svmlight import read_svmlight
 
@@ -46,7 +46,7 @@ def read_files(
     paths = [tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path for path in paths]
     kinds = [kind_of(path) if kind is None else kind for path in paths]
     for name in kinds:
-        choice("kind", name, ("svmlight", "npz", "csv"))
+        check_choice("kind", name, ("svmlight", "npz", "csv"))
     if set(kinds) == {"svmlight"}:
         return read_svmlight(*paths, columns=columns, dtype=dtype, zero_based=zero_based)
     made: list[Rows] = []
@@ -89,4 +89,4 @@ def load_file(
     for part in parts:
         if part.x.shape[1] != parts[0].x.shape[1]:
             raise ValueError(f"the files differ in columns: {parts[0].x.shape[1]} and {part.x.shape[1]}")
-    return named(paths, lambda: assemble(parts, task=task, positive=positive, classes=classes))
+    return with_file_names(paths, lambda: assemble(parts, task=task, positive=positive, classes=classes))

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ..checks import class_names
-from ..recipe import choice
+from ..recipe import check_choice
 from ..types import Batch
 from .labels import encode
 from .rows import dataset
@@ -61,7 +61,7 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
         ([-1, 1, -1], [1])
     """
     classes = class_names(classes)
-    y, known = tidy(y), np.asarray(classes)
+    y, known = normalize_names(y), np.asarray(classes)
     if len(classes) == 2 and known.dtype.kind in "US" and not np.isin(y.astype(str), known).all():  # groups of `positive`
         first, second = (np.isin(y.astype(str), name.split("|")) for name in known)
         if (first | second | (known[0] == REST)).all():
@@ -69,11 +69,11 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
     if known.dtype.kind in "US" and y.dtype.kind not in "US":
         y = y.astype(str)
     if known.dtype.kind not in "US" and y.dtype.kind in "US":
-        y = tidy(y)
+        y = normalize_names(y)
     return encode(y, names=classes)[0]
 
 
-def tidy(y: Any) -> np.ndarray:
+def normalize_names(y: Any) -> np.ndarray:
     """Class names: numbers where all are numbers, whole ones where all are whole, else strings."""
     y = np.asarray(y)
     if y.dtype.kind in "US":
@@ -99,7 +99,7 @@ def _grouped(found: tuple, positive: Any) -> tuple:
     """The two names of `positive` against the rest."""
     wanted = np.atleast_1d(np.asarray(list(positive) if isinstance(positive, set | range) else positive))
     shown = ", ".join(map(str, found[:12])) + (", ..." if len(found) > 12 else "")
-    texts, wanted = [str(name) for name in found], [str(name) for name in tidy(wanted)]
+    texts, wanted = [str(name) for name in found], [str(name) for name in normalize_names(wanted)]
     strange = [name for name in wanted if name not in texts]
     if strange or not 0 < len(set(wanted)) < len(found):
         raise ValueError(f"positive must be one or several, not all, of the classes {shown}; got {', '.join(wanted)}")
@@ -122,10 +122,10 @@ def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = 
         ValueError: one class only, more than two with task="binary", a later part with a class that the first lacks.
     """
     if task is not None:
-        choice("task", task, ("binary", "multiclass", "regression"))
+        check_choice("task", task, ("binary", "multiclass", "regression"))
     if any(part.y is None for part in parts):
         raise ValueError("there are no labels beside the rows")
-    names = [tidy(part.y) for part in parts]
+    names = [normalize_names(part.y) for part in parts]
     if task == "regression":
         if positive is not None:
             raise ValueError("positive is a class, and task='regression' has none: give one of the two")
@@ -160,7 +160,7 @@ def _batch(part: Rows, y: np.ndarray, task: str, warn: bool) -> Batch:
         return dataset(part.x, y, part.weight, task=task)
 
 
-def named(paths: Sequence, make: Callable[[], Loaded]) -> Loaded:
+def with_file_names(paths: Sequence, make: Callable[[], Loaded]) -> Loaded:
     """What `make` returns; what is wrong with the rows is said with the names of the files."""
     try:
         return make()

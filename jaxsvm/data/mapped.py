@@ -12,7 +12,7 @@ import numpy as np
 
 from ..checks import brief
 from ..files import Npz, is_damage, open_npz, read_header, refuse_special
-from .opening import checked
+from .opening import check_paths
 
 
 def memory_map(path: str | bytes | os.PathLike) -> dict[str, np.ndarray]:
@@ -48,7 +48,7 @@ def memory_map(path: str | bytes | os.PathLike) -> dict[str, np.ndarray]:
 
 def array_file(path: str | bytes | os.PathLike) -> str:
     """The path of a file that is there and no pipe or device."""
-    (path,) = checked((path,))
+    (path,) = check_paths((path,))
     refuse_special(path)
     return path
 

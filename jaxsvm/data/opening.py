@@ -18,7 +18,7 @@ import numpy as np
 from ..checks import as_path, brief
 
 
-def checked(paths: Sequence) -> list[str]:
+def check_paths(paths: Sequence) -> list[str]:
     """The paths as strings, each of a file that is there."""
     if not paths:
         raise ValueError("give the path of at least one file")
@@ -74,7 +74,7 @@ def _unpacking(path: str) -> Iterator[None]:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
-def floats() -> Any:
+def run_dtype() -> Any:
     """The widest numbers that a run can have."""
     return np.float64 if jax.config.jax_enable_x64 else np.float32
 

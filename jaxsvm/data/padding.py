@@ -7,8 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import brief, held_as
-from ..types import GROUP, SparseRows
+from ..checks import brief, jax_dtype
+from ..types import LANE_WIDTH, SparseRows
 
 
 def is_sparse(x: Any) -> bool:
@@ -25,7 +25,7 @@ def csr(x: Any) -> Any:
     if x.shape[1] >= 2**31:
         raise ValueError(f"x has {x.shape[1]} columns, at most 2^31 - 1 can be numbered; hash them to fewer")
     try:
-        x = x.tocsr(copy=True).astype(held_as(x.dtype), copy=False)
+        x = x.tocsr(copy=True).astype(jax_dtype(x.dtype), copy=False)
         x.check_format(full_check=True)
         x.sum_duplicates()
         x.eliminate_zeros()
@@ -36,10 +36,10 @@ def csr(x: Any) -> Any:
     return x
 
 
-def padded(x: Any) -> SparseRows:
+def pad_rows(x: Any) -> SparseRows:
     """The rows of a CSR matrix, padded to the longest and to whole turns of the loops over them."""
     long = np.diff(x.indptr)
-    shape = x.shape[0], max(-(-int(long.max()) // GROUP) * GROUP, GROUP)
+    shape = x.shape[0], max(-(-int(long.max()) // LANE_WIDTH) * LANE_WIDTH, LANE_WIDTH)
     try:
         index, value = np.zeros(shape, np.int32), np.zeros(shape, x.dtype)
     except MemoryError as error:

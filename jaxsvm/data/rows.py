@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import held_as, refuse_masked
-from ..recipe import choice
+from ..checks import jax_dtype, refuse_masked
+from ..recipe import check_choice
 from ..types import Batch
-from .padding import csr, is_sparse, padded, stored_range
+from .padding import csr, is_sparse, pad_rows, stored_range
 
 
 def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batch:
@@ -41,7 +41,7 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
         >>> dataset([[1, 2], [3, 4]], [1, -1]).x.dtype.name
         'float32'
     """
-    choice("task", task, ("binary", "multiclass", "regression"))
+    check_choice("task", task, ("binary", "multiclass", "regression"))
     sparse = is_sparse(x)
     x, y = csr(x) if sparse else numbers("x", x), numbers("y", y)
     if x.ndim != 2:
@@ -69,7 +69,7 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     if sparse:
         _far(columns, low, high)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
-    x = padded(x) if sparse else jnp.asarray(x)
+    x = pad_rows(x) if sparse else jnp.asarray(x)
     index = jnp.arange(x.shape[0], dtype=jnp.int32)
     return Batch(x, jnp.asarray(y.astype(np.float64), dtype), index, jnp.asarray(weight.astype(np.float64), dtype))
 
@@ -87,7 +87,7 @@ def numbers(name: str, a: Any) -> np.ndarray:
         how = "number its classes with jaxsvm.data.encode" if name[0] == "y" and a.dtype.kind in "OSU" else "convert it first"
         raise ValueError(f"{name} must be an array of real numbers, got dtype {a.dtype}; {how}")
     with np.errstate(over="ignore"):  # an infinity, which is refused
-        return a.astype(held_as(a.dtype), copy=False)
+        return a.astype(jax_dtype(a.dtype), copy=False)
 
 
 def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None) -> None:
@@ -188,10 +188,10 @@ def _far(columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(sentence, stacklevel=outside())
+    warnings.warn(sentence, stacklevel=caller_stacklevel())
 
 
-def outside() -> int:
+def caller_stacklevel() -> int:
     """The `stacklevel` of the first caller that is not of this package, for a warning in the calling function."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:

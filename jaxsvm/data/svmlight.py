@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..checks import integer
-from ..recipe import choice
-from .loaded import Loaded, Rows, assemble, named
-from .opening import checked, floats, number_fault, open_any, reading
+from ..recipe import check_choice
+from .loaded import Loaded, Rows, assemble, with_file_names
+from .opening import check_paths, number_fault, open_any, reading, run_dtype
 
 
 def load_svmlight(
@@ -55,7 +55,7 @@ def load_svmlight(
         ((2, 4), [-1.0, 1.0], (3, 7))
     """
     rows = read_svmlight(*paths, columns=columns, zero_based=zero_based)
-    return named(paths, lambda: assemble(rows, task=task, positive=positive, classes=classes))
+    return with_file_names(paths, lambda: assemble(rows, task=task, positive=positive, classes=classes))
 
 
 def read_svmlight(
@@ -66,10 +66,10 @@ def read_svmlight(
         from sklearn.datasets import load_svmlight_files
     except ImportError as error:
         raise ImportError("svmlight files are read through scikit-learn: pip install 'jaxsvm[sklearn]'") from error
-    paths = checked(paths)
+    paths = check_paths(paths)
     columns = None if columns is None else integer("columns", columns, 1)
-    choice("zero_based", zero_based, (True, False, "auto"))
-    dtype = dtype or floats()
+    check_choice("zero_based", zero_based, (True, False, "auto"))
+    dtype = dtype or run_dtype()
     try:
         with np.errstate(over="ignore"), contextlib.ExitStack() as stack:
             files = [stack.enter_context(open_any(path, "rb")) for path in paths]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..files import atomic_path
-from .loaded import tidy
+from .loaded import normalize_names
 from .opening import open_any
 
 
@@ -55,7 +55,7 @@ def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
     Raises:
         ValueError: labels that are no numbers.
     """
-    y = tidy(y)
+    y = normalize_names(y)
     if y.dtype.kind not in "biuf":
         raise ValueError(f"labels in svmlight files are numbers, got {str(y[0])!r}: number the classes, or write .npz or .csv")
     show = _show(x.dtype)
@@ -82,7 +82,7 @@ def save_csv(path: str | bytes | os.PathLike, x: Any, y: Any = None, *, delimite
         y: (n,) class names or targets; None: none.
         delimiter: between the cells.
     """
-    show, names = _show(x.dtype), None if y is None else tidy(y).tolist()
+    show, names = _show(x.dtype), None if y is None else normalize_names(y).tolist()
     with atomic_path(path) as temporary, open_any(temporary, "w") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
         writer.writerow([f"x{c + 1}" for c in range(x.shape[1])] + ([] if y is None else ["y"]))

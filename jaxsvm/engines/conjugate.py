@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..kernels import Kernel, matvec
-from ..numerics import dot, due, greatest, is_traced, least, summed
-from ..recipe import register, scalars
+from ..numerics import any_under_vmap, dot, fast_max, fast_min, is_traced, pairwise_sum
+from ..recipe import check_scalars, register
 from ..types import Array
 
 UNIT = 8  # roundings of a response
@@ -26,14 +26,14 @@ ROUNDINGS = 256  # of the parts of a vector: below so many it is what they left 
 
 
 @register("Element")
-class Element(NamedTuple):
+class FunctionValues(NamedTuple):
     """A function: what it is made of, and its values at the rows."""
 
     coef: Array  # (n,) of an expansion over the rows, or (d,) weights
     response: Array  # (n,)
 
 
-class Frame(NamedTuple):
+class InnerProductSpace(NamedTuple):
     """Where functions live: a kernel's space over some rows, or linear weights."""
 
     made: Callable  # coefficients of rows (n,) -> Element
@@ -41,23 +41,23 @@ class Frame(NamedTuple):
     inner: Callable  # (Element, Element) -> (), the inner product of the space
 
 
-def frame_of(kernel: Kernel | None, x: Array, gram: Array | None = None) -> Frame:
+def make_space(kernel: Kernel | None, x: Array, gram: Array | None = None) -> InnerProductSpace:
     """The space of a kernel over rows x, by its matrix where that is at hand; None: linear weights."""
     if kernel is None:
 
         def weights(coef):
             w = dot(coef, x)
-            return Element(w, dot(x, w))
+            return FunctionValues(w, dot(x, w))
 
-        return Frame(weights, lambda w: dot(x, w), lambda a, b: dot(a.coef, b.coef))
+        return InnerProductSpace(weights, lambda w: dot(x, w), lambda a, b: dot(a.coef, b.coef))
     product = (lambda coef: matvec(kernel, x, x, coef)) if gram is None else (lambda coef: dot(gram, coef))
-    return Frame(lambda coef: Element(coef, product(coef)), product, lambda a, b: dot(a.coef, b.response))
+    return InnerProductSpace(lambda coef: FunctionValues(coef, product(coef)), product, lambda a, b: dot(a.coef, b.response))
 
 
-def refreshed(frame: Frame, w: Element, steps: Array) -> tuple[Element, Array]:
+def recompute_values(frame: InnerProductSpace, w: FunctionValues, steps: Array) -> tuple[FunctionValues, Array]:
     """w with its values at the rows, now and then summed anew, as thousands of steps gather roundings, and whether they are."""
-    anew = due(steps % REFRESH == 0)
-    return Element(w.coef, lax.cond(anew, lambda: frame.values(w.coef), lambda: w.response)), anew
+    anew = any_under_vmap(steps % REFRESH == 0)
+    return FunctionValues(w.coef, lax.cond(anew, lambda: frame.values(w.coef), lambda: w.response)), anew
 
 
 def combined(weights: Array, elements):
@@ -65,22 +65,22 @@ def combined(weights: Array, elements):
     return jax.tree.map(lambda a: dot(weights, a), elements)
 
 
-def plus(a: Element, t: Array, b: Element) -> Element:
+def add_scaled(a: FunctionValues, t: Array, b: FunctionValues) -> FunctionValues:
     """a + t b."""
     return jax.tree.map(lambda u, v: u + t * v, a, b)
 
 
-def times(t: Array, a: Element) -> Element:
+def scale(t: Array, a: FunctionValues) -> FunctionValues:
     """t a."""
     return jax.tree.map(lambda u: t * u, a)
 
 
-def subgradient(lam: Array, w: Element, z: Element) -> Element:
+def subgradient(lam: Array, w: FunctionValues, z: FunctionValues) -> FunctionValues:
     """lam w - z."""
-    return plus(times(lam, w), -1.0, z)
+    return add_scaled(scale(lam, w), -1.0, z)
 
 
-def is_something(square: Array, lam: Array, w: Array, z: Array) -> Array:
+def above_rounding(square: Array, lam: Array, w: Array, z: Array) -> Array:
     """Whether a vector is more than the roundings of lam w - z, by the squares of all three."""
     unit = ROUNDINGS * jnp.finfo(square.dtype).eps
     return square > unit**2 * (lam**2 * w + z)
@@ -161,7 +161,7 @@ class Line(NamedTuple):
         """f(w + t d) - f(w), from differences."""
         before = jnp.maximum(1 - self.margin, 0)
         after = jnp.maximum(1 - self.margin - t * self.rate, 0)
-        return self.lam * t * (self.cross + t * self.square / 2) + summed(self.share * (after - before))
+        return self.lam * t * (self.cross + t * self.square / 2) + pairwise_sum(self.share * (after - before))
 
     def active(self, t: Array) -> Array:
         """The rows below margin 1 at t, or at it and about to fall below: a of the subgradient with the right slope (n,).
@@ -173,13 +173,15 @@ class Line(NamedTuple):
 
     def slope(self, t: Array) -> Array:
         """The slope to the right of t."""
-        return self.lam * (self.cross + t * self.square) - summed(self.share * self.active(t) * self.rate)
+        return self.lam * (self.cross + t * self.square) - pairwise_sum(self.share * self.active(t) * self.rate)
 
 
-def line_of(lam: Array, frame: Frame, w: Element, d: Element, z: Element, y: Array, share: Array) -> Line:
+def line_of(
+    lam: Array, frame: InnerProductSpace, w: FunctionValues, d: FunctionValues, z: FunctionValues, y: Array, share: Array
+) -> Line:
     """f along w + t d, where d is made of vectors such as lam w - z."""
     unit = UNIT * jnp.finfo(share.dtype).eps
-    largest = lambda a: greatest(jnp.where(share > 0, a, 0))  # noqa: E731
+    largest = lambda a: fast_max(jnp.where(share > 0, a, 0))  # noqa: E731
     near = unit * jnp.maximum(largest(jnp.abs(w.response)), 1)
     rough = unit * largest(lam * jnp.abs(w.response) + jnp.abs(z.response))
     near, rough = lax.stop_gradient((near, rough))
@@ -204,7 +206,7 @@ def exact_step(line: Line) -> Array:
     low, slope, _ = lax.fori_loop(0, jnp.finfo(first.dtype).nmant + 9, halve, (jnp.zeros_like(high), first, high))
     level = low - slope / jnp.where(curve > 0, curve, 1)
     jumps = (1 - line.margin) / jnp.where(line.rate != 0, line.rate, 1)
-    jump = least(jnp.where((line.rate != 0) & (jumps > low) & (line.share > 0), jumps, jnp.inf))
+    jump = fast_min(jnp.where((line.rate != 0) & (jumps > low) & (line.share > 0), jumps, jnp.inf))
     return jnp.where(first < 0, jnp.minimum(level, jump), 0)  # at a jump itself, not at the end that roundings count to it
 
 
@@ -265,7 +267,7 @@ def check_constants(m_L: float, m_R: float, *, apart: bool = False) -> None:
         ValueError: m_L or m_R not between 0 and 1; m_L above m_R.
     """
     for name, value in (("m_L", m_L), ("m_R", m_R)):
-        scalars(**{name: value})
+        check_scalars(**{name: value})
         if not is_traced(value) and not 0 < float(value) < 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {float(value):g}")
     if not apart and not is_traced(m_L, m_R) and float(m_L) > float(m_R):

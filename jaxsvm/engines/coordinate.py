@@ -9,7 +9,7 @@ import chex
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import count, pick, put, wide
+from ..numerics import accum_dtype, count, gather, scatter_set
 from ..recipe import register
 from ..samplers import epochs
 from ..types import Array, Batch, Info, Loss, Solver, Space, State, drawn, take
@@ -38,7 +38,7 @@ class CoordinateState(NamedTuple):
 
 def dual_coef(state: CoordinateState) -> Array:
     """The signed dual coefficients (n,), all written."""
-    return put(state.coef, *state.waiting[:2])
+    return scatter_set(state.coef, *state.waiting[:2])
 
 
 def coordinate(
@@ -71,7 +71,7 @@ def coordinate(
     """
 
     def init(key, data):
-        dtype, n = wide(data.x), data.y.shape[0]
+        dtype, n = accum_dtype(data.x), data.y.shape[0]
         f, coef = space.zero(key, data), jnp.zeros(n, dtype)
         if start is not None:
             if jnp.shape(start) != (n,):
@@ -93,10 +93,13 @@ def coordinate(
         )
 
     def update(state, batch):
-        coef, stamp = dual_coef(state), put(state.stamp, state.waiting[0], state.waiting[2])  # write; from here on only read
+        coef, stamp = (
+            dual_coef(state),
+            scatter_set(state.stamp, state.waiting[0], state.waiting[2]),
+        )  # write; from here on only read
         step = drawn(batch, space.reads)
         rows = jnp.maximum(step.index, 0)
-        bound = jnp.asarray(C, coef.dtype) * pick(state.weight, rows)
+        bound = jnp.asarray(C, coef.dtype) * gather(state.weight, rows)
         score, gram = space.evaluate(state.f, batch), space.gram(batch)
         chex.assert_equal_shape([score, step.y, step.weight])
         sqnorm, live = jnp.diagonal(gram), step.weight > 0
@@ -105,13 +108,13 @@ def coordinate(
             new = loss.dual_step(old, score, y, sqnorm, bound).astype(old.dtype)
             return jnp.where(live, new, old)
 
-        before, stamped = pick(coef, rows), pick(stamp, rows)
+        before, stamped = gather(coef, rows), gather(stamp, rows)
         fresh, now = live & (stamped < state.passes), jnp.broadcast_to(state.passes, rows.shape)
         if rows.shape[0] == 1:
             after = visit(before, score, step.y, sqnorm, bound, live)
             seen, old, waiting = score, before, (rows, after, jnp.where(live, now, stamped))
         else:
-            after, seen, old = _in_turn(visit, before, score, gram, rows, (step.y, sqnorm, bound, live))
+            after, seen, old = visit_sequentially(visit, before, score, gram, rows, (step.y, sqnorm, bound, live))
             same = live[None, :] & (rows[:, None] == rows[None, :])
             fresh = fresh & ~jnp.any(jnp.tril(same, -1), axis=1)  # a row that stands in the batch twice counts once
             final, stamped = _final(after, rows), jnp.where(jnp.any(same, axis=1), now, stamped)
@@ -153,7 +156,7 @@ def coordinate(
     return Solver(init, update, finished, sampler or epochs(1), space.reads, targets=targets, layout=space.layout)
 
 
-def _in_turn(visit, before, score, gram, rows, rest):
+def visit_sequentially(visit, before, score, gram, rows, rest):
     """Visit the rows of a batch one after the other; a row that stands in it twice is seen as it is by then.
 
     Returns:

@@ -13,8 +13,8 @@ import optax
 from .. import projections
 from ..averaging import averaged_params
 from ..models import Linear
-from ..numerics import count, dot, wide
-from ..recipe import choice, register
+from ..numerics import accum_dtype, count, dot
+from ..recipe import check_choice, register
 from ..samplers import uniform
 from ..types import Array, Batch, Info, Loss, Solver
 
@@ -40,7 +40,7 @@ class GradientState(NamedTuple):
 
 def regularised(bias: str) -> Weights:
     """Which parameters the norm of the objective holds, as a mask for optax."""
-    choice("bias", bias, BIASES)
+    check_choice("bias", bias, BIASES)
     return Weights(True, {"none": None, "feature": True, "free": False}[bias])
 
 
@@ -58,7 +58,7 @@ def ball(radius: Array, bias: str) -> Callable[[Weights], Weights]:
 
 def descent(lam: Array, step: optax.GradientTransformation, bias: str, bias_step: Any = None) -> optax.GradientTransformation:
     """The step of lam/2 |regularised parameters|^2 + loss; the bias by a step of its own where one is given."""
-    choice("bias", bias, BIASES)
+    check_choice("bias", bias, BIASES)
     if bias != "none" and bias_step is not None:
         step = optax.partition({"w": step, "b": bias_step}, Weights("w", "b"))
     return optax.chain(optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None), step)
@@ -102,11 +102,11 @@ def gradient(
         residual: (gradient of the loss, parameters, slopes (b,), batch) -> the stopping measure.
         measures: "sample" or "whole", what `residual` speaks of.
     """
-    choice("bias", bias, BIASES)
+    check_choice("bias", bias, BIASES)
     chain = lambda numbers: optax.with_extra_args_support(tx if measure is None else tx(numbers))  # noqa: E731
 
     def init(key, data):
-        dtype = wide(data.x)
+        dtype = accum_dtype(data.x)
         params = Weights(jnp.zeros(data.x.shape[-1], dtype), None if bias == "none" else jnp.zeros((), dtype))
         found = () if measure is None else measure(data)
         return GradientState(params, chain(found).init(params), found)

@@ -79,20 +79,20 @@ def online(
     return Solver(start, update, model, *feed, residual="sample", targets=targets, layout=space.layout)
 
 
-def on_mistake(_, score, batch, share, gram, t) -> tuple[tuple, Move]:
+def perceptron_rule(_, score, batch, share, gram, t) -> tuple[tuple, Move]:
     """The perceptron's rule: rows whose sign is wrong, y_i f(x_i) <= 0, are added with their label; the loss counts them."""
     mistake = batch.y * score <= 0
     coef = jnp.where(mistake, batch.y * share, jnp.zeros_like(score))
     return (), Move(jnp.zeros((), score.dtype), coef, mistake.astype(score.dtype))
 
 
-def within_margin(_, score, batch, share, gram, t) -> tuple[tuple, Move]:
+def margin_perceptron_rule(_, score, batch, share, gram, t) -> tuple[tuple, Move]:
     """Rows of y_i f(x_i) < 1 are added with their label; the loss counts mistakes, y_i f(x_i) <= 0."""
     coef = jnp.where(batch.y * score < 1, batch.y * share, jnp.zeros_like(score))
     return (), Move(jnp.zeros((), score.dtype), coef, (batch.y * score <= 0).astype(score.dtype))
 
 
-def pegasos_counts(lam: Array) -> tuple[Callable, Callable]:
+def pegasos_rule(lam: Array) -> tuple[Callable, Callable]:
     """The rule of Pegasos without projection for w = s / (lam t), and that factor: s adds y_i where y_i s(x_i) < lam (t - 1).
 
     Coefficients of s are whole numbers where all weights are 1: rows that came as often weigh exactly the same.
@@ -109,7 +109,7 @@ def pegasos_counts(lam: Array) -> tuple[Callable, Callable]:
     return rule, lambda t: 1 / (lam * jnp.maximum(t, 1))
 
 
-def hinge_steps(eta: Array, lam: Array | float = 0.0) -> Callable:
+def ogd_rule(eta: Array, lam: Array | float = 0.0) -> Callable:
     """Gradient descent on lam/2 |w|^2 + hinge with a constant step: f shrinks by eta lam, rows of y_i f < 1 add eta y_i."""
 
     def rule(_, score, batch, share, gram, t):
@@ -119,6 +119,6 @@ def hinge_steps(eta: Array, lam: Array | float = 0.0) -> Callable:
     return rule
 
 
-def perceptron_in(space: Space) -> Solver:
+def perceptron_on(space: Space) -> Solver:
     """The perceptron in a space; default feed epochs of random order."""
-    return online(lambda data: (), on_mistake, space, sampler=epochs(1))
+    return online(lambda data: (), perceptron_rule, space, sampler=epochs(1))

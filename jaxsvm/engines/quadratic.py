@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..implicit import resting, solution
+from ..implicit import at_bound, solution
 from ..kernels import Kernel, as_kernel, check_symmetric, holds_precomputed, matvec
 from ..models import Expansion, expansion
-from ..numerics import at, count, first_max, greatest, is_traced, least, wide
-from ..recipe import cast, choice, fixed, freed, positive, register
+from ..numerics import accum_dtype, argmax_value, count, fast_max, fast_min, index_row, is_traced
+from ..recipe import as_static, cast, check_choice, check_positive, register, unwrap_static
 from ..types import Array, Batch, Info, Loss, Quadratic
 
 
@@ -50,9 +50,9 @@ class DualState(NamedTuple):
     weight: Array  # (n,)  example weights
 
 
-def with_soft(values: Array, dual: Dual, i: Array) -> Array:
+def add_l2(values: Array, dual: Dual, i: Array) -> Array:
     """Row i of the kernel (n,) as steps read it, soft_i added at place i."""
-    return values if dual.part.soft is None else values.at[i].add(at(dual.part.soft, i))
+    return values if dual.part.soft is None else values.at[i].add(index_row(dual.part.soft, i))
 
 
 class Problem(NamedTuple):
@@ -64,12 +64,12 @@ class Problem(NamedTuple):
 
     def dual(self, state: DualState, x: Array, y: Array) -> Dual:
         """The coefficients of a state and what is known of each."""
-        part = freed(self.loss).quadratic(y, self.C * state.weight)
+        part = unwrap_static(self.loss).quadratic(y, self.C * state.weight)
         diag = self.kernel.diag(x)
         return Dual(state.coef, state.pull + state.lost, part, diag if part.soft is None else diag + part.soft)
 
 
-def problem(C: Array, kernel: Any, loss: Loss, bias: str, start: Array | None) -> Problem:
+def make_qp(C: Array, kernel: Any, loss: Loss, bias: str, start: Array | None) -> Problem:
     """The problem, checked, and where it is to begin.
 
     Raises:
@@ -77,63 +77,63 @@ def problem(C: Array, kernel: Any, loss: Loss, bias: str, start: Array | None) -
     """
     if start is not None and not is_traced(start) and not np.all(np.isfinite(np.asarray(start))):
         raise ValueError("start holds numbers that are not finite: leave it out, or pass the alpha of a finished run")
-    positive(C=C)
-    choice("bias", bias, ("free", "none"))
+    check_positive(C=C)
+    check_choice("bias", bias, ("free", "none"))
     if loss.quadratic is None:
         raise ValueError(f"the dual of {loss!r} is not quadratic: take sdca, or a loss such as hinge or eps_insensitive")
-    return Problem(C, as_kernel(kernel), fixed(loss))
+    return Problem(C, as_kernel(kernel), as_static(loss))
 
 
-def begin(task: Problem, bias: str, data: Batch, start: Array | None) -> DualState:
+def init_state(task: Problem, bias: str, data: Batch, start: Array | None) -> DualState:
     """The state before the first step, at 0 or at `start` (n,), made feasible.
 
     Raises:
         ValueError: start of another length than the data.
     """
-    dtype, n = wide(data.x), data.y.shape[0]
-    loss, (weight, y) = freed(task.loss), cast((data.weight, data.y), dtype)
+    dtype, n = accum_dtype(data.x), data.y.shape[0]
+    loss, (weight, y) = unwrap_static(task.loss), cast((data.weight, data.y), dtype)
     coef, pull = jnp.zeros(n, dtype), y
     if start is not None:
         if jnp.shape(start) != (n,):
             raise ValueError(f"start has shape {jnp.shape(start)}, expected one number for each of the {n} rows")
         part = loss.quadratic(y, jnp.asarray(task.C, dtype) * weight)
-        coef = feasible(jnp.asarray(start, dtype) * (y if loss.labels else 1), part, bias)
+        coef = make_feasible(jnp.asarray(start, dtype) * (y if loss.labels else 1), part, bias)
         pull = y - matvec(task.kernel, data.x, data.x, coef) - (0 if part.soft is None else part.soft * coef)
     drift = jnp.sum(coef) if bias == "free" else jnp.zeros((), dtype)
-    return stopped(DualState(coef, pull, jnp.zeros_like(pull), drift, weight))
+    return stop_gradients(DualState(coef, pull, jnp.zeros_like(pull), drift, weight))
 
 
-def told(task: Problem, bias: str, states: tuple, x: Array, y: Array, residual: Array, evals: Array) -> Info:
+def step_info(task: Problem, bias: str, states: tuple, x: Array, y: Array, residual: Array, evals: Array) -> Info:
     """What a step between two states says of itself."""
     before, after = (task.dual(state, x, y) for state in states)
     score, weight = scores(before, y, intercept(before, bias)), states[0].weight
     return Info(
-        loss=jnp.sum(weight * freed(task.loss).value(score, y)) / jnp.maximum(jnp.sum(weight), jnp.finfo(y.dtype).tiny),
+        loss=jnp.sum(weight * unwrap_static(task.loss).value(score, y)) / jnp.maximum(jnp.sum(weight), jnp.finfo(y.dtype).tiny),
         residual=residual,
-        progress=gain(before, after),
+        progress=dual_gain(before, after),
         index=jnp.where(after.coef != before.coef, jnp.arange(y.shape[0], dtype=jnp.int32), -1),
         support=count(after.coef != 0),
         evals=evals,
     )
 
 
-def finished(task: Problem, bias: str, state: DualState, data: Batch) -> Expansion:
+def build_model(task: Problem, bias: str, state: DualState, data: Batch) -> Expansion:
     """The model, with the derivatives of the exact solution."""
     made = expansion(task.kernel, state.coef, data, bias)
     task = cast(task, state.coef.dtype)
-    b = stopped(intercept(task.dual(state, data.x, data.y.astype(state.coef.dtype)), bias))
-    coef, b = solution(state.coef, b, task.kernel, data, task.C, freed(task.loss), bias)
+    b = stop_gradients(intercept(task.dual(state, data.x, data.y.astype(state.coef.dtype)), bias))
+    coef, b = solution(state.coef, b, task.kernel, data, task.C, unwrap_static(task.loss), bias)
     return dataclasses.replace(made, coef=coef, b=b)
 
 
-def rise(dual: Dual) -> Array:
+def gain_up(dual: Dual) -> Array:
     """What D gains per unit that a coefficient grows, (n,); -inf where it is at its upper end."""
     coef, pull, part, _ = dual
     gain = pull if part.kink is None else pull - jnp.where(coef >= 0, part.kink, -part.kink)
     return jnp.where(coef < part.high, gain, -jnp.inf)
 
 
-def fall(dual: Dual) -> Array:
+def gain_down(dual: Dual) -> Array:
     """What D loses per unit that a coefficient falls, (n,); inf where it is at its lower end."""
     coef, pull, part, _ = dual
     gain = pull if part.kink is None else pull - jnp.where(coef > 0, part.kink, -part.kink)
@@ -145,7 +145,7 @@ def violation(dual: Dual, bias: str) -> Array:
 
     Without a bias the largest |projected derivative|.
     """
-    up, down = greatest(rise(dual)), least(fall(dual))
+    up, down = fast_max(gain_up(dual)), fast_min(gain_down(dual))
     return jnp.maximum(up - down if bias == "free" else jnp.maximum(up, -down), 0)
 
 
@@ -154,10 +154,10 @@ def intercept(dual: Dual, bias: str) -> Array:
     coef, pull, part, _ = dual
     if bias != "free":
         return jnp.zeros((), pull.dtype)
-    on_low, on_high, on_zero = resting(coef, part)
+    on_low, on_high, on_zero = at_bound(coef, part)
     free, value = ~(on_low | on_high | on_zero), pull if part.kink is None else pull - part.kink * jnp.sign(coef)
     dual = dual._replace(coef=jnp.where(on_low, part.low, jnp.where(on_high, part.high, coef)))
-    total, up, down = jnp.sum(free.astype(pull.dtype)), greatest(rise(dual)), least(fall(dual))
+    total, up, down = jnp.sum(free.astype(pull.dtype)), fast_max(gain_up(dual)), fast_min(gain_down(dual))
     ends = jnp.where(jnp.isfinite(up), jnp.where(jnp.isfinite(down), (up + down) / 2, up), down)
     ends = jnp.where(jnp.isfinite(ends), ends, 0)  # no row counts
     return jnp.where(total > 0, jnp.sum(jnp.where(free, value, 0)) / jnp.maximum(total, 1), ends)
@@ -169,7 +169,7 @@ def scores(dual: Dual, y: Array, b: Array) -> Array:
     return y - dual.pull - soft + b
 
 
-def gain(before: Dual, after: Dual) -> Array:
+def dual_gain(before: Dual, after: Dual) -> Array:
     """What each coefficient's move added to D, (n,); the sum is exact, since D is quadratic."""
     move, kink = after.coef - before.coef, before.part.kink
     kinked = 0 if kink is None else kink * (jnp.abs(after.coef) - jnp.abs(before.coef))
@@ -199,16 +199,16 @@ def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> Array
 
 def _upper(coef: Array, part: Quadratic, i: Array) -> Array:
     """Where coefficient i has to stop on its way up: at its bound, or at the kink."""
-    high = at(part.high, i)
-    return high if part.kink is None else jnp.where((coef < 0) & (at(part.kink, i) > 0), 0, high)
+    high = index_row(part.high, i)
+    return high if part.kink is None else jnp.where((coef < 0) & (index_row(part.kink, i) > 0), 0, high)
 
 
 def _lower(coef: Array, part: Quadratic, i: Array) -> Array:
-    low = at(part.low, i)
-    return low if part.kink is None else jnp.where((coef > 0) & (at(part.kink, i) > 0), 0, low)
+    low = index_row(part.low, i)
+    return low if part.kink is None else jnp.where((coef > 0) & (index_row(part.kink, i) > 0), 0, low)
 
 
-def _landed(new: Array, old: Array, low: Array, high: Array) -> Array:
+def snap_to_bound(new: Array, old: Array, low: Array, high: Array) -> Array:
     """A coefficient on its end where all that keeps it off is the rounding of the step; the next step mends the sum."""
     near = 2 * jnp.finfo(new.dtype).eps * jnp.maximum(jnp.abs(old), jnp.abs(new))
     return jnp.where(high - new <= near, high, jnp.where(new - low <= near, low, new))
@@ -219,7 +219,7 @@ def _curvature(value: Array, scale: Array) -> Array:
     return jnp.maximum(value, 4 * jnp.finfo(value.dtype).eps * jnp.maximum(scale, 1e-12))
 
 
-class Move(NamedTuple):
+class SmoStep(NamedTuple):
     """What one step did."""
 
     index: Array  # (2,)  int32, rows that moved
@@ -228,7 +228,7 @@ class Move(NamedTuple):
     change: Array  # (n,)  of `pull`, for sums that are compensated: in pull after the step some of it is rounded away
 
 
-def pair(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
+def pair_step(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, SmoStep]:
     """One step along a pair, which keeps the sum: the row that may rise fastest, and the partner that gains most.
 
         i = argmax rise;   j = argmax (rise_i - fall_j)^2 / (K_ii + K_jj - 2 K_ij);   coef_i += t, coef_j -= t
@@ -241,29 +241,29 @@ def pair(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005.
     """
     coef, pull, part, diag = dual
-    i, up = first_max(rise(dual))
-    own, lead = row(i), up - fall(dual)
-    scale = at(diag, i) + diag
+    i, up = argmax_value(gain_up(dual))
+    own, lead = row(i), up - gain_down(dual)
+    scale = index_row(diag, i) + diag
     curve = _curvature(scale - 2 * own, scale)
-    j, _ = first_max(jnp.where(lead > 0, lead * lead / curve, -1))
+    j, _ = argmax_value(jnp.where(lead > 0, lead * lead / curve, -1))
     other = row(j)
-    a, b = at(coef, i), at(coef, j)
+    a, b = index_row(coef, i), index_row(coef, j)
     top, bottom = _upper(a, part, i), _lower(b, part, j)
-    best = jnp.maximum(at(lead, j) / at(curve, j), 0)
+    best = jnp.maximum(index_row(lead, j) / index_row(curve, j), 0)
     t = jnp.minimum(jnp.minimum(best, top - a), b - bottom)
     # Ends are met exactly, and the partner takes what the first really moved and what earlier roundings left.
-    new_a = jnp.where(t >= top - a, top, _landed(a + t, a, at(part.low, i), at(part.high, i)))
-    low, high = at(part.low, j), at(part.high, j)
-    new_b = _landed(jnp.clip(b - (new_a - a) - drift, bottom, high), b, low, high)
+    new_a = jnp.where(t >= top - a, top, snap_to_bound(a + t, a, index_row(part.low, i), index_row(part.high, i)))
+    low, high = index_row(part.low, j), index_row(part.high, j)
+    new_b = snap_to_bound(jnp.clip(b - (new_a - a) - drift, bottom, high), b, low, high)
     new_b = jnp.where(t >= b - bottom, bottom, new_b)
     new_a, new_b = jnp.where(best > 0, new_a, a), jnp.where(best > 0, new_b, b)
     index, new, by = jnp.stack([i, j]), jnp.stack([new_a, new_b]), jnp.stack([new_a - a, new_b - b])
     change = -by[0] * own - by[1] * other
     dual = dual._replace(coef=coef.at[index].set(new, mode="promise_in_bounds"), pull=pull + change)
-    return dual, drift + (by[0] + by[1]), Move(index, by, jnp.maximum(greatest(lead), 0), change)
+    return dual, drift + (by[0] + by[1]), SmoStep(index, by, jnp.maximum(fast_max(lead), 0), change)
 
 
-def single(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
+def coordinate_step(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, SmoStep]:
     """One step along the coordinate that gains most, exactly; nothing keeps the sum.
 
         t = clip(rise_i / K_ii, 0, high_i - coef_i), or the same downwards;   i = argmax t (rise_i - t K_ii / 2)
@@ -272,7 +272,7 @@ def single(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
         as in its authors' program.
     """
     coef, pull, part, diag = dual
-    up, down = rise(dual), -fall(dual)
+    up, down = gain_up(dual), -gain_down(dual)
     sign = jnp.where(up >= down, 1, -1).astype(coef.dtype)
     rate = jnp.maximum(jnp.maximum(up, down), 0)
     end = jnp.where(sign > 0, part.high, part.low)
@@ -280,17 +280,17 @@ def single(row: Callable, dual: Dual, drift: Array) -> tuple[Dual, Array, Move]:
         end = jnp.where((sign * coef < 0) & (part.kink > 0), 0, end)
     room, curve = jnp.abs(end - coef), _curvature(diag, diag)
     t = jnp.minimum(rate / curve, room)
-    i, gain = first_max(jnp.where(rate > 0, t * (rate - t * curve / 2), -1))
-    old = at(coef, i)
-    new = _landed(at(coef + sign * t, i), old, at(part.low, i), at(part.high, i))
-    new = jnp.where(at(rate / curve >= room, i), at(end, i), new)
+    i, gain = argmax_value(jnp.where(rate > 0, t * (rate - t * curve / 2), -1))
+    old = index_row(coef, i)
+    new = snap_to_bound(index_row(coef + sign * t, i), old, index_row(part.low, i), index_row(part.high, i))
+    new = jnp.where(index_row(rate / curve >= room, i), index_row(end, i), new)
     by = jnp.where(gain > 0, new, old) - old
     change = -by * row(i)
     dual = dual._replace(coef=coef.at[i].set(jnp.where(gain > 0, new, old), mode="promise_in_bounds"), pull=pull + change)
-    return dual, drift, Move(jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)]), greatest(rate), change)
+    return dual, drift, SmoStep(jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)]), fast_max(rate), change)
 
 
-STEPS = {"free": pair, "none": single}
+STEPS = {"free": pair_step, "none": coordinate_step}
 
 
 def solve(gram: Array, dual: Dual, drift: Array, tol: Array, bias: str, most: int) -> tuple[Dual, Array]:
@@ -310,7 +310,7 @@ def solve(gram: Array, dual: Dual, drift: Array, tol: Array, bias: str, most: in
 
     def body(carry):
         dual, drift, steps, _, _ = carry
-        dual, drift, move = STEPS[bias](lambda i: at(gram, i), dual, drift)
+        dual, drift, move = STEPS[bias](lambda i: index_row(gram, i), dual, drift)
         return dual, drift, steps + 1, move.gap, jnp.any(move.by != 0)
 
     def goes_on(carry):
@@ -322,7 +322,7 @@ def solve(gram: Array, dual: Dual, drift: Array, tol: Array, bias: str, most: in
     return lax.while_loop(goes_on, body, carry)[:2]
 
 
-def feasible(coef: Array, part: Quadratic, bias: str) -> Array:
+def make_feasible(coef: Array, part: Quadratic, bias: str) -> Array:
     """Coefficients within their bounds and, with a free bias, of sum 0: the heavier side is scaled down."""
     coef = jnp.clip(coef, part.low, part.high)
     if bias != "free":
@@ -334,11 +334,11 @@ def feasible(coef: Array, part: Quadratic, bias: str) -> Array:
     return jnp.where(coef > 0, coef * share(up), coef * share(down))
 
 
-def check_of(kernel: Kernel) -> Callable | None:
+def kernel_check(kernel: Kernel) -> Callable | None:
     """The check of data that a kernel asks for, `Solver.check`."""
     return functools.partial(check_symmetric, kernel) if holds_precomputed(kernel) else None
 
 
-def stopped(tree):
+def stop_gradients(tree):
     """No derivative flows through a solver's own steps: `implicit.solution` has those of what they lead to."""
     return jax.tree.map(lax.stop_gradient, tree)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..kernels import Kernel
-from ..numerics import at, count, two_sum, wide
+from ..numerics import accum_dtype, count, index_row, two_sum
 from ..types import Array
 
 
@@ -27,10 +27,10 @@ CHUNKS = (64, 32, 16)  # rows that are worked out together: many cost least a ro
 CHUNK = CHUNKS[0]
 
 
-def slots_for(x: Array, memory: float, least: int) -> int:
+def num_slots(x: Array, memory: float, least: int) -> int:
     """How many rows to hold: what fits `memory` bytes, `least` at least, all at most."""
     n = x.shape[0]
-    room = int(min(memory, 2**62) // (n * jnp.dtype(wide(x)).itemsize))
+    room = int(min(memory, 2**62) // (n * jnp.dtype(accum_dtype(x)).itemsize))
     return -(-min(max(room, least), n) // CHUNK) * CHUNK + CHUNK
 
 
@@ -38,10 +38,10 @@ def empty(x: Array, slots: int) -> Rows:
     """No rows yet."""
     n, zero = x.shape[0], jnp.zeros((), jnp.int32)
     nobody = lambda k: jnp.full(k, -1, jnp.int32)  # noqa: E731
-    return Rows(jnp.zeros((slots, n), wide(x)), nobody(n), nobody(slots), zero, zero)
+    return Rows(jnp.zeros((slots, n), accum_dtype(x)), nobody(n), nobody(slots), zero, zero)
 
 
-def grown(rows: Rows, slots: int) -> Rows:
+def grow(rows: Rows, slots: int) -> Rows:
     """The rows with room for more. (Fresh memory costs about as much time as the rows of half of it: hence in two steps.)"""
     old, n = rows.value.shape
     value = lax.dynamic_update_slice(jnp.zeros((slots, n), rows.value.dtype), rows.value, (0, 0))
@@ -60,7 +60,7 @@ def first(mask: Array) -> tuple[Array, Array]:
     return jnp.zeros(q, jnp.int32).at[place].set(lax.iota(jnp.int32, q), mode="drop"), count(mask)
 
 
-def fetch(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Array) -> Rows:
+def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Array) -> Rows:
     """The rows with all of `index` (q,) that are `wanted` (q,) among them, those that were missing worked out."""
     slots, n = rows.owner.shape[0], x.shape[0]
     q, ahead = index.shape[0], rows.slot[index] - rows.next
@@ -113,7 +113,7 @@ def subtract(total: Array, lost: Array, rows: Rows, index: Array, by: Array) -> 
 
     def some(k, sums):
         for u in range(UNROLL):
-            sums = two_sum(*sums, -at(by, k * UNROLL + u) * at(rows.value, at(slot, k * UNROLL + u)))
+            sums = two_sum(*sums, -index_row(by, k * UNROLL + u) * index_row(rows.value, index_row(slot, k * UNROLL + u)))
         return sums
 
     return lax.fori_loop(0, -(-used // UNROLL), some, (total, lost))

@@ -11,14 +11,14 @@ from ..models import check_values
 from ..recipe import Recipe
 from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Solver
-from .classifier import InPieces
-from .machine import Machine, streams
+from .classifier import PartialFitMixin
+from .machine import BaseSVM, streams
 from .named import is_matrix, kernel_of, may_widen, takes_matrix
 
 EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
 
-class Chosen:
+class SolverParameterMixin:
     """A machine whose solver is a parameter: what it is made of, and training on rows that come in pieces."""
 
     _length = "steps"
@@ -62,7 +62,7 @@ class Chosen:
         return True
 
 
-class SVMClassifier(Chosen, InPieces):
+class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     """A classifier trained by any solver; more than two classes one against the rest, or each against each.
 
     Args:
@@ -130,7 +130,7 @@ class SVMClassifier(Chosen, InPieces):
         return sdca(1.0, bias="feature")
 
 
-class SVMRegressor(Chosen, RegressorMixin, Machine):
+class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
     """Real targets fitted by any solver with a loss for them.
 
     Args:
@@ -195,7 +195,7 @@ class SVMRegressor(Chosen, RegressorMixin, Machine):
             self._run(x, y.astype(np.float64), weight)
         return self
 
-    @available_if(Chosen._goes_on)
+    @available_if(SolverParameterMixin._goes_on)
     def partial_fit(self, X, y, sample_weight=None):
         """Go on with more rows, or begin; `steps` updates on them, None: one pass."""
         first = not hasattr(self, "fit_")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..budget import suited
+from ..budget import default_for
 from ..objectives import lam_from_C
-from ..recipe import choice, positive
+from ..recipe import check_choice, check_positive
 from ..solvers import bsca, bsgd
-from .classifier import InPieces
+from .classifier import PartialFitMixin
 from .named import kernel_of, may_widen
 
 
-class BudgetedSVC(InPieces):
+class BudgetedSVC(PartialFitMixin):
     """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)) with a kernel, approximately, by at most `budget` points.
 
     What a prediction takes, and a step of training, is bounded by the budget, whatever the number of rows. f has no intercept.
@@ -76,12 +76,12 @@ class BudgetedSVC(InPieces):
         self.progress = progress
 
     def _made(self, x, weight, copies):
-        choice("method", self.method, ("bsca", "bsgd"))
+        check_choice("method", self.method, ("bsca", "bsgd"))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
-        kept = {"budget": self.budget, "maintain": suited(kernel, partners=self.partners)}
+        kept = {"budget": self.budget, "maintain": default_for(kernel, partners=self.partners)}
         if self.method == "bsca":
             return bsca(self.C, kernel, **kept)
-        positive(C=self.C)
+        check_positive(C=self.C)
         return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **kept)
 
     def _again(self, x, weight, copies):

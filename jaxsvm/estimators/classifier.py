@@ -9,11 +9,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..models import class_places
-from ..recipe import choice
-from .machine import MANY, Machine
+from ..recipe import check_choice
+from .machine import MULTICLASS, BaseSVM
 
 
-class BaseClassifier(ClassifierMixin, Machine):
+class BaseClassifier(ClassifierMixin, BaseSVM):
     """Class names, class weights and more than two classes."""
 
     multiclass = "ovr"
@@ -37,7 +37,7 @@ class BaseClassifier(ClassifierMixin, Machine):
         return self
 
     def _train(self, x, y, weight, **more):
-        choice("multiclass", self.multiclass, tuple(MANY))
+        check_choice("multiclass", self.multiclass, tuple(MULTICLASS))
         k = len(self.classes_)
         place = np.searchsorted(self.classes_, y).clip(max=k - 1)
         if (strange := (self.classes_[place] != y) & (weight > 0)).any():
@@ -73,7 +73,7 @@ class BaseClassifier(ClassifierMixin, Machine):
         return self.classes_[places]
 
 
-class InPieces(BaseClassifier):
+class PartialFitMixin(BaseClassifier):
     """A classifier that may be trained on rows that come in pieces, if `_goes_on` raises no AttributeError."""
 
     @available_if(lambda self: self._goes_on())

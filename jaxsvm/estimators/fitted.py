@@ -12,7 +12,7 @@ from ..kernels import holds_precomputed
 from ..models import Classifier, Expansion, Linear, Mapped
 from ..multiclass import OneVsOne, OneVsRest
 from ..types import SparseRows
-from .rows import padded
+from .rows import bucket_size
 
 
 def inner_of(model: Any) -> Any:
@@ -21,7 +21,7 @@ def inner_of(model: Any) -> Any:
     return model.inner if isinstance(model, OneVsRest | OneVsOne) else model
 
 
-def used(model: Expansion) -> np.ndarray:
+def support_mask(model: Expansion) -> np.ndarray:
     """The numbers of the points with a coefficient, of one model or another, that is not 0."""
     return np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
 
@@ -40,7 +40,7 @@ def on_rows(model: Expansion) -> Expansion:
     return model
 
 
-def trimmed(model: Any, rows: np.ndarray, d: int | None) -> Any:
+def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
     """A model without padding: an expansion on the rows that it uses, with their numbers in the data that came.
 
     Args:
@@ -49,9 +49,9 @@ def trimmed(model: Any, rows: np.ndarray, d: int | None) -> Any:
         d: columns of these; None: the model sees others.
     """
     if isinstance(model, OneVsRest | OneVsOne):
-        return dataclasses.replace(model, inner=trimmed(model.inner, rows, d))
+        return dataclasses.replace(model, inner=compact(model.inner, rows, d))
     if isinstance(model, Mapped):
-        return dataclasses.replace(model, inner=trimmed(model.inner, rows, None))
+        return dataclasses.replace(model, inner=compact(model.inner, rows, None))
     if isinstance(model, Linear):
         return dataclasses.replace(model, w=model.w[..., :d])
     if not isinstance(model, Expansion):
@@ -62,8 +62,8 @@ def trimmed(model: Any, rows: np.ndarray, d: int | None) -> Any:
     numbers = np.where(held < 0, -1, rows[held])
     if held.ndim > 1:  # points of their own for each of several models
         return dataclasses.replace(model, index=jnp.asarray(numbers, jnp.int32))
-    points = used(model)
-    size = min(padded(len(points)), len(held))
+    points = support_mask(model)
+    size = min(bucket_size(len(points)), len(held))
     taken, known = np.concatenate([points, np.zeros(size - len(points), int)]), np.arange(size) < len(points)
     x = model.x[taken]
     if holds_precomputed(model.kernel):

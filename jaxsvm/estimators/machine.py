@@ -16,22 +16,22 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import samplers
-from ..data.rows import check_digits, outside
+from ..data.rows import caller_stacklevel, check_digits
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear
 from ..multiclass import OneVsOne, one_vs_one, one_vs_rest
-from ..recipe import positive
+from ..recipe import check_positive
 from ..types import Run, Solver
-from .fitted import inner_of, on_rows, trimmed, used
-from .rows import FLOATS, apply, batch, joined, narrow, padded, seed_of, widened
+from .fitted import compact, inner_of, on_rows, support_mask
+from .rows import FLOATS, apply, batch, bucket_size, make_seed, merge_duplicates, pad_columns, to_train_dtype
 
 PASSES, MEASURED_PASSES = 10, 1000  # by default: without a tolerance, at most with one
 
-MANY = {"ovr": one_vs_rest, "ovo": one_vs_one}
+MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
 
-class Machine(BaseEstimator):
+class BaseSVM(BaseEstimator):
     """Fitting and decision values; subclasses say which solver, and for how long.
 
     `_made(x, weight, copies)` is the solver for two classes or for real targets, given the rows that it will see, their weights,
@@ -75,7 +75,7 @@ class Machine(BaseEstimator):
             raise ValueError("all sample weights are zero: no row is left to train on")
         if np.isfinite(X.data if hasattr(X, "tocsr") else X).all():
             check_digits(X, np.dtype(np.float64 if jax.config.jax_enable_x64 else np.float32))
-        return narrow(X), y, weight
+        return to_train_dtype(X), y, weight
 
     @contextlib.contextmanager
     def _or_as_before(self) -> Iterator[None]:
@@ -93,8 +93,8 @@ class Machine(BaseEstimator):
 
         `factors`, (n,) or a number, is what the weights of classes make of `weight`; equal rows of a class are joined.
         """
-        rows, copies = joined(x, target, weight)
-        live, n = len(rows), padded(len(rows))
+        rows, copies = merge_duplicates(x, target, weight)
+        live, n = len(rows), bucket_size(len(rows))
         taken = np.concatenate([rows, np.full(n - live, rows[0])])
         copies = np.concatenate([copies, np.zeros(n - live)])
         weight = copies * np.broadcast_to(factors, len(target))[taken]
@@ -102,8 +102,8 @@ class Machine(BaseEstimator):
         solver = self._made(x, weight, copies) if state is None else self._again(x, weight, copies)
         made = solver
         if names is not None and len(names) > 2:
-            solver = MANY[self.multiclass](solver, classes=len(names))
-        x = widened(x) if self._widens() else x
+            solver = MULTICLASS[self.multiclass](solver, classes=len(names))
+        x = pad_columns(x) if self._widens() else x
         data, limits = batch(x, target[taken], weight), self._limits(n)
         sampler, progress = limits.pop("sampler") or solver.sampler or samplers.uniform(1), limits.pop("progress")
         plan = plan_of(solver, sampler, live, n, one_pass=one_pass, length=self._length, **limits)
@@ -117,8 +117,8 @@ class Machine(BaseEstimator):
             residual = f"residual {float(run.info.residual[-1]):.1e}, tolerance {plan['tol']:.1e} not met"
             advice = f"a larger {self._length} or columns of one scale may help"
             status = run.status.partition(";")[0]
-            warnings.warn(f"{status}; {residual}: {advice}", ConvergenceWarning, stacklevel=outside())
-        model = trimmed(run.model, taken, d)
+            warnings.warn(f"{status}; {residual}: {advice}", ConvergenceWarning, stacklevel=caller_stacklevel())
+        model = compact(run.model, taken, d)
         self.model_, self._solver = model if names is None else Classifier(model, names), made
         kept = run.state.solver if streams(solver) else ()
         self.fit_ = run._replace(model=self.model_, state=run.state._replace(solver=kept, sampler=()))
@@ -136,7 +136,7 @@ class Machine(BaseEstimator):
 
     def _next_key(self, first: bool) -> jax.Array:
         """The key of a run, or of the next piece of rows."""
-        self._seed, self._pieces = (seed_of(self.random_state), 0) if first else (self._seed, self._pieces + 1)
+        self._seed, self._pieces = (make_seed(self.random_state), 0) if first else (self._seed, self._pieces + 1)
         return jax.random.fold_in(jax.random.key(self._seed), self._pieces)
 
     def _scores(self, X: Any) -> np.ndarray:
@@ -177,12 +177,12 @@ class Machine(BaseEstimator):
     @property
     def support_(self) -> np.ndarray:
         """(m,) rows of the training data with a coefficient that is not 0; of equal rows the first."""
-        return self._field("support_", Expansion, lambda model: np.asarray(on_rows(model).index)[used(model)])
+        return self._field("support_", Expansion, lambda model: np.asarray(on_rows(model).index)[support_mask(model)])
 
     @property
     def dual_coef_(self) -> np.ndarray:
         """(1, m), (k, m) or for pairs of classes (k(k-1)/2, m): y_i alpha_i of the rows in `support_`."""
-        return self._field("dual_coef_", Expansion, lambda model: np.atleast_2d(on_rows(model).coef)[:, used(model)])
+        return self._field("dual_coef_", Expansion, lambda model: np.atleast_2d(on_rows(model).coef)[:, support_mask(model)])
 
 
 def streams(solver: Solver) -> bool:
@@ -199,7 +199,7 @@ def plan_of(solver, sampler, live, n, *, steps, passes, tol, one_pass, length) -
     if isinstance(tol, str) and tol != "auto":
         raise ValueError(f"tol must be 'auto', a number above 0 or None, got {tol!r}")
     if tol is not None and tol != "auto":
-        positive(tol=tol)
+        check_positive(tol=tol)
     steps = None if steps is None else whole_number("steps", steps, 1)
     passes = None if passes is None else whole_number("max_passes", passes, 1)
     measured = solver.residual == "whole"

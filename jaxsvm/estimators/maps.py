@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import features
 from ..data import dataset
 from .named import kernel_of
-from .rows import FLOATS, apply, is_sparse, narrow, seed_of
+from .rows import FLOATS, apply, is_sparse, make_seed, to_train_dtype
 
 
 class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -26,9 +26,9 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X, y=None):
         """Draw the map for rows like X, (n, d); y is not looked at."""
-        x = narrow(validate_data(self, X, accept_sparse="csr", dtype=FLOATS))
+        x = to_train_dtype(validate_data(self, X, accept_sparse="csr", dtype=FLOATS))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x)
-        self.phi_ = self._map(jax.random.key(seed_of(self.random_state)), kernel, x)
+        self.phi_ = self._map(jax.random.key(make_seed(self.random_state)), kernel, x)
         self._n_features_out = jax.eval_shape(self.phi_, jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype)).shape[1]
         return self
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import kernels, losses
 from ..kernels import Kernel, as_kernel, holds_precomputed
-from ..recipe import Recipe, positive
+from ..recipe import Recipe, check_positive
 from .rows import is_sparse
 
 
@@ -22,7 +22,7 @@ def kernel_of(name: Any, gamma: Any, degree: int, coef0: float, x: Any, weight: 
             raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0, got {gamma!r}")
         spread = _variance(x, weight) if gamma == "scale" and name not in ("linear", "precomputed") else 1.0
         gamma = 1 / (x.shape[1] * (spread or 1.0))
-    positive(gamma=gamma)
+    check_positive(gamma=gamma)
     gamma = float(gamma)
     made: dict[str, Callable] = {
         "linear": kernels.linear,

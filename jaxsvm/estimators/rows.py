@@ -23,20 +23,20 @@ def is_sparse(x: Any) -> bool:
     return hasattr(x, "tocsr")
 
 
-def padded(n: int, least: int = 256) -> int:
+def bucket_size(n: int, least: int = 256) -> int:
     """The padded length of n rows: one of a few, at most an eighth more than n and `least`."""
     step = max(least, 1 << max(n.bit_length() - 4, 0))
     return -(-n // step) * step
 
 
-def narrow(x: Any) -> Any:
+def to_train_dtype(x: Any) -> Any:
     """Rows in the dtype that they will be trained in, -0 as 0."""
     with np.errstate(over="ignore"):  # what is too large becomes infinite, which `dataset` refuses with a sentence
         x = x.astype(np.float64 if jax.config.jax_enable_x64 and x.dtype == np.float64 else np.float32)
     return x.tocsr() if is_sparse(x) else x + x.dtype.type(0)
 
 
-def _marks(x: Any) -> np.ndarray:
+def row_hashes(x: Any) -> np.ndarray:
     """(n,) uint64: equal rows have equal marks, whether dense or sparse, and others hardly ever."""
 
     def mix(bits):  # the finaliser of SplitMix64
@@ -54,13 +54,13 @@ def _marks(x: Any) -> np.ndarray:
     return np.concatenate([hashes(x[i : i + 4096], np.arange(x.shape[1])).sum(axis=1) for i in range(0, len(x), 4096)])
 
 
-def joined(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def merge_duplicates(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows of positive weight in an order of their own, equal ones as one: their numbers (m,) and weights (m,)."""
     live = np.flatnonzero(weight > 0)
     if is_sparse(x):
         x.sum_duplicates()
         x.eliminate_zeros()
-    marks = _marks(x)[live]
+    marks = row_hashes(x)[live]
     order = np.lexsort((y[live], marks))
     marks, order = marks[order], live[order]
     same = np.flatnonzero((marks[1:] == marks[:-1]) & (y[order[1:]] == y[order[:-1]]))
@@ -72,7 +72,7 @@ def joined(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.nd
     return order[first], np.add.reduceat(weight[order], first)
 
 
-def widened(x: Any) -> Any:
+def pad_columns(x: Any) -> Any:
     """Rows with columns of zeros behind, up to a multiple of 8."""
     d = -(-x.shape[1] // 8) * 8
     if not is_sparse(x):
@@ -86,7 +86,7 @@ def batch(x: Any, y: np.ndarray, weight: np.ndarray) -> Batch:
     data = dataset(x, y, weight, task="regression")
     if isinstance(data.x, SparseRows):
         width = data.x.value.shape[1]
-        rest = ((0, 0), (0, padded(width, 8) - width))
+        rest = ((0, 0), (0, bucket_size(width, 8) - width))
         pad = lambda a: jnp.pad(a, rest)  # noqa: E731
         data = data._replace(x=dataclasses.replace(data.x, index=pad(data.x.index), value=pad(data.x.value)))
     return data
@@ -100,13 +100,13 @@ def _call(fn: Any, x: Any) -> Any:
 def apply(fn: Any, x: Any) -> np.ndarray:
     """A model or a map at checked rows, padded to a length that is compiled already as a rule."""
     n = x.shape[0]
-    x = narrow(x)[np.concatenate([np.arange(n), np.zeros(padded(n) - n, int)])]
+    x = to_train_dtype(x)[np.concatenate([np.arange(n), np.zeros(bucket_size(n) - n, int)])]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the scale of the columns is told of when training
         rows = batch(x, np.zeros(x.shape[0]), np.ones(x.shape[0])).x
     return np.asarray(_call(fn, rows))[:n]
 
 
-def seed_of(random_state: Any) -> int:
+def make_seed(random_state: Any) -> int:
     """A number for a key."""
     return int(check_random_state(random_state).randint(2**31 - 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import samplers
-from ..recipe import choice
+from ..recipe import check_choice
 from ..solvers import decomposition, sdca
 from .classifier import BaseClassifier
 from .machine import MEASURED_PASSES
@@ -77,7 +77,7 @@ class SVC(BaseClassifier):
         self.progress = progress
 
     def _made(self, x, weight, copies):
-        choice("bias", self.bias, ("free", "none", "feature"))
+        check_choice("bias", self.bias, ("free", "none", "feature"))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
         if self.bias == "feature":
             return sdca(self.C, kernel, loss=loss_of(self.loss), bias="feature")

@@ -11,8 +11,8 @@ from ..checks import integer, matrix, shown
 from ..checks import key as check_key
 from ..files import check_field
 from ..kernels import Kernel, as_kernel
-from ..numerics import centre, dot, offset, wide
-from ..recipe import cast, choice, struct
+from ..numerics import accum_dtype, centre, dot, offset
+from ..recipe import cast, check_choice, struct
 from ..types import Array, SparseRows
 
 FORMS = ("paired", "phase")
@@ -36,7 +36,7 @@ class Fourier:
         x = matrix("x", x, rank=None)
         if x.shape[-1] != self.frequencies.shape[0]:
             raise ValueError(f"the map takes rows of {self.frequencies.shape[0]} columns, got shape {x.shape}")
-        x = x.astype(wide(x))
+        x = x.astype(accum_dtype(x))
         phi = cast(self, x.dtype)
         angle = dot(x if phi.offset is None else centre(x, phi.offset), phi.frequencies) * phi.scale
         if phi.shift is None:
@@ -133,7 +133,7 @@ def frequencies_for(features: int, form: str) -> int:
     Raises:
         ValueError: see `fourier`.
     """
-    choice("form", form, FORMS)
+    check_choice("form", form, FORMS)
     if not isinstance(features, numbers.Integral) or not 1 <= features < 2**31 or (form == "paired" and features % 2):
         raise ValueError(f"features must be {'an even' if form == 'paired' else 'a'} whole number above 0, got {shown(features)}")
     return int(features) // 2 if form == "paired" else int(features)

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from ..checks import integer
 from ..kernels import Kernel
-from ..numerics import blocked, sqdist, sqnorms, wide
-from ..recipe import positive
+from ..numerics import accum_dtype, blocked, sqdist, sqnorms
+from ..recipe import check_positive
 from ..types import Array, SparseRows
 
 
@@ -43,7 +43,7 @@ def k_means(steps: int = 10) -> Callable:
 
 
 def _k_means(key, kernel, x, count, *, steps):
-    x = x.astype(wide(x))
+    x = x.astype(accum_dtype(x))
 
     def sums(place):
         """The sums of the rows that share a place, (count, d)."""
@@ -76,7 +76,7 @@ def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
     Reference: A. Alaoui, M. Mahoney, Fast randomized kernel ridge regression with statistical guarantees, NIPS 2015;
         C. Musco, C. Musco, Recursive sampling for the Nystrom method, NIPS 2017.
     """
-    positive(ridge=ridge)
+    check_positive(ridge=ridge)
     if pilot is not None:
         integer("pilot", pilot, 1)
     return functools.partial(_leverage_scores, ridge=ridge, pilot=pilot)

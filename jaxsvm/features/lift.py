@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..checks import calling, shown
 from ..models import Mapped
 from ..numerics import blocked
-from ..recipe import fixed, replace, solver
+from ..recipe import as_static, replace, solver
 from ..types import Lifted, Solver
 
 BLOCK = 4096  # rows lifted at a time: kernel values of a Nystrom map stay within a few MiB
@@ -52,7 +52,7 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
         lambda other: on_features(phi, other),
         init=lambda key, data: inner.init(key, prepare(data)),
         update=lambda state, batch: inner.update(state, prepare(batch)),
-        model=lambda state, data=None: Mapped(fixed(phi), inner.model(state, None if data is None else prepare(data))),
+        model=lambda state, data=None: Mapped(as_static(phi), inner.model(state, None if data is None else prepare(data))),
         prepare=prepare,
         check=None if inner.check is None else lambda data: inner.check(prepare(data)),
     )

@@ -13,8 +13,8 @@ from ..checks import calling, matrix, shown
 from ..checks import key as check_key
 from ..files import check_field, shape_of
 from ..kernels import Kernel, as_kernel, holds_precomputed
-from ..numerics import count, dot, is_traced, wide
-from ..recipe import cast, scalars, struct
+from ..numerics import accum_dtype, count, dot, is_traced
+from ..recipe import cast, check_scalars, struct
 from ..types import Array, SparseRows
 from .landmarks import uniform
 
@@ -32,7 +32,7 @@ class Nystrom:
         x = matrix("x", x, rank=None)
         if x.shape[-1] != self.landmarks.shape[-1]:
             raise ValueError(f"the map takes rows of {self.landmarks.shape[-1]} columns, got shape {x.shape}")
-        rows = (x if x.ndim == 2 else x.reshape(-1, x.shape[-1])).astype(wide(x))
+        rows = (x if x.ndim == 2 else x.reshape(-1, x.shape[-1])).astype(accum_dtype(x))
         phi = cast(self, rows.dtype)
         return dot(phi.kernel(rows, phi.landmarks), phi.whitening).reshape(*x.shape[:-1], phi.whitening.shape[-1])
 
@@ -125,7 +125,7 @@ def nystrom(
     Reference: S. Lee, S. Wright, ASSET: approximate stochastic subgradient estimation training for support vector
         machines, 2012, section 2; C. Williams, M. Seeger, NIPS 2000.
     """
-    scalars(eps=eps)
+    check_scalars(eps=eps)
     if not is_traced(eps) and not eps >= 0:
         raise ValueError(f"eps must be at least 0, got {eps:g}")
     kernel = as_kernel(kernel)
@@ -152,7 +152,7 @@ def nystrom(
     landmarks = matrix("landmarks", landmarks)
     landmarks = landmarks if isinstance(landmarks, SparseRows) else jnp.asarray(landmarks)
     landmarks = landmarks if jnp.issubdtype(landmarks.dtype, jnp.floating) else landmarks.astype(jnp.float32)
-    landmarks = landmarks.astype(wide(landmarks))
+    landmarks = landmarks.astype(accum_dtype(landmarks))
     if is_traced(kernel, landmarks, eps) or landmarks.dtype == jnp.float64:
         return Nystrom(kernel, landmarks, whitening(kernel(landmarks, landmarks), eps))
     with jax.enable_x64(True):

@@ -15,7 +15,7 @@ from ..files import DeferredInterrupt
 from ..types import Batch, Lifted, SparseRows
 
 
-class Part(NamedTuple):
+class HostChunk(NamedTuple):
     """Some rows of a stream, and how far the stream is after them."""
 
     batch: Batch  # of NumPy arrays
@@ -24,7 +24,7 @@ class Part(NamedTuple):
     complete: bool  # no row of weight 0 was left out
 
 
-def feed(chunks: Iterable, task: str, seen: int, rows: int | None, double: bool) -> Iterator[Part]:
+def feed(chunks: Iterable, task: str, seen: int, rows: int | None, double: bool) -> Iterator[HostChunk]:
     """The parts of a stream, checked; rows of weight 0 are left out after they were numbered.
 
     Args:
@@ -47,7 +47,7 @@ def feed(chunks: Iterable, task: str, seen: int, rows: int | None, double: bool)
             skipped += 1
             continue
         _check(batch, f"chunk {number}", task)
-        yield Part(batch, seen, skipped, complete)
+        yield HostChunk(batch, seen, skipped, complete)
         skipped = 1
 
 
@@ -113,7 +113,7 @@ def _check(batch: Batch, name: str, task: str) -> None:
         raise ValueError(f"class numbers must be 0 .. k-1, {name} holds others: number them with jaxsvm.data.encode")
 
 
-def cut(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.ndarray]]:
+def fixed_size_chunks(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.ndarray]]:
     """The rows in pieces of the size of `like`, the last one padded, and how many rows of each count.
 
     Raises:

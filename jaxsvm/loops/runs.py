@@ -14,12 +14,12 @@ import numpy as np
 from jax import lax
 
 from ..checks import number, shown
-from ..numerics import check_process, is_traced, wide
+from ..numerics import accum_dtype, check_process, is_traced
 from ..numerics.sparse import FEW
 from ..objectives import decision_values
-from ..recipe import cast, choice, fixed, freed
+from ..recipe import as_static, cast, check_choice, unwrap_static
 from ..samplers import uniform
-from ..types import GROUP, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, check_batch, take
+from ..types import LANE_WIDTH, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, check_batch, take
 from . import tally
 from .bar import Bar
 from .checks import (
@@ -36,15 +36,15 @@ from .checks import (
 from .saving import Saver
 
 
-def _enter(thing: Any, dtype: Any) -> Any:
+def as_argument(thing: Any, dtype: Any) -> Any:
     """A solver, sampler or probe as an argument of a compiled function."""
-    thing = fixed(thing)
+    thing = as_static(thing)
     return cast(thing, dtype)
 
 
 @jax.jit
 def _step(solver, state, batch):
-    return freed(solver).update(state, batch)
+    return unwrap_static(solver).update(state, batch)
 
 
 def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
@@ -72,7 +72,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         raise TypeError(f"batch must be a Batch, got {type(batch).__name__}: use jaxsvm.take(data, index)")
     check_batch("batch", batch)
     try:
-        return _step(_enter(solver, wide(batch.x)), state, batch)
+        return _step(as_argument(solver, accum_dtype(batch.x)), state, batch)
     except Exception as error:
         made = jax.eval_shape(solver.init, jax.random.key(0), batch)
         if jax.tree.structure(made) != jax.tree.structure(state):
@@ -82,9 +82,9 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
 
 
 @functools.partial(jax.jit, static_argnames=("look",))
-def _start(solver, sampler, key, data, *, look=None):
+def init_run(solver, sampler, key, data, *, look=None):
     """The run before its first step; a solver whose state has the same shapes on `look` rows sees so many of them."""
-    solver, sampler = freed(solver), freed(sampler)
+    solver, sampler = unwrap_static(solver), unwrap_static(sampler)
     for_solver, for_sampler = jax.random.split(key)
     seen = data
     if look is not None:
@@ -97,7 +97,7 @@ def _start(solver, sampler, key, data, *, look=None):
 
 @jax.jit
 def _prepare(solver, data):
-    return freed(solver).prepare(data)
+    return unwrap_static(solver).prepare(data)
 
 
 @jax.jit
@@ -111,7 +111,7 @@ def conclude(solver, state, data, rows, loss):
         rows: training rows, of which at most `SEEN_ROWS` are looked at, evenly spread; rows of weight 0 are left out.
         loss: () of the last piece, which met more rows; 0 where no step was made.
     """
-    model = freed(solver).model(state, data)
+    model = unwrap_static(solver).model(state, data)
     return model, _values_finite(*lax.stop_gradient((model, rows._replace(y=rows.weight), loss)))
 
 
@@ -133,17 +133,17 @@ def _values_finite(model, rows, loss):
 @jax.jit
 def _layout(solver, data):
     """The rows in the form that updates read fastest."""
-    return freed(solver).layout(data).x
+    return unwrap_static(solver).layout(data).x
 
 
 @functools.partial(jax.jit, static_argnames=("every", "lift"))
-def _piece(solver, sampler, probe, data, walked, run, tol, count, *, every, lift=False):
+def run_chunk(solver, sampler, probe, data, walked, run, tol, count, *, every, lift=False):
     """`every` steps from where `run` stands, or the first `count` of them, and a row of the curve.
 
     Steps read the rows in another form, `walked`, where that is given. With `lift` the rows of all steps are prepared
     beforehand.
     """
-    solver, sampler, probe = freed(solver), freed(sampler), freed(probe)
+    solver, sampler, probe = unwrap_static(solver), unwrap_static(sampler), unwrap_static(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
     fed = data._replace(x=data.x if walked is None else walked, weight=sampler.weight(data))
     rows = None if whole else sampler.draw(run.sampler, run.step, every)  # outside the loop, where it costs least
@@ -288,14 +288,16 @@ def fit(
     if solver.until is not None:  # which judges a run by its own tolerance, also one that makes all its steps
         solver = solver if tol is None else solver.until(tol)
         tol = solver.tol if tol is None and solver.residual == "whole" else tol
-    enter = functools.partial(_enter, dtype=wide(data.x))
+    enter = functools.partial(as_argument, dtype=accum_dtype(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
-    lift, room = lifting(parts[0], data, lift, memory, b * (every or 1), solver.reads == "all" or sampler.whole)
-    tol = None if tol is None else jnp.asarray(tol, wide(data.x))
+    lift, room = plan_lift(parts[0], data, lift, memory, b * (every or 1), solver.reads == "all" or sampler.whole)
+    tol = None if tol is None else jnp.asarray(tol, accum_dtype(data.x))
     traced = is_traced(parts, data, key, state, tol)
     if every is None:
-        pace = 1 if solver.until else _pace(steps, -(-n // b), solver.reads)  # 1: a step goes on by itself to its tolerance
+        pace = (
+            1 if solver.until else default_every(steps, -(-n // b), solver.reads)
+        )  # 1: a step goes on by itself to its tolerance
         every = pace if period is None else max(1, min(steps, period))
         every = max(1, min(every, room // b)) if lift == "piece" else every
     if period is not None:  # no piece crosses the end of a period; inside a transformation all pieces are of one length
@@ -311,50 +313,50 @@ def fit(
     if lift == "once":
         data = _prepare(parts[0], data)
     if state is None:
-        run = _start(parts[0], parts[1], key, data, look=min(room, n) if lift in ("piece", "step") else None)
+        run = init_run(parts[0], parts[1], key, data, look=min(room, n) if lift in ("piece", "step") else None)
     else:
-        check_like(state, _start.eval_shape(*parts[:2], jax.random.key(0), data))
+        check_like(state, init_run.eval_shape(*parts[:2], jax.random.key(0), data))
         check_counters(state, ("step",))
         run = state._replace(step=jnp.asarray(state.step, jnp.int32), done=jnp.zeros((), bool))
     check_steps(0 if is_traced(run.step) else int(run.step), steps)
     draws = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
-    walked = walkable(data.x) if draws and b >= FEW else None
+    walked = pack_rows(data.x) if draws and b >= FEW else None
     if solver.layout is not Solver._field_defaults["layout"]:
         walked = _layout(parts[0], data)
-        walked = freed(parts[0]).layout(data._replace(x=walked)).x  # once more where the values are known
-    piece = lambda run, every, count=None: _piece(*parts, data, walked, run, tol, count, every=every, lift=lift == "piece")  # noqa: E731
+        walked = unwrap_static(parts[0]).layout(data._replace(x=walked)).x  # once more where the values are known
+    piece = lambda run, every, count=None: run_chunk(*parts, data, walked, run, tol, count, every=every, lift=lift == "piece")  # noqa: E731
     if traced:
         if period is not None and state is not None:
             raise ValueError("an adaptive sampler cannot go on from a state inside a transformation; go on outside")
-        run, curve = _inside(piece, run, steps, every, tol if stops else None)
+        run, curve = run_traced(piece, run, steps, every, tol if stops else None)
     else:
         saver.check(run)
-        run, curve = _outside(piece, run, steps, every, period, seconds, saver, progress, stops)
-    loss = (curve.loss if traced else np.asarray(curve.loss))[-1] if curve.loss.shape[0] else np.zeros((), wide(data.x))
+        run, curve = run_host(piece, run, steps, every, period, seconds, saver, progress, stops)
+    loss = (curve.loss if traced else np.asarray(curve.loss))[-1] if curve.loss.shape[0] else np.zeros((), accum_dtype(data.x))
     model, finite = conclude(parts[0], run.solver, data, data, loss)
-    tol = jnp.asarray(jnp.nan if tol is None else tol, wide(data.x))
+    tol = jnp.asarray(jnp.nan if tol is None else tol, accum_dtype(data.x))
     return saver.finish(Fit(model, run, curve, tol, finite))
 
 
-def walkable(x: Any) -> SparseRows | None:
+def pack_rows(x: Any) -> SparseRows | None:
     """Sparse rows packed, where loops walk through them: on a CPU, by whole groups of numbers."""
     known = isinstance(x, SparseRows) and x.start is None and x.rows is None
-    known = known and x.value.shape[1] % GROUP == 0 and x.value.size < 2**31
+    known = known and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
     where = {device.platform for device in x.value.devices()} if known and isinstance(x.value, jax.Array) else set()
     return x.packed if where == {"cpu"} else None
 
 
-def lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool) -> tuple[str, int]:
+def plan_lift(solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool) -> tuple[str, int]:
     """When rows are prepared ("never" where there is nothing to prepare), and how many prepared rows fit the memory.
 
     `least` are the rows of the shortest piece that will do.
     """
-    choice("lift", lift, ("auto", "once", "piece", "step"))
+    check_choice("lift", lift, ("auto", "once", "piece", "step"))
     memory = 2**31 if memory is None else memory
     found = number("memory", memory)
     if found is not None and not found > 0:
         raise ValueError(f"memory must be a number of bytes above 0, got {found:g}")
-    if isinstance(data, Lifted) or freed(solver).prepare is Solver._field_defaults["prepare"]:
+    if isinstance(data, Lifted) or unwrap_static(solver).prepare is Solver._field_defaults["prepare"]:
         return "never", data.y.shape[0]
     made = _prepare.eval_shape(solver, data)
     room = int(min(memory, 2**62) // sum(leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(made.x)))
@@ -367,7 +369,7 @@ def lifting(solver: Any, data: Batch, lift: str, memory: float | None, least: in
     return lift, room
 
 
-def _pace(steps: int, one_pass: int, reads: str) -> int:
+def default_every(steps: int, one_pass: int, reads: str) -> int:
     """About a pass, 100 steps at least (10 for a pass of few steps, 100 at most where a step costs a pass)."""
     pace = max(one_pass, 100 if one_pass > 10 else 10)
     pace = min(pace, 100) if reads == "all" else pace
@@ -388,7 +390,7 @@ def rows_of_curve(curves: list, like: Curve) -> Curve:
     return jax.tree.map(stack, *curves)
 
 
-def _inside(piece, run, steps, every, tol):
+def run_traced(piece, run, steps, every, tol):
     """The run as one program; after the tolerance is met the rows of the curve repeat, with nothing spent."""
 
     def one(carry, length):
@@ -412,7 +414,7 @@ def _inside(piece, run, steps, every, tol):
     return carry[0], table
 
 
-def _outside(piece, run, steps, every, period, seconds, saver, progress, stops):
+def run_host(piece, run, steps, every, period, seconds, saver, progress, stops):
     """The run as a loop on the host, which stops at any look."""
     first, made, rows, began = int(run.step), 0, [], time.monotonic()
     bar = Bar(steps, "steps") if progress else None

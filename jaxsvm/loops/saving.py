@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import models
 from ..checks import shown
-from ..data.rows import outside
+from ..data.rows import caller_stacklevel
 from ..files import check_target
 from ..types import Fit
 
@@ -78,7 +78,7 @@ class Saver:
                 with contextlib.suppress(UserWarning):  # made an error by a filter; it would lose the run
                     warnings.warn(
                         f"the state could not be saved to {self.path} ({error}): the run goes on, the next state is tried again",
-                        stacklevel=outside(),
+                        stacklevel=caller_stacklevel(),
                     )
 
     def finish(self, run: Fit) -> Fit:

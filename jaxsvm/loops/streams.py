@@ -17,9 +17,9 @@ import numpy as np
 from jax import lax
 
 from ..files import DeferredInterrupt, check_field
-from ..multiclass import _depend
-from ..numerics import check_process, wide
-from ..recipe import cast, choice, fixed, freed, register
+from ..multiclass import depends_on
+from ..numerics import accum_dtype, check_process
+from ..recipe import as_static, cast, check_choice, register, unwrap_static
 from ..samplers import uniform
 from ..types import Array, Batch, Curve, Fit, Run, Solver, SparseRows, State
 from . import tally
@@ -34,13 +34,13 @@ from .checks import (
     check_targets,
     whole_number,
 )
-from .feed import cut, feed, next_part
-from .runs import conclude, lifting, rows_of_curve
+from .feed import feed, fixed_size_chunks, next_part
+from .runs import conclude, plan_lift, rows_of_curve
 from .saving import Saver
 
 
 @register("Flow")
-class Flow(NamedTuple):
+class StreamState(NamedTuple):
     """Everything that `stream` goes on from."""
 
     solver: State
@@ -66,7 +66,7 @@ def stream(
     key: Array | None = None,
     *,
     rows: int | None = None,
-    state: Flow | None = None,
+    state: StreamState | None = None,
     batch_size: int | None = None,
     task: str | None = None,
     probe: Callable | None = None,
@@ -128,7 +128,7 @@ def stream(
     if key is None and state is None:
         raise ValueError("stream needs a key, such as jax.random.key(0), or a state to go on from")
     check_key(key)
-    if state is not None and not isinstance(state, Flow):
+    if state is not None and not isinstance(state, StreamState):
         what = "that of fit" if isinstance(state, Run) else type(state).__name__
         raise TypeError(f"state must be that of an earlier stream, got {what}: pass the run.state of a stream")
     if state is not None:
@@ -139,7 +139,7 @@ def stream(
     check_probe(probe)
     if task is None:
         task = {"labels": "binary", "real": "regression", None: "binary"}.get(solver.targets, "multiclass")
-    choice("task", task, ("binary", "multiclass", "regression"))
+    check_choice("task", task, ("binary", "multiclass", "regression"))
     if solver.reads == "all":
         raise ValueError("this solver reads all rows at every step: use fit, or features (jaxsvm.on_features), in a stream")
     saver = Saver(save)
@@ -149,20 +149,20 @@ def stream(
     if part is None:
         return _nothing_left(solver, state)
     first = part.batch
-    size, dtype = first.y.shape[0], wide(first.x)
+    size, dtype = first.y.shape[0], accum_dtype(first.x)
     b = state.waiting.y.shape[0] if state is not None else (solver.sampler or uniform(1)).rows(size)
     b = b if batch_size is None else whole_number("batch_size", batch_size, 1)
-    solver, probe = cast(fixed(solver), dtype), cast(fixed(probe), dtype)
+    solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
     per_row = _check_rows(solver, first, rows)
     begin = dict(rows=rows if per_row else None, batch=b)
     if state is None:
-        flow = _begin(solver, key, first, **begin)
+        flow = init_stream(solver, key, first, **begin)
     else:
-        check_like(state, _begin.eval_shape(solver, jax.random.key(0), first, **begin), ("solver", "waiting"))
+        check_like(state, init_stream.eval_shape(solver, jax.random.key(0), first, **begin), ("solver", "waiting"))
         flow = jax.tree.map(jnp.copy, state)  # the program takes over the memory of its argument
     saver.check(flow)
     more = jax.eval_shape(lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first))
-    lift = lifting(solver, more, "auto", memory, 2**62, False)[0] == "once"
+    lift = plan_lift(solver, more, "auto", memory, 2**62, False)[0] == "once"
 
     bar = Bar(len(chunks) if hasattr(chunks, "__len__") else None, "chunks") if progress else None
     fetch = concurrent.futures.ThreadPoolExecutor(1)
@@ -170,7 +170,7 @@ def stream(
     try:
         with DeferredInterrupt() as interrupt:
             while part is not None:
-                check_targets(freed(solver), part.batch)
+                check_targets(unwrap_static(solver), part.batch)
                 if int(flow.step) + part.batch.y.shape[0] // b + 1 > MOST_STEPS:
                     warnings.warn(_FULL, RuntimeWarning, stacklevel=2)
                     break
@@ -179,8 +179,8 @@ def stream(
                         "this solver has a bound for each row, which a stream cannot know beforehand: use weights of 1, or fit"
                     )
                 coming = fetch.submit(next, parts, None)
-                for batch, count in cut(part.batch, first):
-                    flow, row = _consume(solver, probe, flow, batch, count, lift=lift)
+                for batch, count in fixed_size_chunks(part.batch, first):
+                    flow, row = run_stream_chunk(solver, probe, flow, batch, count, lift=lift)
                     curve.append(row)
                 flow = flow._replace(seen=jnp.asarray(part.seen, jnp.int32), chunks=flow.chunks + part.chunks)
                 jax.block_until_ready(flow)
@@ -197,7 +197,7 @@ def stream(
     return saver.finish(_fit(solver, flow, rows_of_curve(curve, None), before))
 
 
-def _fit(solver: Solver, flow: Flow, curve: Curve, before: int) -> Fit:
+def _fit(solver: Solver, flow: StreamState, curve: Curve, before: int) -> Fit:
     """What came of a stream, whose first step of this call was number `before`."""
     step, losses = np.asarray(curve.step), np.asarray(curve.loss)
     filled = np.flatnonzero(step > np.concatenate([[before], step[:-1]]))  # chunks that made a step
@@ -213,19 +213,19 @@ _FULL = (
 )
 
 
-def _nothing_left(solver, state: Flow | None) -> Fit:
+def _nothing_left(solver, state: StreamState | None) -> Fit:
     """What a stream without rows gives: the run as it stands."""
     if state is None:
         raise ValueError("there is no chunk with rows: the stream is empty")
     dtype = state.waiting.y.dtype
     none, floats, ints = (jax.ShapeDtypeStruct(shape, t) for shape, t in (((), jnp.int32), ((), dtype), ((2,), jnp.int32)))
     curve = rows_of_curve([], Curve(none, floats, floats, none, ints, None))
-    return _fit(cast(fixed(solver), dtype), state, curve, int(state.step))
+    return _fit(cast(as_static(solver), dtype), state, curve, int(state.step))
 
 
 def _check_rows(solver, first: Batch, rows: int | None) -> bool:
     """Whether the state has an entry for each row, in which case `rows` must be given."""
-    made = [_begin.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver for n in (first.y.shape[0], 2**30)]
+    made = [init_stream.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver for n in (first.y.shape[0], 2**30)]
     leaves = zip(*map(jax.tree.leaves, made), strict=True)
     of_rows = [place for place, (few, many) in enumerate(leaves) if few.shape != many.shape]
     same = not of_rows
@@ -235,10 +235,10 @@ def _check_rows(solver, first: Batch, rows: int | None) -> bool:
         raise ValueError(f"rows={rows}, but the first chunk alone has {first.y.shape[0]}: give the number of all rows")
 
     def begin(values):
-        state = freed(solver).init(jax.random.key(0), first._replace(x=values[0], y=values[1]))
+        state = unwrap_static(solver).init(jax.random.key(0), first._replace(x=values[0], y=values[1]))
         return [jax.tree.leaves(state)[place] for place in of_rows]
 
-    if not same and any(_depend(begin, (first.x, first.y))):
+    if not same and any(depends_on(begin, (first.x, first.y))):
         raise ValueError(
             "this solver begins with something of each row (one_vs_one of a dual method: which pairs a row counts for), which "
             "a stream cannot know beforehand: use fit, or one_vs_rest"
@@ -247,7 +247,7 @@ def _check_rows(solver, first: Batch, rows: int | None) -> bool:
 
 
 @functools.partial(jax.jit, static_argnames=("rows", "batch"))
-def _begin(solver, key, first, *, rows, batch):
+def init_stream(solver, key, first, *, rows, batch):
     """The stream before its first row; with `rows` `init` sees rows of zeros after the first chunk."""
     lacking = 0 if rows is None else rows - first.y.shape[0]
 
@@ -262,13 +262,15 @@ def _begin(solver, key, first, *, rows, batch):
     )
     empty = jax.tree.map(lambda a: jnp.zeros((batch, *a.shape[1:]), a.dtype), first)
     zero = jnp.zeros((), jnp.int32)
-    return Flow(freed(solver).init(jax.random.split(key)[0], data), empty, zero, zero, zero, zero, jnp.zeros((), bool))
+    return StreamState(
+        unwrap_static(solver).init(jax.random.split(key)[0], data), empty, zero, zero, zero, zero, jnp.zeros((), bool)
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("lift",), donate_argnums=(2,))
-def _consume(solver, probe, flow, chunk, count, *, lift):
+def run_stream_chunk(solver, probe, flow, chunk, count, *, lift):
     """All batches that the waiting rows and the first `count` rows of a chunk fill; a row of the curve."""
-    solver, probe = freed(solver), freed(probe)
+    solver, probe = unwrap_static(solver), unwrap_static(probe)
     b = flow.waiting.y.shape[0]
     row = jax.tree.map(lambda *a: jnp.concatenate(a), flow.waiting, chunk)
     first, total = b - flow.held, flow.held + count  # what waits stands at the end of its place

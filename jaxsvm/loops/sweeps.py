@@ -17,7 +17,7 @@ from jax import lax
 
 from ..checks import as_number, integer, shown
 from ..numerics import check_process, is_traced
-from ..recipe import positive
+from ..recipe import check_positive
 from ..types import Array
 from .bar import Bar
 
@@ -151,7 +151,7 @@ def sweep(
     if chunk is not None:
         integer("chunk", chunk, 1)
     if memory is not None:
-        positive(memory=memory)
+        check_positive(memory=memory)
         memory = as_number("memory", memory)
     if not callable(fn) or isinstance(fn, type):
         raise TypeError(f"fn must be a function of one number of each axis, got {shown(fn)}")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from ..types import Array
 
 
-def mix(bits: Array) -> Array:
+def hash32(bits: Array) -> Array:
     """A 32-bit integer hash (the finaliser of MurmurHash3): every input bit moves every output bit."""
     bits = (bits ^ (bits >> 16)) * jnp.uint32(0x85EBCA6B)
     bits = (bits ^ (bits >> 13)) * jnp.uint32(0xC2B2AE35)

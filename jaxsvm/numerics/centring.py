@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from ..types import Array, SparseRows
-from .products import above_rounding, inner, sqnorms, wide
+from .products import above_rounding, accum_dtype, cross_products, sqnorms
 from .vectors import is_traced
 
 
@@ -73,8 +73,8 @@ def offset(x: Array, live: Array | None = None) -> Array:
     """
     x = lax.stop_gradient(x)
     if isinstance(x, SparseRows):
-        return jnp.zeros(x.shape[-1], wide(x))
-    x = x.astype(wide(x))
+        return jnp.zeros(x.shape[-1], accum_dtype(x))
+    x = x.astype(accum_dtype(x))
     live = jnp.any(x != 0, axis=1) & (True if live is None else live)
     low = jnp.min(jnp.where(live[:, None], x, jnp.inf), axis=0, initial=jnp.inf)
     high = jnp.max(jnp.where(live[:, None], x, -jnp.inf), axis=0, initial=-jnp.inf)
@@ -94,14 +94,14 @@ def centre(x: Array, shift: Array) -> Array:
     """x - shift, (n, d), (d,) -> (n, d); sparse rows as they are, whose shift is 0."""
     if isinstance(x, SparseRows):
         return x
-    x = x.astype(wide(x))
+    x = x.astype(accum_dtype(x))
     return x - jnp.expand_dims(shift.astype(x.dtype), tuple(range(x.ndim - 1)))
 
 
 def centred(x: Array, shift: Array) -> CentredRows:
     """Rows less a shift, (n, d), (d,)."""
     value = centre(x, shift)
-    value = value.astype(wide(value))
+    value = value.astype(accum_dtype(value))
     return CentredRows(value, sqnorms(value))
 
 
@@ -131,7 +131,7 @@ def sqdist_of(x: CentredRows, z: CentredRows) -> Array:
     """`sqdist` of rows that are less their shift."""
     if x.subtract or z.subtract:
         return lax.map(lambda row: sqnorms(z.value - row[None, :]), x.value)
-    return distances(inner(x.value, z.value), x.sqnorm[:, None], z.sqnorm[None, :], x.shape[-1])
+    return distances(cross_products(x.value, z.value), x.sqnorm[:, None], z.sqnorm[None, :], x.shape[-1])
 
 
 COARSE = 1e-3  # error of gamma |x - z|^2 from which on small distances are summed from differences

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..types import LIMB, Array, Count
+from ..types import EVALS_BITS, Array, Count
 
-_LOW = 2**LIMB - 1
+_LOW = 2**EVALS_BITS - 1
 
 
 def split_count(number: int | Array | Count) -> Count:
@@ -23,23 +23,23 @@ def split_count(number: int | Array | Count) -> Count:
     if isinstance(number, Count):
         return number
     if isinstance(number, int):
-        return Count(jnp.asarray(number >> LIMB, jnp.int32), jnp.asarray(number & _LOW, jnp.int32))
+        return Count(jnp.asarray(number >> EVALS_BITS, jnp.int32), jnp.asarray(number & _LOW, jnp.int32))
     number = jnp.asarray(number, jnp.int32)
-    return Count(number >> LIMB, number & _LOW)
+    return Count(number >> EVALS_BITS, number & _LOW)
 
 
 def add_counts(first: int | Array | Count, second: int | Array | Count) -> Count:
     """The sum of two counts."""
     first, second = split_count(first), split_count(second)
     low = first.low + second.low
-    return Count(first.high + second.high + (low >> LIMB), low & _LOW)
+    return Count(first.high + second.high + (low >> EVALS_BITS), low & _LOW)
 
 
 def sum_counts(counts: Array | Count) -> Count:
     """The sum of (k,) counts, k <= 2,048."""
     counts = split_count(counts)
     low = jnp.sum(counts.low, dtype=jnp.int32)
-    return Count(jnp.sum(counts.high, dtype=jnp.int32) + (low >> LIMB), low & _LOW)
+    return Count(jnp.sum(counts.high, dtype=jnp.int32) + (low >> EVALS_BITS), low & _LOW)
 
 
 def multiply_counts(first: int | Array, second: int | Array) -> Count:
@@ -48,7 +48,7 @@ def multiply_counts(first: int | Array, second: int | Array) -> Count:
     terms = [sum(a[i] * b[k - i] for i in range(3) if 0 <= k - i < 3) for k in range(5)]  # in units of 2^(10 k)
     low = terms[0] + ((terms[1] & 1023) << 10)
     high = terms[2] + (terms[1] >> 10) + (terms[3] << 10) + (terms[4] << 20)
-    return Count(high + (low >> LIMB), low & _LOW)
+    return Count(high + (low >> EVALS_BITS), low & _LOW)
 
 
 def _digits(number: int | Array) -> tuple[Array, Array, Array]:
@@ -59,7 +59,7 @@ def _digits(number: int | Array) -> tuple[Array, Array, Array]:
 
 def narrow_count(count: Count, most: int) -> Array | Count:
     """The count as an int32 where `most`, which it never exceeds, fits one; else as it is."""
-    return (count.high << LIMB) + count.low if most < 2**31 else count
+    return (count.high << EVALS_BITS) + count.low if most < 2**31 else count
 
 
 def times_count(times: Array, each: int, most: int) -> Array | Count:

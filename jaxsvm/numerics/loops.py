@@ -11,7 +11,7 @@ from jax import lax
 from ..types import Array
 
 
-def one_by_one(fn: Callable) -> Callable:
+def map_on_cpu(fn: Callable) -> Callable:
     """`fn` of arrays, with loops whose length depends on them: under `vmap` a CPU works the elements off one after the other.
 
     The loops that `vmap` makes go on for all elements until the last one is done, and a loop within a loop multiplies that.
@@ -45,7 +45,7 @@ def one_by_one(fn: Callable) -> Callable:
 
 
 @jax.custom_batching.custom_vmap
-def due(when: Array) -> Array:
+def any_under_vmap(when: Array) -> Array:
     """The condition () of a `cond` on a clock, such as `due(t % 64 == 0)`: under `vmap` it holds for all where it does for one.
 
     A branch that is taken now and then stays one, where several problems have a clock each: a `cond` on conditions of their
@@ -54,6 +54,6 @@ def due(when: Array) -> Array:
     return when
 
 
-@due.def_vmap
+@any_under_vmap.def_vmap
 def _of_any(size, batched, when):
-    return due(jnp.any(when)), False  # and for all of an outer map
+    return any_under_vmap(jnp.any(when)), False  # and for all of an outer map

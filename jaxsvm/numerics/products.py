@@ -36,7 +36,7 @@ def add_rows(w: Array, coef: Array, x: Array) -> Array:
     return w + dot(coef, x)
 
 
-def inner(x: Array, z: Array) -> Array:
+def cross_products(x: Array, z: Array) -> Array:
     """Products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, nothing of size m d or n d is made of them."""
     if not isinstance(x, SparseRows) and not isinstance(z, SparseRows):
         # One row against many is a matrix times a vector: written otherwise, XLA turns the matrix round in a slow loop.
@@ -60,7 +60,7 @@ def l1_distances(x: Array, z: Array) -> Array:
 
 def _wide(x: Array) -> Array:
     """Rows in the dtype of sums over them, sparse ones as arrays of their own."""
-    return (x.taken() if isinstance(x, SparseRows) else x).astype(wide(x))
+    return (x.taken() if isinstance(x, SparseRows) else x).astype(accum_dtype(x))
 
 
 _DENSE = 2**24  # numbers, of the block of sparse rows that is made dense at a time
@@ -78,7 +78,7 @@ def _pairs(x: Array, z: Array, fn: Callable) -> Array:
     return blocked(lambda rows: sparse.gather(z, rows.toarray().T, fn).T, x, max(1, _DENSE // x.columns))
 
 
-def wide(x: Array) -> jnp.dtype:
+def accum_dtype(x: Array) -> jnp.dtype:
     """The dtype for sums and coefficients over `x`: its own, float32 at least."""
     return x.dtype if jnp.finfo(x.dtype).bits >= 32 else jnp.dtype(jnp.float32)
 
@@ -98,7 +98,7 @@ def above_rounding(found: Array, whole: Array, columns: int) -> Array:
 
 def sqnorms(x: Array) -> Array:
     """Squared norms of rows, (n, d) -> (n,)."""
-    x = x.astype(wide(x))
+    x = x.astype(accum_dtype(x))
     x = x.taken().value if isinstance(x, SparseRows) else x
     return jnp.einsum("nd,nd->n", x, x, precision=lax.Precision.HIGHEST)
 

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..types import GROUP, Array, SparseRows
-from .loops import one_by_one
+from ..types import LANE_WIDTH, Array, SparseRows
+from .loops import map_on_cpu
 
 
 def gather(x: SparseRows, b: Array, fn: Callable) -> Array:
@@ -61,7 +61,7 @@ def _walked(alone: Callable, together: Callable, *args: Any) -> Array:
         shared = not (batched[-1].index or batched[-1].value)  # rows of their own would be copied for every turn
         in_turn = shared and size >= LANES and args[-1].rows.shape[-1] >= FEW
         axes = jax.tree.map(lambda b: 0 if b else None, tuple(batched))
-        return jax.vmap(one_by_one(alone) if in_turn else together, axes, axis_size=size)(*args), True
+        return jax.vmap(map_on_cpu(alone) if in_turn else together, axes, axis_size=size)(*args), True
 
     return walked(*args)
 
@@ -69,7 +69,7 @@ def _walked(alone: Callable, together: Callable, *args: Any) -> Array:
 def _walk(x: SparseRows, i: Array, live: Array, one: Callable, start: Any, turn: int) -> Any:
     """`one(carry, [(column, value), ...])` over the numbers of the i-th row that is meant, where it is live, `turn` at a time."""
     width = x.value.shape[1]
-    turn = turn if width % GROUP == 0 else 1
+    turn = turn if width % LANE_WIDTH == 0 else 1
     index, value = x.index.reshape(-1), x.value.reshape(-1)
     row = _at(x.rows, i).astype(jnp.uint32)  # unsigned: no wrapping of negative numbers to be looked after
     first = row * width if x.start is None else _at(x.start, row).astype(jnp.uint32)
@@ -101,7 +101,7 @@ def scores(x: SparseRows, w: Array) -> Array:
     def walk(w, x):
         def score(i, out):
             one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])  # noqa: E731
-            return lax.dynamic_update_slice(out, _walk(x, i, True, one, jnp.zeros((), w.dtype), GROUP)[None], (i,))
+            return lax.dynamic_update_slice(out, _walk(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)[None], (i,))
 
         return lax.fori_loop(0, x.rows.shape[0], score, jnp.zeros(x.rows.shape[0], w.dtype))
 
@@ -129,7 +129,9 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
                     w = lax.dynamic_update_slice(w, (_at(w, column) + c * value)[None], (column,), allow_negative_indices=False)
                 return w
 
-            return _walk(x, i, c != 0 if skip else True, one, w, GROUP // 2)  # more, and XLA does not take the loop for small
+            return _walk(
+                x, i, c != 0 if skip else True, one, w, LANE_WIDTH // 2
+            )  # more, and XLA does not take the loop for small
 
         return lax.fori_loop(0, x.rows.shape[0], add, w)
 

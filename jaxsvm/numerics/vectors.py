@@ -16,10 +16,10 @@ BLOCK = 128  # numbers that are looked through for one row
 
 def count(mask: Array) -> Array:
     """How many are true, as an int32 also where 64-bit numbers are on."""
-    return summed(jnp.ravel(mask).astype(jnp.int32)).astype(jnp.int32)
+    return pairwise_sum(jnp.ravel(mask).astype(jnp.int32)).astype(jnp.int32)
 
 
-def summed(a: Array) -> Array:
+def pairwise_sum(a: Array) -> Array:
     """The sum of (n,), folded in halves: several times as fast as `jnp.sum` on a CPU, and less of it is lost in rounding."""
     n = a.shape[0]
     folds = max((n - 1).bit_length() - 8, 0)  # to at most 256 numbers
@@ -31,7 +31,7 @@ def summed(a: Array) -> Array:
     return jnp.sum(a) + jnp.sum(rest) if n > whole else jnp.sum(a)
 
 
-def chosen(share: Array, u: Array) -> Array:
+def sample_proportional(share: Array, u: Array) -> Array:
     """Rows in proportion to a share, by the inverse of its cumulative sum, block by block.
 
     Args:
@@ -49,8 +49,8 @@ def chosen(share: Array, u: Array) -> Array:
     def one(u):
         target = below(u * ends[-1], ends[-1])
         block = count(ends <= target)
-        inside = jnp.cumsum(at(blocks, block))
-        left = below(target - jnp.where(block > 0, at(ends, jnp.maximum(block - 1, 0)), 0), inside[-1])
+        inside = jnp.cumsum(index_row(blocks, block))
+        left = below(target - jnp.where(block > 0, index_row(ends, jnp.maximum(block - 1, 0)), 0), inside[-1])
         return block * BLOCK + count(inside <= left)
 
     return jax.vmap(one)(u)
@@ -73,7 +73,7 @@ def two_sum(total: Array, lost: Array, term: Array) -> tuple[Array, Array]:
     return new, (total - (new - part)) + (term - part)
 
 
-def put(a: Array, index: Array, values: Array) -> Array:
+def scatter_set(a: Array, index: Array, values: Array) -> Array:
     """`a` with `a[index] = values`, in place inside a loop that writes first and only reads afterwards.
 
     Args:
@@ -86,14 +86,14 @@ def put(a: Array, index: Array, values: Array) -> Array:
     return a.at[index].set(values, mode="promise_in_bounds")
 
 
-def pick(a: Array, index: Array) -> Array:
+def gather(a: Array, index: Array) -> Array:
     """`a[index]` for (b,) indices in [0, n)."""
     if index.shape[0] == 1:
         return lax.dynamic_slice_in_dim(a, index[0], 1)
     return a.at[index].get(mode="promise_in_bounds")
 
 
-def at(a: Array, i: Array) -> Array:
+def index_row(a: Array, i: Array) -> Array:
     """`a[i]` for one i in [0, n): a number of (n,), a row of (n, d)."""
     return lax.dynamic_index_in_dim(a, i, keepdims=False)
 
@@ -106,27 +106,27 @@ def _halved(a: Array, fn: Callable) -> Array:
     return a
 
 
-def greatest(a: Array) -> Array:
+def fast_max(a: Array) -> Array:
     """max of (n,), several times as fast as `jnp.max` on a CPU."""
     return jnp.max(_halved(a, jnp.maximum))
 
 
-def least(a: Array) -> Array:
+def fast_min(a: Array) -> Array:
     """min of (n,), as `greatest`."""
     return jnp.min(_halved(a, jnp.minimum))
 
 
-def first_max(a: Array) -> tuple[Array, Array]:
+def argmax_value(a: Array) -> tuple[Array, Array]:
     """The first place of the maximum of (n,), int32, and the maximum: `jnp.argmax` without its pace on a CPU.
 
     Where there is none (nan), the last place.
     """
-    top, n = greatest(a), a.shape[0]
-    place = least(jnp.where(a == top, lax.iota(jnp.int32, n), n - 1))
+    top, n = fast_max(a), a.shape[0]
+    place = fast_min(jnp.where(a == top, lax.iota(jnp.int32, n), n - 1))
     return place, top
 
 
-def largest(a: Array, k: int) -> Array:
+def top_k_index(a: Array, k: int) -> Array:
     """The places of the k largest of (n,), int32, in order.
 
     The barrier keeps what follows from being merged into it: XLA then sorts all of `a`, in thirty times the time.

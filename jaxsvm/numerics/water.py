@@ -10,9 +10,9 @@ from jax import lax
 
 from ..recipe import register
 from ..types import Array
-from .loops import one_by_one
+from .loops import map_on_cpu
 from .products import dot
-from .vectors import greatest, least, summed
+from .vectors import fast_max, fast_min, pairwise_sum
 
 FEW = 8  # steps of Newton's method from a guess
 ROUNDS = 150  # of the search for the bias, a third of them halvings: enough for float64 even if nothing else helped
@@ -44,11 +44,11 @@ def water_level(responses: Array, volume: Array, *, weight: Array | None = None,
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, section 3
         (there by dividing and conquering, here without partitions).
     """
-    return one_basin(responses, volume, weight=weight, start=start).level
+    return one_level(responses, volume, weight=weight, start=start).level
 
 
 @register("Basins")
-class Basins(NamedTuple):
+class WaterFill(NamedTuple):
     """Water in one basin, or in two, one of each class."""
 
     level: Array  # ()   of two the mean: level - bias in that of the positive class, level + bias in the other
@@ -56,7 +56,7 @@ class Basins(NamedTuple):
     share: Array  # (n,)  the p that attains it, of sum 1, 1/2 in each of two basins
 
 
-def one_basin(responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None) -> Basins:
+def one_level(responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None) -> WaterFill:
     """The water level, and the rows' shares that attain it: level = min_p sum_i p_i c_i + volume max_i p_i / weight_i.
 
     Args:
@@ -70,19 +70,19 @@ def one_basin(responses: Array, volume: Array, *, weight: Array | None = None, s
     """
     responses, volume, weight = _terms(responses, volume, weight)
     c, poured, w, guess = _held((responses, volume, weight, start))
-    edge, level, mass = one_by_one(_filled)(c, poured, w, guess)
+    edge, level, mass = map_on_cpu(_solve_level)(c, poured, w, guess)
     share, slope = _lifted(c, edge, mass, w)
-    return Basins(_with_derivatives(level, share, slope, responses, volume), jnp.zeros_like(level), share)
+    return WaterFill(_with_derivatives(level, share, slope, responses, volume), jnp.zeros_like(level), share)
 
 
-def two_basins(
+def two_levels(
     responses: Array,
     y: Array,
     volume: Array,
     *,
     weight: Array | None = None,
     start: tuple[Array, Array, Array] | None = None,
-) -> Basins:
+) -> WaterFill:
     """The bias b for which water over c_i + y_i b stands highest: the volume goes to two basins, one of each class.
 
         level = max_b G(b),   sum_i weight_i max(0, G(b) - c_i - y_i b) = volume
@@ -112,7 +112,7 @@ def two_basins(
     """
     responses, volume, weight = _terms(responses, volume, weight)
     c, poured, w, y, start = _held((responses, volume, weight, y, start))
-    left, right, both = one_by_one(_bracketed)(c, poured, w, y, start)
+    left, right, both = map_on_cpu(_bracketed)(c, poured, w, y, start)
     best = _either(left.level >= right.level, left, right)
     steep = left.slope - right.slope
     mixed = jnp.where(steep > 0, left.slope / jnp.where(steep > 0, steep, 1), 0)  # of the right piece: no class outweighs
@@ -121,7 +121,7 @@ def two_basins(
     bias = jnp.where(best.slope == 0, _middle(c, y, best, w), best.bias)
     level = jnp.where(both, best.level, jnp.inf)
     share, bias = jnp.where(both, share, 0), jnp.where(both, bias, 0)
-    return Basins(_with_derivatives(level, share, slope, responses, volume), bias, share)
+    return WaterFill(_with_derivatives(level, share, slope, responses, volume), bias, share)
 
 
 class _Piece(NamedTuple):
@@ -163,14 +163,14 @@ def _terms(responses, volume, weight):
 def _bracketed(c, volume, w, y, start):
     """Two pieces between which G is highest, and whether there are rows of both classes."""
     sides = jnp.where(y > 0, w, 0), jnp.where(y > 0, 0, w)
-    both = (summed(sides[0]) > 0) & (summed(sides[1]) > 0)
+    both = (pairwise_sum(sides[0]) > 0) & (pairwise_sum(sides[1]) > 0)
 
     def over(bias, guess):
         """The piece of G at a bias."""
         ground = c + y * bias
-        edge, level, mass = _filled(ground, volume, w, guess)
+        edge, level, mass = _solve_level(ground, volume, w, guess)
         under = _under(ground, edge, w)
-        more, less = (summed(jnp.where(under, side, 0)) for side in sides)
+        more, less = (pairwise_sum(jnp.where(under, side, 0)) for side in sides)
         return _Piece(bias, level, (more - less) / (more + less), mass, edge)
 
     def goes_on(search):
@@ -205,20 +205,20 @@ def _bracketed(c, volume, w, y, start):
 
 def _first(c, volume, sides, start):
     """Where the search for the bias starts: bias, level, stride."""
-    low = [least(jnp.where(side > 0, c, jnp.inf)) for side in sides]
+    low = [fast_min(jnp.where(side > 0, c, jnp.inf)) for side in sides]
     least_stride = 4 * jnp.finfo(c.dtype).eps * (jnp.abs(low[0]) + jnp.abs(low[1])) + jnp.finfo(c.dtype).tiny
     if start is not None:
         bias, level, stride = (jnp.asarray(a, c.dtype) for a in start)
         return bias, level, jnp.maximum(stride, least_stride)
     both = jnp.isfinite(low[0]) & jnp.isfinite(low[1])
     # The best without volume: rows far above do not touch the digits.
-    return jnp.where(both, (low[1] - low[0]) / 2, 0), None, volume / summed(sides[0] + sides[1]) + least_stride
+    return jnp.where(both, (low[1] - low[0]) / 2, 0), None, volume / pairwise_sum(sides[0] + sides[1]) + least_stride
 
 
-def _filled(ground, volume, w, guess):
+def _solve_level(ground, volume, w, guess):
     """The edge of the water, the level by one more step of Newton's method from it, and what the rows below the edge weigh."""
     if guess is None:
-        return _searched(ground, volume, w)
+        return _newton_from_top(ground, volume, w)
 
     def again(carry):
         _, level, *_, steps = carry
@@ -232,26 +232,26 @@ def _filled(ground, volume, w, guess):
     # once a `cond` would search for all of them anew.
     first = (guess, *_step(ground, volume, w, guess), jnp.zeros((), jnp.int32))
     *found, _, _ = last = lax.while_loop(lambda carry: wrong(carry) & (carry[-1] < FEW), again, first)
-    anew = lambda carry: (jnp.zeros((), bool), *_searched(ground, volume, w))  # noqa: E731
+    anew = lambda carry: (jnp.zeros((), bool), *_newton_from_top(ground, volume, w))  # noqa: E731
     return lax.while_loop(lambda carry: carry[0], anew, (wrong(last), *found))[1:]
 
 
 def _step(ground, volume, w, level):
     """The level for the rows below `level`, what these weigh, and the volume that is missing up to it."""
     below = jnp.where(ground < level, w, 0)
-    mass, missing = summed(below), volume - summed(below * (level - ground))
+    mass, missing = pairwise_sum(below), volume - pairwise_sum(below * (level - ground))
     return jnp.where(mass > 0, level + missing / jnp.where(mass > 0, mass, 1), level), mass, missing
 
 
-def _searched(ground, volume, w):
+def _newton_from_top(ground, volume, w):
     """The same from all rows under water: then levels only fall, until the rows under water stay the same."""
-    floor = least(jnp.where(w > 0, ground, jnp.inf))
+    floor = fast_min(jnp.where(w > 0, ground, jnp.inf))
 
     def newton(level):
         below = jnp.where(ground < level, w, 0)
-        mass = summed(below)
+        mass = pairwise_sum(below)
         # Heights over the floor are summed: no digit cancels, however far the level is.
-        height = (volume + summed(below * (ground - floor))) / jnp.where(mass > 0, mass, 1)
+        height = (volume + pairwise_sum(below * (ground - floor))) / jnp.where(mass > 0, mass, 1)
         return jnp.where(mass > 0, floor + height, level), mass
 
     def fall(carry):
@@ -260,12 +260,12 @@ def _searched(ground, volume, w):
         less = mass < before  # as much is the same rows: nothing is left to do
         return jnp.where(less, lower, level), mass, less
 
-    high = floor + (volume + summed(w * jnp.where(w > 0, ground - floor, 0))) / summed(w)
+    high = floor + (volume + pairwise_sum(w * jnp.where(w > 0, ground - floor, 0))) / pairwise_sum(w)
     infinite, tiny = (jnp.full((), a, ground.dtype) for a in (jnp.inf, jnp.finfo(ground.dtype).tiny))
     level, mass, _ = lax.while_loop(lambda carry: carry[2], fall, (high, infinite, jnp.ones((), bool)))
     # Where no row is under water, those at the level count: the edge is above them.
     above = jnp.where(jnp.abs(level) < tiny, tiny, jnp.nextafter(level, infinite))
-    at_level = summed(jnp.where(ground <= level, w, 0))
+    at_level = pairwise_sum(jnp.where(ground <= level, w, 0))
     # Once more from the level down: it may be near rows of which most have little water over them.
     found = _step(ground, volume, w, level)[0]
     return jnp.where(mass > 0, level, above), found, jnp.where(mass > 0, mass, at_level)
@@ -284,8 +284,8 @@ def _lifted(ground, edge, mass, w):
 def _middle(c, y, piece, w):
     """The middle of the biases between which the same rows are under water."""
     under, live = _under(c + y * piece.bias, piece.edge, w), w > 0
-    top = lambda side, rows: greatest(jnp.where(rows & side & live, c, -jnp.inf))  # noqa: E731
-    bottom = lambda side, rows: least(jnp.where(rows & side & live, c, jnp.inf))  # noqa: E731
+    top = lambda side, rows: fast_max(jnp.where(rows & side & live, c, -jnp.inf))  # noqa: E731
+    bottom = lambda side, rows: fast_min(jnp.where(rows & side & live, c, jnp.inf))  # noqa: E731
     low = jnp.maximum(piece.level - bottom(y > 0, ~under), top(y <= 0, under) - piece.level)
     high = jnp.minimum(piece.level - top(y > 0, under), bottom(y <= 0, ~under) - piece.level)
     return (low + high) / 2

@@ -7,7 +7,7 @@ import optax
 from ..averaging import average_iterates
 from ..engines.gradient import descent, gradient
 from ..losses import hinge
-from ..recipe import positive, solver
+from ..recipe import check_positive, solver
 from ..samplers import epochs
 from ..schedules import averaged_sgd
 from ..types import Loss, Solver
@@ -48,8 +48,8 @@ def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: st
     Reference: W. Xu, Towards optimal one pass large scale learning with averaged stochastic gradient descent,
         arXiv 1107.2490, 2011; L. Bottou, svmasgd, 2010.
     """
-    positive(lam=lam)
-    positive(bias_rate=bias_rate)
+    check_positive(lam=lam)
+    check_positive(bias_rate=bias_rate)
     step = optax.scale_by_learning_rate(averaged_sgd(lam, average_from))
     slow = optax.chain(step, optax.scale(bias_rate))
     tx = optax.chain(descent(lam, step, bias, bias_step=slow), average_iterates(start=average_from))

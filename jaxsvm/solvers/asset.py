@@ -13,7 +13,7 @@ from ..engines.gradient import descent, gradient
 from ..losses import hinge
 from ..numerics import sqnorms
 from ..projections import ball, keep, product
-from ..recipe import choice, positive, register, solver
+from ..recipe import check_choice, check_positive, register, solver
 from ..schedules import inverse_sqrt, inverse_time
 from ..types import Array, Batch, Loss, Solver
 
@@ -105,8 +105,8 @@ def asset(lam: float, *, loss: Loss = hinge, average_from: int = 0, bias: str = 
         machines, ICPRAM 2012, section 3, algorithm 1; A. Nemirovski, A. Juditsky, G. Lan, A. Shapiro, Robust
         stochastic approximation approach to stochastic programming, SIAM J. Optimization 19, 2009.
     """
-    positive(lam=lam)
-    choice("bias", bias, ("free", "none"))
+    check_positive(lam=lam)
+    check_choice("bias", bias, ("free", "none"))
     _check_start(average_from)
     free = bias == "free"
 
@@ -157,7 +157,7 @@ def asset_star(lam: float, *, loss: Loss = hinge, average_from: int | None = Non
     Reference: S. Lee, S. Wright, ASSET, ICPRAM 2012, section 3 (ASSET*); the step: S. Shalev-Shwartz, Y. Singer,
         N. Srebro, Pegasos, ICML 2007.
     """
-    positive(lam=lam)
+    check_positive(lam=lam)
     if average_from is not None:
         _check_start(average_from)
     eta = inverse_time(1 / lam)

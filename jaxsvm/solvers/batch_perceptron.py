@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from ..kernels import Kernel, as_kernel
-from ..numerics import at, first_max
-from ..recipe import nonnegative, register, solver
+from ..numerics import argmax_value, index_row
+from ..recipe import check_nonnegative, register, solver
 from ..samplers import uniform
 from ..spaces import expansion
 from ..spaces.expansion import ExpansionState
@@ -57,7 +57,7 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, section 3,
         the perceptron of its authors' program.
     """
-    nonnegative(margin=margin)
+    check_nonnegative(margin=margin)
     space = expansion(as_kernel(kernel))
 
     def init(key, data):
@@ -69,12 +69,12 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
         score = f.response + f.lost
         y, live = batch.y.astype(score.dtype), weight > 0
         below = jnp.where(live, -y * score, -jnp.inf)
-        i, worst = first_max(below)
-        again, known = first_max(jnp.where((below == worst) & (f.coef != 0), 1, 0))
+        i, worst = argmax_value(below)
+        again, known = argmax_value(jnp.where((below == worst) & (f.coef != 0), 1, 0))
         i = jnp.where(known > 0, again, i)
         size = jnp.sqrt(jnp.maximum(jnp.dot(f.coef, f.response), 0))
         short = margin + jnp.where(size > 0, worst / jnp.where(size > 0, size, 1), jnp.inf)
-        coef = jnp.where(worst + margin * size >= 0, at(y * weight, i), 0)[None]
+        coef = jnp.where(worst + margin * size >= 0, index_row(y * weight, i), 0)[None]
         own = batch._replace(index=i[None])
         f = space.add(f, jnp.zeros((), score.dtype), coef, own)
         info = Info(

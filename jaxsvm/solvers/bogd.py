@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..budget import Maintenance, given_up, maintenance
-from ..engines.online import hinge_steps, online
+from ..budget import Maintenance, maintenance, remove_point
+from ..engines.online import ogd_rule, online
 from ..kernels import Kernel
 from ..numerics import is_traced
-from ..recipe import positive, solver
+from ..recipe import check_positive, solver
 from ..samplers import epochs
 from ..spaces import budgeted
 from ..types import Solver
@@ -15,7 +15,7 @@ from ..types import Solver
 @maintenance
 def _oldest() -> Maintenance:
     """The oldest point goes."""
-    return Maintenance(lambda kernel, points, memo: (given_up(points, points.oldest), memo))
+    return Maintenance(lambda kernel, points, memo: (remove_point(points, points.oldest), memo))
 
 
 @solver
@@ -51,10 +51,10 @@ def bogd(lam: float, kernel: Kernel, *, budget: int, eta: float = 0.2) -> Solver
     Reference: P. Zhao, J. Wang, P. Wu, R. Jin, S. Hoi, Fast bounded online gradient descent algorithms for scalable
         kernel-based online learning, ICML 2012; S. Hoi, J. Wang, P. Zhao, LIBOL and KOL, JMLR 15, 2014.
     """
-    positive(lam=lam, eta=eta)
+    check_positive(lam=lam, eta=eta)
     if not is_traced(lam, eta) and float(eta) * float(lam) >= 1:
         raise ValueError(
             f"eta lam must be below 1, or a step turns the function round, got {float(eta) * float(lam):g}: lower eta"
         )
     space = budgeted(kernel, budget=budget, maintain=_oldest())
-    return online(lambda data: (), hinge_steps(eta, lam), space, sampler=epochs(1))
+    return online(lambda data: (), ogd_rule(eta, lam), space, sampler=epochs(1))

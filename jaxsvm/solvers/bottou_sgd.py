@@ -10,7 +10,7 @@ import optax
 
 from ..engines.gradient import gradient, regularised
 from ..losses import hinge
-from ..recipe import positive, register, solver
+from ..recipe import check_positive, register, solver
 from ..samplers import epochs
 from ..schedules import bottou
 from ..types import Array, Loss, Solver
@@ -56,8 +56,8 @@ def bottou_sgd(lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate:
 
     Reference: L. Bottou, svmsgd, 2007 (leon.bottou.org/projects/sgd); J. Rupnik, SiKDD 2008, section 4.
     """
-    positive(lam=lam)
-    positive(bias_rate=bias_rate)
+    check_positive(lam=lam)
+    check_positive(bias_rate=bias_rate)
     return gradient(loss, add_then_shrink(lam, bias, bias_rate), bias=bias, sampler=epochs(1))
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..budget import Maintenance, given_up, maintenance
+from ..budget import Maintenance, maintenance, remove_point
 from ..engines.online import Move, online
 from ..kernels import Kernel
 from ..losses import hinge
-from ..numerics import at, first_max
-from ..recipe import positive, solver
+from ..numerics import argmax_value, index_row
+from ..recipe import check_positive, solver
 from ..samplers import epochs
 from ..spaces import budgeted
 from ..types import Solver
@@ -23,8 +23,8 @@ def _simple() -> Maintenance:
         own = points.values[-1]
         taken = points.coef[:-1] * points.values[:-1] / own
         lost = points.coef[:-1] ** 2 * kernel.diag(points.x) - taken * taken * own
-        r, _ = first_max(-lost)
-        return given_up(points, r, points.coef.at[-1].add(at(taken, r))), memo
+        r, _ = argmax_value(-lost)
+        return remove_point(points, r, points.coef.at[-1].add(index_row(taken, r))), memo
 
     return Maintenance(change)
 
@@ -61,7 +61,7 @@ def bpas(C: float, kernel: Kernel, *, budget: int) -> Solver:
 
     Reference: Z. Wang, S. Vucetic, Online passive-aggressive algorithms on a budget, AISTATS 2010, section 3, BPA-S.
     """
-    positive(C=C)
+    check_positive(C=C)
 
     def rule(_, score, batch, share, gram, t):
         loss = hinge.value(score, batch.y)

@@ -11,9 +11,9 @@ from ..engines.coordinate import CoordinateState, coordinate
 from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import count
-from ..recipe import choice, positive, register, solver
+from ..recipe import check_choice, check_positive, register, solver
 from ..spaces import budgeted
-from ..spaces.budgeted import summands
+from ..spaces.budgeted import contributions
 from ..types import Array, Solver
 
 
@@ -71,8 +71,8 @@ def bsca(C: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge
     Reference: S. Qaadan, M. Schueler, T. Glasmachers, Dual SVM training on a budget, ICPRAM 2018,
         https://arxiv.org/abs/1806.10182, algorithm 1 and section 4.
     """
-    positive(C=C)
-    choice("stop", stop, ("summands", "gradients", "moves"))
+    check_positive(C=C)
+    check_choice("stop", stop, ("summands", "gradients", "moves"))
     space = budgeted(kernel, budget=budget, maintain=maintain)
     inner = coordinate(hinge, C, space)
 
@@ -83,7 +83,7 @@ def bsca(C: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge
 
     def update(state, batch):
         if stop == "summands":
-            told = summands(kernel, state.inner.f, batch)
+            told = contributions(kernel, state.inner.f, batch)
         else:
             told = 1 - batch.y[:, None] * space.evaluate(state.inner.f, batch)[:, None]
         live = (batch.weight > 0)[:, None] & jnp.isfinite(told)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..budget import Maintenance, merge
-from ..engines.online import online, pegasos_counts
+from ..engines.online import online, pegasos_rule
 from ..kernels import Kernel
-from ..recipe import positive, solver
+from ..recipe import check_positive, solver
 from ..samplers import epochs
 from ..spaces import budgeted
 from ..types import Solver
@@ -48,8 +48,8 @@ def bsgd(lam: float, kernel: Kernel, *, budget: int, maintain: Maintenance = mer
     Reference: Z. Wang, K. Crammer, S. Vucetic, Breaking the curse of kernelization: budgeted stochastic gradient descent for
         large-scale SVM training, JMLR 13, 2012, algorithm 1.
     """
-    positive(lam=lam)
+    check_positive(lam=lam)
 
-    rule, scale = pegasos_counts(lam)
+    rule, scale = pegasos_rule(lam)
     space = budgeted(kernel, budget=budget, maintain=maintain)
     return online(lambda data: (), rule, space, scale=scale, sampler=epochs(1))

@@ -9,7 +9,7 @@ from ..engines.online import Move, online
 from ..kernels import Kernel
 from ..losses import hinge
 from ..projections import shorten
-from ..recipe import positive, solver
+from ..recipe import check_positive, solver
 from ..types import Solver
 
 
@@ -49,8 +49,8 @@ def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
         section 5; M. Zinkevich, Online convex programming, ICML 2003.
     """
-    positive(radius=radius)
-    space = spaces.averaged(spaces.of(kernel))
+    check_positive(radius=radius)
+    space = spaces.averaged(spaces.space_for(kernel))
 
     def init(data):
         live = jnp.where(data.weight > 0, space.sqnorm(data.x), jnp.zeros_like(data.weight))

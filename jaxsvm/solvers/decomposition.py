@@ -14,22 +14,22 @@ from ..engines import rows as kept
 from ..engines.quadratic import (
     Dual,
     DualState,
-    begin,
-    check_of,
-    fall,
-    finished,
-    problem,
+    build_model,
+    gain_down,
+    gain_up,
+    init_state,
+    kernel_check,
+    make_qp,
     relative_gap,
-    rise,
     solve,
-    stopped,
-    told,
+    step_info,
+    stop_gradients,
     violation,
 )
 from ..kernels import Kernel
 from ..losses import hinge
-from ..numerics import count, largest, norm, times_count
-from ..recipe import cast, choice, freed, positive, register, solver
+from ..numerics import count, norm, times_count, top_k_index
+from ..recipe import cast, check_choice, check_positive, register, solver, unwrap_static
 from ..samplers import whole
 from ..types import Array, Loss, Solver
 
@@ -117,10 +117,10 @@ def decomposition(
         ThunderSVM: a fast SVM library on GPUs and CPUs, JMLR 19, 2018, section 2; R.-E. Fan, P.-H. Chen, C.-J. Lin,
         Working set selection using second order information, JMLR 6, 2005.
     """
-    task = problem(C, kernel, loss, bias, start)
+    task = make_qp(C, kernel, loss, bias, start)
     tol = 1e-3 if tol is None else tol
-    positive(tol=tol)
-    choice("stop", stop, ("kkt", "gap"))
+    check_positive(tol=tol)
+    check_choice("stop", stop, ("kkt", "gap"))
     if not isinstance(working_set, int) or working_set < 4 or working_set % 4:
         raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
     if memory is not None and (not isinstance(memory, int) or memory < 0):
@@ -128,7 +128,7 @@ def decomposition(
     integer("rounds", rounds, 1)
 
     def init(key, data):
-        dual = begin(task, bias, data, start)
+        dual = init_state(task, bias, data, start)
         working = jnp.arange(min(working_set, data.y.shape[0]), dtype=jnp.int32)
         return DecompositionState(dual, working, jnp.full((), jnp.inf, dual.coef.dtype))
 
@@ -136,8 +136,8 @@ def decomposition(
     def blocks(task, tol, state, x, y):
         """Block after block until `tol`: the state then, and the kernel rows worked out."""
         n, q = y.shape[0], state.working.shape[0]
-        slots = kept.slots_for(x, 2**31 if memory is None else memory, 2 * q)
-        few, large = kept.slots_for(x, 2**28, n // 8 + 2 * q), max(q, min(4 * q, n // 4 * 4))
+        slots = kept.num_slots(x, 2**31 if memory is None else memory, 2 * q)
+        few, large = kept.num_slots(x, 2**28, n // 8 + 2 * q), max(q, min(4 * q, n // 4 * 4))
         large = large if slots >= min(2 * large, n + kept.CHUNK) else q
         first = task.dual(state.dual, x, y)
 
@@ -146,19 +146,19 @@ def decomposition(
             kkt = violation(dual, bias)
             if stop == "kkt":
                 return state._replace(residual=kkt), kkt
-            return state._replace(residual=relative_gap(dual, y, task.C * state.dual.weight, freed(task.loss), bias)), kkt
+            return state._replace(residual=relative_gap(dual, y, task.C * state.dual.weight, unwrap_static(task.loss), bias)), kkt
 
         def block(size, run):
             """One block of `size` rows."""
             state, dual = run.state.dual, first.now(run.state.dual)
-            working = choose(dual, run.state.working[: size // 2], size)
+            working = select_working_set(dual, run.state.working[: size // 2], size)
             some = jax.tree.map(lambda a: a.at[working].get(mode="promise_in_bounds"), dual)
             soft = some.part.soft
             gram = task.kernel.gram(x, working) + (0 if soft is None else jnp.diag(soft))
             near = jnp.maximum(0.1 * run.kkt, 0.3 * tol if stop == "kkt" else 0)
             new, drift = solve(gram, some, state.drift, near, bias, 100 * size)
             by = new.coef - some.coef
-            rows = kept.fetch(run.rows, task.kernel, x, working, by != 0)
+            rows = kept.ensure_rows(run.rows, task.kernel, x, working, by != 0)
             pull, lost = kept.subtract(state.pull, state.lost, rows, working, by)
             pull = pull if soft is None else pull.at[working].add(-soft * by, mode="promise_in_bounds")
             coef = state.coef.at[working].set(new.coef, mode="promise_in_bounds")
@@ -188,7 +188,7 @@ def decomposition(
                 return reached(stage(q, run))
             run = stage(q, run, lambda run: ~run.settled)
             small = run.state.working  # which the large block begins with
-            working = jnp.concatenate([small, choose(first.now(run.state.dual), small, large)[: large - q]])
+            working = jnp.concatenate([small, select_working_set(first.now(run.state.dual), small, large)[: large - q]])
             return reached(stage(large, run._replace(state=run.state._replace(working=working))))
 
         def from_few_rows(run):
@@ -196,7 +196,7 @@ def decomposition(
             if few >= slots:
                 return to_the_end(run)
             run = stage(q, run, lambda run: ~kept.full(run.rows, q) & ~(run.settled & (run.rounds >= 64)))
-            more = lambda run: to_the_end(run._replace(rows=kept.grown(run.rows, slots)))  # noqa: E731
+            more = lambda run: to_the_end(run._replace(rows=kept.grow(run.rows, slots)))  # noqa: E731
             return lax.cond(goes_on(run), more, reached, run)
 
         state, kkt = measured(state)
@@ -206,11 +206,11 @@ def decomposition(
 
     def update(state, batch):
         y = batch.y.astype(state.dual.coef.dtype)
-        own, near = stopped(cast((task, tol), y.dtype))
-        state, x, y = stopped((state, own.kernel.layout(batch).x, y))
+        own, near = stop_gradients(cast((task, tol), y.dtype))
+        state, x, y = stop_gradients((state, own.kernel.layout(batch).x, y))
         n = y.shape[0]
         new, made = blocks(own, near, state, x, y)
-        return new, told(
+        return new, step_info(
             own, bias, (state.dual, new.dual), x, y, new.residual, times_count(made, n, max(2**31 // n - 1, 4 * working_set))
         )
 
@@ -221,18 +221,18 @@ def decomposition(
     return Solver(
         init,
         update,
-        lambda state, data=None: finished(task, bias, state.dual, data),
+        lambda state, data=None: build_model(task, bias, state.dual, data),
         whole(),
         "all",
         targets="labels" if loss.labels else "real",
         until=until,
         tol=tol,
-        check=check_of(task.kernel),
+        check=kernel_check(task.kernel),
         layout=task.kernel.layout,
     )
 
 
-def choose(dual: Dual, kept: Array, size: int) -> Array:
+def select_working_set(dual: Dual, kept: Array, size: int) -> Array:
     """A working set: the rows that may rise fastest, those that may fall fastest, and those kept; each row once.
 
     Args:
@@ -250,9 +250,9 @@ def choose(dual: Dual, kept: Array, size: int) -> Array:
 
     def pick(score, taken, many):
         score = jnp.maximum(score, lowest).at[taken].set(-jnp.inf, mode="promise_in_bounds")
-        return largest(score, many)
+        return top_k_index(score, many)
 
-    up = pick(rise(dual), kept, (size - k) // 2)
+    up = pick(gain_up(dual), kept, (size - k) // 2)
     taken = jnp.concatenate([kept, up])
-    down = pick(-fall(dual), taken, size - k - (size - k) // 2)
+    down = pick(-gain_down(dual), taken, size - k - (size - k) // 2)
     return jnp.concatenate([up, down, kept])

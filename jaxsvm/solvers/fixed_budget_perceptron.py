@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..budget import Maintenance, given_up, maintenance
-from ..engines.online import perceptron_in
+from ..budget import Maintenance, maintenance, remove_point
+from ..engines.online import perceptron_on
 from ..kernels import Kernel
-from ..numerics import first_max
+from ..numerics import argmax_value
 from ..recipe import solver
 from ..spaces import budgeted
 from ..types import Solver
@@ -19,7 +19,7 @@ def _best_without() -> Maintenance:
 
     def change(kernel, points, memo):
         margin = jnp.sign(points.coef) * jnp.diagonal(points.scores_without(kernel))
-        return given_up(points, first_max(margin)[0]), memo
+        return remove_point(points, argmax_value(margin)[0]), memo
 
     return Maintenance(change, evals=lambda budget: (budget + 1) ** 2)
 
@@ -56,4 +56,4 @@ def fixed_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
 
     Reference: K. Crammer, J. Kandola, Y. Singer, Online classification on a budget, NIPS 2003, figure 1.
     """
-    return perceptron_in(budgeted(kernel, budget=budget, maintain=_best_without()))
+    return perceptron_on(budgeted(kernel, budget=budget, maintain=_best_without()))

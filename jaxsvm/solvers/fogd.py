@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import spaces
-from ..engines.online import hinge_steps, online
+from ..engines.online import ogd_rule, online
 from ..features import on_features
-from ..recipe import positive, solver
+from ..recipe import check_positive, solver
 from ..samplers import epochs
 from ..types import Solver
 
@@ -41,6 +41,6 @@ def fogd(eta: float, phi: Callable) -> Solver:
 
     Reference: J. Lu, S. Hoi, J. Wang, P. Zhao, Z. Liu, Large scale online kernel learning, JMLR 17, 2016, algorithm 1.
     """
-    positive(eta=eta)
+    check_positive(eta=eta)
     space = spaces.averaged(spaces.linear(), of="moves")
-    return on_features(phi, online(lambda data: (), hinge_steps(eta), space, sampler=epochs(1)))
+    return on_features(phi, online(lambda data: (), ogd_rule(eta), space, sampler=epochs(1)))

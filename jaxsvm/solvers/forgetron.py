@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..budget import Maintenance, given_up, maintenance
-from ..engines.online import perceptron_in
+from ..budget import Maintenance, maintenance, remove_point
+from ..engines.online import perceptron_on
 from ..kernels import Kernel
-from ..numerics import at, dot
+from ..numerics import dot, index_row
 from ..recipe import solver
 from ..spaces import budgeted
 from ..types import Solver
@@ -19,11 +19,11 @@ def _shrink_and_forget() -> Maintenance:
 
     def change(kernel, points, damage):
         r, mistakes = points.oldest, (points.born[-1] + 1).astype(points.coef.dtype)
-        sigma = jnp.abs(at(points.coef, r))
-        mu = jnp.sign(at(points.coef, r)) * dot(points.values_of(kernel, r), points.coef)
+        sigma = jnp.abs(index_row(points.coef, r))
+        mu = jnp.sign(index_row(points.coef, r)) * dot(points.values_of(kernel, r), points.coef)
         phi = shrinkage(sigma, mu, damage, mistakes)
         damage = damage + (sigma * phi) ** 2 + 2 * sigma * phi * (1 - phi * mu)
-        return given_up(points, r, phi * points.coef), damage
+        return remove_point(points, r, phi * points.coef), damage
 
     return Maintenance(change, memo=lambda dtype: jnp.zeros((), dtype), evals=lambda budget: budget)
 
@@ -73,4 +73,4 @@ def forgetron(kernel: Kernel, *, budget: int) -> Solver:
     Reference: O. Dekel, S. Shalev-Shwartz, Y. Singer, The Forgetron: a kernel-based perceptron on a budget, SIAM Journal on
         Computing 37, 2008, figure 3 (self-tuned).
     """
-    return perceptron_in(budgeted(kernel, budget=budget, maintain=_shrink_and_forget()))
+    return perceptron_on(budgeted(kernel, budget=budget, maintain=_shrink_and_forget()))

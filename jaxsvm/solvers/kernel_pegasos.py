@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..engines.online import online, pegasos_counts
+from ..engines.online import online, pegasos_rule
 from ..kernels import Kernel
-from ..recipe import positive, solver
+from ..recipe import check_positive, solver
 from ..spaces import expansion
 from ..types import Solver
 
@@ -40,7 +40,7 @@ def kernel_pegasos(lam: float, kernel: Kernel) -> Solver:
     Reference: S. Shalev-Shwartz, Y. Singer, N. Srebro, A. Cotter, Pegasos, Mathematical Programming 127, 2011,
         section 4, figure 3.
     """
-    positive(lam=lam)
+    check_positive(lam=lam)
 
-    rule, scale = pegasos_counts(lam)
+    rule, scale = pegasos_rule(lam)
     return online(lambda data: (), rule, expansion(kernel), scale=scale)

@@ -13,20 +13,20 @@ from ..engines.quadratic import (
     STEPS,
     Dual,
     DualState,
-    begin,
-    check_of,
-    fall,
-    finished,
-    problem,
-    rise,
-    stopped,
-    told,
+    add_l2,
+    build_model,
+    gain_down,
+    gain_up,
+    init_state,
+    kernel_check,
+    make_qp,
+    step_info,
+    stop_gradients,
     violation,
-    with_soft,
 )
 from ..kernels import Kernel
 from ..losses import hinge
-from ..numerics import at, count, first_max, greatest, largest, times_count, two_sum
+from ..numerics import argmax_value, count, fast_max, index_row, times_count, top_k_index, two_sum
 from ..recipe import cast, register, solver
 from ..samplers import epochs
 from ..types import Array, Loss, Solver
@@ -95,29 +95,29 @@ def lasvm(
     Reference: A. Bordes, S. Ertekin, J. Weston, L. Bottou, Fast kernel classifiers with online and active learning, JMLR 6,
         2005, section 3, https://www.jmlr.org/papers/v6/bordes05a.html.
     """
-    task = problem(C, kernel, loss, bias, start)
+    task = make_qp(C, kernel, loss, bias, start)
     integer("passes", passes, 1)
 
     def init(key, data):
-        dual = begin(task, bias, data, start)
+        dual = init_state(task, bias, data, start)
         one, zero = jnp.ones((), jnp.int32), jnp.zeros((), jnp.int32)
-        inside = _seeds(key, data.y, dual.weight > 0, loss.labels) | (dual.coef != 0)
+        inside = initial_set(key, data.y, dual.weight > 0, loss.labels) | (dual.coef != 0)
         return LasvmState(dual, inside, jnp.zeros(data.y.shape, jnp.int32), one, zero)
 
     def update(state, batch):
         y = batch.y.astype(state.dual.coef.dtype)
-        own = stopped(cast(task, y.dtype))
-        state, x, y = stopped((state, batch.x, y))
+        own = stop_gradients(cast(task, y.dtype))
+        state, x, y = stop_gradients((state, batch.x, y))
         known, row = own.dual(state.dual, x, y), lax.iota(jnp.int32, y.shape[0])
 
         def moved(dual, movable):
             """The best step of the rows of a mask, two of them or one; and the kernel rows worked out for it."""
-            held = _among(known.now(dual), movable)
+            held = restrict(known.now(dual), movable)
             worth = violation(held, bias) > 0
 
             def values(i):
                 made = lax.cond(worth, lambda: own.kernel(x[i[None]], x)[0], lambda: jnp.zeros_like(y))
-                return with_soft(made, held, i)
+                return add_l2(made, held, i)
 
             after, drift, move = STEPS[bias](values, held, dual.drift)
             pull, lost = two_sum(dual.pull, dual.lost, move.change)
@@ -127,32 +127,32 @@ def lasvm(
         def process(dual, inside, k, wanted):
             """Row k joins S, unless it cannot move against any row of S, and moves against the worst."""
             whole = known.now(dual)
-            up, down = at(rise(whole), k), at(fall(whole), k)
-            i, j, most, least = _worst(_among(whole, inside), bias, up, down)
+            up, down = index_row(gain_up(whole), k), index_row(gain_down(whole), k)
+            i, j, most, least = _worst(restrict(whole, inside), bias, up, down)
             # The paper discards only where S has a violating pair; what it lets in otherwise cannot move and leaves at once.
-            joins = wanted & ~at(inside, k) & ((up >= least) | (down <= most))
+            joins = wanted & ~index_row(inside, k) & ((up >= least) | (down <= most))
             partner = jnp.where(up - least >= most - down, j, i) if bias == "free" else k
             inside = inside | (joins & (row == k))
             return *moved(dual, joins & inside & ((row == k) | (row == partner))), inside
 
         def reprocess(dual, inside, wanted):
             """A step of the worst rows of S, and what cannot move any more leaves it."""
-            i, j, *_ = _worst(_among(known.now(dual), inside), bias)
+            i, j, *_ = _worst(restrict(known.now(dual), inside), bias)
             dual, made = moved(dual, wanted & inside & ((row == i) | (row == j)))
-            held = _among(known.now(dual), inside)
+            held = restrict(known.now(dual), inside)
             i, j, most, least = _worst(held, bias)
-            leaves = wanted & (held.coef == 0) & (rise(held) <= least) & (fall(held) >= most)
+            leaves = wanted & (held.coef == 0) & (gain_up(held) <= least) & (gain_down(held) >= most)
             if not loss.labels:  # where rows may go both ways from 0, all might leave: the two that are the extremes stay
                 leaves = leaves & (row != i) & (row != j)
             return dual, made, inside & ~leaves
 
         def visit(carry, k):
             state, made = carry
-            k, live = jnp.maximum(k, 0), (k >= 0) & (at(state.dual.weight, k) > 0)
+            k, live = jnp.maximum(k, 0), (k >= 0) & (index_row(state.dual.weight, k) > 0)
             online = live & (state.passes <= passes)
             dual, first, inside = process(state.dual, state.inside, k, online)
             dual, second, inside = reprocess(dual, inside, live)
-            fresh = online & (at(state.stamp, k) < state.passes)
+            fresh = online & (index_row(state.stamp, k) < state.passes)
             visited = state.visited + fresh.astype(jnp.int32)
             over = visited >= count(dual.weight > 0)
             new = LasvmState(
@@ -165,9 +165,9 @@ def lasvm(
             return (new, made + first + second), None
 
         (new, made), _ = lax.scan(visit, (state, jnp.zeros((), jnp.int32)), batch.index)
-        left = violation(_among(known.now(new.dual), new.inside), bias)
+        left = violation(restrict(known.now(new.dual), new.inside), bias)
         residual = jnp.where(new.passes > passes, left, jnp.inf)
-        return new, told(
+        return new, step_info(
             own, bias, (state.dual, new.dual), x, y, residual, times_count(made, y.shape[0], 4 * batch.index.shape[0])
         )
 
@@ -176,7 +176,7 @@ def lasvm(
         inside = state.inside | ~jnp.any(state.inside)
         only = lambda weight: jnp.where(inside, weight, jnp.zeros_like(weight))  # noqa: E731
         data = None if data is None else data._replace(weight=only(data.weight))
-        return finished(task, bias, state.dual._replace(weight=only(state.dual.weight)), data)
+        return build_model(task, bias, state.dual._replace(weight=only(state.dual.weight)), data)
 
     return Solver(
         init,
@@ -185,12 +185,12 @@ def lasvm(
         epochs(1),
         "all",
         targets="labels" if loss.labels else "real",
-        check=check_of(task.kernel),
+        check=kernel_check(task.kernel),
         layout=task.kernel.layout,
     )
 
 
-def _among(dual: Dual, rows: Array) -> Dual:
+def restrict(dual: Dual, rows: Array) -> Dual:
     """The dual in which only the rows of a mask (n,) may move."""
     held = lambda bound: jnp.where(rows, bound, dual.coef)  # noqa: E731
     return dual._replace(part=dual.part._replace(low=held(dual.part.low), high=held(dual.part.high)))
@@ -205,29 +205,29 @@ def _worst(
     count as tied, and the first of them is taken; the violation against one more row may be the larger one. Where no row
     can move, place 0, and infinities.
     """
-    up, down = rise(dual), -fall(dual)
+    up, down = gain_up(dual), -gain_down(dual)
     if bias != "free":
         up, zero = jnp.maximum(up, down), jnp.zeros_like(up[0])
-        i, _ = _first(up, jnp.maximum(greatest(up), 0))
+        i, _ = _first(up, jnp.maximum(fast_max(up), 0))
         return i, i, zero, zero
-    gap = jnp.maximum(jnp.maximum(greatest(up), more_up) - jnp.minimum(-greatest(down), more_down), 0)
+    gap = jnp.maximum(jnp.maximum(fast_max(up), more_up) - jnp.minimum(-fast_max(down), more_down), 0)
     (i, most), (j, least) = _first(up, gap), _first(down, gap)
     return i, j, most, -least
 
 
 def _first(speed: Array, gap: Array) -> tuple[Array, Array]:
     """The first place of the maximum but for ties, and the maximum."""
-    top = greatest(speed)
-    return first_max((speed >= top - TIE * gap).astype(jnp.int32))[0], top
+    top = fast_max(speed)
+    return argmax_value((speed >= top - TIE * gap).astype(jnp.int32))[0], top
 
 
-def _seeds(key: Array, y: Array, positive: Array, labels: bool) -> Array:
+def initial_set(key: Array, y: Array, positive: Array, labels: bool) -> Array:
     """The rows that S begins with, a mask (n,): a few of positive weight, drawn, of each class."""
     order = jax.random.uniform(key, y.shape, jnp.float32)
     many = min(SEEDS if labels else 2 * SEEDS, y.shape[0])
 
     def some(group):
-        top = largest(jnp.where(group, order, -1), many)
+        top = top_k_index(jnp.where(group, order, -1), many)
         return group & jnp.zeros(y.shape, bool).at[top].set(True, mode="promise_in_bounds")
 
     return some(positive & (y > 0)) | some(positive & (y < 0)) if labels else some(positive)

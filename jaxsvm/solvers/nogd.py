@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..checks import is_whole, shown
-from ..engines.online import hinge_steps, online
+from ..engines.online import ogd_rule, online
 from ..kernels import Kernel
-from ..numerics import centre, dot, running_mean, wide
-from ..recipe import positive, register, solver
+from ..numerics import accum_dtype, centre, dot, running_mean
+from ..recipe import check_positive, register, solver
 from ..samplers import epochs
-from ..spaces.budgeted import check_budget, check_points, dense_centred, in_turn, own_points, values_at
+from ..spaces.budgeted import check_budget, check_points, dense_centred, point_space, sequentially, values_at
 from ..types import Array, Solver, Space
 
 
@@ -45,7 +45,7 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
         raise ValueError(f"features must be a whole number from 1 to the budget, {m}, got {shown(features)}")
 
     def zero(key, data):
-        dtype, d = wide(data.x), data.x.shape[-1]
+        dtype, d = accum_dtype(data.x), data.x.shape[-1]
         vector, whole, w = jnp.zeros(m, dtype), jnp.zeros((), jnp.int32), jnp.zeros(features, dtype)
         x, waiting = jnp.zeros((m, d), dtype), (whole, jnp.zeros(d, dtype))
         map = jnp.zeros((m, features), dtype)
@@ -93,12 +93,12 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
         return jnp.where(kept[None, :], vector / root[None, :], 0), w, w
 
     def add(f, shrink, coef, batch):
-        return in_turn(joined, written, f, coef, batch)
+        return sequentially(joined, written, f, coef, batch)
 
     def points(f):
         return centre(written(f).x, -f.shift), jnp.where(f.size < m, f.coef, dot(f.map, f.mean))
 
-    return own_points(kernel, zero, evaluate, add, points, lambda f: f.size, m)
+    return point_space(kernel, zero, evaluate, add, points, lambda f: f.size, m)
 
 
 @solver
@@ -137,5 +137,5 @@ def nogd(eta: float, kernel: Kernel, *, budget: int, features: int) -> Solver:
 
     Reference: J. Lu, S. Hoi, J. Wang, P. Zhao, Z. Liu, Large scale online kernel learning, JMLR 17, 2016, algorithm 2.
     """
-    positive(eta=eta)
-    return online(lambda data: (), hinge_steps(eta), _switching(kernel, budget, features), sampler=epochs(1))
+    check_positive(eta=eta)
+    return online(lambda data: (), ogd_rule(eta), _switching(kernel, budget, features), sampler=epochs(1))

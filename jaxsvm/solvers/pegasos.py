@@ -12,7 +12,7 @@ import optax
 from ..engines.gradient import ball, descent, gradient
 from ..losses import hinge
 from ..projections import keep
-from ..recipe import nonnegative, positive, register, solver
+from ..recipe import check_nonnegative, check_positive, register, solver
 from ..schedules import inverse_sqrt, inverse_time
 from ..types import Array, Loss, Solver
 
@@ -69,9 +69,9 @@ def pegasos(
         SVM, Mathematical Programming 127, 2011, figures 1 and 2, section 6; J. Rupnik, Stochastic subgradient
         approach for solving linear support vector machines, SiKDD 2008, sections 3.2, 4.5.
     """
-    positive(lam=lam)
+    check_positive(lam=lam)
     if offset is not None:
-        nonnegative(offset=offset)
+        check_nonnegative(offset=offset)
     schedule = inverse_time(1 / lam, 0 if offset is None else offset)
     clock = when_active if advance_on_violation else optax.scale_by_learning_rate
     step, slow = clock(schedule), clock(inverse_sqrt(1.0))

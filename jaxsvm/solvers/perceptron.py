@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import spaces
-from ..engines.online import perceptron_in
+from ..engines.online import perceptron_on
 from ..kernels import Kernel
 from ..recipe import solver
 from ..types import Solver
@@ -39,5 +39,5 @@ def perceptron(kernel: Kernel | None = None, *, average: bool = False) -> Solver
     Reference: F. Rosenblatt, The perceptron, Psychological Review 65, 1958; mistake bound and average: Y. Freund,
         R. Schapire, Large margin classification using the perceptron algorithm, Machine Learning 37, 1999.
     """
-    space = spaces.of(kernel)
-    return perceptron_in(spaces.averaged(space) if average else space)
+    space = spaces.space_for(kernel)
+    return perceptron_on(spaces.averaged(space) if average else space)

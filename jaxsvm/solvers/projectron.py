@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..engines.online import online, perceptron_in, within_margin
+from ..engines.online import margin_perceptron_rule, online, perceptron_on
 from ..kernels import Kernel
-from ..numerics import centre, dot, wide
-from ..recipe import positive, register, solver
+from ..numerics import accum_dtype, centre, dot
+from ..recipe import check_positive, register, solver
 from ..samplers import epochs
-from ..spaces.budgeted import check_budget, check_points, dense_centred, in_turn, own_points, values_at
+from ..spaces.budgeted import check_budget, check_points, dense_centred, point_space, sequentially, values_at
 from ..types import Array, Solver, Space
 
 
@@ -51,7 +51,7 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
     kernel, m = check_points(kernel), check_budget(budget)
 
     def zero(key, data):
-        dtype, d = wide(data.x), data.x.shape[-1]
+        dtype, d = accum_dtype(data.x), data.x.shape[-1]
         vector, size = jnp.zeros(m, dtype), jnp.zeros((), jnp.int32)
         x, inverse, waiting = jnp.zeros((m, d), dtype), jnp.zeros((m, m), dtype), (size, jnp.zeros(d, dtype), vector)
         return SpanState(x, vector, inverse, vector, size, waiting, kernel.offset(data))
@@ -93,9 +93,9 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
         return jnp.where(joins, jnp.where(place == f.size, coef, f.coef), onto), f.size + joins.astype(jnp.int32), waiting
 
     def add(f, shrink, coef, batch):
-        return in_turn(joined, written, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
+        return sequentially(joined, written, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
 
-    return own_points(kernel, zero, evaluate, add, lambda f: (centre(written(f).x, -f.shift), f.coef), lambda f: f.size, m)
+    return point_space(kernel, zero, evaluate, add, lambda f: (centre(written(f).x, -f.shift), f.coef), lambda f: f.size, m)
 
 
 @solver
@@ -130,8 +130,8 @@ def projectron(kernel: Kernel, *, budget: int, eta: float | None = None) -> Solv
     Reference: F. Orabona, J. Keshet, B. Caputo, Bounded kernel-based online learning, JMLR 10, 2009, figure 2.
     """
     if eta is not None:
-        positive(eta=eta)
-    return perceptron_in(_span(kernel, budget, eta))
+        check_positive(eta=eta)
+    return perceptron_on(_span(kernel, budget, eta))
 
 
 @solver
@@ -165,11 +165,11 @@ def projectron_plus(kernel: Kernel, *, budget: int, eta: float = 0.1) -> Solver:
     Reference: F. Orabona, J. Keshet, B. Caputo, Bounded kernel-based online learning, JMLR 10, 2009, figure 3; the test of
         safety as in their library DOGMA.
     """
-    positive(eta=eta)
+    check_positive(eta=eta)
 
     def partial(loss, reach, left):
         safe, over = loss - left / eta, jnp.where(reach > 0, reach, 1)
         tau = jnp.minimum(jnp.minimum(loss / over, 1), 2 * safe / over)
         return jnp.where((safe > 0) & (reach > 0), tau, 0)
 
-    return online(lambda data: (), within_margin, _span(kernel, budget, eta, partial), sampler=epochs(1))
+    return online(lambda data: (), margin_perceptron_rule, _span(kernel, budget, eta, partial), sampler=epochs(1))

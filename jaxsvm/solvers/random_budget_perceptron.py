@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..budget import Maintenance, given_up, maintenance
-from ..engines.online import perceptron_in
+from ..budget import Maintenance, maintenance, remove_point
+from ..engines.online import perceptron_on
 from ..kernels import Kernel
 from ..numerics import multiply_high
 from ..recipe import solver
@@ -18,7 +18,7 @@ def _at_random() -> Maintenance:
     """One of the stored points goes, each as likely."""
 
     def change(kernel, points, memo):
-        return given_up(points, multiply_high(points.bits, jnp.uint32(points.budget))), memo
+        return remove_point(points, multiply_high(points.bits, jnp.uint32(points.budget))), memo
 
     return Maintenance(change)
 
@@ -52,4 +52,4 @@ def random_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
     Reference: G. Cavallanti, N. Cesa-Bianchi, C. Gentile, Tracking the best hyperplane with a simple budget perceptron,
         Machine Learning 69, 2007, figure 3.
     """
-    return perceptron_in(budgeted(kernel, budget=budget, maintain=_at_random()))
+    return perceptron_on(budgeted(kernel, budget=budget, maintain=_at_random()))

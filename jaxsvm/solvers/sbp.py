@@ -14,21 +14,21 @@ from .. import models
 from ..checks import is_whole, shown
 from ..kernels import Kernel, as_kernel, check_symmetric, matvec
 from ..numerics import (
-    Basins,
+    WaterFill,
     add_counts,
-    chosen,
+    any_under_vmap,
     dot,
-    due,
+    gather,
     multiply_counts,
     narrow_count,
-    one_basin,
-    pick,
+    one_level,
+    pairwise_sum,
     running_mean,
-    summed,
-    two_basins,
+    sample_proportional,
+    two_levels,
 )
 from ..projections import shorten
-from ..recipe import choice, nonnegative, register, solver
+from ..recipe import check_choice, check_nonnegative, register, solver
 from ..samplers import uniform
 from ..spaces import averaged, expansion
 from ..spaces.averaged import MeanState
@@ -42,7 +42,7 @@ class SbpState(NamedTuple):
     """The function and the mean of those before it, the water over its margins, and the mean of the p that it defined."""
 
     s: MeanState
-    water: Basins  # over the margins of the function
+    water: WaterFill  # over the margins of the function
     p: Array  # (n,)  mean of the shares that rows were drawn by
     lost: Array  # (n,)  what rounding took from p
     residual: Array  # ()   at the last look
@@ -102,8 +102,8 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, algorithms 1
         to 3; the bound: weak duality.
     """
-    nonnegative(nu=nu)
-    choice("bias", bias, ("none", "free"))
+    check_nonnegative(nu=nu)
+    check_choice("bias", bias, ("none", "free"))
     if look is not None and not is_whole(look, 0):
         raise ValueError(f"look must be a whole number of steps, 0 for none, or None, got {shown(look)}")
     kernel = as_kernel(kernel)
@@ -111,10 +111,10 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
 
     def water(margin, y, weight, start=None):
         """The water over margins (n,): its level, the bias, and the share of each row."""
-        volume = jnp.asarray(nu, weight.dtype) * summed(weight)
+        volume = jnp.asarray(nu, weight.dtype) * pairwise_sum(weight)
         if bias == "free":
-            return two_basins(margin, y, volume, weight=weight, start=start)
-        return one_basin(margin, volume, weight=weight, start=None if start is None else start[1])
+            return two_levels(margin, y, volume, weight=weight, start=start)
+        return one_level(margin, volume, weight=weight, start=None if start is None else start[1])
 
     def returned(f, y, weight):
         """The mean of the iterates on the scale that is returned, and the water over its margins."""
@@ -129,7 +129,9 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         """How far the level is from the optimum at most, relatively."""
         v = p * y
         peak = jnp.max(jnp.where(weight > 0, p / jnp.where(weight > 0, weight, 1), 0))
-        bound = jnp.sqrt(jnp.maximum(jnp.dot(v, matvec(kernel, x, x, v)), 0)) + jnp.asarray(nu, v.dtype) * summed(weight) * peak
+        bound = (
+            jnp.sqrt(jnp.maximum(jnp.dot(v, matvec(kernel, x, x, v)), 0)) + jnp.asarray(nu, v.dtype) * pairwise_sum(weight) * peak
+        )
         level = returned(f, y, weight)[1].level
         return jnp.where(level > 0, jnp.maximum(1 - level / bound, 0), jnp.inf)
 
@@ -146,18 +148,20 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         # A draw for each row that the sampler hands, one of each class with a bias.
         sides = (jnp.where(y > 0, share, 0), jnp.where(y > 0, 0, share)) if bias == "free" else (share,)
         u = jax.random.uniform(jax.random.fold_in(key, t), (len(sides), batch.index.shape[0]), jnp.float32).astype(y.dtype)
-        own = batch._replace(index=jnp.concatenate([chosen(side, u[k]) for k, side in enumerate(sides)]))
+        own = batch._replace(index=jnp.concatenate([sample_proportional(side, u[k]) for k, side in enumerate(sides)]))
         # w + eta mean of y_i phi(x_i), and then w / max(1, |w|).
         eta = 1 / (reach * jnp.sqrt(steps.astype(y.dtype)))
-        coef = eta * pick(y, own.index) / own.index.shape[0]
+        coef = eta * gather(y, own.index) / own.index.shape[0]
         square = state.square + 2 * jnp.dot(coef, space.evaluate(s, own)) + jnp.dot(coef, dot(space.gram(own), coef))
         square = jnp.maximum(square, 0)
         factor = shorten(square, 1.0)
         s = space.add(s, 1 - factor, factor * coef, own)
-        square = lax.cond(due(steps % REFRESH == 0), lambda: jnp.dot(s.f.coef, s.f.response), lambda: square * factor * factor)
+        square = lax.cond(
+            any_under_vmap(steps % REFRESH == 0), lambda: jnp.dot(s.f.coef, s.f.response), lambda: square * factor * factor
+        )
         filled = water(y * (s.f.response + s.f.lost), y, weight, (b, level, 2 * moved + 1e-3 * eta * reach))
         p, lost = running_mean(p, lost, share, 1 / steps.astype(y.dtype))
-        looks = due(steps % (n if look is None else look) == 0) if look != 0 else jnp.zeros((), bool)
+        looks = any_under_vmap(steps % (n if look is None else look) == 0) if look != 0 else jnp.zeros((), bool)
         residual = lax.cond(looks, lambda: distance(s.mean, p, batch.x, y, weight), lambda: state.residual)
         n_looked, most = jnp.where(looks, n, 0).astype(jnp.int32), n * (n + own.index.shape[0])
         info = Info(

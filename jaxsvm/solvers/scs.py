@@ -10,23 +10,33 @@ from jax import lax
 
 from ..checks import integer
 from ..engines.conjugate import (
-    Element,
+    FunctionValues,
+    above_rounding,
+    add_scaled,
     bounded_step,
     check_constants,
     exact_step,
-    frame_of,
-    is_something,
     line_of,
+    make_space,
     nearest_point,
-    plus,
-    refreshed,
+    recompute_values,
+    scale,
     subgradient,
-    times,
 )
 from ..kernels import Kernel, as_kernel, holds_precomputed, matvec
 from ..models import Expansion, Linear
-from ..numerics import add_counts, chosen, count, dot, is_traced, multiply_counts, narrow_count, summed, wide
-from ..recipe import choice, nonnegative, positive, register, scalars, solver
+from ..numerics import (
+    accum_dtype,
+    add_counts,
+    count,
+    dot,
+    is_traced,
+    multiply_counts,
+    narrow_count,
+    pairwise_sum,
+    sample_proportional,
+)
+from ..recipe import check_choice, check_nonnegative, check_positive, check_scalars, register, solver
 from ..samplers import whole
 from ..types import Array, Info, Solver
 
@@ -37,10 +47,10 @@ SHORTEST = 100  # of the radius: steps of a search below its hundredth do not co
 class ScsState(NamedTuple):
     """The function, the point whose subgradient comes next and its active rows, the last direction, and the sample."""
 
-    w: Element
-    trial: Element
+    w: FunctionValues
+    trial: FunctionValues
     a: Array  # (capacity,)
-    h: Element  # minus the last direction
+    h: FunctionValues  # minus the last direction
     radius: Array  # ()  that steps keep
     size: Array  # ()  int32, rows of the sample so far
     index: Array  # (capacity,)  int32, the rows in their order
@@ -119,13 +129,13 @@ def scs(
     Reference: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized support vector machines,
         algorithms 1 and 2.
     """
-    positive(lam=lam)
-    nonnegative(eta2=eta2)
-    choice("metric", metric, ("rkhs", "euclidean"))
-    choice("line_search", line_search, ("exact", "wolfe"))
+    check_positive(lam=lam)
+    check_nonnegative(eta2=eta2)
+    check_choice("metric", metric, ("rkhs", "euclidean"))
+    check_choice("line_search", line_search, ("exact", "wolfe"))
     growth, first = _checked(capacity, growth, first)
     for name, value, low, high in (("eta1", eta1, 0, 1), ("gamma", gamma, 1, float("inf"))):
-        scalars(**{name: value})
+        check_scalars(**{name: value})
         if not is_traced(value) and not low < float(value) < high:
             raise ValueError(f"{name} must lie between {low} and {high:g}, got {float(value):g}")
     if paper_constants:
@@ -140,7 +150,7 @@ def scs(
         )
 
     def init(key, data):
-        n, dtype = data.y.shape[0], wide(data.x)
+        n, dtype = data.y.shape[0], accum_dtype(data.x)
         if capacity > n:
             raise ValueError(f"capacity is {capacity}, but there are {n} rows: lower it")
         order, fresh = jax.random.split(key)
@@ -148,7 +158,7 @@ def scs(
         index = jnp.argsort(jax.random.uniform(order, (n,), jnp.float32) + absent)[:capacity].astype(jnp.int32)
         x = data.x[index]
         gram = None if kernel is None else kernel(x, x)
-        zero = Element(jnp.zeros(data.x.shape[1] if kernel is None else capacity, dtype), jnp.zeros(capacity, dtype))
+        zero = FunctionValues(jnp.zeros(data.x.shape[1] if kernel is None else capacity, dtype), jnp.zeros(capacity, dtype))
         radius, weight = 1 / jnp.sqrt(jnp.asarray(lam, dtype)), data.weight.astype(dtype)
         size, t = jnp.full((), first, jnp.int32), jnp.zeros((), jnp.int32)
         return ScsState(zero, zero, jnp.ones(capacity, dtype), zero, radius, size, index, weight, gram, fresh, t)
@@ -157,7 +167,7 @@ def scs(
         w, trial, a, last, radius, size, index, weights, gram, key, t = state
         weight = weights[index]
         y = batch.y.astype(a.dtype)[index]
-        frame = frame_of(kernel, batch.x[index] if kernel is None else None, gram)
+        frame = make_space(kernel, batch.x[index] if kernel is None else None, gram)
         share, grown = _shares(weight, size), jnp.minimum(size + growth, capacity)
         # The shortest vector between the subgradient at the last trial and the last direction.
         z = frame.made(share * y * a)
@@ -168,11 +178,11 @@ def scs(
         inner = frame.inner if metric == "rkhs" else lambda p, q: dot(p.coef, q.coef)
         cross = inner(g, last)
         hull = nearest_point(jnp.array([[inner(last, last), cross], [cross, inner(g, g)]]), jnp.stack([t > 0, t >= 0]))
-        h = plus(times(hull[0], last), hull[1], g)
+        h = add_scaled(scale(hull[0], last), hull[1], g)
         size_h = inner(h, h)
         length = jnp.where(size_h > 0, jnp.sqrt(jnp.where(size_h > 0, size_h, 1)), 0)
         # The search along -h, no further than the radius.
-        d, far = times(-1.0, h), radius / jnp.where(length > 0, length, 1)
+        d, far = scale(-1.0, h), radius / jnp.where(length > 0, length, 1)
         line = line_of(lam, frame, w, d, z, y, share)
         if line_search == "exact":
             step = jnp.minimum(exact_step(line), far)
@@ -180,7 +190,7 @@ def scs(
         else:
             step, beyond = bounded_step(line, size_h, m_L, m_R, far / SHORTEST, far, jnp.minimum(1 / lam, far))
         extent = (lambda p: dot(p.response, p.response)) if images else (lambda p: frame.inner(p, p))
-        moves = is_something(size_h, lam, extent(trial), extent(z))
+        moves = above_rounding(size_h, lam, extent(trial), extent(z))
         step, beyond = jnp.where(moves, step, 0), jnp.where(moves, beyond, 0)
         # Taken where other rows agree.
         if fresh_sample:
@@ -193,15 +203,15 @@ def scs(
         ahead = jnp.where(step > 0, step, beyond)
         ahead = jnp.where(taken, step, 0) if at_incumbent else ahead
         info = Info(
-            loss=summed(share * jnp.maximum(1 - line.margin, 0)),
+            loss=pairwise_sum(share * jnp.maximum(1 - line.margin, 0)),
             residual=jnp.where(size == capacity, length, jnp.inf),
             progress=jnp.where(taken, -line.change(step), 0)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=count(w.coef != 0),
             evals=_new_values(kernel, size, grown, t, capacity**2 if fresh_sample else 0, capacity),
         )
-        new, _ = refreshed(frame, plus(w, jnp.where(taken, step, 0), d), t + 1)
-        trial = plus(new, jnp.where(taken, ahead - step, ahead), d)
+        new, _ = recompute_values(frame, add_scaled(w, jnp.where(taken, step, 0), d), t + 1)
+        trial = add_scaled(new, jnp.where(taken, ahead - step, ahead), d)
         radius = jnp.where(taken, jnp.minimum(gamma * radius, 10 / jnp.sqrt(jnp.asarray(lam, a.dtype))), radius / gamma)
         made = ScsState(new, trial, line.active(ahead), h, radius, grown, index, weights, gram, key, t + 1)
         return made, info
@@ -244,12 +254,14 @@ def _check(capacity):
 def _shares(weight, size):
     """The weights of the first `size` rows, of sum 1."""
     inside = jnp.where(lax.iota(jnp.int32, weight.shape[0]) < size, weight, 0)
-    return inside / summed(inside)
+    return inside / pairwise_sum(inside)
 
 
 def _others(kernel, batch, weight, index, key, t, w, d):
     """Margins of w and d at rows drawn anew, by their weight."""
-    rows = chosen(weight, jax.random.uniform(jax.random.fold_in(key, t), index.shape, jnp.float32).astype(weight.dtype))
+    rows = sample_proportional(
+        weight, jax.random.uniform(jax.random.fold_in(key, t), index.shape, jnp.float32).astype(weight.dtype)
+    )
     x, y = batch.x[rows], batch.y.astype(weight.dtype)[rows]
     pair = jnp.stack([w.coef, d.coef], axis=1)
     values = dot(x, pair) if kernel is None else matvec(kernel, x, batch.x[index], pair)

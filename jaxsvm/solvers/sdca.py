@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 from .. import spaces
 from ..engines.coordinate import coordinate
-from ..engines.quadratic import check_of
+from ..engines.quadratic import kernel_check
 from ..kernels import Kernel, as_kernel
 from ..losses import hinge
 from ..models import expansion
-from ..recipe import positive, solver
+from ..recipe import check_positive, solver
 from ..types import Array, Loss, Solver
 
 
@@ -56,8 +56,8 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         large-scale linear SVM, ICML 2008, algorithm 1; S. Shalev-Shwartz, T. Zhang, Stochastic dual coordinate ascent
         methods for regularized loss minimization, JMLR 14, 2013.
     """
-    positive(C=C)
-    space = spaces.of(kernel, bias)
+    check_positive(C=C)
+    space = spaces.space_for(kernel, bias)
     if kernel is None:
         return coordinate(loss, C, space, start=start)
 
@@ -66,4 +66,4 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         return made if bias == "none" else dataclasses.replace(made, b=jnp.sum(coef))
 
     made = coordinate(loss, C, space, start=start, model=model)
-    return made._replace(check=check_of(as_kernel(kernel)))
+    return made._replace(check=kernel_check(as_kernel(kernel)))

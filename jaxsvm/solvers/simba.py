@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..models import Linear
-from ..numerics import chosen, dot, greatest, pick, running_mean, sqnorms, summed, water_level, wide
+from ..numerics import accum_dtype, dot, fast_max, gather, pairwise_sum, running_mean, sample_proportional, sqnorms, water_level
 from ..projections import shorten
-from ..recipe import nonnegative, positive, register, solver
+from ..recipe import check_nonnegative, check_positive, register, solver
 from ..samplers import uniform
 from ..types import Array, Info, Solver, SparseRows
 
@@ -66,12 +66,12 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
 
     Reference: E. Hazan, T. Koren, N. Srebro, Beating SGD: learning SVMs in sublinear time, NIPS 2011, algorithm 1.
     """
-    nonnegative(nu=nu)
+    check_nonnegative(nu=nu)
     if horizon is not None:
-        positive(horizon=horizon)
+        check_positive(horizon=horizon)
 
     def init(key, data):
-        weight = data.weight.astype(wide(data.x))
+        weight = data.weight.astype(accum_dtype(data.x))
         reach = jnp.sqrt(jnp.max(jnp.where(weight > 0, sqnorms(data.x), 0))).astype(weight.dtype)
         reach = jnp.where(reach > 0, reach, 1)
         zero = jnp.zeros(data.x.shape[1], reach.dtype)
@@ -80,25 +80,25 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
 
     def update(state, batch):
         log_q, u, mean, lost, reach, weight, key, t = state
-        y, n = batch.y.astype(u.dtype), summed(weight)
+        y, n = batch.y.astype(u.dtype), pairwise_sum(weight)
         steps = 10 * n if horizon is None else horizon
         eta = jnp.sqrt(jnp.log(jnp.maximum(n, 2)) / steps)
         draw = jax.random.uniform(jax.random.fold_in(key, t), (2, 1), jnp.float32).astype(u.dtype)
         # A row by its weight: the other player's move.
-        i = chosen(weight * jnp.exp(log_q), draw[0])
-        row, label = _row(batch.x, i), pick(y, i)[0]
+        i = sample_proportional(weight * jnp.exp(log_q), draw[0])
+        row, label = _row(batch.x, i), gather(y, i)[0]
         w_before = u * shorten(dot(u, u), 1.0)
         u = u + label * row / (reach * jnp.sqrt(2 * jnp.asarray(steps, u.dtype)))
         w = u * shorten(dot(u, u), 1.0)
         # All margins from one coordinate, in expectation.
         square = dot(w, w)
-        j = chosen(jnp.where(square > 0, w * w, 1), draw[1])
-        w_j = pick(w, j)[0]
+        j = sample_proportional(jnp.where(square > 0, w * w, 1), draw[1])
+        w_j = gather(w, j)[0]
         slack = _slack(jnp.exp(log_q), weight, nu / reach * n)
         margin = y * _column(batch.x, j) * jnp.where(w_j != 0, square / (reach * jnp.where(w_j != 0, w_j, 1)), 0)
         v = jnp.clip(margin + slack, -1 / eta, 1 / eta)
         log_q = jnp.where(square > 0, log_q + jnp.log1p(eta * v * (eta * v - 1)), log_q)
-        log_q = log_q - greatest(log_q)
+        log_q = log_q - fast_max(log_q)
         wrong = (label * dot(w_before, row) <= 0).astype(u.dtype)
         info = Info(
             loss=wrong,
@@ -117,21 +117,21 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         if data is None:
             raise ValueError("the scale of this model is that of its margins: call solver.model(state, data)")
         margin = data.y.astype(w.dtype) * dot(data.x.astype(w.dtype), w)
-        level = water_level(margin, nu * summed(state.weight), weight=state.weight)
+        level = water_level(margin, nu * pairwise_sum(state.weight), weight=state.weight)
         return Linear(jnp.where(level > 0, w / jnp.where(level > 0, level, 1), w), jnp.zeros((), w.dtype))
 
     return Solver(init, update, model, uniform(), "all", residual="sample", targets="labels")
 
 
 def _row(x, i):
-    row = x[i].astype(wide(x))
+    row = x[i].astype(accum_dtype(x))
     return dot(jnp.ones(1, row.dtype), row)
 
 
 def _column(x, j):
     if isinstance(x, SparseRows):
-        return dot(x, jnp.zeros(x.shape[1], x.dtype).at[j].set(1)).astype(wide(x))
-    return lax.dynamic_slice_in_dim(x, j[0], 1, axis=1)[:, 0].astype(wide(x))
+        return dot(x, jnp.zeros(x.shape[1], x.dtype).at[j].set(1)).astype(accum_dtype(x))
+    return lax.dynamic_slice_in_dim(x, j[0], 1, axis=1)[:, 0].astype(accum_dtype(x))
 
 
 def _slack(q, weight, budget):
@@ -144,7 +144,7 @@ def _slack(q, weight, budget):
     bits = jnp.where(weight > 0, lax.bitcast_convert_type(q, kind), -1)
 
     def spent(last):
-        return 2 * summed(jnp.where(bits > last, weight, 0))
+        return 2 * pairwise_sum(jnp.where(bits > last, weight, 0))
 
     def halve(_, ends):
         low, high = ends  # what is spent above low exceeds the budget, above high it does not
@@ -156,7 +156,7 @@ def _slack(q, weight, budget):
     _, last = lax.fori_loop(0, jnp.iinfo(kind).bits - 1, halve, (jnp.full((), -2, kind), one))
     level = jnp.where(bits == last, weight, 0)
     left = jnp.maximum(budget - spent(last), 0)
-    mass = summed(level)
+    mass = pairwise_sum(level)
     return jnp.where(bits > last, 2, jnp.where(bits == last, jnp.minimum(2, left / jnp.where(mass > 0, mass, 1)), 0)).astype(
         q.dtype
     )

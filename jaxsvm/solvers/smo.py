@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..engines.quadratic import STEPS, DualState, begin, check_of, finished, problem, stopped, told, with_soft
+from ..engines.quadratic import (
+    STEPS,
+    DualState,
+    add_l2,
+    build_model,
+    init_state,
+    kernel_check,
+    make_qp,
+    step_info,
+    stop_gradients,
+)
 from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import two_sum
@@ -53,30 +63,30 @@ def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", sta
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005,
         algorithm 2 and WSS 2.
     """
-    task = problem(C, kernel, loss, bias, start)
+    task = make_qp(C, kernel, loss, bias, start)
 
     def update(state, batch):
         y = batch.y.astype(state.coef.dtype)
-        own = stopped(cast(task, y.dtype))
-        state, x, y = stopped((state, batch.x, y))
+        own = stop_gradients(cast(task, y.dtype))
+        state, x, y = stop_gradients((state, batch.x, y))
         dual = own.dual(state, x, y)
 
         def row(i):
-            return with_soft(own.kernel(x[i[None]], x)[0], dual, i)
+            return add_l2(own.kernel(x[i[None]], x)[0], dual, i)
 
         after, drift, move = STEPS[bias](row, dual, state.drift)
         pull, lost = two_sum(state.pull, state.lost, move.change)
         new = DualState(after.coef, pull, lost, drift, state.weight)
         evals = jnp.full((), (2 if bias == "free" else 1) * y.shape[0], jnp.int32)
-        return new, told(own, bias, (state, new), x, y, move.gap, evals)
+        return new, step_info(own, bias, (state, new), x, y, move.gap, evals)
 
     return Solver(
-        lambda key, data: begin(task, bias, data, start),
+        lambda key, data: init_state(task, bias, data, start),
         update,
-        lambda state, data=None: finished(task, bias, state, data),
+        lambda state, data=None: build_model(task, bias, state, data),
         uniform(),
         "all",
         targets="labels" if loss.labels else "real",
-        check=check_of(task.kernel),
+        check=kernel_check(task.kernel),
         layout=task.kernel.layout,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..budget import Maintenance, given_up, maintenance
-from ..engines.online import perceptron_in
+from ..budget import Maintenance, maintenance, remove_point
+from ..engines.online import perceptron_on
 from ..kernels import Kernel
 from ..recipe import solver
 from ..spaces import budgeted
@@ -13,7 +13,7 @@ from ..types import Solver
 @maintenance
 def _stop() -> Maintenance:
     """Newcomers are not stored."""
-    return Maintenance(lambda kernel, points, memo: (given_up(points, points.budget), memo))
+    return Maintenance(lambda kernel, points, memo: (remove_point(points, points.budget), memo))
 
 
 @solver
@@ -44,4 +44,4 @@ def stoptron(kernel: Kernel, *, budget: int) -> Solver:
 
     Reference: F. Orabona, J. Keshet, B. Caputo, Bounded kernel-based online learning, JMLR 10, 2009, section 5.
     """
-    return perceptron_in(budgeted(kernel, budget=budget, maintain=_stop()))
+    return perceptron_on(budgeted(kernel, budget=budget, maintain=_stop()))

@@ -10,7 +10,7 @@ from ..engines.gradient import ball, descent, gradient
 from ..losses import hinge
 from ..numerics import norm
 from ..projections import keep
-from ..recipe import positive, solver
+from ..recipe import check_positive, solver
 from ..samplers import whole
 from ..schedules import inverse_sqrt, inverse_time
 from ..types import Loss, Solver
@@ -50,7 +50,7 @@ def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver
     Reference: N. Z. Shor, Minimization methods for non-differentiable functions, 1985; the average: S. Lacoste-Julien,
         M. Schmidt, F. Bach, A simpler approach to obtaining an O(1/t) convergence rate, arXiv 1212.2002, 2012.
     """
-    positive(lam=lam)
+    check_positive(lam=lam)
 
     def residual(grads, params, slope, batch):
         w = grads.w + lam * params.w

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..budget import Maintenance, given_up, maintenance
-from ..engines.online import perceptron_in
+from ..budget import Maintenance, maintenance, remove_point
+from ..engines.online import perceptron_on
 from ..kernels import Kernel
 from ..recipe import solver
 from ..spaces import budgeted
@@ -18,7 +18,7 @@ def _fewest_errors() -> Maintenance:
 
     def change(kernel, points, memo):
         wrong = jnp.sign(points.coef)[None, :] * points.scores_without(kernel) <= 0
-        return given_up(points, points.oldest_of(-jnp.sum(wrong, axis=1, dtype=jnp.int32))), memo
+        return remove_point(points, points.oldest_of(-jnp.sum(wrong, axis=1, dtype=jnp.int32))), memo
 
     return Maintenance(change, evals=lambda budget: (budget + 1) ** 2)
 
@@ -54,4 +54,4 @@ def tighter_perceptron(kernel: Kernel, *, budget: int) -> Solver:
 
     Reference: J. Weston, A. Bordes, L. Bottou, Online (and offline) on an even tighter budget, AISTATS 2005, section 3.
     """
-    return perceptron_in(budgeted(kernel, budget=budget, maintain=_fewest_errors()))
+    return perceptron_on(budgeted(kernel, budget=budget, maintain=_fewest_errors()))

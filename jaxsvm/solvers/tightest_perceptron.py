@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..budget import Maintenance, given_up, maintenance
-from ..engines.online import perceptron_in
+from ..budget import Maintenance, maintenance, remove_point
+from ..engines.online import perceptron_on
 from ..kernels import Kernel
-from ..numerics import first_max
+from ..numerics import argmax_value
 from ..recipe import solver
 from ..spaces import budgeted
 from ..types import Solver
@@ -21,7 +21,7 @@ def _likely_errors() -> Maintenance:
         return jnp.stack([(y > 0).astype(y.dtype), (y <= 0).astype(y.dtype)])
 
     def seen(counts, values, live, y):
-        nearest, _ = first_max(jnp.where(live, values, -jnp.inf))
+        nearest, _ = argmax_value(jnp.where(live, values, -jnp.inf))
         return counts.at[nearest].add(jnp.where(jnp.any(live), note(y), 0), mode="promise_in_bounds")
 
     def change(kernel, points, memo):
@@ -29,7 +29,7 @@ def _likely_errors() -> Maintenance:
         score = points.scores_without(kernel)
         right = jnp.sum(jnp.where(score > 0, positive, 1 - positive), axis=1)
         age = points.born.astype(right.dtype) / (points.born[-1] + 1).astype(right.dtype)
-        return given_up(points, first_max(right - 1e-3 * age)[0]), memo
+        return remove_point(points, argmax_value(right - 1e-3 * age)[0]), memo
 
     return Maintenance(change, note=note, seen=seen, evals=lambda budget: (budget + 1) ** 2)
 
@@ -68,4 +68,4 @@ def tightest_perceptron(kernel: Kernel, *, budget: int) -> Solver:
     Reference: Z. Wang, S. Vucetic, Tighter perceptron with improved dual use of cached data for model representation and
         validation, IJCNN 2009.
     """
-    return perceptron_in(budgeted(kernel, budget=budget, maintain=_likely_errors()))
+    return perceptron_on(budgeted(kernel, budget=budget, maintain=_likely_errors()))

@@ -10,25 +10,25 @@ import jax.numpy as jnp
 from .. import models
 from ..checks import integer
 from ..engines.conjugate import (
-    Element,
+    FunctionValues,
+    above_rounding,
+    add_scaled,
     bounded_step,
     check_constants,
     combined,
     exact_step,
-    frame_of,
-    is_something,
     line_of,
+    make_space,
     nearest_point,
-    plus,
-    refreshed,
+    recompute_values,
+    scale,
     subgradient,
-    times,
 )
-from ..engines.quadratic import check_of
+from ..engines.quadratic import kernel_check
 from ..kernels import Kernel, as_kernel
 from ..models import Linear
-from ..numerics import count, dot, summed, times_count, wide
-from ..recipe import choice, nonnegative, positive, register, solver
+from ..numerics import accum_dtype, count, dot, pairwise_sum, times_count
+from ..recipe import check_choice, check_nonnegative, check_positive, register, solver
 from ..samplers import whole
 from ..types import Array, Info, Solver
 
@@ -37,8 +37,8 @@ from ..types import Array, Info, Solver
 class Bundle(NamedTuple):
     """Subgradients lam w - z of several points, the first a combination of those that were given up."""
 
-    h: Element  # (m, ...)
-    z: Element  # (m, ...)
+    h: FunctionValues  # (m, ...)
+    z: FunctionValues  # (m, ...)
     a: Array  # (m, n)  in [0, 1]
     live: Array  # (m,)  bool
 
@@ -47,8 +47,8 @@ class Bundle(NamedTuple):
 class WolfeState(NamedTuple):
     """The function, the point whose subgradient comes next and its active rows, the bundle, and the best dual value."""
 
-    w: Element
-    trial: Element
+    w: FunctionValues
+    trial: FunctionValues
     a: Array  # (n,)
     bundle: Bundle
     dual: Array  # ()
@@ -111,17 +111,17 @@ def wolfe(
         Programming Study 3, 1975; weights="dual": C. Teo, S. Vishwanathan, A. Smola, Q. Le, Bundle methods for regularized
         risk minimization, JMLR 11, 2010.
     """
-    positive(lam=lam)
-    nonnegative(reset=reset)
-    choice("weights", weights, ("norm", "dual"))
-    choice("line_search", line_search, ("exact", "wolfe"))
+    check_positive(lam=lam)
+    check_nonnegative(reset=reset)
+    check_choice("weights", weights, ("norm", "dual"))
+    check_choice("line_search", line_search, ("exact", "wolfe"))
     integer("bundle", bundle, 2)
     check_constants(m_L, m_R)
     kernel = None if kernel is None else as_kernel(kernel)
 
     def init(key, data):
-        n, dtype = data.y.shape[0], wide(data.x)
-        zero = Element(jnp.zeros(data.x.shape[1] if kernel is None else n, dtype), jnp.zeros(n, dtype))
+        n, dtype = data.y.shape[0], accum_dtype(data.x)
+        zero = FunctionValues(jnp.zeros(data.x.shape[1] if kernel is None else n, dtype), jnp.zeros(n, dtype))
         empty = jax.tree.map(lambda a: jnp.zeros((bundle, *a.shape), dtype), zero)
         held = Bundle(empty, empty, jnp.zeros((bundle, n), dtype), jnp.zeros(bundle, bool))
         weight, low = data.weight.astype(dtype), jnp.full((), -jnp.inf, dtype)
@@ -129,8 +129,8 @@ def wolfe(
 
     def update(state, batch):
         w, trial, a, held, dual, weight, t = state
-        y, share = batch.y.astype(a.dtype), weight / summed(weight)
-        frame = frame_of(kernel, batch.x)
+        y, share = batch.y.astype(a.dtype), weight / pairwise_sum(weight)
+        frame = make_space(kernel, batch.x)
         margin = y * w.response
         # The subgradient at the last trial joins in the place of the oldest.
         z = frame.made(share * y * a)
@@ -144,7 +144,7 @@ def wolfe(
         hull = nearest_point(gram / lam if weights == "dual" else gram, held.live, gain)
         mean = combined(hull, held._replace(live=hull))
         dual = jnp.maximum(dual, dot(share, mean.a) - frame.inner(mean.z, mean.z) / (2 * lam))
-        risk = summed(share * jnp.maximum(1 - margin, 0))
+        risk = pairwise_sum(share * jnp.maximum(1 - margin, 0))
         value = lam / 2 * frame.inner(w, w) + risk
         gap = jnp.maximum(value - dual, 0)
         h = mean.h if weights == "norm" else subgradient(lam, w, mean.z)
@@ -153,7 +153,7 @@ def wolfe(
         live = jnp.where(resets, jnp.zeros(bundle, bool), held.live).at[0].set(True)
         held = jax.tree.map(lambda all, one: all.at[0].set(one), held, first)._replace(live=live)
         # The search along -h, and the active rows where it ends.
-        d = times(-1.0, h)
+        d = scale(-1.0, h)
         line = line_of(lam, frame, w, d, z, y, share)
         if line_search == "exact":
             step = ahead = exact_step(line)
@@ -161,9 +161,9 @@ def wolfe(
             start = 1 / lam
             step, beyond = bounded_step(line, line.square, m_L, m_R, 1e-8 * start, jnp.inf * start, start)
             ahead = jnp.where(step > 0, step, beyond)
-        moves = is_something(line.square, lam, frame.inner(w, w), frame.inner(z, z))
+        moves = above_rounding(line.square, lam, frame.inner(w, w), frame.inner(z, z))
         step, ahead = jnp.where(moves, step, 0), jnp.where(moves, ahead, 0)
-        new, anew = refreshed(frame, plus(w, step, d), t + 1)
+        new, anew = recompute_values(frame, add_scaled(w, step, d), t + 1)
         n, each = y.shape[0], 1 if kernel is None else y.shape[0]
         info = Info(
             loss=risk,
@@ -173,12 +173,12 @@ def wolfe(
             support=count(w.coef != 0),
             evals=times_count(jnp.where(anew, 2 * n, n).astype(jnp.int32), each, 2 * n),
         )
-        return WolfeState(new, plus(new, ahead - step, d), line.active(ahead), held, dual, weight, t + 1), info
+        return WolfeState(new, add_scaled(new, ahead - step, d), line.active(ahead), held, dual, weight, t + 1), info
 
     def model(state, data=None):
         if kernel is None:
             return Linear(state.w.coef, jnp.zeros((), state.w.coef.dtype))
         return models.expansion(kernel, state.w.coef, data)
 
-    check = None if kernel is None else check_of(kernel)
+    check = None if kernel is None else kernel_check(kernel)
     return Solver(init, update, model, whole(), "all", targets="labels", check=check)

@@ -1,6 +1,6 @@
 """Function spaces: the moves that every step of an SVM solver is made of."""
 
-from ..recipe import choice as choice
+from ..recipe import check_choice as check_choice
 from .averaged import averaged as averaged
 from .budgeted import budgeted as budgeted
 from .constant import with_constant as with_constant
@@ -8,8 +8,8 @@ from .expansion import expansion as expansion
 from .linear import linear as linear
 
 
-def of(kernel=None, bias="none"):
+def space_for(kernel=None, bias="none"):
     """The space of a kernel: linear weights for None, an expansion over all rows otherwise; bias "none" or "feature"."""
-    choice("bias", bias, ("none", "feature"))
+    check_choice("bias", bias, ("none", "feature"))
     space = linear() if kernel is None else expansion(kernel)
     return space if bias == "none" else with_constant(space)

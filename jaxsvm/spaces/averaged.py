@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..numerics import running_mean
-from ..recipe import choice, register, space
+from ..recipe import check_choice, register, space
 from ..types import Array, Space, State
 
 
@@ -33,7 +33,7 @@ def averaged(inner: Space, *, of: str = "steps") -> Space:
         inner: a space whose states add like vectors (linear, expansion).
         of: "steps" or "moves"; structure.
     """
-    choice("of", of, ("steps", "moves"))
+    check_choice("of", of, ("steps", "moves"))
 
     def zero(key, data):
         f = inner.zero(key, data)

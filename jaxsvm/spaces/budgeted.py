@@ -10,17 +10,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..budget import Change, Maintenance, Points, given_up, taken
+from ..budget import Change, Maintenance, Points, occupied, remove_point
 from ..checks import integer, shown
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..models import Expansion
-from ..numerics import at, centre, count, dot, first_max, mix, sqnorms, wide
+from ..numerics import accum_dtype, argmax_value, centre, count, dot, hash32, index_row, sqnorms
 from ..recipe import is_kind, refuse_factory, register, space
 from ..types import Array, Batch, Space, SparseRows
 
 
 @register("Writes")
-class Writes(NamedTuple):
+class PendingWrites(NamedTuple):
     """Rows that are to be written into their places; writing them twice does no harm."""
 
     place: Array  # (3,)  int32; where one stands twice, with the same row
@@ -45,7 +45,7 @@ class BudgetedState(NamedTuple):
     added: Array  # ()  int32, newcomers so far
     seed: Array  # ()  uint32
     memo: Any  # of the maintenance
-    waiting: Writes
+    waiting: PendingWrites
     shift: Array  # (d,)  `Kernel.offset` of the rows that there were at first
 
 
@@ -72,38 +72,38 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
     maintain.check(kernel)
 
     def zero(key, data):
-        dtype, whole = wide(data.x), jnp.zeros((), jnp.int32)
+        dtype, whole = accum_dtype(data.x), jnp.zeros((), jnp.int32)
         x, vector = jnp.zeros((m, data.x.shape[-1]), dtype), jnp.zeros(m, dtype)
         seed = jax.random.bits(key, (), jnp.uint32)
-        waiting = Writes(jnp.zeros(3, jnp.int32), x[jnp.zeros(3, jnp.int32)], jnp.zeros(3, dtype))
+        waiting = PendingWrites(jnp.zeros(3, jnp.int32), x[jnp.zeros(3, jnp.int32)], jnp.zeros(3, dtype))
         notes = jax.tree.map(lambda a: jnp.zeros((m, *jnp.shape(a)), a.dtype), maintain.note(jnp.ones((), dtype)))
         born = jnp.zeros(m, jnp.int32)
         counts = whole, whole, whole
         return BudgetedState(x, vector, vector, born, notes, *counts, seed, maintain.memo(dtype), waiting, kernel.offset(data))
 
     def evaluate(f, batch):
-        f = written(f)
+        f = flush(f)
         return dot(values_at(kernel, f, batch.x), f.coef)
 
     def add(f, shrink, coef, batch):
-        return in_turn(joined, written, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
+        return sequentially(joined, flush, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
 
     def joined(f, coef, batch):
         """f + coef k(x, .), for the one row of a batch."""
-        f = written(f)
+        f = flush(f)
         row, values = dense_centred(f, batch.x), values_at(kernel, f, batch.x)[0]
         if maintain.seen is not None:
-            seen = maintain.seen(f.notes, values, taken(f.coef.shape[0], f.front, f.back), batch.y[0])
+            seen = maintain.seen(f.notes, values, occupied(f.coef.shape[0], f.front, f.back), batch.y[0])
             f = f._replace(notes=jax.tree.map(functools.partial(jnp.where, batch.weight[0] > 0), seen, f.notes))
         small = lax.cond(coef[0] != 0, lambda: taken_in(f, coef, row, values, batch.y[0]), lambda: f._replace(x=None))
         return small._replace(x=f.x)
 
     def taken_in(f, coef, row, values, y):
         """What becomes of all but the points themselves."""
-        live = taken(f.coef.shape[0], f.front, f.back)
-        twin, _ = first_max(jnp.where(live, 2 * values - kernel.diag(f.x), -jnp.inf))  # the nearest point
-        known = at(live, twin) & jnp.all(at(f.x, twin) == row[0])
-        coef = coef + jnp.where(known, at(f.coef, twin), 0)
+        live = occupied(f.coef.shape[0], f.front, f.back)
+        twin, _ = argmax_value(jnp.where(live, 2 * values - kernel.diag(f.x), -jnp.inf))  # the nearest point
+        known = index_row(live, twin) & jnp.all(index_row(f.x, twin) == row[0])
+        coef = coef + jnp.where(known, index_row(f.coef, twin), 0)
         points = Points(
             x=f.x,
             sqnorm=f.sqnorm,
@@ -114,19 +114,19 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
             notes=jax.tree.map(lambda a, new: jnp.concatenate([a, new[None]]), f.notes, maintain.note(y)),
             front=f.front,
             back=f.back,
-            bits=mix(f.seed + mix(f.added.astype(jnp.uint32))),
+            bits=hash32(f.seed + hash32(f.added.astype(jnp.uint32))),
         )
         grows = ~known & ~points.full
         free = jnp.where(known, twin, jnp.where(coef[0] > 0, f.front, m - 1 - f.back))
-        store = lambda: (given_up(points, free), f.memo)  # noqa: E731
+        store = lambda: (remove_point(points, free), f.memo)  # noqa: E731
         change, memo = lax.cond(known | grows, store, lambda: maintain.change(kernel, points, f.memo))
-        return _placed(f._replace(memo=memo, added=f.added + 1), points, change, grows)
+        return apply_change(f._replace(memo=memo, added=f.added + 1), points, change, grows)
 
-    points = lambda f: (centre(written(f).x, -f.shift), f.coef)  # noqa: E731
-    return own_points(kernel, zero, evaluate, add, points, lambda f: f.front + f.back, m, maintain.evals(m))
+    points = lambda f: (centre(flush(f).x, -f.shift), f.coef)  # noqa: E731
+    return point_space(kernel, zero, evaluate, add, points, lambda f: f.front + f.back, m, maintain.evals(m))
 
 
-def own_points(
+def point_space(
     kernel: Kernel,
     zero: Callable,
     evaluate: Callable,
@@ -186,7 +186,7 @@ def check_budget(budget: int) -> int:
     return integer("budget", budget, 2, note=", the points that the model may hold")
 
 
-def written(f: BudgetedState) -> BudgetedState:
+def flush(f: BudgetedState) -> BudgetedState:
     """The state with the rows that wait in their places."""
     x, sqnorm, place = f.x, f.sqnorm, lax.iota(jnp.int32, f.x.shape[0])
     for k in range(3):
@@ -195,11 +195,11 @@ def written(f: BudgetedState) -> BudgetedState:
     return f._replace(x=x, sqnorm=sqnorm)
 
 
-def summands(kernel: Kernel, f: BudgetedState, batch: Batch) -> Array:
+def contributions(kernel: Kernel, f: BudgetedState, batch: Batch) -> Array:
     """What each point adds to the value at each row, coef_j k(x_j, x_i), (b, m); nan where there is no point."""
-    f = written(f)
+    f = flush(f)
     return jnp.where(
-        taken(f.coef.shape[0], f.front, f.back)[None, :],
+        occupied(f.coef.shape[0], f.front, f.back)[None, :],
         f.coef[None, :] * values_at(as_kernel(kernel), f, batch.x),
         jnp.nan,
     )
@@ -220,7 +220,7 @@ def values_at(kernel: Kernel, f: Any, x: Array) -> Array:
     return kernel.values(centre(x, f.shift), f.x, f.sqnorm)
 
 
-def in_turn(join: Callable, written: Callable, f: Any, coef: Array, batch: Batch) -> Any:
+def sequentially(join: Callable, written: Callable, f: Any, coef: Array, batch: Batch) -> Any:
     """`join(f, coef (1,), batch of one row)` for the rows of a batch in turn; several end `written`, whatever the last was."""
     if coef.shape[0] == 1:
         return join(f, coef, batch)
@@ -229,7 +229,7 @@ def in_turn(join: Callable, written: Callable, f: Any, coef: Array, batch: Batch
     return written(lax.fori_loop(0, coef.shape[0], lambda k, f: join(f, *alone(k)), f))
 
 
-def _placed(f: BudgetedState, points: Points, change: Change, grows: Array) -> BudgetedState:
+def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array) -> BudgetedState:
     """The state after a change, without its points: where everything goes, and the rows that wait to be written.
 
     Args:
@@ -251,7 +251,7 @@ def _placed(f: BudgetedState, points: Points, change: Change, grows: Array) -> B
 
     def follow(a, newcomer):
         here = lambda mask: mask.reshape(-1, *[1] * (a.ndim - 1))  # noqa: E731
-        inner = jnp.where(here(shifts & (place == gone)), at(a, last), a)
+        inner = jnp.where(here(shifts & (place == gone)), index_row(a, last), a)
         inner = jnp.where(here(jnp.where(shifts, place == last, place == gone)), jnp.zeros_like(a), inner)
         return jnp.where(here(stays & (place == target)), newcomer, inner)
 
@@ -261,9 +261,9 @@ def _placed(f: BudgetedState, points: Points, change: Change, grows: Array) -> B
     second = jnp.where(shifts & (moved == last), gone, moved), row
     first = jax.tree.map(functools.partial(jnp.where, stays), newcomer, second)
     second = jax.tree.map(functools.partial(jnp.where, changed), second, first)
-    third = jax.tree.map(functools.partial(jnp.where, carried), (gone, at(f.x, last)), first)
+    third = jax.tree.map(functools.partial(jnp.where, carried), (gone, index_row(f.x, last)), first)
     rows = jnp.stack([first[1], second[1], third[1]])
-    waiting = Writes(jnp.stack([first[0], second[0], third[0]]), rows, sqnorms(rows))
+    waiting = PendingWrites(jnp.stack([first[0], second[0], third[0]]), rows, sqnorms(rows))
     return f._replace(
         x=None,
         coef=follow(coef[:m], coef[m]),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from ..numerics import wide
+from ..numerics import accum_dtype
 from ..recipe import register, space
 from ..types import Array, Space, State
 
@@ -32,7 +32,7 @@ def with_constant(inner: Space) -> Space:
         return ConstantState(inner.add(s.f, shrink, coef, batch), (1 - shrink) * s.b + jnp.sum(coef))
 
     return Space(
-        zero=lambda key, data: ConstantState(inner.zero(key, data), jnp.zeros((), wide(data.x))),
+        zero=lambda key, data: ConstantState(inner.zero(key, data), jnp.zeros((), accum_dtype(data.x))),
         evaluate=lambda s, batch: inner.evaluate(s.f, batch) + s.b,
         sqnorm=lambda x: inner.sqnorm(x) + 1,
         add=add,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from .. import models
 from ..kernels import Kernel, as_kernel
-from ..numerics import count, dot, pick, times_count, two_sum, wide
+from ..numerics import accum_dtype, count, dot, gather, times_count, two_sum
 from ..recipe import register, space
 from ..types import Array, Space
 
@@ -40,11 +40,11 @@ def expansion(kernel: Kernel, *, always: bool = False) -> Space:
         return jnp.maximum(batch.index, 0)
 
     def zero(key, data):
-        n = jnp.zeros(data.x.shape[0], wide(data.x))
+        n = jnp.zeros(data.x.shape[0], accum_dtype(data.x))
         return ExpansionState(n, n, n)
 
     def evaluate(f, batch):
-        return pick(f.response, rows(batch))
+        return gather(f.response, rows(batch))
 
     def add(f, shrink, coef, batch):
         index = rows(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from ..models import Linear
-from ..numerics import add_rows, count, dot, inner, sqnorms, wide
+from ..numerics import accum_dtype, add_rows, count, cross_products, dot, sqnorms
 from ..recipe import space
 from ..types import Space
 
@@ -15,7 +15,7 @@ def linear() -> Space:
     """f(x) = <w, x>, held as w (d,). No bias: append a constant column for a regularised one."""
 
     def zero(key, data):
-        return jnp.zeros(data.x.shape[-1], wide(data.x))
+        return jnp.zeros(data.x.shape[-1], accum_dtype(data.x))
 
     def evaluate(w, batch):
         return dot(batch.x, w)
@@ -32,7 +32,7 @@ def linear() -> Space:
         sqnorm=sqnorms,
         add=add,
         model=model,
-        gram=lambda batch: sqnorms(batch.x)[:, None] if batch.x.shape[0] == 1 else inner(batch.x, batch.x),
+        gram=lambda batch: sqnorms(batch.x)[:, None] if batch.x.shape[0] == 1 else cross_products(batch.x, batch.x),
         evals=lambda coef, batch: count(batch.weight > 0),
         support=lambda w: jnp.full((), w.shape[0], jnp.int32),
     )
