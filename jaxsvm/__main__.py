@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import jax
 
 import jaxsvm
-from jaxsvm.commands import convert, job, predict, sweep, train
+from jaxsvm.commands import convert, demo, predict, sweep, train
 from jaxsvm.commands.options import Parser
 
 EXAMPLES = """\
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = lambda message, *rest, **more: say(f"warning: {message}")
         try:
             if not argv:
-                job.main()
+                demo.main()
                 return 0
             args = parser().parse_args(argv)
             return args.run(args)

@@ -142,6 +142,7 @@ def decision_values(model: Model, data: Batch) -> Array:
 
 
 def normalized_weights(data: Batch) -> Array:
+    """The weights of the rows (n,), of sum 1."""
     return data.weight / jnp.sum(data.weight)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from .loops.sweeps import Table
+from .loops.sweep import Table
 from .models import Classifier, Expansion
 from .multiclass import OneVsOne, OneVsRest
 from .recipe import check_choice

@@ -1,6 +1,7 @@
 """Functions on a budget and BSGD against NumPy in float64: the algebra of merging, every step, what holds at each of them."""
 
 import functools
+import importlib
 import itertools
 import re
 
@@ -30,10 +31,11 @@ from jaxsvm.budget.merge import (
     table,
     width,
 )
-from jaxsvm.loops import runs as loops
 from jaxsvm.spaces import budgeted
 from jaxsvm.spaces.budgeted import flush
 from jaxsvm.types import take
+
+loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
 
 N, D, LAM, SIGMA = 24, 3, 0.05, 0.9  # one shape for all data sets, so that they share programs
 T = 3 * N

@@ -1,5 +1,6 @@
 """The command line: models, predictions and files beside NumPy and scikit-learn; one line for bad input; Ctrl-C."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -13,7 +14,8 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 import jaxsvm
 from jaxsvm.__main__ import main
-from jaxsvm.loops import runs
+
+loop = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
 
 RNG = np.random.default_rng(3)
 X = np.round(RNG.standard_normal((60, 4)) * [1, 5, 0.1, 2], 3)
@@ -324,13 +326,13 @@ def test_bad_numbers_from_a_run_are_refused(there, capsys):
 def test_ctrl_c_keeps_what_was_reached(there, capsys, monkeypatch):
     looks = []
 
-    class Bar(runs.Bar):
+    class Bar(loop.Bar):
         def show(self, made, said=""):
             looks.append(made)
             if len(looks) == 3:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "Bar", Bar)
+    monkeypatch.setattr(loop, "Bar", Bar)
     assert main(["train", "rows.svm", "--model", "c.npz", "--solver", "pegasos", "--passes", "1000"]) == 130
     out = capsys.readouterr().out
     assert f"interrupted: stopped after {looks[-1]} steps" in out and "c.npz, as it was at the last look" in out

@@ -1,5 +1,6 @@
 """What the optimised programs hold: no copy of an array with an entry for each row, at every step of a loop."""
 
+import importlib
 import re
 
 import jax
@@ -11,7 +12,8 @@ from jax import lax
 
 import jaxsvm
 from jaxsvm import samplers
-from jaxsvm.loops import runs as loops
+
+loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
 
 N = 4096
 AS_USERS = as_users()

@@ -1,6 +1,7 @@
 """The exact kernel solvers against LIBSVM, SciPy and NumPy in float64: optima, invariants at every step, kept rows."""
 
 import functools
+import importlib
 import re
 import warnings
 
@@ -18,11 +19,12 @@ from sklearn.svm import SVC, SVR
 
 import jaxsvm
 from jaxsvm import kernels, losses, models
-from jaxsvm.engines import rows as kept
-from jaxsvm.engines.quadratic import Dual
-from jaxsvm.loops import runs as loops
+from jaxsvm.engines import kernel_cache as kept
+from jaxsvm.engines.dual_qp import Dual
 from jaxsvm.solvers.decomposition import select_working_set
 from jaxsvm.types import Quadratic
+
+loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
 
 N, D, C, SIGMA, EPS = 60, 3, 2.0, 1.2, 0.2  # up to 64 rows the program is the smallest
 KEY = jax.random.key(0)

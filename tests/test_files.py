@@ -20,10 +20,10 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 import jaxsvm
 from jaxsvm import data as jdata
-from jaxsvm.data.arrays import read_npz
-from jaxsvm.data.csv_files import read_csv
-from jaxsvm.data.files import load_file
-from jaxsvm.data.loaded import label
+from jaxsvm.data.assemble import label
+from jaxsvm.data.csv import read_csv
+from jaxsvm.data.formats import load_file
+from jaxsvm.data.npz import read_npz
 from jaxsvm.data.svmlight import read_svmlight
 from jaxsvm.types import SparseRows
 
@@ -468,7 +468,7 @@ def test_scale_takes_columns_to_0_1_and_keeps_zeros_of_sparse_rows(tmp_path):
 
 def test_numbers_among_grouped_names():
     """svmlight labels come as floats."""
-    from jaxsvm.data.loaded import label
+    from jaxsvm.data.assemble import label
 
     assert label([3.0, 8.0, 1.0], ("rest", "8")).tolist() == [-1, 1, -1]
     assert label([3.0, 8.0], ("1|3", "8|9")).tolist() == [-1, 1]

@@ -1,5 +1,6 @@
 """The loops: what they refuse, when they stop, what they return, and that cutting a run changes nothing."""
 
+import importlib
 import os
 import pickle
 import re
@@ -16,9 +17,10 @@ import pytest
 
 import jaxsvm
 from jaxsvm import fit, kernels, models, samplers, step
-from jaxsvm.loops import runs as loops
 from jaxsvm.models import Linear
 from jaxsvm.types import EVALS_BITS, Curve, Fit, Info, Run, Sampler, Solver
+
+loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
 
 DATA = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0], [0.5], [-3.0]], [1, -1, 1, -1, -1, 1])
 KEY = jax.random.key(0)
@@ -429,7 +431,7 @@ def test_the_run_is_not_lost_where_warnings_are_errors(tmp_path, monkeypatch):
 
 def test_ctrl_c_where_nothing_could_be_saved(tmp_path, monkeypatch):
     full_disk(monkeypatch, range(99))
-    monkeypatch.setattr(loops, "_piece", interrupt_at(3, loops.run_chunk))
+    monkeypatch.setattr(loops, "run_chunk", interrupt_at(3, loops.run_chunk))
     with pytest.warns(UserWarning, match="could not be saved"), pytest.raises(jaxsvm.SaveError) as caught:
         fit(WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz")
     assert int(caught.value.run.state.step) == 8
@@ -448,7 +450,7 @@ class Unknown(NamedTuple):
 
 def test_a_state_that_no_file_can_hold_is_refused_before_the_first_step(tmp_path, monkeypatch):
     solver = Solver(lambda key, data: Unknown(jnp.zeros(())), lambda state, batch: 1 / 0, lambda state, data=None: 1 / 0)
-    monkeypatch.setattr(loops, "_piece", lambda *args, **kwargs: pytest.fail("a piece was worked out"))
+    monkeypatch.setattr(loops, "run_chunk", lambda *args, **kwargs: pytest.fail("a piece was worked out"))
     with pytest.raises(ValueError, match="cannot save Unknown.*jaxsvm.register"):
         fit(solver, DATA, KEY, steps=8, every=4, save=tmp_path / "run.npz")
 
@@ -475,7 +477,7 @@ def interrupt_at(call, original):
 
 @pytest.mark.parametrize(("call", "step"), [(1, 0), (2, 4), (3, 8)])
 def test_ctrl_c_within_a_piece_returns_what_was_reached(call, step, monkeypatch):
-    monkeypatch.setattr(loops, "_piece", interrupt_at(call, loops.run_chunk))
+    monkeypatch.setattr(loops, "run_chunk", interrupt_at(call, loops.run_chunk))
     run = fit(WHOLE, DATA, KEY, steps=30, every=4)
     monkeypatch.undo()
     assert int(run.state.step) == step and float(run.model.w[0]) == step
@@ -503,7 +505,7 @@ def test_progress(capsys):
 
 
 def test_progress_of_an_interrupted_run_ends_its_line(capsys, monkeypatch):
-    monkeypatch.setattr(loops, "_piece", interrupt_at(2, loops.run_chunk))
+    monkeypatch.setattr(loops, "run_chunk", interrupt_at(2, loops.run_chunk))
     fit(WHOLE, DATA, KEY, steps=30, every=4, progress=True)
     err = capsys.readouterr().err
     assert "4/30 steps" in err and err.endswith("\n")
@@ -903,7 +905,7 @@ def test_importing_starts_nothing_and_sets_nothing():
         print(jax.config.jax_enable_x64, {k: v for k, v in os.environ.items() if "XLA" in k and before.get(k) != v})
 
         # The flag for loops, where the installed XLA needs it, set once, beside what is there, before JAX starts.
-        from jaxsvm.loops import flags
+        from jaxsvm.loops import xla_flags as flags
         if not flags.flag_is_needed():
             jaxsvm.fast_loops()
             print(os.environ.get("XLA_FLAGS"))
@@ -946,7 +948,7 @@ def test_fast_loops_works_and_is_refused_once_jax_has_started():
         """
         import os
         import jaxsvm
-        from jaxsvm.loops import flags
+        from jaxsvm.loops import xla_flags as flags
         jaxsvm.fast_loops()
         print(flags.flag_is_needed() == ("XLA_FLAGS" in os.environ))
         import jax

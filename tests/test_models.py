@@ -29,7 +29,7 @@ from jaxsvm import features, kernels, losses, models, recipe, samplers
 from jaxsvm.data import Scale, Standardize
 from jaxsvm.engines import gradient
 from jaxsvm.engines.gradient import Weights
-from jaxsvm.loops.streams import StreamState
+from jaxsvm.loops.stream import StreamState
 from jaxsvm.models import Classifier, Expansion, Linear, Mapped, expansion, load, save
 from jaxsvm.multiclass import OneVsOne, OneVsRest
 from jaxsvm.recipe import Recipe

@@ -8,7 +8,7 @@ import pytest
 import sklearn.datasets
 
 from jaxsvm.data import load
-from jaxsvm.data.named import OPENML
+from jaxsvm.data.catalogue import OPENML
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from jaxsvm.engines.coordinate import CoordinateState, dual_coef
 from jaxsvm.engines.gradient import GradientState, Weights
 from jaxsvm.engines.online import OnlineState
 from jaxsvm.models import Linear
-from jaxsvm.spaces.averaged import MeanState
+from jaxsvm.spaces.running_mean import MeanState
 
 N, D, T = 24, 3, 72  # three passes a run; everything has these shapes, so that programs are compiled once
 TOL = 1e-12  # float64: 72 steps of rounding (1e-16 each) on iterates of size 1, with room for cancellation

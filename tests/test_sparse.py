@@ -1,6 +1,7 @@
 """Sparse rows stand where dense rows stand: every kernel, solver and feature map, and nothing is made dense."""
 
 import dataclasses
+import importlib
 import pickle
 
 import jax
@@ -12,6 +13,8 @@ import scipy.sparse
 import jaxsvm
 from jaxsvm import features, kernels, models, numerics, samplers
 from jaxsvm.types import SparseRows, take
+
+loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
 
 N, D = 60, 40
 MATRIX = scipy.sparse.random(N, D, 0.1, random_state=0, format="csr", dtype=np.float32)
@@ -239,7 +242,7 @@ def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(solver, longest
     for row, many in zip(full, random.integers(0, longest, 90, endpoint=True), strict=True):
         row[random.choice(300, many, replace=False)] = random.normal(size=many)
     data = jaxsvm.dataset(scipy.sparse.csr_matrix(full), np.where(random.normal(size=90) > 0, 1, -1))
-    assert jaxsvm.loops.runs.pack_rows(data.x) is not None
+    assert loops.pack_rows(data.x) is not None
 
     def go(data):
         run = jaxsvm.fit(solver, data, KEY, steps=40, every=20, sampler=feed)
@@ -251,12 +254,12 @@ def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(solver, longest
 
 def test_loops_walk_through_packed_rows(sparse, monkeypatch):
     """Where a step draws a few rows and more; a step on all rows takes them as they are, and so do rows of odd widths."""
-    assert jaxsvm.loops.runs.pack_rows(sparse.x) is sparse.x.packed
+    assert loops.pack_rows(sparse.x) is sparse.x.packed
     odd = dataclasses.replace(sparse.x, index=sparse.x.index[:, :7], value=sparse.x.value[:, :7])
     for x in (sparse.x.packed, dataclasses.replace(sparse.x, rows=jnp.arange(3)), odd, jnp.ones((2, 2))):
-        assert jaxsvm.loops.runs.pack_rows(x) is None
-    asked, walkable = [], jaxsvm.loops.runs.pack_rows
-    monkeypatch.setattr(jaxsvm.loops.runs, "walkable", lambda x: asked.append(x) or walkable(x))
+        assert loops.pack_rows(x) is None
+    asked, walkable = [], loops.pack_rows
+    monkeypatch.setattr(loops, "pack_rows", lambda x: asked.append(x) or walkable(x))
     for solver, feed in ((jaxsvm.pegasos(1e-2), samplers.uniform(3)), (jaxsvm.subgradient(1e-2), None)):
         jaxsvm.fit(solver, sparse, KEY, steps=2, sampler=feed)
         assert not asked

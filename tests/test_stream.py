@@ -1,6 +1,7 @@
 """Streams: chunks change nothing, rows wait for their batch, runs go on to the bit after a kill, memory stays bounded."""
 
 import functools
+import importlib
 import os
 import shutil
 import signal
@@ -20,7 +21,8 @@ from hypothesis import strategies as st
 
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers
-from jaxsvm.loops import streams
+
+streams = importlib.import_module("jaxsvm.loops.stream")  # the package has a function of this name
 
 KEY = jax.random.key(0)
 N, D = 100, 4

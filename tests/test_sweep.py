@@ -1,5 +1,6 @@
 """`sweep` against nested Python loops, its use of memory and of one compiled program; tables and heat maps."""
 
+import importlib
 import itertools
 import os
 
@@ -14,7 +15,8 @@ import pytest
 
 import jaxsvm
 from jaxsvm import plots, sweep
-from jaxsvm.loops import sweeps
+
+sweeps = importlib.import_module("jaxsvm.loops.sweep")  # the package has a function of this name
 
 A, B, C = jnp.array([0.5, -1.0, 2.0, 3.0, -0.25]), jnp.array([1.0, 4.0]), jnp.array([-2.0, 0.0, 7.0])
 X = jnp.linspace(-1.0, 2.0, 6)

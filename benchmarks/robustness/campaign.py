@@ -128,7 +128,7 @@ class Worker:
 
 def run_all(jobs: list[tuple[str, int]], processes: int, seconds: float | None, tell) -> None:
     """Run the cases on some processes; `tell` gets each verdict."""
-    from jaxsvm.loops.bar import Bar
+    from jaxsvm.loops.progress import Bar
 
     context, began = multiprocessing.get_context("spawn"), time.monotonic()
     workers = [Worker(context) for _ in range(max(1, min(processes, len(jobs))))]

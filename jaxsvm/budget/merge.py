@@ -14,7 +14,7 @@ from ..kernels import Kernel
 from ..numerics import argmax_value, dot, golden_section, hash32, index_row, multiply_high
 from ..recipe import check_choice
 from ..types import Array
-from .points import Change, Maintenance, Points, maintenance
+from .base import Change, Maintenance, Points, maintenance
 from .remove import remove
 
 GRID = 400  # of the table, each way

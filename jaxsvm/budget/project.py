@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ..numerics import argmax_value, index_row
-from .points import Maintenance, maintenance, remove_point
+from .base import Maintenance, maintenance, remove_point
 
 
 @maintenance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from .points import Maintenance, maintenance, remove_point
+from .base import Maintenance, maintenance, remove_point
 
 
 @maintenance

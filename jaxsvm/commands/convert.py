@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..data.files import kind_of
-from ..data.writing import save_csv, save_npz, save_svmlight
+from ..data.formats import kind_of
+from ..data.save import save_csv, save_npz, save_svmlight
 from . import options
 
 EXAMPLES = """\

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 import jax.numpy as jnp
 import numpy as np
 
-from ..data.files import read_files
-from ..data.loaded import Rows
-from ..data.maps import scale, standardize
+from ..data.assemble import Rows
+from ..data.formats import read_files
+from ..data.scaling import scale, standardize
 from ..files import check_target
 from ..types import Batch, SparseRows
 

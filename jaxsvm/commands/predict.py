@@ -11,14 +11,14 @@ import numpy as np
 
 from jaxsvm import models, multiclass  # noqa: F401  models of many classes are found by their names
 
-from ..data.loaded import label, normalize_names
-from ..data.maps import Scale, Standardize
-from ..data.rows import dataset
+from ..data.assemble import label, normalize_names
+from ..data.dataset import dataset
+from ..data.scaling import Scale, Standardize
 from ..files import atomic_path
-from ..loops.bar import Bar
+from ..loops.progress import Bar
 from ..types import SparseRows
 from . import options
-from .methods import columns_of
+from .solvers import columns_of
 
 EXAMPLES = """\
 examples:

@@ -17,7 +17,7 @@ from jaxsvm import kernels, models, samplers
 from ..files import atomic_path
 from ..numerics import sqdist
 from ..recipe import as_static
-from . import methods, options, train
+from . import options, solvers, train
 
 EXAMPLES = """\
 examples:
@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--sigma", type=numbers, metavar="RANGE", help="sigmas (8 from a tenth to ten times the typical distance)"
     )
-    parser.add_argument("--features", choices=methods.FEATURES, default="nystrom", help="of the kernel (nystrom)")
+    parser.add_argument("--features", choices=solvers.FEATURES, default="nystrom", help="of the kernel (nystrom)")
     parser.add_argument("--count", type=int, help="how many features (128)")
     parser.add_argument("--passes", type=int, default=20, help="over the rows (20)")
     parser.add_argument("--batch", type=int, default=16, help="rows of an update (16)")
@@ -102,7 +102,7 @@ def run(args: Any) -> int:
     options.line("solver", f"asset on {count} {args.features} features, {args.passes} passes in batches of {b}; seed {args.seed}")
 
     def solver(lam, sigma, data, steps):
-        phi = methods.feature_map(args.features, key_map, kernels.rbf(sigma), data.x, count)
+        phi = solvers.feature_map(args.features, key_map, kernels.rbf(sigma), data.x, count)
         return jaxsvm.on_features(phi, jaxsvm.asset(lam, average_from=steps // 2))
 
     reached: dict = {}

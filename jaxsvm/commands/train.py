@@ -12,11 +12,11 @@ import numpy as np
 import jaxsvm
 from jaxsvm import models
 
-from ..data.loaded import assemble
+from ..data.assemble import assemble
 from ..recipe import as_static
 from ..types import Batch
-from . import building, methods, options, report
-from .methods import METHODS
+from . import build, options, report, solvers
+from .solvers import METHODS
 
 EXAMPLES = """\
 examples:
@@ -48,7 +48,7 @@ def add(commands: Any) -> None:
     size = group.add_mutually_exclusive_group()
     size.add_argument("--C", type=float, help="1 / (lambda rows), as LIBSVM has it (1)")
     size.add_argument("--lam", type=float, help="lambda")
-    group.add_argument("--loss", choices=tuple(methods.LOSSES), help="hinge for classes, eps_insensitive for real targets")
+    group.add_argument("--loss", choices=tuple(solvers.LOSSES), help="hinge for classes, eps_insensitive for real targets")
     group.add_argument(
         "--bias", choices=("feature", "none", "free"), help="the constant: regularised, none or free (the solver's first)"
     )
@@ -64,7 +64,7 @@ def add(commands: Any) -> None:
     how_long = group.add_mutually_exclusive_group()
     how_long.add_argument("--passes", type=int, help="over the rows, at most; see the printed line 'solver' for what is taken")
     how_long.add_argument("--steps", type=int, help="updates instead of passes")
-    group.add_argument("--budget", type=int, help=f"points of the model of bsca and bsgd, at least 2 ({methods.BUDGET})")
+    group.add_argument("--budget", type=int, help=f"points of the model of bsca and bsgd, at least 2 ({solvers.BUDGET})")
     group.add_argument("--batch", type=int, help="rows of an update")
     group.add_argument(
         "--tol", type=float, help="stop at this residual: sdca, decomposition, smo, bsca (1e-3), subgradient (goes on to the end)"
@@ -83,14 +83,14 @@ def add(commands: Any) -> None:
 def kernel_options(parser: Any) -> None:
     """Kernel and feature map."""
     group = parser.add_argument_group("kernel")
-    group.add_argument("--kernel", choices=methods.KERNELS, help="(linear; rbf with --features)")
+    group.add_argument("--kernel", choices=solvers.KERNELS, help="(linear; rbf with --features)")
     group.add_argument("--sigma", type=float, help="width of rbf and laplacian")
     group.add_argument(
         "--gamma", type=float, help="1 / (2 sigma^2) of rbf; factor of polynomial, sigmoid (1 / (columns variance))"
     )
     group.add_argument("--degree", type=int, help="of polynomial (3)")
     group.add_argument("--coef0", type=float, help="constant of polynomial (1), sigmoid (0)")
-    group.add_argument("--features", choices=methods.FEATURES, help="approximate the kernel by features: for many rows")
+    group.add_argument("--features", choices=solvers.FEATURES, help="approximate the kernel by features: for many rows")
     group.add_argument("--count", type=int, help="how many features (512)")
 
 
@@ -124,7 +124,7 @@ def run(args: Any) -> int:
     options.line("scaled", said)
     if scale is not None:
         parts = [part._replace(x=scale(part.x)) for part in parts]
-    solver, settings = building.build(args, method, parts[0], classes, key_map)
+    solver, settings = build.build(args, method, parts[0], classes, key_map)
     steps, sampler, lam, loss, tol = settings
     one_pass = -(-parts[0].y.shape[0] // (sampler.rows(parts[0].y.shape[0])))
     began = time.monotonic()

@@ -6,10 +6,10 @@ matter, and one compiled program serves all numbers of a solver and data of abou
 float64 inside `jax.enable_x64()`.
 """
 
-from .any_solver import SVMClassifier as SVMClassifier
-from .any_solver import SVMRegressor as SVMRegressor
 from .budgeted_svc import BudgetedSVC as BudgetedSVC
+from .features import FourierFeatures as FourierFeatures
+from .features import NystromFeatures as NystromFeatures
 from .linear_svc import LinearSVC as LinearSVC
-from .maps import FourierFeatures as FourierFeatures
-from .maps import NystromFeatures as NystromFeatures
 from .svc import SVC as SVC
+from .svm import SVMClassifier as SVMClassifier
+from .svm import SVMRegressor as SVMRegressor

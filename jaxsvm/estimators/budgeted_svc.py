@@ -7,7 +7,7 @@ from ..objectives import lam_from_C
 from ..recipe import check_choice, check_positive
 from ..solvers import bsca, bsgd
 from .classifier import PartialFitMixin
-from .named import kernel_of, may_widen
+from .parameters import kernel_of, may_widen
 
 
 class BudgetedSVC(PartialFitMixin):

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..models import class_places
 from ..recipe import check_choice
-from .machine import MULTICLASS, BaseSVM
+from .base import MULTICLASS, BaseSVM
 
 
 class BaseClassifier(ClassifierMixin, BaseSVM):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..solvers import sdca
+from .base import MEASURED_PASSES
 from .classifier import BaseClassifier
-from .machine import MEASURED_PASSES
-from .named import loss_of
+from .parameters import loss_of
 
 
 class LinearSVC(BaseClassifier):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from .. import samplers
 from ..recipe import check_choice
 from ..solvers import decomposition, sdca
+from .base import MEASURED_PASSES
 from .classifier import BaseClassifier
-from .machine import MEASURED_PASSES
-from .named import is_matrix, kernel_of, loss_of, may_widen
+from .parameters import is_matrix, kernel_of, loss_of, may_widen
 
 SHRINKING = 4096  # rows from which on those at rest are left out; below, its longer compilation is not worth it
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import models
 from ..checks import shown
-from ..data.rows import caller_stacklevel
+from ..data.dataset import caller_stacklevel
 from ..files import check_target
 from ..types import Fit
 

@@ -1,7 +1,6 @@
 """Arithmetic that must be right in float32, and forms that XLA compiles well; the one place that sets precision."""
 
-from .bits import hash32 as hash32
-from .bits import multiply_high as multiply_high
+from .batching import any_under_vmap as any_under_vmap
 from .centring import CentredRows as CentredRows
 from .centring import centre as centre
 from .centring import centred as centred
@@ -20,7 +19,8 @@ from .counts import times_count as times_count
 from .fork import check_process as check_process
 from .fork import jax_has_started as jax_has_started
 from .golden import golden_section as golden_section
-from .loops import any_under_vmap as any_under_vmap
+from .hashing import hash32 as hash32
+from .hashing import multiply_high as multiply_high
 from .means import running_mean as running_mean
 from .products import accum_dtype as accum_dtype
 from .products import add_rows as add_rows
@@ -29,20 +29,20 @@ from .products import cross_products as cross_products
 from .products import dot as dot
 from .products import l1_distances as l1_distances
 from .products import sqnorms as sqnorms
-from .vectors import argmax_value as argmax_value
-from .vectors import count as count
-from .vectors import fast_max as fast_max
-from .vectors import fast_min as fast_min
-from .vectors import gather as gather
-from .vectors import index_row as index_row
-from .vectors import is_traced as is_traced
-from .vectors import norm as norm
-from .vectors import pairwise_sum as pairwise_sum
-from .vectors import sample_proportional as sample_proportional
-from .vectors import scatter_set as scatter_set
-from .vectors import top_k_index as top_k_index
-from .vectors import two_sum as two_sum
-from .water import WaterFill as WaterFill
-from .water import one_level as one_level
-from .water import two_levels as two_levels
-from .water import water_level as water_level
+from .reductions import argmax_value as argmax_value
+from .reductions import count as count
+from .reductions import fast_max as fast_max
+from .reductions import fast_min as fast_min
+from .reductions import gather as gather
+from .reductions import index_row as index_row
+from .reductions import is_traced as is_traced
+from .reductions import norm as norm
+from .reductions import pairwise_sum as pairwise_sum
+from .reductions import sample_proportional as sample_proportional
+from .reductions import scatter_set as scatter_set
+from .reductions import top_k_index as top_k_index
+from .reductions import two_sum as two_sum
+from .water_filling import WaterFill as WaterFill
+from .water_filling import one_level as one_level
+from .water_filling import two_levels as two_levels
+from .water_filling import water_level as water_level

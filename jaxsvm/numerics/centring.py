@@ -17,7 +17,7 @@ from jax import lax
 
 from ..types import Array, SparseRows
 from .products import above_rounding, accum_dtype, cross_products, sqnorms
-from .vectors import is_traced
+from .reductions import is_traced
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("value", "sqnorm"), meta_fields=("subtract",))

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from ..types import Array
-from .vectors import two_sum
+from .reductions import two_sum
 
 
 def running_mean(mean: Any, lost: Any, value: Any, share: Array) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..types import Array, SparseRows
-from . import sparse
+from . import sparse_products
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -20,16 +20,20 @@ def dot(a: Array, b: Array) -> Array:
         b: (d, m) or (d,); (d, m) may be `SparseRows`, the other factor must then be dense.
     """
     if isinstance(a, SparseRows):
-        return sparse.gather(a, b, jnp.multiply) if a.rows is None or b.ndim > 1 else sparse.scores(a, b)
+        return sparse_products.gather(a, b, jnp.multiply) if a.rows is None or b.ndim > 1 else sparse_products.scores(a, b)
     if isinstance(b, SparseRows):
-        return sparse.scatter(a, b) if b.rows is None or a.ndim > 1 else sparse.added(jnp.zeros(b.columns, a.dtype), a, b)
+        return (
+            sparse_products.scatter(a, b)
+            if b.rows is None or a.ndim > 1
+            else sparse_products.added(jnp.zeros(b.columns, a.dtype), a, b)
+        )
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
 def add_rows(w: Array, coef: Array, x: Array) -> Array:
     """w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,); only the columns that sparse rows name are touched."""
     if isinstance(x, SparseRows) and x.rows is not None:
-        return sparse.added(w, coef, x)
+        return sparse_products.added(w, coef, x)
     if isinstance(x, SparseRows):
         x = x.taken()
         return w.at[x.index].add(coef[:, None] * x.value, mode="promise_in_bounds")
@@ -69,13 +73,13 @@ _DENSE = 2**24  # numbers, of the block of sparse rows that is made dense at a t
 def _pairs(x: Array, z: Array, fn: Callable) -> Array:
     """sum_c fn(x_ic, z_jc) over the columns c that sparse rows name, for symmetric fn with fn(0, .) = 0; (n, m)."""
     if not isinstance(x, SparseRows):
-        return sparse.gather(z, x.T, fn).T
+        return sparse_products.gather(z, x.T, fn).T
     if not isinstance(z, SparseRows):
-        return sparse.gather(x, z.T, fn)
+        return sparse_products.gather(x, z.T, fn)
     x, z = x.taken(), z.taken()
     if x.shape[0] > z.shape[0]:
         return _pairs(z, x, fn).T
-    return blocked(lambda rows: sparse.gather(z, rows.toarray().T, fn).T, x, max(1, _DENSE // x.columns))
+    return blocked(lambda rows: sparse_products.gather(z, rows.toarray().T, fn).T, x, max(1, _DENSE // x.columns))
 
 
 def accum_dtype(x: Array) -> jnp.dtype:

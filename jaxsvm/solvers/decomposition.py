@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..checks import integer
-from ..engines import rows as kept
-from ..engines.quadratic import (
+from ..engines import kernel_cache as kept
+from ..engines.dual_qp import (
     Dual,
     DualState,
     build_model,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..checks import integer
-from ..engines.quadratic import (
+from ..engines.dual_qp import (
     STEPS,
     Dual,
     DualState,

@@ -31,7 +31,7 @@ from ..projections import shorten
 from ..recipe import check_choice, check_nonnegative, register, solver
 from ..samplers import uniform
 from ..spaces import averaged, expansion
-from ..spaces.averaged import MeanState
+from ..spaces.running_mean import MeanState
 from ..types import Array, Info, Solver
 
 REFRESH = 64  # steps between two sums of |w|^2 over all rows

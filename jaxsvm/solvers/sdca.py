@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from .. import spaces
 from ..engines.coordinate import coordinate
-from ..engines.quadratic import kernel_check
+from ..engines.dual_qp import kernel_check
 from ..kernels import Kernel, as_kernel
 from ..losses import hinge
 from ..models import expansion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..engines.quadratic import (
+from ..engines.dual_qp import (
     STEPS,
     DualState,
     add_l2,

@@ -24,7 +24,7 @@ from ..engines.conjugate import (
     scale,
     subgradient,
 )
-from ..engines.quadratic import kernel_check
+from ..engines.dual_qp import kernel_check
 from ..kernels import Kernel, as_kernel
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot, pairwise_sum, times_count

@@ -1,11 +1,11 @@
 """Function spaces: the moves that every step of an SVM solver is made of."""
 
 from ..recipe import check_choice as check_choice
-from .averaged import averaged as averaged
 from .budgeted import budgeted as budgeted
-from .constant import with_constant as with_constant
 from .expansion import expansion as expansion
+from .intercept import with_constant as with_constant
 from .linear import linear as linear
+from .running_mean import averaged as averaged
 
 
 def space_for(kernel=None, bias="none"):

@@ -13,9 +13,9 @@ import numpy as np
 
 from ..checks import shown
 from ..types import Array, Batch
-from .arrays import read_npz
-from .loaded import Loaded, Rows, assemble
-from .rows import dataset
+from .assemble import Loaded, Rows, assemble
+from .dataset import dataset
+from .npz import read_npz
 from .splits import split
 
 

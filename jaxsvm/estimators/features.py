@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import features
 from ..data import dataset
-from .named import kernel_of
-from .rows import FLOATS, apply, is_sparse, make_seed, to_train_dtype
+from .parameters import kernel_of
+from .preprocess import FLOATS, apply, is_sparse, make_seed, to_train_dtype
 
 
 class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -13,7 +13,7 @@ import numpy as np
 from ..checks import jax_dtype, refuse_masked
 from ..recipe import check_choice
 from ..types import Batch
-from .padding import csr, is_sparse, pad_rows, stored_range
+from .from_scipy import csr, is_sparse, pad_rows, stored_range
 
 
 def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batch:

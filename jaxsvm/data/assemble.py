@@ -13,8 +13,8 @@ import numpy as np
 from ..checks import class_names
 from ..recipe import check_choice
 from ..types import Batch
-from .labels import encode
-from .rows import dataset
+from .dataset import dataset
+from .encode import encode
 
 REST = "rest"  # the name of all classes that `positive` leaves out, where they are several
 

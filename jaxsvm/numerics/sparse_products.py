@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..types import LANE_WIDTH, Array, SparseRows
-from .loops import map_on_cpu
+from .batching import map_on_cpu
 
 
 def gather(x: SparseRows, b: Array, fn: Callable) -> Array:

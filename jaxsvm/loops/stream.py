@@ -22,8 +22,6 @@ from ..numerics import accum_dtype, check_process
 from ..recipe import as_static, cast, check_choice, register, unwrap_static
 from ..samplers import uniform
 from ..types import Array, Batch, Curve, Fit, Run, Solver, SparseRows, State
-from . import tally
-from .bar import Bar
 from .checks import (
     MOST_STEPS,
     check_counters,
@@ -34,8 +32,10 @@ from .checks import (
     check_targets,
     whole_number,
 )
-from .feed import feed, fixed_size_chunks, next_part
-from .runs import conclude, plan_lift, rows_of_curve
+from .chunks import feed, fixed_size_chunks, next_part
+from .curve import add_info, curve_row, empty_sums
+from .fit import conclude, plan_lift, rows_of_curve
+from .progress import Bar
 from .saving import Saver
 
 
@@ -285,13 +285,13 @@ def run_stream_chunk(solver, probe, flow, chunk, count, *, lift):
         return slice_of(ready._replace(x=ready.y), start)._replace(x=dataclasses.replace(ready.x, rows=rows))
 
     def body(k, carry):
-        state, told = carry
+        state, sums = carry
         state, info = solver.update(state, batch(first + k * b))
-        return state, tally.add(told, info)
+        return state, add_info(sums, info)
 
     info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], flow.solver)
-    state, told = lax.fori_loop(0, length, body, (flow.solver, tally.start(info)))
+    state, sums = lax.fori_loop(0, length, body, (flow.solver, empty_sums(info)))
     value = None if probe is None else probe(solver.model(state, None))
-    found = tally.row(told, flow.step, length, value)
+    found = curve_row(sums, flow.step, length, value)
     held = total - length * b
     return flow._replace(solver=state, waiting=slice_of(row, count), held=held, step=found.step), found

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..files import atomic_path
-from .loaded import normalize_names
-from .opening import open_any
+from .assemble import normalize_names
+from .parsing import open_any
 
 
 def save_npz(path: str | bytes | os.PathLike, x: Any, y: Any = None, weight: Any = None) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..checks import brief
 from ..files import Npz, is_damage, open_npz, read_header, refuse_special
-from .opening import check_paths
+from .parsing import check_paths
 
 
 def memory_map(path: str | bytes | os.PathLike) -> dict[str, np.ndarray]:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..recipe import check_choice
-from .loaded import Loaded, Rows, assemble, with_file_names
-from .opening import check_paths, number_fault, open_any, reading, run_dtype
+from .assemble import Loaded, Rows, assemble, with_file_names
+from .parsing import check_paths, number_fault, open_any, reading, run_dtype
 
 
 def load_csv(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..data.rows import numbers
+from ..data.dataset import numbers
 from ..files import DeferredInterrupt
 from ..types import Batch, Lifted, SparseRows
 

@@ -12,7 +12,7 @@ from ..kernels import holds_precomputed
 from ..models import Classifier, Expansion, Linear, Mapped
 from ..multiclass import OneVsOne, OneVsRest
 from ..types import SparseRows
-from .rows import bucket_size
+from .preprocess import bucket_size
 
 
 def inner_of(model: Any) -> Any:

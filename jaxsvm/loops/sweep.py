@@ -19,7 +19,7 @@ from ..checks import as_number, integer, shown
 from ..numerics import check_process, is_traced
 from ..recipe import check_positive
 from ..types import Array
-from .bar import Bar
+from .progress import Bar
 
 
 class Table(NamedTuple):

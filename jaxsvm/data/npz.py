@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..files import ArrayHeader, open_npz, read_array
-from .loaded import Loaded, Rows, assemble, with_file_names
-from .mapped import array_file, is_npy, whole_arrays
+from .assemble import Loaded, Rows, assemble, with_file_names
+from .memory_map import array_file, is_npy, whole_arrays
 
 SPARSE = ("data", "indices", "indptr", "shape")  # the arrays of a sparse matrix
 

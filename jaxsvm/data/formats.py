@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 from ..recipe import check_choice
-from .arrays import read_npz
-from .csv_files import read_csv
-from .loaded import Loaded, Rows, assemble, with_file_names
-from .opening import as_path, open_any, reading
+from .assemble import Loaded, Rows, assemble, with_file_names
+from .csv import read_csv
+from .npz import read_npz
+from .parsing import as_path, open_any, reading
 from .svmlight import read_svmlight
 
 

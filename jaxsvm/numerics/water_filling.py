@@ -10,9 +10,9 @@ from jax import lax
 
 from ..recipe import register
 from ..types import Array
-from .loops import map_on_cpu
+from .batching import map_on_cpu
 from .products import dot
-from .vectors import fast_max, fast_min, pairwise_sum
+from .reductions import fast_max, fast_min, pairwise_sum
 
 FEW = 8  # steps of Newton's method from a guess
 ROUNDS = 150  # of the search for the bias, a third of them halvings: enough for float64 even if nothing else helped

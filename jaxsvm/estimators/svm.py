@@ -11,9 +11,9 @@ from ..models import check_values
 from ..recipe import Recipe
 from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Solver
+from .base import BaseSVM, streams
 from .classifier import PartialFitMixin
-from .machine import BaseSVM, streams
-from .named import is_matrix, kernel_of, may_widen, takes_matrix
+from .parameters import is_matrix, kernel_of, may_widen, takes_matrix
 
 EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 

@@ -15,13 +15,11 @@ from jax import lax
 
 from ..checks import number, shown
 from ..numerics import accum_dtype, check_process, is_traced
-from ..numerics.sparse import FEW
+from ..numerics.sparse_products import FEW
 from ..objectives import decision_values
 from ..recipe import as_static, cast, check_choice, unwrap_static
 from ..samplers import uniform
 from ..types import LANE_WIDTH, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, check_batch, take
-from . import tally
-from .bar import Bar
 from .checks import (
     check_counters,
     check_key,
@@ -33,6 +31,8 @@ from .checks import (
     check_targets,
     whole_number,
 )
+from .curve import add_info, curve_row, empty_sums
+from .progress import Bar
 from .saving import Saver
 
 
@@ -160,13 +160,13 @@ def run_chunk(solver, sampler, probe, data, walked, run, tol, count, *, every, l
         return fed._replace(index=index) if reads == "all" else take(fed, index, copy=False)
 
     def body(k, carry):
-        state, told, touched = carry
+        state, sums, touched = carry
         state, info = solver.update(state, batch(k))
-        told = tally.add(told, info)
+        sums = add_info(sums, info)
         if adaptive:
             write = functools.partial(lax.dynamic_update_index_in_dim, index=k, axis=0)
             touched = write(touched[0], info.index), write(touched[1], info.progress)
-        return state, told, touched
+        return state, sums, touched
 
     info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], run.solver)
     touched = ()
@@ -176,11 +176,11 @@ def run_chunk(solver, sampler, probe, data, walked, run, tol, count, *, every, l
             jnp.zeros((every, *info.progress.shape), info.progress.dtype),
         )
     length = every if count is None else count
-    state, told, touched = lax.fori_loop(0, length, body, (run.solver, tally.start(info), touched))
+    state, sums, touched = lax.fori_loop(0, length, body, (run.solver, empty_sums(info), touched))
 
     draws = sampler.feedback(run.sampler, *touched) if adaptive else run.sampler
     value = None if probe is None else probe(solver.model(state, data))
-    row = tally.row(told, run.step, length, value)
+    row = curve_row(sums, run.step, length, value)
     measure = row.residual if solver.residual == "whole" or probe is None else value
     done = measure <= tol if tol is not None else jnp.zeros((), bool)
     return Run(state, draws, row.step, done), row

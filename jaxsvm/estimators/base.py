@@ -16,15 +16,15 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import samplers
-from ..data.rows import caller_stacklevel, check_digits
+from ..data.dataset import caller_stacklevel, check_digits
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear
 from ..multiclass import OneVsOne, one_vs_one, one_vs_rest
 from ..recipe import check_positive
 from ..types import Run, Solver
-from .fitted import compact, inner_of, on_rows, support_mask
-from .rows import FLOATS, apply, batch, bucket_size, make_seed, merge_duplicates, pad_columns, to_train_dtype
+from .compact import compact, inner_of, on_rows, support_mask
+from .preprocess import FLOATS, apply, batch, bucket_size, make_seed, merge_duplicates, pad_columns, to_train_dtype
 
 PASSES, MEASURED_PASSES = 10, 1000  # by default: without a tolerance, at most with one
 

@@ -10,7 +10,7 @@ import numpy as np
 from .. import kernels, losses
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..recipe import Recipe, check_positive
-from .rows import is_sparse
+from .preprocess import is_sparse
 
 
 def kernel_of(name: Any, gamma: Any, degree: int, coef0: float, x: Any, weight: np.ndarray | None = None) -> Kernel:

@@ -11,7 +11,7 @@ from jaxsvm import samplers
 
 from ..multiclass import one_vs_one, one_vs_rest
 from ..types import Batch
-from . import methods, options
+from . import options, solvers
 
 
 def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tuple[Any, tuple]:
@@ -29,12 +29,12 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         raise ValueError(f"--solver {args.solver} takes --bias {' or '.join(method.biases)}, got {bias}")
     if args.loss and not method.losses:
         raise ValueError(f"--solver {args.solver} has a loss of its own: leave --loss out")
-    loss = methods.LOSSES[args.loss or ("hinge" if classes else "eps_insensitive")]
+    loss = solvers.LOSSES[args.loss or ("hinge" if classes else "eps_insensitive")]
     if loss.labels != bool(classes):
         raise ValueError(f"--loss {args.loss} is for {'classes' if loss.labels else 'real targets (--task regression)'}")
     if not classes and not method.losses:
         raise ValueError(f"--solver {args.solver} is for classes: take sdca, decomposition, pegasos or asset for real targets")
-    kernel, said = methods.kernel(args, train.x)
+    kernel, said = solvers.kernel(args, train.x)
     if kernel is None and args.features:
         raise ValueError("--features approximate a kernel: say which, --kernel rbf")
     if kernel is not None and not args.features and method.kernel == "no":
@@ -44,9 +44,9 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
     if method.kernel == "needed" and (kernel is None or args.features):
         raise ValueError(f"--solver {args.solver} needs a kernel, such as --kernel rbf, and no --features")
     if args.budget is not None and not method.budget:
-        budgeted = " or ".join(name for name, other in methods.METHODS.items() if other.budget)
+        budgeted = " or ".join(name for name, other in solvers.METHODS.items() if other.budget)
         raise ValueError(f"--solver {args.solver} has no budget: leave --budget out, or take --solver {budgeted}")
-    points = methods.BUDGET if args.budget is None else args.budget
+    points = solvers.BUDGET if args.budget is None else args.budget
     if points < 2:
         raise ValueError(f"--budget must be at least 2, the points that the model may have, got {points}")
     tol = method.tol if args.tol is None else args.tol
@@ -58,9 +58,9 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
     few = tol is not None and method.batch != 0  # few rows: what stops by itself may take more
     passes = max(method.passes, 500_000 // n) if few else method.passes
     steps = args.steps or (args.passes or passes) * one_pass
-    setting = methods.Setting(
+    setting = solvers.Setting(
         lam, jaxsvm.C_from_lam(lam, total), None if args.features else kernel, loss, bias, steps, one_pass,
-        methods.reach(kernel, train.x, bias), points,
+        solvers.reach(kernel, train.x, bias), points,
     )  # fmt: skip
     solver = method.make(setting)
     if tol is not None and solver.residual != "whole":
@@ -71,7 +71,7 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
     if many:
         solver = {"ovr": one_vs_rest, "ovo": one_vs_one}[args.multiclass or "ovr"](solver, classes=len(classes))
     if args.features:
-        phi = methods.feature_map(args.features, key, kernel, train.x, args.count)
+        phi = solvers.feature_map(args.features, key, kernel, train.x, args.count)
         solver = jaxsvm.on_features(phi, solver)
         said = f"{args.features} features of {said}"
     length = f"{steps / one_pass:g} passes" if steps >= one_pass else f"{steps} steps"
