@@ -202,7 +202,7 @@ def counted(*, partners, search):
     """Merging that counts in its memo how often it was called."""
     inner = budget.merge(partners=partners, search=search)
     change = lambda kernel, points, memo: (inner.change(kernel, points, ())[0], memo + 1)
-    return budget.Maintenance(change, memo=lambda dtype: jnp.zeros((), jnp.int32), evals=inner.evals, check=inner.check)
+    return budget.Maintenance(change, memory=lambda dtype: jnp.zeros((), jnp.int32), evals=inner.evals, check=inner.check)
 
 
 def later(models: list) -> list:
@@ -271,7 +271,12 @@ def maintenance(options) -> None:
         maintain = counted(partners=partners, search=search)
         models = each(problem.fit("BSCA", size, min(50, options.epochs), maintain=maintain).info.probe)
         runs[k] = lambda maintain=maintain: problem.fit("BSCA", size, epochs, maintain=maintain).state.solver.inner.f
-        row = {"partners": partners or "all", "search": search, "steps": epochs * problem.n, "maintenances": int(runs[k]().memo)}
+        row = {
+            "partners": partners or "all",
+            "search": search,
+            "steps": epochs * problem.n,
+            "maintenances": int(runs[k]().memory),
+        }
         row |= {f"accuracy_{name}": v for name, v in spread([problem.accuracy(m) for m in later(models)]).items()}
         rows.append(row | {"us_a_maintenance": f"{alone[k]:.2f}", "us_with_fast_loops": f"{fast[k]:.2f}"})
     whole = common.side_by_side(runs, 3)
@@ -317,10 +322,10 @@ def newcomers(problem: Problem, maintain, f):
             row, coef, bits = new
             points = budget.Points(
                 x=f.x, sqnorm=f.sqnorm, coef=jnp.append(f.coef, coef), row=row, values=jnp.zeros(m + 1, f.x.dtype),
-                born=jnp.append(f.born, f.added), notes=f.notes, front=f.front, back=f.back, bits=bits,
+                birth=jnp.append(f.birth, f.added), annotations=f.annotations, front=f.front, back=f.back, bits=bits,
             )  # fmt: skip
-            change = budget.remove_point(points, 0) if maintain is None else maintain.change(problem.kernel, points, f.memo)[0]
-            told = jnp.sum(change.coef) + jnp.sum(change.row) + (change.gone + change.moved).astype(total.dtype)
+            change = budget.remove_point(points, 0) if maintain is None else maintain.change(problem.kernel, points, f.memory)[0]
+            told = jnp.sum(change.coef) + jnp.sum(change.row) + (change.removed + change.moved).astype(total.dtype)
             return total + told, None
 
         return lax.scan(one, jnp.zeros((), f.x.dtype), (x, y, bits))[0]

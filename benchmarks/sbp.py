@@ -3,9 +3,9 @@
 The experiments of Cotter, Shalev-Shwartz and Srebro (The kernelized stochastic batch perceptron, ICML 2012). Gaussian kernel at
 the paper's widths, lam = 1/(C n), nu and the radius from `decomposition` at a violation of 1e-4, with a free bias and without
 one. The first rows of the training sets (of covtype, columns in [0, 1], class 1 against the rest, and of data without test rows:
-drawn once; its C is not the paper's), errors in per cent on the sources' own test rows, 20,000 at most. Everywhere `sbp(look=0)`:
-no kernel rows are spent on bounds. reuters_money_fx is sparse for SVC and dense for all others. Programs are compiled before the
-clock starts, models are judged after it has stopped; a pass is n^2 kernel evaluations.
+drawn once; its C is not the paper's), errors in per cent on the sources' own test rows, 20,000 at most. Everywhere
+`sbp(bound_every=0)`: no kernel rows are spent on bounds. reuters_money_fx is sparse for SVC and dense for all others. Programs
+are compiled before the clock starts, models are judged after it has stopped; a pass is n^2 kernel evaluations.
 
 comparison: twelve looks, each after twice as many kernel evaluations as the last, up to three passes, or until each row was
 visited ten times, where a method spends little. error: on test rows; level: of the model's direction at nu, as a share of the
@@ -198,8 +198,8 @@ def methods(problem: Problem) -> dict:
     kernel, C, lam = problem.kernel, float(problem.C), problem.lam
     plain, free = (lambda make: ("none", make)), (lambda make: ("free", make))
     return {
-        "sbp": plain(lambda nu, radius: jaxsvm.sbp(nu, kernel, look=0)),
-        "sbp, free bias": free(lambda nu, radius: jaxsvm.sbp(nu, kernel, bias="free", look=0)),
+        "sbp": plain(lambda nu, radius: jaxsvm.sbp(nu, kernel, bound_every=0)),
+        "sbp, free bias": free(lambda nu, radius: jaxsvm.sbp(nu, kernel, bias="free", bound_every=0)),
         "kernel_pegasos": plain(lambda nu, radius: jaxsvm.kernel_pegasos(lam, kernel)),
         "sdca": plain(lambda nu, radius: jaxsvm.sdca(C, kernel)),
         "smo": plain(lambda nu, radius: jaxsvm.smo(C, kernel, bias="none")),
@@ -263,7 +263,7 @@ def claim(options) -> None:
         for bias, b in ways:
             if results.of(key("sbp", bias, b)):
                 continue
-            solver = jaxsvm.sbp(problem.best(bias)["nu"], problem.kernel, bias=bias, look=0)
+            solver = jaxsvm.sbp(problem.best(bias)["nu"], problem.kernel, bias=bias, bound_every=0)
             go = functools.partial(jaxsvm.fit, solver, problem.train, KEY, every=10, sampler=samplers.uniform(b))
             go(steps=10)
             run, seconds = timed(functools.partial(go, steps=10**9, seconds=quarter))
@@ -281,7 +281,7 @@ def block(options) -> None:
             run = problem.key | {"method": "sbp", "bias": bias, "rows_a_step": b}
             if results.of(run):
                 continue
-            solver = jaxsvm.sbp(problem.best(bias)["nu"], problem.kernel, bias=bias, look=0)
+            solver = jaxsvm.sbp(problem.best(bias)["nu"], problem.kernel, bias=bias, bound_every=0)
             models, found = curve(problem, solver, samplers.uniform(b))
             results.add(run, [a | c for a, c in zip(found, problem.judged(models, bias), strict=True)])
 
@@ -303,7 +303,7 @@ def features(options) -> None:
         key = lambda method, p="", draw="", own=problem.key: own | {"method": method, "features": p, "draw": draw}
         if not results.of(key("sbp")):
             best = problem.best("none")
-            models, found = curve(problem, jaxsvm.sbp(best["nu"], problem.kernel, look=0))
+            models, found = curve(problem, jaxsvm.sbp(best["nu"], problem.kernel, bound_every=0))
             judged = problem.judged(models, "none")
             results.add(key("decomposition"), [best | {"products": best["evals"]}])
             results.add(key("sbp"), [{"products": a["evals"], "error": b["error"]} for a, b in zip(found, judged, strict=True)])
@@ -325,7 +325,7 @@ def front(options) -> None:
     for bias in ("none", "free"):
         nus = problem.best(bias)["nu"] * 2 ** np.linspace(-3, 3, 16)
         one = lambda nu, data, bias=bias: jaxsvm.fit(
-            jaxsvm.sbp(nu, problem.kernel, bias=bias, look=0), data, KEY, steps=problem.n
+            jaxsvm.sbp(nu, problem.kernel, bias=bias, bound_every=0), data, KEY, steps=problem.n
         ).model  # fmt: skip
         batched = jax.jit(jax.vmap(one, in_axes=(0, None)))
         ways = {
@@ -350,7 +350,7 @@ def step(options) -> None:
     cases = [("sbp", bias, b) for bias in ("none", "free") for b in (1, 8)] + [("kernel_pegasos", "none", 1)]
     for method, bias, b in cases:
         # nu as the paper has it for these rows; f <= t, so that y f < lam t at every step of Pegasos.
-        solver = jaxsvm.sbp(0.011, kernel, bias=bias, look=0) if method == "sbp" else jaxsvm.kernel_pegasos(2.0, kernel)
+        solver = jaxsvm.sbp(0.011, kernel, bias=bias, bound_every=0) if method == "sbp" else jaxsvm.kernel_pegasos(2.0, kernel)
         many = b * (2 if bias == "free" else 1)
         steps, feed = 256 // many, {"sampler": samplers.uniform(b)}
         go = jax.jit(lambda state, data, s=solver, t=steps, f=feed: jaxsvm.fit(s, data, steps=t, every=t, state=state, **f)[1:3])
@@ -404,12 +404,12 @@ def guarantee(options) -> None:
 @functools.partial(jax.jit, static_argnames="bias")
 def levels(nu, kernel, data, keys, bias):
     """The level of the mean iterate after every 100 steps, of 3,000, for each key: (keys, 30)."""
-    solver = jaxsvm.sbp(nu, kernel, bias=bias, normalise=False, look=0)
+    solver = jaxsvm.sbp(nu, kernel, bias=bias, normalise=False, bound_every=0)
     batch = data._replace(index=jnp.zeros(1, jnp.int32))
 
     def hundred(state, _):
         state = lax.fori_loop(0, 100, lambda _, state: solver.update(state, batch)[0], state)
-        margin = data.y * (state.s.mean.response + state.s.mean.lost)
+        margin = data.y * (state.s.mean.response + state.s.mean.compensation)
         return state, level_of(margin, data.y, nu, bias)
 
     return jax.vmap(lambda key: lax.scan(hundred, solver.init(key, data), length=30)[1])(keys)

@@ -350,7 +350,7 @@ def until(problem: Problem, lam: float, goal: float) -> list[dict]:
             made, spent, seconds = made + part, spent + run.evals, seconds + took
         # The responses of all rows are in the state: no kernel evaluations for the objective.
         f, coef = run.state.solver.f, np.asarray(run.model.coef, np.float64)
-        response = (np.asarray(f.response, np.float64) + np.asarray(f.lost, np.float64)) / (lam * made)
+        response = (np.asarray(f.response, np.float64) + np.asarray(f.compensation, np.float64)) / (lam * made)
         value = lam / 2 * coef @ response + np.maximum(0, 1 - y * response).mean()
         met = value <= goal
         found.append({"steps": made, "evals": spent, "seconds": seconds, "objective": value, "goal": f"{goal:.9g}", "met": met})

@@ -21,7 +21,7 @@ class AverageState(NamedTuple):
     """The running mean; before `start` it is the iterate itself."""
 
     mean: Any  # as the parameters
-    lost: Any  # as the parameters, what rounding took from the mean: late iterates move it by less than its last place
+    compensation: Any  # as the parameters, what rounding took from the mean: late iterates move it by less than its last place
     count: Array  # ()  int32, iterates seen
     total: Array | None  # ()  sum of the weights so far; None where all weigh the same
 
@@ -42,9 +42,11 @@ def _mean_step(state: AverageState, params: Any, start: int, weights: Callable |
         rho = weight / total
 
     before = jax.tree.map(lambda mean, newest: jnp.where(since > 0, mean, newest), state.mean, params)
-    lost = jax.tree.map(lambda lost: jnp.where(since > 0, lost, jnp.zeros_like(lost)), state.lost)
-    mean, lost = running_mean(before, lost, params, rho)
-    return AverageState(mean, lost, optax.safe_increment(state.count), total)
+    compensation = jax.tree.map(
+        lambda compensation: jnp.where(since > 0, compensation, jnp.zeros_like(compensation)), state.compensation
+    )
+    mean, compensation = running_mean(before, compensation, params, rho)
+    return AverageState(mean, compensation, optax.safe_increment(state.count), total)
 
 
 def _check_average(start: int, weights: Callable | None) -> None:

@@ -105,7 +105,7 @@ def at_bound(coef: Array, part: Quadratic) -> tuple[Array, Array, Array]:
     """
     eps = jnp.finfo(coef.dtype).eps ** 0.85
     near = lambda end: jnp.where(jnp.isfinite(end), eps * jnp.abs(end), 0)  # noqa: E731
-    kinked = jnp.zeros(coef.shape, bool) if part.kink is None else (part.kink > 0) & (coef == 0)
+    kinked = jnp.zeros(coef.shape, bool) if part.l1 is None else (part.l1 > 0) & (coef == 0)
     return coef - part.low <= near(part.low), part.high - coef <= near(part.high), kinked
 
 
@@ -126,7 +126,7 @@ def _pull(given: tuple, coef: Array, at: Array, side: Array) -> Array:
     x, kernel, y, *_ = given
     part = _quadratic(given)
     score = blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), coef)), x[at], BLOCK)
-    return y[at] - score - part.soft[at] * coef[at] - part.kink[at] * side
+    return y[at] - score - part.l2[at] * coef[at] - part.l1[at] * side
 
 
 @functools.partial(_attached.defjvp, symbolic_zeros=True)
@@ -134,9 +134,9 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     """Values, and their tangents by the linear system of the module's text."""
     coef, b = _attached(bias, free, *primals)  # with derivatives, so that these have derivatives too
     given, part = primals[2], _quadratic(primals[2])
-    now, (low, high, kink, soft) = lax.stop_gradient((coef, part))
+    now, (low, high, l1, l2) = lax.stop_gradient((coef, part))
     eps = float(jnp.finfo(coef.dtype).eps)
-    on_low, on_high, on_zero = at_bound(now, Quadratic(low, high, kink))
+    on_low, on_high, on_zero = at_bound(now, Quadratic(low, high, l1))
     inside = ~(on_low | on_high | on_zero)
     side = jnp.where(on_zero, jnp.zeros_like(now), jnp.sign(now))
     held = count(inside)
@@ -146,9 +146,9 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     def extremes():
         """The two rows that bound b, from below as they may still rise and from above as they may still fall."""
         x, kernel, y, *_ = lax.stop_gradient(given)
-        pull = y - matvec(kernel, x, x, now, BLOCK) - soft * now
+        pull = y - matvec(kernel, x, x, now, BLOCK) - l2 * now
         sides = jnp.stack([jnp.where(side < 0, -1, 1), jnp.where(side > 0, 1, -1)]).astype(now.dtype)
-        levels = jnp.stack([pull - kink * sides[0], kink * sides[1] - pull])
+        levels = jnp.stack([pull - l1 * sides[0], l1 * sides[1] - pull])
         levels = jnp.where(jnp.stack([on_high, on_low]), -jnp.inf, levels)
         best = jnp.argmax(levels, axis=1)
         bounded = jnp.max(levels, axis=1) > -jnp.inf
@@ -176,7 +176,7 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     scale = jnp.where(scale > 0, scale, jnp.ones_like(scale))
     # Rounding moves the eigenvalues of K_FF by some sqrt(m) eps for m rows: those below are not to be divided by.
     ridge = 4 * eps * scale * jnp.sqrt(held.astype(scale.dtype))
-    matrix = gram + jnp.diag(jnp.where(used, part.soft[index] + ridge, scale))
+    matrix = gram + jnp.diag(jnp.where(used, part.l2[index] + ridge, scale))
     right = jnp.where(used, d_pull[:free], 0)
     if bias == "free":
         border = jnp.where(used, scale, 0)

@@ -35,10 +35,10 @@ def _slack(value: Array) -> Array:
     return 8 * jnp.finfo(value.dtype).eps * jnp.ones_like(value)
 
 
-def _sided(y: Array, high: Array, soft: Array | None = None) -> Quadratic:
+def _sided(y: Array, high: Array, l2: Array | None = None) -> Quadratic:
     """y coef in [0, high]: the coefficients of losses of the margin."""
     zero = jnp.zeros_like(high)
-    return Quadratic(jnp.where(y > 0, zero, -high), jnp.where(y > 0, high, zero), soft=soft)
+    return Quadratic(jnp.where(y > 0, zero, -high), jnp.where(y > 0, high, zero), l2=l2)
 
 
 def _unbounded(C: Array) -> Array:
@@ -96,8 +96,8 @@ def squared_hinge() -> Loss:
         return _inside(a >= -_slack(a), a * a / 4 - a)
 
     def dual_step(coef, f, y, q, C):
-        soft = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
-        step = y * jnp.maximum(y * coef + (1 - y * f - soft * y * coef) / (q + soft), 0)
+        l2 = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
+        step = y * jnp.maximum(y * coef + (1 - y * f - l2 * y * coef) / (q + l2), 0)
         return jnp.where(C > 0, step, jnp.zeros_like(step))
 
     def quadratic(y, C):
@@ -129,8 +129,8 @@ def smooth_hinge(width: float = 1.0) -> Loss:
         return _inside((a >= -_slack(a)) & (a <= 1 + _slack(a)), width * a * a / 2 - a)
 
     def dual_step(coef, f, y, q, C):
-        soft = width / jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16)
-        return y * jnp.clip(y * coef + (1 - y * f - soft * y * coef) / (q + soft), 0, C)
+        l2 = width / jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16)
+        return y * jnp.clip(y * coef + (1 - y * f - l2 * y * coef) / (q + l2), 0, C)
 
     def quadratic(y, C):
         return _sided(y, C, width * _inverse(C))
@@ -189,7 +189,7 @@ def squared() -> Loss:
         return jnp.where(C > 0, step, jnp.zeros_like(step))
 
     def quadratic(y, C):
-        return Quadratic(-_unbounded(C), _unbounded(C), soft=_inverse(C))
+        return Quadratic(-_unbounded(C), _unbounded(C), l2=_inverse(C))
 
     return Loss(optax.losses.l2_loss, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
 
@@ -218,7 +218,7 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
         return jnp.clip(jnp.sign(pull) * jnp.maximum(jnp.abs(pull) - eps, 0) / _guard(q), -C, C)
 
     def quadratic(y, C):
-        return Quadratic(-C, C, kink=jnp.full_like(C, eps))
+        return Quadratic(-C, C, l1=jnp.full_like(C, eps))
 
     return Loss(value, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
 

@@ -19,6 +19,7 @@ from .files import Npz, atomic_path, check_field, check_front, is_damage, open_n
 from .kernels import Kernel, holds_precomputed, matvec
 from .numerics import blocked, check_process, dot, is_traced
 from .recipe import REGISTRY, Recipe, check_choice, registered_name, static, struct, unwrap_static
+from .renamed import FIELDS, OPTIONS, added, current_keys, current_name
 from .types import Array, Batch, all_finite
 
 BIASES = ("none", "feature", "free")
@@ -379,14 +380,19 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
             raise _Refused("the file holds 64-bit numbers: switch them on first, jax.config.update('jax_enable_x64', True)")
         return jnp.asarray(arrays.read(node["array"], node["dtype"]))
     if "call" in node:
-        factory = _find_factory(node["call"])
+        name = current_name(node["call"])
+        factory = _find_factory(name)
         args = [_decode(a, arrays) for a in node["args"]]
-        return _call(factory, args, {k: _decode(v, arrays) for k, v in node["kwargs"].items()})
+        kwargs = current_keys(OPTIONS, name, node["kwargs"])
+        return _call(factory, args, {k: _decode(v, arrays) for k, v in kwargs.items()})
     if "named" in node:
-        cls = _find_class(node["named"])
-        if not _holds(cls, node["fields"]):
-            raise _Refused(f"the file holds {node['named']!r} of another version of jaxsvm: load it there, or begin anew")
-        return _checked(cls, {k: _decode(v, arrays) for k, v in node["fields"].items()})
+        name = current_name(node["named"])
+        cls, fields = _find_class(name), current_keys(FIELDS, name, node["fields"])
+        missing = added(name, fields)
+        if not _holds(cls, {**fields, **missing}):
+            raise _Refused(f"the file holds {name!r} of another version of jaxsvm: load it there, or begin anew")
+        found = {k: _decode(v, arrays) for k, v in fields.items()}
+        return _checked(cls, {**found, **{k: make(found) for k, make in missing.items()}})
     if "function" in node:
         return _find(node["function"])
     if "dict" in node:

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .checks import SCALARS, Rule, as_argument, has_shape, is_known, number, refuse_shape, rule_of, shown
+from .renamed import OPTIONS, refuse_old_options
 from .types import Batch, Certificate, Curve, Fit, Info, Lifted, Loss, Run, Sampler, Solver, Space, SparseRows
 
 REGISTRY: dict[str, Any] = {}  # name -> class, factory or function: what `models.load` may make
@@ -262,28 +263,29 @@ def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Cal
     def decorate(factory: Callable) -> Callable:
         signature = inspect.signature(factory)
         parameters = signature.parameters.values()
+        name = f"{(factory.__module__ or '__main__').removeprefix('jaxsvm.')}.{factory.__name__}"
         rules = {p.name: rule_of(p, not (counts or p.kind is inspect.Parameter.KEYWORD_ONLY)) for p in parameters}
 
         def unchecked(args, kwargs):
-            return kind(keep, made._fields, args, kwargs)
+            return kind(wrapper, made._fields, args, kwargs)
 
         @functools.wraps(factory)
-        def keep(*args, **kwargs):
+        def wrapper(*args, **kwargs):
+            refuse_old_options(factory.__name__, OPTIONS.get(name, {}), kwargs)
             bound = signature.bind(*args, **kwargs)
-            for name, value in bound.arguments.items():
-                bound.arguments[name] = _checked(rules[name], value)
+            for argument, value in bound.arguments.items():
+                bound.arguments[argument] = _checked(rules[argument], value)
             bound.apply_defaults()
             call = unchecked(bound.args, bound.kwargs)
             if rules:
                 _try(call)
             return call
 
-        keep.result_type = made  # says that this is a factory, to `models.load` too
-        keep.rules, keep.unchecked = rules, unchecked
+        wrapper.result_type = made  # says that this is a factory, to `models.load` too
+        wrapper.rules, wrapper.unchecked = rules, unchecked
         if "<locals>" in factory.__qualname__:
-            return keep
-        module = (factory.__module__ or "__main__").removeprefix("jaxsvm.")
-        return register(f"{module}.{factory.__name__}", keep)
+            return wrapper
+        return register(name, wrapper)
 
     return decorate
 
@@ -299,13 +301,13 @@ def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
 
     Args:
         inner: a solver, or the call of its factory.
-        wrapper: solver -> the wrapped solver; it makes that of `inner.until(tol)`, too.
+        wrapper: solver -> the wrapped solver; it makes that of `inner.with_tol(tol)`, too.
         **fields: of `Solver`, in place of those of `inner`.
     """
     while isinstance(inner, Recipe):
         inner = inner.make()
-    until = None if inner.until is None else lambda tol: wrapper(inner.until(tol))
-    return inner._replace(**{"until": until} | fields)
+    with_tol = None if inner.with_tol is None else lambda tol: wrapper(inner.with_tol(tol))
+    return inner._replace(**{"with_tol": with_tol} | fields)
 
 
 def check_scalars(**numbers: Any) -> None:

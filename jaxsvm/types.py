@@ -25,7 +25,7 @@ EVALS_BITS = 20  # evaluations are counted in two int32, this many bits in the l
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("index", "value", "length", "rows", "start"), meta_fields=("columns",)
+    jax.tree_util.register_dataclass, data_fields=("index", "value", "length", "rows", "offsets"), meta_fields=("columns",)
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
@@ -40,7 +40,7 @@ class SparseRows:
     length: Array  # (n,)   int32, numbers of each row, the first of its r places
     columns: int  # d
     rows: Array | None = None  # (b,)  int32, which of the n rows are meant, not copied yet; None: all
-    start: Array | None = None  # (n,)  int32, where rows begin in index and value read as vectors; None: each in its own
+    offsets: Array | None = None  # (n,)  int32, where rows begin in index and value read as vectors; None: each in its own
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,28 +62,28 @@ class SparseRows:
         return self if dtype == self.dtype else dataclasses.replace(self, value=self.value.astype(dtype))
 
     def __getitem__(self, rows: Any) -> SparseRows:
-        own = self.taken()
+        own = self.materialize()
         if isinstance(rows, tuple):
             raise IndexError("sparse rows are taken by row only; for columns make them dense, x.toarray()")
         return SparseRows(own.index[rows], own.value[rows], own.length[rows], self.columns)
 
-    def taken(self) -> SparseRows:
+    def materialize(self) -> SparseRows:
         """The rows that are meant as arrays of their own."""
-        if self.rows is None and self.start is None:
+        if self.rows is None and self.offsets is None:
             return self
         rows = jnp.arange(self.value.shape[0]) if self.rows is None else self.rows
         at = lambda a, i: a.at[i].get(mode="promise_in_bounds")  # noqa: E731
         length = at(self.length, rows)
-        if self.start is None:
+        if self.offsets is None:
             return SparseRows(at(self.index, rows), at(self.value, rows), length, self.columns)
         column = jnp.arange(self.value.shape[1], dtype=jnp.int32)[None, :]
-        place = jnp.where(column < length[:, None], at(self.start, rows)[:, None] + column, -1)
+        place = jnp.where(column < length[:, None], at(self.offsets, rows)[:, None] + column, -1)
         full = lambda a: a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)  # noqa: E731
         return SparseRows(full(self.index).astype(jnp.int32), full(self.value), length, self.columns)
 
     def toarray(self) -> Array:
         """The rows as a dense (n, d) array."""
-        own = self.taken()
+        own = self.materialize()
         row = jnp.arange(self.shape[0], dtype=jnp.int32)[:, None]
         return jnp.zeros(self.shape, self.dtype).at[row, own.index].add(own.value, mode="promise_in_bounds")
 
@@ -104,7 +104,7 @@ class SparseRows:
 
         narrow = np.uint16 if self.columns <= 2**16 else np.int32
         value = pack(self.value, self.value.dtype)
-        return dataclasses.replace(self, index=pack(self.index, narrow), value=value, start=jnp.asarray(start, jnp.int32))
+        return dataclasses.replace(self, index=pack(self.index, narrow), value=value, offsets=jnp.asarray(start, jnp.int32))
 
     def __getstate__(self) -> dict:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
@@ -119,11 +119,11 @@ class SparseRows:
         check_field("length", self.length, "whole", shape[:-1], least=0, most=shape[-1])
         if self.rows is not None:
             check_field("rows", self.rows, "whole", least=0, most=shape[0] - 1)
-        if self.start is not None:
-            check_field("start", self.start, "whole", shape[:-1], least=0)
+        if self.offsets is not None:
+            check_field("offsets", self.offsets, "whole", shape[:-1], least=0)
             groups = -(-np.asarray(self.length, np.int64) // LANE_WIDTH)
-            if (np.asarray(self.start) + LANE_WIDTH * groups > np.prod(shape)).any():
-                raise ValueError("start and length name numbers behind the last one")
+            if (np.asarray(self.offsets) + LANE_WIDTH * groups > np.prod(shape)).any():
+                raise ValueError("offsets and length name numbers behind the last one")
         elif np.asarray(self.value)[np.arange(shape[-1]) >= np.asarray(self.length)[..., None]].any():
             raise ValueError("value must be 0 behind the numbers of each row, which length counts")
 
@@ -206,10 +206,10 @@ class Solver(NamedTuple):
     sampler: Any = None  # how the paper feeds it; None: one uniform row a step
     reads: str = "rows"  # "rows": batch = the drawn rows; "all": batch = all rows, and batch.index names the step's
     prepare: Callable = _same  # (data) -> Lifted     a map of rows that loops may apply to many rows at once
-    residual: str = "whole"  # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
+    residual_scope: str = "whole"  # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
     targets: Any = None  # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: nobody knows
-    until: Callable | None = None  # (tol)  -> the solver for runs that stop there; None: an update does not depend on it
-    check: Callable | None = None  # (data) -> None, raising for values that it cannot take; loops call it on the host
+    with_tol: Callable | None = None  # (tol)  -> the solver for runs that stop there; None: an update does not depend on it
+    validate: Callable | None = None  # (data) -> None, raising for values that it cannot take; loops call it on the host
     tol: Any = None  # where an update stops by itself (`until`); runs without tol and steps stop there, too
     layout: Callable = _same  # (data) -> data   for reads="all": rows in the form that updates read fastest, made once by loops
 
@@ -251,8 +251,8 @@ class Quadratic(NamedTuple):
 
     low: Array  # (n,)
     high: Array  # (n,)
-    kink: Array | None = None  # (n,)  >= 0; None: 0
-    soft: Array | None = None  # (n,)  >= 0; None: 0
+    l1: Array | None = None  # (n,)  >= 0; None: 0
+    l2: Array | None = None  # (n,)  >= 0; None: 0
 
 
 class Certificate(NamedTuple):
@@ -284,7 +284,7 @@ class Curve(NamedTuple):
     loss: Array  # (p,)  mean of info.loss over the piece
     residual: Array  # (p,)  at the end of the piece
     support: Array  # (p,)  at the end of the piece
-    spent: Array  # (p, 2)  int32, kernel evaluations in the piece in two parts, read them as `evals`
+    evals_parts: Array  # (p, 2)  int32, kernel evaluations in the piece in two parts, read them as `evals`
     probe: Any  # whatever the probe returned, with a leading axis (p,)
 
     def __check__(self) -> None:
@@ -292,13 +292,13 @@ class Curve(NamedTuple):
         shape = shape_of(self.step)
         for name in ("loss", "residual", "support"):
             check_field(name, getattr(self, name), "real", shape)
-        check_field("spent", self.spent, "whole", (*shape, 2), least=0)
+        check_field("evals_parts", self.evals_parts, "whole", (*shape, 2), least=0)
 
     @property
     def evals(self) -> Array:
         """Kernel evaluations spent in each piece (p,): exact 64-bit numbers, floats inside a transformation."""
-        spent = Count(self.spent[..., 0], self.spent[..., 1])
-        if isinstance(self.spent, jax.core.Tracer):
+        spent = Count(self.evals_parts[..., 0], self.evals_parts[..., 1])
+        if isinstance(self.evals_parts, jax.core.Tracer):
             return spent.high.astype(float) * 2**EVALS_BITS + spent.low.astype(float)
         return np.asarray(spent)
 
@@ -400,11 +400,11 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     check_batch("data", data)
     index = row_numbers("index", index, data.y.shape[0])
     safe = jnp.maximum(index, 0)
-    if isinstance(data.x, SparseRows) and (not copy or data.x.rows is not None or data.x.start is not None):
+    if isinstance(data.x, SparseRows) and (not copy or data.x.rows is not None or data.x.offsets is not None):
         small = take(data._replace(x=data.index), index)
         rows = safe if data.x.rows is None else data.x.rows.at[safe].get(mode="promise_in_bounds")
         x = dataclasses.replace(data.x, rows=rows)
-        return small._replace(x=x.taken() if copy else x)
+        return small._replace(x=x.materialize() if copy else x)
     if index.shape[0] == 1:  # a slice compiles to less than a gather
         drawn = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1), data)
     else:

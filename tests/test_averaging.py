@@ -154,22 +154,22 @@ MEANS = {  # solver, (state -> counter moved to LATE), (state before, state afte
     "simba": (
         lambda: jaxsvm.simba(0.3),
         lambda s: s._replace(t=jnp.int32(LATE)),
-        lambda old, new: (new.u / jnp.maximum(1, jnp.linalg.norm(new.u)), new.mean, new.lost, new.t),
+        lambda old, new: (new.u / jnp.maximum(1, jnp.linalg.norm(new.u)), new.mean, new.compensation, new.t),
     ),
     "sbp": (
         lambda: jaxsvm.sbp(0.15, kernels.rbf(1.0)),
         lambda s: s._replace(t=jnp.int32(LATE)),
-        lambda old, new: (old.water.share, new.p, new.lost, new.t),
+        lambda old, new: (old.fill.share, new.p, new.compensation, new.t),
     ),
     "a space": (
         lambda: jaxsvm.constrained_sgd(1.0),
         lambda s: s._replace(f=s.f._replace(count=jnp.int32(LATE))),
-        lambda old, new: (old.f.f, new.f.mean, new.f.lost, new.f.count),
+        lambda old, new: (old.f.f, new.f.mean, new.f.compensation, new.f.count),
     ),
     "nogd": (
         lambda: jaxsvm.nogd(0.3, kernels.rbf(1.0), budget=5, features=3),
         lambda s: s._replace(f=s.f._replace(moves=jnp.int32(LATE))),
-        lambda old, new: (new.f.w, new.f.mean, new.f.lost, new.f.moves),
+        lambda old, new: (new.f.w, new.f.mean, new.f.compensation, new.f.moves),
     ),
 }
 
@@ -205,7 +205,7 @@ def test_a_mean_follows_late_values(name):
 def test_wrappers_keep_every_field_of_a_solver():
     """Those that a wrapper does not change are the inner one's, also fields that come later."""
     inner = jaxsvm.types.Solver(*(object() for _ in jaxsvm.types.Solver._fields))._replace(
-        until=lambda tol: inner._replace(tol=tol), check=lambda data: None
+        with_tol=lambda tol: inner._replace(tol=tol), validate=lambda data: None
     )
     changed = {
         jaxsvm.averaged(inner): {"init", "update", "model", "until"},
@@ -218,7 +218,7 @@ def test_wrappers_keep_every_field_of_a_solver():
         for field in jaxsvm.types.Solver._fields:
             assert getattr(made, field) is not None
             assert (getattr(made, field) is not getattr(inner, field)) == (field in names), (wrapped, field)
-        again = made.until(0.25)
+        again = made.with_tol(0.25)
         assert again.call()[0] is wrapped.call()[0] and again.tol == 0.25
 
 
@@ -227,7 +227,7 @@ def test_a_solver_that_stops_by_itself_does_so_inside_its_wrappers():
     exact = jaxsvm.decomposition(1.0, kernels.linear(), tol=0.125)
     assert jaxsvm.on_features(jnp.tanh, exact).tol == jaxsvm.one_vs_rest(exact, classes=2).tol == 0.125
     checked = (
-        jaxsvm.pegasos(0.1).make()._replace(check=lambda data: (_ for _ in ()).throw(ValueError("refused by the inner one")))
+        jaxsvm.pegasos(0.1).make()._replace(validate=lambda data: (_ for _ in ()).throw(ValueError("refused by the inner one")))
     )
     with pytest.raises(ValueError, match="refused by the inner one"):
         jaxsvm.fit(jaxsvm.averaged(checked), data, jax.random.key(0), steps=1)

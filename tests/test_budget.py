@@ -499,7 +499,7 @@ def visits_to_a_full_budget(name, size, walk):
     before, full = (np.zeros((0, D)), np.zeros(0)), 0
     for t, row in enumerate(rows[:, 0]):
         now = live(f, t)
-        assert len({born for born, there in zip(f.born[t], taken[t], strict=True) if there}) == len(now[1])  # no two of an age
+        assert len({born for born, there in zip(f.birth[t], taken[t], strict=True) if there}) == len(now[1])  # no two of an age
         move = np.where(info.residual[t] > 0, y[row] * weight[row], 0.0)
         grown, coef = before
         twin = (grown == x[row]).all(1)
@@ -570,8 +570,8 @@ def full_points(front, newcomer, size=8, seed=0, kernel=RBF, coef=None):
         coef=coef,
         row=x[-1],
         values=kernel(x[-1:], x)[0],
-        born=jnp.asarray(np.append(rng.permutation(size), size), jnp.int32),
-        notes=(),
+        birth=jnp.asarray(np.append(rng.permutation(size), size), jnp.int32),
+        annotations=(),
         front=jnp.asarray(front, jnp.int32),
         back=jnp.asarray(size - front, jnp.int32),
         bits=jnp.asarray(rng.integers(0, 2**32), jnp.uint32),
@@ -675,9 +675,9 @@ def test_of_several_as_small_the_oldest_goes(x64):
     points = full_points(4, 1, coef=np.array([1.0, 1, 1, 1, -1, -1, -1, -1, 1]))
     for shift in range(8):
         born = jnp.asarray(np.append(np.roll(np.arange(8), shift), 8), jnp.int32)
-        assert int(_smallest(points._replace(born=born))[0]) == shift
-        change, _ = budget.remove().change(RBF, points._replace(born=born), ())
-        assert int(change.gone) == shift
+        assert int(_smallest(points._replace(birth=born))[0]) == shift
+        change, _ = budget.remove().change(RBF, points._replace(birth=born), ())
+        assert int(change.removed) == shift
 
 
 # ---------------------------------------------------------------------------------------------------------- projection
@@ -770,7 +770,7 @@ def test_float32_makes_the_run_of_float64(maintain):
         with jax.enable_x64(dtype == np.float64):
             f, _, at_new, info = states(make(maintain), dataset(dtype=dtype), orders(3))
             assert at_new.dtype == f.x.dtype == f.coef.dtype == info.loss.dtype == dtype
-            assert f.front.dtype == f.born.dtype == info.evals.dtype == jnp.int32
+            assert f.front.dtype == f.birth.dtype == info.evals.dtype == jnp.int32
             found.append((np.asarray(at_new, np.float64) * LAM * np.arange(1, T + 1)[:, None], info.support, f.front, info.evals))
     (ours, *whole), (theirs, *expected) = found
     np.testing.assert_allclose(ours, theirs, atol=2e-4)

@@ -229,8 +229,8 @@ def test_at_a_kink_the_right_side_counts(dtype, x64):
     # On the way along a kink a row is at margin 1; what is left of its rate, on either side of 0, says nothing.
     here = jnp.asarray(t, dtype)
     for side in (-1, 1):
-        margin = jnp.asarray(line.margin).at[2].set(1 + side * line.near / 2)
-        on_kink = line._replace(margin=margin, rate=jnp.asarray(line.rate).at[2].set(side * line.rough / 2))
+        margin = jnp.asarray(line.margin).at[2].set(1 + side * line.margin_tol / 2)
+        on_kink = line._replace(margin=margin, rate=jnp.asarray(line.rate).at[2].set(side * line.rate_tol / 2))
         np.testing.assert_array_equal(on_kink.active(here), line.active(here))
 
 

@@ -74,37 +74,37 @@ class Box:
         y, C = np.asarray(y, np.float64), np.broadcast_to(np.asarray(C, np.float64), np.shape(y))
         zero, endless = np.zeros(len(y)), np.where(C > 0, np.inf, 0.0)
         inverse = np.divide(1, C, out=zero.copy(), where=C > 0)
-        self.y, self.kink, self.soft = y, zero, zero
+        self.y, self.l1, self.l2 = y, zero, zero
         sided = lambda high: (np.where(y > 0, 0, -high), np.where(y > 0, high, 0))
         if loss is losses.hinge:
             self.low, self.high = sided(C)
         elif loss is losses.squared_hinge:
             self.low, self.high = sided(endless)
-            self.soft = inverse / 2
+            self.l2 = inverse / 2
         elif loss is losses.squared:
-            self.low, self.high, self.soft = -endless, endless, inverse
+            self.low, self.high, self.l2 = -endless, endless, inverse
         elif "eps_insensitive" in repr(loss):
-            self.low, self.high, self.kink = -C, C, zero + EPS
+            self.low, self.high, self.l1 = -C, C, zero + EPS
         else:
             self.low, self.high = (0.3 - 1) * C, 0.3 * C  # pinball(0.3)
 
     def value(self, coef, gram):
         coef = np.asarray(coef, np.float64)
-        parts = self.y * coef - self.kink * np.abs(coef) - self.soft / 2 * coef**2
+        parts = self.y * coef - self.l1 * np.abs(coef) - self.l2 / 2 * coef**2
         return parts.sum() - coef @ gram @ coef / 2
 
     def violation(self, coef, gram, bias):
         """LIBSVM's max - min over what may rise and fall, or the largest projected derivative."""
         coef = np.asarray(coef, np.float64)
-        pull = self.y - gram @ coef - self.soft * coef
-        up = np.where(coef < self.high, pull - self.kink * np.where(coef >= 0, 1, -1), -np.inf).max()
-        down = np.where(coef > self.low, pull - self.kink * np.where(coef > 0, 1, -1), np.inf).min()
+        pull = self.y - gram @ coef - self.l2 * coef
+        up = np.where(coef < self.high, pull - self.l1 * np.where(coef >= 0, 1, -1), -np.inf).max()
+        down = np.where(coef > self.low, pull - self.l1 * np.where(coef > 0, 1, -1), np.inf).min()
         return max(up - down if bias == "free" else max(up, -down), 0.0)
 
     def best(self, gram, bias):
         """The optimum by SciPy, where there is no kink."""
-        assert np.all(self.kink == 0)
-        matrix, bounds = gram + np.diag(self.soft), list(zip(self.low, self.high, strict=True))
+        assert np.all(self.l1 == 0)
+        matrix, bounds = gram + np.diag(self.l2), list(zip(self.low, self.high, strict=True))
         fun = lambda a: (a @ matrix @ a / 2 - self.y @ a, matrix @ a - self.y)
         total = {"type": "eq", "fun": np.sum, "jac": np.ones_like}
         options = {"ftol": 1e-15, "maxiter": 1000}
@@ -816,7 +816,7 @@ def test_smo_keeps_its_derivative_over_many_steps():
     run = jaxsvm.fit(jaxsvm.smo(1e3, kernels.precomputed()), data, KEY, steps=20_000)
     state = run.state.solver
     true = LABELS - gram.astype(np.float32).astype(np.float64) @ np.asarray(state.coef, np.float64)
-    assert np.abs(np.asarray(state.pull, np.float64) + np.asarray(state.lost) - true).max() < 1e-4
+    assert np.abs(np.asarray(state.grad, np.float64) + np.asarray(state.compensation) - true).max() < 1e-4
 
 
 def test_a_gap_of_nothing_is_nothing():

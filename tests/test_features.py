@@ -483,7 +483,7 @@ def test_prepared_rows_are_marked_by_their_type_and_never_lifted_twice():
         np.testing.assert_array_equal(getattr(ready, field), getattr(data, field))
     assert type(jaxsvm.take(ready, jnp.array([1, -1], jnp.int32))) is Lifted
     assert repr(on_features(phi, jaxsvm.sdca(1.0)).sampler) == "epochs()"
-    assert on_features(phi, jaxsvm.sdca(1.0, kernels.linear())).reads == "all" and solver.residual == "sample"
+    assert on_features(phi, jaxsvm.sdca(1.0, kernels.linear())).reads == "all" and solver.residual_scope == "sample"
 
 
 def test_maps_inside_maps():

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(jaxsvm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
-    ("files", "types", "checks", "recipe", "numerics"),
+    ("files", "types", "checks", "recipe", "renamed", "numerics"),
     ("losses", "kernels", "schedules", "projections", "averaging", "models", "samplers"),
     ("objectives", "features", "budget", "implicit"),
     ("spaces",),
@@ -183,7 +183,7 @@ def test_solvers_take_only_their_default_from_samplers_and_never_import_loops(na
 def test_loops_know_no_solver_by_name():
     names = {name.split(".")[-1] for name in SOLVERS}
     files = [name for name in INNER if group(name) == "loops"]
-    assert "jaxsvm.loops.runs" in files
+    assert "jaxsvm.loops.fit" in files
     for file in files:
         assert not {t for t in own(file) if group(t) in ("solvers", "engines", "spaces", "features")}
         code = ast.parse(SOURCES[file])

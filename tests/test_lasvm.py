@@ -94,7 +94,7 @@ class ByHand:
     def __init__(self, kernel, y, C, bias, S):
         self.kernel, self.y, self.free = kernel, y, bias == "free"
         self.low, self.high = np.where(y > 0, 0, -C), np.where(y > 0, C, 0)
-        self.a, self.g, self.S, self.spent = np.zeros(len(y)), {s: y[s] for s in S}, set(S), 0
+        self.a, self.g, self.S, self.evals_parts = np.zeros(len(y)), {s: y[s] for s in S}, set(S), 0
 
     def extremes(self, more=()):
         up, down = [s for s in self.S if self.a[s] < self.high[s]], [s for s in self.S if self.a[s] > self.low[s]]
@@ -117,7 +117,7 @@ class ByHand:
             self.move({i: t})
 
     def move(self, steps):
-        self.spent += len(steps)
+        self.evals_parts += len(steps)
         for i, t in steps.items():
             self.a[i] += t
             for s in self.S:
@@ -159,7 +159,7 @@ def lasvm_by_hand(kernel, y, C, S, rows, passes, bias):
         if t < passes * len(y):
             now.process(k)
         now.reprocess()
-        trace.append((now.a.copy(), np.isin(np.arange(len(y)), list(now.S)), now.spent))
+        trace.append((now.a.copy(), np.isin(np.arange(len(y)), list(now.S)), now.evals_parts))
     return [np.array(part) for part in zip(*trace, strict=True)]
 
 
@@ -168,14 +168,14 @@ def lasvm_by_hand(kernel, y, C, S, rows, passes, bias):
 def test_every_step_is_that_of_the_paper(bias, C, x64):
     """Coefficients, S and what a step costs, over two passes and a pass of finishing."""
     data, solver, rows = dataset(), make(C=C, bias=bias, passes=2), orders(3)
-    begun = np.flatnonzero(solver.init(KEY, data).inside)
+    begun = np.flatnonzero(solver.init(KEY, data).in_set)
     state, info = states(solver, data, rows)
     coef, inside, spent = lasvm_by_hand(K, LABELS, C, begun, np.asarray(rows)[:, 0], 2, bias)
     # 120 steps of rounding, 1e-16 each, on coefficients up to 5
     np.testing.assert_allclose(state.dual.coef, coef, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(state.inside, inside)
+    np.testing.assert_array_equal(state.in_set, inside)
     np.testing.assert_array_equal(np.cumsum(info.evals), N * spent)
-    np.testing.assert_allclose(state.dual.pull + state.dual.lost, LABELS - coef @ K, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(state.dual.grad + state.dual.compensation, LABELS - coef @ K, rtol=0, atol=1e-12)
     assert np.any(inside[:-1] & ~inside[1:]) and np.any(inside[1:] & ~inside[:-1])  # some joined, some left
 
 
@@ -207,7 +207,7 @@ def test_without_a_bias_many_passes_end_where_coordinate_ascent_does(C, x64):
 @BOTH
 def test_one_pass_and_the_finishing_end_at_the_optimum_on_the_rows_kept(bias, x64):
     run, coef = finish(make(bias=bias), dataset(), tol=1e-8)
-    rows = np.flatnonzero(run.state.solver.inside)
+    rows = np.flatnonzero(run.state.solver.in_set)
     assert len(rows) < N
     np.testing.assert_allclose(violation(coef, LABELS, C, bias, rows), run.info.residual[-1], atol=1e-12)
     assert violation(coef, LABELS, C, bias, rows) <= 1e-8 < violation(coef, LABELS, C, bias, np.arange(N))
@@ -220,7 +220,7 @@ def test_one_pass_and_the_finishing_end_at_the_optimum_on_the_rows_kept(bias, x6
 def test_derivatives_are_those_of_the_problem_on_the_rows_kept(x64):
     """Against differences of LIBSVM's solutions on S."""
     run, _ = finish(make(), dataset())
-    S = np.flatnonzero(run.state.solver.inside)
+    S = np.flatnonzero(run.state.solver.in_set)
 
     def score(C):
         return jnp.tanh(make(C=C).model(run.state.solver, dataset())(jnp.asarray(NEW))).sum()
@@ -250,7 +250,7 @@ def test_a_weight_is_a_number_of_copies(x64):
     times = weight.astype(int)
     x, y = np.repeat(X, times, 0), np.repeat(LABELS, times)
     run, coef = finish(make(passes=10), dataset(weight=weight))
-    assert not np.any(run.state.solver.inside & (weight == 0))
+    assert not np.any(run.state.solver.in_set & (weight == 0))
     assert np.all(LABELS * coef <= C * weight) and np.any(LABELS * coef > C)
     np.testing.assert_allclose(dual(coef), dual(libsvm(C, x, y)[0], y, gaussian(x, x)), rtol=1e-8)
 
@@ -259,7 +259,7 @@ def test_other_losses(x64):
     """Rows join and leave by the same rule: support vector regression by LIBSVM, least squares by its linear system."""
     data = dataset(y=TARGETS)
     begun = make(loss=losses.squared).init(KEY, data)
-    assert int(begun.inside.sum()) == 10
+    assert int(begun.in_set.sum()) == 10
     made = sklearn.svm.SVR(C=C, epsilon=0.1, gamma=1 / (2 * SIGMA**2), tol=1e-12).fit(X, TARGETS)
     expected = np.zeros(N)
     expected[made.support_] = made.dual_coef_[0]
@@ -284,13 +284,13 @@ def test_sum_box_and_absence_in_float32(bias, C):
     weight = np.tile([2.0, 1.0, 0.0, 0.7, 1.0], N // 5)
     data = dataset(weight=weight, dtype=np.float32)
     state, info = states(make(C=C, bias=bias, passes=2), data, orders(4))
-    coef, inside, eps = np.asarray(state.dual.coef, np.float64), np.asarray(state.inside), np.finfo(np.float32).eps
+    coef, inside, eps = np.asarray(state.dual.coef, np.float64), np.asarray(state.in_set), np.finfo(np.float32).eps
     bound = np.float64(np.float32(C) * weight.astype(np.float32))
     assert np.all(LABELS * coef >= 0) and np.all(LABELS * coef <= bound) and np.any(LABELS * coef == bound)
     assert np.all(coef[~inside] == 0) and not np.any(inside[:, weight == 0])
     if bias == "free":  # the last step's own rounding, and two ends that were near enough to be taken
         assert np.abs(coef.sum(1)).max() <= 6 * eps * bound.max()
-    pull = np.asarray(state.dual.pull, np.float64) + np.asarray(state.dual.lost)
+    pull = np.asarray(state.dual.grad, np.float64) + np.asarray(state.dual.compensation)
     # float32 kernel values, of a few roundings each
     assert np.abs(pull - (LABELS - coef @ K)).max() <= 4 * eps * np.abs(coef).sum(1).max()
     np.testing.assert_array_equal(np.isinf(info.residual), np.arange(4 * N) < np.argmin(np.isinf(info.residual)))
@@ -350,7 +350,7 @@ def test_a_few_rows_of_each_class_begin():
     data = dataset(weight=weight.astype(float), dtype=np.float32)
     few = int(np.sum((LABELS > 0) & (weight > 0)))
     assert 0 < few < 5
-    begun = [np.asarray(make().init(jax.random.key(k), data).inside) for k in range(4)]
+    begun = [np.asarray(make().init(jax.random.key(k), data).in_set) for k in range(4)]
     for inside in begun:
         assert (np.sum(inside & (LABELS > 0)), np.sum(inside & (LABELS < 0))) == (few, 5)
         assert not np.any(inside & (weight == 0))
@@ -361,7 +361,7 @@ def test_a_start_at_the_optimum_stays_there(x64):
     coef, _ = libsvm(C)
     alpha, data = LABELS * coef, dataset()
     solver = make(start=jnp.asarray(alpha))
-    assert np.all(np.asarray(solver.init(KEY, data).inside)[alpha > 0])
+    assert np.all(np.asarray(solver.init(KEY, data).in_set)[alpha > 0])
     run, found = finish(solver, data)
     np.testing.assert_allclose(found, coef, atol=1e-6)
     np.testing.assert_allclose(dual(found), dual(coef), rtol=1e-8)

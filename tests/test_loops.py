@@ -54,7 +54,7 @@ def counter(residual="whole"):
     def model(state, data=None):
         return Linear(jnp.stack([state[0], (state[1] % 65536).astype(jnp.int32)]).astype(jnp.float32), jnp.zeros(()))
 
-    return Solver(init, update, model, samplers.epochs(1), residual=residual)
+    return Solver(init, update, model, samplers.epochs(1), residual_scope=residual)
 
 
 WHOLE, SAMPLE = counter(), counter("sample")
@@ -647,7 +647,7 @@ def test_evaluations_of_a_step_on_many_rows_are_exact(name):
         space = jaxsvm.spaces.expansion(rbf)
         assert int(np.asarray(jax.jit(lambda coef: space.evals(coef, data))(jnp.ones(n)))) == n * n
         return
-    solver, want = {"wolfe": (jaxsvm.wolfe(0.1, rbf), n * n), "sbp": (jaxsvm.sbp(0.1, rbf, look=1), n * n + n)}[name]
+    solver, want = {"wolfe": (jaxsvm.wolfe(0.1, rbf), n * n), "sbp": (jaxsvm.sbp(0.1, rbf, bound_every=1), n * n + n)}[name]
     batch = data._replace(index=jnp.zeros(1, jnp.int32)) if name == "sbp" else data
     evals = jax.jit(lambda state: solver.update(state, batch)[1].evals)(jax.jit(solver.init)(KEY, data))
     assert int(np.asarray(evals)) == want

@@ -506,7 +506,7 @@ def test_the_quadratic_part_is_the_conjugate_with_its_sign_turned(case, x64):
     def check(y, C, share, reach):
         part = quadratic(case.loss, np.array([y]), np.array([C]))
         low, high = float(part.low[0]), float(part.high[0])
-        kink, soft = (0.0 if field is None else float(field[0]) for field in (part.kink, part.soft))
+        kink, soft = (0.0 if field is None else float(field[0]) for field in (part.l1, part.l2))
         assert low <= 0 <= high and kink >= 0 and soft >= 0
         ends = case.domain(y)  # of slopes -coef / C
         np.testing.assert_allclose([low, high], [-C * ends[1], -C * ends[0]], rtol=1e-15)
@@ -542,7 +542,7 @@ def test_the_quadratic_part_has_its_maximum_where_the_dual_step_goes(case, x64):
         column[(problems(case, np.float64)[4] > 0) & (problems(case, np.float64)[3] > 0)] for column in problems(case, np.float64)
     )
     part = quadratic(case.loss, y, C)
-    kink, soft = (np.zeros_like(y) if field is None else np.asarray(field) for field in (part.kink, part.soft))
+    kink, soft = (np.zeros_like(y) if field is None else np.asarray(field) for field in (part.l1, part.l2))
     pull = y - f + q * coef  # without this coefficient's own share of the score
     want = np.clip(np.sign(pull) * np.maximum(np.abs(pull) - kink, 0) / (q + soft), part.low, part.high)
     got = np.asarray(dual_step(case.loss, coef, f, y, q, C))

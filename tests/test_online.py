@@ -369,7 +369,7 @@ def test_every_step_is_that_of_the_paper(name, x64):
         np.testing.assert_allclose(solver.model(at(states, -1))(jnp.asarray(NEW)), method.mean(), rtol=0, atol=1e-10)
     if name == "forgetron":
         assert min(method.phis) < 0.5 and max(method.phis) == 1
-        np.testing.assert_allclose(states.f.memo[-1], method.Q, rtol=1e-10)
+        np.testing.assert_allclose(states.f.memory[-1], method.Q, rtol=1e-10)
 
 
 # ------------------------------------------------------------------------------------------------ random_budget_perceptron
@@ -519,7 +519,7 @@ def test_forgetron_shrinks_within_bounds_and_its_damage_stays_below_them(seed, s
     phi = np.abs(f.coef[late, newest[late]]) / np.float32(weight)
     assert np.all(phi > 0) and np.all(phi <= 1 + EPS)
     # a phi on the bound is rounded, and so is the sum, whose terms are below 20 weight^2
-    assert np.all(f.memo <= 15 / 32 * mistakes * (1 + 4 * EPS) + 40 * EPS * max(weight, 1) ** 2)
+    assert np.all(f.memory <= 15 / 32 * mistakes * (1 + 4 * EPS) + 40 * EPS * max(weight, 1) ** 2)
 
 
 # ----------------------------------------------------------------------------------------------------------- projectron

@@ -39,7 +39,7 @@ def toy(lam, shift=0.0, *, count=3, rate=0.5, flag=True, name="plain", fn=None, 
         info = Info(zero, zero, jnp.zeros(1), jnp.zeros(1, jnp.int32), jnp.int32(count), jnp.int32(1))
         return state + lam + rate + shift, info
 
-    return Solver(init, update, lambda state, data=None: state, samplers.epochs(2), "rows", residual="sample")
+    return Solver(init, update, lambda state, data=None: state, samplers.epochs(2), "rows", residual_scope="sample")
 
 
 def structure(tree):
@@ -177,7 +177,7 @@ def test_grad_reaches_the_leaves():
 
 def test_attributes_that_are_no_functions_come_back_as_they_are():
     solver = toy(1.0)
-    assert solver.reads == "rows" and solver.residual == "sample"
+    assert solver.reads == "rows" and solver.residual_scope == "sample"
     assert isinstance(solver.sampler, Recipe) and repr(solver.sampler) == "epochs(2)"
     assert jaxsvm.sdca(1.0, kernels.linear()).reads == "all"
     assert samplers.whole().whole is True and samplers.epochs().period is None

@@ -121,7 +121,7 @@ def by_hand(gram, y, weight, nu, bias, index, normalise=True):
     ids=["plain", "nu 0", "weights", "batches", "all under water"],
 )
 def test_the_run_of_the_paper(bias, normalise, nu, weight, b, steps, x64):
-    states, made, info = trace(make(nu, bias=bias, normalise=normalise, look=0), dataset(weight=weight), KEY, steps, b)
+    states, made, info = trace(make(nu, bias=bias, normalise=normalise, bound_every=0), dataset(weight=weight), KEY, steps, b)
     index = np.asarray(info.index)
     assert index.shape == (steps, 2 * b if bias == "free" else b) and len(np.unique(index)) > 8
     close = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-11)
@@ -129,9 +129,9 @@ def test_the_run_of_the_paper(bias, normalise, nu, weight, b, steps, x64):
     for t, want in enumerate(by_hand(K, Y, weight, nu, bias, index, normalise)):
         coef, score, level, offset, averaged, p, returned, b_returned = want
         close(f.coef[t], coef)
-        close(f.response[t] + f.lost[t], score)
-        close(states.water.level[t], level)
-        close(states.water.bias[t], offset)
+        close(f.response[t] + f.compensation[t], score)
+        close(states.fill.level[t], level)
+        close(states.fill.bias[t], offset)
         close(mean.coef[t], averaged)
         close(made.coef[t], returned)
         close(made.b[t], b_returned)
@@ -139,7 +139,7 @@ def test_the_run_of_the_paper(bias, normalise, nu, weight, b, steps, x64):
             close(states.p[t], p)
         close(coef @ K @ coef, min(coef @ K @ coef, 1))  # inside the ball
     assert np.array_equal(states.t, np.arange(1, steps + 1))
-    loss = np.where(states.water.level > 0, nu / np.where(states.water.level > 0, states.water.level, 1), 1)
+    loss = np.where(states.fill.level > 0, nu / np.where(states.fill.level > 0, states.fill.level, 1), 1)
     close(info.loss[1:], loss[:-1])  # of the function before the step
     # The model is one of margin 1 at mean hinge nu / level, the level of the returned mean.
     last = jax.tree.map(lambda a: a[-1], made)
@@ -158,14 +158,14 @@ def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
     wild = weight == 0
     assert wild.sum() > 5
     x, y = np.where(wild[:, None], 30 * X, X), np.where(wild, -Y, Y)
-    states, made, info = trace(make(bias=bias, look=0, kernel=kernels.linear()), dataset(x, y, weight), KEY, 60)
+    states, made, info = trace(make(bias=bias, bound_every=0, kernel=kernels.linear()), dataset(x, y, weight), KEY, 60)
     times = weight.astype(int)
     first = np.cumsum(times) - times  # of the copies
     copied, labels = np.repeat(X, times, 0), np.repeat(Y, times)
     runs = by_hand(copied @ copied.T, labels, np.ones(times.sum()), NU, bias, first[np.asarray(info.index)])
     for t, (coef, _score, level, b, _, _, returned, offset) in enumerate(runs):
-        np.testing.assert_allclose(states.water.level[t], level, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(states.water.bias[t], b, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(states.fill.level[t], level, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(states.fill.bias[t], b, rtol=1e-9, atol=1e-11)
         together = np.array([part.sum() for part in np.split(coef, first[1:])])
         np.testing.assert_allclose(np.where(wild, 0, states.s.f.coef[t]), together, rtol=1e-9, atol=1e-11)
         together = np.array([part.sum() for part in np.split(returned, first[1:])])
@@ -181,10 +181,10 @@ def ends_of(nu, data, keys, bias, steps):
     """Margins and |w|^2 of the mean iterate, for each key."""
 
     def one(key):
-        solver = make(nu, bias=bias, look=0)
+        solver = make(nu, bias=bias, bound_every=0)
         update = lambda state, _: (solver.update(state, data)[0], None)
         mean = jax.lax.scan(update, solver.init(key, data), None, steps)[0].s.mean
-        return data.y * (mean.response + mean.lost), jnp.dot(mean.coef, mean.response)
+        return data.y * (mean.response + mean.compensation), jnp.dot(mean.coef, mean.response)
 
     return jax.vmap(one)(keys)
 
@@ -211,7 +211,9 @@ def test_distance_of_the_mean_from_the_optimum(bias, factor, x64):
 def test_normalising_never_lowers_the_level(bias, x64):
     """The same run twice; the level of a model of margin 1 at mean hinge L and norm s is 1/s."""
     for nu in (0.0, 0.05, NU, 1.0):
-        plain, other = (trace(make(nu, bias=bias, normalise=norm, look=0), dataset(), KEY, 60)[1] for norm in (False, True))
+        plain, other = (
+            trace(make(nu, bias=bias, normalise=norm, bound_every=0), dataset(), KEY, 60)[1] for norm in (False, True)
+        )
         for t in range(0, 60, 4):
             levels = []
             for made in (plain, other):
@@ -228,7 +230,7 @@ def test_normalising_never_lowers_the_level(bias, x64):
 @pytest.mark.parametrize(("lam", "bias"), [(0.2, "none"), (0.2, "free"), (0.02, "none")])
 def test_the_residual_bounds_the_distance_from_the_optimum(bias, lam, x64):
     _, nu, best = front(lam, bias)
-    states, made, info = trace(make(nu, bias=bias, look=7), dataset(), KEY, 700)
+    states, made, info = trace(make(nu, bias=bias, bound_every=7), dataset(), KEY, 700)
     residual = np.asarray(info.residual)
     assert np.all(np.isinf(residual[:6]))
     assert np.all(residual.reshape(-1, 7)[:, :6] == residual.reshape(-1, 7)[:, :1])
@@ -295,7 +297,7 @@ def test_a_level_that_is_not_positive_yet(bias, x64):
     np.testing.assert_array_equal(run.model.coef, run.state.solver.s.mean.coef)
     assert float(run.state.solver.s.mean.coef @ (x @ x.T) @ run.state.solver.s.mean.coef) <= 1
     # In between: the first step of a small nu on the noisy rows.
-    states, models_met, info = trace(make(1e-3, bias=bias, look=1), dataset(), KEY, 60)
+    states, models_met, info = trace(make(1e-3, bias=bias, bound_every=1), dataset(), KEY, 60)
     levels = np.array([level_and_bias(Y * (K @ np.asarray(c)), Y, ONES, 1e-3, bias)[0] for c in states.s.mean.coef])
     assert levels[0] < 0
     sizes = np.sqrt(np.einsum("ti,ij,tj->t", *([np.asarray(states.s.mean.coef), K, np.asarray(states.s.mean.coef)])))
@@ -314,24 +316,24 @@ def test_a_level_that_is_not_positive_yet(bias, x64):
 
 @pytest.mark.parametrize(("look", "bias"), [(0, "none"), (7, "free"), (None, "none")])
 def test_looks_cost_the_whole_matrix_and_change_nothing_else(look, bias, x64):
-    states, _, info = trace(make(bias=bias, look=look), dataset(), KEY, 100)
-    plain = trace(make(bias=bias, look=0), dataset(), KEY, 100)[0]
+    states, _, info = trace(make(bias=bias, bound_every=look), dataset(), KEY, 100)
+    plain = trace(make(bias=bias, bound_every=0), dataset(), KEY, 100)[0]
     for one, other in zip(
-        jax.tree.leaves((states.s, states.water, states.p)), jax.tree.leaves((plain.s, plain.water, plain.p)), strict=False
+        jax.tree.leaves((states.s, states.fill, states.p)), jax.tree.leaves((plain.s, plain.fill, plain.p)), strict=False
     ):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
     steps = np.arange(1, 101)
     looks = np.zeros(100, bool) if look == 0 else steps % (look or N) == 0
     np.testing.assert_array_equal(info.evals, (2 if bias == "free" else 1) * N + np.where(looks, N * N, 0))
     assert np.all(np.isinf(np.asarray(info.residual)[np.cumsum(looks) == 0]))
-    run = jaxsvm.fit(make(bias=bias, look=look), dataset(), KEY, steps=100, every=10)
+    run = jaxsvm.fit(make(bias=bias, bound_every=look), dataset(), KEY, steps=100, every=10)
     assert run.evals == int(np.sum(info.evals))
     assert int(info.support[-1]) == np.sum(np.asarray(states.s.mean.coef[-1]) != 0)
 
 
 @BOTH
 def test_a_resumed_run_is_the_whole_run(bias):
-    fit = functools.partial(jaxsvm.fit, make(bias=bias, look=7), dataset(dtype=np.float32), every=20)
+    fit = functools.partial(jaxsvm.fit, make(bias=bias, bound_every=7), dataset(dtype=np.float32), every=20)
     whole, first = fit(KEY, steps=60), fit(KEY, steps=31)
     second = fit(steps=29, state=first.state)
     for one, other in zip(
@@ -344,13 +346,13 @@ def test_a_resumed_run_is_the_whole_run(bias):
 @BOTH
 def test_batches_of_draws(bias):
     """As many draws as the sampler hands rows, whatever these are; the mean of them is the step."""
-    run = jaxsvm.fit(make(bias=bias, look=0), dataset(dtype=np.float32), KEY, steps=30, sampler=samplers.uniform(8))
+    run = jaxsvm.fit(make(bias=bias, bound_every=0), dataset(dtype=np.float32), KEY, steps=30, sampler=samplers.uniform(8))
     assert run.evals == 30 * 8 * N * (2 if bias == "free" else 1)
-    single = jaxsvm.fit(make(bias=bias, look=0), dataset(dtype=np.float32), KEY, steps=30, sampler=samplers.uniform(1))
+    single = jaxsvm.fit(make(bias=bias, bound_every=0), dataset(dtype=np.float32), KEY, steps=30, sampler=samplers.uniform(1))
     assert single.evals == 30 * N * (2 if bias == "free" else 1)
     # Both are means of draws from the same law: eight a step are nearer to its mean, a run of steps of the shares themselves.
     assert not np.array_equal(run.model.coef, single.model.coef)
-    other = jaxsvm.fit(make(bias=bias, look=0), dataset(dtype=np.float32), KEY, steps=30, sampler=samplers.epochs(8))
+    other = jaxsvm.fit(make(bias=bias, bound_every=0), dataset(dtype=np.float32), KEY, steps=30, sampler=samplers.epochs(8))
     np.testing.assert_allclose(other.model.coef, run.model.coef, rtol=1e-5, atol=1e-6)  # the same draws in another program
 
 
@@ -371,7 +373,7 @@ def test_the_rows_of_sixteen_runs_are_one_product(bias):
     nus, data = jnp.linspace(0.02, 0.5, 16), dataset(dtype=np.float32)
     x = np.random.default_rng(3).normal(size=(N, 5)).astype("f")  # five columns: no other product has them
     wide = jaxsvm.dataset(x, Y)._replace(index=jnp.zeros(1, jnp.int32))
-    solver = lambda nu: make(nu, bias=bias, look=0)
+    solver = lambda nu: make(nu, bias=bias, bound_every=0)
 
     def steps(nu):
         made = make(nu, bias=bias)
@@ -393,11 +395,11 @@ def test_the_rows_of_sixteen_runs_are_one_product(bias):
 
 def test_a_long_run_in_float32_does_not_drift():
     """After 5,000 steps the responses and |w|^2 are still those of the coefficients."""
-    run = jaxsvm.fit(make(0.1, look=0), dataset(dtype=np.float32), KEY, steps=5000, every=1000)
+    run = jaxsvm.fit(make(0.1, bound_every=0), dataset(dtype=np.float32), KEY, steps=5000, every=1000)
     f = run.state.solver.s.f
     coef = np.asarray(f.coef, np.float64)
     gram = gaussian(X.astype("f").astype(float), X.astype("f").astype(float))
-    np.testing.assert_allclose(f.response + f.lost, gram @ coef, atol=3e-6)  # of values up to 1, kernel values to 1e-7
+    np.testing.assert_allclose(f.response + f.compensation, gram @ coef, atol=3e-6)  # of values up to 1, kernel values to 1e-7
     assert coef @ gram @ coef <= 1 + 3e-6
 
 
@@ -431,7 +433,7 @@ def test_lam_with_weights(bias, x64):
 def test_there_and_back(lam, bias, x64):
     """lam -> nu -> a long run -> lam; and the run's model is near the optimum that it began with."""
     u, nu, best = front(lam, bias)
-    run = jaxsvm.fit(make(nu, bias=bias, look=0), dataset(), KEY, steps=20_000, every=1000)
+    run = jaxsvm.fit(make(nu, bias=bias, bound_every=0), dataset(), KEY, steps=20_000, every=1000)
     assert float(objectives.lam_from_nu(nu, run.state.solver.p, dataset(), RBF, bias)) == pytest.approx(lam, rel=0.1)
     objective = float(objectives.primal(run.model, dataset(), lam))
     minimum = float(objectives.primal(u, dataset(), lam))
@@ -467,8 +469,8 @@ def test_bad_choices():
         with pytest.raises(ValueError, match=f"bias must be one of 'none', 'free', got {bias!r}"):
             fit(bias=bias)
     for look in (-1, True, "often"):
-        with pytest.raises(ValueError, match="look must be a whole number of steps, 0 for none, or None, got"):
-            fit(look=look)
+        with pytest.raises(ValueError, match="bound_every must be a whole number of steps, 0 for none, or None, got"):
+            fit(bound_every=look)
     with pytest.raises((TypeError, ValueError), match="kernel"):
         fit(kernel=3)
 

@@ -213,7 +213,7 @@ def test_packed_rows_are_the_rows(columns, narrow):
         packed = x.packed
         assert packed.index.dtype == narrow and packed.shape == x.shape and x.packed is packed
         assert packed.index.shape == packed.value.shape == x.value.shape  # whatever the numbers
-        assert np.array_equal(packed.toarray(), full) and packed.taken().index.dtype == jnp.int32
+        assert np.array_equal(packed.toarray(), full) and packed.materialize().index.dtype == jnp.int32
         assert np.array_equal(packed[jnp.array([8, 4, 0])].toarray(), full[[8, 4, 0]])
         rows = jnp.array([8, 2, 4, 0, 4, 8])
         drawn = dataclasses.replace(packed, rows=rows)

@@ -125,7 +125,7 @@ def test_the_run_by_hand(name, weights, weight, x64):
         close(info.loss[t], loss)
         close(info.residual[t], (value - best) / value)
         close(info.progress[t, 0], value - primal(gram, Y, share, LAM, beta))
-        assert int(states.bundle.live[t].sum()) == (1 if resets else 2)
+        assert int(states.bundle.active[t].sum()) == (1 if resets else 2)
         assert int(info.support[t]) == np.count_nonzero(before)
         count += resets
     if name == "rbf":

@@ -25,8 +25,8 @@ class Points(NamedTuple):
     coef: Array  # (m + 1,)
     row: Array  # (d,)  the newcomer
     values: Array  # (m + 1,)  k(x_j, newcomer)
-    born: Array  # (m + 1,)  int32, how many newcomers there were before
-    notes: Any  # (m + 1, ...) what the maintenance has noted of each point, a pytree
+    birth: Array  # (m + 1,)  int32, how many newcomers there were before
+    annotations: Any  # (m + 1, ...) what the maintenance has noted of each point, a pytree
     front: Array  # ()  int32
     back: Array  # ()  int32
     bits: Array  # ()  uint32, drawn for this newcomer
@@ -48,12 +48,12 @@ class Points(NamedTuple):
 
     def oldest_of(self, worth: Array) -> Array:
         """The place of the largest of (m + 1,) numbers, of several that of the oldest point, () int32."""
-        return argmax_value(jnp.where(worth == fast_max(worth), -self.born, jnp.iinfo(jnp.int32).min))[0]
+        return argmax_value(jnp.where(worth == fast_max(worth), -self.birth, jnp.iinfo(jnp.int32).min))[0]
 
     @property
     def oldest(self) -> Array:
         """The place of the stored point that came first, where all places are taken, () int32."""
-        return argmax_value(-self.born[:-1])[0]
+        return argmax_value(-self.birth[:-1])[0]
 
     def at(self, i: Array) -> Array:
         """The point at place i, (d,)."""
@@ -85,21 +85,21 @@ class Change(NamedTuple):
     """What maintenance decides: one place is given up, and at most one point moves."""
 
     coef: Array  # (m + 1,)  after it; that of the place given up is not read
-    gone: Array  # ()  int32, the place given up; m: the newcomer is not stored
+    removed: Array  # ()  int32, the place given up; m: the newcomer is not stored
     moved: Array  # ()  int32, the place whose point becomes `row`; -1: none
     row: Array  # (d,)
 
 
-def remove_point(points: Points, gone: Array, coef: Array | None = None) -> Change:
+def remove_point(points: Points, removed: Array, coef: Array | None = None) -> Change:
     """The change that gives up a place and moves no point.
 
     Args:
         points: before.
-        gone: () the place.
+        removed: () the place.
         coef: (m + 1,) coefficients afterwards; None: as they were.
     """
     coef = points.coef if coef is None else coef
-    return Change(coef, jnp.asarray(gone, jnp.int32), jnp.full((), -1, jnp.int32), points.row)
+    return Change(coef, jnp.asarray(removed, jnp.int32), jnp.full((), -1, jnp.int32), points.row)
 
 
 def _anything(kernel: Kernel) -> None:
@@ -110,10 +110,10 @@ class Maintenance(NamedTuple):
     """How a function is kept within its budget."""
 
     change: Callable  # (kernel, points, memo)  -> (Change, memo), where a newcomer finds no free place
-    memo: Callable = lambda dtype: ()  # (dtype)  -> memo, what is to be remembered, a pytree
-    note: Callable = lambda y: ()  # (y ())       -> what is to be noted of a newcomer, a pytree; it goes with the point
+    memory: Callable = lambda dtype: ()  # (dtype)  -> memo, what is to be remembered, a pytree
+    annotate: Callable = lambda y: ()  # (y ())       -> what is to be noted of a newcomer, a pytree; it goes with the point
     # (notes (m, ...), values (m,), live (m,), y ()) -> notes, at every row, k(x_j, row) in values; None: nothing changes
-    seen: Callable | None = None
+    observe: Callable | None = None
     evals: Callable = lambda budget: 0  # (budget)  -> kernel evaluations of a change, at most
     check: Callable = _anything  # (kernel) -> None, raising for kernels that it cannot work with
 

@@ -63,7 +63,7 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         solvers.reach(kernel, train.x, bias), points,
     )  # fmt: skip
     solver = method.make(setting)
-    if tol is not None and solver.residual != "whole":
+    if tol is not None and solver.residual_scope != "whole":
         raise ValueError(f"--tol has nothing to stop on with --solver {args.solver}: give --passes, or take sdca")
     many = len(classes) > 2 or args.task == "multiclass"
     if args.multiclass and not many:
@@ -75,7 +75,7 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         solver = jaxsvm.on_features(phi, solver)
         said = f"{args.features} features of {said}"
     length = f"{steps / one_pass:g} passes" if steps >= one_pass else f"{steps} steps"
-    goes_on = solver.until is not None  # within an update, which draws no batch
+    goes_on = solver.with_tol is not None  # within an update, which draws no batch
     how = f"{steps} updates, each of which goes on by itself" if goes_on else f"{length} in batches of {b}"
     stop = "" if tol is None else f", tolerance {tol:g}"
     said += f", at most {points} points" if method.budget else ""

@@ -7,8 +7,8 @@ from .chunks import Chunks as Chunks
 from .chunks import chunks as chunks
 from .csv import load_csv as load_csv
 from .dataset import dataset as dataset
-from .formats import load_file as load_file
 from .encode import encode as encode
+from .formats import load_file as load_file
 from .memory_map import memory_map as memory_map
 from .npz import load_npz as load_npz
 from .save import save_csv as save_csv

@@ -25,7 +25,7 @@ REFRESH = 64  # steps between two sums of the values of a function from its coef
 ROUNDINGS = 256  # of the parts of a vector: below so many it is what they left of 0, and its responses belong to another one
 
 
-@register("Element")
+@register("FunctionValues")
 class FunctionValues(NamedTuple):
     """A function: what it is made of, and its values at the rows."""
 
@@ -154,8 +154,8 @@ class Line(NamedTuple):
     margin: Array  # (n,)  y_i <w, phi(x_i)>
     rate: Array  # (n,)  y_i <d, phi(x_i)>
     share: Array  # (n,)
-    near: Array  # ()   what rounding may have made of margins
-    rough: Array  # ()   and of rates
+    margin_tol: Array  # ()   what rounding may have made of margins
+    rate_tol: Array  # ()   and of rates
 
     def change(self, t: Array) -> Array:
         """f(w + t d) - f(w), from differences."""
@@ -169,7 +169,9 @@ class Line(NamedTuple):
         Both but for roundings: on its way along a kink a row is at margin 1, and which side it is on is nothing to go by.
         """
         room = 1 - self.margin - t * self.rate
-        return jnp.where(jnp.abs(room) <= self.near + t * self.rough, self.rate < -self.rough, room > 0).astype(room.dtype)
+        return jnp.where(jnp.abs(room) <= self.margin_tol + t * self.rate_tol, self.rate < -self.rate_tol, room > 0).astype(
+            room.dtype
+        )
 
     def slope(self, t: Array) -> Array:
         """The slope to the right of t."""
@@ -182,10 +184,10 @@ def line_of(
     """f along w + t d, where d is made of vectors such as lam w - z."""
     unit = UNIT * jnp.finfo(share.dtype).eps
     largest = lambda a: fast_max(jnp.where(share > 0, a, 0))  # noqa: E731
-    near = unit * jnp.maximum(largest(jnp.abs(w.response)), 1)
-    rough = unit * largest(lam * jnp.abs(w.response) + jnp.abs(z.response))
-    near, rough = lax.stop_gradient((near, rough))
-    return Line(lam, frame.inner(w, d), frame.inner(d, d), y * w.response, y * d.response, share, near, rough)
+    margin_tol = unit * jnp.maximum(largest(jnp.abs(w.response)), 1)
+    rate_tol = unit * largest(lam * jnp.abs(w.response) + jnp.abs(z.response))
+    margin_tol, rate_tol = lax.stop_gradient((margin_tol, rate_tol))
+    return Line(lam, frame.inner(w, d), frame.inner(d, d), y * w.response, y * d.response, share, margin_tol, rate_tol)
 
 
 def exact_step(line: Line) -> Array:

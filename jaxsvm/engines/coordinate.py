@@ -26,19 +26,19 @@ class CoordinateState(NamedTuple):
     coef: Array  # (n,)  y_i alpha_i for classification, but for the waiting entry
     weight: Array  # (n,)  example weights: the bound of coefficient i is C weight_i
     f: State
-    waiting: tuple[Array, Array, Array]  # (1,) int32 row, (1,) its coefficient, (1,) int32 its stamp
+    pending: tuple[Array, Array, Array]  # (1,) int32 row, (1,) its coefficient, (1,) int32 its stamp
     support: Array  # ()  int32, coefficients that are not 0
     rows: Array  # ()  int32, rows of positive weight
     stamp: Array  # (n,)  int32, the pass in which a row was last visited, but for the waiting entry
     passes: Array  # ()  int32, number of this pass
     visited: Array  # ()  int32, rows visited in this pass, each counted once
-    worst: Array  # ()  largest violation in this pass
+    max_violation: Array  # ()  largest violation in this pass
     residual: Array  # ()  largest violation in the last finished pass
 
 
 def dual_coef(state: CoordinateState) -> Array:
     """The signed dual coefficients (n,), all written."""
-    return scatter_set(state.coef, *state.waiting[:2])
+    return scatter_set(state.coef, *state.pending[:2])
 
 
 def coordinate(
@@ -82,20 +82,20 @@ def coordinate(
             coef=coef,
             weight=data.weight.astype(dtype),
             f=f,
-            waiting=(jnp.zeros(1, jnp.int32), coef[:1], jnp.zeros(1, jnp.int32)),
+            pending=(jnp.zeros(1, jnp.int32), coef[:1], jnp.zeros(1, jnp.int32)),
             support=count(coef != 0),
             rows=count(data.weight > 0),
             stamp=jnp.zeros(n, jnp.int32),
             passes=jnp.ones((), jnp.int32),
             visited=jnp.zeros((), jnp.int32),
-            worst=jnp.zeros((), dtype),
+            max_violation=jnp.zeros((), dtype),
             residual=jnp.full((), jnp.inf, dtype),
         )
 
     def update(state, batch):
         coef, stamp = (
             dual_coef(state),
-            scatter_set(state.stamp, state.waiting[0], state.waiting[2]),
+            scatter_set(state.stamp, state.pending[0], state.pending[2]),
         )  # write; from here on only read
         step = drawn(batch, space.reads)
         rows = jnp.maximum(step.index, 0)
@@ -112,7 +112,7 @@ def coordinate(
         fresh, now = live & (stamped < state.passes), jnp.broadcast_to(state.passes, rows.shape)
         if rows.shape[0] == 1:
             after = visit(before, score, step.y, sqnorm, bound, live)
-            seen, old, waiting = score, before, (rows, after, jnp.where(live, now, stamped))
+            seen, old, pending = score, before, (rows, after, jnp.where(live, now, stamped))
         else:
             after, seen, old = visit_sequentially(visit, before, score, gram, rows, (step.y, sqnorm, bound, live))
             same = live[None, :] & (rows[:, None] == rows[None, :])
@@ -120,23 +120,23 @@ def coordinate(
             final, stamped = _final(after, rows), jnp.where(jnp.any(same, axis=1), now, stamped)
             coef = coef.at[rows].set(final, mode="promise_in_bounds")
             stamp = stamp.at[rows].set(stamped, mode="promise_in_bounds")
-            waiting = (rows[:1], final[:1], stamped[:1])
+            pending = (rows[:1], final[:1], stamped[:1])
         move = after - old
-        worst = jnp.maximum(state.worst, jnp.max(jnp.abs(move) * sqnorm))
+        max_violation = jnp.maximum(state.max_violation, jnp.max(jnp.abs(move) * sqnorm))
         visited = state.visited + count(fresh)
         over = visited >= state.rows
         new = CoordinateState(
             coef=coef,
             weight=state.weight,
             f=space.add(state.f, jnp.zeros((), coef.dtype), move, batch),
-            waiting=waiting,
+            pending=pending,
             support=state.support + count(after != 0) - count(old != 0),
             rows=state.rows,
             stamp=stamp,
             passes=state.passes + over.astype(jnp.int32),
             visited=jnp.where(over, jnp.zeros_like(visited), visited),
-            worst=jnp.where(over, jnp.zeros_like(worst), worst),
-            residual=jnp.where(over, worst, state.residual),
+            max_violation=jnp.where(over, jnp.zeros_like(max_violation), max_violation),
+            residual=jnp.where(over, max_violation, state.residual),
         )
         share = step.weight / jnp.maximum(jnp.sum(live.astype(coef.dtype)), 1)
         info = Info(

@@ -79,10 +79,10 @@ def gradient(
     tx: optax.GradientTransformation | Callable,
     *,
     bias: str = "none",
-    measure: Callable | None = None,
+    data_stats: Callable | None = None,
     sampler: Any = None,
     residual: Callable = violation,
-    measures: str = "sample",
+    residual_scope: str = "sample",
 ) -> Solver:
     """Minimise a regularised mean loss of linear scores with an optax chain.
 
@@ -97,18 +97,18 @@ def gradient(
             of what that returns.
         bias: "none", "feature" (a weight on a constant feature 1) or "free"; which of them is regularised is the
             chain's matter, see `regularised`.
-        measure: data -> a pytree of numbers (norms, bounds), kept in the state, that the chain is made from.
+        data_stats: data -> a pytree of numbers (norms, bounds), kept in the state, that the chain is made from.
         sampler: default feed; None: one uniform row a step.
         residual: (gradient of the loss, parameters, slopes (b,), batch) -> the stopping measure.
-        measures: "sample" or "whole", what `residual` speaks of.
+        residual_scope: "sample" or "whole", what `residual` speaks of.
     """
     check_choice("bias", bias, BIASES)
-    chain = lambda numbers: optax.with_extra_args_support(tx if measure is None else tx(numbers))  # noqa: E731
+    chain = lambda numbers: optax.with_extra_args_support(tx if data_stats is None else tx(numbers))  # noqa: E731
 
     def init(key, data):
         dtype = accum_dtype(data.x)
         params = Weights(jnp.zeros(data.x.shape[-1], dtype), None if bias == "none" else jnp.zeros((), dtype))
-        found = () if measure is None else measure(data)
+        found = () if data_stats is None else data_stats(data)
         return GradientState(params, chain(found).init(params), found)
 
     def update(state, batch):
@@ -135,4 +135,6 @@ def gradient(
         w, b = averaged_params(state.opt, state.params)
         return Linear(w, jnp.zeros((), w.dtype) if b is None else b, bias)
 
-    return Solver(init, update, model, sampler or uniform(1), residual=measures, targets="labels" if loss.labels else "real")
+    return Solver(
+        init, update, model, sampler or uniform(1), residual_scope=residual_scope, targets="labels" if loss.labels else "real"
+    )

@@ -78,8 +78,8 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
         place = start + lax.iota(jnp.int32, size)
         value = lax.dynamic_update_slice(rows.value, kernel(x[part], x).astype(rows.value.dtype), (start, jnp.zeros_like(start)))
         before = rows.owner[place]
-        lost = (before >= 0) & (rows.slot[before] == place)
-        slot = rows.slot.at[jnp.where(lost, before, n)].set(-1, mode="drop")
+        compensation = (before >= 0) & (rows.slot[before] == place)
+        slot = rows.slot.at[jnp.where(compensation, before, n)].set(-1, mode="drop")
         slot = slot.at[jnp.where(real, part, n)].set(place, mode="drop")
         owner = rows.owner.at[place].set(jnp.where(real, part, -1))
         more = count(real)
@@ -96,12 +96,12 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
 UNROLL = 8  # rows that are read at a time
 
 
-def subtract(total: Array, lost: Array, rows: Rows, index: Array, by: Array) -> tuple[Array, Array]:
+def subtract(total: Array, compensation: Array, rows: Rows, index: Array, by: Array) -> tuple[Array, Array]:
     """total - sum_k by_k row(index_k), compensated; rows of by_k = 0 are not read.
 
     Args:
         total: (n,).
-        lost: (n,) what rounding took from it.
+        compensation: (n,) what rounding took from it.
         rows: with those of `index`.
         index: (q,).
         by: (q,).
@@ -116,4 +116,4 @@ def subtract(total: Array, lost: Array, rows: Rows, index: Array, by: Array) -> 
             sums = two_sum(*sums, -index_row(by, k * UNROLL + u) * index_row(rows.value, index_row(slot, k * UNROLL + u)))
         return sums
 
-    return lax.fori_loop(0, -(-used // UNROLL), some, (total, lost))
+    return lax.fori_loop(0, -(-used // UNROLL), some, (total, compensation))

@@ -76,7 +76,7 @@ def online(
         return found if scale is None else found.scaled(scale(state.t.astype(jax.tree.leaves(state.f)[0].dtype)))
 
     feed = sampler or uniform(1), space.reads
-    return Solver(start, update, model, *feed, residual="sample", targets=targets, layout=space.layout)
+    return Solver(start, update, model, *feed, residual_scope="sample", targets=targets, layout=space.layout)
 
 
 def perceptron_rule(_, score, batch, share, gram, t) -> tuple[tuple, Move]:

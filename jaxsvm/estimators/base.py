@@ -44,7 +44,7 @@ class BaseSVM(BaseEstimator):
     def _pairwise(self) -> bool:
         return False
 
-    def _widens(self) -> bool:
+    def _pad_columns(self) -> bool:
         """Whether columns of zeros change nothing, so that data of about the same width share a program."""
         return False
 
@@ -78,7 +78,7 @@ class BaseSVM(BaseEstimator):
         return to_train_dtype(X), y, weight
 
     @contextlib.contextmanager
-    def _or_as_before(self) -> Iterator[None]:
+    def _restore_on_error(self) -> Iterator[None]:
         """What was fitted stays as it was if the body fails."""
         before = dict(vars(self))
         try:
@@ -99,12 +99,12 @@ class BaseSVM(BaseEstimator):
         copies = np.concatenate([copies, np.zeros(n - live)])
         weight = copies * np.broadcast_to(factors, len(target))[taken]
         d, x = x.shape[1], x[taken][:, taken] if self._pairwise() else x[taken]
-        solver = self._made(x, weight, copies) if state is None else self._again(x, weight, copies)
+        solver = self._make_solver(x, weight, copies) if state is None else self._solver_for_next(x, weight, copies)
         made = solver
         if names is not None and len(names) > 2:
             solver = MULTICLASS[self.multiclass](solver, classes=len(names))
-        x = pad_columns(x) if self._widens() else x
-        data, limits = batch(x, target[taken], weight), self._limits(n)
+        x = pad_columns(x) if self._pad_columns() else x
+        data, limits = batch(x, target[taken], weight), self._run_options(n)
         sampler, progress = limits.pop("sampler") or solver.sampler or samplers.uniform(1), limits.pop("progress")
         plan = plan_of(solver, sampler, live, n, one_pass=one_pass, length=self._length, **limits)
         key = self._next_key(first)
@@ -125,9 +125,9 @@ class BaseSVM(BaseEstimator):
         steps = int(run.state.step)
         self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // live))
 
-    def _again(self, x, weight, copies):
+    def _solver_for_next(self, x, weight, copies):
         """The solver that goes on with other rows."""
-        return self._made(x, weight, copies)
+        return self._make_solver(x, weight, copies)
 
     def _piece(self, first: bool) -> dict:
         """What the next piece of rows is trained with."""
@@ -187,7 +187,7 @@ class BaseSVM(BaseEstimator):
 
 def streams(solver: Solver) -> bool:
     """Whether a run may go on with other rows: steps on drawn rows, nothing kept of single rows."""
-    return solver.reads == "rows" and solver.residual == "sample"
+    return solver.reads == "rows" and solver.residual_scope == "sample"
 
 
 def plan_of(solver, sampler, live, n, *, steps, passes, tol, one_pass, length) -> dict:
@@ -202,16 +202,16 @@ def plan_of(solver, sampler, live, n, *, steps, passes, tol, one_pass, length) -
         check_positive(tol=tol)
     steps = None if steps is None else whole_number("steps", steps, 1)
     passes = None if passes is None else whole_number("max_passes", passes, 1)
-    measured = solver.residual == "whole"
+    measured = solver.residual_scope == "whole"
     if tol == "auto":
         tol = 1e-3 if measured and not one_pass else None
     if tol is not None and not measured:
         raise ValueError(f"tol has nothing to stop on: this solver looks at single rows; leave tol='auto' and give {length}")
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
-    every, one = period or (1 if solver.until else max(-(-n // b), 128 if b < n else 10)), -(-live // b)
+    every, one = period or (1 if solver.with_tol else max(-(-n // b), 128 if b < n else 10)), -(-live // b)
     if steps is None and one_pass:
         steps = one
     elif steps is None:
-        passes = passes or (PASSES if tol is None or solver.until else MEASURED_PASSES)
+        passes = passes or (PASSES if tol is None or solver.with_tol else MEASURED_PASSES)
         steps = -(-passes * one // every) * every  # a rest would be compiled apart
     return {"steps": steps, "every": every, "tol": tol}

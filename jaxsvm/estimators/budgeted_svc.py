@@ -75,7 +75,7 @@ class BudgetedSVC(PartialFitMixin):
         self.random_state = random_state
         self.progress = progress
 
-    def _made(self, x, weight, copies):
+    def _make_solver(self, x, weight, copies):
         check_choice("method", self.method, ("bsca", "bsgd"))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
         kept = {"budget": self.budget, "maintain": default_for(kernel, partners=self.partners)}
@@ -84,16 +84,16 @@ class BudgetedSVC(PartialFitMixin):
         check_positive(C=self.C)
         return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **kept)
 
-    def _again(self, x, weight, copies):
+    def _solver_for_next(self, x, weight, copies):
         return self._solver  # lambda and the kernel are those of the first rows
 
-    def _limits(self, n):
+    def _run_options(self, n):
         return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
 
-    def _widens(self):
+    def _pad_columns(self):
         return may_widen(self.kernel)
 
-    def _goes_on(self):
+    def _can_partial_fit(self):
         if self.method != "bsgd":
             raise AttributeError("partial_fit takes method='bsgd': 'bsca' keeps a number for each row")
         return True

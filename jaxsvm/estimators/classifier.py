@@ -26,7 +26,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             y: (n,) class names.
             sample_weight: (n,) weights, >= 0; k means k copies, 0 absence.
         """
-        with self._or_as_before():
+        with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
             check_classification_targets(y)
             self.classes_ = np.unique(y[weight > 0])
@@ -76,7 +76,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 class PartialFitMixin(BaseClassifier):
     """A classifier that may be trained on rows that come in pieces, if `_goes_on` raises no AttributeError."""
 
-    @available_if(lambda self: self._goes_on())
+    @available_if(lambda self: self._can_partial_fit())
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Go on with more rows, or begin: one pass over them, or `steps` updates where there is such a parameter.
 
@@ -93,7 +93,7 @@ class PartialFitMixin(BaseClassifier):
             raise ValueError("classes must be given at the first call of partial_fit: later rows may hold others")
         if isinstance(self.class_weight, str):
             raise ValueError("class_weight='balanced' needs all rows at once: give partial_fit a dict from names to factors")
-        with self._or_as_before():
+        with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=first)
             check_classification_targets(y)
             if first:

@@ -54,11 +54,11 @@ class LinearSVC(BaseClassifier):
         self.random_state = random_state
         self.progress = progress
 
-    def _made(self, x, weight, copies):
+    def _make_solver(self, x, weight, copies):
         return sdca(self.C, loss=loss_of(self.loss), bias=self.bias)
 
-    def _limits(self, n):
+    def _run_options(self, n):
         return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
 
-    def _widens(self):
+    def _pad_columns(self):
         return True

@@ -76,20 +76,20 @@ class SVC(BaseClassifier):
         self.random_state = random_state
         self.progress = progress
 
-    def _made(self, x, weight, copies):
+    def _make_solver(self, x, weight, copies):
         check_choice("bias", self.bias, ("free", "none", "feature"))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
         if self.bias == "feature":
             return sdca(self.C, kernel, loss=loss_of(self.loss), bias="feature")
         return decomposition(self.C, kernel, loss=loss_of(self.loss), bias=self.bias, rounds=self.max_passes)
 
-    def _limits(self, n):
+    def _run_options(self, n):
         steps, sampler = 1, None  # an update goes on by itself
         if self.bias == "feature":
             steps, sampler = None, samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
         return {"steps": steps, "passes": self.max_passes, "tol": self.tol, "sampler": sampler, "progress": self.progress}
 
-    def _widens(self):
+    def _pad_columns(self):
         return may_widen(self.kernel)
 
     def _pairwise(self):

@@ -23,7 +23,7 @@ class SolverParameterMixin:
 
     _length = "steps"
 
-    def _made(self, x, weight, copies):
+    def _make_solver(self, x, weight, copies):
         if isinstance(self.solver, str):
             return self._by_name(x, copies)
         given = [name for name in ("C", "kernel", "gamma", "epsilon") if getattr(self, name, None) is not None]
@@ -47,17 +47,17 @@ class SolverParameterMixin:
         """What a solver by name takes besides C and the kernel."""
         return {}
 
-    def _limits(self, n):
+    def _run_options(self, n):
         return {"steps": self.steps, "passes": None, "tol": self.tol, "sampler": self.sampler, "progress": self.progress}
 
     def _pairwise(self):
         return is_matrix(self.kernel) or takes_matrix(self.solver)
 
-    def _widens(self):
+    def _pad_columns(self):
         return self.solver is None or isinstance(self.solver, str) and (self.kernel is None or may_widen(self.kernel))
 
-    def _goes_on(self):
-        if not streams(self._made(None, None, None)):
+    def _can_partial_fit(self):
+        if not streams(self._make_solver(None, None, None)):
             raise AttributeError("partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)")
         return True
 
@@ -190,16 +190,16 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
 
     def fit(self, X, y, sample_weight=None):
         """Train from the beginning on (n, d) rows, (n,) targets and (n,) weights."""
-        with self._or_as_before():
+        with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
             self._run(x, y.astype(np.float64), weight)
         return self
 
-    @available_if(SolverParameterMixin._goes_on)
+    @available_if(SolverParameterMixin._can_partial_fit)
     def partial_fit(self, X, y, sample_weight=None):
         """Go on with more rows, or begin; `steps` updates on them, None: one pass."""
         first = not hasattr(self, "fit_")
-        with self._or_as_before():
+        with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=first)
             self._run(x, y.astype(np.float64), weight, **self._piece(first))
         return self

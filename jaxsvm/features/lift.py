@@ -54,5 +54,5 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
         update=lambda state, batch: inner.update(state, prepare(batch)),
         model=lambda state, data=None: Mapped(as_static(phi), inner.model(state, None if data is None else prepare(data))),
         prepare=prepare,
-        check=None if inner.check is None else lambda data: inner.check(prepare(data)),
+        validate=None if inner.validate is None else lambda data: inner.validate(prepare(data)),
     )

@@ -30,8 +30,8 @@ def check_key(key: Any) -> None:
 
 def check_targets(solver: Any, data: Batch) -> None:
     """Refuse targets that the solver would misread and values that it cannot take, where they are known."""
-    if solver.check is not None and not is_traced(data):
-        solver.check(data)
+    if solver.validate is not None and not is_traced(data):
+        solver.validate(data)
     wanted = solver.targets
     if wanted in (None, "real") or is_traced(data.y, data.weight):
         return

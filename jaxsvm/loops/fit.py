@@ -181,7 +181,7 @@ def run_chunk(solver, sampler, probe, data, walked, run, tol, count, *, every, l
     draws = sampler.feedback(run.sampler, *touched) if adaptive else run.sampler
     value = None if probe is None else probe(solver.model(state, data))
     row = curve_row(sums, run.step, length, value)
-    measure = row.residual if solver.residual == "whole" or probe is None else value
+    measure = row.residual if solver.residual_scope == "whole" or probe is None else value
     done = measure <= tol if tol is not None else jnp.zeros((), bool)
     return Run(state, draws, row.step, done), row
 
@@ -268,7 +268,7 @@ def fit(
     if sampler is not None and not hasattr(sampler, "draw"):
         raise TypeError(f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}")
     sampler = sampler or solver.sampler or uniform(1)
-    measured = solver.residual == "whole" or probe is not None  # reading a field checks the numbers while they are known
+    measured = solver.residual_scope == "whole" or probe is not None  # reading a field checks the numbers while they are known
     if tol is not None and not measured:
         raise ValueError(
             "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
@@ -285,9 +285,9 @@ def fit(
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
     check_targets(solver, data)
     stops = tol is not None or steps is None
-    if solver.until is not None:  # which judges a run by its own tolerance, also one that makes all its steps
-        solver = solver if tol is None else solver.until(tol)
-        tol = solver.tol if tol is None and solver.residual == "whole" else tol
+    if solver.with_tol is not None:  # which judges a run by its own tolerance, also one that makes all its steps
+        solver = solver if tol is None else solver.with_tol(tol)
+        tol = solver.tol if tol is None and solver.residual_scope == "whole" else tol
     enter = functools.partial(as_argument, dtype=accum_dtype(data.x))
     parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
@@ -296,7 +296,7 @@ def fit(
     traced = is_traced(parts, data, key, state, tol)
     if every is None:
         pace = (
-            1 if solver.until else default_every(steps, -(-n // b), solver.reads)
+            1 if solver.with_tol else default_every(steps, -(-n // b), solver.reads)
         )  # 1: a step goes on by itself to its tolerance
         every = pace if period is None else max(1, min(steps, period))
         every = max(1, min(every, room // b)) if lift == "piece" else every
@@ -398,7 +398,7 @@ def run_traced(piece, run, steps, every, tol):
         ahead = jax.checkpoint(lambda run: piece(run, length))
         if tol is None:
             return ahead(run)
-        rest = lambda run: (run, row._replace(spent=jnp.zeros_like(row.spent)))  # noqa: E731
+        rest = lambda run: (run, row._replace(evals_parts=jnp.zeros_like(row.evals_parts)))  # noqa: E731
         return lax.cond(run.done, rest, ahead, run)
 
     row = jax.eval_shape(lambda run: piece(run, every)[1], run)

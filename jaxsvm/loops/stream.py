@@ -39,13 +39,13 @@ from .progress import Bar
 from .saving import Saver
 
 
-@register("Flow")
+@register("StreamState")
 class StreamState(NamedTuple):
     """Everything that `stream` goes on from."""
 
     solver: State
     waiting: Batch  # (b,) rows, the last `held` of which wait for their batch to fill
-    held: Array  # ()    int32
+    n_waiting: Array  # ()    int32
     step: Array  # ()    int32, updates made
     seen: Array  # ()    int32, rows taken in (modulo `rows` where that was given, else 2^31)
     chunks: Array  # ()  int32, chunks taken in
@@ -54,7 +54,7 @@ class StreamState(NamedTuple):
     def __check__(self) -> None:
         if not isinstance(self.waiting, Batch):
             raise ValueError(f"waiting must be a batch, got {type(self.waiting).__name__}")
-        check_field("held", self.held, "whole", (), least=0, most=self.waiting.y.shape[0])
+        check_field("n_waiting", self.n_waiting, "whole", (), least=0, most=self.waiting.y.shape[0])
         for name in ("step", "seen", "chunks"):
             check_field(name, getattr(self, name), "whole", (), least=0)
         check_field("done", self.done, "truth", ())
@@ -132,7 +132,7 @@ def stream(
         what = "that of fit" if isinstance(state, Run) else type(state).__name__
         raise TypeError(f"state must be that of an earlier stream, got {what}: pass the run.state of a stream")
     if state is not None:
-        check_counters(state, ("held", "step", "seen", "chunks"))
+        check_counters(state, ("n_waiting", "step", "seen", "chunks"))
     if not isinstance(chunks, Iterable) and not hasattr(chunks, "__getitem__"):
         raise TypeError(f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}")
     check_solver(solver)
@@ -273,7 +273,7 @@ def run_stream_chunk(solver, probe, flow, chunk, count, *, lift):
     solver, probe = unwrap_static(solver), unwrap_static(probe)
     b = flow.waiting.y.shape[0]
     row = jax.tree.map(lambda *a: jnp.concatenate(a), flow.waiting, chunk)
-    first, total = b - flow.held, flow.held + count  # what waits stands at the end of its place
+    first, total = b - flow.n_waiting, flow.n_waiting + count  # what waits stands at the end of its place
     length = total // b
     ready = solver.prepare(row) if lift else row
     slice_of = lambda tree, start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, b), tree)  # noqa: E731
@@ -294,4 +294,4 @@ def run_stream_chunk(solver, probe, flow, chunk, count, *, lift):
     value = None if probe is None else probe(solver.model(state, None))
     found = curve_row(sums, flow.step, length, value)
     held = total - length * b
-    return flow._replace(solver=state, waiting=slice_of(row, count), held=held, step=found.step), found
+    return flow._replace(solver=state, waiting=slice_of(row, count), n_waiting=held, step=found.step), found

@@ -35,7 +35,7 @@ def add_rows(w: Array, coef: Array, x: Array) -> Array:
     if isinstance(x, SparseRows) and x.rows is not None:
         return sparse_products.added(w, coef, x)
     if isinstance(x, SparseRows):
-        x = x.taken()
+        x = x.materialize()
         return w.at[x.index].add(coef[:, None] * x.value, mode="promise_in_bounds")
     return w + dot(coef, x)
 
@@ -52,7 +52,7 @@ def l1_distances(x: Array, z: Array) -> Array:
     """sum_c |x_c - z_c| of rows, (n, d), (m, d) -> (n, m), one column at a time."""
     if isinstance(x, SparseRows) or isinstance(z, SparseRows):
         # Columns that a row does not name add |z_c|: all of them are taken, and the named ones put right.
-        size = lambda a: jnp.sum(jnp.abs(a.taken().value if isinstance(a, SparseRows) else a), axis=1)  # noqa: E731
+        size = lambda a: jnp.sum(jnp.abs(a.materialize().value if isinstance(a, SparseRows) else a), axis=1)  # noqa: E731
         named = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
         whole = size(x)[:, None] + size(z)[None, :]
         # Rounding is all that is left between equal rows.
@@ -64,7 +64,7 @@ def l1_distances(x: Array, z: Array) -> Array:
 
 def _wide(x: Array) -> Array:
     """Rows in the dtype of sums over them, sparse ones as arrays of their own."""
-    return (x.taken() if isinstance(x, SparseRows) else x).astype(accum_dtype(x))
+    return (x.materialize() if isinstance(x, SparseRows) else x).astype(accum_dtype(x))
 
 
 _DENSE = 2**24  # numbers, of the block of sparse rows that is made dense at a time
@@ -76,7 +76,7 @@ def _pairs(x: Array, z: Array, fn: Callable) -> Array:
         return sparse_products.gather(z, x.T, fn).T
     if not isinstance(z, SparseRows):
         return sparse_products.gather(x, z.T, fn)
-    x, z = x.taken(), z.taken()
+    x, z = x.materialize(), z.materialize()
     if x.shape[0] > z.shape[0]:
         return _pairs(z, x, fn).T
     return blocked(lambda rows: sparse_products.gather(z, rows.toarray().T, fn).T, x, max(1, _DENSE // x.columns))
@@ -103,7 +103,7 @@ def above_rounding(found: Array, whole: Array, columns: int) -> Array:
 def sqnorms(x: Array) -> Array:
     """Squared norms of rows, (n, d) -> (n,)."""
     x = x.astype(accum_dtype(x))
-    x = x.taken().value if isinstance(x, SparseRows) else x
+    x = x.materialize().value if isinstance(x, SparseRows) else x
     return jnp.einsum("nd,nd->n", x, x, precision=lax.Precision.HIGHEST)
 
 
@@ -121,7 +121,7 @@ def blocked(fn: Callable, x: Array, block: int) -> Array:
     n = x.shape[0]
     if n <= block:
         return fn(x)
-    x = x.taken() if isinstance(x, SparseRows) else x
+    x = x.materialize() if isinstance(x, SparseRows) else x
     count = -(-n // block)
     block = -(-n // count)  # blocks of one size, which where they fit exactly need no copy in the end
     # The last block reaches back instead of being padded: padding would copy x.

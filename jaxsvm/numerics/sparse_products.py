@@ -22,7 +22,7 @@ from .batching import map_on_cpu
 
 def gather(x: SparseRows, b: Array, fn: Callable) -> Array:
     """sum_k fn(value_ik, b[index_ik]), (n, d), (d,) or (d, m) -> (n,) or (n, m)."""
-    b, x = jnp.asarray(b), x.taken()
+    b, x = jnp.asarray(b), x.materialize()
     if b.ndim == 1:
         return jnp.sum(fn(x.value, b.at[x.index].get(mode="promise_in_bounds")), axis=-1)
 
@@ -35,7 +35,7 @@ def gather(x: SparseRows, b: Array, fn: Callable) -> Array:
 
 def scatter(a: Array, x: SparseRows) -> Array:
     """sum_i a_i x_i, (n,) or (m, n), (n, d) -> (d,) or (m, d)."""
-    a, x = jnp.asarray(a), x.taken()
+    a, x = jnp.asarray(a), x.materialize()
     if a.ndim == 1:
         return jnp.zeros(x.columns, a.dtype).at[x.index].add(a[:, None] * x.value, mode="promise_in_bounds")
 
@@ -72,7 +72,7 @@ def _walk(x: SparseRows, i: Array, live: Array, one: Callable, start: Any, turn:
     turn = turn if width % LANE_WIDTH == 0 else 1
     index, value = x.index.reshape(-1), x.value.reshape(-1)
     row = _at(x.rows, i).astype(jnp.uint32)  # unsigned: no wrapping of negative numbers to be looked after
-    first = row * width if x.start is None else _at(x.start, row).astype(jnp.uint32)
+    first = row * width if x.offsets is None else _at(x.offsets, row).astype(jnp.uint32)
     last = first + jnp.where(live, _at(x.length, row), 0).astype(jnp.uint32)
 
     def some(carry):

@@ -47,7 +47,7 @@ def water_level(responses: Array, volume: Array, *, weight: Array | None = None,
     return one_level(responses, volume, weight=weight, start=start).level
 
 
-@register("Basins")
+@register("WaterFill")
 class WaterFill(NamedTuple):
     """Water in one basin, or in two, one of each class."""
 

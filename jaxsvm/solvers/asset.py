@@ -121,7 +121,7 @@ def asset(lam: float, *, loss: Loss = hinge, average_from: int = 0, bias: str = 
             average_iterates(start=average_from, weights=lambda since: eta(since + average_from)),
         )
 
-    return gradient(loss, chain, bias=bias, measure=lambda data: measure(data, lam, loss, intercept=free))
+    return gradient(loss, chain, bias=bias, data_stats=lambda data: measure(data, lam, loss, intercept=free))
 
 
 @solver
@@ -168,4 +168,4 @@ def asset_star(lam: float, *, loss: Loss = hinge, average_from: int | None = Non
             return optax.chain(*steps)
         return optax.chain(*steps, average_iterates(start=average_from, weights=lambda since: eta(since + average_from)))
 
-    return gradient(loss, chain, measure=lambda data: measure(data, lam, loss, intercept=False))
+    return gradient(loss, chain, data_stats=lambda data: measure(data, lam, loss, intercept=False))

@@ -66,7 +66,7 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
 
     def update(state, batch):
         f, weight = state
-        score = f.response + f.lost
+        score = f.response + f.compensation
         y, live = batch.y.astype(score.dtype), weight > 0
         below = jnp.where(live, -y * score, -jnp.inf)
         i, worst = argmax_value(below)

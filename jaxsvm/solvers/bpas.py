@@ -22,8 +22,8 @@ def _simple() -> Maintenance:
     def change(kernel, points, memo):
         own = points.values[-1]
         taken = points.coef[:-1] * points.values[:-1] / own
-        lost = points.coef[:-1] ** 2 * kernel.diag(points.x) - taken * taken * own
-        r, _ = argmax_value(-lost)
+        compensation = points.coef[:-1] ** 2 * kernel.diag(points.x) - taken * taken * own
+        r, _ = argmax_value(-compensation)
         return remove_point(points, r, points.coef.at[-1].add(index_row(taken, r))), memo
 
     return Maintenance(change)

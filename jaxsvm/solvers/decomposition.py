@@ -153,17 +153,17 @@ def decomposition(
             state, dual = run.state.dual, first.now(run.state.dual)
             working = select_working_set(dual, run.state.working[: size // 2], size)
             some = jax.tree.map(lambda a: a.at[working].get(mode="promise_in_bounds"), dual)
-            soft = some.part.soft
-            gram = task.kernel.gram(x, working) + (0 if soft is None else jnp.diag(soft))
+            l2 = some.bounds.l2
+            gram = task.kernel.gram(x, working) + (0 if l2 is None else jnp.diag(l2))
             near = jnp.maximum(0.1 * run.kkt, 0.3 * tol if stop == "kkt" else 0)
-            new, drift = solve(gram, some, state.drift, near, bias, 100 * size)
+            new, sum_error = solve(gram, some, state.sum_error, near, bias, 100 * size)
             by = new.coef - some.coef
             rows = kept.ensure_rows(run.rows, task.kernel, x, working, by != 0)
-            pull, lost = kept.subtract(state.pull, state.lost, rows, working, by)
-            pull = pull if soft is None else pull.at[working].add(-soft * by, mode="promise_in_bounds")
+            grad, compensation = kept.subtract(state.grad, state.compensation, rows, working, by)
+            grad = grad if l2 is None else grad.at[working].add(-l2 * by, mode="promise_in_bounds")
             coef = state.coef.at[working].set(new.coef, mode="promise_in_bounds")
-            state = state._replace(coef=coef, pull=pull, lost=lost, drift=drift)
-            free = count((new.coef > some.part.low) & (new.coef < some.part.high))
+            state = state._replace(coef=coef, grad=grad, compensation=compensation, sum_error=sum_error)
+            free = count((new.coef > some.bounds.low) & (new.coef < some.bounds.high))
             settled = (rows.made - run.rows.made <= size // 16) & (free > size // 2)
             measures = measured(run.state._replace(dual=state, working=working))
             return Progress(*measures, rows, jnp.any(by != 0), run.rounds + 1, settled)
@@ -225,9 +225,9 @@ def decomposition(
         whole(),
         "all",
         targets="labels" if loss.labels else "real",
-        until=until,
+        with_tol=until,
         tol=tol,
-        check=kernel_check(task.kernel),
+        validate=kernel_check(task.kernel),
         layout=task.kernel.layout,
     )
 
@@ -246,7 +246,7 @@ def select_working_set(dual: Dual, kept: Array, size: int) -> Array:
     n, k = dual.coef.shape[0], kept.shape[0]
     if size == n:
         return jnp.arange(n, dtype=jnp.int32)
-    lowest = jnp.finfo(dual.pull.dtype).min  # of those that cannot move; taken rows are lower still
+    lowest = jnp.finfo(dual.grad.dtype).min  # of those that cannot move; taken rows are lower still
 
     def pick(score, taken, many):
         score = jnp.maximum(score, lowest).at[taken].set(-jnp.inf, mode="promise_in_bounds")

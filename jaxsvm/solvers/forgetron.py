@@ -18,14 +18,14 @@ def _shrink_and_forget() -> Maintenance:
     """All coefficients shrink just as much as the damage allows, and the oldest point goes."""
 
     def change(kernel, points, damage):
-        r, mistakes = points.oldest, (points.born[-1] + 1).astype(points.coef.dtype)
+        r, mistakes = points.oldest, (points.birth[-1] + 1).astype(points.coef.dtype)
         sigma = jnp.abs(index_row(points.coef, r))
         mu = jnp.sign(index_row(points.coef, r)) * dot(points.values_of(kernel, r), points.coef)
         phi = shrinkage(sigma, mu, damage, mistakes)
         damage = damage + (sigma * phi) ** 2 + 2 * sigma * phi * (1 - phi * mu)
         return remove_point(points, r, phi * points.coef), damage
 
-    return Maintenance(change, memo=lambda dtype: jnp.zeros((), dtype), evals=lambda budget: budget)
+    return Maintenance(change, memory=lambda dtype: jnp.zeros((), dtype), evals=lambda budget: budget)
 
 
 def shrinkage(sigma, mu, damage, mistakes):

@@ -40,7 +40,7 @@ class LasvmState(NamedTuple):
     """The dual, the rows that may move, and how far the passes are."""
 
     dual: DualState
-    inside: Array  # (n,)  bool, S; the coefficients outside are 0
+    in_set: Array  # (n,)  bool, S; the coefficients outside are 0
     stamp: Array  # (n,)  int32, the pass in which a row was last visited
     passes: Array  # ()  int32, number of this pass
     visited: Array  # ()  int32, rows visited in this pass, each counted once
@@ -101,8 +101,8 @@ def lasvm(
     def init(key, data):
         dual = init_state(task, bias, data, start)
         one, zero = jnp.ones((), jnp.int32), jnp.zeros((), jnp.int32)
-        inside = initial_set(key, data.y, dual.weight > 0, loss.labels) | (dual.coef != 0)
-        return LasvmState(dual, inside, jnp.zeros(data.y.shape, jnp.int32), one, zero)
+        in_set = initial_set(key, data.y, dual.weight > 0, loss.labels) | (dual.coef != 0)
+        return LasvmState(dual, in_set, jnp.zeros(data.y.shape, jnp.int32), one, zero)
 
     def update(state, batch):
         y = batch.y.astype(state.dual.coef.dtype)
@@ -119,45 +119,45 @@ def lasvm(
                 made = lax.cond(worth, lambda: own.kernel(x[i[None]], x)[0], lambda: jnp.zeros_like(y))
                 return add_l2(made, held, i)
 
-            after, drift, move = STEPS[bias](values, held, dual.drift)
-            pull, lost = two_sum(dual.pull, dual.lost, move.change)
+            after, sum_error, move = STEPS[bias](values, held, dual.sum_error)
+            grad, compensation = two_sum(dual.grad, dual.compensation, move.change)
             made = jnp.where(worth, 2 if bias == "free" else 1, 0)
-            return DualState(after.coef, pull, lost, drift, dual.weight), made
+            return DualState(after.coef, grad, compensation, sum_error, dual.weight), made
 
-        def process(dual, inside, k, wanted):
+        def process(dual, in_set, k, wanted):
             """Row k joins S, unless it cannot move against any row of S, and moves against the worst."""
             whole = known.now(dual)
             up, down = index_row(gain_up(whole), k), index_row(gain_down(whole), k)
-            i, j, most, least = _worst(restrict(whole, inside), bias, up, down)
+            i, j, most, least = _worst(restrict(whole, in_set), bias, up, down)
             # The paper discards only where S has a violating pair; what it lets in otherwise cannot move and leaves at once.
-            joins = wanted & ~index_row(inside, k) & ((up >= least) | (down <= most))
+            joins = wanted & ~index_row(in_set, k) & ((up >= least) | (down <= most))
             partner = jnp.where(up - least >= most - down, j, i) if bias == "free" else k
-            inside = inside | (joins & (row == k))
-            return *moved(dual, joins & inside & ((row == k) | (row == partner))), inside
+            in_set = in_set | (joins & (row == k))
+            return *moved(dual, joins & in_set & ((row == k) | (row == partner))), in_set
 
-        def reprocess(dual, inside, wanted):
+        def reprocess(dual, in_set, wanted):
             """A step of the worst rows of S, and what cannot move any more leaves it."""
-            i, j, *_ = _worst(restrict(known.now(dual), inside), bias)
-            dual, made = moved(dual, wanted & inside & ((row == i) | (row == j)))
-            held = restrict(known.now(dual), inside)
+            i, j, *_ = _worst(restrict(known.now(dual), in_set), bias)
+            dual, made = moved(dual, wanted & in_set & ((row == i) | (row == j)))
+            held = restrict(known.now(dual), in_set)
             i, j, most, least = _worst(held, bias)
             leaves = wanted & (held.coef == 0) & (gain_up(held) <= least) & (gain_down(held) >= most)
             if not loss.labels:  # where rows may go both ways from 0, all might leave: the two that are the extremes stay
                 leaves = leaves & (row != i) & (row != j)
-            return dual, made, inside & ~leaves
+            return dual, made, in_set & ~leaves
 
         def visit(carry, k):
             state, made = carry
             k, live = jnp.maximum(k, 0), (k >= 0) & (index_row(state.dual.weight, k) > 0)
             online = live & (state.passes <= passes)
-            dual, first, inside = process(state.dual, state.inside, k, online)
-            dual, second, inside = reprocess(dual, inside, live)
+            dual, first, in_set = process(state.dual, state.in_set, k, online)
+            dual, second, in_set = reprocess(dual, in_set, live)
             fresh = online & (index_row(state.stamp, k) < state.passes)
             visited = state.visited + fresh.astype(jnp.int32)
             over = visited >= count(dual.weight > 0)
             new = LasvmState(
                 dual=dual,
-                inside=inside,
+                in_set=in_set,
                 stamp=jnp.where(fresh & (row == k), state.passes, state.stamp),
                 passes=state.passes + over.astype(jnp.int32),
                 visited=jnp.where(over, 0, visited),
@@ -165,7 +165,7 @@ def lasvm(
             return (new, made + first + second), None
 
         (new, made), _ = lax.scan(visit, (state, jnp.zeros((), jnp.int32)), batch.index)
-        left = violation(restrict(known.now(new.dual), new.inside), bias)
+        left = violation(restrict(known.now(new.dual), new.in_set), bias)
         residual = jnp.where(new.passes > passes, left, jnp.inf)
         return new, step_info(
             own, bias, (state.dual, new.dual), x, y, residual, times_count(made, y.shape[0], 4 * batch.index.shape[0])
@@ -173,8 +173,8 @@ def lasvm(
 
     def model(state, data=None):
         """The model of the problem on S: rows outside count as absent. S is empty where there is one class."""
-        inside = state.inside | ~jnp.any(state.inside)
-        only = lambda weight: jnp.where(inside, weight, jnp.zeros_like(weight))  # noqa: E731
+        in_set = state.in_set | ~jnp.any(state.in_set)
+        only = lambda weight: jnp.where(in_set, weight, jnp.zeros_like(weight))  # noqa: E731
         data = None if data is None else data._replace(weight=only(data.weight))
         return build_model(task, bias, state.dual._replace(weight=only(state.dual.weight)), data)
 
@@ -185,7 +185,7 @@ def lasvm(
         epochs(1),
         "all",
         targets="labels" if loss.labels else "real",
-        check=kernel_check(task.kernel),
+        validate=kernel_check(task.kernel),
         layout=task.kernel.layout,
     )
 
@@ -193,7 +193,7 @@ def lasvm(
 def restrict(dual: Dual, rows: Array) -> Dual:
     """The dual in which only the rows of a mask (n,) may move."""
     held = lambda bound: jnp.where(rows, bound, dual.coef)  # noqa: E731
-    return dual._replace(part=dual.part._replace(low=held(dual.part.low), high=held(dual.part.high)))
+    return dual._replace(bounds=dual.bounds._replace(low=held(dual.bounds.low), high=held(dual.bounds.high)))
 
 
 def _worst(

@@ -29,9 +29,9 @@ class NystromState(NamedTuple):
     map: Array  # (m, p)  V Lam^(-1/2), 0 before
     w: Array  # (p,)
     mean: Array  # (p,)  of the w that steps led to which moved it
-    lost: Array  # (p,)  what rounding took from the mean
+    compensation: Array  # (p,)  what rounding took from the mean
     moves: Array  # ()  int32, how many these are
-    waiting: tuple[Array, Array]  # () int32 place, (d,) row
+    pending: tuple[Array, Array]  # () int32 place, (d,) row
     shift: Array  # (d,)  `Kernel.offset` of the rows that there were at first
 
 
@@ -47,12 +47,12 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
     def zero(key, data):
         dtype, d = accum_dtype(data.x), data.x.shape[-1]
         vector, whole, w = jnp.zeros(m, dtype), jnp.zeros((), jnp.int32), jnp.zeros(features, dtype)
-        x, waiting = jnp.zeros((m, d), dtype), (whole, jnp.zeros(d, dtype))
+        x, pending = jnp.zeros((m, d), dtype), (whole, jnp.zeros(d, dtype))
         map = jnp.zeros((m, features), dtype)
-        return NystromState(x, vector, vector, whole, map, w, w, w, whole, waiting, kernel.offset(data))
+        return NystromState(x, vector, vector, whole, map, w, w, w, whole, pending, kernel.offset(data))
 
     def written(f):
-        place, row = f.waiting
+        place, row = f.pending
         put = lambda a, new: lax.dynamic_update_index_in_dim(a, new, place, 0)  # noqa: E731
         return f._replace(x=put(f.x, row), sqnorm=put(f.sqnorm, dot(row, row)))
 
@@ -70,15 +70,17 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
         stores, steps = (coef != 0) & (f.size < m), (coef != 0) & (f.size == m)
         moves = f.moves + steps.astype(jnp.int32)
         w = f.w + jnp.where(steps, coef * z, 0)
-        mean, lost = running_mean(f.mean, f.lost, w, steps.astype(w.dtype) / jnp.maximum(moves, 1).astype(w.dtype))
+        mean, compensation = running_mean(
+            f.mean, f.compensation, w, steps.astype(w.dtype) / jnp.maximum(moves, 1).astype(w.dtype)
+        )
         new = f._replace(
             coef=jnp.where(stores & (lax.iota(jnp.int32, m) == f.size), coef, f.coef),
             size=f.size + stores.astype(jnp.int32),
             w=w,
             mean=mean,
-            lost=lost,
+            compensation=compensation,
             moves=moves,
-            waiting=jax.tree.map(lambda a, b: jnp.where(stores, a, b), (f.size, dense_centred(f, batch.x)[0]), f.waiting),
+            pending=jax.tree.map(lambda a, b: jnp.where(stores, a, b), (f.size, dense_centred(f, batch.x)[0]), f.pending),
         )
         switches = stores & (new.size == m)
         parts = lax.cond(switches, lambda: switched(written(new)), lambda: (new.map, new.w, new.mean))

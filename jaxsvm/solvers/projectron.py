@@ -30,7 +30,7 @@ class SpanState(NamedTuple):
     inverse: Array  # (m, m)  V = L^-1 with L L' = K among the points, so that V' V = K^-1; 0 beyond
     coef: Array  # (m,)
     size: Array  # ()  int32
-    waiting: tuple[Array, Array, Array]  # () int32 place, (d,) row of x, (m,) row of V
+    pending: tuple[Array, Array, Array]  # () int32 place, (d,) row of x, (m,) row of V
     shift: Array  # (d,)  `Kernel.offset` of the rows that there were at first
 
 
@@ -53,11 +53,11 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
     def zero(key, data):
         dtype, d = accum_dtype(data.x), data.x.shape[-1]
         vector, size = jnp.zeros(m, dtype), jnp.zeros((), jnp.int32)
-        x, inverse, waiting = jnp.zeros((m, d), dtype), jnp.zeros((m, m), dtype), (size, jnp.zeros(d, dtype), vector)
-        return SpanState(x, vector, inverse, vector, size, waiting, kernel.offset(data))
+        x, inverse, pending = jnp.zeros((m, d), dtype), jnp.zeros((m, m), dtype), (size, jnp.zeros(d, dtype), vector)
+        return SpanState(x, vector, inverse, vector, size, pending, kernel.offset(data))
 
     def written(f):
-        place, row, line = f.waiting
+        place, row, line = f.pending
         put = lambda a, new: lax.dynamic_update_index_in_dim(a, new, place, 0)  # noqa: E731
         return f._replace(x=put(f.x, row), inverse=put(f.inverse, line), sqnorm=put(f.sqnorm, dot(row, row)))
 
@@ -71,8 +71,8 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
     def joined(f, coef, batch):
         f = written(f)
         near = values(f, batch.x)[0]
-        small = lax.cond(coef[0] != 0, lambda: moved(f, coef[0], batch, near), lambda: (f.coef, f.size, f.waiting))
-        return f._replace(**dict(zip(("coef", "size", "waiting"), small, strict=True)))
+        small = lax.cond(coef[0] != 0, lambda: moved(f, coef[0], batch, near), lambda: (f.coef, f.size, f.pending))
+        return f._replace(**dict(zip(("coef", "size", "pending"), small, strict=True)))
 
     def moved(f, coef, batch, near):
         own, margin = kernel.diag(batch.x)[0], batch.y[0] * dot(near, f.coef)
@@ -89,8 +89,8 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
         root = jnp.sqrt(jnp.where(joins, left, 1))
         line = jnp.where(place == f.size, 1 / root, -dot(half, f.inverse) / root)
         new = f.size, dense_centred(f, batch.x)[0], line
-        waiting = jax.tree.map(lambda a, b: jnp.where(joins, a, b), new, f.waiting)
-        return jnp.where(joins, jnp.where(place == f.size, coef, f.coef), onto), f.size + joins.astype(jnp.int32), waiting
+        pending = jax.tree.map(lambda a, b: jnp.where(joins, a, b), new, f.pending)
+        return jnp.where(joins, jnp.where(place == f.size, coef, f.coef), onto), f.size + joins.astype(jnp.int32), pending
 
     def add(f, shrink, coef, batch):
         return sequentially(joined, written, f._replace(coef=(1 - shrink) * f.coef), coef, batch)

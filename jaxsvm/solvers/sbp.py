@@ -42,10 +42,10 @@ class SbpState(NamedTuple):
     """The function and the mean of those before it, the water over its margins, and the mean of the p that it defined."""
 
     s: MeanState
-    water: WaterFill  # over the margins of the function
+    fill: WaterFill  # over the margins of the function
     p: Array  # (n,)  mean of the shares that rows were drawn by
-    lost: Array  # (n,)  what rounding took from p
-    residual: Array  # ()   at the last look
+    compensation: Array  # (n,)  what rounding took from p
+    residual: Array  # ()   at the last step that computed the bound
     moved: Array  # ()   how far the bias went in the last step
     square: Array  # ()   |w|^2
     reach: Array  # ()   R
@@ -55,7 +55,7 @@ class SbpState(NamedTuple):
 
 
 @solver
-def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True, look: int | None = None) -> Solver:
+def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True, bound_every: int | None = None) -> Solver:
     """Maximise over |w| <= 1 the smallest margin that a mean slack of nu leaves, with one kernel row a step.
 
         f(w) = max min_i (y_i (<w, phi(x_i)> + b) + xi_i)   over xi >= 0 of mean at most nu, and b if the bias is free
@@ -71,8 +71,8 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
         bias: "none" or "free" (not regularised); structure.
         normalise: return the mean put back on the unit sphere where its level is higher there; structure.
-        look: steps between two bounds of the optimum, each of which costs n kernel rows in one blocked product; None: n, 0: none;
-            structure.
+        bound_every: steps between two bounds of the optimum; None: n, 0: none; each costs n kernel rows in one blocked
+            product; structure.
 
     Returns:
         A solver on all rows, which draws its own: of what the sampler hands only the number of rows counts, so that
@@ -80,12 +80,12 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         (mean hinge nu / level, norm at most 1 / level); where the level is not above 0, mean slack nu does not separate
         yet, and the mean comes as it is. The residual bounds how far the level is from the optimum, relatively:
         1 - level / (|sum_i p_i y_i phi(x_i)| + n nu max_i p_i) for the mean p of what rows were drawn by; inf before the first
-        look, or where the level is not above 0. The loss is nu / level, the mean hinge at margin 1 (1 for levels
+        bound, or where the level is not above 0. The loss is nu / level, the mean hinge at margin 1 (1 for levels
         not above 0).
 
     Raises:
-        ValueError: nu no single number of at least 0, another bias, look no whole number; from `fit` for k(x, x) below 0 or 0
-            everywhere, and with bias="free" for rows of one class only (no finite level).
+        ValueError: nu no single number of at least 0, another bias, bound_every not an integer; from `fit` for k(x, x) below
+            0, or 0 everywhere, and with bias="free" for rows of one class only (no finite level).
 
     Differs from the paper: the level by Newton's method from the last one, without a sort or a partition; responses are sums
         with compensation, which do not drift, and |w|^2 is refreshed by their product with the coefficients; rescaling is
@@ -104,10 +104,10 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
     """
     check_nonnegative(nu=nu)
     check_choice("bias", bias, ("none", "free"))
-    if look is not None and not is_whole(look, 0):
-        raise ValueError(f"look must be a whole number of steps, 0 for none, or None, got {shown(look)}")
+    if bound_every is not None and not is_whole(bound_every, 0):
+        raise ValueError(f"bound_every must be a whole number of steps, 0 for none, or None, got {shown(bound_every)}")
     kernel = as_kernel(kernel)
-    space = averaged(expansion(kernel, always=True), of="moves")
+    space = averaged(expansion(kernel, unconditional=True), of="moves")
 
     def water(margin, y, weight, start=None):
         """The water over margins (n,): its level, the bias, and the share of each row."""
@@ -118,7 +118,7 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
 
     def returned(f, y, weight):
         """The mean of the iterates on the scale that is returned, and the water over its margins."""
-        margin, square = y * (f.response + f.lost), jnp.dot(f.coef, f.response)
+        margin, square = y * (f.response + f.compensation), jnp.dot(f.coef, f.response)
         onto = lax.rsqrt(jnp.where(square > 0, square, 1))
         scales = jnp.stack([jnp.ones_like(onto), onto][: 2 if normalise else 1])
         filled = jax.vmap(lambda scale: water(scale * margin, y, weight))(scales)
@@ -143,7 +143,7 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         return SbpState(s, water(0 * y, y, weight), 0 * y, 0 * y, zero + jnp.inf, zero, zero, reach, weight, key, first)
 
     def update(state, batch):
-        s, (level, b, share), p, lost, _, moved, _, reach, weight, key, t = state
+        s, (level, b, share), p, compensation, _, moved, _, reach, weight, key, t = state
         y, n, steps = batch.y.astype(share.dtype), batch.y.shape[0], t + 1
         # A draw for each row that the sampler hands, one of each class with a bias.
         sides = (jnp.where(y > 0, share, 0), jnp.where(y > 0, 0, share)) if bias == "free" else (share,)
@@ -159,20 +159,21 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         square = lax.cond(
             any_under_vmap(steps % REFRESH == 0), lambda: jnp.dot(s.f.coef, s.f.response), lambda: square * factor * factor
         )
-        filled = water(y * (s.f.response + s.f.lost), y, weight, (b, level, 2 * moved + 1e-3 * eta * reach))
-        p, lost = running_mean(p, lost, share, 1 / steps.astype(y.dtype))
-        looks = any_under_vmap(steps % (n if look is None else look) == 0) if look != 0 else jnp.zeros((), bool)
-        residual = lax.cond(looks, lambda: distance(s.mean, p, batch.x, y, weight), lambda: state.residual)
-        n_looked, most = jnp.where(looks, n, 0).astype(jnp.int32), n * (n + own.index.shape[0])
+        filled = water(y * (s.f.response + s.f.compensation), y, weight, (b, level, 2 * moved + 1e-3 * eta * reach))
+        p, compensation = running_mean(p, compensation, share, 1 / steps.astype(y.dtype))
+        period = n if bound_every is None else bound_every
+        is_bound_step = any_under_vmap(steps % period == 0) if period else jnp.zeros((), bool)
+        residual = lax.cond(is_bound_step, lambda: distance(s.mean, p, batch.x, y, weight), lambda: state.residual)
+        n_bound, most = jnp.where(is_bound_step, n, 0).astype(jnp.int32), n * (n + own.index.shape[0])
         info = Info(
             loss=jnp.where(level > 0, jnp.asarray(nu, y.dtype) / jnp.where(level > 0, level, 1), 1),
             residual=residual,
             progress=jnp.zeros_like(coef),
             index=own.index,
             support=space.support(s),
-            evals=narrow_count(add_counts(space.evals(coef, own), multiply_counts(n_looked, n)), most),
+            evals=narrow_count(add_counts(space.evals(coef, own), multiply_counts(n_bound, n)), most),
         )
-        return SbpState(s, filled, p, lost, residual, jnp.abs(filled.bias - b), square, reach, weight, key, steps), info
+        return SbpState(s, filled, p, compensation, residual, jnp.abs(filled.bias - b), square, reach, weight, key, steps), info
 
     def model(state, data=None):
         f = state.s.mean
@@ -191,4 +192,4 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         if bias == "free" and len(np.unique(np.sign(np.asarray(data.y)[np.asarray(data.weight) > 0]))) < 2:
             raise ValueError("bias='free' needs rows of both classes: with one class the level has no bound")
 
-    return Solver(init, update, model, uniform(), "all", targets="labels", check=check, layout=kernel.layout)
+    return Solver(init, update, model, uniform(), "all", targets="labels", validate=check, layout=kernel.layout)

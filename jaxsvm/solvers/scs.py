@@ -224,7 +224,7 @@ def scs(
             raise ValueError("this model is an expansion over training rows: call solver.model(state, data)")
         return Expansion(kernel, data.x[state.index], state.w.coef, b, state.index)
 
-    return Solver(init, update, model, whole(), "all", targets="labels", check=_check(capacity))
+    return Solver(init, update, model, whole(), "all", targets="labels", validate=_check(capacity))
 
 
 def _checked(capacity: int, growth: int | None, first: int | None) -> tuple[int, int]:

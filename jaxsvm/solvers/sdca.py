@@ -66,4 +66,4 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         return made if bias == "none" else dataclasses.replace(made, b=jnp.sum(coef))
 
     made = coordinate(loss, C, space, start=start, model=model)
-    return made._replace(check=kernel_check(as_kernel(kernel)))
+    return made._replace(validate=kernel_check(as_kernel(kernel)))

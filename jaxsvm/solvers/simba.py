@@ -23,7 +23,7 @@ class SimbaState(NamedTuple):
     log_q: Array  # (n,)  at most 0
     u: Array  # (d,)
     mean: Array  # (d,)
-    lost: Array  # (d,)  what rounding took from the mean
+    compensation: Array  # (d,)  what rounding took from the mean
     reach: Array  # ()   R, the largest norm of a row
     weight: Array  # (n,)
     key: Array  # ()
@@ -79,7 +79,7 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         return SimbaState(log_q, zero, zero, zero, reach, weight, key, jnp.zeros((), jnp.int32))
 
     def update(state, batch):
-        log_q, u, mean, lost, reach, weight, key, t = state
+        log_q, u, mean, compensation, reach, weight, key, t = state
         y, n = batch.y.astype(u.dtype), pairwise_sum(weight)
         steps = 10 * n if horizon is None else horizon
         eta = jnp.sqrt(jnp.log(jnp.maximum(n, 2)) / steps)
@@ -108,8 +108,8 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
             support=jnp.full((), u.shape[0], jnp.int32),
             evals=jnp.full((), 2, jnp.int32),
         )
-        mean, lost = running_mean(mean, lost, w, 1 / (t + 1).astype(u.dtype))
-        return SimbaState(log_q, u, mean, lost, reach, weight, key, t + 1), info
+        mean, compensation = running_mean(mean, compensation, w, 1 / (t + 1).astype(u.dtype))
+        return SimbaState(log_q, u, mean, compensation, reach, weight, key, t + 1), info
 
     def model(state, data=None):
         square = dot(state.mean, state.mean)
@@ -120,7 +120,7 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         level = water_level(margin, nu * pairwise_sum(state.weight), weight=state.weight)
         return Linear(jnp.where(level > 0, w / jnp.where(level > 0, level, 1), w), jnp.zeros((), w.dtype))
 
-    return Solver(init, update, model, uniform(), "all", residual="sample", targets="labels")
+    return Solver(init, update, model, uniform(), "all", residual_scope="sample", targets="labels")
 
 
 def _row(x, i):

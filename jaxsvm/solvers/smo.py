@@ -74,9 +74,9 @@ def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", sta
         def row(i):
             return add_l2(own.kernel(x[i[None]], x)[0], dual, i)
 
-        after, drift, move = STEPS[bias](row, dual, state.drift)
-        pull, lost = two_sum(state.pull, state.lost, move.change)
-        new = DualState(after.coef, pull, lost, drift, state.weight)
+        after, sum_error, move = STEPS[bias](row, dual, state.sum_error)
+        grad, compensation = two_sum(state.grad, state.compensation, move.change)
+        new = DualState(after.coef, grad, compensation, sum_error, state.weight)
         evals = jnp.full((), (2 if bias == "free" else 1) * y.shape[0], jnp.int32)
         return new, step_info(own, bias, (state, new), x, y, move.gap, evals)
 
@@ -87,6 +87,6 @@ def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", sta
         uniform(),
         "all",
         targets="labels" if loss.labels else "real",
-        check=kernel_check(task.kernel),
+        validate=kernel_check(task.kernel),
         layout=task.kernel.layout,
     )

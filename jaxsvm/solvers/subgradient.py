@@ -64,4 +64,4 @@ def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver
         keep(ball(1 / jnp.sqrt(lam), bias)),
         average_iterates(weights=lambda t: t + 1),
     )
-    return gradient(loss, tx, bias=bias, sampler=whole(), residual=residual, measures="whole")
+    return gradient(loss, tx, bias=bias, sampler=whole(), residual=residual, residual_scope="whole")

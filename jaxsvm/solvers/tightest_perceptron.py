@@ -25,13 +25,13 @@ def _likely_errors() -> Maintenance:
         return counts.at[nearest].add(jnp.where(jnp.any(live), note(y), 0), mode="promise_in_bounds")
 
     def change(kernel, points, memo):
-        positive = (points.notes[:, 0] + 1) / (jnp.sum(points.notes, axis=1) + 2)  # the mean of a Beta law
+        positive = (points.annotations[:, 0] + 1) / (jnp.sum(points.annotations, axis=1) + 2)  # the mean of a Beta law
         score = points.scores_without(kernel)
         right = jnp.sum(jnp.where(score > 0, positive, 1 - positive), axis=1)
-        age = points.born.astype(right.dtype) / (points.born[-1] + 1).astype(right.dtype)
+        age = points.birth.astype(right.dtype) / (points.birth[-1] + 1).astype(right.dtype)
         return remove_point(points, argmax_value(right - 1e-3 * age)[0]), memo
 
-    return Maintenance(change, note=note, seen=seen, evals=lambda budget: (budget + 1) ** 2)
+    return Maintenance(change, annotate=note, observe=seen, evals=lambda budget: (budget + 1) ** 2)
 
 
 @solver

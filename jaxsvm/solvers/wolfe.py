@@ -40,7 +40,7 @@ class Bundle(NamedTuple):
     h: FunctionValues  # (m, ...)
     z: FunctionValues  # (m, ...)
     a: Array  # (m, n)  in [0, 1]
-    live: Array  # (m,)  bool
+    active: Array  # (m,)  bool
 
 
 @register("WolfeState")
@@ -141,17 +141,17 @@ def wolfe(
         vectors = held.z if weights == "dual" else held.h
         gram = jax.vmap(lambda p: jax.vmap(lambda q: frame.inner(p, q))(vectors))(vectors)
         gain = dot(held.a, share) if weights == "dual" else None
-        hull = nearest_point(gram / lam if weights == "dual" else gram, held.live, gain)
-        mean = combined(hull, held._replace(live=hull))
+        hull = nearest_point(gram / lam if weights == "dual" else gram, held.active, gain)
+        mean = combined(hull, held._replace(active=hull))
         dual = jnp.maximum(dual, dot(share, mean.a) - frame.inner(mean.z, mean.z) / (2 * lam))
         risk = pairwise_sum(share * jnp.maximum(1 - margin, 0))
         value = lam / 2 * frame.inner(w, w) + risk
         gap = jnp.maximum(value - dual, 0)
         h = mean.h if weights == "norm" else subgradient(lam, w, mean.z)
-        resets = (weights == "norm") & (count(held.live) > 1) & (frame.inner(h, h) < 2 * lam * reset * gap)
-        first, h = jax.tree.map(lambda g, m: jnp.where(resets, g, m), (Bundle(g, z, a, True), g), (mean._replace(live=True), h))
-        live = jnp.where(resets, jnp.zeros(bundle, bool), held.live).at[0].set(True)
-        held = jax.tree.map(lambda all, one: all.at[0].set(one), held, first)._replace(live=live)
+        resets = (weights == "norm") & (count(held.active) > 1) & (frame.inner(h, h) < 2 * lam * reset * gap)
+        first, h = jax.tree.map(lambda g, m: jnp.where(resets, g, m), (Bundle(g, z, a, True), g), (mean._replace(active=True), h))
+        live = jnp.where(resets, jnp.zeros(bundle, bool), held.active).at[0].set(True)
+        held = jax.tree.map(lambda all, one: all.at[0].set(one), held, first)._replace(active=live)
         # The search along -h, and the active rows where it ends.
         d = scale(-1.0, h)
         line = line_of(lam, frame, w, d, z, y, share)
@@ -181,4 +181,4 @@ def wolfe(
         return models.expansion(kernel, state.w.coef, data)
 
     check = None if kernel is None else kernel_check(kernel)
-    return Solver(init, update, model, whole(), "all", targets="labels", check=check)
+    return Solver(init, update, model, whole(), "all", targets="labels", validate=check)

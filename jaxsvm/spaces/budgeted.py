@@ -19,7 +19,7 @@ from ..recipe import is_kind, refuse_factory, register, space
 from ..types import Array, Batch, Space, SparseRows
 
 
-@register("Writes")
+@register("PendingWrites")
 class PendingWrites(NamedTuple):
     """Rows that are to be written into their places; writing them twice does no harm."""
 
@@ -38,14 +38,14 @@ class BudgetedState(NamedTuple):
     x: Array  # (m, d)  less the shift, but for the waiting rows
     sqnorm: Array  # (m,)
     coef: Array  # (m,)
-    born: Array  # (m,)  int32, newcomers before the point came
-    notes: Any  # (m, ...) of the maintenance, on each point
+    birth: Array  # (m,)  int32, newcomers before the point came
+    annotations: Any  # (m, ...) of the maintenance, on each point
     front: Array  # ()  int32, points that came with a coefficient above 0
     back: Array  # ()  int32, points that came with one below 0
     added: Array  # ()  int32, newcomers so far
     seed: Array  # ()  uint32
-    memo: Any  # of the maintenance
-    waiting: PendingWrites
+    memory: Any  # of the maintenance
+    pending: PendingWrites
     shift: Array  # (d,)  `Kernel.offset` of the rows that there were at first
 
 
@@ -75,11 +75,13 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         dtype, whole = accum_dtype(data.x), jnp.zeros((), jnp.int32)
         x, vector = jnp.zeros((m, data.x.shape[-1]), dtype), jnp.zeros(m, dtype)
         seed = jax.random.bits(key, (), jnp.uint32)
-        waiting = PendingWrites(jnp.zeros(3, jnp.int32), x[jnp.zeros(3, jnp.int32)], jnp.zeros(3, dtype))
-        notes = jax.tree.map(lambda a: jnp.zeros((m, *jnp.shape(a)), a.dtype), maintain.note(jnp.ones((), dtype)))
-        born = jnp.zeros(m, jnp.int32)
+        pending = PendingWrites(jnp.zeros(3, jnp.int32), x[jnp.zeros(3, jnp.int32)], jnp.zeros(3, dtype))
+        annotations = jax.tree.map(lambda a: jnp.zeros((m, *jnp.shape(a)), a.dtype), maintain.annotate(jnp.ones((), dtype)))
+        birth = jnp.zeros(m, jnp.int32)
         counts = whole, whole, whole
-        return BudgetedState(x, vector, vector, born, notes, *counts, seed, maintain.memo(dtype), waiting, kernel.offset(data))
+        return BudgetedState(
+            x, vector, vector, birth, annotations, *counts, seed, maintain.memory(dtype), pending, kernel.offset(data)
+        )
 
     def evaluate(f, batch):
         f = flush(f)
@@ -92,9 +94,9 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         """f + coef k(x, .), for the one row of a batch."""
         f = flush(f)
         row, values = dense_centred(f, batch.x), values_at(kernel, f, batch.x)[0]
-        if maintain.seen is not None:
-            seen = maintain.seen(f.notes, values, occupied(f.coef.shape[0], f.front, f.back), batch.y[0])
-            f = f._replace(notes=jax.tree.map(functools.partial(jnp.where, batch.weight[0] > 0), seen, f.notes))
+        if maintain.observe is not None:
+            seen = maintain.observe(f.annotations, values, occupied(f.coef.shape[0], f.front, f.back), batch.y[0])
+            f = f._replace(annotations=jax.tree.map(functools.partial(jnp.where, batch.weight[0] > 0), seen, f.annotations))
         small = lax.cond(coef[0] != 0, lambda: taken_in(f, coef, row, values, batch.y[0]), lambda: f._replace(x=None))
         return small._replace(x=f.x)
 
@@ -110,17 +112,17 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
             coef=jnp.append(f.coef, coef),
             row=row[0],
             values=jnp.append(values, kernel.diag(row)),
-            born=jnp.append(f.born, f.added),
-            notes=jax.tree.map(lambda a, new: jnp.concatenate([a, new[None]]), f.notes, maintain.note(y)),
+            birth=jnp.append(f.birth, f.added),
+            annotations=jax.tree.map(lambda a, new: jnp.concatenate([a, new[None]]), f.annotations, maintain.annotate(y)),
             front=f.front,
             back=f.back,
             bits=hash32(f.seed + hash32(f.added.astype(jnp.uint32))),
         )
         grows = ~known & ~points.full
         free = jnp.where(known, twin, jnp.where(coef[0] > 0, f.front, m - 1 - f.back))
-        store = lambda: (remove_point(points, free), f.memo)  # noqa: E731
-        change, memo = lax.cond(known | grows, store, lambda: maintain.change(kernel, points, f.memo))
-        return apply_change(f._replace(memo=memo, added=f.added + 1), points, change, grows)
+        store = lambda: (remove_point(points, free), f.memory)  # noqa: E731
+        change, memo = lax.cond(known | grows, store, lambda: maintain.change(kernel, points, f.memory))
+        return apply_change(f._replace(memory=memo, added=f.added + 1), points, change, grows)
 
     points = lambda f: (centre(flush(f).x, -f.shift), f.coef)  # noqa: E731
     return point_space(kernel, zero, evaluate, add, points, lambda f: f.front + f.back, m, maintain.evals(m))
@@ -190,8 +192,8 @@ def flush(f: BudgetedState) -> BudgetedState:
     """The state with the rows that wait in their places."""
     x, sqnorm, place = f.x, f.sqnorm, lax.iota(jnp.int32, f.x.shape[0])
     for k in range(3):
-        x = lax.dynamic_update_index_in_dim(x, f.waiting.row[k], f.waiting.place[k], 0)
-        sqnorm = jnp.where(place == f.waiting.place[k], f.waiting.sqnorm[k], sqnorm)
+        x = lax.dynamic_update_index_in_dim(x, f.pending.row[k], f.pending.place[k], 0)
+        sqnorm = jnp.where(place == f.pending.place[k], f.pending.sqnorm[k], sqnorm)
     return f._replace(x=x, sqnorm=sqnorm)
 
 
@@ -263,13 +265,13 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
     second = jax.tree.map(functools.partial(jnp.where, changed), second, first)
     third = jax.tree.map(functools.partial(jnp.where, carried), (gone, index_row(f.x, last)), first)
     rows = jnp.stack([first[1], second[1], third[1]])
-    waiting = PendingWrites(jnp.stack([first[0], second[0], third[0]]), rows, sqnorms(rows))
+    pending = PendingWrites(jnp.stack([first[0], second[0], third[0]]), rows, sqnorms(rows))
     return f._replace(
         x=None,
         coef=follow(coef[:m], coef[m]),
-        born=follow(f.born, f.added - 1),
-        notes=jax.tree.map(lambda a: follow(a[:m], a[m]), points.notes),
+        birth=follow(f.birth, f.added - 1),
+        annotations=jax.tree.map(lambda a: follow(a[:m], a[m]), points.annotations),
         front=f.front + step + (grows & ahead).astype(jnp.int32),
         back=f.back - step + (grows & behind).astype(jnp.int32),
-        waiting=jax.tree.map(functools.partial(jnp.where, stays | changed), waiting, f.waiting),
+        pending=jax.tree.map(functools.partial(jnp.where, stays | changed), pending, f.pending),
     )

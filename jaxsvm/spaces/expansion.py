@@ -20,11 +20,11 @@ class ExpansionState(NamedTuple):
 
     coef: Array  # (n,)
     response: Array  # (n,)  f(x_i)
-    lost: Array  # (n,)  what rounding took from the responses
+    compensation: Array  # (n,)  what rounding took from the responses
 
 
 @space
-def expansion(kernel: Kernel, *, always: bool = False) -> Space:
+def expansion(kernel: Kernel, *, unconditional: bool = False) -> Space:
     """f = sum_i coef_i k(x_i, .) over all n rows: one kernel row a coefficient that moves, O(n) memory.
 
     `evaluate` reads cached responses and costs nothing; `add` computes the kernel rows of the coefficients that are
@@ -32,7 +32,7 @@ def expansion(kernel: Kernel, *, always: bool = False) -> Space:
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
-        always: for steps that always move: the product is made without asking, which XLA then does on all cores; structure.
+        unconditional: for steps that always move: the product is made without asking, by XLA on all cores; structure.
     """
     kernel = as_kernel(kernel)
 
@@ -53,9 +53,9 @@ def expansion(kernel: Kernel, *, always: bool = False) -> Space:
             return dot(coef, kernel(batch.x[index], batch.x))
 
         keep = 1 - shrink
-        term = product() if always else jax.lax.cond(jnp.any(coef != 0), product, lambda: jnp.zeros_like(f.response))
-        response, lost = two_sum(keep * f.response, keep * f.lost, term)
-        return ExpansionState((keep * f.coef).at[index].add(coef, mode="promise_in_bounds"), response, lost)
+        term = product() if unconditional else jax.lax.cond(jnp.any(coef != 0), product, lambda: jnp.zeros_like(f.response))
+        response, compensation = two_sum(keep * f.response, keep * f.compensation, term)
+        return ExpansionState((keep * f.coef).at[index].add(coef, mode="promise_in_bounds"), response, compensation)
 
     def evals(coef, batch):
         return times_count(count(coef != 0), batch.x.shape[0], coef.shape[0])

@@ -18,7 +18,7 @@ class MeanState(NamedTuple):
 
     f: State
     mean: State
-    lost: State  # what rounding took from the mean
+    compensation: State  # what rounding took from the mean
     count: Array  # ()  int32, functions in the mean
 
 
@@ -44,8 +44,8 @@ def averaged(inner: Space, *, of: str = "steps") -> Space:
         counts, seen = (jnp.ones((), bool), s.f) if of == "steps" else (jnp.any(coef != 0), f)
         count = s.count + counts.astype(jnp.int32)
         share = counts.astype(coef.dtype) / jnp.maximum(count, 1).astype(coef.dtype)
-        mean, lost = running_mean(s.mean, s.lost, seen, share)
-        return MeanState(f, mean, lost, count)
+        mean, compensation = running_mean(s.mean, s.compensation, seen, share)
+        return MeanState(f, mean, compensation, count)
 
     return Space(
         zero=zero,

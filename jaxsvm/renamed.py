@@ -1,0 +1,75 @@
+"""Names of earlier versions: files written under them load, and calls that use them are told the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax.numpy as jnp
+
+NAMES = {  # of classes and factories in files of 0.3.0
+    "Basins": "WaterFill",
+    "Element": "FunctionValues",
+    "Flow": "StreamState",
+    "Writes": "PendingWrites",
+    "spaces.averaged.averaged": "spaces.running_mean.averaged",
+    "spaces.constant.with_constant": "spaces.intercept.with_constant",
+}
+FIELDS = {  # of classes, by their name of today
+    "AverageState": {"lost": "compensation"},
+    "Bundle": {"live": "active"},
+    "BudgetedState": {"born": "birth", "notes": "annotations", "memo": "memory", "waiting": "pending"},
+    "CoordinateState": {"waiting": "pending", "worst": "max_violation"},
+    "Curve": {"spent": "evals_parts"},
+    "DualState": {"pull": "grad", "lost": "compensation", "drift": "sum_error"},
+    "ExpansionState": {"lost": "compensation"},
+    "LasvmState": {"inside": "in_set"},
+    "NystromState": {"waiting": "pending"},
+    "SbpState": {"water": "fill"},
+    "SpanState": {"waiting": "pending"},
+    "SparseRows": {"start": "offsets"},
+    "StreamState": {"held": "n_waiting"},
+}
+OPTIONS = {  # of factories, by their registered name
+    "solvers.sbp.sbp": {"look": "bound_every"},
+    "spaces.expansion.expansion": {"always": "unconditional"},
+}
+_zero_shift = lambda fields: jnp.zeros(fields["x"].shape[1], fields["x"].dtype)  # noqa: E731
+ADDED: dict[str, dict[str, Callable[[dict], Any]]] = {  # fields that 0.3.0 did not have, from those that it had
+    "BudgetedState": {"shift": _zero_shift},
+    "MeanState": {"compensation": lambda fields: jnp.zeros_like(fields["mean"])},
+    "NystromState": {"compensation": lambda fields: jnp.zeros_like(fields["mean"]), "shift": _zero_shift},
+    "SbpState": {"compensation": lambda fields: jnp.zeros_like(fields["p"])},
+    "SimbaState": {"compensation": lambda fields: jnp.zeros_like(fields["mean"])},
+    "SpanState": {"shift": _zero_shift},
+}
+
+
+def current_name(name: str) -> str:
+    """The name of today."""
+    return NAMES.get(name, name)
+
+
+def current_keys(table: dict[str, dict[str, str]], name: str, entries: dict) -> dict:
+    """Entries by their keys of today."""
+    new = table.get(name, {})
+    return {new.get(key, key): value for key, value in entries.items()}
+
+
+def added(name: str, present: Iterable[str]) -> dict[str, Callable[[dict], Any]]:
+    """Functions that make the fields of a class that are not present, where they came after 0.3.0."""
+    present = set(present)
+    return {field: make for field, make in ADDED.get(name, {}).items() if field not in present}
+
+
+def refuse_old_options(name: str, new: dict[str, str], given: Iterable[str]) -> None:
+    """Raise TypeError for an option by its name of an earlier version.
+
+    Args:
+        name: of the function.
+        new: the names of today, by the old ones.
+        given: the options of a call.
+    """
+    for option in given:
+        if option in new:
+            raise TypeError(f"{name}({option}=) is {name}({new[option]}=) since version 0.4: write {new[option]}")
