@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 NAMES = {  # of classes and factories in files of 0.3.0
@@ -34,13 +35,22 @@ OPTIONS = {  # of factories, by their registered name
     "solvers.sbp.sbp": {"look": "bound_every"},
     "spaces.expansion.expansion": {"always": "unconditional"},
 }
-_zero_shift = lambda fields: jnp.zeros(fields["x"].shape[1], fields["x"].dtype)  # noqa: E731
+
+
+def _zeros_like(field: str) -> Callable[[dict], Any]:
+    return lambda fields: jax.tree.map(jnp.zeros_like, fields[field])
+
+
+def _zero_shift(fields: dict) -> Any:
+    return jnp.zeros(fields["x"].shape[-1], fields["x"].dtype)
+
+
 ADDED: dict[str, dict[str, Callable[[dict], Any]]] = {  # fields that 0.3.0 did not have, from those that it had
     "BudgetedState": {"shift": _zero_shift},
-    "MeanState": {"compensation": lambda fields: jnp.zeros_like(fields["mean"])},
-    "NystromState": {"compensation": lambda fields: jnp.zeros_like(fields["mean"]), "shift": _zero_shift},
-    "SbpState": {"compensation": lambda fields: jnp.zeros_like(fields["p"])},
-    "SimbaState": {"compensation": lambda fields: jnp.zeros_like(fields["mean"])},
+    "MeanState": {"compensation": _zeros_like("mean")},
+    "NystromState": {"compensation": _zeros_like("mean"), "shift": _zero_shift},
+    "SbpState": {"compensation": _zeros_like("p")},
+    "SimbaState": {"compensation": _zeros_like("mean")},
     "SpanState": {"shift": _zero_shift},
 }
 
