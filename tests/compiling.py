@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 
 def known_flags(*flags: str) -> list[str]:
@@ -20,6 +22,17 @@ def known_flags(*flags: str) -> list[str]:
     if not unknown:
         raise RuntimeError(f"JAX does not start with {flags}: {done.stderr[-2000:]}")
     return [flag for flag in flags if not any(flag in line for line in unknown)]
+
+
+def can_convert(dtype: Any) -> bool:
+    """Whether XLA has numbers of `dtype` on this processor: without F16C (`--xla_cpu_max_isa=SSE4_2`) no float16, no float8."""
+    try:
+        jnp.arange(2).astype(dtype).block_until_ready()
+    except jax.errors.JaxRuntimeError as error:
+        if "Failed to materialize symbols" not in str(error):
+            raise
+        return False
+    return True
 
 
 def as_users() -> dict:

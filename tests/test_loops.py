@@ -1070,5 +1070,5 @@ def test_step_refuses_rows_that_are_no_arrays():
     solver = jaxsvm.pegasos(0.1)
     state = solver.init(KEY, DATA)
     for rows in (None, [[1.0]]):
-        with pytest.raises(TypeError, match="x of the batch must be an array, got .*: use jaxsvm.take"):
+        with pytest.raises(TypeError, match="x of batch must be an array, got .*: make the batch with jaxsvm.dataset"):
             jaxsvm.step(solver, state, DATA._replace(x=rows))
