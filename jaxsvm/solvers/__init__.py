@@ -1,4 +1,4 @@
-"""One method per file; see the table in README for the sections of the papers."""
+"""One paper's method per file; the catalogue, and how to add a solver: jaxsvm/solvers/README.md."""
 
 from .asgd import asgd as asgd
 from .asset import asset as asset

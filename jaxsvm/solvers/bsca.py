@@ -1,4 +1,4 @@
-"""Budgeted stochastic coordinate ascent."""
+"""Budgeted stochastic dual coordinate ascent (BSCA)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..types import Array, Solver
 
 @register("BscaState")
 class BscaState(NamedTuple):
-    """The dual coefficients and the function, and the spread that ends the run."""
+    """The coordinate ascent on a budget, and the spread of this epoch and of the last, which the residual compares."""
 
     inner: CoordinateState
-    top: Array  # ()  largest number of this epoch
-    bottom: Array  # ()  smallest
+    top: Array  # ()  maximum of the values in this epoch
+    bottom: Array  # ()  minimum
     visits: Array  # ()  int32, rows visited in this epoch
-    spread: Array  # ()  log(top - bottom) of the last finished epoch; nan before
-    residual: Array  # ()  by how much that changed; inf before
+    spread: Array  # ()  log(top - bottom) of the last complete epoch; nan before the first
+    residual: Array  # ()  |change of the spread| over the last epoch; inf before the second
 
 
 @solver
@@ -34,32 +34,32 @@ def bsca(C: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i max(0, 1 - y_i <w, phi(x_i)>), with at most `budget` points for w.
 
         alpha_i' = clip(alpha_i + (1 - y_i <w, phi(x_i)>) / k(x_i, x_i), 0, C weight_i)
-        w += (alpha_i' - alpha_i) y_i phi(x_i);   w = maintain(w) where it stands on more than `budget` points
+        w += (alpha_i' - alpha_i) y_i phi(x_i);   w = maintain(w) if it has more than `budget` points
 
-    alpha serves its bounds only: the model is w, which is no longer sum_i alpha_i y_i phi(x_i) once maintenance was needed. With
-    `samplers.acf()` as sampler this is ACF-BSCA.
+    alpha serves to clip the step. The model is w, which differs from sum_i alpha_i y_i phi(x_i) after the first maintenance.
+    With the sampler `samplers.acf()` this is ACF-BSCA.
 
     Args:
-        C: weight of one row's loss, > 0; lam = 1/(C n). The larger it is, the more epochs: of the order of C visits take a
-            row to its bound.
+        C: weight of one row's loss, > 0; lam = 1/(C n). The number of epochs grows with C: a row reaches its bound after of
+            the order of C visits.
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m); Gaussian for `merge`.
         budget: m, points of the model, >= 2; structure.
         maintain: `budget.merge()`, `budget.remove()` or `budget.project()`.
-        stop: of what the residual is the change, |log(top - bottom) - log(top - bottom of the epoch before)|: "summands", all
-            coef_j k(x_j, x_i) of rows visited in an epoch; or "gradients", their 1 - y_i f(x_i). "moves": the largest
-            |alpha_i' - alpha_i| k(x_i, x_i) of the last pass, as of `sdca`, which stands in where the change is exactly 0, as
-            that of extremes that are bounds. Structure.
+        stop: the definition of the residual; structure. "summands" and "gradients": |log(top - bottom) - log(top - bottom)
+            of the previous epoch|, of the maximum and minimum over an epoch. "summands" takes them of all coef_j k(x_j, x_i) of
+            visited rows, "gradients" of their 1 - y_i <w, phi(x_i)>. "moves": the largest |alpha_i' - alpha_i| k(x_i, x_i) of the
+            last pass, as in `sdca`. It also replaces a change of exactly 0.
 
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points, without bias; default feed epochs of random order.
-        `fit(tol=0.001)` stops as the paper recommends, 0.01 sooner; the change need never become so small. Its state holds 12
-        bytes a row. `objectives.dual` takes its alpha, `data.y * engines.coordinate.dual_coef(run.state.solver.inner)`.
+        `fit(tol=0.001)` stops as the paper recommends, 0.01 stops sooner; the residual need not become that small. The state
+        has 12 bytes a row. `objectives.dual` accepts its alpha, `data.y * engines.coordinate.dual_coef(run.state.solver.inner)`.
 
     Raises:
-        ValueError: C not a single positive number, budget below 2, a kernel that `maintain` cannot work with, another stop.
+        ValueError: C not a single positive number, budget below 2, a kernel without the chosen maintenance, another stop.
 
-    Differs from the paper: C sum_i (printed (C/n) sum_i in equation 1); a row that is a point already adds to its coefficient;
-        extremes that stand still do not end the run while the coefficients move.
+    Differs from the paper: the objective has C sum_i (printed (C/n) sum_i in equation 1). A row that is a point already adds to
+        its coefficient. Constant extremes do not end the run while the coefficients move.
 
     Example:
         >>> import jax, jaxsvm
@@ -77,33 +77,35 @@ def bsca(C: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge
     inner = coordinate(hinge, C, space)
 
     def init(key, data):
-        begun = inner.init(key, data)
-        infinite = jnp.full((), jnp.inf, begun.coef.dtype)
-        return BscaState(begun, -infinite, infinite, jnp.zeros((), jnp.int32), infinite * 0, infinite)
+        inner_state = inner.init(key, data)
+        infinite = jnp.full((), jnp.inf, inner_state.coef.dtype)
+        return BscaState(inner_state, -infinite, infinite, jnp.zeros((), jnp.int32), infinite * 0, infinite)
 
     def update(state, batch):
         if stop == "summands":
-            told = contributions(kernel, state.inner.f, batch)
+            values = contributions(kernel, state.inner.f, batch)
         else:
-            told = 1 - batch.y[:, None] * space.evaluate(state.inner.f, batch)[:, None]
-        live = (batch.weight > 0)[:, None] & jnp.isfinite(told)
-        top = jnp.maximum(state.top, jnp.max(jnp.where(live, told, -jnp.inf)))
-        bottom = jnp.minimum(state.bottom, jnp.min(jnp.where(live, told, jnp.inf)))
+            values = 1 - batch.y[:, None] * space.evaluate(state.inner.f, batch)[:, None]
+        # The extremes of this epoch, and at its end the change of the spread.
+        valid = (batch.weight > 0)[:, None] & jnp.isfinite(values)
+        top = jnp.maximum(state.top, jnp.max(jnp.where(valid, values, -jnp.inf)))
+        bottom = jnp.minimum(state.bottom, jnp.min(jnp.where(valid, values, jnp.inf)))
         visits = state.visits + count(batch.weight > 0)
-        over = visits >= state.inner.rows
+        epoch_ends = visits >= state.inner.rows
         spread = jnp.log(top - bottom)
         change = jnp.abs(spread - state.spread)
-        made, info = inner.update(state.inner, batch)
+        # The step of coordinate ascent, with maintenance.
+        inner_state, info = inner.update(state.inner, batch)
         change = jnp.where(change == 0, info.residual, jnp.where(jnp.isfinite(change), change, jnp.inf))
         new = BscaState(
-            inner=made,
-            top=jnp.where(over, -jnp.inf, top),
-            bottom=jnp.where(over, jnp.inf, bottom),
-            visits=jnp.where(over, 0, visits),
-            spread=jnp.where(over, spread, state.spread),
-            residual=jnp.where(over, change, state.residual),
+            inner=inner_state,
+            top=jnp.where(epoch_ends, -jnp.inf, top),
+            bottom=jnp.where(epoch_ends, jnp.inf, bottom),
+            visits=jnp.where(epoch_ends, 0, visits),
+            spread=jnp.where(epoch_ends, spread, state.spread),
+            residual=jnp.where(epoch_ends, change, state.residual),
         )
-        info = info._replace(support=space.support(made.f))  # points, not alphas
+        info = info._replace(support=space.support(inner_state.f))  # points of the model, not nonzero alphas
         return new, info if stop == "moves" else info._replace(residual=new.residual)
 
     return inner._replace(init=init, update=update, model=lambda state, data=None: inner.model(state.inner, data))

@@ -20,9 +20,9 @@ from ..types import Array, Solver, Space
 
 @register("SpanState")
 class SpanState(NamedTuple):
-    """f = sum_j coef_j k(x_j, .) over the first `size` points, and what projects onto their span.
+    """f = sum_j coef_j k(x_j, .) over the first `size` points, and the factor that projects onto their span.
 
-    The last row of each matrix waits to be written, so that a loop body works in place.
+    The last row of each matrix is pending, so that a loop body updates in place.
     """
 
     x: Array  # (m, d)  less the shift
@@ -30,23 +30,25 @@ class SpanState(NamedTuple):
     inverse: Array  # (m, m)  V = L^-1 with L L' = K among the points, so that V' V = K^-1; 0 beyond
     coef: Array  # (m,)
     size: Array  # ()  int32
-    pending: tuple[Array, Array, Array]  # () int32 place, (d,) row of x, (m,) row of V
-    shift: Array  # (d,)  `Kernel.offset` of the rows that there were at first
+    pending: tuple[Array, Array, Array]  # () int32 slot, (d,) row of x, (m,) row of V
+    shift: Array  # (d,)  `Kernel.offset` of the rows at `init`
 
 
 def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | None = None) -> Space:
     """Functions in the span of at most `budget` points.
 
-    A row that adds to f is projected onto the span where it is nearly in it, or no place is free; else it becomes a point.
+    A row with a nonzero coefficient becomes a point if its distance from the span is large and a slot is free. Otherwise it
+    is projected onto the span.
 
-        d = K^-1 k(x);   left = k(x, x) - k(x)' d
-        f += coef k(x, .) if left > eta and size < m, else f += coef sum_j d_j k(x_j, .)
+        d = K^-1 k(x);   distance = k(x, x) - k(x)' d
+        f += coef k(x, .) if distance > eta and size < m, else f += coef sum_j d_j k(x_j, .)
 
     Args:
         kernel: a kernel.
         budget: m.
-        eta: () threshold; None: sqrt(eps) of k(x, x), below which rounding decides.
-        partial: (loss, reach, left) -> how much of a row that is right, y f > 0, is projected; reach = k(x)' d.
+        eta: () threshold of the squared distance; None: sqrt(eps) k(x, x), below which rounding decides.
+        partial: (loss, projection, distance) -> the fraction of a correctly classified row, y f > 0, that is projected;
+            projection = k(x)' d.
     """
     kernel, m = check_points(kernel), check_budget(budget)
 
@@ -56,70 +58,72 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
         x, inverse, pending = jnp.zeros((m, d), dtype), jnp.zeros((m, m), dtype), (size, jnp.zeros(d, dtype), vector)
         return SpanState(x, vector, inverse, vector, size, pending, kernel.offset(data))
 
-    def written(f):
-        place, row, line = f.pending
-        put = lambda a, new: lax.dynamic_update_index_in_dim(a, new, place, 0)  # noqa: E731
-        return f._replace(x=put(f.x, row), inverse=put(f.inverse, line), sqnorm=put(f.sqnorm, dot(row, row)))
+    def flush(f):
+        """The state with its pending row written."""
+        slot, row, factor_row = f.pending
+        put = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)  # noqa: E731
+        return f._replace(x=put(f.x, row), inverse=put(f.inverse, factor_row), sqnorm=put(f.sqnorm, dot(row, row)))
 
     def values(f, x):
         return jnp.where(lax.iota(jnp.int32, m) < f.size, values_at(kernel, f, x), 0)
 
     def evaluate(f, batch):
-        f = written(f)
+        f = flush(f)
         return dot(values(f, batch.x), f.coef)
 
-    def joined(f, coef, batch):
-        f = written(f)
-        near = values(f, batch.x)[0]
-        small = lax.cond(coef[0] != 0, lambda: moved(f, coef[0], batch, near), lambda: (f.coef, f.size, f.pending))
-        return f._replace(**dict(zip(("coef", "size", "pending"), small, strict=True)))
+    def add_row(f, coef, batch):
+        f = flush(f)
+        k_x = values(f, batch.x)[0]
+        parts = lax.cond(coef[0] != 0, lambda: correct(f, coef[0], batch, k_x), lambda: (f.coef, f.size, f.pending))
+        return f._replace(**dict(zip(("coef", "size", "pending"), parts, strict=True)))
 
-    def moved(f, coef, batch, near):
-        own, margin = kernel.diag(batch.x)[0], batch.y[0] * dot(near, f.coef)
-        half = dot(f.inverse, near)
-        reach = dot(half, half)
-        left = jnp.maximum(own - reach, 0)
-        least = jnp.sqrt(jnp.finfo(own.dtype).eps) * own if eta is None else eta
-        share, joins = jnp.ones_like(own), (left > least) & (f.size < m)
+    def correct(f, coef, batch, k_x):
+        """The coefficients after the row was appended or projected, the number of points, and the pending row."""
+        k_xx, margin = kernel.diag(batch.x)[0], batch.y[0] * dot(k_x, f.coef)
+        v = dot(f.inverse, k_x)  # d = V' v
+        projection = dot(v, v)
+        distance = jnp.maximum(k_xx - projection, 0)
+        threshold = jnp.sqrt(jnp.finfo(k_xx.dtype).eps) * k_xx if eta is None else eta
+        fraction, appends = jnp.ones_like(k_xx), (distance > threshold) & (f.size < m)
         if partial is not None:
-            share = jnp.where(margin > 0, partial(1 - margin, reach, left), share)
-            joins = joins & (margin <= 0)
-        place = lax.iota(jnp.int32, m)
-        onto = f.coef + coef * share * dot(half, f.inverse)
-        root = jnp.sqrt(jnp.where(joins, left, 1))
-        line = jnp.where(place == f.size, 1 / root, -dot(half, f.inverse) / root)
-        new = f.size, dense_centred(f, batch.x)[0], line
-        pending = jax.tree.map(lambda a, b: jnp.where(joins, a, b), new, f.pending)
-        return jnp.where(joins, jnp.where(place == f.size, coef, f.coef), onto), f.size + joins.astype(jnp.int32), pending
+            fraction = jnp.where(margin > 0, partial(1 - margin, projection, distance), fraction)
+            appends = appends & (margin <= 0)
+        slot = lax.iota(jnp.int32, m)
+        projected = f.coef + coef * fraction * dot(v, f.inverse)
+        root = jnp.sqrt(jnp.where(appends, distance, 1))
+        factor_row = jnp.where(slot == f.size, 1 / root, -dot(v, f.inverse) / root)
+        new = f.size, dense_centred(f, batch.x)[0], factor_row
+        pending = jax.tree.map(lambda a, b: jnp.where(appends, a, b), new, f.pending)
+        return jnp.where(appends, jnp.where(slot == f.size, coef, f.coef), projected), f.size + appends.astype(jnp.int32), pending
 
     def add(f, shrink, coef, batch):
-        return sequentially(joined, written, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
+        return sequentially(add_row, flush, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
 
-    return point_space(kernel, zero, evaluate, add, lambda f: (centre(written(f).x, -f.shift), f.coef), lambda f: f.size, m)
+    return point_space(kernel, zero, evaluate, add, lambda f: (centre(flush(f).x, -f.shift), f.coef), lambda f: f.size, m)
 
 
 @solver
 def projectron(kernel: Kernel, *, budget: int, eta: float | None = None) -> Solver:
-    """The perceptron; a mistake that the points nearly span is projected onto them instead of becoming a point.
+    """The perceptron with projection: a mistake close to the span of the points is projected onto it, others become points.
 
-        d = K^-1 k(x_i);   left = k(x_i, x_i) - k(x_i)' d;   where y_i f(x_i) <= 0:
-        f = f + y_i k(x_i, .) if left > eta and there are fewer than `budget` points, else f = f + y_i sum_j d_j k(x_j, .)
+        d = K^-1 k(x_i);   distance = k(x_i, x_i) - k(x_i)' d;   where y_i f(x_i) <= 0:
+        f = f + y_i k(x_i, .) if distance > eta and there are fewer than `budget` points, else f = f + y_i sum_j d_j k(x_j, .)
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
         budget: m, points of the model, >= 2; structure.
-        eta: squared distance from the span below which a mistake is projected, > 0; None: sqrt(eps) k(x, x), 3e-4 in float32,
-            below which rounding decides: all others become points.
+        eta: squared distance from the span up to which a mistake is projected, > 0; None: sqrt(eps) k(x, x), 3e-4 in float32,
+            below which rounding decides.
 
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. The mean of
-        `info.loss` over a pass is the rate of mistakes. Costs O(m d), O(m^2) more at a mistake; memory O(m d + m^2).
+        `info.loss` over a pass is the rate of mistakes. A row costs O(m d), a mistake O(m^2) more; memory O(m d + m^2).
 
     Raises:
         ValueError: budget below 2; eta not above 0.
 
-    Differs from the paper: the inverse of a Cholesky factor instead of the inverse of K, for which rounding would not do;
-        example weights multiply the correction.
+    Differs from the paper: the inverse of a Cholesky factor replaces the inverse of K, which rounding would spoil; example
+        weights multiply the correction.
 
     Example:
         >>> import jax, jaxsvm
@@ -136,24 +140,24 @@ def projectron(kernel: Kernel, *, budget: int, eta: float | None = None) -> Solv
 
 @solver
 def projectron_plus(kernel: Kernel, *, budget: int, eta: float = 0.1) -> Solver:
-    """Projectron++: as `projectron`, and rows that are right by less than 1 are projected, too, as far as that is safe.
+    """Projectron++: `projectron`, which also projects rows with a margin between 0 and 1, as far as that is safe.
 
-        where 0 < y_i f(x_i) < 1 and loss > left / eta:   f = f + tau y_i sum_j d_j k(x_j, .),   reach = k(x_i)' d
-        tau = min(loss / reach, 1, 2 (loss - left / eta) / reach),   loss = 1 - y_i f(x_i)
+        where 0 < y_i f(x_i) < 1 and loss > distance / eta:   f = f + tau y_i sum_j d_j k(x_j, .),   projection = k(x_i)' d
+        tau = min(loss / projection, 1, 2 (loss - distance / eta) / projection),   loss = 1 - y_i f(x_i)
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
         budget: m, points of the model, >= 2; structure.
-        eta: squared distance from the span below which a mistake is projected, > 0.
+        eta: squared distance from the span up to which a mistake is projected, > 0.
 
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. `info.loss` counts
-        mistakes. Costs O(m d), O(m^2) more where a row moves f; memory O(m d + m^2).
+        mistakes. A row costs O(m d), one that changes f O(m^2) more; memory O(m d + m^2).
 
     Raises:
         ValueError: budget below 2; eta not above 0.
 
-    Differs from the paper: as `projectron`.
+    Differs from the paper: as in `projectron`.
 
     Example:
         >>> import jax, jaxsvm
@@ -167,9 +171,9 @@ def projectron_plus(kernel: Kernel, *, budget: int, eta: float = 0.1) -> Solver:
     """
     check_positive(eta=eta)
 
-    def partial(loss, reach, left):
-        safe, over = loss - left / eta, jnp.where(reach > 0, reach, 1)
-        tau = jnp.minimum(jnp.minimum(loss / over, 1), 2 * safe / over)
-        return jnp.where((safe > 0) & (reach > 0), tau, 0)
+    def partial(loss, projection, distance):
+        safe, divisor = loss - distance / eta, jnp.where(projection > 0, projection, 1)
+        tau = jnp.minimum(jnp.minimum(loss / divisor, 1), 2 * safe / divisor)
+        return jnp.where((safe > 0) & (projection > 0), tau, 0)
 
     return online(lambda data: (), margin_perceptron_rule, _span(kernel, budget, eta, partial), sampler=epochs(1))

@@ -1,4 +1,4 @@
-"""Stochastic conjugate subgradients."""
+"""Stochastic conjugate subgradients (SCS): algorithms 1 and 2 of Zhang and Sen."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ from ..recipe import check_choice, check_nonnegative, check_positive, check_scal
 from ..samplers import whole
 from ..types import Array, Info, Solver
 
-SHORTEST = 100  # of the radius: steps of a search below its hundredth do not count
+MIN_STEP_DIVISOR = 100  # the line search stops at steps shorter than radius / MIN_STEP_DIVISOR
 
 
 @register("ScsState")
 class ScsState(NamedTuple):
-    """The function, the point whose subgradient comes next and its active rows, the last direction, and the sample."""
+    """The incumbent w, the trial point of the next subgradient, the last direction, the radius and the sample."""
 
     w: FunctionValues
     trial: FunctionValues
-    a: Array  # (capacity,)
+    a: Array  # (capacity,)  1 where the hinge is active at the trial point, else 0
     h: FunctionValues  # minus the last direction
-    radius: Array  # ()  that steps keep
-    size: Array  # ()  int32, rows of the sample so far
-    index: Array  # (capacity,)  int32, the rows in their order
-    weight: Array  # (n,)  of all rows: the sample is drawn from all of them, whatever part a loop has prepared
-    gram: Array | None  # (capacity, capacity); None: linear
+    radius: Array  # ()  bound on |t h|
+    size: Array  # ()  int32, current sample size
+    index: Array  # (capacity,)  int32, sampled rows; the first `size` are the current sample
+    weight: Array  # (n,)  weights of all rows: fresh samples are drawn from all rows
+    gram: Array | None  # (capacity, capacity) kernel matrix of the sampled rows; None: linear
     key: Array  # ()
     t: Array  # ()   int32
 
@@ -81,43 +81,44 @@ def scs(
 ) -> Solver:
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) on a growing sample, along conjugate subgradients.
 
-        h = the shortest vector between a subgradient on the sample and the last h;   candidate = w - t h
-        w = candidate, if on the grown sample it falls eta1 times as far as on the old one, and |h| > eta2 lam radius
-        radius = gamma radius where it was taken, radius / gamma where not;   t |h| <= radius
+        h = the shortest vector of the segment between g and the last h;   w' = w - t h,   t |h| <= radius
+        accept w' if f_k(w') - f_k(w) <= eta1 (f_{k-1}(w') - f_{k-1}(w)) and |h| > eta2 lam radius and t > 0
+        accepted: w = w', radius = gamma radius;   rejected: radius = radius / gamma
 
-    After a step that was not taken the subgradient is that of the candidate. No bias.
+    f_{k-1} and f_k are the objectives on the old and on the grown sample. g is a subgradient of f_{k-1} at w. After a
+    rejected step g is a subgradient at the rejected point w'. There is no bias.
 
     Args:
-        lam: regularisation, > 0; the paper has 1, where on unit diagonals the optimum is the mean of y_i phi(x_i).
+        lam: regularisation, > 0. The paper has 1, where with k(x, x) = 1 the optimum is the mean of y_i phi(x_i).
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m); None is linear.
-        capacity: rows of the sample in the end, drawn without replacement, <= n; the memory is its square; structure.
-        growth: rows that join at every step; None: a tenth of the capacity; structure.
-        first: rows to begin with; None: as `growth`; structure.
-        metric: "rkhs": lengths and angles of functions; "euclidean": of their coefficients, as in the paper; structure.
-        line_search: "exact" or "wolfe" (m_L, m_R: decrease t m_L |h|^2 at least, slope -m_R |h|^2 at least); structure.
-        fresh_sample: compare on other rows, drawn anew in every step, as many as the sample has, as in the paper; structure.
-        at_incumbent: the next subgradient always at w, as in the paper; structure.
-        paper_constants: the constants as printed: m_L = 0.4 > m_R = 0.2, whose search may find nothing (60 trials), eta1 = 1.1,
-            eta2 not times lam, with line_search="wolfe" and at_incumbent; takes almost no step; structure.
-        eta1: in (0, 1).
-        eta2: >= 0.
-        gamma: > 1.
-        m_L: in (0, 1).
-        m_R: in [m_L, 1).
+        capacity: final sample size, <= n. Rows are drawn without replacement; the memory is capacity^2; structure.
+        growth: rows added to the sample at every step; None: a tenth of the capacity; structure.
+        first: initial sample size; None: `growth`; structure.
+        metric: "rkhs": inner products of functions; "euclidean": those of their coefficients, as in the paper; structure.
+        line_search: "exact", or "wolfe" with decrease of at least m_L t |h|^2 and slope of at least -m_R |h|^2; structure.
+        fresh_sample: compute f_k on a new sample, drawn at every step and as large as the grown one, as in the paper; structure.
+        at_incumbent: compute every subgradient at w, as in the paper; structure.
+        paper_constants: the constants as printed; almost no step is accepted with them. m_L = 0.4 > m_R = 0.2, so that a search
+            may fail after its 60 trials; eta1 = 1.1; eta2 without the factor lam; line_search="wolfe"; at_incumbent; structure.
+        eta1: fraction of the decrease on the old sample that the grown one must confirm, in (0, 1).
+        eta2: lower bound of |h| / (lam radius) for accepted steps, >= 0.
+        gamma: factor of the radius, > 1.
+        m_L: decrease constant of the search, in (0, 1).
+        m_R: slope constant of the search, in [m_L, 1).
 
     Returns:
-        A solver on all rows, which draws its own in `init`; a step counts as a pass. Model `Expansion` of `capacity` rows,
-        or `Linear`. The residual is |h| once the sample is complete, before that infinite; the loss is that on the sample.
+        A solver on all rows that draws its sample in `init`; a step counts as a pass. Model `Expansion` of `capacity` rows,
+        or `Linear`. The residual is |h|, and infinite until the sample is complete. The loss is the mean hinge on the sample.
 
     Raises:
-        ValueError: lam, gamma no single number above 0 (gamma: 1), capacity below the first sample or above the number of rows,
-            growth or first no whole number of at least 1, another metric or search, eta1 not in (0, 1), m_L > m_R.
+        ValueError: lam not a single positive number; gamma not above 1; eta1 not in (0, 1); m_L above m_R; capacity below
+            `first` or above the number of rows; growth or first not an integer of at least 1; another metric or search.
 
-    Differs from the paper: lam (there 1); the slope condition without the factor t, and m_L <= m_R; eta1 below 1 (falls are
-        negative: above 1 almost nothing is accepted); eta2 in units of lam; a step of length 0 is none; the radius has a
-        largest value, 10 / sqrt(lam), and starts at 1 / sqrt(lam); the sample has a last size; lengths of functions by
-        default; the subgradient at the candidate after a step that was not taken, which at w would repeat itself; values at
-        the sample are summed anew every 64 steps.
+    Differs from the paper: a free lam; eta2 in units of lam; eta1 below 1, since decreases are negative numbers. The slope
+        condition has no factor t, and m_L <= m_R. A step of length 0 is rejected. The radius starts at 1 / sqrt(lam) and has
+        the maximum 10 / sqrt(lam). The sample size has a maximum. The metric is that of functions by default. After a
+        rejected step the subgradient is that at the rejected point, since at w it would repeat. Values at the sampled rows
+        are recomputed every 64 steps.
 
     Example:
         >>> import jax, jaxsvm
@@ -133,15 +134,15 @@ def scs(
     check_nonnegative(eta2=eta2)
     check_choice("metric", metric, ("rkhs", "euclidean"))
     check_choice("line_search", line_search, ("exact", "wolfe"))
-    growth, first = _checked(capacity, growth, first)
+    growth, first = _sample_sizes(capacity, growth, first)
     for name, value, low, high in (("eta1", eta1, 0, 1), ("gamma", gamma, 1, float("inf"))):
         check_scalars(**{name: value})
         if not is_traced(value) and not low < float(value) < high:
             raise ValueError(f"{name} must lie between {low} and {high:g}, got {float(value):g}")
     if paper_constants:
-        m_L, m_R, eta1, least_share, line_search, at_incumbent = 0.4, 0.2, 1.1, eta2, "wolfe", True
+        m_L, m_R, eta1, min_norm, line_search, at_incumbent = 0.4, 0.2, 1.1, eta2, "wolfe", True
     else:
-        least_share = eta2 * lam
+        min_norm = eta2 * lam  # lower bound of |h| / radius
     check_constants(m_L, m_R, apart=paper_constants)
     kernel = None if kernel is None else as_kernel(kernel)
     if kernel is not None and holds_precomputed(kernel):
@@ -153,68 +154,71 @@ def scs(
         n, dtype = data.y.shape[0], accum_dtype(data.x)
         if capacity > n:
             raise ValueError(f"capacity is {capacity}, but there are {n} rows: lower it")
-        order, fresh = jax.random.split(key)
+        order_key, fresh_key = jax.random.split(key)
         absent = (data.weight <= 0).astype(jnp.float32)
-        index = jnp.argsort(jax.random.uniform(order, (n,), jnp.float32) + absent)[:capacity].astype(jnp.int32)
+        index = jnp.argsort(jax.random.uniform(order_key, (n,), jnp.float32) + absent)[:capacity].astype(jnp.int32)
         x = data.x[index]
         gram = None if kernel is None else kernel(x, x)
         zero = FunctionValues(jnp.zeros(data.x.shape[1] if kernel is None else capacity, dtype), jnp.zeros(capacity, dtype))
         radius, weight = 1 / jnp.sqrt(jnp.asarray(lam, dtype)), data.weight.astype(dtype)
         size, t = jnp.full((), first, jnp.int32), jnp.zeros((), jnp.int32)
-        return ScsState(zero, zero, jnp.ones(capacity, dtype), zero, radius, size, index, weight, gram, fresh, t)
+        return ScsState(zero, zero, jnp.ones(capacity, dtype), zero, radius, size, index, weight, gram, fresh_key, t)
+
+    def search(line, sqnorm_h, max_step):
+        """The step t along -h, and the trial step where t is 0."""
+        if line_search == "exact":
+            step = jnp.minimum(exact_step(line), max_step)
+            step = jnp.where(step < 1e-8 * max_step, 0, step)
+            return step, step
+        min_step = max_step / MIN_STEP_DIVISOR
+        return bounded_step(line, sqnorm_h, m_L, m_R, min_step, max_step, jnp.minimum(1 / lam, max_step))
 
     def update(state, batch):
-        w, trial, a, last, radius, size, index, weights, gram, key, t = state
+        w, trial, a, last_h, radius, size, index, weights, gram, key, t = state
         weight = weights[index]
         y = batch.y.astype(a.dtype)[index]
-        frame = make_space(kernel, batch.x[index] if kernel is None else None, gram)
-        share, grown = _shares(weight, size), jnp.minimum(size + growth, capacity)
-        # The shortest vector between the subgradient at the last trial and the last direction.
-        z = frame.made(share * y * a)
+        space = make_space(kernel, batch.x[index] if kernel is None else None, gram)
+        share, grown_size = _sample_weights(weight, size), jnp.minimum(size + growth, capacity)
+        # h, the shortest vector between the last h and the subgradient at the trial point.
+        z = space.made(share * y * a)
         g = subgradient(lam, trial, z)
-        images = metric == "euclidean" and kernel is not None
-        if images:
-            g = frame.made(jnp.where(share > 0, g.response, 0))
-        inner = frame.inner if metric == "rkhs" else lambda p, q: dot(p.coef, q.coef)
-        cross = inner(g, last)
-        hull = nearest_point(jnp.array([[inner(last, last), cross], [cross, inner(g, g)]]), jnp.stack([t > 0, t >= 0]))
-        h = add_scaled(scale(hull[0], last), hull[1], g)
-        size_h = inner(h, h)
-        length = jnp.where(size_h > 0, jnp.sqrt(jnp.where(size_h > 0, size_h, 1)), 0)
-        # The search along -h, no further than the radius.
-        d, far = scale(-1.0, h), radius / jnp.where(length > 0, length, 1)
-        line = line_of(lam, frame, w, d, z, y, share)
-        if line_search == "exact":
-            step = jnp.minimum(exact_step(line), far)
-            step = beyond = jnp.where(step < 1e-8 * far, 0, step)
-        else:
-            step, beyond = bounded_step(line, size_h, m_L, m_R, far / SHORTEST, far, jnp.minimum(1 / lam, far))
-        extent = (lambda p: dot(p.response, p.response)) if images else (lambda p: frame.inner(p, p))
-        moves = above_rounding(size_h, lam, extent(trial), extent(z))
-        step, beyond = jnp.where(moves, step, 0), jnp.where(moves, beyond, 0)
-        # Taken where other rows agree.
+        euclidean = metric == "euclidean" and kernel is not None
+        if euclidean:  # the gradient in the coefficients: K times that of functions
+            g = space.made(jnp.where(share > 0, g.response, 0))
+        inner = space.inner if metric == "rkhs" else lambda p, q: dot(p.coef, q.coef)
+        h = _shortest(inner, last_h, g, t)
+        sqnorm_h = inner(h, h)
+        norm_h = jnp.where(sqnorm_h > 0, jnp.sqrt(jnp.where(sqnorm_h > 0, sqnorm_h, 1)), 0)
+        # The line search along d = -h, within the radius.
+        d, max_step = scale(-1.0, h), radius / jnp.where(norm_h > 0, norm_h, 1)
+        line = line_of(lam, space, w, d, z, y, share)
+        step, rejected_step = search(line, sqnorm_h, max_step)
+        sqnorm = (lambda p: dot(p.response, p.response)) if euclidean else (lambda p: space.inner(p, p))
+        significant = above_rounding(sqnorm_h, lam, sqnorm(trial), sqnorm(z))
+        step, rejected_step = jnp.where(significant, step, 0), jnp.where(significant, rejected_step, 0)
+        # The step is accepted if the grown sample, or a fresh one, confirms the decrease.
         if fresh_sample:
-            other = _others(kernel, batch, weights, index, key, t, w, d)
-            compared = line._replace(**other, share=_shares(jnp.ones_like(weight), grown))
+            fresh_line = _fresh_margins(kernel, batch, weights, index, key, t, w, d)
+            grown_line = line._replace(**fresh_line, share=_sample_weights(jnp.ones_like(weight), grown_size))
         else:
-            compared = line._replace(share=_shares(weight, grown))
-        falls = compared.change(step) <= eta1 * line.change(step)
-        taken = falls & (length > least_share * radius) & (step > 0)
-        ahead = jnp.where(step > 0, step, beyond)
-        ahead = jnp.where(taken, step, 0) if at_incumbent else ahead
+            grown_line = line._replace(share=_sample_weights(weight, grown_size))
+        sufficient = grown_line.change(step) <= eta1 * line.change(step)
+        accepted = sufficient & (norm_h > min_norm * radius) & (step > 0)
+        trial_step = jnp.where(step > 0, step, rejected_step)
+        trial_step = jnp.where(accepted, step, 0) if at_incumbent else trial_step
         info = Info(
             loss=pairwise_sum(share * jnp.maximum(1 - line.margin, 0)),
-            residual=jnp.where(size == capacity, length, jnp.inf),
-            progress=jnp.where(taken, -line.change(step), 0)[None],
+            residual=jnp.where(size == capacity, norm_h, jnp.inf),
+            progress=jnp.where(accepted, -line.change(step), 0)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=count(w.coef != 0),
-            evals=_new_values(kernel, size, grown, t, capacity**2 if fresh_sample else 0, capacity),
+            evals=_new_values(kernel, size, grown_size, t, capacity**2 if fresh_sample else 0, capacity),
         )
-        new, _ = recompute_values(frame, add_scaled(w, jnp.where(taken, step, 0), d), t + 1)
-        trial = add_scaled(new, jnp.where(taken, ahead - step, ahead), d)
-        radius = jnp.where(taken, jnp.minimum(gamma * radius, 10 / jnp.sqrt(jnp.asarray(lam, a.dtype))), radius / gamma)
-        made = ScsState(new, trial, line.active(ahead), h, radius, grown, index, weights, gram, key, t + 1)
-        return made, info
+        w, _ = recompute_values(space, add_scaled(w, jnp.where(accepted, step, 0), d), t + 1)
+        trial = add_scaled(w, jnp.where(accepted, trial_step - step, trial_step), d)
+        radius = jnp.where(accepted, jnp.minimum(gamma * radius, 10 / jnp.sqrt(jnp.asarray(lam, a.dtype))), radius / gamma)
+        new = ScsState(w, trial, line.active(trial_step), h, radius, grown_size, index, weights, gram, key, t + 1)
+        return new, info
 
     def model(state, data=None):
         b = jnp.zeros((), state.a.dtype)
@@ -224,14 +228,14 @@ def scs(
             raise ValueError("this model is an expansion over training rows: call solver.model(state, data)")
         return Expansion(kernel, data.x[state.index], state.w.coef, b, state.index)
 
-    return Solver(init, update, model, whole(), "all", targets="labels", validate=_check(capacity))
+    return Solver(init, update, model, whole(), "all", targets="labels", validate=_rows_check(capacity))
 
 
-def _checked(capacity: int, growth: int | None, first: int | None) -> tuple[int, int]:
-    """How many rows join at a step, and how many there are at first.
+def _sample_sizes(capacity: int, growth: int | None, first: int | None) -> tuple[int, int]:
+    """The growth and the initial size of the sample, with defaults filled in.
 
     Raises:
-        ValueError: one is no whole number of at least 1, or the first sample exceeds the capacity.
+        ValueError: an argument is not an integer of at least 1, or `first` exceeds the capacity.
     """
     growth = -(-capacity // 10) if growth is None and isinstance(capacity, int) else growth
     first = growth if first is None else first
@@ -242,34 +246,42 @@ def _checked(capacity: int, growth: int | None, first: int | None) -> tuple[int,
     return growth, first
 
 
-def _check(capacity):
+def _rows_check(capacity):
     def check(data):
-        live = int((data.weight > 0).sum())
-        if live < capacity:
-            raise ValueError(f"capacity is {capacity}, but there are {live} rows of positive weight: lower it")
+        n_rows = int((data.weight > 0).sum())
+        if n_rows < capacity:
+            raise ValueError(f"capacity is {capacity}, but there are {n_rows} rows of positive weight: lower it")
 
     return check
 
 
-def _shares(weight, size):
-    """The weights of the first `size` rows, of sum 1."""
-    inside = jnp.where(lax.iota(jnp.int32, weight.shape[0]) < size, weight, 0)
-    return inside / pairwise_sum(inside)
+def _sample_weights(weight, size):
+    """The weights of the first `size` rows, normalised to sum 1; 0 for the others."""
+    in_sample = jnp.where(lax.iota(jnp.int32, weight.shape[0]) < size, weight, 0)
+    return in_sample / pairwise_sum(in_sample)
 
 
-def _others(kernel, batch, weight, index, key, t, w, d):
-    """Margins of w and d at rows drawn anew, by their weight."""
+def _shortest(inner, last_h, g, t):
+    """The shortest vector of the segment from the last h to g; g at the first step."""
+    cross = inner(g, last_h)
+    gram = jnp.array([[inner(last_h, last_h), cross], [cross, inner(g, g)]])
+    weights = nearest_point(gram, jnp.stack([t > 0, t >= 0]))
+    return add_scaled(scale(weights[0], last_h), weights[1], g)
+
+
+def _fresh_margins(kernel, batch, weight, index, key, t, w, d):
+    """Margins of w and of d at rows drawn anew in proportion to their weight."""
     rows = sample_proportional(
         weight, jax.random.uniform(jax.random.fold_in(key, t), index.shape, jnp.float32).astype(weight.dtype)
     )
     x, y = batch.x[rows], batch.y.astype(weight.dtype)[rows]
-    pair = jnp.stack([w.coef, d.coef], axis=1)
-    values = dot(x, pair) if kernel is None else matvec(kernel, x, batch.x[index], pair)
+    coef = jnp.stack([w.coef, d.coef], axis=1)
+    values = dot(x, coef) if kernel is None else matvec(kernel, x, batch.x[index], coef)
     return {"margin": y * values[:, 0], "rate": y * values[:, 1]}
 
 
 def _new_values(kernel, size, grown, t, other, capacity):
-    """Kernel values among the rows that joined, of them with the others, and `other`; of linear weights products with rows."""
+    """The number of new kernel values: pairs with a row that joined the sample, and `other`. Linear: products with rows."""
     if kernel is None:
         return grown
     before = jnp.where(t > 0, size, 0)

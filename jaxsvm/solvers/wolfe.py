@@ -1,4 +1,4 @@
-"""Wolfe's method of conjugate subgradients."""
+"""Wolfe's conjugate subgradient method on the full data set."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from ..types import Array, Info, Solver
 
 @register("Bundle")
 class Bundle(NamedTuple):
-    """Subgradients lam w - z of several points, the first a combination of those that were given up."""
+    """Subgradients h = lam w - z of several points; slot 0 holds the convex combination of those that left the bundle."""
 
     h: FunctionValues  # (m, ...)
     z: FunctionValues  # (m, ...)
     a: Array  # (m, n)  in [0, 1]
-    active: Array  # (m,)  bool
+    active: Array  # (m,)  bool, occupied slots
 
 
 @register("WolfeState")
 class WolfeState(NamedTuple):
-    """The function, the point whose subgradient comes next and its active rows, the bundle, and the best dual value."""
+    """The iterate w, the trial point of the next subgradient, the bundle, and the best dual value."""
 
     w: FunctionValues
     trial: FunctionValues
-    a: Array  # (n,)
+    a: Array  # (n,)  1 where the hinge is active at the trial point, else 0
     bundle: Bundle
     dual: Array  # ()
     weight: Array  # (n,)
@@ -68,37 +68,37 @@ def wolfe(
     m_L: float = 0.4,
     m_R: float = 0.45,
 ) -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) along the shortest combination of subgradients, without bias.
+    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) along shortest convex combinations of subgradients, no bias.
 
-        h = the vector of least norm in the hull of the subgradients;   w = w + t (-h),   t from a search along the line
-        the subgradient at w - t h with the right slope joins;   h takes the place of those that leave
-        where |h|^2 < 2 lam reset gap, all but the last leave
+        h = the vector of least norm in the convex hull of the bundle;   w = w - t h,   t by a line search along -h
+        the bundle gains the subgradient at w - t h with the right-hand slope;   h replaces the vectors that leave the bundle
+        if |h|^2 < 2 lam reset gap:   bundle = {the newest subgradient},   h = that
 
-    Subgradients are lam w - sum_i share_i a_i y_i phi(x_i), a in [0, 1]: the same combination of their a is feasible in the
-    dual, which makes |h| small and the duality gap small together. One product with the kernel matrix a step.
+    Subgradients are lam w - sum_i share_i a_i y_i phi(x_i) with a in [0, 1]. The same combination of their a is dual feasible,
+    so that a small |h| implies a small duality gap. A step costs one product with the kernel matrix.
 
     Args:
-        lam: regularisation, > 0; from max k(x, x) on the first step ends at the optimum, sum_i share_i y_i phi(x_i) / lam.
+        lam: regularisation, > 0. For lam >= max k(x, x) the first step ends at the optimum, sum_i share_i y_i phi(x_i) / lam.
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m); None is linear.
-        bundle: vectors at hand, >= 2: the combination so far and the newest ones; structure.
-        weights: "norm": the hull's vector of least norm; "dual": its combination of highest dual value, for
-            h = lam w - sum_i share_i a_i y_i phi(x_i) at the current w, which never resets; structure.
-        line_search: "exact" (the minimum along the line) or "wolfe" (m_L, m_R: decrease t m_L |h|^2 at least, slope -m_R |h|^2
-            at least); structure.
-        reset: kappa, >= 0; the larger, the more often; 0 never resets. The default 0.5 resets where |h|^2 < lam gap.
-        m_L: in (0, 1).
-        m_R: in [m_L, 1): otherwise a search may find nothing.
+        bundle: m, vectors in the bundle, >= 2: one combination and the m - 1 newest subgradients; structure.
+        weights: "norm": the vector of least norm in the hull; "dual": the combination of highest dual value, with
+            h = lam w - sum_i share_i a_i y_i phi(x_i) at the current w, and without resets; structure.
+        line_search: "exact", or "wolfe" with decrease of at least m_L t |h|^2 and slope of at least -m_R |h|^2; structure.
+        reset: kappa, >= 0; larger values reset more often, 0 never. The default 0.5 resets where |h|^2 < lam gap.
+        m_L: decrease constant of the search, in (0, 1).
+        m_R: slope constant of the search, in [m_L, 1); below m_L a search might fail.
 
     Returns:
-        A solver on all rows, all of them a step. Model `Expansion` over all rows, or `Linear`. The residual is the relative
-        duality gap (P - D) / P before the step, by the best D so far: `fit(tol=1e-3)` stops on it.
+        A solver on all rows; a step uses all of them. Model `Expansion` over all rows, or `Linear`. The residual is the
+        relative duality gap (P - D) / P before the step, with the best D so far: `fit(tol=1e-3)` stops on it.
 
     Raises:
-        ValueError: lam no single number above 0, reset below 0, bundle below 2, another choice of weights or search,
+        ValueError: lam not a single positive number, reset below 0, bundle below 2, another choice of weights or search,
             m_L not in (0, 1), m_R not in [m_L, 1).
 
-    Differs from the paper: where to reset and to stop is decided by the duality gap (there by sums of distances); all rows in
-        one function, whose kinks are hit exactly and left on the right side; values at the rows are summed anew every 64 steps.
+    Differs from the paper: the duality gap decides when to reset and to stop (there: sums of distances). All rows form one
+        function; a step that ends at a kink of it ends there exactly, with the right-hand subgradient. Values at the rows are
+        recomputed every 64 steps.
 
     Example:
         >>> import jax, jaxsvm
@@ -123,57 +123,61 @@ def wolfe(
         n, dtype = data.y.shape[0], accum_dtype(data.x)
         zero = FunctionValues(jnp.zeros(data.x.shape[1] if kernel is None else n, dtype), jnp.zeros(n, dtype))
         empty = jax.tree.map(lambda a: jnp.zeros((bundle, *a.shape), dtype), zero)
-        held = Bundle(empty, empty, jnp.zeros((bundle, n), dtype), jnp.zeros(bundle, bool))
-        weight, low = data.weight.astype(dtype), jnp.full((), -jnp.inf, dtype)
-        return WolfeState(zero, zero, jnp.ones(n, dtype), held, low, weight, jnp.zeros((), jnp.int32))
+        subgradients = Bundle(empty, empty, jnp.zeros((bundle, n), dtype), jnp.zeros(bundle, bool))
+        weight, dual = data.weight.astype(dtype), jnp.full((), -jnp.inf, dtype)
+        return WolfeState(zero, zero, jnp.ones(n, dtype), subgradients, dual, weight, jnp.zeros((), jnp.int32))
 
     def update(state, batch):
-        w, trial, a, held, dual, weight, t = state
+        w, trial, a, subgradients, dual, weight, t = state
         y, share = batch.y.astype(a.dtype), weight / pairwise_sum(weight)
-        frame = make_space(kernel, batch.x)
+        space = make_space(kernel, batch.x)
         margin = y * w.response
-        # The subgradient at the last trial joins in the place of the oldest.
-        z = frame.made(share * y * a)
+        # The subgradient at the trial point replaces the oldest of slots 1 to m - 1.
+        z = space.made(share * y * a)
         g = subgradient(lam, trial, z)
-        place = 1 + t % (bundle - 1)
-        held = jax.tree.map(lambda all, one: all.at[place].set(one), held, Bundle(g, z, a, jnp.ones((), bool)))
-        # The vector of the hull, and the dual value of its a.
-        vectors = held.z if weights == "dual" else held.h
-        gram = jax.vmap(lambda p: jax.vmap(lambda q: frame.inner(p, q))(vectors))(vectors)
-        gain = dot(held.a, share) if weights == "dual" else None
-        hull = nearest_point(gram / lam if weights == "dual" else gram, held.active, gain)
-        mean = combined(hull, held._replace(active=hull))
-        dual = jnp.maximum(dual, dot(share, mean.a) - frame.inner(mean.z, mean.z) / (2 * lam))
+        newest = Bundle(g, z, a, jnp.ones((), bool))
+        slot = 1 + t % (bundle - 1)
+        subgradients = jax.tree.map(lambda slots, value: slots.at[slot].set(value), subgradients, newest)
+        # h, a convex combination of the bundle; the dual value of its a, and the duality gap.
+        vectors = subgradients.z if weights == "dual" else subgradients.h
+        gram = jax.vmap(lambda p: jax.vmap(lambda q: space.inner(p, q))(vectors))(vectors)
+        linear_gain = dot(subgradients.a, share) if weights == "dual" else None
+        hull_weights = nearest_point(gram / lam if weights == "dual" else gram, subgradients.active, linear_gain)
+        mean = combined(hull_weights, subgradients._replace(active=hull_weights))
+        dual = jnp.maximum(dual, dot(share, mean.a) - space.inner(mean.z, mean.z) / (2 * lam))
         risk = pairwise_sum(share * jnp.maximum(1 - margin, 0))
-        value = lam / 2 * frame.inner(w, w) + risk
-        gap = jnp.maximum(value - dual, 0)
+        primal = lam / 2 * space.inner(w, w) + risk
+        gap = jnp.maximum(primal - dual, 0)
         h = mean.h if weights == "norm" else subgradient(lam, w, mean.z)
-        resets = (weights == "norm") & (count(held.active) > 1) & (frame.inner(h, h) < 2 * lam * reset * gap)
-        first, h = jax.tree.map(lambda g, m: jnp.where(resets, g, m), (Bundle(g, z, a, True), g), (mean._replace(active=True), h))
-        live = jnp.where(resets, jnp.zeros(bundle, bool), held.active).at[0].set(True)
-        held = jax.tree.map(lambda all, one: all.at[0].set(one), held, first)._replace(active=live)
-        # The search along -h, and the active rows where it ends.
+        # Reset to the newest subgradient if |h| is small beside the gap. Slot 0 takes the combination, or that subgradient.
+        resets = (weights == "norm") & (count(subgradients.active) > 1) & (space.inner(h, h) < 2 * lam * reset * gap)
+        after_reset, after_step = (newest._replace(active=True), g), (mean._replace(active=True), h)
+        first, h = jax.tree.map(lambda g, m: jnp.where(resets, g, m), after_reset, after_step)
+        active = jnp.where(resets, jnp.zeros(bundle, bool), subgradients.active).at[0].set(True)
+        subgradients = jax.tree.map(lambda slots, value: slots.at[0].set(value), subgradients, first)._replace(active=active)
+        # The line search along d = -h.
         d = scale(-1.0, h)
-        line = line_of(lam, frame, w, d, z, y, share)
+        line = line_of(lam, space, w, d, z, y, share)
         if line_search == "exact":
-            step = ahead = exact_step(line)
+            step = trial_step = exact_step(line)
         else:
             start = 1 / lam
-            step, beyond = bounded_step(line, line.square, m_L, m_R, 1e-8 * start, jnp.inf * start, start)
-            ahead = jnp.where(step > 0, step, beyond)
-        moves = above_rounding(line.square, lam, frame.inner(w, w), frame.inner(z, z))
-        step, ahead = jnp.where(moves, step, 0), jnp.where(moves, ahead, 0)
-        new, anew = recompute_values(frame, add_scaled(w, step, d), t + 1)
-        n, each = y.shape[0], 1 if kernel is None else y.shape[0]
+            step, rejected_step = bounded_step(line, line.square, m_L, m_R, 1e-8 * start, jnp.inf * start, start)
+            trial_step = jnp.where(step > 0, step, rejected_step)
+        significant = above_rounding(line.square, lam, space.inner(w, w), space.inner(z, z))
+        step, trial_step = jnp.where(significant, step, 0), jnp.where(significant, trial_step, 0)
+        new_w, is_recomputed = recompute_values(space, add_scaled(w, step, d), t + 1)
+        n, evals_per_row = y.shape[0], 1 if kernel is None else y.shape[0]
         info = Info(
             loss=risk,
-            residual=gap / value,
+            residual=gap / primal,
             progress=-line.change(step)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=count(w.coef != 0),
-            evals=times_count(jnp.where(anew, 2 * n, n).astype(jnp.int32), each, 2 * n),
+            evals=times_count(jnp.where(is_recomputed, 2 * n, n).astype(jnp.int32), evals_per_row, 2 * n),
         )
-        return WolfeState(new, add_scaled(new, ahead - step, d), line.active(ahead), held, dual, weight, t + 1), info
+        new_trial = add_scaled(new_w, trial_step - step, d)
+        return WolfeState(new_w, new_trial, line.active(trial_step), subgradients, dual, weight, t + 1), info
 
     def model(state, data=None):
         if kernel is None:
