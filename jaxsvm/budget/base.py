@@ -66,8 +66,8 @@ class Points(NamedTuple):
 
     def gram(self, kernel: Kernel) -> Array:
         """The kernel among all points (m + 1, m + 1); rows and columns of empty places are those of the identity."""
-        all_points, live = jnp.concatenate([self.x, self.row[None]]), self.live
-        return jnp.where(live[:, None] & live[None, :], kernel(all_points, all_points), jnp.eye(live.shape[0], dtype=self.coef.dtype))
+        rows, live = jnp.concatenate([self.x, self.row[None]]), self.live
+        return jnp.where(live[:, None] & live[None, :], kernel(rows, rows), jnp.eye(live.shape[0], dtype=self.coef.dtype))
 
     def scores_without(self, kernel: Kernel) -> Array:
         """The scores f(x_j) - coef_r k(x_r, x_j) without point r (rows), at each point j (columns), (m + 1, m + 1)."""

@@ -87,21 +87,21 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
 
     def fill(size, k, carry):
         rows, n_done = carry
-        row_index = lax.dynamic_slice_in_dim(index, n_done, size)
+        chunk = lax.dynamic_slice_in_dim(index, n_done, size)
         is_row = n_done + lax.iota(jnp.int32, size) < missing
         start = jnp.where(rows.next + size > slots, 0, rows.next)
         slots_written = start + lax.iota(jnp.int32, size)
-        value = lax.dynamic_update_slice(rows.value, kernel(x[row_index], x).astype(rows.value.dtype), (start, jnp.zeros_like(start)))
+        value = lax.dynamic_update_slice(rows.value, kernel(x[chunk], x).astype(rows.value.dtype), (start, jnp.zeros_like(start)))
         old_owner = rows.owner[slots_written]
         evicted = (old_owner >= 0) & (rows.slot[old_owner] == slots_written)
         slot = rows.slot.at[jnp.where(evicted, old_owner, n)].set(-1, mode="drop")
-        slot = slot.at[jnp.where(is_row, row_index, n)].set(slots_written, mode="drop")
-        owner = rows.owner.at[slots_written].set(jnp.where(is_row, row_index, -1))
+        slot = slot.at[jnp.where(is_row, chunk, n)].set(slots_written, mode="drop")
+        owner = rows.owner.at[slots_written].set(jnp.where(is_row, chunk, -1))
         computed = count(is_row)
         return Rows(value, slot, owner, start + computed, rows.made + computed), n_done + computed
 
-    rest, small_limit = missing % CHUNK, CHUNKS[1] // 2
-    products = (missing // CHUNK + count(rest > CHUNKS[1]), (rest > small_limit) & (rest <= CHUNKS[1]), (rest > 0) & (rest <= small_limit))
+    rest, limit = missing % CHUNK, CHUNKS[1] // 2
+    products = (missing // CHUNK + count(rest > CHUNKS[1]), (rest > limit) & (rest <= CHUNKS[1]), (rest > 0) & (rest <= limit))
     carry = rows, jnp.zeros((), jnp.int32)
     for size, repeats in zip(CHUNKS, products, strict=True):
         carry = lax.fori_loop(0, repeats.astype(jnp.int32), functools.partial(fill, size), carry)
