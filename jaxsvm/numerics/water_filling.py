@@ -69,8 +69,8 @@ def one_level(responses: Array, volume: Array, *, weight: Array | None = None, s
         `WaterFill`: p is proportional to the weights of the rows under water, or at the level if no row is under water.
     """
     responses, volume, weight = _prepare(responses, volume, weight)
-    c, volume_value, w, guess = _no_gradients((responses, volume, weight, start))
-    edge, level, mass = map_on_cpu(_solve_level)(c, volume_value, w, guess)
+    c, v, w, guess = _no_gradients((responses, volume, weight, start))
+    edge, level, mass = map_on_cpu(_solve_level)(c, v, w, guess)
     share, slope = _level_derivatives(c, edge, mass, w)
     return WaterFill(_with_derivatives(level, share, slope, responses, volume), jnp.zeros_like(level), share)
 
@@ -112,11 +112,12 @@ def two_levels(
         algorithm 3 (there by divide and conquer).
     """
     responses, volume, weight = _prepare(responses, volume, weight)
-    c, volume_value, w, y, start = _no_gradients((responses, volume, weight, y, start))
-    left, right, both = map_on_cpu(_bracket)(c, volume_value, w, y, start)
+    c, v, w, y, start = _no_gradients((responses, volume, weight, y, start))
+    left, right, both = map_on_cpu(_bracket)(c, v, w, y, start)
     best = _either(left.level >= right.level, left, right)
     slope_drop = left.slope - right.slope
-    right_share = jnp.where(slope_drop > 0, left.slope / jnp.where(slope_drop > 0, slope_drop, 1), 0)  # share of the right piece, so that both classes have equal weight
+    # Mix the pieces so that both classes have equal weight.
+    right_share = jnp.where(slope_drop > 0, left.slope / jnp.where(slope_drop > 0, slope_drop, 1), 0)
     parts = [_level_derivatives(c + y * piece.bias, piece.edge, piece.mass, w) for piece in (left, right)]
     share, slope = jax.tree.map(lambda a, b: (1 - right_share) * a + right_share * b, *parts)
     bias = jnp.where(best.slope == 0, _middle(c, y, best, w), best.bias)
