@@ -1,4 +1,4 @@
-"""Averages of iterates, as the last step of an optax chain or around a whole solver."""
+"""Averages of iterates, as the last step of an optax chain or as a wrapper of a solver."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .types import Array, Solver
 
 @register("AverageState")
 class AverageState(NamedTuple):
-    """The running mean; before `start` it is the iterate itself."""
+    """The running mean; before `start` it equals the iterate."""
 
     mean: Any  # as the parameters
-    compensation: Any  # as the parameters, what rounding took from the mean: late iterates move it by less than its last place
-    count: Array  # ()  int32, iterates seen
-    total: Array | None  # ()  sum of the weights so far; None where all weigh the same
+    compensation: Any  # as the parameters, rounding errors of the mean, whose late changes are below its last place
+    count: Array  # ()  int32, number of iterates
+    total: Array | None  # ()  sum of the weights so far; None for equal weights
 
 
 def _mean_init(params: Any, weights: Callable | None) -> AverageState:
@@ -32,7 +32,7 @@ def _mean_init(params: Any, weights: Callable | None) -> AverageState:
 
 
 def _mean_step(state: AverageState, params: Any, start: int, weights: Callable | None) -> AverageState:
-    """mean += rho (params - mean), rho = the newest weight's share of all weights from `start` on."""
+    """mean += rho (params - mean), rho = the newest weight / the sum of all weights from `start` on."""
     since = state.count - start
     if weights is None:
         rho, total = 1 / (jnp.maximum(since, 0) + 1).astype(accum_dtype(jax.tree.leaves(params)[0])), None
@@ -56,15 +56,15 @@ def _check_average(start: int, weights: Callable | None) -> None:
 
 
 def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = None) -> optax.GradientTransformation:
-    """Average the parameters that the updates lead to; updates pass unchanged. Last in the chain.
+    """A transformation that averages the parameters after each update and leaves updates unchanged; the last of a chain.
 
     mean_t = sum_s weight_s params_s / sum_s weight_s over the iterates s = start, ..., t (after their update).
     Read it with `averaged_params`. (`optax.ema` averages updates, not parameters.)
 
     Args:
-        start: iterates left out at the beginning, >= 0; up to there the average is the iterate.
-        weights: count since start (0.0, 1.0, ...) -> weight, > 0; None: all the same. `lambda t: t + 1` favours late
-            iterates, a step-size schedule gives the weighting of robust stochastic approximation.
+        start: number of initial iterates to skip, >= 0; until then the average is the iterate.
+        weights: count since start (0.0, 1.0, ...) -> weight, > 0; None: equal weights. `lambda t: t + 1` favours late
+            iterates; a step size schedule is the weighting of robust stochastic approximation.
 
     Example:
         >>> import jax.numpy as jnp, optax
@@ -89,10 +89,10 @@ def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = 
 
 
 def averaged_params(opt_state: Any, params: Any) -> Any:
-    """The average kept by `average_iterates` somewhere in `opt_state`; `params` where there is none."""
+    """The average by `average_iterates` anywhere in `opt_state`; `params` if there is none."""
     is_average = lambda node: isinstance(node, AverageState)  # noqa: E731
-    found = [node for node in jax.tree.leaves(opt_state, is_leaf=is_average) if is_average(node)]
-    return found[-1].mean if found else params
+    averages = [node for node in jax.tree.leaves(opt_state, is_leaf=is_average) if is_average(node)]
+    return averages[-1].mean if averages else params
 
 
 @register("AveragedState")
@@ -105,14 +105,14 @@ class AveragedState(NamedTuple):
 
 @solver
 def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array] | None = None) -> Solver:
-    """Any solver with a linear model, returning the average of its iterates instead of the last.
+    """A solver whose model is the average of the linear models of `inner`, instead of the last.
 
-    mean_t = sum_s weight_s w_s / sum_s weight_s over the iterates s = start, ..., t, and the same of the bias.
+    mean_t = sum_s weight_s w_s / sum_s weight_s over the iterates s = start, ..., t; the bias likewise.
 
     Args:
         inner: a solver whose model is `Linear`; inside a feature map write `on_features(phi, averaged(s))`.
-        start: steps left out at the beginning, >= 0.
-        weights: step since start (0.0, 1.0, ...) -> weight, > 0; None: all the same.
+        start: number of initial steps to skip, >= 0.
+        weights: step since start (0.0, 1.0, ...) -> weight, > 0; None: equal weights.
 
     Raises:
         TypeError: if the model of `inner` is not `Linear`.
@@ -128,20 +128,20 @@ def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array]
     _check_average(start, weights)
 
     def model(state, data=None):
-        found = inner.model(state, data)
-        if not isinstance(found, Linear):
-            raise TypeError(f"averaged takes solvers whose model is Linear, got {type(found).__name__}")
-        return found
+        inner_model = inner.model(state, data)
+        if not isinstance(inner_model, Linear):
+            raise TypeError(f"averaged takes solvers whose model is Linear, got {type(inner_model).__name__}")
+        return inner_model
 
     def init(key, data):
         state = inner.init(key, data)
         return AveragedState(state, _mean_init(model(state, data), weights))
 
     def update(state, batch):
-        after, info = inner.update(state.inner, batch)
-        return AveragedState(after, _mean_step(state.average, model(after), start, weights)), info
+        inner_state, info = inner.update(state.inner, batch)
+        return AveragedState(inner_state, _mean_step(state.average, model(inner_state), start, weights)), info
 
-    def wrapper(other):
-        return averaged(other, start=start, weights=weights)
+    def wrapper(new_inner):
+        return averaged(new_inner, start=start, weights=weights)
 
     return replace(inner, wrapper, init=init, update=update, model=lambda state, data=None: state.average.mean)

@@ -1,9 +1,9 @@
-"""Kernels: block functions (n, d), (m, d) -> (n, m) made of matrix products, as pytrees of their parameters.
+"""Kernels: block functions (n, d), (m, d) -> (n, m) by matrix products, as pytrees of their parameters.
 
-`kernel(x, z)` is a block, `kernel.diag(x)` the values k(x_i, x_i); `+`, `*` combine kernels, a number in front scales.
+`kernel(x, z)` is a block, `kernel.diag(x)` the values k(x_i, x_i); `+` and `*` combine kernels, a number factor scales one.
 
-Kernels of differences (`rbf`, `laplacian`, sums, products and multiples of them) do not change when all rows move. A common
-shift of dense rows is taken out first, so that columns far from the origin keep the digits that they have.
+Kernels of differences (`rbf`, `laplacian`, sums, products and multiples of them) are invariant under a common shift. One is
+subtracted from dense rows first, so that columns far from the origin lose no accuracy.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from .types import Array, Batch, SparseRows
 class _Kernel(NamedTuple):
     block: Callable  # ((n, d), (m, d)) -> (n, m)
     diagonal: Callable  # (n, d)        -> (n,)
-    among: Callable | None = None  # (x (n, d), index (b,)) -> (b, b), where rows of x alone do not tell
-    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale times independent draws of this name; None: no such law is known
+    among: Callable | None = None  # (x (n, d), index (b,)) -> (b, b), for kernels whose values need more than the rows of x
+    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale times independent draws of this law; None: no such law is known
     spectrum: tuple[str, Array] | None = None  # ("normal" | "cauchy", scale ())
-    # (<x, z>, |x|^2, |z|^2, d) -> k(x, z), value by value; None: products do not tell
+    # (<x, z>, |x|^2, |z|^2, d) -> k(x, z), elementwise; None: not a function of these
     of_products: Callable | None = None
-    differences: bool = False  # k(x + a, z + a) = k(x, z): `block` is given both sides as `CentredRows` of one shift
-    gammas: tuple = ()  # of the parts that are functions of gamma |x - z|^2
+    differences: bool = False  # k(x + a, z + a) = k(x, z): `block` receives both sides as `CentredRows` of one shift
+    gammas: tuple = ()  # the gamma of each factor or term that depends on gamma |x - z|^2
 
     def settled(self, rows: CentredRows) -> CentredRows:
-        """Rows whose distances are summed from differences where products would leave none of their digits."""
+        """The rows, marked for distances from differences where products would be too inaccurate."""
         coarse = not rows.subtract and any(needs_subtraction(rows, gamma) for gamma in self.gammas)
         return dataclasses.replace(rows, subtract=True) if coarse else rows
 
 
 def _shaped(values: Array, *rows: int) -> Array:
-    """A block of values, or values (n,), as they are, if they have that shape."""
+    """A block of values, or values (n,), after a check of its shape."""
     if jnp.shape(values) != rows:
         counts = " and ".join(map(str, rows))
         raise ValueError(f"the kernel returned shape {jnp.shape(values)} for {counts} rows, expected {rows}")
@@ -82,11 +82,11 @@ class Kernel(Recipe):
         """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m)."""
         x = matrix("x", x)
         z = matrix("z", z, None if holds_precomputed(self) else x.shape[1])
-        made, n, m = self.make(), x.shape[0], z.shape[0]
-        if made.differences:
+        fields, n, m = self.make(), x.shape[0], z.shape[0]
+        if fields.differences:
             x, z = centred_pair(x, z)
-            z = made.settled(z)
-        return _shaped(made.block(x, z), n, m)
+            z = fields.settled(z)
+        return _shaped(fields.block(x, z), n, m)
 
     def diag(self, x: Array) -> Array:
         """The values k(x_i, x_i), (n, d) -> (n,)."""
@@ -94,39 +94,39 @@ class Kernel(Recipe):
         return _shaped(self.make().diagonal(x), x.shape[0])
 
     def values(self, x: Array, z: Array, sqnorm: Array) -> Array:
-        """The block of values as of a call, (n, d), (m, d), (m,) -> (n, m), where the squared norms of z are known.
+        """The block of values k(x_i, z_j), (n, d), (m, d), (m,) -> (n, m), with known squared norms of z.
 
-        Nothing is shifted here: rows far from the origin come less their `offset`.
+        No shift is subtracted here: for rows far from the origin, subtract their `offset` first.
         """
-        made = self.make()
-        if made.of_products is None:
+        fields = self.make()
+        if fields.of_products is None:
             return self(x, z)
         x = x.astype(accum_dtype(x))
-        return made.of_products(cross_products(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1])
+        return fields.of_products(cross_products(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1])
 
     def offset(self, data: Batch) -> Array:
-        """The shift (d,) of the rows of positive weight; 0 for a single row, and where the kernel is none of differences."""
-        none, live = jnp.zeros(data.x.shape[-1], accum_dtype(data.x)), data.weight > 0
+        """The common shift (d,) of the rows of positive weight; 0 for a single row, or if `differences` is false."""
+        zeros, live = jnp.zeros(data.x.shape[-1], accum_dtype(data.x)), data.weight > 0
         if not self.make().differences:
-            return none
-        return jnp.where(count(live) > 1, offset(data.x, live), none)
+            return zeros
+        return jnp.where(count(live) > 1, offset(data.x, live), zeros)
 
     def layout(self, data: Batch) -> Batch:
-        """The data with the rows in the form that blocks are worked out from fastest: less their shift, with their norms.
+        """The data with rows in the form of the fastest blocks: minus their shift, with their squared norms.
 
-        Of rows in this form their values are looked at, where they are known: see `needs_subtraction`.
+        Outside of transformations the values of the rows decide how distances are computed: see `needs_subtraction`.
         """
-        made = self.make()
-        if not made.differences:
+        fields = self.make()
+        if not fields.differences:
             return data
         rows = data.x if isinstance(data.x, CentredRows) else centred(data.x, self.offset(data))
-        return data._replace(x=made.settled(rows))
+        return data._replace(x=fields.settled(rows))
 
     def gram(self, x: Array, index: Array) -> Array:
         """The values among the rows `index` of `x`, (n, d), (b,) -> (b, b)."""
-        made = self.make()
-        if made.among is not None:
-            return made.among(x, index)
+        fields = self.make()
+        if fields.among is not None:
+            return fields.among(x, index)
         rows = x[index]
         return self(rows, rows)
 
@@ -145,7 +145,7 @@ kernel = _recipe.recipe(_Kernel, Kernel)
 
 @kernel
 def linear() -> _Kernel:
-    """<x, z>."""
+    """The linear kernel <x, z>."""
     return _of_products(lambda product, x, z: product, sqnorms)
 
 
@@ -161,19 +161,19 @@ def _of_products(value: Callable, diagonal: Callable) -> _Kernel:
 
 @kernel
 def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
-    """exp(-|x - z|^2 / (2 sigma^2)), or exp(-gamma |x - z|^2): the Gaussian kernel.
+    """The Gaussian kernel exp(-|x - z|^2 / (2 sigma^2)), or exp(-gamma |x - z|^2).
 
     Args:
         sigma: width, units of x, > 0.
         gamma: 1 / (2 sigma^2); give one of the two.
 
-    Dense rows may have any shift in common: the error of gamma |x - z|^2 is at most (8 + 4 sqrt(d)) eps gamma max |x - mean|^2,
-    beside the rounding of the rows themselves. k(x, x) is 1 exactly, and so is k between equal rows. Where that error would
-    exceed 1e-3, distances are summed from differences (outside transformations, and in `fit` outside of them): slower, exact.
-    Sparse rows are not shifted.
+    For dense rows with any common shift, the error of gamma |x - z|^2 is at most (8 + 4 sqrt(d)) eps gamma max |x - mean|^2. k
+    between equal rows is exactly 1. Where the error would exceed 1e-3, distances are computed from differences, which is slower
+    and accurate. This needs known values: it happens outside of transformations, and in `fit` outside of them. Sparse rows are
+    not shifted.
 
     Raises:
-        ValueError: if both or neither are given, or the one is not above 0.
+        ValueError: both or neither are passed; the one passed is not above 0.
     """
     if (sigma is None) == (gamma is None):
         raise ValueError("rbf takes sigma or gamma = 1 / (2 sigma^2), one of them")
@@ -184,7 +184,7 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
     else:
         check_positive(gamma=gamma)
 
-    # 1 at distance 0 also for a gamma that float32 has as infinite.
+    # 1 at distance 0, also where gamma is infinite in float32.
     value = lambda square: jnp.where(square == 0, 1, jnp.exp(-gamma * square))  # noqa: E731
     return _Kernel(
         lambda x, z: value(sqdist_of(x, z)),
@@ -198,7 +198,7 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
 
 @kernel
 def laplacian(sigma: float) -> _Kernel:
-    """exp(-|x - z|_1 / sigma); costs n m d operations that are not a matrix product, one column at a time.
+    """The Laplacian kernel exp(-|x - z|_1 / sigma), in n m d operations without a matrix product, column by column.
 
     Args:
         sigma: width, units of x, > 0.
@@ -215,12 +215,12 @@ def laplacian(sigma: float) -> _Kernel:
 
 @kernel
 def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _Kernel:
-    """(gamma <x, z> + coef0)^degree.
+    """The polynomial kernel (gamma <x, z> + coef0)^degree.
 
     Args:
         gamma: > 0.
         coef0: >= 0 for a positive semi-definite kernel.
-        degree: whole number >= 1, structure.
+        degree: integer >= 1; structure.
     """
     check_positive(gamma=gamma)
     check_scalars(coef0=coef0)
@@ -233,7 +233,7 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
 
 @kernel
 def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
-    """tanh(gamma <x, z> + coef0); not positive semi-definite, so dual objectives need not be concave.
+    """The sigmoid kernel tanh(gamma <x, z> + coef0), which is not positive semi-definite: duals need not be concave.
 
     Args:
         gamma: > 0.
@@ -249,7 +249,7 @@ def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
 
 @kernel
 def precomputed() -> _Kernel:
-    """Values worked out beforehand: the rows of `x` are rows of the matrix of k(row, training rows).
+    """A precomputed kernel matrix: the rows of `x` are rows of the matrix of k(row, training rows).
 
     Train on the (n, n) matrix, predict on (m, n) blocks; the second argument is always the training set.
     """
@@ -265,13 +265,13 @@ def precomputed() -> _Kernel:
 
 @kernel
 def custom(fn: Callable, diag: Callable | None = None, *, differences: bool = False) -> _Kernel:
-    """Any function (n, d), (m, d) -> (n, m), made of JAX operations, as a kernel.
+    """A kernel from any function (n, d), (m, d) -> (n, m) of JAX operations.
 
     Args:
-        fn: the block function. `kernels.register(name, fn)` makes models with it loadable. `kernels.sqdist(x, z)` gives the
-            squared distances of rows that may lie far from the origin.
-        diag: (n, d) -> (n,); by default one block of one row at a time.
-        differences: whether fn is a function of x - z, whose rows are then given to it less their common shift; structure.
+        fn: the block function. `kernels.register(name, fn)` makes models with it loadable. `kernels.sqdist(x, z)` computes
+            squared distances accurately for rows far from the origin.
+        diag: (n, d) -> (n,); None: blocks of a single row.
+        differences: whether fn is a function of x - z; it then receives rows minus their common shift; structure.
 
     Example:
         >>> import jax.numpy as jnp
@@ -282,27 +282,27 @@ def custom(fn: Callable, diag: Callable | None = None, *, differences: bool = Fa
     _takes("the kernel", fn, "x, z")
     if diag is not None:
         _takes("diag", diag, "x")
-    block, given = _of_jax("the kernel", fn), None if diag is None else _of_jax("diag", diag)
+    block, diag_fn = _of_jax("the kernel", fn), None if diag is None else _of_jax("diag", diag)
     if differences:
-        block, given = (None if own is None else _plain_rows(own) for own in (block, given))
-    alone = lambda x: jax.vmap(lambda row: _shaped(block(row[None], row[None]), 1, 1)[0, 0])(x)  # noqa: E731
-    return _Kernel(block, given or alone, differences=differences)
+        block, diag_fn = (None if fn_or_none is None else _plain_rows(fn_or_none) for fn_or_none in (block, diag_fn))
+    row_by_row = lambda x: jax.vmap(lambda row: _shaped(block(row[None], row[None]), 1, 1)[0, 0])(x)  # noqa: E731
+    return _Kernel(block, diag_fn or row_by_row, differences=differences)
 
 
 def _plain_rows(fn: Callable) -> Callable:
-    """A user's function, given rows as arrays."""
+    """A user's function, called with rows as arrays."""
     return lambda *sides: fn(*(rows.value if isinstance(rows, CentredRows) else rows for rows in sides))
 
 
 def _takes(name: str, fn: Callable, arguments: str) -> None:
-    """Refuse functions of NumPy, which JAX cannot trace, and those of other arguments."""
+    """Raise for NumPy functions, which JAX cannot trace, and for functions of other arguments."""
     of_numpy = any(str(getattr(thing, "__module__", "")).split(".")[0] == "numpy" for thing in (fn, type(fn)))
     if not callable(fn) or isinstance(fn, type) or of_numpy:
         how = ", of NumPy: write one with jax.numpy" if of_numpy else ""
         raise TypeError(f"{name} must be a function of {arguments} made of JAX operations, got {shown(fn)}{how}")
     try:
         signature = inspect.signature(fn)
-    except (TypeError, ValueError):  # one that does not tell
+    except (TypeError, ValueError):  # no signature is available
         return
     try:
         signature.bind(*arguments.split(","))
@@ -311,7 +311,7 @@ def _takes(name: str, fn: Callable, arguments: str) -> None:
 
 
 def _of_jax(name: str, fn: Callable) -> Callable:
-    """A user's function that says so where it fails on rows of these shapes."""
+    """A user's function whose errors name it and the shapes of the rows."""
 
     def call(*rows):
         form = "(n, d), (m, d) -> (n, m)" if len(rows) == 2 else "(n, d) -> (n,)"
@@ -323,35 +323,35 @@ def _of_jax(name: str, fn: Callable) -> Callable:
 
 @kernel
 def sum_(a: Kernel, b: Kernel) -> _Kernel:
-    """k_a + k_b; written `a + b`."""
+    """The sum k_a + k_b; written `a + b`."""
     return _both(jnp.add, a, b)
 
 
 def _both(join: Callable, a: Kernel, b: Kernel) -> _Kernel:
-    """Two kernels joined value by value."""
+    """Two kernels combined elementwise by `join`."""
     a, b = as_kernel(a), as_kernel(b)
-    one, other = a.make(), b.make()
-    of, alike = (one.of_products, other.of_products), one.differences == other.differences
+    first, second = a.make(), b.make()
+    fns, same_kind = (first.of_products, second.of_products), first.differences == second.differences
     return _Kernel(
         lambda x, z: join(a(x, z), b(x, z)),
         lambda x: join(a.diag(x), b.diag(x)),
         lambda x, index: join(a.gram(x, index), b.gram(x, index)),
-        # Of two kinds, each takes its own shift out.
-        of_products=None if None in of or not alike else lambda *products: join(of[0](*products), of[1](*products)),
-        differences=one.differences and other.differences,
-        gammas=one.gammas + other.gammas,
+        # If only one is a kernel of differences, each subtracts its own shift.
+        of_products=None if None in fns or not same_kind else lambda *products: join(fns[0](*products), fns[1](*products)),
+        differences=first.differences and second.differences,
+        gammas=first.gammas + second.gammas,
     )
 
 
 @kernel
 def product(a: Kernel, b: Kernel) -> _Kernel:
-    """k_a k_b, value by value; written `a * b`."""
+    """The elementwise product k_a k_b; written `a * b`."""
     return _both(jnp.multiply, a, b)
 
 
 @kernel
 def scaled(inner: Kernel, factor: float) -> _Kernel:
-    """factor k; written `factor * k`.
+    """The multiple factor k; written `factor * k`.
 
     Args:
         inner: the kernel.
@@ -359,30 +359,30 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
     """
     check_positive(factor=factor)
     inner = as_kernel(inner)
-    made = inner.make()
+    fields = inner.make()
     return _Kernel(
         lambda x, z: factor * inner(x, z),
         lambda x: factor * inner.diag(x),
         lambda x, index: factor * inner.gram(x, index),
-        made.spectrum,
-        None if made.of_products is None else lambda *products: factor * made.of_products(*products),
-        made.differences,
-        made.gammas,
+        fields.spectrum,
+        None if fields.of_products is None else lambda *products: factor * fields.of_products(*products),
+        fields.differences,
+        fields.gammas,
     )
 
 
 def holds_precomputed(kernel: Kernel) -> bool:
-    """Whether values of the kernel were worked out beforehand, so that it says nothing of new rows."""
+    """Whether the kernel contains a precomputed one, which cannot be evaluated at new rows."""
     factory, args, kwargs = kernel.call()
     parts = [part for part in (*args, *kwargs.values()) if isinstance(part, Kernel)]
     return factory is precomputed or any(map(holds_precomputed, parts))
 
 
 def check_symmetric(kernel: Kernel, data: Batch) -> None:
-    """Refuse precomputed values that are not those of a symmetric matrix, one block of rows at a time, on the host.
+    """Check on the host, block by block, that a precomputed matrix is symmetric.
 
     Raises:
-        ValueError: with the place and the two values.
+        ValueError: not symmetric, with the position and the two values.
     """
     if not holds_precomputed(kernel):
         return
@@ -392,11 +392,11 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
     n = x.shape[0]
     if x.shape != (n, n):
         raise ValueError(f"a precomputed matrix for {n} rows has shape ({n}, {n}), got {x.shape}: k(row, training row)")
-    room = 1e-5 * max(float(np.abs(x).max()), np.finfo(np.float32).tiny)
+    tolerance = 1e-5 * max(float(np.abs(x).max()), np.finfo(np.float32).tiny)
     for start in range(0, n, 1024):
-        apart = np.abs(x[start : start + 1024] - x[:, start : start + 1024].T)
-        if apart.max() > room:
-            i, j = np.unravel_index(np.argmax(apart), apart.shape)
+        asymmetry = np.abs(x[start : start + 1024] - x[:, start : start + 1024].T)
+        if asymmetry.max() > tolerance:
+            i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
             i += start
             raise ValueError(
                 f"the precomputed matrix is not symmetric: {x[i, j]:g} at ({i}, {j}) and {x[j, i]:g} at ({j}, {i}); "
@@ -405,15 +405,15 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
 
 
 def as_kernel(thing: Any) -> Kernel:
-    """A kernel as it is, its numbers checked where they are known; a plain function wrapped.
+    """A kernel, after a check of its parameters; a plain function is wrapped by `custom`.
 
     Raises:
-        TypeError: for anything else.
-        ValueError: for a kernel whose numbers are out of range.
+        TypeError: neither a kernel nor a function.
+        ValueError: parameters out of range.
     """
-    made = _wrapped(thing)
-    made.make()
-    return made
+    result = _wrapped(thing)
+    result.make()
+    return result
 
 
 def _wrapped(thing: Any) -> Kernel:
@@ -426,7 +426,7 @@ def _wrapped(thing: Any) -> Kernel:
 
 
 def register(name: str, fn: Callable) -> Callable:
-    """Make a kernel function of your own known by name, so that models with it can be saved and loaded.
+    """Register a user's kernel function by name, so that models with it can be saved and loaded.
 
     Call it before `models.load`, in every program that loads such a model.
     """
@@ -434,14 +434,14 @@ def register(name: str, fn: Callable) -> Callable:
 
 
 def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -> Array:
-    """sum_j coef_j k(x_i, z_j) in blocks of rows, (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c)."""
+    """The sums sum_j coef_j k(x_i, z_j) in blocks of rows, (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c)."""
     kernel = kernel if isinstance(kernel, Kernel) else as_kernel(kernel)
     integer("block", block, 1)
     x, z = matrix("x", x), matrix("z", z)
     if not hasattr(coef, "shape") or coef.shape[:1] != (z.shape[0],):
         raise ValueError(f"coef must hold a number for each of the {z.shape[0]} rows of z, got {shown(coef)}")
-    given = lambda rows: rows  # noqa: E731
+    prepare_rows = lambda rows: rows  # noqa: E731
     if kernel.differences and not isinstance(z, CentredRows):
-        shift = offset(z)  # once for all blocks
-        z, given = kernel.make().settled(centred(z, shift)), lambda rows: centred(rows, shift)
-    return blocked(lambda rows: dot(kernel(given(rows), z), coef), x, block)
+        shift = offset(z)  # one shift for all blocks
+        z, prepare_rows = kernel.make().settled(centred(z, shift)), lambda rows: centred(rows, shift)
+    return blocked(lambda rows: dot(kernel(prepare_rows(rows), z), coef), x, block)

@@ -1,4 +1,4 @@
-"""Losses: value, chosen subgradient, conjugate and the exact dual coordinate step of each.
+"""Losses: value, a subgradient, conjugate and exact dual coordinate step of each.
 
 A dual method keeps signed coefficients, w = sum_i coef_i phi(x_i), and maximises
 
@@ -11,6 +11,8 @@ Every function works elementwise on scores (b,) and targets (b,), except those o
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -26,28 +28,28 @@ def _inside(condition: Array, value: Array) -> Array:
 
 
 def _guard(sqnorm: Array) -> Array:
-    """A row of zeros has no curvature: its coefficient goes straight to the end of its range."""
+    """The curvature, bounded away from 0: the coefficient of a row of zeros then moves to its bound in one step."""
     return jnp.maximum(sqnorm, jnp.finfo(sqnorm.dtype).tiny * 16)
 
 
 def _slack(value: Array) -> Array:
-    """Rounding room at the ends of a conjugate's domain."""
+    """The rounding tolerance at the ends of a conjugate's domain."""
     return 8 * jnp.finfo(value.dtype).eps * jnp.ones_like(value)
 
 
 def _sided(y: Array, high: Array, l2: Array | None = None) -> Quadratic:
-    """y coef in [0, high]: the coefficients of losses of the margin."""
+    """The dual bounds 0 <= y coef <= high of a margin loss."""
     zero = jnp.zeros_like(high)
     return Quadratic(jnp.where(y > 0, zero, -high), jnp.where(y > 0, high, zero), l2=l2)
 
 
 def _unbounded(C: Array) -> Array:
-    """Where a row counts, no bound."""
+    """An infinite bound for each row of positive weight, 0 for the others."""
     return jnp.where(C > 0, jnp.full_like(C, jnp.inf), jnp.zeros_like(C))
 
 
 def _inverse(C: Array) -> Array:
-    """1/C, and 0 where C is 0: the bounds there are 0 already."""
+    """1/C, and 0 where C is 0, where both bounds are 0."""
     return jnp.where(C > 0, 1 / jnp.where(C > 0, C, jnp.ones_like(C)), jnp.zeros_like(C))
 
 
@@ -58,9 +60,19 @@ def _within(name: str, value: float, low: float, high: float, ends: bool) -> Non
         raise ValueError(f"{name} must be {'at least' if ends else 'above'} {low} and below {high}, got {float(value):g}")
 
 
-@loss
-def hinge() -> Loss:
-    """max(0, 1 - y f). At the kink the slope is 0: a row violates where y f < 1, strictly.
+def _named(name: str) -> Callable:
+    """A decorator for a factory without arguments, which is registered and printed as `name`, the name of its instance."""
+
+    def decorate(factory: Callable) -> Callable:
+        factory.__name__ = factory.__qualname__ = name
+        return loss(factory)
+
+    return decorate
+
+
+@_named("hinge")
+def hinge_loss() -> Loss:
+    """The hinge loss max(0, 1 - y f). The slope at the kink is 0: a row violates its margin where y f < 1.
 
     Example:
         >>> from jaxsvm import losses
@@ -81,9 +93,9 @@ def hinge() -> Loss:
     return Loss(optax.losses.hinge_loss, slope, conjugate, dual_step, quadratic=_sided)
 
 
-@loss
-def squared_hinge() -> Loss:
-    """max(0, 1 - y f)^2, without a factor 1/2, as in LIBLINEAR; alpha_i >= 0 has no upper bound."""
+@_named("squared_hinge")
+def squared_hinge_loss() -> Loss:
+    """The squared hinge loss max(0, 1 - y f)^2, without a factor 1/2, as in LIBLINEAR; alpha_i >= 0 has no upper bound."""
 
     def value(f, y):
         return jnp.maximum(1 - y * f, 0) ** 2
@@ -108,7 +120,7 @@ def squared_hinge() -> Loss:
 
 @loss
 def smooth_hinge(width: float = 1.0) -> Loss:
-    """The hinge with a parabola of the given width below its kink: differentiable, slope in [-1, 0] times y.
+    """The smoothed hinge loss, with a parabola of the given width at the kink: differentiable, slope in [-1, 0] times y.
 
     0 for y f >= 1, (1 - y f)^2 / (2 width) for 1 - width <= y f <= 1, 1 - y f - width/2 below.
 
@@ -138,9 +150,12 @@ def smooth_hinge(width: float = 1.0) -> Loss:
     return Loss(value, slope, conjugate, dual_step, quadratic=quadratic)
 
 
-@loss
-def logistic() -> Loss:
-    """log(1 + exp(-y f)); the coordinate step is 12 Newton steps in the log-odds of alpha/C, from an upper bound of the root."""
+@_named("logistic")
+def logistic_loss() -> Loss:
+    """The logistic loss log(1 + exp(-y f)).
+
+    The dual coordinate step is 12 Newton steps in the log-odds of alpha/C, from an upper bound of the root.
+    """
 
     def value(f, y):
         return jnp.logaddexp(-y * f, jnp.zeros_like(f))
@@ -150,17 +165,17 @@ def logistic() -> Loss:
 
     def conjugate(u, y):
         a = -u * y
-        inside = jnp.clip(a, 0, 1)
+        clipped = jnp.clip(a, 0, 1)
         return _inside(
-            (a >= -_slack(a)) & (a <= 1 + _slack(a)), -jax.scipy.special.entr(inside) - jax.scipy.special.entr(1 - inside)
+            (a >= -_slack(a)) & (a <= 1 + _slack(a)), -jax.scipy.special.entr(clipped) - jax.scipy.special.entr(1 - clipped)
         )
 
     def dual_step(coef, f, y, q, C):
         # alpha = C sigmoid(s) where s + a sigmoid(s) = c, solved at s <= 0, its mirror image otherwise: there the
         # left side is convex, and Newton's method falls to the root from the upper bound that it starts at.
         a, c = q * C, q * y * coef - y * f
-        mirror = c > a / 2
-        c = jnp.where(mirror, a - c, c)
+        is_mirrored = c > a / 2
+        c = jnp.where(is_mirrored, a - c, c)
         under, over = jnp.minimum(c, 0), jnp.maximum(c, 0)
         s = jnp.minimum(under, jnp.log(2 * (over + jnp.log1p(a * jnp.exp(under)) + 1)) - jnp.log(a))
 
@@ -169,14 +184,14 @@ def logistic() -> Loss:
             return s - (s + a * p - c) / (1 + a * p * (1 - p))
 
         s = jax.lax.fori_loop(0, 12, newton, s)
-        return y * C * jax.nn.sigmoid(jnp.where(mirror, -s, s))
+        return y * C * jax.nn.sigmoid(jnp.where(is_mirrored, -s, s))
 
     return Loss(value, slope, conjugate, dual_step)
 
 
-@loss
-def squared() -> Loss:
-    """(f - y)^2 / 2 for real targets."""
+@_named("squared")
+def squared_loss() -> Loss:
+    """The squared loss (f - y)^2 / 2 for real targets."""
 
     def slope(f, y):
         return f - y
@@ -196,7 +211,7 @@ def squared() -> Loss:
 
 @loss
 def eps_insensitive(eps: float = 0.1) -> Loss:
-    """max(0, |f - y| - eps) for real targets; slope 0 on the edge of the tube.
+    """The eps-insensitive loss max(0, |f - y| - eps) for real targets; the slope on the edge of the tube is 0.
 
     Args:
         eps: half the width of the tube, units of y, >= 0.
@@ -214,8 +229,8 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
         return _inside(jnp.abs(u) <= 1 + _slack(u), u * y + eps * jnp.abs(u))
 
     def dual_step(coef, f, y, q, C):
-        pull = q * coef + y - f  # without the tube; the tube shrinks it towards 0
-        return jnp.clip(jnp.sign(pull) * jnp.maximum(jnp.abs(pull) - eps, 0) / _guard(q), -C, C)
+        residual = q * coef + y - f  # soft thresholding by eps follows
+        return jnp.clip(jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - eps, 0) / _guard(q), -C, C)
 
     def quadratic(y, C):
         return Quadratic(-C, C, l1=jnp.full_like(C, eps))
@@ -225,7 +240,7 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
 
 @loss
 def pinball(tau: float = 0.5) -> Loss:
-    """max(tau (y - f), (tau - 1)(y - f)) for real targets: its minimiser is the tau-quantile; slope 0 at f = y.
+    """The pinball loss max(tau (y - f), (tau - 1)(y - f)) for real targets, minimised by the tau-quantile; slope 0 at f = y.
 
     Args:
         tau: quantile, in (0, 1).
@@ -252,53 +267,57 @@ def pinball(tau: float = 0.5) -> Loss:
 
 
 def _simplex(point: Array) -> Array:
-    """The nearest point of the probability simplex; optax's promotes dtypes."""
-    fallen = -jnp.sort(-point)
-    levels = (jnp.cumsum(fallen) - 1) / jnp.arange(1, point.shape[0] + 1, dtype=point.dtype)
-    return jnp.maximum(point - levels[count(fallen > levels) - 1], 0)
+    """The projection onto the probability simplex; that of optax promotes dtypes."""
+    descending = -jnp.sort(-point)
+    thresholds = (jnp.cumsum(descending) - 1) / jnp.arange(1, point.shape[0] + 1, dtype=point.dtype)
+    return jnp.maximum(point - thresholds[count(descending > thresholds) - 1], 0)
 
 
-@loss
-def crammer_singer() -> Loss:
-    """max_j (f_j + [j != y]) - f_y for scores (b, k) and class numbers y (b,): the multiclass hinge.
+@_named("crammer_singer")
+def crammer_singer_loss() -> Loss:
+    """The multiclass hinge loss max_j (f_j + [j != y]) - f_y for scores (b, k) and class numbers y (b,).
 
-    The slope is e_j - e_y for the first maximal j (0 where that is y itself); a slope u is in the conjugate's domain
-    where u + e_y is on the simplex. `dual_step` takes coefficients (b, k) and projects onto that simplex.
+    The slope is e_j - e_y for the first maximal j, and 0 where that is y. A slope u is in the domain of the conjugate where
+    u + e_y is on the simplex. `dual_step` maps coefficients (b, k) and projects onto that simplex.
 
     Reference: K. Crammer, Y. Singer, On the algorithmic implementation of multiclass kernel-based vector machines,
         JMLR 2, 2001.
     """
 
-    def raised(f, y):
-        own = jax.nn.one_hot(y, f.shape[-1], dtype=f.dtype)
-        return f + 1 - own, own
+    def add_margin(f, y):
+        one_hot = jax.nn.one_hot(y, f.shape[-1], dtype=f.dtype)
+        return f + 1 - one_hot, one_hot
 
     def value(f, y):
-        scores, own = raised(f, y)
-        return jnp.max(scores, -1) - jnp.sum(f * own, -1)
+        scores, one_hot = add_margin(f, y)
+        return jnp.max(scores, -1) - jnp.sum(f * one_hot, -1)
 
     def slope(f, y):
-        scores, own = raised(f, y)
-        wins = jnp.sum(scores * own, -1) >= jnp.max(scores, -1)
-        other = jax.nn.one_hot(jnp.argmax(scores, -1), f.shape[-1], dtype=f.dtype) - own
-        return jnp.where(wins[:, None], jnp.zeros_like(other), other)
+        scores, one_hot = add_margin(f, y)
+        is_zero = jnp.sum(scores * one_hot, -1) >= jnp.max(scores, -1)
+        other = jax.nn.one_hot(jnp.argmax(scores, -1), f.shape[-1], dtype=f.dtype) - one_hot
+        return jnp.where(is_zero[:, None], jnp.zeros_like(other), other)
 
     def conjugate(u, y):
-        own = jax.nn.one_hot(y, u.shape[-1], dtype=u.dtype)
-        p = u + own
+        one_hot = jax.nn.one_hot(y, u.shape[-1], dtype=u.dtype)
+        p = u + one_hot
         slack = 8 * u.shape[-1] * jnp.finfo(u.dtype).eps
         on_simplex = (jnp.min(p, -1) >= -slack) & (jnp.abs(jnp.sum(u, -1)) <= slack)
-        return _inside(on_simplex, jnp.sum(u * own, -1))
+        return _inside(on_simplex, jnp.sum(u * one_hot, -1))
 
     def dual_step(coef, f, y, q, C):
-        own = jax.nn.one_hot(y, f.shape[-1], dtype=f.dtype)
+        one_hot = jax.nn.one_hot(y, f.shape[-1], dtype=f.dtype)
         q, C = q[:, None], C[:, None]
-        lead = q * (C * own - coef) + f - own  # only differences between the classes count
+        lead = q * (C * one_hot - coef) + f - one_hot  # only differences between the classes count
         lead = lead - jnp.max(lead, -1, keepdims=True)
-        point = jnp.maximum(lead / _guard(q * C), -1)  # further behind, a class gets nothing
-        return C * (own - jax.vmap(_simplex)(point))
+        point = jnp.maximum(lead / _guard(q * C), -1)  # classes further behind have coefficient 0
+        return C * (one_hot - jax.vmap(_simplex)(point))
 
     return Loss(value, slope, conjugate, dual_step)
 
 
-hinge, squared_hinge, logistic, squared, crammer_singer = hinge(), squared_hinge(), logistic(), squared(), crammer_singer()
+hinge = hinge_loss()
+squared_hinge = squared_hinge_loss()
+logistic = logistic_loss()
+squared = squared_loss()
+crammer_singer = crammer_singer_loss()

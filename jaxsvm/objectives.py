@@ -1,10 +1,10 @@
-"""What is minimised, how far a model is from the minimum, and how the scalings of the problem convert.
+"""Objectives, optimality certificates, conversions between lam, C and nu, and probes.
 
     P(w) = lam/2 |w|^2 + sum_i w_i loss(f_i, y_i) / sum_i w_i
     D(coef) = -lam/2 |sum_i coef_i phi(x_i)|^2 - sum_i w_i conjugate(u_i, y_i) / sum_i w_i,
               u_i = -coef_i / C_i,  C_i = w_i / (lam sum w)
 
-D <= min P for every coef in the conjugate's domain; with a free bias for those with sum_i coef_i = 0.
+D <= min P for every coef in the domain of the conjugate; with a free bias, if also sum_i coef_i = 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .types import Array, Batch, Certificate, Fit, Lifted, Loss, Model, check_ba
 
 
 def lam_from_C(C: float, n: float) -> float:
-    """lam = 1 / (C n), n the sum of the weights.
+    """The regularisation lam = 1 / (C n), n the sum of the weights.
 
     Example:
         >>> lam_from_C(2.0, 50)
@@ -49,7 +49,7 @@ def lam_from_C(C: float, n: float) -> float:
 
 
 def C_from_lam(lam: float, n: float) -> float:
-    """C = 1 / (lam n), n the sum of the weights.
+    """The loss weight C = 1 / (lam n), n the sum of the weights.
 
     Example:
         >>> C_from_lam(0.01, 50)
@@ -59,19 +59,19 @@ def C_from_lam(lam: float, n: float) -> float:
 
 
 def _inverse(**factors: float) -> float:
-    """One over the product of two numbers above 0; arrays of them where one is an array."""
+    """The inverse of the product of two positive numbers, or arrays of them."""
     for name, value in factors.items():
         for number in np.ravel(value) if has_shape(value) and not is_traced(value) else () if has_shape(value) else (value,):
             check_positive(**{name: number})
-    one, other = (value if has_shape(value) else as_number(name, value) for name, value in factors.items())
-    return 1 / (one * other)
+    first, second = (value if has_shape(value) else as_number(name, value) for name, value in factors.items())
+    return 1 / (first * second)
 
 
 def _check(model: Any, data: Any, loss: Any = hinge, needs: str = "sqnorm") -> None:
-    """Refuse what is no model, no data and no loss, whatever their order.
+    """Check the types of model, data and loss.
 
     Raises:
-        TypeError: with what was expected and what came.
+        TypeError: with the expected and the actual type.
     """
     refuse_factory("model", model)
     if not callable(model) or isinstance(model, type | Recipe) or not hasattr(model, needs):
@@ -88,32 +88,32 @@ def _check_loss(loss: Any) -> None:
 
 
 def _in_float64(fn):
-    """Run `fn` compiled and in float64; inside a trace, as it is and in the dtype at hand."""
+    """The function `fn`, compiled and in float64; under tracing uncompiled and in the dtype of its arguments."""
 
     @functools.partial(jax.jit, static_argnames=("choices",))
-    def compiled(arrays, frozen, choices):
-        return fn(*arrays, *(unwrap_static(thing) for thing in frozen), *choices)
+    def compiled(arrays, statics, choices):
+        return fn(*arrays, *(unwrap_static(thing) for thing in statics), *choices)
 
     @functools.wraps(fn)
-    def run(arrays, frozen=(), choices=()):
-        if is_traced(arrays, jax.tree.leaves(frozen)):
-            return fn(*arrays, *frozen, *choices)
+    def run(arrays, statics=(), choices=()):
+        if is_traced(arrays, jax.tree.leaves(statics)):
+            return fn(*arrays, *statics, *choices)
         with jax.enable_x64(True):
-            args = cast((arrays, tuple(as_static(thing) for thing in frozen)), jnp.float64)
+            args = cast((arrays, tuple(as_static(thing) for thing in statics)), jnp.float64)
             return jax.tree.map(lambda a: np.asarray(a)[()], compiled(*args, choices))  # JAX warns of float64 outside
 
     return run
 
 
 def _bare(model: Model) -> Model:
-    """The model inside any number of maps and names."""
+    """The model without its feature maps and class names."""
     while isinstance(model, Mapped | Classifier):
         model = model.inner
     return model
 
 
 def _innermost(model: Model) -> Linear | Expansion:
-    """The linear model or expansion inside any number of maps and names."""
+    """The linear model or expansion inside of feature maps and class names."""
     model = _bare(model)
     if not isinstance(model, Linear | Expansion):
         raise TypeError(f"expected a Linear, Expansion or Mapped model, got {type(model).__name__}")
@@ -121,7 +121,7 @@ def _innermost(model: Model) -> Linear | Expansion:
 
 
 def _features(model: Model, data: Batch) -> tuple[Model, Batch]:
-    """The model and the rows in the space where the model is linear or an expansion."""
+    """The innermost model, and the data in its feature space."""
     while isinstance(model, Mapped | Classifier):
         if isinstance(model, Mapped) and not isinstance(data, Lifted):
             data = data._replace(x=model.features(data.x))
@@ -130,7 +130,7 @@ def _features(model: Model, data: Batch) -> tuple[Model, Batch]:
 
 
 def decision_values(model: Model, data: Batch) -> Array:
-    """Decision values at raw rows, or at rows lifted beforehand."""
+    """Decision values (n,) or (n, k) at raw or prepared rows."""
     if isinstance(data, Lifted):
         model = _bare(model)
     score, n = model(data.x), data.x.shape[0]
@@ -147,13 +147,16 @@ def normalized_weights(data: Batch) -> Array:
 
 
 def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
-    """P(w) = lam/2 |w|^2 + weighted mean loss, in float64 on the host, in the dtype at hand inside a trace.
+    """The primal objective P(w) = lam/2 |w|^2 + weighted mean loss, in float64; under tracing in the dtype of the model.
 
     Args:
-        model: with `sqnorm()`.
+        model: one with `sqnorm()`.
         data: n rows.
         lam: regularisation, > 0.
         loss: of scores.
+
+    Returns:
+        () the objective.
 
     Example:
         >>> import jaxsvm
@@ -173,13 +176,13 @@ def _primal(model, data, lam, loss):
 
 
 def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, loss: Loss = hinge) -> Array:
-    """D at the dual variables alpha, in float64 on the host; -inf outside their bounds, but for a millionth.
+    """The dual objective D at alpha, in float64; -inf where alpha violates its bounds by more than a relative 1e-6.
 
     Args:
         alpha: (n,), 0 <= alpha_i <= C w_i for the hinge; for losses of real targets the signed coefficients.
         data: n rows.
         lam: regularisation, > 0.
-        kernel: None is linear.
+        kernel: None: linear.
         loss: of scores.
 
     Example:
@@ -202,24 +205,24 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
 def _dual(alpha, data, lam, kernel, loss):
     share = normalized_weights(data)
     coef = clip_rounding(alpha * data.y if loss.labels else alpha, data.y, share, lam, loss)
-    own = dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
-    absent = jnp.any((share == 0) & (coef != 0))  # the bound of a row of weight 0 is 0
-    return jnp.where(absent, -jnp.inf, -lam / 2 * jnp.dot(coef, own) - _penalty(coef, data.y, share, lam, loss))
+    score = dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
+    is_invalid = jnp.any((share == 0) & (coef != 0))  # the bound of a row of weight 0 is 0
+    return jnp.where(is_invalid, -jnp.inf, -lam / 2 * jnp.dot(coef, score) - _penalty(coef, data.y, share, lam, loss))
 
 
 def clip_rounding(coef, y, share, lam, loss):
-    """Bounds kept in float32 may be passed by a rounding of C: such coefficients go back by one part in a million."""
-    out = ~jnp.isfinite(loss.conjugate(_slopes(coef, share, lam), y))
-    return jnp.where(out, (1 - 1e-6) * coef, coef)
+    """The coefficients, with those beyond a bound by rounding of C in float32 reduced by a relative 1e-6."""
+    infeasible = ~jnp.isfinite(loss.conjugate(_slopes(coef, share, lam), y))
+    return jnp.where(infeasible, (1 - 1e-6) * coef, coef)
 
 
 def _slopes(coef, share, lam):
-    """u_i = -coef_i / C_i, 0 where the row does not count."""
+    """u_i = -coef_i / C_i, 0 for rows of weight 0."""
     return jnp.where(share > 0, -coef * lam / jnp.where(share > 0, share, 1), 0)
 
 
 def _penalty(coef, y, share, lam, loss):
-    """sum_i share_i conjugate(u_i, y_i), rows that do not count left out."""
+    """sum_i share_i conjugate(u_i, y_i) over rows of positive weight."""
     values = loss.conjugate(_slopes(coef, share, lam), y)
     return jnp.sum(jnp.where(share > 0, share * values, 0))
 
@@ -227,28 +230,32 @@ def _penalty(coef, y, share, lam, loss):
 def certificate(
     model: Model, data: Batch, lam: float, loss: Loss = hinge, *, bias: str | None = None, passes: int = 0
 ) -> Certificate:
-    """Bound how far a model is from the optimum on its training rows, by a dual point: P(model) - min P <= gap.
+    """A bound on the suboptimality of a model on its training rows by a dual point: P(model) - min P <= gap.
 
         gap = lam/2 |w - w(coef)|^2 + sum_i share_i (loss(f_i) + conjugate(u_i) - u_i f_i)      every term >= 0
 
-    An `Expansion` over training rows (`index`) whose coefficients are in bounds is its own dual point. For any other
-    model a dual point is made from the scores: u_i the mean slope of the loss within a few widths of f_i (for the
-    hinge a clipped ramp), each scaled by its best factor; then `passes` sweeps of dual coordinate ascent.
+    For an `Expansion` over training rows (`index`) with feasible coefficients, these are the dual point. For other models it is
+    computed from the scores. Candidates for u_i are the slope at f_i and mean slopes over intervals around f_i of several widths
+    (for the hinge a clipped ramp). Each candidate is scaled by its best factor, and the best is used. Then follow `passes` sweeps
+    of dual coordinate ascent.
 
-    Computed in float64 whatever the model's dtype; inside a trace in the dtype at hand. With a `Mapped` model the
-    optimum meant is the one in its feature space.
+    Computed in float64 for models of any dtype; under tracing in the dtype of the model. For a `Mapped` model the optimum is the
+    one in its feature space.
 
     Args:
         model: Linear, Expansion or Mapped.
         data: the n training rows.
         lam: regularisation of the problem, > 0.
         loss: of scores.
-        bias: "none", "feature" or "free"; None: as the model says.
-        passes: sweeps of dual ascent, O(n d) each for linear models, O(n^2) kernel values for expansions.
+        bias: "none", "feature" or "free"; None: that of the model.
+        passes: sweeps of dual ascent, >= 0, of O(n d) each for linear models, of O(n^2) kernel values for expansions.
+
+    Returns:
+        The objective, its lower bound, the gap, and whether the dual point is the model's own.
 
     Raises:
         TypeError: another kind of model.
-        ValueError: lam not above 0; passes with a free bias, whose dual has an equality that single coordinates break.
+        ValueError: lam not above 0; passes with a free bias, whose dual has an equality constraint on all coordinates.
 
     Example:
         >>> import jaxsvm
@@ -276,98 +283,98 @@ def certificate(
     return result._replace(exact=exact)
 
 
-_WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # of the ramps, in units of the score
+_WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # half widths of the intervals, in units of the score
 
 
 @_in_float64
 def _certificate(model, data, lam, loss, bias, passes):
     model, data = _features(model, data)
-    model = dataclasses.replace(model, bias=bias)  # the problem that is meant decides what |w|^2 holds
+    model = dataclasses.replace(model, bias=bias)  # `bias` decides whether |w|^2 contains b
     share, score = normalized_weights(data), model(data.x)
-    carried, exact = model_dual(model, data, share, lam, loss, bias)
-    made = jax.lax.cond(
+    own_dual, exact = model_dual(model, data, share, lam, loss, bias)
+    initial = jax.lax.cond(
         exact,
-        lambda: carried,
+        lambda: own_dual,
         lambda: dual_from_scores(model, data, share, score, lam, loss, bias),
     )
-    coef = dual_ascent(model, data, share, made, lam, loss, bias, passes) if passes else made
-    own = dual_scores(model, data, coef[:, None], bias)[:, 0]
+    coef = dual_ascent(model, data, share, initial, lam, loss, bias, passes) if passes else initial
+    dual_score = dual_scores(model, data, coef[:, None], bias)[:, 0]
     exact = exact & (passes == 0)
     slope = _slopes(coef, share, lam)
     losses = loss.value(score, data.y)
     terms = jnp.maximum(losses + loss.conjugate(slope, data.y) - slope * score, 0)
-    gap = lam / 2 * _distance(model, data, coef, own, score, bias) + jnp.sum(jnp.where(share > 0, share * terms, 0))
+    gap = lam / 2 * _distance(model, data, coef, dual_score, score, bias) + jnp.sum(jnp.where(share > 0, share * terms, 0))
     value = lam / 2 * model.sqnorm() + jnp.dot(share, losses)
     return Certificate(value, value - gap, gap, exact)
 
 
 def model_dual(model, data, share, lam, loss, bias):
-    """The dual coefficients that a model brings along, and whether they are feasible."""
+    """The dual coefficients of a model (n,), and whether they are feasible, () bool."""
     zero = jnp.zeros_like(share)
     if not isinstance(model, Expansion):
         return zero, jnp.zeros((), bool)
     n = data.y.shape[0]
-    known = model.index >= 0
-    coef = zero.at[jnp.where(known, model.index, n)].add(model.coef.astype(share.dtype), mode="drop")
+    in_data = model.index >= 0
+    coef = zero.at[jnp.where(in_data, model.index, n)].add(model.coef.astype(share.dtype), mode="drop")
     coef = clip_rounding(coef, data.y, share, lam, loss)
-    inside = jnp.isfinite(loss.conjugate(_slopes(coef, share, lam), data.y)) & jnp.where(share > 0, True, coef == 0)
+    feasible = jnp.isfinite(loss.conjugate(_slopes(coef, share, lam), data.y)) & jnp.where(share > 0, True, coef == 0)
     balanced = jnp.abs(jnp.sum(coef)) <= 1e-6 * jnp.sum(jnp.abs(coef)) if bias == "free" else True
-    return coef, jnp.all(known | (model.coef == 0)) & jnp.all(inside) & balanced
+    return coef, jnp.all(in_data | (model.coef == 0)) & jnp.all(feasible) & balanced
 
 
 def dual_scores(model, data, coefs, bias):
-    """sum_j coefs_jc k(x_j, x_i), (n, c): the functions that dual coefficients make, at the rows themselves."""
+    """The scores sum_j coefs_jc k(x_j, x_i) of dual coefficients at their rows, (n, c)."""
     if isinstance(model, Linear):
-        own = dot(data.x, dot(coefs.T, data.x).T)
+        score = dot(data.x, dot(coefs.T, data.x).T)
     else:
-        own = matvec(model.kernel, data.x, data.x, coefs)
-    return own + jnp.sum(coefs, 0)[None, :] if bias == "feature" else own
+        score = matvec(model.kernel, data.x, data.x, coefs)
+    return score + jnp.sum(coefs, 0)[None, :] if bias == "feature" else score
 
 
-def _distance(model, data, coef, own, score, bias):
-    """|w - w(coef)|^2."""
-    lift = (model.b - jnp.sum(coef)) ** 2 if bias == "feature" else 0
+def _distance(model, data, coef, dual_score, score, bias):
+    """The squared distance |w - w(coef)|^2."""
+    bias_term = (model.b - jnp.sum(coef)) ** 2 if bias == "feature" else 0
     if isinstance(model, Linear):
         difference = model.w - dot(coef, data.x)
-        return jnp.dot(difference, difference) + lift
-    plain, own = score - model.b, own - (jnp.sum(coef) if bias == "feature" else 0)  # without their constants
-    known = model.index >= 0
-    full = jnp.zeros_like(coef).at[jnp.where(known, model.index, coef.shape[0])].add(model.coef, mode="drop")
-    on_rows = jnp.maximum(jnp.dot(full - coef, plain - own), 0)
-    square = dataclasses.replace(model, bias="none").sqnorm()
-    elsewhere = jnp.maximum(square - 2 * jnp.dot(coef, plain) + jnp.dot(coef, own), 0)
-    return jnp.where(jnp.all(known | (model.coef == 0)), on_rows, elsewhere) + lift
+        return jnp.dot(difference, difference) + bias_term
+    linear_score, dual_score = score - model.b, dual_score - (jnp.sum(coef) if bias == "feature" else 0)  # no constant
+    in_data = model.index >= 0
+    full = jnp.zeros_like(coef).at[jnp.where(in_data, model.index, coef.shape[0])].add(model.coef, mode="drop")
+    on_rows = jnp.maximum(jnp.dot(full - coef, linear_score - dual_score), 0)
+    sqnorm = dataclasses.replace(model, bias="none").sqnorm()
+    off_rows = jnp.maximum(sqnorm - 2 * jnp.dot(coef, linear_score) + jnp.dot(coef, dual_score), 0)
+    return jnp.where(jnp.all(in_data | (model.coef == 0)), on_rows, off_rows) + bias_term
 
 
 def dual_from_scores(model, data, share, score, lam, loss, bias):
-    """The best of a few dual points made from the scores of a model."""
-    ramps = [(loss.value(score + h, data.y) - loss.value(score - h, data.y)) / (2 * h) for h in _WIDTHS]
-    slopes = jnp.stack([loss.slope(score, data.y), *ramps], axis=1)  # (n, c)
+    """The best of several dual points computed from the scores of a model, (n,)."""
+    mean_slopes = [(loss.value(score + h, data.y) - loss.value(score - h, data.y)) / (2 * h) for h in _WIDTHS]
+    slopes = jnp.stack([loss.slope(score, data.y), *mean_slopes], axis=1)  # (n, c)
     coefs = -slopes * (share / lam)[:, None]
-    if bias == "free":  # sum coef = 0: the heavier side is scaled down, which keeps every bound
+    if bias == "free":  # sum coef = 0: scale down the side of larger sum, which respects every bound
         up, down = jnp.sum(jnp.maximum(coefs, 0), 0), jnp.sum(jnp.maximum(-coefs, 0), 0)
         least = jnp.minimum(up, down)
         factor = lambda side: least / jnp.where(side > 0, side, 1)  # noqa: E731
         coefs = jnp.where(coefs > 0, coefs * factor(up)[None, :], coefs * factor(down)[None, :])
-    owns = dual_scores(model, data, coefs, bias)
+    dual_scores_of = dual_scores(model, data, coefs, bias)
 
-    def best(coef, own):
-        square = jnp.dot(coef, own)
-        value = lambda s: -lam / 2 * s * s * square - _penalty(s * coef, data.y, share, lam, loss)  # noqa: E731
+    def best_factor(coef, score_of):
+        sqnorm = jnp.dot(coef, score_of)
+        value = lambda s: -lam / 2 * s * s * sqnorm - _penalty(s * coef, data.y, share, lam, loss)  # noqa: E731
         s = golden_section(value, jnp.zeros((), coef.dtype), jnp.full((), 4, coef.dtype), 80)
         return value(s), s
 
-    values, factors = jax.vmap(best, in_axes=1)(coefs, owns)
+    values, factors = jax.vmap(best_factor, in_axes=1)(coefs, dual_scores_of)
     c = jnp.argmax(values)
-    return clip_rounding(factors[c] * coefs[:, c], data.y, share, lam, loss)  # a factor at a bound may be beyond it by a rounding
+    return clip_rounding(factors[c] * coefs[:, c], data.y, share, lam, loss)  # rounding of the factor may exceed a bound
 
 
 def dual_ascent(model, data, share, coef, lam, loss, bias, passes):
-    """Sweeps of exact dual coordinate ascent over all rows, in order."""
-    bound, lift = share / lam, 1.0 if bias == "feature" else 0.0
+    """The dual coefficients (n,) after sweeps of exact coordinate ascent over all rows, in order."""
+    bound, constant = share / lam, 1.0 if bias == "feature" else 0.0
     linear = isinstance(model, Linear)
-    sqnorm = (sqnorms(data.x) if linear else model.kernel.diag(data.x)) + lift
-    # What is carried along: the weights of a linear model, else the values at all rows.
+    sqnorm = (sqnorms(data.x) if linear else model.kernel.diag(data.x)) + constant
+    # The state: the weights of a linear model, else the scores at all rows.
     state = (
         (dot(coef, data.x), jnp.sum(coef))
         if linear
@@ -376,12 +383,12 @@ def dual_ascent(model, data, share, coef, lam, loss, bias, passes):
 
     def visit(carry, i):
         coef, (f, b) = carry
-        at = lambda a: jax.lax.dynamic_slice_in_dim(a, i, 1)  # noqa: E731
-        row = jax.tree.map(at, data.x)
-        score = dot(row, f) + lift * b if linear else at(f)
-        new = loss.dual_step(at(coef), score, at(data.y), at(sqnorm), at(bound))
-        move = (new - at(coef))[0]
-        f = f + (dot(move[None], row) if linear else move * (model.kernel(row, data.x)[0] + lift))
+        row_at = lambda a: jax.lax.dynamic_slice_in_dim(a, i, 1)  # noqa: E731
+        row = jax.tree.map(row_at, data.x)
+        score = dot(row, f) + constant * b if linear else row_at(f)
+        new = loss.dual_step(row_at(coef), score, row_at(data.y), row_at(sqnorm), row_at(bound))
+        move = (new - row_at(coef))[0]
+        f = f + (dot(move[None], row) if linear else move * (model.kernel(row, data.x)[0] + constant))
         return (jax.lax.dynamic_update_slice_in_dim(coef, new, i, 0), (f, b + move)), None
 
     order = jnp.tile(jnp.arange(data.y.shape[0], dtype=jnp.int32), passes)
@@ -389,20 +396,23 @@ def dual_ascent(model, data, share, coef, lam, loss, bias, passes):
 
 
 def kkt_residual(model: Expansion, data: Batch, lam: float, loss: Loss = hinge, *, bias: str | None = None) -> Array:
-    """How far dual coefficients are from the optimality conditions, in margin units, in float64 on the host.
+    """The violation of the optimality conditions by dual coefficients, in margin units, in float64.
 
-    Without a free bias max_i |coef_i' - coef_i| k(x_i, x_i), coef_i' the best value of one coefficient; with a free
-    bias (hinge) LIBSVM's max over I_up of y_i - f(x_i) minus min over I_low of the same.
+    Without a free bias: max_i |coef_i' - coef_i| k(x_i, x_i), where coef_i' is the optimum over one coefficient. With a free bias
+    (hinge): LIBSVM's max over I_up of y_i - f(x_i) minus the min over I_low of the same.
 
     Args:
         model: an expansion over training rows (`index`).
         data: the n training rows.
         lam: regularisation, > 0.
         loss: of scores.
-        bias: None: as the model says.
+        bias: "none", "feature" or "free"; None: that of the model.
+
+    Returns:
+        () the violation.
 
     Raises:
-        TypeError: if the model carries no dual coefficients.
+        TypeError: the model has no dual coefficients.
 
     Example:
         >>> import jax, jaxsvm
@@ -435,18 +445,18 @@ def _kkt(model, data, lam, loss, bias):
         sqnorm = model.kernel.diag(data.x) + (1 if bias == "feature" else 0)
         new = loss.dual_step(coef, score, data.y, sqnorm, bound)
         return jnp.max(jnp.where(share > 0, jnp.abs(new - coef) * sqnorm, 0))
-    alpha, edge = coef * data.y, 1e-6 * bound
-    grows, falls = (alpha < bound - edge) & (share > 0), alpha > edge
-    up, low = jnp.where(data.y > 0, grows, falls), jnp.where(data.y > 0, falls, grows)
+    alpha, tolerance = coef * data.y, 1e-6 * bound
+    may_grow, may_fall = (alpha < bound - tolerance) & (share > 0), alpha > tolerance
+    up, low = jnp.where(data.y > 0, may_grow, may_fall), jnp.where(data.y > 0, may_fall, may_grow)
     value = data.y - score
     return jnp.max(jnp.where(up, value, -jnp.inf)) - jnp.min(jnp.where(low, value, jnp.inf))
 
 
 def nu_from(model: Model, data: Batch) -> Array:
-    """nu = (mean hinge) / |w|: the slack at which the slack-constrained problem has this model's direction.
+    """The slack nu = (mean hinge) / |w| for which the slack-constrained problem has the direction of this model.
 
     Args:
-        model: not 0; with the bias of `sbp(bias="free")`, or without.
+        model: nonzero; with the bias of `sbp(bias="free")`, or without.
         data: the n training rows.
 
     Example:
@@ -468,10 +478,10 @@ def _nu(model, data):
 
 
 def radius_from(model: Model) -> Array:
-    """|w|: the radius of the ball on which the hinge alone has this model as a minimiser, if lam/2 |w|^2 + hinge has.
+    """The radius |w| of the ball on which this minimiser of lam/2 |w|^2 + hinge minimises the hinge.
 
     Args:
-        model: with `sqnorm()`.
+        model: one with `sqnorm()`.
 
     Example:
         >>> float(radius_from(Linear(jnp.array([3.0, 4.0]), jnp.zeros(()))))
@@ -484,22 +494,22 @@ def radius_from(model: Model) -> Array:
 
 
 def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "none") -> Array:
-    """The lam at which lam/2 |w|^2 + mean hinge has the direction of the slack-constrained problem's solution.
+    """The lam for which lam/2 |w|^2 + mean hinge has the direction of the solution of the slack-constrained problem.
 
         v = sum_i p_i y_i phi(x_i);   G = level of v / |v|;   lam = G |v| / (sum_i weight_i max_i p_i / weight_i)
 
-    The solution is v / (|v| G) then, with alpha = p / (G |v|). Many lam belong to a nu at which no coefficient is at its bound
-    (nu = 0); this is the largest.
+    The solution is then v / (|v| G), with alpha = p / (G |v|). If no coefficient is at its bound (nu = 0), many lam match; this
+    is the largest.
 
     Args:
         nu: mean slack, >= 0.
-        p: (n,) the rows' shares at the optimum, such as `run.state.solver.p` of a long run of `sbp`; as good as these.
+        p: (n,) the shares at the optimum, such as `run.state.solver.p` of a long run of `sbp`; lam is as accurate as p.
         data: the n training rows.
         kernel: of the run.
         bias: "none" or "free".
 
     Raises:
-        ValueError: p not one number for each row, or 0 everywhere.
+        ValueError: p of another shape than (n,), or 0 everywhere.
 
     Example:
         >>> import jaxsvm
@@ -508,7 +518,7 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
         2.0
 
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
-        section 2; the multipliers by hand.
+        section 2; the multipliers are derived here.
     """
     check_choice("bias", bias, ("none", "free"))
     check_nonnegative(nu=nu)
@@ -523,19 +533,19 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
 @_in_float64
 def _lam(nu, p, data, kernel, bias):
     mass, v = jnp.sum(data.weight), p * data.y
-    pull = matvec(kernel, data.x, data.x, v)
-    size = jnp.sqrt(jnp.dot(v, pull))
-    margin = data.y * pull / size
+    score = matvec(kernel, data.x, data.x, v)
+    norm = jnp.sqrt(jnp.dot(v, score))
+    margin = data.y * score / norm
     if bias == "free":
         level = two_levels(margin, data.y, nu * mass, weight=data.weight).level
     else:
         level = water_level(margin, nu * mass, weight=data.weight)
-    peak = jnp.max(jnp.where(data.weight > 0, p / jnp.where(data.weight > 0, data.weight, 1), 0))
-    return level * size / (mass * peak)
+    max_ratio = jnp.max(jnp.where(data.weight > 0, p / jnp.where(data.weight > 0, data.weight, 1), 0))
+    return level * norm / (mass * max_ratio)
 
 
 def misclassified(score: Array, y: Array) -> Array:
-    """Whether each row is wrong (n,): on the wrong side of 0, the largest value another class's, or a value not finite."""
+    """Which rows are misclassified (n,): score of the wrong sign, largest score of another class, or a score not finite."""
     if score.ndim == 1:
         return ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
     return (jnp.argmax(score, axis=1) != y.astype(jnp.int32)) | ~jnp.all(jnp.isfinite(score), axis=1)
@@ -544,7 +554,7 @@ def misclassified(score: Array, y: Array) -> Array:
 @struct
 class _Error:
     data: Batch
-    labels: str = static(default="")  # "signs": -1 and +1; "numbers": class numbers; "": both, or not known
+    labels: str = static(default="")  # "signs": -1 and +1; "numbers": class numbers; "": either, or not known
 
     def __call__(self, model: Model) -> Array:
         _check(model, self.data, needs="__call__")
@@ -557,16 +567,16 @@ class _Error:
 
 
 def error_on(data: Batch) -> Any:
-    """A probe for `fit`: model -> share of rows, by weight, on the wrong side of 0, or whose largest value is another class's.
+    """A probe for `fit`: model -> weighted fraction of misclassified rows.
 
-    A row with a decision value that is not finite is wrong.
+    A row is misclassified if its score has the wrong sign, its largest score is that of another class, or a score is not finite.
 
     Args:
         data: held-out rows with labels in {-1, +1}, or class numbers 0 .. k-1 for a model with k values;
-            `solver.prepare(data)` lifts them once for all looks.
+            `solver.prepare(data)` computes their features once for all evaluations.
 
     Raises:
-        ValueError: called with a model for the other kind of labels, where these are known.
+        ValueError: from the probe, a model for the other kind of labels, if the kind is known.
 
     Example:
         >>> import jaxsvm
@@ -583,10 +593,10 @@ def error_on(data: Batch) -> Any:
 
 
 def risk_on(data: Batch, loss: Loss = hinge) -> Any:
-    """A probe for `fit`: model -> weighted mean loss on the rows of `data`, inf where a decision value is not finite.
+    """A probe for `fit`: model -> weighted mean loss on the rows of `data`, inf if a score is not finite.
 
     Args:
-        data: held-out rows, or `solver.prepare` of them.
+        data: held-out rows, raw or by `solver.prepare`.
         loss: of scores.
 
     Example:

@@ -1,4 +1,4 @@
-"""Projection as a step of an optax chain, and the sets that optax lacks."""
+"""Projection as a step of an optax chain, and projections that optax lacks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .types import Array
 
 
 def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
-    """Keep the parameters in a set: the update u at parameters p becomes projection(p + u) - p.
+    """A transformation that keeps the parameters in a set: the update u at parameters p becomes projection(p + u) - p.
 
-    Put it last in a chain, before `average_iterates` only.
+    It is the last step of a chain; only `average_iterates` may follow.
 
     Args:
         projection: parameters -> parameters, such as `lambda w: optax.projections.projection_l2_ball(w, 10.0)`.
@@ -37,35 +37,35 @@ def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
     def update(updates, params=None):
         if params is None:
             raise ValueError("keep needs the parameters: call update(updates, state, params)")
-        moved = jax.tree.map(lambda p, u: p + u, params, updates)
-        with calling("projection", projection, "of the parameters to parameters", moved):
-            inside = projection(moved)
-        want, got = (jax.tree.map(jnp.shape, tree) for tree in (params, inside))
-        if want != got:  # which NumPy's rules would broadcast
-            raise ValueError(f"projection must return parameters of the shapes it was given, {want}, got {got}")
-        return jax.tree.map(lambda q, p: q - p, inside, params)
+        unprojected = jax.tree.map(lambda p, u: p + u, params, updates)
+        with calling("projection", projection, "of the parameters to parameters", unprojected):
+            projected = projection(unprojected)
+        expected, actual = (jax.tree.map(jnp.shape, tree) for tree in (params, projected))
+        if expected != actual:  # broadcasting would hide the error
+            raise ValueError(f"projection must return parameters of the shapes it was given, {expected}, got {actual}")
+        return jax.tree.map(lambda q, p: q - p, projected, params)
 
     return optax.stateless(update)
 
 
 def shorten(square: Array, radius: float) -> Array:
-    """The factor min(1, radius / sqrt(square)) that brings a vector of squared norm `square` into a ball."""
+    """The factor min(1, radius / sqrt(square)) that projects a vector of squared norm `square` onto a ball."""
     outside = square > radius * radius
     safe = jnp.where(outside, square, jnp.ones_like(square))
     return jnp.where(outside, radius * jax.lax.rsqrt(safe), jnp.ones_like(square))
 
 
 def ball(radius: float) -> Callable[[Array], Array]:
-    """Projection of a vector onto the Euclidean ball, w min(1, radius / |w|).
+    """The projection of a vector onto the Euclidean ball, w min(1, radius / |w|).
 
-    The same map as `optax.projections.projection_l2_ball`, with the norm by a product: half the time in loops over
+    The same map as `optax.projections.projection_l2_ball`. The norm is a dot product, which halves the time of loops over
     single rows.
 
     Args:
         radius: >= 0.
 
     Raises:
-        ValueError: radius below 0, or not one number.
+        ValueError: radius below 0, or not a scalar.
     """
     check_nonnegative(radius=radius)
 
@@ -76,13 +76,13 @@ def ball(radius: float) -> Callable[[Array], Array]:
 
 
 def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
-    """Projection onto a product of sets, one for each named part of the parameters; parts not named stay as they are.
+    """The projection onto a product of sets, one per named part of the parameters; other parts are unchanged.
 
     Args:
         sets: part name -> projection, for parameters that are a dict or a named tuple.
 
     Raises:
-        TypeError: no such dict.
+        TypeError: sets is not such a dict.
 
     Example:
         >>> import jax.numpy as jnp
@@ -104,32 +104,35 @@ def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
 
 
 def box_section(x: Array, low: Array, high: Array, normal: Array, offset: float = 0.0, steps: int = 100) -> Array:
-    """The nearest point of {v: low <= v <= high, <normal, v> = offset}: the feasible set of an SVM dual with bias.
+    """The projection onto {v: low <= v <= high, <normal, v> = offset}, the feasible set of an SVM dual with bias.
 
-    v = clip(x - t normal, low, high) for the t at which <normal, v> = offset; <normal, v> falls in t, so t is bisected.
+    v = clip(x - t normal, low, high) for the t with <normal, v> = offset. <normal, v> decreases in t, and t is bisected.
 
     Args:
         x: (n,).
         low: (n,) or (), finite.
-        high: (n,) or (), >= low; inf where there is no bound.
-        normal: (n,), nowhere 0.
-        offset: must be attainable in the box.
-        steps: bisections.
+        high: (n,) or (), >= low; inf for no bound.
+        normal: (n,), without zeros.
+        offset: a value that <normal, v> attains in the box.
+        steps: number of bisections.
+
+    Returns:
+        (n,) the nearest point.
 
     Reference: P. Pardalos, N. Kovoor, An algorithm for a singly constrained class of quadratic programs subject to
         upper and lower bounds, Mathematical Programming 46, 1990.
     """
-    at = lambda t: jnp.clip(x - t * normal, low, high)  # noqa: E731
-    # An entry without an upper bound need not pass the point where it alone makes up for all others at their lower ends.
+    point_at = lambda t: jnp.clip(x - t * normal, low, high)  # noqa: E731
+    # Without an upper bound, an entry is at most the value at which it alone offsets all others at their lower bounds.
     slack = jnp.abs(offset - jnp.dot(normal, jnp.broadcast_to(low, x.shape))) / jnp.abs(normal)
     high_end = jnp.where(jnp.isfinite(high), high, low + slack)
     ends = jnp.stack([(x - low) / normal, (x - high_end) / normal])
 
-    def halve(_, bracket):
+    def bisect(_, bracket):
         left, right = bracket
         middle = (left + right) / 2
-        above = jnp.dot(normal, at(middle)) > offset
-        return jnp.where(above, middle, left), jnp.where(above, right, middle)
+        is_above = jnp.dot(normal, point_at(middle)) > offset
+        return jnp.where(is_above, middle, left), jnp.where(is_above, right, middle)
 
-    left, right = jax.lax.fori_loop(0, steps, halve, (jnp.min(ends), jnp.max(ends)))
-    return at((left + right) / 2)
+    left, right = jax.lax.fori_loop(0, steps, bisect, (jnp.min(ends), jnp.max(ends)))
+    return point_at((left + right) / 2)

@@ -122,11 +122,25 @@ _UNKNOWN = (  # values that a factory asks for while it is tried, when numbers w
 )
 
 
+class _Docstring:
+    """The docstring of a class on the class, and that of an instance's factory on the instance."""
+
+    def __init__(self, text: str | None):
+        self.text = text
+
+    def __get__(self, instance: Any, owner: type) -> str | None:
+        return self.text if instance is None else instance.spec[0].__doc__
+
+
 @jax.tree_util.register_pytree_node_class
 class Recipe:
     """A call of a factory, kept: a pytree with the attributes of what the factory makes."""
 
     __slots__ = ("numbers", "spec")
+    __doc__ = _Docstring(__doc__)  # help(solver) prints the docstring of its factory
+
+    def __init_subclass__(cls) -> None:
+        cls.__doc__ = _Docstring(cls.__dict__.get("__doc__"))
 
     def __init__(self, factory: Callable, fields: tuple[str, ...], args: tuple, kwargs: dict):
         """Split the arguments of one call into leaves and structure."""

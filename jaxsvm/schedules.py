@@ -1,4 +1,4 @@
-"""Step sizes that optax lacks: count from 0, as optax calls them."""
+"""Step size schedules that optax lacks: functions of the step count, from 0."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .types import Array
 
 
 def _number(count: Array, like: Array) -> Array:
-    """The count in the dtype of the scale: int32 and float32 do not mix by themselves."""
+    """The count in the dtype of `like`; strict promotion would refuse int32 with float32."""
     like = jnp.asarray(like)
     return jnp.asarray(count, like.dtype if jnp.issubdtype(like.dtype, jnp.inexact) else float)
 
 
 def inverse_time(scale: float, offset: float = 0.0) -> Callable[[Array], Array]:
-    """scale / (count + 1 + offset): Pegasos's step with scale = 1/lam.
+    """The schedule scale / (count + 1 + offset): the step of Pegasos with scale = 1/lam.
 
     Args:
-        scale: step size times its time, > 0.
-        offset: steps that the clock is ahead, >= 0.
+        scale: step size times step number, > 0.
+        offset: initial value of the step counter, >= 0.
 
     Example:
         >>> [float(inverse_time(2.0)(t)) for t in (0, 1)]
@@ -35,7 +35,7 @@ def inverse_time(scale: float, offset: float = 0.0) -> Callable[[Array], Array]:
 
 
 def inverse_sqrt(scale: float) -> Callable[[Array], Array]:
-    """scale / sqrt(count + 1): the step of robust stochastic approximation.
+    """The schedule scale / sqrt(count + 1): the step of robust stochastic approximation.
 
     Args:
         scale: the first step size, > 0.
@@ -46,10 +46,10 @@ def inverse_sqrt(scale: float) -> Callable[[Array], Array]:
 
 
 def bottou(lam: float) -> Callable[[Array], Array]:
-    """1 / (lam (count + t0)) with t0 = 1 / (eta0 lam), eta0 = min(lam^(-1/4), 1/lam): the step of SVMSGD2.
+    """The schedule 1 / (lam (count + t0)) with t0 = 1 / (eta0 lam), eta0 = min(lam^(-1/4), 1/lam): the step of SVMSGD2.
 
-    eta0 is the step that is right for weights of the size they are likely to have, if rows have norm about 1; above
-    lam = 1 it is capped, or the first shrink factor would be negative.
+    eta0 suits weights of the expected norm, for rows of norm about 1. It is capped for lam > 1, where the first shrink factor
+    would be negative.
 
     Args:
         lam: regularisation, > 0.
@@ -68,11 +68,11 @@ def bottou_eta0(lam: float) -> Array:
 
 
 def averaged_sgd(lam: float, start: int) -> Callable[[Array], Array]:
-    """eta0 / (1 + lam eta0 t) up to step `start`, eta0 / (1 + lam eta0 (t - start))^0.75 from there on.
+    """The schedule eta0 / (1 + lam eta0 t) for t < start, eta0 / (1 + lam eta0 (t - start))^0.75 from `start` on.
 
     Args:
         lam: regularisation, > 0.
-        start: steps before averaging begins, >= 0.
+        start: number of steps before averaging, >= 0.
 
     Reference: W. Xu, Towards optimal one pass large scale learning with averaged stochastic gradient descent,
         arXiv 1107.2490, 2011; L. Bottou, svmasgd (2010).

@@ -1,4 +1,4 @@
-"""Budget maintenance: which point of a full budget goes, and what becomes of the others."""
+"""Budget maintenance: which point leaves a full budget, and how the others compensate for it."""
 
 from .base import Change as Change
 from .base import Maintenance as Maintenance

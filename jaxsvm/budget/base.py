@@ -1,4 +1,4 @@
-"""What a function on a budget stands on, and what maintenance may do to it."""
+"""The points of a function on a budget, and the changes that maintenance may make to them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ..types import Array
 
 
 class Points(NamedTuple):
-    """The m stored points and a newcomer, place m, which is stored nowhere yet.
+    """The m places for stored points and a new point at place m, which is not stored yet.
 
-    Points that came with a coefficient above 0 are in the first `front` places, those below 0 in the last `back` of the m.
+    Points added with a positive coefficient fill the first `front` of the m places, those with a negative one the last `back`.
     """
 
-    x: Array  # (m, d)  less a shift that they have in common where the kernel is one of differences
+    x: Array  # (m, d)  minus a common shift where the kernel depends on differences only
     sqnorm: Array  # (m,)  |x_j|^2
     coef: Array  # (m + 1,)
-    row: Array  # (d,)  the newcomer
-    values: Array  # (m + 1,)  k(x_j, newcomer)
-    birth: Array  # (m + 1,)  int32, how many newcomers there were before
-    annotations: Any  # (m + 1, ...) what the maintenance has noted of each point, a pytree
+    row: Array  # (d,)  the new point
+    values: Array  # (m + 1,)  k(x_j, new point)
+    birth: Array  # (m + 1,)  int32, the number of points added before it
+    annotations: Any  # (m + 1, ...) annotations of each point by the maintenance, a pytree
     front: Array  # ()  int32
     back: Array  # ()  int32
-    bits: Array  # ()  uint32, drawn for this newcomer
+    bits: Array  # ()  uint32, random bits for this change
 
     @property
     def budget(self) -> int:
@@ -38,21 +38,21 @@ class Points(NamedTuple):
 
     @property
     def full(self) -> Array:
-        """Whether all m places are taken, () bool."""
+        """Whether all m places are occupied, () bool."""
         return self.front + self.back >= self.budget
 
     @property
     def live(self) -> Array:
-        """Which places are taken, the newcomer's with them, (m + 1,) bool."""
+        """Which places hold points, the new point's included, (m + 1,) bool."""
         return jnp.append(occupied(self.budget, self.front, self.back), True)
 
     def oldest_of(self, worth: Array) -> Array:
-        """The place of the largest of (m + 1,) numbers, of several that of the oldest point, () int32."""
+        """The place of the largest entry of `worth` (m + 1,), the oldest point's in a tie, () int32."""
         return argmax_value(jnp.where(worth == fast_max(worth), -self.birth, jnp.iinfo(jnp.int32).min))[0]
 
     @property
     def oldest(self) -> Array:
-        """The place of the stored point that came first, where all places are taken, () int32."""
+        """The place of the oldest stored point, () int32; defined where all places are occupied."""
         return argmax_value(-self.birth[:-1])[0]
 
     def at(self, i: Array) -> Array:
@@ -65,12 +65,12 @@ class Points(NamedTuple):
         return jnp.where(i < self.budget, jnp.append(stored, index_row(self.values, i)), self.values)
 
     def gram(self, kernel: Kernel) -> Array:
-        """The kernel among all points (m + 1, m + 1); rows and columns of places that are not taken are the identity's."""
-        every, live = jnp.concatenate([self.x, self.row[None]]), self.live
-        return jnp.where(live[:, None] & live[None, :], kernel(every, every), jnp.eye(live.shape[0], dtype=self.coef.dtype))
+        """The kernel among all points (m + 1, m + 1); rows and columns of empty places are those of the identity."""
+        rows, live = jnp.concatenate([self.x, self.row[None]]), self.live
+        return jnp.where(live[:, None] & live[None, :], kernel(rows, rows), jnp.eye(live.shape[0], dtype=self.coef.dtype))
 
     def scores_without(self, kernel: Kernel) -> Array:
-        """What f without point r is at x_j, for all points r (rows) and j (columns), (m + 1, m + 1)."""
+        """The scores f(x_j) - coef_r k(x_r, x_j) without point r (rows), at each point j (columns), (m + 1, m + 1)."""
         gram = self.gram(kernel)
         return dot(self.coef, gram)[None, :] - self.coef[:, None] * gram
 
@@ -82,40 +82,40 @@ def occupied(budget: int, front: Array, back: Array) -> Array:
 
 
 class Change(NamedTuple):
-    """What maintenance decides: one place is given up, and at most one point moves."""
+    """A decision of the maintenance: one point is removed, and at most one point is replaced."""
 
-    coef: Array  # (m + 1,)  after it; that of the place given up is not read
-    removed: Array  # ()  int32, the place given up; m: the newcomer is not stored
-    moved: Array  # ()  int32, the place whose point becomes `row`; -1: none
+    coef: Array  # (m + 1,)  after the change; that of the removed place is not read
+    removed: Array  # ()  int32, the place to free; m: the new point is not stored
+    moved: Array  # ()  int32, the place whose point is replaced by `row`; -1: none
     row: Array  # (d,)
 
 
 def remove_point(points: Points, removed: Array, coef: Array | None = None) -> Change:
-    """The change that gives up a place and moves no point.
+    """The change that frees one place and replaces no point.
 
     Args:
-        points: before.
-        removed: () the place.
-        coef: (m + 1,) coefficients afterwards; None: as they were.
+        points: before the change.
+        removed: () the place to free.
+        coef: (m + 1,) coefficients after the change; None: unchanged.
     """
     coef = points.coef if coef is None else coef
     return Change(coef, jnp.asarray(removed, jnp.int32), jnp.full((), -1, jnp.int32), points.row)
 
 
-def _anything(kernel: Kernel) -> None:
-    """Every kernel will do."""
+def _any_kernel(kernel: Kernel) -> None:
+    """Accept every kernel."""
 
 
 class Maintenance(NamedTuple):
-    """How a function is kept within its budget."""
+    """A rule that keeps a function within its budget."""
 
-    change: Callable  # (kernel, points, memo)  -> (Change, memo), where a newcomer finds no free place
-    memory: Callable = lambda dtype: ()  # (dtype)  -> memo, what is to be remembered, a pytree
-    annotate: Callable = lambda y: ()  # (y ())       -> what is to be noted of a newcomer, a pytree; it goes with the point
-    # (notes (m, ...), values (m,), live (m,), y ()) -> notes, at every row, k(x_j, row) in values; None: nothing changes
+    change: Callable  # (kernel, points, state) -> (Change, state), called for a new point where no place is free
+    memory: Callable = lambda dtype: ()  # (dtype) -> the initial state of the maintenance, a pytree
+    annotate: Callable = lambda y: ()  # (y ()) -> the annotations of a new point, a pytree; they follow the point
+    # (annotations (m, ...), values k(x_j, row) (m,), live (m,), y ()) -> annotations, at every row; None: no change
     observe: Callable | None = None
-    evals: Callable = lambda budget: 0  # (budget)  -> kernel evaluations of a change, at most
-    check: Callable = _anything  # (kernel) -> None, raising for kernels that it cannot work with
+    evals: Callable = lambda budget: 0  # (budget) -> an upper bound on the kernel evaluations of a change
+    check: Callable = _any_kernel  # (kernel) -> None; raises for kernels that it does not support
 
 
 maintenance = recipe(Maintenance)

@@ -1,4 +1,4 @@
-"""Merging: two points become one between them (Gaussian kernel)."""
+"""Budget maintenance by merging: two points are replaced by one between them (Gaussian kernel)."""
 
 from __future__ import annotations
 
@@ -17,36 +17,40 @@ from ..types import Array
 from .base import Change, Maintenance, Points, maintenance
 from .remove import remove
 
-GRID = 400  # of the table, each way
-COARSE, FINE, POLISH = 10, 15, 2  # steps of golden section, to 0.01 and to 0.001, and of Newton's method after these
+GRID = 400  # entries of the table along each axis
+COARSE, FINE, POLISH = 10, 15, 2  # golden section steps, to 0.01 and to 0.001, and Newton steps after the fine search
 
 
 @maintenance
 def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance:
-    """Replace two points x_i, x_j of one sign by one between them, so that the function changes least (Gaussian kernel).
+    """Replace two points x_i, x_j of one sign by one point z between them that changes the function least (Gaussian kernel).
 
         L = gamma |x_i - x_j|^2;   m = coef_i / (coef_i + coef_j);   z = h x_i + (1 - h) x_j
         s(h) = m exp(-L (1 - h)^2) + (1 - m) exp(-L h^2);   coef_z = (coef_i + coef_j) max_h s(h)
         |w - w'|^2 = (coef_i + coef_j)^2 (m^2 + (1 - m)^2 + 2 m (1 - m) exp(-L) - max_h s(h)^2)
 
-    i has the smallest |coef| among points that share their sign with another (the oldest of several), j is the partner that
-    changes the function least. The newcomer is one of the points. Then h by golden section, Newton's method and the ends, so
-    that a merge never changes the function more than leaving i out would.
+    Point i has the smallest |coef| among points that share their sign with another point, the oldest in a tie. Partner j is
+    the candidate whose merge changes the function least. The new point is a candidate for both. The h of the chosen pair
+    comes from golden section, Newton's method and a comparison with h = 0 and h = 1. So a merge never changes the function
+    more than the removal of i.
 
     Args:
-        partners: how many are looked at, drawn without replacement among the points of the same sign, one from each of so many
-            strata as equal as whole numbers allow; None: all of them; structure. With 59 the best is among the best 5 % with
-            95 % confidence.
-        search: "lookup" reads the change of a pair from a table over (m, exp(-L)), "golden" finds h for every pair by golden
-            section to 0.01; structure.
+        partners: number of candidates for j, >= 1, drawn without replacement among the points of the same sign, one from each
+            stratum of almost equal size; None: all points of that sign; structure. With 59, the best candidate is among the
+            best 5 % of all with 95 % confidence.
+        search: "lookup" reads the change of each pair from a table over (m, exp(-L)); "golden" searches h for each pair by
+            golden section to 0.01; structure.
+
+    Returns:
+        A maintenance for `jaxsvm.bsgd` and other budgeted solvers.
 
     Raises:
-        ValueError: partners below 1, another search; from the solver for kernels that are not Gaussian (a multiple of one
-            will do).
+        ValueError: partners below 1, another search; from the solver, a kernel that is neither Gaussian nor a
+            multiple of one.
 
-    Differs from the papers: candidates have the sign of the coefficient, not of the label; the table covers m <= 1/2 only
-        (it is symmetric), so that its kink lies on an edge: errors stay below 4e-5 instead of 1e-3; the ends of h are looked
-        at, without which far points erase each other.
+    Differs from the papers: candidates share the sign of the coefficient, not the label. The table is symmetric in m and covers
+        m <= 1/2 only, so that its kink lies on an edge: errors stay below 4e-5 instead of 1e-3. h = 0 and h = 1 are candidates;
+        without them distant points would cancel each other.
 
     Example:
         >>> import jax, jaxsvm
@@ -65,21 +69,21 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
         integer("partners", partners, 1, note=", or None for all")
     degradation = from_table if search == "lookup" else by_search
 
-    def change(kernel, points, memo):
+    def change(kernel, points, state):
         coef, place = points.coef, lax.iota(jnp.int32, points.budget + 1)
         i, side = _smallest(points)
         j, allowed = all_partners(points, i, side) if partners is None else sample_partners(partners, points, i, side)
-        own, a = points.at(i), index_row(coef, i)
+        row_i, coef_i = points.at(i), index_row(coef, i)
         if partners is None:
-            b, length = coef, width(kernel) * _sqdist(points, own)
+            coef_j, scaled_sqdist = coef, width(kernel) * _sqdist(points, row_i)
         else:
-            b, length = coef.at[j].get(mode="promise_in_bounds"), width(kernel) * _some_sqdist(points, own, j)
-        degraded = (a + b) ** 2 * degradation(_share(a, b), length)
-        best, _ = argmax_value(jnp.where(allowed, -degraded, -jnp.inf))
-        j, length, b = index_row(j, best), index_row(length, best), index_row(b, best)
-        h, peak = merge_position(_share(a, b), length, FINE, POLISH)
-        coef = jnp.where(place == j, (a + b) * peak, coef)
-        return Change(coef, i, j, h * own + (1 - h) * points.at(j)), memo
+            coef_j, scaled_sqdist = coef.at[j].get(mode="promise_in_bounds"), width(kernel) * _some_sqdist(points, row_i, j)
+        sq_change = (coef_i + coef_j) ** 2 * degradation(_share(coef_i, coef_j), scaled_sqdist)
+        best, _ = argmax_value(jnp.where(allowed, -sq_change, -jnp.inf))
+        j, scaled_sqdist, coef_j = index_row(j, best), index_row(scaled_sqdist, best), index_row(coef_j, best)
+        h, max_s = merge_position(_share(coef_i, coef_j), scaled_sqdist, FINE, POLISH)
+        coef = jnp.where(place == j, (coef_i + coef_j) * max_s, coef)
+        return Change(coef, i, j, h * row_i + (1 - h) * points.at(j)), state
 
     return Maintenance(change, evals=lambda budget: budget if partners is None else min(partners, budget), check=width)
 
@@ -100,95 +104,95 @@ def width(kernel: Kernel) -> Array:
 
 def mergeable(kernel: Kernel) -> bool:
     """Whether the kernel is Gaussian, or a multiple of one."""
-    law = kernel.spectrum
-    return law is not None and law[0] == "normal"
+    spectrum = kernel.spectrum
+    return spectrum is not None and spectrum[0] == "normal"
 
 
 def default_for(kernel: Kernel, *, partners: int | None = 59) -> Maintenance:
-    """Maintenance for a kernel that is not known beforehand: merging where it is Gaussian, removal elsewhere."""
+    """The default maintenance for a kernel: `merge` where it is Gaussian, `remove` otherwise."""
     return merge(partners=partners) if mergeable(kernel) else remove()
 
 
 class _Side(NamedTuple):
-    """The points of one sign: consecutive places, and maybe the newcomer after them."""
+    """The points of one sign: consecutive places, followed by the new point if it has that sign."""
 
     first: Array  # ()  int32, the first place
-    stored: Array  # ()  int32, how many places
-    count: Array  # ()  int32, the newcomer with them
+    stored: Array  # ()  int32, the number of stored points
+    count: Array  # ()  int32, the number of points, the new one included
 
 
 def _smallest(points: Points) -> tuple[Array, _Side]:
-    """The point to go, of two at least that share its sign, and the points of this sign."""
+    """The point of smallest |coef| among those that share their sign with another, and the points of its sign."""
     m, zero = points.budget, jnp.zeros((), jnp.int32)
-    place, ahead = lax.iota(jnp.int32, m + 1), points.coef[m] > 0
-    front, back = points.front + ahead.astype(jnp.int32), points.back + (~ahead).astype(jnp.int32)
-    in_front = jnp.where(place < m, place < points.front, ahead)
-    # Of three points two share a sign. One that counts nothing goes alone: its share is 0, and its partner stays as it is.
-    paired = (jnp.where(in_front, front, back) > 1) | (points.coef == 0)
-    i = points.oldest_of(jnp.where(paired, -jnp.abs(points.coef), -jnp.inf))
+    place, new_positive = lax.iota(jnp.int32, m + 1), points.coef[m] > 0
+    front, back = points.front + new_positive.astype(jnp.int32), points.back + (~new_positive).astype(jnp.int32)
+    in_front = jnp.where(place < m, place < points.front, new_positive)
+    # Of three points two share a sign. A point of coefficient 0 needs no partner: its share is 0 and the partner is unchanged.
+    has_partner = (jnp.where(in_front, front, back) > 1) | (points.coef == 0)
+    i = points.oldest_of(jnp.where(has_partner, -jnp.abs(points.coef), -jnp.inf))
     side = index_row(in_front, i)
-    pick = functools.partial(jnp.where, side)
-    return i, _Side(pick(zero, m - points.back), pick(points.front, points.back), pick(front, back))
+    select = functools.partial(jnp.where, side)
+    return i, _Side(select(zero, m - points.back), select(points.front, points.back), select(front, back))
 
 
 def all_partners(points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
-    """All places, and which of them are partners."""
+    """All places (m + 1,), and which of them are candidates for the partner of i, (m + 1,) bool."""
     place = lax.iota(jnp.int32, points.budget + 1)
     stored = (place >= side.first) & (place < side.first + side.stored)
     return place, (stored | ((place == points.budget) & (side.count > side.stored))) & (place != i)
 
 
 def sample_partners(partners: int, points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
-    """Places of partners, one of each stratum, and which of them count: fewer where there are no more."""
+    """Candidates for the partner of i: one place per stratum (k,), and which of them exist (k,) bool."""
     k, others = lax.iota(jnp.int32, partners), side.count - 1
-    drawn = lambda bits, below: multiply_high(bits, below.astype(jnp.uint32)).astype(jnp.int32)  # noqa: E731
-    first, after = k * others // partners, (k + 1) * others // partners
-    rank = first + drawn(hash32(hash32(k.astype(jnp.uint32)) ^ points.bits), after - first)
-    # Strata differ in size by one: from a random beginning on, each is as likely.
-    rank = (rank + drawn(hash32(points.bits + jnp.uint32(1)), others)) % jnp.maximum(others, 1)
+    random_below = lambda bits, below: multiply_high(bits, below.astype(jnp.uint32)).astype(jnp.int32)  # noqa: E731
+    first, last = k * others // partners, (k + 1) * others // partners
+    rank = first + random_below(hash32(hash32(k.astype(jnp.uint32)) ^ points.bits), last - first)
+    # Strata differ in size by one: a random rotation makes every point equally likely.
+    rank = (rank + random_below(hash32(points.bits + jnp.uint32(1)), others)) % jnp.maximum(others, 1)
     rank = jnp.where(others > partners, rank, jnp.minimum(k, others - 1))
-    own = jnp.where(i < points.budget, i - side.first, side.stored)
-    rank = rank + (rank >= own).astype(jnp.int32)
+    rank_of_i = jnp.where(i < points.budget, i - side.first, side.stored)
+    rank = rank + (rank >= rank_of_i).astype(jnp.int32)
     return jnp.where(rank < side.stored, side.first + rank, points.budget), k < others
 
 
-def _sqdist(points: Points, own: Array) -> Array:
-    """|x_j - own|^2 at all places, (m + 1,)."""
-    stored = jnp.maximum(points.sqnorm + dot(own, own) - 2 * dot(points.x, own), 0)
-    apart = own - points.row
-    return jnp.append(stored, dot(apart, apart))
+def _sqdist(points: Points, row: Array) -> Array:
+    """|x_j - row|^2 at all places, (m + 1,)."""
+    stored = jnp.maximum(points.sqnorm + dot(row, row) - 2 * dot(points.x, row), 0)
+    difference = row - points.row
+    return jnp.append(stored, dot(difference, difference))
 
 
-def _some_sqdist(points: Points, own: Array, j: Array) -> Array:
-    """|x_j - own|^2 at some places, (k,)."""
-    place, apart = jnp.minimum(j, points.budget - 1), own - points.row
+def _some_sqdist(points: Points, row: Array, j: Array) -> Array:
+    """|x_j - row|^2 at places j, (k,)."""
+    place, difference = jnp.minimum(j, points.budget - 1), row - points.row
     x, sqnorm = (a.at[place].get(mode="promise_in_bounds") for a in (points.x, points.sqnorm))
-    stored = jnp.maximum(sqnorm + dot(own, own) - 2 * dot(x, own), 0)
-    return jnp.where(j < points.budget, stored, dot(apart, apart))
+    stored = jnp.maximum(sqnorm + dot(row, row) - 2 * dot(x, row), 0)
+    return jnp.where(j < points.budget, stored, dot(difference, difference))
 
 
 def _share(a: Array, b: Array) -> Array:
-    """a / (a + b) of numbers of one sign, 0 where both are 0."""
+    """a / (a + b) for a and b of one sign; 0 where both are 0."""
     return a / jnp.where(a + b == 0, 1, a + b)
 
 
 def merge_position(share: Array, length: Array, steps: int, polish: int = 0) -> tuple[Array, Array]:
-    """h in [0, 1] and s(h), by golden section and the two ends.
+    """The maximiser h of s over [0, 1] and s(h), by golden section and a comparison with both ends.
 
     Args:
         share: m in [0, 1], any shape.
         length: L >= 0, the same shape.
-        steps: of golden section; the interval is 0.618^steps long in the end.
-        polish: steps of Newton's method on s'(h) = 0 from there, which is flat where golden section looks.
+        steps: golden section steps; the last interval has length 0.618^steps.
+        polish: Newton steps on s'(h) = 0 after them; s itself is flat at its maximum, which limits golden section.
     """
     s = lambda h: share * jnp.exp(-length * (1 - h) ** 2) + (1 - share) * jnp.exp(-length * h * h)  # noqa: E731
     h = golden_section(s, jnp.zeros_like(length), jnp.ones_like(length), steps)
 
     def newton(_, h):
-        near, far = share * jnp.exp(-length * (1 - h) ** 2), (1 - share) * jnp.exp(-length * h * h)
-        slope, bend = near * (1 - h) - far * h, far * (1 - 2 * length * h * h) + near * (1 - 2 * length * (1 - h) ** 2)
-        step = slope / jnp.where(bend > 0, bend, 1)
-        return jnp.where((bend > 0) & (jnp.abs(step) < 1e-2), jnp.clip(h + step, 0, 1), h)
+        part_i, part_j = share * jnp.exp(-length * (1 - h) ** 2), (1 - share) * jnp.exp(-length * h * h)
+        slope, curve = part_i * (1 - h) - part_j * h, part_j * (1 - 2 * length * h * h) + part_i * (1 - 2 * length * (1 - h) ** 2)
+        step = slope / jnp.where(curve > 0, curve, 1)
+        return jnp.where((curve > 0) & (jnp.abs(step) < 1e-2), jnp.clip(h + step, 0, 1), h)
 
     h = lax.fori_loop(0, polish, newton, h) if polish else h
     best = s(h)
@@ -198,13 +202,13 @@ def merge_position(share: Array, length: Array, steps: int, polish: int = 0) -> 
 
 
 def by_search(share: Array, length: Array) -> Array:
-    """What a merge changes, |w - w'|^2 / (coef_i + coef_j)^2, by golden section to 0.01."""
+    """The change by a merge, |w - w'|^2 / (coef_i + coef_j)^2, by golden section to 0.01."""
     _, best = merge_position(share, length, COARSE)
     return jnp.maximum(share**2 + (1 - share) ** 2 + 2 * share * (1 - share) * jnp.exp(-length) - best * best, 0)
 
 
 def from_table(share: Array, length: Array) -> Array:
-    """What a merge changes, |w - w'|^2 / (coef_i + coef_j)^2, read from the table between its four nearest entries."""
+    """The change by a merge, |w - w'|^2 / (coef_i + coef_j)^2, by bilinear interpolation in the table."""
     entries = jnp.asarray(table(), length.dtype).reshape(-1)
     a, e = 2 * (GRID - 1) * jnp.minimum(share, 1 - share), (GRID - 1) * jnp.exp(-length)
     row, column = (jnp.clip(v.astype(jnp.int32), 0, GRID - 2) for v in (a, e))
@@ -217,14 +221,14 @@ def from_table(share: Array, length: Array) -> Array:
 
 @functools.cache
 def table() -> np.ndarray:
-    """What a merge changes, over m in [0, 1/2] (rows) and exp(-L) in [0, 1] (columns), (GRID, GRID), in float64."""
+    """The change by a merge over m in [0, 1/2] (rows) and exp(-L) in [0, 1] (columns), (GRID, GRID) float64."""
     m, kappa = np.meshgrid(np.linspace(0, 0.5, GRID), np.linspace(0, 1, GRID), indexing="ij")
-    length = -np.log(np.maximum(kappa, np.exp(-700)))  # exp(-700) is 0 beside any m
+    length = -np.log(np.maximum(kappa, np.exp(-700)))  # exp(-700) is negligible for every m
     s = lambda h: m * np.exp(-length * (1 - h) ** 2) + (1 - m) * np.exp(-length * h**2)  # noqa: E731
     low, high, ratio = np.zeros_like(m), np.ones_like(m), (5**0.5 - 1) / 2
     for _ in range(48):  # to 1e-10
         left, right = high - ratio * (high - low), low + ratio * (high - low)
-        leftwards = s(left) >= s(right)
-        low, high = np.where(leftwards, low, left), np.where(leftwards, right, high)
+        go_left = s(left) >= s(right)
+        low, high = np.where(go_left, low, left), np.where(go_left, right, high)
     best = np.maximum(np.maximum(s(low), s(high)), np.maximum(s(0.0), s(1.0)))
     return np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * kappa - best**2, 0)

@@ -1,4 +1,4 @@
-"""Removal: the point whose absence changes the function least."""
+"""Budget maintenance by removal of the point that changes the function least."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .base import Maintenance, maintenance, remove_point
 
 @maintenance
 def remove() -> Maintenance:
-    """Give up the point whose removal changes the function least.
+    """Remove the point whose removal changes the function least.
 
         r = argmin_j |w - w'|^2 = argmin_j coef_j^2 k(x_j, x_j)
 
-    The oldest of several; the newcomer is one of the points: it is not stored where it matters least.
+    The oldest point goes in a tie. The new point is a candidate: where its removal changes f least, it is not stored.
 
     Example:
         >>> import jax, jaxsvm
@@ -26,8 +26,8 @@ def remove() -> Maintenance:
         large-scale SVM training, JMLR 13, 2012, section 4.3.
     """
 
-    def change(kernel, points, memo):
+    def change(kernel, points, state):
         diag = jnp.append(kernel.diag(points.x), kernel.diag(points.row[None]))
-        return remove_point(points, points.oldest_of(-points.coef * points.coef * diag)), memo
+        return remove_point(points, points.oldest_of(-points.coef * points.coef * diag)), state
 
     return Maintenance(change)

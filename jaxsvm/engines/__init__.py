@@ -1,4 +1,4 @@
-"""The steps that several methods share: loss x optax chain, rule x space, dual step x space."""
+"""Steps that several methods share: loss with optax chain, rule in a space, dual step in a space."""
 
 from .coordinate import coordinate as coordinate
 from .gradient import gradient as gradient

@@ -1,4 +1,4 @@
-"""Conjugate subgradients: the shortest vector among a few, and searches along a line that see cached responses only.
+"""Conjugate subgradients: the minimum norm point of a convex hull, and line searches on cached responses.
 
 f(w) = lam/2 |w|^2 + sum_i share_i max(0, 1 - y_i <w, phi(x_i)>),   share_i = weight_i / sum weight
 lam w - z is a subgradient,   z = sum_i share_i a_i y_i phi(x_i),   a_i = 1 below margin 1, 0 above, between at it
@@ -19,30 +19,30 @@ from ..numerics import any_under_vmap, dot, fast_max, fast_min, is_traced, pairw
 from ..recipe import check_scalars, register
 from ..types import Array
 
-UNIT = 8  # roundings of a response
-TRIALS = 60  # of a search that may not end by itself
-REFRESH = 64  # steps between two sums of the values of a function from its coefficients
-ROUNDINGS = 256  # of the parts of a vector: below so many it is what they left of 0, and its responses belong to another one
+UNIT = 8  # rounding error of a response, in units of eps
+TRIALS = 60  # limit of trial steps in a line search
+REFRESH = 64  # steps between two computations of a function's values from its coefficients
+ROUNDINGS = 256  # in units of eps of its terms: a vector below this size is rounding error only
 
 
 @register("FunctionValues")
 class FunctionValues(NamedTuple):
-    """A function: what it is made of, and its values at the rows."""
+    """A function by its coefficients and its values at the rows."""
 
     coef: Array  # (n,) of an expansion over the rows, or (d,) weights
     response: Array  # (n,)
 
 
 class InnerProductSpace(NamedTuple):
-    """Where functions live: a kernel's space over some rows, or linear weights."""
+    """The inner product space of functions: expansions over rows with a kernel, or linear weights."""
 
-    made: Callable  # coefficients of rows (n,) -> Element
-    values: Callable  # what an element is made of -> its values at the rows (n,)
-    inner: Callable  # (Element, Element) -> (), the inner product of the space
+    made: Callable  # coefficients of rows (n,) -> FunctionValues
+    values: Callable  # the coefficients of a function -> its values at the rows (n,)
+    inner: Callable  # (FunctionValues, FunctionValues) -> (), the inner product
 
 
 def make_space(kernel: Kernel | None, x: Array, gram: Array | None = None) -> InnerProductSpace:
-    """The space of a kernel over rows x, by its matrix where that is at hand; None: linear weights."""
+    """The space of a kernel over rows x (n, d), with its matrix `gram` (n, n) if that is available; None: linear weights."""
     if kernel is None:
 
         def weights(coef):
@@ -55,13 +55,13 @@ def make_space(kernel: Kernel | None, x: Array, gram: Array | None = None) -> In
 
 
 def recompute_values(frame: InnerProductSpace, w: FunctionValues, steps: Array) -> tuple[FunctionValues, Array]:
-    """w with its values at the rows, now and then summed anew, as thousands of steps gather roundings, and whether they are."""
-    anew = any_under_vmap(steps % REFRESH == 0)
-    return FunctionValues(w.coef, lax.cond(anew, lambda: frame.values(w.coef), lambda: w.response)), anew
+    """w with its values recomputed from the coefficients at every REFRESH-th step, and whether they were, () bool."""
+    is_due = any_under_vmap(steps % REFRESH == 0)
+    return FunctionValues(w.coef, lax.cond(is_due, lambda: frame.values(w.coef), lambda: w.response)), is_due
 
 
 def combined(weights: Array, elements):
-    """sum_j weights_j elements_j, over the leading axis of all arrays of a tree."""
+    """sum_j weights_j elements_j over the leading axis of each array of a tree."""
     return jax.tree.map(lambda a: dot(weights, a), elements)
 
 
@@ -81,25 +81,33 @@ def subgradient(lam: Array, w: FunctionValues, z: FunctionValues) -> FunctionVal
 
 
 def above_rounding(square: Array, lam: Array, w: Array, z: Array) -> Array:
-    """Whether a vector is more than the roundings of lam w - z, by the squares of all three."""
+    """Whether a vector exceeds the rounding error of lam w - z, () bool.
+
+    Args:
+        square: () squared norm of the vector.
+        lam: ().
+        w: () squared norm of w.
+        z: () squared norm of z.
+    """
     unit = ROUNDINGS * jnp.finfo(square.dtype).eps
     return square > unit**2 * (lam**2 * w + z)
 
 
 def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
-    """The weights of the shortest vector in the convex hull of a few: argmin_w w' gram w / 2 - gain' w, w >= 0 of sum 1.
+    """The convex weights of the minimum norm point of m vectors: argmin_w w' gram w / 2 - gain' w, w >= 0 of sum 1.
 
-    Of two vectors h, g by the closed form: h has the weight clip(<g, g - h> / |g - h|^2, 0, 1), 0 where they are equal. Of
-    more by active sets, one linear system a cycle: to the nearest point of the plane through some of them, as far as their
-    hull goes, where the vector on the way is left out; in the end the vector that is most behind the point joins.
+    For two vectors h, g in closed form: h has weight clip(<g, g - h> / |g - h|^2, 0, 1), 0 where they are equal. For more by an
+    active set method, one linear system per cycle. A cycle aims at the minimum over the affine hull of the active vectors. If
+    that lies outside of their convex hull, it stops at the boundary and drops one vector. Otherwise the vector of the steepest
+    descent joins, until none is left.
 
     Args:
         gram: (m, m) inner products of the vectors.
-        live: (m,) bool, those that there are; at least one.
-        gain: (m,); None: 0.
+        live: (m,) bool, the vectors that exist; at least one.
+        gain: (m,) linear term; None: 0.
 
     Returns:
-        (m,), 0 where there is no vector.
+        (m,) weights, 0 where there is no vector.
 
     Reference: P. Wolfe, Finding the nearest point in a polytope, Mathematical Programming 11, 1976; of two: D. Zhang, S. Sen,
         A stochastic conjugate subgradient algorithm for kernelized support vector machines, algorithm 1.
@@ -108,45 +116,45 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
     gain = jnp.zeros(m, gram.dtype) if gain is None else gain
     if m == 2:
         lead, scale = gram[1, 1] - gram[0, 1] + gain[0] - gain[1], gram[0, 0] + gram[1, 1]
-        curve = jnp.maximum(scale - 2 * gram[0, 1], 4 * jnp.finfo(gram.dtype).eps * scale)  # equal vectors have none
-        flat = curve <= 0
-        h = jnp.where(flat, (lead > 0).astype(gram.dtype), jnp.clip(lead / jnp.where(flat, 1, curve), 0, 1))
+        curve = jnp.maximum(scale - 2 * gram[0, 1], 4 * jnp.finfo(gram.dtype).eps * scale)  # 0 for equal vectors
+        equal = curve <= 0
+        h = jnp.where(equal, (lead > 0).astype(gram.dtype), jnp.clip(lead / jnp.where(equal, 1, curve), 0, 1))
         h = jnp.where(live[0], jnp.where(live[1], h, 1), 0)
         return jnp.stack([h, 1 - h])
     scale = jnp.max(jnp.where(live, jnp.diagonal(gram), 0))
-    least_square = 4 * jnp.finfo(gram.dtype).eps * jnp.where(scale > 0, scale, 1)  # equal vectors: no singular system
+    least_square = 4 * jnp.finfo(gram.dtype).eps * jnp.where(scale > 0, scale, 1)  # keeps the system regular for equal vectors
 
-    def on_plane(gram, gain, inside):
-        one = inside.astype(gram.dtype)
-        among = jnp.where(inside[:, None] & inside[None, :], gram, 0) + jnp.diag(jnp.where(inside, least_square, 1))
-        system = jnp.block([[among, one[:, None]], [one[None, :], jnp.zeros((1, 1), gram.dtype)]])
-        return jnp.where(inside, jnp.linalg.solve(system, jnp.append(jnp.where(inside, gain, 0), 1))[:m], 0)
+    def on_plane(gram, gain, active):
+        active_float = active.astype(gram.dtype)
+        active_gram = jnp.where(active[:, None] & active[None, :], gram, 0) + jnp.diag(jnp.where(active, least_square, 1))
+        system = jnp.block([[active_gram, active_float[:, None]], [active_float[None, :], jnp.zeros((1, 1), gram.dtype)]])
+        return jnp.where(active, jnp.linalg.solve(system, jnp.append(jnp.where(active, gain, 0), 1))[:m], 0)
 
     def cycle(carry):
-        weight, inside, cycles, _ = carry
-        aim = on_plane(*fixed, inside)
-        within = jnp.all(aim >= 0)
-        ratio = jnp.where(aim < 0, weight / jnp.where(aim < 0, weight - aim, 1), jnp.inf)
-        out = jnp.argmin(ratio)
-        on_way = jnp.maximum(weight + jnp.where(within, 0, ratio[out]) * (aim - weight), 0).at[out].set(0)
-        weight = jnp.where(within, aim, on_way)
+        weight, active, cycles, _ = carry
+        target = on_plane(*fixed, active)
+        in_hull = jnp.all(target >= 0)
+        ratio = jnp.where(target < 0, weight / jnp.where(target < 0, weight - target, 1), jnp.inf)
+        dropped = jnp.argmin(ratio)
+        boundary = jnp.maximum(weight + jnp.where(in_hull, 0, ratio[dropped]) * (target - weight), 0).at[dropped].set(0)
+        weight = jnp.where(in_hull, target, boundary)
         slope = jnp.where(live, fixed[1] - dot(fixed[0], weight), -jnp.inf)
-        top = jnp.argmax(slope)
-        done = within & ((slope[top] - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square) | inside[top])
-        after = jnp.where(within, inside.at[top].set(True), inside.at[out].set(False))
-        return weight, jnp.where(done, inside, after), cycles + 1, done
+        joining = jnp.argmax(slope)
+        done = in_hull & ((slope[joining] - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square) | active[joining])
+        next_active = jnp.where(in_hull, active.at[joining].set(True), active.at[dropped].set(False))
+        return weight, jnp.where(done, active, next_active), cycles + 1, done
 
     fixed = lax.stop_gradient((gram, gain))
-    first = jnp.arange(m) == m - 1 - jnp.argmax(live[::-1])  # some vector: the hull is entered there
-    start = (first.astype(gram.dtype), first, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    weight, inside, _, done = lax.while_loop(lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, start)
-    # Once more, as a function of the matrix: loops of no fixed length have no derivatives.
-    weight = jnp.where(done, jnp.maximum(on_plane(gram, gain, inside), 0), weight)
+    entry = jnp.arange(m) == m - 1 - jnp.argmax(live[::-1])  # the last live vector is the initial point
+    start = (entry.astype(gram.dtype), entry, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    weight, active, _, done = lax.while_loop(lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, start)
+    # Solve once more outside of the loop: while loops have no reverse-mode derivative.
+    weight = jnp.where(done, jnp.maximum(on_plane(gram, gain, active), 0), weight)
     return weight / jnp.sum(weight)
 
 
 class Line(NamedTuple):
-    """f along w + t d, by its values at the rows: nothing else is needed."""
+    """The restriction of f to the line w + t d, by values at the rows only."""
 
     lam: Array  # ()
     cross: Array  # ()   <w, d>
@@ -154,34 +162,34 @@ class Line(NamedTuple):
     margin: Array  # (n,)  y_i <w, phi(x_i)>
     rate: Array  # (n,)  y_i <d, phi(x_i)>
     share: Array  # (n,)
-    margin_tol: Array  # ()   what rounding may have made of margins
-    rate_tol: Array  # ()   and of rates
+    margin_tol: Array  # ()   rounding error of the margins
+    rate_tol: Array  # ()   rounding error of the rates
 
     def change(self, t: Array) -> Array:
-        """f(w + t d) - f(w), from differences."""
-        before = jnp.maximum(1 - self.margin, 0)
-        after = jnp.maximum(1 - self.margin - t * self.rate, 0)
-        return self.lam * t * (self.cross + t * self.square / 2) + pairwise_sum(self.share * (after - before))
+        """f(w + t d) - f(w) (), summed from differences per row."""
+        loss_before = jnp.maximum(1 - self.margin, 0)
+        loss_after = jnp.maximum(1 - self.margin - t * self.rate, 0)
+        return self.lam * t * (self.cross + t * self.square / 2) + pairwise_sum(self.share * (loss_after - loss_before))
 
     def active(self, t: Array) -> Array:
-        """The rows below margin 1 at t, or at it and about to fall below: a of the subgradient with the right slope (n,).
+        """The a (n,) of the right-hand slope at t: 1 for rows of margin below 1, or at 1 with a falling margin.
 
-        Both but for roundings: on its way along a kink a row is at margin 1, and which side it is on is nothing to go by.
+        Margins within `margin_tol` of 1 count as 1: along a kink, rounding decides their side.
         """
-        room = 1 - self.margin - t * self.rate
-        return jnp.where(jnp.abs(room) <= self.margin_tol + t * self.rate_tol, self.rate < -self.rate_tol, room > 0).astype(
-            room.dtype
+        slack = 1 - self.margin - t * self.rate
+        return jnp.where(jnp.abs(slack) <= self.margin_tol + t * self.rate_tol, self.rate < -self.rate_tol, slack > 0).astype(
+            slack.dtype
         )
 
     def slope(self, t: Array) -> Array:
-        """The slope to the right of t."""
+        """The right-hand slope at t, ()."""
         return self.lam * (self.cross + t * self.square) - pairwise_sum(self.share * self.active(t) * self.rate)
 
 
 def line_of(
     lam: Array, frame: InnerProductSpace, w: FunctionValues, d: FunctionValues, z: FunctionValues, y: Array, share: Array
 ) -> Line:
-    """f along w + t d, where d is made of vectors such as lam w - z."""
+    """The restriction of f to the line w + t d, where d is a combination of vectors lam w - z."""
     unit = UNIT * jnp.finfo(share.dtype).eps
     largest = lambda a: fast_max(jnp.where(share > 0, a, 0))  # noqa: E731
     margin_tol = unit * jnp.maximum(largest(jnp.abs(w.response)), 1)
@@ -191,78 +199,80 @@ def line_of(
 
 
 def exact_step(line: Line) -> Array:
-    """The t >= 0 that minimises f along a line: 0 where the slope at 0 is not below 0.
+    """The minimiser t >= 0 of f along a line, (); 0 where the slope at 0 is not negative.
 
-    The slope grows, by lam |d|^2 a unit and by jumps: its change of sign is halved down to one jump, or to none.
+    The slope increases with rate lam |d|^2 and by jumps. Bisection narrows its change of sign to an interval with at most one
+    jump.
     """
-    first, curve = line.slope(jnp.zeros_like(line.square)), line.lam * line.square
-    high = jnp.where(first < 0, -first / jnp.where(curve > 0, curve, 1), 0)  # where it would be without the jumps
+    first, curvature = line.slope(jnp.zeros_like(line.square)), line.lam * line.square
+    high = jnp.where(first < 0, -first / jnp.where(curvature > 0, curvature, 1), 0)  # the minimiser without the jumps
 
-    def halve(_, ends):
-        low, slope, high = ends  # with the slope that was found there: a jump so near might be counted to a second one
+    def bisect(_, ends):
+        low, slope, high = ends  # with the slope computed at `low`: a second evaluation could count a close jump differently
         middle = (low + high) / 2
-        there = line.slope(middle)
-        falls = there < 0
-        return jnp.where(falls, middle, low), jnp.where(falls, there, slope), jnp.where(falls, high, middle)
+        middle_slope = line.slope(middle)
+        is_left = middle_slope < 0
+        return jnp.where(is_left, middle, low), jnp.where(is_left, middle_slope, slope), jnp.where(is_left, high, middle)
 
-    low, slope, _ = lax.fori_loop(0, jnp.finfo(first.dtype).nmant + 9, halve, (jnp.zeros_like(high), first, high))
-    level = low - slope / jnp.where(curve > 0, curve, 1)
+    low, slope, _ = lax.fori_loop(0, jnp.finfo(first.dtype).nmant + 9, bisect, (jnp.zeros_like(high), first, high))
+    level = low - slope / jnp.where(curvature > 0, curvature, 1)
     jumps = (1 - line.margin) / jnp.where(line.rate != 0, line.rate, 1)
     jump = fast_min(jnp.where((line.rate != 0) & (jumps > low) & (line.share > 0), jumps, jnp.inf))
-    return jnp.where(first < 0, jnp.minimum(level, jump), 0)  # at a jump itself, not at the end that roundings count to it
+    return jnp.where(first < 0, jnp.minimum(level, jump), 0)  # at the jump itself, not at the end of the interval
 
 
 def bounded_step(line: Line, size: Array, decrease: float, slope: float, low: Array, high: Array, start: Array) -> tuple:
-    """A t of sufficient decrease and small slope, by doubling and halving.
+    """A step t of sufficient decrease and small slope (Wolfe conditions), by doubling and halving.
 
         L = {t > 0: f(t) - f(0) <= -decrease size t};   R = {t > 0: slope of f at t >= -slope size}
 
-    For decrease <= slope both are intervals that overlap and cover all t > 0, and this ends; otherwise not always.
+    For decrease <= slope, both are intervals that overlap and cover all t > 0, and the search ends. Otherwise it may reach its
+    limit of trials.
 
     Args:
         line: f along d.
         size: |d|^2 in the metric of the method.
         decrease: m_L.
         slope: m_R.
-        low: the shortest step that counts.
-        high: the longest step allowed.
-        start: the first trial.
+        low: the shortest step.
+        high: the longest step.
+        start: the first trial step.
 
     Returns:
-        t, 0 where no step longer than `low` decreases f enough, and the last trial outside of L.
+        t, 0 where no step longer than `low` has sufficient decrease; and the last rejected trial, outside of L.
 
     Reference: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized support vector machines,
         algorithm 2, without the factor t in R.
     """
 
     def trial(_, search):
-        inside, outside, t, found, done = search
-        left = line.change(t) <= -decrease * size * t
-        right = line.slope(t) >= -slope * size
-        good = left & right
-        new_inside, new_outside = jnp.where(left, t, inside), jnp.where(left, outside, t)
-        between = (new_inside + new_outside) / 2
-        up = jnp.where(jnp.isfinite(new_outside), between, 2 * t)
-        down = jnp.where(new_inside > 0, between, t / 2)
-        after = jnp.where(left, up, down)
-        over, under = left & (after > high), ~left & (after < low)
-        ends = good | over | under
-        result = jnp.where(good | over, t, jnp.where(under, 0, new_inside))
-        new = (new_inside, new_outside, after, jnp.where(ends, result, new_inside), done | ends)
+        inside, outside, t, step, done = search
+        in_left = line.change(t) <= -decrease * size * t
+        in_right = line.slope(t) >= -slope * size
+        accepted = in_left & in_right
+        new_inside, new_outside = jnp.where(in_left, t, inside), jnp.where(in_left, outside, t)
+        midpoint = (new_inside + new_outside) / 2
+        longer = jnp.where(jnp.isfinite(new_outside), midpoint, 2 * t)
+        shorter = jnp.where(new_inside > 0, midpoint, t / 2)
+        next_trial = jnp.where(in_left, longer, shorter)
+        too_long, too_short = in_left & (next_trial > high), ~in_left & (next_trial < low)
+        stops = accepted | too_long | too_short
+        result = jnp.where(accepted | too_long, t, jnp.where(too_short, 0, new_inside))
+        new = (new_inside, new_outside, next_trial, jnp.where(stops, result, new_inside), done | stops)
         return jax.tree.map(lambda a, b: jnp.where(done, a, b), search, new)
 
     zero = jnp.zeros_like(start)
-    first = (zero, jnp.full_like(start, jnp.inf), jnp.clip(start, low, high), zero, jnp.zeros((), bool))
-    _, outside, _, found, _ = lax.fori_loop(0, TRIALS, trial, first)
-    return found, jnp.where(jnp.isfinite(outside), outside, 0)
+    initial = (zero, jnp.full_like(start, jnp.inf), jnp.clip(start, low, high), zero, jnp.zeros((), bool))
+    _, outside, _, step, _ = lax.fori_loop(0, TRIALS, trial, initial)
+    return step, jnp.where(jnp.isfinite(outside), outside, 0)
 
 
 def check_constants(m_L: float, m_R: float, *, apart: bool = False) -> None:
-    """Refuse constants of a search that may find nothing.
+    """Check the constants of `bounded_step`.
 
     Args:
-        m_L: share of the norm by which f has to decrease.
-        m_R: share of the norm by which f may still fall.
+        m_L: sufficient decrease, as a fraction of the squared norm, in (0, 1).
+        m_R: largest remaining slope, as a fraction of the squared norm, in (0, 1).
         apart: allow m_L > m_R; structure.
 
     Raises:

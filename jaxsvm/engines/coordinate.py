@@ -1,4 +1,4 @@
-"""Dual step x space: coordinate ascent on the dual, in any order of the rows."""
+"""Coordinate ascent on the dual: a loss's dual step in a function space, over rows in any order."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from ..types import Array, Batch, Info, Loss, Solver, Space, State, drawn, take
 
 @register("CoordinateState")
 class CoordinateState(NamedTuple):
-    """Signed dual coefficients and the function that they make; the last row's coefficient waits to be written.
+    """Signed dual coefficients and the function sum_i coef_i k(x_i, .); the last write to `coef` and `stamp` is pending.
 
-    A loop body that writes a coefficient first and only reads afterwards works in place; one that reads and then
-    writes by slices copies all n of them at every step.
+    The write is delayed by one step so that the loop body first writes and then only reads: XLA then updates in place.
+    A body that reads first would copy all n coefficients at every step.
     """
 
-    coef: Array  # (n,)  y_i alpha_i for classification, but for the waiting entry
+    coef: Array  # (n,)  y_i alpha_i for classification, without the pending entry
     weight: Array  # (n,)  example weights: the bound of coefficient i is C weight_i
     f: State
     pending: tuple[Array, Array, Array]  # (1,) int32 row, (1,) its coefficient, (1,) int32 its stamp
     support: Array  # ()  int32, coefficients that are not 0
     rows: Array  # ()  int32, rows of positive weight
-    stamp: Array  # (n,)  int32, the pass in which a row was last visited, but for the waiting entry
-    passes: Array  # ()  int32, number of this pass
-    visited: Array  # ()  int32, rows visited in this pass, each counted once
-    max_violation: Array  # ()  largest violation in this pass
-    residual: Array  # ()  largest violation in the last finished pass
+    stamp: Array  # (n,)  int32, the pass of the last visit to each row, without the pending entry
+    passes: Array  # ()  int32, the number of the current pass, from 1
+    visited: Array  # ()  int32, distinct rows visited in the current pass
+    max_violation: Array  # ()  largest violation in the current pass
+    residual: Array  # ()  largest violation in the last complete pass
 
 
 def dual_coef(state: CoordinateState) -> Array:
-    """The signed dual coefficients (n,), all written."""
+    """The signed dual coefficients (n,), the pending one included."""
     return scatter_set(state.coef, *state.pending[:2])
 
 
@@ -55,19 +55,24 @@ def coordinate(
         f = sum_i coef_i k(x_i, .);   coef_i' = loss.dual_step(coef_i, f(x_i), y_i, k(x_i, x_i), C weight_i)
         f += (coef_i' - coef_i) k(x_i, .)
 
-    The rows of a batch are visited one after the other, as in steps of one row, with the kernel among them computed
-    by one product. The residual is the largest |coef_i' - coef_i| k(x_i, x_i) (margin units) of the last finished
-    pass, infinite before the first; a pass lasts until every row of positive weight was visited, whatever the sampler
-    (in `epochs` each once). (LIBLINEAR takes the projected gradient, which is no smaller, over its passes.) The kernel
-    among the rows of a batch is not counted in `evals`.
+    The rows of a batch are visited in sequence, as in steps of one row; the kernel among them is one product, which
+    `evals` does not count. The residual is the largest |coef_i' - coef_i| k(x_i, x_i), in margin units, of the last
+    complete pass, and infinite before the first. A pass ends when every row of positive weight was visited, for any
+    sampler; in `epochs` each row once. LIBLINEAR uses the projected gradient instead, which is at least as large.
 
     Args:
-        loss: with its dual step.
-        C: (), weight of the loss of one row against |w|^2 / 2, > 0.
-        space: where f lives.
-        start: (n,) dual variables alpha to begin from, or None.
-        model: (f, coef (n,), data) -> the model; None: the space's own of f.
-        sampler: default feed; None: epochs of random order.
+        loss: one that has a `dual_step`.
+        C: (), weight of one row's loss relative to |w|^2 / 2, > 0.
+        space: the function space of f.
+        start: (n,) initial dual variables alpha; None: zeros.
+        model: (f, coef (n,), data) -> the model; None: the model of f by `space`.
+        sampler: the default sampler; None: `epochs(1)`.
+
+    Returns:
+        A solver, stopped by the residual of its last complete pass.
+
+    Raises:
+        ValueError: from `init`, `start` of another length than the data.
     """
 
     def init(key, data):
@@ -96,7 +101,7 @@ def coordinate(
         coef, stamp = (
             dual_coef(state),
             scatter_set(state.stamp, state.pending[0], state.pending[2]),
-        )  # write; from here on only read
+        )  # the pending write; only reads follow
         step = drawn(batch, space.reads)
         rows = jnp.maximum(step.index, 0)
         bound = jnp.asarray(C, coef.dtype) * gather(state.weight, rows)
@@ -108,23 +113,23 @@ def coordinate(
             new = loss.dual_step(old, score, y, sqnorm, bound).astype(old.dtype)
             return jnp.where(live, new, old)
 
-        before, stamped = gather(coef, rows), gather(stamp, rows)
-        fresh, now = live & (stamped < state.passes), jnp.broadcast_to(state.passes, rows.shape)
+        before, last_pass = gather(coef, rows), gather(stamp, rows)
+        first_visit, current_pass = live & (last_pass < state.passes), jnp.broadcast_to(state.passes, rows.shape)
         if rows.shape[0] == 1:
             after = visit(before, score, step.y, sqnorm, bound, live)
-            seen, old, pending = score, before, (rows, after, jnp.where(live, now, stamped))
+            score_at_visit, old, pending = score, before, (rows, after, jnp.where(live, current_pass, last_pass))
         else:
-            after, seen, old = visit_sequentially(visit, before, score, gram, rows, (step.y, sqnorm, bound, live))
+            after, score_at_visit, old = visit_sequentially(visit, before, score, gram, rows, (step.y, sqnorm, bound, live))
             same = live[None, :] & (rows[:, None] == rows[None, :])
-            fresh = fresh & ~jnp.any(jnp.tril(same, -1), axis=1)  # a row that stands in the batch twice counts once
-            final, stamped = _final(after, rows), jnp.where(jnp.any(same, axis=1), now, stamped)
+            first_visit = first_visit & ~jnp.any(jnp.tril(same, -1), axis=1)  # a row that occurs twice in the batch counts once
+            final, last_pass = _final(after, rows), jnp.where(jnp.any(same, axis=1), current_pass, last_pass)
             coef = coef.at[rows].set(final, mode="promise_in_bounds")
-            stamp = stamp.at[rows].set(stamped, mode="promise_in_bounds")
-            pending = (rows[:1], final[:1], stamped[:1])
+            stamp = stamp.at[rows].set(last_pass, mode="promise_in_bounds")
+            pending = (rows[:1], final[:1], last_pass[:1])
         move = after - old
         max_violation = jnp.maximum(state.max_violation, jnp.max(jnp.abs(move) * sqnorm))
-        visited = state.visited + count(fresh)
-        over = visited >= state.rows
+        visited = state.visited + count(first_visit)
+        pass_ends = visited >= state.rows
         new = CoordinateState(
             coef=coef,
             weight=state.weight,
@@ -133,48 +138,56 @@ def coordinate(
             support=state.support + count(after != 0) - count(old != 0),
             rows=state.rows,
             stamp=stamp,
-            passes=state.passes + over.astype(jnp.int32),
-            visited=jnp.where(over, jnp.zeros_like(visited), visited),
-            max_violation=jnp.where(over, jnp.zeros_like(max_violation), max_violation),
-            residual=jnp.where(over, max_violation, state.residual),
+            passes=state.passes + pass_ends.astype(jnp.int32),
+            visited=jnp.where(pass_ends, jnp.zeros_like(visited), visited),
+            max_violation=jnp.where(pass_ends, jnp.zeros_like(max_violation), max_violation),
+            residual=jnp.where(pass_ends, max_violation, state.residual),
         )
-        share = step.weight / jnp.maximum(jnp.sum(live.astype(coef.dtype)), 1)
+        normalized_weight = step.weight / jnp.maximum(jnp.sum(live.astype(coef.dtype)), 1)
         info = Info(
-            loss=jnp.sum(share * loss.value(score, step.y)),
+            loss=jnp.sum(normalized_weight * loss.value(score, step.y)),
             residual=new.residual,
-            progress=_gain(loss, old, after, seen, step.y, sqnorm, bound),
+            progress=_gain(loss, old, after, score_at_visit, step.y, sqnorm, bound),
             index=step.index,
             support=new.support,
             evals=space.evals(move, batch),
         )
         return new, info
 
-    def finished(state, data=None):
+    def build_model(state, data=None):
         return space.model(state.f, data) if model is None else model(state.f, dual_coef(state), data)
 
     targets = "labels" if loss.labels else "real"
-    return Solver(init, update, finished, sampler or epochs(1), space.reads, targets=targets, layout=space.layout)
+    return Solver(init, update, build_model, sampler or epochs(1), space.reads, targets=targets, layout=space.layout)
 
 
 def visit_sequentially(visit, before, score, gram, rows, rest):
-    """Visit the rows of a batch one after the other; a row that stands in it twice is seen as it is by then.
+    """Visit the rows of a batch in sequence; each visit reads the scores and coefficients that earlier visits left.
+
+    Args:
+        visit: (coefficient, score, *rest) of one row -> its new coefficient, all (1,).
+        before: (b,) coefficients before the batch.
+        score: (b,) scores before the batch.
+        gram: (b, b) kernel among the rows.
+        rows: (b,) int32, row numbers; they may repeat.
+        rest: arrays (b,) that `visit` reads as well.
 
     Returns:
         (b,) coefficients after each visit, scores at it, coefficients before it.
     """
 
-    def one(k, carry):
-        coef, score, after, seen, old = carry
-        at = lambda a: lax.dynamic_slice_in_dim(a, k, 1)  # noqa: E731
-        now, f = at(coef), at(score)
-        new = visit(now, f, *(at(a) for a in rest))
-        coef = jnp.where(rows == at(rows), new, coef)
-        score = score + (new - now) * lax.dynamic_index_in_dim(gram, k, keepdims=False)
-        write = lambda a, v: lax.dynamic_update_slice_in_dim(a, v, k, 0)  # noqa: E731
-        return coef, score, write(after, new), write(seen, f), write(old, now)
+    def visit_row(k, carry):
+        coef, score, after, score_at_visit, old = carry
+        row_at = lambda a: lax.dynamic_slice_in_dim(a, k, 1)  # noqa: E731
+        coef_at_visit, score_now = row_at(coef), row_at(score)
+        new = visit(coef_at_visit, score_now, *(row_at(a) for a in rest))
+        coef = jnp.where(rows == row_at(rows), new, coef)
+        score = score + (new - coef_at_visit) * lax.dynamic_index_in_dim(gram, k, keepdims=False)
+        write_at = lambda a, v: lax.dynamic_update_slice_in_dim(a, v, k, 0)  # noqa: E731
+        return coef, score, write_at(after, new), write_at(score_at_visit, score_now), write_at(old, coef_at_visit)
 
     carry = (before, score, before, score, before)
-    return lax.fori_loop(0, rows.shape[0], one, carry)[2:]
+    return lax.fori_loop(0, rows.shape[0], visit_row, carry)[2:]
 
 
 def _final(after, rows):
@@ -185,7 +198,7 @@ def _final(after, rows):
 
 
 def _gain(loss, old, new, score, y, sqnorm, bound):
-    """What the moves added to the dual, (b,)."""
+    """The increase of the dual objective by each visit, (b,)."""
     safe = jnp.where(bound > 0, bound, jnp.ones_like(bound))
     penalty = lambda coef: bound * loss.conjugate(-coef / safe, y)  # noqa: E731
     move = new - old
@@ -201,7 +214,7 @@ def _lift(space: Space, f: State, coef: Array, data: Batch, block: int = 256) ->
 
     def add(f, index):
         batch = data._replace(index=index) if space.reads == "all" else take(data, index)
-        part = jnp.where(index >= 0, coef[jnp.maximum(index, 0)], jnp.zeros_like(coef[:1]))
-        return space.add(f, jnp.zeros((), coef.dtype), part, batch), None
+        coef_block = jnp.where(index >= 0, coef[jnp.maximum(index, 0)], jnp.zeros_like(coef[:1]))
+        return space.add(f, jnp.zeros((), coef.dtype), coef_block, batch), None
 
     return lax.scan(add, f, index)[0]

@@ -1,4 +1,4 @@
-"""Loss x optax chain: stochastic subgradient methods on linear weights."""
+"""Stochastic subgradient methods on linear weights: a loss with an optax chain."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Weights(NamedTuple):
 
 @register("GradientState")
 class GradientState(NamedTuple):
-    """Parameters, the state of the optax chain, and what it was made from."""
+    """Parameters, the state of the optax chain, and the data statistics that configure it."""
 
     params: Weights
     opt: Any
-    numbers: Any  # of the data, read once; () where the chain needs none
+    numbers: Any  # statistics of the data, computed once; () if the chain needs none
 
 
 def regularised(bias: str) -> Weights:
-    """Which parameters the norm of the objective holds, as a mask for optax."""
+    """The mask, for optax, of the parameters in the norm of the objective."""
     check_choice("bias", bias, BIASES)
     return Weights(True, {"none": None, "feature": True, "free": False}[bias])
 
@@ -57,7 +57,7 @@ def ball(radius: Array, bias: str) -> Callable[[Weights], Weights]:
 
 
 def descent(lam: Array, step: optax.GradientTransformation, bias: str, bias_step: Any = None) -> optax.GradientTransformation:
-    """The step of lam/2 |regularised parameters|^2 + loss; the bias by a step of its own where one is given."""
+    """The optax chain of a descent step on lam/2 |regularised parameters|^2 + loss; `bias_step`, if given, is for the bias."""
     check_choice("bias", bias, BIASES)
     if bias != "none" and bias_step is not None:
         step = optax.partition({"w": step, "b": bias_step}, Weights("w", "b"))
@@ -65,12 +65,12 @@ def descent(lam: Array, step: optax.GradientTransformation, bias: str, bias_step
 
 
 def violation(grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:
-    """Mean size of the loss's slope over the batch: for the hinge, the share of rows that violate their margin."""
+    """The mean absolute slope of the loss over the batch: for the hinge, the fraction of rows that violate their margin."""
     return jnp.sum(batch.weight * jnp.abs(slope)) / rows_in(batch)
 
 
 def rows_in(batch: Batch) -> Array:
-    """The rows that are not padding, at least 1."""
+    """The number of rows that are not padding, at least 1."""
     return jnp.maximum(jnp.sum((batch.weight > 0).astype(batch.weight.dtype)), 1)
 
 
@@ -88,19 +88,22 @@ def gradient(
 
         f_i = <w, x_i> + b;   g = sum_i weight_i slope(f_i, y_i) (x_i, 1) / count(weight > 0);   (w, b) += tx(g)
 
-    The regulariser is part of the chain (`optax.add_decayed_weights`). A chain that takes extra arguments is told
-    `active`, whether any row of the batch has a slope.
+    The regulariser is part of the chain (`optax.add_decayed_weights`). A chain with extra arguments receives `active`, whether
+    any row of the batch has a nonzero slope.
 
     Args:
         loss: of scores.
-        tx: the chain; where it holds `average_iterates`, the model is the average. With `measure` a function
-            of what that returns.
-        bias: "none", "feature" (a weight on a constant feature 1) or "free"; which of them is regularised is the
-            chain's matter, see `regularised`.
-        data_stats: data -> a pytree of numbers (norms, bounds), kept in the state, that the chain is made from.
-        sampler: default feed; None: one uniform row a step.
-        residual: (gradient of the loss, parameters, slopes (b,), batch) -> the stopping measure.
-        residual_scope: "sample" or "whole", what `residual` speaks of.
+        tx: the chain; with `average_iterates` in it, the model is the average. With `data_stats`, a function of its result
+            that returns the chain.
+        bias: "none", "feature" (a weight on a constant feature 1) or "free"; the chain decides whether it is regularised, see
+            `regularised`.
+        data_stats: data -> a pytree of numbers (norms, bounds), stored in the state, that configure the chain.
+        sampler: the default sampler; None: one uniform row per step.
+        residual: (gradient of the loss, parameters, slopes (b,), batch) -> the stopping criterion.
+        residual_scope: "sample" or "whole", the rows that `residual` measures.
+
+    Returns:
+        A solver with a `Linear` model.
     """
     check_choice("bias", bias, BIASES)
     chain = lambda numbers: optax.with_extra_args_support(tx if data_stats is None else tx(numbers))  # noqa: E731
@@ -108,8 +111,8 @@ def gradient(
     def init(key, data):
         dtype = accum_dtype(data.x)
         params = Weights(jnp.zeros(data.x.shape[-1], dtype), None if bias == "none" else jnp.zeros((), dtype))
-        found = () if data_stats is None else data_stats(data)
-        return GradientState(params, chain(found).init(params), found)
+        stats = () if data_stats is None else data_stats(data)
+        return GradientState(params, chain(stats).init(params), stats)
 
     def update(state, batch):
         w, b = state.params
@@ -117,9 +120,9 @@ def gradient(
         score = dot(batch.x, w) if b is None else dot(batch.x, w) + b
         size = rows_in(batch)
         slope = loss.slope(score, batch.y)
-        pull = batch.weight * slope / size
-        grads = Weights(dot(pull, batch.x), None if b is None else jnp.sum(pull))
-        updates, opt = chain(state.numbers).update(grads, state.opt, state.params, active=jnp.any(pull != 0))
+        row_gradient = batch.weight * slope / size
+        grads = Weights(dot(row_gradient, batch.x), None if b is None else jnp.sum(row_gradient))
+        updates, opt = chain(state.numbers).update(grads, state.opt, state.params, active=jnp.any(row_gradient != 0))
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
         info = Info(
             loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / size,

@@ -1,4 +1,4 @@
-"""Rule x space: methods that look at a row's score and move the function along that row."""
+"""Online methods: a rule that adds rows to a function in a space, by their scores."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ..types import Array, Info, Solver, Space, State, drawn
 
 
 class Move(NamedTuple):
-    """What a rule decides: f becomes (1 - shrink) f + sum_i coef_i k(x_i, .)."""
+    """The decision of a rule: f becomes (1 - shrink) f + sum_i coef_i k(x_i, .)."""
 
     shrink: Array  # ()
     coef: Array  # (b,)
-    loss: Array  # (b,) of the rows before the move
+    loss: Array  # (b,) loss of each row before the move
 
 
 @register("OnlineState")
 class OnlineState(NamedTuple):
-    """The function, the rule's own numbers, and the steps made."""
+    """The function, the state of the rule, and the number of steps."""
 
     f: State
     rule: State
@@ -34,18 +34,21 @@ class OnlineState(NamedTuple):
 def online(
     init: Callable, rule: Callable, space: Space, *, scale: Callable | None = None, sampler: Any = None, targets: Any = "labels"
 ) -> Solver:
-    """Move through a space as a rule says.
+    """A solver that changes a function by a rule at every step.
 
         score = f(x);   rule_state, (shrink, coef) = rule(rule_state, score, ...);   f = (1 - shrink) f + coef k(x, .)
 
     Args:
-        init: data -> the rule's state, a pytree (`()` where it has none).
+        init: data -> the initial state of the rule, a pytree, `()` if it has none.
         rule: (state, scores (b,), batch of the step's rows, share (b,), gram: () -> (b, b), t ()) -> (state, Move),
-            where share = weight / count(weight > 0) and t counts the steps made, 0 at the first.
-        space: where f lives; `space.reads` decides how the solver is fed.
-        scale: t -> factor of the model: functions that are kept up to a factor.
-        sampler: default feed; None: one uniform row a step.
-        targets: what y must be, as `Solver.targets`.
+            where share = weight / count(weight > 0) and t is the number of previous steps.
+        space: the function space of f; `space.reads` decides which data an update receives.
+        scale: t -> factor of the model, for functions stored up to a factor; None: 1.
+        sampler: the default sampler; None: one uniform row per step.
+        targets: kind of targets y, as `Solver.targets`.
+
+    Returns:
+        A solver.
     """
 
     def start(key, data):
@@ -72,36 +75,36 @@ def online(
         return OnlineState(f, numbers, state.t + 1), info
 
     def model(state, data=None):
-        found = space.model(state.f, data)
-        return found if scale is None else found.scaled(scale(state.t.astype(jax.tree.leaves(state.f)[0].dtype)))
+        inner_model = space.model(state.f, data)
+        return inner_model if scale is None else inner_model.scaled(scale(state.t.astype(jax.tree.leaves(state.f)[0].dtype)))
 
-    feed = sampler or uniform(1), space.reads
-    return Solver(start, update, model, *feed, residual_scope="sample", targets=targets, layout=space.layout)
+    sampling = sampler or uniform(1), space.reads
+    return Solver(start, update, model, *sampling, residual_scope="sample", targets=targets, layout=space.layout)
 
 
 def perceptron_rule(_, score, batch, share, gram, t) -> tuple[tuple, Move]:
-    """The perceptron's rule: rows whose sign is wrong, y_i f(x_i) <= 0, are added with their label; the loss counts them."""
+    """The perceptron rule: misclassified rows, y_i f(x_i) <= 0, are added with their label; the loss counts them."""
     mistake = batch.y * score <= 0
     coef = jnp.where(mistake, batch.y * share, jnp.zeros_like(score))
     return (), Move(jnp.zeros((), score.dtype), coef, mistake.astype(score.dtype))
 
 
 def margin_perceptron_rule(_, score, batch, share, gram, t) -> tuple[tuple, Move]:
-    """Rows of y_i f(x_i) < 1 are added with their label; the loss counts mistakes, y_i f(x_i) <= 0."""
+    """The margin perceptron rule: rows with y_i f(x_i) < 1 are added with their label; the loss counts y_i f(x_i) <= 0."""
     coef = jnp.where(batch.y * score < 1, batch.y * share, jnp.zeros_like(score))
     return (), Move(jnp.zeros((), score.dtype), coef, (batch.y * score <= 0).astype(score.dtype))
 
 
 def pegasos_rule(lam: Array) -> tuple[Callable, Callable]:
-    """The rule of Pegasos without projection for w = s / (lam t), and that factor: s adds y_i where y_i s(x_i) < lam (t - 1).
+    """The rule of Pegasos without projection for w = s / (lam t), and 1 / (lam t): s adds y_i where y_i s(x_i) < lam (t - 1).
 
-    Coefficients of s are whole numbers where all weights are 1: rows that came as often weigh exactly the same.
+    With weights of 1 the coefficients of s are integers, so that rows drawn equally often have equal coefficients.
     """
 
     def rule(_, s, batch, share, gram, t):
-        reach = lam * t.astype(s.dtype)  # lam (t - 1) with t from 1
-        violates = batch.y * s < reach
-        score = jnp.where(t > 0, s / jnp.where(t > 0, reach, jnp.ones_like(reach)), jnp.zeros_like(s))
+        threshold = lam * t.astype(s.dtype)  # lam (t - 1) with t from 1
+        violates = batch.y * s < threshold
+        score = jnp.where(t > 0, s / jnp.where(t > 0, threshold, jnp.ones_like(threshold)), jnp.zeros_like(s))
         violates = jnp.where(t > 0, violates, jnp.ones_like(violates))
         coef = jnp.where(violates, batch.y * share, jnp.zeros_like(s))
         return (), Move(jnp.zeros((), s.dtype), coef, hinge.value(score, batch.y))
@@ -110,7 +113,7 @@ def pegasos_rule(lam: Array) -> tuple[Callable, Callable]:
 
 
 def ogd_rule(eta: Array, lam: Array | float = 0.0) -> Callable:
-    """Gradient descent on lam/2 |w|^2 + hinge with a constant step: f shrinks by eta lam, rows of y_i f < 1 add eta y_i."""
+    """The rule of descent on lam/2 |w|^2 + hinge with step eta: f shrinks by eta lam, rows of y_i f < 1 add eta y_i."""
 
     def rule(_, score, batch, share, gram, t):
         coef = jnp.where(batch.y * score < 1, eta * batch.y * share, jnp.zeros_like(score))
@@ -120,5 +123,5 @@ def ogd_rule(eta: Array, lam: Array | float = 0.0) -> Callable:
 
 
 def perceptron_on(space: Space) -> Solver:
-    """The perceptron in a space; default feed epochs of random order."""
+    """The perceptron in a space; the default sampler is `epochs(1)`."""
     return online(lambda data: (), perceptron_rule, space, sampler=epochs(1))

@@ -1,4 +1,4 @@
-"""Feature maps: pure callables (n, d) -> (n, p) whose inner products approximate a kernel; and solvers on features."""
+"""Feature maps (n, d) -> (n, p) whose inner products approximate a kernel, and solvers on features."""
 
 from .fourier import Fourier as Fourier
 from .fourier import fourier as fourier

@@ -22,14 +22,14 @@ FORMS = ("paired", "phase")
 class Fourier:
     """phi(x) = amplitude [cos(scale V'x), sin(scale V'x)], or amplitude cos(scale V'x + shift).
 
-    The draws are at unit scale: maps of different widths share them, and gradients reach the width.
+    Frequencies are drawn at unit scale: maps of different widths share them, and the width has a gradient.
     """
 
     frequencies: Array  # (d, q)  at unit scale
     shift: Array | None  # (q,)   of the phase form, None: paired
     scale: Array  # ()            1/sigma for the Gaussian kernel
     amplitude: Array  # ()        so that E <phi(x), phi(z)> = k(x, z)
-    offset: Array | None = None  # (d,)  taken out of the rows first; None: 0
+    offset: Array | None = None  # (d,)  subtracted from the rows; None: 0
 
     def __call__(self, x: Array) -> Array:
         """Features, (..., d) -> (..., p)."""
@@ -45,12 +45,12 @@ class Fourier:
 
     @property
     def features(self) -> int:
-        """p, the features of each row."""
+        """The number of features p."""
         return self.frequencies.shape[-1] * (2 if self.shift is None else 1)
 
     @property
     def axes(self) -> int:
-        """The axes in front of those of one map, where many are held as one."""
+        """The number of leading axes of a batch of maps."""
         return len(self.frequencies.shape) - 2
 
     def __check__(self) -> None:
@@ -72,20 +72,20 @@ def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = 
         phase    phi(x) = [cos(v_j'x + u_j)]_j sqrt(2 k(0,0)/p),      j = 1 .. p,  u_j uniform in [0, 2 pi)
         v_j from the kernel's spectral law: normal with variance 1/sigma^2 for `rbf`, Cauchy / sigma for `laplacian`
 
-    Variance of <phi(x), phi(z)> for the Gaussian kernel with k = k(x, z): (1 - k^2)^2 / p paired, (1 + k^4/2 - k^2) / p
-    in the phase form. Draws depend on the key and the shapes alone, so that a sweep over sigma shares them.
+    The variance of <phi(x), phi(z)> for the Gaussian kernel with k = k(x, z) is (1 - k^2)^2 / p in the paired form and
+    (1 + k^4/2 - k^2) / p in the phase form. Draws depend on the key and the shapes only, so that a sweep over sigma shares them.
 
     Args:
-        key: of `jax.random.key`.
-        kernel: `rbf` or `laplacian`, or a number times one.
-        dim: columns d of the rows.
-        features: columns p of the result; even in the paired form.
+        key: a random key of `jax.random.key`.
+        kernel: `rbf` or `laplacian`, or a multiple of one.
+        dim: number of columns d of the rows.
+        features: number of features p; even in the paired form.
         form: "paired" or "phase".
-        x: (n, d) rows such as `train.x`, whose common shift is taken out of all rows. Give them where columns lie far from 0:
-            an angle is off by eps |v_j| |x - shift|. None: no shift.
+        x: (n, d) rows such as `train.x`, whose common shift is subtracted from all rows; None: no shift. Pass them if columns
+            are far from 0: the error of an angle is eps |v_j| |x - shift|.
 
     Returns:
-        A map (..., d) -> (..., p), a pytree; the features have the dtype of x (float32 at least).
+        A map (..., d) -> (..., p), a pytree; the features have the dtype of x, at least float32.
 
     Raises:
         ValueError: another kernel, an odd number of paired features, no features.
@@ -109,14 +109,14 @@ def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = 
     check_key("key", key)
     draw = {"normal": jax.random.normal, "cauchy": jax.random.cauchy}[law]
     for_frequencies, for_shift = jax.random.split(key)
-    return made(draw(for_frequencies, (dim, q), scale.dtype), for_shift, kernel, features, form, x)
+    return map_of(draw(for_frequencies, (dim, q), scale.dtype), for_shift, kernel, features, form, x)
 
 
 def spectrum(kernel: Kernel) -> tuple[str, Array]:
-    """The name and scale of the law of a kernel's frequencies.
+    """The name and scale of the spectral law of a kernel.
 
     Raises:
-        ValueError: if none is known.
+        ValueError: none is known.
     """
     known = as_kernel(kernel).spectrum
     if known is None:
@@ -128,7 +128,7 @@ def spectrum(kernel: Kernel) -> tuple[str, Array]:
 
 
 def frequencies_for(features: int, form: str) -> int:
-    """How many frequencies `features` columns take.
+    """The number of frequencies for `features` features.
 
     Raises:
         ValueError: see `fourier`.
@@ -139,13 +139,13 @@ def frequencies_for(features: int, form: str) -> int:
     return int(features) // 2 if form == "paired" else int(features)
 
 
-def made(frequencies: Array, key: Array, kernel: Kernel, features: int, form: str, x: Array | None) -> Fourier:
-    """The map of given frequencies (d, q) at unit scale, around the rows x (n, d)."""
+def map_of(frequencies: Array, key: Array, kernel: Kernel, features: int, form: str, x: Array | None) -> Fourier:
+    """The map with frequencies (d, q) at unit scale, shifted to the rows x (n, d)."""
     if x is not None and (jnp.ndim(x) != 2 or jnp.shape(x)[1] != frequencies.shape[0]):
         raise ValueError(f"x must hold rows of dim={frequencies.shape[0]} columns, got shape {jnp.shape(x)}")
     q, dtype = frequencies.shape[1], frequencies.dtype
     shift = None if form == "paired" else 2 * jnp.pi * jax.random.uniform(key, (q,), dtype)
     at_zero = kernel.diag(jnp.zeros((1, frequencies.shape[0]), dtype))[0]
     amplitude = jnp.sqrt(at_zero / (q if form == "paired" else features / 2))
-    around = None if x is None else offset(x if isinstance(x, SparseRows) else jnp.asarray(x))
-    return Fourier(frequencies, shift, spectrum(kernel)[1], amplitude, around)
+    shift_of_rows = None if x is None else offset(x if isinstance(x, SparseRows) else jnp.asarray(x))
+    return Fourier(frequencies, shift, spectrum(kernel)[1], amplitude, shift_of_rows)

@@ -1,4 +1,4 @@
-"""Which rows become the landmarks of a Nystrom map: functions (key, kernel, x (n, d), count) -> (count, d)."""
+"""Choice of the landmarks of a Nystrom map: functions (key, kernel, x (n, d), count) -> (count, d)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def uniform(key: Array, kernel: Kernel, x: Array, count: int) -> Array:
 
     Reference: C. Williams, M. Seeger, Using the Nystrom method to speed up kernel machines, NIPS 2000.
     """
-    return x[jax.lax.top_k(jax.random.bits(key, x.shape[:1], jnp.uint32), count)[1]]  # cheaper than a whole permutation
+    return x[jax.lax.top_k(jax.random.bits(key, x.shape[:1], jnp.uint32), count)[1]]  # cheaper than a permutation
 
 
 def k_means(steps: int = 10) -> Callable:
-    """The centres of k-means from random rows: they need not be rows themselves.
+    """The centres of k-means with random rows as initial centres; they need not be rows.
 
-        assign each row to its nearest centre;   centre = mean of its rows (an empty one stays)
+        assign each row to its nearest centre;   centre = mean of its rows (unchanged if it has none)
 
     Args:
-        steps: of Lloyd's algorithm, >= 1; each costs n x count distances, in blocks.
+        steps: steps of Lloyd's algorithm, >= 1; each costs n x count distances, in blocks.
 
     Reference: K. Zhang, I. Tsang, J. Kwok, Improved Nystrom low-rank approximation and error analysis, ICML 2008.
     """
@@ -45,11 +45,11 @@ def k_means(steps: int = 10) -> Callable:
 def _k_means(key, kernel, x, count, *, steps):
     x = x.astype(accum_dtype(x))
 
-    def sums(place):
-        """The sums of the rows that share a place, (count, d)."""
+    def sums(centre_index):
+        """The sum of the rows of each centre, (count, d)."""
         if not isinstance(x, SparseRows):
-            return jax.ops.segment_sum(x, place, count)
-        return jnp.zeros((count, x.shape[1]), x.dtype).at[place[:, None], x.index].add(x.value)
+            return jax.ops.segment_sum(x, centre_index, count)
+        return jnp.zeros((count, x.shape[1]), x.dtype).at[centre_index[:, None], x.index].add(x.value)
 
     def step(centres, _):
         nearest = blocked(lambda rows: jnp.argmin(sqdist(rows, centres), axis=1), x, 4096)
@@ -57,9 +57,9 @@ def _k_means(key, kernel, x, count, *, steps):
         total = sums(nearest)
         return jnp.where(size[:, None] > 0, total / jnp.maximum(size, 1)[:, None], centres), None
 
-    first = uniform(key, kernel, x, count)
-    first = first.toarray() if isinstance(first, SparseRows) else first
-    return jax.lax.scan(step, first, length=steps)[0]
+    initial = uniform(key, kernel, x, count)
+    initial = initial.toarray() if isinstance(initial, SparseRows) else initial
+    return jax.lax.scan(step, initial, length=steps)[0]
 
 
 def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
@@ -67,11 +67,11 @@ def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
 
         score_i = (k(x_i, x_i) - k_P(x_i)' (K_PP + r I)^-1 k_P(x_i)) / r,    P: a uniform pilot sample,  r = ridge tr(K_PP)
 
-    Rows that the pilot sample explains badly count more; those of the pilot sample itself count 1 at most.
+    Scores are large for rows far from the span of the pilot sample, and at most 1 for rows in the pilot sample.
 
     Args:
-        ridge: share of the trace of the pilot's kernel matrix, > 0.
-        pilot: rows of the pilot sample, >= 1; None: as many as landmarks are asked for.
+        ridge: r relative to the trace of the kernel matrix of the pilot sample, > 0.
+        pilot: number of rows of the pilot sample, >= 1; None: the number of landmarks.
 
     Reference: A. Alaoui, M. Mahoney, Fast randomized kernel ridge regression with statistical guarantees, NIPS 2015;
         C. Musco, C. Musco, Recursive sampling for the Nystrom method, NIPS 2017.
@@ -89,11 +89,11 @@ def _leverage_scores(key, kernel, x, count, *, ridge, pilot):
     gram = kernel(sample, sample)
     factor = jnp.linalg.cholesky(gram + shift * jnp.eye(gram.shape[0], dtype=gram.dtype))
 
-    def left_over(rows):
-        half = jax.scipy.linalg.solve_triangular(factor, kernel(sample, rows), lower=True)
-        return kernel.diag(rows) - sqnorms(half.T)
+    def unexplained(rows):
+        projected = jax.scipy.linalg.solve_triangular(factor, kernel(sample, rows), lower=True)
+        return kernel.diag(rows) - sqnorms(projected.T)
 
-    score = jnp.maximum(blocked(left_over, x, 4096), 0) / shift
-    # The largest of log score + Gumbel noise: a draw without replacement in proportion to the scores.
-    noisy = jnp.log(jnp.maximum(score, jnp.finfo(score.dtype).tiny)) + jax.random.gumbel(for_rows, score.shape, score.dtype)
-    return x[jax.lax.top_k(noisy, count)[1]]
+    score = jnp.maximum(blocked(unexplained, x, 4096), 0) / shift
+    # Gumbel top-k: a draw without replacement with probabilities proportional to the scores.
+    perturbed = jnp.log(jnp.maximum(score, jnp.finfo(score.dtype).tiny)) + jax.random.gumbel(for_rows, score.shape, score.dtype)
+    return x[jax.lax.top_k(perturbed, count)[1]]

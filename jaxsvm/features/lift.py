@@ -1,4 +1,4 @@
-"""Any solver in feature space."""
+"""Solvers in feature space."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from ..numerics import blocked
 from ..recipe import as_static, replace, solver
 from ..types import Lifted, Solver
 
-BLOCK = 4096  # rows lifted at a time: kernel values of a Nystrom map stay within a few MiB
+BLOCK = 4096  # rows per call of the feature map, which bounds the memory of a Nystrom map to some MiB
 
 
 @solver
 def on_features(phi: Callable, inner: Solver) -> Solver:
-    """`inner` on the rows phi(x_i): lam/2 |w|^2 + mean loss(<w, phi(x_i)> + b, y_i), whatever `inner` minimises.
+    """The solver `inner` on features: lam/2 |w|^2 + mean loss(<w, phi(x_i)> + b, y_i), or the objective of `inner`.
 
-    `update` lifts the raw rows it is given; `prepare(data)` lifts many at once, in blocks, and marks them by their
-    type (`Lifted`), so that nothing is lifted twice. Loops prepare all rows once where the features fit their
-    `memory`, else those of a piece (`fit(lift=, memory=)`). Rows may be prepared by hand, for several runs or looks:
-    `fit(solver, solver.prepare(train), ...)`, `error_on(solver.prepare(test))`.
+    `update` maps raw rows to features. `prepare(data)` maps all rows in blocks and returns them as `Lifted`, so that they are
+    not mapped twice. Loops prepare all rows once if the features fit into `memory`, else chunk by chunk (`fit(lift=, memory=)`).
+    To share the features between runs, call `prepare` explicitly: `fit(solver, solver.prepare(train), ...)`,
+    `error_on(solver.prepare(test))`.
 
     Args:
         phi: a feature map (n, d) -> (n, p), a pytree; or a plain function.
-        inner: any solver. To average write `on_features(phi, averaged(s))`.
+        inner: any solver. To average, write `on_features(phi, averaged(s))`.
 
     Returns:
-        A solver on raw or prepared rows; model `Mapped(phi, model of inner)`, which takes raw rows.
+        A solver on raw or prepared rows; model `Mapped(phi, model of inner)`, which evaluates raw rows.
 
     Example:
         >>> import jax, jaxsvm

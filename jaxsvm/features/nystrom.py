@@ -37,10 +37,10 @@ class Nystrom:
         return dot(phi.kernel(rows, phi.landmarks), phi.whitening).reshape(*x.shape[:-1], phi.whitening.shape[-1])
 
     def landmark_coef(self, w: Array) -> Array:
-        """The coefficients of the same function over the landmarks: <phi(x), w> = sum_i coef_i k(x_i, x).
+        """The coefficients (s,) of the same function over the landmarks: <phi(x), w> = sum_i coef_i k(x_i, x).
 
-        They grow as the square root of one over the smallest eigenvalue kept; in float32 the features themselves are
-        the safer way to predict.
+        They grow with the inverse square root of the smallest kept eigenvalue. In float32, prediction by the features is more
+        accurate.
 
         Args:
             w: (s,) weights of the features.
@@ -52,17 +52,17 @@ class Nystrom:
 
     @property
     def rank(self) -> Array:
-        """() int32, directions kept."""
+        """The number of kept directions, () int32."""
         return count(jnp.any(self.whitening != 0, axis=0))
 
     @property
     def features(self) -> int:
-        """s, the features of each row."""
+        """The number of features s."""
         return self.whitening.shape[-1]
 
     @property
     def axes(self) -> int:
-        """The axes in front of those of one map, where many are held as one."""
+        """The number of leading axes of a batch of maps."""
         return len(self.landmarks.shape) - 2
 
     def __check__(self) -> None:
@@ -85,32 +85,32 @@ def nystrom(
 ) -> Nystrom:
     """The Nystrom map of a kernel from landmark rows: <phi(x), phi(z)> = k_S(x)' K_SS^+ k_S(z), exact on landmarks.
 
-        K_SS = Q D Q'                      S: s landmarks, eigenvalues in falling order
+        K_SS = Q D Q'                      S: s landmarks, eigenvalues in descending order
         phi(x) = D^(-1/2) Q' k_S(x)        over the D_jj >= max(eps, s eps_machine D_11); columns of the others are 0
 
-    Outside of transformations the decomposition is made in float64, whatever the rows, so eps_machine is float64's; for
-    float32 landmarks the D_jj below eps_float32 tr(K_SS) are dropped, too, as the rounding of k_S(x) drowns them. Inside,
-    as in a sweep, it is made in the dtype of the landmarks: in float32 far fewer directions of a wide kernel are kept
-    there, and the map is not the one that the same call makes outside.
+    Outside of transformations the eigendecomposition is in float64, and eps_machine is that of float64. For float32 landmarks
+    the D_jj below eps_float32 tr(K_SS) are dropped as well, since they are below the rounding of k_S(x). Inside of a
+    transformation, such as a sweep, it is in the dtype of the landmarks. In float32 it then keeps far fewer directions of a wide
+    kernel, and the map differs from the one outside.
 
-    K - Phi Phi' is positive semi-definite on any rows, so |phi(x)|^2 <= k(x, x). No labels enter. Dropped directions
-    leave columns of zeros, which every solver leaves at weight 0, so shapes never depend on values: the map works under
-    `vmap` (over sigma, say) and `jit`. Gradients reach the kernel's parameters and the landmarks up to a rotation of the
-    features (as if the rotation Q stood still), which norms, scores and regularised solutions do not see.
+    K - Phi Phi' is positive semi-definite on any rows, so |phi(x)|^2 <= k(x, x). Labels are not used. Dropped directions are
+    columns of zeros, whose weight is 0 in every solver. Shapes therefore do not depend on values, and the map works under `jit`
+    and `vmap`, over sigma for example. Gradients with respect to the kernel's parameters and the landmarks hold up to a rotation
+    of the features, with Q constant. Norms, scores and regularised solutions are invariant under it.
 
     Args:
-        key: for the draw of the landmarks; None where they are given.
+        key: a random key for the draw of the landmarks; None if they are passed.
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
-        x: (n, d) rows to draw from; not needed where the landmarks are given.
-        landmarks: how many, <= n; or the rows (s, d) themselves.
-        eps: eigenvalues below it are dropped; those within rounding (s eps_machine D_11) always are.
+        x: (n, d) rows to draw from; None if the landmarks are passed.
+        landmarks: their number, <= n; or the landmarks (s, d).
+        eps: eigenvalues below it are dropped, >= 0; those below s eps_machine D_11 always are.
         choose: (key, kernel, x, s) -> (s, d): `features.uniform`, `features.k_means()`, `features.leverage_scores()`.
 
     Returns:
         A map (..., d) -> (..., s), a pytree.
 
     Raises:
-        ValueError: more landmarks than rows, none, nothing to draw them from, eps below 0.
+        ValueError: more landmarks than rows; no landmarks; no rows to draw them from; eps below 0.
 
     Differs from the paper: the decomposition is of the unsigned K_SS (labels cancel, so the map can be evaluated
         anywhere); the threshold is relative to the largest eigenvalue; fixed shapes.
@@ -156,13 +156,13 @@ def nystrom(
     if is_traced(kernel, landmarks, eps) or landmarks.dtype == jnp.float64:
         return Nystrom(kernel, landmarks, whitening(kernel(landmarks, landmarks), eps))
     with jax.enable_x64(True):
-        made = _wide_whitening(*cast((kernel, landmarks), jnp.float64), jnp.asarray(eps, jnp.float64))
-    return Nystrom(kernel, landmarks, made)
+        whitening_matrix = _wide_whitening(*cast((kernel, landmarks), jnp.float64), jnp.asarray(eps, jnp.float64))
+    return Nystrom(kernel, landmarks, whitening_matrix)
 
 
 @jax.jit
 def _wide_whitening(kernel, rows, eps):
-    """The whitening of float32 rows, worked out in float64."""
+    """The whitening matrix of float32 rows, computed in float64."""
     gram = kernel(rows, rows)
     least = jnp.maximum(eps, float(jnp.finfo(jnp.float32).eps) * jnp.trace(gram))
     return whitening(gram, least).astype(jnp.float32)
@@ -170,7 +170,7 @@ def _wide_whitening(kernel, rows, eps):
 
 @jax.custom_jvp
 def whitening(gram: Array, eps: Array) -> Array:
-    """Q D^(-1/2) of a positive semi-definite matrix (s, s), 0 for eigenvalues below the threshold."""
+    """The whitening matrix Q D^(-1/2) of a positive semi-definite (s, s) matrix, 0 for eigenvalues below the threshold."""
     return _decomposed(gram, eps)[0]
 
 
@@ -186,20 +186,20 @@ def _decomposed(gram, eps):
 
 @whitening.defjvp
 def _whitening_jvp(primals, tangents):
-    """The derivative of Q F(D) Q' R at R = Q held still, by divided differences of F.
+    """The derivative of Q F(D) Q' R at R = Q, with R constant, by divided differences of F.
 
-    Eigenvalues near each other do no harm, unless one is kept and the other dropped: for u = F(D_ii), v = F(D_jj), both
-    kept, F = D^(-1/2), the difference is -u^2 v^2 / (u + v).
+    Close eigenvalues are harmless, unless one is kept and the other dropped: for u = F(D_ii), v = F(D_jj), both kept,
+    F = D^(-1/2), the divided difference is -u^2 v^2 / (u + v).
     """
     gram, eps = primals
-    made, vectors, values, root = _decomposed(gram, eps)
+    whitened, vectors, values, root = _decomposed(gram, eps)
     keep = root > 0
     both = keep[:, None] & keep[None, :]
     inverse = jnp.where(keep, 1 / jnp.where(keep, root, 1), 0)
-    near = -root[:, None] * root[None, :] / jnp.where(both, inverse[:, None] + inverse[None, :], 1)
-    far = (root[:, None] - root[None, :]) / jnp.where(
+    both_kept = -root[:, None] * root[None, :] / jnp.where(both, inverse[:, None] + inverse[None, :], 1)
+    one_kept = (root[:, None] - root[None, :]) / jnp.where(
         both | (keep[:, None] == keep[None, :]), 1, values[:, None] - values[None, :]
     )
-    differences = jnp.where(both, near, jnp.where(keep[:, None] == keep[None, :], 0, far))
-    turned = dot(vectors.T, dot((tangents[0] + tangents[0].T) / 2, vectors))
-    return made, dot(vectors, differences * turned)
+    differences = jnp.where(both, both_kept, jnp.where(keep[:, None] == keep[None, :], 0, one_kept))
+    rotated = dot(vectors.T, dot((tangents[0] + tangents[0].T) / 2, vectors))
+    return whitened, dot(vectors, differences * rotated)

@@ -9,24 +9,25 @@ from ..checks import integer
 from ..checks import key as check_key
 from ..kernels import Kernel
 from ..types import Array
-from .fourier import Fourier, frequencies_for, made, spectrum
+from .fourier import Fourier, frequencies_for, map_of, spectrum
 
 
 def orthogonal(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = "paired", x: Array | None = None) -> Fourier:
     """Random Fourier features of the Gaussian kernel whose frequencies are orthogonal in groups of `dim`.
 
         V = [Q_1 S_1, Q_2 S_2, ...]      Q_g (d, d) orthogonal, uniformly distributed;   S_g diagonal, chi(d) distributed
-        phi as `fourier` has it, with the columns of V / sigma as frequencies
+        phi as in `fourier`, with the columns of V / sigma as frequencies
 
-    Each frequency alone has the law of `fourier`, so the map is unbiased; its variance is no larger, smaller in many dimensions.
+    Each single frequency has the same law as in `fourier`, so that the map is unbiased. Its variance is at most as large, and
+    smaller for large d.
 
     Args:
-        key: of `jax.random.key`.
-        kernel: `rbf`, or a number times it.
-        dim: columns d of the rows.
-        features: columns p of the result; even in the paired form.
+        key: a random key of `jax.random.key`.
+        kernel: `rbf`, or a multiple of it.
+        dim: number of columns d of the rows.
+        features: number of features p; even in the paired form.
         form: "paired" or "phase".
-        x: (n, d) rows whose common shift is taken out of all rows, as `fourier` has it; None: no shift.
+        x: (n, d) rows whose common shift is subtracted from all rows, as in `fourier`; None: no shift.
 
     Returns:
         A map (..., d) -> (..., p).
@@ -34,7 +35,7 @@ def orthogonal(key: Array, kernel: Kernel, *, dim: int, features: int, form: str
     Raises:
         ValueError: another kernel, whose law is not the same in all directions; else as `fourier`.
 
-    Differs from the paper: nothing (the exact form; the structured one is not here).
+    Differs from the paper: nothing (the exact form; the structured one is not implemented).
 
     Example:
         >>> import jax, jaxsvm
@@ -54,9 +55,9 @@ def orthogonal(key: Array, kernel: Kernel, *, dim: int, features: int, form: str
     check_key("key", key)
     groups = -(-q // dim)
     for_directions, for_lengths, for_shift = jax.random.split(key, 3)
-    # The orthogonal factor of a normal matrix is uniform once the signs of the other factor are fixed.
+    # The orthogonal factor of a normal matrix is uniformly distributed if the diagonal of the other factor is positive.
     directions, upper = jnp.linalg.qr(jax.random.normal(for_directions, (groups, dim, dim), scale.dtype))
     directions = directions * jnp.sign(jnp.diagonal(upper, axis1=1, axis2=2))[:, None, :]
     lengths = jnp.linalg.norm(jax.random.normal(for_lengths, (dim, groups * dim), scale.dtype), axis=0)
     frequencies = jnp.moveaxis(directions, 0, 1).reshape(dim, groups * dim) * lengths[None, :]
-    return made(frequencies[:, :q], for_shift, kernel, features, form, x)
+    return map_of(frequencies[:, :q], for_shift, kernel, features, form, x)

@@ -1,4 +1,4 @@
-"""Loops of unequal length and branches on a clock under `vmap`."""
+"""Loops of unequal length and branches on a step counter under `vmap`."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from ..types import Array
 
 
 def map_on_cpu(fn: Callable) -> Callable:
-    """`fn` of arrays, with loops whose length depends on them: under `vmap` a CPU works the elements off one after the other.
+    """The function `fn` of arrays with data-dependent loops, mapped over elements in sequence on a CPU under `vmap`.
 
-    The loops that `vmap` makes go on for all elements until the last one is done, and a loop within a loop multiplies that.
-    Other devices take these, as small steps cost them more than what is done in them.
+    A batched loop runs for all elements until the last one has ended, and nested loops multiply this. Other devices use the
+    batched loops, since the launch of a small step costs them more than its work.
     """
 
     @jax.custom_batching.custom_vmap
-    def alone(*args):
+    def single(*args):
         return fn(*args)
 
-    @alone.def_vmap
-    def many(size, batched, *args):
+    @single.def_vmap
+    def batch_rule(size, batched, *args):
         leaves, tree = jax.tree.flatten(args)
         axes = [0 if b else None for b in jax.tree.leaves(batched)]
 
-        def together(*leaves):
-            return jax.vmap(lambda *own: fn(*jax.tree.unflatten(tree, own)), axes)(*leaves)
+        def batched_call(*leaves):
+            return jax.vmap(lambda *arguments: fn(*jax.tree.unflatten(tree, arguments)), axes)(*leaves)
 
-        def in_turn(*leaves):
-            def one(rows):
+        def sequential_call(*leaves):
+            def call_element(rows):
                 rows = iter(rows)
-                own = [a if axis is None else next(rows) for a, axis in zip(leaves, axes, strict=True)]
-                return alone(*jax.tree.unflatten(tree, own))
+                arguments = [a if axis is None else next(rows) for a, axis in zip(leaves, axes, strict=True)]
+                return single(*jax.tree.unflatten(tree, arguments))
 
-            return lax.map(one, [a for a, axis in zip(leaves, axes, strict=True) if axis == 0])
+            return lax.map(call_element, [a for a, axis in zip(leaves, axes, strict=True) if axis == 0])
 
-        found = lax.platform_dependent(*leaves, cpu=in_turn, default=together)
-        return found, jax.tree.map(lambda _: True, found)
+        result = lax.platform_dependent(*leaves, cpu=sequential_call, default=batched_call)
+        return result, jax.tree.map(lambda _: True, result)
 
-    return alone
+    return single
 
 
 @jax.custom_batching.custom_vmap
 def any_under_vmap(when: Array) -> Array:
-    """The condition () of a `cond` on a clock, such as `due(t % 64 == 0)`: under `vmap` it holds for all where it does for one.
+    """The condition () of a `cond` on a step counter, such as `any_under_vmap(t % 64 == 0)`: under `vmap` true if any one is.
 
-    A branch that is taken now and then stays one, where several problems have a clock each: a `cond` on conditions of their
-    own works out both branches at every step.
+    A rare branch then stays a branch when several problems are mapped. A `cond` on a batched condition computes both branches
+    at every step.
     """
     return when
 
 
 @any_under_vmap.def_vmap
 def _of_any(size, batched, when):
-    return any_under_vmap(jnp.any(when)), False  # and for all of an outer map
+    return any_under_vmap(jnp.any(when)), False  # also under an outer `vmap`

@@ -1,4 +1,4 @@
-"""Counts of kernel evaluations that stay exact where an int32 ends."""
+"""Exact counts of kernel evaluations beyond the range of int32."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _LOW = 2**EVALS_BITS - 1
 
 
 def split_count(number: int | Array | Count) -> Count:
-    """A count in two parts.
+    """A count as a `Count` of two int32 parts.
 
     Args:
         number: a Python integer below 2^51, an int32, or a `Count`; >= 0.
 
     Example:
         >>> count = split_count(50_000**2)
-        >>> int(count.high) * 2**LIMB + int(count.low)
+        >>> int(count.high) * 2**EVALS_BITS + int(count.low)
         2500000000
     """
     if isinstance(number, Count):
@@ -43,7 +43,7 @@ def sum_counts(counts: Array | Count) -> Count:
 
 
 def multiply_counts(first: int | Array, second: int | Array) -> Count:
-    """The product of two whole numbers in [0, 2^30), exact below 2^51."""
+    """The product of two integers in [0, 2^30), exact below 2^51."""
     a, b = (_digits(number) for number in (first, second))
     terms = [sum(a[i] * b[k - i] for i in range(3) if 0 <= k - i < 3) for k in range(5)]  # in units of 2^(10 k)
     low = terms[0] + ((terms[1] & 1023) << 10)
@@ -52,22 +52,22 @@ def multiply_counts(first: int | Array, second: int | Array) -> Count:
 
 
 def _digits(number: int | Array) -> tuple[Array, Array, Array]:
-    """Three digits of base 2^10, the lowest first."""
+    """The three digits in base 2^10, least significant first."""
     number = jnp.asarray(number, jnp.int32)
     return number & 1023, (number >> 10) & 1023, number >> 20
 
 
 def narrow_count(count: Count, most: int) -> Array | Count:
-    """The count as an int32 where `most`, which it never exceeds, fits one; else as it is."""
+    """The count as an int32 if its upper bound `most` fits into one, else unchanged."""
     return (count.high << EVALS_BITS) + count.low if most < 2**31 else count
 
 
 def times_count(times: Array, each: int, most: int) -> Array | Count:
-    """times each: an int32 where `most` times each fits one, else a `Count`.
+    """The product of `times` and `each`: an int32 if most * each fits into one, else a `Count`.
 
     Args:
         times: () int32, in [0, most].
         each: in [0, 2^30).
-        most: below 2^30.
+        most: upper bound of `times`, below 2^30.
     """
     return times * each if most * each < 2**31 else multiply_counts(times, each)

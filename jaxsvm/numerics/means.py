@@ -1,4 +1,4 @@
-"""Running means whose rounding errors do not add up."""
+"""Running means by compensated summation."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ..types import Array
 from .reductions import two_sum
 
 
-def running_mean(mean: Any, lost: Any, value: Any, share: Array) -> tuple[Any, Any]:
-    """mean + share (value - mean), with compensation: late values move a mean by less than its last place.
+def running_mean(mean: Any, compensation: Any, value: Any, share: Array) -> tuple[Any, Any]:
+    """mean + share (value - mean), with compensation for steps below the last place of the mean.
 
-    A plain float32 mean stands still after a few million values; `mean + lost` follows them.
+    A plain float32 mean stops changing after a few million values; mean + compensation does not.
 
     Args:
         mean: a tree of arrays.
-        lost: the same tree, what rounding took from the mean; zeros at first.
+        compensation: the same tree, the rounding errors of the mean; initially zeros.
         value: the same tree, the newest value.
-        share: () its share of all weights so far, 1 / t for the plain mean of t values; 0 changes nothing.
+        share: () its weight relative to all weights so far, 1 / t for the mean of t values; 0 leaves the mean unchanged.
 
     Returns:
-        The new mean, and what rounding took from it.
+        The new mean and its rounding errors.
     """
-    moved = jax.tree.map(lambda m, low, v: two_sum(m, low, share.astype(m.dtype) * (v - m - low)), mean, lost, value)
-    return jax.tree.transpose(jax.tree.structure(mean), jax.tree.structure((0, 0)), moved)
+    sums = jax.tree.map(lambda m, low, v: two_sum(m, low, share.astype(m.dtype) * (v - m - low)), mean, compensation, value)
+    return jax.tree.transpose(jax.tree.structure(mean), jax.tree.structure((0, 0)), sums)

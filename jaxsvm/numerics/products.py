@@ -1,4 +1,4 @@
-"""Products of rows, the one place that sets precision; in blocks where they are large."""
+"""Products of rows in full precision, in blocks where they are large."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import sparse_products
 
 
 def dot(a: Array, b: Array) -> Array:
-    """Matrix product in full precision: on accelerators the default rounds the factors to 8 or 11 bits.
+    """The matrix product in full precision; on accelerators the default rounds the factors to 8 or 11 bits.
 
     Args:
         a: (n, d) or (d,); (n, d) may be `SparseRows`.
@@ -31,7 +31,7 @@ def dot(a: Array, b: Array) -> Array:
 
 
 def add_rows(w: Array, coef: Array, x: Array) -> Array:
-    """w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,); only the columns that sparse rows name are touched."""
+    """w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,); sparse rows change only the columns that they name."""
     if isinstance(x, SparseRows) and x.rows is not None:
         return sparse_products.added(w, coef, x)
     if isinstance(x, SparseRows):
@@ -41,33 +41,33 @@ def add_rows(w: Array, coef: Array, x: Array) -> Array:
 
 
 def cross_products(x: Array, z: Array) -> Array:
-    """Products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, nothing of size m d or n d is made of them."""
+    """Inner products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, of which no dense copy is made."""
     if not isinstance(x, SparseRows) and not isinstance(z, SparseRows):
-        # One row against many is a matrix times a vector: written otherwise, XLA turns the matrix round in a slow loop.
+        # One row against many as a matrix-vector product: otherwise XLA transposes the matrix in a slow loop.
         return dot(z, x[0])[None, :] if x.shape[0] == 1 else dot(x, z.T)
-    return _pairs(_wide(x), _wide(z), jnp.multiply)
+    return _pairs(_materialized(x), _materialized(z), jnp.multiply)
 
 
 def l1_distances(x: Array, z: Array) -> Array:
     """sum_c |x_c - z_c| of rows, (n, d), (m, d) -> (n, m), one column at a time."""
     if isinstance(x, SparseRows) or isinstance(z, SparseRows):
-        # Columns that a row does not name add |z_c|: all of them are taken, and the named ones put right.
-        size = lambda a: jnp.sum(jnp.abs(a.materialize().value if isinstance(a, SparseRows) else a), axis=1)  # noqa: E731
-        named = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
-        whole = size(x)[:, None] + size(z)[None, :]
-        # Rounding is all that is left between equal rows.
-        return above_rounding(whole + named, whole, x.shape[1])
+        # A column that x does not name contributes |z_c|: sum over all columns, then correct the named ones.
+        l1_norm = lambda a: jnp.sum(jnp.abs(a.materialize().value if isinstance(a, SparseRows) else a), axis=1)  # noqa: E731
+        correction = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
+        total_size = l1_norm(x)[:, None] + l1_norm(z)[None, :]
+        # Between equal rows only rounding is left.
+        return above_rounding(total_size + correction, total_size, x.shape[1])
     zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
     column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)  # noqa: E731
     return lax.scan(column, zero, (x.T, z.T))[0]
 
 
-def _wide(x: Array) -> Array:
-    """Rows in the dtype of sums over them, sparse ones as arrays of their own."""
+def _materialized(x: Array) -> Array:
+    """Rows in the dtype of sums over them; sparse rows are materialized."""
     return (x.materialize() if isinstance(x, SparseRows) else x).astype(accum_dtype(x))
 
 
-_DENSE = 2**24  # numbers, of the block of sparse rows that is made dense at a time
+_DENSE = 2**24  # entries of the block of sparse rows that is made dense at once
 
 
 def _pairs(x: Array, z: Array, fn: Callable) -> Array:
@@ -83,21 +83,21 @@ def _pairs(x: Array, z: Array, fn: Callable) -> Array:
 
 
 def accum_dtype(x: Array) -> jnp.dtype:
-    """The dtype for sums and coefficients over `x`: its own, float32 at least."""
+    """The dtype for sums and coefficients over `x`: that of `x`, at least float32."""
     return x.dtype if jnp.finfo(x.dtype).bits >= 32 else jnp.dtype(jnp.float32)
 
 
 def rounding(columns: int, dtype: jnp.dtype) -> float:
-    """The share of two sizes below which a distance that is their sum less a product is rounding alone."""
+    """The relative error of a distance computed as a sum minus a product over `columns` columns."""
     return float(jnp.finfo(dtype).eps) * (4 + 2 * columns**0.5)
 
 
-def above_rounding(found: Array, whole: Array, columns: int) -> Array:
-    """Distances as found of sums `whole`, value by value; exactly 0 where rounding is all that is left.
+def above_rounding(distance: Array, whole: Array, columns: int) -> Array:
+    """Distances computed from sums `whole`, elementwise, with exactly 0 where they are below the rounding error.
 
-    Where the sum is not finite they stay as they are: a NaN is no distance of 0.
+    Where the sum is not finite they are unchanged: a NaN must not become 0.
     """
-    return jnp.where((found > rounding(columns, found.dtype) * whole) | ~(whole < jnp.inf), found, 0)
+    return jnp.where((distance > rounding(columns, distance.dtype) * whole) | ~(whole < jnp.inf), distance, 0)
 
 
 def sqnorms(x: Array) -> Array:
@@ -108,12 +108,12 @@ def sqnorms(x: Array) -> Array:
 
 
 def blocked(fn: Callable, x: Array, block: int) -> Array:
-    """`fn` over the rows of `x` in blocks, so that its temporaries stay bounded.
+    """The values of `fn` over the rows of `x`, computed in blocks to bound the memory of temporaries.
 
     Args:
         fn: (block, d) -> (block, ...), row by row.
         x: (n, d), or `SparseRows`.
-        block: rows at a time at most, > 0.
+        block: maximum number of rows per block, > 0.
 
     Returns:
         (n, ...)
@@ -123,12 +123,12 @@ def blocked(fn: Callable, x: Array, block: int) -> Array:
         return fn(x)
     x = x.materialize() if isinstance(x, SparseRows) else x
     count = -(-n // block)
-    block = -(-n // count)  # blocks of one size, which where they fit exactly need no copy in the end
-    # The last block reaches back instead of being padded: padding would copy x.
+    block = -(-n // count)  # blocks of equal size; an exact fit needs no copy at the end
+    # The last block overlaps the one before it; padding would copy x.
     starts = jnp.minimum(jnp.arange(count, dtype=jnp.int32) * block, n - block)
-    part = lambda start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, block), x)  # noqa: E731
-    parts = lax.map(lambda start: fn(part(start)), starts)
+    block_at = lambda start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, block), x)  # noqa: E731
+    parts = lax.map(lambda start: fn(block_at(start)), starts)
     if count * block == n:
         return parts.reshape((-1,) + parts.shape[2:])
-    whole = parts[:-1].reshape((-1,) + parts.shape[2:])
-    return jnp.concatenate([whole, parts[-1][count * block - n :]])
+    all_but_last = parts[:-1].reshape((-1,) + parts.shape[2:])
+    return jnp.concatenate([all_but_last, parts[-1][count * block - n :]])

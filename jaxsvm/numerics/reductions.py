@@ -1,4 +1,4 @@
-"""Sums, extremes and places of vectors, right in float32 and in forms that XLA compiles well."""
+"""Sums, extremes and indices of vectors, accurate in float32 and in forms that XLA compiles well."""
 
 from __future__ import annotations
 
@@ -11,77 +11,77 @@ from jax import lax
 from ..types import Array
 from .products import dot
 
-BLOCK = 128  # numbers that are looked through for one row
+BLOCK = 128  # entries that are searched linearly for one sample
 
 
 def count(mask: Array) -> Array:
-    """How many are true, as an int32 also where 64-bit numbers are on."""
+    """The number of true entries, () int32 even if 64-bit types are enabled."""
     return pairwise_sum(jnp.ravel(mask).astype(jnp.int32)).astype(jnp.int32)
 
 
 def pairwise_sum(a: Array) -> Array:
-    """The sum of (n,), folded in halves: several times as fast as `jnp.sum` on a CPU, and less of it is lost in rounding."""
+    """The sum of (n,) by pairwise folding: several times as fast as `jnp.sum` on a CPU, with a smaller rounding error."""
     n = a.shape[0]
     folds = max((n - 1).bit_length() - 8, 0)  # to at most 256 numbers
-    whole = n >> folds << folds
-    a, rest = a[:whole], a[whole:]
+    foldable = n >> folds << folds
+    a, tail = a[:foldable], a[foldable:]
     for _ in range(folds):
         half = a.shape[0] // 2
         a = a[:half] + a[half:]
-    return jnp.sum(a) + jnp.sum(rest) if n > whole else jnp.sum(a)
+    return jnp.sum(a) + jnp.sum(tail) if n > foldable else jnp.sum(a)
 
 
 def sample_proportional(share: Array, u: Array) -> Array:
-    """Rows in proportion to a share, by the inverse of its cumulative sum, block by block.
+    """Random rows with probabilities proportional to `share`, by inversion of its cumulative sum in blocks.
 
     Args:
         share: (n,) >= 0, not all 0.
-        u: (b,) in [0, 1).
+        u: (b,) uniform random numbers in [0, 1).
 
     Returns:
-        (b,) int32, rows whose share is above 0.
+        (b,) int32, rows of positive share.
     """
     share, u = lax.stop_gradient((share, u))
     blocks = jnp.pad(share, (0, -share.shape[0] % BLOCK)).reshape(-1, BLOCK)
     ends = jnp.cumsum(dot(blocks, jnp.ones(BLOCK, share.dtype)))
-    below = lambda target, end: jnp.clip(target, 0, jnp.nextafter(end, jnp.zeros_like(end)))  # noqa: E731
+    clip_below = lambda target, end: jnp.clip(target, 0, jnp.nextafter(end, jnp.zeros_like(end)))  # noqa: E731
 
-    def one(u):
-        target = below(u * ends[-1], ends[-1])
+    def draw(u):
+        target = clip_below(u * ends[-1], ends[-1])
         block = count(ends <= target)
-        inside = jnp.cumsum(index_row(blocks, block))
-        left = below(target - jnp.where(block > 0, index_row(ends, jnp.maximum(block - 1, 0)), 0), inside[-1])
-        return block * BLOCK + count(inside <= left)
+        within = jnp.cumsum(index_row(blocks, block))
+        remainder = clip_below(target - jnp.where(block > 0, index_row(ends, jnp.maximum(block - 1, 0)), 0), within[-1])
+        return block * BLOCK + count(within <= remainder)
 
-    return jax.vmap(one)(u)
+    return jax.vmap(draw)(u)
 
 
 def norm(w: Array) -> Array:
-    """Euclidean norm of a vector, with gradient 0 at 0; by a product, which compiles to better loops than a sum."""
+    """The Euclidean norm of a vector, with gradient 0 at 0; its dot product compiles to faster loops than a sum."""
     square = dot(w, w)
     return jnp.where(square == 0, jnp.zeros_like(square), jnp.sqrt(jnp.where(square == 0, jnp.ones_like(square), square)))
 
 
-def two_sum(total: Array, lost: Array, term: Array) -> tuple[Array, Array]:
-    """Compensated addition: `total + lost` stands for the sum, `lost` for what rounding took from `total`.
+def two_sum(total: Array, compensation: Array, term: Array) -> tuple[Array, Array]:
+    """Compensated addition: the sum is total + compensation, where `compensation` is the rounding error of `total`.
 
-    The error of a sum of any number of terms stays at a few units in the last place (Kahan; Neumaier 1974).
+    The error of a sum of any number of terms is a few units in the last place (Kahan; Neumaier 1974).
     """
-    term = term + lost
-    new = total + term
-    part = new - total
-    return new, (total - (new - part)) + (term - part)
+    term = term + compensation
+    new_total = total + term
+    added = new_total - total
+    return new_total, (total - (new_total - added)) + (term - added)
 
 
 def scatter_set(a: Array, index: Array, values: Array) -> Array:
-    """`a` with `a[index] = values`, in place inside a loop that writes first and only reads afterwards.
+    """The array `a` after a[index] = values, in place in a loop body that first writes and then only reads.
 
     Args:
         a: (n,).
         index: (b,) in [0, n); repeated indices must carry equal values.
         values: (b,).
     """
-    if index.shape[0] == 1:  # a slice update, not a scatter: XLA keeps loops of slices together
+    if index.shape[0] == 1:  # a slice update instead of a scatter: XLA fuses loops of slices
         return lax.dynamic_update_slice_in_dim(a, values, index[0], 0)
     return a.at[index].set(values, mode="promise_in_bounds")
 
@@ -94,12 +94,12 @@ def gather(a: Array, index: Array) -> Array:
 
 
 def index_row(a: Array, i: Array) -> Array:
-    """`a[i]` for one i in [0, n): a number of (n,), a row of (n, d)."""
+    """`a[i]` for one i in [0, n): an entry of (n,), or a row of (n, d)."""
     return lax.dynamic_index_in_dim(a, i, keepdims=False)
 
 
 def _halved(a: Array, fn: Callable) -> Array:
-    """A vector folded in halves, for `fn` that may see a number twice: XLA's own reductions take one after the other."""
+    """A vector folded in halves by an idempotent `fn`; XLA's own reductions are sequential on a CPU."""
     while a.shape[0] > 16:
         half = -(-a.shape[0] // 2)
         a = fn(a[:half], a[a.shape[0] - half :])
@@ -107,34 +107,34 @@ def _halved(a: Array, fn: Callable) -> Array:
 
 
 def fast_max(a: Array) -> Array:
-    """max of (n,), several times as fast as `jnp.max` on a CPU."""
+    """The maximum of (n,), several times as fast as `jnp.max` on a CPU."""
     return jnp.max(_halved(a, jnp.maximum))
 
 
 def fast_min(a: Array) -> Array:
-    """min of (n,), as `greatest`."""
+    """The minimum of (n,), as `fast_max`."""
     return jnp.min(_halved(a, jnp.minimum))
 
 
 def argmax_value(a: Array) -> tuple[Array, Array]:
-    """The first place of the maximum of (n,), int32, and the maximum: `jnp.argmax` without its pace on a CPU.
+    """The first index of the maximum of (n,), int32, and the maximum; faster than `jnp.argmax` on a CPU.
 
-    Where there is none (nan), the last place.
+    The index is n - 1 if the maximum is nan.
     """
     top, n = fast_max(a), a.shape[0]
-    place = fast_min(jnp.where(a == top, lax.iota(jnp.int32, n), n - 1))
-    return place, top
+    index = fast_min(jnp.where(a == top, lax.iota(jnp.int32, n), n - 1))
+    return index, top
 
 
 def top_k_index(a: Array, k: int) -> Array:
-    """The places of the k largest of (n,), int32, in order.
+    """The indices of the k largest entries of (n,), int32, in descending order of the entries.
 
-    The barrier keeps what follows from being merged into it: XLA then sorts all of `a`, in thirty times the time.
+    Without the barrier, XLA fuses the operations that follow and sorts all of `a`, which takes thirty times as long.
     """
     return lax.optimization_barrier(lax.top_k(a, k))[1]
 
 
 def is_traced(*trees) -> bool:
-    """Whether any leaf is abstract, or the call itself is being traced."""
+    """Whether any leaf is a tracer, or the call itself is being traced."""
     leaves = jax.tree.leaves(trees) + [jnp.zeros(())]
     return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)

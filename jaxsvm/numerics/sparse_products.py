@@ -1,8 +1,7 @@
 """Products of sparse rows.
 
-Rows that are only pointed at (`SparseRows.rows`) are walked through number by number on a CPU: padding costs nothing there,
-and neither do rows whose coefficient is 0. Packed, they are also near each other (`SparseRows.packed`). Derivatives take the
-padded form, which is linear term by term.
+On a CPU, rows given by reference (`SparseRows.rows`) are read entry by entry: padding and rows of coefficient 0 cost nothing.
+Packed rows (`SparseRows.packed`) are also contiguous in memory. Derivatives use the padded form, which is linear in each term.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def gather(x: SparseRows, b: Array, fn: Callable) -> Array:
     if b.ndim == 1:
         return jnp.sum(fn(x.value, b.at[x.index].get(mode="promise_in_bounds")), axis=-1)
 
-    def add(k, total):  # one place of all rows at a time: XLA would hold (n, r, m) numbers
+    def add(k, total):  # one entry of every row at a time: otherwise XLA would hold (n, r, m) numbers
         at = lambda a: lax.dynamic_index_in_dim(a, k, 1, keepdims=False)  # noqa: E731
         return total + fn(at(x.value)[:, None], b.at[at(x.index)].get(mode="promise_in_bounds"))
 
@@ -46,32 +45,32 @@ def scatter(a: Array, x: SparseRows) -> Array:
     return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.columns, a.shape[0]), a.dtype)).T
 
 
-FEW, LANES = 4, 8  # rows of a step, and lanes of `vmap`, from which on a turn for each lane costs less than going on together
+FEW, LANES = 4, 8  # from so many rows per step and `vmap` lanes on, sequential lanes are faster than batched ones
 
 
-def _walked(alone: Callable, together: Callable, *args: Any) -> Array:
-    """`alone(*args)`, the last of which are rows; lanes of `vmap` in turn, as only plain loops are fast, or few `together`."""
+def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
+    """`single(*args)`, the last of which are rows; under `vmap` lane after lane, or `batched` if lanes or rows are few."""
 
     @jax.custom_batching.custom_vmap
-    def walked(*args):
-        return alone(*args)
+    def call(*args):
+        return single(*args)
 
-    @walked.def_vmap
-    def lanes(size, batched, *args):
-        shared = not (batched[-1].index or batched[-1].value)  # rows of their own would be copied for every turn
-        in_turn = shared and size >= LANES and args[-1].rows.shape[-1] >= FEW
-        axes = jax.tree.map(lambda b: 0 if b else None, tuple(batched))
-        return jax.vmap(map_on_cpu(alone) if in_turn else together, axes, axis_size=size)(*args), True
+    @call.def_vmap
+    def batch_rule(size, is_batched, *args):
+        shared_rows = not (is_batched[-1].index or is_batched[-1].value)  # per-lane rows would be copied for every lane
+        sequential = shared_rows and size >= LANES and args[-1].rows.shape[-1] >= FEW
+        axes = jax.tree.map(lambda b: 0 if b else None, tuple(is_batched))
+        return jax.vmap(map_on_cpu(single) if sequential else batched, axes, axis_size=size)(*args), True
 
-    return walked(*args)
+    return call(*args)
 
 
 def _walk(x: SparseRows, i: Array, live: Array, one: Callable, start: Any, turn: int) -> Any:
-    """`one(carry, [(column, value), ...])` over the numbers of the i-th row that is meant, where it is live, `turn` at a time."""
+    """The fold of `one(carry, [(column, value), ...])` over the i-th referenced row, if `live`, with `turn` entries at a time."""
     width = x.value.shape[1]
     turn = turn if width % LANE_WIDTH == 0 else 1
     index, value = x.index.reshape(-1), x.value.reshape(-1)
-    row = _at(x.rows, i).astype(jnp.uint32)  # unsigned: no wrapping of negative numbers to be looked after
+    row = _at(x.rows, i).astype(jnp.uint32)  # unsigned: XLA adds no handling of negative indices
     first = row * width if x.offsets is None else _at(x.offsets, row).astype(jnp.uint32)
     last = first + jnp.where(live, _at(x.length, row), 0).astype(jnp.uint32)
 
@@ -88,7 +87,7 @@ def _at(a: Array, i: Array) -> Array:
 
 
 def _in_pairs(terms: list) -> Array:
-    """Their sum as a tree: no term waits for more than two others."""
+    """The sum of the terms by a binary tree, which shortens the chain of dependent additions."""
     while len(terms) > 1:
         terms = [functools.reduce(jnp.add, terms[k : k + 2]) for k in range(0, len(terms), 2)]
     return terms[0]
@@ -96,7 +95,7 @@ def _in_pairs(terms: list) -> Array:
 
 @jax.custom_jvp
 def scores(x: SparseRows, w: Array) -> Array:
-    """<x_i, w> of rows that are pointed at, (b, d), (d,) -> (b,)."""
+    """<x_i, w> of rows given by reference, (b, d), (d,) -> (b,)."""
 
     def walk(w, x):
         def score(i, out):
@@ -118,7 +117,7 @@ def _scores_jvp(primals, tangents):
 
 @jax.custom_jvp
 def added(w: Array, coef: Array, x: SparseRows) -> Array:
-    """w + sum_i coef_i x_i of rows that are pointed at, (d,), (b,), (b, d) -> (d,)."""
+    """w + sum_i coef_i x_i of rows given by reference, (d,), (b,), (b, d) -> (d,)."""
 
     def walk(w, coef, x, skip=True):
         def add(i, w):
@@ -131,11 +130,11 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
 
             return _walk(
                 x, i, c != 0 if skip else True, one, w, LANE_WIDTH // 2
-            )  # more, and XLA does not take the loop for small
+            )  # with more, XLA does not treat the loop as small
 
         return lax.fori_loop(0, x.rows.shape[0], add, w)
 
-    # Lanes that go on together would choose between whole weights for each row that some of them skip.
+    # Batched lanes that skip different rows would select between whole weight vectors: none is skipped.
     together = functools.partial(walk, skip=False)
     plain = lambda w, coef, x: w + scatter(coef, x)  # noqa: E731
     return lax.platform_dependent(w, coef, x, cpu=functools.partial(_walked, walk, together), default=plain)

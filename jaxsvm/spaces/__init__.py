@@ -1,4 +1,4 @@
-"""Function spaces: the moves that every step of an SVM solver is made of."""
+"""Function spaces: evaluation, addition and inner products, the operations of every solver step."""
 
 from ..recipe import check_choice as check_choice
 from .budgeted import budgeted as budgeted
@@ -9,7 +9,7 @@ from .running_mean import averaged as averaged
 
 
 def space_for(kernel=None, bias="none"):
-    """The space of a kernel: linear weights for None, an expansion over all rows otherwise; bias "none" or "feature"."""
+    """The space of a kernel: linear weights for None, else an expansion over all rows; bias "none" or "feature"."""
     check_choice("bias", bias, ("none", "feature"))
     space = linear() if kernel is None else expansion(kernel)
     return space if bias == "none" else with_constant(space)

@@ -1,4 +1,4 @@
-"""Kernel expansions over at most m points, which they own."""
+"""Kernel expansions over at most m points, stored as copies."""
 
 from __future__ import annotations
 
@@ -21,49 +21,53 @@ from ..types import Array, Batch, Space, SparseRows
 
 @register("PendingWrites")
 class PendingWrites(NamedTuple):
-    """Rows that are to be written into their places; writing them twice does no harm."""
+    """Up to three delayed writes of rows into their places; a write may be repeated."""
 
-    place: Array  # (3,)  int32; where one stands twice, with the same row
+    place: Array  # (3,)  int32; a place that occurs twice has the same row twice
     row: Array  # (3, d)
     sqnorm: Array  # (3,)
 
 
 @register("BudgetedState")
 class BudgetedState(NamedTuple):
-    """f = sum_j coef_j k(x_j, .) over the places that are taken: the first `front`, the last `back`; 0 elsewhere.
+    """f = sum_j coef_j k(x_j, .) over the occupied places: the first `front` and the last `back`; coef is 0 elsewhere.
 
-    The rows of the last step wait to be written: a loop body that writes first and only reads afterwards works in place.
+    The writes of the last step are delayed: a loop body that first writes and then only reads is updated in place by XLA.
     """
 
-    x: Array  # (m, d)  less the shift, but for the waiting rows
+    x: Array  # (m, d)  minus the shift, without the pending rows
     sqnorm: Array  # (m,)
     coef: Array  # (m,)
-    birth: Array  # (m,)  int32, newcomers before the point came
-    annotations: Any  # (m, ...) of the maintenance, on each point
-    front: Array  # ()  int32, points that came with a coefficient above 0
-    back: Array  # ()  int32, points that came with one below 0
-    added: Array  # ()  int32, newcomers so far
+    birth: Array  # (m,)  int32, the number of points added before this one
+    annotations: Any  # (m, ...) annotations of each point by the maintenance
+    front: Array  # ()  int32, points added with a positive coefficient
+    back: Array  # ()  int32, points added with a negative coefficient
+    added: Array  # ()  int32, points added so far
     seed: Array  # ()  uint32
-    memory: Any  # of the maintenance
+    memory: Any  # state of the maintenance
     pending: PendingWrites
-    shift: Array  # (d,)  `Kernel.offset` of the rows that there were at first
+    shift: Array  # (d,)  `Kernel.offset` of the data at initialisation
 
 
 @space
 def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
-    """f = sum_j coef_j k(x_j, .) with at most `budget` points, copies of rows: O(m d) memory and time, whatever came before.
+    """f = sum_j coef_j k(x_j, .) with at most `budget` points, copies of rows: O(m d) memory and time per step.
 
-    A row that moves f becomes a point; one that is a point already adds to its coefficient. Where no place is free,
-    `maintain` decides which of the m + 1 points goes and how the others make up for it. Rows of a batch come one after the
-    other, with scores taken before the first. Sparse rows are stored as dense points.
+    A row with a nonzero step becomes a point; a row equal to a point adds to its coefficient. Where no place is free, `maintain`
+    decides which of the m + 1 points is removed and how the others compensate. Rows of a batch are added in sequence, by scores
+    evaluated before the first. Sparse rows are stored as dense points.
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m); not `precomputed`.
         budget: m, >= 2; structure.
-        maintain: `budget.merge()`, `budget.remove()`, `budget.project()`, or one of your own.
+        maintain: `budget.merge()`, `budget.remove()`, `budget.project()`, or a custom maintenance.
+
+    Returns:
+        A space for `jaxsvm.engines.online` and others.
 
     Raises:
-        ValueError: budget below 2; a precomputed kernel; one that the maintenance cannot work with.
+        ValueError: budget below 2; a precomputed kernel; a kernel that the maintenance does not support.
+        TypeError: maintain is not a maintenance.
     """
     kernel, m = check_points(kernel), check_budget(budget)
     refuse_factory("maintain", maintain)
@@ -88,24 +92,24 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         return dot(values_at(kernel, f, batch.x), f.coef)
 
     def add(f, shrink, coef, batch):
-        return sequentially(joined, flush, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
+        return sequentially(add_row, flush, f._replace(coef=(1 - shrink) * f.coef), coef, batch)
 
-    def joined(f, coef, batch):
-        """f + coef k(x, .), for the one row of a batch."""
+    def add_row(f, coef, batch):
+        """f + coef k(x, .) for a batch of one row."""
         f = flush(f)
         row, values = dense_centred(f, batch.x), values_at(kernel, f, batch.x)[0]
         if maintain.observe is not None:
-            seen = maintain.observe(f.annotations, values, occupied(f.coef.shape[0], f.front, f.back), batch.y[0])
-            f = f._replace(annotations=jax.tree.map(functools.partial(jnp.where, batch.weight[0] > 0), seen, f.annotations))
-        small = lax.cond(coef[0] != 0, lambda: taken_in(f, coef, row, values, batch.y[0]), lambda: f._replace(x=None))
-        return small._replace(x=f.x)
+            new = maintain.observe(f.annotations, values, occupied(f.coef.shape[0], f.front, f.back), batch.y[0])
+            f = f._replace(annotations=jax.tree.map(functools.partial(jnp.where, batch.weight[0] > 0), new, f.annotations))
+        without_x = lax.cond(coef[0] != 0, lambda: add_point(f, coef, row, values, batch.y[0]), lambda: f._replace(x=None))
+        return without_x._replace(x=f.x)
 
-    def taken_in(f, coef, row, values, y):
-        """What becomes of all but the points themselves."""
+    def add_point(f, coef, row, values, y):
+        """The state after the row is added, without `x`."""
         live = occupied(f.coef.shape[0], f.front, f.back)
-        twin, _ = argmax_value(jnp.where(live, 2 * values - kernel.diag(f.x), -jnp.inf))  # the nearest point
-        known = index_row(live, twin) & jnp.all(index_row(f.x, twin) == row[0])
-        coef = coef + jnp.where(known, index_row(f.coef, twin), 0)
+        duplicate, _ = argmax_value(jnp.where(live, 2 * values - kernel.diag(f.x), -jnp.inf))  # the nearest point
+        is_duplicate = index_row(live, duplicate) & jnp.all(index_row(f.x, duplicate) == row[0])
+        coef = coef + jnp.where(is_duplicate, index_row(f.coef, duplicate), 0)
         points = Points(
             x=f.x,
             sqnorm=f.sqnorm,
@@ -118,11 +122,11 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
             back=f.back,
             bits=hash32(f.seed + hash32(f.added.astype(jnp.uint32))),
         )
-        grows = ~known & ~points.full
-        free = jnp.where(known, twin, jnp.where(coef[0] > 0, f.front, m - 1 - f.back))
+        grows = ~is_duplicate & ~points.full
+        free = jnp.where(is_duplicate, duplicate, jnp.where(coef[0] > 0, f.front, m - 1 - f.back))
         store = lambda: (remove_point(points, free), f.memory)  # noqa: E731
-        change, memo = lax.cond(known | grows, store, lambda: maintain.change(kernel, points, f.memory))
-        return apply_change(f._replace(memory=memo, added=f.added + 1), points, change, grows)
+        change, memory = lax.cond(is_duplicate | grows, store, lambda: maintain.change(kernel, points, f.memory))
+        return apply_change(f._replace(memory=memory, added=f.added + 1), points, change, grows)
 
     points = lambda f: (centre(flush(f).x, -f.shift), f.coef)  # noqa: E731
     return point_space(kernel, zero, evaluate, add, points, lambda f: f.front + f.back, m, maintain.evals(m))
@@ -138,7 +142,7 @@ def point_space(
     row: int,
     move: int = 0,
 ) -> Space:
-    """A space whose functions are expansions over points of their own.
+    """A space whose functions are expansions over points that they store.
 
     Args:
         kernel: of the space.
@@ -147,8 +151,8 @@ def point_space(
         add: as `Space.add`.
         points: f -> its points (m, d) and their coefficients (m,).
         support: as `Space.support`.
-        row: kernel evaluations for a row.
-        move: more of them, at most, for one that moves f.
+        row: kernel evaluations per row.
+        move: upper bound on the further evaluations for a row that changes f.
     """
 
     def model(f, data=None):
@@ -168,7 +172,7 @@ def point_space(
 
 
 def check_points(kernel: Any) -> Kernel:
-    """The kernel, if its values among any points can be had.
+    """The kernel, after a check that it can be evaluated at any points.
 
     Raises:
         ValueError: it is precomputed.
@@ -180,16 +184,16 @@ def check_points(kernel: Any) -> Kernel:
 
 
 def check_budget(budget: int) -> int:
-    """The number of points, if it is one.
+    """The number of points, after a check.
 
     Raises:
-        ValueError: below 2, or no whole number.
+        ValueError: below 2, or not an integer.
     """
     return integer("budget", budget, 2, note=", the points that the model may hold")
 
 
 def flush(f: BudgetedState) -> BudgetedState:
-    """The state with the rows that wait in their places."""
+    """The state with the pending rows written."""
     x, sqnorm, place = f.x, f.sqnorm, lax.iota(jnp.int32, f.x.shape[0])
     for k in range(3):
         x = lax.dynamic_update_index_in_dim(x, f.pending.row[k], f.pending.place[k], 0)
@@ -198,7 +202,7 @@ def flush(f: BudgetedState) -> BudgetedState:
 
 
 def contributions(kernel: Kernel, f: BudgetedState, batch: Batch) -> Array:
-    """What each point adds to the value at each row, coef_j k(x_j, x_i), (b, m); nan where there is no point."""
+    """The contribution of each point to the score of each row, coef_j k(x_j, x_i), (b, m); nan where there is no point."""
     f = flush(f)
     return jnp.where(
         occupied(f.coef.shape[0], f.front, f.back)[None, :],
@@ -208,62 +212,65 @@ def contributions(kernel: Kernel, f: BudgetedState, batch: Batch) -> Array:
 
 
 def dense(x: Array) -> Array:
-    """Rows as a plain array."""
+    """Rows as a dense array."""
     return x.toarray() if isinstance(x, SparseRows) else x
 
 
 def dense_centred(f: Any, x: Array) -> Array:
-    """Rows as a plain array, less the shift of the points of f."""
+    """Rows as a dense array, minus the shift of the points of f."""
     return centre(dense(x), f.shift).astype(f.x.dtype)
 
 
 def values_at(kernel: Kernel, f: Any, x: Array) -> Array:
-    """k(x_i, x_j) at rows and the points of f, (b, d) -> (b, m)."""
+    """k(x_i, x_j) for rows x (b, d) and the points of f, (b, m)."""
     return kernel.values(centre(x, f.shift), f.x, f.sqnorm)
 
 
-def sequentially(join: Callable, written: Callable, f: Any, coef: Array, batch: Batch) -> Any:
-    """`join(f, coef (1,), batch of one row)` for the rows of a batch in turn; several end `written`, whatever the last was."""
+def sequentially(add_row: Callable, flush_writes: Callable, f: Any, coef: Array, batch: Batch) -> Any:
+    """The state after `add_row(f, coef (1,), batch of one row)` for each row of a batch in sequence.
+
+    With more than one row, pending writes are flushed by `flush_writes` at the end.
+    """
     if coef.shape[0] == 1:
-        return join(f, coef, batch)
+        return add_row(f, coef, batch)
     rows = coef, batch._replace(x=dense(batch.x))
-    alone = lambda k: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, k, 1), rows)  # noqa: E731
-    return written(lax.fori_loop(0, coef.shape[0], lambda k, f: join(f, *alone(k)), f))
+    row_at = lambda k: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, k, 1), rows)  # noqa: E731
+    return flush_writes(lax.fori_loop(0, coef.shape[0], lambda k, f: add_row(f, *row_at(k)), f))
 
 
 def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array) -> BudgetedState:
-    """The state after a change, without its points: where everything goes, and the rows that wait to be written.
+    """The state after a change, without `x`: coefficients and annotations in their new places, and the rows to write.
 
     Args:
-        f: before; its written points are in `points`.
-        points: before.
-        change: the place given up is the newcomer's own from now on; m: it is not stored.
-        grows: () bool, that place was free.
+        f: the state before; its flushed points are in `points`.
+        points: before the change.
+        change: the new point goes to the removed place; m: it is not stored.
+        grows: () bool, whether that place was free.
     """
-    m, (coef, gone, moved, row) = points.budget, change
+    m, (coef, removed, moved, row) = points.budget, change
     place = lax.iota(jnp.int32, m)
-    ahead, behind = coef[m] > 0, coef[m] < 0
-    stays, in_front = gone < m, gone < f.front
-    # Coefficients above 0 stay in front of those below: where a point of the other sign goes, the last of that sign moves
-    # into its place, and the newcomer takes the place next to its own sign.
-    shifts = stays & ~grows & jnp.where(in_front, behind, ahead)
+    new_positive, new_negative = coef[m] > 0, coef[m] < 0
+    is_stored, in_front = removed < m, removed < f.front
+    # Positive coefficients stay in front of negative ones. Where a point of the other sign is removed, the last one of that
+    # sign moves into its place, and the new point goes to the free place next to its own sign.
+    shifts = is_stored & ~grows & jnp.where(in_front, new_negative, new_positive)
     last = jnp.where(in_front, f.front - 1, m - f.back)
-    target = jnp.where(shifts, jnp.where(in_front, m - 1 - f.back, f.front), gone)
+    target = jnp.where(shifts, jnp.where(in_front, m - 1 - f.back, f.front), removed)
     step = jnp.where(shifts, jnp.where(in_front, -1, 1), 0)
 
-    def follow(a, newcomer):
-        here = lambda mask: mask.reshape(-1, *[1] * (a.ndim - 1))  # noqa: E731
-        inner = jnp.where(here(shifts & (place == gone)), index_row(a, last), a)
-        inner = jnp.where(here(jnp.where(shifts, place == last, place == gone)), jnp.zeros_like(a), inner)
-        return jnp.where(here(stays & (place == target)), newcomer, inner)
+    def follow(a, new):
+        expand = lambda mask: mask.reshape(-1, *[1] * (a.ndim - 1))  # noqa: E731
+        shifted = jnp.where(expand(shifts & (place == removed)), index_row(a, last), a)
+        shifted = jnp.where(expand(jnp.where(shifts, place == last, place == removed)), jnp.zeros_like(a), shifted)
+        return jnp.where(expand(is_stored & (place == target)), new, shifted)
 
-    carried = shifts & (last != gone) & (last != moved)  # the row of `last` goes along unless it is written anyway
-    changed = (moved >= 0) & (moved < m)
-    newcomer = target, jnp.where(moved == m, row, points.row)
-    second = jnp.where(shifts & (moved == last), gone, moved), row
-    first = jax.tree.map(functools.partial(jnp.where, stays), newcomer, second)
-    second = jax.tree.map(functools.partial(jnp.where, changed), second, first)
-    third = jax.tree.map(functools.partial(jnp.where, carried), (gone, index_row(f.x, last)), first)
+    copies_last = shifts & (last != removed) & (last != moved)  # copy the row of `last`, unless another write covers it
+    replaces = (moved >= 0) & (moved < m)
+    new = target, jnp.where(moved == m, row, points.row)
+    second = jnp.where(shifts & (moved == last), removed, moved), row
+    first = jax.tree.map(functools.partial(jnp.where, is_stored), new, second)
+    second = jax.tree.map(functools.partial(jnp.where, replaces), second, first)
+    third = jax.tree.map(functools.partial(jnp.where, copies_last), (removed, index_row(f.x, last)), first)
     rows = jnp.stack([first[1], second[1], third[1]])
     pending = PendingWrites(jnp.stack([first[0], second[0], third[0]]), rows, sqnorms(rows))
     return f._replace(
@@ -271,7 +278,7 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
         coef=follow(coef[:m], coef[m]),
         birth=follow(f.birth, f.added - 1),
         annotations=jax.tree.map(lambda a: follow(a[:m], a[m]), points.annotations),
-        front=f.front + step + (grows & ahead).astype(jnp.int32),
-        back=f.back - step + (grows & behind).astype(jnp.int32),
-        pending=jax.tree.map(functools.partial(jnp.where, stays | changed), pending, f.pending),
+        front=f.front + step + (grows & new_positive).astype(jnp.int32),
+        back=f.back - step + (grows & new_negative).astype(jnp.int32),
+        pending=jax.tree.map(functools.partial(jnp.where, is_stored | replaces), pending, f.pending),
     )

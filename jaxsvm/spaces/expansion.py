@@ -1,4 +1,4 @@
-"""Kernel expansions over all training rows, with the responses at all rows kept up to date."""
+"""Kernel expansions over all training rows, with cached responses at all rows."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ class ExpansionState(NamedTuple):
 
     coef: Array  # (n,)
     response: Array  # (n,)  f(x_i)
-    compensation: Array  # (n,)  what rounding took from the responses
+    compensation: Array  # (n,)  rounding errors of the responses, still to be added
 
 
 @space
 def expansion(kernel: Kernel, *, unconditional: bool = False) -> Space:
-    """f = sum_i coef_i k(x_i, .) over all n rows: one kernel row a coefficient that moves, O(n) memory.
+    """f = sum_i coef_i k(x_i, .) over all n rows: one kernel row per coefficient that changes, O(n) memory.
 
-    `evaluate` reads cached responses and costs nothing; `add` computes the kernel rows of the coefficients that are
-    not 0, all of a step by one product, and none where all are 0.
+    `evaluate` reads cached responses without kernel evaluations. `add` computes the kernel rows of a step by one product, and
+    skips it where all coefficients are 0.
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
-        unconditional: for steps that always move: the product is made without asking, by XLA on all cores; structure.
+        unconditional: compute the product even where all coefficients are 0; faster for methods whose steps always change f,
+            since XLA then uses all cores; structure.
     """
     kernel = as_kernel(kernel)
 
@@ -40,8 +41,8 @@ def expansion(kernel: Kernel, *, unconditional: bool = False) -> Space:
         return jnp.maximum(batch.index, 0)
 
     def zero(key, data):
-        n = jnp.zeros(data.x.shape[0], accum_dtype(data.x))
-        return ExpansionState(n, n, n)
+        zeros = jnp.zeros(data.x.shape[0], accum_dtype(data.x))
+        return ExpansionState(zeros, zeros, zeros)
 
     def evaluate(f, batch):
         return gather(f.response, rows(batch))

@@ -1,4 +1,4 @@
-"""Any space with a regularised intercept: one more coordinate, a constant feature 1."""
+"""A space with a regularised intercept: one more coordinate, a constant feature 1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConstantState(NamedTuple):
 
 @space
 def with_constant(inner: Space) -> Space:
-    """f + b with |f|^2 + b^2 as the norm: the space of the kernel k + 1.
+    """Functions f + b with squared norm |f|^2 + b^2: the space of the kernel k + 1.
 
     Args:
         inner: a space whose models have `b` and `bias` (linear, expansion).

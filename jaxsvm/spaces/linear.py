@@ -1,4 +1,4 @@
-"""Linear functions by their weights: a step reads the drawn rows only."""
+"""Linear functions by their weights; a step reads the sampled rows only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..types import Space
 
 @space
 def linear() -> Space:
-    """f(x) = <w, x>, held as w (d,). No bias: append a constant column for a regularised one."""
+    """Linear functions f(x) = <w, x> by their weights w (d,), without a bias; see `with_constant` for a regularised one."""
 
     def zero(key, data):
         return jnp.zeros(data.x.shape[-1], accum_dtype(data.x))

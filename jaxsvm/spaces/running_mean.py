@@ -1,4 +1,4 @@
-"""Any vector space of functions with the running mean of its iterates beside it."""
+"""A space of functions with the running mean of its iterates."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..types import Array, Space, State
 
 @register("MeanState")
 class MeanState(NamedTuple):
-    """The current function and the mean of all before it."""
+    """The current function and the mean of the functions so far."""
 
     f: State
     mean: State
-    compensation: State  # what rounding took from the mean
-    count: Array  # ()  int32, functions in the mean
+    compensation: State  # rounding errors of the mean, still to be added
+    count: Array  # ()  int32, number of functions in the mean
 
 
 @space
 def averaged(inner: Space, *, of: str = "steps") -> Space:
-    """`inner`, whose model is a mean of its functions; evaluation is at the current one.
+    """The space `inner` with the mean of the iterates as the model; evaluation is at the current function.
 
-    mean_t = (f_1 + ... + f_t) / t, where f_1 = 0, f_2, ... are the functions at which the steps were taken; or those that
-    steps led to which moved them.
+    mean_t = (f_1 + ... + f_t) / t. With "steps", f_1 = 0, f_2, ... are the functions before each step; with "moves", the
+    functions after each step that changed f.
 
     Args:
         inner: a space whose states add like vectors (linear, expansion).
@@ -41,10 +41,10 @@ def averaged(inner: Space, *, of: str = "steps") -> Space:
 
     def add(s, shrink, coef, batch):
         f = inner.add(s.f, shrink, coef, batch)
-        counts, seen = (jnp.ones((), bool), s.f) if of == "steps" else (jnp.any(coef != 0), f)
-        count = s.count + counts.astype(jnp.int32)
-        share = counts.astype(coef.dtype) / jnp.maximum(count, 1).astype(coef.dtype)
-        mean, compensation = running_mean(s.mean, s.compensation, seen, share)
+        is_counted, summand = (jnp.ones((), bool), s.f) if of == "steps" else (jnp.any(coef != 0), f)
+        count = s.count + is_counted.astype(jnp.int32)
+        step_size = is_counted.astype(coef.dtype) / jnp.maximum(count, 1).astype(coef.dtype)
+        mean, compensation = running_mean(s.mean, s.compensation, summand, step_size)
         return MeanState(f, mean, compensation, count)
 
     return Space(
