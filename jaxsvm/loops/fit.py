@@ -366,7 +366,7 @@ def _init_or_resume(parts, key, data, state, init_rows):
 def _rows_for_steps(solver, data, pack):
     """The rows in the layout that steps read: that of the solver, or packed sparse rows; None: as they are."""
     packed_rows = pack_rows(data.x) if pack else None
-    if solver.layout is not Solver._field_defaults["layout"]:
+    if unwrap_static(solver).layout is not Solver._field_defaults["layout"]:
         packed_rows = _layout(solver, data)
         packed_rows = unwrap_static(solver).layout(data._replace(x=packed_rows)).x  # again, now that the values are known
     return packed_rows
