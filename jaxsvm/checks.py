@@ -1,4 +1,4 @@
-"""What arguments must be, each refusal with a sentence: one number, a truth value, an array."""
+"""Checks of arguments: numbers, booleans, arrays, keys, paths, class names."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ import numpy as np
 
 _REAL = numbers.Real | decimal.Decimal
 
-MOST_COUNT = 2**31 - 1  # what is counted, or sets a size, fits in 32 bits
+MOST_COUNT = 2**31 - 1  # largest count or size, as these are int32
 
-SCALARS = ("number", "integer", "one")  # what a rule asks for where arrays with axes are refused
+SCALARS = ("number", "integer", "one")  # values of `Rule.asks` that do not allow arrays with axes
 
 
 class Rule(NamedTuple):
-    """What a factory expects of one argument, read off its signature."""
+    """The expected type of one argument of a factory, from its signature."""
 
     name: str
-    asks: str  # "number"; "integer"; "one": a number or a pytree; else the annotation, as "bool", "Loss"; "any": several
+    asks: str  # "number"; "integer"; "one": a number or a pytree; else the annotation, as "bool", "Loss"; "any": a union
     optional: bool  # None is allowed
     text: bool  # strings are allowed
     to_float: bool  # integers become floats
 
 
 def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
-    """The rule of one parameter: `float`, `int` and no annotation ask for one number, others allow arrays."""
-    name, default, written = parameter.name, parameter.default, parameter.annotation
-    if written is inspect.Parameter.empty:
+    """The rule of one parameter: `float`, `int` and no annotation require one number, others allow arrays."""
+    name, default, annotation = parameter.name, parameter.default, parameter.annotation
+    if annotation is inspect.Parameter.empty:
         choice = parameter.kind is inspect.Parameter.KEYWORD_ONLY and not isinstance(default, int | float)
         return Rule(name, "one", True, choice or isinstance(default, str), to_float)
-    words = written if isinstance(written, str) else written.__name__ if isinstance(written, type) else str(written)
+    words = (
+        annotation if isinstance(annotation, str) else annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    )
     words = words.replace("typing.", "")
     if words.startswith("Optional["):
         words = words[len("Optional[") : -1] + " | None"
@@ -53,11 +55,11 @@ def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
 
 
 def as_argument(rule: Rule, value: Any) -> Any:
-    """A value as the factory takes it: numbers of other libraries as Python's, strings and the like refused.
+    """The argument of a factory: numbers of other libraries are converted to Python's, other types are checked.
 
     Raises:
-        TypeError: for what is no number where one is expected, no truth value where one is.
-        ValueError: for a number that no float can hold.
+        TypeError: not a number where one is expected, or not a boolean where one is.
+        ValueError: a number that overflows a float.
     """
     value = _plain(rule, value)
     if value is None and rule.optional:
@@ -77,7 +79,7 @@ def as_argument(rule: Rule, value: Any) -> Any:
 
 
 def _as_array(name: str, value: Any) -> Any:
-    """An array, or one number, as it is; lists and tuples as an array, which is one leaf."""
+    """An array or a number, unchanged; a list or tuple of numbers as an array, which is one leaf."""
     if isinstance(value, list | tuple):
         leaves = jax.tree.leaves(value)
         if leaves and all(isinstance(leaf, _REAL) or _is_array(leaf) for leaf in leaves):
@@ -99,17 +101,17 @@ def _plain(rule: Rule, value: Any) -> Any:
         value = int(value)
         if value.bit_length() > 64:
             raise ValueError(f"{rule.name} is too large: {shown(value)}")
-        if rule.asks != "number" or abs(value) <= MOST_COUNT:  # beyond that JAX has no integers
+        if rule.asks != "number" or abs(value) <= MOST_COUNT:  # larger ones do not fit JAX's integers
             return value
     return _float(rule.name, value)
 
 
 def number(name: str, value: Any) -> float | None:
-    """One number as a float; None where it is not known, inside a transformation.
+    """One number as a float; None inside a transformation, where its value is not known.
 
     Raises:
-        TypeError: if it is no number.
-        ValueError: if it has a shape, with what to do instead, or if no float can hold it.
+        TypeError: not a number.
+        ValueError: an array with axes, or a number that overflows a float.
     """
     if has_shape(value) or (type(value) in (list, tuple) and np.shape(value)):
         refuse_shape(name, value)
@@ -118,7 +120,7 @@ def number(name: str, value: Any) -> float | None:
 
 
 def as_number(name: str, value: Any) -> Any:
-    """One number as JAX takes it: those of other libraries as floats.
+    """One number as an argument of JAX: those of other libraries are converted to floats.
 
     Raises:
         TypeError, ValueError: as `number`.
@@ -134,19 +136,19 @@ def refuse_shape(name: str, value: Any) -> None:
 
 
 def is_whole(value: Any, least: int, most: int = MOST_COUNT) -> bool:
-    """Whether this is a Python or NumPy integer within the limits."""
+    """Whether this is a Python or NumPy integer from `least` to `most`."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= value <= most
 
 
 def integer(name: str, value: Any, least: int, most: int = MOST_COUNT, note: str = "") -> int:
-    """A Python or NumPy integer within the limits.
+    """A Python or NumPy integer from `least` to `most`.
 
     Args:
         name: of the argument.
         value: what came.
         least: the lowest value allowed.
         most: the highest value allowed.
-        note: what the number stands for, in the sentence of the refusal.
+        note: meaning of the number, for the message.
 
     Raises:
         ValueError: for anything else.
@@ -159,7 +161,7 @@ def integer(name: str, value: Any, least: int, most: int = MOST_COUNT, note: str
 
 
 def key(name: str, value: Any) -> None:
-    """Refuse what is not one key.
+    """Raise unless this is a single key.
 
     Raises:
         TypeError: for anything else, such as a seed or several keys.
@@ -171,13 +173,13 @@ def key(name: str, value: Any) -> None:
 
 
 def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | None = 2) -> Any:
-    """Rows as JAX takes them: an (n, d) array of numbers, or sparse rows; rank=None: (..., d).
+    """Rows as an argument of JAX: an (n, d) array of numbers, or sparse rows; rank=None: (..., d).
 
-    Truth values and whole numbers become float32, as in `dataset`, and arrays of NumPy get the byte order of the machine.
+    Booleans and integers become float32, as in `dataset`; arrays of NumPy are converted to the native byte order.
 
     Raises:
-        TypeError: for no array.
-        ValueError: for an array of another rank, or of another number of columns; for masked entries.
+        TypeError: not an array.
+        ValueError: an array of another rank or number of columns, or with masked entries.
     """
     refuse_masked(name, value)
     if hasattr(value, "tocsr"):
@@ -192,8 +194,8 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
         raise ValueError(f"{name} must have {columns} columns, as the training rows had, got shape {tuple(value.shape)}")
     if isinstance(value, np.ndarray):
         value = np.asarray(value).astype(jax_dtype(value.dtype), copy=False)
-    whole = isinstance(value, np.ndarray | jax.Array) and (value.dtype == bool or jnp.issubdtype(value.dtype, np.integer))
-    return value.astype(np.float32) if whole else value
+    is_integer = isinstance(value, np.ndarray | jax.Array) and (value.dtype == bool or jnp.issubdtype(value.dtype, np.integer))
+    return value.astype(np.float32) if is_integer else value
 
 
 def refuse_masked(name: str, value: Any) -> None:
@@ -203,7 +205,7 @@ def refuse_masked(name: str, value: Any) -> None:
 
 
 def jax_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype that JAX has for these numbers: in the byte order of the machine, at most 64 bits."""
+    """The dtype of these numbers in JAX: native byte order, at most 64 bits."""
     if dtype.kind == "f" and dtype.itemsize > 8:
         return np.dtype(np.float64)
     return dtype if dtype.isnative else dtype.newbyteorder("=")
@@ -213,8 +215,8 @@ def as_path(name: str, path: Any) -> str:
     """A path as a string.
 
     Raises:
-        TypeError: for what is no path.
-        ValueError: for one that no file can have.
+        TypeError: not a path.
+        ValueError: the path holds a null character.
     """
     if not isinstance(path, str | bytes | os.PathLike):
         raise TypeError(f"{name} must be the path of a file, got {shown(path)}")
@@ -225,17 +227,17 @@ def as_path(name: str, path: Any) -> str:
 
 
 def brief(quoted: Exception | str) -> str:
-    """What an error says, or any text, on one line and cut short, to be quoted in a sentence."""
+    """A message on one line, truncated, for quotation in another message."""
     text = " ".join(str(quoted).split())
     return text if len(text) <= 160 else f"{text[:120]} ..."
 
 
 def row_numbers(name: str, value: Any, n: int) -> Any:
-    """A vector of row numbers as an integer array; -1 stands for no row.
+    """A vector of row numbers as an integer array; -1 is padding.
 
     Raises:
-        TypeError: for no vector of integers.
-        ValueError: for row numbers that are not from -1 to n - 1, where they are known.
+        TypeError: not a vector of integers.
+        ValueError: known row numbers are not from -1 to n - 1.
     """
     if isinstance(value, list | tuple | range) and all(
         isinstance(i, numbers.Integral) and not isinstance(i, bool) for i in value
@@ -247,39 +249,39 @@ def row_numbers(name: str, value: Any, n: int) -> Any:
         return value
     host = np.asarray(value)
     if host.size and not -1 <= host.min() <= host.max() < n:
-        bad = host[(host < -1) | (host >= n)][0]
-        raise ValueError(f"{name} must hold row numbers from 0 to {n - 1}, or -1 for padding, got {bad}")
+        out_of_range = host[(host < -1) | (host >= n)][0]
+        raise ValueError(f"{name} must hold row numbers from 0 to {n - 1}, or -1 for padding, got {out_of_range}")
     return jnp.asarray(value, value.dtype if isinstance(value, jax.Array) else jnp.int32)
 
 
 def class_names(value: Any) -> tuple:
-    """Names of classes as a tuple: two or more, each once.
+    """Class names as a tuple: two or more, without repetition.
 
     Raises:
         ValueError: for anything else.
     """
-    given = () if isinstance(value, str | bytes | dict) or not np.iterable(value) else tuple(value)
-    named = all(isinstance(name, str | bool | np.bool_ | numbers.Real) for name in given)
-    if not named or len(given) < 2 or len(set(map(str, given))) < len(given):
+    names = () if isinstance(value, str | bytes | dict) or not np.iterable(value) else tuple(value)
+    valid = all(isinstance(name, str | bool | np.bool_ | numbers.Real) for name in names)
+    if not valid or len(names) < 2 or len(set(map(str, names))) < len(names):
         raise ValueError(f"classes must be the names of two classes or more, each once, got {shown(value)}")
-    return given
+    return names
 
 
 @contextlib.contextmanager
-def calling(name: str, fn: Any, form: str, *given: Any) -> Iterator[None]:
-    """Say of a function that was given, and that fails for arrays of these shapes, what it is expected to be.
+def calling(name: str, fn: Any, form: str, *args: Any) -> Iterator[None]:
+    """Add the expected form of a user's function to the errors that it raises for `args`.
 
     Raises:
-        TypeError, ValueError: as the function does, with a sentence around its words.
+        TypeError, ValueError: as the function, with its message quoted.
     """
     try:
         yield
     except jax.errors.TracerArrayConversionError as error:
         raise TypeError(f"{name}, {shown(fn)}, asks for the values of its rows: write it with jax.numpy, not NumPy") from error
-    except (jax.errors.JAXTypeError, jax.errors.ConcretizationTypeError):  # values that are not known while tracing
+    except (jax.errors.JAXTypeError, jax.errors.ConcretizationTypeError):  # of traced values, which JAX explains
         raise
     except (TypeError, ValueError) as error:
-        shapes = " and ".join(str(tuple(np.shape(leaf))) for leaf in jax.tree.leaves(given))
+        shapes = " and ".join(str(tuple(np.shape(leaf))) for leaf in jax.tree.leaves(args))
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{name}, {shown(fn)}, fails for shapes {shapes}, expected a function {form}: {brief(error)}") from error
 
@@ -290,14 +292,14 @@ def has_shape(value: Any) -> bool:
 
 
 def is_known(leaf: Any) -> bool:
-    """Whether a leaf is a single number, or a single key, whose value is known here and now."""
+    """Whether a leaf is a single number or key with a known value (not traced)."""
     if isinstance(leaf, jax.core.Tracer):
         return False
     return isinstance(leaf, float | complex) or (isinstance(leaf, jax.Array | np.ndarray | np.generic) and not leaf.shape)
 
 
 def shown(value: Any) -> str:
-    """A value in a sentence: arrays by their shapes, functions by their names, all else shortened."""
+    """A value in a message: the shape of an array, the name of a function, else a short representation."""
     if _is_array(value):
         return f"an array of {value.dtype} of shape {tuple(value.shape)}"
     if isinstance(value, int) and value.bit_length() > 128:
@@ -312,14 +314,14 @@ def _is_array(value: Any) -> bool:
 
 
 def is_numeric(dtype: Any) -> bool:
-    """Whether arrays of this dtype hold real numbers or truth values."""
+    """Whether arrays of this dtype hold real numbers or booleans."""
     if jnp.issubdtype(dtype, jax.dtypes.prng_key) or jnp.issubdtype(dtype, np.complexfloating):
         return False
     return jnp.issubdtype(dtype, np.number) or jnp.issubdtype(dtype, np.bool_)
 
 
 def _check_real(name: str, value: Any) -> None:
-    """Raise TypeError for what is neither a real number nor an array of real numbers."""
+    """Raise TypeError unless this is a real number or an array of real numbers."""
     is_key = _is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
     if not (is_key or is_numeric(value.dtype) if _is_array(value) else isinstance(value, _REAL)):
         raise TypeError(f"{name} must be a number, got {shown(value)}")

@@ -1,4 +1,4 @@
-"""Models: callable pytrees, rows -> decision values; and files that hold them, or any other state, without pickle."""
+"""Models: callable pytrees, rows -> decision values; and files of them, or of any other state, without pickle."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ BIASES = ("none", "feature", "free")
 class Linear:
     """f(x) = <w, x> + b.
 
-    `bias` says what b is: "none" (b = 0), "feature" (a weight on a constant feature 1, regularised with the others) or
-    "free" (not regularised).
+    `bias` is the kind of b: "none" (b = 0), "feature" (the weight of a constant feature 1, regularised with the others)
+    or "free" (not regularised).
     """
 
     w: Array  # (p,)
@@ -44,11 +44,11 @@ class Linear:
         return dot(x, self.w) + self.b
 
     def sqnorm(self) -> Array:
-        """|w|^2 as the objective has it: with b^2 where the bias is a feature."""
+        """|w|^2 in the objective, plus b^2 if the bias is a feature."""
         return dot(self.w, self.w) + (self.b * self.b if self.bias == "feature" else 0)
 
     def scaled(self, factor: Array) -> Linear:
-        """factor f, for functions that a solver keeps up to a factor."""
+        """factor f, for solvers that store f and a scalar factor."""
         return dataclasses.replace(self, w=factor * self.w, b=factor * self.b)
 
     def __check__(self) -> None:
@@ -64,7 +64,7 @@ class Linear:
 class Expansion:
     """f(x) = sum_i coef_i k(x_i, x) + b.
 
-    `index` says which training rows the x_i are, -1 where none: `certificate` reads dual variables off there.
+    `index` holds the training row of each x_i, or -1; `certificate` uses it to recover the dual variables.
     """
 
     kernel: Kernel
@@ -82,24 +82,24 @@ class Expansion:
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
 
     def sqnorm(self, *, block: int = 1024) -> Array:
-        """|w|^2 = coef' K coef as the objective has it, in blocks of rows: with b^2 where the bias is a feature."""
+        """|w|^2 = coef' K coef in the objective, in blocks of rows; plus b^2 if the bias is a feature."""
         square = dot(self.coef, matvec(self.kernel, self.x, self.x, self.coef, block))
         return square + (self.b * self.b if self.bias == "feature" else 0)
 
     def scaled(self, factor: Array) -> Expansion:
-        """factor f, for functions that a solver keeps up to a factor."""
+        """factor f, for solvers that store f and a scalar factor."""
         return dataclasses.replace(self, coef=factor * self.coef, b=factor * self.b)
 
     def support(self) -> Support:
-        """The rows whose coefficient is not 0, on the host: how many there are decides the shapes.
+        """The rows with a nonzero coefficient, on the host, as their number determines the shapes.
 
         Raises:
-            TypeError: inside a transformation.
+            TypeError: called inside a transformation.
         """
         if is_traced(self.coef):
             raise TypeError("support() needs the coefficients' values: call it outside of jit, vmap and grad")
-        place = np.flatnonzero(np.asarray(self.coef))
-        return Support(np.asarray(self.index)[place], np.asarray(self.coef)[place], float(self.b))
+        support = np.flatnonzero(np.asarray(self.coef))
+        return Support(np.asarray(self.index)[support], np.asarray(self.coef)[support], float(self.b))
 
     def __check__(self) -> None:
         check_choice("bias", self.bias, BIASES)
@@ -118,16 +118,16 @@ class Expansion:
 class Support(NamedTuple):
     """Support vectors: f(x) = sum_i coef_i k(x_index_i, x) + b."""
 
-    index: np.ndarray  # (s,)  training rows, -1 where none
+    index: np.ndarray  # (s,)  training rows, or -1
     coef: np.ndarray  # (s,)  signed, y_i alpha_i for classification
     b: float
 
 
 @struct
 class Mapped:
-    """f(x) = inner(phi(x)): a model on features, taking raw rows."""
+    """f(x) = inner(phi(x)): a model on features, as a function of raw rows."""
 
-    phi: Any  # a pytree, or `recipe.fixed` of a plain function
+    phi: Any  # a pytree, or `recipe.as_static` of a plain function
     inner: Any
 
     def features(self, x: Array) -> Array:
@@ -142,29 +142,29 @@ class Mapped:
         return blocked(lambda rows: self.inner(self.features(rows)), x, block)
 
     def sqnorm(self) -> Array:
-        """|w|^2 in feature space, as the objective has it."""
+        """|w|^2 in feature space, as in the objective."""
         return self.inner.sqnorm()
 
     def __check__(self) -> None:
         if not callable(unwrap_static(self.phi)) or not callable(self.inner):
             raise ValueError(f"phi must be a feature map and inner a model, got {self.phi!r} and {self.inner!r}")
-        given, taken = getattr(unwrap_static(self.phi), "features", None), _columns(self.inner)
-        if isinstance(given, int) and taken not in (None, given):
-            raise ValueError(f"phi gives {given} features, but inner takes rows of {taken} columns")
+        map_columns, columns = getattr(unwrap_static(self.phi), "features", None), _columns(self.inner)
+        if isinstance(map_columns, int) and columns not in (None, map_columns):
+            raise ValueError(f"phi gives {map_columns} features, but inner takes rows of {columns} columns")
 
 
 @struct
 class Classifier:
-    """A model with the names of its classes: decision values as `inner` gives them, predictions by name.
+    """A model with class names: decision values of `inner`, and predicted names.
 
-    Two classes: the sign of the value decides, 0 counts as the first. More: the largest of k values.
+    Of two classes the second is predicted for values > 0. Of k classes that of the largest value is predicted.
     """
 
     inner: Any  # rows -> (n,) for two classes, (n, k) for k
     classes: tuple = static()
 
     def __post_init__(self) -> None:
-        """Refuse names of fewer than two classes."""
+        """Raise for names of fewer than two classes."""
         object.__setattr__(self, "classes", class_names(self.classes))
 
     def __call__(self, x: Array) -> Array:
@@ -182,7 +182,7 @@ class Classifier:
         return np.asarray(self.classes)[class_places(np.asarray(self(x)))]
 
     def sqnorm(self) -> Array:
-        """|w|^2, as the objective has it."""
+        """|w|^2, as in the objective."""
         return self.inner.sqnorm()
 
     def __check__(self) -> None:
@@ -197,7 +197,7 @@ class Classifier:
 
 
 def _columns(model: Any) -> int | None:
-    """How many columns the rows of a model have; None: it does not say."""
+    """The number of columns of a model's rows; None if it is not known."""
     while not isinstance(model, Linear | Expansion | Mapped) and hasattr(model, "inner"):
         model = model.inner
     if isinstance(model, Linear):
@@ -206,22 +206,22 @@ def _columns(model: Any) -> int | None:
 
 
 def check_values(score: np.ndarray) -> np.ndarray:
-    """The decision values (n,) or (n, k) as they are.
+    """The decision values (n,) or (n, k), unchanged.
 
     Raises:
-        ValueError: if one of them is not finite.
+        ValueError: one of them is not finite.
     """
-    strange = ~np.isfinite(np.asarray(score, np.float64)).reshape(len(score), -1).all(axis=1)
-    if strange.any():
+    invalid = ~np.isfinite(np.asarray(score, np.float64)).reshape(len(score), -1).all(axis=1)
+    if invalid.any():
         raise ValueError(
-            f"the decision values of {strange.sum()} of {len(score)} rows are not finite, first of row {np.argmax(strange)}: the "
+            f"the decision values of {invalid.sum()} of {len(score)} rows are not finite, first of row {np.argmax(invalid)}: the "
             "model diverged in training, or the rows are too large for it; look at the scale of the data and train again"
         )
     return score
 
 
 def class_places(score: np.ndarray) -> np.ndarray:
-    """Which class the decision values name (n,): of (n,) 1 above 0, else 0; of (n, k) the place of the largest.
+    """The predicted class indices (n,): of (n,) values 1 if > 0, else 0; of (n, k) values the largest.
 
     Raises:
         ValueError: for decision values that are not finite.
@@ -234,7 +234,7 @@ def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none
     """The expansion over all training rows.
 
     Raises:
-        ValueError: if `data` is None: the state of a solver does not hold the rows.
+        ValueError: `data` is None; the state of a solver does not hold the rows.
     """
     if data is None:
         raise ValueError("this model is an expansion over the training rows: call solver.model(state, data)")
@@ -242,62 +242,62 @@ def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none
     return Expansion(kernel, data.x, coef, jnp.zeros((), coef.dtype), jnp.arange(n, dtype=jnp.int32), bias)
 
 
-# Files: a zip of .npy arrays, and a header in JSON that says how they hang together. No code is ever loaded.
+# Files: a zip of .npy arrays, and a header in JSON that describes the tree. No code is ever loaded.
 
 _FORMAT = 1
-_HEADER_BYTES = 2**26  # of the header at most
-_OPTAX = {"optax.": optax, "optax.contrib.": optax.contrib}  # whose state classes are known by name
+_HEADER_BYTES = 2**26  # largest header
+_OPTAX = {"optax.": optax, "optax.contrib.": optax.contrib}  # modules whose state classes are found by name
 
 
 class _Refused(ValueError):
-    """A whole file that cannot be read here and now; the sentence says why."""
+    """An undamaged file that cannot be read in this process, for the reason in the message."""
 
 
 def _class_name(cls: type) -> str | None:
     name = registered_name(cls)
-    for place, module in _OPTAX.items():
+    for prefix, module in _OPTAX.items():
         if name is None and getattr(module, cls.__name__, None) is cls:
-            name = place + cls.__name__
+            name = prefix + cls.__name__
     return name
 
 
 def _find(name: str) -> Any:
-    thing = REGISTRY.get(name)
-    place, _, last = name.rpartition(".")
-    if place + "." in _OPTAX:
-        found = getattr(_OPTAX[place + "."], last, None)
-        thing = found if isinstance(found, type) and issubclass(found, tuple) else None
-    if thing is None:
+    entry = REGISTRY.get(name)
+    prefix, _, last = name.rpartition(".")
+    if prefix + "." in _OPTAX:
+        cls = getattr(_OPTAX[prefix + "."], last, None)
+        entry = cls if isinstance(cls, type) and issubclass(cls, tuple) else None
+    if entry is None:
         raise _Refused(
             f"the file holds {name!r}, which is not registered: import or register it first "
             "(jaxsvm.register, kernels.register), or give load(path, like=...)"
         )
-    return thing
+    return entry
 
 
 def _find_factory(name: str) -> Any:
-    thing = _find(name)
-    if not isinstance(getattr(thing, "result_type", None), type):
+    entry = _find(name)
+    if not isinstance(getattr(entry, "result_type", None), type):
         raise _Refused(f"the file calls {name!r}, which is not registered as a factory: only factories are called")
-    return thing
+    return entry
 
 
 def _find_class(name: str) -> type:
-    thing = _find(name)
-    if not isinstance(thing, type) or not (hasattr(thing, "_fields") or hasattr(thing, "__dataclass_fields__")):
+    entry = _find(name)
+    if not isinstance(entry, type) or not (hasattr(entry, "_fields") or hasattr(entry, "__dataclass_fields__")):
         raise _Refused(f"the file makes a {name!r}, which is not registered as a class with fields")
-    return thing
+    return entry
 
 
 def _holds(cls: type, fields: dict) -> bool:
-    """Whether these are fields of the class, all of them but those that came later and have defaults."""
+    """Whether these are the fields of the class; fields with defaults may be missing."""
     if hasattr(cls, "_fields"):
-        known, needed = cls._fields, set(cls._fields) - set(cls._field_defaults)
+        names, required = cls._fields, set(cls._fields) - set(cls._field_defaults)
     else:
-        found = getattr(cls, "__dataclass_fields__", {})
-        free = lambda f: f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING  # noqa: E731
-        known, needed = found, {name for name, field in found.items() if free(field)}
-    return needed <= set(fields) <= set(known)
+        names = getattr(cls, "__dataclass_fields__", {})
+        no_default = lambda f: f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING  # noqa: E731
+        required = {name for name, field in names.items() if no_default(field)}
+    return required <= set(fields) <= set(names)
 
 
 def _encode(node: Any, arrays: list) -> Any:
@@ -313,7 +313,7 @@ def _encode(node: Any, arrays: list) -> Any:
             raise ValueError(f"an array of {array.dtype} cannot be saved, only numbers and truth values")
         array = array.astype(array.dtype.newbyteorder("="))
         name = array.dtype.name
-        if array.dtype.kind == "V":  # bfloat16 and its kin: stored as the integers behind them
+        if array.dtype.kind == "V":  # bfloat16 and similar types: stored as integers with the same bits
             array = array.view(f"u{array.dtype.itemsize}")
         arrays.append(array)
         return {"array": len(arrays) - 1, "dtype": name}
@@ -343,7 +343,7 @@ def _encode(node: Any, arrays: list) -> Any:
 
 
 class _Arrays:
-    """The arrays of a file, each read once, where the header names it."""
+    """The arrays of a file, each read once, when the header names it."""
 
     def __init__(self, npz: Npz):
         self.npz, self.unread = npz, set(npz.members) - {"header"}
@@ -351,19 +351,19 @@ class _Arrays:
     def __len__(self) -> int:
         return len(self.npz.members) - 1
 
-    def read(self, place: Any, name: str) -> np.ndarray:
-        """An array of the dtype of that name."""
-        member, dtype = f"a{place}", jnp.dtype(name)
+    def read(self, number: Any, name: str) -> np.ndarray:
+        """The array of that number; `name` is its dtype."""
+        member, dtype = f"a{number}", jnp.dtype(name)
         if member not in self.unread:
             raise ValueError(f"the header names {member}, which is not there or was named before")
         self.unread.remove(member)
-        held = np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
-        if self.npz.header(member).dtype.newbyteorder("=") != held:
+        stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
+        if self.npz.header(member).dtype.newbyteorder("=") != stored:
             raise ValueError(f"{member} is not of dtype {name}, as the header says")
-        return self.npz.read(member).astype(held, copy=False).view(dtype)
+        return self.npz.read(member).astype(stored, copy=False).view(dtype)
 
     def close(self) -> None:
-        """Refuse arrays that the header did not name."""
+        """Raise for arrays that the header did not name."""
         if self.unread:
             raise ValueError(f"the header does not name {', '.join(sorted(self.unread)[:3])}")
 
@@ -391,8 +391,8 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
         missing = added(name, fields)
         if not _holds(cls, {**fields, **missing}):
             raise _Refused(f"the file holds {name!r} of another version of jaxsvm: load it there, or begin anew")
-        found = {k: _decode(v, arrays) for k, v in fields.items()}
-        return _checked(cls, {**found, **{k: make(found) for k, make in missing.items()}})
+        values = {k: _decode(v, arrays) for k, v in fields.items()}
+        return _make_checked(cls, {**values, **{k: make(values) for k, make in missing.items()}})
     if "function" in node:
         return _find(node["function"])
     if "dict" in node:
@@ -405,32 +405,32 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
 
 
 def _call(factory: Any, args: list, kwargs: dict) -> Recipe:
-    """What a factory makes; a kernel is made once more inside, which checks its numbers where each is one number."""
+    """The result of a factory. Kernels with scalar numbers are evaluated once more, which checks these."""
     try:
-        made = factory(*args, **kwargs)
-        if isinstance(made, Kernel) and all(np.ndim(number) == 0 for number in made.numbers):
-            made.make()
+        result = factory(*args, **kwargs)
+        if isinstance(result, Kernel) and all(np.ndim(number) == 0 for number in result.numbers):
+            result.make()
     except ValueError as error:
         raise _Refused(f"the file holds {factory.__name__} with arguments that it refuses: {error}") from error
-    return made
+    return result
 
 
-def _checked(cls: type, fields: dict) -> Any:
-    """An object of the class with these fields, if the class says nothing against them."""
+def _make_checked(cls: type, fields: dict) -> Any:
+    """An object of the class with these fields, checked by its method `__check__`."""
     try:
-        made = cls(**fields)
+        instance = cls(**fields)
         if hasattr(cls, "__check__"):
-            made.__check__()
+            instance.__check__()
     except ValueError as error:
         raise _Refused(f"the file holds a {cls.__name__} that cannot be: {error}") from error
-    return made
+    return instance
 
 
 def check_savable(tree: Any) -> None:
-    """Refuse what `save` refuses, without writing.
+    """Raise for a tree that `save` cannot write, without writing.
 
     Raises:
-        ValueError: something that is not registered, with what to do.
+        ValueError: part of the tree is not registered.
     """
     _encode(tree, [])
 
@@ -438,15 +438,15 @@ def check_savable(tree: Any) -> None:
 def save(path: str | bytes | os.PathLike, tree: Any) -> None:
     """Write a model, a `Run` or any other tree of arrays to one file.
 
-    The file is written beside and renamed into place (`files.atomic_path`): whatever happens, `path` holds the old tree
-    or the new one, never a part. Typed keys are stored as their data and the name of their implementation.
+    The tree is written to a temporary file that then replaces `path` (`files.atomic_path`), so that `path` always holds
+    either the old or the new tree. Typed keys are stored as their data and the name of their implementation.
 
     Args:
         path: the file, in a folder that exists.
         tree: arrays, numbers, strings, tuples, lists, dicts; classes, factories and functions that are registered.
 
     Raises:
-        ValueError: for anything else, with what to do.
+        ValueError: the tree holds anything else.
         OSError: the file cannot be written: no such folder, no space, no permission, a folder, a pipe or a device.
 
     Example:
@@ -469,10 +469,10 @@ def save(path: str | bytes | os.PathLike, tree: Any) -> None:
 
 
 def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
-    """Read what `save` wrote. Nothing is unpickled, no module is imported, no function that is not a factory is called.
+    """The tree that `save` wrote. Nothing is unpickled, no module is imported, and only factories are called.
 
-    Only arrays that the header names are read, each once its size is known to be that of its part of the file. Classes with
-    a method `__check__` say whether what they hold can be: shapes, dtypes and ranges.
+    Only arrays that the header names are read, after their sizes are compared with that of the file. Classes with a method
+    `__check__` check their shapes, dtypes and ranges.
 
     Args:
         path: the file.
@@ -480,8 +480,8 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
 
     Raises:
         FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
-        ValueError: if the file is damaged or no such file at all, holds something that is not registered or cannot be, does
-            not fit `like`, or holds a model with numbers that are not finite. (The state of a run may hold them.)
+        ValueError: the file is damaged or of another kind, holds something that is not registered or not valid, does not
+            fit `like`, or holds a model with numbers that are not finite. (The state of a run may hold them.)
     """
     path = os.fsdecode(path)
     refuse_special(path)
@@ -489,14 +489,14 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
         with open_npz(path, compressed=False) as npz:
             tree, arrays = _read_header(npz), _Arrays(npz)
             if like is None:
-                made = _decode(tree, arrays)
+                result = _decode(tree, arrays)
             else:
-                have, want = len(arrays), sum(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(like))
-                if have != want:
-                    raise _Refused(f"the file holds {have} arrays, `like` has {want}")
-                made = _decode_like(tree, like, arrays)
+                actual, expected = len(arrays), sum(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(like))
+                if actual != expected:
+                    raise _Refused(f"the file holds {actual} arrays, `like` has {expected}")
+                result = _decode_like(tree, like, arrays)
             arrays.close()
-        return _check_model(made)
+        return _check_model(result)
     except _Refused as error:
         raise ValueError(f"{path}: {error}") from error
     except Exception as error:
@@ -508,7 +508,7 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
 
 
 def _check_model(tree: Any) -> Any:
-    """What was read, unless it is a model that holds numbers that are not finite; states may hold them."""
+    """The tree, unchanged; raise for a model whose numbers are not all finite. States may hold such numbers."""
     if callable(tree) and hasattr(tree, "sqnorm") and not all_finite(tree):
         raise _Refused("the model holds numbers that are not finite: its training diverged; train it again")
     _check_axes(tree)
@@ -516,34 +516,33 @@ def _check_model(tree: Any) -> Any:
 
 
 def _check_axes(model: Any) -> None:
-    """Refuse a model whose parts belong to different numbers of models held as one."""
-    own: Any = None  # for each array whether it is stacked, in a model of many classes
-    most = 0  # axes in front of one of the maps
+    """Raise for a model whose parts have different numbers of stacked models."""
+    stacked: Any = None  # for each array whether it is stacked, in a multiclass model
+    map_axes = 0  # largest number of leading axes of a feature map
     while isinstance(model, Mapped | Classifier) or hasattr(model, "stacked"):
         if hasattr(model, "stacked"):
-            own = jax.tree.unflatten(jax.tree.structure(model.inner), model.stacked)
+            stacked = jax.tree.unflatten(jax.tree.structure(model.inner), model.stacked)
         else:
             if isinstance(model, Mapped):
-                most = max(
-                    most, getattr(unwrap_static(model.phi), "axes", 0) - (own is not None and any(jax.tree.leaves(own.phi)))
-                )
-            own = None if own is None else own.inner
+                in_classes = stacked is not None and any(jax.tree.leaves(stacked.phi))
+                map_axes = max(map_axes, getattr(unwrap_static(model.phi), "axes", 0) - in_classes)
+            stacked = None if stacked is None else stacked.inner
         model = model.inner
     if isinstance(model, Linear | Expansion):
         first = "w" if isinstance(model, Linear) else "coef"
-        axes, other = (np.ndim(getattr(model, f)) - bool(own is not None and getattr(own, f)) for f in (first, "b"))
-        if most > other:
-            raise _Refused(f"the file holds a feature map with {most} axes in front and a model with {other}")
+        axes, other = (np.ndim(getattr(model, f)) - bool(stacked is not None and getattr(stacked, f)) for f in (first, "b"))
+        if map_axes > other:
+            raise _Refused(f"the file holds a feature map with {map_axes} axes in front and a model with {other}")
         if axes - 1 != other:
             shapes = " and ".join(str(shape_of(getattr(model, f))) for f in (first, "b"))
             raise _Refused(f"the file holds a {type(model).__name__} whose {first} and b have the shapes {shapes}")
 
 
 def _read_header(npz: Npz) -> Any:
-    """What the header says of the tree."""
-    told = npz.header("header")
-    if told.dtype != np.uint8 or told.ndim != 1 or told.shape[0] > _HEADER_BYTES:
-        raise ValueError(f"the header has dtype {told.dtype} and shape {told.shape}")
+    """The description of the tree in the header."""
+    array = npz.header("header")
+    if array.dtype != np.uint8 or array.ndim != 1 or array.shape[0] > _HEADER_BYTES:
+        raise ValueError(f"the header has dtype {array.dtype} and shape {array.shape}")
     header = json.loads(npz.read("header").tobytes())
     if header["format"] != _FORMAT:
         raise _Refused(f"the file has format {header['format']}, this version reads {_FORMAT}")
@@ -554,19 +553,19 @@ def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False)
     """`_decode` with the classes, factories and functions of `like`, which must have the same structure.
 
     Args:
-        node: of the header.
-        like: what stands there in the tree given.
+        node: a part of the header.
+        like: the same part of the user's tree.
         arrays: of the file.
-        structure: whether numbers, words and truth values are structure here, and so must be equal.
+        structure: whether numbers, strings and booleans are structure here, so that they must be equal.
     """
     down = lambda child, other, structure=structure: _decode_like(child, other, arrays, structure)  # noqa: E731
     if "array" in node or "key" in node:
-        have = _decode(node, arrays)
-        if hasattr(like, "dtype") and (have.shape != like.shape or have.dtype != like.dtype):
-            shown = [f"{a.dtype}{list(a.shape)}" for a in (have, like)]
+        array = _decode(node, arrays)
+        if hasattr(like, "dtype") and (array.shape != like.shape or array.dtype != like.dtype):
+            shown = [f"{a.dtype}{list(a.shape)}" for a in (array, like)]
             raise _Refused(f"the file holds an array {shown[0]} where `like` has {shown[1]}")
         if hasattr(like, "dtype"):
-            return have
+            return array
     elif "value" in node:
         value = node["value"]
         if type(value) is type(like) and (value == like or isinstance(value, float) or not structure):
@@ -582,9 +581,9 @@ def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False)
             return _call(factory, args, {k: down(v, kwargs[k], True) for k, v in node["kwargs"].items()})
     elif "named" in node:
         if _class_name(type(like)) in (None, node["named"]) and _holds(type(like), node["fields"]):
-            made = getattr(like, "__dataclass_fields__", {})
-            fixed = {f: structure or (f in made and made[f].metadata.get("static", False)) for f in node["fields"]}
-            return _checked(type(like), {f: down(v, getattr(like, f), fixed[f]) for f, v in node["fields"].items()})
+            known = getattr(like, "__dataclass_fields__", {})
+            is_static = {f: structure or (f in known and known[f].metadata.get("static", False)) for f in node["fields"]}
+            return _make_checked(type(like), {f: down(v, getattr(like, f), is_static[f]) for f, v in node["fields"].items()})
     elif "function" in node and callable(like):
         if registered_name(like) in (None, node["function"]):
             return like

@@ -1,4 +1,4 @@
-"""Solvers for two classes, made into solvers for many."""
+"""Reductions of multiclass problems to binary ones: one against the rest, and one against one."""
 
 from __future__ import annotations
 
@@ -21,57 +21,58 @@ from .types import Array, Batch, Info, Solver, State, take
 
 @struct
 class OneVsRest:
-    """f(x) = (f_1(x), ..., f_k(x)), one model for each class: the class is the place of the largest value.
+    """f(x) = (f_1(x), ..., f_k(x)), one model for each class: the class is the index of the largest value.
 
-    `model[c]` is f_c alone, for a certificate, say. What the k models have in common, such as the rows of an expansion,
-    is held once.
+    `model[c]` is f_c alone, as `certificate` takes it. Leaves that the k models share, such as the rows of an expansion,
+    are stored once.
     """
 
-    inner: Any  # a model; the leaves that are named in `stacked` have an axis (k,) in front
-    stacked: tuple = static()  # of truth values, one for each leaf of `inner`
+    inner: Any  # a model; leaves for which `stacked` is True have a leading axis (k,)
+    stacked: tuple = static()  # of booleans, one for each leaf of `inner`
 
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, d) -> (n, k)."""
-        return _each(self, lambda model: model(x), out_axes=1)
+        return _map_models(self, lambda model: model(x), out_axes=1)
 
     def __getitem__(self, c: int) -> Any:
-        return _alone(self, c)
+        return _select_model(self, c)
 
     def sqnorm(self) -> Array:
-        """sum_c |w_c|^2, as the k objectives have them."""
-        return jnp.sum(_each(self, lambda model: model.sqnorm()))
+        """sum_c |w_c|^2, the norms in the k objectives."""
+        return jnp.sum(_map_models(self, lambda model: model.sqnorm()))
 
     @property
     def scores(self) -> int:
-        """k, the values for each row."""
-        return _front(self)
+        """k, the number of values for each row."""
+        return _num_models(self)
 
     def __check__(self) -> None:
-        _front(self)
+        _num_models(self)
 
 
 @struct
 class OneVsOne:
-    """One model for each pair of classes, which vote: the class with the most votes is the place of the largest value.
+    """Votes of one model for each pair of classes: the class is the index of the largest value.
 
-    `pairs(x)` are the decision values of the models, in the order (0, 1), (0, 2), ..., (1, 2), ..., (k-2, k-1);
-    `model[a, b]` is the one of classes a < b alone, for a certificate, say. What they have in common is held once.
+    `pairs(x)` are the decision values of the models, in the order (0, 1), (0, 2), ..., (1, 2), ..., (k-2, k-1).
+    `model[a, b]` is the model of classes a < b alone, as `certificate` takes it. Leaves that the models share are stored
+    once.
     """
 
-    inner: Any  # a model; the leaves that are named in `stacked` have an axis (k(k-1)/2,) in front
-    stacked: tuple = static()  # of truth values, one for each leaf of `inner`
+    inner: Any  # a model; leaves for which `stacked` is True have a leading axis (k(k-1)/2,)
+    stacked: tuple = static()  # of booleans, one for each leaf of `inner`
     classes: int = static()  # k
 
     def pairs(self, x: Array) -> Array:
-        """Decision values, (n, d) -> (n, k(k-1)/2): above 0 for a, below 0 for b, at 0 for a."""
-        return _each(self, lambda model: model(x), out_axes=1)
+        """Decision values, (n, d) -> (n, k(k-1)/2): a vote for a where >= 0, else for b."""
+        return _map_models(self, lambda model: model(x), out_axes=1)
 
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Votes, (n, d) -> (n, k), `block` rows at a time: temporaries are (block, k(k-1)/2).
 
-            votes_c + s_c / (3 (|s_c| + 1)),   s_c = sum of the values for c less those against c
+            votes_c + s_c / (3 (|s_c| + 1)),   s_c = sum of the values of the pairs with c, signed so that > 0 is for c
 
-        The second part is within (-1/3, 1/3): among classes with as many votes the larger s_c decides.
+        The second term is within (-1/3, 1/3), so that it breaks ties between classes with equally many votes.
         """
         x = matrix("x", x)
         return blocked(lambda rows: _votes(self.pairs(rows), self.classes), x, block)
@@ -82,50 +83,51 @@ class OneVsOne:
         if not two or not 0 <= pair[0] < pair[1] < k:
             raise ValueError(f"model[a, b] takes two class numbers 0 <= a < b <= {k - 1}, got {pair!r}")
         a, b = map(int, pair)
-        return _alone(self, a * (2 * k - a - 1) // 2 + b - a - 1)
+        return _select_model(self, a * (2 * k - a - 1) // 2 + b - a - 1)
 
     def sqnorm(self) -> Array:
-        """sum_ab |w_ab|^2, as the objectives of the pairs have them."""
-        return jnp.sum(_each(self, lambda model: model.sqnorm()))
+        """sum_ab |w_ab|^2, the norms in the objectives of the pairs."""
+        return jnp.sum(_map_models(self, lambda model: model.sqnorm()))
 
     @property
     def scores(self) -> int:
-        """k, the values for each row."""
+        """k, the number of values for each row."""
         return self.classes
 
     def __check__(self) -> None:
-        _check(self.classes)
-        _front(self)
+        _check_classes(self.classes)
+        _num_models(self)
         k = self.classes
         if not any(k * (k - 1) // 2 in shape_of(leaf) for leaf in jax.tree.leaves(self.inner)):
-            raise ValueError(f"{k} classes have {k * (k - 1) // 2} pairs, but inner holds {_front(self)} models")
+            raise ValueError(f"{k} classes have {k * (k - 1) // 2} pairs, but inner holds {_num_models(self)} models")
 
 
-def _front(model: OneVsRest | OneVsOne) -> int:
-    """How many models are held as one: the first axis of the leaves that are named in `stacked`."""
-    leaves, own = jax.tree.leaves(model.inner), model.stacked
-    if not isinstance(own, tuple) or len(own) != len(leaves) or not all(isinstance(each, bool) for each in own) or not any(own):
-        raise ValueError(f"stacked must hold a truth value for each of the {len(leaves)} arrays of inner, got {own!r}")
-    fronts = {shape_of(leaf)[:1] for leaf, each in zip(leaves, own, strict=True) if each}
+def _num_models(model: OneVsRest | OneVsOne) -> int:
+    """The number of stacked models: the first axis of the leaves for which `stacked` is True."""
+    leaves, stacked = jax.tree.leaves(model.inner), model.stacked
+    booleans = isinstance(stacked, tuple) and all(isinstance(flag, bool) for flag in stacked)
+    if not booleans or len(stacked) != len(leaves) or not any(stacked):
+        raise ValueError(f"stacked must hold a truth value for each of the {len(leaves)} arrays of inner, got {stacked!r}")
+    fronts = {shape_of(leaf)[:1] for leaf, flag in zip(leaves, stacked, strict=True) if flag}
     if len(fronts) != 1 or fronts == {()}:
         raise ValueError(f"the stacked arrays of inner must have one first axis, got {sorted(fronts)}")
     return fronts.pop()[0]
 
 
-def _each(model: OneVsRest | OneVsOne, fn: Callable, out_axes: int = 0) -> Array:
-    """`fn` of each of the models that are held as one."""
-    axes = jax.tree.unflatten(jax.tree.structure(model.inner), [0 if own else None for own in model.stacked])
+def _map_models(model: OneVsRest | OneVsOne, fn: Callable, out_axes: int = 0) -> Array:
+    """`fn` of each of the stacked models."""
+    axes = jax.tree.unflatten(jax.tree.structure(model.inner), [0 if flag else None for flag in model.stacked])
     return jax.vmap(fn, in_axes=(axes,), out_axes=out_axes)(model.inner)
 
 
-def _alone(model: OneVsRest | OneVsOne, place: int) -> Any:
-    """One of the models that are held as one."""
+def _select_model(model: OneVsRest | OneVsOne, position: int) -> Any:
+    """One of the stacked models."""
     leaves, tree = jax.tree.flatten(model.inner)
-    return jax.tree.unflatten(tree, [leaf[place] if own else leaf for leaf, own in zip(leaves, model.stacked, strict=True)])
+    return jax.tree.unflatten(tree, [leaf[position] if flag else leaf for leaf, flag in zip(leaves, model.stacked, strict=True)])
 
 
 def _votes(score: Array, k: int) -> Array:
-    """What `OneVsOne` makes of the values of the pairs, (n, k(k-1)/2) -> (n, k)."""
+    """The votes of `OneVsOne` from the values of the pairs, (n, k(k-1)/2) -> (n, k)."""
     first, second = (jnp.asarray(np.eye(k)[c], score.dtype) for c in np.triu_indices(k, 1))  # (k(k-1)/2, k)
     sign = first - second
     votes = jnp.sum(second, 0)[None, :] + dot((score >= 0).astype(score.dtype), sign)
@@ -135,25 +137,25 @@ def _votes(score: Array, k: int) -> Array:
 
 @solver
 def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
-    """Minimise the sum of k problems, the rows of one class (+1) against all others (-1).
+    """Minimise k separate problems, the rows of one class (+1) against all others (-1).
 
         P_c(f) = lam/2 |f|^2 + mean_i loss(f(x_i), +1 where y_i = c, else -1),   c = 0 .. k-1
 
-    All k see the same rows at every step; features and kernel rows are worked out once for them. The curve holds the mean
-    of the k losses, the largest residual, and the sums of the coefficients in use and of the evaluations, which are
-    counted as if each class made its own.
+    All k problems read the same rows at every step, so that features and kernel rows are computed once. The curve holds the
+    mean of the k losses, the largest residual, and the sums of support and kernel evaluations. Evaluations are counted as
+    if each problem computed its own.
 
     Args:
-        inner: a solver for labels -1, +1. `averaged` and others that look at the model go inside; `on_features` may stand
-            inside or outside, and shares the features in both places.
+        inner: a solver for labels -1, +1. Wrappers that read the model, such as `averaged`, go inside. `on_features` may go
+            inside or outside; the features are shared either way.
         classes: k, >= 2; structure.
 
     Returns:
-        A solver on rows whose y are class numbers 0 .. k-1 (`jaxsvm.dataset(..., task="multiclass")`), fed as `inner`;
-        model `OneVsRest`, (n, d) -> (n, k), inside `Mapped` where there is a feature map.
+        A solver for rows whose y are class numbers 0 .. k-1 (`jaxsvm.dataset(..., task="multiclass")`), with the sampler
+        and `reads` of `inner`; model `OneVsRest`, (n, d) -> (n, k), inside `Mapped` if there is a feature map.
 
     Raises:
-        ValueError: classes no whole number of at least 2.
+        ValueError: classes is not an integer of at least 2.
 
     Example:
         >>> import jax, jaxsvm
@@ -164,10 +166,10 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
     Reference: R. Rifkin, A. Klautau, In defense of one-vs-all classification, JMLR 5, 2004.
     """
-    _check(classes)
+    _check_classes(classes)
 
     def labels(y):
-        """(n,) class numbers -> (k, n) labels."""
+        """(n,) class numbers -> (k, n) labels -1, +1."""
         one = jnp.ones((), y.dtype)
         return jnp.where(y[None, :] == jnp.arange(classes, dtype=y.dtype)[:, None], one, -one)
 
@@ -176,11 +178,11 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
     def update(state, batch):
         state, info = jax.vmap(lambda state, y: inner.update(state, batch._replace(y=y)))(state, labels(batch.y))
-        return state, _of_all(info, jnp.mean(info.loss))
+        return state, _combine(info, jnp.mean(info.loss))
 
     def model(state, data=None):
         targets = None if data is None else {"y": labels(data.y)}
-        return _joined(inner, state, data, targets, OneVsRest)
+        return _stack_models(inner, state, data, targets, OneVsRest)
 
     wrapper = lambda other: one_vs_rest(other, classes=classes)  # noqa: E731
     return replace(inner, wrapper, init=init, update=update, model=model, targets=classes)
@@ -188,40 +190,42 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
 @register("OneVsOneState")
 class OneVsOneState(NamedTuple):
-    """The states of all pairs, and what turns weights relative to all rows into weights relative to those of a pair."""
+    """The states of all pairs, and the factors that make weights relative to the mean weight of a pair's rows."""
 
     inner: State  # leaves (k(k-1)/2, ...)
     scale: Array  # (k(k-1)/2,)  mean positive weight of all rows / that of the pair's rows
-    flat: Array  # ()  bool, all rows that steps have seen were handed weight 1: drawn by weight, or all weigh the same
+    flat: Array  # ()  bool, all weights of the steps so far were 0 or 1: drawn by weight, or the rows weigh the same
 
 
 @solver
 def one_vs_one(inner: Solver, *, classes: int) -> Solver:
-    """Minimise a problem for each pair of classes, the rows of one (+1) against those of the other (-1).
+    """Minimise one problem for each pair of classes, the rows of one (+1) against those of the other (-1).
 
         P_ab(f) = lam/2 |f|^2 + mean_{i: y_i = a or b} loss(f(x_i), +1 where y_i = a, else -1),   0 <= a < b <= k-1
 
-    The mean is by weight; in terms of C, 1/2 |f|^2 + C sum_i w_i loss, C is the same for all pairs (lam = 1/(C n_ab), n_ab
-    the weight of the pair's rows).
+    The mean is by weight. In terms of C, 1/2 |f|^2 + C sum_i w_i loss, all pairs have the same C: lam = 1/(C n_ab), where
+    n_ab is the weight of the pair's rows.
 
-    All pairs see the same rows at every step, and features and kernel rows are worked out once for them; to a pair the rows
-    of other classes are padding. A pair that a step has no row of stays as it is, its clock too: it makes the steps that
-    `inner` makes on its rows alone, with one row a step about 2/k of all steps. Weights that samplers hand relative to the
-    mean of all rows are put relative to that of the pair's rows, as far as `init` sees them. The curve holds the mean of the
-    losses over the pairs that the step has rows of, the largest residual, and the sums of the coefficients in use and of the
-    evaluations, counted as if each pair made its own.
+    All pairs read the same rows at every step, so that features and kernel rows are computed once. Rows of other classes
+    are padding for a pair. A step without rows of a pair leaves its state unchanged, the step counter included. With one
+    row a step, a pair therefore makes about 2/k of all steps, the same steps as `inner` on the pair's rows alone.
+
+    Samplers scale weights by the mean weight of all rows; here they are rescaled to the mean over the pair's rows, which is
+    computed from the data of `init`. The curve holds the mean loss over the pairs that have rows in the step, the largest
+    residual, and the sums of support and kernel evaluations. Evaluations are counted as if each pair computed its own.
 
     Args:
         inner: as of `one_vs_rest`.
         classes: k, >= 2; structure.
 
     Returns:
-        A solver on rows whose y are class numbers 0 .. k-1 (`jaxsvm.dataset(..., task="multiclass")`), fed as `inner`;
-        model `OneVsOne`, (n, d) -> (n, k), inside `Mapped` where there is a feature map. An `inner` with a state for each
-        row (dual methods) must see all rows in `init`, which says what pairs they count for: use `fit`, not `stream`.
+        A solver for rows whose y are class numbers 0 .. k-1 (`jaxsvm.dataset(..., task="multiclass")`), with the sampler
+        and `reads` of `inner`; model `OneVsOne`, (n, d) -> (n, k), inside `Mapped` if there is a feature map. If the state
+        of `inner` has an entry for each row (dual methods), `init` needs all rows, as it determines the pairs of each: use
+        `fit`, not `stream`.
 
     Raises:
-        ValueError: classes no whole number of at least 2.
+        ValueError: classes is not an integer of at least 2.
 
     Example:
         >>> import jax, jaxsvm
@@ -234,52 +238,54 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         training a neural network, Neurocomputing, NATO ASI F 68, 1990; C.-W. Hsu, C.-J. Lin, A comparison of methods for
         multiclass support vector machines, IEEE Trans. Neural Networks 13, 2002; the votes as in scikit-learn's `SVC`.
     """
-    _check(classes)
+    _check_classes(classes)
     first, second = np.triu_indices(classes, 1)
 
-    def of_pairs(y, weight):
+    def pair_targets(y, weight):
         """(n,) class numbers and weights -> (k(k-1)/2, n) labels and weights, 0 where a row is of another class."""
         one = jnp.ones((), y.dtype)
-        mine, other = (y[None, :] == jnp.asarray(c, y.dtype)[:, None] for c in (first, second))
-        return jnp.where(mine, one, -one), jnp.where(mine | other, weight, jnp.zeros_like(weight))
+        in_first, in_second = (y[None, :] == jnp.asarray(c, y.dtype)[:, None] for c in (first, second))
+        return jnp.where(in_first, one, -one), jnp.where(in_first | in_second, weight, jnp.zeros_like(weight))
 
-    def mean(weight):
-        """Of the positive weights, (m, n) -> (m,)."""
+    def mean_positive(weight):
+        """The mean of the positive weights, (m, n) -> (m,)."""
         return jnp.sum(weight, 1) / jnp.maximum(jnp.sum((weight > 0).astype(weight.dtype), 1), 1)
 
     def init(key, data):
-        label, weight = of_pairs(data.y, data.weight[None, :])
-        made = jax.vmap(lambda y, weight: inner.init(key, data._replace(y=y, weight=weight)))(label, weight)
-        own = mean(weight)
-        scale = jnp.where(own > 0, mean(data.weight[None, :]) / jnp.where(own > 0, own, 1), 1)
-        return OneVsOneState(made, scale, jnp.ones((), bool))
+        labels, weights = pair_targets(data.y, data.weight[None, :])
+        states = jax.vmap(lambda y, weight: inner.init(key, data._replace(y=y, weight=weight)))(labels, weights)
+        pair_mean = mean_positive(weights)
+        scale = jnp.where(pair_mean > 0, mean_positive(data.weight[None, :]) / jnp.where(pair_mean > 0, pair_mean, 1), 1)
+        return OneVsOneState(states, scale, jnp.ones((), bool))
 
     def update(state, batch):
-        seen = _seen(batch, inner.reads)
-        flat = state.flat & jnp.all((seen == 0) | (seen == 1))
-        label, weight = of_pairs(batch.y, jnp.where(flat, 1, state.scale)[:, None] * batch.weight[None, :])
+        step_weights = _step_weights(batch, inner.reads)
+        flat = state.flat & jnp.all((step_weights == 0) | (step_weights == 1))
+        labels, weights = pair_targets(batch.y, jnp.where(flat, 1, state.scale)[:, None] * batch.weight[None, :])
 
-        def one(old, y, weight):
-            own = batch._replace(y=y, weight=weight)
-            new, info = inner.update(old, own)
-            live = jnp.any(_seen(own, inner.reads, info.index) > 0)
-            return _where(live, new, old), info, live
+        def update_pair(old, y, weight):
+            pair_batch = batch._replace(y=y, weight=weight)
+            new, info = inner.update(old, pair_batch)
+            has_rows = jnp.any(_step_weights(pair_batch, inner.reads, info.index) > 0)
+            return _select_state(has_rows, new, old), info, has_rows
 
-        made, info, live = jax.vmap(one)(state.inner, label, weight)
-        share = live.astype(info.loss.dtype) / jnp.maximum(jnp.sum(live.astype(info.loss.dtype)), 1)
-        loss = jnp.sum(jnp.where(live, share * info.loss, jnp.zeros_like(share)))
-        return OneVsOneState(made, state.scale, flat), _of_all(info, loss)
+        states, info, has_rows = jax.vmap(update_pair)(state.inner, labels, weights)
+        share = has_rows.astype(info.loss.dtype) / jnp.maximum(jnp.sum(has_rows.astype(info.loss.dtype)), 1)
+        loss = jnp.sum(jnp.where(has_rows, share * info.loss, jnp.zeros_like(share)))
+        return OneVsOneState(states, state.scale, flat), _combine(info, loss)
 
     def model(state, data=None):
-        targets = None if data is None else dict(zip(("y", "weight"), of_pairs(data.y, data.weight[None, :]), strict=True))
-        return _joined(inner, state.inner, data, targets, lambda made, own: OneVsOne(made, own, classes))
+        targets = None
+        if data is not None:
+            targets = dict(zip(("y", "weight"), pair_targets(data.y, data.weight[None, :]), strict=True))
+        return _stack_models(inner, state.inner, data, targets, lambda model, stacked: OneVsOne(model, stacked, classes))
 
     wrapper = lambda other: one_vs_one(other, classes=classes)  # noqa: E731
     return replace(inner, wrapper, init=init, update=update, model=model, targets=classes)
 
 
-def _of_all(info: Info, loss: Array) -> Info:
-    """What several problems (k, ...) say together."""
+def _combine(info: Info, loss: Array) -> Info:
+    """One `Info` of the infos of all problems, (k, ...)."""
     return Info(
         loss=loss,
         residual=jnp.max(info.residual),
@@ -290,61 +296,61 @@ def _of_all(info: Info, loss: Array) -> Info:
     )
 
 
-def _check(classes: int) -> None:
+def _check_classes(classes: int) -> None:
     integer("classes", classes, 2)
 
 
-def _seen(batch: Batch, reads: str, touched: Array | None = None) -> Array:
-    """The weights of the rows of a step; of those, too, that a solver which reads all rows has chosen itself (`touched`)."""
+def _step_weights(batch: Batch, reads: str, solver_rows: Array | None = None) -> Array:
+    """The weights of the rows of a step, and of those that a solver with reads="all" has selected itself, `solver_rows`."""
     if reads == "rows":
         return batch.weight
-    index = batch.index if touched is None else jnp.concatenate([batch.index, touched])
+    index = batch.index if solver_rows is None else jnp.concatenate([batch.index, solver_rows])
     return take(batch._replace(x=batch.y), index).weight
 
 
-def _where(live: Array, new: State, old: State) -> State:
-    """The state after a step if it had a row, else the one before.
+def _select_state(has_rows: Array, new: State, old: State) -> State:
+    """The state after a step if it had rows, else the one before.
 
-    Coordinate ascent passes by padding itself; a choice here would copy its numbers of each row at every step.
+    Coordinate ascent leaves its state unchanged on padding; a selection here would copy its arrays over all rows each step.
     """
-    passes = lambda node: isinstance(node, CoordinateState)  # noqa: E731
-    choose = lambda new, old: new if passes(new) else jnp.where(live, new, old)  # noqa: E731
-    return jax.tree.map(choose, new, old, is_leaf=passes)
+    ignores_padding = lambda node: isinstance(node, CoordinateState)  # noqa: E731
+    select = lambda new, old: new if ignores_padding(new) else jnp.where(has_rows, new, old)  # noqa: E731
+    return jax.tree.map(select, new, old, is_leaf=ignores_padding)
 
 
-def _joined(inner: Solver, state: State, data: Batch | None, targets: dict | None, made_of: Callable) -> Any:
-    """The models of stacked states as one; leaves that are the same in all of them are held once.
+def _stack_models(inner: Solver, state: State, data: Batch | None, targets: dict | None, make_model: Callable) -> Any:
+    """The models of stacked states as one; leaves that do not depend on the state are stored once.
 
     `targets` are the fields of `data` in which the problems differ, stacked as the states are.
     """
 
-    def one(own, data):
-        state, targets = own
+    def model_of(problem, data):
+        state, targets = problem
         return inner.model(state, data if data is None else data._replace(**targets))
 
-    stacked = state, targets
-    made = jax.vmap(one, in_axes=(0, None))(stacked, data)
-    own = depends_on(one, jax.tree.map(lambda a: a[0], stacked), data)
-    leaves, tree = jax.tree.flatten(made)
-    made = jax.tree.unflatten(tree, [leaf if mine else leaf[0] for leaf, mine in zip(leaves, own, strict=True)])
-    return _outward(made, own, made_of)
+    problems = state, targets
+    models = jax.vmap(model_of, in_axes=(0, None))(problems, data)
+    stacked = depends_on(model_of, jax.tree.map(lambda a: a[0], problems), data)
+    leaves, tree = jax.tree.flatten(models)
+    models = jax.tree.unflatten(tree, [leaf if flag else leaf[0] for leaf, flag in zip(leaves, stacked, strict=True)])
+    return _lift_shared_map(models, stacked, make_model)
 
 
 def depends_on(fn, state: Any, *rest: Any) -> tuple[bool, ...]:
-    """For each leaf that `fn(state, *rest)` returns, whether it is worked out from `state`."""
+    """For each leaf of `fn(state, *rest)`, whether it is computed from `state`."""
     jaxpr = jax.make_jaxpr(lambda state: jax.tree.leaves(fn(state, *rest)))(state).jaxpr
-    found = set(jaxpr.invars)
-    touched = lambda v: not isinstance(v, Literal) and v in found  # noqa: E731
+    dependent = set(jaxpr.invars)
+    is_dependent = lambda v: not isinstance(v, Literal) and v in dependent  # noqa: E731
     for equation in jaxpr.eqns:
-        if any(map(touched, equation.invars)):
-            found.update(equation.outvars)
-    return tuple(map(touched, jaxpr.outvars))
+        if any(map(is_dependent, equation.invars)):
+            dependent.update(equation.outvars)
+    return tuple(map(is_dependent, jaxpr.outvars))
 
 
-def _outward(made: Any, own: tuple[bool, ...], made_of: Callable) -> Any:
-    """Many models as one; a feature map that they share comes before all of them."""
-    if isinstance(made, Mapped):
-        of_map = len(jax.tree.leaves(made.phi))
-        if not any(own[:of_map]):
-            return Mapped(made.phi, _outward(made.inner, own[of_map:], made_of))
-    return made_of(made, own)
+def _lift_shared_map(models: Any, stacked: tuple[bool, ...], make_model: Callable) -> Any:
+    """The multiclass model; a feature map that all models share is applied once, before them."""
+    if isinstance(models, Mapped):
+        map_leaves = len(jax.tree.leaves(models.phi))
+        if not any(stacked[:map_leaves]):
+            return Mapped(models.phi, _lift_shared_map(models.inner, stacked[map_leaves:], make_model))
+    return make_model(models, stacked)

@@ -1,4 +1,4 @@
-"""The types that every part of the package shares: small named tuples, nothing else."""
+"""The types that all parts of the package share: small named tuples, and functions that select rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and 
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
 
 
-LANE_WIDTH = 8  # numbers of a sparse row that are read together; rows are padded to whole groups
-EVALS_BITS = 20  # evaluations are counted in two int32, this many bits in the lower one
+LANE_WIDTH = 8  # numbers of a sparse row that one vector instruction reads; rows are padded to multiples of it
+EVALS_BITS = 20  # evaluations are counted in two int32, with this many bits in the lower one
 
 
 @functools.partial(
@@ -29,18 +29,18 @@ EVALS_BITS = 20  # evaluations are counted in two int32, this many bits in the l
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
-    """Rows with few numbers that are not 0: for each row the columns of these and their values, padded to one width.
+    """Sparse rows: the columns and values of the nonzero entries of each row, padded to one width.
 
-    It stands where an (n, d) array of rows stands: `shape`, `dtype`, `astype`, rows by number. Made by `jaxsvm.dataset`
+    It replaces an (n, d) array of rows: it has `shape`, `dtype`, `astype`, and indexing by row. `jaxsvm.dataset` makes it
     from any SciPy matrix.
     """
 
     index: Array  # (n, r)  int32 in [0, columns), each at most once in a row; 0 where padded
     value: Array  # (n, r)  0 where padded
-    length: Array  # (n,)   int32, numbers of each row, the first of its r places
+    length: Array  # (n,)   int32, entries of each row, the first of its r positions
     columns: int  # d
-    rows: Array | None = None  # (b,)  int32, which of the n rows are meant, not copied yet; None: all
-    offsets: Array | None = None  # (n,)  int32, where rows begin in index and value read as vectors; None: each in its own
+    rows: Array | None = None  # (b,)  int32, the selected rows, by reference; None: all
+    offsets: Array | None = None  # (n,)  int32, starts of packed rows in index and value, read as vectors; None: not packed
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -54,7 +54,7 @@ class SparseRows:
 
     @property
     def dtype(self) -> jnp.dtype:
-        """Of the values."""
+        """The dtype of the values."""
         return self.value.dtype
 
     def astype(self, dtype: Any) -> SparseRows:
@@ -62,49 +62,52 @@ class SparseRows:
         return self if dtype == self.dtype else dataclasses.replace(self, value=self.value.astype(dtype))
 
     def __getitem__(self, rows: Any) -> SparseRows:
-        own = self.materialize()
+        copy = self.materialize()
         if isinstance(rows, tuple):
             raise IndexError("sparse rows are taken by row only; for columns make them dense, x.toarray()")
-        return SparseRows(own.index[rows], own.value[rows], own.length[rows], self.columns)
+        return SparseRows(copy.index[rows], copy.value[rows], copy.length[rows], self.columns)
 
     def materialize(self) -> SparseRows:
-        """The rows that are meant as arrays of their own."""
+        """The selected rows, copied and without packing."""
         if self.rows is None and self.offsets is None:
             return self
         rows = jnp.arange(self.value.shape[0]) if self.rows is None else self.rows
-        at = lambda a, i: a.at[i].get(mode="promise_in_bounds")  # noqa: E731
-        length = at(self.length, rows)
+        gather = lambda a, i: a.at[i].get(mode="promise_in_bounds")  # noqa: E731
+        length = gather(self.length, rows)
         if self.offsets is None:
-            return SparseRows(at(self.index, rows), at(self.value, rows), length, self.columns)
+            return SparseRows(gather(self.index, rows), gather(self.value, rows), length, self.columns)
         column = jnp.arange(self.value.shape[1], dtype=jnp.int32)[None, :]
-        place = jnp.where(column < length[:, None], at(self.offsets, rows)[:, None] + column, -1)
-        full = lambda a: a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)  # noqa: E731
-        return SparseRows(full(self.index).astype(jnp.int32), full(self.value), length, self.columns)
+        place = jnp.where(column < length[:, None], gather(self.offsets, rows)[:, None] + column, -1)
+        unpack = lambda a: a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)  # noqa: E731
+        return SparseRows(unpack(self.index).astype(jnp.int32), unpack(self.value), length, self.columns)
 
     def toarray(self) -> Array:
         """The rows as a dense (n, d) array."""
-        own = self.materialize()
+        copy = self.materialize()
         row = jnp.arange(self.shape[0], dtype=jnp.int32)[:, None]
-        return jnp.zeros(self.shape, self.dtype).at[row, own.index].add(own.value, mode="promise_in_bounds")
+        return jnp.zeros(self.shape, self.dtype).at[row, copy.index].add(copy.value, mode="promise_in_bounds")
 
     @functools.cached_property
     def packed(self) -> SparseRows:
-        """The rows without the padding between them, for loops that point at rows (outside transformations, on a CPU).
+        """The rows without padding between them, for loops that read rows by reference (outside transformations, on a CPU).
 
-        Groups of numbers stay together, and shapes as they are: programs do not hang on how many numbers there are.
+        Rows are padded to whole lanes only. The arrays keep their shapes, so that programs do not depend on the number of
+        entries.
         """
-        long = -(-np.asarray(self.length) // LANE_WIDTH) * LANE_WIDTH
-        start = np.cumsum(long) - long
-        kept = np.arange(self.value.shape[1]) < long[:, None]
+        padded_length = -(-np.asarray(self.length) // LANE_WIDTH) * LANE_WIDTH
+        offsets = np.cumsum(padded_length) - padded_length
+        in_row = np.arange(self.value.shape[1]) < padded_length[:, None]
 
         def pack(a, dtype):
             out = np.zeros(a.shape, dtype)
-            out.reshape(-1)[: long.sum()] = np.asarray(a)[kept]
+            out.reshape(-1)[: padded_length.sum()] = np.asarray(a)[in_row]
             return jax.device_put(out)
 
-        narrow = np.uint16 if self.columns <= 2**16 else np.int32
+        index_dtype = np.uint16 if self.columns <= 2**16 else np.int32
         value = pack(self.value, self.value.dtype)
-        return dataclasses.replace(self, index=pack(self.index, narrow), value=value, offsets=jnp.asarray(start, jnp.int32))
+        return dataclasses.replace(
+            self, index=pack(self.index, index_dtype), value=value, offsets=jnp.asarray(offsets, jnp.int32)
+        )
 
     def __getstate__(self) -> dict:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
@@ -121,23 +124,23 @@ class SparseRows:
             check_field("rows", self.rows, "whole", least=0, most=shape[0] - 1)
         if self.offsets is not None:
             check_field("offsets", self.offsets, "whole", shape[:-1], least=0)
-            groups = -(-np.asarray(self.length, np.int64) // LANE_WIDTH)
-            if (np.asarray(self.offsets) + LANE_WIDTH * groups > np.prod(shape)).any():
+            lanes = -(-np.asarray(self.length, np.int64) // LANE_WIDTH)
+            if (np.asarray(self.offsets) + LANE_WIDTH * lanes > np.prod(shape)).any():
                 raise ValueError("offsets and length name numbers behind the last one")
         elif np.asarray(self.value)[np.arange(shape[-1]) >= np.asarray(self.length)[..., None]].any():
             raise ValueError("value must be 0 behind the numbers of each row, which length counts")
 
 
 class Batch(NamedTuple):
-    """Some rows, or all of them: the whole data set is a `Batch` too.
+    """Rows with targets, row numbers and weights: those of a step, or the whole data set.
 
-    A row of weight 0 is padding: it changes nothing. See `jaxsvm.dataset` for the checked way in.
+    A row of weight 0 is padding, without effect. `jaxsvm.dataset` makes a checked batch from arrays.
     """
 
     x: Array  # (b, d), or SparseRows
     y: Array  # (b,)  labels in {-1, +1}, or real targets
     index: Array  # (b,)  int32 row numbers in the training set; with reads="all": the rows of this step, -1 = padding
-    weight: Array  # (b,)  0 marks padding; otherwise the weight of the example
+    weight: Array  # (b,)  >= 0, the weight of the example; 0 marks padding
 
     def __check__(self) -> None:
         front = shape_of(self.x)[:-1]
@@ -149,32 +152,32 @@ class Batch(NamedTuple):
 
 
 class Lifted(Batch):
-    """Rows that a solver has prepared already (`Solver.prepare`): x holds features. Nothing is lifted twice."""
+    """Rows whose x already holds the features of `Solver.prepare`, which is not applied to them again."""
 
     __slots__ = ()
 
 
 class Count(NamedTuple):
-    """A count that may exceed an int32, in two of them: high 2^20 + low. `np.asarray` gives it as int64."""
+    """A count that may exceed an int32, as two of them: high 2^20 + low. `np.asarray` converts it to int64."""
 
     high: Array  # int32, >= 0
     low: Array  # int32, in [0, 2^20)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """The exact number, outside of transformations."""
+        """The exact count, outside of transformations."""
         exact = np.asarray(self.high, np.int64) * 2**EVALS_BITS + np.asarray(self.low, np.int64)
         return np.asarray(exact, dtype)
 
 
 class Info(NamedTuple):
-    """What one step says of itself; the same fields for every solver, so that curves compare."""
+    """The measurements of one step; the same fields for every solver, so that curves can be compared."""
 
     loss: Array  # ()   mean loss on the rows of the step, before it
-    residual: Array  # ()   the solver's own stopping measure
-    progress: Array  # (r,) objective gained per touched row
-    index: Array  # (r,) the rows that the step touched, -1 where none
-    support: Array  # ()   int32, coefficients in use
-    evals: Array | Count  # ()   int32, kernel evaluations (inner products) spent; a Count where they may exceed an int32
+    residual: Array  # ()   the solver's stopping criterion
+    progress: Array  # (r,) gain of the objective for each changed row
+    index: Array  # (r,) the rows that the step changed, -1 = none
+    support: Array  # ()   int32, nonzero coefficients
+    evals: Array | Count  # ()   int32, kernel evaluations (inner products); a Count where they may exceed an int32
 
 
 def _same(data: Batch) -> Batch:
@@ -182,15 +185,15 @@ def _same(data: Batch) -> Batch:
 
 
 class Sampler(NamedTuple):
-    """Which rows a step sees. `draw(s, 0, 5)` is `draw(s, 0, 2)` followed by `draw(s, 2, 3)`."""
+    """The choice of the rows of each step. `draw(s, 0, 5)` equals `draw(s, 0, 2)` followed by `draw(s, 2, 3)`."""
 
     init: Callable  # (key, data)                              -> s
     draw: Callable  # (s, t, count)                            -> (count, b) int32, -1 marks padding
-    weight: Callable  # (data)                                 -> (n,) the weights that steps see
-    feedback: Callable  # (s, index (T, r), progress (T, r))   -> s, once per piece; called where `period` is a number
-    period: Callable | None = None  # (n) -> steps between two redraws of an adaptive schedule; no piece crosses one; or a number
+    weight: Callable  # (data)                                 -> (n,) the weights that steps read
+    feedback: Callable  # (s, index (T, r), progress (T, r))   -> s, after each chunk; called if `period` is not None
+    period: Callable | None = None  # (n) -> steps between two updates of an adaptive schedule, or a number
     rows: Callable = lambda n: 1  # (n) -> b, the rows of a step on n training rows
-    whole: bool = False  # every draw is all rows in order: loops then hand the data over without copying them
+    whole: bool = False  # every draw is all rows in order: loops then pass the data without a copy
 
 
 class Solver(NamedTuple):
@@ -200,22 +203,22 @@ class Solver(NamedTuple):
     `lax.scan(lambda s, i: solver.update(s, data._replace(index=i)), state, indices)` for one that reads all rows.
     """
 
-    init: Callable  # (key, data)         -> state    all rows; may read values (norms, weights)
+    init: Callable  # (key, data)         -> state    data: all rows, whose values it may read (norms, weights)
     update: Callable  # (state, batch)    -> (state, info)
     model: Callable  # (state, data=None) -> Model    data: the training rows, where an expansion needs them
-    sampler: Any = None  # how the paper feeds it; None: one uniform row a step
-    reads: str = "rows"  # "rows": batch = the drawn rows; "all": batch = all rows, and batch.index names the step's
-    prepare: Callable = _same  # (data) -> Lifted     a map of rows that loops may apply to many rows at once
+    sampler: Any = None  # that of the paper; None: one uniform row a step
+    reads: str = "rows"  # "rows": batch = the drawn rows; "all": batch = all rows, and batch.index are those drawn
+    prepare: Callable = _same  # (data) -> Lifted     the feature map, which loops may apply to many rows at once
     residual_scope: str = "whole"  # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
-    targets: Any = None  # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: nobody knows
-    with_tol: Callable | None = None  # (tol)  -> the solver for runs that stop there; None: an update does not depend on it
-    validate: Callable | None = None  # (data) -> None, raising for values that it cannot take; loops call it on the host
-    tol: Any = None  # where an update stops by itself (`until`); runs without tol and steps stop there, too
-    layout: Callable = _same  # (data) -> data   for reads="all": rows in the form that updates read fastest, made once by loops
+    targets: Any = None  # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked
+    with_tol: Callable | None = None  # (tol)  -> the solver whose update stops at tol; None: updates have no tolerance
+    validate: Callable | None = None  # (data) -> None, or raises for values that it cannot process; called on the host
+    tol: Any = None  # at which an update stops (`with_tol`); the tolerance of runs without tol and steps
+    layout: Callable = _same  # (data) -> data   for reads="all": the rows in the layout that updates read fastest
 
 
 class Space(NamedTuple):
-    """A function space with the moves that every SVM step is made of."""
+    """A function space with the operations of which SVM steps consist."""
 
     zero: Callable  # (key, data)                 -> f
     evaluate: Callable  # (f, batch)              -> (b,)    values at the step's rows
@@ -224,27 +227,27 @@ class Space(NamedTuple):
     model: Callable  # (f, data=None)             -> Model
     gram: Callable  # (batch)                     -> (b, b)  kernel among the step's rows
     evals: Callable  # (coef, batch)              -> ()      as Info.evals, kernel evaluations of evaluate and add together
-    support: Callable  # (f)                      -> ()      int32, coefficients in use
+    support: Callable  # (f)                      -> ()      int32, nonzero coefficients
     reads: str = "rows"  # as Solver.reads
     layout: Callable = _same  # as Solver.layout
 
 
 class Loss(NamedTuple):
-    """A convex loss of the score f at target y, with what primal and dual methods need of it.
+    """A convex loss of the score f at target y, with the functions that primal and dual methods need.
 
-    Subgradients are chosen, not inherited from automatic differentiation.
+    Subgradients are defined explicitly, not by automatic differentiation.
     """
 
     value: Callable  # (score, y)                        -> loss
     slope: Callable  # (score, y)                        -> an element of the subdifferential in the score
     conjugate: Callable  # (slope, y)                    -> sup_f slope f - loss(f, y), inf outside its domain
-    dual_step: Callable  # (coef, score, y, sqnorm, C)   -> the coefficient that maximises the dual along its axis
+    dual_step: Callable  # (coef, score, y, sqnorm, C)   -> the coefficient that maximises the dual, the others fixed
     labels: bool = True  # a function of the margin y f with y in {-1, +1}; False: real targets
-    quadratic: Callable | None = None  # (y, C)          -> Quadratic, its part of the dual; None: that is not quadratic
+    quadratic: Callable | None = None  # (y, C)          -> Quadratic, the loss's term of the dual; None: it is not quadratic
 
 
 class Quadratic(NamedTuple):
-    """One coefficient's part of a dual that is quadratic: y coef - kink |coef| - soft/2 coef^2 on [low, high].
+    """One coefficient's term of a quadratic dual: y coef - l1 |coef| - l2/2 coef^2 on [low, high].
 
     This is -C conjugate(-coef / C, y). low <= 0 <= high; both are 0 where C is 0.
     """
@@ -256,16 +259,16 @@ class Quadratic(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """How far a model is from the optimum, at most: primal(model) - optimum <= gap."""
+    """An upper bound on the suboptimality of a model: primal(model) - optimum <= gap."""
 
     primal: Array  # ()
     dual: Array  # ()
-    gap: Array  # ()   primal - dual, summed from non-negative terms
-    exact: bool  # the model carried its own dual coefficients; False: they were made from its margins
+    gap: Array  # ()   primal - dual, computed as a sum of non-negative terms
+    exact: bool  # the dual coefficients are those of the model; False: they were computed from its margins
 
 
 class Run(NamedTuple):
-    """Everything that `fit` resumes from."""
+    """The state that `fit` resumes from."""
 
     solver: State
     sampler: State
@@ -278,14 +281,14 @@ class Run(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """The run as a table: one row per `every` steps, and one for a shorter last piece."""
+    """The run as a table: one row for each chunk of `every` steps, and for a shorter last chunk."""
 
-    step: Array  # (p,)  int32, updates made at the end of the piece
-    loss: Array  # (p,)  mean of info.loss over the piece
-    residual: Array  # (p,)  at the end of the piece
-    support: Array  # (p,)  at the end of the piece
-    evals_parts: Array  # (p, 2)  int32, kernel evaluations in the piece in two parts, read them as `evals`
-    probe: Any  # whatever the probe returned, with a leading axis (p,)
+    step: Array  # (p,)  int32, updates made by the end of the chunk
+    loss: Array  # (p,)  mean of info.loss over the chunk
+    residual: Array  # (p,)  at the end of the chunk
+    support: Array  # (p,)  at the end of the chunk
+    evals_parts: Array  # (p, 2)  int32, kernel evaluations of the chunk as the two parts of a `Count`; read `evals`
+    probe: Any  # results of the probe, with a leading axis (p,)
 
     def __check__(self) -> None:
         check_field("step", self.step, "whole", least=0)
@@ -296,21 +299,21 @@ class Curve(NamedTuple):
 
     @property
     def evals(self) -> Array:
-        """Kernel evaluations spent in each piece (p,): exact 64-bit numbers, floats inside a transformation."""
-        spent = Count(self.evals_parts[..., 0], self.evals_parts[..., 1])
+        """Kernel evaluations of each chunk, (p,): exact 64-bit integers, floats inside a transformation."""
+        count = Count(self.evals_parts[..., 0], self.evals_parts[..., 1])
         if isinstance(self.evals_parts, jax.core.Tracer):
-            return spent.high.astype(float) * 2**EVALS_BITS + spent.low.astype(float)
-        return np.asarray(spent)
+            return count.high.astype(float) * 2**EVALS_BITS + count.low.astype(float)
+        return np.asarray(count)
 
 
 class Fit(NamedTuple):
-    """What `fit` returns: a pytree, so that `fit` runs under vmap, jit and grad."""
+    """The result of `fit`: a pytree, so that `fit` runs under vmap, jit and grad."""
 
     model: Model
     state: Run
     info: Curve
-    tol: Array  # ()  nan where no tolerance was given
-    values_finite: Array | None = None  # ()  bool, so are the loss of the last piece and the values at some training rows
+    tol: Array  # ()  nan if there was no tolerance
+    values_finite: Array | None = None  # ()  bool, of decision values at some training rows and of the last loss
 
     @property
     def converged(self) -> bool:
@@ -319,17 +322,17 @@ class Fit(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether every number of the model is finite, its decision values at training rows, and the last loss."""
+        """Whether the numbers of the model, its decision values at some training rows and the last loss are finite."""
         return all_finite(self.model) and (self.values_finite is None or bool(np.all(np.asarray(self.values_finite))))
 
     @property
     def evals(self) -> int:
-        """Kernel evaluations spent by this call, summed in 64 bits."""
+        """Kernel evaluations of this call, summed in 64 bits."""
         return int(self.info.evals.sum())
 
     @property
     def status(self) -> str:
-        """One sentence: how the run ended and how far from its goal."""
+        """One sentence on how the run ended and on its residual."""
         steps, done = np.asarray(self.state.step), np.asarray(self.state.done)
         if done.ndim:
             return f"{done.size} runs, {int(done.sum())} converged, after {int(steps.min())} to {int(steps.max())} steps" + (
@@ -344,27 +347,28 @@ class Fit(NamedTuple):
             return f"the model is not finite after {int(steps)} steps: look at the scale of the data and at the step size"
         if not self.info.step.shape[0]:
             return f"no step was made; the run stands at step {int(steps)}"
-        known = np.asarray(self.info.residual, np.float64)
-        known = known[~np.isnan(known)]  # a piece of a stream that filled no batch has none
-        residual, tol = float(known[-1]) if known.size else np.nan, float(self.tol)
+        residuals = np.asarray(self.info.residual, np.float64)
+        residuals = residuals[~np.isnan(residuals)]  # a chunk of a stream that filled no batch has none
+        residual, tol = float(residuals[-1]) if residuals.size else np.nan, float(self.tol)
         if bool(done):
             return f"converged after {int(steps)} steps: tolerance {tol:.1e} met, residual {residual:.1e}"
         goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; go on with state=run.state"
-        yet = " (no bound yet)" if np.isinf(residual) else ""
-        return f"stopped after {int(steps)} steps; residual {residual:.1e}{yet}{goal}"
+        note = " (no bound yet)" if np.isinf(residual) else ""
+        return f"stopped after {int(steps)} steps; residual {residual:.1e}{note}{goal}"
 
 
 def all_finite(tree: Any) -> bool:
-    """Whether every floating number of a tree is finite; on the host."""
+    """Whether all floating-point numbers of a tree are finite; on the host."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)]
     return all(bool(np.all(np.isfinite(np.asarray(leaf, np.float64)))) for leaf in leaves)
 
 
 def check_batch(name: str, data: Any) -> None:
-    """Refuse what is no `Batch`, and one whose parts differ in their rows.
+    """Raise unless `data` is a `Batch` whose fields have the same number of rows.
 
     Raises:
-        TypeError, ValueError: with what to do.
+        TypeError: not a `Batch`, or a field is not an array.
+        ValueError: the fields differ in their number of rows.
     """
     if not isinstance(data, Batch):
         raise TypeError(f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got {type(data).__name__}: {shown(data)}")
@@ -384,12 +388,12 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
 
     Args:
         data: n rows.
-        index: (b,) int32 in [-1, n); a list of integers will do.
-        copy: False: sparse rows are only pointed at, for loops over data that stay where they are; structure.
+        index: (b,) int32 in [-1, n), or a list of integers.
+        copy: False: sparse rows are selected by reference, for loops over constant data; structure.
 
     Raises:
-        TypeError: data is no `Batch`, index no vector of integers.
-        ValueError: row numbers out of range, where they are known.
+        TypeError: data is not a `Batch`, or index not a vector of integers.
+        ValueError: known row numbers are out of range.
 
     Example:
         >>> import jaxsvm, jax.numpy as jnp
@@ -401,17 +405,17 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     index = row_numbers("index", index, data.y.shape[0])
     safe = jnp.maximum(index, 0)
     if isinstance(data.x, SparseRows) and (not copy or data.x.rows is not None or data.x.offsets is not None):
-        small = take(data._replace(x=data.index), index)
+        rest = take(data._replace(x=data.index), index)
         rows = safe if data.x.rows is None else data.x.rows.at[safe].get(mode="promise_in_bounds")
         x = dataclasses.replace(data.x, rows=rows)
-        return small._replace(x=x.materialize() if copy else x)
+        return rest._replace(x=x.materialize() if copy else x)
     if index.shape[0] == 1:  # a slice compiles to less than a gather
-        drawn = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1), data)
+        subset = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1), data)
     else:
-        drawn = jax.tree.map(lambda a: a.at[safe].get(mode="promise_in_bounds"), data)
-    return drawn._replace(index=index, weight=jnp.where(index >= 0, drawn.weight, jnp.zeros_like(drawn.weight)))
+        subset = jax.tree.map(lambda a: a.at[safe].get(mode="promise_in_bounds"), data)
+    return subset._replace(index=index, weight=jnp.where(index >= 0, subset.weight, jnp.zeros_like(subset.weight)))
 
 
 def drawn(batch: Batch, reads: str) -> Batch:
-    """The rows of the step, whichever way the solver is fed (`Solver.reads`)."""
+    """The rows of the step for either value of `Solver.reads`."""
     return batch if reads == "rows" else take(batch, batch.index)

@@ -1,4 +1,4 @@
-"""Ways in for rows: checked arrays, files, data sets by name, chunks of what is too large for memory; scaling, splits."""
+"""Data sets from arrays, files and catalogues; chunks of data larger than memory; scaling and splits."""
 
 from .assemble import Loaded as Loaded
 from .catalogue import breast_cancer as breast_cancer

@@ -1,4 +1,4 @@
-"""What files hold, and how it becomes data sets: class names to labels, one set of names for all files."""
+"""Data sets from the contents of files: class names become labels, with one set of names for all files."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from ..types import Batch
 from .dataset import dataset
 from .encode import encode
 
-REST = "rest"  # the name of all classes that `positive` leaves out, where they are several
+REST = "rest"  # the name of the classes that are not in `positive`, if there are several
 
 
 class Rows(NamedTuple):
-    """What a file holds, as it stands there, on the host."""
+    """The contents of a file, on the host."""
 
     x: Any  # (n, d)  array, or CSR matrix
-    y: np.ndarray | None = None  # (n,)  class names or targets; None: the file has none
+    y: np.ndarray | None = None  # (n,)  class names or targets; None: not in the file
     weight: np.ndarray | None = None  # (n,)
 
 
 class Loaded(tuple):
-    """Data sets in the order of the files, and `classes`, the names that their labels stand for.
+    """Data sets in the order of the files, and `classes`, the names of their labels.
 
-    Two classes: the second is +1. More: y holds places in `classes`. Real targets: no names. A model predicts in these
-    names as `jaxsvm.models.Classifier(model, loaded.classes)`.
+    Of two classes the second is +1. For more, y holds indices into `classes`. Real targets have no names.
+    `jaxsvm.models.Classifier(model, loaded.classes)` predicts these names.
     """
 
     classes: tuple
 
     def __new__(cls, parts: Sequence[Batch] = (), classes: tuple = ()):
-        """Keep the parts as a tuple does."""
+        """A tuple of the parts."""
         self = super().__new__(cls, parts)
         self.classes = tuple(classes)
         return self
@@ -47,14 +47,14 @@ jax.tree_util.register_pytree_node(Loaded, lambda node: (tuple(node), node.class
 
 
 def label(y: Any, classes: Sequence) -> np.ndarray:
-    """The labels of class names: -1 and +1 for two classes, places in `classes` for more.
+    """The labels of class names: -1 and +1 for two classes, indices into `classes` for more.
 
     Args:
         y: (n,) names.
-        classes: as `Loaded.classes` has them, groups that `positive` made included.
+        classes: as in `Loaded.classes`, including groups of `positive`.
 
     Raises:
-        ValueError: a name that is not among them.
+        ValueError: a name that is not in `classes`.
 
     Example:
         >>> label([3, 8, 1], ("rest", "8")).tolist(), label(["b"], ("a", "b")).tolist()
@@ -74,7 +74,7 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
 
 
 def normalize_names(y: Any) -> np.ndarray:
-    """Class names: numbers where all are numbers, whole ones where all are whole, else strings."""
+    """Class names as integers if all are integral, else as floats if all are numbers, else as strings."""
     y = np.asarray(y)
     if y.dtype.kind in "US":
         words = y.astype(str)
@@ -90,36 +90,36 @@ def normalize_names(y: Any) -> np.ndarray:
 
 
 def _beyond_ascii(words: np.ndarray) -> bool:
-    """Whether strings that Python takes for numbers hold underscores or digits of other scripts: names, not numbers."""
+    """Whether strings that Python parses as numbers hold underscores or non-ASCII digits, so that they are names."""
     codes = np.ascontiguousarray(words).view(np.uint32)
     return bool(((codes == ord("_")) | (codes > 127)).any())
 
 
-def _grouped(found: tuple, positive: Any) -> tuple:
-    """The two names of `positive` against the rest."""
+def _grouped(classes: tuple, positive: Any) -> tuple:
+    """The names of the two groups: the rest, and the classes in `positive`."""
     wanted = np.atleast_1d(np.asarray(list(positive) if isinstance(positive, set | range) else positive))
-    shown = ", ".join(map(str, found[:12])) + (", ..." if len(found) > 12 else "")
-    texts, wanted = [str(name) for name in found], [str(name) for name in normalize_names(wanted)]
-    strange = [name for name in wanted if name not in texts]
-    if strange or not 0 < len(set(wanted)) < len(found):
+    shown = ", ".join(map(str, classes[:12])) + (", ..." if len(classes) > 12 else "")
+    texts, wanted = [str(name) for name in classes], [str(name) for name in normalize_names(wanted)]
+    unknown = [name for name in wanted if name not in texts]
+    if unknown or not 0 < len(set(wanted)) < len(classes):
         raise ValueError(f"positive must be one or several, not all, of the classes {shown}; got {', '.join(wanted)}")
-    if len(found) == 2:
-        return tuple(sorted(found, key=lambda name: str(name) in wanted))
+    if len(classes) == 2:
+        return tuple(sorted(classes, key=lambda name: str(name) in wanted))
     rest = [name for name in texts if name not in wanted]
     return (rest[0] if len(rest) == 1 else REST, "|".join(name for name in texts if name in wanted))
 
 
 def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = None, classes: Any = None) -> Loaded:
-    """Rows as they stand in files to data sets with labels; the first part says which classes there are.
+    """Data sets with labels from the contents of files; the first part defines the classes.
 
     Args:
         parts: each with targets.
         task: "binary", "multiclass", "regression"; None: the first for two classes, the second for more.
         positive: the class, or several, that are +1 against the rest; None: the last of two.
-        classes: names of an earlier call, kept; None: those of the first part.
+        classes: names of an earlier call; None: those of the first part.
 
     Raises:
-        ValueError: one class only, more than two with task="binary", a later part with a class that the first lacks.
+        ValueError: one class only, more than two with task="binary", a class that is not in the first part.
     """
     if task is not None:
         check_choice("task", task, ("binary", "multiclass", "regression"))
@@ -133,8 +133,8 @@ def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = 
             raise ValueError(f"targets must be numbers with task='regression', got {y[0]!r} and others")
         return Loaded([_batch(part, y, "regression", not i) for i, (part, y) in enumerate(zip(parts, names, strict=True))])
     if classes is None:
-        live = names[0] if parts[0].weight is None else names[0][parts[0].weight > 0]
-        classes = encode(live)[1]
+        weighted = names[0] if parts[0].weight is None else names[0][parts[0].weight > 0]
+        classes = encode(weighted)[1]
         classes = classes if positive is None else _grouped(classes, positive)
         first = task or ("binary" if len(classes) == 2 else "multiclass")
         if first == "binary" and len(classes) > 2:
@@ -142,26 +142,26 @@ def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = 
             raise ValueError(f"there are {len(classes)} classes, {shown}: say which is +1, positive={classes[-1]!r}")
     else:
         classes = class_names(classes)
-        first = "regression"  # rows that need not hold every class
-    made = []
+        first = "regression"  # without a check that every class is present
+    batches = []
     for i, (part, y) in enumerate(zip(parts, names, strict=True)):
-        live = slice(None) if part.weight is None else np.asarray(part.weight) > 0  # the others may hold anything
+        used = slice(None) if part.weight is None else np.asarray(part.weight) > 0  # targets of other rows are not read
         numbers = np.full(len(y), -1 if len(classes) == 2 else 0)
-        numbers[live] = label(y[live], classes)
+        numbers[used] = label(y[used], classes)
         numbers = (numbers + 1) // 2 if len(classes) == 2 and task == "multiclass" else numbers
-        made.append(_batch(part, numbers, "regression" if i else first, not i))
-    return Loaded(made, classes)
+        batches.append(_batch(part, numbers, "regression" if i else first, not i))
+    return Loaded(batches, classes)
 
 
 def _batch(part: Rows, y: np.ndarray, task: str, warn: bool) -> Batch:
     with warnings.catch_warnings():
-        if not warn:  # once is enough
+        if not warn:  # the warning is shown once
             warnings.simplefilter("ignore")
         return dataset(part.x, y, part.weight, task=task)
 
 
 def with_file_names(paths: Sequence, make: Callable[[], Loaded]) -> Loaded:
-    """What `make` returns; what is wrong with the rows is said with the names of the files."""
+    """The result of `make`; errors in the rows name the files."""
     try:
         return make()
     except ValueError as error:

@@ -20,11 +20,11 @@ from .splits import split
 
 
 class Source(NamedTuple):
-    """Where OpenML has a data set."""
+    """A data set at OpenML."""
 
-    number: int  # of the data set there, which fixes its version
-    name: str  # there
-    train: int | None = None  # rows of the standard training part, the first ones; None: there is no such part
+    number: int  # of the data set and its version
+    name: str  # at OpenML
+    train: int | None = None  # size of the standard training part, the first rows; None: there is none
 
 
 OPENML = {
@@ -42,32 +42,32 @@ OPENML = {
     "winequality_red": Source(40691, "wine-quality-red"),
     "winequality_white": Source(40498, "wine-quality-white"),
 }
-OWN = ("breast_cancer", "breast_cancer_wdbc")
+LOCAL = ("breast_cancer", "breast_cancer_wdbc")
 
 
 def load(name: str, *, key: Array | None = None, positive: Any = None, home: str | bytes | os.PathLike | None = None) -> Loaded:
     """A data set by name, as `train, test`: from a folder of `.npz` files, else from OpenML through scikit-learn.
 
-    Values stay as in the source: scale them (`standardize`, `scale`). What comes from OpenML is kept by scikit-learn in
-    its own folder (`SCIKIT_LEARN_DATA`). The names of the classes are those of the source, which may differ between
-    the two.
+    Values are not scaled: use `standardize` or `scale`. scikit-learn caches data from OpenML in its own folder
+    (`SCIKIT_LEARN_DATA`). Class names are those of the source, and may differ between the two.
 
     Args:
-        name: of `<name>.npz` in the folder, or of a set known at OpenML; "breast_cancer" comes with the package.
-        key: draws the test rows, one in five, of a set without a standard test part; needed there and not read elsewhere.
-        positive: the class, or several, that are +1 against the rest; None: the last of two, and the number of its class
-            for each row of a set with more.
-        home: the folder; None: the one that the environment variable `JAXSVM_DATA` names.
+        name: of `<name>.npz` in the folder, or of a data set at OpenML; "breast_cancer" is part of the package.
+        key: draws one row in five as test rows; required for a data set without a standard test part, else unused.
+        positive: the class, or several, that are +1 against the rest; None: the second of two classes, or class numbers
+            for more.
+        home: the folder; None: that of the environment variable `JAXSVM_DATA`.
 
     Returns:
         `Loaded`: (train, test) with `classes`.
 
     Raises:
-        ValueError: an unknown name, with those that are known; no key where one is needed; a damaged file.
-        ImportError, OSError: no scikit-learn, no way to OpenML.
+        ValueError: an unknown name, no key where one is required, a damaged file.
+        ImportError: scikit-learn is not installed.
+        OSError: OpenML cannot be reached.
 
     Warns:
-        UserWarning: as `dataset`, if the ranges of the columns differ much.
+        UserWarning: the ranges of the columns differ much, as in `dataset`.
 
     Example:
         >>> import jax
@@ -81,16 +81,16 @@ def load(name: str, *, key: Array | None = None, positive: Any = None, home: str
     path = os.path.join(home, f"{name}.npz") if home else None
     if path and os.sep not in name and os.path.isfile(path):
         parts = read_npz(path)[:2]
-    elif name in OWN:
-        parts = [_own()]
+    elif name in LOCAL:
+        parts = [_breast_cancer()]
     elif name in OPENML:
         parts = _fetch(name, OPENML[name])
     else:
-        there = sorted(file[:-4] for file in os.listdir(home) if file.endswith(".npz")) if home and os.path.isdir(home) else []
-        where = f"in {home}: {', '.join(there) or 'nothing'}; " if home else ""
+        files = sorted(file[:-4] for file in os.listdir(home) if file.endswith(".npz")) if home and os.path.isdir(home) else []
+        where = f"in {home}: {', '.join(files) or 'nothing'}; " if home else ""
         unset = "" if home else "; JAXSVM_DATA, which may name a folder with others, is not set"
         raise ValueError(
-            f"no data set is named {name!r}; known are {where}in the package: {OWN[0]}; at OpenML: {', '.join(OPENML)}{unset}"
+            f"no data set is named {name!r}; known are {where}in the package: {LOCAL[0]}; at OpenML: {', '.join(OPENML)}{unset}"
         )
     if len(parts) == 1 and key is None:
         raise ValueError(
@@ -107,20 +107,20 @@ def _fetch(name: str, source: Source) -> list[Rows]:
         raise ImportError("data sets are fetched through scikit-learn: pip install 'jaxsvm[sklearn]'") from error
     parser = "auto" if importlib.util.find_spec("pandas") else "liac-arff"
     try:
-        found = fetch_openml(data_id=source.number, as_frame=False, parser=parser)
+        fetched = fetch_openml(data_id=source.number, as_frame=False, parser=parser)
     except OSError as error:
         raise OSError(
             f"{name} could not be fetched from OpenML ({error}): put {name}.npz into the folder JAXSVM_DATA names"
         ) from error
-    if found.details["name"] != source.name:
-        raise ValueError(f"OpenML has {found.details['name']} as number {source.number}, expected {source.name}")
-    y = np.asarray(found.target).astype(str)
-    cut = source.train or len(y)
-    parts = [Rows(found.data[rows], y[rows]) for rows in (slice(cut), slice(cut, None))]
+    if fetched.details["name"] != source.name:
+        raise ValueError(f"OpenML has {fetched.details['name']} as number {source.number}, expected {source.name}")
+    y = np.asarray(fetched.target).astype(str)
+    n_train = source.train or len(y)
+    parts = [Rows(fetched.data[rows], y[rows]) for rows in (slice(n_train), slice(n_train, None))]
     return [part for part in parts if len(part.y)]
 
 
-def _own() -> Rows:
+def _breast_cancer() -> Rows:
     path = importlib.resources.files("jaxsvm") / "datasets" / "breast_cancer_wdbc.npz"
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return Rows(arrays["X_train"], arrays["y_train"])
@@ -129,10 +129,10 @@ def _own() -> Rows:
 def breast_cancer(columns: Sequence[int] | None = None) -> Batch:
     """Breast Cancer Wisconsin (Diagnostic): 569 rows, 30 columns, +1 = malignant (212), -1 = benign (357).
 
-    Comes with the package, as in the source: unscaled, so standardise it.
+    Part of the package, with the values of the source: standardise them.
 
     Args:
-        columns: which of the 30; None: all.
+        columns: indices among the 30; None: all.
 
     Example:
         >>> breast_cancer(columns=[0, 1]).x.shape
@@ -141,7 +141,7 @@ def breast_cancer(columns: Sequence[int] | None = None) -> Batch:
     Reference: W. Wolberg, O. Mangasarian, N. Street, W. Street, UCI Machine Learning Repository, 1995, CC BY 4.0,
         https://doi.org/10.24432/C5DW2B.
     """
-    x, y, _ = _own()
+    x, y, _ = _breast_cancer()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the docstring says that the columns are unscaled
         return dataset(x if columns is None else x[:, list(columns)], y)

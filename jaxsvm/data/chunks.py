@@ -1,4 +1,4 @@
-"""Rows that are too many for the memory, some at a time."""
+"""Chunks of data that is larger than memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..types import Batch
 
 
 class Chunks:
-    """A sequence of batches of at most `rows` rows: `len`, `chunks[i]`, and `chunks[i:]` for what is left."""
+    """A sequence of batches of at most `rows` rows: `len`, `chunks[i]`, and `chunks[i:]` for the rest."""
 
     def __init__(self, parts: Batch, rows: int, first: int = 0):
-        """Cut `parts` from its row `first` on; see `chunks`."""
+        """Split `parts` from row `first` on; see `chunks`."""
         self.parts, self.rows, self.first = parts, rows, first
 
     def __len__(self) -> int:
@@ -39,19 +39,19 @@ class Chunks:
 
 
 def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
-    """Cut rows into batches for `jaxsvm.stream`, read when they are asked for.
+    """A sequence of batches for `jaxsvm.stream`, each read when it is indexed.
 
-    Of memory maps (`jaxsvm.data.memory_map`, `np.load(path, mmap_mode="r")`) whose rows follow each other in the file a chunk
-    is read from there and nothing else stays in memory.
+    Chunks of memory maps (`jaxsvm.data.memory_map`, `np.load(path, mmap_mode="r")`) are read from the file, if its rows are
+    contiguous; nothing else stays in memory.
 
     Args:
-        x: (n, d) an array or a memory map, or a whole `Batch` (with `SparseRows`, too).
+        x: (n, d) an array or a memory map; or a `Batch`, dense or with `SparseRows`.
         y: (n,) targets; not with a `Batch`.
         weight: (n,) example weights; None: all 1.
-        rows: of a chunk, >= 1.
+        rows: size of a chunk, >= 1.
 
     Raises:
-        ValueError: shapes that do not fit, rows < 1.
+        ValueError: shapes that do not match, rows < 1.
 
     Example:
         >>> parts = chunks(np.ones((10, 2)), np.ones(10), rows=4)
@@ -76,13 +76,13 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
             raise ValueError(f"{name} must hold one number for each of the {n} rows of x, got shape {np.shape(a)}")
         if np.ma.is_masked(a):
             raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in")
-    plain = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)  # noqa: E731
-    ones = np.broadcast_to(np.float32(1), n) if weight is None else plain(weight)
-    return Chunks(Batch(plain(x), plain(y), np.broadcast_to(np.int32(0), n), ones), int(rows))
+    as_array = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)  # noqa: E731
+    ones = np.broadcast_to(np.float32(1), n) if weight is None else as_array(weight)
+    return Chunks(Batch(as_array(x), as_array(y), np.broadcast_to(np.int32(0), n), ones), int(rows))
 
 
 def _read(a: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """Rows of an array; of a memory map by a read of the file, as pages of the map would stay in memory."""
+    """Rows of an array; those of a memory map are read from the file, as pages of the map would stay in memory."""
     root = a
     while isinstance(root, np.memmap) and isinstance(root.base, np.memmap):
         root = root.base
@@ -92,7 +92,7 @@ def _read(a: np.ndarray, start: int, stop: int) -> np.ndarray:
     width = int(np.prod(a.shape[1:], dtype=np.int64))
     with open(root.filename, "rb") as file:
         file.seek(root.offset + a.ctypes.data - root.ctypes.data + start * width * a.itemsize)
-        found = np.fromfile(file, a.dtype, (stop - start) * width)
-    if found.size != (stop - start) * width:
+        values = np.fromfile(file, a.dtype, (stop - start) * width)
+    if values.size != (stop - start) * width:
         raise ValueError(f"{root.filename} has become shorter than the {a.shape[0]} rows that it had")
-    return found.reshape(stop - start, *a.shape[1:])
+    return values.reshape(stop - start, *a.shape[1:])

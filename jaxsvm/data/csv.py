@@ -1,4 +1,4 @@
-"""CSV files; every refusal names the file and the line."""
+"""CSV files; every error names the file and the line."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def load_csv(
     positive: Any = None,
     classes: Any = None,
 ) -> Loaded:
-    r"""Read CSV files, `.gz`, `.bz2` and `.xz` too: numbers, and a column of labels, which may be words.
+    r"""Read CSV files, `.gz`, `.bz2` and `.xz` too: numbers, and a column of labels, which may be strings.
 
     Args:
         *paths: one or more, with the same columns.
-        label: the column of labels by number (-1 the last, 0 the first) or by its name in the header.
-        delimiter: between the cells.
-        header: whether the first line names the columns; "auto": where no cell of it, the label apart, is a number.
-            A first line where some are is refused.
+        label: the column of labels by index (-1 the last, 0 the first) or by its name in the header; None: no labels.
+        delimiter: one character between the cells.
+        header: whether the first line names the columns; "auto": if none of its cells, except the label, is a number. A
+            first line in which only some are numbers is an error.
         task: as for `load_svmlight`.
         positive: as for `load_svmlight`.
         classes: as for `load_svmlight`.
@@ -42,8 +42,8 @@ def load_csv(
         `Loaded`: a tuple of data sets with `classes`.
 
     Raises:
-        ValueError: a cell that is no finite number, a line with another number of cells, a file without rows, each with
-            the number of the line; labels that do not fit the task.
+        ValueError: a cell that is not a finite number, a line with another number of cells, a file without rows, labels
+            that do not fit the task.
         FileNotFoundError: no such file.
 
     Example:
@@ -69,7 +69,7 @@ def read_csv(
     header: bool | str = "auto",
     columns: int | None = None,
 ) -> Rows:
-    """The rows of a CSV file with its labels as they stand there; label=None, or just `columns` cells a line: it has none."""
+    """The rows of a CSV file with its raw labels; none with label=None, or if a line has exactly `columns` cells."""
     check_choice("header", header, (True, False, "auto"))
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
         raise ValueError(f"delimiter must be the one character between cells, got {delimiter!r}")
@@ -89,20 +89,22 @@ def read_csv(
             raise ValueError(f"{path}, line {number} {what}")
         skip = by_name or (_names_columns(path, number, head, place) if header == "auto" else header)
         names: dict[str, int] = {}
-        kept = {} if place is None else {place: lambda cell: names.setdefault(cell.strip(), len(names))}
+        converters = {} if place is None else {place: lambda cell: names.setdefault(cell.strip(), len(names))}
         try:
             with open_any(path) as file, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a file without rows is told of below
+                warnings.simplefilter("ignore")  # of a file without rows, which is checked below
                 for _ in range(number if skip else 0):
                     next(file)
-                table = np.loadtxt(file, delimiter=delimiter, comments=None, quotechar='"', ndmin=2, converters=kept or None)
+                table = np.loadtxt(
+                    file, delimiter=delimiter, comments=None, quotechar='"', ndmin=2, converters=converters or None
+                )
         except UnicodeDecodeError:
             raise
         except ValueError as error:
             _find_bad_cell(path, width, place, skip, delimiter)
             raise ValueError(f"{path} cannot be read as CSV: {error}") from error
         fits = not table.size or table.shape[1] == width
-        nulls = any("\0" in name for name in names)  # which NumPy drops at the end of a string
+        nulls = any("\0" in name for name in names)  # NumPy drops trailing ones
         if not fits or not (np.abs(table) <= float(np.finfo(run_dtype()).max)).all() or "" in names or nulls:
             _find_bad_cell(path, width, place, skip, delimiter)
     if not table.size:
@@ -113,7 +115,7 @@ def read_csv(
 
 
 def _names_columns(path: str, number: int, head: list[str], place: int | None) -> bool:
-    """Whether the first line is a header: none of its cells, the label apart, is a number. In a first row all are."""
+    """Whether the first line is a header: none of its cells, except the label, is a number."""
     cells = [cell for i, cell in enumerate(head) if i != place]
     words = [cell for cell in cells if number_fault(cell, np.inf) == "is no number"]
     if words and len(words) < len(cells):
@@ -133,7 +135,7 @@ def _column(path: str, label: int, width: int) -> int:
 
 
 def _lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each line that is not blank, with the number of the line."""
+    """The line number and cells of each line that is not blank."""
     with open_any(path) as file:
         reader = csv.reader(file, delimiter=delimiter)
         try:
@@ -145,7 +147,7 @@ def _lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _find_bad_cell(path: str, width: int, place: int | None, skip: bool, delimiter: str) -> None:
-    """Raise ValueError for the first line that does not fit, as NumPy counts rows, not lines."""
+    """Raise ValueError for the first invalid line, as NumPy reports rows, not lines."""
     most = float(np.finfo(run_dtype()).max)
     for number, cells in itertools.islice(_lines(path, delimiter), int(skip), None):
         if len(cells) != width:
@@ -157,7 +159,7 @@ def _find_bad_cell(path: str, width: int, place: int | None, skip: bool, delimit
 
 
 def _label_fault(cell: str) -> str | None:
-    """What is wrong with a label; None: nothing."""
+    """The fault of a label, or None."""
     if not cell.strip():
         return "is empty"
     return "holds a null character" if "\0" in cell else None

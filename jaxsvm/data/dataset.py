@@ -1,4 +1,4 @@
-"""The checked way in: rows from the host become a `Batch`, and wrong ones are refused with a sentence."""
+"""A checked `Batch` from arrays on the host."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from .from_scipy import csr, is_sparse, pad_rows, stored_range
 
 
 def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batch:
-    """Check rows and targets on the host and make them a data set.
+    """A data set of rows, targets and weights, which are checked on the host.
 
-    Whole-number and boolean columns become float32; y and weight take the dtype of x (float32 at least). A sparse matrix
-    becomes `SparseRows`, padded to the row with the most numbers, and is never made dense.
+    Integers and booleans become float32; y and weight are converted to the dtype of x, at least float32. A sparse matrix
+    becomes `SparseRows`, padded to the longest row; it stays sparse.
 
     Args:
         x: (n, d) numbers, n >= 1, d >= 1; finite. An array, or a sparse matrix of SciPy.
         y: (n,) labels, -1 and +1 both present; class numbers 0 .. k-1 with task="multiclass", all of them present; real
             targets with task="regression". See `jaxsvm.data.encode` for labels with other names.
-        weight: (n,) example weights, >= 0, not all 0; None: all 1. Weight k means the same as k copies.
+        weight: (n,) example weights, >= 0, not all 0; None: all 1. Weight k equals k copies.
         task: "binary", "multiclass" or "regression".
 
     Raises:
-        ValueError: what was expected, what came, what to do; also for labels other than -1 and +1, a single class,
-            NaN, infinity, numbers whose squares overflow when summed (weights: that do so themselves), or no rows.
+        ValueError: shapes or dtypes that do not match, labels other than -1 and +1, a single class, NaN, infinity, no rows,
+            a sum of squares (of weights: a sum) that overflows.
 
     Warns:
-        UserWarning: if the ranges of the columns differ by more than a factor of 1,000; if rounding to float32 takes more than
-            1e-4 of a column's range; if a column of a sparse matrix lies so far from 0 that kernels of differences lose digits.
+        UserWarning: the ranges of the columns differ by more than a factor of 1,000; rounding to float32 changes a column by
+            more than 1e-4 of its range; a column of a sparse matrix is so far from 0 that distances lose digits.
 
     Example:
         >>> dataset([[1, 2], [3, 4]], [1, -1]).x.dtype.name
@@ -56,13 +56,13 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     dtype = np.dtype(np.float64 if x.dtype == np.float64 and jax.config.jax_enable_x64 else np.float32)  # of all sums
     for name, a in (("x", x.data if sparse else x), ("y", y), ("weight", weight)):
         _finite(name, a, dtype, x.indptr if sparse and name == "x" else None)
-    held = weight.astype(dtype)  # as solvers will see it
-    if (held < 0).any() or not (held > 0).any():
+    cast_weight = weight.astype(dtype)  # as solvers read it
+    if (cast_weight < 0).any() or not (cast_weight > 0).any():
         raise ValueError("weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out")
     if task == "binary":
-        _labels(y[held > 0])
+        _labels(y[cast_weight > 0])
     if task == "multiclass":
-        _class_numbers(y[held > 0])
+        _class_numbers(y[cast_weight > 0])
     columns, low, high = _range(x)
     _scales(high - low, sparse)
     _digits(x, columns, low, high, dtype)
@@ -75,7 +75,7 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
 
 
 def numbers(name: str, a: Any) -> np.ndarray:
-    """An array of real numbers as JAX has them, or a sentence."""
+    """An array of real numbers with a dtype of JAX."""
     if is_sparse(a):
         raise ValueError(f"{name} is a sparse matrix, which is taken for x only: make it dense with {name}.toarray()")
     refuse_masked(name, a)
@@ -86,27 +86,27 @@ def numbers(name: str, a: Any) -> np.ndarray:
     if a.dtype.kind not in "biufV" or (a.dtype.kind == "V" and a.dtype.name != "bfloat16"):
         how = "number its classes with jaxsvm.data.encode" if name[0] == "y" and a.dtype.kind in "OSU" else "convert it first"
         raise ValueError(f"{name} must be an array of real numbers, got dtype {a.dtype}; {how}")
-    with np.errstate(over="ignore"):  # an infinity, which is refused
+    with np.errstate(over="ignore"):  # overflows become infinities, which are rejected
         return a.astype(jax_dtype(a.dtype), copy=False)
 
 
 def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None) -> None:
-    """Refuse NaN, infinity and sums that overflow; with `indptr` `a` are the numbers of a CSR matrix."""
+    """Raise for NaN, infinity and sums that overflow; with `indptr`, `a` holds the entries of a CSR matrix."""
     with np.errstate(over="ignore", invalid="ignore"):
-        held = a.astype(dtype, copy=False)
-        # The squares of numbers that will do sum up to a number: nothing of their size is made to see that.
-        if name != "weight" and held.dtype.kind == "f" and np.vdot(held, held) < np.finfo(dtype).max / 2:
+        cast = a.astype(dtype, copy=False)
+        # A finite sum of squares implies finite numbers, without a temporary of their size.
+        if name != "weight" and cast.dtype.kind == "f" and np.vdot(cast, cast) < np.finfo(dtype).max / 2:
             return
-        values = held.astype(np.float64, copy=False)
-        bad = ~np.isfinite(values)
-    if bad.any():
-        row = int(np.argwhere(bad)[0][0])
+        values = cast.astype(np.float64, copy=False)
+        not_finite = ~np.isfinite(values)
+    if not_finite.any():
+        row = int(np.argwhere(not_finite)[0][0])
         row = row if indptr is None else int(np.searchsorted(indptr, row, side="right")) - 1
-        kind = "a NaN" if np.isnan(values[bad]).any() else f"an infinity, or a number too large for {dtype}"
-        raise ValueError(f"{name} holds {kind}, first in row {row}: drop or fill in such rows ({int(bad.sum())} numbers)")
+        kind = "a NaN" if np.isnan(values[not_finite]).any() else f"an infinity, or a number too large for {dtype}"
+        raise ValueError(f"{name} holds {kind}, first in row {row}: drop or fill in such rows ({int(not_finite.sum())} numbers)")
     with np.errstate(over="ignore"):
         total = np.sum(np.abs(values)) if name == "weight" else np.vdot(values, values)
-    if total > np.finfo(dtype).max:  # norms and deviations would be infinite, and models wrong without a sign of it
+    if total > np.finfo(dtype).max:  # norms would overflow, and models be wrong without an error
         what = "sum is" if name == "weight" else "squares sum up to what is"
         raise ValueError(
             f"{name} holds numbers up to {np.abs(values).max():.3g}, whose {what} too large for {dtype}: divide {name}, "
@@ -115,84 +115,84 @@ def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None
 
 
 def _labels(y: np.ndarray) -> None:
-    found = np.unique(y)
-    if len(found) == 1:
-        raise ValueError(f"all labels are {float(found[0]):g}: a classifier needs rows of both classes")
-    if not np.array_equal(found, [-1, 1]):
-        shown = ", ".join(f"{float(v):g}" for v in found[:5]) + (", ..." if len(found) > 5 else "")
+    values = np.unique(y)
+    if len(values) == 1:
+        raise ValueError(f"all labels are {float(values[0]):g}: a classifier needs rows of both classes")
+    if not np.array_equal(values, [-1, 1]):
+        shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
         how = (
-            f"np.where(y == {float(found[-1]):g}, 1, -1)"
-            if len(found) == 2
+            f"np.where(y == {float(values[-1]):g}, 1, -1)"
+            if len(values) == 2
             else "one class against the rest: np.where(y == c, 1, -1)"
         )
-        numbered = len(found) > 1 and np.array_equal(found, np.arange(len(found)))
-        many = ", or task='multiclass' for class numbers" if numbered else ""
+        is_range = len(values) > 1 and np.array_equal(values, np.arange(len(values)))
+        many = ", or task='multiclass' for class numbers" if is_range else ""
         raise ValueError(f"labels must be -1 and +1, got {shown}; use {how}, or task='regression' for real targets{many}")
 
 
 def _class_numbers(y: np.ndarray) -> None:
-    found = np.unique(y)
-    if len(found) < 2 or not np.array_equal(found, np.arange(len(found))):
-        shown = ", ".join(f"{float(v):g}" for v in found[:5]) + (", ..." if len(found) > 5 else "")
+    values = np.unique(y)
+    if len(values) < 2 or not np.array_equal(values, np.arange(len(values))):
+        shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
         raise ValueError(f"class numbers must be 0 .. k-1, k >= 2, each of them present, got {shown}; use jaxsvm.data.encode(y)")
 
 
-def check_digits(x: Any, held: np.dtype) -> None:
-    """Warn of a column whose variation is lost where rows (n, d), dense or CSR, are rounded to `held`."""
+def check_digits(x: Any, dtype: np.dtype) -> None:
+    """Warn of a column whose variation is lost when rows (n, d), dense or CSR, are rounded to `dtype`."""
     if x.shape[0]:
-        _digits(x, *_range(x), held)
+        _digits(x, *_range(x), dtype)
 
 
 def _range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns, dense or those that a CSR matrix stores, and the smallest and the largest number of each."""
+    """The columns (those stored, of a CSR matrix), and the smallest and largest value of each."""
     if is_sparse(x):
         return stored_range(x)
     return np.arange(x.shape[1]), x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
 
 
-def _scales(spread: np.ndarray, sparse: bool) -> None:
-    spread = spread[spread > 0]
-    if spread.size and spread.max() > 1000 * spread.min():
+def _scales(ranges: np.ndarray, sparse: bool) -> None:
+    ranges = ranges[ranges > 0]
+    if ranges.size and ranges.max() > 1000 * ranges.min():
         _warn(
-            f"the ranges of the columns go from {spread.min():.2g} to {spread.max():.2g}: solvers converge slowly on such "
+            f"the ranges of the columns go from {ranges.min():.2g} to {ranges.max():.2g}: solvers converge slowly on such "
             f"rows; scale them first, for example with jaxsvm.data.{'scale' if sparse else 'standardize'}"
         )
 
 
-def _digits(x: Any, columns: np.ndarray, low: np.ndarray, high: np.ndarray, held: np.dtype) -> None:
-    """Warn of a column whose variation is lost where wider numbers are rounded to those that solvers see."""
-    if x.dtype.kind not in "iuf" or x.dtype.itemsize <= held.itemsize or held != np.float32:
+def _digits(x: Any, columns: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> None:
+    """Warn of a column whose variation is lost when wider numbers are rounded to `dtype`, that of solvers."""
+    if x.dtype.kind not in "iuf" or x.dtype.itemsize <= dtype.itemsize or dtype != np.float32:
         return
-    at_most = np.finfo(held).eps / 2 * np.maximum(np.abs(low), np.abs(high))
-    for k in np.flatnonzero((high > low) & (at_most > 1e-4 * (high - low))):
-        numbers = (x.data[x.indices == columns[k]] if is_sparse(x) else x[:, k]).astype(np.float64)
-        lost = np.abs(numbers - numbers.astype(held)).max()
-        if lost > 1e-4 * (high[k] - low[k]):
+    bound = np.finfo(dtype).eps / 2 * np.maximum(np.abs(low), np.abs(high))
+    for k in np.flatnonzero((high > low) & (bound > 1e-4 * (high - low))):
+        column = (x.data[x.indices == columns[k]] if is_sparse(x) else x[:, k]).astype(np.float64)
+        error = np.abs(column - column.astype(dtype)).max()
+        if error > 1e-4 * (high[k] - low[k]):
             return _warn(
-                f"rounding to {held} moves column {columns[k]} by up to {lost:.2g}, but its numbers differ by "
+                f"rounding to {dtype} moves column {columns[k]} by up to {error:.2g}, but its numbers differ by "
                 f"{high[k] - low[k]:.2g} only ({low[k]:.9g} to {high[k]:.9g}): subtract its mean from all rows beforehand, in "
                 "float64, or switch on 64-bit numbers, jax.config.update('jax_enable_x64', True)"
             )
 
 
 def _far(columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    """Warn of a column of a sparse matrix far from 0, which kernels do not shift."""
+    """Warn of a column of a sparse matrix that is far from 0, as kernels do not shift sparse rows."""
     half, middle = (high - low) / 2, np.abs(low + high) / 2
-    apart = np.where(half > 0, middle / np.where(half > 0, half, 1), 0)
-    if apart.size and apart.max() > 300:  # |x|^2 loses 1e-2 of the squared width
-        k = int(np.argmax(apart))
+    ratio = np.where(half > 0, middle / np.where(half > 0, half, 1), 0)
+    if ratio.size and ratio.max() > 300:  # |x|^2 loses 1e-2 of the squared width
+        k = int(np.argmax(ratio))
         _warn(
             f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to {high[k]:.9g}): kernels lose its digits, "
             "as sparse rows are not shifted; subtract its mean from the stored numbers, which are all of that column"
         )
 
 
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, stacklevel=caller_stacklevel())
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=caller_stacklevel())
 
 
 def caller_stacklevel() -> int:
-    """The `stacklevel` of the first caller that is not of this package, for a warning in the calling function."""
+    """The `stacklevel` of the first caller outside of this package, for a warning in the calling function."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""Files of any kind that is known, told by their names, else by their first lines."""
+"""Files of all known formats, which are recognised by their names or first lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .svmlight import read_svmlight
 
 
 def kind_of(path: Any) -> str:
-    """The format of a file, by its name, else by its first lines: "svmlight", "npz" or "csv".
+    """The format of a file by its name, else by its first lines: "svmlight", "npz" or "csv".
 
     Example:
         >>> kind_of("rows.svm.gz"), kind_of("rows.npz"), kind_of("rows.csv")
@@ -40,52 +40,52 @@ def read_files(
     columns: int | None = None,
     dtype: Any = None,
     zero_based: Any = "auto",
-    **how: Any,
+    **options: Any,
 ) -> list[Rows]:
-    """The rows of files of any kind, as they stand there; `how` is for CSV, `dtype` and `zero_based` for svmlight."""
+    """The contents of files of any format; `options` are for CSV, `dtype` and `zero_based` for svmlight."""
     paths = [tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path for path in paths]
     kinds = [kind_of(path) if kind is None else kind for path in paths]
     for name in kinds:
         check_choice("kind", name, ("svmlight", "npz", "csv"))
     if set(kinds) == {"svmlight"}:
         return read_svmlight(*paths, columns=columns, dtype=dtype, zero_based=zero_based)
-    made: list[Rows] = []
+    parts: list[Rows] = []
     for path, name in zip(paths, kinds, strict=True):
         if name == "svmlight":
-            made += read_svmlight(
-                path, columns=columns or (made[0].x.shape[1] if made else None), dtype=dtype, zero_based=zero_based
+            parts += read_svmlight(
+                path, columns=columns or (parts[0].x.shape[1] if parts else None), dtype=dtype, zero_based=zero_based
             )
         elif name == "csv":
-            between = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", as_path("path", path)) else {}
-            made.append(read_csv(path, columns=columns, **(between | how)))
+            tab = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", as_path("path", path)) else {}
+            parts.append(read_csv(path, columns=columns, **(tab | options)))
         else:
-            made += read_npz(path)
-    return made
+            parts += read_npz(path)
+    return parts
 
 
 def load_file(
-    *paths: Any, kind: str | None = None, task: str | None = None, positive: Any = None, classes: Any = None, **how: Any
+    *paths: Any, kind: str | None = None, task: str | None = None, positive: Any = None, classes: Any = None, **options: Any
 ) -> Loaded:
-    """Read data sets from files of any kind that is known, told by their names, else by their first lines.
+    """Read data sets from files, whose formats are recognised by their names or first lines.
 
     Args:
         *paths: svmlight, `.npz`, `.npy` ("x.npy,y.npy") or CSV files.
-        kind: "svmlight", "npz" or "csv"; None: `.npz` and `.npy`; `.csv` and `.tsv`; any other is CSV where a comma
-            stands in its first line, else svmlight.
+        kind: "svmlight", "npz" or "csv"; None: by the name, `.npz` and `.npy`, `.csv` and `.tsv`; other files are CSV
+            if their first line holds a comma, else svmlight.
         task: as for `load_svmlight`.
         positive: as for `load_svmlight`.
         classes: as for `load_svmlight`.
-        **how: label, delimiter, header of CSV files; columns, zero_based of svmlight files.
+        **options: label, delimiter, header of CSV files; columns, zero_based of svmlight files.
 
     Returns:
         `Loaded`: a tuple of data sets with `classes`.
 
     Raises:
-        ValueError, FileNotFoundError, ImportError: as the readers of each kind.
+        ValueError, FileNotFoundError, ImportError: as of the reader of each format.
     """
-    for name in set(how) - {"columns", "zero_based", "label", "delimiter", "header"}:
+    for name in set(options) - {"columns", "zero_based", "label", "delimiter", "header"}:
         raise TypeError(f"load_file has no option {name!r}: it takes label, delimiter, header, columns, zero_based")
-    parts = read_files(*paths, kind=kind, **how)
+    parts = read_files(*paths, kind=kind, **options)
     for part in parts:
         if part.x.shape[1] != parts[0].x.shape[1]:
             raise ValueError(f"the files differ in columns: {parts[0].x.shape[1]} and {part.x.shape[1]}")

@@ -1,4 +1,4 @@
-"""Sparse matrices of SciPy, checked, as padded rows."""
+"""Padded rows from checked sparse matrices of SciPy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_sparse(x: Any) -> bool:
 
 
 def csr(x: Any) -> Any:
-    """A sparse matrix as CSR with each column at most once in a row and no stored zeros, its own arrays."""
+    """A copy of a sparse matrix as CSR, without duplicate entries or stored zeros."""
     if x.ndim != 2:
         raise ValueError(f"x must be a matrix with a row for each example, got shape {x.shape}")
     if x.dtype.kind not in "biuf":
@@ -29,7 +29,7 @@ def csr(x: Any) -> Any:
         x.check_format(full_check=True)
         x.sum_duplicates()
         x.eliminate_zeros()
-    except (ValueError, TypeError, IndexError, RuntimeError) as error:  # the last is that of C++
+    except (ValueError, TypeError, IndexError, RuntimeError) as error:  # the last by C++
         raise ValueError(
             f"x is no valid sparse matrix ({brief(error)}): make it anew from its rows, columns and values"
         ) from error
@@ -37,9 +37,9 @@ def csr(x: Any) -> Any:
 
 
 def pad_rows(x: Any) -> SparseRows:
-    """The rows of a CSR matrix, padded to the longest and to whole turns of the loops over them."""
-    long = np.diff(x.indptr)
-    shape = x.shape[0], max(-(-int(long.max()) // LANE_WIDTH) * LANE_WIDTH, LANE_WIDTH)
+    """The rows of a CSR matrix, padded to the longest and to a multiple of `LANE_WIDTH`."""
+    length = np.diff(x.indptr)
+    shape = x.shape[0], max(-(-int(length.max()) // LANE_WIDTH) * LANE_WIDTH, LANE_WIDTH)
     try:
         index, value = np.zeros(shape, np.int32), np.zeros(shape, x.dtype)
     except MemoryError as error:
@@ -47,16 +47,16 @@ def pad_rows(x: Any) -> SparseRows:
         raise ValueError(
             f"x takes {needed:.3g} bytes with its rows padded to the longest, {shape[1]} numbers: drop or cut the longest rows"
         ) from error
-    row = np.repeat(np.arange(shape[0]), long)
-    place = np.arange(len(row)) - np.repeat(x.indptr[:-1], long)
+    row = np.repeat(np.arange(shape[0]), length)
+    place = np.arange(len(row)) - np.repeat(x.indptr[:-1], length)
     index[row, place], value[row, place] = x.indices, x.data
-    return SparseRows(jnp.asarray(index), jnp.asarray(value), jnp.asarray(long, jnp.int32), int(x.shape[1]))
+    return SparseRows(jnp.asarray(index), jnp.asarray(value), jnp.asarray(length, jnp.int32), int(x.shape[1]))
 
 
 def stored_range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The columns of a CSR matrix that hold any numbers, and the smallest and the largest of each, zeros not stored included."""
-    few = x.nnz < x.shape[1]  # memory follows the numbers stored, not the columns
-    columns, place = np.unique(x.indices, return_inverse=True) if few else (np.arange(x.shape[1]), x.indices)
+    """The columns of a CSR matrix with entries, and the smallest and largest value of each, implicit zeros included."""
+    few_entries = x.nnz < x.shape[1]  # then memory is proportional to the entries, not to the columns
+    columns, place = np.unique(x.indices, return_inverse=True) if few_entries else (np.arange(x.shape[1]), x.indices)
     full = np.bincount(place, minlength=len(columns)) == x.shape[0]
     low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
     values = x.data.astype(np.float64)

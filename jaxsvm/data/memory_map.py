@@ -16,10 +16,9 @@ from .parsing import check_paths
 
 
 def memory_map(path: str | bytes | os.PathLike) -> dict[str, np.ndarray]:
-    """The arrays of a `.npy` or `.npz` file without reading them: they lie in the file until they are asked for.
+    """The arrays of a `.npy` or `.npz` file as memory maps, which are read when they are accessed.
 
-    Compressed members of a `.npz` file (`np.savez_compressed`) and those without numbers are read. The sums that a
-    `.npz` file keeps of its bytes are not checked.
+    Compressed members of a `.npz` file (`np.savez_compressed`) and empty ones are read at once. Checksums are not verified.
 
     Args:
         path: the file.
@@ -28,7 +27,7 @@ def memory_map(path: str | bytes | os.PathLike) -> dict[str, np.ndarray]:
         name -> array, read-only; a `.npy` file has the one name "x".
 
     Raises:
-        ValueError: a damaged file, arrays of Python objects, two of one name, or of another size than the file says.
+        ValueError: a damaged file, arrays of Python objects, two of one name, or a size that does not match the header.
         FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
 
     Example:
@@ -47,17 +46,17 @@ def memory_map(path: str | bytes | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def array_file(path: str | bytes | os.PathLike) -> str:
-    """The path of a file that is there and no pipe or device."""
+    """The path, checked to be that of an existing regular file."""
     (path,) = check_paths((path,))
     refuse_special(path)
     return path
 
 
 def is_npy(file: Any) -> bool:
-    """Whether a file begins as a `.npy` file does; it is left at its beginning."""
-    found = file.read(6) == b"\x93NUMPY"
+    """Whether a file starts with the magic bytes of `.npy`; its position is reset."""
+    is_magic = file.read(6) == b"\x93NUMPY"
     file.seek(0)
-    return found
+    return is_magic
 
 
 def _member(path: str, file: Any, npz: Npz, name: str) -> np.ndarray:
@@ -73,7 +72,7 @@ def _member(path: str, file: Any, npz: Npz, name: str) -> np.ndarray:
 
 
 def _mapped(path: str, file: Any, start: int, size: int) -> np.ndarray:
-    """The array whose `.npy` file begins at `start` of the file and has so many bytes."""
+    """A memory map of the `.npy` file of `size` bytes at position `start` of the file."""
     file.seek(start)
     header = read_header(file, size)
     if start + size > os.path.getsize(path):
@@ -86,7 +85,7 @@ def _mapped(path: str, file: Any, start: int, size: int) -> np.ndarray:
 
 @contextmanager
 def whole_arrays(path: str) -> Iterator[None]:
-    """Whatever a damaged byte leads to becomes a sentence."""
+    """Raise one ValueError for all errors that damaged bytes lead to."""
     try:
         yield
     except Exception as error:

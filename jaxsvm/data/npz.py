@@ -1,4 +1,4 @@
-"""NumPy files, `.npz` and `.npy`, as rows; nothing is unpickled."""
+"""Rows from NumPy files, `.npz` and `.npy`; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SPARSE = ("data", "indices", "indptr", "shape")  # the arrays of a sparse matrix
 def load_npz(*paths: Any, task: str | None = None, positive: Any = None, classes: Any = None) -> Loaded:
     """Read data sets from `.npz` files, or from `.npy` files given as tuples. Nothing is unpickled.
 
-    A `.npz` file holds the arrays x and y (or X and y), and weight where there are weights; or several parts, as
-    x_train, y_train, x_test, y_test; a sparse matrix is x_data, x_indices, x_indptr, x_shape. An array class_names
-    gives names to class numbers.
+    A `.npz` file holds the arrays x and y (or X and y), and optionally weight; or several parts, as x_train, y_train, x_test,
+    y_test. A sparse matrix is stored as x_data, x_indices, x_indptr, x_shape. An array class_names holds the names of class
+    numbers.
 
     Args:
         *paths: one or more; ("x.npy", "y.npy") or ("x.npy", "y.npy", "weight.npy") is one of `.npy` files.
@@ -34,7 +34,7 @@ def load_npz(*paths: Any, task: str | None = None, positive: Any = None, classes
         `Loaded`: a tuple of data sets, the parts of the first file before those of the next, with `classes`.
 
     Raises:
-        ValueError: a damaged file, arrays that are missing or do not fit, labels that do not fit the task.
+        ValueError: a damaged file, arrays that are missing or do not match, labels that do not fit the task.
         FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
 
     Example:
@@ -74,22 +74,22 @@ def read_npz(path: Any) -> list[Rows]:
 
 
 def _heads(names: Iterable[str]) -> list[tuple[str, str]]:
-    """The parts of a file: how its array of rows is called, "x" or "X", and what follows, such as "_train"."""
-    found = [re.fullmatch(r"([xX])(_\w+)?", name.removesuffix("_data")) for name in names]
-    heads = list(dict.fromkeys((match[1], match[2] or "") for match in found if match))
+    """The parts of a file: the name of the array of rows, "x" or "X", and its suffix, such as "_train"."""
+    matches = [re.fullmatch(r"([xX])(_\w+)?", name.removesuffix("_data")) for name in names]
+    heads = list(dict.fromkeys((match[1], match[2] or "") for match in matches if match))
     heads = [(x, part) for x, part in heads if not part.endswith(("_indices", "_indptr", "_shape"))]
     return sorted(heads, key=lambda head: ("", "_train", "_test", head[1]).index(head[1]))
 
 
 def _needed(heads: list[tuple[str, str]]) -> set[str]:
-    """The names of the arrays that the parts are made of; no others are read."""
+    """The names of the arrays of the parts; no others are read."""
     rows = {f"{x}{part}{end}" for x, part in heads for end in ("", *(f"_{end}" for end in SPARSE))}
     return {"class_names"} | rows | {f"{name}{part}" for _, part in heads for name in ("y", "weight")}
 
 
 @contextmanager
 def _named_file(path: str) -> Iterator[None]:
-    """What is wrong with the arrays is said with the name of the file."""
+    """Errors in the arrays name the file."""
     try:
         yield
     except (ValueError, TypeError, IndexError) as error:
@@ -103,7 +103,7 @@ def _read_npy(path: str | bytes | os.PathLike) -> np.ndarray:
 
 
 def _check_part(arrays: Mapping[str, ArrayHeader | np.ndarray], x: str, part: str) -> None:
-    """Refuse arrays that do not fit each other, by their shapes and dtypes: they need not be read yet."""
+    """Raise for arrays whose shapes or dtypes do not match; headers are enough."""
     rows = arrays.get(x + part)
     if rows is None:
         missing = [end for end in SPARSE if f"{x}{part}_{end}" not in arrays]
@@ -128,7 +128,7 @@ def _check_part(arrays: Mapping[str, ArrayHeader | np.ndarray], x: str, part: st
 
 
 def _part(arrays: dict[str, np.ndarray], x: str, part: str) -> Rows:
-    """One data set among the arrays of a file: x_part, y_part, weight_part."""
+    """One part of the arrays of a file: x_part, y_part, weight_part."""
     _check_part(arrays, x, part)
     rows, names = arrays.get(x + part), arrays.get("class_names")
     if rows is None:

@@ -1,4 +1,4 @@
-"""What all readers of files need: paths that are there, text that is unpacked, numbers that fit."""
+"""Helpers of all readers of files: checks of paths, decompression, checks of numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..checks import as_path, brief
 
 
 def check_paths(paths: Sequence) -> list[str]:
-    """The paths as strings, each of a file that is there."""
+    """The paths as strings, checked to be those of existing files."""
     if not paths:
         raise ValueError("give the path of at least one file")
     paths = [as_path("path", path) for path in paths]
@@ -32,7 +32,7 @@ def check_paths(paths: Sequence) -> list[str]:
 
 
 def open_any(path: str, mode: str = "r") -> Any:
-    """A text file in UTF-8, or bytes, unpacked where the name ends in .gz, .bz2 or .xz."""
+    """An open file, UTF-8 text or bytes; decompressed if the name ends in .gz, .bz2 or .xz."""
     opener = _PACKED.get(os.path.splitext(path)[1], open)
     if "b" in mode:
         return opener(path, mode)
@@ -44,16 +44,16 @@ _PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Say of a file that cannot be unpacked, or is no text, which one it is; what the file system says stays as it is.
+    """Name the file in errors of decompression and decoding; errors of the file system pass unchanged.
 
     Raises:
-        ValueError: with the path.
+        ValueError: the file cannot be decompressed or is not text.
     """
     with _unpacking(path):
         try:
             yield
         except ValueError as error:
-            if os.path.splitext(path)[1] in _PACKED:  # nonsense where the checksum, which comes last, is wrong
+            if os.path.splitext(path)[1] in _PACKED:  # read to the end, where a wrong checksum is found
                 with open_any(path, "rb") as file:
                     while file.read(2**20):
                         pass
@@ -75,7 +75,7 @@ def _unpacking(path: str) -> Iterator[None]:
 
 
 def run_dtype() -> Any:
-    """The widest numbers that a run can have."""
+    """The widest dtype of a run."""
     return np.float64 if jax.config.jax_enable_x64 else np.float32
 
 
@@ -83,7 +83,7 @@ _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", r
 
 
 def number_fault(text: bytes | str, most: float) -> str | None:
-    """What is wrong with a number in a file; None: nothing. Underscores, which Python allows in numbers, are wrong."""
+    """The fault of a number in a file, or None; underscores, which Python allows, are a fault."""
     text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     if not _NUMBER.fullmatch(text.strip()):
         return "is no number"

@@ -1,4 +1,4 @@
-"""Rows written to files: whole or not at all, numbers in full."""
+"""Rows written to files: atomically, with all digits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def save_npz(path: str | bytes | os.PathLike, x: Any, y: Any = None, weight: Any
 
 
 def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
-    """Write rows as svmlight, indices from 1, numbers in full; packed where the name ends in .gz or .bz2.
+    """Write rows as svmlight, indices from 1, with all digits; compressed if the name ends in .gz or .bz2.
 
     Args:
         path: the file, in a folder that exists.
@@ -53,7 +53,7 @@ def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
         y: (n,) numbers.
 
     Raises:
-        ValueError: labels that are no numbers.
+        ValueError: labels that are not numbers.
     """
     y = normalize_names(y)
     if y.dtype.kind not in "biuf":
@@ -74,13 +74,13 @@ def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
 
 
 def save_csv(path: str | bytes | os.PathLike, x: Any, y: Any = None, *, delimiter: str = ",") -> None:
-    """Write rows as CSV with a header, x1, x2, ..., and the labels as the last column, y; numbers in full.
+    """Write rows as CSV with a header, x1, x2, ..., and the labels as the last column, y; with all digits.
 
     Args:
-        path: the file, in a folder that exists; packed where it ends in .gz, .bz2 or .xz.
+        path: the file, in a folder that exists; compressed if the name ends in .gz, .bz2 or .xz.
         x: (n, d) array, or a sparse matrix of SciPy, whose zeros are written out.
         y: (n,) class names or targets; None: none.
-        delimiter: between the cells.
+        delimiter: one character between the cells.
     """
     show, names = _show(x.dtype), None if y is None else normalize_names(y).tolist()
     with atomic_path(path) as temporary, open_any(temporary, "w") as file:
@@ -93,7 +93,7 @@ def save_csv(path: str | bytes | os.PathLike, x: Any, y: Any = None, *, delimite
 
 
 def _show(dtype: Any) -> Callable[[Any], str]:
-    """Numbers as text that reads back as the same number."""
+    """The conversion of numbers to text, from which the same number is read."""
     dtype = np.dtype(dtype)
     if dtype.kind in "biu":
         return lambda v: str(int(v))

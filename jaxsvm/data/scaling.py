@@ -1,4 +1,4 @@
-"""Scaling of columns: pure maps, fitted on the training rows."""
+"""Scaling of columns: pure maps, fitted to the training rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Standardize:
     scale: Array  # (d,)
 
     def __call__(self, x: Array) -> Array:
-        """(n, d) -> (n, d)."""
+        """Standardised rows, (n, d) -> (n, d)."""
         x = _dense(x, self.mean.shape[0])
         return (x - self.mean[None, :]) / self.scale[None, :]
 
@@ -36,7 +36,7 @@ def standardize(x: Array) -> Standardize:
         x: (n, d), the training rows.
 
     Raises:
-        ValueError: for `SparseRows`, whose zeros would not stay zeros.
+        ValueError: x are `SparseRows`, whose zeros would not stay zeros.
 
     Example:
         >>> x = jnp.array([[1.0], [3.0]])
@@ -45,7 +45,7 @@ def standardize(x: Array) -> Standardize:
     """
     x = _dense(x)
     _refuse_empty(x)
-    constant = jnp.max(x, 0) == jnp.min(x, 0)  # the deviation of such a column is a rounding of 0
+    constant = jnp.max(x, 0) == jnp.min(x, 0)  # the computed deviation of such a column is a rounding error
     mean, deviation = jnp.mean(x, 0), jnp.std(x, 0)
     return Standardize(jnp.where(constant, x[0], mean), jnp.where(constant, jnp.ones_like(deviation), deviation))
 
@@ -58,7 +58,7 @@ class Scale:
     width: Array  # (d,)
 
     def __call__(self, x: Array) -> Array:
-        """(n, d) -> (n, d); `SparseRows` stay so."""
+        """Scaled rows, (n, d) -> (n, d); `SparseRows` stay sparse."""
         x = matrix("x", x, self.width.shape[0])
         if not isinstance(x, SparseRows):
             return (x if self.low is None else x - self.low[None, :]) / self.width[None, :]
@@ -73,11 +73,11 @@ class Scale:
 
 
 def scale(x: Array) -> Scale:
-    """The map that takes the columns of `x` to [0, 1]; those of `SparseRows` to [-1, 1], zeros staying zeros.
+    """The map of the columns of `x` to [0, 1]; of those of `SparseRows` to [-1, 1], where zeros stay zeros.
 
         dense    (x - min) / (max - min)        sparse    x / max |x|
 
-    Constant columns become 0 where dense, as columns without numbers stay 0 where sparse.
+    Constant columns of dense rows become 0; empty columns of sparse rows stay 0.
 
     Args:
         x: (n, d), the training rows.

@@ -1,4 +1,4 @@
-"""Parts of a data set, drawn by a key."""
+"""Random parts of a data set."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..types import Array, Batch, check_batch, take
 
 
 def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
-    """Cut the rows at random into parts; each part is a data set with row numbers of its own.
+    """Split the rows at random into parts; each part is a data set whose rows are numbered from 0.
 
     Args:
-        key: for the order.
+        key: a key of `jax.random.key`, for the order.
         data: n rows.
         shares: relative sizes of the parts, > 0.
 

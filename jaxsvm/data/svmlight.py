@@ -1,4 +1,4 @@
-"""svmlight (LIBSVM) files, read through scikit-learn; every refusal names the file and the line."""
+"""svmlight (LIBSVM) files, read by scikit-learn; every error names the file and the line."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def load_svmlight(
 ) -> Loaded:
     r"""Read svmlight (LIBSVM) files, `.gz` and `.bz2` too, as `SparseRows`, one data set for each file.
 
-    All files get the number of columns of the widest and the classes of the first. Needs scikit-learn.
+    All files share the number of columns of the widest and the classes of the first. Requires scikit-learn.
 
     Args:
         *paths: one or more.
         task: "binary", "multiclass" or "regression"; None: the first for two classes, the second for more.
         positive: the class, or several, that are +1 against the rest; None: the last of two.
-        classes: names to keep, of an earlier call, such as `train.classes`; None: those of the first file.
-        columns: of the rows; None: the largest index in the files.
-        zero_based: whether the first column has index 0; "auto": where an index 0 occurs in any of the files.
+        classes: names of an earlier call, such as `train.classes`; None: those of the first file.
+        columns: number of columns; None: the largest index in the files.
+        zero_based: whether the first column has index 0; "auto": if an index 0 occurs in any of the files.
 
     Returns:
         `Loaded`: a tuple of data sets with `classes`.
 
     Raises:
-        ValueError: a line that is not svmlight, with the file, the number of the line and what is wrong there; labels
-            that do not fit the task.
-        FileNotFoundError, ImportError: no such file, no scikit-learn.
+        ValueError: a line that is not svmlight, or labels that do not fit the task.
+        FileNotFoundError: no such file.
+        ImportError: scikit-learn is not installed.
 
     Example:
         >>> import os, tempfile
@@ -61,7 +61,7 @@ def load_svmlight(
 def read_svmlight(
     *paths: str | os.PathLike, columns: int | None = None, zero_based: bool | str = "auto", dtype: Any = None
 ) -> list[Rows]:
-    """The rows of svmlight files as CSR matrices, with their labels as they stand there."""
+    """The rows of svmlight files as CSR matrices, with raw labels."""
     try:
         from sklearn.datasets import load_svmlight_files
     except ImportError as error:
@@ -73,12 +73,12 @@ def read_svmlight(
     try:
         with np.errstate(over="ignore"), contextlib.ExitStack() as stack:
             files = [stack.enter_context(open_any(path, "rb")) for path in paths]
-            made = load_svmlight_files(files, n_features=columns, dtype=dtype, zero_based=zero_based)
+            arrays = load_svmlight_files(files, n_features=columns, dtype=dtype, zero_based=zero_based)
     except (ValueError, OverflowError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         for path in paths:
             _find_bad_line(path, dtype, columns, zero_based)
         raise ValueError(f"{', '.join(paths)} cannot be read as svmlight: {error}") from error
-    parts = [Rows(x, y) for x, y in zip(made[::2], made[1::2], strict=True)]
+    parts = [Rows(x, y) for x, y in zip(arrays[::2], arrays[1::2], strict=True)]
     for path, part in zip(paths, parts, strict=True):
         if not part.x.shape[0]:
             raise ValueError(f"{path} holds no rows")
@@ -88,7 +88,7 @@ def read_svmlight(
 
 
 def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool | str) -> None:
-    """Raise ValueError for the first line that is not svmlight, as scikit-learn does not say which one it is."""
+    """Raise ValueError for the first line that is not svmlight, which scikit-learn does not report."""
     most = float(np.finfo(dtype).max)
     with reading(path), open_any(path, "rb") as file:
         for number, line in enumerate(file, 1):
@@ -97,24 +97,24 @@ def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool 
                 raise ValueError(f"{path}, line {number}: {fault}")
 
 
-# Python's numbers may hold underscores and other digits, those of files not; scikit-learn takes any word that begins with qid.
+# Python parses underscores and non-ASCII digits in numbers; scikit-learn accepts any word that starts with qid.
 _ODD = re.compile(rb"[_\x80-\xff]|qid(?!:\d{1,19}\s)")
-_REACH = 32  # bytes of a block that are searched again with the next one
+_OVERLAP = 32  # bytes of a block that are searched again with the next one
 
 
-def _holds(path: str, odd: re.Pattern) -> bool:
-    """Whether such a byte stands anywhere in a file, unpacked."""
+def _holds(path: str, pattern: re.Pattern) -> bool:
+    """Whether the uncompressed file holds a match of the pattern."""
     end = b""
     with open_any(path, "rb") as file:
         for block in iter(lambda: file.read(2**20), b""):
-            if odd.search(end + block):
+            if pattern.search(end + block):
                 return True
-            end = block[-_REACH:]
+            end = block[-_OVERLAP:]
     return False
 
 
 def _fault(words: list[bytes], most: float, columns: int | None, zero_based: bool | str) -> str | None:
-    """What is wrong with a line of svmlight."""
+    """The fault of a line of svmlight, or None."""
     if not words:
         return None
     show = lambda word: repr(word[:40].decode("utf-8", "replace"))  # noqa: E731

@@ -1,9 +1,9 @@
-"""Classes for scikit-learn: fit, predict, clone, pickle, pipelines and grids around solvers and feature maps.
+"""Estimators for scikit-learn: fit, predict, clone, pickle, pipelines and grids for solvers and feature maps.
 
-Rows are checked, then put in an order of their own with equal rows as one (their weights added), and padded to one of a few
-sizes by rows of weight 0. So weight k means k copies and weight 0 absence to the last bit, the order of the rows does not
-matter, and one compiled program serves all numbers of a solver and data of about the same size. Rows are float32, or
-float64 inside `jax.enable_x64()`.
+Rows are checked, sorted, and merged where they are equal (their weights are added); then rows of weight 0 pad them to one of
+a small set of sizes. So weight k equals k copies and weight 0 equals absence, bit for bit, and the order of rows has no
+effect. One compiled program serves all numbers of a solver and data of similar size. Rows are float32, or float64 inside
+`jax.enable_x64()`.
 """
 
 from .budgeted_svc import BudgetedSVC as BudgetedSVC

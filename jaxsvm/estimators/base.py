@@ -1,4 +1,4 @@
-"""What all machines share: checks, runs, decision values, what was fitted."""
+"""The base of all support vector machines: checks, runs, decision values, fitted attributes."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from ..types import Run, Solver
 from .compact import compact, inner_of, on_rows, support_mask
 from .preprocess import FLOATS, apply, batch, bucket_size, make_seed, merge_duplicates, pad_columns, to_train_dtype
 
-PASSES, MEASURED_PASSES = 10, 1000  # by default: without a tolerance, at most with one
+PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
 
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
 
 class BaseSVM(BaseEstimator):
-    """Fitting and decision values; subclasses say which solver, and for how long.
+    """Fitting and decision values; subclasses define the solver and the length of a run.
 
-    `_made(x, weight, copies)` is the solver for two classes or for real targets, given the rows that it will see, their weights,
-    and these without the weights of classes; `_limits(n)` are `steps`, `passes`, `tol`, `sampler` and `progress` of a run on n
-    rows.
+    `_make_solver(x, weight, copies)` is the solver for two classes or for real targets. Its arguments are the training rows,
+    their weights, and their sample weights without class weights. `_run_options(n)` are `steps`, `passes`, `tol`, `sampler`
+    and `progress` of a run on n rows.
     """
 
-    _length = "max_passes"  # the parameter that says how long a run is
+    _length = "max_passes"  # the parameter that sets the length of a run
 
     def _pairwise(self) -> bool:
         return False
 
     def _pad_columns(self) -> bool:
-        """Whether columns of zeros change nothing, so that data of about the same width share a program."""
+        """Whether columns of zeros have no effect, so that data of similar width can share a program."""
         return False
 
     def __sklearn_tags__(self):
@@ -79,36 +79,36 @@ class BaseSVM(BaseEstimator):
 
     @contextlib.contextmanager
     def _restore_on_error(self) -> Iterator[None]:
-        """What was fitted stays as it was if the body fails."""
-        before = dict(vars(self))
+        """Restore the attributes if the body fails."""
+        attributes = dict(vars(self))
         try:
             yield
         except BaseException:
             vars(self).clear()
-            vars(self).update(before)
+            vars(self).update(attributes)
             raise
 
     def _run(self, x, target, weight, *, factors=1.0, names=None, first=True, state=None, one_pass=False) -> None:
-        """Train on checked rows; `target` are labels or class numbers with `names`, real targets without.
+        """Train on checked rows; `target` holds labels or class numbers if there are `names`, else real targets.
 
-        `factors`, (n,) or a number, is what the weights of classes make of `weight`; equal rows of a class are joined.
+        `factors`, (n,) or a number, are the class weights of the rows. Equal rows of a class are merged.
         """
         rows, copies = merge_duplicates(x, target, weight)
-        live, n = len(rows), bucket_size(len(rows))
-        taken = np.concatenate([rows, np.full(n - live, rows[0])])
-        copies = np.concatenate([copies, np.zeros(n - live)])
-        weight = copies * np.broadcast_to(factors, len(target))[taken]
-        d, x = x.shape[1], x[taken][:, taken] if self._pairwise() else x[taken]
+        n_rows, n = len(rows), bucket_size(len(rows))
+        index = np.concatenate([rows, np.full(n - n_rows, rows[0])])
+        copies = np.concatenate([copies, np.zeros(n - n_rows)])
+        weight = copies * np.broadcast_to(factors, len(target))[index]
+        d, x = x.shape[1], x[index][:, index] if self._pairwise() else x[index]
         solver = self._make_solver(x, weight, copies) if state is None else self._solver_for_next(x, weight, copies)
-        made = solver
+        binary_solver = solver
         if names is not None and len(names) > 2:
             solver = MULTICLASS[self.multiclass](solver, classes=len(names))
         x = pad_columns(x) if self._pad_columns() else x
-        data, limits = batch(x, target[taken], weight), self._run_options(n)
-        sampler, progress = limits.pop("sampler") or solver.sampler or samplers.uniform(1), limits.pop("progress")
-        plan = plan_of(solver, sampler, live, n, one_pass=one_pass, length=self._length, **limits)
+        data, options = batch(x, target[index], weight), self._run_options(n)
+        sampler, progress = options.pop("sampler") or solver.sampler or samplers.uniform(1), options.pop("progress")
+        plan = plan_of(solver, sampler, n_rows, n, one_pass=one_pass, length=self._length, **options)
         key = self._next_key(first)
-        if state is not None:  # the clock of the solver goes on, the rows are new
+        if state is not None:  # the solver keeps its step counter, the rows are new
             state = Run(state, sampler.init(key, data), jnp.zeros((), jnp.int32), jnp.zeros((), bool))
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         if not run.finite:
@@ -118,38 +118,40 @@ class BaseSVM(BaseEstimator):
             advice = f"a larger {self._length} or columns of one scale may help"
             status = run.status.partition(";")[0]
             warnings.warn(f"{status}; {residual}: {advice}", ConvergenceWarning, stacklevel=caller_stacklevel())
-        model = compact(run.model, taken, d)
-        self.model_, self._solver = model if names is None else Classifier(model, names), made
-        kept = run.state.solver if streams(solver) else ()
-        self.fit_ = run._replace(model=self.model_, state=run.state._replace(solver=kept, sampler=()))
+        model = compact(run.model, index, d)
+        self.model_, self._solver = model if names is None else Classifier(model, names), binary_solver
+        solver_state = run.state.solver if streams(solver) else ()
+        self.fit_ = run._replace(model=self.model_, state=run.state._replace(solver=solver_state, sampler=()))
         steps = int(run.state.step)
-        self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // live))
+        self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // n_rows))
 
     def _solver_for_next(self, x, weight, copies):
-        """The solver that goes on with other rows."""
+        """The solver of `partial_fit` after the first call."""
         return self._make_solver(x, weight, copies)
 
-    def _piece(self, first: bool) -> dict:
-        """What the next piece of rows is trained with."""
+    def _partial_options(self, first: bool) -> dict:
+        """Options of `_run` for one call of `partial_fit`."""
         state = None if first else self.fit_.state.solver
         return {"first": first, "state": state, "one_pass": True}
 
     def _next_key(self, first: bool) -> jax.Array:
-        """The key of a run, or of the next piece of rows."""
-        self._seed, self._pieces = (make_seed(self.random_state), 0) if first else (self._seed, self._pieces + 1)
-        return jax.random.fold_in(jax.random.key(self._seed), self._pieces)
+        """The key of a run, or of the next call of `partial_fit`."""
+        self._seed, self._calls = (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
+        return jax.random.fold_in(jax.random.key(self._seed), self._calls)
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
         X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-        whole = self.model_.inner if isinstance(self.model_, Classifier) else self.model_
-        model = inner_of(whole)
-        if isinstance(model, Linear) and not isinstance(whole, OneVsOne):  # on the host: nothing to compile, and the rows stay
+        outer = self.model_.inner if isinstance(self.model_, Classifier) else self.model_
+        model = inner_of(outer)
+        if isinstance(model, Linear) and not isinstance(
+            outer, OneVsOne
+        ):  # on the host: nothing is compiled or copied to a device
             weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)
             return safe_sparse_dot(X, weights.T, dense_output=True) + b
         if isinstance(model, Expansion) and self._pairwise():
             X = X[:, np.maximum(np.asarray(model.index), 0)]
-        return apply(whole, X)
+        return apply(outer, X)
 
     def _field(self, name: str, kind: type, fn: Callable) -> np.ndarray:
         check_is_fitted(self, "model_")
@@ -166,17 +168,17 @@ class BaseSVM(BaseEstimator):
 
     @property
     def intercept_(self) -> np.ndarray:
-        """(1,), (k,) or for pairs of classes (k(k-1)/2,)."""
+        """Intercepts, (1,), (k,) or for pairs of classes (k(k-1)/2,)."""
 
-        def spread(model):
+        def intercepts(model):
             values = model.w if isinstance(model, Linear) else model.coef
             return np.broadcast_to(np.asarray(model.b, np.float64), np.atleast_2d(values).shape[:1]).copy()
 
-        return self._field("intercept_", Linear | Expansion, spread)
+        return self._field("intercept_", Linear | Expansion, intercepts)
 
     @property
     def support_(self) -> np.ndarray:
-        """(m,) rows of the training data with a coefficient that is not 0; of equal rows the first."""
+        """(m,) indices of the support vectors in the training data; of equal rows the first."""
         return self._field("support_", Expansion, lambda model: np.asarray(on_rows(model).index)[support_mask(model)])
 
     @property
@@ -186,15 +188,15 @@ class BaseSVM(BaseEstimator):
 
 
 def streams(solver: Solver) -> bool:
-    """Whether a run may go on with other rows: steps on drawn rows, nothing kept of single rows."""
+    """Whether a run can continue on other rows: steps read drawn rows, the state has no entry for each row."""
     return solver.reads == "rows" and solver.residual_scope == "sample"
 
 
-def plan_of(solver, sampler, live, n, *, steps, passes, tol, one_pass, length) -> dict:
-    """`steps`, `every` and `tol` of `jaxsvm.fit`; lengths that depend on the padded number of rows are compiled once.
+def plan_of(solver, sampler, n_rows, n, *, steps, passes, tol, one_pass, length) -> dict:
+    """`steps`, `every` and `tol` of `jaxsvm.fit` for `n_rows` rows padded to n.
 
-    A solver with `until` goes on by itself within an update, so that each is looked at and few will do. `length` is the
-    parameter that says how long a run is, for messages.
+    Lengths depend on n, so that data of similar size share a program. An update of a solver `with_tol` iterates to its
+    tolerance, so that each one is a chunk. `length` is the parameter that sets the length of a run, for messages.
     """
     if isinstance(tol, str) and tol != "auto":
         raise ValueError(f"tol must be 'auto', a number above 0 or None, got {tol!r}")
@@ -202,16 +204,17 @@ def plan_of(solver, sampler, live, n, *, steps, passes, tol, one_pass, length) -
         check_positive(tol=tol)
     steps = None if steps is None else whole_number("steps", steps, 1)
     passes = None if passes is None else whole_number("max_passes", passes, 1)
-    measured = solver.residual_scope == "whole"
+    has_criterion = solver.residual_scope == "whole"
     if tol == "auto":
-        tol = 1e-3 if measured and not one_pass else None
-    if tol is not None and not measured:
+        tol = 1e-3 if has_criterion and not one_pass else None
+    if tol is not None and not has_criterion:
         raise ValueError(f"tol has nothing to stop on: this solver looks at single rows; leave tol='auto' and give {length}")
     b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
-    every, one = period or (1 if solver.with_tol else max(-(-n // b), 128 if b < n else 10)), -(-live // b)
+    every = period or (1 if solver.with_tol else max(-(-n // b), 128 if b < n else 10))
+    pass_steps = -(-n_rows // b)
     if steps is None and one_pass:
-        steps = one
+        steps = pass_steps
     elif steps is None:
         passes = passes or (PASSES if tol is None or solver.with_tol else MEASURED_PASSES)
-        steps = -(-passes * one // every) * every  # a rest would be compiled apart
+        steps = -(-passes * pass_steps // every) * every  # whole chunks
     return {"steps": steps, "every": every, "tol": tol}

@@ -1,4 +1,4 @@
-"""Kernel machines of a fixed number of points."""
+"""Kernel support vector machines on a budget of points."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from .parameters import kernel_of, may_widen
 class BudgetedSVC(PartialFitMixin):
     """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)) with a kernel, approximately, by at most `budget` points.
 
-    What a prediction takes, and a step of training, is bounded by the budget, whatever the number of rows. f has no intercept.
+    The budget bounds the cost of a prediction and of a training step for any number of rows. f has no intercept.
 
     Args:
-        C: weight of one row's loss, > 0.
-        kernel: as `SVC`, but "precomputed". Gaussian ones are kept within the budget by `jaxsvm.budget.merge`, which needs
-            these; all others by `jaxsvm.budget.remove`, which costs as little and loses more. For `jaxsvm.budget.project`,
-            which loses less and costs O(budget^3) each time, take `SVMClassifier(jaxsvm.bsca(..., maintain=...))`.
+        C: weight of the loss of each row, > 0.
+        kernel: as `SVC`, except "precomputed". The budget is maintained by `jaxsvm.budget.merge` for Gaussian kernels, which
+            it requires, and by `jaxsvm.budget.remove` for others, at the same cost and a larger loss. For
+            `jaxsvm.budget.project`, with a smaller loss at O(budget^3) each time, use
+            `SVMClassifier(jaxsvm.bsca(..., maintain=...))`.
         gamma: as `SVC`.
         degree: as `SVC`.
         coef0: as `SVC`.
-        budget: points of the model, of each against the rest where there are more than two classes, >= 2.
-        method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradients, which has `partial_fit`: C, kernel and budget
-            are then those of the first call.
-        partners: of how many points, drawn at random, the best is taken for a merge, >= 1; None: of all.
-        tol: of "bsca": change of the logarithm of the spread of the summands of f from epoch to epoch to stop at;
-            "auto": 1e-3, as its paper recommends; None: none. "bsgd" has nothing to stop on.
-        max_passes: over the rows at most, >= 1, rounded up as in `LinearSVC`; None: ten, or with a tolerance 1,000. The larger
-            C, the more are needed, of the order of C.
+        budget: points of the model, or of each one-vs-rest model of more than two classes, >= 2.
+        method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradient descent. The latter has `partial_fit`, with C,
+            kernel and budget of the first call.
+        partners: number of random candidates from which the best partner of a merge is chosen, >= 1; None: all points.
+        tol: of "bsca": stop once the logarithm of the spread of the contributions to f changes by at most this between
+            epochs; "auto": 1e-3, as its paper recommends; None: none. "bsgd" has no criterion.
+        max_passes: passes over the rows at most, >= 1, rounded up as in `LinearSVC`; None: ten, or with a tolerance 1,000. The
+            number needed grows in proportion to C.
         class_weight: as `SVMClassifier`.
         random_state: as `SVMClassifier`.
         progress: as `SVMClassifier`.
@@ -78,11 +79,11 @@ class BudgetedSVC(PartialFitMixin):
     def _make_solver(self, x, weight, copies):
         check_choice("method", self.method, ("bsca", "bsgd"))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
-        kept = {"budget": self.budget, "maintain": default_for(kernel, partners=self.partners)}
+        options = {"budget": self.budget, "maintain": default_for(kernel, partners=self.partners)}
         if self.method == "bsca":
-            return bsca(self.C, kernel, **kept)
+            return bsca(self.C, kernel, **options)
         check_positive(C=self.C)
-        return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **kept)
+        return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **options)
 
     def _solver_for_next(self, x, weight, copies):
         return self._solver  # lambda and the kernel are those of the first rows

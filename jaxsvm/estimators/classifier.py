@@ -1,4 +1,4 @@
-"""Class names, class weights, and rows that come in pieces."""
+"""Classifiers: class names, class weights, and training on parts of the data."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .base import MULTICLASS, BaseSVM
 
 
 class BaseClassifier(ClassifierMixin, BaseSVM):
-    """Class names, class weights and more than two classes."""
+    """A classifier with class names, class weights and more than two classes."""
 
     multiclass = "ovr"
 
     def fit(self, X, y, sample_weight=None):
-        """Train from the beginning.
+        """Train a new model.
 
         Args:
-            X: (n, d) rows, an array or any sparse matrix, which is never made dense.
+            X: (n, d) rows, an array or any sparse matrix, which stays sparse.
             y: (n,) class names.
-            sample_weight: (n,) weights, >= 0; k means k copies, 0 absence.
+            sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
         """
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
@@ -47,11 +47,11 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         self._run(x, target, weight, factors=factors, names=tuple(self.classes_.tolist()), **more)
 
     def _class_weights(self, place, weight):
-        """(k,) factors; "balanced" makes the classes weigh the same, sample weights counted."""
+        """(k,) factors; "balanced" gives all classes the same total sample weight."""
         k = len(self.classes_)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            each = np.bincount(place[weight > 0], weight[weight > 0], k)
-            return weight.sum() / (k * each)
+            totals = np.bincount(place[weight > 0], weight[weight > 0], k)
+            return weight.sum() / (k * totals)
         factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
         if not (factors > 0).all():
             raise ValueError(
@@ -60,9 +60,9 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         return factors
 
     def decision_function(self, X):
-        """(n, d) -> (n,) for two classes, above 0 for the second; (n, k) for more, the largest for the class.
+        """Decision values, (n, d) -> (n,), > 0 for the second of two classes; or (n, k), largest for the class.
 
-        With "ovo" these are votes, and among classes with as many the larger sum of values decides.
+        With "ovo" these are votes; the sum of decision values breaks ties.
         """
         scores = self._scores(X)
         return scores if len(self.classes_) > 2 else scores.ravel()
@@ -74,18 +74,18 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
 
 class PartialFitMixin(BaseClassifier):
-    """A classifier that may be trained on rows that come in pieces, if `_goes_on` raises no AttributeError."""
+    """A classifier with `partial_fit`, unless `_can_partial_fit` raises AttributeError."""
 
     @available_if(lambda self: self._can_partial_fit())
     def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Go on with more rows, or begin: one pass over them, or `steps` updates where there is such a parameter.
+        """Continue training on more rows, or start: one pass over them, or `steps` updates if there is this parameter.
 
-        Weights compare rows of one call; the clock of the solver runs on.
+        Weights are relative to the rows of one call; the step counter of the solver continues.
 
         Args:
             X: (n, d) rows.
             y: (n,) class names.
-            classes: all class names, at the first call.
+            classes: all class names; required in the first call.
             sample_weight: (n,) weights, >= 0.
         """
         first = not hasattr(self, "fit_")
@@ -102,5 +102,5 @@ class PartialFitMixin(BaseClassifier):
                     raise ValueError(f"classes holds one class, {self.classes_.tolist()}: a classifier needs two or more")
             elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
                 raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {np.unique(classes).tolist()}")
-            self._train(x, y, weight, **self._piece(first))
+            self._train(x, y, weight, **self._partial_options(first))
         return self

@@ -1,4 +1,4 @@
-"""What a fitted model is made of, without padding."""
+"""Parts of a fitted model, without padding."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .preprocess import bucket_size
 
 
 def inner_of(model: Any) -> Any:
-    """The model without names of classes; of several the models as they are stacked."""
+    """The model without class names; the stacked models of a multiclass model."""
     model = model.inner if isinstance(model, Classifier) else model
     return model.inner if isinstance(model, OneVsRest | OneVsOne) else model
 
 
 def support_mask(model: Expansion) -> np.ndarray:
-    """The numbers of the points with a coefficient, of one model or another, that is not 0."""
+    """The indices of the points with a nonzero coefficient, in any of the stacked models."""
     return np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
 
 
 def owns_points(model: Expansion) -> bool:
-    """Whether the points are the model's own (a budget), not rows of the training data."""
+    """Whether the points are those of a budget, not rows of the training data."""
     return model.index.size > 0 and bool((np.asarray(model.index) < 0).all())
 
 
 def on_rows(model: Expansion) -> Expansion:
-    """The model, if its points are rows of the training data, the same for all classes."""
+    """The model, if its points are rows of the training data that all classes share."""
     if owns_points(model):
         raise AttributeError("the points of a budget are no rows of the training data: look into model_")
     if np.ndim(model.index) > 1:
@@ -41,12 +41,12 @@ def on_rows(model: Expansion) -> Expansion:
 
 
 def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
-    """A model without padding: an expansion on the rows that it uses, with their numbers in the data that came.
+    """A model without padding: an expansion over its support vectors, with their indices in the user's data.
 
     Args:
         model: fitted on padded rows.
-        rows: (n,) the numbers of these in the data that came.
-        d: columns of these; None: the model sees others.
+        rows: (n,) indices of the padded rows in the user's data.
+        d: columns of the user's data; None: the model is on features.
     """
     if isinstance(model, OneVsRest | OneVsOne):
         return dataclasses.replace(model, inner=compact(model.inner, rows, d))
@@ -58,18 +58,18 @@ def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
         return model
     if owns_points(model):
         return dataclasses.replace(model, x=model.x[..., :d])
-    held = np.asarray(model.index)
-    numbers = np.where(held < 0, -1, rows[held])
-    if held.ndim > 1:  # points of their own for each of several models
+    index = np.asarray(model.index)
+    numbers = np.where(index < 0, -1, rows[index])
+    if index.ndim > 1:  # each of several models has its own points
         return dataclasses.replace(model, index=jnp.asarray(numbers, jnp.int32))
     points = support_mask(model)
-    size = min(bucket_size(len(points)), len(held))
-    taken, known = np.concatenate([points, np.zeros(size - len(points), int)]), np.arange(size) < len(points)
-    x = model.x[taken]
+    size = min(bucket_size(len(points)), len(index))
+    padded, in_use = np.concatenate([points, np.zeros(size - len(points), int)]), np.arange(size) < len(points)
+    x = model.x[padded]
     if holds_precomputed(model.kernel):
-        x = x[:, taken]
+        x = x[:, padded]
     elif d is not None and x.shape[1] > d:
         x = dataclasses.replace(x, columns=d) if isinstance(x, SparseRows) else x[:, :d]
-    coef = jnp.where(known, model.coef[..., taken], 0).astype(model.coef.dtype)
-    index = jnp.asarray(np.where(known, numbers[taken], -1), jnp.int32)
+    coef = jnp.where(in_use, model.coef[..., padded], 0).astype(model.coef.dtype)
+    index = jnp.asarray(np.where(in_use, numbers[padded], -1), jnp.int32)
     return dataclasses.replace(model, x=x, coef=coef, index=index)

@@ -1,4 +1,4 @@
-"""Feature maps as transformers."""
+"""Feature maps as transformers of scikit-learn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .preprocess import FLOATS, apply, is_sparse, make_seed, to_train_dtype
 
 
 class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Checked rows in, features out."""
+    """A transformer of checked rows to features."""
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -25,7 +25,7 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return tags
 
     def fit(self, X, y=None):
-        """Draw the map for rows like X, (n, d); y is not looked at."""
+        """Draw the map for rows like X, (n, d); y is ignored."""
         x = to_train_dtype(validate_data(self, X, accept_sparse="csr", dtype=FLOATS))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x)
         self.phi_ = self._map(jax.random.key(make_seed(self.random_state)), kernel, x)
@@ -33,13 +33,13 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X):
-        """(n, d) -> (n, n_components)."""
+        """Features, (n, d) -> (n, n_components)."""
         check_is_fitted(self, "phi_")
         return apply(self.phi_, validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False))
 
 
 class NystromFeatures(Map):
-    """Nystrom features of a kernel: products of features are kernel values, exactly so at the landmarks.
+    """Nystrom features of a kernel: inner products approximate kernel values, exactly at the landmarks.
 
     Args:
         kernel: as `SVC`, but "precomputed".
@@ -76,19 +76,19 @@ class NystromFeatures(Map):
         if size > x.shape[0]:
             size = x.shape[0]
             warnings.warn(f"n_components={self.n_components} landmarks, but only {size} rows: all are taken", stacklevel=3)
-        drawn = isinstance(self.choose, str)
-        if drawn:  # on the host: the other rows need not go to the device
+        uniform = isinstance(self.choose, str)
+        if uniform:  # on the host, so that the other rows are not copied to the device
             x = x[np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(x.shape[0], size, replace=False)]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the scale of the columns is the solver's matter
+            warnings.simplefilter("ignore")  # about the scale of the columns, which matters to solvers only
             rows = dataset(x, np.zeros(x.shape[0]), task="regression").x
-        if drawn:
+        if uniform:
             return features.nystrom(None, kernel, landmarks=rows)
         return features.nystrom(key, kernel, rows, landmarks=size, choose=self.choose)
 
 
 class FourierFeatures(Map):
-    """Random Fourier features of a kernel: products of features are kernel values in the mean.
+    """Random Fourier features of a kernel: inner products are kernel values in expectation.
 
     Args:
         kernel: "rbf", "laplacian", or such a kernel of jaxsvm.
@@ -105,7 +105,7 @@ class FourierFeatures(Map):
         (3, 4)
     """
 
-    degree, coef0 = 3, 0.0  # no kernel of theirs has a law of frequencies
+    degree, coef0 = 3, 0.0  # of kernels that have no spectral distribution
 
     def __init__(self, kernel="rbf", *, gamma="scale", n_components=100, form="auto", random_state=None):
         self.kernel = kernel

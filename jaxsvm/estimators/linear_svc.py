@@ -1,4 +1,4 @@
-"""Linear machines."""
+"""Linear support vector machines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class LinearSVC(BaseClassifier):
     The problem of scikit-learn's `LinearSVC(dual=True)` with the same loss.
 
     Args:
-        C: weight of one row's loss, > 0.
+        C: weight of the loss of each row, > 0.
         loss: "hinge", "squared_hinge", or a loss of jaxsvm.
         bias: "feature", an intercept regularised with the weights, or "none".
-        tol: largest move of a row's margin in a pass to stop at, > 0.
-        max_passes: over the rows at most, >= 1; rounded up to whole looks, which come once in a pass, but not before 128 steps,
-            over rows padded to a multiple of 256 or more.
+        tol: stop once the largest change of a margin in a pass is at most this, > 0.
+        max_passes: passes over the rows at most, >= 1. They are rounded up to whole chunks of steps: one pass over the rows
+            padded to a multiple of 256 or more, and at least 128 steps.
         class_weight: as `SVMClassifier`.
         random_state: as `SVMClassifier`.
         progress: as `SVMClassifier`.

@@ -1,4 +1,4 @@
-"""Kernels and losses as scikit-learn names them."""
+"""Kernels and losses by the names of scikit-learn."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .preprocess import is_sparse
 
 
 def kernel_of(name: Any, gamma: Any, degree: int, coef0: float, x: Any, weight: np.ndarray | None = None) -> Kernel:
-    """The kernel that the parameters of scikit-learn name, on training rows x."""
+    """The kernel of the parameters of scikit-learn, for training rows x."""
     if not isinstance(name, str):
         return as_kernel(name)
     if isinstance(gamma, str):
         if gamma not in ("scale", "auto"):
             raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0, got {gamma!r}")
-        spread = _variance(x, weight) if gamma == "scale" and name not in ("linear", "precomputed") else 1.0
-        gamma = 1 / (x.shape[1] * (spread or 1.0))
+        variance = _variance(x, weight) if gamma == "scale" and name not in ("linear", "precomputed") else 1.0
+        gamma = 1 / (x.shape[1] * (variance or 1.0))
     check_positive(gamma=gamma)
     gamma = float(gamma)
-    made: dict[str, Callable] = {
+    by_name: dict[str, Callable] = {
         "linear": kernels.linear,
         "poly": lambda: kernels.polynomial(gamma, coef0, degree=degree),
         "rbf": lambda: kernels.rbf(gamma=gamma),
@@ -32,13 +32,13 @@ def kernel_of(name: Any, gamma: Any, degree: int, coef0: float, x: Any, weight: 
         "laplacian": lambda: kernels.laplacian(1 / gamma),
         "precomputed": kernels.precomputed,
     }
-    if name not in made:
-        raise ValueError(f"kernel must be one of {', '.join(map(repr, made))}, a kernel or a function, got {name!r}")
-    return made[name]()
+    if name not in by_name:
+        raise ValueError(f"kernel must be one of {', '.join(map(repr, by_name))}, a kernel or a function, got {name!r}")
+    return by_name[name]()
 
 
 def _variance(x: Any, weight: np.ndarray | None) -> float:
-    """The variance of all numbers of x, rows counted by weight."""
+    """The variance of all entries of x, rows weighted."""
     share = np.full(x.shape[0], 1 / x.shape[0]) if weight is None else weight / weight.sum()
     if is_sparse(x):
         data, share = x.data.astype(np.float64), np.repeat(share, np.diff(x.indptr)) / x.shape[1]
@@ -48,27 +48,27 @@ def _variance(x: Any, weight: np.ndarray | None) -> float:
 
 
 def is_matrix(kernel: Any) -> bool:
-    """Whether the parameter asks for kernel values that were worked out beforehand."""
+    """Whether the kernel parameter stands for a precomputed kernel."""
     return isinstance(kernel, str) and kernel == "precomputed" or takes_matrix(kernel)
 
 
 def may_widen(kernel: Any) -> bool:
-    """Whether columns of zeros change nothing of a kernel that is given by name; nobody knows of others."""
+    """Whether columns of zeros have no effect on the kernel, which is known for kernels by name only."""
     return isinstance(kernel, str) and kernel != "precomputed"
 
 
-def takes_matrix(thing: Any) -> bool:
-    """Whether a solver is made with kernel values that were worked out beforehand."""
-    if isinstance(thing, Kernel):
-        return holds_precomputed(thing)
-    if not isinstance(thing, Recipe):
+def takes_matrix(node: Any) -> bool:
+    """Whether a kernel, or an argument of a solver, is a precomputed kernel."""
+    if isinstance(node, Kernel):
+        return holds_precomputed(node)
+    if not isinstance(node, Recipe):
         return False
-    _, args, kwargs = thing.call()
+    _, args, kwargs = node.call()
     return any(map(takes_matrix, (*args, *kwargs.values())))
 
 
 def loss_of(loss: Any) -> Any:
-    """The loss that the parameter asks for."""
+    """The loss of the parameter: by name, or as it is."""
     known = {"hinge": losses.hinge, "squared_hinge": losses.squared_hinge}
     if isinstance(loss, str) and loss not in known:
         raise ValueError(f"loss must be 'hinge', 'squared_hinge' or a loss of jaxsvm, got {loss!r}")

@@ -1,4 +1,4 @@
-"""Rows of scikit-learn, checked, in an order of their own and padded: as rows of solvers."""
+"""Checked rows of scikit-learn as rows of solvers: sorted, merged and padded."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ FLOATS = [np.float64, np.float32]
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether x is a matrix of SciPy."""
+    """Whether x is a sparse matrix of SciPy."""
     return hasattr(x, "tocsr")
 
 
 def bucket_size(n: int, least: int = 256) -> int:
-    """The padded length of n rows: one of a few, at most an eighth more than n and `least`."""
+    """The padded length of n rows: a multiple of `least`, or of a power of 2 of at most n/8 where that is larger."""
     step = max(least, 1 << max(n.bit_length() - 4, 0))
     return -(-n // step) * step
 
 
 def to_train_dtype(x: Any) -> Any:
-    """Rows in the dtype that they will be trained in, -0 as 0."""
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, which `dataset` refuses with a sentence
+    """The rows in the dtype of training, with -0 replaced by 0."""
+    with np.errstate(over="ignore"):  # overflows become infinities, which `dataset` rejects
         x = x.astype(np.float64 if jax.config.jax_enable_x64 and x.dtype == np.float64 else np.float32)
     return x.tocsr() if is_sparse(x) else x + x.dtype.type(0)
 
 
 def row_hashes(x: Any) -> np.ndarray:
-    """(n,) uint64: equal rows have equal marks, whether dense or sparse, and others hardly ever."""
+    """Hashes of the rows, (n,) uint64, the same for dense and sparse rows."""
 
     def mix(bits):  # the finaliser of SplitMix64
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -55,25 +55,25 @@ def row_hashes(x: Any) -> np.ndarray:
 
 
 def merge_duplicates(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of positive weight in an order of their own, equal ones as one: their numbers (m,) and weights (m,)."""
-    live = np.flatnonzero(weight > 0)
+    """The rows of positive weight, sorted by hash and merged where equal: their indices (m,) and weights (m,)."""
+    positive = np.flatnonzero(weight > 0)
     if is_sparse(x):
         x.sum_duplicates()
         x.eliminate_zeros()
-    marks = row_hashes(x)[live]
-    order = np.lexsort((y[live], marks))
-    marks, order = marks[order], live[order]
-    same = np.flatnonzero((marks[1:] == marks[:-1]) & (y[order[1:]] == y[order[:-1]]))
-    here, next_ = x[order[same]], x[order[same + 1]]
-    differ = np.diff((here != next_).tocsr().indptr) if is_sparse(x) else (here != next_).any(axis=1)
-    first = np.ones(len(order), bool)
-    first[same[np.asarray(differ) == 0] + 1] = False
-    first = np.flatnonzero(first)
-    return order[first], np.add.reduceat(weight[order], first)
+    hashes = row_hashes(x)[positive]
+    order = np.lexsort((y[positive], hashes))
+    hashes, order = hashes[order], positive[order]
+    candidates = np.flatnonzero((hashes[1:] == hashes[:-1]) & (y[order[1:]] == y[order[:-1]]))
+    rows, next_rows = x[order[candidates]], x[order[candidates + 1]]
+    differ = np.diff((rows != next_rows).tocsr().indptr) if is_sparse(x) else (rows != next_rows).any(axis=1)
+    is_first = np.ones(len(order), bool)
+    is_first[candidates[np.asarray(differ) == 0] + 1] = False
+    starts = np.flatnonzero(is_first)
+    return order[starts], np.add.reduceat(weight[order], starts)
 
 
 def pad_columns(x: Any) -> Any:
-    """Rows with columns of zeros behind, up to a multiple of 8."""
+    """The rows with columns of zeros appended, up to a multiple of 8."""
     d = -(-x.shape[1] // 8) * 8
     if not is_sparse(x):
         return np.pad(x, ((0, 0), (0, d - x.shape[1])))
@@ -82,12 +82,12 @@ def pad_columns(x: Any) -> Any:
 
 
 def batch(x: Any, y: np.ndarray, weight: np.ndarray) -> Batch:
-    """A checked data set whose sparse rows have one of a few widths."""
+    """A checked data set whose sparse rows are padded to a width of `bucket_size`."""
     data = dataset(x, y, weight, task="regression")
     if isinstance(data.x, SparseRows):
         width = data.x.value.shape[1]
-        rest = ((0, 0), (0, bucket_size(width, 8) - width))
-        pad = lambda a: jnp.pad(a, rest)  # noqa: E731
+        padding = ((0, 0), (0, bucket_size(width, 8) - width))
+        pad = lambda a: jnp.pad(a, padding)  # noqa: E731
         data = data._replace(x=dataclasses.replace(data.x, index=pad(data.x.index), value=pad(data.x.value)))
     return data
 
@@ -98,15 +98,15 @@ def _call(fn: Any, x: Any) -> Any:
 
 
 def apply(fn: Any, x: Any) -> np.ndarray:
-    """A model or a map at checked rows, padded to a length that is compiled already as a rule."""
+    """The values of a model or a map at checked rows, which are padded so that programs are shared."""
     n = x.shape[0]
     x = to_train_dtype(x)[np.concatenate([np.arange(n), np.zeros(bucket_size(n) - n, int)])]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the scale of the columns is told of when training
+        warnings.simplefilter("ignore")  # `fit` warns about the scale of the columns
         rows = batch(x, np.zeros(x.shape[0]), np.ones(x.shape[0])).x
     return np.asarray(_call(fn, rows))[:n]
 
 
 def make_seed(random_state: Any) -> int:
-    """A number for a key."""
+    """An integer seed for a key."""
     return int(check_random_state(random_state).randint(2**31 - 1))

@@ -1,4 +1,4 @@
-"""Kernel machines, exactly."""
+"""Exact kernel support vector machines."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from .base import MEASURED_PASSES
 from .classifier import BaseClassifier
 from .parameters import is_matrix, kernel_of, loss_of, may_widen
 
-SHRINKING = 4096  # rows from which on those at rest are left out; below, its longer compilation is not worth it
+SHRINKING = 4096  # number of rows from which shrinking saves more time than its longer compilation costs
 
 
 class SVC(BaseClassifier):
     """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i (f(x_i) + b)) with a kernel, exactly, by block decomposition.
 
-    The problem of scikit-learn's `SVC` with the same `tol`, where more than two classes are taken with "ovo".
+    The problem of scikit-learn's `SVC` with the same `tol`; for more than two classes, with multiclass "ovo".
 
     Args:
-        C: weight of one row's loss, > 0.
+        C: weight of the loss of each row, > 0.
         kernel: "rbf", "linear", "poly", "sigmoid", "laplacian" (exp(-gamma |x - z|_1)), "precomputed", a kernel of jaxsvm, or
             a function (n, d), (m, d) -> (n, m) made of JAX operations.
-        gamma: "scale" for 1/(d variance of X), rows counted by sample weight, "auto" for 1/d, or a number above 0; of the
-            kernels given by name.
-        degree: of "poly", a whole number, structure.
+        gamma: of a kernel by name: "scale" for 1/(d variance of X), with rows weighted by sample weight, "auto" for 1/d, or a
+            number > 0.
+        degree: of "poly", an integer; structure.
         coef0: of "poly" and "sigmoid".
         loss: as `LinearSVC`.
         bias: "free", an intercept that is not regularised, or "none"; "feature": regularised with the rest (1 is added to the
             kernel), by dual coordinate ascent.
-        tol: violation of the optimality conditions to stop at, LIBSVM's, > 0; with bias "feature" the largest move of a
-            row's margin in a pass.
-        max_passes: blocks of rows at most, each of which goes over all rows, >= 1, structure; with bias "feature" passes.
+        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0; with bias "feature", the largest
+            change of a margin in a pass.
+        max_passes: blocks of rows at most, each of which reads all rows once, >= 1; structure. With bias "feature", passes.
         multiclass: as `SVMClassifier`.
         class_weight: as `SVMClassifier`.
-        random_state: as `SVMClassifier`; of bias "feature" alone.
+        random_state: as `SVMClassifier`; used with bias "feature" only.
         progress: as `SVMClassifier`.
 
     Attributes:
@@ -84,7 +84,7 @@ class SVC(BaseClassifier):
         return decomposition(self.C, kernel, loss=loss_of(self.loss), bias=self.bias, rounds=self.max_passes)
 
     def _run_options(self, n):
-        steps, sampler = 1, None  # an update goes on by itself
+        steps, sampler = 1, None  # an update iterates to the tolerance
         if self.bias == "feature":
             steps, sampler = None, samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
         return {"steps": steps, "passes": self.max_passes, "tol": self.tol, "sampler": sampler, "progress": self.progress}

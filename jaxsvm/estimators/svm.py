@@ -1,4 +1,4 @@
-"""Machines whose solver is a parameter."""
+"""Support vector machines whose solver is a parameter."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
 
 class SolverParameterMixin:
-    """A machine whose solver is a parameter: what it is made of, and training on rows that come in pieces."""
+    """Makes the solver from the parameters, by value or by name."""
 
     _length = "steps"
 
     def _make_solver(self, x, weight, copies):
         if isinstance(self.solver, str):
             return self._by_name(x, copies)
-        given = [name for name in ("C", "kernel", "gamma", "epsilon") if getattr(self, name, None) is not None]
-        if given:
-            raise ValueError(f"{given[0]} goes with a solver by name, such as solver='decomposition': this one has its own")
+        conflicting = [name for name in ("C", "kernel", "gamma", "epsilon") if getattr(self, name, None) is not None]
+        if conflicting:
+            raise ValueError(f"{conflicting[0]} goes with a solver by name, such as solver='decomposition': this one has its own")
         solver = self._default() if self.solver is None else self.solver
         if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
             raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
         return solver
 
     def _by_name(self, x, copies):
-        """An exact solver of a kernel machine; x is None where only the kind of solver matters."""
+        """The exact solver of that name; with x=None its kernel is a placeholder."""
         if self.solver not in EXACT:
             shown = ", ".join(map(repr, EXACT))
             raise ValueError(f"solver must be {shown} or a solver such as jaxsvm.pegasos(1e-3), got {self.solver!r}")
@@ -44,7 +44,7 @@ class SolverParameterMixin:
         return EXACT[self.solver](1.0 if self.C is None else self.C, kernel, **self._more())
 
     def _more(self):
-        """What a solver by name takes besides C and the kernel."""
+        """Arguments of a solver by name besides C and the kernel."""
         return {}
 
     def _run_options(self, n):
@@ -63,32 +63,32 @@ class SolverParameterMixin:
 
 
 class SVMClassifier(SolverParameterMixin, PartialFitMixin):
-    """A classifier trained by any solver; more than two classes one against the rest, or each against each.
+    """A classifier trained by any solver; more than two classes are reduced to one-vs-rest or one-vs-one.
 
     Args:
         solver: such as `jaxsvm.pegasos(1e-3)` or `jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(2.0))`; None:
             `jaxsvm.sdca(1.0, bias="feature")`, a linear SVM with C = 1 and a regularised intercept. Solvers that differ in
-            their numbers alone share their compiled programs, so a grid may list them. Or the name of an exact solver of a
-            kernel machine with a free intercept, "decomposition", "smo" or "lasvm" (exact on the rows that it keeps after a
-            pass), made with `C`, `kernel` and `gamma`.
-        C: of a solver by name, weight of one row's loss, > 0; None: 1.
+            numbers alone share compiled programs, so that a grid may list them. Or the name of an exact solver of a kernel
+            SVM with a free intercept, made with `C`, `kernel` and `gamma`: "decomposition", "smo" or "lasvm" (exact on the
+            rows that it keeps after a pass).
+        C: of a solver by name, weight of the loss of each row, > 0; None: 1.
         kernel: of a solver by name, as `SVC`; None: "rbf".
         gamma: of a solver by name, as `SVC`; None: "scale".
-        multiclass: more than two classes: "ovr", one model for each class against the rest, or "ovo", one for each pair of
-            classes, which vote.
-        steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000 (ten updates of "decomposition", which
-            goes on by itself in each); one pass for `partial_fit`.
-        tol: residual to stop at, in the solver's own measure; "auto": 1e-3 where it measures the training set; None: none.
-        sampler: which rows a step sees, such as `jaxsvm.samplers.epochs(64)`; None: as the solver has it.
+        multiclass: for more than two classes, "ovr", one model for each class against the rest, or "ovo", votes of one model
+            for each pair of classes.
+        steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000 (ten updates of "decomposition", each of
+            which iterates to the tolerance); one pass for `partial_fit`.
+        tol: stop once the residual of the solver is at most this; "auto": 1e-3 if it measures the training set; None: none.
+        sampler: chooses the rows of each step, such as `jaxsvm.samplers.epochs(64)`; None: that of the solver.
         class_weight: dict from class names to factors on their rows, "balanced", or None.
-        random_state: int, `RandomState` or None; makes the key.
+        random_state: int, `RandomState` or None; the seed of the key.
         progress: a bar on the standard error stream.
 
     Attributes:
         classes_: (k,) class names.
         model_: a `jaxsvm.models.Classifier`, for `jaxsvm.models.save`.
-        fit_: the `jaxsvm.Fit`: `fit_.status` says how the run ended, `fit_.info` is the curve.
-        n_iter_: passes made; updates of a solver that takes all rows at once.
+        fit_: the `jaxsvm.Fit`: `fit_.status` is a sentence on how the run ended, `fit_.info` the curve.
+        n_iter_: passes made; or updates, if each reads all rows.
         coef_, intercept_: of a linear model.
         support_, dual_coef_, intercept_: of an expansion.
 
@@ -131,7 +131,7 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
 
 
 class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
-    """Real targets fitted by any solver with a loss for them.
+    """A regressor trained by any solver with a loss for real targets.
 
     Args:
         solver: such as `jaxsvm.sdca(1.0, loss=jaxsvm.losses.eps_insensitive(0.1))`; None: this, with a regularised
@@ -139,7 +139,7 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
         C: as `SVMClassifier`.
         kernel: as `SVMClassifier`.
         gamma: as `SVMClassifier`.
-        epsilon: of a solver by name, >= 0: what the loss max(0, |y - f(x)| - epsilon) does not count; None: 0.1.
+        epsilon: of a solver by name, >= 0: insensitivity of the loss max(0, |y - f(x)| - epsilon); None: 0.1.
         steps: as `SVMClassifier`.
         tol: as `SVMClassifier`.
         sampler: as `SVMClassifier`.
@@ -189,7 +189,7 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
         return {"loss": losses.eps_insensitive(0.1 if self.epsilon is None else self.epsilon)}
 
     def fit(self, X, y, sample_weight=None):
-        """Train from the beginning on (n, d) rows, (n,) targets and (n,) weights."""
+        """Train a new model on (n, d) rows, (n,) targets and (n,) weights."""
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
             self._run(x, y.astype(np.float64), weight)
@@ -197,13 +197,13 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
 
     @available_if(SolverParameterMixin._can_partial_fit)
     def partial_fit(self, X, y, sample_weight=None):
-        """Go on with more rows, or begin; `steps` updates on them, None: one pass."""
+        """Continue training on more rows, or start: `steps` updates on them, or one pass."""
         first = not hasattr(self, "fit_")
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=first)
-            self._run(x, y.astype(np.float64), weight, **self._piece(first))
+            self._run(x, y.astype(np.float64), weight, **self._partial_options(first))
         return self
 
     def predict(self, X):
-        """(n, d) -> (n,) values."""
+        """Predicted targets, (n, d) -> (n,)."""
         return check_values(self._scores(X).ravel())

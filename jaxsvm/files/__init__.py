@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and arrays whose sizes are checked before they are read."""
+"""Files: atomic writing, and arrays whose sizes are checked before they are read."""
 
 from .atomic import atomic_path as atomic_path
 from .atomic import check_target as check_target

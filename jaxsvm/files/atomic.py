@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .interrupt import DeferredInterrupt
 
 try:
     import fcntl
-except ImportError:  # no POSIX system: a temporary file of a killed process stays
+except ImportError:  # not a POSIX system: temporary files of killed processes stay
     fcntl = None
 
-NAME_BYTES = 180  # of the target's name in that of its temporary file; file systems allow 255 in all
+NAME_BYTES = 180  # bytes of the target's name in that of its temporary file; file systems allow 255 in all
 
 
 @contextlib.contextmanager
 def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
-    """A temporary file beside `path` to write to; it replaces `path` at the end, so `path` is never a part of a file.
+    """The name of a temporary file in the folder of `path`, which replaces `path` at the end of the block.
 
-    The temporary file is unique and locked while in use. Temporary files of the same target that nobody has locked are
-    those of killed processes and are removed. A symbolic link stays, the file it points to is replaced. An existing file
-    keeps its permissions. Ctrl-C waits until the file is written; a second one does not.
+    So `path` is never incomplete. The temporary file is unique, and locked while in use. Temporary files of the same target
+    without a lock belong to killed processes and are removed. Of a symbolic link, the file it points to is replaced. An
+    existing file keeps its permissions. Ctrl-C is deferred until the file is written; a second one is not.
 
     Args:
         path: the file, in a folder that exists.
@@ -37,7 +37,7 @@ def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
     Raises:
         FileNotFoundError: the folder does not exist.
         IsADirectoryError: `path` is a folder.
-        OSError: `path` is a pipe, a device or a socket; whatever the file system refuses.
+        OSError: `path` is a pipe, a device or a socket; errors of the file system.
 
     Example:
         >>> import tempfile
@@ -51,13 +51,13 @@ def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
     mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None
     _remove_stale(target)
     temporary, lock = _create(target, 0o666 if mode is None else 0o600)
-    with DeferredInterrupt(again=True), lock:  # a writer that is interrupted may hide the interrupt by an error of its own
+    with DeferredInterrupt(again=True), lock:  # as an interrupted writer may raise another error instead
         try:
             yield temporary
             os.fsync(lock.fileno())
             if mode is not None:
                 os.chmod(temporary, mode)
-            if fcntl is None:  # an open file cannot be replaced there
+            if fcntl is None:  # Windows does not replace an open file
                 lock.close()
             os.replace(temporary, target)
         finally:
@@ -66,13 +66,13 @@ def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
 
 
 def check_target(path: str | bytes | os.PathLike) -> str:
-    """The file that is written where `path` is asked for: links are followed.
+    """The file that is written for `path`, after links are resolved.
 
     Raises:
         FileNotFoundError: the folder does not exist.
         IsADirectoryError: `path` is a folder.
         OSError: `path` is a pipe, a device, a socket, or a link that leads to itself.
-        TypeError, ValueError: `path` is no path.
+        TypeError, ValueError: `path` is not a path.
     """
     path = as_path("path", path)
     target = os.path.realpath(path)
@@ -88,37 +88,37 @@ def check_target(path: str | bytes | os.PathLike) -> str:
 
 
 def _parts(target: str) -> tuple[str, str, str]:
-    """Folder, beginning and end of the names of the target's temporary files."""
+    """Folder, prefix and suffix of the names of the target's temporary files."""
     folder, name = os.path.split(target)
     short = os.fsdecode(os.fsencode(name)[-NAME_BYTES:])
-    return folder, f".{short}.", f".part{os.path.splitext(name)[1][-20:]}"  # the end of the name says how to pack
+    return folder, f".{short}.", f".part{os.path.splitext(name)[1][-20:]}"  # the suffix determines the compression
 
 
 def _create(target: str, mode: int) -> tuple[str, BinaryIO]:
     """The name of a new temporary file, and the open file, locked."""
-    folder, begin, end = _parts(target)
+    folder, prefix, suffix = _parts(target)
     while True:
-        temporary = os.path.join(folder, f"{begin}{os.urandom(8).hex()}{end}")
+        temporary = os.path.join(folder, f"{prefix}{os.urandom(8).hex()}{suffix}")
         lock = open(temporary, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))  # noqa: B023
         if fcntl is not None:
-            with contextlib.suppress(OSError):  # where there are no locks nobody removes the file either
+            with contextlib.suppress(OSError):  # file systems without locks, where the file is not removed either
                 fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.exists(temporary):
             return temporary, lock
-        lock.close()  # another writer took the file for a stale one before it was locked
+        lock.close()  # another writer removed the file before it was locked
 
 
 def _remove_stale(target: str) -> None:
-    """Remove the target's temporary files that no process has locked."""
+    """Remove the temporary files of the target that no process has locked."""
     if fcntl is None:
         return
-    folder, begin, end = _parts(target)
-    pattern = re.compile(f"{re.escape(begin)}[0-9a-f]{{16}}{re.escape(end)}")
+    folder, prefix, suffix = _parts(target)
+    pattern = re.compile(f"{re.escape(prefix)}[0-9a-f]{{16}}{re.escape(suffix)}")
     names: list[str] = []
-    with contextlib.suppress(OSError):  # a folder that may be written to but not read
+    with contextlib.suppress(OSError):  # a folder without read permission
         names = [name for name in os.listdir(folder) if pattern.fullmatch(name)]
     for name in names:
-        with contextlib.suppress(OSError):  # locked, of another user, or gone by now
+        with contextlib.suppress(OSError):  # locked, of another user, or removed meanwhile
             with open(os.path.join(folder, name), "r+b", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.unlink(lock.name)

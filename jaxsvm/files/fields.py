@@ -1,4 +1,4 @@
-"""Checks of what a class holds, for its method `__check__`, which `models.load` calls on all that it makes."""
+"""Checks of fields for the method `__check__` of a class, which `models.load` calls on its instances."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ def check_field(
     least: float | None = None,
     most: float | None = None,
 ) -> None:
-    """Check an array, or a number, whose values are known.
+    """Raise unless an array or a number with known values is valid.
 
     Args:
         name: of the field.
-        value: what it holds.
-        kind: "real", "whole" (integers) or "truth" (truth values).
-        shape: that it must have; None: any.
+        value: of the field.
+        kind: "real", "whole" (integers) or "truth" (booleans).
+        shape: required shape; None: any.
         least: the lowest value allowed.
         most: the highest value allowed.
 
     Raises:
-        ValueError: with the name, what was expected and what came.
+        ValueError: another dtype or shape, or values out of range.
     """
     try:
-        found, dtype = shape_of(value), jnp.result_type(value)
+        value_shape, dtype = shape_of(value), jnp.result_type(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array, got {value!r}") from error
     if not any(jnp.issubdtype(dtype, each) for each in KINDS[kind]):
         what = {"real": "real numbers", "whole": "whole numbers", "truth": "truth values"}[kind]
         raise ValueError(f"{name} must hold {what}, got dtype {dtype}")
-    if shape is not None and found != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {found}")
+    if shape is not None and value_shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {value_shape}")
     if least is None and most is None:
         return
     numbers = np.asarray(value)
@@ -51,7 +51,7 @@ def check_field(
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of anything that has one, or of a number.
+    """The shape of an array, or of a number.
 
     Raises:
         ValueError: anything else.
@@ -65,10 +65,10 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def check_front(name: str, front: tuple[int, ...], whole: tuple[int, ...]) -> None:
-    """Check the axes in front of those of one model, where many are held as one: the first of those of the whole, or none.
+    """Raise unless the leading axes of a field of stacked models are the first ones of `whole`, or none.
 
     Raises:
-        ValueError: any others.
+        ValueError: other axes.
     """
     if front != whole[: len(front)]:
         raise ValueError(f"{name} has the axes {front} in front, expected those of the whole, {whole}, or the first of them")

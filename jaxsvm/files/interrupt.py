@@ -1,4 +1,4 @@
-"""Ctrl-C kept for a good moment."""
+"""Deferred Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class DeferredInterrupt:
-    """Keeps the first Ctrl-C for later: `requested` says that it came. A second one interrupts at once.
+    """Defers the first Ctrl-C, after which `requested` is True; a second one interrupts at once.
 
-    Only the main thread gets signals; elsewhere, and where Ctrl-C is ignored, nothing changes.
+    It has no effect outside of the main thread, which alone receives signals, and if Ctrl-C is ignored.
 
     Args:
-        again: send the interrupt that came once more at the end of the block.
+        again: send a deferred interrupt again at the end of the block.
 
     Example:
         >>> with DeferredInterrupt() as interrupt:
@@ -22,13 +22,13 @@ class DeferredInterrupt:
     """
 
     def __init__(self, again: bool = False):
-        """Keep the choice."""
+        """No interrupt is requested yet."""
         self.again, self.requested, self.handler = again, False, None
 
     def __enter__(self) -> DeferredInterrupt:
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
-            self.handler = signal.signal(signal.SIGINT, self._note)
+            self.handler = signal.signal(signal.SIGINT, self._on_interrupt)
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -38,7 +38,7 @@ class DeferredInterrupt:
         if self.again and self.requested:
             signal.raise_signal(signal.SIGINT)
 
-    def _note(self, *_: Any) -> None:
+    def _on_interrupt(self, *_: Any) -> None:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True

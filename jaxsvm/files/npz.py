@@ -1,4 +1,4 @@
-"""Arrays in `.npy` and `.npz` files: sizes are checked against the file before memory is taken, nothing is unpickled."""
+"""Arrays in `.npy` and `.npz` files: sizes are checked before memory is allocated, nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-HEADER_BYTES = 10_000  # of the header of an array at most, as NumPy has it
-READ_BYTES = 2**20  # at once
+HEADER_BYTES = 10_000  # largest header of an array, as in NumPy
+READ_BYTES = 2**20  # bytes of one read
 
 
 class ArrayHeader(NamedTuple):
-    """What a `.npy` file says of its array."""
+    """The header of a `.npy` file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     order: str  # "C", row by row, or "F", column by column
-    start: int  # bytes before the numbers
+    start: int  # bytes before the values
 
     @property
     def ndim(self) -> int:
@@ -34,14 +34,14 @@ class ArrayHeader(NamedTuple):
 
 
 def read_header(stream: Any, size: int) -> ArrayHeader:
-    """The header of a `.npy` file, the stream left at the first number.
+    """The header of a `.npy` file; the stream is then at the first value.
 
     Args:
-        stream: bytes, at the beginning of the file.
+        stream: of bytes, at the start of the file.
         size: bytes of the file.
 
     Raises:
-        ValueError: no such header, Python objects, an array of another size than the file.
+        ValueError: an invalid header, Python objects, a size that does not match that of the file.
     """
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
@@ -51,23 +51,23 @@ def read_header(stream: Any, size: int) -> ArrayHeader:
     if length > min(HEADER_BYTES, size):
         raise ValueError(f"the header of an array has {length} bytes")
     parse = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, by_columns, dtype = parse(io.BytesIO(head + stream.read(length)))
+    shape, fortran_order, dtype = parse(io.BytesIO(head + stream.read(length)))
     if dtype.hasobject:
         raise ValueError("an array holds Python objects, which are never read: save it with allow_pickle=False")
     if min(shape, default=0) < 0 or not dtype.itemsize or dtype.subdtype is not None:
         raise ValueError(f"an array of shape {shape} and dtype {dtype}")
     start = 8 + len(head) + length
-    told = start + math.prod(map(int, shape)) * dtype.itemsize
-    if told != size:
-        raise ValueError(f"an array is {'shorter' if size < told else 'longer'} than it says")
-    return ArrayHeader(shape, dtype, "F" if by_columns else "C", start)
+    expected_size = start + math.prod(map(int, shape)) * dtype.itemsize
+    if expected_size != size:
+        raise ValueError(f"an array is {'shorter' if size < expected_size else 'longer'} than it says")
+    return ArrayHeader(shape, dtype, "F" if fortran_order else "C", start)
 
 
 def read_array(stream: Any, size: int) -> np.ndarray:
-    """The array of a `.npy` file; memory is taken once its size is known to be that of the file.
+    """The array of a `.npy` file; memory is allocated after its size is compared with that of the file.
 
     Args:
-        stream: bytes, at the beginning of the file.
+        stream: of bytes, at the start of the file.
         size: bytes of the file.
 
     Raises:
@@ -80,25 +80,25 @@ def read_array(stream: Any, size: int) -> np.ndarray:
         part = view[first : first + READ_BYTES]
         if stream.readinto(part) != len(part):
             raise ValueError("an array is shorter than it says")
-    if stream.read(1):  # here the checksum of a zip's member is compared, too
+    if stream.read(1):  # at its end the checksum of a zip member is compared
         raise ValueError("an array is longer than it says")
     return np.ndarray(header.shape, header.dtype, content, order=header.order)
 
 
 class Npz:
-    """An open `.npz` file: the names of its arrays, their headers, and each array when it is asked for."""
+    """An open `.npz` file: names, headers and arrays, each of which is read on request."""
 
     def __init__(self, file: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]):
-        """Keep the open file and its members by name."""
+        """The open file and its members by name."""
         self.file, self.members = file, members
 
     def header(self, name: str) -> ArrayHeader:
-        """What the file says of an array."""
+        """The header of an array."""
         with self.file.open(self.members[name]) as stream:
             return read_header(stream, self.members[name].file_size)
 
     def read(self, name: str) -> np.ndarray:
-        """An array; its checksum is compared."""
+        """An array, after its checksum is compared."""
         with self.file.open(self.members[name]) as stream:
             return read_array(stream, self.members[name].file_size)
 
@@ -109,11 +109,11 @@ def open_npz(path: str, *, compressed: bool = True) -> Iterator[Npz]:
 
     Args:
         path: the file.
-        compressed: whether members may be compressed, as `np.savez_compressed` does it.
+        compressed: allow compressed members, as of `np.savez_compressed`.
 
     Raises:
-        ValueError: two members of one name, members that overlap, other kinds of compression.
-        zipfile.BadZipFile: no zip file.
+        ValueError: two members of one name, members that overlap, another compression.
+        zipfile.BadZipFile: not a zip file.
     """
     allowed = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) if compressed else (zipfile.ZIP_STORED,)
     with open(path, "rb") as raw, zipfile.ZipFile(raw) as file:
@@ -126,7 +126,7 @@ def open_npz(path: str, *, compressed: bool = True) -> Iterator[Npz]:
                 raise ValueError(f"the member {name} is compressed in a way that is not read here")
             if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
                 raise ValueError(f"the member {name} has two sizes")
-            with file.open(info):  # its name stands in two places, which must agree
+            with file.open(info):  # raises if its two names differ
                 pass
             members[name] = info
         if sum(info.compress_size for info in members.values()) > os.fstat(raw.fileno()).st_size:
@@ -135,7 +135,7 @@ def open_npz(path: str, *, compressed: bool = True) -> Iterator[Npz]:
 
 
 def refuse_special(path: str) -> None:
-    """Refuse a folder, a pipe, a device, which cannot be read as a file of arrays.
+    """Raise for a folder, a pipe or a device.
 
     Raises:
         FileNotFoundError: no such file.
@@ -150,7 +150,7 @@ def refuse_special(path: str) -> None:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether the bytes of a file led to an error while it was read, rather than the file system or the machine."""
-    if isinstance(error, OSError):  # what is out of place in a zip file leads to a seek that is refused
+    """Whether an error is due to the contents of a file, not to the file system or the machine."""
+    if isinstance(error, OSError):  # wrong positions in a zip file lead to an invalid seek
         return type(error) is OSError and error.errno in (None, errno.EINVAL)
     return not isinstance(error, MemoryError | jax.errors.JaxRuntimeError)

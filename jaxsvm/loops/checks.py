@@ -1,4 +1,4 @@
-"""What loops refuse before anything runs, each with a sentence."""
+"""Checks of the arguments of loops, before anything runs."""
 
 from __future__ import annotations
 
@@ -16,67 +16,67 @@ from ..types import Batch, Solver
 
 
 def check_solver(solver: Any) -> None:
-    """Refuse what is no solver, and numbers out of range while they are known."""
+    """Raise unless this is a solver whose known numbers are in range."""
     refuse_factory("solver", solver)
     if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
         raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}")
 
 
 def check_key(key: Any) -> None:
-    """Refuse what is not one key; None stands for none."""
+    """Raise unless this is a single key or None."""
     if key is not None:
         checks.key("key", key)
 
 
 def check_targets(solver: Any, data: Batch) -> None:
-    """Refuse targets that the solver would misread and values that it cannot take, where they are known."""
+    """Raise for known targets and values that the solver cannot process."""
     if solver.validate is not None and not is_traced(data):
         solver.validate(data)
     wanted = solver.targets
     if wanted in (None, "real") or is_traced(data.y, data.weight):
         return
-    found = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0].astype(np.float64))
-    shown = ", ".join(f"{v:g}" for v in found[:5]) + (", ..." if len(found) > 5 else "")
-    if wanted == "labels" and not np.isin(found, (-1, 1)).all():
+    values = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0].astype(np.float64))
+    shown = ", ".join(f"{v:g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
+    if wanted == "labels" and not np.isin(values, (-1, 1)).all():
         raise ValueError(
             f"this solver takes labels -1 and +1, the data hold {shown}: for class numbers wrap it, "
             "jaxsvm.one_vs_rest(solver, classes=k), for real targets choose another loss"
         )
-    if wanted != "labels" and not np.isin(found, np.arange(wanted)).all():
+    if wanted != "labels" and not np.isin(values, np.arange(wanted)).all():
         raise ValueError(
             f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number them, or say classes=k"
         )
 
 
 def check_probe(probe: Any) -> None:
-    """Refuse what cannot be called with a model; None stands for none."""
+    """Raise unless this is a function of a model or None."""
     refuse_factory("probe", probe)
     if probe is not None and (not callable(probe) or isinstance(probe, type | Recipe)):
         raise TypeError(f"probe must be a function of the model, such as jaxsvm.error_on(test), got {shown(probe)}")
 
 
 def check_limit(name: str, value: Any, signed: bool = False) -> None:
-    """Refuse what is no number, or one below 0 unless it is `signed`; infinity and None stand for no limit."""
-    found = None if value is None else checks.number(name, value)
-    if found is not None and (np.isnan(found) or (found < 0 and not signed)):
-        raise ValueError(f"{name} must be a number{'' if signed else ' of at least 0'}, got {found:g}")
+    """Raise unless this is a number, >= 0 unless it is `signed`; infinity and None stand for no limit."""
+    known = None if value is None else checks.number(name, value)
+    if known is not None and (np.isnan(known) or (known < 0 and not signed)):
+        raise ValueError(f"{name} must be a number{'' if signed else ' of at least 0'}, got {known:g}")
 
 
 def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
-    """Whether a run can go on from `state`, whose parts must be as those of `like`."""
+    """Raise unless the fields `parts` of `state` have the structure, shapes and dtypes of those of `like`."""
     what = {"solver": "another solver, or data of other shapes", "sampler": "another sampler", "waiting": "batches of other rows"}
     for part in parts:
-        have, want = getattr(state, part), getattr(like, part)
-        shapes = [[(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (have, want)]
-        if jax.tree.structure(have) != jax.tree.structure(want) or shapes[0] != shapes[1]:
+        actual, expected = getattr(state, part), getattr(like, part)
+        shapes = [[(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (actual, expected)]
+        if jax.tree.structure(actual) != jax.tree.structure(expected) or shapes[0] != shapes[1]:
             raise ValueError(f"state comes from {what[part]}: go on with the solver, sampler and data that it was made with")
 
 
-MOST_STEPS = 2**31 - 1  # the last step that is counted
+MOST_STEPS = 2**31 - 1  # the largest value of the step counter
 
 
 def check_counters(state: Any, names: tuple[str, ...]) -> None:
-    """Refuse states whose counters are no whole numbers of at least 0, as far as these are known."""
+    """Raise unless the counters of a state are integers from 0 to `MOST_STEPS`, as far as they are known."""
     for name in names:
         value = getattr(state, name)
         if np.shape(value) != ():
@@ -91,16 +91,16 @@ def check_counters(state: Any, names: tuple[str, ...]) -> None:
             )
 
 
-def check_steps(made: int, steps: int) -> None:
-    """Refuse steps that could not be counted any more."""
-    if made + steps > MOST_STEPS:
+def check_steps(first_step: int, steps: int) -> None:
+    """Raise for steps that would overflow the step counter."""
+    if first_step + steps > MOST_STEPS:
         raise ValueError(
-            f"the run stands at step {made}, {steps} more would pass {MOST_STEPS}, the last that is counted: make fewer, or "
-            "begin a new run"
+            f"the run stands at step {first_step}, {steps} more would pass {MOST_STEPS}, the last that is counted: make fewer, "
+            "or begin a new run"
         )
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
-    """A whole number of at least `least`, or a sentence."""
+    """An integer of at least `least`; floats with an integral value are converted."""
     value = int(value) if isinstance(value, float | np.floating) and value.is_integer() else value
     return checks.integer(name, value, least, 2**63 - 1)

@@ -1,4 +1,4 @@
-"""The host's side of a stream: chunks checked and counted in a thread of their own, Ctrl-C kept for a good moment."""
+"""The host side of a stream: chunks are checked and counted in a thread; Ctrl-C is deferred to the end of a chunk."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ..types import Batch, Lifted, SparseRows
 
 
 class HostChunk(NamedTuple):
-    """Some rows of a stream, and how far the stream is after them."""
+    """Rows of a stream, and the position of the stream after them."""
 
     batch: Batch  # of NumPy arrays
-    seen: int  # rows taken in
-    chunks: int  # chunks taken in by this part: empty ones before it are counted with it
-    complete: bool  # no row of weight 0 was left out
+    seen: int  # rows read up to the end of this chunk
+    chunks: int  # chunks read for this one: itself and the empty ones before it
+    complete: bool  # it had no rows of weight 0
 
 
 def feed(chunks: Iterable, task: str, seen: int, rows: int | None, double: bool) -> Iterator[HostChunk]:
-    """The parts of a stream, checked; rows of weight 0 are left out after they were numbered.
+    """The checked chunks of a stream; rows of weight 0 are numbered, then left out.
 
     Args:
         chunks: batches or tuples (x, y), (x, y, weight).
-        task: what the targets must be.
-        seen: rows before the first chunk.
-        rows: numbers go round after so many; None: 2^31.
-        double: whether float64 stays.
+        task: required targets, as of `stream`.
+        seen: rows read before the first chunk.
+        rows: rows are numbered modulo this; None: 2^31.
+        double: keep float64.
     """
-    skipped = 1
+    chunks_read = 1
     for number, chunk in enumerate(chunks):
         x, y, weight = _arrays(chunk, f"chunk {number}", double)
         index = ((seen + np.arange(len(y), dtype=np.int64)) % (rows or 2**31)).astype(np.int32)
@@ -44,15 +44,15 @@ def feed(chunks: Iterable, task: str, seen: int, rows: int | None, double: bool)
         if not complete:
             batch = jax.tree.map(lambda a: a[weight > 0], batch)  # noqa: B023
         if not len(batch.y):
-            skipped += 1
+            chunks_read += 1
             continue
         _check(batch, f"chunk {number}", task)
-        yield HostChunk(batch, seen, skipped, complete)
-        skipped = 1
+        yield HostChunk(batch, seen, chunks_read, complete)
+        chunks_read = 1
 
 
 def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Rows, targets and weights as NumPy arrays of the dtypes that solvers see."""
+    """Rows, targets and weights as NumPy arrays of the dtypes that solvers read."""
     if isinstance(chunk, Batch):
         chunk = chunk.x, chunk.y, chunk.weight
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
@@ -63,21 +63,25 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
     if hasattr(chunk[0], "tocsr"):
         raise ValueError(f"x of {name} is a SciPy matrix: make it a Batch first, jaxsvm.dataset(x, y)")
 
-    def real(field, a):
+    def as_real(field, a):
         a = numbers(f"{field} of {name}", a)
-        with np.errstate(over="ignore"):  # an infinity, which is refused
+        with np.errstate(over="ignore"):  # overflows become infinities, which `_check` rejects
             return a.astype(np.float32, copy=False) if a.dtype.kind in "biu" or (a.dtype == np.float64 and not double) else a
 
     x = chunk[0]
-    x = jax.tree.map(np.asarray, dataclasses.replace(x, value=real("x", x.value))) if isinstance(x, SparseRows) else real("x", x)
+    x = (
+        jax.tree.map(np.asarray, dataclasses.replace(x, value=as_real("x", x.value)))
+        if isinstance(x, SparseRows)
+        else as_real("x", x)
+    )
     if x.ndim != 2:
         raise ValueError(f"x of {name} must be a matrix with a row for each example, got shape {x.shape}")
-    wide = x.dtype if x.dtype.itemsize >= 4 else np.float32
-    y = real("y", chunk[1]).astype(wide)
+    dtype = x.dtype if x.dtype.itemsize >= 4 else np.float32
+    y = as_real("y", chunk[1]).astype(dtype)
     weight = (
-        np.ones(len(x.value if isinstance(x, SparseRows) else x), wide)
+        np.ones(len(x.value if isinstance(x, SparseRows) else x), dtype)
         if len(chunk) == 2
-        else real("weight", chunk[2]).astype(wide)
+        else as_real("weight", chunk[2]).astype(dtype)
     )
     if y.shape != x.shape[:1] or weight.shape != x.shape[:1]:
         raise ValueError(f"{name} has {x.shape[0]} rows, targets of shape {y.shape} and weights of shape {weight.shape}")
@@ -90,16 +94,16 @@ def _check(batch: Batch, name: str, task: str) -> None:
         ("y", batch.y),
         ("weight", batch.weight),
     ):
-        plain = a.ravel() if a.dtype.itemsize >= 4 else a.ravel().astype(np.float32)
+        values = a.ravel() if a.dtype.itemsize >= 4 else a.ravel().astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
-            total = np.vdot(plain, plain)
-        if not np.isfinite(total):
-            bad = ~np.isfinite(a.astype(np.float64))
-            if not bad.any():  # norms would be infinite, and the model wrong without a sign of it
+            sqnorm = np.vdot(values, values)
+        if not np.isfinite(sqnorm):
+            not_finite = ~np.isfinite(a.astype(np.float64))
+            if not not_finite.any():  # norms would overflow, and the model be wrong without an error
                 raise ValueError(
-                    f"{field} of {name} is too large: its squares sum up to what {plain.dtype} cannot hold; scale it"
+                    f"{field} of {name} is too large: its squares sum up to what {values.dtype} cannot hold; scale it"
                 )
-            row = int(np.argwhere(bad)[0][0])
+            row = int(np.argwhere(not_finite)[0][0])
             raise ValueError(f"{field} of {name} holds a NaN or an infinity, first in row {row}: drop or fill in such rows")
     if (batch.weight < 0).any():
         raise ValueError(f"{name} holds a weight below 0; 0 leaves a row out")
@@ -114,10 +118,10 @@ def _check(batch: Batch, name: str, task: str) -> None:
 
 
 def fixed_size_chunks(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.ndarray]]:
-    """The rows in pieces of the size of `like`, the last one padded, and how many rows of each count.
+    """The rows in chunks of the size of `like`, the last one padded, and the number of rows in each that are not padding.
 
     Raises:
-        ValueError: rows of another kind or with other columns.
+        ValueError: rows of another type or with other columns.
     """
     x, first = batch.x, like.x
     shapes = [(type(a).__name__, *a.shape[1:], *(a.index.shape[1:] if isinstance(a, SparseRows) else ())) for a in (x, first)]
@@ -125,19 +129,19 @@ def fixed_size_chunks(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.nda
         raise ValueError(f"chunks must have the same columns: one has {shapes[0]}, the first has {shapes[1]}")
     size = like.y.shape[0]
 
-    def piece(a, wanted, start):
-        part = np.asarray(a[start : start + size], wanted.dtype)
+    def pad(a, like, start):
+        part = np.asarray(a[start : start + size], like.dtype)
         return part if len(part) == size else np.concatenate([part, np.zeros((size - len(part), *part.shape[1:]), part.dtype)])
 
     for start in range(0, batch.y.shape[0], size):
-        part = jax.tree.map(lambda a, wanted: piece(a, wanted, start), batch, like)  # noqa: B023
+        part = jax.tree.map(lambda a, like: pad(a, like, start), batch, like)  # noqa: B023
         yield part, np.int32(min(size, batch.y.shape[0] - start))
 
 
-def next_part(coming: concurrent.futures.Future, interrupt: DeferredInterrupt) -> Any:
-    """The result, or None once it is time to stop."""
+def next_part(future: concurrent.futures.Future, interrupt: DeferredInterrupt) -> Any:
+    """The result of the future, or None once an interrupt is requested."""
     while not interrupt.requested:
-        done, _ = concurrent.futures.wait([coming], timeout=0.2)
+        done, _ = concurrent.futures.wait([future], timeout=0.2)
         if done:
-            return coming.result()
+            return future.result()
     return None

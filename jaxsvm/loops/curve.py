@@ -1,4 +1,4 @@
-"""The step infos of a piece, accumulated into a row of the curve: two small vectors, as each part of a carry costs."""
+"""Accumulates step infos into a row of the curve: in two small vectors, as each array of a carry costs time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Sums = tuple[Array, Array]  # (2,) sum of losses, last residual; (3,) int32 supp
 
 
 def empty_sums(info: Info) -> Sums:
-    """The sums of no steps, for infos of these types."""
+    """The sums over no steps, for infos of these types."""
     return jnp.zeros(2, info.loss.dtype), jnp.zeros(3, jnp.int32)
 
 
@@ -22,22 +22,22 @@ def add_info(sums: Sums, info: Info) -> Sums:
     """The sums with one more step."""
     floats, ints = sums
     floats = jnp.stack([floats[0] + info.loss, jnp.asarray(info.residual, floats.dtype)])
-    spent = add_counts(Count(ints[1], ints[2]), info.evals)
-    return floats, jnp.stack([jnp.asarray(info.support, jnp.int32), spent.high, spent.low])
+    evals = add_counts(Count(ints[1], ints[2]), info.evals)
+    return floats, jnp.stack([jnp.asarray(info.support, jnp.int32), evals.high, evals.low])
 
 
 def curve_row(sums: Sums, step: Array, count: Any, probe: Any) -> Curve:
-    """The piece as a row of the curve.
+    """The row of the curve for a chunk of steps.
 
     Args:
-        sums: over all its steps.
-        step: () int32, steps before it.
-        count: its steps, a number or ().
-        probe: what the probe found.
+        sums: over the steps of the chunk.
+        step: () int32, number of steps before the chunk.
+        count: number of steps in the chunk, () or a Python integer.
+        probe: result of the probe.
     """
-    # Behind a barrier, as a division by a number known beforehand is compiled to a product, which rounds differently.
-    made = lax.optimization_barrier(jnp.asarray(count, jnp.int32))
+    # The barrier keeps a division: by a constant, XLA compiles a product with its inverse, which rounds differently.
+    steps = lax.optimization_barrier(jnp.asarray(count, jnp.int32))
     (loss, residual), (support, high, low) = sums
-    residual = jnp.where(made > 0, residual, jnp.full_like(residual, jnp.nan))
-    step = jnp.minimum(step, jnp.iinfo(jnp.int32).max - made) + made  # where it would overflow, it stands still
-    return Curve(step, loss / made.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe)
+    residual = jnp.where(steps > 0, residual, jnp.full_like(residual, jnp.nan))
+    step = jnp.minimum(step, jnp.iinfo(jnp.int32).max - steps) + steps  # saturates instead of overflowing
+    return Curve(step, loss / steps.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe)

@@ -36,10 +36,10 @@ from .progress import Bar
 from .saving import Saver
 
 
-def as_argument(thing: Any, dtype: Any) -> Any:
-    """A solver, sampler or probe as an argument of a compiled function."""
-    thing = as_static(thing)
-    return cast(thing, dtype)
+def as_argument(node: Any, dtype: Any) -> Any:
+    """A solver, sampler or probe as an argument of a compiled function, its numbers cast to `dtype`."""
+    node = as_static(node)
+    return cast(node, dtype)
 
 
 @jax.jit
@@ -48,15 +48,18 @@ def _step(solver, state, batch):
 
 
 def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
-    """One compiled update, for loops of your own; compiled once for all numbers of a solver.
+    """One compiled update, for loops written by the user; solvers that differ in numbers alone share one program.
 
     Args:
         solver: any; its numbers are cast to the dtype of the rows.
         state: from `solver.init(key, data)` or the step before.
-        batch: the drawn rows, or all rows with `index` naming the step's (see `Solver.reads`).
+        batch: the drawn rows; for `reads="all"` all rows, with `index` naming those of the step (see `Solver.reads`).
 
     Returns:
-        The next state, and what the step says of itself.
+        The next state, and the `Info` of the step.
+
+    Raises:
+        TypeError: batch is not a `Batch`, or the state does not have the structure of this solver's.
 
     Example:
         >>> import jax, jaxsvm
@@ -74,25 +77,28 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
     try:
         return _step(as_argument(solver, accum_dtype(batch.x)), state, batch)
     except Exception as error:
-        made = jax.eval_shape(solver.init, jax.random.key(0), batch)
-        if jax.tree.structure(made) != jax.tree.structure(state):
-            what = f"got {type(state).__name__}, expected {type(made).__name__}"
+        expected = jax.eval_shape(solver.init, jax.random.key(0), batch)
+        if jax.tree.structure(expected) != jax.tree.structure(state):
+            what = f"got {type(state).__name__}, expected {type(expected).__name__}"
             raise TypeError(f"state must be that of solver.init(key, data), or of the step before: {what}") from error
         raise
 
 
-@functools.partial(jax.jit, static_argnames=("look",))
-def init_run(solver, sampler, key, data, *, look=None):
-    """The run before its first step; a solver whose state has the same shapes on `look` rows sees so many of them."""
+@functools.partial(jax.jit, static_argnames=("init_rows",))
+def init_run(solver, sampler, key, data, *, init_rows=None):
+    """The run before its first step.
+
+    With `init_rows`, `solver.init` reads that many evenly spread rows, if its state has the same shapes on them as on all.
+    """
     solver, sampler = unwrap_static(solver), unwrap_static(sampler)
-    for_solver, for_sampler = jax.random.split(key)
-    seen = data
-    if look is not None:
-        spread = take(data, jnp.asarray(np.arange(look) * data.y.shape[0] // look, jnp.int32))
-        shapes = [jax.tree.map(jnp.shape, jax.eval_shape(solver.init, for_solver, part)) for part in (data, spread)]
-        seen = spread if shapes[0] == shapes[1] else data
+    solver_key, sampler_key = jax.random.split(key)
+    init_data = data
+    if init_rows is not None:
+        subset = take(data, jnp.asarray(np.arange(init_rows) * data.y.shape[0] // init_rows, jnp.int32))
+        shapes = [jax.tree.map(jnp.shape, jax.eval_shape(solver.init, solver_key, rows)) for rows in (data, subset)]
+        init_data = subset if shapes[0] == shapes[1] else data
     zero = jnp.zeros((), jnp.int32)
-    return Run(solver.init(for_solver, seen), sampler.init(for_sampler, data), zero, jnp.zeros((), bool))
+    return Run(solver.init(solver_key, init_data), sampler.init(sampler_key, data), zero, jnp.zeros((), bool))
 
 
 @jax.jit
@@ -107,83 +113,93 @@ def conclude(solver, state, data, rows, loss):
     Args:
         solver: of the run.
         state: of the solver.
-        data: all rows, or None, for `Solver.model`.
-        rows: training rows, of which at most `SEEN_ROWS` are looked at, evenly spread; rows of weight 0 are left out.
-        loss: () of the last piece, which met more rows; 0 where no step was made.
+        data: all rows, or None; the second argument of `Solver.model`.
+        rows: training rows; decision values are computed at `CHECKED_ROWS` of them at most, evenly spread. Rows of weight
+            0 are left out.
+        loss: () mean loss of the last chunk, which covers more rows; 0 if no step was made.
     """
     model = unwrap_static(solver).model(state, data)
     return model, _values_finite(*lax.stop_gradient((model, rows._replace(y=rows.weight), loss)))
 
 
-SEEN_ROWS = 64  # training rows at which decision values are looked at
+CHECKED_ROWS = 64  # training rows at which the final decision values are checked
 
 
 def _values_finite(model, rows, loss):
     n = rows.weight.shape[0]
-    seen = take(rows, jnp.asarray(np.arange(min(n, SEEN_ROWS)) * n // min(n, SEEN_ROWS), jnp.int32))
-    finite = jnp.isfinite(loss)
+    subset = take(rows, jnp.asarray(np.arange(min(n, CHECKED_ROWS)) * n // min(n, CHECKED_ROWS), jnp.int32))
+    loss_finite = jnp.isfinite(loss)
     try:
-        values = decision_values(model, seen)
-        known = jnp.isfinite(values).reshape(seen.weight.shape[0], -1).all(axis=1)
-    except (TypeError, ValueError, AssertionError):  # a solver of the user's, whose model does not take the training rows
-        return finite
-    return finite & jnp.all(known | (seen.weight <= 0))
+        values = decision_values(model, subset)
+        row_finite = jnp.isfinite(values).reshape(subset.weight.shape[0], -1).all(axis=1)
+    except (TypeError, ValueError, AssertionError):  # a user's solver whose model does not accept training rows
+        return loss_finite
+    return loss_finite & jnp.all(row_finite | (subset.weight <= 0))
 
 
 @jax.jit
 def _layout(solver, data):
-    """The rows in the form that updates read fastest."""
+    """The rows in the layout that updates read fastest."""
     return unwrap_static(solver).layout(data).x
 
 
 @functools.partial(jax.jit, static_argnames=("every", "lift"))
-def run_chunk(solver, sampler, probe, data, walked, run, tol, count, *, every, lift=False):
-    """`every` steps from where `run` stands, or the first `count` of them, and a row of the curve.
+def run_chunk(solver, sampler, probe, data, packed_rows, run, tol, count, *, every, lift=False):
+    """Make `every` steps from `run`, or only the first `count` of them; return the next run and a row of the curve.
 
-    Steps read the rows in another form, `walked`, where that is given. With `lift` the rows of all steps are prepared
-    beforehand.
+    Args:
+        solver: as an argument of a compiled function, as are `sampler` and `probe`.
+        sampler: draws the rows of the steps.
+        probe: model -> tree of arrays, or None.
+        data: the training rows.
+        packed_rows: the same rows in a faster layout, which the steps read instead of `data.x`; or None.
+        run: the state at the start of the chunk.
+        tol: () the run is done once its criterion is at most this; or None.
+        count: () int32, steps to make; None: `every`.
+        every: length of the chunk; structure.
+        lift: prepare the rows of all steps before the loop; structure.
     """
     solver, sampler, probe = unwrap_static(solver), unwrap_static(sampler), unwrap_static(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
-    fed = data._replace(x=data.x if walked is None else walked, weight=sampler.weight(data))
-    rows = None if whole else sampler.draw(run.sampler, run.step, every)  # outside the loop, where it costs least
+    step_data = data._replace(x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data))
+    indices = None if whole else sampler.draw(run.sampler, run.step, every)  # drawn outside of the loop, which is cheaper
     if lift:
-        lifted = solver.prepare(take(fed, rows.reshape(-1)))
-        lifted = jax.tree.map(lambda a: a.reshape(*rows.shape, *a.shape[1:]), lifted)
+        features = solver.prepare(take(step_data, indices.reshape(-1)))
+        features = jax.tree.map(lambda a: a.reshape(*indices.shape, *a.shape[1:]), features)
 
     def batch(k):
         if lift:
-            return jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, k, keepdims=False), lifted)
+            return jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, k, keepdims=False), features)
         if whole:
-            return fed
-        index = lax.dynamic_index_in_dim(rows, k, keepdims=False)
-        return fed._replace(index=index) if reads == "all" else take(fed, index, copy=False)
+            return step_data
+        index = lax.dynamic_index_in_dim(indices, k, keepdims=False)
+        return step_data._replace(index=index) if reads == "all" else take(step_data, index, copy=False)
 
     def body(k, carry):
-        state, sums, touched = carry
+        state, sums, feedback = carry
         state, info = solver.update(state, batch(k))
         sums = add_info(sums, info)
         if adaptive:
             write = functools.partial(lax.dynamic_update_index_in_dim, index=k, axis=0)
-            touched = write(touched[0], info.index), write(touched[1], info.progress)
-        return state, sums, touched
+            feedback = write(feedback[0], info.index), write(feedback[1], info.progress)
+        return state, sums, feedback
 
     info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], run.solver)
-    touched = ()
+    feedback = ()
     if adaptive:
-        touched = (
+        feedback = (
             jnp.full((every, *info.index.shape), -1, jnp.int32),
             jnp.zeros((every, *info.progress.shape), info.progress.dtype),
         )
     length = every if count is None else count
-    state, sums, touched = lax.fori_loop(0, length, body, (run.solver, empty_sums(info), touched))
+    state, sums, feedback = lax.fori_loop(0, length, body, (run.solver, empty_sums(info), feedback))
 
-    draws = sampler.feedback(run.sampler, *touched) if adaptive else run.sampler
+    sampler_state = sampler.feedback(run.sampler, *feedback) if adaptive else run.sampler
     value = None if probe is None else probe(solver.model(state, data))
     row = curve_row(sums, run.step, length, value)
-    measure = row.residual if solver.residual_scope == "whole" or probe is None else value
-    done = measure <= tol if tol is not None else jnp.zeros((), bool)
-    return Run(state, draws, row.step, done), row
+    criterion = row.residual if solver.residual_scope == "whole" or probe is None else value
+    done = criterion <= tol if tol is not None else jnp.zeros((), bool)
+    return Run(state, sampler_state, row.step, done), row
 
 
 def fit(
@@ -207,43 +223,44 @@ def fit(
 
         rows_t = sampler.draw(t);   state_t+1, info_t = solver.update(state_t, rows_t)
 
-    Outside transformations this is a Python loop over one compiled piece of `every` steps (and one for what is left):
-    any number of steps with one compilation. The bits are the same, wherever the run is cut: a run stopped and gone on
-    with equals the whole run (same `every`, JAX, device and flags). Inside `vmap`, `jit` or `grad` it is a scan over the
-    same piece: the same steps as part of another program, equal but for roundings.
+    Outside of transformations this is a Python loop over one compiled chunk of `every` steps. A shorter last chunk uses the
+    same program, so any number of steps takes one compilation. Interrupting and resuming a run does not change its bits
+    (same `every`, JAX, device and flags). Inside `vmap`, `jit` or `grad` it is a scan over the same chunk: the same steps
+    as part of another program, equal except for rounding.
 
     Args:
-        solver: any solver; its numbers are cast to the dtype of the rows, its structure decides compilation.
+        solver: any solver; its numbers are cast to the dtype of the rows, its structure determines compilation.
         data: the training rows, from `jaxsvm.dataset`, or `solver.prepare` of them.
         key: a key of `jax.random.key`; may be left out with `state` only.
         steps: updates to make in this call, >= 0; None: ten passes over the rows.
-        every: updates between two looks at the run; None: about one pass. With an adaptive sampler there is a look at
-            the end of each of its periods, too; inside transformations `every` shrinks to a divisor of the period.
-        probe: model -> any tree of arrays, worked out at every look, such as `error_on(test)`.
-        tol: stop once the solver's residual is at most this. Where the residual is that of single rows, the probe
-            (a scalar) is the criterion. None: go on for `steps`; where these are not given either, a solver with a
+        every: length of a chunk in updates, >= 1; None: about one pass. After each chunk the curve gets a row, and `probe`,
+            `tol`, `seconds` and `save` apply. With an adaptive sampler a chunk also ends with each of its periods; inside
+            transformations `every` is lowered to a divisor of the period.
+        probe: model -> any tree of arrays, computed after each chunk, such as `error_on(test)`.
+        tol: stop once the solver's residual is at most this. If the residual measures single rows only, the probe
+            (a scalar) is compared instead. None: make all `steps`. If these are not given either, a solver with a
             tolerance of its own (`decomposition`) stops there.
-        state: where to go on, `run.state` of an earlier call or `models.load(path)`.
-        sampler: which rows a step sees; None: as the solver's paper has it.
-        lift: when a solver that prepares its rows (`on_features`) does so: "once" for all rows; "piece", for those of a
-            piece before its loop; "step", in every update; "auto": the first of these that fits `memory` ("once" where
-            steps read all rows). In the last two a solver whose state has no entry for each row looks at evenly spread
-            rows in `init`, as many as fit.
-        memory: bytes that prepared rows may take, > 0; None: 2 GiB.
-        seconds: stop at the first look after so much time; not inside transformations.
-        save: a file that holds the state after every look; not inside transformations. Where it cannot be written there is a
-            warning, and the run goes on.
+        state: the state to resume from, `run.state` of an earlier call or `models.load(path)`.
+        sampler: chooses the rows of each step; None: the sampler of the solver's paper.
+        lift: when a solver with a feature map (`on_features`) computes the features: "once", of all rows before the first
+            step; "piece", of the rows of each chunk before its loop; "step", in every update; "auto": the first of these
+            that fits `memory` ("once" if steps read all rows). With "piece" and "step", `init` reads as many evenly spread
+            rows as fit, unless the solver's state has an entry for each row.
+        memory: bytes that features may occupy, > 0; None: 2 GiB.
+        seconds: stop after the first chunk that ends later than this; not inside transformations.
+        save: path of a file that holds the state after each chunk; not inside transformations. If it cannot be written
+            there is a warning, and the run continues.
         progress: a bar on the standard error stream.
 
     Returns:
-        `Fit`: the model, the state to go on from, the curve, and what became of it in a sentence (`status`). Ctrl-C
-        returns what was reached at the last look.
+        `Fit`: the model, the state to resume from, the curve, and a sentence on how the run ended (`status`). Ctrl-C
+        returns the result of the last complete chunk.
 
     Raises:
-        TypeError: data is no `Batch`, state no `Run`, sampler no sampler.
-        ValueError: no key and no state, numbers out of range, `tol` with nothing to measure, rows prepared by the
-            piece that take more than `memory`, a state of another solver, sampler or data.
-        FileNotFoundError: `save` in a folder that is not there.
+        TypeError: data is not a `Batch`, state not a `Run`, sampler not a sampler.
+        ValueError: neither key nor state, numbers out of range, `tol` without a criterion, features of a chunk that exceed
+            `memory`, a state of another solver, sampler or data.
+        FileNotFoundError: the folder of `save` does not exist.
         loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as `run`.
 
     Example:
@@ -254,6 +271,63 @@ def fit(
         'converged after 10 steps: tolerance 1.0e-06 met, residual 0.0e+00'
     """
     check_process()
+    _check_arguments(solver, data, key, state, sampler, probe, tol, seconds, progress)
+    every = None if every is None else whole_number("every", every, 1)
+    saver = Saver(save)
+    sampler = sampler or solver.sampler or uniform(1)
+    n = data.y.shape[0]
+    b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
+    check_targets(solver, data)
+    stops = tol is not None or steps is None
+    if solver.with_tol is not None:  # `converged` refers to the solver's own tolerance even if all steps are made
+        solver = solver if tol is None else solver.with_tol(tol)
+        tol = solver.tol if tol is None and solver.residual_scope == "whole" else tol
+    dtype = accum_dtype(data.x)
+    parts = as_argument(solver, dtype), as_argument(sampler, dtype), None if probe is None else as_argument(probe, dtype)
+    steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
+    lift, capacity = plan_lift(parts[0], data, lift, memory, b * (every or 1), solver.reads == "all" or sampler.whole)
+    tol = None if tol is None else jnp.asarray(tol, dtype)
+    traced = is_traced(parts, data, key, state, tol)
+    if every is None:
+        # An update of a solver with a tolerance runs until it is met, so that each one is a chunk.
+        every = 1 if solver.with_tol else default_every(steps, -(-n // b), solver.reads)
+        every = every if period is None else max(1, min(steps, period))
+        every = max(1, min(every, capacity // b)) if lift == "piece" else every
+    if period is not None:  # no chunk crosses the end of a period; inside a transformation all chunks have one length
+        every = min(every, period)
+        every = next(e for e in range(every, 0, -1) if period % e == 0) if traced else every
+    if lift == "piece" and every * b > capacity:
+        raise ValueError(
+            f"the {every * b} rows of a piece are too many to prepare at once, memory={memory:g} holds {capacity}: lower every "
+            "or raise memory"
+        )
+    if traced and (seconds is not None or save is not None):
+        raise ValueError("seconds and save work outside of jit, vmap and grad only")
+    if lift == "once":
+        data = _prepare(parts[0], data)
+    run = _init_or_resume(parts, key, data, state, min(capacity, n) if lift in ("piece", "step") else None)
+    check_steps(0 if is_traced(run.step) else int(run.step), steps)
+    copies_rows = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
+    packed_rows = _rows_for_steps(parts[0], data, copies_rows and b >= FEW)
+
+    def chunk(run, every, count=None):
+        return run_chunk(*parts, data, packed_rows, run, tol, count, every=every, lift=lift == "piece")
+
+    if traced:
+        if period is not None and state is not None:
+            raise ValueError("an adaptive sampler cannot go on from a state inside a transformation; go on outside")
+        run, curve = run_traced(chunk, run, steps, every, tol if stops else None)
+    else:
+        saver.check(run)
+        run, curve = run_host(chunk, run, steps, every, period, seconds, saver, progress, stops)
+    loss = (curve.loss if traced else np.asarray(curve.loss))[-1] if curve.loss.shape[0] else np.zeros((), accum_dtype(data.x))
+    model, finite = conclude(parts[0], run.solver, data, data, loss)
+    tol = jnp.asarray(jnp.nan if tol is None else tol, accum_dtype(data.x))
+    return saver.finish(Fit(model, run, curve, tol, finite))
+
+
+def _check_arguments(solver, data, key, state, sampler, probe, tol, seconds, progress):
+    """Raise for arguments of `fit` of another type, for numbers out of range, and for a tolerance without a criterion."""
     if not isinstance(data, Batch):
         several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
         how = "take one of those in it, train, test = loaded" if several else "make one with jaxsvm.dataset(x, y)"
@@ -267,120 +341,90 @@ def fit(
     check_solver(solver)
     if sampler is not None and not hasattr(sampler, "draw"):
         raise TypeError(f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}")
-    sampler = sampler or solver.sampler or uniform(1)
-    measured = solver.residual_scope == "whole" or probe is not None  # reading a field checks the numbers while they are known
-    if tol is not None and not measured:
+    has_criterion = solver.residual_scope == "whole" or probe is not None  # reading a field checks the solver's numbers
+    if tol is not None and not has_criterion:
         raise ValueError(
             "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
             "(probe=jaxsvm.error_on(held_out)), or steps"
         )
     check_probe(probe)
-    every = None if every is None else whole_number("every", every, 1)
     check_limit("tol", tol, signed=True)  # a probe may have any sign
     check_limit("seconds", seconds)
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
-    saver = Saver(save)
-    n = data.y.shape[0]
-    b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
-    check_targets(solver, data)
-    stops = tol is not None or steps is None
-    if solver.with_tol is not None:  # which judges a run by its own tolerance, also one that makes all its steps
-        solver = solver if tol is None else solver.with_tol(tol)
-        tol = solver.tol if tol is None and solver.residual_scope == "whole" else tol
-    enter = functools.partial(as_argument, dtype=accum_dtype(data.x))
-    parts = enter(solver), enter(sampler), None if probe is None else enter(probe)
-    steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
-    lift, room = plan_lift(parts[0], data, lift, memory, b * (every or 1), solver.reads == "all" or sampler.whole)
-    tol = None if tol is None else jnp.asarray(tol, accum_dtype(data.x))
-    traced = is_traced(parts, data, key, state, tol)
-    if every is None:
-        pace = (
-            1 if solver.with_tol else default_every(steps, -(-n // b), solver.reads)
-        )  # 1: a step goes on by itself to its tolerance
-        every = pace if period is None else max(1, min(steps, period))
-        every = max(1, min(every, room // b)) if lift == "piece" else every
-    if period is not None:  # no piece crosses the end of a period; inside a transformation all pieces are of one length
-        every = min(every, period)
-        every = next(e for e in range(every, 0, -1) if period % e == 0) if traced else every
-    if lift == "piece" and every * b > room:
-        raise ValueError(
-            f"the {every * b} rows of a piece are too many to prepare at once, memory={memory:g} holds {room}: lower every or "
-            "raise memory"
-        )
-    if traced and (seconds is not None or save is not None):
-        raise ValueError("seconds and save work outside of jit, vmap and grad only")
-    if lift == "once":
-        data = _prepare(parts[0], data)
+
+
+def _init_or_resume(parts, key, data, state, init_rows):
+    """The run before its first step, or that of `state` once it is checked."""
     if state is None:
-        run = init_run(parts[0], parts[1], key, data, look=min(room, n) if lift in ("piece", "step") else None)
-    else:
-        check_like(state, init_run.eval_shape(*parts[:2], jax.random.key(0), data))
-        check_counters(state, ("step",))
-        run = state._replace(step=jnp.asarray(state.step, jnp.int32), done=jnp.zeros((), bool))
-    check_steps(0 if is_traced(run.step) else int(run.step), steps)
-    draws = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
-    walked = pack_rows(data.x) if draws and b >= FEW else None
-    if solver.layout is not Solver._field_defaults["layout"]:
-        walked = _layout(parts[0], data)
-        walked = unwrap_static(parts[0]).layout(data._replace(x=walked)).x  # once more where the values are known
-    piece = lambda run, every, count=None: run_chunk(*parts, data, walked, run, tol, count, every=every, lift=lift == "piece")  # noqa: E731
-    if traced:
-        if period is not None and state is not None:
-            raise ValueError("an adaptive sampler cannot go on from a state inside a transformation; go on outside")
-        run, curve = run_traced(piece, run, steps, every, tol if stops else None)
-    else:
-        saver.check(run)
-        run, curve = run_host(piece, run, steps, every, period, seconds, saver, progress, stops)
-    loss = (curve.loss if traced else np.asarray(curve.loss))[-1] if curve.loss.shape[0] else np.zeros((), accum_dtype(data.x))
-    model, finite = conclude(parts[0], run.solver, data, data, loss)
-    tol = jnp.asarray(jnp.nan if tol is None else tol, accum_dtype(data.x))
-    return saver.finish(Fit(model, run, curve, tol, finite))
+        return init_run(parts[0], parts[1], key, data, init_rows=init_rows)
+    check_like(state, init_run.eval_shape(*parts[:2], jax.random.key(0), data))
+    check_counters(state, ("step",))
+    return state._replace(step=jnp.asarray(state.step, jnp.int32), done=jnp.zeros((), bool))
+
+
+def _rows_for_steps(solver, data, pack):
+    """The rows in the layout that steps read: that of the solver, or packed sparse rows; None: as they are."""
+    packed_rows = pack_rows(data.x) if pack else None
+    if unwrap_static(solver).layout is not Solver._field_defaults["layout"]:
+        packed_rows = _layout(solver, data)
+        packed_rows = unwrap_static(solver).layout(data._replace(x=packed_rows)).x  # again, now that the values are known
+    return packed_rows
 
 
 def pack_rows(x: Any) -> SparseRows | None:
-    """Sparse rows packed, where loops walk through them: on a CPU, by whole groups of numbers."""
-    known = isinstance(x, SparseRows) and x.start is None and x.rows is None
-    known = known and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
-    where = {device.platform for device in x.value.devices()} if known and isinstance(x.value, jax.Array) else set()
-    return x.packed if where == {"cpu"} else None
+    """Sparse rows packed for loops that read them in place, on a CPU, in whole lanes; None where that does not apply."""
+    packable = isinstance(x, SparseRows) and x.offsets is None and x.rows is None
+    packable = packable and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
+    platforms = {device.platform for device in x.value.devices()} if packable and isinstance(x.value, jax.Array) else set()
+    return x.packed if platforms == {"cpu"} else None
 
 
 def plan_lift(solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool) -> tuple[str, int]:
-    """When rows are prepared ("never" where there is nothing to prepare), and how many prepared rows fit the memory.
+    """When features are computed ("never" for a solver without a feature map), and how many rows of them fit `memory`.
 
-    `least` are the rows of the shortest piece that will do.
+    Args:
+        solver: as an argument of a compiled function.
+        data: the training rows.
+        lift: as of `fit`.
+        memory: as of `fit`.
+        least: rows of the shortest chunk allowed.
+        reads_all: whether a step reads all rows.
     """
     check_choice("lift", lift, ("auto", "once", "piece", "step"))
     memory = 2**31 if memory is None else memory
-    found = number("memory", memory)
-    if found is not None and not found > 0:
-        raise ValueError(f"memory must be a number of bytes above 0, got {found:g}")
+    known = number("memory", memory)
+    if known is not None and not known > 0:
+        raise ValueError(f"memory must be a number of bytes above 0, got {known:g}")
     if isinstance(data, Lifted) or unwrap_static(solver).prepare is Solver._field_defaults["prepare"]:
         return "never", data.y.shape[0]
-    made = _prepare.eval_shape(solver, data)
-    room = int(min(memory, 2**62) // sum(leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(made.x)))
-    if room < 1:
+    features = _prepare.eval_shape(solver, data).x
+    row_bytes = sum(leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(features))
+    capacity = int(min(memory, 2**62) // row_bytes)
+    if capacity < 1:
         raise ValueError(f"memory={memory:g} bytes hold not one prepared row: raise memory")
     if lift == "auto":
-        lift = "once" if data.y.shape[0] <= room or reads_all else "piece" if least <= room else "step"
+        lift = "once" if data.y.shape[0] <= capacity or reads_all else "piece" if least <= capacity else "step"
     if lift == "piece" and reads_all:
         raise ValueError("lift='piece' prepares the drawn rows, and here a step reads all rows: use 'once' or 'step'")
-    return lift, room
+    return lift, capacity
 
 
 def default_every(steps: int, one_pass: int, reads: str) -> int:
-    """About a pass, 100 steps at least (10 for a pass of few steps, 100 at most where a step costs a pass)."""
-    pace = max(one_pass, 100 if one_pass > 10 else 10)
-    pace = min(pace, 100) if reads == "all" else pace
-    if steps <= pace:
+    """The length of a chunk: about a pass.
+
+    It is at least 100 steps, or 10 where a pass has 10 steps at most; at most 100 if a step reads all rows.
+    """
+    length = max(one_pass, 100 if one_pass > 10 else 10)
+    length = min(length, 100) if reads == "all" else length
+    if steps <= length:
         return max(steps, 1)
-    # A divisor nearby leaves no rest, which would have to be compiled apart.
-    return next((e for e in range(pace, pace // 2, -1) if steps % e == 0), pace)
+    # A divisor of the steps leaves no shorter last chunk, which inside a transformation is compiled separately.
+    return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)
 
 
 def rows_of_curve(curves: list, like: Curve) -> Curve:
-    """Rows of the curve as one table, an empty one of the right types where there are none."""
+    """The rows of the curve as one table; an empty table of the types of `like` if there are none."""
     if not curves:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
 
@@ -390,52 +434,52 @@ def rows_of_curve(curves: list, like: Curve) -> Curve:
     return jax.tree.map(stack, *curves)
 
 
-def run_traced(piece, run, steps, every, tol):
-    """The run as one program; after the tolerance is met the rows of the curve repeat, with nothing spent."""
+def run_traced(chunk, run, steps, every, tol):
+    """The run as one program; once the tolerance is met, the curve repeats its last row without evaluations."""
 
-    def one(carry, length):
+    def advance(carry, length):
         run, row = carry
-        ahead = jax.checkpoint(lambda run: piece(run, length))
+        next_chunk = jax.checkpoint(lambda run: chunk(run, length))
         if tol is None:
-            return ahead(run)
-        rest = lambda run: (run, row._replace(evals_parts=jnp.zeros_like(row.evals_parts)))  # noqa: E731
-        return lax.cond(run.done, rest, ahead, run)
+            return next_chunk(run)
+        repeat = lambda run: (run, row._replace(evals_parts=jnp.zeros_like(row.evals_parts)))  # noqa: E731
+        return lax.cond(run.done, repeat, next_chunk, run)
 
-    row = jax.eval_shape(lambda run: piece(run, every)[1], run)
+    row = jax.eval_shape(lambda run: chunk(run, every)[1], run)
     carry = run, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), row)
     tables = []
     if steps // every:
-        carry, table = lax.scan(lambda c, _: (lambda new: (new, new[1]))(one(c, every)), carry, length=steps // every)
+        carry, table = lax.scan(lambda c, _: (lambda new: (new, new[1]))(advance(c, every)), carry, length=steps // every)
         tables.append(table)
     if steps % every:
-        carry = one(carry, steps % every)
+        carry = advance(carry, steps % every)
         tables.append(jax.tree.map(lambda a: a[None], carry[1]))
     table = jax.tree.map(lambda *a: jnp.concatenate(a), *tables) if tables else rows_of_curve([], row)
     return carry[0], table
 
 
-def run_host(piece, run, steps, every, period, seconds, saver, progress, stops):
-    """The run as a loop on the host, which stops at any look."""
-    first, made, rows, began = int(run.step), 0, [], time.monotonic()
+def run_host(chunk, run, steps, every, period, seconds, saver, progress, stops):
+    """The run as a loop on the host, which may stop after any chunk."""
+    first_step, steps_done, rows, start_time = int(run.step), 0, [], time.monotonic()
     bar = Bar(steps, "steps") if progress else None
     try:
-        while made < steps and not (stops and bool(run.done)):
-            length = min(every, steps - made)
+        while steps_done < steps and not (stops and bool(run.done)):
+            length = min(every, steps - steps_done)
             if period is not None:
-                length = min(length, period - (first + made) % period)
-            # Whole and shorter pieces are one program, so that a run has the same bits wherever it is cut.
-            new, row = jax.block_until_ready(piece(run, every, np.int32(length)))
-            run, made = new, made + length
+                length = min(length, period - (first_step + steps_done) % period)
+            # Chunks of `every` steps and shorter ones are one program, so that interrupting a run does not change its bits.
+            next_run, row = jax.block_until_ready(chunk(run, every, np.int32(length)))
+            run, steps_done = next_run, steps_done + length
             rows.append(row)
             saver.save(run)
             if bar:
-                bar.show(made, f"loss {float(row.loss):.3g}, residual {float(row.residual):.2g}")
-            if seconds is not None and time.monotonic() - began > seconds:
+                bar.show(steps_done, f"loss {float(row.loss):.3g}, residual {float(row.residual):.2g}")
+            if seconds is not None and time.monotonic() - start_time > seconds:
                 break
     except KeyboardInterrupt:
-        pass  # what was reached at the last look is whole
+        pass  # the result of the last complete chunk is returned
     finally:
         if bar:
             bar.close()
-    like = jax.eval_shape(lambda run: piece(run, every)[1], run) if not rows else None
+    like = jax.eval_shape(lambda run: chunk(run, every)[1], run) if not rows else None
     return run, rows_of_curve(rows, like)

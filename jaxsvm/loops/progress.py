@@ -7,34 +7,34 @@ import time
 
 
 class Bar:
-    """How far, how well, and how long it will take.
+    """Progress, a note on the last part, and the estimated time left.
 
     Args:
-        total: what there is to do; None where nobody knows.
-        unit: what it is counted in.
+        total: number of units in all; None if it is not known.
+        unit: name of what is counted.
     """
 
     def __init__(self, total: int | None, unit: str):
-        self.total, self.unit, self.began, self.shown, self.last = total, unit, time.monotonic(), 0.0, ""
+        self.total, self.unit, self.start_time, self.last_drawn, self.line = total, unit, time.monotonic(), 0.0, ""
 
-    def show(self, made: int, said: str = "") -> None:
-        """Draw the bar at `made`, ten times a second at most."""
+    def show(self, count: int, note: str = "") -> None:
+        """Draw the bar at `count`, ten times a second at most."""
         now, total = time.monotonic(), self.total
-        said = f", {said}" if said else ""
+        note = f", {note}" if note else ""
         if total is None:
-            self.last = f"\r{made} {self.unit}{said} "
+            self.line = f"\r{count} {self.unit}{note} "
         else:
-            left, full = (now - self.began) * (total - made) / made, 24 * made // total
-            self.last = f"\r[{'#' * full}{'.' * (24 - full)}] {made}/{total} {self.unit}{said}, {left:.0f} s left "
-        if now - self.shown >= 0.1:
-            self.shown = now
+            left, full = (now - self.start_time) * (total - count) / count, 24 * count // total
+            self.line = f"\r[{'#' * full}{'.' * (24 - full)}] {count}/{total} {self.unit}{note}, {left:.0f} s left "
+        if now - self.last_drawn >= 0.1:
+            self.last_drawn = now
             self._draw()
 
     def close(self) -> None:
-        """Draw where it ended, and end the line."""
+        """Draw the last count, and end the line."""
         self._draw()
         sys.stderr.write("\n")
 
     def _draw(self) -> None:
-        sys.stderr.write(self.last)
+        sys.stderr.write(self.line)
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The state of a run in a file after every piece, without losing the run where the file cannot be written."""
+"""Saves the state of a run after every chunk; a file that cannot be written does not end the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..types import Fit
 
 
 class SaveError(OSError):
-    """A run came to its end, but its last state could not be saved; `run` is the whole run, nothing is lost.
+    """A run ended, but its last state could not be saved; `run` is the whole `Fit`.
 
     Example:
         >>> try:
@@ -28,22 +28,22 @@ class SaveError(OSError):
     run: Fit
 
     def __init__(self, message: str, run: Any = None):
-        """Keep the run beside the sentence."""
+        """Keep the run with the message."""
         super().__init__(message)
         self.run = run
 
 
 class Saver:
-    """Saves one state after the other to a file, warns of the first failure, and remembers the last one."""
+    """Saves each state to one file, warns of the first failure, and keeps the error of the last one."""
 
     def __init__(self, path: str | bytes | os.PathLike | None):
-        """Refuse a file that cannot be written before anything runs.
+        """Raise for a file that cannot be written, before anything runs.
 
         Args:
             path: the file; None: nothing is saved.
 
         Raises:
-            TypeError: no path.
+            TypeError: not a path.
             FileNotFoundError: the folder does not exist.
             OSError: a folder, a pipe, a device.
         """
@@ -56,7 +56,7 @@ class Saver:
             check_target(self.path)
 
     def check(self, state: Any) -> None:
-        """Refuse a state that no file can hold before anything runs.
+        """Raise for a state that no file can hold, before anything runs.
 
         Raises:
             ValueError: with what to register.
@@ -65,7 +65,7 @@ class Saver:
             models.check_savable(state)
 
     def save(self, state: Any) -> None:
-        """Save a state; a failure is told once and tried again with the next state."""
+        """Save a state; warn of the first failure only, and try again with the next state."""
         if self.path is None:
             return
         try:
@@ -75,14 +75,14 @@ class Saver:
             self.error = error
             if not self.warned:
                 self.warned = True
-                with contextlib.suppress(UserWarning):  # made an error by a filter; it would lose the run
+                with contextlib.suppress(UserWarning):  # a filter may turn the warning into an error, which would end the run
                     warnings.warn(
                         f"the state could not be saved to {self.path} ({error}): the run goes on, the next state is tried again",
                         stacklevel=caller_stacklevel(),
                     )
 
     def finish(self, run: Fit) -> Fit:
-        """The run, if its last state was saved.
+        """The run, provided that its last state was saved.
 
         Raises:
             SaveError: otherwise, with the run.

@@ -1,4 +1,4 @@
-"""`stream`: a solver fed with chunks of rows, each seen once, of which only a few are in memory."""
+"""`stream`: a solver run on chunks of rows, each read once, of which at most two are in memory."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from .saving import Saver
 
 @register("StreamState")
 class StreamState(NamedTuple):
-    """Everything that `stream` goes on from."""
+    """The state that `stream` resumes from."""
 
     solver: State
-    waiting: Batch  # (b,) rows, the last `held` of which wait for their batch to fill
+    waiting: Batch  # (b,) buffer: its last `n_waiting` rows have not filled a batch yet
     n_waiting: Array  # ()    int32
     step: Array  # ()    int32, updates made
-    seen: Array  # ()    int32, rows taken in (modulo `rows` where that was given, else 2^31)
-    chunks: Array  # ()  int32, chunks taken in
+    seen: Array  # ()    int32, rows read so far (modulo `rows` if that was given, else 2^31)
+    chunks: Array  # ()  int32, chunks read so far
     done: Array  # ()    bool, False: a stream has no tolerance
 
     def __check__(self) -> None:
@@ -74,48 +74,49 @@ def stream(
     save: str | bytes | os.PathLike | None = None,
     progress: bool = False,
 ) -> Fit:
-    """Run a solver over rows that come in chunks: one update for each `batch_size` of them, in their order.
+    """Run a solver over rows that come in chunks: one update for each `batch_size` rows, in their order.
 
         batch_t = rows t b .. (t+1) b - 1 of the stream;   state_t+1, info_t = solver.update(state_t, batch_t)
 
-    Chunks are cut and joined as they come: where one ends changes nothing, and rows that do not fill a batch wait in the
-    state. The next chunk is fetched while the solver works on the last. One program serves all chunks that are no longer
-    than the first; longer ones are cut. Rows of weight 0 are left out. Where the rows have an order (by class, by time),
-    shuffle them beforehand: nothing is shuffled here.
+    Batches do not depend on where chunks end: rows that do not fill a batch stay in the state. The next chunk is fetched
+    while the solver works on the current one. One program serves all chunks that are no longer than the first; longer ones
+    are split. Rows of weight 0 are left out. Rows are not shuffled: if they are sorted (by class, by time), shuffle them
+    beforehand.
 
     Args:
-        solver: any whose steps read the drawn rows (linear, on features, on a budget).
+        solver: any with `reads="rows"` (linear, on features, on a budget).
         chunks: batches or tuples (x, y) or (x, y, weight), finite numbers, x (m, d) dense or `SparseRows` of one width,
-            m >= 1; see `jaxsvm.data.chunks`. `init` sees the first.
+            m >= 1; see `jaxsvm.data.chunks`. `init` reads the first.
         key: a key of `jax.random.key`; may be left out with `state` only, which has its own.
-        rows: how many rows there are in all; for solvers with a state for each row (dual ones), which count the rows
-            from 0 again after so many. Give the chunks of all passes, one after the other. Their weights must be 1.
-        state: where to go on, `run.state` of an earlier call or `models.load(path)`; `chunks` are those not yet taken in,
-            `chunks[int(state.chunks):]` of the same sequence; where none is left, the run is returned as it stands.
-        batch_size: rows of an update, >= 1; None: as the state has it, else the solver's paper.
-        task: what the targets of the chunks must be: "binary", "multiclass" or "regression"; None: as the solver takes them.
-        probe: model -> any tree of arrays, worked out after every chunk.
-        memory: bytes that the prepared rows of a chunk may take (solvers on features); above, each update prepares its
+        rows: number of rows in all, >= 1; for solvers with a state for each row (dual ones). Rows are numbered modulo
+            `rows`: give the chunks of all passes, one after the other. Their weights must be 1.
+        state: the state to resume from, `run.state` of an earlier call or `models.load(path)`. `chunks` are then those that
+            were not read yet, `chunks[int(state.chunks):]` of the same sequence; if none is left, the run is returned
+            unchanged.
+        batch_size: rows of an update, >= 1; None: that of the state, else that of the solver's paper.
+        task: required targets of the chunks, "binary", "multiclass" or "regression"; None: those of the solver.
+        probe: model -> any tree of arrays, computed after every chunk.
+        memory: bytes that the features of a chunk may occupy (solvers on features); above, each update computes its
             own. None: 2 GiB.
-        save: a file that holds the state after every chunk. Where it cannot be written there is a warning, and the run goes
-            on.
+        save: path of a file that holds the state after every chunk. If it cannot be written there is a warning, and the run
+            continues.
         progress: a bar on the standard error stream.
 
     Returns:
-        `Fit`: the model, the state to go on from, the curve with a row for each chunk (loss nan where no batch was
-        filled), and what became of it in a sentence. Ctrl-C returns what was reached after the last chunk; the chunk
-        fetched ahead is not in it, so an iterator must be made anew for what is left.
+        `Fit`: the model, the state to resume from, the curve with a row for each chunk (loss nan if no batch was filled),
+        and a sentence on how the run ended. Ctrl-C returns the result of the last complete chunk. The chunk that was
+        fetched ahead is not part of it, so that an iterator must be created again for the rest.
 
     Raises:
-        TypeError: a chunk that is no batch.
-        ValueError: no key and no state, no chunk, chunks of other columns, numbers that are not finite, targets that
-            are not those of `task`, a solver that reads all rows, one that begins with something of each row
+        TypeError: a chunk that is not a batch.
+        ValueError: neither key nor state, no chunk, chunks of other columns, numbers that are not finite, targets that
+            are not those of `task`, a solver that reads all rows, one whose initial state depends on the values of each row
             (`one_vs_one` of a dual method), a state of another solver.
-        FileNotFoundError: `save` in a folder that is not there.
+        FileNotFoundError: the folder of `save` does not exist.
         loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as `run`.
 
-    Differs from `fit`: the sampler of the solver is not asked; steps see the weights as they are, so that their mean
-    should be 1.
+    Differs from `fit`: the sampler of the solver is not used; steps read the weights unscaled, so that their mean should
+    be 1.
 
     Example:
         >>> import jaxsvm
@@ -144,67 +145,67 @@ def stream(
         raise ValueError("this solver reads all rows at every step: use fit, or features (jaxsvm.on_features), in a stream")
     saver = Saver(save)
     rows = None if rows is None else whole_number("rows", rows, 1)
-    parts = feed(chunks, task, 0 if state is None else int(state.seen), rows, jax.config.jax_enable_x64)
-    part = next(parts, None)
-    if part is None:
-        return _nothing_left(solver, state)
-    first = part.batch
+    host_chunks = feed(chunks, task, 0 if state is None else int(state.seen), rows, jax.config.jax_enable_x64)
+    chunk = next(host_chunks, None)
+    if chunk is None:
+        return _empty_stream(solver, state)
+    first = chunk.batch
     size, dtype = first.y.shape[0], accum_dtype(first.x)
     b = state.waiting.y.shape[0] if state is not None else (solver.sampler or uniform(1)).rows(size)
     b = b if batch_size is None else whole_number("batch_size", batch_size, 1)
     solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
     per_row = _check_rows(solver, first, rows)
-    begin = dict(rows=rows if per_row else None, batch=b)
+    shapes = dict(rows=rows if per_row else None, batch=b)
     if state is None:
-        flow = init_stream(solver, key, first, **begin)
+        stream_state = init_stream(solver, key, first, **shapes)
     else:
-        check_like(state, init_stream.eval_shape(solver, jax.random.key(0), first, **begin), ("solver", "waiting"))
-        flow = jax.tree.map(jnp.copy, state)  # the program takes over the memory of its argument
-    saver.check(flow)
-    more = jax.eval_shape(lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first))
-    lift = plan_lift(solver, more, "auto", memory, 2**62, False)[0] == "once"
+        check_like(state, init_stream.eval_shape(solver, jax.random.key(0), first, **shapes), ("solver", "waiting"))
+        stream_state = jax.tree.map(jnp.copy, state)  # as the program reuses the memory of its argument
+    saver.check(stream_state)
+    buffer = jax.eval_shape(lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first))
+    lift = plan_lift(solver, buffer, "auto", memory, 2**62, False)[0] == "once"
 
     bar = Bar(len(chunks) if hasattr(chunks, "__len__") else None, "chunks") if progress else None
-    fetch = concurrent.futures.ThreadPoolExecutor(1)
-    curve, taken, before, began = [], 0, int(flow.step), time.monotonic()
+    executor = concurrent.futures.ThreadPoolExecutor(1)
+    curve, chunks_done, first_step, start_time = [], 0, int(stream_state.step), time.monotonic()
     try:
         with DeferredInterrupt() as interrupt:
-            while part is not None:
-                check_targets(unwrap_static(solver), part.batch)
-                if int(flow.step) + part.batch.y.shape[0] // b + 1 > MOST_STEPS:
+            while chunk is not None:
+                check_targets(unwrap_static(solver), chunk.batch)
+                if int(stream_state.step) + chunk.batch.y.shape[0] // b + 1 > MOST_STEPS:
                     warnings.warn(_FULL, RuntimeWarning, stacklevel=2)
                     break
-                if per_row and not (part.complete and (part.batch.weight == 1).all()):
+                if per_row and not (chunk.complete and (chunk.batch.weight == 1).all()):
                     raise ValueError(
                         "this solver has a bound for each row, which a stream cannot know beforehand: use weights of 1, or fit"
                     )
-                coming = fetch.submit(next, parts, None)
-                for batch, count in fixed_size_chunks(part.batch, first):
-                    flow, row = run_stream_chunk(solver, probe, flow, batch, count, lift=lift)
+                next_chunk = executor.submit(next, host_chunks, None)
+                for batch, count in fixed_size_chunks(chunk.batch, first):
+                    stream_state, row = run_stream_chunk(solver, probe, stream_state, batch, count, lift=lift)
                     curve.append(row)
-                flow = flow._replace(seen=jnp.asarray(part.seen, jnp.int32), chunks=flow.chunks + part.chunks)
-                jax.block_until_ready(flow)
-                taken += part.chunks
-                saver.save(flow)
+                seen, chunks_read = jnp.asarray(chunk.seen, jnp.int32), stream_state.chunks + chunk.chunks
+                stream_state = stream_state._replace(seen=seen, chunks=chunks_read)
+                jax.block_until_ready(stream_state)
+                chunks_done += chunk.chunks
+                saver.save(stream_state)
                 if bar:
-                    pace = (int(flow.step) - before) / (time.monotonic() - began)
-                    bar.show(taken, f"loss {float(row.loss):.3g}, {pace:.3g} steps/s")
-                part = next_part(coming, interrupt)
+                    speed = (int(stream_state.step) - first_step) / (time.monotonic() - start_time)
+                    bar.show(chunks_done, f"loss {float(row.loss):.3g}, {speed:.3g} steps/s")
+                chunk = next_part(next_chunk, interrupt)
     finally:
-        fetch.shutdown(wait=False, cancel_futures=True)
+        executor.shutdown(wait=False, cancel_futures=True)
         if bar:
             bar.close()
-    return saver.finish(_fit(solver, flow, rows_of_curve(curve, None), before))
+    return saver.finish(_fit(solver, stream_state, rows_of_curve(curve, None), first_step))
 
 
-def _fit(solver: Solver, flow: StreamState, curve: Curve, before: int) -> Fit:
-    """What came of a stream, whose first step of this call was number `before`."""
+def _fit(solver: Solver, state: StreamState, curve: Curve, first_step: int) -> Fit:
+    """The `Fit` of a stream; `first_step` is the number of updates made before this call."""
     step, losses = np.asarray(curve.step), np.asarray(curve.loss)
-    filled = np.flatnonzero(step > np.concatenate([[before], step[:-1]]))  # chunks that made a step
-    model, finite = conclude(
-        solver, flow.solver, None, flow.waiting, losses[filled[-1]] if filled.size else np.zeros((), losses.dtype)
-    )
-    return Fit(model, flow, curve, jnp.asarray(jnp.nan, flow.waiting.y.dtype), finite)
+    filled = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))  # rows of the curve with at least one step
+    loss = losses[filled[-1]] if filled.size else np.zeros((), losses.dtype)
+    model, finite = conclude(solver, state.solver, None, state.waiting, loss)
+    return Fit(model, state, curve, jnp.asarray(jnp.nan, state.waiting.y.dtype), finite)
 
 
 _FULL = (
@@ -213,85 +214,86 @@ _FULL = (
 )
 
 
-def _nothing_left(solver, state: StreamState | None) -> Fit:
-    """What a stream without rows gives: the run as it stands."""
+def _empty_stream(solver, state: StreamState | None) -> Fit:
+    """The `Fit` of a stream without rows: the run of `state`, unchanged."""
     if state is None:
         raise ValueError("there is no chunk with rows: the stream is empty")
     dtype = state.waiting.y.dtype
-    none, floats, ints = (jax.ShapeDtypeStruct(shape, t) for shape, t in (((), jnp.int32), ((), dtype), ((2,), jnp.int32)))
-    curve = rows_of_curve([], Curve(none, floats, floats, none, ints, None))
+    count, value = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), dtype)
+    curve = rows_of_curve([], Curve(count, value, value, count, jax.ShapeDtypeStruct((2,), jnp.int32), None))
     return _fit(cast(as_static(solver), dtype), state, curve, int(state.step))
 
 
 def _check_rows(solver, first: Batch, rows: int | None) -> bool:
     """Whether the state has an entry for each row, in which case `rows` must be given."""
-    made = [init_stream.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver for n in (first.y.shape[0], 2**30)]
-    leaves = zip(*map(jax.tree.leaves, made), strict=True)
-    of_rows = [place for place, (few, many) in enumerate(leaves) if few.shape != many.shape]
-    same = not of_rows
-    if not same and rows is None:
+    states = [init_stream.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver for n in (first.y.shape[0], 2**30)]
+    leaf_pairs = zip(*map(jax.tree.leaves, states), strict=True)
+    per_row_leaves = [place for place, (short, long) in enumerate(leaf_pairs) if short.shape != long.shape]
+    if not per_row_leaves:
+        return False
+    if rows is None:
         raise ValueError("this solver has a state for each row: say how many rows there are in all, rows=")
-    if not same and rows < first.y.shape[0]:
+    if rows < first.y.shape[0]:
         raise ValueError(f"rows={rows}, but the first chunk alone has {first.y.shape[0]}: give the number of all rows")
 
-    def begin(values):
+    def init_per_row(values):
         state = unwrap_static(solver).init(jax.random.key(0), first._replace(x=values[0], y=values[1]))
-        return [jax.tree.leaves(state)[place] for place in of_rows]
+        return [jax.tree.leaves(state)[place] for place in per_row_leaves]
 
-    if not same and any(depends_on(begin, (first.x, first.y))):
+    if any(depends_on(init_per_row, (first.x, first.y))):
         raise ValueError(
             "this solver begins with something of each row (one_vs_one of a dual method: which pairs a row counts for), which "
             "a stream cannot know beforehand: use fit, or one_vs_rest"
         )
-    return not same
+    return True
 
 
 @functools.partial(jax.jit, static_argnames=("rows", "batch"))
 def init_stream(solver, key, first, *, rows, batch):
-    """The stream before its first row; with `rows` `init` sees rows of zeros after the first chunk."""
-    lacking = 0 if rows is None else rows - first.y.shape[0]
+    """The stream before its first row; with `rows`, `solver.init` reads rows of zeros behind the first chunk."""
+    n_missing = 0 if rows is None else rows - first.y.shape[0]
 
-    def longer(a, fill):
-        return a if lacking <= 0 else jnp.concatenate([a, jnp.full((lacking, *a.shape[1:]), fill, a.dtype)])
+    def extend(a, fill):
+        return a if n_missing <= 0 else jnp.concatenate([a, jnp.full((n_missing, *a.shape[1:]), fill, a.dtype)])
 
-    data = jax.tree.map(lambda a: longer(jnp.asarray(a), 0), first)
+    data = jax.tree.map(lambda a: extend(jnp.asarray(a), 0), first)
     data = data._replace(
-        y=longer(jnp.asarray(first.y), 1),
-        weight=longer(jnp.asarray(first.weight), 1),
+        y=extend(jnp.asarray(first.y), 1),
+        weight=extend(jnp.asarray(first.weight), 1),
         index=jnp.arange(data.y.shape[0], dtype=jnp.int32),
     )
-    empty = jax.tree.map(lambda a: jnp.zeros((batch, *a.shape[1:]), a.dtype), first)
+    buffer = jax.tree.map(lambda a: jnp.zeros((batch, *a.shape[1:]), a.dtype), first)
     zero = jnp.zeros((), jnp.int32)
     return StreamState(
-        unwrap_static(solver).init(jax.random.split(key)[0], data), empty, zero, zero, zero, zero, jnp.zeros((), bool)
+        unwrap_static(solver).init(jax.random.split(key)[0], data), buffer, zero, zero, zero, zero, jnp.zeros((), bool)
     )
 
 
 @functools.partial(jax.jit, static_argnames=("lift",), donate_argnums=(2,))
-def run_stream_chunk(solver, probe, flow, chunk, count, *, lift):
-    """All batches that the waiting rows and the first `count` rows of a chunk fill; a row of the curve."""
+def run_stream_chunk(solver, probe, stream_state, chunk, count, *, lift):
+    """One update for each batch filled by the buffered rows and the first `count` of a chunk; and a row of the curve."""
     solver, probe = unwrap_static(solver), unwrap_static(probe)
-    b = flow.waiting.y.shape[0]
-    row = jax.tree.map(lambda *a: jnp.concatenate(a), flow.waiting, chunk)
-    first, total = b - flow.n_waiting, flow.n_waiting + count  # what waits stands at the end of its place
+    b = stream_state.waiting.y.shape[0]
+    rows = jax.tree.map(lambda *a: jnp.concatenate(a), stream_state.waiting, chunk)
+    start, total = b - stream_state.n_waiting, stream_state.n_waiting + count  # buffered rows are the last of the buffer
     length = total // b
-    ready = solver.prepare(row) if lift else row
+    step_rows = solver.prepare(rows) if lift else rows
     slice_of = lambda tree, start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, b), tree)  # noqa: E731
 
     def batch(start):
-        if not isinstance(ready.x, SparseRows):
-            return slice_of(ready, start)
-        rows = jnp.asarray(start, jnp.int32) + jnp.arange(b, dtype=jnp.int32)  # pointed at, as in fit
-        return slice_of(ready._replace(x=ready.y), start)._replace(x=dataclasses.replace(ready.x, rows=rows))
+        if not isinstance(step_rows.x, SparseRows):
+            return slice_of(step_rows, start)
+        index = jnp.asarray(start, jnp.int32) + jnp.arange(b, dtype=jnp.int32)  # by reference, as in fit
+        return slice_of(step_rows._replace(x=step_rows.y), start)._replace(x=dataclasses.replace(step_rows.x, rows=index))
 
     def body(k, carry):
         state, sums = carry
-        state, info = solver.update(state, batch(first + k * b))
+        state, info = solver.update(state, batch(start + k * b))
         return state, add_info(sums, info)
 
-    info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], flow.solver)
-    state, sums = lax.fori_loop(0, length, body, (flow.solver, empty_sums(info)))
+    info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], stream_state.solver)
+    state, sums = lax.fori_loop(0, length, body, (stream_state.solver, empty_sums(info)))
     value = None if probe is None else probe(solver.model(state, None))
-    found = curve_row(sums, flow.step, length, value)
-    held = total - length * b
-    return flow._replace(solver=state, waiting=slice_of(row, count), n_waiting=held, step=found.step), found
+    row = curve_row(sums, stream_state.step, length, value)
+    n_waiting = total - length * b
+    return stream_state._replace(solver=state, waiting=slice_of(rows, count), n_waiting=n_waiting, step=row.step), row

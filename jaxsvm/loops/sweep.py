@@ -30,10 +30,10 @@ class Table(NamedTuple):
 
     @property
     def place(self) -> tuple[int, ...]:
-        """Where the values are least: the first such point, points that are not finite left out.
+        """The indices of the least value; of the first one in a tie. Values that are not finite are left out.
 
         Raises:
-            ValueError: if no value is finite.
+            ValueError: no value is finite.
         """
         values = np.asarray(self.values, float)
         if not np.isfinite(values).any():
@@ -46,7 +46,7 @@ class Table(NamedTuple):
         return {name: float(numbers[i]) for (name, numbers), i in zip(self.axes.items(), self.place, strict=True)}
 
     def __str__(self) -> str:
-        """Rows are the first axis, columns the second; further axes in blocks; * marks the least value."""
+        """A grid: rows are the first axis, columns the second, blocks the others; * marks the least value."""
         names, values = list(self.axes), np.asarray(self.values, float)
         least = np.zeros(values.shape, bool)
         if np.isfinite(values).any():
@@ -69,17 +69,17 @@ class Table(NamedTuple):
 
 
 def table(values: Array, **axes: Array) -> Table:
-    """Label what `sweep` returned.
+    """The values of a sweep with the names and numbers of its axes.
 
     Args:
         values: (k_1, k_2, ...) numbers, such as validation errors.
-        **axes: the axes as `sweep` had them, in the same order: name -> (k_i,) numbers.
+        **axes: the axes of the call of `sweep`, in the same order: name -> (k_i,) numbers.
 
     Returns:
-        A `Table`: prints as a grid, `best` are the numbers of its least value; `plots.heatmap` draws it.
+        A `Table`. It prints as a grid, `best` are the axis numbers of the least value, `plots.heatmap` draws it.
 
     Raises:
-        ValueError: if the axes are no vectors, or do not have the shape of the values.
+        ValueError: an axis is not a vector, or the axes do not have the shape of the values.
 
     Example:
         >>> print(table(jnp.array([[0.5, 0.2], [0.4, 0.3]]), lam=jnp.array([0.1, 1.0]), sigma=jnp.array([1.0, 2.0])))
@@ -96,7 +96,7 @@ def table(values: Array, **axes: Array) -> Table:
 
 
 def _axis(name: str, numbers: Any) -> Array:
-    """The numbers of an axis as an array, or a sentence."""
+    """The numbers of an axis as a vector."""
     try:
         found = jnp.asarray([as_number(name, number) for number in numbers] if type(numbers) in (list, tuple) else numbers)
     except (TypeError, ValueError, OverflowError) as error:
@@ -118,27 +118,27 @@ def sweep(
 
         sweep(fn, a=a, b=b)(*args)[i, j] = fn(a=a[i], b=b[j], *args)
 
-    The first named axis is vmapped, so that whatever does not depend on it, such as features, is worked out once for
-    all its values; the other axes are gone through. One compiled program serves the whole grid. Outside
-    transformations the host calls it point by point, on as many threads as there are processors on a CPU (and as
-    `memory` allows), and draws a bar; inside it is a `lax.map`, and `memory` and `chunk` have no effect.
+    The first axis is vmapped: values that do not depend on it, such as features, are computed once for all its numbers. The
+    other axes are a loop over one compiled program. Outside of transformations the host runs the loop, on a CPU with one
+    thread for each processor, or as many as `memory` allows, and draws a bar. Inside of transformations the loop is a
+    `lax.map`, and `memory` and `chunk` have no effect.
 
     Args:
         fn: (one number of each axis by name, other arguments) -> a tree of arrays.
-        memory: bytes that the program may take for its arguments, results and temporaries, > 0, as the compiler counts
-            them before anything runs; the first axis is cut into chunks that stay within. What has been gathered of the
-            results comes on top. None: no bound.
-        chunk: values of the first axis at a time; None: all, or what `memory` allows.
-        progress: a bar on the standard error stream, where the grid has more than one part.
+        memory: bytes of the program's arguments, results and temporaries, > 0, as the compiler counts them before anything
+            runs. The first axis is split into chunks that stay within this bound. Collected results are not included. None:
+            no bound.
+        chunk: numbers of the first axis in one call of the program, >= 1; None: all, or as many as `memory` allows.
+        progress: a bar on the standard error stream, if the program is called more than once.
         **axes: name -> (k,) numbers, k >= 1.
 
     Returns:
-        A function of fn's other arguments (in the order of its signature, or by name) -> fn's tree with an axis in
-        front for each name, in the order of the call. Its `memory(*arguments)` are the bytes that the call takes, as the
-        compiler counts them, all threads together.
+        A function of fn's other arguments (in the order of its signature, or by name) -> fn's tree with a leading axis for
+        each name, in the order of the call. Its `memory(*arguments)` is the number of bytes of such a call, as the compiler
+        counts them, of all threads together.
 
     Raises:
-        ValueError: no axis, an axis that is not a vector, chunk < 1, a single point that takes more than `memory`.
+        ValueError: no axis, an axis that is not a vector, chunk < 1, one point that exceeds `memory`.
 
     Example:
         >>> values = sweep(lambda lam, sigma, x: lam * sigma + x, lam=jnp.arange(3.0), sigma=jnp.arange(2.0), progress=False)
@@ -155,49 +155,49 @@ def sweep(
         memory = as_number("memory", memory)
     if not callable(fn) or isinstance(fn, type):
         raise TypeError(f"fn must be a function of one number of each axis, got {shown(fn)}")
-    (first, along), others = next(iter(axes.items())), dict(list(axes.items())[1:])
-    call = _by_name(fn, tuple(axes))
+    (first, first_axis), others = next(iter(axes.items())), dict(list(axes.items())[1:])
+    call = _bind_axes(fn, tuple(axes))
     shape = tuple(numbers.shape[0] for numbers in axes.values())
-    points = [jnp.stack(column) for column in zip(*itertools.product(*others.values()), strict=True)]  # one vector an axis
+    points = [jnp.stack(column) for column in zip(*itertools.product(*others.values()), strict=True)]  # a vector for each axis
 
     @jax.jit
-    def part(values, point, args, kwargs):
-        one = lambda value: call({first: value} | dict(zip(others, point, strict=True)), args, kwargs)  # noqa: E731
-        return jax.vmap(one)(values)
+    def run_part(values, point, args, kwargs):
+        run_point = lambda value: call({first: value} | dict(zip(others, point, strict=True)), args, kwargs)  # noqa: E731
+        return jax.vmap(run_point)(values)
 
-    def shaped(tree):
+    def to_grid(tree):
         """(points, first axis, ...) -> (first axis, the other axes, ...)."""
         return jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(*shape, *a.shape[2:]), tree)
 
     plans = {}
 
     def plan(args, kwargs):
-        """How the grid is gone through for arguments of these types, compiled once."""
+        """The plan for arguments of these types, compiled once."""
         leaves, tree = jax.tree.flatten((args, kwargs))
         types = tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
         if types not in plans:
             width = min(chunk or shape[0], shape[0])
-            plans[types] = _plan(part, along, width, [p[0] for p in points], args, kwargs, memory)
+            plans[types] = _plan(run_part, first_axis, width, [p[0] for p in points], args, kwargs, memory)
         return plans[types]
 
     def run(*args, **kwargs):
         check_process()
         if is_traced(args, kwargs, axes):
             if not others:
-                return shaped(jax.tree.map(lambda a: a[None], part(along, (), args, kwargs)))
-            return shaped(lax.map(lambda point: part(along, tuple(point), args, kwargs), tuple(points)))
-        args, kwargs = jax.tree.map(jnp.asarray, (args, kwargs))  # here: threads do not inherit JAX's settings
+                return to_grid(jax.tree.map(lambda a: a[None], run_part(first_axis, (), args, kwargs)))
+            return to_grid(lax.map(lambda point: run_part(first_axis, tuple(point), args, kwargs), tuple(points)))
+        args, kwargs = jax.tree.map(jnp.asarray, (args, kwargs))  # in this thread, as others do not inherit JAX's settings
         program, width, threads, _ = plan(args, kwargs)
-        starts = [min(i, shape[0] - width) for i in range(0, shape[0], width)]  # the last chunk reaches back
-        places = [tuple(p[i] for p in points) for i in range(len(points[0]))] if points else [()]
-        jobs = [(lax.dynamic_slice_in_dim(along, start, width), place) for place in places for start in starts]
-        made = _all(lambda job: jax.block_until_ready(program(*job, args, kwargs)), jobs, threads, progress)
+        starts = [min(i, shape[0] - width) for i in range(0, shape[0], width)]  # the last chunk overlaps the one before
+        other_points = [tuple(p[i] for p in points) for i in range(len(points[0]))] if points else [()]
+        jobs = [(lax.dynamic_slice_in_dim(first_axis, start, width), point) for point in other_points for start in starts]
+        results = _run_jobs(lambda job: jax.block_until_ready(program(*job, args, kwargs)), jobs, threads, progress)
 
-        def joined(*parts):
+        def join(*parts):
             return jnp.concatenate([a[i * width - start :] for i, (start, a) in enumerate(zip(starts, parts, strict=True))])
 
-        rows = [jax.tree.map(joined, *made[i : i + len(starts)]) for i in range(0, len(made), len(starts))]
-        return shaped(jax.tree.map(lambda *a: jnp.stack(a), *rows))
+        rows = [jax.tree.map(join, *results[i : i + len(starts)]) for i in range(0, len(results), len(starts))]
+        return to_grid(jax.tree.map(lambda *a: jnp.stack(a), *rows))
 
     run.memory = lambda *args, **kwargs: plan(args, kwargs)[3]
     return run
@@ -206,16 +206,16 @@ def sweep(
 sweep.table = table
 
 
-def _by_name(fn: Callable, names: tuple[str, ...]) -> Callable:
-    """`fn` with the numbers of the axes by name and the other arguments in the order of its signature."""
+def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
+    """`fn` as a function of (numbers by axis, other positional arguments, other arguments by name)."""
     try:
         parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # some builtins tell nothing
+    except (TypeError, ValueError):  # some builtins have no signature
         parameters = ()
-    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    has_kwargs = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for name in names:
-        if parameters and name not in known and not open_ended:
+        if parameters and name not in known and not has_kwargs:
             raise ValueError(f"fn has no parameter named {name}, only {', '.join(known)}: name the axes as fn does")
     free = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in names]
 
@@ -227,40 +227,40 @@ def _by_name(fn: Callable, names: tuple[str, ...]) -> Callable:
     return call
 
 
-def _plan(part, along, width, point, args, kwargs, memory):
-    """The compiled program of the widest chunk that fits `memory`, its width, how many fit at once, and their bytes."""
+def _plan(run_part, first_axis, width, point, args, kwargs, memory):
+    """The compiled program of the widest chunk that fits `memory`, its width, the number of threads, and the bytes of all."""
     threads = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
     while True:
-        program = part.lower(along[:width], tuple(point), args, kwargs).compile()
-        used = program.memory_analysis()
-        fixed, each = used.argument_size_in_bytes, used.temp_size_in_bytes + used.output_size_in_bytes
-        if memory is None or fixed + each <= memory:
+        program = run_part.lower(first_axis[:width], tuple(point), args, kwargs).compile()
+        analysis = program.memory_analysis()
+        fixed, per_thread = analysis.argument_size_in_bytes, analysis.temp_size_in_bytes + analysis.output_size_in_bytes
+        if memory is None or fixed + per_thread <= memory:
             if memory is not None:
-                threads = max(1, min(threads, int((memory - fixed) // max(each, 1))))
-            return program, width, threads, fixed + threads * each
+                threads = max(1, min(threads, int((memory - fixed) // max(per_thread, 1))))
+            return program, width, threads, fixed + threads * per_thread
         if width == 1:
             raise ValueError(
-                f"one run takes {fixed + each:.3g} bytes, memory={memory:.3g}: raise memory, or use fewer features or rows"
+                f"one run takes {fixed + per_thread:.3g} bytes, memory={memory:.3g}: raise memory, or use fewer features or rows"
             )
         width = -(-width // 2)
 
 
-def _all(work: Callable, jobs: list, threads: int, progress: bool) -> list[Any]:
+def _run_jobs(work: Callable, jobs: list, threads: int, progress: bool) -> list[Any]:
     """The results of all jobs, in their order."""
-    bar, made, lock = Bar(len(jobs), "parts") if progress and len(jobs) > 1 else None, 0, threading.Lock()
+    bar, count, lock = Bar(len(jobs), "parts") if progress and len(jobs) > 1 else None, 0, threading.Lock()
 
-    def one(job):
-        nonlocal made
+    def run_job(job):
+        nonlocal count
         result = work(job)
         with lock:
-            made += 1
+            count += 1
             if bar:
-                bar.show(made)
+                bar.show(count)
         return result
 
     pool = concurrent.futures.ThreadPoolExecutor(threads)
     try:
-        return list(pool.map(one, jobs))
+        return list(pool.map(run_job, jobs))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
         if bar:

@@ -1,4 +1,4 @@
-"""The XLA flag that makes loops over single rows fast before JAX 0.12; set by the user, never behind the user's back."""
+"""The XLA flag that makes loops over single rows fast before JAX 0.12; set only when the user calls for it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ NEEDED_BEFORE = (0, 12)  # from this version on XLA compiles small loops so by i
 
 
 def fast_loops(threshold: int = 1_000_000) -> None:
-    """Let XLA compile small CPU loops as one function each, where it does not by itself: before JAX 0.12.
+    """Let XLA compile each small CPU loop as one function, which it does not do by itself before JAX 0.12.
 
-    There steps on single rows become several times faster. From JAX 0.12 on they are fast without a flag, and nothing is set.
+    Steps on single rows become several times faster. From JAX 0.12 on they are fast without the flag, and nothing is set.
 
-    Call it before the first use of JAX in the program. It sets `XLA_FLAGS` for the whole process, and products inside such
-    loops lose their fast library routines: meant for runs with one row a step. From the shell the same is
+    Call it before the first use of JAX in the program. It sets `XLA_FLAGS` for the whole process. Products inside such
+    loops do not use the fast library routines, so that it is meant for runs with one row a step. In a shell, the same is
     `XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000`.
 
     Args:
-        threshold: bytes of a loop's data up to which it is compiled as one function; where the loop is handed the rows, as by
-            `fit` with a budgeted solver, these count, too: 10**9 leaves none out.
+        threshold: bytes of a loop's data up to which it is compiled as one function. The rows count if the loop reads them,
+            as in `fit` with a budgeted solver; 10**9 includes every loop.
 
     Raises:
-        RuntimeError: if JAX has started already, when the flag would have no effect.
+        RuntimeError: JAX has started already, so that the flag would have no effect.
 
     Example:
         >>> import jaxsvm
@@ -40,10 +40,10 @@ def fast_loops(threshold: int = 1_000_000) -> None:
     if jax_has_started():
         raise RuntimeError("JAX has started: call jaxsvm.fast_loops() first in the program, or set XLA_FLAGS in the shell")
     others = [flag for flag in flags if not flag.startswith(option)]
-    kept = [flag.removeprefix(option) for flag in flags if flag.startswith(option)]
-    os.environ["XLA_FLAGS"] = " ".join([*others, option + ",".join([*kept, setting])])
+    options = [flag.removeprefix(option) for flag in flags if flag.startswith(option)]
+    os.environ["XLA_FLAGS"] = " ".join([*others, option + ",".join([*options, setting])])
 
 
 def flag_is_needed() -> bool:
-    """Whether the installed XLA leaves small loops slow without the flag."""
+    """Whether small loops are slow without the flag in the installed XLA."""
     return jax.__version_info__[:2] < NEEDED_BEFORE
