@@ -331,7 +331,7 @@ lam | s        1       22    3e+03
 
 def test_a_table_of_one_axis_in_print():
     shown = sweep.table(np.array([0.5, 0.25, 0.25]), lam=np.array([0.1, 1.0, 10.0]))
-    assert str(shown) == "lam\n0.1   0.5\n1    0.25*\n10   0.25"
+    assert str(shown) == "lam\n0.1   0.5\n1    0.25\n10   0.25*"
 
 
 def test_a_table_of_three_axes_in_print_has_blocks():
@@ -340,16 +340,31 @@ def test_a_table_of_three_axes_in_print_has_blocks():
     assert str(shown) == "c = 8\na | b   6   7\n5      4   2\n\nc = 9\na | b   6   7\n5      3   1*"
 
 
-def test_the_best_point_is_the_first_least_one_that_is_finite():
+def test_the_best_point_is_a_least_one_that_is_finite_in_the_flattest_neighbourhood():
     lam, s = np.array([0.1, 1.0]), np.array([2.0, 4.0, 8.0])
     for values, best in (
-        ([[3, 2, 1], [1, 1, 5]], (0.1, 8.0)),
+        ([[3, 2, 1], [1, 1, 5]], (1.0, 2.0)),  # means of adjacent points: 8/3 for the first 1, 2 and 12/5 for the others
+        ([[1, 2, 9], [2, 2, 1]], (0.1, 2.0)),  # 2 against 13/3
+        ([[1, 5, 1], [2, 2, np.nan]], (0.1, 2.0)),  # nan counts as 5
+        ([[1, 5, 1], [9, 2, -np.inf]], (0.1, 8.0)),  # 16/3 both: the larger s
+        ([[1, 5, 1], [9, 2, np.inf]], (0.1, 8.0)),
+        ([[4, 4, 4], [4, 4, 4]], (1.0, 8.0)),  # flat: the largest numbers
         ([[np.nan, 2, 9], [-np.inf, np.inf, 1.5]], (1.0, 8.0)),
         ([[-1, -2, -3], [-4, -5, np.nan]], (1.0, 4.0)),
     ):
         found = sweep.table(jnp.array(values, float), lam=lam, s=s).best
         assert found == {"lam": best[0], "s": best[1]}
         assert all(type(v) is float for v in found.values())
+
+
+@pytest.mark.parametrize("lam", [[0.1, 1.0, 10.0], [10.0, 1.0, 0.1], [1.0, 10.0, 0.1]], ids=str)
+def test_equal_neighbourhoods_leave_the_largest_number_of_the_first_axis(lam):
+    """By number, not by place; with one axis and with two."""
+    flat = sweep.table(np.full(3, 0.25), lam=np.array(lam))
+    assert flat.best == {"lam": 10.0}
+    flat = sweep.table(np.full((2, 3), 0.25), s=np.array([4.0, 2.0]), lam=np.array(lam))
+    assert flat.best == {"s": 4.0, "lam": 10.0}
+    assert sweep.table(np.array([0.5]), lam=np.array([3.0])).best == {"lam": 3.0}
 
 
 @pytest.mark.parametrize("axes", [{"a": A}, {"a": A, "b": B}, {"b": B, "a": A}, {"a": A, "b": B, "c": C}], ids=str)

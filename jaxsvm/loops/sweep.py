@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import inspect
 import itertools
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -30,15 +31,24 @@ class Table(NamedTuple):
 
     @property
     def place(self) -> tuple[int, ...]:
-        """The indices of the least value; of the first one in a tie. Values that are not finite are left out.
+        """The indices of the least value; values that are not finite are left out.
+
+        Among equal least values the point in the flattest neighbourhood: the mean over the adjacent points, diagonal ones
+        too, is least; those that are not finite count as the greatest finite value. Among equal means the point with
+        the largest number of the first axis, then of the second, and so on: with lam first, the largest lambda.
 
         Raises:
             ValueError: no value is finite.
         """
         values = np.asarray(self.values, float)
-        if not np.isfinite(values).any():
+        finite = np.isfinite(values)
+        if not finite.any():
             raise ValueError("no value of the table is finite: there is no best point")
-        return tuple(int(i) for i in np.unravel_index(np.argmin(np.where(np.isfinite(values), values, np.inf)), values.shape))
+        filled = np.where(finite, values, values[finite].max())
+        least = np.argwhere(finite & (values == values[finite].min()))
+        numbers = [np.asarray(axis, float) for axis in self.axes.values()]
+        order = [(_mean_around(filled, place), *(-axis[i] for axis, i in zip(numbers, place, strict=True))) for place in least]
+        return tuple(int(i) for i in least[min(range(len(least)), key=order.__getitem__)])
 
     @property
     def best(self) -> dict[str, float]:
@@ -68,6 +78,13 @@ class Table(NamedTuple):
         return "\n\n".join(blocks)
 
 
+def _mean_around(values: np.ndarray, place: np.ndarray) -> float:
+    """The mean over the points adjacent to `place`; 0 where there is none."""
+    around = values[tuple(slice(max(i - 1, 0), i + 2) for i in place)].ravel().tolist()
+    around.remove(values[tuple(place)])
+    return math.fsum(around) / max(len(around), 1)  # exact sums: the order of the points does not matter
+
+
 def table(values: Array, **axes: Array) -> Table:
     """The values of a sweep with the names and numbers of its axes.
 
@@ -76,7 +93,8 @@ def table(values: Array, **axes: Array) -> Table:
         **axes: the axes of the call of `sweep`, in the same order: name -> (k_i,) numbers.
 
     Returns:
-        A `Table`. It prints as a grid, `best` are the axis numbers of the least value, `plots.heatmap` draws it.
+        A `Table`: prints as a grid, `best` are the numbers of its least value, by the rule of `Table.place` among equal
+        ones; `plots.heatmap` draws it.
 
     Raises:
         ValueError: an axis is not a vector, or the axes do not have the shape of the values.
