@@ -1,4 +1,4 @@
-"""The main job, `python -m jaxsvm` alone: a kernel machine for real data chosen among many and certified, in one program."""
+"""The demonstration of `python -m jaxsvm`: a kernel SVM is selected on a grid, tested and certified."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PICTURE = "jaxsvm-sweep.png"
 
 
 def solver(lam, sigma, train, key):
-    """ASSET on Nystrom features of the Gaussian kernel; the average leaves out the first half of the run."""
+    """ASSET on Nystrom features of the Gaussian kernel; the average is over the second half of the run."""
     phi = features.nystrom(key, kernels.rbf(sigma), train.x, landmarks=LANDMARKS)
     return jaxsvm.on_features(phi, jaxsvm.asset(lam, bias="none", average_from=steps(train) // 2))
 
@@ -33,13 +33,13 @@ def steps(train):
 def trained(lam, sigma, train, validation, key):
     """The model of one point of the grid, and its validation error."""
     key_map, key_fit = jax.random.split(key)
-    made = solver(lam, sigma, train, key_map)
-    model = jaxsvm.fit(made, train, key_fit, steps=steps(train), sampler=samplers.epochs(BATCH)).model
+    asset = solver(lam, sigma, train, key_map)
+    model = jaxsvm.fit(asset, train, key_fit, steps=steps(train), sampler=samplers.epochs(BATCH)).model
     return model, jaxsvm.error_on(validation)(model)
 
 
 def main() -> None:
-    """Sweep lambda and sigma at once; choose by validation; report test error and certificate, draw the sweep."""
+    """Sweep lambda and sigma, select by validation error, report test error and certificate, draw the sweep."""
     print(f"jaxsvm {jaxsvm.__version__} on JAX {jax.__version__}, {jax.devices()[0].device_kind}\n")
     key_split, key = jax.random.split(jax.random.key(0))
     rows = jaxsvm.data.breast_cancer()
@@ -57,27 +57,27 @@ def main() -> None:
     sweep = jaxsvm.sweep(trained, lam=LAMS, sigma=SIGMAS)
     seconds = []
     for _ in range(2):
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         models, errors = jax.block_until_ready(sweep(train, validation, key))
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - start_time)
 
     table = jaxsvm.sweep.table(errors, lam=LAMS, sigma=SIGMAS)
     print(f"\nvalidation error\n{table}\n")
     model = jax.tree.map(lambda leaf: leaf[table.place], models)
     lam = table.best["lam"]
-    proof = jaxsvm.certificate(model, train, lam, passes=500)
+    certificate = jaxsvm.certificate(model, train, lam, passes=500)
     print(f"chosen       lambda = {lam:.1e}, sigma = {table.best['sigma']:.2f}")
     print(f"test error   {float(jaxsvm.error_on(test)(model)):.2%}")
     print(
-        f"certificate  objective {float(proof.primal):.6f}, optimum at least {float(proof.dual):.6f}: "
-        f"within {float(proof.gap / proof.dual):.2%} of the optimum on these features"
+        f"certificate  objective {float(certificate.primal):.6f}, optimum at least {float(certificate.dual):.6f}: "
+        f"within {float(certificate.gap / certificate.dual):.2%} of the optimum on these features"
     )
     print(f"time         {seconds[1]:.2f} s for the {errors.size} runs, {seconds[0]:.2f} s with compilation")
     print(draw(table))
 
 
 def draw(table) -> str:
-    """The sweep as a picture in the current folder, where matplotlib is there; what became of it."""
+    """Draw the sweep to a file in the current folder, if matplotlib is installed; returns a line of the report."""
     try:
         import matplotlib
     except ImportError:
