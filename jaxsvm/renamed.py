@@ -29,7 +29,7 @@ FIELDS = {  # of classes, by their name of today
     "SbpState": {"water": "fill"},
     "SpanState": {"waiting": "pending"},
     "SparseRows": {"start": "offsets"},
-    "StreamState": {"held": "n_waiting"},
+    "StreamState": {"held": "n_pending", "waiting": "pending"},
 }
 OPTIONS = {  # of factories, by their registered name
     "solvers.sbp.sbp": {"look": "bound_every"},

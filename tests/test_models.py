@@ -1101,8 +1101,8 @@ IMPOSSIBLE = {
     "step a fraction": (a_run(step=jnp.float32(1.5)), "step must hold whole numbers"),
     "done a vector": (a_run(done=jnp.zeros(2, bool)), "done must have shape"),
     "done a number": (a_run(done=jnp.int32(0)), "done must hold truth values"),
-    "held too large": (a_flow(n_waiting=jnp.int32(5)), "held must be at most 4, got 5"),
-    "waiting no batch": (a_flow(waiting=jnp.ones(2)), "waiting must be a batch"),
+    "held too large": (a_flow(n_pending=jnp.int32(5)), "held must be at most 4, got 5"),
+    "pending no batch": (a_flow(pending=jnp.ones(2)), "pending must be a batch"),
     "chunks below 0": (a_flow(chunks=jnp.int32(-1)), "chunks must be at least 0"),
     "seen a vector": (a_flow(seen=jnp.zeros(2, jnp.int32)), "seen must have shape"),
     "curve": (

@@ -45,7 +45,7 @@ def test_all_runs_of_the_file_are_tested(old):
 
 def test_a_stream_of_0_3_0_goes_on(old):
     state = old["runs"]["stream"]["state"]
-    assert int(state.n_waiting) == 1 and int(state.step) == 4
+    assert int(state.n_pending) == 1 and int(state.step) == 4
     x, y = np.asarray(old["x"]), np.asarray(old["y"])
     run = jaxsvm.stream(jaxsvm.averaged(jaxsvm.pegasos(0.1)), [(x[17:], y[17:])], state=state, batch_size=4)
     assert int(run.state.step) == 6

@@ -66,7 +66,7 @@ def in_one(name, b):
 def test_a_stream_is_a_run_over_the_rows_in_their_order(name, b):
     """To the bit, but for the rows that do not fill a batch."""
     run = in_one(name, b)
-    assert int(run.state.step) == N // b and int(run.state.n_waiting) == N % b and int(run.state.seen) == 0
+    assert int(run.state.step) == N // b and int(run.state.n_pending) == N % b and int(run.state.seen) == 0
     fit = jaxsvm.fit(SOLVERS[name], DATA, KEY, steps=N // b, sampler=samplers.epochs(b, shuffle=False))
     near(run.model, fit.model)
 
@@ -83,12 +83,12 @@ def test_where_chunks_end_changes_nothing(name, b, sizes):
     assert same(run.state.solver, in_one(name, b).state.solver)
 
 
-def test_waiting_rows_are_the_last_ones():
+def test_pending_rows_are_the_last_ones():
     state = in_one("pegasos", 8).state
-    held = int(state.n_waiting)
+    held = int(state.n_pending)
     assert held == 4
-    assert np.array_equal(state.waiting.x[-held:], X[-held:]) and np.array_equal(
-        state.waiting.index[-held:], np.arange(N)[-held:]
+    assert np.array_equal(state.pending.x[-held:], X[-held:]) and np.array_equal(
+        state.pending.index[-held:], np.arange(N)[-held:]
     )
 
 

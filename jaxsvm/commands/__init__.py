@@ -1,1 +1,1 @@
-"""What `python -m jaxsvm` can do, one command per file."""
+"""The commands of `python -m jaxsvm`, one in each file."""

@@ -1,4 +1,4 @@
-"""The solver that the options of `jaxsvm train` ask for."""
+"""The solver of the options of `jaxsvm train`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         raise ValueError(f"--loss {args.loss} is for {'classes' if loss.labels else 'real targets (--task regression)'}")
     if not classes and not method.losses:
         raise ValueError(f"--solver {args.solver} is for classes: take sdca, decomposition, pegasos or asset for real targets")
-    kernel, said = solvers.kernel(args, train.x)
+    kernel, description = solvers.kernel(args, train.x)
     if kernel is None and args.features:
         raise ValueError("--features approximate a kernel: say which, --kernel rbf")
     if kernel is not None and not args.features and method.kernel == "no":
@@ -55,33 +55,33 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         raise ValueError(f"--batch must be at least 1, got {b}")
     sampler = samplers.whole() if method.batch == 0 else samplers.epochs(b)
     one_pass = 1 if method.batch == 0 else -(-n // b)
-    few = tol is not None and method.batch != 0  # few rows: what stops by itself may take more
-    passes = max(method.passes, 500_000 // n) if few else method.passes
+    has_criterion = tol is not None and method.batch != 0  # then small data sets may take more passes
+    passes = max(method.passes, 500_000 // n) if has_criterion else method.passes
     steps = args.steps or (args.passes or passes) * one_pass
     setting = solvers.Setting(
         lam, jaxsvm.C_from_lam(lam, total), None if args.features else kernel, loss, bias, steps, one_pass,
-        solvers.reach(kernel, train.x, bias), points,
+        solvers.max_sqnorm(kernel, train.x, bias), points,
     )  # fmt: skip
     solver = method.make(setting)
     if tol is not None and solver.residual_scope != "whole":
         raise ValueError(f"--tol has nothing to stop on with --solver {args.solver}: give --passes, or take sdca")
-    many = len(classes) > 2 or args.task == "multiclass"
-    if args.multiclass and not many:
+    is_multiclass = len(classes) > 2 or args.task == "multiclass"
+    if args.multiclass and not is_multiclass:
         raise ValueError("--multiclass is for more than two classes: leave it out")
-    if many:
+    if is_multiclass:
         solver = {"ovr": one_vs_rest, "ovo": one_vs_one}[args.multiclass or "ovr"](solver, classes=len(classes))
     if args.features:
         phi = solvers.feature_map(args.features, key, kernel, train.x, args.count)
         solver = jaxsvm.on_features(phi, solver)
-        said = f"{args.features} features of {said}"
+        description = f"{args.features} features of {description}"
     length = f"{steps / one_pass:g} passes" if steps >= one_pass else f"{steps} steps"
-    goes_on = solver.with_tol is not None  # within an update, which draws no batch
-    how = f"{steps} updates, each of which goes on by itself" if goes_on else f"{length} in batches of {b}"
+    iterates = solver.with_tol is not None  # an update iterates to the tolerance and draws no batch
+    how = f"{steps} updates, each of which goes on by itself" if iterates else f"{length} in batches of {b}"
     stop = "" if tol is None else f", tolerance {tol:g}"
-    said += f", at most {points} points" if method.budget else ""
-    options.line("solver", f"{args.solver}, {said}; lambda = {lam:.3g} (C = {setting.C:.3g}), bias {bias}")
+    description += f", at most {points} points" if method.budget else ""
+    options.line("solver", f"{args.solver}, {description}; lambda = {lam:.3g} (C = {setting.C:.3g}), bias {bias}")
     options.line("", f"at most {how}{stop}; seed {args.seed}")
-    if kernel is not None and not (args.features or method.budget) and n > (50_000 if goes_on else 20_000):
-        exact = "" if goes_on or n > 50_000 else "--solver decomposition or "
+    if kernel is not None and not (args.features or method.budget) and n > (50_000 if iterates else 20_000):
+        exact = "" if iterates or n > 50_000 else "--solver decomposition or "
         options.line("", f"each step goes over {n} rows: {exact}--features nystrom is faster with so many")
     return solver, (steps, sampler, lam, loss, tol)

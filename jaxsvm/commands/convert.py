@@ -18,13 +18,13 @@ examples:
   jaxsvm convert rows.csv rows.svm.gz --label class       labels must be numbers in svmlight files
   jaxsvm convert rows.npz test.csv --part 1               the second part of a file with x_train and x_test
 """
-ENDS = r"\.(npz|svm|svmlight|libsvm|csv|tsv)$"
+SUFFIXES = r"\.(npz|svm|svmlight|libsvm|csv|tsv)$"
 
 
 def add(commands: Any) -> None:
-    """The options."""
-    said = "Convert rows between svmlight, .npz and CSV; labels keep their names, numbers all their digits."
-    parser = commands.add_parser("convert", help="convert between formats", description=said, epilog=EXAMPLES)
+    """Add the command and its options."""
+    description = "Convert rows between svmlight, .npz and CSV; labels keep their names, numbers all their digits."
+    parser = commands.add_parser("convert", help="convert between formats", description=description, epilog=EXAMPLES)
     parser.set_defaults(run=run)
     parser.add_argument("file", help="rows: svmlight, .npz or CSV")
     parser.add_argument("out", help="ends in .svm, .svmlight, .libsvm, .npz, .csv or .tsv; .gz or .bz2 behind it packs text")
@@ -36,10 +36,10 @@ def add(commands: Any) -> None:
 
 
 def run(args: Any) -> int:
-    """The command."""
+    """Run the command; returns the exit status."""
     options.output(args.out)
     plain = re.sub(r"\.(gz|bz2|xz)$", "", args.out)
-    if not re.search(ENDS, plain):
+    if not re.search(SUFFIXES, plain):
         raise ValueError(f"{args.out} must end in .svm, .svmlight, .libsvm, .npz, .csv or .tsv")
     kind = (
         kind_of(plain)

@@ -1,4 +1,4 @@
-"""What the commands share: options, reading, scaling."""
+"""Shared parts of the commands: options, reading, scaling, lines of the report."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ..types import Batch, SparseRows
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that keeps the line breaks of its examples and refuses with one sentence."""
+    """A parser that keeps the line breaks of its examples and raises ValueError."""
 
     def __init__(self, **kwargs: Any):
-        """As argparse has it."""
+        """As `argparse.ArgumentParser`."""
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
-        """Refuse."""
+        """Raise ValueError with the message."""
         raise ValueError(f"{message} (see {self.prog} --help)")
 
 
 def add_reading_options(parser: Any) -> None:
-    """The options that say how files are read."""
+    """Add the options for reading files."""
     group = parser.add_argument_group("reading")
     group.add_argument(
         "--format", choices=("svmlight", "npz", "csv"), help="of the files; without it their names, then their first lines tell"
@@ -49,29 +49,29 @@ def add_reading_options(parser: Any) -> None:
 
 
 def add_naming_options(parser: Any) -> None:
-    """The options that say what labels mean."""
+    """Add the options for the meaning of labels."""
     parser.add_argument(
         "--positive", metavar="CLASS", help="the class, or several with commas, against all others; without it the last of two"
     )
 
 
 def rows(args: Any, *paths: str, columns: int | None = None, dtype: Any = None) -> list[Rows]:
-    """The rows of files as the options say."""
+    """The rows of files, read with the options."""
     label = args.label
-    how: dict = {"label": int(label) if label.lstrip("-").isdigit() else label}
-    how["header"] = {"auto": "auto", "yes": True, "no": False}[args.header]
-    how["zero_based"] = {"auto": "auto", "yes": True, "no": False}[args.zero_based]
+    reading: dict = {"label": int(label) if label.lstrip("-").isdigit() else label}
+    reading["header"] = {"auto": "auto", "yes": True, "no": False}[args.header]
+    reading["zero_based"] = {"auto": "auto", "yes": True, "no": False}[args.zero_based]
     if args.delimiter is not None:
-        how["delimiter"] = args.delimiter.replace("\\t", "\t")
-    return read_files(*paths, kind=args.format, columns=columns, dtype=dtype, **how)
+        reading["delimiter"] = args.delimiter.replace("\\t", "\t")
+    return read_files(*paths, kind=args.format, columns=columns, dtype=dtype, **reading)
 
 
 def compact(parts: list[Rows]) -> list[Rows]:
-    """Sparse matrices as arrays where their padded rows would take as much memory."""
+    """The parts, with sparse matrices made dense if their padded rows would need as much memory."""
     if not all(hasattr(part.x, "tocsr") for part in parts):
         return [part._replace(x=part.x.toarray()) if hasattr(part.x, "tocsr") else part for part in parts]
     longest = max(int(np.diff(part.x.tocsr().indptr).max(initial=0)) for part in parts)
-    if 2 * longest < parts[0].x.shape[1]:  # a number and its place
+    if 2 * longest < parts[0].x.shape[1]:  # each entry has a value and a column
         return parts
     return [part._replace(x=part.x.toarray()) for part in parts]
 
@@ -82,7 +82,7 @@ def positive(args: Any) -> Any:
 
 
 def described(name: str, data: Batch, classes: tuple) -> str:
-    """What was read, in a line."""
+    """One line on a data set: size, kind and classes."""
     n, d = data.x.shape
     kind = f"sparse, {data.x.value.shape[1]} numbers a row at most" if isinstance(data.x, SparseRows) else "dense"
     y = np.asarray(data.y)
@@ -104,34 +104,34 @@ SCALES = {
 
 
 def add_scaling_options(parser: Any) -> None:
-    """The option that says how columns are scaled."""
+    """Add the option for scaling columns."""
     parser.add_argument(
         "--scale",
         choices=(*SCALES, "auto"),
         default="auto",
         help="columns, by the training rows, kept in the model: "
-        + "; ".join(f"{name}: {said}" for name, (_, said) in SCALES.items())
+        + "; ".join(f"{name}: {description}" for name, (_, description) in SCALES.items())
         + "; auto (default): unit for sparse rows, else standardize",
     )
 
 
 def scaler(args: Any, x: Any) -> tuple[Any, str]:
-    """The map of columns, None for none, and what it does in words."""
+    """The map of columns or None, and its description."""
     name = args.scale
     if name == "auto":
         name = "unit" if isinstance(x, SparseRows) else "standardize"
-    make, said = SCALES[name]
-    return (None if make is None else make(x)), f"{said} (--scale {name})"
+    make, description = SCALES[name]
+    return (None if make is None else make(x)), f"{description} (--scale {name})"
 
 
-def unscaled_is_fine(yes: bool = True) -> None:
-    """No warning on the ranges of columns that are scaled anyway."""
-    if yes:
+def ignore_range_warnings(scaled: bool = True) -> None:
+    """Ignore warnings on the ranges of columns that will be scaled."""
+    if scaled:
         warnings.filterwarnings("ignore", message="the ranges of the columns")
 
 
-def spread(x: Any) -> float:
-    """The variance of all numbers of the rows, those not stored included."""
+def variance_of(x: Any) -> float:
+    """The variance of all entries of the rows, implicit zeros included."""
     values = x.value if isinstance(x, SparseRows) else x
     size = float(np.prod(x.shape))
     mean = float(jnp.sum(values)) / size
@@ -139,27 +139,27 @@ def spread(x: Any) -> float:
 
 
 def output(path: str | None, *inputs: str | None) -> None:
-    """Refuse a file that could not be written, or that is read, before anything is spent on what it should hold.
+    """Raise for an output file that cannot be written or is an input, before anything is computed.
 
     Raises:
         ValueError: a folder that is not writable, one of the inputs.
-        OSError: a folder that is not there; a folder, a pipe or a device instead of a file.
+        OSError: a folder that does not exist; a folder, a pipe or a device instead of a file.
     """
     if path is None:
         return
-    for read in (part for name in inputs if name for part in (name, *name.split(","))):
-        if os.path.exists(path) and os.path.exists(read) and os.path.samefile(path, read):
+    for source in (part for name in inputs if name for part in (name, *name.split(","))):
+        if os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source):
             raise ValueError(f"{path} is a file that is read: give another name")
     if not os.access(os.path.dirname(check_target(path)), os.W_OK):
         raise ValueError(f"{path} cannot be written: its folder may not be written to")
 
 
 def line(head: str, text: str) -> None:
-    """A line of the report."""
+    """Print a line of the report."""
     print(f"{head:<12} {text}", flush=True)
 
 
 def pace(steps: int, one_pass: int) -> int:
-    """Steps between two looks: a pass, but a hundredth of the run at most and a thousandth at least."""
-    goal = max(1, steps // 1000, min(one_pass, steps // 100))
-    return next((e for e in range(goal, goal // 2, -1) if steps % e == 0), goal)  # a rest would be compiled apart
+    """Steps of a chunk: a pass, limited to a hundredth of the run from above and a thousandth from below."""
+    length = max(1, steps // 1000, min(one_pass, steps // 100))
+    return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)  # whole chunks

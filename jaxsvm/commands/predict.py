@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsvm import models, multiclass  # noqa: F401  models of many classes are found by their names
+from jaxsvm import models, multiclass  # noqa: F401  registers multiclass models
 
 from ..data.assemble import label, normalize_names
 from ..data.dataset import dataset
@@ -23,18 +23,18 @@ from .solvers import columns_of
 EXAMPLES = """\
 examples:
   jaxsvm predict model.npz new.svm                        a class name for each row, on the standard output
-  jaxsvm predict model.npz new.csv --out classes.txt      to a file; the error is told where the file holds labels
+  jaxsvm predict model.npz new.csv --out classes.txt      to a file; with the error if the file holds labels
   jaxsvm predict model.npz new.svm --scores               the decision values beside the names
 
 A CSV file with as many columns as the model takes has no labels; with one more, --label says which they are.
 """
-BLOCK = 8192  # rows between two looks of the bar
+BLOCK = 8192  # rows of one call of the model
 
 
 def add(commands: Any) -> None:
-    """The options."""
-    said = "Predict the classes of the rows of a file with a model that `jaxsvm train` wrote."
-    parser = commands.add_parser("predict", help="predict with a model", description=said, epilog=EXAMPLES)
+    """Add the command and its options."""
+    description = "Predict the classes of the rows of a file with a model that `jaxsvm train` wrote."
+    parser = commands.add_parser("predict", help="predict with a model", description=description, epilog=EXAMPLES)
     parser.set_defaults(run=run)
     parser.add_argument("model", help="what --model of train or sweep wrote")
     parser.add_argument("file", help="rows: svmlight, .npz (its test part where it has one) or CSV")
@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: Any) -> int:
-    """The command."""
+    """Run the command; returns the exit status."""
     options.output(args.out, args.model, args.file)
     model = models.load(args.model)
     columns = columns_of(model)
@@ -54,7 +54,7 @@ def run(args: Any) -> int:
     if rows.x.shape[1] != columns:
         raise ValueError(f"{args.file} has {rows.x.shape[1]} columns, the model takes {columns}")
     classes = model.classes if isinstance(model, models.Classifier) else ()
-    options.unscaled_is_fine()
+    options.ignore_range_warnings()
     x = dataset(rows.x, np.zeros(rows.x.shape[0]), task="regression").x
     score = scores(model, x)
     names = decide(score, classes)
@@ -74,37 +74,37 @@ def run(args: Any) -> int:
 
 
 def scores(model: Any, x: Any) -> np.ndarray:
-    """Decision values (n,) or (n, k) in blocks of rows, with a bar where that takes more than two seconds."""
+    """Decision values (n,) or (n, k), computed in blocks of rows, with a bar after two seconds."""
     call = jax.jit(lambda model, x: model(x))
-    n, began, bar, made = x.shape[0], time.monotonic(), None, []
+    n, start_time, bar, blocks = x.shape[0], time.monotonic(), None, []
     dense = isinstance(x, SparseRows) and moves_zeros(model)
     for start in range(0, n, BLOCK):
         rows = x[start : start + BLOCK]
-        made.append(np.asarray(call(model, rows.toarray() if dense else rows)))
-        if bar is None and time.monotonic() - began > 2 and start + BLOCK < n:
+        blocks.append(np.asarray(call(model, rows.toarray() if dense else rows)))
+        if bar is None and time.monotonic() - start_time > 2 and start + BLOCK < n:
             bar = Bar(n, "rows")
         if bar:
             bar.show(min(start + BLOCK, n))
     if bar:
         bar.close()
-    return np.concatenate(made)
+    return np.concatenate(blocks)
 
 
 def moves_zeros(model: Any) -> bool:
-    """Whether the model scales its rows by a map fitted on dense ones."""
+    """Whether the model scales rows by a map that does not keep zeros."""
     phi = getattr(getattr(model, "inner", model) if isinstance(model, models.Classifier) else model, "phi", None)
     return isinstance(phi, Standardize) or (isinstance(phi, Scale) and phi.low is not None)
 
 
 def decide(score: np.ndarray, classes: tuple) -> np.ndarray:
-    """Class names of decision values as `jaxsvm.models.Classifier` has them; for real targets the values."""
+    """Class names of decision values, as `Classifier.predict`; for real targets the values."""
     if not classes:
         return models.check_values(score)
     return np.asarray(classes)[models.class_places(score)]
 
 
 def describe(rows: Any, names: np.ndarray, score: np.ndarray, classes: tuple) -> str:
-    """The error on the labels of the file, where it has any that the model knows."""
+    """One line on the predictions: their number, and the error if the file has labels of the model."""
     head = f"{len(names)} rows"
     if rows.y is None:
         return head

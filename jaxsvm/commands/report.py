@@ -1,4 +1,4 @@
-"""What is kept and said of a trained model: its support rows, its errors, its certificate."""
+"""The report of a trained model: support vectors, errors, certificate."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..multiclass import OneVsOne, OneVsRest
 from ..objectives import misclassified
 from ..types import Batch
 
-LEAST = 2**27  # numbers of the largest array that a certificate made without being asked may take, 1 GiB
+MAX_SIZE = 2**27  # largest array of a certificate that was not requested: 1 GiB
 
 
-def lean(model: Any) -> Any:
-    """A kernel model, or several on the same rows, without the rows that do not count."""
+def compact(model: Any) -> Any:
+    """A kernel model, or several on the same rows, without the rows of coefficient 0."""
     if isinstance(model, OneVsRest | OneVsOne):
-        return dataclasses.replace(model, inner=lean(model.inner))
-    if not isinstance(model, models.Expansion) or model.x.ndim > 2:  # several budgets: each has points of its own
+        return dataclasses.replace(model, inner=compact(model.inner))
+    if not isinstance(model, models.Expansion) or model.x.ndim > 2:  # each of several models has its own points
         return model
-    kept = np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
-    kept = kept if len(kept) else np.arange(1)
-    return dataclasses.replace(model, x=model.x[kept], coef=model.coef[..., kept], index=model.index[kept])
+    support = np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
+    support = support if len(support) else np.arange(1)
+    return dataclasses.replace(model, x=model.x[support], coef=model.coef[..., support], index=model.index[support])
 
 
 def error(name: str, model: Any, data: Batch, classes: tuple) -> tuple[str, str]:
-    """The error of a model in a line: wrong rows, or for real targets the root mean square."""
+    """One line on the error of a model: the share of wrong rows, or the root mean square for real targets."""
     score = np.asarray(jax.jit(lambda model, x: model(x))(model, data.x), np.float64)
     share = np.asarray(data.weight, np.float64) / float(jnp.sum(data.weight))
     if not classes:
@@ -41,19 +41,19 @@ def error(name: str, model: Any, data: Batch, classes: tuple) -> tuple[str, str]
 
 
 def certified(args: Any, model: Any, train: Batch, lam: float, loss: Any) -> str:
-    """How far from the optimum, at most, in words."""
+    """One line on the bound of the suboptimality."""
     inner, n = model, train.y.shape[0]
     while isinstance(inner, models.Mapped):
         inner = inner.inner
-    kernel = isinstance(inner, models.Expansion)  # its dual takes the kernel among all rows
-    wide = n if kernel else inner.w.shape[-1]
-    if n * wide > LEAST and not args.certificate:
+    kernel = isinstance(inner, models.Expansion)  # its dual needs the kernel matrix of all rows
+    columns = n if kernel else inner.w.shape[-1]
+    if n * columns > MAX_SIZE and not args.certificate:
         return "left out, as it takes long for so many rows (--certificate)"
-    passes = int(np.clip(2e8 // (n * wide), 10, 500))  # of a second or so
+    passes = int(np.clip(2e8 // (n * columns), 10, 500))  # about a second
     passes = 0 if kernel or inner.bias == "free" else passes
-    proof = jaxsvm.certificate(model, train, lam, loss, passes=passes)
+    certificate = jaxsvm.certificate(model, train, lam, loss, passes=passes)
     where = " on these features" if args.features else ""
     return (
-        f"objective {float(proof.primal):.6f}, optimum{where} at least {float(proof.dual):.6f}: "
-        f"within {float(proof.gap / proof.primal):.2%}"
+        f"objective {float(certificate.primal):.6f}, optimum{where} at least {float(certificate.dual):.6f}: "
+        f"within {float(certificate.gap / certificate.primal):.2%}"
     )

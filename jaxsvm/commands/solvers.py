@@ -11,11 +11,11 @@ import jaxsvm
 from jaxsvm import budget, features, kernels, losses
 
 from ..numerics import sqnorms
-from .options import spread
+from .options import variance_of
 
 
 class Setting(NamedTuple):
-    """What a solver is made from."""
+    """The arguments from which a solver is made."""
 
     lam: float
     C: float
@@ -24,7 +24,7 @@ class Setting(NamedTuple):
     bias: str
     steps: int
     one_pass: int  # steps
-    reach: float  # largest squared norm of a row
+    max_sqnorm: float  # largest squared norm of a row
     budget: int | None = None  # points of the model
 
 
@@ -32,7 +32,7 @@ class Method(NamedTuple):
     """A solver by name."""
 
     make: Callable  # Setting -> solver
-    said: str
+    description: str
     biases: tuple = ("none",)  # the first is the default
     kernel: str = "no"  # "no", "yes", "needed"
     batch: int = 16
@@ -41,10 +41,10 @@ class Method(NamedTuple):
     losses: bool = True
     features: bool = True  # whether rows may be features of a kernel
     objective: bool = True  # whether there is an optimum to certify against
-    budget: bool = False  # whether the model has a given number of points
+    budget: bool = False  # whether the model has a budget of points
 
 
-def _later(t):
+def _linear_weight(t):
     return t + 1
 
 
@@ -53,8 +53,8 @@ def _kernel_of(s: Setting) -> Any:
 
 
 def _pegasos(s: Setting) -> Any:
-    solver = jaxsvm.pegasos(s.lam, loss=s.loss, bias=s.bias, project=bool(s.loss.labels), offset=s.reach / s.lam)
-    return jaxsvm.averaged(solver, weights=_later)
+    solver = jaxsvm.pegasos(s.lam, loss=s.loss, bias=s.bias, project=bool(s.loss.labels), offset=s.max_sqnorm / s.lam)
+    return jaxsvm.averaged(solver, weights=_linear_weight)
 
 
 def _budgeted(factory: Callable, number: float, s: Setting) -> Any:
@@ -128,22 +128,22 @@ METHODS = {
 LOSSES = {name: getattr(losses, name) for name in ("hinge", "squared_hinge", "logistic", "squared")}
 LOSSES |= {name: getattr(losses, name)() for name in ("smooth_hinge", "eps_insensitive", "pinball")}
 KERNELS = ("linear", "rbf", "laplacian", "polynomial", "sigmoid")
-BUDGET = 500  # points, where none are given
+BUDGET = 500  # default number of points
 FEATURES = ("nystrom", "fourier", "orthogonal")
 
 
 def kernel(args: Any, x: Any) -> tuple[Any, str]:
-    """The kernel of the options and its numbers in words; (None, "linear") for none."""
+    """The kernel of the options and its description; (None, "linear") for none."""
     name = args.kernel or ("rbf" if args.features else "linear")
     given = [f"--{option}" for option in ("sigma", "gamma", "degree", "coef0") if getattr(args, option) is not None]
     takes = {"rbf": {"--sigma", "--gamma"}, "laplacian": {"--sigma"}, "polynomial": {"--gamma", "--degree", "--coef0"}}
     takes["sigmoid"] = {"--gamma", "--coef0"}
-    wrong = [option for option in given if option not in takes.get(name, set())]
-    if wrong:
-        raise ValueError(f"the {name} kernel has no {wrong[0]}")
+    unused = [option for option in given if option not in takes.get(name, set())]
+    if unused:
+        raise ValueError(f"the {name} kernel has no {unused[0]}")
     if name == "linear":
         return None, "linear"
-    variance = spread(x) or 1.0
+    variance = variance_of(x) or 1.0
     gamma = 1 / (x.shape[1] * variance) if args.gamma is None else args.gamma
     if name == "rbf" and args.sigma is not None:
         if args.gamma is not None:
@@ -169,17 +169,17 @@ def feature_map(name: str, key: Any, kernel: Any, x: Any, count: int | None) -> 
     return draw(key, kernel, dim=x.shape[1], features=512 if count is None else count, x=x)
 
 
-def reach(kernel: Any, x: Any, bias: str) -> float:
-    """The largest squared norm of a row, or of its features, with that of a constant feature."""
-    found = jnp.max(sqnorms(x) if kernel is None else kernel.diag(x))
-    return float(found) + (bias == "feature")
+def max_sqnorm(kernel: Any, x: Any, bias: str) -> float:
+    """The largest squared norm of a row, or of its kernel features, plus that of a constant feature."""
+    largest = jnp.max(sqnorms(x) if kernel is None else kernel.diag(x))
+    return float(largest) + (bias == "feature")
 
 
 def columns_of(model: Any) -> int:
-    """How many columns a model takes.
+    """The number of columns of a model's rows.
 
     Raises:
-        ValueError: if it is none that these commands made.
+        ValueError: the model was not made by these commands.
     """
     node = model
     while node is not None:

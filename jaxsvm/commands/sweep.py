@@ -31,12 +31,12 @@ units of the scaled columns. Ctrl-C prints the table as far as it got.
 
 
 def add(commands: Any) -> None:
-    """The options."""
-    said = (
+    """Add the command and its options."""
+    description = (
         "Train ASSET on features of the Gaussian kernel for every lambda and sigma of a grid, as one program, and show the "
         "error on rows held out."
     )
-    parser = commands.add_parser("sweep", help="find good values of lambda and sigma", description=said, epilog=EXAMPLES)
+    parser = commands.add_parser("sweep", help="find good values of lambda and sigma", description=description, epilog=EXAMPLES)
     parser.set_defaults(run=run)
     parser.add_argument("file", help="rows: svmlight, .npz or CSV")
     parser.add_argument("--lam", type=numbers, metavar="RANGE", default=numbers("1e-6:1e-1:8"), help="lambdas (1e-6:1e-1:8)")
@@ -60,7 +60,7 @@ def add(commands: Any) -> None:
 
 
 def numbers(text: str) -> np.ndarray:
-    """LOW:HIGH:COUNT or numbers with commas.
+    """The numbers of LOW:HIGH:COUNT, or of a list with commas.
 
     Example:
         >>> numbers("1:100:3").tolist(), numbers("2,3").tolist()
@@ -68,16 +68,16 @@ def numbers(text: str) -> np.ndarray:
     """
     try:
         low, *rest = text.split(":")
-        made = np.geomspace(float(low), float(rest[0]), int(rest[1])) if rest else np.array([float(v) for v in text.split(",")])
-        if made.size and (np.isfinite(made) & (made > 0)).all() and len(rest) in (0, 2):
-            return made
+        values = np.geomspace(float(low), float(rest[0]), int(rest[1])) if rest else np.array([float(v) for v in text.split(",")])
+        if values.size and (np.isfinite(values) & (values > 0)).all() and len(rest) in (0, 2):
+            return values
     except (ValueError, IndexError):
         pass
     raise argparse.ArgumentTypeError(f"expected LOW:HIGH:COUNT or numbers with commas, all above 0, got {text!r}")
 
 
 def run(args: Any) -> int:
-    """The command."""
+    """Run the command; returns the exit status."""
     for path in (args.out, args.plot, args.model):
         options.output(path, args.file)
     if args.plot:
@@ -85,43 +85,43 @@ def run(args: Any) -> int:
     if args.passes < 1 or args.batch < 1:
         raise ValueError("--passes and --batch must be at least 1")
     key_split, key_map, key_fit = jax.random.split(jax.random.key(args.seed), 3)
-    options.unscaled_is_fine(args.scale != "none")
+    options.ignore_range_warnings(args.scale != "none")
     parts, names, classes = train.read(args, key_split)
     if len(classes) > 2:
         raise ValueError(f"a sweep takes two classes, {args.file} has {len(classes)}: say which is +1, --positive {classes[-1]}")
     for i, (name, part) in enumerate(zip(names, parts, strict=True)):
         options.line("" if i else "read", options.described(name, part, classes))
-    scale, said = options.scaler(args, parts[0].x)
-    options.line("scaled", said)
-    fitted, held = (part if scale is None else part._replace(x=scale(part.x)) for part in parts)
-    count = min(128, fitted.y.shape[0]) if args.count is None else args.count
-    sigmas = typical(fitted.x) * np.geomspace(0.1, 10, 8) if args.sigma is None else args.sigma
+    scale, description = options.scaler(args, parts[0].x)
+    options.line("scaled", description)
+    train_rows, validation = (part if scale is None else part._replace(x=scale(part.x)) for part in parts)
+    count = min(128, train_rows.y.shape[0]) if args.count is None else args.count
+    sigmas = median_distance(train_rows.x) * np.geomspace(0.1, 10, 8) if args.sigma is None else args.sigma
     axes = {"lam": jnp.asarray(args.lam, jnp.float32), "sigma": jnp.asarray(sigmas, jnp.float32)}
-    b = min(args.batch, fitted.y.shape[0])
-    steps = args.passes * -(-fitted.y.shape[0] // b)
+    b = min(args.batch, train_rows.y.shape[0])
+    steps = args.passes * -(-train_rows.y.shape[0] // b)
     options.line("solver", f"asset on {count} {args.features} features, {args.passes} passes in batches of {b}; seed {args.seed}")
 
     def solver(lam, sigma, data, steps):
         phi = solvers.feature_map(args.features, key_map, kernels.rbf(sigma), data.x, count)
         return jaxsvm.on_features(phi, jaxsvm.asset(lam, average_from=steps // 2))
 
-    reached: dict = {}
+    finished: dict = {}
 
-    def note(lam, sigma, error):
-        reached[float(lam), float(sigma)] = float(error)
+    def record(lam, sigma, error):
+        finished[float(lam), float(sigma)] = float(error)
 
-    def point(lam, sigma, data, held, key):
+    def point(lam, sigma, data, validation, key):
         model = jaxsvm.fit(solver(lam, sigma, data, steps), data, key, steps=steps, sampler=samplers.epochs(b)).model
-        error = jaxsvm.error_on(held)(model)
-        jax.debug.callback(note, lam, sigma, error)  # so that Ctrl-C loses nothing that was worked out
+        error = jaxsvm.error_on(validation)(model)
+        jax.debug.callback(record, lam, sigma, error)  # so that Ctrl-C keeps all finished points
         return error
 
-    began, stopped = time.monotonic(), False
+    start_time, stopped = time.monotonic(), False
     try:
-        errors = jaxsvm.sweep(point, memory=args.memory, progress=not args.quiet, **axes)(fitted, held, key_fit)
+        errors = jaxsvm.sweep(point, memory=args.memory, progress=not args.quiet, **axes)(train_rows, validation, key_fit)
     except KeyboardInterrupt:
         stopped = True
-        grid = [[reached.get((float(lam), float(sigma)), np.nan) for sigma in axes["sigma"]] for lam in axes["lam"]]
+        grid = [[finished.get((float(lam), float(sigma)), np.nan) for sigma in axes["sigma"]] for lam in axes["lam"]]
         errors = np.array(grid)
         if np.isnan(errors).all():
             raise
@@ -129,7 +129,7 @@ def run(args: Any) -> int:
     print(f"\nerror on the rows held out{', as far as the sweep got' if stopped else ''}\n{table}\n")
     best = table.best
     options.line("best", f"--lam {best['lam']:.4g} --sigma {best['sigma']:.4g}: {float(np.asarray(errors)[table.place]):.2%}")
-    options.line("time", f"{time.monotonic() - began:.1f} s for {errors.size} runs, with compilation")
+    options.line("time", f"{time.monotonic() - start_time:.1f} s for {errors.size} runs, with compilation")
     if args.out:
         write(args.out, table)
         options.line("table", args.out)
@@ -139,13 +139,13 @@ def run(args: Any) -> int:
             figure.savefig(temporary, dpi=120)
         options.line("heat map", args.plot)
     if args.model and not stopped:
-        whole = jax.tree.map(lambda *a: jnp.concatenate(a), fitted, held)
-        whole = whole._replace(index=jnp.arange(whole.y.shape[0], dtype=jnp.int32))
-        steps = args.passes * -(-whole.y.shape[0] // b)
-        chosen = solver(best["lam"], best["sigma"], whole, steps)
+        all_rows = jax.tree.map(lambda *a: jnp.concatenate(a), train_rows, validation)
+        all_rows = all_rows._replace(index=jnp.arange(all_rows.y.shape[0], dtype=jnp.int32))
+        steps = args.passes * -(-all_rows.y.shape[0] // b)
+        best_solver = solver(best["lam"], best["sigma"], all_rows, steps)
         fit = jaxsvm.fit(
-            chosen, whole, key_fit, steps=steps, every=options.pace(steps, steps // args.passes), sampler=samplers.epochs(b),
-            progress=not args.quiet,
+            best_solver, all_rows, key_fit, steps=steps, every=options.pace(steps, steps // args.passes),
+            sampler=samplers.epochs(b), progress=not args.quiet,
         )  # fmt: skip
         stopped = int(fit.state.step) < steps
         model = fit.model if scale is None else models.Mapped(as_static(scale), fit.model)
@@ -153,20 +153,20 @@ def run(args: Any) -> int:
             raise ValueError(f"{fit.status}; no model was written")
         models.save(args.model, models.Classifier(model, classes))
         options.line(
-            "model", f"{args.model}, trained on all {whole.y.shape[0]} rows{', as it was at the last look' if stopped else ''}"
+            "model", f"{args.model}, trained on all {all_rows.y.shape[0]} rows{', as it was at the last look' if stopped else ''}"
         )
     return 130 if stopped else 0
 
 
-def typical(x: Any) -> float:
-    """The median distance among some rows."""
-    some = x[: min(512, x.shape[0])]
-    distance = np.sqrt(np.asarray(sqdist(some, some), np.float64))[np.triu_indices(some.shape[0], 1)]
+def median_distance(x: Any) -> float:
+    """The median distance among the first 512 rows."""
+    rows = x[: min(512, x.shape[0])]
+    distance = np.sqrt(np.asarray(sqdist(rows, rows), np.float64))[np.triu_indices(rows.shape[0], 1)]
     return float(np.median(distance[distance > 0])) if (distance > 0).any() else 1.0
 
 
 def write(path: str, table: Any) -> None:
-    """The table as CSV, a line for each point that was reached."""
+    """Write the table as CSV, a line for each finished point."""
     values = np.asarray(table.values, np.float64)
     with atomic_path(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -178,7 +178,7 @@ def write(path: str, table: Any) -> None:
 
 
 def draw_with() -> Any:
-    """The module of pictures, without a window."""
+    """The module `plots`, with a backend that opens no window."""
     try:
         import matplotlib
     except ImportError as error:

@@ -27,14 +27,14 @@ examples:
   jaxsvm train rows.svm --solver bsca --kernel rbf --budget 200 --model model.npz             a small kernel model of many rows
   jaxsvm train rows.svm --solver pegasos --lam 1e-4 --passes 50 --test other.svm --model model.npz
 
-Ctrl-C ends the run at the last look and keeps the model of that moment.
+Ctrl-C ends the run and keeps the model after the last complete chunk of steps.
 """
 
 
 def add(commands: Any) -> None:
-    """The options."""
-    said = "Train a support vector machine on the rows of a file and write the model."
-    parser = commands.add_parser("train", help="train a model", description=said, epilog=EXAMPLES)
+    """Add the command and its options."""
+    description = "Train a support vector machine on the rows of a file and write the model."
+    parser = commands.add_parser("train", help="train a model", description=description, epilog=EXAMPLES)
     parser.set_defaults(run=run)
     parser.add_argument("file", help="training rows: svmlight, .npz or CSV")
     parser.add_argument("--model", required=True, metavar="FILE", help="where the model goes (jaxsvm.models.load reads it)")
@@ -42,7 +42,7 @@ def add(commands: Any) -> None:
     test.add_argument("--test", metavar="FILE", help="rows to work out the error on")
     test.add_argument("--hold-out", type=float, metavar="SHARE", help="share of the rows kept for the error, such as 0.2")
     options.add_naming_options(parser)
-    parser.add_argument("--task", choices=("binary", "multiclass", "regression"), help="without it, what the labels look like")
+    parser.add_argument("--task", choices=("binary", "multiclass", "regression"), help="without it, by the labels")
     options.add_scaling_options(parser)
     group = parser.add_argument_group("what is minimised: lambda/2 |w|^2 + mean loss")
     size = group.add_mutually_exclusive_group()
@@ -59,17 +59,17 @@ def add(commands: Any) -> None:
     )
     kernel_options(parser)
     group = parser.add_argument_group("how")
-    names = "; ".join(f"{name}: {method.said}" for name, method in METHODS.items())
+    names = "; ".join(f"{name}: {method.description}" for name, method in METHODS.items())
     group.add_argument("--solver", choices=tuple(METHODS), default="sdca", metavar="NAME", help=f"{names} (sdca)")
     how_long = group.add_mutually_exclusive_group()
-    how_long.add_argument("--passes", type=int, help="over the rows, at most; see the printed line 'solver' for what is taken")
+    how_long.add_argument("--passes", type=int, help="over the rows, at most; the printed line 'solver' shows the default")
     how_long.add_argument("--steps", type=int, help="updates instead of passes")
     group.add_argument("--budget", type=int, help=f"points of the model of bsca and bsgd, at least 2 ({solvers.BUDGET})")
     group.add_argument("--batch", type=int, help="rows of an update")
     group.add_argument(
         "--tol", type=float, help="stop at this residual: sdca, decomposition, smo, bsca (1e-3), subgradient (goes on to the end)"
     )
-    group.add_argument("--seconds", type=float, help="stop at the first look after so much time")
+    group.add_argument("--seconds", type=float, help="stop after the first chunk of steps that ends later")
     group.add_argument("--seed", type=int, default=0, help="of all draws (0)")
     group.add_argument("--quiet", action="store_true", help="no progress bar")
     group.add_argument(
@@ -81,7 +81,7 @@ def add(commands: Any) -> None:
 
 
 def kernel_options(parser: Any) -> None:
-    """Kernel and feature map."""
+    """Add the options of kernel and feature map."""
     group = parser.add_argument_group("kernel")
     group.add_argument("--kernel", choices=solvers.KERNELS, help="(linear; rbf with --features)")
     group.add_argument("--sigma", type=float, help="width of rbf and laplacian")
@@ -95,13 +95,13 @@ def kernel_options(parser: Any) -> None:
 
 
 def read(args: Any, key: Any) -> tuple[list[Batch], list[str], tuple]:
-    """Training rows and, where there are any, test rows, with what to call them, and the classes."""
+    """Training rows and optional test rows, their names in the report, and the classes."""
     test = getattr(args, "test", None)
     rows = options.rows(args, *[path for path in (args.file, test) if path])
-    kept = [rows[0], *([rows[-1]] if test else rows[1:2])]
-    if len({part.x.shape[1] for part in kept}) > 1:
-        raise ValueError(f"the files differ in columns: {' and '.join(str(part.x.shape[1]) for part in kept)}")
-    loaded = assemble(options.compact(kept), task=getattr(args, "task", None), positive=options.positive(args))
+    parts = [rows[0], *([rows[-1]] if test else rows[1:2])]
+    if len({part.x.shape[1] for part in parts}) > 1:
+        raise ValueError(f"the files differ in columns: {' and '.join(str(part.x.shape[1]) for part in parts)}")
+    loaded = assemble(options.compact(parts), task=getattr(args, "task", None), positive=options.positive(args))
     parts, names = list(loaded), [args.file, test or f"test part of {args.file}"][: len(loaded)]
     share = getattr(args, "hold_out", None)
     if share is not None:
@@ -112,33 +112,33 @@ def read(args: Any, key: Any) -> tuple[list[Batch], list[str], tuple]:
 
 
 def run(args: Any) -> int:
-    """The command."""
+    """Run the command; returns the exit status."""
     options.output(args.model, args.file, args.test)
     method = METHODS[args.solver]
     key_split, key_map, key = jax.random.split(jax.random.key(args.seed), 3)
-    options.unscaled_is_fine(args.scale != "none")
+    options.ignore_range_warnings(args.scale != "none")
     parts, names, classes = read(args, key_split)
     for i, (name, part) in enumerate(zip(names, parts, strict=True)):
         options.line("read" if not i else "", options.described(name, part, classes))
-    scale, said = options.scaler(args, parts[0].x)
-    options.line("scaled", said)
+    scale, description = options.scaler(args, parts[0].x)
+    options.line("scaled", description)
     if scale is not None:
         parts = [part._replace(x=scale(part.x)) for part in parts]
     solver, settings = build.build(args, method, parts[0], classes, key_map)
     steps, sampler, lam, loss, tol = settings
     one_pass = -(-parts[0].y.shape[0] // (sampler.rows(parts[0].y.shape[0])))
-    began = time.monotonic()
+    start_time = time.monotonic()
     fit = jaxsvm.fit(
         solver, parts[0], key, steps=steps, every=options.pace(steps, one_pass), sampler=sampler, tol=tol,
         seconds=args.seconds, progress=not args.quiet,
     )  # fmt: skip
-    late = args.seconds is not None and time.monotonic() - began > args.seconds
-    stopped = int(fit.state.step) < steps and not fit.converged and not late
+    out_of_time = args.seconds is not None and time.monotonic() - start_time > args.seconds
+    stopped = int(fit.state.step) < steps and not fit.converged and not out_of_time
     if not int(fit.state.step):
         raise KeyboardInterrupt
     if not fit.finite or np.isnan(np.asarray(fit.info.residual[-1], np.float64)):
         raise ValueError("the run met numbers that are not finite: look at the scale of the rows (--scale); nothing was written")
-    model = report.lean(fit.model)
+    model = report.compact(fit.model)
     model = model if scale is None else models.Mapped(as_static(scale), model)
     models.save(args.model, models.Classifier(model, classes) if classes else model)
     options.line("status", ("interrupted: " if stopped else "") + fit.status.replace("; go on with state=run.state", ""))

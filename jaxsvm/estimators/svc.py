@@ -20,7 +20,7 @@ class SVC(BaseClassifier):
     Args:
         C: weight of the loss of each row, > 0.
         kernel: "rbf", "linear", "poly", "sigmoid", "laplacian" (exp(-gamma |x - z|_1)), "precomputed", a kernel of jaxsvm, or
-            a function (n, d), (m, d) -> (n, m) made of JAX operations.
+            a function (n, d), (m, d) -> (n, m) of JAX operations.
         gamma: of a kernel by name: "scale" for 1/(d variance of X), with rows weighted by sample weight, "auto" for 1/d, or a
             number > 0.
         degree: of "poly", an integer; structure.

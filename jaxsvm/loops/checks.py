@@ -64,7 +64,7 @@ def check_limit(name: str, value: Any, signed: bool = False) -> None:
 
 def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
     """Raise unless the fields `parts` of `state` have the structure, shapes and dtypes of those of `like`."""
-    what = {"solver": "another solver, or data of other shapes", "sampler": "another sampler", "waiting": "batches of other rows"}
+    what = {"solver": "another solver, or data of other shapes", "sampler": "another sampler", "pending": "batches of other rows"}
     for part in parts:
         actual, expected = getattr(state, part), getattr(like, part)
         shapes = [[(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (actual, expected)]

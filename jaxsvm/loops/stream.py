@@ -44,17 +44,17 @@ class StreamState(NamedTuple):
     """The state that `stream` resumes from."""
 
     solver: State
-    waiting: Batch  # (b,) buffer: its last `n_waiting` rows have not filled a batch yet
-    n_waiting: Array  # ()    int32
+    pending: Batch  # (b,) buffer: its last `n_pending` rows have not filled a batch yet
+    n_pending: Array  # ()    int32
     step: Array  # ()    int32, updates made
     seen: Array  # ()    int32, rows read so far (modulo `rows` if that was given, else 2^31)
     chunks: Array  # ()  int32, chunks read so far
     done: Array  # ()    bool, False: a stream has no tolerance
 
     def __check__(self) -> None:
-        if not isinstance(self.waiting, Batch):
-            raise ValueError(f"waiting must be a batch, got {type(self.waiting).__name__}")
-        check_field("n_waiting", self.n_waiting, "whole", (), least=0, most=self.waiting.y.shape[0])
+        if not isinstance(self.pending, Batch):
+            raise ValueError(f"pending must be a batch, got {type(self.pending).__name__}")
+        check_field("n_pending", self.n_pending, "whole", (), least=0, most=self.pending.y.shape[0])
         for name in ("step", "seen", "chunks"):
             check_field(name, getattr(self, name), "whole", (), least=0)
         check_field("done", self.done, "truth", ())
@@ -133,7 +133,7 @@ def stream(
         what = "that of fit" if isinstance(state, Run) else type(state).__name__
         raise TypeError(f"state must be that of an earlier stream, got {what}: pass the run.state of a stream")
     if state is not None:
-        check_counters(state, ("n_waiting", "step", "seen", "chunks"))
+        check_counters(state, ("n_pending", "step", "seen", "chunks"))
     if not isinstance(chunks, Iterable) and not hasattr(chunks, "__getitem__"):
         raise TypeError(f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}")
     check_solver(solver)
@@ -151,7 +151,7 @@ def stream(
         return _empty_stream(solver, state)
     first = chunk.batch
     size, dtype = first.y.shape[0], accum_dtype(first.x)
-    b = state.waiting.y.shape[0] if state is not None else (solver.sampler or uniform(1)).rows(size)
+    b = state.pending.y.shape[0] if state is not None else (solver.sampler or uniform(1)).rows(size)
     b = b if batch_size is None else whole_number("batch_size", batch_size, 1)
     solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
     per_row = _check_rows(solver, first, rows)
@@ -159,7 +159,7 @@ def stream(
     if state is None:
         stream_state = init_stream(solver, key, first, **shapes)
     else:
-        check_like(state, init_stream.eval_shape(solver, jax.random.key(0), first, **shapes), ("solver", "waiting"))
+        check_like(state, init_stream.eval_shape(solver, jax.random.key(0), first, **shapes), ("solver", "pending"))
         stream_state = jax.tree.map(jnp.copy, state)  # as the program reuses the memory of its argument
     saver.check(stream_state)
     buffer = jax.eval_shape(lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first))
@@ -204,8 +204,8 @@ def _fit(solver: Solver, state: StreamState, curve: Curve, first_step: int) -> F
     step, losses = np.asarray(curve.step), np.asarray(curve.loss)
     filled = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))  # rows of the curve with at least one step
     loss = losses[filled[-1]] if filled.size else np.zeros((), losses.dtype)
-    model, finite = conclude(solver, state.solver, None, state.waiting, loss)
-    return Fit(model, state, curve, jnp.asarray(jnp.nan, state.waiting.y.dtype), finite)
+    model, finite = conclude(solver, state.solver, None, state.pending, loss)
+    return Fit(model, state, curve, jnp.asarray(jnp.nan, state.pending.y.dtype), finite)
 
 
 _FULL = (
@@ -218,7 +218,7 @@ def _empty_stream(solver, state: StreamState | None) -> Fit:
     """The `Fit` of a stream without rows: the run of `state`, unchanged."""
     if state is None:
         raise ValueError("there is no chunk with rows: the stream is empty")
-    dtype = state.waiting.y.dtype
+    dtype = state.pending.y.dtype
     count, value = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), dtype)
     curve = rows_of_curve([], Curve(count, value, value, count, jax.ShapeDtypeStruct((2,), jnp.int32), None))
     return _fit(cast(as_static(solver), dtype), state, curve, int(state.step))
@@ -273,9 +273,9 @@ def init_stream(solver, key, first, *, rows, batch):
 def run_stream_chunk(solver, probe, stream_state, chunk, count, *, lift):
     """One update for each batch filled by the buffered rows and the first `count` of a chunk; and a row of the curve."""
     solver, probe = unwrap_static(solver), unwrap_static(probe)
-    b = stream_state.waiting.y.shape[0]
-    rows = jax.tree.map(lambda *a: jnp.concatenate(a), stream_state.waiting, chunk)
-    start, total = b - stream_state.n_waiting, stream_state.n_waiting + count  # buffered rows are the last of the buffer
+    b = stream_state.pending.y.shape[0]
+    rows = jax.tree.map(lambda *a: jnp.concatenate(a), stream_state.pending, chunk)
+    start, total = b - stream_state.n_pending, stream_state.n_pending + count  # buffered rows are the last of the buffer
     length = total // b
     step_rows = solver.prepare(rows) if lift else rows
     slice_of = lambda tree, start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, b), tree)  # noqa: E731
@@ -295,5 +295,5 @@ def run_stream_chunk(solver, probe, stream_state, chunk, count, *, lift):
     state, sums = lax.fori_loop(0, length, body, (stream_state.solver, empty_sums(info)))
     value = None if probe is None else probe(solver.model(state, None))
     row = curve_row(sums, stream_state.step, length, value)
-    n_waiting = total - length * b
-    return stream_state._replace(solver=state, waiting=slice_of(rows, count), n_waiting=n_waiting, step=row.step), row
+    n_pending = total - length * b
+    return stream_state._replace(solver=state, pending=slice_of(rows, count), n_pending=n_pending, step=row.step), row

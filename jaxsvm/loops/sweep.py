@@ -116,12 +116,12 @@ def table(values: Array, **axes: Array) -> Table:
 def _axis(name: str, numbers: Any) -> Array:
     """The numbers of an axis as a vector."""
     try:
-        found = jnp.asarray([as_number(name, number) for number in numbers] if type(numbers) in (list, tuple) else numbers)
+        vector = jnp.asarray([as_number(name, number) for number in numbers] if type(numbers) in (list, tuple) else numbers)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"the axis {name} must be a vector of at least one number, got {shown(numbers)}") from error
-    if found.ndim != 1 or not found.shape[0]:
-        raise ValueError(f"the axis {name} must be a vector of at least one number, got shape {found.shape}")
-    return found
+    if vector.ndim != 1 or not vector.shape[0]:
+        raise ValueError(f"the axis {name} must be a vector of at least one number, got shape {vector.shape}")
+    return vector
 
 
 def sweep(

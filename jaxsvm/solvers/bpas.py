@@ -21,10 +21,10 @@ def _simple() -> Maintenance:
 
     def change(kernel, points, memo):
         own = points.values[-1]
-        taken = points.coef[:-1] * points.values[:-1] / own
-        compensation = points.coef[:-1] ** 2 * kernel.diag(points.x) - taken * taken * own
-        r, _ = argmax_value(-compensation)
-        return remove_point(points, r, points.coef.at[-1].add(index_row(taken, r))), memo
+        projection = points.coef[:-1] * points.values[:-1] / own
+        change_of_norm = points.coef[:-1] ** 2 * kernel.diag(points.x) - projection * projection * own
+        r, _ = argmax_value(-change_of_norm)
+        return remove_point(points, r, points.coef.at[-1].add(index_row(projection, r))), memo
 
     return Maintenance(change)
 
