@@ -15,7 +15,7 @@ from ..types import Loss, Solver
 
 @solver
 def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: str = "none", bias_rate: float = 0.01) -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by SGD with long steps, and return the average.
+    """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by averaged SGD with long steps.
 
         eta_t = eta0 / (1 + lam eta0 t),   t < average_from;   eta0 / (1 + lam eta0 (t - average_from))^(3/4) after
         u = (1 - lam eta_t) u - eta_t slope x;   b = b - bias_rate eta_t slope
@@ -34,7 +34,7 @@ def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: st
     Raises:
         ValueError: lam not a single positive number, unknown bias.
 
-    Differs from the paper: the mean is uniform (the code's mu0 is left out); the averaged bias moves at every step
+    Differs from the paper: the mean is uniform (without mu0 of the code); the averaged bias moves at every step
         (the code averages it on violating steps only), with `bias_rate` throughout (the code: before the averaging
         begins); eta0 is capped at 1/lam.
 
@@ -51,6 +51,6 @@ def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: st
     check_positive(lam=lam)
     check_positive(bias_rate=bias_rate)
     step = optax.scale_by_learning_rate(averaged_sgd(lam, average_from))
-    slow = optax.chain(step, optax.scale(bias_rate))
-    tx = optax.chain(descent(lam, step, bias, bias_step=slow), average_iterates(start=average_from))
+    bias_step = optax.chain(step, optax.scale(bias_rate))
+    tx = optax.chain(descent(lam, step, bias, bias_step=bias_step), average_iterates(start=average_from))
     return gradient(loss, tx, bias=bias, sampler=epochs(1))

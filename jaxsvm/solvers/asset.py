@@ -20,9 +20,9 @@ from ..types import Array, Batch, Loss, Solver
 
 @register("AssetSet")
 class AssetSet(NamedTuple):
-    """The set that the iterates are kept in, and the length of the first step."""
+    """The feasible set of the iterates, and the first step length."""
 
-    radius: Array  # ()  of the ball that w stays in
+    radius: Array  # ()  of the ball of w
     bound: Array  # ()  of |b|
     first: Array  # ()  D_X / D_G
 
@@ -31,30 +31,30 @@ def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
     """D_X, the largest |(w, b)| of the set, and D_G, the root mean square of the subgradient at 0, over the rows.
 
         radius^2 = F(0)/lam,   as lam |w*|^2 = -mean slope_i <w*, x_i> <= mean (loss(0) - loss(f_i)) <= F(0)
-        bound = b_0 + radius max |x_i|,   b_0 = max |y_i|, or max(1, |log odds of the classes|) for labels: the bias
-            alone would be no larger
+        bound = b_0 + radius max |x_i|,   b_0 = max |y_i|, or max(1, |log odds of the classes|) for labels,
+            which bounds the optimal b at w = 0
         D_X^2 = radius^2 + bound^2;   D_G^2 = mean slope(0, y_i)^2 (|x_i|^2 + 1)
 
-    Without an intercept the bound is 0 and the + 1 falls away.
+    Without an intercept the bound is 0 and the + 1 is absent.
 
     Reference: S. Lee, S. Wright, ASSET: approximate stochastic subgradient estimation training for support vector
         machines, ICPRAM 2012, section 3 (D_X and D_G); the radius as in Pegasos, for any loss.
     """
     share = data.weight / jnp.sum(data.weight)
     zero, square = jnp.zeros_like(share), sqnorms(data.x)
-    live = share > 0
-    most = lambda a: jnp.max(jnp.where(live, a, zero))  # noqa: E731
+    present = share > 0
+    largest = lambda a: jnp.max(jnp.where(present, a, zero))  # noqa: E731
     radius = jnp.sqrt(jnp.dot(share, loss.value(zero, data.y)) / lam)
     bound = jnp.zeros_like(radius)
     if intercept:
-        some = jnp.finfo(share.dtype).eps  # where all rows seen are of one class
-        above = jnp.clip(jnp.dot(share, (data.y > 0).astype(share.dtype)), some, 1 - some)
-        alone = jnp.maximum(1, jnp.abs(jnp.log(above) - jnp.log1p(-above))) if loss.labels else most(jnp.abs(data.y))
-        bound = alone + radius * jnp.sqrt(most(square))
-    pull = jnp.dot(share, loss.slope(zero, data.y) ** 2 * (square + (1 if intercept else 0)))
-    reach = jnp.sqrt(radius**2 + bound**2)
-    first = reach / jnp.sqrt(jnp.where(pull > 0, pull, jnp.ones_like(pull)))
-    return AssetSet(radius, bound, jnp.where(first > 0, first, jnp.ones_like(first)))  # a set of one point: any step
+        eps = jnp.finfo(share.dtype).eps  # if all rows are of one class
+        positive = jnp.clip(jnp.dot(share, (data.y > 0).astype(share.dtype)), eps, 1 - eps)
+        b_0 = jnp.maximum(1, jnp.abs(jnp.log(positive) - jnp.log1p(-positive))) if loss.labels else largest(jnp.abs(data.y))
+        bound = b_0 + radius * jnp.sqrt(largest(square))
+    D_G_square = jnp.dot(share, loss.slope(zero, data.y) ** 2 * (square + (1 if intercept else 0)))
+    D_X = jnp.sqrt(radius**2 + bound**2)
+    first = D_X / jnp.sqrt(jnp.where(D_G_square > 0, D_G_square, jnp.ones_like(D_G_square)))
+    return AssetSet(radius, bound, jnp.where(first > 0, first, jnp.ones_like(first)))  # D_X = 0: every step is projected to 0
 
 
 def _check_start(average_from: int) -> None:
@@ -73,26 +73,26 @@ def asset(lam: float, *, loss: Loss = hinge, average_from: int = 0, bias: str = 
         returned: sum_j eta_j (w, b)_j / sum_j eta_j over j > average_from
 
     The method of the paper is `on_features(phi, asset(lam, ...))` with a Nystrom map; with a Fourier map over a stream
-    it is ASSET_on. For losses whose slope is largest at 0 (hinge, eps_insensitive, pinball; nearly so logistic)
-    E F(average) - min F = O(D_X D_G / sqrt(N)) after N steps, average_from = rho N, whatever the strong convexity: at
-    small lam, where D_X is about 1/sqrt(lam), that may be far from the optimum. Squared losses have no such bound here.
+    it is ASSET_on. For losses whose slope is largest at 0 (hinge, eps_insensitive, pinball; almost so logistic)
+    E F(average) - min F = O(D_X D_G / sqrt(N)) after N steps with average_from = rho N. The bound does not use strong
+    convexity: at small lam, where D_X is about 1/sqrt(lam), it may be loose. It does not hold for squared losses.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
         loss: a loss of scores, >= 0: hinge, squared hinge, logistic; eps_insensitive, pinball, squared for real targets.
-        average_from: steps left out of the average, >= 0; half of all or more is usual.
+        average_from: steps before the average starts, >= 0; usually at least half of all steps.
         bias: "free" or "none".
 
     Returns:
         A solver on drawn rows; model `Linear`, the average; default feed one uniform row a step.
 
     Raises:
-        ValueError: lam not a single positive number, another bias, average_from no whole number of at least 0.
+        ValueError: lam not a single positive number, another bias, average_from not an integer of at least 0.
 
-    Differs from the paper: D_G^2 is a mean over all rows that `init` sees (printed with 1/M^2, which makes the steps
-        sqrt(M) times too long; M samples); the step is at most 1/lam, so that the shrink factor is never negative;
-        the ball is that of the loss at 0, the interval one that holds the optimal b (both for the rows that `init`
-        sees); a row violates where its margin is below 1, with the iterate before the step.
+    Differs from the paper: D_G^2 is a mean over all rows of `init`, where the paper samples M rows; the printed 1/M^2 would make
+        the steps sqrt(M) times too long. The step is at most 1/lam, so that the shrink factor is never negative. The
+        ball follows from the loss at 0, and the interval contains the optimal b, both for the rows of `init`. A row
+        violates if its margin is below 1 at the iterate before the step.
 
     Example:
         >>> import jax, jaxsvm
@@ -110,14 +110,14 @@ def asset(lam: float, *, loss: Loss = hinge, average_from: int = 0, bias: str = 
     _check_start(average_from)
     free = bias == "free"
 
-    def chain(found):
+    def chain(bounds):
         def eta(count):
-            return jnp.minimum(inverse_sqrt(found.first)(count), 1 / jnp.asarray(lam, found.first.dtype))
+            return jnp.minimum(inverse_sqrt(bounds.first)(count), 1 / jnp.asarray(lam, bounds.first.dtype))
 
-        inside = {"w": ball(found.radius)} | ({"b": lambda b: jnp.clip(b, -found.bound, found.bound)} if free else {})
+        projections = {"w": ball(bounds.radius)} | ({"b": lambda b: jnp.clip(b, -bounds.bound, bounds.bound)} if free else {})
         return optax.chain(
             descent(lam, optax.scale_by_learning_rate(eta), bias),
-            keep(product(inside)),
+            keep(product(projections)),
             average_iterates(start=average_from, weights=lambda since: eta(since + average_from)),
         )
 
@@ -137,15 +137,15 @@ def asset_star(lam: float, *, loss: Loss = hinge, average_from: int | None = Non
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
         loss: as for `asset`.
-        average_from: steps left out of the average, >= 0; None: no average, the last iterate.
+        average_from: steps before the average starts, >= 0; None: no average, the last iterate.
 
     Returns:
         A solver on drawn rows; model `Linear`; default feed one uniform row a step.
 
     Raises:
-        ValueError: lam not a single positive number, average_from no whole number of at least 0.
+        ValueError: lam not a single positive number, average_from not an integer of at least 0.
 
-    Differs from the paper: the ball is that of the loss at 0 (for the hinge the same, 1/sqrt(lam)).
+    Differs from the paper: the ball follows from the loss at 0 (for the hinge the same, 1/sqrt(lam)).
 
     Example:
         >>> import jax, jaxsvm
@@ -162,8 +162,8 @@ def asset_star(lam: float, *, loss: Loss = hinge, average_from: int | None = Non
         _check_start(average_from)
     eta = inverse_time(1 / lam)
 
-    def chain(found):
-        steps = descent(lam, optax.scale_by_learning_rate(eta), "none"), keep(product({"w": ball(found.radius)}))
+    def chain(bounds):
+        steps = descent(lam, optax.scale_by_learning_rate(eta), "none"), keep(product({"w": ball(bounds.radius)}))
         if average_from is None:
             return optax.chain(*steps)
         return optax.chain(*steps, average_iterates(start=average_from, weights=lambda since: eta(since + average_from)))

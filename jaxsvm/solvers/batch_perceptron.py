@@ -25,27 +25,29 @@ class BatchPerceptronState(NamedTuple):
 
 @solver
 def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
-    """Find a function that separates with a margin, by adding the row that is worst; no objective, no bias.
+    """Find a function that separates with a margin, by adding the row of smallest margin; no objective, no bias.
 
-        i = argmin_i y_i f(x_i), of several one that was added before
+        i = argmin_i y_i f(x_i); of several minima one that was added before
         f = f + weight_i y_i k(x_i, .)   if y_i f(x_i) <= margin |f|
 
-    On data that a function of norm 1 separates with margin G, within radius R, margin 0 needs at most (R/G)^2 steps; then
-    nothing moves. The worst row is one with slack 0: this is the stochastic batch perceptron at nu = 0 without its projection.
+    On data that a function of norm 1 separates with margin G, within radius R, margin 0 needs at most (R/G)^2 steps;
+    f is constant afterwards. At slack 0 the water level is the smallest margin: this is the stochastic batch
+    perceptron at nu = 0 without its projection.
 
     Args:
-        margin: to be exceeded, >= 0, below the largest possible one; in units of sqrt(k(x, x)).
+        margin: the required margin, >= 0, below the maximum margin; in units of sqrt(k(x, x)).
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
 
     Returns:
-        A solver on all rows, which chooses its own: what the sampler draws only counts the steps, n a pass. Model
-        `Expansion`. The residual is by how much the smallest margin y_i f(x_i) / |f| before the step fell short, at least 0,
-        and infinite at f = 0; the loss is the share of rows with y_i f(x_i) <= 0.
+        A solver on all rows that selects its own. The sampler only counts the steps, n a pass. Model `Expansion`. The residual
+        is max(0, margin - min_i y_i f(x_i) / |f|) before the step, and infinite at f = 0; the loss is the
+        share of rows with y_i f(x_i) <= 0.
 
     Raises:
-        ValueError: margin no single number of at least 0.
+        ValueError: margin not a single number of at least 0.
 
-    Differs from the paper: equality falls short too, without which f = 0 would stay; example weights multiply the step.
+    Differs from the paper: equality also leads to a step, since f = 0 would be stationary otherwise; example weights
+        multiply the step.
 
     Example:
         >>> import jax, jaxsvm
@@ -67,23 +69,23 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
     def update(state, batch):
         f, weight = state
         score = f.response + f.compensation
-        y, live = batch.y.astype(score.dtype), weight > 0
-        below = jnp.where(live, -y * score, -jnp.inf)
-        i, worst = argmax_value(below)
-        again, known = argmax_value(jnp.where((below == worst) & (f.coef != 0), 1, 0))
-        i = jnp.where(known > 0, again, i)
-        size = jnp.sqrt(jnp.maximum(jnp.dot(f.coef, f.response), 0))
-        short = margin + jnp.where(size > 0, worst / jnp.where(size > 0, size, 1), jnp.inf)
-        coef = jnp.where(worst + margin * size >= 0, index_row(y * weight, i), 0)[None]
-        own = batch._replace(index=i[None])
-        f = space.add(f, jnp.zeros((), score.dtype), coef, own)
+        y, present = batch.y.astype(score.dtype), weight > 0
+        neg_margin = jnp.where(present, -y * score, -jnp.inf)
+        i, max_neg_margin = argmax_value(neg_margin)
+        repeated, has_repeated = argmax_value(jnp.where((neg_margin == max_neg_margin) & (f.coef != 0), 1, 0))
+        i = jnp.where(has_repeated > 0, repeated, i)
+        norm_f = jnp.sqrt(jnp.maximum(jnp.dot(f.coef, f.response), 0))
+        shortfall = margin + jnp.where(norm_f > 0, max_neg_margin / jnp.where(norm_f > 0, norm_f, 1), jnp.inf)
+        coef = jnp.where(max_neg_margin + margin * norm_f >= 0, index_row(y * weight, i), 0)[None]
+        added = batch._replace(index=i[None])
+        f = space.add(f, jnp.zeros((), score.dtype), coef, added)
         info = Info(
-            loss=jnp.dot(weight, (below >= 0).astype(y.dtype)) / jnp.sum(weight),
-            residual=jnp.maximum(short, 0),
+            loss=jnp.dot(weight, (neg_margin >= 0).astype(y.dtype)) / jnp.sum(weight),
+            residual=jnp.maximum(shortfall, 0),
             progress=jnp.zeros_like(coef),
-            index=jnp.where(coef != 0, own.index, -1),
+            index=jnp.where(coef != 0, added.index, -1),
             support=space.support(f),
-            evals=space.evals(coef, own),
+            evals=space.evals(coef, added),
         )
         return BatchPerceptronState(f, weight), info
 

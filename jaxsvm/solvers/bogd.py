@@ -1,4 +1,4 @@
-"""Budgeted online gradient descent."""
+"""Budgeted online gradient descent (BOGD)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..types import Solver
 
 @maintenance
 def _oldest() -> Maintenance:
-    """The oldest point goes."""
-    return Maintenance(lambda kernel, points, memo: (remove_point(points, points.oldest), memo))
+    """Removal of the oldest point."""
+    return Maintenance(lambda kernel, points, state: (remove_point(points, points.oldest), state))
 
 
 @solver
 def bogd(lam: float, kernel: Kernel, *, budget: int, eta: float = 0.2) -> Solver:
-    """Online gradient descent on lam/2 |w|^2 + hinge with a constant step; the oldest point makes room.
+    """Minimise lam/2 |w|^2 + hinge by online gradient descent with a constant step; a full budget drops the oldest point.
 
-        f = (1 - eta lam) f + eta [y_i f(x_i) < 1] y_i k(x_i, .);   the oldest point goes where there are more than `budget`
+        f = (1 - eta lam) f + eta [y_i f(x_i) < 1] y_i k(x_i, .);   remove the oldest of more than `budget` points
 
-    The function is a window of the last m violations, so that eta m must be well above 1.
+    The function consists of the last m violations, so that eta m must be well above 1.
 
     Args:
         lam: regularisation, > 0.
@@ -38,8 +38,8 @@ def bogd(lam: float, kernel: Kernel, *, budget: int, eta: float = 0.2) -> Solver
     Raises:
         ValueError: lam or eta not a single positive number, eta lam not below 1, budget below 2.
 
-    Differs from the paper: the oldest point goes (the paper draws one and scales the others up); example weights multiply the
-        step; a row that is a point already adds to its coefficient.
+    Differs from the paper: the oldest point is removed (the paper draws one and scales the others up); example weights
+        multiply the step; a row that is a point already adds to its coefficient.
 
     Example:
         >>> import jax, jaxsvm

@@ -1,4 +1,4 @@
-"""Bottou's SGD: Pegasos's step with a clock that starts where the first step is of a sensible size."""
+"""Bottou's SGD (SVMSGD2): the step of Pegasos with an initial value t0 of the step counter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..types import Array, Loss, Solver
 
 @register("AddThenShrinkState")
 class AddThenShrinkState(NamedTuple):
-    """The clock of `add_then_shrink`."""
+    """The step counter of `add_then_shrink`."""
 
     count: Array  # ()  int32
 

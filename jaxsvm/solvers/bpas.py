@@ -1,4 +1,4 @@
-"""Passive-aggressive learning on a budget."""
+"""Passive-aggressive learning on a budget (BPA-S)."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from ..types import Solver
 
 @maintenance
 def _simple() -> Maintenance:
-    """One stored point makes room, and the newcomer takes over what it can of it."""
+    """Removal of one stored point, whose projection on the new point is added to it."""
 
-    def change(kernel, points, memo):
-        own = points.values[-1]
-        projection = points.coef[:-1] * points.values[:-1] / own
-        change_of_norm = points.coef[:-1] ** 2 * kernel.diag(points.x) - projection * projection * own
-        r, _ = argmax_value(-change_of_norm)
-        return remove_point(points, r, points.coef.at[-1].add(index_row(projection, r))), memo
+    def change(kernel, points, state):
+        k_xx = points.values[-1]
+        projected = points.coef[:-1] * points.values[:-1] / k_xx
+        degradation = points.coef[:-1] ** 2 * kernel.diag(points.x) - projected * projected * k_xx
+        r, _ = argmax_value(-degradation)
+        return remove_point(points, r, points.coef.at[-1].add(index_row(projected, r))), state
 
     return Maintenance(change)
 
 
 @solver
 def bpas(C: float, kernel: Kernel, *, budget: int) -> Solver:
-    """Passive-aggressive learning: the least change of f that removes the loss of a row, with one point making room.
+    """Passive-aggressive learning on a budget: the smallest change of f that removes the loss of a row and one point.
 
-        tau = min(C, max(0, 1 - y_i f(x_i)) / k(x_i, x_i));   f = f + tau y_i k(x_i, .)     while there is room; then
+        tau = min(C, max(0, 1 - y_i f(x_i)) / k(x_i, x_i));   f = f + tau y_i k(x_i, .)     below `budget` points; else
         f = f - coef_r k(x_r, .) + (coef_r k(x_r, x_i) / k(x_i, x_i) + tau y_i) k(x_i, .)
         r = argmin_r coef_r^2 (k(x_r, x_r) - k(x_r, x_i)^2 / k(x_i, x_i))
 
-    The loss afterwards is the same for every r, which leaves the change of f to be minimised.
+    The loss afterwards is the same for every r, so that r minimises the change of f.
 
     Args:
         C: the largest step, > 0.

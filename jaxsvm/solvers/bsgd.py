@@ -1,4 +1,4 @@
-"""Budgeted stochastic gradient descent."""
+"""Budgeted stochastic gradient descent (BSGD)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def bsgd(lam: float, kernel: Kernel, *, budget: int, maintain: Maintenance = mer
     """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) with at most `budget` points, by subgradients of rows.
 
         w' = (1 - 1/t) w + [y_i <w, phi(x_i)> < 1] y_i phi(x_i) / (lam t),   t = 1, 2, ...
-        w = maintain(w') where it stands on more than `budget` points
+        w = maintain(w') if it has more than `budget` points
 
-    Kept as s = lam t w, so that points that count the same have the same coefficients to the bit.
+    The state is s = lam t w, so that equal numbers of violations give bitwise equal coefficients.
     The distance from the run without a budget, on the rows that violated here, is at most (1/T) sum_t t |what maintenance
     changed at step t|.
 
@@ -33,7 +33,7 @@ def bsgd(lam: float, kernel: Kernel, *, budget: int, maintain: Maintenance = mer
         random order. Its state does not grow with the rows.
 
     Raises:
-        ValueError: lam not a single positive number, budget below 2, a kernel that `maintain` cannot work with.
+        ValueError: lam not a single positive number, budget below 2, a kernel without the chosen maintenance.
 
     Differs from the paper: the plain rule at t = 1 (the authors' program adds coefficient 1 there); a row that is a point
         already adds to its coefficient; example weights and batches of several rows, scored before the first of them.

@@ -23,8 +23,8 @@ def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
 
     In a stream R is that of the first chunk.
 
-    Expected excess of the mean over the minimum at most 3 radius R / sqrt(t). The same path as lam/2 |w|^2 + mean
-    hinge: radius = |w*_lam|.
+    The expected excess of the mean over the minimum is at most 3 radius R / sqrt(t). With radius = |w*_lam| the optimum is
+    that of lam/2 |w|^2 + mean hinge.
 
     Args:
         radius: of the ball, > 0.
@@ -37,7 +37,7 @@ def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
     Raises:
         ValueError: radius not a single positive number.
 
-    Differs from the paper: |w|^2 is carried along by the moves themselves, a rescaling is part of the move.
+    Differs from the paper: |w|^2 is updated by each step, and the projection is part of the step.
 
     Example:
         >>> import jax, jaxsvm
@@ -53,17 +53,17 @@ def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
     space = spaces.averaged(spaces.space_for(kernel))
 
     def init(data):
-        live = jnp.where(data.weight > 0, space.sqnorm(data.x), jnp.zeros_like(data.weight))
-        reach = jnp.sqrt(jnp.max(live))  # R; rows that are all 0 stay where they are
-        return jnp.zeros((), live.dtype), jnp.where(reach > 0, reach, jnp.ones_like(reach))
+        sqnorms = jnp.where(data.weight > 0, space.sqnorm(data.x), jnp.zeros_like(data.weight))
+        R = jnp.sqrt(jnp.max(sqnorms))
+        return jnp.zeros((), sqnorms.dtype), jnp.where(R > 0, R, jnp.ones_like(R))
 
     def rule(numbers, score, batch, share, gram, t):
-        sqnorm, reach = numbers  # |w|^2, R
-        eta = radius / (reach * jnp.sqrt(t.astype(score.dtype) + 1))
+        sqnorm, R = numbers  # |w|^2, R
+        eta = radius / (R * jnp.sqrt(t.astype(score.dtype) + 1))
         violates = batch.y * score < 1
         move = jnp.where(violates, eta * batch.y * share, jnp.zeros_like(score))
-        longer = jnp.maximum(sqnorm + 2 * jnp.dot(move, score) + jnp.dot(move, jnp.dot(gram(), move)), 0)
-        factor = shorten(longer, radius)
-        return (longer * factor * factor, reach), Move(1 - factor, factor * move, hinge.value(score, batch.y))
+        sqnorm_new = jnp.maximum(sqnorm + 2 * jnp.dot(move, score) + jnp.dot(move, jnp.dot(gram(), move)), 0)
+        factor = shorten(sqnorm_new, radius)
+        return (sqnorm_new * factor * factor, R), Move(1 - factor, factor * move, hinge.value(score, batch.y))
 
     return online(init, rule, space)

@@ -15,22 +15,22 @@ from ..types import Solver
 
 @maintenance
 def _best_without() -> Maintenance:
-    """The point goes that is classified best without itself."""
+    """Removal of the point that the others classify with the largest margin."""
 
-    def change(kernel, points, memo):
+    def change(kernel, points, state):
         margin = jnp.sign(points.coef) * jnp.diagonal(points.scores_without(kernel))
-        return remove_point(points, argmax_value(margin)[0]), memo
+        return remove_point(points, argmax_value(margin)[0]), state
 
     return Maintenance(change, evals=lambda budget: (budget + 1) ** 2)
 
 
 @solver
 def fixed_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
-    """The perceptron; where it has more than `budget` points, the one goes that is classified best without itself.
+    """The perceptron on a budget; it removes the point that the others classify with the largest margin.
 
         f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   r = argmax_j y_j (f(x_j) - coef_j k(x_j, x_j));   f = f - coef_r k(x_r, .)
 
-    Good where a function separates the classes; where they overlap, points on the wrong side are those that stay.
+    Suitable for separable classes. Where classes overlap, misclassified points remain.
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
@@ -38,13 +38,13 @@ def fixed_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
 
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. The mean of
-        `info.loss` over a pass is the rate of mistakes; the last function alone says little. A correction beyond the
+        `info.loss` over a pass is the rate of mistakes; the last function alone is a noisy estimate. A correction beyond the
         budget costs O(m^2 d).
 
     Raises:
         ValueError: budget below 2.
 
-    Differs from the paper: corrections on mistakes only (the paper allows a margin); one point goes, and only beyond
+    Differs from the paper: corrections on mistakes only (the paper allows a margin); one point is removed, and only beyond
         the budget; example weights multiply the correction; a row that is a point already adds to its coefficient.
 
     Example:

@@ -1,4 +1,4 @@
-"""Fourier online gradient descent."""
+"""Fourier online gradient descent (FOGD)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..types import Solver
 
 @solver
 def fogd(eta: float, phi: Callable) -> Solver:
-    """Online gradient descent on the hinge with a constant step, in the space of a feature map.
+    """Minimise the hinge by online gradient descent with a constant step, on the features of a map.
 
         w = w + eta [y_i <w, phi(x_i)> < 1] y_i phi(x_i)
 
@@ -23,7 +23,7 @@ def fogd(eta: float, phi: Callable) -> Solver:
         phi: a feature map (n, d) -> (n, p), `features.fourier` in the paper.
 
     Returns:
-        A solver on raw or prepared rows; model `Mapped`, the mean of the w that steps led to which moved it; default feed
+        A solver on raw or prepared rows; model `Mapped`, the mean of the w after each step that changed w; default feed
         epochs of random order.
 
     Raises:

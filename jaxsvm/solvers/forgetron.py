@@ -15,7 +15,7 @@ from ..types import Solver
 
 @maintenance
 def _shrink_and_forget() -> Maintenance:
-    """All coefficients shrink just as much as the damage allows, and the oldest point goes."""
+    """The largest shrinkage of all coefficients that the damage bound allows, and removal of the oldest point."""
 
     def change(kernel, points, damage):
         r, mistakes = points.oldest, (points.birth[-1] + 1).astype(points.coef.dtype)
@@ -31,7 +31,7 @@ def _shrink_and_forget() -> Maintenance:
 def shrinkage(sigma, mu, damage, mistakes):
     """The largest phi in (0, 1] with (sigma phi)^2 + 2 sigma phi (1 - phi mu) + damage <= 15/32 mistakes.
 
-    By the form of the root that is right for every sign of the leading coefficient.
+    The formula of the root is valid for every sign of the leading coefficient.
 
     Reference: O. Dekel, S. Shalev-Shwartz, Y. Singer, The Forgetron, SIAM Journal on Computing 37, 2008, section 5.
     """
@@ -43,7 +43,7 @@ def shrinkage(sigma, mu, damage, mistakes):
 
 @solver
 def forgetron(kernel: Kernel, *, budget: int) -> Solver:
-    """The perceptron; where it has more than `budget` points, the function shrinks and the oldest point goes.
+    """The perceptron on a budget; it shrinks the function and removes the oldest point.
 
         f' = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   f = phi (f' - coef_r k(x_r, .)),   r the oldest
         phi the largest in (0, 1] with Q + (|coef_r| phi)^2 + 2 |coef_r| phi (1 - phi y_r f'(x_r)) <= 15/32 mistakes;   Q that sum
@@ -54,13 +54,13 @@ def forgetron(kernel: Kernel, *, budget: int) -> Solver:
 
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. The mean of
-        `info.loss` over a pass is the rate of mistakes; the last function alone says little.
+        `info.loss` over a pass is the rate of mistakes; the last function alone is a noisy estimate.
 
     Raises:
         ValueError: budget below 2.
 
-    Differs from the paper: the root of the quadratic is taken in a form that is right whatever its leading sign (public
-        implementations have one above 1 where it is negative); example weights multiply the correction; a row that is a point
+    Differs from the paper: the formula of the root is valid for every sign of the leading coefficient (public
+        implementations return a root above 1 if it is negative); example weights multiply the correction; a row that is a point
         already adds to its coefficient.
 
     Example:

@@ -33,10 +33,10 @@ def pegasos(
         w = (1 - 1/t) w + 1/(lam t) sum_V y_i x_i / |batch|,   t = 1, 2, ...
         w = w min(1, 1/(sqrt(lam) |w|))                        (if project)
 
-    Returns the last iterate; wrap in `averaged` for the mean, with `start` or growing `weights` to forget the first
+    Returns the last iterate; wrap in `averaged` for the mean, with `start` or growing `weights` to discount the first
     steps. Minibatches: `sampler=samplers.uniform(64)` or `samplers.epochs(64)` in `fit`. As printed, the first
-    R^2/lam steps (R^2 = max |x|^2) are longer than 1/R^2 and throw w about; `offset=R^2/lam` leaves them out, which
-    is what rows of norm well above 1 and runs of fewer than R^2/lam steps need.
+    R^2/lam steps (R^2 = max |x|^2) are longer than 1/R^2, and w oscillates. `offset=R^2/lam` omits them; use it for rows of
+    norm well above 1 and for runs of fewer than R^2/lam steps.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
@@ -45,8 +45,8 @@ def pegasos(
             lam |w*|^2 <= loss(0); switch it off for those that are larger at 0 (real targets).
         bias: "none"; "feature" (weight of a constant feature 1, regularised, in the ball); "free" (not regularised;
             moved by steps 1/sqrt(t), since 1/(lam t) needs strong convexity).
-        offset: steps that the clock is ahead, >= 0: the step is 1/(lam (t + offset)); None: none.
-        advance_on_violation: t grows only at steps that meet a violation (variant A): larger steps, same optimum.
+        offset: initial value of the step counter, >= 0: the step is 1/(lam (t + offset)); None: 0.
+        advance_on_violation: t grows only at steps with a violation (variant A): larger steps, same optimum.
 
     Returns:
         A solver on drawn rows; model `Linear`; default feed one uniform row a step.
@@ -73,9 +73,9 @@ def pegasos(
     if offset is not None:
         check_nonnegative(offset=offset)
     schedule = inverse_time(1 / lam, 0 if offset is None else offset)
-    clock = when_active if advance_on_violation else optax.scale_by_learning_rate
-    step, slow = clock(schedule), clock(inverse_sqrt(1.0))
-    tx = descent(lam, step, bias, bias_step=slow if bias == "free" else None)
+    scale_by_schedule = when_active if advance_on_violation else optax.scale_by_learning_rate
+    step, bias_step = scale_by_schedule(schedule), scale_by_schedule(inverse_sqrt(1.0))
+    tx = descent(lam, step, bias, bias_step=bias_step if bias == "free" else None)
     if project:
         tx = optax.chain(tx, keep(ball(1 / jnp.sqrt(lam), bias)))
     return gradient(loss, tx, bias=bias)
@@ -83,13 +83,13 @@ def pegasos(
 
 @register("ActiveState")
 class ActiveState(NamedTuple):
-    """The clock of `when_active`."""
+    """The step counter of `when_active`."""
 
     count: Array  # ()  int32, steps with a violation
 
 
 def when_active(schedule: Callable[[Array], Array]) -> optax.GradientTransformationExtraArgs:
-    """`optax.scale_by_learning_rate` whose clock stands still at steps without a violation (`active` false).
+    """`optax.scale_by_learning_rate` whose step counter is constant at steps without a violation (`active` false).
 
     Args:
         schedule: count from 0 -> step size.

@@ -21,7 +21,7 @@ def perceptron(kernel: Kernel | None = None, *, average: bool = False) -> Solver
 
     Args:
         kernel: a kernel; None is linear.
-        average: return the mean of the functions f_1 = 0, f_2, ... that rows were tested on, instead of the last.
+        average: return the mean of the functions f_1 = 0, f_2, ... at which rows were classified, instead of the last.
 
     Returns:
         A solver on drawn rows (linear, model `Linear`) or on all rows (model `Expansion`); default feed epochs of

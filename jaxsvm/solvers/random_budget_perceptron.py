@@ -15,19 +15,19 @@ from ..types import Solver
 
 @maintenance
 def _at_random() -> Maintenance:
-    """One of the stored points goes, each as likely."""
+    """Removal of a stored point drawn uniformly."""
 
-    def change(kernel, points, memo):
-        return remove_point(points, multiply_high(points.bits, jnp.uint32(points.budget))), memo
+    def change(kernel, points, state):
+        return remove_point(points, multiply_high(points.bits, jnp.uint32(points.budget))), state
 
     return Maintenance(change)
 
 
 @solver
 def random_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
-    """The perceptron; where it has more than `budget` points, an old one drawn at random goes.
+    """The perceptron on a budget; it removes a stored point drawn uniformly.
 
-        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   f = f - coef_r k(x_r, .),   r uniform among the old ones, beyond the budget
+        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   f = f - coef_r k(x_r, .),   r uniform among the stored ones, beyond the budget
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
@@ -35,7 +35,7 @@ def random_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
 
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. The mean of
-        `info.loss` over a pass is the rate of mistakes; the last function alone says little.
+        `info.loss` over a pass is the rate of mistakes; the last function alone is a noisy estimate.
 
     Raises:
         ValueError: budget below 2.

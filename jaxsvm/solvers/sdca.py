@@ -24,7 +24,7 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         alpha_i' = clip(alpha_i + (1 - y_i <w, phi(x_i)>) / k(x_i, x_i), 0, C weight_i)
         w += (alpha_i' - alpha_i) y_i phi(x_i)
 
-    No step ever lowers the dual. With bias "feature" there is 1 more in k, and b = sum_i alpha_i y_i.
+    No step decreases the dual. Bias "feature" adds 1 to k, and b = sum_i alpha_i y_i.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
@@ -32,7 +32,7 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         loss: any loss with a dual step, real targets included.
         bias: "none", or "feature": the weight of a constant feature 1, regularised with the others. (A free bias is an
             equality in the dual, which no single coordinate can keep.)
-        start: (n,) alpha to begin from, within its bounds; for losses of real targets the signed coefficients.
+        start: (n,) initial alpha, within its bounds; for losses of real targets the signed coefficients.
 
     Returns:
         A solver on drawn rows (linear, model `Linear`) or on all rows (model `Expansion` with its dual variables, so
@@ -62,8 +62,8 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         return coordinate(loss, C, space, start=start)
 
     def model(f, coef, data):
-        made = expansion(kernel, coef, data, bias)
-        return made if bias == "none" else dataclasses.replace(made, b=jnp.sum(coef))
+        f_alpha = expansion(kernel, coef, data, bias)
+        return f_alpha if bias == "none" else dataclasses.replace(f_alpha, b=jnp.sum(coef))
 
-    made = coordinate(loss, C, space, start=start, model=model)
-    return made._replace(validate=kernel_check(as_kernel(kernel)))
+    ascent = coordinate(loss, C, space, start=start, model=model)
+    return ascent._replace(validate=kernel_check(as_kernel(kernel)))

@@ -27,31 +27,31 @@ from ..types import Array, Loss, Solver
 def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", start: Array | None = None) -> Solver:
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i), exactly, a pair of rows a step.
 
-        i = argmax rise;   j = argmax (rise_i - fall_j)^2 / (K_ii + K_jj - 2 K_ij)
-        t = (rise_i - fall_j) / (K_ii + K_jj - 2 K_ij), within the bounds of both
-        coef_i += t;   coef_j -= t;   pull -= t (K_.i - K_.j)
+        i = argmax gain_up;   j = argmax (gain_up_i - gain_down_j)^2 / (K_ii + K_jj - 2 K_ij)
+        t = (gain_up_i - gain_down_j) / (K_ii + K_jj - 2 K_ij), within the bounds of both
+        coef_i += t;   coef_j -= t;   grad -= t (K_.i - K_.j)
 
-    `rise` and `fall` are what the dual gains and loses per unit that a coefficient grows or falls. Without a bias a step
-    moves the one coefficient that gains most. A step costs two kernel rows (one without a bias) and O(n).
+    `gain_up` and `gain_down` are the derivatives of the dual to the right and to the left. Without a bias a step changes
+    the one coefficient of largest gain. A step costs two kernel rows (one without a bias) and O(n).
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
         loss: one whose dual is quadratic: hinge, squared_hinge, smooth_hinge, eps_insensitive, pinball, squared.
         bias: "free" (not regularised; sum_i coef_i = 0) or "none".
-        start: (n,) alpha to begin from, as in `decomposition`.
+        start: (n,) initial alpha, as in `decomposition`.
 
     Returns:
-        A solver on all rows, which chooses its own: what the sampler draws only counts the steps, n a pass. Model
-        `Expansion` with its dual variables. The residual is LIBSVM's violation max rise - min fall before the step
+        A solver on all rows, which selects its own; the sampler only counts the steps, n a pass. Model
+        `Expansion` with its dual variables. The residual is LIBSVM's violation max gain_up - min gain_down before the step
         (without a bias the largest |projected derivative|), in units of y.
 
     Raises:
-        ValueError: C no single number above 0, a loss or a bias that is not among these, start of another length than
+        ValueError: C not a single positive number, another loss or bias, start of another length than
             the data; from `fit` for a precomputed matrix that is not symmetric.
 
-    Differs from the paper: no shrinking and no cache of rows (`decomposition` is the fast solver, this one the yardstick of
-    steps); where rounding has moved the sum of the coefficients, the next step takes it back.
+    Differs from the paper: no shrinking and no cache of rows; `decomposition` is the fast solver. A rounding error in the sum of
+        the coefficients is corrected by the next step.
 
     Example:
         >>> import jax, jaxsvm
@@ -63,30 +63,30 @@ def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", sta
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005,
         algorithm 2 and WSS 2.
     """
-    task = make_qp(C, kernel, loss, bias, start)
+    qp = make_qp(C, kernel, loss, bias, start)
 
     def update(state, batch):
         y = batch.y.astype(state.coef.dtype)
-        own = stop_gradients(cast(task, y.dtype))
+        cast_qp = stop_gradients(cast(qp, y.dtype))
         state, x, y = stop_gradients((state, batch.x, y))
-        dual = own.dual(state, x, y)
+        dual = cast_qp.dual(state, x, y)
 
         def row(i):
-            return add_l2(own.kernel(x[i[None]], x)[0], dual, i)
+            return add_l2(cast_qp.kernel(x[i[None]], x)[0], dual, i)
 
-        after, sum_error, move = STEPS[bias](row, dual, state.sum_error)
-        grad, compensation = two_sum(state.grad, state.compensation, move.change)
-        new = DualState(after.coef, grad, compensation, sum_error, state.weight)
+        new_dual, sum_error, step = STEPS[bias](row, dual, state.sum_error)
+        grad, compensation = two_sum(state.grad, state.compensation, step.change)
+        new = DualState(new_dual.coef, grad, compensation, sum_error, state.weight)
         evals = jnp.full((), (2 if bias == "free" else 1) * y.shape[0], jnp.int32)
-        return new, step_info(own, bias, (state, new), x, y, move.gap, evals)
+        return new, step_info(cast_qp, bias, (state, new), x, y, step.gap, evals)
 
     return Solver(
-        lambda key, data: init_state(task, bias, data, start),
+        lambda key, data: init_state(qp, bias, data, start),
         update,
-        lambda state, data=None: build_model(task, bias, state, data),
+        lambda state, data=None: build_model(qp, bias, state, data),
         uniform(),
         "all",
         targets="labels" if loss.labels else "real",
-        validate=kernel_check(task.kernel),
-        layout=task.kernel.layout,
+        validate=kernel_check(qp.kernel),
+        layout=qp.kernel.layout,
     )

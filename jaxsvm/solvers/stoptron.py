@@ -1,4 +1,4 @@
-"""Stoptron."""
+"""The Stoptron."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..types import Solver
 
 @maintenance
 def _stop() -> Maintenance:
-    """Newcomers are not stored."""
-    return Maintenance(lambda kernel, points, memo: (remove_point(points, points.budget), memo))
+    """Removal of the new point."""
+    return Maintenance(lambda kernel, points, state: (remove_point(points, points.budget), state))
 
 
 @solver
 def stoptron(kernel: Kernel, *, budget: int) -> Solver:
-    """The perceptron until it has `budget` points; from then on the function stays as it is.
+    """The perceptron until it has `budget` points; afterwards the function is constant.
 
         f = f + [y_i f(x_i) <= 0] y_i k(x_i, .)   while there are fewer than `budget` points
 

@@ -1,4 +1,4 @@
-"""The deterministic subgradient method: every step sees every row."""
+"""The deterministic subgradient method on the whole data set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver
         returned: sum_t t w_t / sum_t t
 
     The residual is |g| at the current iterate, on the whole training set, so `tol` may stop on it; for a loss with
-    kinks it need not fall to 0 (a certificate tells more), for a smooth one it does.
+    kinks it need not fall to 0 (use a certificate); for a smooth one it does.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
@@ -58,9 +58,9 @@ def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver
         return jnp.sqrt(norm(w) ** 2 + b * b)
 
     step = optax.scale_by_learning_rate(inverse_time(1 / lam))
-    slow = optax.scale_by_learning_rate(inverse_sqrt(1.0))
+    bias_step = optax.scale_by_learning_rate(inverse_sqrt(1.0))
     tx = optax.chain(
-        descent(lam, step, bias, bias_step=slow if bias == "free" else None),
+        descent(lam, step, bias, bias_step=bias_step if bias == "free" else None),
         keep(ball(1 / jnp.sqrt(lam), bias)),
         average_iterates(weights=lambda t: t + 1),
     )

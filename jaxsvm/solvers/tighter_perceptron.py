@@ -14,18 +14,18 @@ from ..types import Solver
 
 @maintenance
 def _fewest_errors() -> Maintenance:
-    """The point goes without which the fewest points are misclassified; of several the oldest."""
+    """Removal of the point without which the fewest points are misclassified; of several the oldest."""
 
-    def change(kernel, points, memo):
+    def change(kernel, points, state):
         wrong = jnp.sign(points.coef)[None, :] * points.scores_without(kernel) <= 0
-        return remove_point(points, points.oldest_of(-jnp.sum(wrong, axis=1, dtype=jnp.int32))), memo
+        return remove_point(points, points.oldest_of(-jnp.sum(wrong, axis=1, dtype=jnp.int32))), state
 
     return Maintenance(change, evals=lambda budget: (budget + 1) ** 2)
 
 
 @solver
 def tighter_perceptron(kernel: Kernel, *, budget: int) -> Solver:
-    """The perceptron; where it has more than `budget` points, the one goes without which the fewest points are misclassified.
+    """The perceptron on a budget; it removes the point without which the fewest points are misclassified.
 
         f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   f = f - coef_r k(x_r, .)
         r = argmin_r sum_j [y_j (f(x_j) - coef_r k(x_r, x_j)) <= 0],   the oldest of several
@@ -36,7 +36,7 @@ def tighter_perceptron(kernel: Kernel, *, budget: int) -> Solver:
 
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. The mean of
-        `info.loss` over a pass is the rate of mistakes; the last function alone says little. A correction beyond the
+        `info.loss` over a pass is the rate of mistakes; the last function alone is a noisy estimate. A correction beyond the
         budget costs O(m^2 d).
 
     Raises:

@@ -15,33 +15,33 @@ from ..types import Solver
 
 @maintenance
 def _likely_errors() -> Maintenance:
-    """The point goes without which points are right with the greatest probability; of several the oldest."""
+    """Removal of the point without which the expected accuracy on the points is highest; of several the oldest."""
 
-    def note(y):  # rows of label +1 and of label -1 whose nearest point it is: itself
+    def annotate(y):  # label counts of the rows nearest to the point; at first its own label
         return jnp.stack([(y > 0).astype(y.dtype), (y <= 0).astype(y.dtype)])
 
-    def seen(counts, values, live, y):
-        nearest, _ = argmax_value(jnp.where(live, values, -jnp.inf))
-        return counts.at[nearest].add(jnp.where(jnp.any(live), note(y), 0), mode="promise_in_bounds")
+    def observe(counts, values, present, y):
+        nearest, _ = argmax_value(jnp.where(present, values, -jnp.inf))
+        return counts.at[nearest].add(jnp.where(jnp.any(present), annotate(y), 0), mode="promise_in_bounds")
 
-    def change(kernel, points, memo):
-        positive = (points.annotations[:, 0] + 1) / (jnp.sum(points.annotations, axis=1) + 2)  # the mean of a Beta law
+    def change(kernel, points, state):
+        positive = (points.annotations[:, 0] + 1) / (jnp.sum(points.annotations, axis=1) + 2)  # the mean of a beta distribution
         score = points.scores_without(kernel)
-        right = jnp.sum(jnp.where(score > 0, positive, 1 - positive), axis=1)
-        age = points.birth.astype(right.dtype) / (points.birth[-1] + 1).astype(right.dtype)
-        return remove_point(points, argmax_value(right - 1e-3 * age)[0]), memo
+        accuracy = jnp.sum(jnp.where(score > 0, positive, 1 - positive), axis=1)
+        age = points.birth.astype(accuracy.dtype) / (points.birth[-1] + 1).astype(accuracy.dtype)
+        return remove_point(points, argmax_value(accuracy - 1e-3 * age)[0]), state
 
-    return Maintenance(change, annotate=note, observe=seen, evals=lambda budget: (budget + 1) ** 2)
+    return Maintenance(change, annotate=annotate, observe=observe, evals=lambda budget: (budget + 1) ** 2)
 
 
 @solver
 def tightest_perceptron(kernel: Kernel, *, budget: int) -> Solver:
-    """The perceptron; where it has more than `budget` points, the one goes without which they are most likely right.
+    """The perceptron on a budget; it removes the point without which the expected accuracy on the points is highest.
 
         p_j = (1 + rows of label +1 nearest to x_j) / (2 + rows nearest to x_j);   f = f + [y_i f(x_i) <= 0] y_i k(x_i, .)
         r = argmax_r sum_j P_j(sign(f(x_j) - coef_r k(x_r, x_j))),   P_j(+1) = p_j, P_j(-1) = 1 - p_j;   f = f - coef_r k(x_r, .)
 
-    Nearest is the stored point of the largest k, when the row comes; a point begins with itself.
+    Nearest is the stored point of largest k at the time of the row; the counts of a new point include itself.
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
@@ -49,7 +49,7 @@ def tightest_perceptron(kernel: Kernel, *, budget: int) -> Solver:
 
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. The mean of
-        `info.loss` over a pass is the rate of mistakes; the last function alone says little. A correction beyond the
+        `info.loss` over a pass is the rate of mistakes; the last function alone is a noisy estimate. A correction beyond the
         budget costs O(m^2 d).
 
     Raises:
