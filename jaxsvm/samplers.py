@@ -64,11 +64,11 @@ class SubsetState(NamedTuple):
 
 def _quanta(weight: Array) -> Array:
     """The cumulative sum of the weights as integers (n,): exact for integer weights, else in units of 2^-31 of the sum."""
-    whole = jnp.all(weight == jnp.round(weight)) & (jnp.sum(weight) < 2**24)
-    fine = weight * (jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31) / jnp.sum(weight))
+    integers = jnp.all(weight == jnp.round(weight)) & (jnp.sum(weight) < 2**24)
+    units = weight * (jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31) / jnp.sum(weight))
     # A positive weight is at least one unit.
-    fine = jnp.where(weight > 0, jnp.maximum(jnp.floor(fine), 1), jnp.zeros_like(fine))
-    return jnp.cumsum(jnp.where(whole, weight, fine).astype(jnp.uint32), dtype=jnp.uint32)
+    units = jnp.where(weight > 0, jnp.maximum(jnp.floor(units), 1), jnp.zeros_like(units))
+    return jnp.cumsum(jnp.where(integers, weight, units).astype(jnp.uint32), dtype=jnp.uint32)
 
 
 @sampler
@@ -130,7 +130,7 @@ def _subsets(b: int) -> Sampler:
         return SubsetState(key, *_positive_rows(data))
 
     def draw_subset(s, t):
-        # Floyd: for j = m-b .. m-1, draw r from 0..j; take r, or j where r was taken before.
+        # Floyd: for j = m-b .. m-1, draw r from 0..j; take r, or j if r is in the subset already.
         bits = jax.random.bits(jax.random.fold_in(s.key, t), (b,), jnp.uint32)
 
         def draw_row(k, subset):

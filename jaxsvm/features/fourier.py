@@ -118,13 +118,13 @@ def spectrum(kernel: Kernel) -> tuple[str, Array]:
     Raises:
         ValueError: none is known.
     """
-    known = as_kernel(kernel).spectrum
-    if known is None:
+    law = as_kernel(kernel).spectrum
+    if law is None:
         raise ValueError(
             f"Fourier features need a kernel of x - z with a known law: rbf, laplacian, or a number times one; got {kernel!r}. "
             "features.nystrom takes any kernel of rows"
         )
-    return known
+    return law
 
 
 def frequencies_for(features: int, form: str) -> int:

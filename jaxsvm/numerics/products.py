@@ -92,12 +92,12 @@ def rounding(columns: int, dtype: jnp.dtype) -> float:
     return float(jnp.finfo(dtype).eps) * (4 + 2 * columns**0.5)
 
 
-def above_rounding(distance: Array, whole: Array, columns: int) -> Array:
-    """Distances computed from sums `whole`, elementwise, with exactly 0 where they are below the rounding error.
+def above_rounding(distance: Array, total: Array, columns: int) -> Array:
+    """Distances computed from sums `total`, elementwise, with exactly 0 where they are below the rounding error.
 
     Where the sum is not finite they are unchanged: a NaN must not become 0.
     """
-    return jnp.where((distance > rounding(columns, distance.dtype) * whole) | ~(whole < jnp.inf), distance, 0)
+    return jnp.where((distance > rounding(columns, distance.dtype) * total) | ~(total < jnp.inf), distance, 0)
 
 
 def sqnorms(x: Array) -> Array:

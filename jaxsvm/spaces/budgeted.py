@@ -76,15 +76,15 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
     maintain.check(kernel)
 
     def zero(key, data):
-        dtype, whole = accum_dtype(data.x), jnp.zeros((), jnp.int32)
+        dtype, zero_count = accum_dtype(data.x), jnp.zeros((), jnp.int32)
         x, vector = jnp.zeros((m, data.x.shape[-1]), dtype), jnp.zeros(m, dtype)
         seed = jax.random.bits(key, (), jnp.uint32)
         pending = PendingWrites(jnp.zeros(3, jnp.int32), x[jnp.zeros(3, jnp.int32)], jnp.zeros(3, dtype))
         annotations = jax.tree.map(lambda a: jnp.zeros((m, *jnp.shape(a)), a.dtype), maintain.annotate(jnp.ones((), dtype)))
         birth = jnp.zeros(m, jnp.int32)
-        counts = whole, whole, whole
+        zero_counts = zero_count, zero_count, zero_count
         return BudgetedState(
-            x, vector, vector, birth, annotations, *counts, seed, maintain.memory(dtype), pending, kernel.offset(data)
+            x, vector, vector, birth, annotations, *zero_counts, seed, maintain.memory(dtype), pending, kernel.offset(data)
         )
 
     def evaluate(f, batch):
