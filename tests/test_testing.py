@@ -143,7 +143,7 @@ def biased_mean(state, batch):
     return update(state, batch._replace(weight=jnp.ones_like(batch.weight)))
 
 
-BROKEN = [  # the promise, a solver that does not keep it, what the sentence says; promises skipped
+BROKEN = [  # the promise, a solver that does not keep it, what the sentence says
     ("fields", lambda: jaxsvm.pegasos, "this is function, no Solver"),
     ("fields", lambda: SOUND._replace(reads="columns"), "reads is 'columns', neither 'rows' nor 'all'"),
     ("fields", lambda: SOUND._replace(targets="label"), "targets is 'label', none of 'labels', 'real'"),
@@ -169,8 +169,8 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
     ("info", lambda: SOUND._replace(update=changed_info(index=lambda info: info.index[:1])), "index has shape"),
     ("info", lambda: SOUND._replace(update=changed_info(index=lambda info: info.index + 100)), "on 24 rows"),
     ("pure", lambda: DRIFTING, "two calls with the same state and batch differ: leaf "),
-    ("scan", lambda: DRIFTING, "the models after four steps differ by up to", "pure"),
-    ("jit", lambda: DRIFTING, "the values of the two models differ by up to", "pure", "scan"),
+    ("scan", lambda: DRIFTING, "the models after four steps differ by up to"),
+    ("jit", lambda: DRIFTING, "the values of the two models differ by up to"),
     ("model", lambda: SOUND._replace(model=lambda state, data=None: state.w), "cannot be called"),
     ("model", lambda: SOUND._replace(
         model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: (x @ w)[:, None], state.w)),
@@ -203,9 +203,9 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: f"{case[0]}: {case[2]}")
 def test_a_broken_solver_fails_with_the_sentence_of_its_promise(case):
-    name, make, seen, *skip = case
+    name, make, seen = case
     with pytest.raises(AssertionError, match=seen) as raised:
-        check_solver(make(), skip=skip)
+        check_solver(make(), skip=[other for other in PROMISES if other != name])  # compiles nothing else
     sentence = str(raised.value)
     assert sentence.startswith(f"{name}: {PROMISES[name]}, but ") and "\n" not in sentence
 
