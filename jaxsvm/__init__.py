@@ -1,7 +1,10 @@
 """Support vector machines in JAX: pure solvers that are scanned, swept, resumed and certified."""
 
+import importlib as _importlib
+
 # The types and the recipe
 # Modules with more names than are gathered here
+from . import averaging as averaging
 from . import budget as budget
 from . import data as data
 from . import features as features
@@ -105,3 +108,23 @@ from .types import Solver as Solver
 from .types import Space as Space
 from .types import SparseRows as SparseRows
 from .types import take as take
+
+_ON_FIRST_USE = ("estimators", "plots", "testing")  # the first two need extras
+
+
+def __getattr__(name):
+    """Import the modules that `import jaxsvm` leaves out, where they are first used."""
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module 'jaxsvm' has no attribute {name!r}")
+    try:
+        return _importlib.import_module(f"jaxsvm.{name}")
+    except ImportError as error:  # an AttributeError, so that `help(jaxsvm)` works without the extras
+        raise AttributeError(f"jaxsvm.{name} cannot be imported: {error}") from error
+
+
+def __dir__():
+    return sorted({*globals(), *_ON_FIRST_USE})
+
+
+for _module in (budget, data, features, kernels, losses, models, objectives, projections, samplers, schedules, spaces, averaging):
+    _module.__dir__ = _module.__all__.copy  # `jaxsvm.kernels.<TAB>` offers kernels only

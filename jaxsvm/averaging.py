@@ -15,6 +15,8 @@ from .numerics import accum_dtype, running_mean
 from .recipe import register, replace, solver
 from .types import Array, Solver
 
+__all__ = ["average_iterates", "averaged", "averaged_params"]
+
 
 @register("AverageState")
 class AverageState(NamedTuple):

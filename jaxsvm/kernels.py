@@ -39,6 +39,8 @@ from .numerics import sqdist as sqdist
 from .recipe import Recipe, check_positive, check_scalars, refuse_factory
 from .types import Array, Batch, SparseRows
 
+__all__ = ["Kernel", "custom", "laplacian", "linear", "polynomial", "precomputed", "rbf", "register", "sigmoid"]
+
 
 class _Kernel(NamedTuple):
     block: Callable  # ((n, d), (m, d)) -> (n, m)

@@ -22,6 +22,8 @@ from .numerics import count
 from .recipe import check_positive, check_scalars, loss
 from .types import Array, Loss, Quadratic
 
+__all__ = ["crammer_singer", "eps_insensitive", "hinge", "logistic", "pinball", "smooth_hinge", "squared", "squared_hinge"]
+
 
 def _inside(condition: Array, value: Array) -> Array:
     return jnp.where(condition, value, jnp.full_like(value, jnp.inf))

@@ -22,6 +22,8 @@ from .recipe import REGISTRY, Recipe, check_choice, registered_name, static, str
 from .renamed import FIELDS, OPTIONS, added, current_keys, current_name
 from .types import Array, Batch, all_finite
 
+__all__ = ["Classifier", "Expansion", "Linear", "Mapped", "Support", "load", "save"]
+
 BIASES = ("none", "feature", "free")
 
 

@@ -37,6 +37,20 @@ from .recipe import (
 )
 from .types import Array, Batch, Certificate, Fit, Lifted, Loss, Model, check_batch
 
+__all__ = [
+    "C_from_lam",
+    "certificate",
+    "dual",
+    "error_on",
+    "kkt_residual",
+    "lam_from_C",
+    "lam_from_nu",
+    "nu_from",
+    "primal",
+    "radius_from",
+    "risk_on",
+]
+
 
 def lam_from_C(C: float, n: float) -> float:
     """The regularisation lam = 1 / (C n), n the sum of the weights.

@@ -16,6 +16,14 @@ from .multiclass import OneVsOne, OneVsRest
 from .recipe import check_choice
 from .types import Batch, Curve, Fit, Model, SparseRows
 
+__all__ = ["decision_region", "heatmap", "learning_curve"]
+
+
+def __dir__():
+    """Offer the public names only."""
+    return __all__
+
+
 VALUES = {"probe": "probe", "loss": "mean loss on the drawn rows", "residual": "residual", "support": "coefficients in use"}
 POINTS = 200  # points of each side of the grid of a decision region
 BLUE, RED = "#2a5aa5", "#c03a2b"  # colours of the classes -1 and +1, from the ends of the colour map RdBu

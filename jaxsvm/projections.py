@@ -14,6 +14,8 @@ from .numerics import dot
 from .recipe import check_nonnegative
 from .types import Array
 
+__all__ = ["ball", "box_section", "keep", "product", "shorten"]
+
 
 def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
     """A transformation that keeps the parameters in a set: the update u at parameters p becomes projection(p + u) - p.

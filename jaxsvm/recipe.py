@@ -193,6 +193,9 @@ class Recipe:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.make(), name)
 
+    def __dir__(self):
+        return [*object.__dir__(self), *self.spec[1]]
+
     def __repr__(self) -> str:
         factory, args, kwargs = self.call()
         signature = inspect.signature(factory)
@@ -301,6 +304,7 @@ def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Cal
             return wrapper
         return register(name, wrapper)
 
+    decorate.__doc__ = recipe.__doc__  # what `help(jaxsvm.solver)` prints
     return decorate
 
 

@@ -14,6 +14,8 @@ from .numerics import count, hash32, index_row, is_traced, multiply_high
 from .recipe import check_scalars, register, sampler
 from .types import Array, Batch, Sampler
 
+__all__ = ["acf", "epochs", "shrinking", "uniform", "whole"]
+
 
 def _no_feedback(s, index, progress):
     return s

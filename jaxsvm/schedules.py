@@ -10,6 +10,8 @@ from .checks import as_number, integer
 from .recipe import check_nonnegative, check_positive
 from .types import Array
 
+__all__ = ["averaged_sgd", "bottou", "bottou_eta0", "inverse_sqrt", "inverse_time"]
+
 
 def _number(count: Array, like: Array) -> Array:
     """The count in the dtype of `like`; strict promotion would refuse int32 with float32."""

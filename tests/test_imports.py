@@ -21,7 +21,7 @@ LAYERS = (
     ("multiclass",),
     ("data",),
     ("loops",),
-    ("estimators", "plots", "commands", "__main__"),
+    ("estimators", "plots", "testing", "commands", "__main__"),
 )
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
 CORE = {"jax", "optax", "numpy", "chex"}
@@ -213,6 +213,6 @@ def test_the_package_imports_without_the_extras():
         for found in imports(name, top_only=True):
             parts = found.split(".")
             waiting.extend(m for i in range(1, len(parts) + 1) if (m := ".".join(parts[:i])) in MODULES)
-    assert "jaxsvm.loops" in reached
+    assert "jaxsvm.loops" in reached and "jaxsvm.testing" not in reached
     for name in reached:
         assert not {found.split(".")[0] for found in imports(name, top_only=True)} & set(EXTRA), name

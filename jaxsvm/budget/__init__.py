@@ -10,3 +10,5 @@ from .merge import default_for as default_for
 from .merge import merge as merge
 from .project import project as project
 from .remove import remove as remove
+
+__all__ = ["Change", "Maintenance", "Points", "maintenance", "merge", "project", "remove", "remove_point"]

@@ -20,3 +20,26 @@ from .scaling import scale as scale
 from .scaling import standardize as standardize
 from .splits import split as split
 from .svmlight import load_svmlight as load_svmlight
+
+__all__ = [
+    "Chunks",
+    "Loaded",
+    "Scale",
+    "Standardize",
+    "breast_cancer",
+    "chunks",
+    "dataset",
+    "encode",
+    "load",
+    "load_csv",
+    "load_file",
+    "load_npz",
+    "load_svmlight",
+    "memory_map",
+    "save_csv",
+    "save_npz",
+    "save_svmlight",
+    "scale",
+    "split",
+    "standardize",
+]

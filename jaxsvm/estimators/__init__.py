@@ -13,3 +13,10 @@ from .linear_svc import LinearSVC as LinearSVC
 from .svc import SVC as SVC
 from .svm import SVMClassifier as SVMClassifier
 from .svm import SVMRegressor as SVMRegressor
+
+__all__ = ["BudgetedSVC", "FourierFeatures", "LinearSVC", "NystromFeatures", "SVC", "SVMClassifier", "SVMRegressor"]
+
+
+def __dir__():
+    """Offer the public names only."""
+    return __all__

@@ -9,3 +9,5 @@ from .lift import on_features as on_features
 from .nystrom import Nystrom as Nystrom
 from .nystrom import nystrom as nystrom
 from .orthogonal import orthogonal as orthogonal
+
+__all__ = ["Fourier", "Nystrom", "fourier", "k_means", "leverage_scores", "nystrom", "on_features", "orthogonal", "uniform"]

@@ -7,6 +7,8 @@ from .intercept import with_constant as with_constant
 from .linear import linear as linear
 from .running_mean import averaged as averaged
 
+__all__ = ["averaged", "budgeted", "expansion", "linear", "space_for", "with_constant"]
+
 
 def space_for(kernel=None, bias="none"):
     """The space of a kernel: linear weights for None, else an expansion over all rows; bias "none" or "feature"."""

@@ -1,0 +1,262 @@
+"""`check_solver` accepts solvers of the package, and names the promise that a broken one does not keep."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxsvm
+import jaxsvm.testing
+from jaxsvm import features, kernels, losses, models, samplers
+from jaxsvm.testing import PROMISES, check_solver
+
+
+@jaxsvm.solver
+def plain_sgd(lam, *, loss=losses.hinge):
+    """The README's example."""
+    step = jaxsvm.schedules.inverse_sqrt(1.0)
+    return jaxsvm.gradient(loss, optax.chain(optax.add_decayed_weights(lam), optax.scale_by_learning_rate(step)))
+
+
+GOOD = {
+    "plain_sgd": lambda: plain_sgd(1e-2),
+    "pegasos": lambda: jaxsvm.pegasos(0.1, bias="free"),
+    "averaged": lambda: jaxsvm.averaged(jaxsvm.pegasos(0.1)),
+    "asset": lambda: jaxsvm.asset(0.1, loss=losses.squared, average_from=5),
+    "perceptron": lambda: jaxsvm.perceptron(kernels.rbf(0.5)),
+    "sdca": lambda: jaxsvm.sdca(1.0),
+    "kernel_pegasos": lambda: jaxsvm.kernel_pegasos(0.1, kernels.rbf(1.0)),
+    "decomposition": lambda: jaxsvm.decomposition(1.0, kernels.rbf(1.0), tol=1e-5, working_set=8, rounds=1),
+    "bsgd": lambda: jaxsvm.bsgd(0.1, kernels.rbf(1.0), budget=5),
+    "sbp": lambda: jaxsvm.sbp(0.3, kernels.rbf(1.0)),
+    "on_features": lambda: jaxsvm.on_features(
+        features.nystrom(None, kernels.linear(), landmarks=np.eye(3, dtype="f")), jaxsvm.pegasos(0.1)
+    ),
+    "one_vs_rest": lambda: jaxsvm.one_vs_rest(jaxsvm.pegasos(0.1), classes=3),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_solvers_of_the_package_pass(name):
+    check_solver(GOOD[name]())
+
+
+# A solver written out, and one broken variant for each promise
+
+
+class Sgd(NamedTuple):
+    w: jax.Array  # (d,)
+    step: jax.Array  # ()
+
+
+def init(key, data):
+    return Sgd(jnp.zeros(data.x.shape[1], data.x.dtype), jnp.zeros((), jnp.int32))
+
+
+def update(state, batch, lam=0.1):
+    """A step of Pegasos on a batch."""
+    t = (state.step + 1).astype(state.w.dtype)
+    score = batch.x @ state.w
+    share = batch.weight / jnp.maximum(batch.weight.sum(), jnp.finfo(batch.weight.dtype).tiny)
+    slope = losses.hinge.slope(score, batch.y) * share
+    lam = jnp.asarray(lam, state.w.dtype)
+    w = state.w - (lam * state.w + slope @ batch.x) / (lam * t)
+    zero, none = jnp.zeros((), w.dtype), jnp.zeros((), jnp.int32)
+    info = jaxsvm.Info(share @ losses.hinge.value(score, batch.y), zero, zero * slope, batch.index, none, none)
+    return Sgd(w, state.step + 1), info
+
+
+def model(state, data=None):
+    return models.Linear(state.w, jnp.zeros((), state.w.dtype))
+
+
+jaxsvm.register("test_testing.Sgd", Sgd)
+SOUND = jaxsvm.Solver(init, update, model, samplers.uniform(1), targets="labels")
+
+
+def changed_info(**fields):
+    """`update` with other fields of info: name -> (info) -> value."""
+
+    def changed(state, batch):
+        state, info = update(state, batch)
+        return state, info._replace(**{name: value(info) for name, value in fields.items()})
+
+    return changed
+
+
+def changed_w(change):
+    """`update` with another w: (w, batch) -> w."""
+
+    def changed(state, batch):
+        state, info = update(state, batch)
+        return state._replace(w=change(state.w, batch)), info
+
+    return changed
+
+
+class Unknown(NamedTuple):
+    """A state that is not registered."""
+
+    w: jax.Array
+    step: jax.Array
+
+
+def to_unknown(state):
+    return Unknown(*state)
+
+
+UNKNOWN = SOUND._replace(
+    init=lambda key, data: to_unknown(init(key, data)),
+    update=lambda state, batch: (lambda after, info: (to_unknown(after), info))(*update(Sgd(*state), batch)),
+)
+traces = itertools.count(1)
+DRIFTING = SOUND._replace(update=changed_w(lambda w, batch: w + jnp.asarray(0.1 * next(traces), w.dtype)))
+noise = np.random.default_rng(0)
+FORGETFUL = (
+    samplers.uniform(1)
+    .make()
+    ._replace(  # does not know the step, so a chunk begins anew
+        draw=lambda s, t, count: jnp.arange(count, dtype=jnp.int32)[:, None]
+    )
+)
+
+
+def steep(state, batch, lam):
+    """An update whose derivative is infinite."""
+    state, info = update(state, batch, lam)
+    return state._replace(w=state.w + jnp.sqrt(0 * lam).astype(state.w.dtype)), info
+
+
+def searching(state, batch, lam):
+    """An update with a loop of open end."""
+    return update(state, batch, jax.lax.while_loop(lambda a: a < lam, lambda a: 2 * a, lam))
+
+
+def biased_mean(state, batch):
+    """A mean over all rows of the batch, padding too."""
+    return update(state, batch._replace(weight=jnp.ones_like(batch.weight)))
+
+
+BROKEN = [  # the promise, a solver that does not keep it, what the sentence says
+    ("fields", lambda: jaxsvm.pegasos, "this is function, no Solver"),
+    ("fields", lambda: SOUND._replace(reads="columns"), "reads is 'columns', neither 'rows' nor 'all'"),
+    ("fields", lambda: SOUND._replace(targets="label"), "targets is 'label', none of 'labels', 'real'"),
+    ("fields", lambda: SOUND._replace(sampler=64), "sampler is 64, no Sampler"),
+    ("fields", lambda: SOUND._replace(residual_scope="all"), "residual_scope is 'all'"),
+    ("fields", lambda: SOUND._replace(model=None), "model is no function"),
+    ("init", lambda: SOUND._replace(init=lambda key, data: Sgd(init(key, data).w, 0)), "leaf .step of the state is a int"),
+    ("init", lambda: SOUND._replace(init=lambda key, data: init(key, data)._replace(w=jnp.asarray(noise.normal(size=3), "f"))),
+     "two calls with the same key and data differ: leaf .w holds"),
+    ("init", lambda: SOUND._replace(init=lambda key, data: init(key, data)._replace(w=jnp.ones(int(data.y.sum()) + 50))),
+     "it raised ConcretizationTypeError"),
+    ("init", lambda: SOUND._replace(validate=lambda data: exec("raise ValueError('no such rows')")),
+     "it raised ValueError: no such rows"),
+    ("state", lambda: SOUND._replace(update=changed_w(lambda w, batch: jnp.append(w, w[:1]))),
+     r"after a step on 1 rows leaf .w went from float32\[3\] to float32\[4\]"),
+    ("state", lambda: SOUND._replace(update=changed_w(lambda w, batch: (w,))), "its structure went from"),
+    ("state", lambda: SOUND._replace(init=lambda key, data: Sgd(init(key, data).w, jnp.asarray(0))), "weakly typed"),
+    ("state", lambda: SOUND._replace(update=lambda state, batch: update(state, batch)[0]._replace(step=state.step)._asdict()),
+     "update returns dict, no pair"),
+    ("info", lambda: SOUND._replace(update=changed_info(evals=lambda info: info.loss)), "evals is float32"),
+    ("info", lambda: SOUND._replace(update=lambda state, batch: (update(state, batch)[0], state.w[0])),
+     "it is a ShapeDtypeStruct"),
+    ("info", lambda: SOUND._replace(update=changed_info(index=lambda info: info.index[:1])), "index has shape"),
+    ("info", lambda: SOUND._replace(update=changed_info(index=lambda info: info.index + 100)), "on 24 rows"),
+    ("pure", lambda: DRIFTING, "two calls with the same state and batch differ: leaf "),
+    ("scan", lambda: DRIFTING, "the models after four steps differ by up to"),
+    ("jit", lambda: DRIFTING, "the values of the two models differ by up to"),
+    ("model", lambda: SOUND._replace(model=lambda state, data=None: state.w), "cannot be called"),
+    ("model", lambda: SOUND._replace(
+        model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: (x @ w)[:, None], state.w)),
+     r"24 rows with targets='labels' got values of shape \(24, 1\)"),
+    ("model", lambda: SOUND._replace(model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: w @ w, state.w)),
+     "24 rows got values of shape"),
+    ("model", lambda: SOUND._replace(
+        model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: (x @ w).astype(jnp.float16), state.w)),
+     "rows of float32 got values of float16"),
+    ("model", lambda: SOUND._replace(
+        model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: (x - x.mean(0, keepdims=True)) @ w, state.w)),
+     "the values of a row alone and among others differ by up to"),
+    ("model", lambda: SOUND._replace(
+        model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: x @ w + jnp.cumsum(x[:, 0]), state.w)),
+     "the values of rows in another order differ by up to"),
+    ("finite", lambda: SOUND._replace(update=changed_w(lambda w, batch: w / 0)), "after 25 steps the model is not finite"),
+    ("resume", lambda: SOUND._replace(sampler=FORGETFUL), "a run cut after 1 of 25 steps differs: leaf"),
+    ("save", lambda: UNKNOWN, "it raised "),
+    ("padding", lambda: SOUND._replace(update=biased_mean),
+     "a step on two rows and one on these and two of padding differ: leaf .w"),
+    ("weights", lambda: SOUND._replace(init=lambda key, data: Sgd(init(key, data).w, (data.x[:, 0] > 2).sum(dtype=jnp.int32))),
+     "the models on data whose rows of weight 0 hold other numbers differ by up to"),
+    ("numbering", lambda: SOUND._replace(update=changed_w(lambda w, batch: w + batch.index.max().astype(w.dtype))),
+     "the models after the same four steps on renumbered rows differ by up to"),
+    ("dtype", lambda: SOUND._replace(
+        init=lambda key, data: Sgd(init(key, data).w, jnp.zeros(()))),
+     "rows of float32 give float64 at .solver.step of the state"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: f"{case[0]}: {case[2]}")
+def test_a_broken_solver_fails_with_the_sentence_of_its_promise(case):
+    name, make, seen = case
+    with pytest.raises(AssertionError, match=seen) as raised:
+        check_solver(make(), skip=[other for other in PROMISES if other != name])  # compiles nothing else
+    sentence = str(raised.value)
+    assert sentence.startswith(f"{name}: {PROMISES[name]}, but ") and "\n" not in sentence
+
+
+def by_tracer(lam):
+    """A factory that replaces numbers that it does not know."""
+    lam = 0.3 if isinstance(lam, jax.core.Tracer) else lam
+    return SOUND._replace(update=lambda state, batch: update(state, batch, lam))
+
+
+def by_float(lam):
+    """A factory that needs to know its number."""
+    lam = float(lam)
+    return SOUND._replace(update=lambda state, batch: update(state, batch, lam))
+
+
+@pytest.mark.parametrize(
+    ("factory", "seen"),
+    [(by_tracer, "the models at the numbers 0.1, 0.2 differ by up to"), (by_float, "it raised ConcretizationTypeError")],
+)
+def test_a_factory_that_vmap_does_not_reach(factory, seen):
+    with pytest.raises(AssertionError, match=seen) as raised:
+        check_solver(factory(0.1), factory=factory)
+    assert str(raised.value).startswith(f"vmap: {PROMISES['vmap']}, but ")
+
+
+@pytest.mark.parametrize(("rule", "seen"), [(steep, "at 0.1 it is nan"), (searching, "it raised ValueError: Reverse-mode")])
+def test_a_factory_without_derivatives(rule, seen):
+    def factory(lam):
+        return SOUND._replace(update=lambda state, batch: rule(state, batch, jnp.asarray(lam, state.w.dtype)))
+
+    with pytest.raises(AssertionError, match=seen) as raised:
+        check_solver(factory(0.1), factory=factory)
+    assert str(raised.value).startswith(f"gradient: {PROMISES['gradient']}, but ")
+    check_solver(factory(0.1), factory=factory, skip=["gradient"])
+
+
+def test_every_promise_is_broken_by_a_solver_above():
+    assert {name for name, *_ in BROKEN} | {"vmap", "gradient"} == set(PROMISES)
+
+
+def test_the_sound_solver_passes_on_other_data_and_keys():
+    check_solver(SOUND)
+    x = np.random.default_rng(1).normal(size=(30, 5))
+    check_solver(SOUND, jaxsvm.dataset(x, np.sign(x[:, 0])), jax.random.key(4), 12)
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="skip names 'types', the promises are fields, init"):
+        check_solver(SOUND, skip=["types"])
+    with pytest.raises(ValueError, match="steps must be at least 4, got 3"):
+        check_solver(SOUND, steps=3)
+    with pytest.raises(ValueError, match="data must hold at least 8 rows, got 2"):
+        check_solver(SOUND, jaxsvm.dataset([[1.0], [2.0]], [1, -1]))
