@@ -874,7 +874,7 @@ def test_padding_is_handed_on():
             lambda s, data=None: s,
             samplers.epochs(4),
             reads,
-            residual="whole",
+            residual_scope="whole",
         )
         assert int(fit(solver, DATA, KEY, steps=4, every=4).model) == 12, "two passes of six rows"
         assert seen[-1] == ((4, 1) if reads == "rows" else (6, 1))

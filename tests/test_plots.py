@@ -67,7 +67,7 @@ def test_evaluations_are_summed():
 
 def test_runs_of_a_batch_that_stopped_stand_still():
     # as `fit` has it under vmap: the last row again, with nothing spent
-    info = BATCH.info._replace(step=BATCH.info.step.at[0].set(20), spent=BATCH.info.spent.at[0, 1:].set(0))
+    info = BATCH.info._replace(step=BATCH.info.step.at[0].set(20), evals_parts=BATCH.info.evals_parts.at[0, 1:].set(0))
     np.testing.assert_array_equal(plots.learning_curve(info).lines[0].get_xdata(), [20, 40, 60])
     np.testing.assert_allclose(plots.learning_curve(info, x="evals").lines[0].get_xdata(), [20, 100 / 3, 140 / 3])
 

@@ -74,7 +74,7 @@ def test_kernel_blocks(sparse, dense, kernel):
 
 def test_blocks_of_sparse_pairs(sparse, dense, monkeypatch):
     monkeypatch.setattr(numerics.products, "_DENSE", 7 * D)  # seven rows at a time
-    np.testing.assert_allclose(numerics.inner(sparse.x, sparse.x), dense.x @ dense.x.T, atol=1e-5)
+    np.testing.assert_allclose(numerics.cross_products(sparse.x, sparse.x), dense.x @ dense.x.T, atol=1e-5)
 
 
 def test_gradients_through_products(sparse, dense):
@@ -292,7 +292,7 @@ def test_large_batches_lifted_by_the_step(sparse, dense, monkeypatch):
 def test_sums_of_narrow_numbers_are_wide():
     ones = scipy.sparse.csr_matrix(np.ones((2, 1000), np.float32))
     x = jaxsvm.dataset(ones, [1, -1]).x.astype(jnp.bfloat16)
-    assert numerics.inner(x, x).dtype == jnp.float32 and float(numerics.inner(x, x)[0, 1]) == 1000
+    assert numerics.cross_products(x, x).dtype == jnp.float32 and float(numerics.cross_products(x, x)[0, 1]) == 1000
 
 
 @pytest.mark.parametrize("lanes", [3, 8])
