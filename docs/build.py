@@ -29,7 +29,7 @@ def public_names(module: types.ModuleType) -> list[str]:
         return list(module.__all__)
     # A package documents what it gathers from its files, a module what it defines.
     found = vars(module) if hasattr(module, "__path__") else pdoc.doc.Module(module)._member_objects
-    ours = lambda value: (getattr(value, "__module__", None) or "").startswith("jaxsvm")  # noqa: E731
+    ours = lambda value: (getattr(value, "__module__", None) or "").startswith("jaxsvm")
     return [name for name, value in found.items() if not name.startswith("_") and ours(value)]
 
 

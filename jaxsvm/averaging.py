@@ -92,7 +92,7 @@ def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = 
 
 def averaged_params(opt_state: Any, params: Any) -> Any:
     """The average by `average_iterates` anywhere in `opt_state`; `params` if there is none."""
-    is_average = lambda node: isinstance(node, AverageState)  # noqa: E731
+    is_average = lambda node: isinstance(node, AverageState)
     averages = [node for node in jax.tree.leaves(opt_state, is_leaf=is_average) if is_average(node)]
     return averages[-1].mean if averages else params
 

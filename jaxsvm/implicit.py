@@ -103,7 +103,7 @@ def at_bound(coef: Array, bounds: Quadratic) -> tuple[Array, Array, Array]:
     1e-6 in float32 and 5e-14 in float64.
     """
     eps = jnp.finfo(coef.dtype).eps ** 0.85
-    tolerance = lambda end: jnp.where(jnp.isfinite(end), eps * jnp.abs(end), 0)  # noqa: E731
+    tolerance = lambda end: jnp.where(jnp.isfinite(end), eps * jnp.abs(end), 0)
     kinked = jnp.zeros(coef.shape, bool) if bounds.l1 is None else (bounds.l1 > 0) & (coef == 0)
     return coef - bounds.low <= tolerance(bounds.low), bounds.high - coef <= tolerance(bounds.high), kinked
 
@@ -156,7 +156,7 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
 
     at, sides = index, side[index]
     if bias == "free":
-        no_rows = lambda: (jnp.zeros(2, jnp.int32), jnp.zeros(2, coef_value.dtype))  # noqa: E731
+        no_rows = lambda: (jnp.zeros(2, jnp.int32), jnp.zeros(2, coef_value.dtype))
         ends = lax.cond(num_free > 0, no_rows, extremes)
         at, sides = jnp.concatenate([at, ends[0]]), jnp.concatenate([sides, ends[1]])
 

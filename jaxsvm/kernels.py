@@ -187,7 +187,7 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
         check_positive(gamma=gamma)
 
     # 1 at distance 0, also where gamma is infinite in float32.
-    value = lambda square: jnp.where(square == 0, 1, jnp.exp(-gamma * square))  # noqa: E731
+    value = lambda square: jnp.where(square == 0, 1, jnp.exp(-gamma * square))
     return _Kernel(
         lambda x, z: value(sqdist_of(x, z)),
         lambda x: jnp.ones(x.shape[0], accum_dtype(x)),
@@ -211,7 +211,7 @@ def laplacian(sigma: float) -> _Kernel:
         distance = l1_distances(x.value, z.value)
         return jnp.where(distance == 0, 1, jnp.exp(-distance / sigma))
 
-    ones = lambda x: jnp.ones(x.shape[0], accum_dtype(x))  # noqa: E731
+    ones = lambda x: jnp.ones(x.shape[0], accum_dtype(x))
     return _Kernel(block, ones, spectrum=("cauchy", 1 / jnp.asarray(sigma)), differences=True)
 
 
@@ -261,7 +261,7 @@ def precomputed() -> _Kernel:
             raise ValueError(f"a precomputed block has a column for each of the {z.shape[0]} training rows, got {x.shape[1]}")
         return x.astype(accum_dtype(x))
 
-    among = lambda x, index: x[index][:, index].astype(accum_dtype(x))  # noqa: E731
+    among = lambda x, index: x[index][:, index].astype(accum_dtype(x))
     return _Kernel(block, lambda x: jnp.diagonal(x).astype(accum_dtype(x)), among)
 
 
@@ -287,7 +287,7 @@ def custom(fn: Callable, diag: Callable | None = None, *, differences: bool = Fa
     block, diag_fn = _of_jax("the kernel", fn), None if diag is None else _of_jax("diag", diag)
     if differences:
         block, diag_fn = (None if fn_or_none is None else _plain_rows(fn_or_none) for fn_or_none in (block, diag_fn))
-    row_by_row = lambda x: jax.vmap(lambda row: _shaped(block(row[None], row[None]), 1, 1)[0, 0])(x)  # noqa: E731
+    row_by_row = lambda x: jax.vmap(lambda row: _shaped(block(row[None], row[None]), 1, 1)[0, 0])(x)
     return _Kernel(block, diag_fn or row_by_row, differences=differences)
 
 
@@ -442,7 +442,7 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
     x, z = matrix("x", x), matrix("z", z)
     if not hasattr(coef, "shape") or coef.shape[:1] != (z.shape[0],):
         raise ValueError(f"coef must hold a number for each of the {z.shape[0]} rows of z, got {shown(coef)}")
-    prepare_rows = lambda rows: rows  # noqa: E731
+    prepare_rows = lambda rows: rows
     if kernel.differences and not isinstance(z, CentredRows):
         shift = offset(z)  # one shift for all blocks
         z, prepare_rows = kernel.make().settled(centred(z, shift)), lambda rows: centred(rows, shift)

@@ -297,7 +297,7 @@ def _holds(cls: type, fields: dict) -> bool:
         names, required = cls._fields, set(cls._fields) - set(cls._field_defaults)
     else:
         names = getattr(cls, "__dataclass_fields__", {})
-        no_default = lambda f: f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING  # noqa: E731
+        no_default = lambda f: f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         required = {name for name, field in names.items() if no_default(field)}
     return required <= set(fields) <= set(names)
 
@@ -560,7 +560,7 @@ def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False)
         arrays: of the file.
         structure: whether numbers, strings and booleans are structure here, so that they must be equal.
     """
-    down = lambda child, other, structure=structure: _decode_like(child, other, arrays, structure)  # noqa: E731
+    down = lambda child, other, structure=structure: _decode_like(child, other, arrays, structure)
     if "array" in node or "key" in node:
         array = _decode(node, arrays)
         if hasattr(like, "dtype") and (array.shape != like.shape or array.dtype != like.dtype):

@@ -184,7 +184,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         targets = None if data is None else {"y": labels(data.y)}
         return _stack_models(inner, state, data, targets, OneVsRest)
 
-    wrapper = lambda other: one_vs_rest(other, classes=classes)  # noqa: E731
+    wrapper = lambda other: one_vs_rest(other, classes=classes)
     return replace(inner, wrapper, init=init, update=update, model=model, targets=classes)
 
 
@@ -280,7 +280,7 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
             targets = dict(zip(("y", "weight"), pair_targets(data.y, data.weight[None, :]), strict=True))
         return _stack_models(inner, state.inner, data, targets, lambda model, stacked: OneVsOne(model, stacked, classes))
 
-    wrapper = lambda other: one_vs_one(other, classes=classes)  # noqa: E731
+    wrapper = lambda other: one_vs_one(other, classes=classes)
     return replace(inner, wrapper, init=init, update=update, model=model, targets=classes)
 
 
@@ -313,8 +313,8 @@ def _select_state(has_rows: Array, new: State, old: State) -> State:
 
     Coordinate ascent leaves its state unchanged on padding; a selection here would copy its arrays over all rows each step.
     """
-    ignores_padding = lambda node: isinstance(node, CoordinateState)  # noqa: E731
-    select = lambda new, old: new if ignores_padding(new) else jnp.where(has_rows, new, old)  # noqa: E731
+    ignores_padding = lambda node: isinstance(node, CoordinateState)
+    select = lambda new, old: new if ignores_padding(new) else jnp.where(has_rows, new, old)
     return jax.tree.map(select, new, old, is_leaf=ignores_padding)
 
 
@@ -340,7 +340,7 @@ def depends_on(fn, state: Any, *rest: Any) -> tuple[bool, ...]:
     """For each leaf of `fn(state, *rest)`, whether it is computed from `state`."""
     jaxpr = jax.make_jaxpr(lambda state: jax.tree.leaves(fn(state, *rest)))(state).jaxpr
     dependent = set(jaxpr.invars)
-    is_dependent = lambda v: not isinstance(v, Literal) and v in dependent  # noqa: E731
+    is_dependent = lambda v: not isinstance(v, Literal) and v in dependent
     for equation in jaxpr.eqns:
         if any(map(is_dependent, equation.invars)):
             dependent.update(equation.outvars)

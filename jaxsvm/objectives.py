@@ -368,13 +368,13 @@ def dual_from_scores(model, data, share, score, lam, loss, bias):
     if bias == "free":  # sum coef = 0: scale down the side of larger sum, which respects every bound
         up, down = jnp.sum(jnp.maximum(coefs, 0), 0), jnp.sum(jnp.maximum(-coefs, 0), 0)
         least = jnp.minimum(up, down)
-        factor = lambda side: least / jnp.where(side > 0, side, 1)  # noqa: E731
+        factor = lambda side: least / jnp.where(side > 0, side, 1)
         coefs = jnp.where(coefs > 0, coefs * factor(up)[None, :], coefs * factor(down)[None, :])
     dual_scores_of = dual_scores(model, data, coefs, bias)
 
     def best_factor(coef, score_of):
         sqnorm = jnp.dot(coef, score_of)
-        value = lambda s: -lam / 2 * s * s * sqnorm - _penalty(s * coef, data.y, share, lam, loss)  # noqa: E731
+        value = lambda s: -lam / 2 * s * s * sqnorm - _penalty(s * coef, data.y, share, lam, loss)
         s = golden_section(value, jnp.zeros((), coef.dtype), jnp.full((), 4, coef.dtype), 80)
         return value(s), s
 
@@ -397,7 +397,7 @@ def dual_ascent(model, data, share, coef, lam, loss, bias, passes):
 
     def visit(carry, i):
         coef, (f, b) = carry
-        row_at = lambda a: jax.lax.dynamic_slice_in_dim(a, i, 1)  # noqa: E731
+        row_at = lambda a: jax.lax.dynamic_slice_in_dim(a, i, 1)
         row = jax.tree.map(row_at, data.x)
         score = dot(row, f) + constant * b if linear else row_at(f)
         new = loss.dual_step(row_at(coef), score, row_at(data.y), row_at(sqnorm), row_at(bound))

@@ -124,7 +124,7 @@ def box_section(x: Array, low: Array, high: Array, normal: Array, offset: float 
     Reference: P. Pardalos, N. Kovoor, An algorithm for a singly constrained class of quadratic programs subject to
         upper and lower bounds, Mathematical Programming 46, 1990.
     """
-    point_at = lambda t: jnp.clip(x - t * normal, low, high)  # noqa: E731
+    point_at = lambda t: jnp.clip(x - t * normal, low, high)
     # Without an upper bound, an entry is at most the value at which it alone offsets all others at their lower bounds.
     slack = jnp.abs(offset - jnp.dot(normal, jnp.broadcast_to(low, x.shape))) / jnp.abs(normal)
     high_end = jnp.where(jnp.isfinite(high), high, low + slack)

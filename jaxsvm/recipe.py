@@ -399,7 +399,7 @@ def as_static(thing: Any) -> Any:
 
 
 def unwrap_static(thing: Any) -> Any:
-    """The inverse of `fixed`."""
+    """The inverse of `as_static`."""
     return thing.thing if isinstance(thing, Static) else thing
 
 

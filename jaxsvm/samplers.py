@@ -112,7 +112,7 @@ def uniform(batch_size: int = 1, replace: bool = True) -> Sampler:
     def draw(s, t, count):
         bits = _per_step(lambda key, t: jax.random.bits(jax.random.fold_in(key, t), (b,), jnp.uint32), s.key, t, count)
         position = multiply_high(bits, jnp.broadcast_to(s.total[-1], bits.shape))
-        search = lambda p: jnp.searchsorted(s.total, p, side="right").astype(jnp.int32)  # noqa: E731
+        search = lambda p: jnp.searchsorted(s.total, p, side="right").astype(jnp.int32)
         return jax.lax.cond(s.flat, lambda p: p.astype(jnp.int32), search, position)
 
     return Sampler(init, draw, lambda data: jnp.ones_like(data.weight), _no_feedback, rows=lambda n: b)
@@ -183,7 +183,7 @@ def _shuffle(position: Array, count: Array, words: Array, n: int) -> Array:
 
     def walk(start):
         """The first image below `count`; or `start` itself, for a cycle of cells that never goes below `count`."""
-        beyond = lambda x: (x >= count) & (x != start)  # noqa: E731
+        beyond = lambda x: (x >= count) & (x != start)
         return jax.lax.while_loop(lambda x: jnp.any(beyond(x)), lambda x: jnp.where(beyond(x), rounds(x), x), rounds(start))
 
     extra = math.isqrt(n) + 2  # an upper bound on the grid cells at or above `count`
@@ -340,7 +340,7 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
         active, moving, progressed = jax.lax.cond(period_ends, redraw, lambda: (s.active, s.moving, progressed))
         return s._replace(active=active, moving=moving, moved=progressed, step=step)
 
-    draw = lambda s, t, count: _per_step(draw_rows, s, t, count)  # noqa: E731
+    draw = lambda s, t, count: _per_step(draw_rows, s, t, count)
     return Sampler(init, draw, _share, feedback, period=length, rows=lambda n: b)
 
 
@@ -434,11 +434,11 @@ def acf(batch_size: int = 1, change: float = 0.2) -> Sampler:
         items = index.ravel(), jnp.broadcast_to(progress.astype(s.mean.dtype), index.shape).ravel()
         (p, mean, (row, value)), _ = lax.scan(visit, start, items)
         p, step = p.at[row].set(value), s.step + count(jnp.any(index >= 0, axis=1))
-        redraw = lambda: _systematic(s.key, p, step // steps, steps * b)  # noqa: E731
+        redraw = lambda: _systematic(s.key, p, step // steps, steps * b)
         schedule = lax.cond(step % steps == 0, redraw, lambda: s.schedule)
         return AcfState(s.key, p, schedule, mean, step)
 
-    draw = lambda s, t, count: _per_step(draw_rows, s, t, count)  # noqa: E731
+    draw = lambda s, t, count: _per_step(draw_rows, s, t, count)
     return Sampler(init, draw, _share, feedback, period=length, rows=lambda n: b)
 
 

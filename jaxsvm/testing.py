@@ -156,7 +156,7 @@ def _is_single(number: Any) -> bool:
 
 def _scaled(solver: Recipe, scale: Any) -> Recipe:
     """The call with all of its single numbers times `scale`."""
-    scaled = lambda a: jnp.asarray(scale).astype(jnp.result_type(a)) * a if _is_single(a) else a  # noqa: E731
+    scaled = lambda a: jnp.asarray(scale).astype(jnp.result_type(a)) * a if _is_single(a) else a
     return jax.tree.map(scaled, solver)
 
 
@@ -467,7 +467,7 @@ def _check_dtype(s: _Subject) -> None:
 def _check_vmap(s: _Subject) -> None:
     if s.at is None:
         return
-    values = lambda number: _fit(s, s.at(number), steps=12).model(s.data.x)  # noqa: E731
+    values = lambda number: _fit(s, s.at(number), steps=12).model(s.data.x)
     several = jnp.asarray(s.numbers, s.data.x.dtype)
     swept = jax.jit(jax.vmap(values), compiler_options=QUICK)(several)
     alone = np.stack([np.asarray(values(number)) for number in several])
@@ -481,7 +481,7 @@ def _check_vmap(s: _Subject) -> None:
 def _check_gradient(s: _Subject) -> None:
     if s.at is None:
         return
-    score = lambda number: jnp.sum(jnp.tanh(_fit(s, s.at(number), steps=10, every=5).model(s.data.x)))  # noqa: E731
+    score = lambda number: jnp.sum(jnp.tanh(_fit(s, s.at(number), steps=10, every=5).model(s.data.x)))
     number = jnp.asarray(s.numbers[0], s.data.x.dtype)
     slope = jax.jit(jax.grad(score), compiler_options=QUICK)(number)
     _require(bool(jnp.isfinite(slope)), f"at {s.numbers[0]:g} it is {float(slope)}")

@@ -72,13 +72,13 @@ class SparseRows:
         if self.rows is None and self.offsets is None:
             return self
         rows = jnp.arange(self.value.shape[0]) if self.rows is None else self.rows
-        gather = lambda a, i: a.at[i].get(mode="promise_in_bounds")  # noqa: E731
+        gather = lambda a, i: a.at[i].get(mode="promise_in_bounds")
         length = gather(self.length, rows)
         if self.offsets is None:
             return SparseRows(gather(self.index, rows), gather(self.value, rows), length, self.columns)
         column = jnp.arange(self.value.shape[1], dtype=jnp.int32)[None, :]
         place = jnp.where(column < length[:, None], gather(self.offsets, rows)[:, None] + column, -1)
-        unpack = lambda a: a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)  # noqa: E731
+        unpack = lambda a: a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)
         return SparseRows(unpack(self.index).astype(jnp.int32), unpack(self.value), length, self.columns)
 
     def toarray(self) -> Array:

@@ -109,7 +109,7 @@ def test_the_float32_average_of_a_solver_is_that_of_float64(weights, start, nois
     """A solver whose iterates go on swinging, as the perceptron's, or converge, 1 + 1/t."""
     t = np.arange(1, STEPS + 1.0)
     iterates = (1 + 1 / t + noise * np.random.default_rng(4).normal(size=STEPS)).astype(np.float32)
-    model = lambda w, data=None: models.Linear(w, jnp.zeros((), w.dtype))  # noqa: E731
+    model = lambda w, data=None: models.Linear(w, jnp.zeros((), w.dtype))
     inner = jaxsvm.types.Solver(lambda key, data: jnp.zeros(1), lambda w, batch: (batch, None), model)
     outer = averaging.averaged(inner, start=start, weights=weights)
     run = jax.jit(lambda state, rows: jax.lax.scan(lambda s, row: (outer.update(s, row)[0], None), state, rows)[0])

@@ -1355,7 +1355,7 @@ def test_a_model_that_is_not_finite_is_not_loaded(field, tmp_path):
 def models_of_two_columns():
     data = jaxsvm.dataset(np.array([[1.0, 2.0], [-1.0, 0.5], [0.3, -2.0]]), [0, 1, 2], task="multiclass")
     two = data._replace(y=jnp.array([1.0, -1.0, 1.0]))
-    fit = lambda solver, data: jaxsvm.fit(solver, data, jax.random.key(0), steps=2).model  # noqa: E731
+    fit = lambda solver, data: jaxsvm.fit(solver, data, jax.random.key(0), steps=2).model
     phi = jaxsvm.features.fourier(jax.random.key(0), jaxsvm.kernels.rbf(1.0), dim=2, features=4)
     linear = fit(jaxsvm.pegasos(0.1), two)
     return {

@@ -144,7 +144,7 @@ def test_sweeps_and_one_program_for_all_numbers():
 
 def branches(jaxpr):
     """How many `cond` a program has, those in its loops and functions included; not those on the platform."""
-    is_program = lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")  # noqa: E731
+    is_program = lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")
     parts = [p for e in jaxpr.eqns for p in jax.tree.leaves(e.params, is_leaf=is_program)]
     inner = [getattr(p, "jaxpr", p) for p in parts if is_program(p)]
     own = [e for e in jaxpr.eqns if e.primitive.name == "cond" and not e.params.get("branches_platforms")]
@@ -156,7 +156,7 @@ def test_what_is_due_now_and_then_is_not_worked_out_at_every_step(solver):
     """Several clocks would make of `cond` a choice between both branches: n^2 kernel values a step."""
 
     def program(solver, data):
-        step = lambda key: jaxsvm.fit(solver, data, key, steps=3).model  # noqa: E731
+        step = lambda key: jaxsvm.fit(solver, data, key, steps=3).model
         return branches(jax.make_jaxpr(step)(KEY).jaxpr)
 
     alone = program(solver, against(DATA, 0))

@@ -528,7 +528,7 @@ def test_a_vector_is_refused_by_the_recipe_itself():
     """The two numbers were taken for one a column, and trained."""
     with pytest.raises(ValueError, match=r"^lam has shape \(2,\); sweep it with jax\.vmap or jaxsvm\.sweep$"):
         jaxsvm.fit(plain_sgd(jnp.array([0.1, 0.2])), TWO_COLUMNS, jax.random.key(0), steps=2)
-    run = lambda solver: jaxsvm.fit(solver, TWO_COLUMNS, jax.random.key(0), steps=2).model.w  # noqa: E731
+    run = lambda solver: jaxsvm.fit(solver, TWO_COLUMNS, jax.random.key(0), steps=2).model.w
     assert jax.vmap(run)(plain_sgd(jnp.array([0.1, 0.2]))).shape == (2, 2), "a sweep, made before vmap"
     assert jax.vmap(lambda lam: run(plain_sgd(lam)))(jnp.array([0.1, 0.2])).shape == (2, 2)
 

@@ -316,7 +316,7 @@ def test_many_weights_at_once(sparse, dense, few, lanes):
 def test_rows_of_many_data_sets_at_once(sparse, dense):
     """vmap over the rows themselves, as over feature scalings."""
     scale, rows, w = jnp.arange(1.0, 10), jnp.arange(20, 28), jnp.linspace(-1, 1, D)
-    move = lambda s: take(sparse._replace(x=dataclasses.replace(sparse.x, value=s * sparse.x.value)), rows, copy=False).x  # noqa: E731
+    move = lambda s: take(sparse._replace(x=dataclasses.replace(sparse.x, value=s * sparse.x.value)), rows, copy=False).x
     want = dense.x[rows] @ w
     np.testing.assert_allclose(jax.vmap(lambda s: numerics.dot(move(s), w))(scale), jnp.outer(scale, want), atol=1e-4)
     have = jax.vmap(lambda s: numerics.add_rows(w, want, move(s)))(scale)

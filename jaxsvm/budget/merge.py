@@ -145,7 +145,7 @@ def all_partners(points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
 def sample_partners(partners: int, points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
     """Candidates for the partner of i: one place per stratum (k,), and which of them exist (k,) bool."""
     k, others = lax.iota(jnp.int32, partners), side.count - 1
-    random_below = lambda bits, below: multiply_high(bits, below.astype(jnp.uint32)).astype(jnp.int32)  # noqa: E731
+    random_below = lambda bits, below: multiply_high(bits, below.astype(jnp.uint32)).astype(jnp.int32)
     first, last = k * others // partners, (k + 1) * others // partners
     rank = first + random_below(hash32(hash32(k.astype(jnp.uint32)) ^ points.bits), last - first)
     # Strata differ in size by one: a random rotation makes every point equally likely.
@@ -185,7 +185,7 @@ def merge_position(share: Array, length: Array, steps: int, polish: int = 0) -> 
         steps: golden section steps; the last interval has length 0.618^steps.
         polish: Newton steps on s'(h) = 0 after them; s itself is flat at its maximum, which limits golden section.
     """
-    s = lambda h: share * jnp.exp(-length * (1 - h) ** 2) + (1 - share) * jnp.exp(-length * h * h)  # noqa: E731
+    s = lambda h: share * jnp.exp(-length * (1 - h) ** 2) + (1 - share) * jnp.exp(-length * h * h)
     h = golden_section(s, jnp.zeros_like(length), jnp.ones_like(length), steps)
 
     def newton(_, h):
@@ -213,7 +213,7 @@ def from_table(share: Array, length: Array) -> Array:
     a, e = 2 * (GRID - 1) * jnp.minimum(share, 1 - share), (GRID - 1) * jnp.exp(-length)
     row, column = (jnp.clip(v.astype(jnp.int32), 0, GRID - 2) for v in (a, e))
     down, right = a - row.astype(a.dtype), e - column.astype(e.dtype)
-    entry = lambda offset: entries.at[row * GRID + column + offset].get(mode="promise_in_bounds")  # noqa: E731
+    entry = lambda offset: entries.at[row * GRID + column + offset].get(mode="promise_in_bounds")
     upper = (1 - right) * entry(0) + right * entry(1)
     lower = (1 - right) * entry(GRID) + right * entry(GRID + 1)
     return (1 - down) * upper + down * lower
@@ -224,7 +224,7 @@ def table() -> np.ndarray:
     """The change by a merge over m in [0, 1/2] (rows) and exp(-L) in [0, 1] (columns), (GRID, GRID) float64."""
     m, kappa = np.meshgrid(np.linspace(0, 0.5, GRID), np.linspace(0, 1, GRID), indexing="ij")
     length = -np.log(np.maximum(kappa, np.exp(-700)))  # exp(-700) is negligible for every m
-    s = lambda h: m * np.exp(-length * (1 - h) ** 2) + (1 - m) * np.exp(-length * h**2)  # noqa: E731
+    s = lambda h: m * np.exp(-length * (1 - h) ** 2) + (1 - m) * np.exp(-length * h**2)
     low, high, ratio = np.zeros_like(m), np.ones_like(m), (5**0.5 - 1) / 2
     for _ in range(48):  # to 1e-10
         left, right = high - ratio * (high - low), low + ratio * (high - low)

@@ -76,7 +76,7 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
             raise ValueError(f"{name} must hold one number for each of the {n} rows of x, got shape {np.shape(a)}")
         if np.ma.is_masked(a):
             raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in")
-    as_array = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)  # noqa: E731
+    as_array = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)
     ones = np.broadcast_to(np.float32(1), n) if weight is None else as_array(weight)
     return Chunks(Batch(as_array(x), as_array(y), np.broadcast_to(np.int32(0), n), ones), int(rows))
 

@@ -117,7 +117,7 @@ def _fault(words: list[bytes], most: float, columns: int | None, zero_based: boo
     """The fault of a line of svmlight, or None."""
     if not words:
         return None
-    show = lambda word: repr(word[:40].decode("utf-8", "replace"))  # noqa: E731
+    show = lambda word: repr(word[:40].decode("utf-8", "replace"))
     fault = number_fault(words[0], most)
     if fault:
         return f"the label {show(words[0])} {fault}"

@@ -191,7 +191,7 @@ def line_of(
 ) -> Line:
     """The restriction of f to the line w + t d, where d is a combination of vectors lam w - z."""
     unit = UNIT * jnp.finfo(share.dtype).eps
-    largest = lambda a: fast_max(jnp.where(share > 0, a, 0))  # noqa: E731
+    largest = lambda a: fast_max(jnp.where(share > 0, a, 0))
     margin_tol = unit * jnp.maximum(largest(jnp.abs(w.response)), 1)
     rate_tol = unit * largest(lam * jnp.abs(w.response) + jnp.abs(z.response))
     margin_tol, rate_tol = lax.stop_gradient((margin_tol, rate_tol))

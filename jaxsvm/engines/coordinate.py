@@ -178,12 +178,12 @@ def visit_sequentially(visit, before, score, gram, rows, rest):
 
     def visit_row(k, carry):
         coef, score, after, score_at_visit, old = carry
-        row_at = lambda a: lax.dynamic_slice_in_dim(a, k, 1)  # noqa: E731
+        row_at = lambda a: lax.dynamic_slice_in_dim(a, k, 1)
         coef_at_visit, score_now = row_at(coef), row_at(score)
         new = visit(coef_at_visit, score_now, *(row_at(a) for a in rest))
         coef = jnp.where(rows == row_at(rows), new, coef)
         score = score + (new - coef_at_visit) * lax.dynamic_index_in_dim(gram, k, keepdims=False)
-        write_at = lambda a, v: lax.dynamic_update_slice_in_dim(a, v, k, 0)  # noqa: E731
+        write_at = lambda a, v: lax.dynamic_update_slice_in_dim(a, v, k, 0)
         return coef, score, write_at(after, new), write_at(score_at_visit, score_now), write_at(old, coef_at_visit)
 
     carry = (before, score, before, score, before)
@@ -200,7 +200,7 @@ def _final(after, rows):
 def _gain(loss, old, new, score, y, sqnorm, bound):
     """The increase of the dual objective by each visit, (b,)."""
     safe = jnp.where(bound > 0, bound, jnp.ones_like(bound))
-    penalty = lambda coef: bound * loss.conjugate(-coef / safe, y)  # noqa: E731
+    penalty = lambda coef: bound * loss.conjugate(-coef / safe, y)
     move = new - old
     gain = penalty(old) - penalty(new) - move * score - sqnorm * move * move / 2
     return jnp.where(move != 0, gain, jnp.zeros_like(gain))

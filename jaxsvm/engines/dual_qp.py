@@ -34,7 +34,7 @@ class Dual(NamedTuple):
     bounds: Quadratic  # of (n,)
     diag: Array  # (n,)  k(x_i, x_i) + l2_i
 
-    def now(self, state: DualState) -> Dual:
+    def at_state(self, state: DualState) -> Dual:
         """The same rows with the coefficients and derivatives of `state`."""
         return self._replace(coef=state.coef, grad=state.grad + state.compensation)
 
@@ -192,7 +192,7 @@ def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> Array
     value = loss.value(score, y)
     slope = -dual.coef / safe_C
     terms = jnp.maximum(value + loss.conjugate(slope, y) - slope * score, 0)
-    weighted_sum = lambda a: jnp.sum(jnp.where(C > 0, C * a, 0))  # noqa: E731
+    weighted_sum = lambda a: jnp.sum(jnp.where(C > 0, C * a, 0))
     primal = jnp.dot(dual.coef, score - b) / 2 + weighted_sum(value)
     return weighted_sum(terms) / jnp.where(primal > 0, primal, 1)
 
@@ -336,7 +336,7 @@ def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:
     up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
     # Rounding is left to `sum_error`: to scale it away would move a whole side off its bounds.
     balanced = jnp.abs(up - down) <= 1e-6 * jnp.maximum(up, down)
-    scale_of = lambda side: jnp.where(balanced, 1, jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1)))  # noqa: E731
+    scale_of = lambda side: jnp.where(balanced, 1, jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1)))
     return jnp.where(coef > 0, coef * scale_of(up), coef * scale_of(down))
 
 

@@ -106,7 +106,7 @@ def gradient(
         A solver with a `Linear` model.
     """
     check_choice("bias", bias, BIASES)
-    chain = lambda numbers: optax.with_extra_args_support(tx if data_stats is None else tx(numbers))  # noqa: E731
+    chain = lambda numbers: optax.with_extra_args_support(tx if data_stats is None else tx(numbers))
 
     def init(key, data):
         dtype = accum_dtype(data.x)

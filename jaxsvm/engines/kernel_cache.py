@@ -37,7 +37,7 @@ def num_slots(x: Array, memory: float, least: int) -> int:
 def empty(x: Array, slots: int) -> Rows:
     """A cache without rows."""
     n, zero = x.shape[0], jnp.zeros((), jnp.int32)
-    minus_ones = lambda k: jnp.full(k, -1, jnp.int32)  # noqa: E731
+    minus_ones = lambda k: jnp.full(k, -1, jnp.int32)
     return Rows(jnp.zeros((slots, n), accum_dtype(x)), minus_ones(n), minus_ones(slots), zero, zero)
 
 

@@ -87,7 +87,7 @@ def batch(x: Any, y: np.ndarray, weight: np.ndarray) -> Batch:
     if isinstance(data.x, SparseRows):
         width = data.x.value.shape[1]
         padding = ((0, 0), (0, bucket_size(width, 8) - width))
-        pad = lambda a: jnp.pad(a, padding)  # noqa: E731
+        pad = lambda a: jnp.pad(a, padding)
         data = data._replace(x=dataclasses.replace(data.x, index=pad(data.x.index), value=pad(data.x.value)))
     return data
 

@@ -442,7 +442,7 @@ def run_traced(chunk, run, steps, every, tol):
         next_chunk = jax.checkpoint(lambda run: chunk(run, length))
         if tol is None:
             return next_chunk(run)
-        repeat = lambda run: (run, row._replace(evals_parts=jnp.zeros_like(row.evals_parts)))  # noqa: E731
+        repeat = lambda run: (run, row._replace(evals_parts=jnp.zeros_like(row.evals_parts)))
         return lax.cond(run.done, repeat, next_chunk, run)
 
     row = jax.eval_shape(lambda run: chunk(run, every)[1], run)

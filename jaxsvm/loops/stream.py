@@ -278,7 +278,7 @@ def run_stream_chunk(solver, probe, stream_state, chunk, count, *, lift):
     start, total = b - stream_state.n_pending, stream_state.n_pending + count  # buffered rows are the last of the buffer
     length = total // b
     step_rows = solver.prepare(rows) if lift else rows
-    slice_of = lambda tree, start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, b), tree)  # noqa: E731
+    slice_of = lambda tree, start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, b), tree)
 
     def batch(start):
         if not isinstance(step_rows.x, SparseRows):

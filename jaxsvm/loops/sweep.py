@@ -180,7 +180,7 @@ def sweep(
 
     @jax.jit
     def run_part(values, point, args, kwargs):
-        run_point = lambda value: call({first: value} | dict(zip(others, point, strict=True)), args, kwargs)  # noqa: E731
+        run_point = lambda value: call({first: value} | dict(zip(others, point, strict=True)), args, kwargs)
         return jax.vmap(run_point)(values)
 
     def to_grid(tree):

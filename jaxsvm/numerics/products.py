@@ -52,13 +52,13 @@ def l1_distances(x: Array, z: Array) -> Array:
     """sum_c |x_c - z_c| of rows, (n, d), (m, d) -> (n, m), one column at a time."""
     if isinstance(x, SparseRows) or isinstance(z, SparseRows):
         # A column that x does not name contributes |z_c|: sum over all columns, then correct the named ones.
-        l1_norm = lambda a: jnp.sum(jnp.abs(a.materialize().value if isinstance(a, SparseRows) else a), axis=1)  # noqa: E731
+        l1_norm = lambda a: jnp.sum(jnp.abs(a.materialize().value if isinstance(a, SparseRows) else a), axis=1)
         correction = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
         total_size = l1_norm(x)[:, None] + l1_norm(z)[None, :]
         # Between equal rows only rounding is left.
         return above_rounding(total_size + correction, total_size, x.shape[1])
     zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
-    column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)  # noqa: E731
+    column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)
     return lax.scan(column, zero, (x.T, z.T))[0]
 
 
@@ -126,7 +126,7 @@ def blocked(fn: Callable, x: Array, block: int) -> Array:
     block = -(-n // count)  # blocks of equal size; an exact fit needs no copy at the end
     # The last block overlaps the one before it; padding would copy x.
     starts = jnp.minimum(jnp.arange(count, dtype=jnp.int32) * block, n - block)
-    block_at = lambda start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, block), x)  # noqa: E731
+    block_at = lambda start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, block), x)
     parts = lax.map(lambda start: fn(block_at(start)), starts)
     if count * block == n:
         return parts.reshape((-1,) + parts.shape[2:])

@@ -44,7 +44,7 @@ def sample_proportional(share: Array, u: Array) -> Array:
     share, u = lax.stop_gradient((share, u))
     blocks = jnp.pad(share, (0, -share.shape[0] % BLOCK)).reshape(-1, BLOCK)
     ends = jnp.cumsum(dot(blocks, jnp.ones(BLOCK, share.dtype)))
-    clip_below = lambda target, end: jnp.clip(target, 0, jnp.nextafter(end, jnp.zeros_like(end)))  # noqa: E731
+    clip_below = lambda target, end: jnp.clip(target, 0, jnp.nextafter(end, jnp.zeros_like(end)))
 
     def draw(u):
         target = clip_below(u * ends[-1], ends[-1])

@@ -26,7 +26,7 @@ def gather(x: SparseRows, b: Array, fn: Callable) -> Array:
         return jnp.sum(fn(x.value, b.at[x.index].get(mode="promise_in_bounds")), axis=-1)
 
     def add(k, total):  # one entry of every row at a time: otherwise XLA would hold (n, r, m) numbers
-        at = lambda a: lax.dynamic_index_in_dim(a, k, 1, keepdims=False)  # noqa: E731
+        at = lambda a: lax.dynamic_index_in_dim(a, k, 1, keepdims=False)
         return total + fn(at(x.value)[:, None], b.at[at(x.index)].get(mode="promise_in_bounds"))
 
     return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.shape[0], b.shape[1]), jnp.result_type(x.dtype, b.dtype)))
@@ -39,7 +39,7 @@ def scatter(a: Array, x: SparseRows) -> Array:
         return jnp.zeros(x.columns, a.dtype).at[x.index].add(a[:, None] * x.value, mode="promise_in_bounds")
 
     def add(k, total):
-        at = lambda v: lax.dynamic_index_in_dim(v, k, 1, keepdims=False)  # noqa: E731
+        at = lambda v: lax.dynamic_index_in_dim(v, k, 1, keepdims=False)
         return total.at[at(x.index)].add(at(x.value)[:, None] * a.T, mode="promise_in_bounds")
 
     return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.columns, a.shape[0]), a.dtype)).T
@@ -99,12 +99,12 @@ def scores(x: SparseRows, w: Array) -> Array:
 
     def walk(w, x):
         def score(i, out):
-            one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])  # noqa: E731
+            one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])
             return lax.dynamic_update_slice(out, _walk(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)[None], (i,))
 
         return lax.fori_loop(0, x.rows.shape[0], score, jnp.zeros(x.rows.shape[0], w.dtype))
 
-    plain = lambda w, x: gather(x, w, jnp.multiply)  # noqa: E731
+    plain = lambda w, x: gather(x, w, jnp.multiply)
     return lax.platform_dependent(w, x, cpu=functools.partial(_walked, walk, walk), default=plain)
 
 
@@ -136,7 +136,7 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
 
     # Batched lanes that skip different rows would select between whole weight vectors: none is skipped.
     together = functools.partial(walk, skip=False)
-    plain = lambda w, coef, x: w + scatter(coef, x)  # noqa: E731
+    plain = lambda w, coef, x: w + scatter(coef, x)
     return lax.platform_dependent(w, coef, x, cpu=functools.partial(_walked, walk, together), default=plain)
 
 

@@ -234,7 +234,7 @@ def _solve_level(ground, volume, w, guess):
     # `cond` would solve every level again.
     first = (guess, *_step(ground, volume, w, guess), jnp.zeros((), jnp.int32))
     *solved, _, _ = outcome = lax.while_loop(lambda carry: is_unsolved(carry) & (carry[-1] < FEW), refine, first)
-    from_top = lambda carry: (jnp.zeros((), bool), *_newton_from_top(ground, volume, w))  # noqa: E731
+    from_top = lambda carry: (jnp.zeros((), bool), *_newton_from_top(ground, volume, w))
     return lax.while_loop(lambda carry: carry[0], from_top, (is_unsolved(outcome), *solved))[1:]
 
 
@@ -286,8 +286,8 @@ def _level_derivatives(ground, edge, mass, w):
 def _middle(c, y, piece, w):
     """The midpoint of the biases for which the same rows are under water."""
     under, live = _under(c + y * piece.bias, piece.edge, w), w > 0
-    top = lambda side, rows: fast_max(jnp.where(rows & side & live, c, -jnp.inf))  # noqa: E731
-    bottom = lambda side, rows: fast_min(jnp.where(rows & side & live, c, jnp.inf))  # noqa: E731
+    top = lambda side, rows: fast_max(jnp.where(rows & side & live, c, -jnp.inf))
+    bottom = lambda side, rows: fast_min(jnp.where(rows & side & live, c, jnp.inf))
     low = jnp.maximum(piece.level - bottom(y > 0, ~under), top(y <= 0, under) - piece.level)
     high = jnp.minimum(piece.level - top(y > 0, under), bottom(y <= 0, ~under) - piece.level)
     return (low + high) / 2

@@ -43,7 +43,7 @@ def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
     share = data.weight / jnp.sum(data.weight)
     zero, square = jnp.zeros_like(share), sqnorms(data.x)
     present = share > 0
-    largest = lambda a: jnp.max(jnp.where(present, a, zero))  # noqa: E731
+    largest = lambda a: jnp.max(jnp.where(present, a, zero))
     radius = jnp.sqrt(jnp.dot(share, loss.value(zero, data.y)) / lam)
     bound = jnp.zeros_like(radius)
     if intercept:

@@ -89,5 +89,5 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
         )
         return BatchPerceptronState(f, weight), info
 
-    model = lambda state, data=None: space.model(state.f, data)  # noqa: E731
+    model = lambda state, data=None: space.model(state.f, data)
     return Solver(init, update, model, uniform(), "all", targets="labels", layout=space.layout)

@@ -142,7 +142,7 @@ def decomposition(
 
         def with_residual(state):
             """The state with its residual, and the violation."""
-            dual = dual_at_start.now(state.dual)
+            dual = dual_at_start.at_state(state.dual)
             kkt = violation(dual, bias)
             if stop == "kkt":
                 return state._replace(residual=kkt), kkt
@@ -150,7 +150,7 @@ def decomposition(
 
         def solve_block(size, run):
             """Select a working set of `size` rows, solve its dual, and update the derivative of all rows."""
-            state, dual = run.state.dual, dual_at_start.now(run.state.dual)
+            state, dual = run.state.dual, dual_at_start.at_state(run.state.dual)
             working = select_working_set(dual, run.state.working[: size // 2], size)
             block = jax.tree.map(lambda a: a.at[working].get(mode="promise_in_bounds"), dual)
             l2 = block.bounds.l2
@@ -192,7 +192,7 @@ def decomposition(
                 return result(solve_while(should_continue, q, run))
             run = solve_while(lambda run: should_continue(run) & ~run.settled, q, run)
             working = run.state.working  # stays in the first large block
-            added = select_working_set(dual_at_start.now(run.state.dual), working, large_block)[: large_block - q]
+            added = select_working_set(dual_at_start.at_state(run.state.dual), working, large_block)[: large_block - q]
             working = jnp.concatenate([working, added])
             run = run._replace(state=run.state._replace(working=working))
             return result(solve_while(should_continue, large_block, run))
@@ -201,15 +201,15 @@ def decomposition(
             """Most problems need few kernel rows: the full cache is allocated once the small one proves insufficient."""
             if small_cache >= slots:
                 return finish(run)
-            small_suffices = lambda run: ~kernel_cache.full(run.rows, q) & ~(run.settled & (run.rounds >= 64))  # noqa: E731
+            small_suffices = lambda run: ~kernel_cache.full(run.rows, q) & ~(run.settled & (run.rounds >= 64))
             run = solve_while(lambda run: should_continue(run) & small_suffices(run), q, run)
-            grow_and_finish = lambda: finish(run._replace(rows=kernel_cache.grow(run.rows, slots)))  # noqa: E731
+            grow_and_finish = lambda: finish(run._replace(rows=kernel_cache.grow(run.rows, slots)))
             return lax.cond(should_continue(run), grow_and_finish, lambda: result(run))
 
         state, kkt = with_residual(state)
         true, zero = jnp.ones((), bool), jnp.zeros((), jnp.int32)
-        empty_cache = lambda: kernel_cache.empty(x, min(small_cache, slots))  # noqa: E731
-        run = lambda: start_with_small_cache(Progress(state, kkt, empty_cache(), true, zero, ~true))  # noqa: E731
+        empty_cache = lambda: kernel_cache.empty(x, min(small_cache, slots))
+        run = lambda: start_with_small_cache(Progress(state, kkt, empty_cache(), true, zero, ~true))
         return lax.cond(state.residual > target(state), run, lambda: (state, zero))
 
     def update(state, batch):

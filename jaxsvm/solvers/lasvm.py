@@ -113,7 +113,7 @@ def lasvm(
 
         def take_step(state, movable):
             """The best step of the rows of a mask, two of them or one; and the number of kernel rows computed for it."""
-            dual = restrict(dual_at_start.now(state), movable)
+            dual = restrict(dual_at_start.at_state(state), movable)
             violates = violation(dual, bias) > 0
 
             def kernel_row(i):
@@ -127,7 +127,7 @@ def lasvm(
 
         def process(state, in_set, k, wanted):
             """PROCESS(k): row k joins S if it forms a violating pair, and steps along its most violating one."""
-            dual = dual_at_start.now(state)
+            dual = dual_at_start.at_state(state)
             up, down = index_row(gain_up(dual), k), index_row(gain_down(dual), k)
             i, j, max_up, min_down = _most_violating(restrict(dual, in_set), bias, up, down)
             # The paper discards k only if S has a violating pair; otherwise k could not move and REPROCESS would remove it.
@@ -138,9 +138,9 @@ def lasvm(
 
         def reprocess(state, in_set, wanted):
             """REPROCESS: a step along the most violating pair of S; rows that cannot move any more leave S."""
-            i, j, *_ = _most_violating(restrict(dual_at_start.now(state), in_set), bias)
+            i, j, *_ = _most_violating(restrict(dual_at_start.at_state(state), in_set), bias)
             state, rows_computed = take_step(state, wanted & in_set & ((rows == i) | (rows == j)))
-            dual = restrict(dual_at_start.now(state), in_set)
+            dual = restrict(dual_at_start.at_state(state), in_set)
             i, j, max_up, min_down = _most_violating(dual, bias)
             leaves = wanted & (dual.coef == 0) & (gain_up(dual) <= min_down) & (gain_down(dual) >= max_up)
             if not loss.labels:  # 0 is inside the bounds of real targets, so that all rows might leave: the extremes stay
@@ -167,7 +167,7 @@ def lasvm(
             return (new, rows_computed + process_rows + reprocess_rows), None
 
         (new, rows_computed), _ = lax.scan(visit, (state, jnp.zeros((), jnp.int32)), batch.index)
-        violation_on_set = violation(restrict(dual_at_start.now(new.dual), new.in_set), bias)
+        violation_on_set = violation(restrict(dual_at_start.at_state(new.dual), new.in_set), bias)
         residual = jnp.where(new.passes > passes, violation_on_set, jnp.inf)
         evals = times_count(rows_computed, y.shape[0], 4 * batch.index.shape[0])
         return new, step_info(cast_qp, bias, (state.dual, new.dual), x, y, residual, evals)
@@ -175,7 +175,7 @@ def lasvm(
     def model(state, data=None):
         """The model of the problem on S: other rows have weight 0. With one class S is empty, and all rows count."""
         in_set = state.in_set | ~jnp.any(state.in_set)
-        weight_on_set = lambda weight: jnp.where(in_set, weight, jnp.zeros_like(weight))  # noqa: E731
+        weight_on_set = lambda weight: jnp.where(in_set, weight, jnp.zeros_like(weight))
         data = None if data is None else data._replace(weight=weight_on_set(data.weight))
         return build_model(qp, bias, state.dual._replace(weight=weight_on_set(state.dual.weight)), data)
 
@@ -193,7 +193,7 @@ def lasvm(
 
 def restrict(dual: Dual, rows: Array) -> Dual:
     """The dual in which only the coefficients of a mask (n,) may change: the bounds of the others are their values."""
-    bound_or_coef = lambda bound: jnp.where(rows, bound, dual.coef)  # noqa: E731
+    bound_or_coef = lambda bound: jnp.where(rows, bound, dual.coef)
     return dual._replace(bounds=dual.bounds._replace(low=bound_or_coef(dual.bounds.low), high=bound_or_coef(dual.bounds.high)))
 
 

@@ -54,7 +54,7 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
     def flush(f):
         """The state with its pending row written."""
         slot, row = f.pending
-        put = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)  # noqa: E731
+        put = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)
         return f._replace(x=put(f.x, row), sqnorm=put(f.sqnorm, dot(row, row)))
 
     def values(f, x):

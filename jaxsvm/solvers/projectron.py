@@ -61,7 +61,7 @@ def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | No
     def flush(f):
         """The state with its pending row written."""
         slot, row, factor_row = f.pending
-        put = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)  # noqa: E731
+        put = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)
         return f._replace(x=put(f.x, row), inverse=put(f.inverse, factor_row), sqnorm=put(f.sqnorm, dot(row, row)))
 
     def values(f, x):

@@ -124,11 +124,11 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         )
         grows = ~is_duplicate & ~points.full
         free = jnp.where(is_duplicate, duplicate, jnp.where(coef[0] > 0, f.front, m - 1 - f.back))
-        store = lambda: (remove_point(points, free), f.memory)  # noqa: E731
+        store = lambda: (remove_point(points, free), f.memory)
         change, memory = lax.cond(is_duplicate | grows, store, lambda: maintain.change(kernel, points, f.memory))
         return apply_change(f._replace(memory=memory, added=f.added + 1), points, change, grows)
 
-    points = lambda f: (centre(flush(f).x, -f.shift), f.coef)  # noqa: E731
+    points = lambda f: (centre(flush(f).x, -f.shift), f.coef)
     return point_space(kernel, zero, evaluate, add, points, lambda f: f.front + f.back, m, maintain.evals(m))
 
 
@@ -234,7 +234,7 @@ def sequentially(add_row: Callable, flush_writes: Callable, f: Any, coef: Array,
     if coef.shape[0] == 1:
         return add_row(f, coef, batch)
     rows = coef, batch._replace(x=dense(batch.x))
-    row_at = lambda k: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, k, 1), rows)  # noqa: E731
+    row_at = lambda k: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, k, 1), rows)
     return flush_writes(lax.fori_loop(0, coef.shape[0], lambda k, f: add_row(f, *row_at(k)), f))
 
 
@@ -259,7 +259,7 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
     step = jnp.where(shifts, jnp.where(in_front, -1, 1), 0)
 
     def follow(a, new):
-        expand = lambda mask: mask.reshape(-1, *[1] * (a.ndim - 1))  # noqa: E731
+        expand = lambda mask: mask.reshape(-1, *[1] * (a.ndim - 1))
         shifted = jnp.where(expand(shifts & (place == removed)), index_row(a, last), a)
         shifted = jnp.where(expand(jnp.where(shifts, place == last, place == removed)), jnp.zeros_like(a), shifted)
         return jnp.where(expand(is_stored & (place == target)), new, shifted)
