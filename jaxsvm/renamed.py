@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -83,3 +84,22 @@ def refuse_old_options(name: str, new: dict[str, str], given: Iterable[str]) -> 
     for option in given:
         if option in new:
             raise TypeError(f"{name}({option}=) is {name}({new[option]}=) since version 0.4: write {new[option]}")
+
+
+def with_new_options(**new: str) -> Callable:
+    """A decorator of functions and classes: options by their old names raise TypeError with the new one."""
+
+    def decorate(thing: Any) -> Any:
+        called = thing.__new__ if isinstance(thing, type) else thing
+
+        @functools.wraps(called)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            refuse_old_options(thing.__name__, new, kwargs)
+            return called(*args, **kwargs)
+
+        if not isinstance(thing, type):
+            return checked
+        thing.__new__ = checked
+        return thing
+
+    return decorate

@@ -14,6 +14,7 @@ from jax import lax
 
 from .checks import row_numbers, shown
 from .files import check_field, shape_of
+from .renamed import with_new_options
 
 Array: TypeAlias = jax.Array
 State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and dtypes before and after an update
@@ -196,6 +197,7 @@ class Sampler(NamedTuple):
     whole: bool = False  # every draw is all rows in order: loops then pass the data without a copy
 
 
+@with_new_options(residual="residual_scope", until="with_tol", check="validate")
 class Solver(NamedTuple):
     """A training method as three pure functions; `update` is a scan body.
 
@@ -246,6 +248,7 @@ class Loss(NamedTuple):
     quadratic: Callable | None = None  # (y, C)          -> Quadratic, the loss's term of the dual; None: it is not quadratic
 
 
+@with_new_options(kink="l1", soft="l2")
 class Quadratic(NamedTuple):
     """One coefficient's term of a quadratic dual: y coef - l1 |coef| - l2/2 coef^2 on [low, high].
 

@@ -4,10 +4,11 @@ import pathlib
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import jaxsvm
-from jaxsvm import kernels, models, renamed, spaces
+from jaxsvm import kernels, models, renamed, spaces, types
 from jaxsvm.recipe import REGISTRY
 
 RUNS = pathlib.Path(__file__).parent / "fixtures" / "runs-0.3.0.npz"  # 12 steps of each, and the values of 20
@@ -61,6 +62,12 @@ def test_old_options_are_told_the_new_name():
         jaxsvm.sbp(0.1, kernels.rbf(1.0), look=3)
     with pytest.raises(TypeError, match=r"expansion\(always=\) is expansion\(unconditional=\)"):
         spaces.expansion(kernels.rbf(1.0), always=True)
+    with pytest.raises(TypeError, match=r"gradient\(measures=\) is gradient\(residual_scope=\)"):
+        jaxsvm.gradient(jaxsvm.losses.hinge, optax.identity(), measures="whole")
+    with pytest.raises(TypeError, match=r"Solver\(until=\) is Solver\(with_tol=\)"):
+        jaxsvm.Solver(None, None, None, until=None)
+    with pytest.raises(TypeError, match=r"Quadratic\(kink=\) is Quadratic\(l1=\)"):
+        types.Quadratic(0.0, 1.0, kink=1.0)
 
 
 def test_the_tables_name_what_there_is():

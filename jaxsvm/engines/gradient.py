@@ -15,6 +15,7 @@ from ..averaging import averaged_params
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot
 from ..recipe import check_choice, register
+from ..renamed import with_new_options
 from ..samplers import uniform
 from ..types import Array, Batch, Info, Loss, Solver
 
@@ -74,6 +75,7 @@ def rows_in(batch: Batch) -> Array:
     return jnp.maximum(jnp.sum((batch.weight > 0).astype(batch.weight.dtype)), 1)
 
 
+@with_new_options(measure="data_stats", measures="residual_scope")
 def gradient(
     loss: Loss,
     tx: optax.GradientTransformation | Callable,

@@ -157,5 +157,5 @@ def _slack(q, weight, budget):
     weight_at = jnp.where(bits == threshold, weight, 0)
     remaining = jnp.maximum(budget - spent(threshold), 0)
     mass = pairwise_sum(weight_at)
-    xi_at = lambda: jnp.minimum(2, remaining / jnp.where(mass > 0, mass, 1))  # noqa: E731  of q at the threshold
+    xi_at = lambda: jnp.minimum(2, remaining / jnp.where(mass > 0, mass, 1))  # of q at the threshold
     return jnp.where(bits > threshold, 2, jnp.where(bits == threshold, xi_at(), 0)).astype(q.dtype)
