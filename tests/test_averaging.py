@@ -208,10 +208,10 @@ def test_wrappers_keep_every_field_of_a_solver():
         with_tol=lambda tol: inner._replace(tol=tol), validate=lambda data: None
     )
     changed = {
-        jaxsvm.averaged(inner): {"init", "update", "model", "until"},
-        jaxsvm.on_features(jnp.tanh, inner): {"init", "update", "model", "until", "prepare", "check"},
-        jaxsvm.one_vs_rest(inner, classes=3): {"init", "update", "model", "until", "targets"},
-        jaxsvm.one_vs_one(inner, classes=3): {"init", "update", "model", "until", "targets"},
+        jaxsvm.averaged(inner): {"init", "update", "model", "with_tol"},
+        jaxsvm.on_features(jnp.tanh, inner): {"init", "update", "model", "with_tol", "prepare", "validate"},
+        jaxsvm.one_vs_rest(inner, classes=3): {"init", "update", "model", "with_tol", "targets"},
+        jaxsvm.one_vs_one(inner, classes=3): {"init", "update", "model", "with_tol", "targets"},
     }
     for wrapped, names in changed.items():
         made = wrapped.make()
