@@ -515,7 +515,7 @@ def test_forgetron_shrinks_within_bounds_and_its_damage_stays_below_them(seed, s
     f, mistakes = states.f, np.cumsum(info.loss > 0)
     np.testing.assert_array_equal(f.added, mistakes)
     late = np.flatnonzero((info.loss > 0) & (mistakes > 4))
-    newest = np.argmax(np.where(f.coef != 0, f.born, -1), axis=1)
+    newest = np.argmax(np.where(f.coef != 0, f.birth, -1), axis=1)
     phi = np.abs(f.coef[late, newest[late]]) / np.float32(weight)
     assert np.all(phi > 0) and np.all(phi <= 1 + EPS)
     # a phi on the bound is rounded, and so is the sum, whose terms are below 20 weight^2
@@ -527,7 +527,7 @@ def test_forgetron_shrinks_within_bounds_and_its_damage_stays_below_them(seed, s
 
 def span(f):
     """Points (s, d), the factor V (s, s) and coefficients (s,) with the rows that wait to be written in their places."""
-    (place, row, line), size = f.waiting, int(f.size)
+    (place, row, line), size = f.pending, int(f.size)
     x, inverse = f.x.copy(), f.inverse.copy()
     x[place], inverse[place] = row, line
     return tuple(a.astype(np.float64) for a in (x[:size], inverse[:size, :size], f.coef[:size]))
