@@ -178,8 +178,8 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
     ("model", lambda: SOUND._replace(model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: w @ w, state.w)),
      "24 rows got values of shape"),
     ("model", lambda: SOUND._replace(
-        model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: (x @ w).astype(jnp.float16), state.w)),
-     "rows of float32 got values of float16"),
+        model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: (x @ w).astype(jnp.bfloat16), state.w)),
+     "rows of float32 got values of bfloat16"),
     ("model", lambda: SOUND._replace(
         model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: (x - x.mean(0, keepdims=True)) @ w, state.w)),
      "the values of a row alone and among others differ by up to"),

@@ -10,7 +10,7 @@ from typing import Any
 class DeferredInterrupt:
     """Defers the first Ctrl-C, after which `requested` is True; a second one interrupts at once.
 
-    It has no effect outside of the main thread, which alone receives signals, and if Ctrl-C is ignored.
+    It has no effect outside of the main thread, which alone receives signals, and, with `again`, where Ctrl-C is ignored.
 
     Args:
         again: send a deferred interrupt again at the end of the block.
@@ -26,9 +26,10 @@ class DeferredInterrupt:
         self.again, self.requested, self.handler = again, False, None
 
     def __enter__(self) -> DeferredInterrupt:
-        in_main = threading.current_thread() is threading.main_thread()
-        if in_main and signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
-            self.handler = signal.signal(signal.SIGINT, self._on_interrupt)
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if handler is not None and not (self.again and handler is signal.SIG_IGN):
+                self.handler = signal.signal(signal.SIGINT, self._on_interrupt)
         return self
 
     def __exit__(self, *_: Any) -> None:
