@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -99,6 +100,11 @@ def with_new_options(**new: str) -> Callable:
 
         if not isinstance(thing, type):
             return checked
+        # Annotations of a named tuple are those of its fields; here they would be looked up in another module.
+        parameters = inspect.signature(called).parameters.values()
+        plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+        checked.__signature__, checked.__annotations__ = inspect.Signature(plain), {}
+        del checked.__wrapped__
         thing.__new__ = checked
         return thing
 
