@@ -98,10 +98,8 @@ def coordinate(
         )
 
     def update(state, batch):
-        coef, stamp = (
-            dual_coef(state),
-            scatter_set(state.stamp, state.pending[0], state.pending[2]),
-        )  # the pending write; only reads follow
+        row, _, row_stamp = state.pending
+        coef, stamp = dual_coef(state), scatter_set(state.stamp, row, row_stamp)  # the pending write; only reads follow
         step = drawn(batch, space.reads)
         rows = jnp.maximum(step.index, 0)
         bound = jnp.asarray(C, coef.dtype) * gather(state.weight, rows)

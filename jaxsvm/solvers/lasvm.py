@@ -192,7 +192,10 @@ def lasvm(
 
 
 def restrict(dual: Dual, rows: Array) -> Dual:
-    """The dual in which only the coefficients of a mask (n,) may change: the bounds of the others are their values."""
+    """The dual in which only the coefficients of a mask (n,) may change: the bounds of the others are their values.
+
+    Reference: A. Bordes et al., JMLR 6, 2005, section 3, where the search for a pair goes over S alone.
+    """
     bound_or_coef = lambda bound: jnp.where(rows, bound, dual.coef)
     return dual._replace(bounds=dual.bounds._replace(low=bound_or_coef(dual.bounds.low), high=bound_or_coef(dual.bounds.high)))
 
@@ -223,7 +226,10 @@ def _first_maximum(gain: Array, gap: Array) -> tuple[Array, Array]:
 
 
 def initial_set(key: Array, y: Array, positive: Array, labels: bool) -> Array:
-    """The initial S, a mask (n,): `SEEDS` random rows of positive weight of each class, or twice as many for real targets."""
+    """The initial S, a mask (n,): `SEEDS` random rows of positive weight of each class, or twice as many for real targets.
+
+    Reference: A. Bordes et al., JMLR 6, 2005, section 3, which starts from a few examples of each class.
+    """
     order = jax.random.uniform(key, y.shape, jnp.float32)
     size = min(SEEDS if labels else 2 * SEEDS, y.shape[0])
 
