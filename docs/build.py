@@ -69,6 +69,8 @@ def main() -> None:
     pdoc.render.env.filters["to_html"] = lambda text: to_html(escape_less_than(text))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # The installed package is the one to document, whatever folder this is called from.
+        warnings.filterwarnings("ignore", "'jaxsvm' may refer to either the installed Python module")
         pdoc.pdoc("jaxsvm", r"!jaxsvm\.\w+\..+", *(f"!jaxsvm.{name}" for name in LEFT_OUT), output_directory=folder)
     print(f"{len(modules)} pages in {folder}; begin with {folder / 'jaxsvm.html'}")
 
