@@ -135,9 +135,9 @@ def refuse_shape(name: str, value: Any) -> None:
     raise ValueError(f"{name} has shape {tuple(np.shape(value))}; sweep it with jax.vmap or jaxsvm.sweep")
 
 
-def is_whole(value: Any, least: int, most: int = MOST_COUNT) -> bool:
+def is_whole(value: Any, least: int, most: float = MOST_COUNT) -> bool:
     """Whether this is a Python or NumPy integer from `least` to `most`."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= value <= most
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) <= most
 
 
 def integer(name: str, value: Any, least: int, most: int = MOST_COUNT, note: str = "") -> int:
@@ -209,6 +209,11 @@ def jax_dtype(dtype: np.dtype) -> np.dtype:
     if dtype.kind == "f" and dtype.itemsize > 8:
         return np.dtype(np.float64)
     return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+def x64_enabled() -> bool:
+    """Whether 64-bit types are enabled in JAX, here and now."""
+    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]  # JAX adds its options at run time
 
 
 def as_path(name: str, path: Any) -> str:

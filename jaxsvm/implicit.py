@@ -113,8 +113,8 @@ def _attached(bias: str, free: int, coef: Array, b: Array, parameters: tuple) ->
     return coef, b
 
 
-def _quadratic(parameters: tuple) -> Quadratic:
-    """The bounds, l1 and l2 of each row, with zeros for None."""
+def _quadratic(parameters: tuple) -> Any:
+    """The `Quadratic` with bounds, l1 and l2 of each row, with zeros for None."""
     _, _, y, weight, C, loss = parameters
     bounds = unwrap_static(loss).quadratic(y, C * weight)
     return Quadratic(*(jnp.zeros_like(bounds.low) if field is None else field for field in bounds))
@@ -192,6 +192,7 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
 
 def _jvp(fn: Any, primal: Any, tangent: Any) -> Any:
     """The tangent of `fn`, differentiated only with respect to leaves with a nonzero tangent."""
+    tree: Any
     leaves, tree = jax.tree.flatten(primal)
     tangents = tree.flatten_up_to(tangent)
     nonzero = [i for i, slope in enumerate(tangents) if not isinstance(slope, SymbolicZero)]

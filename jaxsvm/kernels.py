@@ -86,8 +86,8 @@ class Kernel(Recipe):
         z = matrix("z", z, None if holds_precomputed(self) else x.shape[1])
         fields, n, m = self.make(), x.shape[0], z.shape[0]
         if fields.differences:
-            x, z = centred_pair(x, z)
-            z = fields.settled(z)
+            first, second = centred_pair(x, z)
+            return _shaped(fields.block(first, fields.settled(second)), n, m)
         return _shaped(fields.block(x, z), n, m)
 
     def diag(self, x: Array) -> Array:
@@ -182,19 +182,20 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
     if sigma is not None:
         check_positive(sigma=sigma)
         square = 2 * sigma * sigma
-        gamma = float("inf") if isinstance(square, float) and square == 0 else 1 / square
+        rate: Any = float("inf") if isinstance(square, float) and square == 0 else 1 / square
     else:
         check_positive(gamma=gamma)
+        rate = gamma
 
     # 1 at distance 0, also where gamma is infinite in float32.
-    value = lambda square: jnp.where(square == 0, 1, jnp.exp(-gamma * square))
+    value = lambda square: jnp.where(square == 0, 1, jnp.exp(-rate * square))
     return _Kernel(
         lambda x, z: value(sqdist_of(x, z)),
         lambda x: jnp.ones(x.shape[0], accum_dtype(x)),
-        spectrum=("normal", jnp.sqrt(2 * jnp.asarray(gamma))),
+        spectrum=("normal", jnp.sqrt(2 * jnp.asarray(rate))),
         of_products=lambda *products: value(distances(*products)),
         differences=True,
-        gammas=(gamma,),
+        gammas=(rate,),
     )
 
 
@@ -286,7 +287,7 @@ def custom(fn: Callable, diag: Callable | None = None, *, differences: bool = Fa
         _takes("diag", diag, "x")
     block, diag_fn = _of_jax("the kernel", fn), None if diag is None else _of_jax("diag", diag)
     if differences:
-        block, diag_fn = (None if fn_or_none is None else _plain_rows(fn_or_none) for fn_or_none in (block, diag_fn))
+        block, diag_fn = _plain_rows(block), None if diag_fn is None else _plain_rows(diag_fn)
     row_by_row = lambda x: jax.vmap(lambda row: _shaped(block(row[None], row[None]), 1, 1)[0, 0])(x)
     return _Kernel(block, diag_fn or row_by_row, differences=differences)
 
@@ -394,7 +395,7 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
     n = x.shape[0]
     if x.shape != (n, n):
         raise ValueError(f"a precomputed matrix for {n} rows has shape ({n}, {n}), got {x.shape}: k(row, training row)")
-    tolerance = 1e-5 * max(float(np.abs(x).max()), np.finfo(np.float32).tiny)
+    tolerance = 1e-5 * max(float(np.abs(x).max()), float(np.finfo(np.float32).tiny))
     for start in range(0, n, 1024):
         asymmetry = np.abs(x[start : start + 1024] - x[:, start : start + 1024].T)
         if asymmetry.max() > tolerance:

@@ -12,7 +12,7 @@ import optax
 from .checks import calling, shown
 from .numerics import dot
 from .recipe import check_nonnegative
-from .types import Array
+from .types import Array, Scalar
 
 __all__ = ["ball", "box_section", "keep", "product", "shorten"]
 
@@ -50,14 +50,14 @@ def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
     return optax.stateless(update)
 
 
-def shorten(square: Array, radius: float) -> Array:
+def shorten(square: Array, radius: Scalar) -> Array:
     """The factor min(1, radius / sqrt(square)) that projects a vector of squared norm `square` onto a ball."""
     outside = square > radius * radius
     safe = jnp.where(outside, square, jnp.ones_like(square))
     return jnp.where(outside, radius * jax.lax.rsqrt(safe), jnp.ones_like(square))
 
 
-def ball(radius: float) -> Callable[[Array], Array]:
+def ball(radius: Scalar) -> Callable[[Array], Array]:
     """The projection of a vector onto the Euclidean ball, w min(1, radius / |w|).
 
     The same map as `optax.projections.projection_l2_ball`. The norm is a dot product, which halves the time of loops over

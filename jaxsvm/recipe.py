@@ -14,7 +14,7 @@ import importlib
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,8 @@ import numpy as np
 from .checks import SCALARS, Rule, as_argument, has_shape, is_known, number, refuse_shape, rule_of, shown
 from .renamed import OPTIONS, refuse_old_options
 from .types import Batch, Certificate, Curve, Fit, Info, Lifted, Loss, Run, Sampler, Solver, Space, SparseRows
+
+_T = TypeVar("_T")
 
 REGISTRY: dict[str, Any] = {}  # name -> class, factory or function: what `models.load` may make
 
@@ -56,12 +58,13 @@ def static(**kwargs: Any) -> Any:
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
-def struct(cls: type) -> type:
+@dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(dataclasses.field, static))
+def struct(cls: type[_T]) -> type[_T]:
     """A frozen dataclass that is a pytree, prints arrays by their shapes, and that `models.save` knows by its class name.
 
     A method `__check__`, where it has one, is called by `models.load`: it raises ValueError for fields that cannot be.
     """
-    cls.__repr__ = _show_fields
+    cls.__repr__ = _show_fields  # type: ignore[method-assign, assignment]
     return register(cls.__name__, jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)))
 
 
@@ -82,7 +85,7 @@ _KINDS = {
 }
 
 
-def is_kind(value: Any, made: type) -> bool:
+def is_kind(value: Any, made: Any) -> bool:
     """Whether `value` is such a tuple, or the recipe of one."""
     return isinstance(value, made) or (isinstance(value, Recipe) and value.spec[1] == made._fields)
 
@@ -125,7 +128,7 @@ _UNKNOWN = (  # values that a factory asks for while it is tried, when numbers w
 class _Docstring:
     """The docstring of a class on the class, and that of an instance's factory on the instance."""
 
-    def __init__(self, text: str | None):
+    def __init__(self, text: str | None) -> None:
         self.text = text
 
     def __get__(self, instance: Any, owner: type) -> str | None:
@@ -137,29 +140,29 @@ class Recipe:
     """A call of a factory, kept: a pytree with the attributes of what the factory makes."""
 
     __slots__ = ("numbers", "spec")
-    __doc__ = _Docstring(__doc__)  # help(solver) prints the docstring of its factory
+    __doc__ = _Docstring(__doc__)  # type: ignore[assignment]  # help(solver) prints the docstring of its factory
 
     def __init_subclass__(cls) -> None:
-        cls.__doc__ = _Docstring(cls.__dict__.get("__doc__"))
+        cls.__doc__ = _Docstring(cls.__dict__.get("__doc__"))  # type: ignore[assignment]
 
-    def __init__(self, factory: Callable, fields: tuple[str, ...], args: tuple, kwargs: dict):
+    def __init__(self, factory: Callable, fields: tuple[str, ...], args: tuple, kwargs: dict) -> None:
         """Split the arguments of one call into leaves and structure."""
         leaves, tree = jax.tree.flatten((args, kwargs))
         self.numbers = tuple(leaf for leaf in leaves if _is_number(leaf))
         self.spec = (factory, fields, tree, tuple(None if _is_number(leaf) else (leaf,) for leaf in leaves))
 
-    def tree_flatten(self):
+    def tree_flatten(self) -> tuple[tuple, tuple]:
         """Numbers as children, everything else as structure."""
         return self.numbers, self.spec
 
     @classmethod
-    def tree_unflatten(cls, spec, numbers):
+    def tree_unflatten(cls, spec: tuple, numbers: Any) -> Recipe:
         """The inverse of `tree_flatten`; never looks at the numbers."""
         self = object.__new__(cls)
         self.numbers, self.spec = tuple(numbers), spec
         return self
 
-    def call(self) -> tuple[Callable, tuple, dict]:
+    def call(self) -> tuple[Any, tuple, dict]:
         """The factory and the arguments that it is called with."""
         factory, _, tree, choices = self.spec
         numbers = iter(self.numbers)
@@ -193,7 +196,7 @@ class Recipe:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.make(), name)
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *self.spec[1]]
 
     def __repr__(self) -> str:
@@ -210,7 +213,7 @@ class Recipe:
                 shown.append(_show(value))
         return f"{factory.__name__}({', '.join(shown)})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         factory, args, kwargs = self.call()
         return _rebuild, (factory.__module__, registered_name(factory) or factory, args, kwargs)
 
@@ -253,20 +256,20 @@ def _show(value: Any) -> str:
     return getattr(value, "__name__", None) or repr(value)
 
 
-def _rebuild(module: str, factory: str | Callable, args: tuple, kwargs: dict) -> Recipe:
+def _rebuild(module: str, factory: Any, args: tuple, kwargs: dict) -> Recipe:
     """The inverse of `Recipe.__reduce__`; the module that registers the factory may not be imported yet."""
     if isinstance(factory, str) and factory not in REGISTRY:
         importlib.import_module(module)
     return (REGISTRY[factory] if isinstance(factory, str) else factory).unchecked(args, kwargs)
 
 
-def _with_rules(factory: Callable, args: tuple, kwargs: dict) -> Iterator[tuple[Rule, Any]]:
+def _with_rules(factory: Any, args: tuple, kwargs: dict) -> Iterator[tuple[Rule, Any]]:
     """Each argument of a call with the rule of its parameter."""
     yield from zip(factory.rules.values(), args, strict=False)
     yield from ((factory.rules[name], value) for name, value in kwargs.items() if name in factory.rules)
 
 
-def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
+def recipe(made: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
     """A decorator: a factory of `made` tuples becomes a factory of pytrees with the same attributes.
 
     Positional arguments are numbers or pytrees; keyword arguments are choices (floats and arrays among them leaves).
@@ -298,8 +301,9 @@ def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Cal
                 _try(call)
             return call
 
-        wrapper.result_type = made  # says that this is a factory, to `models.load` too
-        wrapper.rules, wrapper.unchecked = rules, unchecked
+        decorated: Any = wrapper
+        decorated.result_type = made  # says that this is a factory, to `models.load` too
+        decorated.rules, decorated.unchecked = rules, unchecked
         if "<locals>" in factory.__qualname__:
             return wrapper
         return register(name, wrapper)
@@ -324,8 +328,9 @@ def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
     """
     while isinstance(inner, Recipe):
         inner = inner.make()
-    with_tol = None if inner.with_tol is None else lambda tol: wrapper(inner.with_tol(tol))
-    return inner._replace(**{"with_tol": with_tol} | fields)
+    with_tol = inner.with_tol
+    wrapped = None if with_tol is None else lambda tol: wrapper(with_tol(tol))
+    return inner._replace(**{"with_tol": wrapped} | fields)
 
 
 def check_scalars(**numbers: Any) -> None:
@@ -379,16 +384,16 @@ def check_choice(name: str, value: Any, allowed: tuple) -> None:
 class Static:
     """Anything that is no pytree of numbers (plain solvers, functions), carried through jit as structure."""
 
-    def __init__(self, thing: Any):
+    def __init__(self, thing: Any) -> None:
         """Hold `thing`, which must be hashable."""
         self.thing = thing
 
-    def tree_flatten(self):
+    def tree_flatten(self) -> tuple[tuple, Any]:
         """No leaves."""
         return (), self.thing
 
     @classmethod
-    def tree_unflatten(cls, thing, _):
+    def tree_unflatten(cls, thing: Any, _: Any) -> Static:
         """The inverse of `tree_flatten`."""
         return cls(thing)
 

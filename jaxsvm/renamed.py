@@ -94,10 +94,11 @@ def with_new_options(**new: str) -> Callable:
         called = thing.__new__ if isinstance(thing, type) else thing
 
         @functools.wraps(called)
-        def checked(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             refuse_old_options(thing.__name__, new, kwargs)
             return called(*args, **kwargs)
 
+        checked: Any = call
         if not isinstance(thing, type):
             return checked
         # Annotations of a named tuple are those of its fields; here they would be looked up in another module.
@@ -105,7 +106,7 @@ def with_new_options(**new: str) -> Callable:
         plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
         checked.__signature__, checked.__annotations__ = inspect.Signature(plain), {}
         del checked.__wrapped__
-        thing.__new__ = checked
+        thing.__new__ = checked  # type: ignore[method-assign]
         return thing
 
     return decorate

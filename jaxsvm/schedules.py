@@ -8,15 +8,15 @@ import jax.numpy as jnp
 
 from .checks import as_number, integer
 from .recipe import check_nonnegative, check_positive
-from .types import Array
+from .types import Array, Scalar
 
 __all__ = ["averaged_sgd", "bottou", "bottou_eta0", "inverse_sqrt", "inverse_time"]
 
 
-def _number(count: Array, like: Array) -> Array:
+def _number(count: Array, like: Scalar) -> Array:
     """The count in the dtype of `like`; strict promotion would refuse int32 with float32."""
-    like = jnp.asarray(like)
-    return jnp.asarray(count, like.dtype if jnp.issubdtype(like.dtype, jnp.inexact) else float)
+    dtype = jnp.asarray(like).dtype
+    return jnp.asarray(count, dtype if jnp.issubdtype(dtype, jnp.inexact) else float)
 
 
 def inverse_time(scale: float, offset: float = 0.0) -> Callable[[Array], Array]:
@@ -65,8 +65,8 @@ def bottou(lam: float) -> Callable[[Array], Array]:
 def bottou_eta0(lam: float) -> Array:
     """min(lam^(-1/4), 1/lam), the first step size of `bottou` and of averaged SGD."""
     check_positive(lam=lam)
-    lam = jnp.asarray(as_number("lam", lam))
-    return jnp.minimum(lam**-0.25, 1 / lam)
+    number = jnp.asarray(as_number("lam", lam))
+    return jnp.minimum(number**-0.25, 1 / number)
 
 
 def averaged_sgd(lam: float, start: int) -> Callable[[Array], Array]:
@@ -82,7 +82,7 @@ def averaged_sgd(lam: float, start: int) -> Callable[[Array], Array]:
     integer("start", start, 0)
     eta0, lam = bottou_eta0(lam), as_number("lam", lam)
 
-    def schedule(count):
+    def schedule(count: Array) -> Array:
         before = eta0 / (1 + lam * eta0 * _number(count, lam))
         after = eta0 / (1 + lam * eta0 * _number(jnp.maximum(count - start, 0), lam)) ** 0.75
         return jnp.where(count < start, before, after)

@@ -17,6 +17,7 @@ from .files import check_field, shape_of
 from .renamed import with_new_options
 
 Array: TypeAlias = jax.Array
+Scalar: TypeAlias = float | jax.Array  # one number
 State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and dtypes before and after an update
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
 
@@ -99,7 +100,7 @@ class SparseRows:
         offsets = np.cumsum(padded_length) - padded_length
         in_row = np.arange(self.value.shape[1]) < padded_length[:, None]
 
-        def pack(a, dtype):
+        def pack(a: Array, dtype: Any) -> Array:
             out = np.zeros(a.shape, dtype)
             out.reshape(-1)[: padded_length.sum()] = np.asarray(a)[in_row]
             return jax.device_put(out)
@@ -140,7 +141,7 @@ class Batch(NamedTuple):
 
     x: Array  # (b, d), or SparseRows
     y: Array  # (b,)  labels in {-1, +1}, or real targets
-    index: Array  # (b,)  int32 row numbers in the training set; with reads="all": the rows of this step, -1 = padding
+    index: Array  # type: ignore[assignment]  # (b,)  int32 row numbers in the training set; with reads="all": of this step, -1 = padding
     weight: Array  # (b,)  >= 0, the weight of the example; 0 marks padding
 
     def __check__(self) -> None:
@@ -176,7 +177,7 @@ class Info(NamedTuple):
     loss: Array  # ()   mean loss on the rows of the step, before it
     residual: Array  # ()   the solver's stopping criterion
     progress: Array  # (r,) gain of the objective for each changed row
-    index: Array  # (r,) the rows that the step changed, -1 = none
+    index: Array  # type: ignore[assignment]  # (r,) the rows that the step changed, -1 = none
     support: Array  # ()   int32, nonzero coefficients
     evals: Array | Count  # ()   int32, kernel evaluations (inner products); a Count where they may exceed an int32
 
@@ -301,7 +302,7 @@ class Curve(NamedTuple):
         check_field("evals_parts", self.evals_parts, "whole", (*shape, 2), least=0)
 
     @property
-    def evals(self) -> Array:
+    def evals(self) -> Array | np.ndarray:
         """Kernel evaluations of each chunk, (p,): exact 64-bit integers, floats inside a transformation."""
         count = Count(self.evals_parts[..., 0], self.evals_parts[..., 1])
         if isinstance(self.evals_parts, jax.core.Tracer):
@@ -358,6 +359,12 @@ class Fit(NamedTuple):
         goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; go on with state=run.state"
         note = " (no bound yet)" if np.isinf(residual) else ""
         return f"stopped after {int(steps)} steps; residual {residual:.1e}{note}{goal}"
+
+
+def same_structure(a: Any, b: Any) -> bool:
+    """Whether two trees have the same structure."""
+    structure: Any = jax.tree.structure(a)
+    return bool(structure == jax.tree.structure(b))
 
 
 def all_finite(tree: Any) -> bool:

@@ -21,9 +21,10 @@ class DeferredInterrupt:
         False
     """
 
-    def __init__(self, again: bool = False):
+    def __init__(self, again: bool = False) -> None:
         """No interrupt is requested yet."""
-        self.again, self.requested, self.handler = again, False, None
+        self.again, self.requested = again, False
+        self.handler: Any = None
 
     def __enter__(self) -> DeferredInterrupt:
         if threading.current_thread() is threading.main_thread():

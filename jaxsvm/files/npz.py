@@ -10,7 +10,7 @@ import os
 import stat
 import zipfile
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ class ArrayHeader(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    order: str  # "C", row by row, or "F", column by column
+    order: Literal["C", "F"]  # "C", row by row, or "F", column by column
     start: int  # bytes before the values
 
     @property
@@ -75,7 +75,7 @@ def read_array(stream: Any, size: int) -> np.ndarray:
     """
     header = read_header(stream, size)
     content = np.empty(size - header.start, np.uint8)
-    view = memoryview(content)
+    view = memoryview(content.data)
     for first in range(0, len(content), READ_BYTES):
         part = view[first : first + READ_BYTES]
         if stream.readinto(part) != len(part):
@@ -88,7 +88,7 @@ def read_array(stream: Any, size: int) -> np.ndarray:
 class Npz:
     """An open `.npz` file: names, headers and arrays, each of which is read on request."""
 
-    def __init__(self, file: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]):
+    def __init__(self, file: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> None:
         """The open file and its members by name."""
         self.file, self.members = file, members
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -55,5 +56,5 @@ def any_under_vmap(when: Array) -> Array:
 
 
 @any_under_vmap.def_vmap
-def _of_any(size, batched, when):
+def _of_any(size: int, batched: Any, when: Array) -> tuple[Array, bool]:
     return any_under_vmap(jnp.any(when)), False  # also under an outer `vmap`

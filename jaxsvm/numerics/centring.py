@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..types import Array, SparseRows
+from ..types import Array, Scalar, SparseRows
 from .products import above_rounding, accum_dtype, cross_products, sqnorms
 from .reductions import is_traced
 
@@ -145,7 +145,7 @@ def sqdist_of(x: CentredRows, z: CentredRows) -> Array:
 COARSE = 1e-3  # error of gamma |x - z|^2 above which distances are computed from differences
 
 
-def needs_subtraction(x: CentredRows, gamma: Array) -> bool:
+def needs_subtraction(x: CentredRows, gamma: Scalar) -> bool:
     """Whether the error of gamma |x - z|^2 by products exceeds `COARSE`; False under tracing and for sparse rows.
 
     Distances from differences need a pass over all rows for each row, several times the cost of a product.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from ..types import EVALS_BITS, Array, Count
@@ -45,7 +47,7 @@ def sum_counts(counts: Array | Count) -> Count:
 def multiply_counts(first: int | Array, second: int | Array) -> Count:
     """The product of two integers in [0, 2^30), exact below 2^51."""
     a, b = (_digits(number) for number in (first, second))
-    terms = [sum(a[i] * b[k - i] for i in range(3) if 0 <= k - i < 3) for k in range(5)]  # in units of 2^(10 k)
+    terms: list[Any] = [sum(a[i] * b[k - i] for i in range(3) if 0 <= k - i < 3) for k in range(5)]  # in units of 2^(10 k)
     low = terms[0] + ((terms[1] & 1023) << 10)
     high = terms[2] + (terms[1] >> 10) + (terms[3] << 10) + (terms[4] << 20)
     return Count(high + (low >> EVALS_BITS), low & _LOW)

@@ -12,7 +12,7 @@ from ..types import Array, SparseRows
 from . import sparse_products
 
 
-def dot(a: Array, b: Array) -> Array:
+def dot(a: Array | SparseRows, b: Array | SparseRows) -> Array:
     """The matrix product in full precision; on accelerators the default rounds the factors to 8 or 11 bits.
 
     Args:
@@ -30,7 +30,7 @@ def dot(a: Array, b: Array) -> Array:
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
-def add_rows(w: Array, coef: Array, x: Array) -> Array:
+def add_rows(w: Array, coef: Array, x: Array | SparseRows) -> Array:
     """w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,); sparse rows change only the columns that they name."""
     if isinstance(x, SparseRows) and x.rows is not None:
         return sparse_products.added(w, coef, x)
@@ -40,7 +40,7 @@ def add_rows(w: Array, coef: Array, x: Array) -> Array:
     return w + dot(coef, x)
 
 
-def cross_products(x: Array, z: Array) -> Array:
+def cross_products(x: Array | SparseRows, z: Array | SparseRows) -> Array:
     """Inner products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, of which no dense copy is made."""
     if not isinstance(x, SparseRows) and not isinstance(z, SparseRows):
         # One row against many as a matrix-vector product: otherwise XLA transposes the matrix in a slow loop.
@@ -48,7 +48,7 @@ def cross_products(x: Array, z: Array) -> Array:
     return _pairs(_materialized(x), _materialized(z), jnp.multiply)
 
 
-def l1_distances(x: Array, z: Array) -> Array:
+def l1_distances(x: Array | SparseRows, z: Array | SparseRows) -> Array:
     """sum_c |x_c - z_c| of rows, (n, d), (m, d) -> (n, m), one column at a time."""
     if isinstance(x, SparseRows) or isinstance(z, SparseRows):
         # A column that x does not name contributes |z_c|: sum over all columns, then correct the named ones.
@@ -62,7 +62,7 @@ def l1_distances(x: Array, z: Array) -> Array:
     return lax.scan(column, zero, (x.T, z.T))[0]
 
 
-def _materialized(x: Array) -> Array:
+def _materialized(x: Array | SparseRows) -> Array | SparseRows:
     """Rows in the dtype of sums over them; sparse rows are materialized."""
     return (x.materialize() if isinstance(x, SparseRows) else x).astype(accum_dtype(x))
 
@@ -70,10 +70,10 @@ def _materialized(x: Array) -> Array:
 _DENSE = 2**24  # entries of the block of sparse rows that is made dense at once
 
 
-def _pairs(x: Array, z: Array, fn: Callable) -> Array:
+def _pairs(x: Array | SparseRows, z: Array | SparseRows, fn: Callable) -> Array:
     """sum_c fn(x_ic, z_jc) over the columns c that sparse rows name, for symmetric fn with fn(0, .) = 0; (n, m)."""
     if not isinstance(x, SparseRows):
-        return sparse_products.gather(z, x.T, fn).T
+        return _pairs(z, x, fn).T
     if not isinstance(z, SparseRows):
         return sparse_products.gather(x, z.T, fn)
     x, z = x.materialize(), z.materialize()
@@ -82,7 +82,7 @@ def _pairs(x: Array, z: Array, fn: Callable) -> Array:
     return blocked(lambda rows: sparse_products.gather(z, rows.toarray().T, fn).T, x, max(1, _DENSE // x.columns))
 
 
-def accum_dtype(x: Array) -> jnp.dtype:
+def accum_dtype(x: Array | SparseRows) -> jnp.dtype:
     """The dtype for sums and coefficients over `x`: that of `x`, at least float32."""
     return x.dtype if jnp.finfo(x.dtype).bits >= 32 else jnp.dtype(jnp.float32)
 
@@ -100,14 +100,14 @@ def above_rounding(distance: Array, total: Array, columns: int) -> Array:
     return jnp.where((distance > rounding(columns, distance.dtype) * total) | ~(total < jnp.inf), distance, 0)
 
 
-def sqnorms(x: Array) -> Array:
+def sqnorms(x: Array | SparseRows) -> Array:
     """Squared norms of rows, (n, d) -> (n,)."""
     x = x.astype(accum_dtype(x))
     x = x.materialize().value if isinstance(x, SparseRows) else x
     return jnp.einsum("nd,nd->n", x, x, precision=lax.Precision.HIGHEST)
 
 
-def blocked(fn: Callable, x: Array, block: int) -> Array:
+def blocked(fn: Callable, x: Array | SparseRows, block: int) -> Array:
     """The values of `fn` over the rows of `x`, computed in blocks to bound the memory of temporaries.
 
     Args:

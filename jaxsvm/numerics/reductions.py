@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -134,7 +135,7 @@ def top_k_index(a: Array, k: int) -> Array:
     return lax.optimization_barrier(lax.top_k(a, k))[1]
 
 
-def is_traced(*trees) -> bool:
+def is_traced(*trees: Any) -> bool:
     """Whether any leaf is a tracer, or the call itself is being traced."""
     leaves = jax.tree.leaves(trees) + [jnp.zeros(())]
     return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)

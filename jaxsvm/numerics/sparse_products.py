@@ -19,7 +19,7 @@ from ..types import LANE_WIDTH, Array, SparseRows
 from .batching import map_on_cpu
 
 
-def gather(x: SparseRows, b: Array, fn: Callable) -> Array:
+def gather(x: SparseRows, b: Any, fn: Callable) -> Array:
     """sum_k fn(value_ik, b[index_ik]), (n, d), (d,) or (d, m) -> (n,) or (n, m)."""
     b, x = jnp.asarray(b), x.materialize()
     if b.ndim == 1:
@@ -32,7 +32,7 @@ def gather(x: SparseRows, b: Array, fn: Callable) -> Array:
     return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.shape[0], b.shape[1]), jnp.result_type(x.dtype, b.dtype)))
 
 
-def scatter(a: Array, x: SparseRows) -> Array:
+def scatter(a: Any, x: SparseRows) -> Array:
     """sum_i a_i x_i, (n,) or (m, n), (n, d) -> (d,) or (m, d)."""
     a, x = jnp.asarray(a), x.materialize()
     if a.ndim == 1:
@@ -65,7 +65,7 @@ def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
     return call(*args)
 
 
-def _walk(x: SparseRows, i: Array, live: Array, one: Callable, start: Any, turn: int) -> Any:
+def _walk(x: SparseRows, i: Array, live: Array | bool, one: Callable, start: Any, turn: int) -> Any:
     """The fold of `one(carry, [(column, value), ...])` over the i-th referenced row, if `live`, with `turn` entries at a time."""
     width = x.value.shape[1]
     turn = turn if width % LANE_WIDTH == 0 else 1
@@ -82,7 +82,7 @@ def _walk(x: SparseRows, i: Array, live: Array, one: Callable, start: Any, turn:
     return lax.while_loop(lambda carry: carry[0] < last, some, (first, start))[1]
 
 
-def _at(a: Array, i: Array) -> Array:
+def _at(a: Any, i: Array) -> Array:
     return lax.dynamic_slice(a, (i,), (1,), allow_negative_indices=False)[0]
 
 
@@ -109,7 +109,7 @@ def scores(x: SparseRows, w: Array) -> Array:
 
 
 @scores.defjvp
-def _scores_jvp(primals, tangents):
+def _scores_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (x, w), (dx, dw) = primals, tangents
     moved = dataclasses.replace(x, value=dx.value)
     return scores(x, w), gather(x, dw, jnp.multiply) + gather(moved, w, jnp.multiply)
@@ -141,7 +141,7 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
 
 
 @added.defjvp
-def _added_jvp(primals, tangents):
+def _added_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (w, coef, x), (dw, dcoef, dx) = primals, tangents
     moved = dataclasses.replace(x, value=dx.value)
     return added(w, coef, x), dw + scatter(dcoef, x) + scatter(coef, moved)

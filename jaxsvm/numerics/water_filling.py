@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from ..recipe import register
-from ..types import Array
+from ..types import Array, Scalar
 from .batching import map_on_cpu
 from .products import dot
 from .reductions import fast_max, fast_min, pairwise_sum
@@ -135,7 +135,7 @@ class _Piece(NamedTuple):
     mass: Array  # ()   weight of the rows under water
     edge: Array  # ()   rows below it are under water
 
-    def at(self, bias):
+    def at(self, bias: Array) -> Array:
         return self.level + self.slope * (bias - self.bias)
 
 
@@ -153,16 +153,16 @@ def _either(first: Array, a: _Piece, b: _Piece) -> _Piece:
     return jax.tree.map(lambda a, b: jnp.where(first, a, b), a, b)
 
 
-def _no_gradients(tree):
+def _no_gradients(tree: Any) -> Any:
     return jax.tree.map(lax.stop_gradient, tree)
 
 
-def _prepare(responses, volume, weight):
+def _prepare(responses: Array, volume: Scalar, weight: Array | None) -> tuple[Array, Array, Array]:
     weight = jnp.ones_like(responses) if weight is None else weight
     return jnp.where(weight > 0, responses, 0), jnp.asarray(volume, responses.dtype), weight
 
 
-def _bracket(c, volume, w, y, start):
+def _bracket(c: Array, volume: Array, w: Array, y: Array, start: tuple | None) -> tuple[_Piece, _Piece, Array]:
     """The two pieces around the maximum of G, and whether both classes have rows."""
     sides = jnp.where(y > 0, w, 0), jnp.where(y > 0, 0, w)
     both = (pairwise_sum(sides[0]) > 0) & (pairwise_sum(sides[1]) > 0)
@@ -205,7 +205,7 @@ def _bracket(c, volume, w, y, start):
     return left, right, both
 
 
-def _initial_guess(c, volume, sides, start):
+def _initial_guess(c: Array, volume: Array, sides: tuple[Array, Array], start: tuple | None) -> tuple[Array, Array | None, Array]:
     """The initial bias, level and stride of the search."""
     low = [fast_min(jnp.where(side > 0, c, jnp.inf)) for side in sides]
     least_stride = 4 * jnp.finfo(c.dtype).eps * (jnp.abs(low[0]) + jnp.abs(low[1])) + jnp.finfo(c.dtype).tiny
@@ -217,7 +217,7 @@ def _initial_guess(c, volume, sides, start):
     return jnp.where(both, (low[1] - low[0]) / 2, 0), None, volume / pairwise_sum(sides[0] + sides[1]) + least_stride
 
 
-def _solve_level(ground, volume, w, guess):
+def _solve_level(ground: Array, volume: Array, w: Array, guess: Array | None) -> tuple[Array, Array, Array]:
     """The edge of the water, the level by one more Newton step from it, and the weight of the rows below the edge."""
     if guess is None:
         return _newton_from_top(ground, volume, w)
@@ -238,14 +238,14 @@ def _solve_level(ground, volume, w, guess):
     return lax.while_loop(lambda carry: carry[0], from_top, (is_unsolved(outcome), *solved))[1:]
 
 
-def _step(ground, volume, w, level):
+def _step(ground: Array, volume: Array, w: Array, level: Array) -> tuple[Array, Array, Array]:
     """A Newton step: the level for the rows below `level`, the weight of these rows, and the volume still missing at `level`."""
     below = jnp.where(ground < level, w, 0)
     mass, missing = pairwise_sum(below), volume - pairwise_sum(below * (level - ground))
     return jnp.where(mass > 0, level + missing / jnp.where(mass > 0, mass, 1), level), mass, missing
 
 
-def _newton_from_top(ground, volume, w):
+def _newton_from_top(ground: Array, volume: Array, w: Array) -> tuple[Array, Array, Array]:
     """As `_solve_level`, starting with all rows under water: levels decrease until the set under water is unchanged."""
     floor = fast_min(jnp.where(w > 0, ground, jnp.inf))
 
@@ -273,17 +273,17 @@ def _newton_from_top(ground, volume, w):
     return jnp.where(mass > 0, level, above), refined, jnp.where(mass > 0, mass, at_level)
 
 
-def _under(ground, edge, w):
+def _under(ground: Array, edge: Array, w: Array) -> Array:
     """The rows under water, or those at the level if none is under water, (n,) bool."""
     return (ground < edge) & (w > 0)
 
 
-def _level_derivatives(ground, edge, mass, w):
+def _level_derivatives(ground: Array, edge: Array, mass: Array, w: Array) -> tuple[Array, Array]:
     """The derivatives of the level in each response (n,), of sum 1, and in the volume ()."""
     return jnp.where(_under(ground, edge, w), w, 0) / mass, 1 / mass
 
 
-def _middle(c, y, piece, w):
+def _middle(c: Array, y: Array, piece: _Piece, w: Array) -> Array:
     """The midpoint of the biases for which the same rows are under water."""
     under, live = _under(c + y * piece.bias, piece.edge, w), w > 0
     top = lambda side, rows: fast_max(jnp.where(rows & side & live, c, -jnp.inf))
@@ -294,13 +294,13 @@ def _middle(c, y, piece, w):
 
 
 @jax.custom_jvp
-def _with_derivatives(level, share, slope, responses, volume):
+def _with_derivatives(level: Array, share: Array, slope: Array, responses: Array, volume: Array) -> Array:
     """The level with its derivatives attached: `share` in the responses, `slope` in the volume."""
     return level
 
 
 @_with_derivatives.defjvp
-def _derivatives(primals, tangents):
+def _derivatives(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     level, share, slope, *_ = primals
     *_, responses, volume = tangents
     return level, dot(share, responses) + slope * volume
