@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -118,7 +119,7 @@ class _Side(NamedTuple):
 
     first: Array  # ()  int32, the first place
     stored: Array  # ()  int32, the number of stored points
-    count: Array  # ()  int32, the number of points, the new one included
+    count: Array  # type: ignore[assignment]  # ()  int32, the number of points, the new one included
 
 
 def _smallest(points: Points) -> tuple[Array, _Side]:
@@ -131,7 +132,7 @@ def _smallest(points: Points) -> tuple[Array, _Side]:
     has_partner = (jnp.where(in_front, front, back) > 1) | (points.coef == 0)
     i = points.oldest_of(jnp.where(has_partner, -jnp.abs(points.coef), -jnp.inf))
     side = index_row(in_front, i)
-    select = functools.partial(jnp.where, side)
+    select: Callable = functools.partial(jnp.where, side)
     return i, _Side(select(zero, m - points.back), select(points.front, points.back), select(front, back))
 
 

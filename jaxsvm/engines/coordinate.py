@@ -12,7 +12,7 @@ from jax import lax
 from ..numerics import accum_dtype, count, gather, scatter_set
 from ..recipe import register
 from ..samplers import epochs
-from ..types import Array, Batch, Info, Loss, Solver, Space, State, drawn, take
+from ..types import Array, Batch, Info, Loss, Scalar, Solver, Space, State, drawn, take
 
 
 @register("CoordinateState")
@@ -43,7 +43,7 @@ def dual_coef(state: CoordinateState) -> Array:
 
 def coordinate(
     loss: Loss,
-    C: Array,
+    C: Scalar,
     space: Space,
     *,
     start: Array | None = None,
@@ -159,7 +159,9 @@ def coordinate(
     return Solver(init, update, build_model, sampler or epochs(1), space.reads, targets=targets, layout=space.layout)
 
 
-def visit_sequentially(visit, before, score, gram, rows, rest):
+def visit_sequentially(
+    visit: Callable, before: Array, score: Array, gram: Array, rows: Array, rest: tuple[Array, ...]
+) -> tuple[Array, Array, Array]:
     """Visit the rows of a batch in sequence; each visit reads the scores and coefficients that earlier visits left.
 
     Args:
@@ -188,14 +190,14 @@ def visit_sequentially(visit, before, score, gram, rows, rest):
     return lax.fori_loop(0, rows.shape[0], visit_row, carry)[2:]
 
 
-def _final(after, rows):
+def _final(after: Array, rows: Array) -> Array:
     """The coefficient of each row after its last visit in the batch."""
     b = rows.shape[0]
     last = jnp.max(jnp.where(rows[:, None] == rows[None, :], jnp.arange(b)[None, :], 0), axis=1)
     return after[last]
 
 
-def _gain(loss, old, new, score, y, sqnorm, bound):
+def _gain(loss: Loss, old: Array, new: Array, score: Array, y: Array, sqnorm: Array, bound: Array) -> Array:
     """The increase of the dual objective by each visit, (b,)."""
     safe = jnp.where(bound > 0, bound, jnp.ones_like(bound))
     penalty = lambda coef: bound * loss.conjugate(-coef / safe, y)

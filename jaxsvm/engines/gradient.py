@@ -17,7 +17,7 @@ from ..numerics import accum_dtype, count, dot
 from ..recipe import check_choice, register
 from ..renamed import with_new_options
 from ..samplers import uniform
-from ..types import Array, Batch, Info, Loss, Solver
+from ..types import Array, Batch, Info, Loss, Scalar, Solver
 
 BIASES = ("none", "feature", "free")
 
@@ -42,10 +42,11 @@ class GradientState(NamedTuple):
 def regularised(bias: str) -> Weights:
     """The mask, for optax, of the parameters in the norm of the objective."""
     check_choice("bias", bias, BIASES)
-    return Weights(True, {"none": None, "feature": True, "free": False}[bias])
+    mask: Any = True, {"none": None, "feature": True, "free": False}[bias]
+    return Weights(*mask)
 
 
-def ball(radius: Array, bias: str) -> Callable[[Weights], Weights]:
+def ball(radius: Scalar, bias: str) -> Callable[[Weights], Weights]:
     """The projection of the regularised parameters onto a ball."""
     if bias != "feature":
         return projections.product({"w": projections.ball(radius)})
@@ -57,11 +58,12 @@ def ball(radius: Array, bias: str) -> Callable[[Weights], Weights]:
     return project
 
 
-def descent(lam: Array, step: optax.GradientTransformation, bias: str, bias_step: Any = None) -> optax.GradientTransformation:
+def descent(lam: Scalar, step: optax.GradientTransformation, bias: str, bias_step: Any = None) -> optax.GradientTransformation:
     """The optax chain of a descent step on lam/2 |regularised parameters|^2 + loss; `bias_step`, if given, is for the bias."""
     check_choice("bias", bias, BIASES)
     if bias != "none" and bias_step is not None:
-        step = optax.partition({"w": step, "b": bias_step}, Weights("w", "b"))
+        labels: Any = "w", "b"
+        step = optax.partition({"w": step, "b": bias_step}, Weights(*labels))
     return optax.chain(optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None), step)
 
 

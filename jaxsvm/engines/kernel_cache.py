@@ -129,7 +129,7 @@ def subtract(total: Array, compensation: Array, rows: Rows, index: Array, by: Ar
     by = jnp.pad(jnp.where(lax.iota(jnp.int32, by.shape[0]) < n_used, by[order], 0), (0, UNROLL))
     slot = jnp.where(by != 0, slot, slot[0])  # where by is 0: any cached row
 
-    def subtract_block(k, sums):
+    def subtract_block(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
         for u in range(UNROLL):
             sums = two_sum(*sums, -index_row(by, k * UNROLL + u) * index_row(rows.value, index_row(slot, k * UNROLL + u)))
         return sums

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..losses import hinge
 from ..recipe import register
 from ..samplers import epochs, uniform
-from ..types import Array, Info, Solver, Space, State, drawn
+from ..types import Array, Batch, Info, Scalar, Solver, Space, State, drawn
 
 
 class Move(NamedTuple):
@@ -82,20 +82,20 @@ def online(
     return Solver(start, update, model, *sampling, residual_scope="sample", targets=targets, layout=space.layout)
 
 
-def perceptron_rule(_, score, batch, share, gram, t) -> tuple[tuple, Move]:
+def perceptron_rule(_: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array) -> tuple[tuple, Move]:
     """The perceptron rule: misclassified rows, y_i f(x_i) <= 0, are added with their label; the loss counts them."""
     mistake = batch.y * score <= 0
     coef = jnp.where(mistake, batch.y * share, jnp.zeros_like(score))
     return (), Move(jnp.zeros((), score.dtype), coef, mistake.astype(score.dtype))
 
 
-def margin_perceptron_rule(_, score, batch, share, gram, t) -> tuple[tuple, Move]:
+def margin_perceptron_rule(_: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array) -> tuple[tuple, Move]:
     """The margin perceptron rule: rows with y_i f(x_i) < 1 are added with their label; the loss counts y_i f(x_i) <= 0."""
     coef = jnp.where(batch.y * score < 1, batch.y * share, jnp.zeros_like(score))
     return (), Move(jnp.zeros((), score.dtype), coef, (batch.y * score <= 0).astype(score.dtype))
 
 
-def pegasos_rule(lam: Array) -> tuple[Callable, Callable]:
+def pegasos_rule(lam: Scalar) -> tuple[Callable, Callable]:
     """The rule of Pegasos without projection for w = s / (lam t), and 1 / (lam t): s adds y_i where y_i s(x_i) < lam (t - 1).
 
     With weights of 1 the coefficients of s are integers, so that rows drawn equally often have equal coefficients.
@@ -112,7 +112,7 @@ def pegasos_rule(lam: Array) -> tuple[Callable, Callable]:
     return rule, lambda t: 1 / (lam * jnp.maximum(t, 1))
 
 
-def ogd_rule(eta: Array, lam: Array | float = 0.0) -> Callable:
+def ogd_rule(eta: Scalar, lam: Scalar = 0.0) -> Callable:
     """The rule of descent on lam/2 |w|^2 + hinge with step eta: f shrinks by eta lam, rows of y_i f < 1 add eta y_i."""
 
     def rule(_, score, batch, share, gram, t):

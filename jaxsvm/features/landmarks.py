@@ -42,7 +42,7 @@ def k_means(steps: int = 10) -> Callable:
     return functools.partial(_k_means, steps=steps)
 
 
-def _k_means(key, kernel, x, count, *, steps):
+def _k_means(key: Array, kernel: Kernel, x: Array, count: int, *, steps: int) -> Array:
     x = x.astype(accum_dtype(x))
 
     def sums(centre_index):
@@ -82,7 +82,7 @@ def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
     return functools.partial(_leverage_scores, ridge=ridge, pilot=pilot)
 
 
-def _leverage_scores(key, kernel, x, count, *, ridge, pilot):
+def _leverage_scores(key: Array, kernel: Kernel, x: Array, count: int, *, ridge: float, pilot: int | None) -> Array:
     for_pilot, for_rows = jax.random.split(key)
     sample = uniform(for_pilot, kernel, x, min(pilot or count, x.shape[0]))
     shift = ridge * jnp.sum(kernel.diag(sample))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from ..files import check_field, shape_of
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..numerics import accum_dtype, count, dot, is_traced
 from ..recipe import cast, check_scalars, struct
-from ..types import Array, SparseRows
+from ..types import Array, Scalar, SparseRows
 from .landmarks import uniform
 
 
@@ -139,29 +140,31 @@ def nystrom(
         if not 1 <= landmarks <= x.shape[0]:
             raise ValueError(f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw from, got {landmarks}")
         with calling("choose", choose, "of key, kernel, rows and their number to landmarks", x):
-            landmarks = choose(key, kernel, x, int(landmarks))
-    if type(landmarks) in (list, tuple, float):
+            rows: Any = choose(key, kernel, x, int(landmarks))
+    else:
+        rows = landmarks
+    if type(rows) in (list, tuple, float):
         try:
-            landmarks = np.asarray(landmarks)
+            rows = np.asarray(rows)
         except ValueError as error:
             raise ValueError("landmarks must be a matrix of rows; its rows differ in length") from error
-    if not hasattr(landmarks, "shape") or not hasattr(landmarks, "dtype"):
-        raise TypeError(f"landmarks must be a whole number or a matrix of rows, got {shown(landmarks)}")
-    if len(landmarks.shape) != 2 or not landmarks.shape[0]:
-        raise ValueError(f"landmarks must be a whole number or a matrix of rows, got shape {landmarks.shape}")
-    landmarks = matrix("landmarks", landmarks)
-    landmarks = landmarks if isinstance(landmarks, SparseRows) else jnp.asarray(landmarks)
-    landmarks = landmarks if jnp.issubdtype(landmarks.dtype, jnp.floating) else landmarks.astype(jnp.float32)
-    landmarks = landmarks.astype(accum_dtype(landmarks))
-    if is_traced(kernel, landmarks, eps) or landmarks.dtype == jnp.float64:
-        return Nystrom(kernel, landmarks, whitening(kernel(landmarks, landmarks), eps))
+    if not hasattr(rows, "shape") or not hasattr(rows, "dtype"):
+        raise TypeError(f"landmarks must be a whole number or a matrix of rows, got {shown(rows)}")
+    if len(rows.shape) != 2 or not rows.shape[0]:
+        raise ValueError(f"landmarks must be a whole number or a matrix of rows, got shape {rows.shape}")
+    rows = matrix("landmarks", rows)
+    rows = rows if isinstance(rows, SparseRows) else jnp.asarray(rows)
+    rows = rows if jnp.issubdtype(rows.dtype, jnp.floating) else rows.astype(jnp.float32)
+    rows = rows.astype(accum_dtype(rows))
+    if is_traced(kernel, rows, eps) or rows.dtype == jnp.float64:
+        return Nystrom(kernel, rows, whitening(kernel(rows, rows), eps))
     with jax.enable_x64(True):
-        whitening_matrix = _wide_whitening(*cast((kernel, landmarks), jnp.float64), jnp.asarray(eps, jnp.float64))
-    return Nystrom(kernel, landmarks, whitening_matrix)
+        whitening_matrix = _wide_whitening(*cast((kernel, rows), jnp.float64), jnp.asarray(eps, jnp.float64))
+    return Nystrom(kernel, rows, whitening_matrix)
 
 
 @jax.jit
-def _wide_whitening(kernel, rows, eps):
+def _wide_whitening(kernel: Kernel, rows: Array, eps: Array) -> Array:
     """The whitening matrix of float32 rows, computed in float64."""
     gram = kernel(rows, rows)
     least = jnp.maximum(eps, float(jnp.finfo(jnp.float32).eps) * jnp.trace(gram))
@@ -169,12 +172,12 @@ def _wide_whitening(kernel, rows, eps):
 
 
 @jax.custom_jvp
-def whitening(gram: Array, eps: Array) -> Array:
+def whitening(gram: Array, eps: Scalar) -> Array:
     """The whitening matrix Q D^(-1/2) of a positive semi-definite (s, s) matrix, 0 for eigenvalues below the threshold."""
     return _decomposed(gram, eps)[0]
 
 
-def _decomposed(gram, eps):
+def _decomposed(gram: Array, eps: Scalar) -> tuple[Array, Array, Array, Array]:
     size = gram.shape[0]
     values, vectors = jnp.linalg.eigh((gram + gram.T) / 2)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -185,7 +188,7 @@ def _decomposed(gram, eps):
 
 
 @whitening.defjvp
-def _whitening_jvp(primals, tangents):
+def _whitening_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     """The derivative of Q F(D) Q' R at R = Q, with R constant, by divided differences of F.
 
     Close eigenvalues are harmless, unless one is kept and the other dropped: for u = F(D_ii), v = F(D_jj), both kept,

@@ -10,8 +10,7 @@ from ..kernels import Kernel, as_kernel
 from ..numerics import argmax_value, index_row
 from ..recipe import check_nonnegative, register, solver
 from ..samplers import uniform
-from ..spaces import expansion
-from ..spaces.expansion import ExpansionState
+from ..spaces.expansion import ExpansionState, expansion
 from ..types import Array, Info, Solver
 
 

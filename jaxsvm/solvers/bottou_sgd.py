@@ -20,7 +20,7 @@ from ..types import Array, Loss, Solver
 class AddThenShrinkState(NamedTuple):
     """The step counter of `add_then_shrink`."""
 
-    count: Array  # ()  int32
+    count: Array  # type: ignore[assignment]  # ()  int32
 
 
 @solver

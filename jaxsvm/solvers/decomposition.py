@@ -167,8 +167,8 @@ def decomposition(
             # Should the next block be larger?
             n_free = count((solved.coef > block.bounds.low) & (solved.coef < block.bounds.high))
             settled = (rows.made - run.rows.made <= size // 16) & (n_free > size // 2)
-            state_and_kkt = with_residual(run.state._replace(dual=state, working=working))
-            return Progress(*state_and_kkt, rows, jnp.any(change != 0), run.rounds + 1, settled)
+            new, kkt = with_residual(run.state._replace(dual=state, working=working))
+            return Progress(new, kkt, rows, jnp.any(change != 0), run.rounds + 1, settled)
 
         def target(state):
             """The residual to stop at: `tol` less what rounding of the kernel values may hide, but at least tol / 2."""

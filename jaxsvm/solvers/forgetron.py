@@ -10,7 +10,7 @@ from ..kernels import Kernel
 from ..numerics import dot, index_row
 from ..recipe import solver
 from ..spaces import budgeted
-from ..types import Solver
+from ..types import Array, Solver
 
 
 @maintenance
@@ -28,7 +28,7 @@ def _shrink_and_forget() -> Maintenance:
     return Maintenance(change, memory=lambda dtype: jnp.zeros((), dtype), evals=lambda budget: budget)
 
 
-def shrinkage(sigma, mu, damage, mistakes):
+def shrinkage(sigma: Array, mu: Array, damage: Array, mistakes: Array) -> Array:
     """The largest phi in (0, 1] with (sigma phi)^2 + 2 sigma phi (1 - phi mu) + damage <= 15/32 mistakes.
 
     The formula of the root is valid for every sign of the leading coefficient.

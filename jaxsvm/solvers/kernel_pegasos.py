@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..engines.online import online, pegasos_rule
 from ..kernels import Kernel
 from ..recipe import check_positive, solver
-from ..spaces import expansion
+from ..spaces.expansion import expansion
 from ..types import Solver
 
 

@@ -85,7 +85,7 @@ def pegasos(
 class ActiveState(NamedTuple):
     """The step counter of `when_active`."""
 
-    count: Array  # ()  int32, steps with a violation
+    count: Array  # type: ignore[assignment]  # ()  int32, steps with a violation
 
 
 def when_active(schedule: Callable[[Array], Array]) -> optax.GradientTransformationExtraArgs:

@@ -15,7 +15,7 @@ from ..numerics import accum_dtype, centre, dot
 from ..recipe import check_positive, register, solver
 from ..samplers import epochs
 from ..spaces.budgeted import check_budget, check_points, dense_centred, point_space, sequentially, values_at
-from ..types import Array, Solver, Space
+from ..types import Array, Scalar, Solver, Space
 
 
 @register("SpanState")
@@ -34,7 +34,7 @@ class SpanState(NamedTuple):
     shift: Array  # (d,)  `Kernel.offset` of the rows at `init`
 
 
-def _span(kernel: Kernel, budget: int, eta: Array | None, partial: Callable | None = None) -> Space:
+def _span(kernel: Kernel, budget: int, eta: Scalar | None, partial: Callable | None = None) -> Space:
     """Functions in the span of at most `budget` points.
 
     A row with a nonzero coefficient becomes a point if its distance from the span is large and a slot is free. Otherwise it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -38,7 +39,7 @@ from ..numerics import (
 )
 from ..recipe import check_choice, check_nonnegative, check_positive, check_scalars, register, solver
 from ..samplers import whole
-from ..types import Array, Info, Solver
+from ..types import Array, Batch, Count, Info, Solver
 
 MIN_STEP_DIVISOR = 100  # the line search stops at steps shorter than radius / MIN_STEP_DIVISOR
 
@@ -53,7 +54,7 @@ class ScsState(NamedTuple):
     h: FunctionValues  # minus the last direction
     radius: Array  # ()  bound on |t h|
     size: Array  # ()  int32, current sample size
-    index: Array  # (capacity,)  int32, sampled rows; the first `size` are the current sample
+    index: Array  # type: ignore[assignment]  # (capacity,)  int32, sampled rows; the first `size` are the current sample
     weight: Array  # (n,)  weights of all rows: fresh samples are drawn from all rows
     gram: Array | None  # (capacity, capacity) kernel matrix of the sampled rows; None: linear
     key: Array  # ()
@@ -246,8 +247,8 @@ def _sample_sizes(capacity: int, growth: int | None, first: int | None) -> tuple
     return growth, first
 
 
-def _rows_check(capacity):
-    def check(data):
+def _rows_check(capacity: int) -> Callable[[Batch], None]:
+    def check(data: Batch) -> None:
         n_rows = int((data.weight > 0).sum())
         if n_rows < capacity:
             raise ValueError(f"capacity is {capacity}, but there are {n_rows} rows of positive weight: lower it")
@@ -255,13 +256,13 @@ def _rows_check(capacity):
     return check
 
 
-def _sample_weights(weight, size):
+def _sample_weights(weight: Array, size: Array) -> Array:
     """The weights of the first `size` rows, normalised to sum 1; 0 for the others."""
     in_sample = jnp.where(lax.iota(jnp.int32, weight.shape[0]) < size, weight, 0)
     return in_sample / pairwise_sum(in_sample)
 
 
-def _shortest(inner, last_h, g, t):
+def _shortest(inner: Callable, last_h: FunctionValues, g: FunctionValues, t: Array) -> FunctionValues:
     """The shortest vector of the segment from the last h to g; g at the first step."""
     cross = inner(g, last_h)
     gram = jnp.array([[inner(last_h, last_h), cross], [cross, inner(g, g)]])
@@ -269,7 +270,9 @@ def _shortest(inner, last_h, g, t):
     return add_scaled(scale(weights[0], last_h), weights[1], g)
 
 
-def _fresh_margins(kernel, batch, weight, index, key, t, w, d):
+def _fresh_margins(
+    kernel: Kernel | None, batch: Batch, weight: Array, index: Array, key: Array, t: Array, w: FunctionValues, d: FunctionValues
+) -> dict[str, Array]:
     """Margins of w and of d at rows drawn anew in proportion to their weight."""
     rows = sample_proportional(
         weight, jax.random.uniform(jax.random.fold_in(key, t), index.shape, jnp.float32).astype(weight.dtype)
@@ -280,7 +283,7 @@ def _fresh_margins(kernel, batch, weight, index, key, t, w, d):
     return {"margin": y * values[:, 0], "rate": y * values[:, 1]}
 
 
-def _new_values(kernel, size, grown, t, other, capacity):
+def _new_values(kernel: Kernel | None, size: Array, grown: Array, t: Array, other: int, capacity: int) -> Array | Count:
     """The number of new kernel values: pairs with a row that joined the sample, and `other`. Linear: products with rows."""
     if kernel is None:
         return grown

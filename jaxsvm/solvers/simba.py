@@ -123,18 +123,18 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
     return Solver(init, update, model, uniform(), "all", residual_scope="sample", targets="labels")
 
 
-def _row(x, i):
+def _row(x: Array, i: Array) -> Array:
     row = x[i].astype(accum_dtype(x))
     return dot(jnp.ones(1, row.dtype), row)
 
 
-def _column(x, j):
+def _column(x: Array | SparseRows, j: Array) -> Array:
     if isinstance(x, SparseRows):
         return dot(x, jnp.zeros(x.shape[1], x.dtype).at[j].set(1)).astype(accum_dtype(x))
     return lax.dynamic_slice_in_dim(x, j[0], 1, axis=1)[:, 0].astype(accum_dtype(x))
 
 
-def _slack(q, weight, budget):
+def _slack(q: Array, weight: Array, budget: Array) -> Array:
     """argmax sum_i q_i xi_i over xi in [0, 2], sum_i weight_i xi_i <= budget: 2 for the largest q until the budget is used up.
 
     The smallest q with a positive xi is found by bisection over the floating-point numbers in [0, 1], ordered by their bits.

@@ -273,8 +273,9 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
     third = jax.tree.map(functools.partial(jnp.where, copies_last), (removed, index_row(f.x, last)), first)
     rows = jnp.stack([first[1], second[1], third[1]])
     pending = PendingWrites(jnp.stack([first[0], second[0], third[0]]), rows, sqnorms(rows))
+    no_x: Any = None
     return f._replace(
-        x=None,
+        x=no_x,
         coef=follow(coef[:m], coef[m]),
         birth=follow(f.birth, f.added - 1),
         annotations=jax.tree.map(lambda a: follow(a[:m], a[m]), points.annotations),

@@ -19,7 +19,7 @@ class MeanState(NamedTuple):
     f: State
     mean: State
     compensation: State  # rounding errors of the mean, still to be added
-    count: Array  # ()  int32, number of functions in the mean
+    count: Array  # type: ignore[assignment]  # ()  int32, number of functions in the mean
 
 
 @space
