@@ -36,7 +36,7 @@ class Loaded(tuple):
 
     classes: tuple
 
-    def __new__(cls, parts: Sequence[Batch] = (), classes: tuple = ()):
+    def __new__(cls, parts: Sequence[Batch] = (), classes: tuple = ()) -> Loaded:
         """A tuple of the parts."""
         self = super().__new__(cls, parts)
         self.classes = tuple(classes)
@@ -97,9 +97,9 @@ def _beyond_ascii(words: np.ndarray) -> bool:
 
 def _grouped(classes: tuple, positive: Any) -> tuple:
     """The names of the two groups: the rest, and the classes in `positive`."""
-    wanted = np.atleast_1d(np.asarray(list(positive) if isinstance(positive, set | range) else positive))
+    names = np.atleast_1d(np.asarray(list(positive) if isinstance(positive, set | range) else positive))
     shown = ", ".join(map(str, classes[:12])) + (", ..." if len(classes) > 12 else "")
-    texts, wanted = [str(name) for name in classes], [str(name) for name in normalize_names(wanted)]
+    texts, wanted = [str(name) for name in classes], [str(name) for name in normalize_names(names)]
     unknown = [name for name in wanted if name not in texts]
     if unknown or not 0 < len(set(wanted)) < len(classes):
         raise ValueError(f"positive must be one or several, not all, of the classes {shown}; got {', '.join(wanted)}")

@@ -97,7 +97,7 @@ def load(name: str, *, key: Array | None = None, positive: Any = None, home: str
             f"{name} has no standard test part: give a key, such as jax.random.key(0), to draw one row in five for it"
         )
     loaded = assemble(parts, positive=positive)
-    return Loaded(split(key, loaded[0], 4, 1), loaded.classes) if len(parts) == 1 else loaded
+    return loaded if key is None or len(parts) > 1 else Loaded(split(key, loaded[0], 4, 1), loaded.classes)
 
 
 def _fetch(name: str, source: Source) -> list[Rows]:
@@ -116,8 +116,8 @@ def _fetch(name: str, source: Source) -> list[Rows]:
         raise ValueError(f"OpenML has {fetched.details['name']} as number {source.number}, expected {source.name}")
     y = np.asarray(fetched.target).astype(str)
     n_train = source.train or len(y)
-    parts = [Rows(fetched.data[rows], y[rows]) for rows in (slice(n_train), slice(n_train, None))]
-    return [part for part in parts if len(part.y)]
+    parts = [(fetched.data[rows], y[rows]) for rows in (slice(n_train), slice(n_train, None))]
+    return [Rows(x, labels) for x, labels in parts if len(labels)]
 
 
 def _breast_cancer() -> Rows:

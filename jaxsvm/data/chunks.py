@@ -16,7 +16,7 @@ from ..types import Batch
 class Chunks:
     """A sequence of batches of at most `rows` rows: `len`, `chunks[i]`, and `chunks[i:]` for the rest."""
 
-    def __init__(self, parts: Batch, rows: int, first: int = 0):
+    def __init__(self, parts: Batch, rows: int, first: int = 0) -> None:
         """Split `parts` from row `first` on; see `chunks`."""
         self.parts, self.rows, self.first = parts, rows, first
 
@@ -78,10 +78,11 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
             raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in")
     as_array = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)
     ones = np.broadcast_to(np.float32(1), n) if weight is None else as_array(weight)
-    return Chunks(Batch(as_array(x), as_array(y), np.broadcast_to(np.int32(0), n), ones), int(rows))
+    arrays: Any = as_array(x), as_array(y), np.broadcast_to(np.int32(0), n), ones
+    return Chunks(Batch(*arrays), int(rows))
 
 
-def _read(a: np.ndarray, start: int, stop: int) -> np.ndarray:
+def _read(a: Any, start: int, stop: int) -> np.ndarray:
     """Rows of an array; those of a memory map are read from the file, as pages of the map would stay in memory."""
     root = a
     while isinstance(root, np.memmap) and isinstance(root.base, np.memmap):

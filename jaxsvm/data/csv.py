@@ -83,13 +83,13 @@ def read_csv(
         by_name = isinstance(label, str)
         if by_name and label not in head:
             raise ValueError(f"{path} has no column named {label!r}, its first line holds {', '.join(head[:12])}")
-        place = None if label is None else head.index(label) if by_name else _column(path, label, width)
+        place = None if label is None else head.index(label) if isinstance(label, str) else _column(path, label, width)
         if width == 1 and label is not None:
             what = f"has a single cell, {head[0][:40]!r}: is {delimiter!r} what stands between cells?"
             raise ValueError(f"{path}, line {number} {what}")
-        skip = by_name or (_names_columns(path, number, head, place) if header == "auto" else header)
+        skip = by_name or (_names_columns(path, number, head, place) if header == "auto" else bool(header))
         names: dict[str, int] = {}
-        converters = {} if place is None else {place: lambda cell: names.setdefault(cell.strip(), len(names))}
+        converters: Any = {} if place is None else {place: lambda cell: names.setdefault(cell.strip(), len(names))}
         try:
             with open_any(path) as file, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a file without rows, which is checked below

@@ -6,11 +6,10 @@ import sys
 import warnings
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import jax_dtype, refuse_masked
+from ..checks import jax_dtype, refuse_masked, x64_enabled
 from ..recipe import check_choice
 from ..types import Batch
 from .from_scipy import csr, is_sparse, pad_rows, stored_range
@@ -53,7 +52,7 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     weight = np.ones(len(y)) if weight is None else numbers("weight", weight)
     if weight.shape != y.shape:
         raise ValueError(f"weight must hold one number for each of the {len(y)} rows of x, got shape {weight.shape}")
-    dtype = np.dtype(np.float64 if x.dtype == np.float64 and jax.config.jax_enable_x64 else np.float32)  # of all sums
+    dtype = np.dtype(np.float64 if x.dtype == np.float64 and x64_enabled() else np.float32)  # of all sums
     for name, a in (("x", x.data if sparse else x), ("y", y), ("weight", weight)):
         _finite(name, a, dtype, x.indptr if sparse and name == "x" else None)
     cast_weight = weight.astype(dtype)  # as solvers read it

@@ -43,14 +43,16 @@ def read_files(
     **options: Any,
 ) -> list[Rows]:
     """The contents of files of any format; `options` are for CSV, `dtype` and `zero_based` for svmlight."""
-    paths = [tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path for path in paths]
-    kinds = [kind_of(path) if kind is None else kind for path in paths]
+    files: list[Any] = [
+        tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path for path in paths
+    ]
+    kinds = [kind_of(path) if kind is None else kind for path in files]
     for name in kinds:
         check_choice("kind", name, ("svmlight", "npz", "csv"))
     if set(kinds) == {"svmlight"}:
-        return read_svmlight(*paths, columns=columns, dtype=dtype, zero_based=zero_based)
+        return read_svmlight(*files, columns=columns, dtype=dtype, zero_based=zero_based)
     parts: list[Rows] = []
-    for path, name in zip(paths, kinds, strict=True):
+    for path, name in zip(files, kinds, strict=True):
         if name == "svmlight":
             parts += read_svmlight(
                 path, columns=columns or (parts[0].x.shape[1] if parts else None), dtype=dtype, zero_based=zero_based

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import jax
 import numpy as np
 
-from ..checks import as_path, brief
+from ..checks import as_path, brief, x64_enabled
 
 
 def check_paths(paths: Sequence) -> list[str]:
@@ -33,7 +32,7 @@ def check_paths(paths: Sequence) -> list[str]:
 
 def open_any(path: str, mode: str = "r") -> Any:
     """An open file, UTF-8 text or bytes; decompressed if the name ends in .gz, .bz2 or .xz."""
-    opener = _PACKED.get(os.path.splitext(path)[1], open)
+    opener: Any = _PACKED.get(os.path.splitext(path)[1], open)
     if "b" in mode:
         return opener(path, mode)
     return opener(path, mode + "t", encoding="utf-8-sig" if mode == "r" else "utf-8", newline="")
@@ -76,7 +75,7 @@ def _unpacking(path: str) -> Iterator[None]:
 
 def run_dtype() -> Any:
     """The widest dtype of a run."""
-    return np.float64 if jax.config.jax_enable_x64 else np.float32
+    return np.float64 if x64_enabled() else np.float32
 
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)

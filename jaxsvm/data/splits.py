@@ -30,8 +30,8 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
     """
     check_key("key", key)
     check_batch("data", data)
-    known = [number("share", share) for share in shares]
-    if len(shares) < 2 or not all(share is not None and 0 < share < np.inf for share in known) or sum(known) == np.inf:
+    known = [number("share", share) or 0.0 for share in shares]  # those that are not known are refused too
+    if len(shares) < 2 or not all(0 < share < np.inf for share in known) or sum(known) == np.inf:
         raise ValueError(f"split takes two or more shares above 0, got {shares}")
     n = data.y.shape[0]
     ends = np.round(np.cumsum(known) / np.sum(known) * n).astype(int)

@@ -66,23 +66,23 @@ def read_svmlight(
         from sklearn.datasets import load_svmlight_files
     except ImportError as error:
         raise ImportError("svmlight files are read through scikit-learn: pip install 'jaxsvm[sklearn]'") from error
-    paths = check_paths(paths)
+    names = check_paths(paths)
     columns = None if columns is None else integer("columns", columns, 1)
     check_choice("zero_based", zero_based, (True, False, "auto"))
     dtype = dtype or run_dtype()
     try:
         with np.errstate(over="ignore"), contextlib.ExitStack() as stack:
-            files = [stack.enter_context(open_any(path, "rb")) for path in paths]
+            files = [stack.enter_context(open_any(path, "rb")) for path in names]
             arrays = load_svmlight_files(files, n_features=columns, dtype=dtype, zero_based=zero_based)
     except (ValueError, OverflowError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        for path in paths:
+        for path in names:
             _find_bad_line(path, dtype, columns, zero_based)
-        raise ValueError(f"{', '.join(paths)} cannot be read as svmlight: {error}") from error
+        raise ValueError(f"{', '.join(names)} cannot be read as svmlight: {error}") from error
     parts = [Rows(x, y) for x, y in zip(arrays[::2], arrays[1::2], strict=True)]
-    for path, part in zip(paths, parts, strict=True):
+    for path, part, labels in zip(names, parts, arrays[1::2], strict=True):
         if not part.x.shape[0]:
             raise ValueError(f"{path} holds no rows")
-        if not (np.isfinite(part.x.data).all() and np.isfinite(part.y).all()) or _holds(path, _ODD):
+        if not (np.isfinite(part.x.data).all() and np.isfinite(labels).all()) or _holds(path, _ODD):
             _find_bad_line(path, dtype, columns, zero_based)
     return parts
 
