@@ -1,6 +1,7 @@
 """Support vector machines in JAX: pure solvers that are scanned, swept, resumed and certified."""
 
 import importlib as _importlib
+from typing import Any as _Any
 
 # The types and the recipe
 # Modules with more names than are gathered here
@@ -112,7 +113,7 @@ from .types import take as take
 _ON_FIRST_USE = ("estimators", "plots", "testing")  # the first two need extras
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> _Any:
     """Import the modules that `import jaxsvm` leaves out, where they are first used."""
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module 'jaxsvm' has no attribute {name!r}")
@@ -122,9 +123,10 @@ def __getattr__(name):
         raise AttributeError(f"jaxsvm.{name} cannot be imported: {error}") from error
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *_ON_FIRST_USE})
 
 
-for _module in (budget, data, features, kernels, losses, models, objectives, projections, samplers, schedules, spaces, averaging):
+_modules: list[_Any] = [budget, data, features, kernels, losses, models, objectives, projections, samplers, schedules, spaces]
+for _module in (*_modules, averaging):
     _module.__dir__ = _module.__all__.copy  # `jaxsvm.kernels.<TAB>` offers kernels only

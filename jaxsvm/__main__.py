@@ -61,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 1
         except OSError as error:
-            named = error.strerror and error.filename
-            say(f"error: {error.filename}: {error.strerror.lower()}" if named else f"error: {error}")
+            reason = error.strerror
+            say(f"error: {error.filename}: {reason.lower()}" if reason and error.filename else f"error: {error}")
         except MemoryError:
             say("error: not enough memory for these rows")
         except (ValueError, TypeError, ImportError) as error:

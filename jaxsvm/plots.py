@@ -19,7 +19,7 @@ from .types import Batch, Curve, Fit, Model, SparseRows
 __all__ = ["decision_region", "heatmap", "learning_curve"]
 
 
-def __dir__():
+def __dir__() -> list[str]:
     """Offer the public names only."""
     return __all__
 
@@ -68,7 +68,8 @@ def learning_curve(
     if not callable(value):
         check_choice("value", value, tuple(VALUES))
     several = isinstance(runs, Mapping)
-    lines = [(label, *_line(label, run, value, x)) for label, run in (runs.items() if several else [("run", runs)])]
+    by_label = runs if isinstance(runs, Mapping) else {"run": runs}
+    lines = [(label, *_line(label, run, value, x)) for label, run in by_label.items()]
     if ax is None:
         ax = plt.subplots(figsize=(5.6, 3.6), layout="constrained")[1]
     for label, positions, values in lines:

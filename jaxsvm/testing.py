@@ -15,7 +15,7 @@ from jax import lax
 from . import loops, models
 from .data import dataset
 from .recipe import Recipe, is_kind
-from .types import Array, Batch, Count, Info, Sampler, Solver, SparseRows, take
+from .types import Array, Batch, Count, Info, Sampler, Solver, SparseRows, same_structure, take
 
 __all__ = ["PROMISES", "check_solver"]
 
@@ -49,7 +49,7 @@ class _Subject(NamedTuple):
 
     solver: Solver | Recipe
     at: Callable | None  # number -> solver; None: the solver has no numbers
-    numbers: tuple[float, float]
+    numbers: tuple[float, ...]  # two
     data: Batch  # n >= 8 rows
     key: Array
     steps: int
@@ -176,7 +176,8 @@ def _fit(s: _Subject, solver: Any = None, **options: Any) -> Any:
     options = {"steps": s.steps, "every": EVERY} | options
     data = options.pop("data", s.data)
     key = None if "state" in options else s.key
-    return loops.fit(s.solver if solver is None else solver, data, key, **options)
+    solver = s.solver if solver is None else solver
+    return loops.fit(solver, data, key, **options)
 
 
 def _values(model: Callable, data: Batch) -> np.ndarray:
@@ -199,7 +200,7 @@ def _type(leaf: Any) -> str:
 
 def _type_difference(before: Any, after: Any) -> str | None:
     """Which leaf has another type, in words."""
-    if jax.tree.structure(before) != jax.tree.structure(after):
+    if not same_structure(before, after):
         return f"its structure went from {jax.tree.structure(before)} to {jax.tree.structure(after)}"
     for (name, one), (_, other) in zip(_paths(before), _paths(after), strict=True):
         if _type(one) != _type(other):
@@ -288,7 +289,8 @@ def _check_info(s: _Subject) -> None:
         info = _shapes_of_step(s, rows)[2]
         _require(isinstance(info, Info), f"it is a {type(info).__name__}")
         count = isinstance(info.evals, Count)
-        wanted = [("loss", info.loss, dtype), ("residual", info.residual, dtype), ("support", info.support, "int32")]
+        wanted: list[tuple[str, Any, Any]] = [("loss", info.loss, dtype), ("residual", info.residual, dtype)]
+        wanted.append(("support", info.support, "int32"))
         wanted += [("evals", part, "int32") for part in (info.evals if count else (info.evals,))]
         for name, leaf, kind in wanted:
             right = _type(leaf) == f"{jnp.dtype(kind)}[]"
@@ -303,7 +305,7 @@ def _check_info(s: _Subject) -> None:
     _, info = _step(s.solver)(state, _batch_of(s.solver, s.data, _draws(s.data, 1, 3)[0]))
     index, support = np.asarray(info.index), int(info.support)
     _require(bool(np.all((index >= -1) & (index < n))), f"index holds {index.tolist()} on {n} rows")
-    _require(support >= 0 and np.asarray(info.evals) >= 0, f"support is {support} and evals {int(np.asarray(info.evals))}")
+    _require(support >= 0 and bool(np.asarray(info.evals) >= 0), f"support is {support} and evals {int(np.asarray(info.evals))}")
 
 
 def _step(solver: Any) -> Callable:
@@ -336,7 +338,8 @@ def _check_scan(s: _Subject) -> None:
         state, info = step(state, _batch_of(s.solver, s.data, rows))
         losses.append(float(info.loss))
     values = [_values(s.solver.model(end, s.data), s.data) for end in (together, state)]
-    _require_close(*values, "the models after four steps")
+    together_values, step_values = values
+    _require_close(together_values, step_values, "the models after four steps")
     _require_close(np.asarray(infos.loss), np.asarray(losses, infos.loss.dtype), "the losses of four steps")
 
 
@@ -425,8 +428,8 @@ def _check_weights(s: _Subject) -> None:
     base = s.data._replace(weight=jnp.where(absent, jnp.zeros_like(s.data.weight), s.data.weight))
     x = jnp.where(absent[:, None], jnp.full_like(base.x, 9) - base.x, base.x)
     other = base._replace(x=x, y=jnp.where(absent, jnp.flip(base.y), base.y))
-    values = [_values(_fit(s, data=data).model, s.data) for data in (base, other)]
-    _require_close(*values, "the models on data whose rows of weight 0 hold other numbers")
+    first, second = (_values(_fit(s, data=data).model, s.data) for data in (base, other))
+    _require_close(first, second, "the models on data whose rows of weight 0 hold other numbers")
 
 
 def _check_numbering(s: _Subject) -> None:
@@ -443,7 +446,8 @@ def _check_numbering(s: _Subject) -> None:
         for rows in _draws(data, 4, 3):
             state, _ = step(state, _batch_of(s.solver, data, number[rows]))
         values.append(_values(s.solver.model(state, data), s.data))
-    _require_close(*values, "the models after the same four steps on renumbered rows")
+    first, second = values
+    _require_close(first, second, "the models after the same four steps on renumbered rows")
 
 
 def _check_dtype(s: _Subject) -> None:
@@ -475,7 +479,7 @@ def _check_vmap(s: _Subject) -> None:
     # A solver of `jaxsvm.solver` has its numbers as leaves: other numbers are no other structure.
     ends = [s.at(number) for number in s.numbers]
     if all(isinstance(end, Recipe) for end in ends):
-        _require(jax.tree.structure(ends[0]) == jax.tree.structure(ends[1]), "the numbers are part of its structure, not leaves")
+        _require(same_structure(*ends), "the numbers are part of its structure, not leaves")
 
 
 def _check_gradient(s: _Subject) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import jaxsvm
 from jaxsvm import features, kernels, samplers
 
 from ..files import atomic_path
+from ..types import Array, Batch, Certificate, Model, Scalar
 
 LAMS, SIGMAS = jnp.logspace(-5, -1.5, 8), jnp.logspace(0, 2.1, 8)
 LANDMARKS = 128
@@ -25,18 +27,18 @@ next, on your own rows (csv, svmlight or npz):
   python -m jaxsvm --help"""
 
 
-def solver(lam, sigma, train, key):
+def solver(lam: Scalar, sigma: Scalar, train: Batch, key: Array) -> Any:
     """ASSET on Nystrom features of the Gaussian kernel; the average leaves out the first half of the run."""
     phi = features.nystrom(key, kernels.rbf(sigma), train.x, landmarks=LANDMARKS)
     return jaxsvm.on_features(phi, jaxsvm.asset(lam, bias="none", average_from=steps(train) // 2))
 
 
-def steps(train):
+def steps(train: Batch) -> int:
     """Updates that make `PASSES` passes."""
     return PASSES * -(-train.y.shape[0] // BATCH)
 
 
-def trained(lam, sigma, train, validation, key):
+def trained(lam: Scalar, sigma: Scalar, train: Batch, validation: Batch, key: Array) -> tuple[Model, Array]:
     """The model of one point of the grid, and its validation error."""
     key_map, key_fit = jax.random.split(key)
     made = solver(lam, sigma, train, key_map)
@@ -44,7 +46,7 @@ def trained(lam, sigma, train, validation, key):
     return model, jaxsvm.error_on(validation)(model)
 
 
-def exact(lam, sigma, train):
+def exact(lam: float, sigma: float, train: Batch) -> tuple[Any, Certificate]:
     """The kernel machine at one point of the grid by block decomposition, and its certificate."""
     C = jaxsvm.C_from_lam(lam, train.y.shape[0])
     machine = jaxsvm.decomposition(C, kernels.rbf(sigma), bias="none", tol=TOL)
@@ -97,7 +99,7 @@ def main() -> None:
     print(NEXT)
 
 
-def draw(table) -> str:
+def draw(table: Any) -> str:
     """The sweep as a picture in the current folder, where matplotlib is there; what became of it."""
     try:
         import matplotlib

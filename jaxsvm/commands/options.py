@@ -20,7 +20,7 @@ from ..types import Batch, SparseRows
 class Parser(argparse.ArgumentParser):
     """A parser that keeps the line breaks of its examples and raises ValueError."""
 
-    def __init__(self, **kwargs: Any):
+    def __init__(self, **kwargs: Any) -> None:
         """As `argparse.ArgumentParser`."""
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs)
 

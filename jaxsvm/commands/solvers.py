@@ -44,7 +44,7 @@ class Method(NamedTuple):
     budget: bool = False  # whether the model has a budget of points
 
 
-def _linear_weight(t):
+def _linear_weight(t: Any) -> Any:
     return t + 1
 
 

@@ -96,7 +96,7 @@ def run(args: Any) -> int:
     train_rows, validation = (part if scale is None else part._replace(x=scale(part.x)) for part in parts)
     count = min(128, train_rows.y.shape[0]) if args.count is None else args.count
     sigmas = median_distance(train_rows.x) * np.geomspace(0.1, 10, 8) if args.sigma is None else args.sigma
-    axes = {"lam": jnp.asarray(args.lam, jnp.float32), "sigma": jnp.asarray(sigmas, jnp.float32)}
+    axes: dict[str, Any] = {"lam": jnp.asarray(args.lam, jnp.float32), "sigma": jnp.asarray(sigmas, jnp.float32)}
     b = min(args.batch, train_rows.y.shape[0])
     steps = args.passes * -(-train_rows.y.shape[0] // b)
     options.line("solver", f"asset on {count} {args.features} features, {args.passes} passes in batches of {b}; seed {args.seed}")

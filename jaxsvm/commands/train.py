@@ -98,10 +98,10 @@ def read(args: Any, key: Any) -> tuple[list[Batch], list[str], tuple]:
     """Training rows and optional test rows, their names in the report, and the classes."""
     test = getattr(args, "test", None)
     rows = options.rows(args, *[path for path in (args.file, test) if path])
-    parts = [rows[0], *([rows[-1]] if test else rows[1:2])]
-    if len({part.x.shape[1] for part in parts}) > 1:
-        raise ValueError(f"the files differ in columns: {' and '.join(str(part.x.shape[1]) for part in parts)}")
-    loaded = assemble(options.compact(parts), task=getattr(args, "task", None), positive=options.positive(args))
+    used = [rows[0], *([rows[-1]] if test else rows[1:2])]
+    if len({part.x.shape[1] for part in used}) > 1:
+        raise ValueError(f"the files differ in columns: {' and '.join(str(part.x.shape[1]) for part in used)}")
+    loaded = assemble(options.compact(used), task=getattr(args, "task", None), positive=options.positive(args))
     parts, names = list(loaded), [args.file, test or f"test part of {args.file}"][: len(loaded)]
     share = getattr(args, "hold_out", None)
     if share is not None:

@@ -12,7 +12,7 @@ from .. import checks
 from ..checks import shown
 from ..numerics import is_traced
 from ..recipe import Recipe, refuse_factory
-from ..types import Batch, Solver
+from ..types import Batch, Solver, same_structure
 
 
 def check_solver(solver: Any) -> None:
@@ -68,7 +68,7 @@ def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampl
     for part in parts:
         actual, expected = getattr(state, part), getattr(like, part)
         shapes = [[(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (actual, expected)]
-        if jax.tree.structure(actual) != jax.tree.structure(expected) or shapes[0] != shapes[1]:
+        if not same_structure(actual, expected) or shapes[0] != shapes[1]:
             raise ValueError(f"state comes from {what[part]}: go on with the solver, sampler and data that it was made with")
 
 

@@ -39,7 +39,8 @@ def feed(chunks: Iterable, task: str, seen: int, rows: int | None, double: bool)
         x, y, weight = _arrays(chunk, f"chunk {number}", double)
         index = ((seen + np.arange(len(y), dtype=np.int64)) % (rows or 2**31)).astype(np.int32)
         seen = (seen + len(y)) % (rows or 2**31)
-        batch = (Lifted if isinstance(chunk, Lifted) else Batch)(x, y, index, weight)
+        arrays: Any = x, y, index, weight
+        batch = (Lifted if isinstance(chunk, Lifted) else Batch)(*arrays)
         complete = not (weight == 0).any()
         if not complete:
             batch = jax.tree.map(lambda a: a[weight > 0], batch)  # noqa: B023
@@ -117,7 +118,7 @@ def _check(batch: Batch, name: str, task: str) -> None:
         raise ValueError(f"class numbers must be 0 .. k-1, {name} holds others: number them with jaxsvm.data.encode")
 
 
-def fixed_size_chunks(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.ndarray]]:
+def fixed_size_chunks(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.int32]]:
     """The rows in chunks of the size of `like`, the last one padded, and the number of rows in each that are not padding.
 
     Raises:

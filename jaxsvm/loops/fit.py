@@ -19,7 +19,25 @@ from ..numerics.sparse_products import FEW
 from ..objectives import decision_values
 from ..recipe import as_static, cast, check_choice, unwrap_static
 from ..samplers import uniform
-from ..types import LANE_WIDTH, Array, Batch, Curve, Fit, Info, Lifted, Run, Sampler, Solver, SparseRows, State, check_batch, take
+from ..types import (
+    LANE_WIDTH,
+    Array,
+    Batch,
+    Curve,
+    Fit,
+    Info,
+    Lifted,
+    Model,
+    Run,
+    Sampler,
+    Scalar,
+    Solver,
+    SparseRows,
+    State,
+    check_batch,
+    same_structure,
+    take,
+)
 from .checks import (
     check_counters,
     check_key,
@@ -43,7 +61,7 @@ def as_argument(node: Any, dtype: Any) -> Any:
 
 
 @jax.jit
-def _step(solver, state, batch):
+def _step(solver: Any, state: State, batch: Batch) -> tuple[State, Info]:
     return unwrap_static(solver).update(state, batch)
 
 
@@ -78,14 +96,14 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         return _step(as_argument(solver, accum_dtype(batch.x)), state, batch)
     except Exception as error:
         expected = jax.eval_shape(solver.init, jax.random.key(0), batch)
-        if jax.tree.structure(expected) != jax.tree.structure(state):
+        if not same_structure(expected, state):
             what = f"got {type(state).__name__}, expected {type(expected).__name__}"
             raise TypeError(f"state must be that of solver.init(key, data), or of the step before: {what}") from error
         raise
 
 
 @functools.partial(jax.jit, static_argnames=("init_rows",))
-def init_run(solver, sampler, key, data, *, init_rows=None):
+def init_run(solver: Any, sampler: Any, key: Array, data: Batch, *, init_rows: int | None = None) -> Run:
     """The run before its first step.
 
     With `init_rows`, `solver.init` reads that many evenly spread rows, if its state has the same shapes on them as on all.
@@ -102,12 +120,12 @@ def init_run(solver, sampler, key, data, *, init_rows=None):
 
 
 @jax.jit
-def _prepare(solver, data):
+def _prepare(solver: Any, data: Batch) -> Lifted:
     return unwrap_static(solver).prepare(data)
 
 
 @jax.jit
-def conclude(solver, state, data, rows, loss):
+def conclude(solver: Any, state: State, data: Batch | None, rows: Batch, loss: Scalar) -> tuple[Model, Array]:
     """The model of a state, and whether its decision values at training rows are finite, () bool, by one program.
 
     Args:
@@ -125,7 +143,7 @@ def conclude(solver, state, data, rows, loss):
 CHECKED_ROWS = 64  # training rows at which the final decision values are checked
 
 
-def _values_finite(model, rows, loss):
+def _values_finite(model: Model, rows: Batch, loss: Scalar) -> Array:
     n = rows.weight.shape[0]
     subset = take(rows, jnp.asarray(np.arange(min(n, CHECKED_ROWS)) * n // min(n, CHECKED_ROWS), jnp.int32))
     loss_finite = jnp.isfinite(loss)
@@ -138,13 +156,25 @@ def _values_finite(model, rows, loss):
 
 
 @jax.jit
-def _layout(solver, data):
+def _layout(solver: Any, data: Batch) -> Any:
     """The rows in the layout that updates read fastest."""
     return unwrap_static(solver).layout(data).x
 
 
 @functools.partial(jax.jit, static_argnames=("every", "lift"))
-def run_chunk(solver, sampler, probe, data, packed_rows, run, tol, count, *, every, lift=False):
+def run_chunk(
+    solver: Any,
+    sampler: Any,
+    probe: Any,
+    data: Batch,
+    packed_rows: Any,
+    run: Run,
+    tol: Array | None,
+    count: Any,
+    *,
+    every: int,
+    lift: bool = False,
+) -> tuple[Run, Curve]:
     """Make `every` steps from `run`, or only the first `count` of them; return the next run and a row of the curve.
 
     Args:
@@ -162,7 +192,7 @@ def run_chunk(solver, sampler, probe, data, packed_rows, run, tol, count, *, eve
     solver, sampler, probe = unwrap_static(solver), unwrap_static(sampler), unwrap_static(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
     step_data = data._replace(x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data))
-    indices = None if whole else sampler.draw(run.sampler, run.step, every)  # drawn outside of the loop, which is cheaper
+    indices: Any = None if whole else sampler.draw(run.sampler, run.step, every)  # drawn outside of the loop, which is cheaper
     if lift:
         features = solver.prepare(take(step_data, indices.reshape(-1)))
         features = jax.tree.map(lambda a: a.reshape(*indices.shape, *a.shape[1:]), features)
@@ -185,7 +215,7 @@ def run_chunk(solver, sampler, probe, data, packed_rows, run, tol, count, *, eve
         return state, sums, feedback
 
     info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], run.solver)
-    feedback = ()
+    feedback: tuple = ()
     if adaptive:
         feedback = (
             jnp.full((every, *info.index.shape), -1, jnp.int32),
@@ -195,7 +225,7 @@ def run_chunk(solver, sampler, probe, data, packed_rows, run, tol, count, *, eve
     state, sums, feedback = lax.fori_loop(0, length, body, (run.solver, empty_sums(info), feedback))
 
     sampler_state = sampler.feedback(run.sampler, *feedback) if adaptive else run.sampler
-    value = None if probe is None else probe(solver.model(state, data))
+    value: Any = None if probe is None else probe(solver.model(state, data))
     row = curve_row(sums, run.step, length, value)
     criterion = row.residual if solver.residual_scope == "whole" or probe is None else value
     done = criterion <= tol if tol is not None else jnp.zeros((), bool)
@@ -286,8 +316,8 @@ def fit(
     parts = as_argument(solver, dtype), as_argument(sampler, dtype), None if probe is None else as_argument(probe, dtype)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
     lift, capacity = plan_lift(parts[0], data, lift, memory, b * (every or 1), solver.reads == "all" or sampler.whole)
-    tol = None if tol is None else jnp.asarray(tol, dtype)
-    traced = is_traced(parts, data, key, state, tol)
+    limit = None if tol is None else jnp.asarray(tol, dtype)
+    traced = is_traced(parts, data, key, state, limit)
     if every is None:
         # An update of a solver with a tolerance runs until it is met, so that each one is a chunk.
         every = 1 if solver.with_tol else default_every(steps, -(-n // b), solver.reads)
@@ -310,23 +340,25 @@ def fit(
     copies_rows = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
     packed_rows = _rows_for_steps(parts[0], data, copies_rows and b >= FEW)
 
-    def chunk(run, every, count=None):
-        return run_chunk(*parts, data, packed_rows, run, tol, count, every=every, lift=lift == "piece")
+    def chunk(run: Run, every: int, count: Any = None) -> tuple[Run, Curve]:
+        return run_chunk(*parts, data, packed_rows, run, limit, count, every=every, lift=lift == "piece")
 
     if traced:
         if period is not None and state is not None:
             raise ValueError("an adaptive sampler cannot go on from a state inside a transformation; go on outside")
-        run, curve = run_traced(chunk, run, steps, every, tol if stops else None)
+        run, curve = run_traced(chunk, run, steps, every, limit if stops else None)
     else:
         saver.check(run)
         run, curve = run_host(chunk, run, steps, every, period, seconds, saver, progress, stops)
     loss = (curve.loss if traced else np.asarray(curve.loss))[-1] if curve.loss.shape[0] else np.zeros((), accum_dtype(data.x))
     model, finite = conclude(parts[0], run.solver, data, data, loss)
-    tol = jnp.asarray(jnp.nan if tol is None else tol, accum_dtype(data.x))
-    return saver.finish(Fit(model, run, curve, tol, finite))
+    limit = jnp.asarray(jnp.nan if limit is None else limit, accum_dtype(data.x))
+    return saver.finish(Fit(model, run, curve, limit, finite))
 
 
-def _check_arguments(solver, data, key, state, sampler, probe, tol, seconds, progress):
+def _check_arguments(
+    solver: Any, data: Any, key: Any, state: Any, sampler: Any, probe: Any, tol: Any, seconds: Any, progress: Any
+) -> None:
     """Raise for arguments of `fit` of another type, for numbers out of range, and for a tolerance without a criterion."""
     if not isinstance(data, Batch):
         several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
@@ -354,7 +386,7 @@ def _check_arguments(solver, data, key, state, sampler, probe, tol, seconds, pro
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
 
 
-def _init_or_resume(parts, key, data, state, init_rows):
+def _init_or_resume(parts: tuple, key: Array | None, data: Batch, state: Run | None, init_rows: int | None) -> Run:
     """The run before its first step, or that of `state` once it is checked."""
     if state is None:
         return init_run(parts[0], parts[1], key, data, init_rows=init_rows)
@@ -363,7 +395,7 @@ def _init_or_resume(parts, key, data, state, init_rows):
     return state._replace(step=jnp.asarray(state.step, jnp.int32), done=jnp.zeros((), bool))
 
 
-def _rows_for_steps(solver, data, pack):
+def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
     """The rows in the layout that steps read: that of the solver, or packed sparse rows; None: as they are."""
     packed_rows = pack_rows(data.x) if pack else None
     if unwrap_static(solver).layout is not Solver._field_defaults["layout"]:
@@ -423,7 +455,7 @@ def default_every(steps: int, one_pass: int, reads: str) -> int:
     return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)
 
 
-def rows_of_curve(curves: list, like: Curve) -> Curve:
+def rows_of_curve(curves: list, like: Curve | None) -> Curve:
     """The rows of the curve as one table; an empty table of the types of `like` if there are none."""
     if not curves:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
@@ -434,7 +466,7 @@ def rows_of_curve(curves: list, like: Curve) -> Curve:
     return jax.tree.map(stack, *curves)
 
 
-def run_traced(chunk, run, steps, every, tol):
+def run_traced(chunk: Callable, run: Run, steps: int, every: int, tol: Array | None) -> tuple[Run, Curve]:
     """The run as one program; once the tolerance is met, the curve repeats its last row without evaluations."""
 
     def advance(carry, length):
@@ -447,7 +479,7 @@ def run_traced(chunk, run, steps, every, tol):
 
     row = jax.eval_shape(lambda run: chunk(run, every)[1], run)
     carry = run, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), row)
-    tables = []
+    tables: list[Curve] = []
     if steps // every:
         carry, table = lax.scan(lambda c, _: (lambda new: (new, new[1]))(advance(c, every)), carry, length=steps // every)
         tables.append(table)
@@ -458,7 +490,17 @@ def run_traced(chunk, run, steps, every, tol):
     return carry[0], table
 
 
-def run_host(chunk, run, steps, every, period, seconds, saver, progress, stops):
+def run_host(
+    chunk: Callable,
+    run: Run,
+    steps: int,
+    every: int,
+    period: int | None,
+    seconds: float | None,
+    saver: Saver,
+    progress: bool,
+    stops: bool,
+) -> tuple[Run, Curve]:
     """The run as a loop on the host, which may stop after any chunk."""
     first_step, steps_done, rows, start_time = int(run.step), 0, [], time.monotonic()
     bar = Bar(steps, "steps") if progress else None

@@ -14,7 +14,7 @@ class Bar:
         unit: name of what is counted.
     """
 
-    def __init__(self, total: int | None, unit: str):
+    def __init__(self, total: int | None, unit: str) -> None:
         self.total, self.unit, self.start_time, self.last_drawn, self.line = total, unit, time.monotonic(), 0.0, ""
 
     def show(self, count: int, note: str = "") -> None:

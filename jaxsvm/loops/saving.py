@@ -27,7 +27,7 @@ class SaveError(OSError):
 
     run: Fit
 
-    def __init__(self, message: str, run: Any = None):
+    def __init__(self, message: str, run: Any = None) -> None:
         """Keep the run with the message."""
         super().__init__(message)
         self.run = run
@@ -36,7 +36,7 @@ class SaveError(OSError):
 class Saver:
     """Saves each state to one file, warns of the first failure, and keeps the error of the last one."""
 
-    def __init__(self, path: str | bytes | os.PathLike | None):
+    def __init__(self, path: str | bytes | os.PathLike | None) -> None:
         """Raise for a file that cannot be written, before anything runs.
 
         Args:

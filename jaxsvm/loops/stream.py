@@ -8,14 +8,15 @@ import functools
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sized
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..checks import x64_enabled
 from ..files import DeferredInterrupt, check_field
 from ..multiclass import depends_on
 from ..numerics import accum_dtype, check_process
@@ -145,7 +146,7 @@ def stream(
         raise ValueError("this solver reads all rows at every step: use fit, or features (jaxsvm.on_features), in a stream")
     saver = Saver(save)
     rows = None if rows is None else whole_number("rows", rows, 1)
-    host_chunks = feed(chunks, task, 0 if state is None else int(state.seen), rows, jax.config.jax_enable_x64)
+    host_chunks = feed(chunks, task, 0 if state is None else int(state.seen), rows, x64_enabled())
     chunk = next(host_chunks, None)
     if chunk is None:
         return _empty_stream(solver, state)
@@ -155,7 +156,7 @@ def stream(
     b = b if batch_size is None else whole_number("batch_size", batch_size, 1)
     solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
     per_row = _check_rows(solver, first, rows)
-    shapes = dict(rows=rows if per_row else None, batch=b)
+    shapes: Any = dict(rows=rows if per_row else None, batch=b)
     if state is None:
         stream_state = init_stream(solver, key, first, **shapes)
     else:
@@ -165,7 +166,7 @@ def stream(
     buffer = jax.eval_shape(lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first))
     lift = plan_lift(solver, buffer, "auto", memory, 2**62, False)[0] == "once"
 
-    bar = Bar(len(chunks) if hasattr(chunks, "__len__") else None, "chunks") if progress else None
+    bar = Bar(len(chunks) if isinstance(chunks, Sized) else None, "chunks") if progress else None
     executor = concurrent.futures.ThreadPoolExecutor(1)
     curve, chunks_done, first_step, start_time = [], 0, int(stream_state.step), time.monotonic()
     try:
@@ -199,7 +200,7 @@ def stream(
     return saver.finish(_fit(solver, stream_state, rows_of_curve(curve, None), first_step))
 
 
-def _fit(solver: Solver, state: StreamState, curve: Curve, first_step: int) -> Fit:
+def _fit(solver: Any, state: Any, curve: Curve, first_step: int) -> Fit:
     """The `Fit` of a stream; `first_step` is the number of updates made before this call."""
     step, losses = np.asarray(curve.step), np.asarray(curve.loss)
     filled = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))  # rows of the curve with at least one step
@@ -214,17 +215,18 @@ _FULL = (
 )
 
 
-def _empty_stream(solver, state: StreamState | None) -> Fit:
+def _empty_stream(solver: Any, state: StreamState | None) -> Fit:
     """The `Fit` of a stream without rows: the run of `state`, unchanged."""
     if state is None:
         raise ValueError("there is no chunk with rows: the stream is empty")
     dtype = state.pending.y.dtype
     count, value = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), dtype)
-    curve = rows_of_curve([], Curve(count, value, value, count, jax.ShapeDtypeStruct((2,), jnp.int32), None))
+    types: Any = count, value, value, count, jax.ShapeDtypeStruct((2,), jnp.int32), None
+    curve = rows_of_curve([], Curve(*types))
     return _fit(cast(as_static(solver), dtype), state, curve, int(state.step))
 
 
-def _check_rows(solver, first: Batch, rows: int | None) -> bool:
+def _check_rows(solver: Any, first: Batch, rows: int | None) -> bool:
     """Whether the state has an entry for each row, in which case `rows` must be given."""
     states = [init_stream.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver for n in (first.y.shape[0], 2**30)]
     leaf_pairs = zip(*map(jax.tree.leaves, states), strict=True)
@@ -249,7 +251,7 @@ def _check_rows(solver, first: Batch, rows: int | None) -> bool:
 
 
 @functools.partial(jax.jit, static_argnames=("rows", "batch"))
-def init_stream(solver, key, first, *, rows, batch):
+def init_stream(solver: Any, key: Array, first: Batch, *, rows: int | None, batch: int) -> StreamState:
     """The stream before its first row; with `rows`, `solver.init` reads rows of zeros behind the first chunk."""
     n_missing = 0 if rows is None else rows - first.y.shape[0]
 
@@ -270,7 +272,9 @@ def init_stream(solver, key, first, *, rows, batch):
 
 
 @functools.partial(jax.jit, static_argnames=("lift",), donate_argnums=(2,))
-def run_stream_chunk(solver, probe, stream_state, chunk, count, *, lift):
+def run_stream_chunk(
+    solver: Any, probe: Any, stream_state: StreamState, chunk: Batch, count: np.int32, *, lift: bool
+) -> tuple[StreamState, Curve]:
     """One update for each batch filled by the buffered rows and the first `count` of a chunk; and a row of the curve."""
     solver, probe = unwrap_static(solver), unwrap_static(probe)
     b = stream_state.pending.y.shape[0]

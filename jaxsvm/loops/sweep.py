@@ -9,7 +9,7 @@ import math
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +61,8 @@ class Table(NamedTuple):
         least = np.zeros(values.shape, bool)
         if np.isfinite(values).any():
             least[self.place] = True
-        marked = np.array([f"{v:.4g}{'*' if m else ' '}" for v, m in zip(values.ravel(), least.ravel(), strict=True)], object)
+        cells = [f"{v:.4g}{'*' if m else ' '}" for v, m in zip(values.ravel(), least.ravel(), strict=True)]
+        marked: Any = np.array(cells, object)
         marked = marked.reshape(values.shape + (1,) * max(0, 2 - values.ndim))
         numbers = [[f"{v:.3g}" for v in np.asarray(axis)] for axis in self.axes.values()]
         rows, columns = numbers[0], numbers[1] if len(names) > 1 else [""]
@@ -124,6 +125,25 @@ def _axis(name: str, numbers: Any) -> Array:
     return vector
 
 
+_P = ParamSpec("_P")
+
+
+class _WithTable(Protocol[_P]):
+    """`sweep`, and `table` as an attribute of it."""
+
+    table: Callable[..., Table]
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> Callable: ...
+
+
+def _with_table(fn: Callable[_P, Callable]) -> _WithTable[_P]:
+    """The function with `table` as an attribute."""
+    result: Any = fn
+    result.table = table
+    return result
+
+
+@_with_table
 def sweep(
     fn: Callable,
     *,
@@ -187,7 +207,7 @@ def sweep(
         """(points, first axis, ...) -> (first axis, the other axes, ...)."""
         return jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(*shape, *a.shape[2:]), tree)
 
-    plans = {}
+    plans: dict[tuple, tuple] = {}
 
     def plan(args, kwargs):
         """The plan for arguments of these types, compiled once."""
@@ -217,19 +237,17 @@ def sweep(
         rows = [jax.tree.map(join, *results[i : i + len(starts)]) for i in range(0, len(results), len(starts))]
         return to_grid(jax.tree.map(lambda *a: jnp.stack(a), *rows))
 
-    run.memory = lambda *args, **kwargs: plan(args, kwargs)[3]
-    return run
-
-
-sweep.table = table
+    result: Any = run
+    result.memory = lambda *args, **kwargs: plan(args, kwargs)[3]
+    return result
 
 
 def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
     """`fn` as a function of (numbers by axis, other positional arguments, other arguments by name)."""
     try:
-        parameters = inspect.signature(fn).parameters.values()
+        parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):  # some builtins have no signature
-        parameters = ()
+        parameters = []
     has_kwargs = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for name in names:
@@ -245,7 +263,9 @@ def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
     return call
 
 
-def _plan(run_part, first_axis, width, point, args, kwargs, memory):
+def _plan(
+    run_part: Any, first_axis: Array, width: int, point: list[Array], args: tuple, kwargs: dict, memory: float | None
+) -> tuple[Any, int, int, int]:
     """The compiled program of the widest chunk that fits `memory`, its width, the number of threads, and the bytes of all."""
     threads = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
     while True:
