@@ -17,6 +17,6 @@ from .svm import SVMRegressor as SVMRegressor
 __all__ = ["BudgetedSVC", "FourierFeatures", "LinearSVC", "NystromFeatures", "SVC", "SVMClassifier", "SVMRegressor"]
 
 
-def __dir__():
+def __dir__() -> list[str]:
     """Offer the public names only."""
     return __all__

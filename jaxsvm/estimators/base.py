@@ -16,13 +16,14 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .. import samplers
+from ..checks import x64_enabled
 from ..data.dataset import caller_stacklevel, check_digits
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear
 from ..multiclass import OneVsOne, one_vs_one, one_vs_rest
 from ..recipe import check_positive
-from ..types import Run, Solver
+from ..types import Run, Sampler, Solver
 from .compact import compact, inner_of, on_rows, support_mask
 from .preprocess import FLOATS, apply, batch, bucket_size, make_seed, merge_duplicates, pad_columns, to_train_dtype
 
@@ -40,6 +41,8 @@ class BaseSVM(BaseEstimator):
     """
 
     _length = "max_passes"  # the parameter that sets the length of a run
+    _seed: int
+    _calls: int
 
     def _pairwise(self) -> bool:
         return False
@@ -48,13 +51,13 @@ class BaseSVM(BaseEstimator):
         """Whether columns of zeros have no effect, so that data of similar width can share a program."""
         return False
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._pairwise()
         tags.input_tags.sparse = not self._pairwise()
         return tags
 
-    def _checked(self, X, y, sample_weight, reset):
+    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, np.ndarray, np.ndarray]:
         if any(map(np.ma.is_masked, (X, y))):
             raise ValueError("X or y has masked entries, which are no numbers: drop such rows or fill them in")
         X, y = validate_data(
@@ -74,7 +77,7 @@ class BaseSVM(BaseEstimator):
         if not (weight > 0).any():
             raise ValueError("all sample weights are zero: no row is left to train on")
         if np.isfinite(X.data if hasattr(X, "tocsr") else X).all():
-            check_digits(X, np.dtype(np.float64 if jax.config.jax_enable_x64 else np.float32))
+            check_digits(X, np.dtype(np.float64 if x64_enabled() else np.float32))
         return to_train_dtype(X), y, weight
 
     @contextlib.contextmanager
@@ -84,11 +87,22 @@ class BaseSVM(BaseEstimator):
         try:
             yield
         except BaseException:
-            vars(self).clear()
-            vars(self).update(attributes)
+            self.__dict__.clear()
+            self.__dict__.update(attributes)
             raise
 
-    def _run(self, x, target, weight, *, factors=1.0, names=None, first=True, state=None, one_pass=False) -> None:
+    def _run(
+        self,
+        x: Any,
+        target: np.ndarray,
+        weight: np.ndarray,
+        *,
+        factors: Any = 1.0,
+        names: tuple | None = None,
+        first: bool = True,
+        state: Any = None,
+        one_pass: bool = False,
+    ) -> None:
         """Train on checked rows; `target` holds labels or class numbers if there are `names`, else real targets.
 
         `factors`, (n,) or a number, are the class weights of the rows. Equal rows of a class are merged.
@@ -125,7 +139,7 @@ class BaseSVM(BaseEstimator):
         steps = int(run.state.step)
         self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // n_rows))
 
-    def _solver_for_next(self, x, weight, copies):
+    def _solver_for_next(self, x: Any, weight: Any, copies: Any) -> Any:
         """The solver of `partial_fit` after the first call."""
         return self._make_solver(x, weight, copies)
 
@@ -153,7 +167,7 @@ class BaseSVM(BaseEstimator):
             X = X[:, np.maximum(np.asarray(model.index), 0)]
         return apply(outer, X)
 
-    def _field(self, name: str, kind: type, fn: Callable) -> np.ndarray:
+    def _field(self, name: str, kind: Any, fn: Callable) -> np.ndarray:
         check_is_fitted(self, "model_")
         model = inner_of(self.model_)
         if not isinstance(model, kind):
@@ -192,7 +206,18 @@ def streams(solver: Solver) -> bool:
     return solver.reads == "rows" and solver.residual_scope == "sample"
 
 
-def plan_of(solver, sampler, n_rows, n, *, steps, passes, tol, one_pass, length) -> dict:
+def plan_of(
+    solver: Solver,
+    sampler: Sampler,
+    n_rows: int,
+    n: int,
+    *,
+    steps: int | None,
+    passes: int | None,
+    tol: float | str | None,
+    one_pass: bool,
+    length: str,
+) -> dict[str, Any]:
     """`steps`, `every` and `tol` of `jaxsvm.fit` for `n_rows` rows padded to n.
 
     Lengths depend on n, so that data of similar size share a program. An update of a solver `with_tol` iterates to its

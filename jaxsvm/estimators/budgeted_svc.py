@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ..budget import default_for
 from ..objectives import lam_from_C
 from ..recipe import check_choice, check_positive
@@ -47,21 +50,21 @@ class BudgetedSVC(PartialFitMixin):
 
     def __init__(
         self,
-        C=1.0,
+        C: float = 1.0,
         *,
-        kernel="rbf",
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        budget=500,
-        method="bsca",
-        partners=59,
-        tol="auto",
-        max_passes=None,
-        class_weight=None,
-        random_state=None,
-        progress=False,
-    ):
+        kernel: str | Callable = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        budget: int = 500,
+        method: str = "bsca",
+        partners: int | None = 59,
+        tol: float | str | None = "auto",
+        max_passes: int | None = None,
+        class_weight: dict | str | None = None,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
         self.C = C
         self.kernel = kernel
         self.gamma = gamma
@@ -76,7 +79,7 @@ class BudgetedSVC(PartialFitMixin):
         self.random_state = random_state
         self.progress = progress
 
-    def _make_solver(self, x, weight, copies):
+    def _make_solver(self, x: Any, weight: Any, copies: Any) -> Any:
         check_choice("method", self.method, ("bsca", "bsgd"))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
         options = {"budget": self.budget, "maintain": default_for(kernel, partners=self.partners)}
@@ -85,16 +88,16 @@ class BudgetedSVC(PartialFitMixin):
         check_positive(C=self.C)
         return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **options)
 
-    def _solver_for_next(self, x, weight, copies):
+    def _solver_for_next(self, x: Any, weight: Any, copies: Any) -> Any:
         return self._solver  # lambda and the kernel are those of the first rows
 
-    def _run_options(self, n):
+    def _run_options(self, n: int) -> dict[str, Any]:
         return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
 
-    def _pad_columns(self):
+    def _pad_columns(self) -> bool:
         return may_widen(self.kernel)
 
-    def _can_partial_fit(self):
+    def _can_partial_fit(self) -> bool:
         if self.method != "bsgd":
             raise AttributeError("partial_fit takes method='bsgd': 'bsca' keeps a number for each row")
         return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
@@ -18,7 +20,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
     multiclass = "ovr"
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train a new model.
 
         Args:
@@ -36,7 +38,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             self._train(x, y, weight)
         return self
 
-    def _train(self, x, y, weight, **more):
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
         check_choice("multiclass", self.multiclass, tuple(MULTICLASS))
         k = len(self.classes_)
         place = np.searchsorted(self.classes_, y).clip(max=k - 1)
@@ -46,7 +48,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         factors = self._class_weights(place, weight)[place]
         self._run(x, target, weight, factors=factors, names=tuple(self.classes_.tolist()), **more)
 
-    def _class_weights(self, place, weight):
+    def _class_weights(self, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """(k,) factors; "balanced" gives all classes the same total sample weight."""
         k = len(self.classes_)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
@@ -59,7 +61,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             )
         return factors
 
-    def decision_function(self, X):
+    def decision_function(self, X: Any) -> np.ndarray:
         """Decision values, (n, d) -> (n,), > 0 for the second of two classes; or (n, k), largest for the class.
 
         With "ovo" these are votes; the sum of decision values breaks ties.
@@ -67,7 +69,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         scores = self._scores(X)
         return scores if len(self.classes_) > 2 else scores.ravel()
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """(n, d) -> (n,) class names."""
         places = class_places(self.decision_function(X))
         return self.classes_[places]
@@ -77,7 +79,7 @@ class PartialFitMixin(BaseClassifier):
     """A classifier with `partial_fit`, unless `_can_partial_fit` raises AttributeError."""
 
     @available_if(lambda self: self._can_partial_fit())
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Continue training on more rows, or start: one pass over them, or `steps` updates if there is this parameter.
 
         Weights are relative to the rows of one call; the step counter of the solver continues.

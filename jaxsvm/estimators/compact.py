@@ -58,12 +58,12 @@ def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
         return model
     if owns_points(model):
         return dataclasses.replace(model, x=model.x[..., :d])
-    index = np.asarray(model.index)
-    numbers = np.where(index < 0, -1, rows[index])
-    if index.ndim > 1:  # each of several models has its own points
+    old_index = np.asarray(model.index)
+    numbers = np.where(old_index < 0, -1, rows[old_index])
+    if old_index.ndim > 1:  # each of several models has its own points
         return dataclasses.replace(model, index=jnp.asarray(numbers, jnp.int32))
     points = support_mask(model)
-    size = min(bucket_size(len(points)), len(index))
+    size = min(bucket_size(len(points)), len(old_index))
     padded, in_use = np.concatenate([points, np.zeros(size - len(points), int)]), np.arange(size) < len(points)
     x = model.x[padded]
     if holds_precomputed(model.kernel):

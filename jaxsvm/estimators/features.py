@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -11,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import features
 from ..data import dataset
+from ..kernels import Kernel
 from .parameters import kernel_of
 from .preprocess import FLOATS, apply, is_sparse, make_seed, to_train_dtype
 
@@ -18,13 +21,13 @@ from .preprocess import FLOATS, apply, is_sparse, make_seed, to_train_dtype
 class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A transformer of checked rows to features."""
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Draw the map for rows like X, (n, d); y is ignored."""
         x = to_train_dtype(validate_data(self, X, accept_sparse="csr", dtype=FLOATS))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x)
@@ -32,7 +35,7 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._n_features_out = jax.eval_shape(self.phi_, jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype)).shape[1]
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> np.ndarray:
         """Features, (n, d) -> (n, n_components)."""
         check_is_fitted(self, "phi_")
         return apply(self.phi_, validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False))
@@ -59,8 +62,16 @@ class NystromFeatures(Map):
     """
 
     def __init__(
-        self, kernel="rbf", *, gamma="scale", degree=3, coef0=0.0, n_components=100, choose="uniform", random_state=None
-    ):
+        self,
+        kernel: str | Callable = "rbf",
+        *,
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        n_components: int = 100,
+        choose: str | Callable = "uniform",
+        random_state: Any = None,
+    ) -> None:
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -69,22 +80,22 @@ class NystromFeatures(Map):
         self.choose = choose
         self.random_state = random_state
 
-    def _map(self, key, kernel, x):
+    def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         if isinstance(self.choose, str) and self.choose != "uniform":
             raise ValueError(f"choose must be 'uniform' or a function such as jaxsvm.features.k_means(), got {self.choose!r}")
         size = self.n_components
         if size > x.shape[0]:
             size = x.shape[0]
             warnings.warn(f"n_components={self.n_components} landmarks, but only {size} rows: all are taken", stacklevel=3)
-        uniform = isinstance(self.choose, str)
-        if uniform:  # on the host, so that the other rows are not copied to the device
+        choose = self.choose
+        if isinstance(choose, str):  # on the host, so that the other rows are not copied to the device
             x = x[np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(x.shape[0], size, replace=False)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the scale of the columns, which matters to solvers only
             rows = dataset(x, np.zeros(x.shape[0]), task="regression").x
-        if uniform:
+        if isinstance(choose, str):
             return features.nystrom(None, kernel, landmarks=rows)
-        return features.nystrom(key, kernel, rows, landmarks=size, choose=self.choose)
+        return features.nystrom(key, kernel, rows, landmarks=size, choose=choose)
 
 
 class FourierFeatures(Map):
@@ -107,13 +118,21 @@ class FourierFeatures(Map):
 
     degree, coef0 = 3, 0.0  # of kernels that have no spectral distribution
 
-    def __init__(self, kernel="rbf", *, gamma="scale", n_components=100, form="auto", random_state=None):
+    def __init__(
+        self,
+        kernel: str | Callable = "rbf",
+        *,
+        gamma: float | str = "scale",
+        n_components: int = 100,
+        form: str = "auto",
+        random_state: Any = None,
+    ) -> None:
         self.kernel = kernel
         self.gamma = gamma
         self.n_components = n_components
         self.form = form
         self.random_state = random_state
 
-    def _map(self, key, kernel, x):
+    def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         form = ("phase" if self.n_components % 2 else "paired") if self.form == "auto" else self.form
         return features.fourier(key, kernel, dim=x.shape[1], features=self.n_components, form=form, x=None if is_sparse(x) else x)

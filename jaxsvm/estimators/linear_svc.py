@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..solvers import sdca
+from ..types import Loss
 from .base import MEASURED_PASSES
 from .classifier import BaseClassifier
 from .parameters import loss_of
@@ -35,16 +38,16 @@ class LinearSVC(BaseClassifier):
 
     def __init__(
         self,
-        C=1.0,
+        C: float = 1.0,
         *,
-        loss="hinge",
-        bias="feature",
-        tol=1e-3,
-        max_passes=MEASURED_PASSES,
-        class_weight=None,
-        random_state=None,
-        progress=False,
-    ):
+        loss: str | Loss = "hinge",
+        bias: str = "feature",
+        tol: float | str | None = 1e-3,
+        max_passes: int | None = MEASURED_PASSES,
+        class_weight: dict | str | None = None,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
         self.C = C
         self.loss = loss
         self.bias = bias
@@ -54,11 +57,11 @@ class LinearSVC(BaseClassifier):
         self.random_state = random_state
         self.progress = progress
 
-    def _make_solver(self, x, weight, copies):
+    def _make_solver(self, x: Any, weight: Any, copies: Any) -> Any:
         return sdca(self.C, loss=loss_of(self.loss), bias=self.bias)
 
-    def _run_options(self, n):
+    def _run_options(self, n: int) -> dict[str, Any]:
         return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
 
-    def _pad_columns(self):
+    def _pad_columns(self) -> bool:
         return True

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ..checks import x64_enabled
 from ..data import dataset
 from ..numerics import blocked
 from ..types import Batch, SparseRows
@@ -32,7 +33,7 @@ def bucket_size(n: int, least: int = 256) -> int:
 def to_train_dtype(x: Any) -> Any:
     """The rows in the dtype of training, with -0 replaced by 0."""
     with np.errstate(over="ignore"):  # overflows become infinities, which `dataset` rejects
-        x = x.astype(np.float64 if jax.config.jax_enable_x64 and x.dtype == np.float64 else np.float32)
+        x = x.astype(np.float64 if x64_enabled() and x.dtype == np.float64 else np.float32)
     return x.tocsr() if is_sparse(x) else x + x.dtype.type(0)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from .. import samplers
 from ..recipe import check_choice
 from ..solvers import decomposition, sdca
+from ..types import Loss
 from .base import MEASURED_PASSES
 from .classifier import BaseClassifier
 from .parameters import is_matrix, kernel_of, loss_of, may_widen
@@ -47,21 +51,21 @@ class SVC(BaseClassifier):
 
     def __init__(
         self,
-        C=1.0,
+        C: float = 1.0,
         *,
-        kernel="rbf",
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        loss="hinge",
-        bias="free",
-        tol=1e-3,
-        max_passes=MEASURED_PASSES,
-        multiclass="ovr",
-        class_weight=None,
-        random_state=None,
-        progress=False,
-    ):
+        kernel: str | Callable = "rbf",
+        gamma: float | str = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        loss: str | Loss = "hinge",
+        bias: str = "free",
+        tol: float | str | None = 1e-3,
+        max_passes: int | None = MEASURED_PASSES,
+        multiclass: str = "ovr",
+        class_weight: dict | str | None = None,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
         self.C = C
         self.kernel = kernel
         self.gamma = gamma
@@ -76,21 +80,22 @@ class SVC(BaseClassifier):
         self.random_state = random_state
         self.progress = progress
 
-    def _make_solver(self, x, weight, copies):
+    def _make_solver(self, x: Any, weight: Any, copies: Any) -> Any:
         check_choice("bias", self.bias, ("free", "none", "feature"))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
         if self.bias == "feature":
             return sdca(self.C, kernel, loss=loss_of(self.loss), bias="feature")
         return decomposition(self.C, kernel, loss=loss_of(self.loss), bias=self.bias, rounds=self.max_passes)
 
-    def _run_options(self, n):
-        steps, sampler = 1, None  # an update iterates to the tolerance
+    def _run_options(self, n: int) -> dict[str, Any]:
+        steps: int | None = 1  # an update iterates to the tolerance
+        sampler = None
         if self.bias == "feature":
             steps, sampler = None, samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
         return {"steps": steps, "passes": self.max_passes, "tol": self.tol, "sampler": sampler, "progress": self.progress}
 
-    def _pad_columns(self):
+    def _pad_columns(self) -> bool:
         return may_widen(self.kernel)
 
-    def _pairwise(self):
+    def _pairwise(self) -> bool:
         return is_matrix(self.kernel)

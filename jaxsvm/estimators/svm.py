@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Self
+
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
@@ -22,8 +25,17 @@ class SolverParameterMixin:
     """Makes the solver from the parameters, by value or by name."""
 
     _length = "steps"
+    solver: Any
+    C: float | None
+    kernel: str | Callable | None
+    gamma: float | str | None
+    steps: int | None
+    tol: float | str | None
+    sampler: Any
+    progress: bool
+    _default: Callable[[], Any]
 
-    def _make_solver(self, x, weight, copies):
+    def _make_solver(self, x: Any, weight: Any, copies: Any) -> Any:
         if isinstance(self.solver, str):
             return self._by_name(x, copies)
         conflicting = [name for name in ("C", "kernel", "gamma", "epsilon") if getattr(self, name, None) is not None]
@@ -34,7 +46,7 @@ class SolverParameterMixin:
             raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
         return solver
 
-    def _by_name(self, x, copies):
+    def _by_name(self, x: Any, copies: Any) -> Any:
         """The exact solver of that name; with x=None its kernel is a placeholder."""
         if self.solver not in EXACT:
             shown = ", ".join(map(repr, EXACT))
@@ -43,20 +55,20 @@ class SolverParameterMixin:
         kernel = kernels.linear() if x is None else kernel_of(kernel, gamma, 3, 0.0, x, copies)
         return EXACT[self.solver](1.0 if self.C is None else self.C, kernel, **self._more())
 
-    def _more(self):
+    def _more(self) -> dict[str, Any]:
         """Arguments of a solver by name besides C and the kernel."""
         return {}
 
-    def _run_options(self, n):
+    def _run_options(self, n: int) -> dict[str, Any]:
         return {"steps": self.steps, "passes": None, "tol": self.tol, "sampler": self.sampler, "progress": self.progress}
 
-    def _pairwise(self):
+    def _pairwise(self) -> bool:
         return is_matrix(self.kernel) or takes_matrix(self.solver)
 
-    def _pad_columns(self):
+    def _pad_columns(self) -> bool:
         return self.solver is None or isinstance(self.solver, str) and (self.kernel is None or may_widen(self.kernel))
 
-    def _can_partial_fit(self):
+    def _can_partial_fit(self) -> bool:
         if not streams(self._make_solver(None, None, None)):
             raise AttributeError("partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)")
         return True
@@ -101,19 +113,19 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
 
     def __init__(
         self,
-        solver=None,
+        solver: Any = None,
         *,
-        C=None,
-        kernel=None,
-        gamma=None,
-        multiclass="ovr",
-        steps=None,
-        tol="auto",
-        sampler=None,
-        class_weight=None,
-        random_state=None,
-        progress=False,
-    ):
+        C: float | None = None,
+        kernel: str | Callable | None = None,
+        gamma: float | str | None = None,
+        multiclass: str = "ovr",
+        steps: int | None = None,
+        tol: float | str | None = "auto",
+        sampler: Any = None,
+        class_weight: dict | str | None = None,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
         self.solver = solver
         self.C = C
         self.kernel = kernel
@@ -126,7 +138,7 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         self.random_state = random_state
         self.progress = progress
 
-    def _default(self):
+    def _default(self) -> Any:
         return sdca(1.0, bias="feature")
 
 
@@ -159,18 +171,18 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
 
     def __init__(
         self,
-        solver=None,
+        solver: Any = None,
         *,
-        C=None,
-        kernel=None,
-        gamma=None,
-        epsilon=None,
-        steps=None,
-        tol="auto",
-        sampler=None,
-        random_state=None,
-        progress=False,
-    ):
+        C: float | None = None,
+        kernel: str | Callable | None = None,
+        gamma: float | str | None = None,
+        epsilon: float | None = None,
+        steps: int | None = None,
+        tol: float | str | None = "auto",
+        sampler: Any = None,
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
         self.solver = solver
         self.C = C
         self.kernel = kernel
@@ -182,13 +194,13 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
         self.random_state = random_state
         self.progress = progress
 
-    def _default(self):
+    def _default(self) -> Any:
         return sdca(1.0, loss=losses.eps_insensitive(0.1), bias="feature")
 
-    def _more(self):
+    def _more(self) -> dict[str, Any]:
         return {"loss": losses.eps_insensitive(0.1 if self.epsilon is None else self.epsilon)}
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train a new model on (n, d) rows, (n,) targets and (n,) weights."""
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
@@ -196,7 +208,7 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
         return self
 
     @available_if(SolverParameterMixin._can_partial_fit)
-    def partial_fit(self, X, y, sample_weight=None):
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Continue training on more rows, or start: `steps` updates on them, or one pass."""
         first = not hasattr(self, "fit_")
         with self._restore_on_error():
@@ -204,6 +216,6 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
             self._run(x, y.astype(np.float64), weight, **self._partial_options(first))
         return self
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Predicted targets, (n, d) -> (n,)."""
         return check_values(self._scores(X).ravel())
