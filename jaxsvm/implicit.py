@@ -39,14 +39,14 @@ from .checks import integer
 from .kernels import Kernel, as_kernel, matvec
 from .numerics import blocked, count, dot
 from .recipe import as_static, cast, check_choice, check_scalars, unwrap_static
-from .types import Array, Batch, Loss, Quadratic
+from .types import Array, Batch, Loss, Quadratic, Scalar
 
 FREE = 2048  # default limit for the rows of the linear system: 16 MiB in float32, 32 MiB in float64
 BLOCK = 512  # rows per block of the kernel; reverse mode holds several blocks at once
 
 
 def solution(
-    coef: Array, b: Array, kernel: Kernel, data: Batch, C: Array, loss: Loss, bias: str = "free", *, free: int | None = None
+    coef: Array, b: Scalar, kernel: Kernel, data: Batch, C: Scalar, loss: Loss, bias: str = "free", *, free: int | None = None
 ) -> tuple[Array, Array]:
     """A given solution (coef, b) with the derivatives of the exact solution attached.
 

@@ -268,7 +268,7 @@ class Certificate(NamedTuple):
     primal: Array  # ()
     dual: Array  # ()
     gap: Array  # ()   primal - dual, computed as a sum of non-negative terms
-    exact: bool  # the dual coefficients are those of the model; False: they were computed from its margins
+    exact: bool | Array  # the dual coefficients are those of the model; False: they were computed from its margins
 
 
 class Run(NamedTuple):

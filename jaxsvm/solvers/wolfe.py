@@ -40,7 +40,7 @@ class Bundle(NamedTuple):
     h: FunctionValues  # (m, ...)
     z: FunctionValues  # (m, ...)
     a: Array  # (m, n)  in [0, 1]
-    active: Array  # (m,)  bool, occupied slots
+    active: Array | bool  # (m,)  bool, occupied slots
 
 
 @register("WolfeState")
