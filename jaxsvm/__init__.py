@@ -16,11 +16,11 @@ from . import projections as projections
 from . import samplers as samplers
 from . import schedules as schedules
 from . import spaces as spaces
+from . import wrappers as wrappers
 from .__about__ import __version__ as __version__
 
 # Averages and projections, as optax transforms
 from .averaging import average_iterates as average_iterates
-from .averaging import averaged as averaged
 from .averaging import averaged_params as averaged_params
 
 # Data
@@ -31,9 +31,6 @@ from .engines import coordinate as coordinate
 from .engines import gradient as gradient
 from .engines import online as online
 
-# Feature maps
-from .features import on_features as on_features
-
 # Loops
 from .loops import SaveError as SaveError
 from .loops import fast_loops as fast_loops
@@ -41,12 +38,6 @@ from .loops import fit as fit
 from .loops import step as step
 from .loops import stream as stream
 from .loops import sweep as sweep
-
-# More than two classes
-from .multiclass import OneVsOne as OneVsOne
-from .multiclass import OneVsRest as OneVsRest
-from .multiclass import one_vs_one as one_vs_one
-from .multiclass import one_vs_rest as one_vs_rest
 
 # Objectives, certificates, probes
 from .objectives import C_from_lam as C_from_lam
@@ -109,11 +100,21 @@ from .types import Space as Space
 from .types import SparseRows as SparseRows
 from .types import take as take
 
+# Wrappers: a solver -> a solver
+from .wrappers import OneVsOne as OneVsOne
+from .wrappers import OneVsRest as OneVsRest
+from .wrappers import averaged as averaged
+from .wrappers import on_features as on_features
+from .wrappers import one_vs_one as one_vs_one
+from .wrappers import one_vs_rest as one_vs_rest
+
 _ON_FIRST_USE = ("estimators", "plots", "testing")  # the first two need extras
 
 
 def __getattr__(name):
     """Import the modules that `import jaxsvm` leaves out, where they are first used."""
+    if name == "multiclass":
+        raise AttributeError("jaxsvm.multiclass is jaxsvm.wrappers since version 0.4, and its names are in jaxsvm itself")
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module 'jaxsvm' has no attribute {name!r}")
     try:
@@ -126,5 +127,7 @@ def __dir__():
     return sorted({*globals(), *_ON_FIRST_USE})
 
 
-for _module in (budget, data, features, kernels, losses, models, objectives, projections, samplers, schedules, spaces, averaging):
+_MODULES = (averaging, budget, data, features, kernels, losses, models)
+_MODULES += (objectives, projections, samplers, schedules, spaces, wrappers)
+for _module in _MODULES:
     _module.__dir__ = _module.__all__.copy  # `jaxsvm.kernels.<TAB>` offers kernels only
