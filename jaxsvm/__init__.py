@@ -17,11 +17,11 @@ from . import projections as projections
 from . import samplers as samplers
 from . import schedules as schedules
 from . import spaces as spaces
+from . import wrappers as wrappers
 from .__about__ import __version__ as __version__
 
 # Averages and projections, as optax transforms
 from .averaging import average_iterates as average_iterates
-from .averaging import averaged as averaged
 from .averaging import averaged_params as averaged_params
 
 # Data
@@ -32,9 +32,6 @@ from .engines import coordinate as coordinate
 from .engines import gradient as gradient
 from .engines import online as online
 
-# Feature maps
-from .features import on_features as on_features
-
 # Loops
 from .loops import SaveError as SaveError
 from .loops import fast_loops as fast_loops
@@ -42,12 +39,6 @@ from .loops import fit as fit
 from .loops import step as step
 from .loops import stream as stream
 from .loops import sweep as sweep
-
-# More than two classes
-from .multiclass import OneVsOne as OneVsOne
-from .multiclass import OneVsRest as OneVsRest
-from .multiclass import one_vs_one as one_vs_one
-from .multiclass import one_vs_rest as one_vs_rest
 
 # Objectives, certificates, probes
 from .objectives import C_from_lam as C_from_lam
@@ -110,11 +101,21 @@ from .types import Space as Space
 from .types import SparseRows as SparseRows
 from .types import take as take
 
+# Wrappers: a solver -> a solver
+from .wrappers import OneVsOne as OneVsOne
+from .wrappers import OneVsRest as OneVsRest
+from .wrappers import averaged as averaged
+from .wrappers import on_features as on_features
+from .wrappers import one_vs_one as one_vs_one
+from .wrappers import one_vs_rest as one_vs_rest
+
 _ON_FIRST_USE = ("estimators", "plots", "testing")  # the first two need extras
 
 
 def __getattr__(name: str) -> _Any:
     """Import the modules that `import jaxsvm` leaves out, where they are first used."""
+    if name == "multiclass":
+        raise AttributeError("jaxsvm.multiclass is jaxsvm.wrappers since version 0.4, and its names are in jaxsvm itself")
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module 'jaxsvm' has no attribute {name!r}")
     try:
@@ -127,6 +128,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_ON_FIRST_USE})
 
 
-_modules: list[_Any] = [budget, data, features, kernels, losses, models, objectives, projections, samplers, schedules, spaces]
-for _module in (*_modules, averaging):
+_MODULES: list[_Any] = [averaging, budget, data, features, kernels, losses, models]
+_MODULES += [objectives, projections, samplers, schedules, spaces, wrappers]
+for _module in _MODULES:
     _module.__dir__ = _module.__all__.copy  # `jaxsvm.kernels.<TAB>` offers kernels only

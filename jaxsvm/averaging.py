@@ -1,4 +1,4 @@
-"""Averages of iterates, as the last step of an optax chain or as a wrapper of a solver."""
+"""Averages of iterates, as the last step of an optax chain."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import optax
 
 from .checks import integer, shown
-from .models import Linear
 from .numerics import accum_dtype, running_mean
-from .recipe import register, replace, solver
-from .types import Array, Solver
+from .recipe import register
+from .renamed import moved
+from .types import Array
 
-__all__ = ["average_iterates", "averaged", "averaged_params"]
+__all__ = ["average_iterates", "averaged_params"]
 
 
 @register("AverageState")
@@ -28,12 +28,13 @@ class AverageState(NamedTuple):
     total: Array | None  # ()  sum of the weights so far; None for equal weights
 
 
-def _mean_init(params: Any, weights: Callable | None) -> AverageState:
+def init_mean(params: Any, weights: Callable | None) -> AverageState:
+    """The mean before the first step: the parameters."""
     total = None if weights is None else jnp.zeros((), accum_dtype(jax.tree.leaves(params)[0]))
     return AverageState(params, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32), total)
 
 
-def _mean_step(state: AverageState, params: Any, start: int, weights: Callable | None) -> AverageState:
+def update_mean(state: AverageState, params: Any, start: int, weights: Callable | None) -> AverageState:
     """mean += rho (params - mean), rho = the newest weight / the sum of all weights from `start` on."""
     since = state.count - start
     if weights is None:
@@ -51,7 +52,8 @@ def _mean_step(state: AverageState, params: Any, start: int, weights: Callable |
     return AverageState(mean, compensation, optax.safe_increment(state.count), total)
 
 
-def _check_average(start: int, weights: Callable | None) -> None:
+def check_average(start: int, weights: Callable | None) -> None:
+    """Raise for options that `average_iterates` and `averaged` do not take."""
     integer("start", start, 0)
     if weights is not None and not callable(weights):
         raise TypeError(f"weights must be a function of the count since start, or None, got {shown(weights)}")
@@ -77,15 +79,15 @@ def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = 
         >>> float(w), float(averaged_params(state, w))
         (3.0, 2.0)
     """
-    _check_average(start, weights)
+    check_average(start, weights)
 
     def init(params):
-        return _mean_init(params, weights)
+        return init_mean(params, weights)
 
     def update(updates, state, params=None):
         if params is None:
             raise ValueError("average_iterates needs the parameters: call update(updates, state, params)")
-        return updates, _mean_step(state, optax.apply_updates(params, updates), start, weights)
+        return updates, update_mean(state, optax.apply_updates(params, updates), start, weights)
 
     return optax.GradientTransformation(init, update)
 
@@ -97,53 +99,4 @@ def averaged_params(opt_state: Any, params: Any) -> Any:
     return averages[-1].mean if averages else params
 
 
-@register("AveragedState")
-class AveragedState(NamedTuple):
-    """An inner solver and the average of its models."""
-
-    inner: Any
-    average: AverageState
-
-
-@solver
-def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array] | None = None) -> Solver:
-    """A solver whose model is the average of the linear models of `inner`, instead of the last.
-
-    mean_t = sum_s weight_s w_s / sum_s weight_s over the iterates s = start, ..., t; the bias likewise.
-
-    Args:
-        inner: a solver whose model is `Linear`; inside a feature map write `on_features(phi, averaged(s))`.
-        start: number of initial steps to skip, >= 0.
-        weights: step since start (0.0, 1.0, ...) -> weight, > 0; None: equal weights.
-
-    Raises:
-        TypeError: if the model of `inner` is not `Linear`.
-
-    Example:
-        >>> import jaxsvm
-        >>> averaged(jaxsvm.pegasos(0.01), weights=lambda t: t + 1).reads
-        'rows'
-
-    Reference: B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, SIAM J. Control Optim.
-        30, 1992; weights growing with t: S. Lacoste-Julien, M. Schmidt, F. Bach, arXiv 1212.2002.
-    """
-    _check_average(start, weights)
-
-    def model(state, data=None):
-        inner_model = inner.model(state, data)
-        if not isinstance(inner_model, Linear):
-            raise TypeError(f"averaged takes solvers whose model is Linear, got {type(inner_model).__name__}")
-        return inner_model
-
-    def init(key, data):
-        state = inner.init(key, data)
-        return AveragedState(state, _mean_init(model(state, data), weights))
-
-    def update(state, batch):
-        inner_state, info = inner.update(state.inner, batch)
-        return AveragedState(inner_state, _mean_step(state.average, model(inner_state), start, weights)), info
-
-    def wrapper(new_inner):
-        return averaged(new_inner, start=start, weights=weights)
-
-    return replace(inner, wrapper, init=init, update=update, model=lambda state, data=None: state.average.mean)
+__getattr__ = moved(__name__, averaged="jaxsvm.averaged")

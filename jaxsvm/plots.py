@@ -12,9 +12,9 @@ import numpy as np
 
 from .loops.sweep import Table
 from .models import Classifier, Expansion
-from .multiclass import OneVsOne, OneVsRest
 from .recipe import check_choice
 from .types import Batch, Curve, Fit, Model, SparseRows
+from .wrappers import OneVsOne, OneVsRest
 
 __all__ = ["decision_region", "heatmap", "learning_curve"]
 

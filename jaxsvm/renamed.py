@@ -11,6 +11,15 @@ import jax
 import jax.numpy as jnp
 
 NAMES = {  # of classes and factories in files of 0.3.0
+    "averaging.averaged": "wrappers.averaged.averaged",
+    "features.lift.on_features": "wrappers.on_features.on_features",
+    "multiclass.one_vs_one": "wrappers.multiclass.one_vs_one",
+    "multiclass.one_vs_rest": "wrappers.multiclass.one_vs_rest",
+    "samplers.acf": "samplers.acf.acf",
+    "samplers.epochs": "samplers.epochs.epochs",
+    "samplers.shrinking": "samplers.shrinking.shrinking",
+    "samplers.uniform": "samplers.uniform.uniform",
+    "samplers.whole": "samplers.whole.whole",
     "Basins": "WaterFill",
     "Element": "FunctionValues",
     "Flow": "StreamState",
@@ -85,6 +94,17 @@ def refuse_old_options(name: str, new: dict[str, str], given: Iterable[str]) -> 
     for option in given:
         if option in new:
             raise TypeError(f"{name}({option}=) is {name}({new[option]}=) since version 0.4: write {new[option]}")
+
+
+def moved(module: str, **homes: str) -> Callable[[str], Any]:
+    """A `__getattr__` of a module: names that were moved raise AttributeError with their home of today."""
+
+    def missing(name: str) -> Any:
+        if name in homes:
+            raise AttributeError(f"{module}.{name} is {homes[name]} since version 0.4")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return missing
 
 
 def with_new_options(**new: str) -> Callable:

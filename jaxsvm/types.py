@@ -193,7 +193,7 @@ class Sampler(NamedTuple):
     draw: Callable  # (s, t, count)                            -> (count, b) int32, -1 marks padding
     weight: Callable  # (data)                                 -> (n,) the weights that steps read
     feedback: Callable  # (s, index (T, r), progress (T, r))   -> s, after each chunk; called if `period` is not None
-    period: Callable | None = None  # (n) -> steps between two updates of an adaptive schedule, or a number
+    period: Callable | None = None  # (n) -> steps between two updates of an adaptive schedule
     rows: Callable = lambda n: 1  # (n) -> b, the rows of a step on n training rows
     whole: bool = False  # every draw is all rows in order: loops then pass the data without a copy
 

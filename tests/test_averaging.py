@@ -7,7 +7,7 @@ import optax
 import pytest
 
 import jaxsvm
-from jaxsvm import averaging, kernels, models, schedules
+from jaxsvm import averaged, averaging, kernels, models, schedules
 
 
 def run(iterates, **options):
@@ -111,7 +111,7 @@ def test_the_float32_average_of_a_solver_is_that_of_float64(weights, start, nois
     iterates = (1 + 1 / t + noise * np.random.default_rng(4).normal(size=STEPS)).astype(np.float32)
     model = lambda w, data=None: models.Linear(w, jnp.zeros((), w.dtype))
     inner = jaxsvm.types.Solver(lambda key, data: jnp.zeros(1), lambda w, batch: (batch, None), model)
-    outer = averaging.averaged(inner, start=start, weights=weights)
+    outer = averaged(inner, start=start, weights=weights)
     run = jax.jit(lambda state, rows: jax.lax.scan(lambda s, row: (outer.update(s, row)[0], None), state, rows)[0])
     state = run(outer.init(None, None), iterates[:, None])
     wanted = np.average(iterates.astype(np.float64)[start:], weights=None if weights is None else weights(t - 1)[start:])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import jaxsvm
 from jaxsvm import kernels, objectives, samplers
 from jaxsvm.engines.coordinate import dual_coef
+from jaxsvm.samplers.acf import _systematic as systematic
 
 N, D, C, SIGMA, BUDGET, PASSES = 24, 2, 2.0, 0.8, 6, 6  # one shape for all data sets, so that programs are compiled once
 RNG = np.random.default_rng(5)
@@ -477,7 +478,7 @@ def test_preferences_stay_where_nothing_was_gained_and_of_rows_of_weight_zero(x6
 def by_preference(p, key=KEY, epoch=0, total=None):
     """Visits of each row in one epoch."""
     total = total or len(p)
-    made = samplers._systematic(key, jnp.asarray(p), jnp.int32(epoch), total)
+    made = systematic(key, jnp.asarray(p), jnp.int32(epoch), total)
     assert made.shape == (total,) and made.dtype == np.int32 and np.all(np.diff(made) >= 0)
     return np.bincount(made, minlength=len(p))
 

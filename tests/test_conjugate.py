@@ -14,7 +14,8 @@ from scipy.optimize import minimize_scalar, nnls
 
 import jaxsvm
 from jaxsvm.engines import conjugate
-from jaxsvm.engines.conjugate import Line, bounded_step, check_constants, exact_step, nearest_point
+from jaxsvm.engines.line_search import Line, bounded_step, check_constants, exact_step
+from jaxsvm.engines.min_norm_point import nearest_point
 
 few = settings(max_examples=60, derandomize=True, deadline=None, database=None)
 seeds = st.integers(0, 10**6)

@@ -7,8 +7,8 @@ import pytest
 from sklearn.cluster import KMeans
 
 import jaxsvm
-from jaxsvm import Lifted, features, fit, kernels, losses, models, objectives, samplers
-from jaxsvm.features import fourier, nystrom, on_features, orthogonal
+from jaxsvm import Lifted, features, fit, kernels, losses, models, objectives, on_features, samplers
+from jaxsvm.features import fourier, nystrom, orthogonal
 from jaxsvm.models import Linear, Mapped
 
 RNG = np.random.default_rng(0)

@@ -17,8 +17,8 @@ LAYERS = (
     ("objectives", "features", "budget", "implicit"),
     ("spaces",),
     ("engines",),
+    ("wrappers",),
     ("solvers",),
-    ("multiclass",),
     ("data",),
     ("loops",),
     ("estimators", "plots", "testing", "commands", "__main__"),
@@ -177,7 +177,7 @@ def test_a_solver_file_imports_no_other_solver_file(name):
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solvers_take_only_their_default_from_samplers_and_never_import_loops(name):
-    assert not {t for t in own(name) if group(t) in ("loops", "data", "multiclass", "estimators", "plots")}
+    assert not {t for t in own(name) if group(t) in ("loops", "data", "estimators", "plots")}
 
 
 def test_loops_know_no_solver_by_name():

@@ -802,7 +802,7 @@ def adaptive(period):
         crossed = s["seen"] // period != (after["seen"] - 1) // period
         return {**after, "crossed": after["crossed"] | crossed}
 
-    return Sampler(init, draw, lambda data: data.weight, feedback, period, lambda n: 1)
+    return Sampler(init, draw, lambda data: data.weight, feedback, lambda n: period, lambda n: 1)
 
 
 ADAPTIVE = adaptive(4)

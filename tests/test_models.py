@@ -31,10 +31,10 @@ from jaxsvm.data import Scale, Standardize
 from jaxsvm.engines import gradient
 from jaxsvm.engines.gradient import Weights
 from jaxsvm.loops.stream import StreamState
-from jaxsvm.models import Classifier, Expansion, Linear, Mapped, expansion, load, save
-from jaxsvm.multiclass import OneVsOne, OneVsRest
+from jaxsvm.models import Classifier, Expansion, Linear, Mapped, expansion, load, save, serialization
 from jaxsvm.recipe import Recipe
 from jaxsvm.types import Curve, Run
+from jaxsvm.wrappers import OneVsOne, OneVsRest
 
 
 def rows(n, d, seed=0):
@@ -581,14 +581,14 @@ def test_files_of_another_version(like, path, registry):
 
 def test_sparse_rows_saved_before_they_could_be_packed(path, monkeypatch):
     x = jaxsvm.dataset(scipy.sparse.csr_matrix([[0.0, 2.0], [1.0, 0.0]]), [1, -1]).x
-    encode = models._encode
+    encode = serialization._encode
 
     def older(node, arrays):
         made = encode(node, arrays)
         made.get("fields", {}).pop("start", None)
         return made
 
-    monkeypatch.setattr(models, "_encode", older)
+    monkeypatch.setattr(serialization, "_encode", older)
     save(path, x)
     monkeypatch.undo()
     for extra in ({}, {"like": x}):
@@ -931,7 +931,7 @@ def test_members_that_overlap_take_no_memory(path):
 
 
 def test_a_header_that_is_too_long(path, monkeypatch):
-    monkeypatch.setattr(models, "_HEADER_BYTES", 2000)
+    monkeypatch.setattr(serialization, "_HEADER_BYTES", 2000)
     save(path, ["word"] * 10)
     before = path.read_bytes()
     with pytest.raises(ValueError, match="the tree has too many parts"):
@@ -939,7 +939,7 @@ def test_a_header_that_is_too_long(path, monkeypatch):
     assert path.read_bytes() == before
     monkeypatch.undo()
     save(path, ["word"] * 1000)
-    monkeypatch.setattr(models, "_HEADER_BYTES", 2000)
+    monkeypatch.setattr(serialization, "_HEADER_BYTES", 2000)
     with pytest.raises(ValueError, match="the header has dtype uint8 and shape"):
         load(path)
 
@@ -1426,7 +1426,7 @@ def test_a_map_and_its_model_fit(path):
 @pytest.mark.parametrize("shape", [(3, 3), (1, 3)])
 def test_the_parts_of_a_model_are_of_one_model(shape, path):
     alone = Linear(jnp.ones(shape), jnp.zeros(()))
-    many = jaxsvm.multiclass.OneVsRest(Linear(jnp.ones((2, *shape)), jnp.zeros(())), (True, False))
+    many = jaxsvm.OneVsRest(Linear(jnp.ones((2, *shape)), jnp.zeros(())), (True, False))
     for tree in (alone, Classifier(alone, ("a", "b")), many):
         save(path, tree)
         with pytest.raises(ValueError, match="the file holds a Linear whose w and b have the shapes"):

@@ -10,7 +10,7 @@ from sklearn.svm import SVC, LinearSVC
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers
 from jaxsvm.models import Classifier, Expansion, Linear, Mapped
-from jaxsvm.multiclass import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
+from jaxsvm.wrappers import OneVsOne, OneVsRest, one_vs_one, one_vs_rest
 
 N, K = 48, 3
 KEY = jax.random.key(0)

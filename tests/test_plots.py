@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 import jaxsvm  # noqa: E402
 from jaxsvm import kernels, plots  # noqa: E402
 from jaxsvm.models import Classifier, Expansion, Linear  # noqa: E402
-from jaxsvm.multiclass import one_vs_one, one_vs_rest  # noqa: E402
+from jaxsvm.wrappers import one_vs_one, one_vs_rest  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2)).astype(np.float32)

@@ -14,6 +14,8 @@ import jaxsvm
 from jaxsvm import features, kernels, models, numerics, samplers
 from jaxsvm.types import SparseRows, take
 
+lift = importlib.import_module("jaxsvm.wrappers.on_features")
+
 loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
 
 N, D = 60, 40
@@ -283,7 +285,7 @@ def test_rows_of_odd_widths_that_are_pointed_at(sparse, dense):
 
 
 def test_large_batches_lifted_by_the_step(sparse, dense, monkeypatch):
-    monkeypatch.setattr(features.lift, "BLOCK", 16)
+    monkeypatch.setattr(lift, "BLOCK", 16)
     solver = SOLVERS["fourier"](None)
     runs = [jaxsvm.fit(solver, data, KEY, steps=3, every=3, sampler=samplers.epochs(50), lift="step") for data in (sparse, dense)]
     np.testing.assert_allclose(runs[0].model(sparse.x), runs[1].model(dense.x), atol=1e-5)

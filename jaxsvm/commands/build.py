@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import jaxsvm
 from jaxsvm import samplers
 
-from ..multiclass import one_vs_one, one_vs_rest
 from ..types import Batch
+from ..wrappers import one_vs_one, one_vs_rest
 from . import options, solvers
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxsvm import models, multiclass  # noqa: F401  registers multiclass models
+from jaxsvm import models, wrappers  # noqa: F401  registers multiclass models
 
 from ..data.assemble import label, normalize_names
 from ..data.dataset import dataset

@@ -12,9 +12,9 @@ import numpy as np
 import jaxsvm
 from jaxsvm import models
 
-from ..multiclass import OneVsOne, OneVsRest
 from ..objectives import misclassified
 from ..types import Batch
+from ..wrappers import OneVsOne, OneVsRest
 
 MAX_SIZE = 2**27  # largest array of a certificate that was not requested: 1 GiB
 

@@ -23,6 +23,8 @@ class CoordinateState(NamedTuple):
     A body that reads first would copy all n coefficients at every step.
     """
 
+    IGNORES_PADDING = True  # one-vs-one needs no selection of the states of steps without rows
+
     coef: Array  # (n,)  y_i alpha_i for classification, without the pending entry
     weight: Array  # (n,)  example weights: the bound of coefficient i is C weight_i
     f: State

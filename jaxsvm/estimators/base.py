@@ -21,9 +21,9 @@ from ..data.dataset import caller_stacklevel, check_digits
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear
-from ..multiclass import OneVsOne, one_vs_one, one_vs_rest
 from ..recipe import check_positive
 from ..types import Run, Sampler, Solver
+from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
 from .compact import compact, inner_of, on_rows, support_mask
 from .preprocess import FLOATS, apply, batch, bucket_size, make_seed, merge_duplicates, pad_columns, to_train_dtype
 
@@ -234,7 +234,7 @@ def plan_of(
         tol = 1e-3 if has_criterion and not one_pass else None
     if tol is not None and not has_criterion:
         raise ValueError(f"tol has nothing to stop on: this solver looks at single rows; leave tol='auto' and give {length}")
-    b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
+    b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
     every = period or (1 if solver.with_tol else max(-(-n // b), 128 if b < n else 10))
     pass_steps = -(-n_rows // b)
     if steps is None and one_pass:

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..kernels import holds_precomputed
 from ..models import Classifier, Expansion, Linear, Mapped
-from ..multiclass import OneVsOne, OneVsRest
 from ..types import SparseRows
+from ..wrappers import OneVsOne, OneVsRest
 from .preprocess import bucket_size
 
 

@@ -1,13 +1,16 @@
 """Feature maps (n, d) -> (n, p) whose inner products approximate a kernel, and solvers on features."""
 
+from ..renamed import moved as _moved
 from .fourier import Fourier as Fourier
 from .fourier import fourier as fourier
 from .landmarks import k_means as k_means
 from .landmarks import leverage_scores as leverage_scores
 from .landmarks import uniform as uniform
-from .lift import on_features as on_features
 from .nystrom import Nystrom as Nystrom
 from .nystrom import nystrom as nystrom
 from .orthogonal import orthogonal as orthogonal
 
-__all__ = ["Fourier", "Nystrom", "fourier", "k_means", "leverage_scores", "nystrom", "on_features", "orthogonal", "uniform"]
+__all__ = ["Fourier", "Nystrom", "fourier", "k_means", "leverage_scores", "nystrom", "orthogonal", "uniform"]
+
+__getattr__ = _moved(__name__, on_features="jaxsvm.on_features")
+del _moved

@@ -306,7 +306,7 @@ def fit(
     saver = Saver(save)
     sampler = sampler or solver.sampler or uniform(1)
     n = data.y.shape[0]
-    b, period = sampler.rows(n), sampler.period(n) if callable(sampler.period) else sampler.period
+    b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
     check_targets(solver, data)
     stops = tol is not None or steps is None
     if solver.with_tol is not None:  # `converged` refers to the solver's own tolerance even if all steps are made

@@ -18,8 +18,7 @@ from jax import lax
 
 from ..checks import x64_enabled
 from ..files import DeferredInterrupt, check_field
-from ..multiclass import depends_on
-from ..numerics import accum_dtype, check_process
+from ..numerics import accum_dtype, check_process, depends_on
 from ..recipe import as_static, cast, check_choice, register, unwrap_static
 from ..samplers import uniform
 from ..types import Array, Batch, Curve, Fit, Run, Solver, SparseRows, State

@@ -16,6 +16,7 @@ from .counts import narrow_count as narrow_count
 from .counts import split_count as split_count
 from .counts import sum_counts as sum_counts
 from .counts import times_count as times_count
+from .dependence import depends_on as depends_on
 from .fork import check_process as check_process
 from .fork import jax_has_started as jax_has_started
 from .golden import golden_section as golden_section

@@ -21,11 +21,11 @@ from ..engines.dual_qp import (
     kernel_check,
     make_qp,
     relative_gap,
-    solve,
     step_info,
     stop_gradients,
     violation,
 )
+from ..engines.smo_step import solve
 from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import count, norm, times_count, top_k_index

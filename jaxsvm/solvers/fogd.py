@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from .. import spaces
 from ..engines.online import ogd_rule, online
-from ..features import on_features
 from ..recipe import check_positive, solver
 from ..samplers import epochs
 from ..types import Solver
+from ..wrappers import on_features
 
 
 @solver

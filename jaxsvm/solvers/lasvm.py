@@ -10,7 +10,6 @@ from jax import lax
 
 from ..checks import integer
 from ..engines.dual_qp import (
-    STEPS,
     Dual,
     DualState,
     add_l2,
@@ -24,6 +23,7 @@ from ..engines.dual_qp import (
     stop_gradients,
     violation,
 )
+from ..engines.smo_step import STEPS
 from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import argmax_value, count, fast_max, index_row, times_count, top_k_index, two_sum

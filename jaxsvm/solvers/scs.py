@@ -10,20 +10,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..checks import integer
-from ..engines.conjugate import (
-    FunctionValues,
-    above_rounding,
-    add_scaled,
-    bounded_step,
-    check_constants,
-    exact_step,
-    line_of,
-    make_space,
-    nearest_point,
-    recompute_values,
-    scale,
-    subgradient,
-)
+from ..engines.conjugate import FunctionValues, above_rounding, add_scaled, make_space, recompute_values, scale, subgradient
+from ..engines.line_search import bounded_step, check_constants, exact_step, line_of
+from ..engines.min_norm_point import nearest_point
 from ..kernels import Kernel, as_kernel, holds_precomputed, matvec
 from ..models import Expansion, Linear
 from ..numerics import (

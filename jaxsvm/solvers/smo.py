@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..engines.dual_qp import (
-    STEPS,
-    DualState,
-    add_l2,
-    build_model,
-    init_state,
-    kernel_check,
-    make_qp,
-    step_info,
-    stop_gradients,
-)
+from ..engines.dual_qp import DualState, add_l2, build_model, init_state, kernel_check, make_qp, step_info, stop_gradients
+from ..engines.smo_step import STEPS
 from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import two_sum

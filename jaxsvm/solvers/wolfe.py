@@ -13,18 +13,15 @@ from ..engines.conjugate import (
     FunctionValues,
     above_rounding,
     add_scaled,
-    bounded_step,
-    check_constants,
     combined,
-    exact_step,
-    line_of,
     make_space,
-    nearest_point,
     recompute_values,
     scale,
     subgradient,
 )
 from ..engines.dual_qp import kernel_check
+from ..engines.line_search import bounded_step, check_constants, exact_step, line_of
+from ..engines.min_norm_point import nearest_point
 from ..kernels import Kernel, as_kernel
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot, pairwise_sum, times_count

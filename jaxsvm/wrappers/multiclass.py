@@ -8,15 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
 
-from .checks import integer, matrix
-from .engines.coordinate import CoordinateState
-from .files import shape_of
-from .models import Mapped
-from .numerics import blocked, dot, sum_counts
-from .recipe import register, replace, solver, static, struct
-from .types import Array, Batch, Info, Solver, State, take
+from ..checks import integer, matrix
+from ..files import shape_of
+from ..models import Mapped
+from ..numerics import blocked, depends_on, dot, sum_counts
+from ..recipe import register, replace, solver, static, struct
+from ..types import Array, Batch, Info, Solver, State, take
 
 
 @struct
@@ -311,9 +309,9 @@ def _step_weights(batch: Batch, reads: str, solver_rows: Array | None = None) ->
 def _select_state(has_rows: Array, new: State, old: State) -> State:
     """The state after a step if it had rows, else the one before.
 
-    Coordinate ascent leaves its state unchanged on padding; a selection here would copy its arrays over all rows each step.
+    A class of states with `IGNORES_PADDING` is left unchanged by padding. A selection would copy its arrays over all rows.
     """
-    ignores_padding = lambda node: isinstance(node, CoordinateState)
+    ignores_padding = lambda node: getattr(node, "IGNORES_PADDING", False)
     select = lambda new, old: new if ignores_padding(new) else jnp.where(has_rows, new, old)
     return jax.tree.map(select, new, old, is_leaf=ignores_padding)
 
@@ -334,17 +332,6 @@ def _stack_models(inner: Solver, state: State, data: Batch | None, targets: dict
     leaves, tree = jax.tree.flatten(models)
     models = jax.tree.unflatten(tree, [leaf if flag else leaf[0] for leaf, flag in zip(leaves, stacked, strict=True)])
     return _lift_shared_map(models, stacked, make_model)
-
-
-def depends_on(fn, state: Any, *rest: Any) -> tuple[bool, ...]:
-    """For each leaf of `fn(state, *rest)`, whether it is computed from `state`."""
-    jaxpr = jax.make_jaxpr(lambda state: jax.tree.leaves(fn(state, *rest)))(state).jaxpr
-    dependent = set(jaxpr.invars)
-    is_dependent = lambda v: not isinstance(v, Literal) and v in dependent
-    for equation in jaxpr.eqns:
-        if any(map(is_dependent, equation.invars)):
-            dependent.update(equation.outvars)
-    return tuple(map(is_dependent, jaxpr.outvars))
 
 
 def _lift_shared_map(models: Any, stacked: tuple[bool, ...], make_model: Callable) -> Any:

@@ -1,0 +1,235 @@
+"""Decision functions as callable pytrees."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..checks import class_names, integer, matrix, shown
+from ..files import check_field, check_front, shape_of
+from ..kernels import Kernel, holds_precomputed, matvec
+from ..numerics import blocked, check_process, dot, is_traced
+from ..recipe import Recipe, check_choice, static, struct, unwrap_static
+from ..types import Array, Batch
+
+BIASES = ("none", "feature", "free")
+
+
+@struct
+class Linear:
+    """f(x) = <w, x> + b.
+
+    `bias` is the kind of b: "none" (b = 0), "feature" (the weight of a constant feature 1, regularised with the others)
+    or "free" (not regularised).
+    """
+
+    w: Array  # (p,)
+    b: Array  # ()
+    bias: str = static(default="none")
+
+    def __call__(self, x: Array) -> Array:
+        """Decision values, (n, p) -> (n,)."""
+        check_process()
+        x = matrix("x", x, self.w.shape[-1])
+        return dot(x, self.w) + self.b
+
+    def sqnorm(self) -> Array:
+        """|w|^2 in the objective, plus b^2 if the bias is a feature."""
+        return dot(self.w, self.w) + (self.b * self.b if self.bias == "feature" else 0)
+
+    def scaled(self, factor: Array) -> Linear:
+        """factor f, for solvers that store f and a scalar factor."""
+        return dataclasses.replace(self, w=factor * self.w, b=factor * self.b)
+
+    def __check__(self) -> None:
+        check_choice("bias", self.bias, BIASES)
+        check_field("w", self.w)
+        check_field("b", self.b)
+        if jnp.ndim(self.w) < 1:
+            raise ValueError("w must be a vector, got one number")
+        check_front("b", jnp.shape(self.b), jnp.shape(self.w)[:-1])
+
+
+@struct
+class Expansion:
+    """f(x) = sum_i coef_i k(x_i, x) + b.
+
+    `index` holds the training row of each x_i, or -1; `certificate` uses it to recover the dual variables.
+    """
+
+    kernel: Kernel
+    x: Array  # (m, d)
+    coef: Array  # (m,)
+    b: Array  # ()
+    index: Array  # (m,)  int32
+    bias: str = static(default="none")
+
+    def __call__(self, x: Array, *, block: int = 1024) -> Array:
+        """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, m)."""
+        check_process()
+        x = matrix("x", x, None if holds_precomputed(self.kernel) else self.x.shape[-1])
+        integer("block", block, 1)
+        return matvec(self.kernel, x, self.x, self.coef, block) + self.b
+
+    def sqnorm(self, *, block: int = 1024) -> Array:
+        """|w|^2 = coef' K coef in the objective, in blocks of rows; plus b^2 if the bias is a feature."""
+        square = dot(self.coef, matvec(self.kernel, self.x, self.x, self.coef, block))
+        return square + (self.b * self.b if self.bias == "feature" else 0)
+
+    def scaled(self, factor: Array) -> Expansion:
+        """factor f, for solvers that store f and a scalar factor."""
+        return dataclasses.replace(self, coef=factor * self.coef, b=factor * self.b)
+
+    def support(self) -> Support:
+        """The rows with a nonzero coefficient, on the host, as their number determines the shapes.
+
+        Raises:
+            TypeError: called inside a transformation.
+        """
+        if is_traced(self.coef):
+            raise TypeError("support() needs the coefficients' values: call it outside of jit, vmap and grad")
+        support = np.flatnonzero(np.asarray(self.coef))
+        return Support(np.asarray(self.index)[support], np.asarray(self.coef)[support], float(self.b))
+
+    def __check__(self) -> None:
+        check_choice("bias", self.bias, BIASES)
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError(f"kernel must be a kernel, got {self.kernel!r}")
+        check_field("coef", self.coef)
+        check_field("b", self.b)
+        check_field("index", self.index, "whole", least=-1)
+        x, coef, index = map(shape_of, (self.x, self.coef, self.index))
+        if len(x) < 2 or not x[-2:-1] == coef[-1:] == index[-1:]:
+            raise ValueError(f"x, coef and index must have as many rows, got shapes {x}, {coef} and {index}")
+        for name, front in (("b", jnp.shape(self.b)), ("x", x[:-2]), ("index", index[:-1])):
+            check_front(name, front, coef[:-1])
+
+
+class Support(NamedTuple):
+    """Support vectors: f(x) = sum_i coef_i k(x_index_i, x) + b."""
+
+    index: np.ndarray  # (s,)  training rows, or -1
+    coef: np.ndarray  # (s,)  signed, y_i alpha_i for classification
+    b: float
+
+
+@struct
+class Mapped:
+    """f(x) = inner(phi(x)): a model on features, as a function of raw rows."""
+
+    phi: Any  # a pytree, or `recipe.as_static` of a plain function
+    inner: Any
+
+    def features(self, x: Array) -> Array:
+        """phi(x), (n, d) -> (n, p)."""
+        return unwrap_static(self.phi)(x)
+
+    def __call__(self, x: Array, *, block: int = 4096) -> Array:
+        """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
+        check_process()
+        x = matrix("x", x)
+        integer("block", block, 1)
+        return blocked(lambda rows: self.inner(self.features(rows)), x, block)
+
+    def sqnorm(self) -> Array:
+        """|w|^2 in feature space, as in the objective."""
+        return self.inner.sqnorm()
+
+    def __check__(self) -> None:
+        if not callable(unwrap_static(self.phi)) or not callable(self.inner):
+            raise ValueError(f"phi must be a feature map and inner a model, got {self.phi!r} and {self.inner!r}")
+        map_columns, columns = getattr(unwrap_static(self.phi), "features", None), _columns(self.inner)
+        if isinstance(map_columns, int) and columns not in (None, map_columns):
+            raise ValueError(f"phi gives {map_columns} features, but inner takes rows of {columns} columns")
+
+
+@struct
+class Classifier:
+    """A model with class names: decision values of `inner`, and predicted names.
+
+    Of two classes the second is predicted for values > 0. Of k classes that of the largest value is predicted.
+    """
+
+    inner: Any  # rows -> (n,) for two classes, (n, k) for k
+    classes: tuple = static()
+
+    def __post_init__(self) -> None:
+        """Raise for names of fewer than two classes."""
+        object.__setattr__(self, "classes", class_names(self.classes))
+
+    def __call__(self, x: Array) -> Array:
+        """Decision values, (n, d) -> (n,) or (n, k)."""
+        if not callable(self.inner) or isinstance(self.inner, type | Recipe):
+            raise TypeError(f"inner must be a model, got {shown(self.inner)}")
+        return self.inner(x)
+
+    def predict(self, x: Array) -> np.ndarray:
+        """Class names, (n, d) -> (n,), on the host.
+
+        Raises:
+            ValueError: for decision values that are not finite.
+        """
+        return np.asarray(self.classes)[class_places(np.asarray(self(x)))]
+
+    def sqnorm(self) -> Array:
+        """|w|^2, as in the objective."""
+        return self.inner.sqnorm()
+
+    def __check__(self) -> None:
+        if not callable(self.inner):
+            raise ValueError(f"inner must be a model, got {self.inner!r}")
+        inner = self.inner
+        while isinstance(inner, Mapped):
+            inner = inner.inner
+        scores = 1 if isinstance(inner, Linear | Expansion) else getattr(inner, "scores", None)
+        if scores is not None and len(self.classes) != max(scores, 2):
+            raise ValueError(f"there are {len(self.classes)} classes, but the model gives {scores} values for each row")
+
+
+def _columns(model: Any) -> int | None:
+    """The number of columns of a model's rows; None if it is not known."""
+    while not isinstance(model, Linear | Expansion | Mapped) and hasattr(model, "inner"):
+        model = model.inner
+    if isinstance(model, Linear):
+        return model.w.shape[-1]
+    return model.x.shape[-1] if isinstance(model, Expansion) and not holds_precomputed(model.kernel) else None
+
+
+def check_values(score: np.ndarray) -> np.ndarray:
+    """The decision values (n,) or (n, k), unchanged.
+
+    Raises:
+        ValueError: one of them is not finite.
+    """
+    invalid = ~np.isfinite(np.asarray(score, np.float64)).reshape(len(score), -1).all(axis=1)
+    if invalid.any():
+        raise ValueError(
+            f"the decision values of {invalid.sum()} of {len(score)} rows are not finite, first of row {np.argmax(invalid)}: the "
+            "model diverged in training, or the rows are too large for it; look at the scale of the data and train again"
+        )
+    return score
+
+
+def class_places(score: np.ndarray) -> np.ndarray:
+    """The predicted class indices (n,): of (n,) values 1 if > 0, else 0; of (n, k) values the largest.
+
+    Raises:
+        ValueError: for decision values that are not finite.
+    """
+    check_values(score)
+    return (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
+
+
+def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none") -> Expansion:
+    """The expansion over all training rows.
+
+    Raises:
+        ValueError: `data` is None; the state of a solver does not hold the rows.
+    """
+    if data is None:
+        raise ValueError("this model is an expansion over the training rows: call solver.model(state, data)")
+    n = coef.shape[0]
+    return Expansion(kernel, data.x, coef, jnp.zeros((), coef.dtype), jnp.arange(n, dtype=jnp.int32), bias)

@@ -1,0 +1,42 @@
+"""Objectives, optimality certificates, conversions between lam, C and nu, and probes.
+
+    P(w) = lam/2 |w|^2 + sum_i w_i loss(f_i, y_i) / sum_i w_i
+    D(coef) = -lam/2 |sum_i coef_i phi(x_i)|^2 - sum_i w_i conjugate(u_i, y_i) / sum_i w_i,
+              u_i = -coef_i / C_i,  C_i = w_i / (lam sum w)
+
+D <= min P for every coef in the domain of the conjugate; with a free bias, if also sum_i coef_i = 0.
+"""
+
+from .certificate import certificate as certificate
+from .certificate import dual_ascent as dual_ascent
+from .certificate import dual_from_scores as dual_from_scores
+from .certificate import dual_scores as dual_scores
+from .certificate import kkt_residual as kkt_residual
+from .certificate import model_dual as model_dual
+from .conversions import C_from_lam as C_from_lam
+from .conversions import lam_from_C as lam_from_C
+from .conversions import lam_from_nu as lam_from_nu
+from .conversions import nu_from as nu_from
+from .conversions import radius_from as radius_from
+from .evaluate import clip_rounding as clip_rounding
+from .evaluate import decision_values as decision_values
+from .evaluate import dual as dual
+from .evaluate import normalized_weights as normalized_weights
+from .evaluate import primal as primal
+from .probes import error_on as error_on
+from .probes import misclassified as misclassified
+from .probes import risk_on as risk_on
+
+__all__ = [
+    "C_from_lam",
+    "certificate",
+    "dual",
+    "error_on",
+    "kkt_residual",
+    "lam_from_C",
+    "lam_from_nu",
+    "nu_from",
+    "primal",
+    "radius_from",
+    "risk_on",
+]

@@ -1,0 +1,179 @@
+"""Primal and dual objectives of a model, in float64."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..checks import as_number, shown
+from ..kernels import Kernel, as_kernel, matvec
+from ..losses import hinge
+from ..models import Classifier, Expansion, Linear, Mapped
+from ..numerics import dot, is_traced
+from ..recipe import Recipe, as_static, cast, check_positive, is_kind, refuse_factory, unwrap_static
+from ..types import Array, Batch, Fit, Lifted, Loss, Model, check_batch
+
+
+def check_objective(model: Any, data: Any, loss: Any = hinge, needs: str = "sqnorm") -> None:
+    """Check the types of model, data and loss.
+
+    Raises:
+        TypeError: with the expected and the actual type.
+    """
+    refuse_factory("model", model)
+    if not callable(model) or isinstance(model, type | Recipe) or not hasattr(model, needs):
+        how = ": pass run.model" if isinstance(model, Fit) else ""
+        raise TypeError(f"model must be a model, such as run.model, got {type(model).__name__}{how}")
+    check_batch("data", data)
+    check_loss(loss)
+
+
+def check_loss(loss: Any) -> None:
+    """Raise TypeError for what is not a loss."""
+    refuse_factory("loss", loss)
+    if not is_kind(loss, Loss):
+        raise TypeError(f"loss must be a loss such as jaxsvm.losses.hinge, got {shown(loss)}")
+
+
+def in_float64(fn):
+    """The function `fn`, compiled and in float64; under tracing uncompiled and in the dtype of its arguments."""
+
+    @functools.partial(jax.jit, static_argnames=("choices",))
+    def compiled(arrays, statics, choices):
+        return fn(*arrays, *(unwrap_static(thing) for thing in statics), *choices)
+
+    @functools.wraps(fn)
+    def run(arrays, statics=(), choices=()):
+        if is_traced(arrays, jax.tree.leaves(statics)):
+            return fn(*arrays, *statics, *choices)
+        with jax.enable_x64(True):
+            args = cast((arrays, tuple(as_static(thing) for thing in statics)), jnp.float64)
+            return jax.tree.map(lambda a: np.asarray(a)[()], compiled(*args, choices))  # JAX warns of float64 outside
+
+    return run
+
+
+def _bare(model: Model) -> Model:
+    """The model without its feature maps and class names."""
+    while isinstance(model, Mapped | Classifier):
+        model = model.inner
+    return model
+
+
+def innermost(model: Model) -> Linear | Expansion:
+    """The linear model or expansion inside of feature maps and class names."""
+    model = _bare(model)
+    if not isinstance(model, Linear | Expansion):
+        raise TypeError(f"expected a Linear, Expansion or Mapped model, got {type(model).__name__}")
+    return model
+
+
+def to_features(model: Model, data: Batch) -> tuple[Model, Batch]:
+    """The innermost model, and the data in its feature space."""
+    while isinstance(model, Mapped | Classifier):
+        if isinstance(model, Mapped) and not isinstance(data, Lifted):
+            data = data._replace(x=model.features(data.x))
+        model = model.inner
+    return model, data
+
+
+def decision_values(model: Model, data: Batch) -> Array:
+    """Decision values (n,) or (n, k) at raw or prepared rows."""
+    if isinstance(data, Lifted):
+        model = _bare(model)
+    score, n = model(data.x), data.x.shape[0]
+    if jnp.ndim(score) not in (1, 2) or jnp.shape(score)[0] != n:
+        raise TypeError(
+            f"model must give a decision value, or several, for each of the {n} rows, but {shown(model)} gives {shown(score)}"
+        )
+    return score
+
+
+def normalized_weights(data: Batch) -> Array:
+    """The weights of the rows (n,), of sum 1."""
+    return data.weight / jnp.sum(data.weight)
+
+
+def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
+    """The primal objective P(w) = lam/2 |w|^2 + weighted mean loss, in float64; under tracing in the dtype of the model.
+
+    Args:
+        model: one with `sqnorm()`.
+        data: n rows.
+        lam: regularisation, > 0.
+        loss: of scores.
+
+    Returns:
+        () the objective.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(primal(Linear(jnp.ones(1), jnp.zeros(())), data, 1.0))
+        0.5
+    """
+    check_objective(model, data, loss)
+    check_positive(lam=lam)
+    lam = as_number("lam", lam)
+    return _primal((model, data, lam), (loss,))
+
+
+@in_float64
+def _primal(model, data, lam, loss):
+    return lam / 2 * model.sqnorm() + jnp.dot(normalized_weights(data), loss.value(decision_values(model, data), data.y))
+
+
+def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, loss: Loss = hinge) -> Array:
+    """The dual objective D at alpha, in float64; -inf where alpha violates its bounds by more than a relative 1e-6.
+
+    Args:
+        alpha: (n,), 0 <= alpha_i <= C w_i for the hinge; for losses of real targets the signed coefficients.
+        data: n rows.
+        lam: regularisation, > 0.
+        kernel: None: linear.
+        loss: of scores.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(dual(jnp.array([0.5, 0.5]), data, 1.0))
+        0.5
+    """
+    check_batch("data", data)
+    check_loss(loss)
+    check_positive(lam=lam)
+    lam = as_number("lam", lam)
+    if not hasattr(alpha, "dtype") or jnp.shape(alpha) != data.y.shape:
+        what = f"has shape {jnp.shape(alpha)}" if hasattr(alpha, "dtype") else f"is {shown(alpha)}"
+        raise ValueError(f"alpha {what}, expected one number for each of the {data.y.shape[0]} rows")
+    return _dual((alpha, data, lam, None if kernel is None else as_kernel(kernel)), (loss,))
+
+
+@in_float64
+def _dual(alpha, data, lam, kernel, loss):
+    share = normalized_weights(data)
+    coef = clip_rounding(alpha * data.y if loss.labels else alpha, data.y, share, lam, loss)
+    score = dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
+    is_invalid = jnp.any((share == 0) & (coef != 0))  # the bound of a row of weight 0 is 0
+    return jnp.where(is_invalid, -jnp.inf, -lam / 2 * jnp.dot(coef, score) - penalty(coef, data.y, share, lam, loss))
+
+
+def clip_rounding(coef, y, share, lam, loss):
+    """The coefficients, with those beyond a bound by rounding of C in float32 reduced by a relative 1e-6."""
+    infeasible = ~jnp.isfinite(loss.conjugate(slopes(coef, share, lam), y))
+    return jnp.where(infeasible, (1 - 1e-6) * coef, coef)
+
+
+def slopes(coef, share, lam):
+    """u_i = -coef_i / C_i, 0 for rows of weight 0."""
+    return jnp.where(share > 0, -coef * lam / jnp.where(share > 0, share, 1), 0)
+
+
+def penalty(coef, y, share, lam, loss):
+    """sum_i share_i conjugate(u_i, y_i) over rows of positive weight."""
+    values = loss.conjugate(slopes(coef, share, lam), y)
+    return jnp.sum(jnp.where(share > 0, share * values, 0))

@@ -1,0 +1,14 @@
+"""Samplers: the rows of each step. Every draw is a function of (state, t), so that a run can resume at any step."""
+
+from .acf import AcfState as AcfState
+from .acf import acf as acf
+from .epochs import EpochsState as EpochsState
+from .epochs import epochs as epochs
+from .shrinking import ShrinkingState as ShrinkingState
+from .shrinking import shrinking as shrinking
+from .uniform import SubsetState as SubsetState
+from .uniform import UniformState as UniformState
+from .uniform import uniform as uniform
+from .whole import whole as whole
+
+__all__ = ["acf", "epochs", "shrinking", "uniform", "whole"]

@@ -1,0 +1,10 @@
+"""Wrappers: a solver -> a solver."""
+
+from .averaged import averaged as averaged
+from .multiclass import OneVsOne as OneVsOne
+from .multiclass import OneVsRest as OneVsRest
+from .multiclass import one_vs_one as one_vs_one
+from .multiclass import one_vs_rest as one_vs_rest
+from .on_features import on_features as on_features
+
+__all__ = ["OneVsOne", "OneVsRest", "averaged", "on_features", "one_vs_one", "one_vs_rest"]
