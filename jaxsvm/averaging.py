@@ -24,8 +24,8 @@ class AverageState(NamedTuple):
 
     mean: Any  # as the parameters
     compensation: Any  # as the parameters, rounding errors of the mean, whose late changes are below its last place
-    count: Array  # ()  int32, number of iterates
-    total: Array | None  # ()  sum of the weights so far; None for equal weights
+    count: Array  # type: ignore[assignment]  # ()  int32, number of iterates
+    total: Any  # ()  sum of the weights so far; None for equal weights
 
 
 def init_mean(params: Any, weights: Callable | None) -> AverageState:

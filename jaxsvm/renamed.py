@@ -126,7 +126,7 @@ def with_new_options(**new: str) -> Callable:
         plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
         checked.__signature__, checked.__annotations__ = inspect.Signature(plain), {}
         del checked.__wrapped__
-        thing.__new__ = checked  # type: ignore[method-assign]
+        thing.__new__ = checked  # type: ignore[method-assign]  # of any class
         return thing
 
     return decorate

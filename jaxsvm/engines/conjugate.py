@@ -8,7 +8,7 @@ D(a) = sum_i share_i a_i - |z|^2 / (2 lam) <= min f   for every a in [0, 1]
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jax import lax
 from ..kernels import Kernel, matvec
 from ..numerics import any_under_vmap, dot
 from ..recipe import register
-from ..types import Array
+from ..types import Array, Scalar
 
 REFRESH = 64  # steps between two computations of a function's values from its coefficients
 
@@ -41,7 +41,7 @@ class InnerProductSpace(NamedTuple):
     inner: Callable  # (FunctionValues, FunctionValues) -> (), the inner product
 
 
-def make_space(kernel: Kernel | None, x: Array, gram: Array | None = None) -> InnerProductSpace:
+def make_space(kernel: Kernel | None, x: Any, gram: Array | None = None) -> InnerProductSpace:
     """The space of a kernel over rows x (n, d), with its matrix `gram` (n, n) if that is available; None: linear weights."""
     if kernel is None:
 
@@ -60,27 +60,27 @@ def recompute_values(frame: InnerProductSpace, w: FunctionValues, steps: Array) 
     return FunctionValues(w.coef, lax.cond(is_due, lambda: frame.values(w.coef), lambda: w.response)), is_due
 
 
-def combined(weights: Array, elements):
+def combined(weights: Array, elements: Any) -> Any:
     """sum_j weights_j elements_j over the leading axis of each array of a tree."""
     return jax.tree.map(lambda a: dot(weights, a), elements)
 
 
-def add_scaled(a: FunctionValues, t: Array, b: FunctionValues) -> FunctionValues:
+def add_scaled(a: FunctionValues, t: Scalar, b: FunctionValues) -> FunctionValues:
     """a + t b."""
     return jax.tree.map(lambda u, v: u + t * v, a, b)
 
 
-def scale(t: Array, a: FunctionValues) -> FunctionValues:
+def scale(t: Scalar, a: FunctionValues) -> FunctionValues:
     """t a."""
     return jax.tree.map(lambda u: t * u, a)
 
 
-def subgradient(lam: Array, w: FunctionValues, z: FunctionValues) -> FunctionValues:
+def subgradient(lam: Scalar, w: FunctionValues, z: FunctionValues) -> FunctionValues:
     """lam w - z."""
     return add_scaled(scale(lam, w), -1.0, z)
 
 
-def above_rounding(square: Array, lam: Array, w: Array, z: Array) -> Array:
+def above_rounding(square: Array, lam: Scalar, w: Array, z: Array) -> Array:
     """Whether a vector exceeds the rounding error of lam w - z, () bool.
 
     Args:

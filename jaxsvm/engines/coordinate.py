@@ -23,8 +23,6 @@ class CoordinateState(NamedTuple):
     A body that reads first would copy all n coefficients at every step.
     """
 
-    IGNORES_PADDING = True  # one-vs-one needs no selection of the states of steps without rows
-
     coef: Array  # (n,)  y_i alpha_i for classification, without the pending entry
     weight: Array  # (n,)  example weights: the bound of coefficient i is C weight_i
     f: State
@@ -36,6 +34,11 @@ class CoordinateState(NamedTuple):
     visited: Array  # ()  int32, distinct rows visited in the current pass
     max_violation: Array  # ()  largest violation in the current pass
     residual: Array  # ()  largest violation in the last complete pass
+
+    @property
+    def ignores_padding(self) -> bool:
+        """True: one-vs-one needs no selection of the states of steps without rows."""
+        return True
 
 
 def dual_coef(state: CoordinateState) -> Array:

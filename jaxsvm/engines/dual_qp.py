@@ -23,7 +23,7 @@ from ..kernels import Kernel, as_kernel, check_symmetric, holds_precomputed, mat
 from ..models import Expansion, expansion
 from ..numerics import accum_dtype, count, fast_max, fast_min, index_row, is_traced
 from ..recipe import as_static, cast, check_choice, check_positive, register, unwrap_static
-from ..types import Array, Batch, Info, Loss, Quadratic
+from ..types import Array, Batch, Count, Info, Loss, Quadratic, Scalar
 
 
 class Dual(NamedTuple):
@@ -58,7 +58,7 @@ def add_l2(values: Array, dual: Dual, i: Array) -> Array:
 class Problem(NamedTuple):
     """The quadratic program that is maximised; whether sum_i coef_i = 0 is a separate argument `bias`."""
 
-    C: Array  # ()
+    C: Scalar  # ()
     kernel: Kernel
     loss: Any  # `recipe.as_static` of a loss
 
@@ -69,7 +69,7 @@ class Problem(NamedTuple):
         return Dual(state.coef, state.grad + state.compensation, bounds, diag if bounds.l2 is None else diag + bounds.l2)
 
 
-def make_qp(C: Array, kernel: Any, loss: Loss, bias: str, start: Array | None) -> Problem:
+def make_qp(C: Scalar, kernel: Any, loss: Loss, bias: str, start: Array | None) -> Problem:
     """The quadratic program, after checks of its arguments and of `start`.
 
     Raises:
@@ -103,7 +103,7 @@ def init_state(qp: Problem, bias: str, data: Batch, start: Array | None) -> Dual
     return stop_gradients(DualState(coef, grad, jnp.zeros_like(grad), sum_error, weight))
 
 
-def step_info(qp: Problem, bias: str, states: tuple, x: Array, y: Array, residual: Array, evals: Array) -> Info:
+def step_info(qp: Problem, bias: str, states: tuple, x: Array, y: Array, residual: Array, evals: Array | Count) -> Info:
     """The step information of a step between two states `(before, after)`."""
     before, after = (qp.dual(state, x, y) for state in states)
     score, weight = scores(before, y, intercept(before, bias)), states[0].weight
@@ -214,6 +214,6 @@ def kernel_check(kernel: Kernel) -> Callable | None:
     return functools.partial(check_symmetric, kernel) if holds_precomputed(kernel) else None
 
 
-def stop_gradients(tree):
+def stop_gradients(tree: Any) -> Any:
     """The tree without derivatives: those of the solution come from `implicit.solution`, not from the steps."""
     return jax.tree.map(lax.stop_gradient, tree)

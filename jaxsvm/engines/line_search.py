@@ -10,7 +10,7 @@ from jax import lax
 
 from ..numerics import fast_max, fast_min, is_traced, pairwise_sum
 from ..recipe import check_scalars
-from ..types import Array
+from ..types import Array, Scalar
 from .conjugate import FunctionValues, InnerProductSpace
 
 UNIT = 8  # rounding error of a response, in units of eps
@@ -22,7 +22,7 @@ TRIALS = 60  # limit of trial steps in a line search
 class Line(NamedTuple):
     """The restriction of f to the line w + t d, by values at the rows only."""
 
-    lam: Array  # ()
+    lam: Scalar  # ()
     cross: Array  # ()   <w, d>
     square: Array  # ()   |d|^2
     margin: Array  # (n,)  y_i <w, phi(x_i)>
@@ -53,7 +53,7 @@ class Line(NamedTuple):
 
 
 def line_of(
-    lam: Array, frame: InnerProductSpace, w: FunctionValues, d: FunctionValues, z: FunctionValues, y: Array, share: Array
+    lam: Scalar, frame: InnerProductSpace, w: FunctionValues, d: FunctionValues, z: FunctionValues, y: Array, share: Array
 ) -> Line:
     """The restriction of f to the line w + t d, where d is a combination of vectors lam w - z."""
     unit = UNIT * jnp.finfo(share.dtype).eps
@@ -87,7 +87,9 @@ def exact_step(line: Line) -> Array:
     return jnp.where(first < 0, jnp.minimum(level, jump), 0)  # at the jump itself, not at the end of the interval
 
 
-def bounded_step(line: Line, size: Array, decrease: float, slope: float, low: Array, high: Array, start: Array) -> tuple:
+def bounded_step(
+    line: Line, size: Array, decrease: Scalar, slope: Scalar, low: Scalar, high: Scalar, start: Scalar
+) -> tuple[Array, Array]:
     """A step t of sufficient decrease and small slope (Wolfe conditions), by doubling and halving.
 
         L = {t > 0: f(t) - f(0) <= -decrease size t};   R = {t > 0: slope of f at t >= -slope size}

@@ -48,7 +48,7 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
 
     def cycle(carry):
         weight, active, cycles, _ = carry
-        target = on_plane(*fixed, active)
+        target = on_plane(fixed[0], fixed[1], active)
         in_hull = jnp.all(target >= 0)
         ratio = jnp.where(target < 0, weight / jnp.where(target < 0, weight - target, 1), jnp.inf)
         dropped = jnp.argmin(ratio)

@@ -39,7 +39,7 @@ def _curvature(value: Array, scale: Array) -> Array:
 class SmoStep(NamedTuple):
     """The rows that one step changed, and by how much."""
 
-    index: Array  # (2,)  int32, the rows of the step
+    index: Array  # type: ignore[assignment]  # (2,)  int32, the rows of the step
     by: Array  # (2,)  changes of their coefficients, 0 where below rounding
     gap: Array  # ()   violation before the step
     change: Array  # (n,)  the change of `grad`, unrounded, for compensated summation

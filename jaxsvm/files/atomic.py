@@ -15,7 +15,7 @@ from .interrupt import DeferredInterrupt
 try:
     import fcntl
 except ImportError:  # not a POSIX system: temporary files of killed processes stay
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # in place of a module
 
 NAME_BYTES = 180  # bytes of the target's name in that of its temporary file; file systems allow 255 in all
 

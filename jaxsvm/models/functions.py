@@ -111,7 +111,7 @@ class Expansion:
 class Support(NamedTuple):
     """Support vectors: f(x) = sum_i coef_i k(x_index_i, x) + b."""
 
-    index: np.ndarray  # (s,)  training rows, or -1
+    index: np.ndarray  # type: ignore[assignment]  # (s,)  training rows, or -1
     coef: np.ndarray  # (s,)  signed, y_i alpha_i for classification
     b: float
 

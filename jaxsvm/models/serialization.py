@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from .. import __about__
-from ..checks import brief
+from ..checks import brief, x64_enabled
 from ..files import Npz, atomic_path, is_damage, open_npz, refuse_special, shape_of
 from ..kernels import Kernel
 from ..recipe import REGISTRY, Recipe, registered_name, unwrap_static
@@ -71,7 +71,7 @@ def _find_class(name: str) -> type:
     return entry
 
 
-def _holds(cls: type, fields: dict) -> bool:
+def _holds(cls: Any, fields: dict) -> bool:
     """Whether these are the fields of the class; fields with defaults may be missing."""
     if hasattr(cls, "_fields"):
         names, required = cls._fields, set(cls._fields) - set(cls._field_defaults)
@@ -101,14 +101,14 @@ def _encode(node: Any, arrays: list) -> Any:
         return {"array": len(arrays) - 1, "dtype": name}
     if isinstance(node, Recipe):
         factory, args, kwargs = node.call()
-        name = registered_name(factory)
-        if name is not None:
+        factory_name = registered_name(factory)
+        if factory_name is not None:
             children = [_encode(a, arrays) for a in args], {k: _encode(v, arrays) for k, v in kwargs.items()}
-            return {"call": name, "args": children[0], "kwargs": children[1]}
+            return {"call": factory_name, "args": children[0], "kwargs": children[1]}
     elif isinstance(node, tuple) and hasattr(node, "_fields"):
-        name = _class_name(type(node))
-        if name is not None:
-            return {"named": name, "fields": {f: _encode(v, arrays) for f, v in zip(node._fields, node, strict=True)}}
+        class_name = _class_name(type(node))
+        if class_name is not None:
+            return {"named": class_name, "fields": {f: _encode(v, arrays) for f, v in zip(node._fields, node, strict=True)}}
     elif isinstance(node, tuple | list):
         return {"tuple" if isinstance(node, tuple) else "list": [_encode(v, arrays) for v in node]}
     elif isinstance(node, dict) and all(isinstance(k, str) for k in node):
@@ -127,7 +127,7 @@ def _encode(node: Any, arrays: list) -> Any:
 class _Arrays:
     """The arrays of a file, each read once, when the header names it."""
 
-    def __init__(self, npz: Npz):
+    def __init__(self, npz: Npz) -> None:
         self.npz, self.unread = npz, set(npz.members) - {"header"}
 
     def __len__(self) -> int:
@@ -158,7 +158,7 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
         return jax.random.wrap_key_data(jnp.asarray(arrays.read(node["key"], "uint32")), impl=node["impl"])
     if "array" in node:
         dtype = jnp.dtype(node["dtype"])
-        if not jax.config.jax_enable_x64 and dtype.itemsize // (1 + (dtype.kind == "c")) == 8:
+        if not x64_enabled() and dtype.itemsize // (1 + (dtype.kind == "c")) == 8:
             raise _Refused("the file holds 64-bit numbers: switch them on first, jax.config.update('jax_enable_x64', True)")
         return jnp.asarray(arrays.read(node["array"], node["dtype"]))
     if "call" in node:
@@ -359,8 +359,8 @@ def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False)
             and len(args) == len(node["args"])
             and set(kwargs) == set(node["kwargs"])
         ):
-            args = [down(a, b, True) for a, b in zip(node["args"], args, strict=True)]
-            return _call(factory, args, {k: down(v, kwargs[k], True) for k, v in node["kwargs"].items()})
+            children = [down(a, b, True) for a, b in zip(node["args"], args, strict=True)]
+            return _call(factory, children, {k: down(v, kwargs[k], True) for k, v in node["kwargs"].items()})
     elif "named" in node:
         if _class_name(type(like)) in (None, node["named"]) and _holds(type(like), node["fields"]):
             known = getattr(like, "__dataclass_fields__", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +78,7 @@ _WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # half widths of the intervals, in units 
 
 
 @in_float64
-def _certificate(model, data, lam, loss, bias, passes):
+def _certificate(model: Any, data: Batch, lam: Array, loss: Loss, bias: str, passes: int) -> Certificate:
     model, data = to_features(model, data)
     model = dataclasses.replace(model, bias=bias)  # `bias` decides whether |w|^2 contains b
     share, score = normalized_weights(data), model(data.x)
@@ -98,7 +99,7 @@ def _certificate(model, data, lam, loss, bias, passes):
     return Certificate(value, value - gap, gap, exact)
 
 
-def model_dual(model, data, share, lam, loss, bias):
+def model_dual(model: Any, data: Batch, share: Array, lam: Array, loss: Loss, bias: str) -> tuple[Array, Array]:
     """The dual coefficients of a model (n,), and whether they are feasible, () bool."""
     zero = jnp.zeros_like(share)
     if not isinstance(model, Expansion):
@@ -112,7 +113,7 @@ def model_dual(model, data, share, lam, loss, bias):
     return coef, jnp.all(in_data | (model.coef == 0)) & jnp.all(feasible) & balanced
 
 
-def dual_scores(model, data, coefs, bias):
+def dual_scores(model: Any, data: Batch, coefs: Array, bias: str) -> Array:
     """The scores sum_j coefs_jc k(x_j, x_i) of dual coefficients at their rows, (n, c)."""
     if isinstance(model, Linear):
         score = dot(data.x, dot(coefs.T, data.x).T)
@@ -121,7 +122,7 @@ def dual_scores(model, data, coefs, bias):
     return score + jnp.sum(coefs, 0)[None, :] if bias == "feature" else score
 
 
-def _distance(model, data, coef, dual_score, score, bias):
+def _distance(model: Any, data: Batch, coef: Array, dual_score: Array, score: Array, bias: str) -> Array:
     """The squared distance |w - w(coef)|^2."""
     bias_term = (model.b - jnp.sum(coef)) ** 2 if bias == "feature" else 0
     if isinstance(model, Linear):
@@ -136,7 +137,7 @@ def _distance(model, data, coef, dual_score, score, bias):
     return jnp.where(jnp.all(in_data | (model.coef == 0)), on_rows, off_rows) + bias_term
 
 
-def dual_from_scores(model, data, share, score, lam, loss, bias):
+def dual_from_scores(model: Any, data: Batch, share: Array, score: Array, lam: Array, loss: Loss, bias: str) -> Array:
     """The best of several dual points computed from the scores of a model, (n,)."""
     mean_slopes = [(loss.value(score + h, data.y) - loss.value(score - h, data.y)) / (2 * h) for h in _WIDTHS]
     slopes = jnp.stack([loss.slope(score, data.y), *mean_slopes], axis=1)  # (n, c)
@@ -159,7 +160,7 @@ def dual_from_scores(model, data, share, score, lam, loss, bias):
     return clip_rounding(factors[c] * coefs[:, c], data.y, share, lam, loss)  # rounding of the factor may exceed a bound
 
 
-def dual_ascent(model, data, share, coef, lam, loss, bias, passes):
+def dual_ascent(model: Any, data: Batch, share: Array, coef: Array, lam: Array, loss: Loss, bias: str, passes: int) -> Array:
     """The dual coefficients (n,) after sweeps of exact coordinate ascent over all rows, in order."""
     bound, constant = share / lam, 1.0 if bias == "feature" else 0.0
     linear = isinstance(model, Linear)
@@ -226,7 +227,7 @@ def kkt_residual(model: Expansion, data: Batch, lam: float, loss: Loss = hinge, 
 
 
 @in_float64
-def _kkt(model, data, lam, loss, bias):
+def _kkt(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) -> Array:
     share = normalized_weights(data)
     bound = share / lam
     coef, _ = model_dual(model, data, share, lam, loss, bias)

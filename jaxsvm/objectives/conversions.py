@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -64,11 +66,11 @@ def nu_from(model: Model, data: Batch) -> Array:
 
 
 @in_float64
-def _nu(model, data):
+def _nu(model: Any, data: Batch) -> Array:
     return jnp.dot(normalized_weights(data), hinge.value(decision_values(model, data), data.y)) / jnp.sqrt(model.sqnorm())
 
 
-def radius_from(model: Model) -> Array:
+def radius_from(model: Any) -> Array:
     """The radius |w| of the ball on which this minimiser of lam/2 |w|^2 + hinge minimises the hinge.
 
     Args:
@@ -122,7 +124,7 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
 
 
 @in_float64
-def _lam(nu, p, data, kernel, bias):
+def _lam(nu: Array, p: Array, data: Batch, kernel: Kernel, bias: str) -> Array:
     mass, v = jnp.sum(data.weight), p * data.y
     score = matvec(kernel, data.x, data.x, v)
     norm = jnp.sqrt(jnp.dot(v, score))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -39,7 +40,7 @@ def check_loss(loss: Any) -> None:
         raise TypeError(f"loss must be a loss such as jaxsvm.losses.hinge, got {shown(loss)}")
 
 
-def in_float64(fn):
+def in_float64(fn: Callable) -> Callable:
     """The function `fn`, compiled and in float64; under tracing uncompiled and in the dtype of its arguments."""
 
     @functools.partial(jax.jit, static_argnames=("choices",))
@@ -123,7 +124,7 @@ def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
 
 
 @in_float64
-def _primal(model, data, lam, loss):
+def _primal(model: Any, data: Batch, lam: Array, loss: Loss) -> Array:
     return lam / 2 * model.sqnorm() + jnp.dot(normalized_weights(data), loss.value(decision_values(model, data), data.y))
 
 
@@ -154,7 +155,7 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
 
 
 @in_float64
-def _dual(alpha, data, lam, kernel, loss):
+def _dual(alpha: Array, data: Batch, lam: Array, kernel: Kernel | None, loss: Loss) -> Array:
     share = normalized_weights(data)
     coef = clip_rounding(alpha * data.y if loss.labels else alpha, data.y, share, lam, loss)
     score = dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
@@ -162,18 +163,18 @@ def _dual(alpha, data, lam, kernel, loss):
     return jnp.where(is_invalid, -jnp.inf, -lam / 2 * jnp.dot(coef, score) - penalty(coef, data.y, share, lam, loss))
 
 
-def clip_rounding(coef, y, share, lam, loss):
+def clip_rounding(coef: Array, y: Array, share: Array, lam: Array, loss: Loss) -> Array:
     """The coefficients, with those beyond a bound by rounding of C in float32 reduced by a relative 1e-6."""
     infeasible = ~jnp.isfinite(loss.conjugate(slopes(coef, share, lam), y))
     return jnp.where(infeasible, (1 - 1e-6) * coef, coef)
 
 
-def slopes(coef, share, lam):
+def slopes(coef: Array, share: Array, lam: Array) -> Array:
     """u_i = -coef_i / C_i, 0 for rows of weight 0."""
     return jnp.where(share > 0, -coef * lam / jnp.where(share > 0, share, 1), 0)
 
 
-def penalty(coef, y, share, lam, loss):
+def penalty(coef: Array, y: Array, share: Array, lam: Array, loss: Loss) -> Array:
     """sum_i share_i conjugate(u_i, y_i) over rows of positive weight."""
     values = loss.conjugate(slopes(coef, share, lam), y)
     return jnp.sum(jnp.where(share > 0, share * values, 0))

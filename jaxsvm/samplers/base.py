@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -10,12 +13,12 @@ from ..numerics import count
 from ..types import Array, Batch
 
 
-def no_feedback(s, index, progress):
+def no_feedback(s: Any, index: Array, progress: Array) -> Any:
     """Return the state unchanged: draws do not depend on progress."""
     return s
 
 
-def per_step(one, s, t: Array, count: int) -> Array:
+def per_step(one: Callable, s: Any, t: Array, count: int) -> Array:
     """`one(s, t)` for the steps t .. t + count - 1, stacked."""
     return jax.vmap(one, in_axes=(None, 0))(s, jnp.asarray(t, jnp.int32) + jnp.arange(count, dtype=jnp.int32))
 

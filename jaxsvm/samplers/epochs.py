@@ -20,7 +20,7 @@ class EpochsState(NamedTuple):
 
     key: Array  # ()
     rows: Array  # (n,)  int32, rows of positive weight first, in order
-    count: Array  # ()   int32, how many they are
+    count: Array  # type: ignore[assignment]  # ()   int32, how many they are
 
 
 ROUNDS = 16  # 8 leave the orders of 4 to 6 rows measurably uneven

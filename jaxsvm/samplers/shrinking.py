@@ -21,7 +21,7 @@ class ShrinkingState(NamedTuple):
 
     key: Array  # ()
     rows: Array  # (n,)  int32, rows of positive weight first, in order
-    count: Array  # ()   int32, how many they are
+    count: Array  # type: ignore[assignment]  # ()   int32, how many they are
     active: Array  # (n,)  int32, active rows first, in order
     moving: Array  # ()   int32, the number of active rows
     moved: Array  # (n,)  int32, progress of each row at its last visit: 1 yes, 0 no; 3 and 2 for a visit in this period

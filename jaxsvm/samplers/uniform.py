@@ -28,7 +28,7 @@ class SubsetState(NamedTuple):
 
     key: Array  # ()
     rows: Array  # (n,)  int32, rows of positive weight first, in order
-    count: Array  # ()   int32, how many they are
+    count: Array  # type: ignore[assignment]  # ()   int32, how many they are
 
 
 def _quanta(weight: Array) -> Array:

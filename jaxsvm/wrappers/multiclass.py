@@ -309,9 +309,9 @@ def _step_weights(batch: Batch, reads: str, solver_rows: Array | None = None) ->
 def _select_state(has_rows: Array, new: State, old: State) -> State:
     """The state after a step if it had rows, else the one before.
 
-    A class of states with `IGNORES_PADDING` is left unchanged by padding. A selection would copy its arrays over all rows.
+    A state with `ignores_padding` is left unchanged by padding. A selection would copy its arrays over all rows.
     """
-    ignores_padding = lambda node: getattr(node, "IGNORES_PADDING", False)
+    ignores_padding = lambda node: getattr(node, "ignores_padding", False)
     select = lambda new, old: new if ignores_padding(new) else jnp.where(has_rows, new, old)
     return jax.tree.map(select, new, old, is_leaf=ignores_padding)
 
