@@ -64,7 +64,7 @@ def struct(cls: type[_T]) -> type[_T]:
 
     A method `__check__`, where it has one, is called by `models.load`: it raises ValueError for fields that cannot be.
     """
-    cls.__repr__ = _show_fields  # type: ignore[method-assign, assignment]  # of any class
+    cls.__repr__ = _show_fields  # type: ignore[method-assign]  # of any class
     return register(cls.__name__, jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)))
 
 
@@ -140,10 +140,10 @@ class Recipe:
     """A call of a factory, kept: a pytree with the attributes of what the factory makes."""
 
     __slots__ = ("numbers", "spec")
-    __doc__ = _Docstring(__doc__)  # type: ignore[assignment]  # help(solver) prints the docstring of its factory
+    __doc__ = _Docstring(__doc__)  # help(solver) prints the docstring of its factory
 
     def __init_subclass__(cls) -> None:
-        cls.__doc__ = _Docstring(cls.__dict__.get("__doc__"))  # type: ignore[assignment]  # as above
+        cls.__doc__ = _Docstring(cls.__dict__.get("__doc__"))  # type: ignore[assignment]  # a descriptor, not a string
 
     def __init__(self, factory: Callable, fields: tuple[str, ...], args: tuple, kwargs: dict) -> None:
         """Split the arguments of one call into leaves and structure."""

@@ -1,0 +1,17 @@
+"""The space of a kernel."""
+
+from __future__ import annotations
+
+from ..kernels import Kernel
+from ..recipe import check_choice
+from ..types import Space
+from .expansion import expansion
+from .intercept import with_constant
+from .linear import linear
+
+
+def space_for(kernel: Kernel | None = None, bias: str = "none") -> Space:
+    """The space of a kernel: linear weights for None, else an expansion over all rows; bias "none" or "feature"."""
+    check_choice("bias", bias, ("none", "feature"))
+    space = linear() if kernel is None else expansion(kernel)
+    return space if bias == "none" else with_constant(space)
