@@ -82,9 +82,9 @@ _KINDS = {
 }
 
 
-def is_kind(value: Any, made: type) -> bool:
+def is_kind(value: Any, kind: type) -> bool:
     """Whether `value` is such a tuple, or the recipe of one."""
-    return isinstance(value, made) or (isinstance(value, Recipe) and value.spec[1] == made._fields)
+    return isinstance(value, kind) or (isinstance(value, Recipe) and value.spec[1] == kind._fields)
 
 
 def refuse_factory(name: str, value: Any) -> None:
@@ -98,8 +98,8 @@ def _checked(rule: Rule, value: Any) -> Any:
     refuse_factory(rule.name, value)
     value = as_argument(rule, value)
     if rule.asks in _KINDS and not (value is None and rule.optional):
-        made, example = _KINDS[rule.asks]
-        if not is_kind(value, made):
+        kind, example = _KINDS[rule.asks]
+        if not is_kind(value, kind):
             raise TypeError(f"{rule.name} must be {example}, got {shown(value)}")
     if rule.asks == "Callable" and not (callable(value) or (value is None and rule.optional)):
         raise TypeError(f"{rule.name} must be a function, got {shown(value)}")
@@ -109,7 +109,7 @@ def _checked(rule: Rule, value: Any) -> Any:
 class _Trial(threading.local):
     """Where this thread is: within the trial of a call, within a call that is made in earnest, or neither."""
 
-    made: dict[int, tuple[Recipe, Any]] | None = None  # what the trial under way has made; None: no trial is
+    results: dict[int, tuple[Recipe, Any]] | None = None  # what the trial under way has made; None: no trial is
     depth: int = 0  # factories under way
 
 
@@ -172,7 +172,7 @@ class Recipe:
         Raises:
             ValueError: for an array in place of one number.
         """
-        known = None if _trial.made is None else _trial.made.get(id(self))
+        known = None if _trial.results is None else _trial.results.get(id(self))
         if known is not None:
             return known[1]
         factory, args, kwargs = self.call()
@@ -181,12 +181,12 @@ class Recipe:
                 refuse_shape(rule.name, value)
         _trial.depth += 1
         try:
-            made = factory.__wrapped__(*args, **kwargs)
+            result = factory.__wrapped__(*args, **kwargs)
         finally:
             _trial.depth -= 1
-        if _trial.made is not None:
-            _trial.made[id(self)] = self, made
-        return made
+        if _trial.results is not None:
+            _trial.results[id(self)] = self, result
+        return result
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in Recipe.__slots__ or name not in self.spec[1]:
@@ -220,9 +220,9 @@ def _try(call: Recipe) -> None:
 
     Traced, not run: nothing is compiled, and JAX's devices are not started. What a factory calls is tried with it.
     """
-    if not all(map(is_known, call.numbers)) or (_trial.depth and _trial.made is None):
+    if not all(map(is_known, call.numbers)) or (_trial.depth and _trial.results is None):
         return
-    if _trial.made is not None:
+    if _trial.results is not None:
         call.make()
         return
     refusals = []
@@ -235,11 +235,11 @@ def _try(call: Recipe) -> None:
         except Exception as error:  # raised below, where JAX adds nothing to its sentence
             refusals.append(error)
 
-    _trial.made = {}
+    _trial.results = {}
     try:
         jax.eval_shape(trial_of_a_factory)
     finally:
-        _trial.made = None
+        _trial.results = None
     for error in refusals:
         raise error
 
@@ -266,8 +266,8 @@ def _with_rules(factory: Callable, args: tuple, kwargs: dict) -> Iterator[tuple[
     yield from ((factory.rules[name], value) for name, value in kwargs.items() if name in factory.rules)
 
 
-def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
-    """A decorator: a factory of `made` tuples becomes a factory of pytrees with the same attributes.
+def recipe(result: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
+    """A decorator: a factory of `result` tuples becomes a factory of pytrees with the same attributes.
 
     Positional arguments are numbers or pytrees; keyword arguments are choices (floats and arrays among them leaves).
     Integers given for positional arguments are leaves too, as floats, unless the factory `counts` with them.
@@ -284,7 +284,7 @@ def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Cal
         rules = {p.name: rule_of(p, not (counts or p.kind is inspect.Parameter.KEYWORD_ONLY)) for p in parameters}
 
         def unchecked(args, kwargs):
-            return kind(wrapper, made._fields, args, kwargs)
+            return kind(wrapper, result._fields, args, kwargs)
 
         @functools.wraps(factory)
         def wrapper(*args, **kwargs):
@@ -298,7 +298,7 @@ def recipe(made: type, kind: type[Recipe] = Recipe, counts: bool = False) -> Cal
                 _try(call)
             return call
 
-        wrapper.result_type = made  # says that this is a factory, to `models.load` too
+        wrapper.result_type = result  # says that this is a factory, to `models.load` too
         wrapper.rules, wrapper.unchecked = rules, unchecked
         if "<locals>" in factory.__qualname__:
             return wrapper
