@@ -26,7 +26,7 @@ import jaxsvm
 from jaxsvm import features, kernels, samplers
 from jaxsvm.engines.coordinate import dual_coef
 
-from .common import RESULTS, device, load_all, write
+from .common import RESULTS, device, load_all, panels, write
 
 KEY, SEEDS = jax.random.key(0), 3
 PASSES = {"adult": 60, "mnist": 20, "ijcnn1": 20, "covtype": 5}
@@ -243,7 +243,7 @@ def dimension() -> None:
                     rows.append({"data": name, "n": n, "landmarks": landmarks, "seed": seed, "method": label,
                                  "test_error": round(error, 2)})  # fmt: skip
     write("asset_dimension", rows)
-    figure, axes = panels(len(ROWS))
+    figure, (axes,) = panels(1, len(ROWS))
     for ax, name in zip(axes, ROWS, strict=True):
         for label, style in (("ASSET", "o-"), ("ASSET*", "s--")):
             own = [r for r in rows if r["data"] == name and r["method"] == label]
@@ -279,7 +279,7 @@ def online() -> None:
                              "seconds_with_compilation": round(seconds, 2)})  # fmt: skip
                 print(rows[-1], flush=True)
     write("asset_online", rows)
-    figure, (ax,) = panels(1)
+    figure, ((ax,),) = panels(1, 1)
     for label, style in (("ASSET_on", "o-"), ("ASSET*_on", "s--")):
         widths = sorted({r["features"] for r in rows})
         values = np.array([[r["test_error"] for r in rows if r["features"] == k and r["method"] == label] for k in widths])
@@ -314,7 +314,7 @@ def convergence() -> None:
                 rows.append(base | {"method": label, "passes": passes, "steps": steps, "excess_per_cent": round(100 * excess, 3),
                                     "test_error": round(error, 2)})  # fmt: skip
     write("asset_convergence", rows)
-    figure, axes = panels(2)
+    figure, (axes,) = panels(1, 2)
     for ax, lam in zip(axes, sorted({r["lam"] for r in rows}, key=float), strict=True):
         for label in dict.fromkeys(r["method"] for r in rows):
             own = [r for r in rows if r["lam"] == lam and r["method"] == label]
@@ -370,17 +370,6 @@ def libsvm() -> None:
             {"data": name, "test_error": round(error, 2), "seconds": round(seconds, 1), "support": int(made.n_support_.sum())}
         )
         write("asset_libsvm", rows)
-
-
-def panels(count: int):
-    """A figure with that many axes in a row."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, count, figsize=(4.2 * count, 3.6), squeeze=False, layout="constrained")
-    return figure, list(axes[0])
 
 
 def main() -> None:

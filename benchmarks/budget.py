@@ -38,7 +38,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 import jax
 import jax.numpy as jnp
@@ -52,8 +51,7 @@ from jaxsvm.engines.coordinate import dual_coef
 from jaxsvm.spaces.budgeted import flush
 
 from . import common
-from .exact import rows_of
-from .pegasos import panels
+from .common import error, panels, rows_of, saved, timed
 
 MERGE = budget.merge(partners=59)
 CASES = [  # data, rows, C, gamma, epochs
@@ -109,10 +107,6 @@ class Problem:
 
 
 @jax.jit
-def error(model, data):
-    return jaxsvm.error_on(data)(model)
-
-
 def kept(model):
     """A probe: the model itself, to be judged later."""
     return model
@@ -123,24 +117,8 @@ def each(models) -> list:
     return [jax.tree.map(lambda a: a[k], models) for k in range(models.coef.shape[0])]  # noqa: B023
 
 
-def timed(run) -> tuple:
-    """What `run` returns, and its seconds."""
-    began = time.perf_counter()
-    found = jax.block_until_ready(run())
-    return found, time.perf_counter() - began
-
-
 def spread(values) -> dict:
     return {"mean": f"{np.mean(values):.3f}", "deviation": f"{np.std(values):.3f}"}
-
-
-def saved(name: str) -> list[dict]:
-    """The rows of a results file, none where there is no file."""
-    file = common.RESULTS / f"{name}.csv"
-    if not file.exists():
-        return []
-    with open(file, newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def accuracy(options) -> None:

@@ -74,6 +74,81 @@ def write(name: str, rows: list[dict]) -> None:
         print("  ".join(f"{k}={v}" for k, v in row.items()), flush=True)
 
 
+def error(model, data):
+    """The share of wrong signs."""
+    import jaxsvm  # here, so that a benchmark sets its options first
+
+    return jaxsvm.error_on(data)(model)
+
+
+def timed(run) -> tuple:
+    """What `run` returns, and its seconds."""
+    began = time.perf_counter()
+    found = jax.block_until_ready(run())
+    return found, time.perf_counter() - began
+
+
+def saved(name: str) -> list[dict]:
+    """The rows of a results file, none where there is no file."""
+    file = RESULTS / f"{name}.csv"
+    if not file.exists():
+        return []
+    with open(file, newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+class Results:
+    """A results file that grows by a run at a time: runs that are there are not made again."""
+
+    def __init__(self, name: str, key: tuple, fields: tuple):
+        self.name, self.key, self.fields = name, key, (*key, *fields)
+        self.rows = saved(name)
+
+    def of(self, run: dict) -> list[dict]:
+        """The rows of a run."""
+        return [row for row in self.rows if all(row[k] == str(run[k]) for k in self.key)]
+
+    def add(self, run: dict, found: list[dict]) -> None:
+        """A run's rows, at the end of the file and on the screen."""
+        file = RESULTS / f"{self.name}.csv"
+        new, rows = not file.exists(), [run | row for row in found]
+        rows = [{k: f"{v:.6g}" if isinstance(v, float) and k not in self.key else str(v) for k, v in r.items()} for r in rows]
+        with open(file, "a", newline="") as lines:
+            table = csv.DictWriter(lines, fieldnames=self.fields, restval="", extrasaction="ignore", lineterminator="\n")
+            if new:
+                table.writeheader()
+            table.writerows(rows)
+        self.rows += rows
+        print("  ".join(f"{k}={v}" for k, v in rows[-1].items()), flush=True)
+
+
+def column(rows: list[dict], key: str) -> np.ndarray:
+    """One field of all rows, as numbers."""
+    return np.array([float(row[key]) for row in rows])
+
+
+def rows_of(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, float32, and labels -1 and +1."""
+    if name == "mnist":
+        with np.load(folder() / "mnist.npz") as arrays:
+            return arrays["X_train"][:n].astype(np.float32) / 255, np.where(arrays["y_train"][:n] == 8, 1, -1)
+    x, y = load(name)
+    if name == "covtype":
+        drawn = np.random.default_rng(0).permutation(len(y))[:n]
+        return x[drawn].astype(np.float32), y[drawn]
+    return x[:n], y[:n]
+
+
+def panels(down: int, across: int):
+    """A figure with that many axes, an array of two dimensions."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(down, across, figsize=(4 * across, 3.4 * down), squeeze=False, layout="constrained")
+
+
 def run(known: dict, settings: dict) -> None:
     """The command of a benchmark: parts and data sets by name, all of them where none is named.
 

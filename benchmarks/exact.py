@@ -144,20 +144,6 @@ def apart(x, y, ours, others, C, gamma, tol) -> int:
     return int(np.sum(differ & (np.abs(y * score - 1) > 10 * tol)))
 
 
-def rows_of(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, float32, and labels -1 and +1."""
-    from .common import folder, load
-
-    if name == "mnist":
-        with np.load(folder() / "mnist.npz") as arrays:
-            return arrays["X_train"][:n].astype(np.float32) / 255, np.where(arrays["y_train"][:n] == 8, 1, -1)
-    x, y = load(name)
-    if name == "covtype":
-        drawn = np.random.default_rng(0).permutation(len(y))[:n]
-        return x[drawn].astype(np.float32), y[drawn]
-    return x[:n], y[:n]
-
-
 class Runs:
     """The runs made so far, in exact_runs.csv, and the means to make more."""
 
@@ -193,6 +179,8 @@ class Runs:
                     if enough or chosen is None or key in self.failed:
                         continue
                     if not file.exists():
+                        from .common import rows_of
+
                         np.savez(file, **dict(zip("xy", rows_of(name, n), strict=True)))
                     self.make(key, {"options": chosen, "file": str(file)})
 
@@ -285,7 +273,7 @@ def float64(runs: Runs) -> None:
 
     import jaxsvm
 
-    from .common import folder, write
+    from .common import folder, rows_of, write
 
     jax.config.update("jax_enable_x64", True)
     table = []

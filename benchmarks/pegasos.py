@@ -24,7 +24,7 @@ import scipy.sparse
 import jaxsvm
 from jaxsvm import samplers
 
-from .common import RESULTS, device, folder, load_all, write
+from .common import RESULTS, device, folder, load_all, panels, write
 
 LAM = 1e-4
 NAMES = ("reuters_money_fx", "a9a", "ijcnn1", "covtype")
@@ -253,16 +253,6 @@ def speed() -> None:
     )
     print(device(), f"largest resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
     write("pegasos_speed", table)
-
-
-def panels(down: int, across: int):
-    """A figure with that many axes, an array of two dimensions."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(down, across, figsize=(4 * across, 3.4 * down), squeeze=False, layout="constrained")
 
 
 def main() -> None:

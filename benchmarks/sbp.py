@@ -29,7 +29,6 @@ another folder for the results. Runs of comparison, claim, block and features th
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
 import math
@@ -45,8 +44,7 @@ from jaxsvm import kernels, numerics, objectives, samplers
 from jaxsvm.kernels import matvec
 
 from . import common
-from .budget import error, saved, timed
-from .pegasos import panels
+from .common import Results, column, error, panels, saved, timed
 
 KEY = jax.random.key(0)
 SETTINGS = {  # training rows, C, gamma = 1/(2 sigma^2)
@@ -166,31 +164,6 @@ def curve(problem: Problem, solver, sampler=None) -> tuple[list, list[dict]]:
             models.append(run.model)
             found.append({"steps": made, "evals": spent, "passes": spent / n**2, "seconds": seconds})
     return models, found
-
-
-class Results:
-    """A results file that grows by a run at a time: runs that are there are not made again."""
-
-    def __init__(self, name: str, key: tuple, fields: tuple):
-        self.name, self.key, self.fields = name, key, (*key, *fields)
-        self.rows = saved(name)
-
-    def of(self, run: dict) -> list[dict]:
-        """The rows of a run."""
-        return [row for row in self.rows if all(row[k] == str(run[k]) for k in self.key)]
-
-    def add(self, run: dict, found: list[dict]) -> None:
-        """A run's rows, at the end of the file and on the screen."""
-        file = common.RESULTS / f"{self.name}.csv"
-        new, rows = not file.exists(), [run | row for row in found]
-        rows = [{k: f"{v:.6g}" if isinstance(v, float) and k not in self.key else str(v) for k, v in r.items()} for r in rows]
-        with open(file, "a", newline="") as lines:
-            table = csv.DictWriter(lines, fieldnames=self.fields, restval="", extrasaction="ignore", lineterminator="\n")
-            if new:
-                table.writeheader()
-            table.writerows(rows)
-        self.rows += rows
-        print("  ".join(f"{k}={v}" for k, v in rows[-1].items()), flush=True)
 
 
 def methods(problem: Problem) -> dict:
@@ -427,10 +400,6 @@ def figure(options) -> None:
         rows = saved(name)
         if rows:
             draw(rows).savefig(common.RESULTS / f"{name}.png", dpi=120)
-
-
-def column(rows: list[dict], key: str) -> np.ndarray:
-    return np.array([float(row[key]) for row in rows])
 
 
 def cases_of(rows: list[dict]) -> list[tuple]:

@@ -41,9 +41,7 @@ from jaxsvm import kernels, samplers
 from jaxsvm.kernels import matvec
 
 from . import common
-from .budget import saved, timed
-from .pegasos import panels
-from .sbp import Results, column
+from .common import Results, column, panels, saved, timed
 
 KEY = jax.random.key(0)
 SETTINGS = {  # rows; what the paper has for Pegasos, SCS and Wolfe's method: accuracies and seconds

@@ -28,12 +28,12 @@ files: svmlight (LIBSVM), also .gz and .bz2; .npz with arrays x and y; CSV with 
 
 def parser() -> Parser:
     """All commands and their options."""
-    made = Parser(prog="jaxsvm", description="Support vector machines from the command line.", epilog=EXAMPLES)
-    made.add_argument("--version", action="version", version=jaxsvm.__version__)
-    commands = made.add_subparsers(dest="command", metavar="command", required=True, parser_class=Parser)
+    main_parser = Parser(prog="jaxsvm", description="Support vector machines from the command line.", epilog=EXAMPLES)
+    main_parser.add_argument("--version", action="version", version=jaxsvm.__version__)
+    commands = main_parser.add_subparsers(dest="command", metavar="command", required=True, parser_class=Parser)
     for each in (train, predict, sweep, convert):
         each.add(commands)
-    return made
+    return main_parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -85,9 +85,9 @@ _KINDS = {
 }
 
 
-def is_kind(value: Any, made: Any) -> bool:
+def is_kind(value: Any, kind: Any) -> bool:
     """Whether `value` is such a tuple, or the recipe of one."""
-    return isinstance(value, made) or (isinstance(value, Recipe) and value.spec[1] == made._fields)
+    return isinstance(value, kind) or (isinstance(value, Recipe) and value.spec[1] == kind._fields)
 
 
 def refuse_factory(name: str, value: Any) -> None:
@@ -101,8 +101,8 @@ def _checked(rule: Rule, value: Any) -> Any:
     refuse_factory(rule.name, value)
     value = as_argument(rule, value)
     if rule.asks in _KINDS and not (value is None and rule.optional):
-        made, example = _KINDS[rule.asks]
-        if not is_kind(value, made):
+        kind, example = _KINDS[rule.asks]
+        if not is_kind(value, kind):
             raise TypeError(f"{rule.name} must be {example}, got {shown(value)}")
     if rule.asks == "Callable" and not (callable(value) or (value is None and rule.optional)):
         raise TypeError(f"{rule.name} must be a function, got {shown(value)}")
@@ -112,7 +112,7 @@ def _checked(rule: Rule, value: Any) -> Any:
 class _Trial(threading.local):
     """Where this thread is: within the trial of a call, within a call that is made in earnest, or neither."""
 
-    made: dict[int, tuple[Recipe, Any]] | None = None  # what the trial under way has made; None: no trial is
+    results: dict[int, tuple[Recipe, Any]] | None = None  # what the trial under way has made; None: no trial is
     depth: int = 0  # factories under way
 
 
@@ -175,7 +175,7 @@ class Recipe:
         Raises:
             ValueError: for an array in place of one number.
         """
-        known = None if _trial.made is None else _trial.made.get(id(self))
+        known = None if _trial.results is None else _trial.results.get(id(self))
         if known is not None:
             return known[1]
         factory, args, kwargs = self.call()
@@ -184,12 +184,12 @@ class Recipe:
                 refuse_shape(rule.name, value)
         _trial.depth += 1
         try:
-            made = factory.__wrapped__(*args, **kwargs)
+            result = factory.__wrapped__(*args, **kwargs)
         finally:
             _trial.depth -= 1
-        if _trial.made is not None:
-            _trial.made[id(self)] = self, made
-        return made
+        if _trial.results is not None:
+            _trial.results[id(self)] = self, result
+        return result
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in Recipe.__slots__ or name not in self.spec[1]:
@@ -223,9 +223,9 @@ def _try(call: Recipe) -> None:
 
     Traced, not run: nothing is compiled, and JAX's devices are not started. What a factory calls is tried with it.
     """
-    if not all(map(is_known, call.numbers)) or (_trial.depth and _trial.made is None):
+    if not all(map(is_known, call.numbers)) or (_trial.depth and _trial.results is None):
         return
-    if _trial.made is not None:
+    if _trial.results is not None:
         call.make()
         return
     refusals = []
@@ -238,11 +238,11 @@ def _try(call: Recipe) -> None:
         except Exception as error:  # raised below, where JAX adds nothing to its sentence
             refusals.append(error)
 
-    _trial.made = {}
+    _trial.results = {}
     try:
         jax.eval_shape(trial_of_a_factory)
     finally:
-        _trial.made = None
+        _trial.results = None
     for error in refusals:
         raise error
 
@@ -269,8 +269,8 @@ def _with_rules(factory: Any, args: tuple, kwargs: dict) -> Iterator[tuple[Rule,
     yield from ((factory.rules[name], value) for name, value in kwargs.items() if name in factory.rules)
 
 
-def recipe(made: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
-    """A decorator: a factory of `made` tuples becomes a factory of pytrees with the same attributes.
+def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
+    """A decorator: a factory of `result` tuples becomes a factory of pytrees with the same attributes.
 
     Positional arguments are numbers or pytrees; keyword arguments are choices (floats and arrays among them leaves).
     Integers given for positional arguments are leaves too, as floats, unless the factory `counts` with them.
@@ -287,7 +287,7 @@ def recipe(made: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Call
         rules = {p.name: rule_of(p, not (counts or p.kind is inspect.Parameter.KEYWORD_ONLY)) for p in parameters}
 
         def unchecked(args, kwargs):
-            return kind(wrapper, made._fields, args, kwargs)
+            return kind(wrapper, result._fields, args, kwargs)
 
         @functools.wraps(factory)
         def wrapper(*args, **kwargs):
@@ -302,7 +302,7 @@ def recipe(made: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Call
             return call
 
         decorated: Any = wrapper
-        decorated.result_type = made  # says that this is a factory, to `models.load` too
+        decorated.result_type = result  # says that this is a factory, to `models.load` too
         decorated.rules, decorated.unchecked = rules, unchecked
         if "<locals>" in factory.__qualname__:
             return wrapper

@@ -418,7 +418,7 @@ def test_functions_are_expansions_with_their_values(space, x64):
     gram = x @ x.T if space == "linear" else np.exp(-((x[:, None] - x[None]) ** 2).sum(-1) / 2)
     kernel = None if space == "linear" else jaxsvm.kernels.rbf(1.0)
     frame = conjugate.make_space(kernel, jnp.asarray(x), jnp.asarray(gram) if space == "matrix" else None)
-    a, b = frame.made(jnp.asarray(p)), frame.made(jnp.asarray(q))
+    a, b = frame.function(jnp.asarray(p)), frame.function(jnp.asarray(q))
     close = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
     close(a.response, gram @ p)
     close(frame.inner(a, b), p @ gram @ q)

@@ -389,7 +389,7 @@ def test_fetched_rows_are_there_and_are_the_kernel(least):
             rng = np.random.default_rng(seed)
             index = rng.choice(among, Q, replace=False).astype(np.int32)
             wanted = rng.permutation(Q) < many
-            had, made = {i for i in range(MANY) if int(held.slot[i]) >= 0}, int(held.made)
+            had, made = {i for i in range(MANY) if int(held.slot[i]) >= 0}, int(held.n_computed)
             held = jax.tree.map(np.asarray, _fetch(held, index, wanted))
             there = {i: int(held.slot[i]) for i in range(MANY) if held.slot[i] >= 0}  # the model: row -> slot
             need = set(index[wanted].tolist())
@@ -398,9 +398,9 @@ def test_fetched_rows_are_there_and_are_the_kernel(least):
             assert len(set(there.values())) == len(there)
             assert {k: i for i, k in there.items()} == {k: int(held.owner[k]) for k in there.values()}
             np.testing.assert_allclose(held.value[list(there.values())], TABLE[list(there)], atol=2e-6)
-            assert len(need - had) <= int(held.made) - made <= len(need)
+            assert len(need - had) <= int(held.n_computed) - made <= len(need)
             if least == MANY:  # nothing is worked out twice
-                assert int(held.made) == len(ever) and set(there) == ever
+                assert int(held.n_computed) == len(ever) and set(there) == ever
 
     check()
 
@@ -416,7 +416,7 @@ def test_rows_with_room_for_more_are_the_same_rows():
     np.testing.assert_array_equal(more.owner[:few], held.owner)
     assert np.all(more.owner[few:] == -1) and int(more.next) == int(held.next) == Q
     again = _fetch(more, index, np.ones(Q, bool))
-    assert int(again.made) == Q
+    assert int(again.n_computed) == Q
 
 
 @exact
@@ -801,12 +801,12 @@ def test_rows_that_wait_for_more_room_are_not_lost():
     rows = kept.ensure_rows(kept.empty(x, n), RBF, x, index, jnp.ones(q, bool))
     if not kept.full(rows, q):
         rows = kept.ensure_rows(rows, RBF, x, index, some)
-    assert int(rows.made) == q  # none was made twice
+    assert int(rows.n_computed) == q  # none was made twice
     rows = kept.grow(rows, kept.num_slots(x, 1e9, 0))
     for start in range(0, n, q):
         rows = kept.ensure_rows(rows, RBF, x, index + start, jnp.ones(q, bool))
         assert (np.asarray(rows.slot[start : start + q]) >= 0).all()
-    assert int(rows.made) == n
+    assert int(rows.n_computed) == n
     np.testing.assert_allclose(rows.value[rows.slot], gaussian(x, x), atol=1e-6)
 
 

@@ -142,13 +142,16 @@ def test_sweeps_and_one_program_for_all_numbers():
     assert traces == before
 
 
-def branches(jaxpr):
-    """How many `cond` a program has, those in its loops and functions included; not those on the platform."""
-    is_program = lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")
-    parts = [p for e in jaxpr.eqns for p in jax.tree.leaves(e.params, is_leaf=is_program)]
-    inner = [getattr(p, "jaxpr", p) for p in parts if is_program(p)]
-    own = [e for e in jaxpr.eqns if e.primitive.name == "cond" and not e.params.get("branches_platforms")]
-    return len(own) + sum(branches(p) for p in inner)
+def branches(jaxpr, in_loop=False):
+    """How many `cond` the loops of a program have; not those on the platform, nor those before and after the loops."""
+    total = 0
+    for e in jaxpr.eqns:
+        total += in_loop and e.primitive.name == "cond" and not e.params.get("branches_platforms")
+        inside = in_loop or e.primitive.name in ("scan", "while")
+        is_program = lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")
+        parts = jax.tree.leaves(e.params, is_leaf=is_program)
+        total += sum(branches(getattr(p, "jaxpr", p), inside) for p in parts if is_program(p))
+    return total
 
 
 @pytest.mark.parametrize("solver", [jaxsvm.sbp(0.3, RBF), jaxsvm.wolfe(0.1, RBF), jaxsvm.scs(0.1, RBF, capacity=8)])

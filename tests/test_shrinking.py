@@ -56,7 +56,9 @@ def play(sampler, state, moves):
 
 def facts(state):
     """All of a state that draws may depend on."""
-    return [np.asarray(a) for a in (state.active[: int(state.moving)], state.moving, state.moved, state.step, state.rows)]
+    return [
+        np.asarray(a) for a in (state.active[: int(state.n_active)], state.n_active, state.progressed, state.step, state.rows)
+    ]
 
 
 def same_state(one, other):
@@ -171,7 +173,7 @@ def test_after_all_rows_stopped_the_passes_are_whole():
     live = set(np.flatnonzero(WEIGHT))
     drawn, state = play(BY4, start(BY4, WEIGHT), [{0, 3}, set(), set(), set(), set()])
     assert [set(index.ravel()) for index in drawn] == [live, {0, 3}, live, live, live]
-    assert int(state.moving) == 0
+    assert int(state.n_active) == 0
 
 
 def test_only_progress_above_zero_is_movement():
@@ -179,14 +181,14 @@ def test_only_progress_above_zero_is_movement():
     index = draw(BY4, state, 0, 5)
     progress = jnp.asarray(np.where(index < 4, 1e-30, np.where(index < 8, -1.0, 0.0)), jnp.float32)
     state = _tell(BY4, state, jnp.asarray(index), progress)
-    assert set(np.asarray(state.active[: int(state.moving)])) == {0, 1, 2, 3}
+    assert set(np.asarray(state.active[: int(state.n_active)])) == {0, 1, 2, 3}
 
 
 def test_the_list_does_not_change_within_a_period():
     state = start(BY4, WEIGHT)
     index = draw(BY4, state, 0, 5)
     inside = tell(BY4, state, index[:3], set(ALL))
-    assert int(inside.moving) == 0 and int(inside.step) == 3
+    assert int(inside.n_active) == 0 and int(inside.step) == 3
     np.testing.assert_array_equal(draw(BY4, inside, 0, 5), index)
 
 
@@ -226,7 +228,7 @@ def test_feedback_against_a_plain_account():
             now[i] = now.get(i, False) or p > 0  # moved at any visit of the period
         moves.update(now)
         step += len(index)
-    assert set(np.asarray(state.active[: int(state.moving)])) == {i for i, moved in moves.items() if moved}
+    assert set(np.asarray(state.active[: int(state.n_active)])) == {i for i, moved in moves.items() if moved}
     assert int(state.step) == step
 
 
@@ -305,7 +307,7 @@ def test_a_run_goes_on_where_it_was_cut():
 
 
 def test_a_run_draws_fewer_rows_between_whole_passes():
-    moving = int(fit(jaxsvm.sdca(10.0), steps=24).state.sampler.moving)
+    moving = int(fit(jaxsvm.sdca(10.0), steps=24).state.sampler.n_active)
     assert 0 < moving < M / 2
 
 
@@ -316,7 +318,7 @@ def test_runs_inside_jit_and_vmap_are_those_outside():
         alone = fit(jaxsvm.sdca(C))
         # other fusions round otherwise, over 60 steps on weights of size 1
         np.testing.assert_allclose(together.model.w[i], alone.model.w, rtol=1e-4, atol=1e-5)
-        assert int(together.state.sampler.moving[i]) == int(alone.state.sampler.moving)
+        assert int(together.state.sampler.n_active[i]) == int(alone.state.sampler.n_active)
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
@@ -408,7 +410,7 @@ def test_kernel_dual_ascent_reaches_the_dual_optimum_of_scipy(x64):
 def test_methods_that_report_no_progress_get_whole_passes():
     run = fit(jaxsvm.pegasos(0.1))
     state = run.state.sampler
-    assert int(state.moving) == 0 and int(state.step) == 60
+    assert int(state.n_active) == 0 and int(state.step) == 60
     for k in range(5, 8):
         np.testing.assert_array_equal(np.sort(draw(SHRINK, state, k * STEPS, STEPS).ravel()), np.arange(M))
 

@@ -36,7 +36,7 @@ class FunctionValues(NamedTuple):
 class InnerProductSpace(NamedTuple):
     """The inner product space of functions: expansions over rows with a kernel, or linear weights."""
 
-    made: Callable  # coefficients of rows (n,) -> FunctionValues
+    function: Callable  # coefficients of rows (n,) -> FunctionValues
     values: Callable  # the coefficients of a function -> its values at the rows (n,)
     inner: Callable  # (FunctionValues, FunctionValues) -> (), the inner product
 

@@ -20,7 +20,7 @@ class Rows(NamedTuple):
     slot: Array  # (n,)  int32, the slot of row i; -1: not cached
     owner: Array  # (slots,)  int32, the row in each slot; -1: empty
     next: Array  # ()  int32, the slot that is written next
-    made: Array  # ()  int32, rows computed so far
+    n_computed: Array  # ()  int32, rows computed so far
 
 
 CHUNKS = (64, 32, 16)  # rows per kernel product: a large product costs less per row, a small one less in total
@@ -98,7 +98,7 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
         slot = slot.at[jnp.where(is_row, chunk, n)].set(slots_written, mode="drop")
         owner = rows.owner.at[slots_written].set(jnp.where(is_row, chunk, -1))
         computed = count(is_row)
-        return Rows(value, slot, owner, start + computed, rows.made + computed), n_done + computed
+        return Rows(value, slot, owner, start + computed, rows.n_computed + computed), n_done + computed
 
     rest, limit = missing % CHUNK, CHUNKS[1] // 2
     products = (missing // CHUNK + count(rest > CHUNKS[1]), (rest > limit) & (rest <= CHUNKS[1]), (rest > 0) & (rest <= limit))

@@ -23,8 +23,8 @@ class ShrinkingState(NamedTuple):
     rows: Array  # (n,)  int32, rows of positive weight first, in order
     count: Array  # type: ignore[assignment]  # ()   int32, how many they are
     active: Array  # (n,)  int32, active rows first, in order
-    moving: Array  # ()   int32, the number of active rows
-    moved: Array  # (n,)  int32, progress of each row at its last visit: 1 yes, 0 no; 3 and 2 for a visit in this period
+    n_active: Array  # ()   int32, the number of active rows
+    progressed: Array  # (n,)  int32, progress of each row at its last visit: 1 yes, 0 no; 3 and 2 for a visit in this period
     step: Array  # ()   int32, steps with feedback so far
 
 
@@ -75,8 +75,8 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
 
     def draw_rows(s, t):
         period = length(s.rows.shape[0])
-        full_pass = (t // period % (1 + rounds) == 0) | (s.moving == 0)
-        size = jnp.where(full_pass, s.count, s.moving)
+        full_pass = (t // period % (1 + rounds) == 0) | (s.n_active == 0)
+        size = jnp.where(full_pass, s.count, s.n_active)
         position = t % period * b + jnp.arange(b, dtype=jnp.int32)
         round_hash = hash32((position // size).astype(jnp.uint32))
         words = jax.random.bits(jax.random.fold_in(s.key, t // period), (ROUNDS, 1), jnp.uint32) + round_hash[None, :]
@@ -86,7 +86,7 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
     def feedback(s, index, progress):
         n = s.rows.shape[0]
         visited = jnp.where(index >= 0, index, n).ravel()
-        progressed = s.moved.at[visited].max(2 + (progress > 0).astype(jnp.int32).ravel(), mode="drop")
+        progressed = s.progressed.at[visited].max(2 + (progress > 0).astype(jnp.int32).ravel(), mode="drop")
         step = s.step + count(jnp.any(index >= 0, axis=1))
 
         def redraw():
@@ -95,8 +95,8 @@ def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
             return s.active.at[position].set(jnp.arange(n, dtype=jnp.int32), mode="drop"), count(active_now > 0), active_now
 
         period_ends = step % length(n) == 0
-        active, moving, progressed = jax.lax.cond(period_ends, redraw, lambda: (s.active, s.moving, progressed))
-        return s._replace(active=active, moving=moving, moved=progressed, step=step)
+        active, n_active, progressed = jax.lax.cond(period_ends, redraw, lambda: (s.active, s.n_active, progressed))
+        return s._replace(active=active, n_active=n_active, progressed=progressed, step=step)
 
     draw = lambda s, t, count: per_step(draw_rows, s, t, count)
     return Sampler(init, draw, share_of_rows, feedback, period=length, rows=lambda n: b)

@@ -49,7 +49,7 @@ class Progress(NamedTuple):
     state: DecompositionState
     kkt: Array  # ()  violation
     rows: kernel_cache.Rows  # the kernel rows in memory
-    moved: Array  # ()  bool, the last block changed a coefficient
+    changed: Array  # ()  bool, the last block changed a coefficient
     rounds: Array  # ()  int32, number of solved blocks
     settled: Array  # ()  bool, the last block needed at most q / 16 new kernel rows, and more than q / 2 of it are free
 
@@ -166,7 +166,7 @@ def decomposition(
             state = state._replace(coef=coef, grad=grad, compensation=compensation, sum_error=sum_error)
             # Should the next block be larger?
             n_free = count((solved.coef > block.bounds.low) & (solved.coef < block.bounds.high))
-            settled = (rows.made - run.rows.made <= size // 16) & (n_free > size // 2)
+            settled = (rows.n_computed - run.rows.n_computed <= size // 16) & (n_free > size // 2)
             new, kkt = with_residual(run.state._replace(dual=state, working=working))
             return Progress(new, kkt, rows, jnp.any(change != 0), run.rounds + 1, settled)
 
@@ -176,15 +176,15 @@ def decomposition(
             return jnp.maximum(tol - rounding, tol / 2)
 
         def should_continue(run):
-            can_improve = (run.state.residual > target(run.state)) & run.moved
-            return can_improve & (run.rounds < rounds) & (run.rows.made < max(1, 2**31 // n - large_block))
+            can_improve = (run.state.residual > target(run.state)) & run.changed
+            return can_improve & (run.rounds < rounds) & (run.rows.n_computed < max(1, 2**31 // n - large_block))
 
         def solve_while(condition, size, run):
             """Solve blocks of `size` rows as long as `condition` of the run holds."""
             return lax.while_loop(condition, functools.partial(solve_block, size), run)
 
         def result(run):
-            return run.state._replace(working=run.state.working[:q]), run.rows.made
+            return run.state._replace(working=run.state.working[:q]), run.rows.n_computed
 
         def finish(run):
             """Blocks of q rows until they settle, then large blocks."""

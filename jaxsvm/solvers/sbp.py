@@ -46,7 +46,7 @@ class SbpState(NamedTuple):
     p: Array  # (n,)  mean of the distributions that rows were drawn from
     compensation: Array  # (n,)  compensation of the sum behind p
     residual: Array  # ()   the last computed bound of the relative distance from the optimum
-    moved: Array  # ()   |change of the bias| in the last step
+    bias_change: Array  # ()   |change of the bias| in the last step
     square: Array  # ()   |w|^2
     reach: Array  # ()   R
     weight: Array  # (n,)  example weights

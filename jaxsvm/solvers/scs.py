@@ -170,11 +170,11 @@ def scs(
         space = make_space(kernel, batch.x[index] if kernel is None else None, gram)
         share, grown_size = _sample_weights(weight, size), jnp.minimum(size + growth, capacity)
         # h, the shortest vector between the last h and the subgradient at the trial point.
-        z = space.made(share * y * a)
+        z = space.function(share * y * a)
         g = subgradient(lam, trial, z)
         euclidean = metric == "euclidean" and kernel is not None
         if euclidean:  # the gradient in the coefficients: K times that of functions
-            g = space.made(jnp.where(share > 0, g.response, 0))
+            g = space.function(jnp.where(share > 0, g.response, 0))
         inner = space.inner if metric == "rkhs" else lambda p, q: dot(p.coef, q.coef)
         h = _shortest(inner, last_h, g, t)
         sqnorm_h = inner(h, h)

@@ -130,7 +130,7 @@ def wolfe(
         space = make_space(kernel, batch.x)
         margin = y * w.response
         # The subgradient at the trial point replaces the oldest of slots 1 to m - 1.
-        z = space.made(share * y * a)
+        z = space.function(share * y * a)
         g = subgradient(lam, trial, z)
         newest = Bundle(g, z, a, jnp.ones((), bool))
         slot = 1 + t % (bundle - 1)
