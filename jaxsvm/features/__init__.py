@@ -1,6 +1,5 @@
 """Feature maps (n, d) -> (n, p) whose inner products approximate a kernel, and solvers on features."""
 
-from ..renamed import moved as _moved
 from .fourier import Fourier as Fourier
 from .fourier import fourier as fourier
 from .landmarks import k_means as k_means
@@ -12,5 +11,8 @@ from .orthogonal import orthogonal as orthogonal
 
 __all__ = ["Fourier", "Nystrom", "fourier", "k_means", "leverage_scores", "nystrom", "orthogonal", "uniform"]
 
-__getattr__ = _moved(__name__, on_features="jaxsvm.on_features")
-del _moved
+
+def __getattr__(name: str) -> object:
+    from ..renamed import moved
+
+    return moved(__name__, on_features="jaxsvm.on_features")(name)
