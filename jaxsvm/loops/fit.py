@@ -189,6 +189,7 @@ def run_chunk(
         every: length of the chunk; structure.
         lift: prepare the rows of all steps before the loop; structure.
     """
+    update = functools.partial(_step, solver)  # compiled, so that its shapes and the loop take one trace
     solver, sampler, probe = unwrap_static(solver), unwrap_static(sampler), unwrap_static(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
     step_data = data._replace(x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data))
@@ -207,14 +208,14 @@ def run_chunk(
 
     def body(k, carry):
         state, sums, feedback = carry
-        state, info = solver.update(state, batch(k))
+        state, info = update(state, batch(k))
         sums = add_info(sums, info)
         if adaptive:
             write = functools.partial(lax.dynamic_update_index_in_dim, index=k, axis=0)
             feedback = write(feedback[0], info.index), write(feedback[1], info.progress)
         return state, sums, feedback
 
-    info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], run.solver)
+    _, info = jax.eval_shape(update, run.solver, jax.eval_shape(batch, 0))
     feedback: tuple = ()
     if adaptive:
         feedback = (

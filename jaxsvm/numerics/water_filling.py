@@ -162,6 +162,7 @@ def _prepare(responses: Array, volume: Scalar, weight: Array | None) -> tuple[Ar
     return jnp.where(weight > 0, responses, 0), jnp.asarray(volume, responses.dtype), weight
 
 
+@jax.jit
 def _bracket(c: Array, volume: Array, w: Array, y: Array, start: tuple | None) -> tuple[_Piece, _Piece, Array]:
     """The two pieces around the maximum of G, and whether both classes have rows."""
     sides = jnp.where(y > 0, w, 0), jnp.where(y > 0, 0, w)
@@ -217,6 +218,7 @@ def _initial_guess(c: Array, volume: Array, sides: tuple[Array, Array], start: t
     return jnp.where(both, (low[1] - low[0]) / 2, 0), None, volume / pairwise_sum(sides[0] + sides[1]) + least_stride
 
 
+@jax.jit
 def _solve_level(ground: Array, volume: Array, w: Array, guess: Array | None) -> tuple[Array, Array, Array]:
     """The edge of the water, the level by one more Newton step from it, and the weight of the rows below the edge."""
     if guess is None:
@@ -238,6 +240,7 @@ def _solve_level(ground: Array, volume: Array, w: Array, guess: Array | None) ->
     return lax.while_loop(lambda carry: carry[0], from_top, (is_unsolved(outcome), *solved))[1:]
 
 
+@jax.jit
 def _step(ground: Array, volume: Array, w: Array, level: Array) -> tuple[Array, Array, Array]:
     """A Newton step: the level for the rows below `level`, the weight of these rows, and the volume still missing at `level`."""
     below = jnp.where(ground < level, w, 0)
@@ -245,6 +248,7 @@ def _step(ground: Array, volume: Array, w: Array, level: Array) -> tuple[Array, 
     return jnp.where(mass > 0, level + missing / jnp.where(mass > 0, mass, 1), level), mass, missing
 
 
+@jax.jit
 def _newton_from_top(ground: Array, volume: Array, w: Array) -> tuple[Array, Array, Array]:
     """As `_solve_level`, starting with all rows under water: levels decrease until the set under water is unchanged."""
     floor = fast_min(jnp.where(w > 0, ground, jnp.inf))

@@ -44,23 +44,23 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
     rows = jnp.sqrt(count.astype(jnp.float32)).astype(jnp.uint32) + 1
     columns = (count + rows - 1) // rows
 
-    def rotate(index, key_part, size, word):
-        bits = hash32(key_part + word)
-        index = index + ((bits >> 16) * size + ((bits & 0xFFFF) * size >> 16) >> 16)  # multiply_high, for size below 2^16
-        return jnp.where(index >= size, index - size, index)
-
     def rounds(x):
         row = x // columns
         column = x - row * columns
         for word in range(0, ROUNDS, 2):
-            row = rotate(row, column, rows, words[word])
-            column = rotate(column, row, columns, words[word + 1])
+            row = _rotate(row, column, rows, words[word])
+            column = _rotate(column, row, columns, words[word + 1])
         return row * columns + column
 
     def walk(start):
         """The first image below `count`; or `start` itself, for a cycle of cells that never goes below `count`."""
         beyond = lambda x: (x >= count) & (x != start)
-        return jax.lax.while_loop(lambda x: jnp.any(beyond(x)), lambda x: jnp.where(beyond(x), rounds(x), x), rounds(start))
+
+        def body(carry):  # the first pass is made here, too, as the rounds are most of what is compiled
+            x, is_first = carry
+            return jnp.where(is_first | beyond(x), rounds(x), x), jnp.zeros((), bool)
+
+        return jax.lax.while_loop(lambda carry: carry[1] | jnp.any(beyond(carry[0])), body, (start, jnp.ones((), bool)))[0]
 
     extra = math.isqrt(n) + 2  # an upper bound on the grid cells at or above `count`
     if words.ndim > 1 or position.shape[0] < extra:
@@ -69,6 +69,14 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
     image, image_of_extra = rounds(position), walk(jnp.minimum(count + jnp.arange(extra, dtype=jnp.uint32), rows * columns - 1))
     outside = image >= count
     return jnp.where(outside, image_of_extra[jnp.where(outside, image - count, 0)], image)
+
+
+@jax.jit  # traced once for all rounds
+def _rotate(index: Array, key_part: Array, size: Array, word: Array) -> Array:
+    """Index + hash(key_part + word) mod size, (b,), for size below 2^16."""
+    bits = hash32(key_part + word)
+    index = index + ((bits >> 16) * size + ((bits & 0xFFFF) * size >> 16) >> 16)  # multiply_high
+    return jnp.where(index >= size, index - size, index)
 
 
 @sampler
