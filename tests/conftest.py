@@ -1,6 +1,7 @@
 """Strict arithmetic for our own code: no silent promotion of dtypes or ranks. XLA compiles quickly."""
 
 import atexit
+import collections
 import gc
 import itertools
 import os
@@ -38,8 +39,22 @@ for name, value in CACHE.items():
     jax.config.update(name, value)
 
 
+def mark_long(items):
+    """Notebooks are long tests. Of a test marked `long(but=k)` the first k cases are not."""
+    seen = collections.Counter()
+    for item in items:
+        marker = item.get_closest_marker("long")
+        if item.nodeid.split("::")[0].endswith(".ipynb"):
+            item.add_marker(pytest.mark.long)
+        elif marker and seen[item.obj] < marker.kwargs.get("but", 0):
+            item.own_markers = [m for m in item.own_markers if m.name != "long"]
+            seen[item.obj] += 1
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` is read
 def pytest_collection_modifyitems(items):
     """Notebooks first, as they take longest; the tests of one solver follow each other: they run the same compiled programs."""
+    mark_long(items)
     met = {}  # modules and cases, in the order in which they come
 
     def place(item):

@@ -356,6 +356,7 @@ def test_asset_star_on_the_hinge_is_pegasos(x64, rows):
     close(star, pegasos)
 
 
+@pytest.mark.long
 def test_objectives_stay_above_the_optimum_of_liblinear_and_come_near():
     lam, key = 0.05, jax.random.key(0)
     data = dataset("hinge", dtype=np.float32)
@@ -379,6 +380,7 @@ def _averages(keys, data, *, steps):
     return jax.vmap(lambda key: jaxsvm.fit(solver, data, key, steps=steps, every=steps).model)(keys)
 
 
+@pytest.mark.long
 def test_the_excess_falls_at_least_like_one_over_the_root_of_the_steps():
     lam = 0.01
     svc = sklearn.svm.SVC(C=1 / (lam * 60), kernel="linear", tol=1e-8).fit(NOISY_X, NOISY_Y)

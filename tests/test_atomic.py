@@ -91,6 +91,7 @@ def test_threads_that_write_rows_to_one_path(tmp_path):
     assert len(lines) == 201 and len(set(lines[1:])) == 1
 
 
+@pytest.mark.long
 def test_what_a_killed_process_left_is_removed_by_the_next_save(tmp_path):
     """That of the same target only, and never a temporary file that is in use."""
     code = """
@@ -115,6 +116,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_save(tmp_path):
     assert sorted(os.listdir(tmp_path)) == [left[0], "tree.npz"]
 
 
+@pytest.mark.long
 def test_the_temporary_file_of_another_process_in_use_stays(tmp_path):
     code = """
         import os, sys

@@ -174,6 +174,7 @@ MEANS = {  # solver, (state -> counter moved to LATE), (state before, state afte
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MEANS)
 def test_a_mean_follows_late_values(name):
     make, later, read = MEANS[name]

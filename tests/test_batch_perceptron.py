@@ -111,6 +111,7 @@ def test_a_margin_is_exceeded_in_the_end(x64):
     assert not never.converged and 0.05 * best <= float(never.info.residual[-1]) * (1 + 1e-6)
 
 
+@pytest.mark.long
 def test_rows_added_before_are_preferred():
     """Of rows that are as bad the first of those that have a coefficient is taken, otherwise the first."""
     x = np.float32([[5.0, 5.0], [1.0, 0.0], [5.0, 5.0], [1.0, 0.0], [-4.0, 0.1]])
@@ -128,6 +129,7 @@ def test_rows_added_before_are_preferred():
     assert taken(worst) == [0] and taken(worst, 2, 4) == [0] and taken(worst, 3, 4) == [3]
 
 
+@pytest.mark.long
 def test_sparse_rows_are_dense_ones(x64):
     x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.3, 0, X)
     dense, sparse = (dataset(a) for a in (x, scipy.sparse.csr_matrix(x)))

@@ -186,6 +186,7 @@ def by_hand(rows, **problem):
 # ------------------------------------------------------------------------------------------------------------ Algorithm 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("b", [1, 5])
 def test_with_a_place_for_every_row_every_step_is_one_of_sdca(b, x64):
     """D never falls, and every model is that of alpha."""
@@ -205,6 +206,7 @@ def test_with_a_place_for_every_row_every_step_is_one_of_sdca(b, x64):
     np.testing.assert_array_equal(info.index, rows)
 
 
+@pytest.mark.long
 def test_with_a_place_for_every_row_the_gap_goes_to_zero_and_so_does_the_change_of_the_spread(x64):
     run = jaxsvm.fit(make(budget=N), dataset(), KEY, steps=400 * N, every=N)
     coef = np.asarray(dual_coef(run.state.solver.inner))
@@ -213,6 +215,7 @@ def test_with_a_place_for_every_row_the_gap_goes_to_zero_and_so_does_the_change_
     assert run.info.residual[-1] < 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampler", [samplers.epochs(), samplers.uniform(), samplers.acf()], ids=["epochs", "uniform", "acf"])
 def test_extremes_that_stand_at_bounds_do_not_end_the_run(sampler):
     """With a small C the largest and smallest summands are C and -C after two passes, and stay so, far from the optimum."""
@@ -233,6 +236,7 @@ STOPS = pytest.mark.parametrize(("stop", "b"), [("summands", 1), ("summands", 5)
 ALIKE = 5e-8  # partners that differ by less can change places by the errors of the table
 
 
+@pytest.mark.long
 @STOPS
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
 def test_every_step_is_that_of_the_paper(stop, b, weight, x64):
@@ -250,6 +254,7 @@ def test_every_step_is_that_of_the_paper(stop, b, weight, x64):
     np.testing.assert_array_equal(np.isinf(info.residual), np.arange(len(rows)) < first * -(-N // b) - 1)
 
 
+@pytest.mark.long
 @STOPS
 def test_epochs_of_rows_drawn_with_replacement(stop, b, x64):
     """The spread is over as many visits as there are rows; moves last until every row was visited."""
@@ -264,6 +269,7 @@ def test_epochs_of_rows_drawn_with_replacement(stop, b, x64):
 FEW, STEPS = 12, 40  # rows and visits
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2)), min_size=FEW, max_size=FEW),
@@ -303,6 +309,7 @@ def test_bounds_and_gains_whatever_the_data(x, y, weight, C, rows, double):
 # --------------------------------------------------------------------------------------------------------- when it stops
 
 
+@pytest.mark.long
 def test_a_kernel_times_a_number_and_C_over_it_leave_the_criterion_as_it_is(x64):
     """alpha / 4 and the same summands: powers of two, so to the bit where both are compiled alike."""
     rows = orders()
@@ -312,6 +319,7 @@ def test_a_kernel_times_a_number_and_C_over_it_leave_the_criterion_as_it_is(x64)
     np.testing.assert_allclose(other.residual, info.residual, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.long
 def test_where_all_rows_are_at_their_bound_the_spread_is_that_of_C_and_its_change_is_zero(x64):
     """C so small that no margin comes near 1: f = C sum_j y_j k(x_j, .) after one pass."""
     for tiny in (1e-3, 1e-4):
@@ -321,6 +329,7 @@ def test_where_all_rows_are_at_their_bound_the_spread_is_that_of_C_and_its_chang
         assert np.isinf(run.info.residual[0]) and np.isfinite(run.info.residual[1]) and run.info.residual[2] == 0
 
 
+@pytest.mark.long
 def test_a_run_stops_on_the_change_of_the_spread_and_says_so(x64):
     fit = functools.partial(jaxsvm.fit, make(), dataset(), KEY, every=N, tol=0.01)
     run = fit(steps=200 * N)
@@ -379,6 +388,7 @@ def same(a, b):
     return bits(a) == bits(b)
 
 
+@pytest.mark.long
 def test_a_stream_is_a_run_in_stored_order_wherever_it_is_cut():
     data = dataset(dtype=np.float32)
     parts = [*jaxsvm.data.chunks(data, rows=10)] * 3
@@ -483,6 +493,7 @@ def by_preference(p, key=KEY, epoch=0, total=None):
     return np.bincount(made, minlength=len(p))
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.floats(float(np.float32(LOW)), HIGH, width=32), min_size=N, max_size=N),
@@ -497,6 +508,7 @@ def test_an_epoch_has_its_length_and_visits_each_row_floor_or_ceil_of_its_share(
     assert np.all(np.abs(times - share) < 1 + QUANTA)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["spread", "few", "first", "equal", "least"])
 def test_an_epoch_of_a_million_rows_drifts_nowhere(kind):
     """Also not in the sum of the first rows, where roundings would add up."""
@@ -515,6 +527,7 @@ def test_an_epoch_of_a_million_rows_drifts_nowhere(kind):
     assert np.abs(np.cumsum(times) - np.cumsum(share)).max() < 2 + n * 2**-16
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampler", [ONE, BY5], ids=repr)
 def test_the_first_epoch_visits_every_row_and_permuted_epochs_need_no_change(sampler):
     length = period(sampler)
@@ -528,6 +541,7 @@ def test_the_first_epoch_visits_every_row_and_permuted_epochs_need_no_change(sam
         assert len(np.unique(epochs, axis=0)) == 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n, positive", [(100_000, 1), (1_000_000, 10)])
 def test_few_rows_of_weight_among_many_share_the_whole_schedule(n, positive):
     """10^5 visits of one row: whole numbers that wrap at 2^16 would draw rows of weight 0."""
@@ -540,6 +554,7 @@ def test_few_rows_of_weight_among_many_share_the_whole_schedule(n, positive):
     assert np.all(np.abs(times - n / positive) <= 1)
 
 
+@pytest.mark.long
 def test_frozen_preferences_are_kept_over_a_hundred_epochs():
     p = np.exp(np.random.default_rng(2).uniform(np.log(LOW), np.log(HIGH), N)).astype(np.float32)
     p[[3, 11]] = 0
@@ -559,6 +574,7 @@ def test_frozen_preferences_are_kept_over_a_hundred_epochs():
     assert len(np.unique(between, axis=0)) == 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampler", [ONE, BY5], ids=repr)
 def test_draws_are_those_of_single_steps_at_any_step(sampler):
     state = begin(sampler, PART)
@@ -594,6 +610,7 @@ def test_feedback_in_pieces_is_feedback_at_once(cuts):
         same_state(state, pieces)
 
 
+@pytest.mark.long
 def test_a_vmap_over_keys_and_gains_does_what_each_does():
     data, keys = dataset(weight=PART, dtype=np.float32), jax.random.split(jax.random.key(3), 3)
     gain = jnp.asarray(np.random.default_rng(0).exponential(size=(3, 5, 5)), jnp.float32)
@@ -617,6 +634,7 @@ def test_a_vmap_over_keys_and_gains_does_what_each_does():
 # --------------------------------------------------------------------------------------------- runs with such frequencies
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", [0.0, 0.2])
 def test_acf_bsca_by_hand(change, x64):
     """Algorithms 1 and 2 together on the rows drawn; with no change a run of permuted epochs."""
@@ -640,6 +658,7 @@ def test_acf_bsca_by_hand(change, x64):
     assert (p.min() < 1 < p.max()) if change else np.all(p == 1)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_where_it_was_cut_to_the_bit():
     """Pieces that do not divide an epoch, cuts inside of one and between two."""
     solver, data, sampler = make(), dataset(dtype=np.float32), samplers.acf(5)  # epochs of 5 steps
@@ -665,6 +684,7 @@ def _gaps(data, sampler, key):
     return run.info.probe, jnp.cumsum(run.info.evals)
 
 
+@pytest.mark.long
 def test_rows_of_different_worth_need_fewer_kernel_evaluations_to_a_gap(x64):
     """Columns of scales 1 to 25 at a large C: a quarter fewer at least on each of five problems, to 1 % of the primal value."""
     for seed in range(5):

@@ -271,6 +271,7 @@ def test_position_is_the_best_of_a_dense_search(x64):
     assert bends.sum() > 500
 
 
+@pytest.mark.long
 def test_ends_are_looked_at_where_points_are_far_apart():
     """In float32, where exp(-L) is 0."""
     m, L = jnp.asarray([0.3, 0.5, 0.7, 0.0, 1.0], jnp.float32), jnp.full(5, 1e5, jnp.float32)
@@ -302,6 +303,7 @@ def between_entries():
     return m, -np.log(kappa), lost_densely(m.astype(np.float64), -np.log(kappa).astype(np.float64))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_table_is_within_1e_4_everywhere(dtype):
     m, L, exact = between_entries()
@@ -312,6 +314,7 @@ def test_the_table_is_within_1e_4_everywhere(dtype):
     np.testing.assert_allclose(mirrored, got, rtol=0, atol=1e-6)
 
 
+@pytest.mark.long
 def test_the_table_holds_the_minimum_and_its_closed_forms():
     entries = table()
     m, kappa = np.meshgrid(np.linspace(0, 0.5, GRID), np.linspace(0, 1, GRID), indexing="ij")
@@ -326,6 +329,7 @@ def test_the_table_holds_the_minimum_and_its_closed_forms():
     assert np.all(entries <= m**2 * (1 - kappa**2) + 1e-15) and entries.min() >= 0
 
 
+@pytest.mark.long
 def test_closed_forms_of_a_merge(x64):
     m, L, *_ = in_dtype(np.float64)
     h, s = map(np.asarray, merge_position(m, L, 15, 2))
@@ -376,6 +380,7 @@ def test_width_is_that_of_a_gaussian():
 # ---------------------------------------------------------------------------------------------------------- every step
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HANDS)
 def test_every_step_is_that_of_the_paper(name, x64):
     """Over three passes; the rows are those that the solver's own sampler draws."""
@@ -392,6 +397,7 @@ def test_weights_and_rows_that_stand_there_twice(name, x64):
     assert agree(name, dataset(x, np.tile(LABELS[: N // 3], 3), WEIGHT), orders(3)) > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["merge, look-up", "remove", "project"])
 def test_rows_of_a_batch_come_one_after_the_other_with_scores_from_before(name, x64):
     rows = np.asarray(orders(3)).reshape(-1, 3)
@@ -399,6 +405,7 @@ def test_rows_of_a_batch_come_one_after_the_other_with_scores_from_before(name, 
     assert agree(name, dataset(weight=WEIGHT), jnp.asarray(rows)) > 8
 
 
+@pytest.mark.long
 def test_fit_makes_these_steps(x64):
     data, solver = dataset(), make(budget.merge())
     run = jaxsvm.fit(solver, data, KEY, steps=T, every=T)
@@ -409,6 +416,7 @@ def test_fit_makes_these_steps(x64):
     assert run.model.x.shape == (5, D) and np.all(run.model.index == -1) and float(run.model.b) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HANDS)
 def test_with_room_for_all_rows_it_is_kernel_pegasos(name, x64):
     maintain, _, kernel, _ = HANDS[name]
@@ -524,6 +532,7 @@ def visits_to_a_full_budget(name, size, walk):
     return full
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, size", SPACES)
 def test_points_keep_their_places_and_the_function_changes_no_more_than_it_must(name, size):
     full = []
@@ -531,6 +540,7 @@ def test_points_keep_their_places_and_the_function_changes_no_more_than_it_must(
     assert sum(full) > 100
 
 
+@pytest.mark.long
 def test_a_state_whose_rows_wait_says_what_its_model_says():
     """Values between steps, at rows of the data and at new ones, and `written` changes nothing twice."""
     data = dataset(dtype=np.float32)
@@ -645,6 +655,7 @@ def test_the_smallest_that_has_a_partner_goes(coef, front, expected, x64):
     assert tuple(map(int, side)) == tuple(map(int, side_of(points, expected)))
 
 
+@pytest.mark.long
 def test_a_point_that_counts_nothing_goes_first_and_alone():
     data = jaxsvm.dataset([[0.0], [0.0], [5.0], [9.0], [13.0]], [-1, 1, 1, 1, 1])
     f = budgeted(kernels.rbf(1.0), budget=3, maintain=budget.merge())
@@ -658,6 +669,7 @@ def test_a_point_that_counts_nothing_goes_first_and_alone():
     np.testing.assert_array_equal(np.asarray(model.coef)[order], 1)
 
 
+@pytest.mark.long
 def test_projection_does_not_depend_on_where_0_is():
     """Distances of rows far from 0 cancel: without care there is no inverse, and all coefficients are nan."""
     rng = np.random.default_rng(0)
@@ -683,6 +695,7 @@ def test_of_several_as_small_the_oldest_goes(x64):
 # ---------------------------------------------------------------------------------------------------------- projection
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel, in_numpy", [(RBF, gaussian), (kernels.polynomial(), cubic)], ids=["rbf", "cubic"])
 def test_projection_is_orthogonal_and_of_the_best_point(kernel, in_numpy, x64):
     change = jax.jit(lambda points: budget.project().change(kernel, points, ())[0])
@@ -702,6 +715,7 @@ def test_projection_is_orthogonal_and_of_the_best_point(kernel, in_numpy, x64):
     assert smallest < 12  # not always the smallest coefficient
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_point_that_stands_there_twice_gives_its_coefficient_to_the_other(dtype):
     with jax.enable_x64(dtype == np.float64):
@@ -716,6 +730,7 @@ def test_a_point_that_stands_there_twice_gives_its_coefficient_to_the_other(dtyp
     np.testing.assert_allclose(after[stays], expected[stays], rtol=0, atol=1e-3 if dtype == np.float32 else 1e-7)
 
 
+@pytest.mark.long
 def test_a_budget_above_the_dimension_loses_nothing_under_the_linear_kernel(x64):
     """Points depend on each other, and projection leaves the function as it is: linear Pegasos in NumPy."""
     data, rows = dataset(), orders(3)
@@ -728,6 +743,7 @@ def test_a_budget_above_the_dimension_loses_nothing_under_the_linear_kernel(x64)
     assert int(info.support[-1]) == D + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel, dim", [(kernels.linear(), 10), (kernels.polynomial(), 2)], ids=["linear", "cubic"])
 def test_a_budget_above_the_rank_of_the_kernel_projects_in_float32(kernel, dim):
     """50 points of rank 10: where rounding leaves no inverse, projection falls back to removal, which is far worse."""
@@ -749,6 +765,7 @@ def numbers(model):
     return jax.tree.map(np.asarray, (model.x, model.coef))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, rows_at_once", list(zip(MAINTAINED, [1, 4, 4, 1], strict=True)))
 def test_sparse_rows_make_the_run_of_dense_ones(name, rows_at_once, x64):
     x = X * (np.abs(X) > 0.5)
@@ -762,6 +779,7 @@ def test_sparse_rows_make_the_run_of_dense_ones(name, rows_at_once, x64):
     assert np.abs(numbers(dense.model)[1]).max() > 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("maintain", MAINTAINED.values(), ids=MAINTAINED)
 def test_float32_makes_the_run_of_float64(maintain):
     """The same points go and merge; roundings are of float32, coefficients of s up to 10."""
@@ -777,6 +795,7 @@ def test_float32_makes_the_run_of_float64(maintain):
     jax.tree.map(np.testing.assert_array_equal, whole, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("maintain", list(MAINTAINED.values())[:2], ids=list(MAINTAINED)[:2])
 def test_a_multiple_of_the_kernel_divides_lam(maintain, x64):
     """<w, phi> = c sum_j N_j k(x_j, .) / (lam t): the same rows violate, the same points merge."""
@@ -789,6 +808,7 @@ def test_a_multiple_of_the_kernel_divides_lam(maintain, x64):
     np.testing.assert_allclose(info.loss, told.loss, atol=1e-10)
 
 
+@pytest.mark.long
 def test_evaluations_are_counted():
     """m for a row's value, and what maintenance may look at for a row that moves."""
     data, rows = dataset(dtype=np.float32), orders(3)
@@ -849,6 +869,7 @@ def compiled(update, maintain):
 PLACES = f"f32[{BUDGET},{WIDTH}]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("maintain", [budget.merge(partners=59), budget.merge(), budget.remove()], ids=repr)
 def test_points_are_written_in_place(maintain):
     program = compiled(lambda made, state, batch: made.update(state, batch)[0], maintain)
@@ -856,6 +877,7 @@ def test_points_are_written_in_place(maintain):
     assert made_in_loops(program, PLACES) == []
 
 
+@pytest.mark.long
 def test_a_copy_of_the_points_would_be_found():
     """Steps that choose between old and new points, or read the old ones when the new ones are written."""
 

@@ -59,6 +59,7 @@ def moved(by, scale=1.0):
     return jnp.asarray(held), held.astype(np.float64)
 
 
+@pytest.mark.long
 @each_kernel
 def test_the_error_is_relative_to_the_spread_of_the_rows(name):
     """The promise of `rbf`: (8 + 4 sqrt(d)) eps gamma max |x - mean|^2 in the exponent, gamma = 1/2 in units of the rows."""
@@ -75,6 +76,7 @@ def test_the_error_is_relative_to_the_spread_of_the_rows(name):
                 assert np.all(np.abs(np.asarray(got, float) - want) <= bound), (by, scale)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["rbf", "laplacian", "sum", "product", "scaled", "custom"])
 @pytest.mark.parametrize("form", [jnp.asarray, lambda x: jaxsvm.dataset(scipy.sparse.csr_matrix(x), LABELS[:8]).x])
 @pytest.mark.filterwarnings("ignore:column:UserWarning")
@@ -91,12 +93,14 @@ def test_equal_rows_are_at_distance_0(name, form):
         assert np.all(np.asarray(k.diag(x)) == peak)
 
 
+@pytest.mark.long
 def test_rows_near_the_origin_keep_their_bits():
     x = jnp.asarray(RNG.normal(size=(50, 4)) * [1, 1e-3, 1e3, 0] + [0, 1e-3, 100, 0], jnp.float32)
     assert np.all(np.asarray(offset(x)) == 0)
     assert np.all(np.asarray(offset(jnp.asarray((RNG.random((50, 3)) > 0.9).astype("f")))) == 0)
 
 
+@pytest.mark.long
 def test_the_shift_is_the_same_in_any_program():
     x = jnp.asarray(RNG.normal(size=(50, 4)) * [1, 1e-3, 1e3, 0] + [1e4, 3, 1e6, 0.3], jnp.float32)
     plain = np.asarray(offset(x))
@@ -110,6 +114,7 @@ def test_the_shift_is_the_same_in_any_program():
     assert np.array_equal(back, x)
 
 
+@pytest.mark.long
 def test_derivatives_do_not_see_the_shift():
     x, _ = moved(1e3)
     near = x - jnp.asarray([[1e3, 0]], jnp.float32)
@@ -118,6 +123,7 @@ def test_derivatives_do_not_see_the_shift():
         np.testing.assert_allclose(far, want, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.long
 def test_small_distances_between_far_clusters():
     """Products leave none of their digits, differences do."""
     x = PLAIN.astype(np.float32)
@@ -154,6 +160,7 @@ def assert_right(x, kernel, formula, C):
     assert float(found.dual) <= best + 1e-9
 
 
+@pytest.mark.long
 @each_kernel
 @pytest.mark.filterwarnings("ignore:rounding to float32:UserWarning")
 def test_decomposition_is_right_far_from_the_origin(name):
@@ -162,12 +169,14 @@ def test_decomposition_is_right_far_from_the_origin(name):
         assert_right(scale * (PLAIN + [by, 0]), make(float(scale)), lambda x, z, s=scale: formula(x, z, s), C=10.0)
 
 
+@pytest.mark.long
 def test_rows_so_far_apart_that_the_kernel_is_the_identity():
     """gamma = 1 on rows x 1e4: the optimum is 5e-7 n C, where distances that are no 0 on the diagonal led to 41,667."""
     x = 1e4 * PLAIN
     assert_right(x, kernels.rbf(gamma=1.0), lambda x, z: np.exp(-squares(x, z)), C=1e6)
 
 
+@pytest.mark.long
 def test_a_kernel_of_no_width_is_finite():
     run = jaxsvm.fit(jaxsvm.decomposition(1.0, kernels.rbf(1e-30)), jaxsvm.dataset(PLAIN, LABELS), jax.random.key(0))
     assert run.finite and np.all(np.isfinite(np.asarray(run.model(PLAIN))))
@@ -204,6 +213,7 @@ SOLVERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_space_takes_rows_far_from_the_origin(name):
     labels = (LABELS > 0).astype(int) if name == "one_vs_rest" else LABELS
@@ -219,6 +229,7 @@ def test_every_space_takes_rows_far_from_the_origin(name):
     np.testing.assert_allclose(far((ROWS + FAR).astype("f")), want, rtol=0, atol=0.15 if loose else 2e-4)
 
 
+@pytest.mark.long
 def test_a_loop_of_ones_own_is_right_too():
     """`update` on rows as they are, without the form that `fit` gives them."""
     solver = jaxsvm.sdca(1.0, RBF)
@@ -232,6 +243,7 @@ def test_a_loop_of_ones_own_is_right_too():
     np.testing.assert_allclose(*states, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["nystrom", "fourier", "orthogonal"])
 def test_every_feature_map_takes_rows_far_from_the_origin(name):
     key = jax.random.key(0)
@@ -266,6 +278,7 @@ def test_distances_are_never_negative():
     assert np.all(np.asarray(sqdist(x, x)) >= 0)
 
 
+@pytest.mark.long
 def test_streams_take_rows_far_from_the_origin():
     """The shift is that of the first chunk, and goes along with the state."""
     runs = []

@@ -53,6 +53,7 @@ def refused(capsys, message, *argv):
     assert set(os.listdir()) == before
 
 
+@pytest.mark.long
 def test_a_linear_model_is_near_the_optimum_and_predicts_as_numpy_does(there, capsys):
     assert main(["train", "rows.svm", "--model", "m.npz", "--tol", "1e-5", "--quiet"]) == 0
     out = capsys.readouterr().out
@@ -82,6 +83,7 @@ def test_predictions_of_any_format_agree(there, capsys):
     assert printed[0] == printed[1] == printed[2] and len(printed[0].split()) == 60
 
 
+@pytest.mark.long
 def test_more_classes_come_back_by_name(there, capsys):
     assert main(["train", "kinds.csv", "--model", "k.npz", "--passes", "30", "--quiet"]) == 0
     assert "classes high (" in capsys.readouterr().out
@@ -93,6 +95,7 @@ def test_more_classes_come_back_by_name(there, capsys):
     assert "not all classes of the model" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_kernels_features_and_one_class_against_the_rest(there, capsys):
     how = (
         "--kernel",
@@ -126,6 +129,7 @@ def test_kernels_features_and_one_class_against_the_rest(there, capsys):
     assert model.inner.inner.x.shape[0] < 60, "rows that do not count are not kept"
 
 
+@pytest.mark.long
 def test_exact_kernel_machines_are_those_of_libsvm(there, capsys):
     from sklearn.svm import SVC
 
@@ -145,6 +149,7 @@ def test_exact_kernel_machines_are_those_of_libsvm(there, capsys):
     assert jaxsvm.models.load("o.npz").inner.inner.inner.x.shape[0] < 60, "rows that do not count are not kept"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["bsca", "bsgd"])
 def test_kernel_machines_on_a_budget(there, capsys, solver):
     from sklearn.metrics.pairwise import rbf_kernel
@@ -168,6 +173,7 @@ def test_kernel_machines_on_a_budget(there, capsys, solver):
     assert np.mean(np.loadtxt("b3.txt", dtype=str) == KINDS) > 0.7
 
 
+@pytest.mark.long
 def test_a_budget_for_a_kernel_that_has_no_merge(there, capsys):
     how = ["--solver", "bsca", "--kernel", "laplacian", "--budget", "20", "--quiet", "--no-certificate"]
     assert main(["train", "rows.npz", "--model", "l.npz", *how]) == 0
@@ -199,6 +205,7 @@ def test_a_bad_budget_is_one_line(there, capsys):
     assert "--budget" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_real_targets_and_other_solvers(there, capsys):
     np.savez("real.npz", x=X, y=X[:, 0] * 2 + 1)
     assert (
@@ -225,6 +232,7 @@ def test_real_targets_and_other_solvers(there, capsys):
     assert float(err.split()[3]) == pytest.approx(error, rel=1e-4) and error < 1  # printed with six digits
 
 
+@pytest.mark.long
 def test_sweep_writes_table_picture_and_model(there, capsys):
     argv = ["sweep", "rows.svm", "--lam", "1e-3,1e-1", "--sigma", "0.5:5:2", "--count", "16", "--passes", "4", "--quiet"]
     assert main([*argv, "--out", "s.csv", "--plot", "s.png", "--model", "best.npz"]) == 0
@@ -294,6 +302,7 @@ def test_where_results_cannot_go_is_one_line(there, capsys):
     os.unlink("pipe.npz")
 
 
+@pytest.mark.long
 def test_a_link_stays_a_link(there):
     os.symlink("far.npz", "link.npz")
     assert main(["train", "rows.svm", "--model", "link.npz", "--steps", "9", "--quiet", "--no-certificate"]) == 0
@@ -313,6 +322,7 @@ def test_no_file_that_is_read_is_written(there, capsys):
         assert (there / argv[-1]).read_bytes() == held
 
 
+@pytest.mark.long
 def test_bad_numbers_from_a_run_are_refused(there, capsys):
     rows = np.array([[1, 1], [-1, 2], [0.1, 0.3]])
     np.savez("huge.npz", x=1e38 * rows, y=[1, -1, 1])
@@ -323,6 +333,7 @@ def test_bad_numbers_from_a_run_are_refused(there, capsys):
     refused(capsys, "numbers that are not finite", "train", "large.npz", *train, *cubic)
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_what_was_reached(there, capsys, monkeypatch):
     looks = []
 
@@ -351,6 +362,7 @@ def command(*argv, **how):
     return subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
 
 
+@pytest.mark.long
 def test_help_and_errors_of_a_process(there):
     shown = command("train", "--help")
     wrong = command("train", "rows.svm", "--model", "x/y.npz")
@@ -360,6 +372,7 @@ def test_help_and_errors_of_a_process(there):
     assert wrong.returncode == 2 and err.count("\n") == 1 and not out
 
 
+@pytest.mark.long
 def test_sigint_ends_a_long_run_with_a_model(there):
     process = command("train", "rows.svm", "--model", "sig.npz", "--solver", "asgd", "--steps", "2000000000")
     shown = ""

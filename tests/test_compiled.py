@@ -33,6 +33,7 @@ def copies_in_loops(program):
     return re.findall(rf"= f32\[{N}\]\S* copy\(.*", inside)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [1, 32])
 def test_linear_sdca_writes_its_dual_variables_in_place(data, batch):
     solver, sampler = jaxsvm.sdca(1.0), samplers.epochs(batch)
@@ -54,6 +55,7 @@ def test_a_step_that_reads_before_it_writes_would_be_found(data):
     assert copies_in_loops(program)
 
 
+@pytest.mark.long
 def test_no_kernel_product_is_larger_than_a_block(data):
     model = jaxsvm.fit(jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0), steps=1).model
     program = jax.jit(lambda model, x: model(x, block=256)).lower(model, data.x).compile(AS_USERS).as_text()

@@ -70,6 +70,7 @@ def test_two_vectors_that_are_special(x64):
     assert two(zero, zero, np.array([2.0, 1.0])).tolist() == [1, 0] and two(one, one, np.array([1.0, 2.0])).tolist() == [0, 1]
 
 
+@pytest.mark.long
 def test_the_shortest_of_two_has_derivatives(x64):
     """In reverse, too; they are those of the closed form, and numbers where it has a kink."""
     h, g = jnp.array([1.0, 0.3]), jnp.array([-0.4, 1.5])
@@ -284,6 +285,7 @@ def test_no_step_where_nothing_falls(x64):
     assert float(exact(still)) == 0
 
 
+@pytest.mark.long
 def test_the_exact_step_has_derivatives(x64):
     """Where the slope passes through 0, and at a kink, by differences."""
     line = Hinges(4).line()
@@ -411,6 +413,7 @@ def test_constants_that_pass():
 # ------------------------------------------------------------------------------------------------------------ functions
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("space", ["kernel", "matrix", "linear"])
 def test_functions_are_expansions_with_their_values(space, x64):
     rng = np.random.default_rng(0)

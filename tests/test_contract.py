@@ -41,8 +41,16 @@ KINDS = ("pegasos", "asset", "perceptron", "sdca", "decomposition", "bsgd", "bsc
 ENGINES = [case for case in FACTORIES if case.text.split("(")[0] in KINDS]
 
 
+# The others are long tests.
+QUICKEST = ("pegasos(0.1)", "sdca(1.0, rbf(1.0))", "asset(0.1, average_from=50)", "bsgd(0.1, rbf(1.0), budget=24)")
+
+
+def mark(case):
+    return () if case.text in QUICKEST else pytest.mark.long
+
+
 def over(cases):
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case.text)
+    return pytest.mark.parametrize("case", [pytest.param(case, marks=mark(case), id=case.text) for case in cases])
 
 
 each, each_factory = over(CASES), over(FACTORIES)
@@ -225,8 +233,11 @@ def whole_run(case: Case, feed: str) -> jaxsvm.Fit:
 
 @pytest.mark.parametrize(
     ("case", "feed"),
-    [(case, feed) for feed, cases in (("single", FACTORIES), ("batches", ENGINES)) for case in cases],
-    ids=lambda value: getattr(value, "text", value),
+    [
+        pytest.param(case, feed, marks=mark(case), id=f"{case.text}-{feed}")
+        for feed, cases in (("single", FACTORIES), ("batches", ENGINES))
+        for case in cases
+    ],
 )
 def test_a_run_cut_anywhere_equals_the_whole_run(case, feed):
     @settings(max_examples=5, derandomize=True, deadline=None, database=None)
@@ -266,6 +277,7 @@ def test_a_saved_run_goes_on_as_if_never_stopped(case, tmp_path):
     assert_same_bits((second.state, second.model), (whole.state, whole.model))
 
 
+@pytest.mark.long
 def test_the_bits_are_the_same_as_users_compile():
     """conftest.py lets XLA compile quickly; a process without its flags looks at bits in the programs that users run."""
     tests = [f"{__file__}::test_a_saved_run_goes_on_as_if_never_stopped[{case.text}]" for case in ENGINES]

@@ -347,6 +347,7 @@ def test_no_warning(x):
 # standardize
 
 
+@pytest.mark.long
 def test_standardize():
     x = jax.random.normal(jax.random.key(0), (200, 3)) * jnp.array([[1.0, 50.0, 1e-3]]) + jnp.array([[0.0, 9.0, 1.0]])
     scale = standardize(x)
@@ -366,6 +367,7 @@ def test_constant_columns_become_0(value):
     np.testing.assert_allclose(jnp.std(z[:, 1]), 1, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_standardize_keeps_float64(x64):
     x = jnp.asarray(X, jnp.float64)
     assert standardize(x)(x).dtype == jnp.float64
@@ -389,6 +391,7 @@ def hundred():
     return dataset(x, np.where(np.arange(100) % 2, 1, -1), weight)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shares", "sizes"),
     [((1, 1), [50, 50]), ((0.8, 0.2), [80, 20]), ((3, 1, 1), [60, 20, 20]), ((1, 1, 1), [33, 34, 33]), ((99, 1), [99, 1])],
@@ -401,6 +404,7 @@ def test_split_sizes_and_disjoint(hundred, shares, sizes):
     assert rows.tolist() != sorted(rows), "in random order"
 
 
+@pytest.mark.long
 def test_split_renumbers_and_keeps_everything_else(hundred):
     for part in split(jax.random.key(2), hundred, 2, 1):
         rows = np.asarray(part.x[:, 0]).astype(int)
@@ -541,6 +545,7 @@ def test_a_broken_sparse_matrix_is_refused():
             dataset(x, [1, -1])
 
 
+@pytest.mark.long
 def test_split_takes_numbers_of_other_libraries():
     data = dataset(np.eye(10), [1, -1] * 5)
     shares = (Fraction(1, 10), Decimal("0.2"), np.float32(0.7))

@@ -18,6 +18,7 @@ def train():
     return train._replace(x=jaxsvm.data.standardize(train.x)(train.x))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lam", [0, -1])
 @pytest.mark.parametrize("sigma", [0, -1])
 def test_the_certificate_is_at_most_a_tenth_of_a_per_cent_at_every_corner_of_the_grid(train, lam, sigma):
@@ -25,6 +26,7 @@ def test_the_certificate_is_at_most_a_tenth_of_a_per_cent_at_every_corner_of_the
     assert run.converged and 0 <= float(proof.gap) <= 1e-3 * float(proof.dual)
 
 
+@pytest.mark.long
 def test_what_the_main_job_prints(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "LAMS", jnp.array([1e-3, 1e-1]))

@@ -57,6 +57,7 @@ def test_nothing_that_the_documents_use_is_left_out():
         assert {each for each in used if each in values} <= set(values["__all__"]), name
 
 
+@pytest.mark.long
 def test_modules_with_extras_load_on_first_use():
     code = (
         "import sys, jaxsvm\n"

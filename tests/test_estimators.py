@@ -42,6 +42,7 @@ def usual_promotion():
         yield
 
 
+@pytest.mark.long(but=50)
 @parametrize_with_checks(
     [SVMClassifier(), SVMRegressor(), LinearSVC(), SVC(), BudgetedSVC(budget=30), NystromFeatures(), FourierFeatures()],
     expected_failed_checks=None,
@@ -74,6 +75,7 @@ def test_linear_svc_is_that_of_liblinear(k, loss):
     assert np.mean(ours.predict(x) == theirs.predict(x)) > 0.98 and list(ours.classes_) == list(theirs.classes_)
 
 
+@pytest.mark.long
 def test_svc_is_that_of_libsvm():
     """With weights, a class weight, and every attribute."""
     x, y = rows()
@@ -93,6 +95,7 @@ def test_svc_is_that_of_libsvm():
     assert len(ours.support_) == (mine != 0).sum() and list(ours.predict(x)) == list(theirs.predict(x))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
 def test_three_classes_are_those_of_libsvm(multiclass):
     x, y = rows(3)
@@ -108,6 +111,7 @@ def test_three_classes_are_those_of_libsvm(multiclass):
     assert list(ours.predict(x)) == list(theirs.predict(x))
 
 
+@pytest.mark.long
 def test_solvers_by_name():
     x, y = rows()
     score = SVC(2.0, tol=1e-5, max_passes=2000).fit(x, y).decision_function(x)
@@ -122,6 +126,7 @@ def test_solvers_by_name():
     assert SVMClassifier("smo", kernel="precomputed").__sklearn_tags__().input_tags.pairwise
 
 
+@pytest.mark.long
 def test_pairs_of_classes_by_any_solver():
     x, y = rows(3)
     made = SVMClassifier(jaxsvm.sdca(0.5, bias="feature"), multiclass="ovo", tol=1e-5, random_state=0).fit(x, y)
@@ -136,6 +141,7 @@ def test_pairs_of_classes_by_any_solver():
     assert pieces.coef_.shape == (3, 4) and pieces.score(x, y) > 0.6
 
 
+@pytest.mark.long
 def test_svc_with_a_regularised_intercept():
     """That is 1 more in the kernel: on a root of K + 1 LIBLINEAR solves the same problem."""
     x, y = rows(3)
@@ -152,6 +158,7 @@ def test_svc_with_a_regularised_intercept():
     assert 0 < abs(ours.dual_coef_).max() <= 2.0 and len(np.unique(ours.support_)) == len(ours.support_)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["bsca", "bsgd"])
 def test_budgeted_svc_with_room_for_all_rows_solves_the_problem_of_the_kernel(method):
     """Without an intercept, and with weights: on a root of K it is that of LIBLINEAR."""
@@ -179,6 +186,7 @@ def test_budgeted_svc_with_room_for_all_rows_solves_the_problem_of_the_kernel(me
     assert ours.intercept_.tolist() == [0.0] and ours.n_iter_ >= 300
 
 
+@pytest.mark.long
 def test_budgeted_svc_holds_so_many_points_and_is_its_solver():
     x, y = rows(3)
     ours = BudgetedSVC(2.0, gamma=0.3, budget=10, random_state=0).fit(x, y)
@@ -194,6 +202,7 @@ def test_budgeted_svc_holds_so_many_points_and_is_its_solver():
     assert not hasattr(ours, "support_") and not hasattr(ours, "dual_coef_"), "its points are no rows"
 
 
+@pytest.mark.long
 def test_budgeted_svc_with_a_kernel_that_has_no_merge():
     x, y = rows()
     ours = BudgetedSVC(kernel="laplacian", budget=20, random_state=0).fit(x, y)
@@ -203,6 +212,7 @@ def test_budgeted_svc_with_a_kernel_that_has_no_merge():
     assert ours.score(x, y) > 0.7
 
 
+@pytest.mark.long
 def test_the_model_of_an_expansion_is_certified_on_the_rows_that_came():
     x, y = rows()
     ours = SVC(2.0, tol=1e-4, random_state=0).fit(x, y)
@@ -211,6 +221,7 @@ def test_the_model_of_an_expansion_is_certified_on_the_rows_that_came():
     assert proof.exact and proof.gap < 1e-3 * proof.primal
 
 
+@pytest.mark.long
 def test_kernels_by_name_by_value_and_by_function():
     x, y = rows()
     named = SVC(gamma=0.5, tol=1e-5, random_state=0).fit(x, y).decision_function(x)
@@ -229,6 +240,7 @@ def test_kernels_by_name_by_value_and_by_function():
         SVC(gamma="sclae").fit(x, y)
 
 
+@pytest.mark.long
 def test_regressors_against_ridge_and_liblinear():
     x, _ = rows()
     y = x @ [2.0, -1.0, 0.5, 0.0] + 0.3 * np.random.default_rng(0).normal(size=len(x)) + 1
@@ -247,6 +259,7 @@ def test_regressors_against_ridge_and_liblinear():
 # Weights, names, sparse rows.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -292,6 +305,7 @@ def test_sparse_rows_of_any_kind(estimator):
     np.testing.assert_allclose(made.decision_function(scipy.sparse.csc_matrix(x)), dense, atol=1e-2)
 
 
+@pytest.mark.long
 def test_wide_sparse_rows_are_never_dense():
     """The rows would take 2.4 GB, and 10 with their padding."""
     random = np.random.default_rng(0)
@@ -317,6 +331,7 @@ def counted(solver):
     return counting, calls
 
 
+@pytest.mark.long
 def test_a_grid_of_twelve_numbers_compiles_once():
     x, y = rows(n=91)  # folds of 60 and 61 rows
     make, calls = counted(lambda C: jaxsvm.sdca(C, bias="feature"))
@@ -330,6 +345,7 @@ def test_a_grid_of_twelve_numbers_compiles_once():
     assert len(calls) == once and grid.best_score_ > 0.8
 
 
+@pytest.mark.long
 def test_a_grid_of_a_convenience_compiles_once():
     x, y = rows(n=91)
     grid = GridSearchCV(SVC(random_state=0), {"C": [0.1, 1.0, 10.0], "gamma": [0.1, 0.3, 1.0, 3.0]}, cv=3, error_score="raise")
@@ -362,6 +378,7 @@ class _Compilations:
         self.log.removeHandler(self.handler)
 
 
+@pytest.mark.long
 def test_a_grid_of_a_budgeted_svc_compiles_once():
     x, y = rows(n=91)
     model = BudgetedSVC(budget=30, random_state=0)
@@ -379,6 +396,7 @@ def test_the_count_of_compilations_counts():
     assert any("lambda" in name for name in seen.names)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "features", [NystromFeatures(n_components=90), FourierFeatures(n_components=300)], ids=["Nystrom", "Fourier"]
 )
@@ -395,6 +413,7 @@ def test_pipelines_of_features_come_near_the_kernel(features):
     assert list(made[:-1].get_feature_names_out())[1] == f"{type(features).__name__.lower()}1"
 
 
+@pytest.mark.long
 def test_landmarks_of_another_choice():
     x, _ = rows()
     phi = NystromFeatures(n_components=10, choose=jaxsvm.features.k_means(), random_state=0).fit(x).phi_
@@ -403,6 +422,7 @@ def test_landmarks_of_another_choice():
         NystromFeatures(choose="k_means").fit(x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "estimator",
     [SVC(kernel="poly", degree=2, coef0=1.0), SVMClassifier(jaxsvm.pegasos(1e-2, bias="free")), BudgetedSVC(budget=10)],
@@ -424,6 +444,7 @@ def test_clone_pickle_and_files(estimator, tmp_path):
 # Streams.
 
 
+@pytest.mark.long
 def test_partial_fit_in_pieces():
     x, y = rows(3, n=400)
     made = SVMClassifier(jaxsvm.averaged(jaxsvm.pegasos(1e-2, bias="feature")), random_state=0)
@@ -440,6 +461,7 @@ def test_partial_fit_in_pieces():
     np.testing.assert_array_equal(made.coef_, other.coef_)
 
 
+@pytest.mark.long
 def test_partial_fit_of_a_budgeted_svc():
     x, y = rows(3, n=400)
     made = BudgetedSVC(0.1, method="bsgd", budget=30, random_state=0)
@@ -460,6 +482,7 @@ def test_partial_fit_of_a_budgeted_svc():
     assert not hasattr(BudgetedSVC(), "partial_fit")
 
 
+@pytest.mark.long
 def test_partial_fit_takes_pieces_of_one_class_and_refuses_the_rest():
     x, y = rows()
     made = SVMClassifier(jaxsvm.pegasos(1e-2), random_state=0)
@@ -474,6 +497,7 @@ def test_partial_fit_takes_pieces_of_one_class_and_refuses_the_rest():
     assert not hasattr(SVMClassifier(jaxsvm.kernel_pegasos(1e-2, kernels.rbf(1.0))), "partial_fit")
 
 
+@pytest.mark.long
 def test_partial_fit_of_a_regressor():
     x, _ = rows(n=400)
     y = x @ [2.0, -1.0, 0.5, 0.0]
@@ -487,6 +511,7 @@ def test_partial_fit_of_a_regressor():
 # What is told.
 
 
+@pytest.mark.long
 def test_a_missed_tolerance_is_told():
     x, y = rows()
     with pytest.warns(ConvergenceWarning, match=r"stopped after \d+ steps; residual .* not met: a larger max_passes"):
@@ -551,6 +576,7 @@ def test_wrong_parameters_are_told():
     assert not hasattr(SVC(random_state=0).fit(x, y), "coef_")
 
 
+@pytest.mark.long
 def test_double_precision_where_it_is_on(x64):
     x, y = rows()
     ours = LinearSVC(loss="squared_hinge", tol=1e-10, max_passes=100_000, random_state=0).fit(x, y)
@@ -562,6 +588,7 @@ def test_double_precision_where_it_is_on(x64):
 # Which rows the points of a model are.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k, multiclass", [(2, "ovr"), (3, "ovr"), (3, "ovo")])
 def test_points_of_a_sample_keep_the_numbers_of_their_rows(k, multiclass):
     x, y = rows(k)
@@ -581,6 +608,7 @@ def test_points_of_a_sample_keep_the_numbers_of_their_rows(k, multiclass):
             made.support_  # noqa: B018
 
 
+@pytest.mark.long
 def test_a_machine_on_features_is_certified_on_the_rows_that_came():
     x, y = rows()
     phi = jaxsvm.features.nystrom(jax.random.key(0), kernels.rbf(1.0), jnp.asarray(x, jnp.float32), landmarks=20)
@@ -591,6 +619,7 @@ def test_a_machine_on_features_is_certified_on_the_rows_that_came():
     assert proof.exact and float(proof.gap) < 1e-4
 
 
+@pytest.mark.long
 def test_a_model_of_no_rows_has_no_support():
     x, _ = rows()
     made = SVMRegressor("decomposition", epsilon=50.0).fit(x, x[:, 0])

@@ -134,6 +134,7 @@ def rounding(coef, gram):
 # ------------------------------------------------------------------------------------------------------------ the optimum
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["decomposition", "smo"])
 @pytest.mark.parametrize("y", [LABELS, TARGETS], ids=["labels", "targets"])
 def test_as_good_as_libsvm_at_its_tolerance_in_float32(name, y):
@@ -172,6 +173,7 @@ def fine(name):
         return fit(solver(loss, bias), dataset(np.float64, y), tol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["hinge none", "squared_hinge free", "pinball free"])
 def test_the_optimum_is_that_of_scipy(name, x64):
     loss, bias, y = PROBLEMS[name]
@@ -186,6 +188,7 @@ def test_the_optimum_is_that_of_scipy(name, x64):
         assert float(run.model.b) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["hinge free", "eps_insensitive free"])
 def test_equals_libsvm_at_a_fine_tolerance(name, x64):
     loss, _, y = PROBLEMS[name]
@@ -198,6 +201,7 @@ def test_equals_libsvm_at_a_fine_tolerance(name, x64):
         np.testing.assert_allclose(run.model(Z), AT_Z @ coef + b, atol=1e-4)
 
 
+@pytest.mark.long
 def test_smo_without_bias_is_the_optimum_of_scipy(x64):
     run = fit_smo(jaxsvm.smo(C, RBF, loss=losses.squared_hinge, bias="none"), dataset(np.float64), tol=1e-6)
     part = Box(losses.squared_hinge, LABELS, C)
@@ -217,6 +221,7 @@ def test_weights_and_classes_are_boxes_of_their_size():
 OWN = lambda x, z: jnp.exp(-jnp.sum((x[:, None] - z[None]) ** 2, -1) / (2 * SIGMA**2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "make, kernel, x, new",
     [
@@ -267,6 +272,7 @@ TRAIL = {
 }
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", TRAIL)
 @pytest.mark.parametrize("loss, bias", [(losses.hinge, "free"), (TUBE, "none")], ids=repr)
 def test_bounds_and_sum_hold_at_every_step(name, loss, bias):
@@ -304,6 +310,7 @@ def test_bounds_and_sum_hold_at_every_step(name, loss, bias):
     check()
 
 
+@pytest.mark.long
 def test_no_step_lowers_the_dual_and_the_gain_is_what_it_says(x64):
     for make, steps in TRAIL.values():
         coefs, info = _walk(loops.as_argument(make(C, TUBE, "free"), np.float64), dataset(np.float64, TARGETS), steps)
@@ -374,6 +381,7 @@ def _fetch(held, index, wanted):
     return kept.ensure_rows(held, RBF, jnp.asarray(TABLE_X), index, wanted)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("least", [2 * Q, MANY], ids=["few", "all"])
 def test_fetched_rows_are_there_and_are_the_kernel(least):
     slots = kept.num_slots(jnp.asarray(TABLE_X), 0, least)
@@ -405,6 +413,7 @@ def test_fetched_rows_are_there_and_are_the_kernel(least):
     check()
 
 
+@pytest.mark.long
 def test_rows_with_room_for_more_are_the_same_rows():
     index = np.arange(50, 50 + Q, dtype=np.int32)
     few, many = (kept.num_slots(jnp.asarray(TABLE_X), 0, least) for least in (Q, MANY))
@@ -419,6 +428,7 @@ def test_rows_with_room_for_more_are_the_same_rows():
     assert int(again.n_computed) == Q
 
 
+@pytest.mark.long
 @exact
 @given(st.integers(0, 2**32 - 1), st.integers(0, Q))
 @example(0, 0)
@@ -448,6 +458,7 @@ def larger():
     return x, y
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [0, None], ids=["least", "all"])
 def test_memory_changes_the_cost_only(memory):
     x, y = larger()
@@ -467,6 +478,7 @@ def test_memory_changes_the_cost_only(memory):
 # --------------------------------------------------------------------------------------------------------------- the residual
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, rounds", [("hinge free", 2), ("hinge free", 2000), ("eps_insensitive free", 2000)])
 def test_the_residual_is_the_violation(name, rounds):
     loss, bias, y = PROBLEMS[name]
@@ -477,6 +489,7 @@ def test_the_residual_is_the_violation(name, rounds):
     assert abs(got - want) <= 0.1 * want + rounding(run.model.coef, GRAM)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["hinge free", "eps_insensitive none"])
 def test_the_gap_is_primal_minus_dual(name, x64):
     loss, bias, y = PROBLEMS[name]
@@ -494,6 +507,7 @@ def test_the_gap_is_primal_minus_dual(name, x64):
     assert proof.exact and got == pytest.approx(proof.gap / proof.primal, rel=1e-9, abs=1e-13)
 
 
+@pytest.mark.long
 def test_rounding_does_not_make_a_gap_negative():
     for C in (1e-2, 1e3):  # at the optimum soon, and far from it for long
         run = fit(solver(C=C, stop="gap", rounds=1), dataset(), tol=1e-6, steps=200)
@@ -529,6 +543,7 @@ def test_a_run_cut_anywhere_is_the_same_to_the_bit(tmp_path):
     assert rest.evals == 0 and bits(rest.model) == bits(end.model)  # at the optimum nothing is worked out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["hinge free", "eps_insensitive free", "hinge none"])
 @pytest.mark.parametrize("make", [solver, lambda *args, start: jaxsvm.smo(C, RBF, loss=args[0], bias=args[1], start=start)])
 def test_a_start_is_made_feasible_and_leads_to_the_same_optimum(make, name):
@@ -547,6 +562,7 @@ def test_a_start_is_made_feasible_and_leads_to_the_same_optimum(make, name):
         assert np.all(np.asarray(run.model.coef)[weight == 0] == 0)
 
 
+@pytest.mark.long
 def test_a_path_over_C_begins_where_it_ended():
     data, alpha = dataset(), jnp.zeros(N)
     for C in (0.5, 2.0, 8.0):
@@ -571,6 +587,7 @@ def test_where_all_coefficients_are_at_their_ends_the_bias_is_the_midpoint():
     np.testing.assert_allclose(run.model.b, b, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["decomposition", "smo", "lasvm"])
 def test_a_hard_margin_has_its_bias_and_its_derivatives_in_float32(name):
     """Where C is a million and coefficients are about one, those that are free are not taken for 0 beside C."""
@@ -597,6 +614,7 @@ def test_a_hard_margin_has_its_bias_and_its_derivatives_in_float32(name):
 # ------------------------------------------------------------------------------------------------------------- bad scales
 
 
+@pytest.mark.long
 def test_raw_columns_end_with_a_status_that_is_true():
     x, y = sklearn.datasets.load_breast_cancer(return_X_y=True)
     x, y = x.astype(np.float32), np.where(y > 0, 1.0, -1.0)
@@ -613,6 +631,7 @@ def test_raw_columns_end_with_a_status_that_is_true():
 # ----------------------------------------------------------------------------------------------------------------- sweeps
 
 
+@pytest.mark.long
 def test_vmap_is_a_loop_and_derivatives_are_differences(x64):
     data = dataset(np.float64)
     risk = lambda C, sigma: jnp.sum(jnp.tanh(fit(solver(C=C, kernel=kernels.rbf(sigma)), data, tol=1e-11).model(Z)))
@@ -642,6 +661,7 @@ def test_one_program_for_all_numbers():
 CLASSES = np.argmax(X @ RNG.normal(size=(D, 3)) + 0.5 * RNG.normal(size=(N, 3)), axis=1)
 
 
+@pytest.mark.long
 def test_many_classes_are_those_of_libsvm():
     data = jaxsvm.dataset(X.astype(np.float32), CLASSES, task="multiclass")
     inner, new = solver(tol=1e-4), Z.astype(np.float32)
@@ -655,6 +675,7 @@ def test_many_classes_are_those_of_libsvm():
         np.testing.assert_allclose(rest[:, c], AT_Z @ coef + b, atol=3e-3)
 
 
+@pytest.mark.long
 def test_on_features_it_is_the_machine_of_their_products():
     phi = jaxsvm.features.fourier(jax.random.key(1), RBF, dim=D, features=16)
     data, new = dataset(), Z.astype(np.float32)
@@ -745,6 +766,7 @@ AS_USERS = as_users()
 WIDE = 1200
 
 
+@pytest.mark.long
 def test_kept_rows_are_written_in_place():
     x = np.random.default_rng(0).normal(size=(WIDE, D)).astype(np.float32)
     data = dataset(x=x, y=np.where(x[:, 0] > 0, 1.0, -1.0))
@@ -771,6 +793,7 @@ def test_a_copy_in_a_loop_would_be_found():
 # ------------------------------------------------------------------------------------------------------ few rows, no rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [2, 5, 61])
 def test_any_number_of_rows_will_do(n):
     x, y = RNG.normal(size=(n, D)), np.where(np.arange(n) % 2, 1.0, -1.0)
@@ -780,11 +803,13 @@ def test_any_number_of_rows_will_do(n):
     np.testing.assert_allclose(run.model(Z.astype(np.float32)), made.decision_function(Z), atol=3e-3)
 
 
+@pytest.mark.long
 def test_a_run_stops_at_the_tolerance_of_its_solver():
     run = jaxsvm.fit(solver(tol=1e-4), dataset(), KEY)
     assert run.converged and float(run.tol) == np.float32(1e-4) and int(run.state.step) == 1
 
 
+@pytest.mark.long
 def test_no_row_of_a_class_leaves_the_others_their_votes():
     y = np.arange(N) % 3
     data = jaxsvm.dataset(X.astype(np.float32), y, task="multiclass")
@@ -794,6 +819,7 @@ def test_no_row_of_a_class_leaves_the_others_their_votes():
     np.testing.assert_allclose(five.model.pairs(data.x)[:, pairs], three.model.pairs(data.x), atol=1e-5)
 
 
+@pytest.mark.long
 def test_rows_that_wait_for_more_room_are_not_lost():
     n, q = 192, 64
     x = jnp.asarray(RNG.normal(size=(n, D)), jnp.float32)
@@ -810,6 +836,7 @@ def test_rows_that_wait_for_more_room_are_not_lost():
     np.testing.assert_allclose(rows.value[rows.slot], gaussian(x, x), atol=1e-6)
 
 
+@pytest.mark.long
 def test_smo_keeps_its_derivative_over_many_steps():
     gram = GRAM + 0.01 * np.eye(N)
     data = jaxsvm.dataset(gram.astype(np.float32), LABELS)
@@ -819,11 +846,13 @@ def test_smo_keeps_its_derivative_over_many_steps():
     assert np.abs(np.asarray(state.grad, np.float64) + np.asarray(state.compensation) - true).max() < 1e-4
 
 
+@pytest.mark.long
 def test_a_gap_of_nothing_is_nothing():
     run = fit(solver(TUBE, stop="gap"), dataset(y=np.full(N, 5.0)))
     assert run.converged and float(run.info.residual[-1]) == 0
 
 
+@pytest.mark.long
 def test_matrices_that_are_no_matrices_of_values():
     from scipy.sparse import csr_matrix
 

@@ -151,6 +151,7 @@ def test_nystrom_under_jit_and_vmap_over_sigma_equals_a_loop(x64):
         close(got, want @ want.T, 1e-10)
 
 
+@pytest.mark.long
 def test_landmarks_are_drawn_from_the_rows_without_replacement():
     x = jnp.asarray(X, jnp.float32)
     draw = jax.jit(jax.vmap(lambda key: nystrom(key, kernels.rbf(SIGMA), x, landmarks=6)))
@@ -386,6 +387,7 @@ def test_fourier_refuses(make, kernel, features, form, message):
 # Choices of landmarks
 
 
+@pytest.mark.long
 def test_k_means_is_that_of_scikit_learn_from_the_same_rows(x64):
     start = np.asarray(features.uniform(KEY, None, jnp.asarray(X), 6))
     nearest = lambda centres: ((X[:, None] - np.asarray(centres)[None]) ** 2).sum(-1).min(1).sum()
@@ -406,6 +408,7 @@ def test_a_centre_without_rows_stays():
     np.testing.assert_array_equal(np.sort(centres, 0), x)
 
 
+@pytest.mark.long
 def test_leverage_scores_draw_in_proportion_to_the_scores():
     rows, ridge = np.concatenate([0.05 * X[:6], 4 * X[6:12]]), 0.5  # six alike, six on their own
     x = jnp.asarray(rows, jnp.float32)
@@ -455,6 +458,7 @@ class Double:
         return 2 * x
 
 
+@pytest.mark.long
 def test_an_update_is_that_of_the_inner_solver_on_features():
     data, phi = train(), mapped()
     solver, batch = on_features(phi, SOLVER), jaxsvm.take(train(), jnp.array([2, 7, 7, -1], jnp.int32))
@@ -472,6 +476,7 @@ def test_an_update_is_that_of_the_inner_solver_on_features():
     np.testing.assert_allclose(w, pull * min(1, 0.1**-0.5 / np.linalg.norm(pull)), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 def test_prepared_rows_are_marked_by_their_type_and_never_lifted_twice():
     data, phi = train(), mapped()
     solver = on_features(phi, SOLVER)
@@ -486,6 +491,7 @@ def test_prepared_rows_are_marked_by_their_type_and_never_lifted_twice():
     assert on_features(phi, jaxsvm.sdca(1.0, kernels.linear())).reads == "all" and solver.residual_scope == "sample"
 
 
+@pytest.mark.long
 def test_maps_inside_maps():
     data, phi = train(), mapped()
     solver = on_features(Double(), on_features(phi, SOLVER))
@@ -501,6 +507,7 @@ def test_maps_inside_maps():
         np.testing.assert_allclose(jaxsvm.risk_on(rows, losses.logistic)(got), risk, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_the_three_ways_of_lifting_make_the_same_run():
     data, solver = train(), on_features(mapped(), SOLVER)
     runs = {lift: fit(solver, data, KEY, steps=60, every=20, lift=lift) for lift in ("once", "piece", "step", "auto")}
@@ -518,6 +525,7 @@ def test_the_three_ways_of_lifting_make_the_same_run():
     np.testing.assert_allclose(runs["piece"].model(data.x), scores, atol=1e-5 * np.abs(want).max() * 6)
 
 
+@pytest.mark.long
 def test_a_kernel_solver_on_features_lifts_all_rows_in_every_step():
     data, solver = train(), on_features(mapped(), jaxsvm.sdca(1.0, kernels.linear()))
     model = fit(solver, data, KEY, steps=960, every=24, lift="step").model
@@ -549,6 +557,7 @@ def test_memory_decides_when_rows_are_lifted(rows, batch, seen):
     assert set(spy.seen) == seen
 
 
+@pytest.mark.long
 def test_lifting_refuses():
     solver, data = on_features(mapped(), SOLVER), train()  # 6 float32 a row
     with pytest.raises(ValueError, match="memory=23 bytes hold not one prepared row: raise memory"):
@@ -568,6 +577,7 @@ def test_lifting_refuses():
         fit(SOLVER, data, KEY, steps=1, lift="twice")  # also where nothing is lifted
 
 
+@pytest.mark.long
 def test_a_run_cut_and_gone_on_with_is_the_whole_run(tmp_path):
     data, solver = train(), on_features(mapped(), SOLVER)
     whole = fit(solver, data, KEY, steps=60, every=20, lift="piece")
@@ -579,6 +589,7 @@ def test_a_run_cut_and_gone_on_with_is_the_whole_run(tmp_path):
         same(rest.model, whole.model)
 
 
+@pytest.mark.long
 def test_objectives_and_probes_on_prepared_rows_are_those_on_raw_rows():
     data, solver, loss = train(), on_features(mapped(), SOLVER), losses.logistic
     ready = solver.prepare(data)
@@ -606,6 +617,7 @@ def build(kind, sigma, dtype="f"):
 MAPS = pytest.mark.parametrize("kind", ["fourier", "nystrom"])
 
 
+@pytest.mark.long
 @MAPS
 def test_a_sweep_of_fits_equals_a_loop_and_its_differences_are_the_gradient(kind, x64):
     held_out = jaxsvm.dataset(X[::2] + 0.1, Y[::2])
@@ -637,6 +649,7 @@ def test_a_model_on_features_is_saved_and_loaded(kind, tmp_path):
     np.testing.assert_array_equal(loaded(jnp.asarray(X, jnp.float32)), model(jnp.asarray(X, jnp.float32)))
 
 
+@pytest.mark.long
 def test_a_plain_function_is_a_feature_map():
     data = jaxsvm.dataset(np.random.default_rng(0).normal(size=(24, 3)).astype("f"), np.tile([1, -1], 12))
     model = jaxsvm.fit(jaxsvm.on_features(lambda x: 2 * x, jaxsvm.pegasos(0.1)), data, jax.random.key(0), steps=5).model
@@ -646,6 +659,7 @@ def test_a_plain_function_is_a_feature_map():
     np.testing.assert_allclose(float(jaxsvm.objectives.primal(model, data, 0.1)), float(proof.primal), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_landmarks_keep_their_precision_where_rows_have_less():
     x = jnp.asarray(np.random.default_rng(0).normal(size=(50, 3)), jnp.float32)
     phi = features.nystrom(jax.random.key(0), kernels.rbf(3.0), x, landmarks=8, choose=features.k_means(3))
@@ -681,6 +695,7 @@ def test_rows_of_another_width_and_precomputed_kernels_are_refused():
         features.nystrom(None, kernels.linear(), landmarks=np.zeros((0, 2)))
 
 
+@pytest.mark.long
 def test_the_decomposition_in_float64_keeps_directions_that_float32_cannot_tell():
     x = np.random.default_rng(0).normal(size=(64, 5)).astype("f")
     kernel = kernels.rbf(20.0)

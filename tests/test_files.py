@@ -250,6 +250,7 @@ ROWS_AND_NAMES = {"x": npy(np.eye(2), (2, 2)), "y": npy(np.arange(2), (2,))}
 BOMB = npy(np.zeros(0), (5_000_000, 1)) + bytes(40_000_000)  # 40 kB when compressed
 
 
+@pytest.mark.long
 def test_sizes_are_checked_before_anything_is_read(tmp_path):
     path = tmp_path / "a.npz"
     for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -268,6 +269,7 @@ def test_sizes_are_checked_before_anything_is_read(tmp_path):
     little_memory("the header of an array has 2147483648 bytes", jdata.load_npz, tmp_path / "b.npy")
 
 
+@pytest.mark.long
 def test_shapes_that_do_not_fit_are_refused_before_anything_is_read(tmp_path):
     """Compressed zeros: 40 MB in 40 kB."""
     path = tmp_path / "a.npz"
@@ -283,6 +285,7 @@ def test_shapes_that_do_not_fit_are_refused_before_anything_is_read(tmp_path):
     refused("a.npz: x is no sparse matrix: its arrays have the shapes", jdata.load_npz, path)
 
 
+@pytest.mark.long
 def test_only_the_arrays_of_the_rows_are_read(tmp_path):
     path = tmp_path / "a.npz"
     members(path, zipfile.ZIP_DEFLATED, **ROWS_AND_NAMES | {"more": BOMB, "odd": b"text"})
@@ -449,6 +452,7 @@ def test_dump_of_scikit_learn_says_the_same(tmp_path):
 # Scaling, which sparse rows need in another form
 
 
+@pytest.mark.long
 def test_scale_takes_columns_to_0_1_and_keeps_zeros_of_sparse_rows(tmp_path):
     from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 

@@ -187,6 +187,7 @@ def checked(given_x, plain, y, weight, task):
 TASKS = st.sampled_from(["binary", "binary", "multiclass", "regression"])
 
 
+@pytest.mark.long
 @fuzz("dense")
 @given(st.data(), matrices(), TASKS)
 def test_arrays(data, x, task):
@@ -230,6 +231,7 @@ THINGS = st.one_of(
 ANY = THINGS.map(lambda thing: thing)  # as one choice among others
 
 
+@pytest.mark.long
 @fuzz("kinds")
 @given(THINGS, THINGS, st.one_of(st.none(), THINGS), st.one_of(TASKS, THINGS), st.sets(st.integers(0, 3), min_size=1))
 def test_things_that_are_no_arrays(x, y, weight, task, odd):
@@ -273,6 +275,7 @@ def sparse(draw):
     return made, plain
 
 
+@pytest.mark.long
 @fuzz("sparse")
 @given(st.data(), sparse(), TASKS)
 def test_sparse_matrices(data, x, task):
@@ -338,6 +341,7 @@ LAM = st.sampled_from([1e-3, 0.1, 1.0, 30.0])
 FLOAT32 = 1e-5  # some eight sums and products of relative error 6e-8 each, and room
 
 
+@pytest.mark.long
 @fuzz("linear")
 @given(training(), LAM, st.sampled_from(["pegasos", "sdca"]))
 def test_linear_machines(data, lam, name):
@@ -355,6 +359,7 @@ def test_linear_machines(data, lam, name):
         assert float(jaxsvm.objectives.primal(run.model, data, lam)) <= 1 + 1e-2
 
 
+@pytest.mark.long
 @fuzz("kernel")
 @given(training(), LAM)
 def test_kernel_machines(data, lam):
@@ -375,6 +380,7 @@ def test_kernel_machines(data, lam):
         assert (alpha >= -1e-6 * C).all() and (alpha <= C * weight * (1 + 1e-5)).all()
 
 
+@pytest.mark.long
 @fuzz("mapped")
 @given(training(), LAM)
 def test_machines_on_features(data, lam):
@@ -475,6 +481,7 @@ def by_hand(text):
     return [{c - (first > 0): v for c, v in row.items()} for row in rows], targets
 
 
+@pytest.mark.long
 @fuzz("svmlight")
 @given(mutated(svmlight()))
 def test_svmlight(folder, text):
@@ -524,6 +531,7 @@ def csv_by_hand(text):
     return (rows, names) if right and all(abs(v) <= BIG for row in rows for v in row) else None
 
 
+@pytest.mark.long
 @fuzz("csv")
 @given(mutated(table()))
 def test_csv(folder, text):
@@ -706,6 +714,7 @@ CHUNKS = st.one_of(
 )
 
 
+@pytest.mark.long
 @fuzz("stream")
 @given(st.one_of(st.lists(GOOD, min_size=1, max_size=3), st.lists(CHUNKS, max_size=2)), st.booleans())
 def test_streams_of_odd_chunks(chunks, first_is_good):
@@ -822,6 +831,7 @@ def examples(draw):
     return x.astype(draw(st.sampled_from(["f8", "f4", ">f8", "O"]))) if draw(st.booleans()) else x, y
 
 
+@pytest.mark.long
 @fuzz("estimator")
 @given(
     st.one_of(examples(), examples(), examples(), st.tuples(ANY, ANY), st.tuples(st.just(ROWS), ANY)),

@@ -145,6 +145,7 @@ def directions(name, p):
     return found | {"weight": np.where(p["weight"] > 0, found["weight"], 0)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, bias", CASES)
 def test_gradients_are_differences_of_exact_solutions(name, bias, x64):
     p = start(name)
@@ -176,6 +177,7 @@ def test_the_differences_are_those_of_libsvm(x64):
     np.testing.assert_allclose(found["C"], (f(1.51) - f(1.49)) / 0.02, rtol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, bias", [("hinge", "free"), ("eps_insensitive", "none")])
 def test_forward_mode_is_reverse_mode(name, bias, x64):
     p = start(name)
@@ -186,6 +188,7 @@ def test_forward_mode_is_reverse_mode(name, bias, x64):
     np.testing.assert_allclose(slope, sum(np.vdot(found[key], along[key]) for key in p), rtol=1e-11)
 
 
+@pytest.mark.long
 def test_second_derivatives_are_differences_of_first_ones(x64):
     name, bias, p = "squared_hinge", "free", start("squared_hinge")
     where = sets(name, bias, p)
@@ -203,6 +206,7 @@ def test_second_derivatives_are_differences_of_first_ones(x64):
         np.testing.assert_allclose(found[:, i], (either[0] - either[1]) / (2 * STEP), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.long
 def test_vmap_over_C_is_a_loop(x64):
     name, bias, Cs = "hinge", "free", np.array([0.05, 0.6, 1.5])
     found = [exact(name, bias, p, sets(name, bias, p)) for p in (start(name, C=C) for C in Cs)]
@@ -220,6 +224,7 @@ def balanced(name):
     return start(name, x=X[rows], y=start(name)["y"][rows], weight=np.ones(14), C=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, own", [("hinge", 1.0), ("eps_insensitive", 0.6), ("eps_insensitive", 3.0)])
 def test_without_a_free_coefficient_b_is_the_midpoint(name, own, x64):
     p = balanced(name) | {"own": own}
@@ -237,6 +242,7 @@ def test_without_a_free_coefficient_b_is_the_midpoint(name, own, x64):
         np.testing.assert_allclose(np.vdot(found[key], direction), (either[0] - either[1]) / (2 * STEP), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.long
 def test_one_class_alone_bounds_b_from_one_side(x64):
     # coef = 0 and b = y = 1, whatever the rows are
     p = start("hinge", y=np.ones(N))
@@ -246,6 +252,7 @@ def test_one_class_alone_bounds_b_from_one_side(x64):
         np.testing.assert_array_equal(found[key], 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bias", ["free", "none"])
 def test_a_row_twice_is_a_row_of_twice_the_weight(bias, x64):
     name, p = "hinge", start("hinge")
@@ -266,6 +273,7 @@ def test_a_row_twice_is_a_row_of_twice_the_weight(bias, x64):
     np.testing.assert_allclose(found["x"][:N] + found["x"][N:], want["x"], rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.long
 def test_float32_is_close_to_float64(x64):
     name, bias, p = "hinge", "free", start("hinge")
     coef, b = exact(name, bias, p, sets(name, bias, p))
@@ -278,6 +286,7 @@ def test_float32_is_close_to_float64(x64):
         np.testing.assert_allclose(found[key], want[key], rtol=2e-3, atol=2e-4 * np.abs(want[key]).max())
 
 
+@pytest.mark.long
 def test_more_free_coefficients_than_allowed_have_no_derivative(x64):
     name, bias, p = "hinge", "free", start("hinge")
     where = sets(name, bias, p)
@@ -295,6 +304,7 @@ def test_more_free_coefficients_than_allowed_have_no_derivative(x64):
     assert np.isnan(few[1])
 
 
+@pytest.mark.long
 def test_sparse_rows_have_the_derivatives_of_dense_ones(x64):
     name, bias, p = "eps_insensitive", "free", start("eps_insensitive")
     coef, b = exact(name, bias, p, sets(name, bias, p))
@@ -316,6 +326,7 @@ def sizes(fn, *args):
     return [int(np.prod([int(k) for k in shape.split(",") if k])) for shape in shapes]
 
 
+@pytest.mark.long
 def test_blocks_change_nothing_and_no_whole_matrix_is_made(monkeypatch, x64):
     name, bias, p = "hinge", "free", start("hinge")
     where = sets(name, bias, p)

@@ -64,6 +64,7 @@ def test_a_kernel_prints_as_the_call_that_made_it(name):
     assert repr(make(name)) == name
 
 
+@pytest.mark.long
 def test_operators_are_sum_product_and_scale():
     a, b = kernels.rbf(1.5), kernels.linear()
     x, z = jnp.asarray(X, jnp.float32), jnp.asarray(Z, jnp.float32)
@@ -74,6 +75,7 @@ def test_operators_are_sum_product_and_scale():
         np.testing.assert_array_equal(scaled(x, z), 2 * a(x, z))  # a power of 2: no rounding
 
 
+@pytest.mark.long
 def test_sums_and_products_take_plain_functions():
     x = jnp.asarray(X, jnp.float32)
     plain = lambda x, z: jnp.ones((x.shape[0], z.shape[0]), x.dtype)
@@ -154,6 +156,7 @@ def test_kernels_that_are_worked_out_are_not_looked_at():
     assert kernels.check_symmetric(kernels.rbf(1.0) + kernels.linear(), data) is None
 
 
+@pytest.mark.long
 def test_vmap_over_sigma_equals_a_loop():
     x, z, sigmas = jnp.asarray(X, jnp.float32), jnp.asarray(Z, jnp.float32), jnp.array([0.5, 1.0, 4.0])
     for factory in (kernels.rbf, kernels.laplacian):
@@ -164,6 +167,7 @@ def test_vmap_over_sigma_equals_a_loop():
         np.testing.assert_allclose(stacked, swept, rtol=2e-6, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("factory", [kernels.rbf, kernels.laplacian])
 def test_the_gradient_in_sigma_is_that_of_finite_differences(factory, x64):
     total = lambda sigma: jnp.sum(factory(sigma)(X, X) * jnp.arange(7.0)[None, :])  # distances of 0 among them
@@ -215,6 +219,7 @@ def test_bad_parameters_raise_a_value_error_where_the_kernel_is_used(name):
         kernels.as_kernel(2.0 * make(name) + kernels.linear())
 
 
+@pytest.mark.long
 def test_an_array_of_widths_is_refused_with_the_way_to_sweep_it():
     with pytest.raises(ValueError, match="vmap"):
         kernels.rbf(jnp.ones(3))(jnp.ones((2, 2)), jnp.ones((2, 2)))
@@ -223,6 +228,7 @@ def test_an_array_of_widths_is_refused_with_the_way_to_sweep_it():
     np.testing.assert_allclose(found[:, 0, 0], np.exp(-1 / np.array([1.0, 4.0, 16.0])), rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", [1, 3, 100])
 def test_matvec_is_the_product_for_every_block_size(block):
     x, z = jnp.asarray(X, jnp.float32), jnp.asarray(Z, jnp.float32)

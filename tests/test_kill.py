@@ -81,6 +81,7 @@ def same(found, wanted):
         assert have.dtype == want.dtype and np.asarray(have).tobytes() == np.asarray(want).tobytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SOLVERS)
 def test_killed_at_random_moments(name, parent, tmp_path):
     """Ten kills each: two at any time since the start, eight soon after the first save."""

@@ -163,6 +163,7 @@ def lasvm_by_hand(kernel, y, C, S, rows, passes, bias):
     return [np.array(part) for part in zip(*trace, strict=True)]
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("C", [0.5, 5.0])
 def test_every_step_is_that_of_the_paper(bias, C, x64):
@@ -182,6 +183,7 @@ def test_every_step_is_that_of_the_paper(bias, C, x64):
 # ------------------------------------------------------------------------------------------------------- where it ends
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("C", [0.5, 2.0, 20.0])
 def test_many_passes_end_at_libsvms_optimum(C, x64):
     run, coef = finish(make(C=C, passes=10), dataset())
@@ -191,6 +193,7 @@ def test_many_passes_end_at_libsvms_optimum(C, x64):
     assert float(jaxsvm.certificate(run.model, dataset(), 1 / (C * N)).gap) < 1e-8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("C", [0.5, 2.0, 20.0])
 def test_without_a_bias_many_passes_end_where_coordinate_ascent_does(C, x64):
     expected = np.zeros(N)
@@ -204,6 +207,7 @@ def test_without_a_bias_many_passes_end_where_coordinate_ascent_does(C, x64):
     assert float(run.model.b) == 0
 
 
+@pytest.mark.long
 @BOTH
 def test_one_pass_and_the_finishing_end_at_the_optimum_on_the_rows_kept(bias, x64):
     run, coef = finish(make(bias=bias), dataset(), tol=1e-8)
@@ -217,6 +221,7 @@ def test_one_pass_and_the_finishing_end_at_the_optimum_on_the_rows_kept(bias, x6
         np.testing.assert_allclose(run.model.b, b, atol=1e-6)
 
 
+@pytest.mark.long
 def test_derivatives_are_those_of_the_problem_on_the_rows_kept(x64):
     """Against differences of LIBSVM's solutions on S."""
     run, _ = finish(make(), dataset())
@@ -255,6 +260,7 @@ def test_a_weight_is_a_number_of_copies(x64):
     np.testing.assert_allclose(dual(coef), dual(libsvm(C, x, y)[0], y, gaussian(x, x)), rtol=1e-8)
 
 
+@pytest.mark.long
 def test_other_losses(x64):
     """Rows join and leave by the same rule: support vector regression by LIBSVM, least squares by its linear system."""
     data = dataset(y=TARGETS)
@@ -278,6 +284,7 @@ def test_other_losses(x64):
 # ------------------------------------------------------------------------------------------------- what holds at each step
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("C", [0.5, 20.0])
 def test_sum_box_and_absence_in_float32(bias, C):
@@ -296,6 +303,7 @@ def test_sum_box_and_absence_in_float32(bias, C):
     np.testing.assert_array_equal(np.isinf(info.residual), np.arange(4 * N) < np.argmin(np.isinf(info.residual)))
 
 
+@pytest.mark.long
 def test_a_pass_is_over_when_every_row_of_positive_weight_was_visited(x64):
     data = dataset(weight=np.where(np.arange(N) < 3, 0.0, 1.0))
     rows = jnp.asarray([*range(N), *range(10), *range(10), *range(N - 1, 9, -1), 5, 6], jnp.int32)[:, None]
@@ -304,6 +312,7 @@ def test_a_pass_is_over_when_every_row_of_positive_weight_was_visited(x64):
     np.testing.assert_array_equal(np.isfinite(info.residual), np.arange(len(rows)) >= 2 * N + 9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("bias", "C"), [("free", 2.0), ("none", 0.02)])
 def test_kernel_rows_are_counted_as_they_are_computed_and_none_is_where_nothing_moves(bias, C):
     made = []
@@ -323,6 +332,7 @@ def test_kernel_rows_are_counted_as_they_are_computed_and_none_is_where_nothing_
         np.testing.assert_array_equal(state.dual.coef[-1], np.float32(C) * LABELS.astype(np.float32))
 
 
+@pytest.mark.long
 def test_rows_of_a_batch_are_taken_in_turn_and_padding_is_passed_over(x64):
     data, solver, rows = dataset(), make(), orders(2)
     one, _ = states(solver, data, rows)
@@ -333,6 +343,7 @@ def test_rows_of_a_batch_are_taken_in_turn_and_padding_is_passed_over(x64):
     assert np.isfinite(info.residual[-1])
 
 
+@pytest.mark.long
 def test_a_run_gone_on_with_has_the_same_bits():
     data, solver = dataset(dtype=np.float32), make()
     fit = functools.partial(jaxsvm.fit, solver, data, every=100)
@@ -357,6 +368,7 @@ def test_a_few_rows_of_each_class_begin():
     assert len({inside.tobytes() for inside in begun}) == 4
 
 
+@pytest.mark.long
 def test_a_start_at_the_optimum_stays_there(x64):
     coef, _ = libsvm(C)
     alpha, data = LABELS * coef, dataset()
@@ -367,6 +379,7 @@ def test_a_start_at_the_optimum_stays_there(x64):
     np.testing.assert_allclose(dual(found), dual(coef), rtol=1e-8)
 
 
+@pytest.mark.long
 def test_rows_of_one_class_have_no_support_vectors(x64):
     data = dataset()._replace(y=jnp.ones(N))
     run, coef = finish(make(), data)
@@ -395,6 +408,7 @@ def test_a_precomputed_matrix_must_be_symmetric():
         jaxsvm.fit(make(kernel=kernels.precomputed()), dataset(x=np.triu(K), dtype=np.float32), KEY, steps=1)
 
 
+@pytest.mark.long
 def test_where_all_rows_might_leave_the_extremes_stay():
     random = np.random.default_rng(0)
     x, y = random.normal(size=(100, 2)).astype(np.float32), np.zeros(100)

@@ -130,6 +130,7 @@ def test_every_that_is_no_whole_number(every):
         fit(WHOLE, DATA, KEY, steps=2, every=every)
 
 
+@pytest.mark.long
 def test_whole_numbers_of_other_types():
     assert int(fit(WHOLE, DATA, KEY, steps=np.int64(4), every=4.0).state.step) == 4
 
@@ -186,6 +187,7 @@ def test_ten_passes_by_default(sampler, steps):
     assert int(fit(WHOLE, DATA, KEY, sampler=sampler, every=10).state.step) == steps
 
 
+@pytest.mark.long
 def test_no_steps():
     run = fit(WHOLE, DATA, KEY, steps=0, every=4, probe=minus_t)
     assert int(run.state.step) == 0 and run.evals == 0 and not run.converged
@@ -232,6 +234,7 @@ def test_evaluations_are_summed_exactly(evals, steps):
     assert seven_inside(KEY, data).evals == 7 * evals
 
 
+@pytest.mark.long
 def test_evaluations_of_a_real_solver():
     run = fit(jaxsvm.sdca(1.0, kernels.linear()), DATA, KEY, steps=1, every=1)
     assert run.evals == 6
@@ -248,6 +251,7 @@ def test_probes_may_return_trees():
     assert run.info.probe["whole"].dtype == jnp.int32
 
 
+@pytest.mark.long
 def test_probes_of_the_package_and_none():
     solver = jaxsvm.pegasos(0.1)
     run = fit(solver, DATA, KEY, steps=4, every=2, probe=jaxsvm.error_on(DATA))
@@ -289,6 +293,7 @@ def test_tol_stops_outside():
     assert run.evals == 8 and float(run.tol) == 3.0
 
 
+@pytest.mark.long
 def test_tol_stops_inside_and_rows_repeat():
     inside = jax.jit(lambda key: fit(WHOLE, DATA, key, steps=30, every=4, tol=3.0, probe=minus_t))(KEY)
     np.testing.assert_array_equal(inside.info.step, [4, 8] + [8] * 6)
@@ -318,6 +323,7 @@ def test_a_run_that_converged_goes_on():
     assert int(fit(WHOLE, DATA, steps=30, every=4, state=run.state, tol=-10.0).state.step) == 20
 
 
+@pytest.mark.long
 def test_a_probe_as_the_criterion():
     run = fit(SAMPLE, DATA, KEY, steps=30, every=4, tol=-7.0, probe=minus_t)
     np.testing.assert_array_equal(run.info.step, [4, 8])
@@ -330,6 +336,7 @@ def test_the_residual_goes_before_the_probe_where_it_measures_the_whole():
     assert int(fit(WHOLE, DATA, KEY, steps=30, every=4, tol=3.0, probe=minus_t).state.step) == 8
 
 
+@pytest.mark.long
 def test_tol_of_a_real_solver_inside_vmap():
     solve = lambda C: fit(jaxsvm.sdca(C), DATA, KEY, steps=60, every=6, tol=1e-3)
     runs = jax.vmap(solve)(jnp.array([0.01, 0.1]))
@@ -526,6 +533,7 @@ def test_inside_and_outside_are_the_same_run():
     )
 
 
+@pytest.mark.long
 def test_a_batch_of_runs():
     lams = jnp.array([0.1, 1.0, 10.0])
     runs = jax.vmap(lambda lam: fit(jaxsvm.pegasos(lam), DATA, KEY, steps=10, every=4))(lams)
@@ -537,6 +545,7 @@ def test_a_batch_of_runs():
     assert not broken.finite
 
 
+@pytest.mark.long
 def test_gradients_flow():
     def loss(lam):
         return jnp.sum(fit(jaxsvm.pegasos(lam, project=False), DATA, KEY, steps=10, every=4).model.w)
@@ -566,6 +575,7 @@ def test_a_run_that_is_not_finite(w, done):
     assert run.status == "the model is not finite after 5 steps: look at the scale of the data and at the step size"
 
 
+@pytest.mark.long
 def test_decision_values_that_are_not_finite_are_no_finite_run():
     """The coefficients are finite, what is predicted is not: so say `finite` and `status`, inside transformations, too."""
     run = ended()._replace(values_finite=jnp.array(False))
@@ -591,6 +601,7 @@ def test_a_stream_looks_at_decision_values():
     assert jaxsvm.stream(jaxsvm.pegasos(0.1), iter([([[1.0], [2.0]], [1, -1])]), KEY).finite
 
 
+@pytest.mark.long
 def test_a_run_is_judged_by_the_tolerance_of_its_solver():
     solver = jaxsvm.decomposition(1.0, kernels.linear(), tol=0.25)
     run = fit(solver, DATA, KEY, steps=3)
@@ -602,6 +613,7 @@ def test_a_run_is_judged_by_the_tolerance_of_its_solver():
     assert not short.converged and "tolerance 1.0e-30 not met" in short.status
 
 
+@pytest.mark.long
 def test_steps_end_where_the_counter_does():
     most = 2**31 - 1
     late = lambda run, step: run.state._replace(step=jnp.int32(step))
@@ -653,6 +665,7 @@ def test_evaluations_of_a_step_on_many_rows_are_exact(name):
     assert int(np.asarray(evals)) == want
 
 
+@pytest.mark.long
 def test_a_forked_child_ends_with_a_sentence():
     """Without the threads of JAX it would hang; where JAX had not started in the parent it works."""
     out = fresh(
@@ -699,6 +712,7 @@ def test_a_forked_child_ends_with_a_sentence():
     assert out == ["works"] + ["this process was forked after JAX had started, so that JAX"] * 5
 
 
+@pytest.mark.long
 def test_data_of_many_sizes_leave_no_memory():
     """What `jax.clear_caches()` does not give back is the allocator's: freed memory that it keeps until asked."""
     found = fresh(
@@ -856,6 +870,7 @@ def test_runs_cut_anywhere_are_the_whole_run(cut):
         same((second.state, second.model), (whole.state, whole.model))
 
 
+@pytest.mark.long
 def test_padding_is_handed_on():
     """-1 in a draw: a row of weight 0, whichever way the solver is fed."""
     seen = []
@@ -893,6 +908,7 @@ def fresh(code, **env):
     return done.stdout
 
 
+@pytest.mark.long
 def test_importing_starts_nothing_and_sets_nothing():
     out = fresh(
         """
@@ -943,6 +959,7 @@ def test_importing_starts_nothing_and_sets_nothing():
     ]
 
 
+@pytest.mark.long
 def test_fast_loops_works_and_is_refused_once_jax_has_started():
     out = fresh(
         """
@@ -992,6 +1009,7 @@ def test_a_state_of_another_solver_sampler_or_data_is_refused():
 # Targets that the solver would misread
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", [
     jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0), jaxsvm.perceptron(), jaxsvm.averaged(jaxsvm.asset(0.1)),
     jaxsvm.kernel_pegasos(0.1, jaxsvm.kernels.rbf(1.0)),
@@ -1010,6 +1028,7 @@ def test_class_numbers_need_a_solver_for_them(solver):
     fit(solver, padded, KEY, steps=1)  # what rows of weight 0 hold does not matter
 
 
+@pytest.mark.long
 def test_losses_of_real_targets_take_them():
     real = jaxsvm.dataset(np.eye(3), [0.5, -1, 3], task="regression")
     for solver in (jaxsvm.sdca(1.0, loss=jaxsvm.losses.squared), jaxsvm.asset(0.1, loss=jaxsvm.losses.eps_insensitive(0.1))):

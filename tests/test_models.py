@@ -76,6 +76,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["rbf", "nested"])
 def test_expansion(name):
     kernel = KERNELS[name]
@@ -99,6 +100,7 @@ def test_expansion_over_the_training_rows():
         expansion(kernels.linear(), jnp.ones(2), None)
 
 
+@pytest.mark.long
 def test_support_holds_the_coefficients_that_are_not_0():
     coef = jnp.array([0.0, 0.5, 0.0, -1.5, 1e-30, 0.0, -0.0])
     index = jnp.array([6, 5, 4, 3, -1, 1, 0], jnp.int32)
@@ -123,6 +125,7 @@ def test_mapped():
     assert float(model.sqnorm()) == 5.0
 
 
+@pytest.mark.long
 def test_models_are_pytrees():
     for model in (Linear(jnp.ones(2), jnp.zeros(())), an_expansion(KERNELS["nested"]), Mapped(len, Linear(jnp.ones(2), 0.0))):
         again = jax.tree.unflatten(*reversed(jax.tree.flatten(model)))
@@ -137,6 +140,7 @@ def test_models_are_pytrees():
 # Blocks of rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", [1, 5, 36, 37])
 def test_blocks_smaller_than_the_rows_equal_one_block(block):
     """Up to rounding: a product of other shape may sum in another order."""
@@ -169,6 +173,7 @@ def test_temporaries_are_blocks(name):
     assert parts.memory_analysis().temp_size_in_bytes < 4 * n * m / 8
 
 
+@pytest.mark.long
 def test_the_default_block_bounds_temporaries_too():
     n, m = 1 << 15, 128
     model, x = an_expansion(kernels.rbf(1.0), n=m), jnp.ones((n, 3))
@@ -711,6 +716,7 @@ def places_of_structure(content):
     return [place for place in places if place < len(content)]
 
 
+@pytest.mark.long
 @settings(max_examples=120, derandomize=True, deadline=None)
 @given(data=st.data())
 def test_flipped_bytes_of_the_structure(intact, data):
@@ -897,6 +903,7 @@ def test_arrays_that_the_header_names_twice_or_not_at_all(path):
 BOMB = 40_000_000  # bytes, of which 40 kB are left by compression
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["a0.npy", "a1.npy", "notes.txt", "header.npy"])
 def test_bombs_take_no_memory(name, path):
     save(path, jnp.arange(3, dtype=jnp.float32))
@@ -908,6 +915,7 @@ def test_bombs_take_no_memory(name, path):
     refused_in_little_memory("is damaged or was not written by", load, path)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("dtype", ["<f4", "|V1000", "<U250"])
 def test_an_array_that_says_it_is_large_takes_no_memory(dtype, path):
     save(path, jnp.arange(3, dtype=jnp.float32))
@@ -916,6 +924,7 @@ def test_an_array_that_says_it_is_large_takes_no_memory(dtype, path):
     refused_in_little_memory("a0 is not of dtype|an array is shorter than it says", load, path)
 
 
+@pytest.mark.long
 def test_members_that_overlap_take_no_memory(path):
     """A thousand members of a megabyte in a file of one."""
     content = npy(np.zeros(250_000, np.float32))
@@ -1139,6 +1148,7 @@ def test_what_can_be_loads(tree, path):
     same(again(tree, path), tree)
 
 
+@pytest.mark.long
 def test_runs_of_a_sweep_load(path):
     """All their arrays have an axis more."""
     data = a_batch()
@@ -1186,6 +1196,7 @@ ODD_NODES += [
 ODD_NODES += [{"named": "Batch", "fields": {}}, {"function": "kernels.rbf"}, {"tuple": []}, {"list": [{"value": 2}]}]
 
 
+@pytest.mark.long
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(data=st.data())
 def test_headers_with_another_word(data):
@@ -1249,6 +1260,7 @@ def test_a_file_without_permission(path):
 # Files of 0.3.0
 
 
+@pytest.mark.long
 def test_models_written_by_0_3_0():
     """A file of that version: linear, a kernel expansion, three classes on scaled rows."""
     found = load(pathlib.Path(__file__).parent / "fixtures" / "models-0.3.0.npz")
@@ -1369,6 +1381,7 @@ def models_of_two_columns():
     }
 
 
+@pytest.mark.long
 def test_rows_of_another_kind_or_shape_are_refused():
     """Before, they met a traceback from JAX, or numbers of rows with one column were broadcast."""
     x = np.ones((3, 2), np.float32)

@@ -44,6 +44,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_k_problems_at_once_are_the_k_problems(name):
     inner, sampler = CASES[name]
@@ -67,6 +68,7 @@ def test_k_problems_at_once_are_the_k_problems(name):
         np.testing.assert_array_equal(run.info.evals, np.sum([r.info.evals for r in alone], 0))
 
 
+@pytest.mark.long
 def test_agrees_with_liblinear():
     run = jaxsvm.fit(one_vs_rest(jaxsvm.sdca(1.0, bias="feature"), classes=K), DATA, KEY, steps=2000 * N, every=N, tol=1e-5)
     assert run.converged
@@ -76,6 +78,7 @@ def test_agrees_with_liblinear():
     np.testing.assert_allclose(run.model.inner.b, made.intercept_, atol=1e-3)
 
 
+@pytest.mark.long
 def test_what_the_classes_share_is_held_once():
     run = jaxsvm.fit(one_vs_rest(CASES["kernel"][0], classes=K), DATA, KEY, steps=2 * N, every=N)
     inner = run.model.inner
@@ -89,6 +92,7 @@ def test_what_the_classes_share_is_held_once():
     np.testing.assert_allclose(run.model.sqnorm(), sum(run.model[c].sqnorm() for c in range(K)), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_a_feature_map_inside_or_outside():
     inner = jaxsvm.sdca(1.0)
     outside = jaxsvm.on_features(PHI, one_vs_rest(inner, classes=K))
@@ -100,6 +104,7 @@ def test_a_feature_map_inside_or_outside():
     np.testing.assert_allclose(*[run.model(DATA.x) for run in runs], atol=1e-5)
 
 
+@pytest.mark.long
 def test_sparse_rows():
     data = rows(sparse=True)
     dense = data._replace(x=data.x.toarray())
@@ -118,6 +123,7 @@ def test_resumes_and_is_saved_bit_for_bit(tmp_path):
     np.testing.assert_array_equal(models.load(tmp_path / "model.npz")(DATA.x), whole.model(DATA.x))
 
 
+@pytest.mark.long
 def test_sweeps_and_one_program_for_all_numbers():
     traces = 0
 
@@ -154,6 +160,7 @@ def branches(jaxpr, in_loop=False):
     return total
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("solver", [jaxsvm.sbp(0.3, RBF), jaxsvm.wolfe(0.1, RBF), jaxsvm.scs(0.1, RBF, capacity=8)])
 def test_what_is_due_now_and_then_is_not_worked_out_at_every_step(solver):
     """Several clocks would make of `cond` a choice between both branches: n^2 kernel values a step."""
@@ -191,6 +198,7 @@ ALONE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handed", ["relative", "ones"])
 @pytest.mark.parametrize("name", ALONE)
 def test_each_pair_makes_the_steps_that_it_makes_on_its_rows_alone(name, handed):
@@ -229,6 +237,7 @@ def test_each_pair_makes_the_steps_that_it_makes_on_its_rows_alone(name, handed)
     np.testing.assert_allclose(losses, total / pairs, rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.long
 def test_one_against_one_agrees_with_scikit_learn():
     run = jaxsvm.fit(one_vs_one(jaxsvm.sdca(0.5), classes=K), DATA, KEY, steps=1000 * N, every=10 * N, tol=1e-5)
     assert run.converged
@@ -247,6 +256,7 @@ def test_one_against_one_agrees_with_scikit_learn():
         assert 0 <= proof.gap < 1e-4 * proof.primal
 
 
+@pytest.mark.long
 def test_votes_are_those_of_svc(x64):
     x, y = np.asarray(DATA.x, float), np.asarray(DATA.y)
     y = np.where(np.arange(N) < 12, 3, y)  # classes that nothing parts, so that votes tie
@@ -263,6 +273,7 @@ def test_votes_are_those_of_svc(x64):
                                   np.array(list("abcd"))[machine.predict(new).astype(int)])  # fmt: skip
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_votes_with_ties(k):
     pairs = [(a, b) for a in range(k) for b in range(a + 1, k)]
@@ -282,6 +293,7 @@ def test_votes_with_ties(k):
     assert k == 2 or (top[:, -1] == top[:, -2]).any()
 
 
+@pytest.mark.long
 def test_pairs_share_their_rows_and_certify_themselves():
     run = jaxsvm.fit(one_vs_one(jaxsvm.sdca(1.0, RBF), classes=K), DATA, KEY, steps=100 * N, every=10 * N, tol=1e-4)
     inner = run.model.inner
@@ -299,6 +311,7 @@ def test_pairs_share_their_rows_and_certify_themselves():
     np.testing.assert_allclose(run.model.sqnorm(), sum(run.model[pair].sqnorm() for pair in PAIRS), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_two_classes_are_the_binary_problem():
     data, _ = between(DATA, 0, 1)
     inner = jaxsvm.pegasos(0.1)
@@ -313,6 +326,7 @@ def test_two_classes_are_the_binary_problem():
     np.testing.assert_array_equal(runs[0].info.evals, runs[1].info.evals)
 
 
+@pytest.mark.long
 def test_pairs_on_features_are_looked_at_and_saved(tmp_path):
     inner = jaxsvm.sdca(1.0)
     outside = jaxsvm.on_features(PHI, one_vs_one(inner, classes=K))
@@ -335,6 +349,7 @@ def test_pairs_on_features_are_looked_at_and_saved(tmp_path):
     assert found.inner.inner.classes == K
 
 
+@pytest.mark.long
 def test_a_pair_without_rows_stays_at_zero():
     for inner, more in ((jaxsvm.sdca(0.1), {"tol": 1e-3}), (jaxsvm.asset(0.1), {})):
         run = jaxsvm.fit(one_vs_one(inner, classes=K + 2), DATA, KEY, steps=100 * N, every=10 * N, **more)

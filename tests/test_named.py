@@ -38,6 +38,7 @@ def test_a_set_without_one_is_split_by_the_key(home):
     np.testing.assert_array_equal(load("whole", key=jax.random.key(1))[1].x, test.x)
 
 
+@pytest.mark.long
 def test_the_set_of_the_package(monkeypatch):
     monkeypatch.delenv("JAXSVM_DATA", raising=False)
     with pytest.warns(UserWarning, match="the ranges of the columns"):
@@ -55,6 +56,7 @@ def test_unknown_names(home, monkeypatch):
         load("whole")
 
 
+@pytest.mark.long
 def test_openml(monkeypatch, home):
     asked = []
 

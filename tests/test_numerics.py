@@ -83,6 +83,7 @@ def test_sqdist_is_never_negative():
     assert float(jnp.min(numerics.sqdist(x, x * (1 + 1e-7)))) >= 0
 
 
+@pytest.mark.long
 def test_sqdist_follows_float64(x64):
     rng = np.random.default_rng(1)
     x, z = rng.normal(size=(7, 5)), rng.normal(size=(9, 5))

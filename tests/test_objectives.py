@@ -169,6 +169,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("space, name, bias", CASES)
 def test_a_certificate_bounds_the_distance_to_the_optimum(space, name, bias):
     """gap >= P(model) - min P, gap = primal - dual >= 0, for whatever model."""
@@ -255,6 +256,7 @@ def test_exact_says_whether_the_model_carries_feasible_duals():
     assert not exact(expansion(np.where(WEIGHT == 0, 1e-3 * Y, 0)))  # a row that does not count has a box of size 0
 
 
+@pytest.mark.long
 def test_one_training_row_may_stand_in_several_terms():
     lam, rng = 0.3, np.random.default_rng(8)
     coef, order = _box("hinge", lam, None, rng), rng.permutation(N)
@@ -301,6 +303,7 @@ def test_passes_make_the_certificate_of_a_linear_model_tight(name, bias):
     assert float(fine.primal) == float(rough.primal)
 
 
+@pytest.mark.long
 def test_passes_for_an_expansion_that_carries_no_duals():
     lam = 0.3
     best, _ = optimum("hinge", "none", 0, "rbf")
@@ -379,6 +382,7 @@ def test_a_float32_run_is_certified_with_its_own_duals():
 # ----------------------------------------------------------------------------------------------------------- Mapped
 
 
+@pytest.mark.long
 def test_mapped_models_are_certified_in_their_feature_space():
     phi = jaxsvm.data.standardize(jnp.asarray(X32))
     inner = Linear(jnp.asarray([0.4, -0.3]), jnp.asarray(0.2), "feature")
@@ -501,6 +505,7 @@ def test_error_and_risk_weigh_their_rows(weight):
 # ------------------------------------------------------------------------------------------------ transformations, errors
 
 
+@pytest.mark.long
 def test_certificate_under_jit_and_vmap():
     """Inside a trace in the dtype at hand: float32 here, so to 1e-5 of what float64 says."""
     data, lams = dataset(), jnp.array([0.05, 0.3, 2.0])
@@ -521,6 +526,7 @@ def test_certificate_under_jit_and_vmap():
         assert float(found.gap[k]) == pytest.approx(float(jaxsvm.certificate(expansion(c), data, 0.3).gap), abs=1e-5)
 
 
+@pytest.mark.long
 def test_certificate_under_jit_with_x64_on(x64):
     """The dtype at hand is that of the model and the rows, not the default: float32 rows in a float64 program."""
     wide = jaxsvm.dataset(X, Y)
@@ -681,6 +687,7 @@ def test_a_batch_has_a_target_and_a_weight_for_each_row(probe, field):
         probe(data._replace(**{field: jnp.ones(3)}))
 
 
+@pytest.mark.long
 def test_numbers_wider_than_jax_has_are_taken():
     data = jaxsvm.dataset(np.eye(2), [1, -1])
     run = jaxsvm.fit(jaxsvm.sdca(10.0, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=4)

@@ -352,6 +352,7 @@ def alone(name):
     return run(METHODS[name](BUDGET), batches())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BY_HAND)
 def test_every_step_is_that_of_the_paper(name, x64):
     """Values at new rows and losses after each step."""
@@ -381,6 +382,7 @@ def numbers(x, rows=X):
     return set(which[far == 0].tolist())
 
 
+@pytest.mark.long
 def test_random_budget_perceptron_given_the_points_that_went(x64):
     states, info, values = alone("random")
     points = np.asarray(jax.vmap(METHODS["random"](BUDGET).model)(states).x)
@@ -427,6 +429,7 @@ def drops(seed, rounds=10):
     return np.ravel(ages)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_old_point_is_as_likely_to_go(seed):
     """By age, and by age after that of the drop before: chi-square of 12 and 16 classes."""
@@ -463,6 +466,7 @@ def perceptron():
     return losses, values, len(set(OFTEN[np.asarray(losses) == 1]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*PERCEPTRONS, "projectron"])
 def test_with_room_for_all_it_is_the_perceptron(name, x64):
     """Rows come again with either label, so that coefficients grow, vanish and change sign in their places."""
@@ -504,6 +508,7 @@ def test_shrinkage_where_public_code_has_the_other_root(x64):
     np.testing.assert_allclose(shrinkage(2.0, 1.25, 0.0, 32 / 15), 2 - 3**0.5, rtol=1e-12)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.1, 10), st.floats(0, 0.5), st.floats(0.2, 3))
 def test_forgetron_shrinks_within_bounds_and_its_damage_stays_below_them(seed, sigma, noise, weight):
@@ -655,12 +660,14 @@ def nogd_at_the_switch(x, y, kept):
     return after, before, stored, values
 
 
+@pytest.mark.long
 def test_nogd_goes_on_as_it_was(x64):
     after, before, _, _ = nogd_at_the_switch(X, LABELS, BUDGET)
     assert np.ptp(before) > 0.3
     np.testing.assert_allclose(after, before, rtol=0, atol=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-6), (np.float32, 5e-3)])  # sqrt(m eps) |coef|, once or twice
 def test_nogd_goes_on_as_it_was_where_rows_come_again(dtype, tolerance, x64):
     three = np.arange(N) % 3
@@ -742,6 +749,7 @@ def rate_of_the_perceptron(noise):
 WITHIN = {name: 1.25 for name in METHODS} | {"bpas": 0.9, "projectron++": 1.0, "nogd": 0.9, "fixed": 3.0}
 
 
+@pytest.mark.long
 @each
 def test_rate_of_mistakes_over_a_pass(name):
     """The last function of a pass is a lottery; the rate over it is not."""
@@ -750,6 +758,7 @@ def test_rate_of_mistakes_over_a_pass(name):
     assert rate(METHODS[name](40), 0.3) < min(WITHIN[name] * reference, 0.4)  # chance is 0.5
 
 
+@pytest.mark.long
 def test_rate_of_crammers_rule_where_classes_do_not_overlap():
     reference = rate_of_the_perceptron(0.1)
     assert reference < 0.03
@@ -779,6 +788,7 @@ def same(a, b):
     return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["stoptron", "random", "projectron++", "bogd", "fogd", "nogd"])
 def test_a_stream_from_files_is_fit_and_goes_on_to_the_bit(name, mapped, tmp_path):
     solver, path = METHODS[name](BUDGET), tmp_path / "run.npz"
@@ -841,6 +851,7 @@ def test_a_stream_that_ends_early_keeps_what_was_reached(name, mapped, tmp_path)
 FEW = 50
 
 
+@pytest.mark.long
 @each
 def test_rows_of_weight_0_beside_it_change_nothing(name, x64):
     """A row in each of the places of a batch in turn, wild ones beside it."""
@@ -854,6 +865,7 @@ def test_rows_of_weight_0_beside_it_change_nothing(name, x64):
     np.testing.assert_array_equal(info.support, one.support[:FEW])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ("bogd", "fogd")])
 def test_rows_of_a_batch_come_in_turn(name, x64):
     """Rows so far apart that no score changes in between; bogd shrinks once a step, features of fogd are never so far apart."""
@@ -868,6 +880,7 @@ def test_rows_of_a_batch_come_in_turn(name, x64):
     assert int(info.support[-1]) == BUDGET
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tightest", "forgetron", "projectron++", "bpas", "fogd", "nogd"])  # all spaces, all rules
 def test_sparse_rows_are_the_same_rows(name, x64):
     x = np.where(np.random.default_rng(2).random((N, D)) < 0.4, 0, X)
@@ -936,6 +949,7 @@ def test_features_of_nogd_are_at_most_its_points(kept):
         begin(jaxsvm.nogd(ETA, RBF, budget=BUDGET, features=kept))
 
 
+@pytest.mark.long
 def test_projectron_takes_all_mistakes_of_a_batch_as_the_perceptron_does(x64):
     """The second row is right once the first is in; it was a mistake when the batch was scored."""
     data = jaxsvm.Batch(jnp.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), jnp.ones(2), jnp.arange(2, dtype=jnp.int32), jnp.ones(2))

@@ -607,6 +607,7 @@ def test_sdca_goes_on_from_given_dual_variables(space, x64):
     close(again.inner[-1], best * Y, 1e-11)  # at the optimum nothing moves
 
 
+@pytest.mark.long
 def test_sdca_starts_from_more_rows_than_one_block(x64):
     rng = np.random.default_rng(4)
     x, alpha = rng.normal(size=(300, 2)), rng.uniform(0, 1, 300)
@@ -699,6 +700,7 @@ def test_u6_flipped_labels_flip_the_function(name, x64):
     np.testing.assert_array_equal(flipped.info.residual, plain.info.residual)
 
 
+@pytest.mark.long
 def test_u6_replicated_data_and_weights_leave_the_problem_as_it_is(x64):
     twice = np.repeat(np.arange(N), 2)
     weight = np.random.default_rng(6).permutation(np.repeat([0.0, 1.0, 2.0, 3.0, 4.0, 2.0], 4))

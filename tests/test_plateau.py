@@ -60,6 +60,7 @@ def liblinear(C, tol, max_iter):
     return objective(svc.fit(X, Y).coef_[0], C), svc.n_iter_
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("C", [0.1, 1.0])
 def test_the_gap_by_hand_is_below_the_goal(x64, C):
     run, alpha, _ = ascent(C)
@@ -71,6 +72,7 @@ def test_the_gap_by_hand_is_below_the_goal(x64, C):
     assert gap <= GOAL * primal
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("C", [0.1, 1.0])
 def test_the_certificate_says_so_too(x64, C):
     run, alpha, data = ascent(C)

@@ -128,6 +128,7 @@ def rings(ax):
     return next(c.get_offsets() for c in ax.collections if c.get_label() == "support vectors")
 
 
+@pytest.mark.long
 def test_support_vectors_are_ringed():
     found, model = of_libsvm()
     ax = plt.subplots()[1]
@@ -146,6 +147,7 @@ def test_padding_and_constant_columns():
     assert ax.get_xlim()[1] < 10 and ax.get_ylim() == (2, 4)
 
 
+@pytest.mark.long
 def test_sparse_rows():
     from scipy.sparse import csr_matrix
 
@@ -174,6 +176,7 @@ def test_classes_have_regions(k):
     assert tuple(text.get_text() for text in ax.get_legend().get_texts()) == names
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("many, parts", [(one_vs_rest, [0, 1, 2]), (one_vs_one, [(0, 1), (0, 2), (1, 2)])])
 def test_support_vectors_of_any_class_or_pair(many, parts):
     data = jaxsvm.dataset(X, (X[:, 0] > 0).astype(int) + (X[:, 1] > 0), task="multiclass")

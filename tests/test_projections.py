@@ -49,6 +49,7 @@ def test_ball_leaves_points_inside_and_zero_as_they_are():
     np.testing.assert_array_equal(projections.ball(0.0)(jnp.array([3.0, 4.0])), 0)
 
 
+@pytest.mark.long
 def test_ball_has_a_finite_gradient_at_zero():
     assert np.all(np.isfinite(jax.jacobian(projections.ball(1.0))(jnp.zeros(3))))
 
@@ -113,6 +114,7 @@ def test_box_section_is_the_dual_box_of_a_support_vector_machine_in_float32():
     np.testing.assert_allclose(feasible, v, atol=1e-6)  # a point of the set is its own projection
 
 
+@pytest.mark.long
 def test_box_section_takes_a_box_without_an_upper_end():
     # as in the dual of the squared hinge: v1 = v2 + v3 nearest to (1, 2, -1) is (1.5, 1.5, 0)
     got = projections.box_section(jnp.array([1.0, 2.0, -1.0]), 0.0, jnp.inf, jnp.array([1.0, -1.0, -1.0]))

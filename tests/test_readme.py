@@ -26,6 +26,7 @@ def run(document, tmp_path, monkeypatch):
     return names
 
 
+@pytest.mark.long
 def test_snippets_run_in_order(tmp_path, monkeypatch):
     assert len(blocks("python", TOUR)) >= 7
     names = run(TOUR, tmp_path, monkeypatch)
@@ -34,6 +35,7 @@ def test_snippets_run_in_order(tmp_path, monkeypatch):
     assert float(names["errors"].min()) < 0.1
 
 
+@pytest.mark.long
 def test_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch):
     assert len(blocks("python")) >= 5
     names = run(README, tmp_path, monkeypatch)
@@ -43,6 +45,7 @@ def test_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch):
     assert 0 <= float(names["proof"].gap) < 1e-3 * float(names["proof"].primal)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("document", [GUIDE, CATALOGUE], ids=lambda document: document.parent.name)
 def test_snippets_of_a_document_run_in_order(document, tmp_path, monkeypatch):
     assert blocks("python", document)

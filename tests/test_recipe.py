@@ -329,6 +329,7 @@ def fresh(code, *, path=None, **env):
     )
 
 
+@pytest.mark.long
 def test_pickles_are_read_in_a_fresh_process(tmp_path):
     """Recipes of the package, and of a module of the user's own that the reader has not imported yet."""
     (tmp_path / "mine.py").write_text(
@@ -524,6 +525,7 @@ def weighted(lam: float, costs: jax.Array, *, start: "jax.Array | None" = None, 
 TWO_COLUMNS = jaxsvm.dataset([[1.0, 2.0], [-1.0, 1.0]], [1, -1])
 
 
+@pytest.mark.long
 def test_a_vector_is_refused_by_the_recipe_itself():
     """The two numbers were taken for one a column, and trained."""
     with pytest.raises(ValueError, match=r"^lam has shape \(2,\); sweep it with jax\.vmap or jaxsvm\.sweep$"):
@@ -620,6 +622,7 @@ def test_numbers_that_are_not_known_are_not_tried():
         _ = bad.init
 
 
+@pytest.mark.long
 def test_a_trial_neither_starts_jax_nor_compiles():
     answer = fresh(
         """

@@ -26,6 +26,7 @@ NAMES = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_of_0_3_0_goes_on(name, old):
     """With the solver of the file; what it comes to is what 0.3.0 came to, but for roundings."""

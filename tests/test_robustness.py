@@ -36,6 +36,7 @@ def user_settings():
         jax.config.update("jax_traceback_filtering", before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", SHARES)
 def test_a_share_of_the_campaign(part, tmp_path):
     """No silent wrong answer, no foreign traceback, no file loaded as something else."""
@@ -60,6 +61,7 @@ FOUND = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", FOUND)
 def test_what_campaigns_found_stays_mended(part, tmp_path):
     run = campaign.part_of(part)

@@ -230,6 +230,7 @@ def test_whole_draws_all_rows_in_order():
     assert WHOLE.whole and WHOLE.rows(4) == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [9, 26, 1025])
 def test_the_order_of_a_pass_does_not_depend_on_the_size_of_its_steps(n):
     """Large steps find the way back into the range by a table, small ones by walking."""

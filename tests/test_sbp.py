@@ -113,6 +113,7 @@ def by_hand(gram, y, weight, nu, bias, index, normalise=True):
         yield alpha * y, margin * y, level, b, mean * y, p / t, returned * y, best[1] / best[0] if best[0] > 0 else best[1]
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize(
@@ -151,6 +152,7 @@ def test_the_run_of_the_paper(bias, normalise, nu, weight, b, steps, x64):
         assert hinge / size >= nu - 1e-12 and (not normalise or hinge / size == pytest.approx(nu, rel=1e-9))
 
 
+@pytest.mark.long
 @BOTH
 def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
     """The water over rows written out, k times for weight k, with wild rows of weight 0 left out, is the same."""
@@ -189,6 +191,7 @@ def ends_of(nu, data, keys, bias, steps):
     return jax.vmap(one)(keys)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("bias", "factor"), [("none", 0.6), ("free", 0.3)])
 def test_distance_of_the_mean_from_the_optimum(bias, factor, x64):
     """Mean over 20 seeds of f* - f(mean iterate), in R / sqrt(T): 3 is proved. Five data sets in one program; R = 1."""
@@ -207,6 +210,7 @@ def test_distance_of_the_mean_from_the_optimum(bias, factor, x64):
         assert np.mean(np.maximum(levels, normal)) > levels.mean()
 
 
+@pytest.mark.long
 @BOTH
 def test_normalising_never_lowers_the_level(bias, x64):
     """The same run twice; the level of a model of margin 1 at mean hinge L and norm s is 1/s."""
@@ -227,6 +231,7 @@ def test_normalising_never_lowers_the_level(bias, x64):
                 assert levels[1] >= levels[0] * (1 - 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("lam", "bias"), [(0.2, "none"), (0.2, "free"), (0.02, "none")])
 def test_the_residual_bounds_the_distance_from_the_optimum(bias, lam, x64):
     _, nu, best = front(lam, bias)
@@ -253,6 +258,7 @@ def test_the_residual_bounds_the_distance_from_the_optimum(bias, lam, x64):
         np.testing.assert_allclose(p[Y > 0].sum(), 0.5, rtol=1e-12)
 
 
+@pytest.mark.long
 @BOTH
 def test_a_tolerance_is_kept(bias, x64):
     """A run ends at the first look that proves it."""
@@ -264,6 +270,7 @@ def test_a_tolerance_is_kept(bias, x64):
     assert "tolerance 1.0e-02 met" in run.status
 
 
+@pytest.mark.long
 def test_with_every_row_under_water_the_optimum_is_known(x64):
     """For nu >= max c - mean c at w = mu/|mu|, mu = mean of y_i phi(x_i): f* = |mu| + nu."""
     size = np.sqrt(Y @ K @ Y) / N
@@ -285,6 +292,7 @@ def test_with_every_row_under_water_the_optimum_is_known(x64):
     assert float(jaxsvm.nu_from(u, dataset())) == pytest.approx(nu, rel=1e-9)
 
 
+@pytest.mark.long
 @BOTH
 def test_a_level_that_is_not_positive_yet(bias, x64):
     """Labels of which a line separates few, and no slack: the optimum is 0. The model is the mean as it is."""
@@ -314,6 +322,7 @@ def test_a_level_that_is_not_positive_yet(bias, x64):
 # -------------------------------------------------------------------------------------------------- steps, looks, programs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("look", "bias"), [(0, "none"), (7, "free"), (None, "none")])
 def test_looks_cost_the_whole_matrix_and_change_nothing_else(look, bias, x64):
     states, _, info = trace(make(bias=bias, bound_every=look), dataset(), KEY, 100)
@@ -331,6 +340,7 @@ def test_looks_cost_the_whole_matrix_and_change_nothing_else(look, bias, x64):
     assert int(info.support[-1]) == np.sum(np.asarray(states.s.mean.coef[-1]) != 0)
 
 
+@pytest.mark.long
 @BOTH
 def test_a_resumed_run_is_the_whole_run(bias):
     fit = functools.partial(jaxsvm.fit, make(bias=bias, bound_every=7), dataset(dtype=np.float32), every=20)
@@ -343,6 +353,7 @@ def test_a_resumed_run_is_the_whole_run(bias):
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
+@pytest.mark.long
 @BOTH
 def test_batches_of_draws(bias):
     """As many draws as the sampler hands rows, whatever these are; the mean of them is the step."""
@@ -367,6 +378,7 @@ def products(jaxpr, met):
     return met
 
 
+@pytest.mark.long
 @BOTH
 def test_the_rows_of_sixteen_runs_are_one_product(bias):
     """And the sixteen runs are those made one by one."""
@@ -393,6 +405,7 @@ def test_the_rows_of_sixteen_runs_are_one_product(bias):
         np.testing.assert_allclose(swept.model.b[i], alone.model.b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_long_run_in_float32_does_not_drift():
     """After 5,000 steps the responses and |w|^2 are still those of the coefficients."""
     run = jaxsvm.fit(make(0.1, bound_every=0), dataset(dtype=np.float32), KEY, steps=5000, every=1000)
@@ -406,6 +419,7 @@ def test_a_long_run_in_float32_does_not_drift():
 # --------------------------------------------------------------------------------------------------------------- conversions
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("lam", [0.3, 0.1, 0.03, 0.01])
 def test_lam_from_the_shares_of_an_exact_solution(lam, bias, x64):
@@ -419,6 +433,7 @@ def test_lam_from_the_shares_of_an_exact_solution(lam, bias, x64):
     assert np.sqrt((p * Y) @ K @ (p * Y)) + N * nu * p.max() == pytest.approx(best, rel=1e-6)
 
 
+@pytest.mark.long
 @BOTH
 def test_lam_with_weights(bias, x64):
     lam = 0.05
@@ -428,6 +443,7 @@ def test_lam_with_weights(bias, x64):
     assert float(found) == pytest.approx(lam, rel=1e-6)
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("lam", [0.2, 0.05])
 def test_there_and_back(lam, bias, x64):
@@ -441,6 +457,7 @@ def test_there_and_back(lam, bias, x64):
     assert float(objectives.radius_from(run.model)) == pytest.approx(1 / best, rel=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lam", [0.2, 0.05])
 def test_the_radius_of_an_optimum_gives_the_same_optimum(lam, x64):
     u, nu, best = front(lam, "none")
@@ -475,6 +492,7 @@ def test_bad_choices():
         fit(kernel=3)
 
 
+@pytest.mark.long
 def test_bad_rows():
     data, one = dataset(dtype=np.float32), dataset(dtype=np.float32)._replace(y=jnp.ones(N, jnp.float32))
     with pytest.raises(ValueError, match="bias='free' needs rows of both classes: with one class the level has no bound"):
@@ -498,6 +516,7 @@ def test_bad_rows():
         jaxsvm.fit(make(kernel=kernels.precomputed()), jaxsvm.dataset(crooked, Y), KEY, steps=1)
 
 
+@pytest.mark.long
 def test_rows_of_zeros_among_others(x64):
     """They cannot move, and are drawn all the same; the level stands over them."""
     x = np.where(np.arange(N)[:, None] < 5, 0, X)

@@ -53,6 +53,7 @@ def test_schedules_follow_float64(x64):
     np.testing.assert_allclose(got, averaged(t, 0.01, 2), rtol=1e-14)
 
 
+@pytest.mark.long
 def test_the_scale_of_a_schedule_can_be_swept_and_differentiated():
     lams = jnp.array([0.1, 1.0, 10.0])
     for make in (lambda lam: schedules.inverse_time(1 / lam), schedules.bottou, lambda lam: schedules.averaged_sgd(lam, 2)):

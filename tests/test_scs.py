@@ -96,6 +96,7 @@ def test_the_run_of_the_paper(eta1, eta2, gamma, metric, weight, x64):
 # -------------------------------------------------------------------------------------------------------- Wolfe's method
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", [RBF, None], ids=["rbf", "linear"])
 def test_on_all_rows_it_is_the_method_of_wolfe(kernel, x64):
     """One sample of all rows from the start, eta2 = 0, a radius without effect: two vectors without resets."""
@@ -114,6 +115,7 @@ def test_on_all_rows_it_is_the_method_of_wolfe(kernel, x64):
     np.testing.assert_allclose(info.loss[:steps], told.loss[:steps], rtol=1e-10)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("choices", [{}, {"line_search": "wolfe"}, {"at_incumbent": True}], ids=str)
 @pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["plain", "weights"])
 def test_strong_regularisation_takes_one_step(weight, choices, x64):
@@ -149,6 +151,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choices", WAYS, ids=str)
 def test_every_step_of_a_run(choices, x64):
     """Accepted steps do not raise f on the sample, rejected ones change nothing; what is not in the sample stays exactly 0."""
@@ -188,6 +191,7 @@ def test_every_step_of_a_run(choices, x64):
     assert everywhere < (0.75 if choices.get("metric") == "euclidean" else 0.55)
 
 
+@pytest.mark.long
 def test_a_step_that_is_not_taken_leads_elsewhere(x64):
     """Afterwards the subgradient is that of the candidate; with at_incumbent it is that of w again."""
     for at_incumbent in (False, True):
@@ -203,6 +207,7 @@ def test_a_step_that_is_not_taken_leads_elsewhere(x64):
             np.testing.assert_array_equal(np.asarray(states.a[t])[clear], (margin < 1)[clear])
 
 
+@pytest.mark.long
 def test_a_fresh_sample_is_drawn_by_weight(x64):
     """A row as often as its weight says: one of a millionth of the weight, on which f rises, is never among them."""
     x, y = np.ones((6, 1)), np.array([1.0, -1, -1, -1, -1, -1])
@@ -215,6 +220,7 @@ def test_a_fresh_sample_is_drawn_by_weight(x64):
     assert abs(share([7.0] + 5 * [0.6]) - 0.744) <= 5 * np.sqrt(0.744 * 0.256 / 400)
 
 
+@pytest.mark.long
 def test_the_constants_of_the_paper_take_almost_no_step(x64):
     """Falls on the grown sample 1.1 times as large as on the old one are rare, and once it is complete there are none."""
     states, info = trace(make(paper_constants=True), dataset(), 60)
@@ -251,6 +257,7 @@ def excess(lam, seeds):
     return np.array(above), float(jaxsvm.objectives.primal(pegasos, data, lam)) / best - 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("lam", "room"), [(1e-2, 2e-4), (1e-3, 2e-2)])
 def test_below_pegasos_after_fifty_iterations(lam, room, x64):
     """Twenty seeds in one program: below 50 steps of kernel Pegasos on all rows, and near the optimum."""
@@ -260,6 +267,7 @@ def test_below_pegasos_after_fifty_iterations(lam, room, x64):
     assert above.max() <= room
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_stops_on_the_norm_of_the_direction(dtype, x64):
     """Infinite until the sample is complete, then |h|; and nothing is infinite or nan behind the end."""
@@ -280,6 +288,7 @@ def test_stops_on_the_norm_of_the_direction(dtype, x64):
 # ------------------------------------------------------------------------------------------------- the same run otherwise
 
 
+@pytest.mark.long
 def test_the_model_is_an_expansion_over_the_sample(x64):
     run = jaxsvm.fit(make(), dataset(), KEY, steps=30)
     index, coef = np.asarray(run.model.index), np.asarray(run.model.coef)
@@ -309,6 +318,7 @@ def test_rows_are_drawn_evenly():
     assert np.all(np.abs(first - 2000 / 30) <= 5 * np.sqrt(2000 / 30))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choices", [{}, {"line_search": "wolfe"}, {"fresh_sample": True}], ids=str)
 def test_linear_weights_are_the_linear_kernel(choices, x64):
     one, info = trace(make(kernel=None, **choices), dataset(), 25)
@@ -320,6 +330,7 @@ def test_linear_weights_are_the_linear_kernel(choices, x64):
     assert isinstance(run.model, jaxsvm.models.Linear) and run.model.w.shape == (D,)
 
 
+@pytest.mark.long
 def test_features_are_rows(x64):
     """A map with all rows as landmarks is the kernel, also where the loop prepares a part of the rows at a time."""
     phi = features.nystrom(None, RBF, landmarks=X)
@@ -330,6 +341,7 @@ def test_features_are_rows(x64):
         same(run.info.residual, one.info.residual, 1e-6)
 
 
+@pytest.mark.long
 def test_sparse_rows_are_dense_ones(x64):
     x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.4, 0, X)
     for kernel, choices in ((RBF, {}), (RBF, {"fresh_sample": True}), (None, {"fresh_sample": True})):
@@ -340,6 +352,7 @@ def test_sparse_rows_are_dense_ones(x64):
     same(run.model(x), jaxsvm.fit(make(), dataset(x), KEY, steps=20).model(x))
 
 
+@pytest.mark.long
 def test_rows_of_weight_zero_may_hold_anything(x64):
     """They are not drawn, nor are they among the fresh ones."""
     wild = WEIGHT == 0
@@ -351,6 +364,7 @@ def test_rows_of_weight_zero_may_hold_anything(x64):
         same(one.w.coef, other.w.coef)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choices", [{"fresh_sample": True}, {"line_search": "wolfe", "metric": "euclidean"}], ids=str)
 def test_a_run_goes_on_where_it_stopped(choices):
     solver, data = make(**choices), dataset(dtype=np.float32)
@@ -362,6 +376,7 @@ def test_a_run_goes_on_where_it_stopped(choices):
         np.testing.assert_array_equal(whole.state.solver.radius, second.state.solver.radius)
 
 
+@pytest.mark.long
 def test_many_at_once(x64):
     """Several lam, and several eta1 and gamma, in one program."""
     fit = lambda lam, eta1, gamma: jaxsvm.fit(make(lam, eta1=eta1, gamma=gamma), dataset(), KEY, steps=20, every=20)
@@ -371,6 +386,7 @@ def test_many_at_once(x64):
         same(several.model.coef[k], fit(*map(float, numbers[:, k])).model.coef)
 
 
+@pytest.mark.long
 def test_numbers_of_another_width(x64):
     """float32 rows under 64-bit numbers stay what they are."""
     for choices in WAYS:
@@ -406,6 +422,7 @@ def test_bad_numbers(choices, sentence):
         jaxsvm.fit(make(choices.pop("lam", 0.1), **choices), dataset(dtype=np.float32), KEY, steps=1)
 
 
+@pytest.mark.long
 def test_more_rows_than_there_are():
     live = int((WEIGHT > 0).sum())
     data = dataset(weight=WEIGHT, dtype=np.float32)
@@ -419,6 +436,7 @@ def test_more_rows_than_there_are():
         jaxsvm.fit(make(), jaxsvm.dataset(X.astype("f"), X[:, 0], task="regression"), KEY, steps=1)
 
 
+@pytest.mark.long
 def test_constants_apart_only_as_printed():
     """paper_constants has m_L above m_R; what is given beside it does not count."""
     one, other = (

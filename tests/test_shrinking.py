@@ -69,6 +69,7 @@ def same_state(one, other):
 # ---------------------------------------------------------------------------------------------------------------- draws
 
 
+@pytest.mark.long
 def test_draws_are_those_of_parts_in_whole_passes_and_between_them():
     _, state = play(BY3, start(BY3, WEIGHT), [{2, 5, 9}])
     for t in (0, 5, 14, 20, 1_000_000):
@@ -124,6 +125,7 @@ def test_sizes():
     ]
 
 
+@pytest.mark.long
 def test_a_vmap_over_keys_and_moves_does_what_each_does():
     sampler, period, data, keys = BY3, 7, rows(WEIGHT), jax.random.split(jax.random.key(3), 3)
     progress = jnp.asarray(np.random.default_rng(0).random((3, period, sampler.rows(N))) < 0.3, jnp.float32)
@@ -142,6 +144,7 @@ def test_a_vmap_over_keys_and_moves_does_what_each_does():
         np.testing.assert_array_equal(drawn[i], draw(sampler, state, period, period))
 
 
+@pytest.mark.long
 def test_draws_are_the_same_with_float64_switched_on():
     want, before = play(BY3, start(BY3, WEIGHT), [{2, 5, 9}, {5}])
     with jax.enable_x64(True):
@@ -287,6 +290,7 @@ def _sixty():
     return fit(jaxsvm.sdca(10.0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("every", "taken"), [(5, [5, 10, 12]), (4, [4, 8, 12]), (100, [12])])
 def test_pieces_fit_into_the_periods_and_their_length_does_not_change_the_bits(every, taken):
     run = fit(jaxsvm.sdca(10.0), every=every)
@@ -311,6 +315,7 @@ def test_a_run_draws_fewer_rows_between_whole_passes():
     assert 0 < moving < M / 2
 
 
+@pytest.mark.long
 def test_runs_inside_jit_and_vmap_are_those_outside():
     Cs = jnp.array([0.1, 1.0, 10.0])
     together = jax.jit(jax.vmap(lambda C: fit(jaxsvm.sdca(C))))(Cs)
@@ -328,6 +333,7 @@ def test_dual_ascent_reaches_the_optimum_of_liblinear(x64, C):
     assert abs(objective(run.model.w, C) / least(C) - 1) <= 1e-5
 
 
+@pytest.mark.long
 def test_at_large_C_fewer_visits_than_epochs_to_the_same_objective(x64):
     """Visits are inner products, counted by the solver; epochs get a quarter more and are still further away."""
     C = 100.0
@@ -357,6 +363,7 @@ def test_a_run_that_met_its_tolerance_violates_no_row_by_much_more(x64, C):
     assert (abs(np.clip(alpha + (1 - Y * (x @ (0.9 * w))) / q, 0, C) - alpha) * q).max() > 10 * tol
 
 
+@pytest.mark.long
 def test_the_residual_is_infinite_until_every_row_was_seen_and_counts_rows_once():
     run = fit(jaxsvm.sdca(10.0), steps=72, every=4)  # periods of 12: all, moving, moving, all
     residual = np.asarray(run.info.residual)
@@ -365,6 +372,7 @@ def test_the_residual_is_infinite_until_every_row_was_seen_and_counts_rows_once(
     np.testing.assert_array_equal(changes * 4, [12, 48])
 
 
+@pytest.mark.long
 def test_the_residual_of_a_pass_is_the_largest_move_in_it_by_hand(x64):
     C, x = 10.0, X.astype(np.float64)
     q = (x**2).sum(1)
@@ -387,6 +395,7 @@ def test_the_residual_of_a_pass_is_the_largest_move_in_it_by_hand(x64):
     np.testing.assert_allclose(later.model.w, w, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.long
 def test_kernel_dual_ascent_reaches_the_dual_optimum_of_scipy(x64):
     C, kernel = 10.0, jaxsvm.kernels.rbf(1.0)
     run = fit(jaxsvm.sdca(C, kernel), dtype=np.float64, steps=400 * STEPS, tol=1e-6)
@@ -407,6 +416,7 @@ def test_kernel_dual_ascent_reaches_the_dual_optimum_of_scipy(x64):
     assert abs(got - found.fun) <= 1e-5 * abs(found.fun)
 
 
+@pytest.mark.long
 def test_methods_that_report_no_progress_get_whole_passes():
     run = fit(jaxsvm.pegasos(0.1))
     state = run.state.sampler

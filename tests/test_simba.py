@@ -92,6 +92,7 @@ def test_the_run_of_the_paper(nu, weight, x64):
     assert np.all(np.asarray(info.evals) == 2)
 
 
+@pytest.mark.long
 def test_rows_are_drawn_by_their_weight(x64):
     """A row by weight times q: many draws from the state of one step, other keys."""
     data, solver = dataset(weight=WEIGHT), jaxsvm.simba(NU, horizon=200.0)
@@ -134,6 +135,7 @@ def exact(lam, x=X, y=Y):
     return float(jaxsvm.nu_from(u, data)), 1 / float(objectives.radius_from(u))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lam", [0.3, 0.05])
 def test_the_optimum_is_reached(lam, x64):
     """f(mean / |mean|) is below f* and within 3 per cent of it after 10,000 steps, 0.5 after 60,000 (ALGORITHMS 3.4 g)."""
@@ -148,6 +150,7 @@ def test_the_optimum_is_reached(lam, x64):
         assert 0.5 < np.linalg.norm(w) <= 1 + 1e-12 and 2 * reach > nu
 
 
+@pytest.mark.long
 def test_without_slack_it_finds_the_widest_margin(x64):
     y = np.sign(X @ [1.0, -0.7, 0.4, 0.0])
     x = X + 0.3 * y[:, None] * np.array([1.0, -0.7, 0.4, 0.0])
@@ -161,6 +164,7 @@ def test_without_slack_it_finds_the_widest_margin(x64):
     assert 0.95 * best <= 1 / np.linalg.norm(w) <= best * (1 + 1e-6)
 
 
+@pytest.mark.long
 def test_sparse_rows_are_dense_ones(x64):
     x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.4, 0, X)
     one, other = (trace(jaxsvm.simba(NU, horizon=200.0), dataset(a), 80) for a in (x, scipy.sparse.csr_matrix(x)))
@@ -169,6 +173,7 @@ def test_sparse_rows_are_dense_ones(x64):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.long
 def test_the_scale_of_the_rows_is_that_of_the_problem(x64):
     """Rows and nu a thousand times as large: the same steps; the model is that much smaller."""
     one, other = (
@@ -187,6 +192,7 @@ def test_bad_numbers(choices, sentence):
         jaxsvm.fit(jaxsvm.simba(choices.pop("nu"), **choices), dataset(dtype=np.float32), KEY, steps=1)
 
 
+@pytest.mark.long
 def test_rows_of_sixteen_bits_and_rows_of_zeros():
     """Sums stay in float32; rows without length leave w where it is."""
     rounded = jnp.asarray(X, jnp.bfloat16)

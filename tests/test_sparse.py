@@ -37,6 +37,7 @@ def dense():
 # What rows are asked for
 
 
+@pytest.mark.long
 def test_shape_dtype_and_rows(sparse, dense):
     x = sparse.x
     assert isinstance(x, SparseRows) and x.shape == (N, D) and x.ndim == 2 and x.dtype == jnp.float32
@@ -62,6 +63,7 @@ def test_add_rows(sparse, dense):
     np.testing.assert_allclose(numerics.add_rows(w, coef, sparse.x), w + coef @ dense.x, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", [
     kernels.linear(), kernels.rbf(1.0), kernels.laplacian(2.0), kernels.polynomial(0.5), kernels.sigmoid(0.1),
     kernels.rbf(1.0) + 2.0 * kernels.linear(),
@@ -113,6 +115,7 @@ SOLVERS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solvers(sparse, dense, name):
     make = SOLVERS[name]
@@ -123,6 +126,7 @@ def test_solvers(sparse, dense, name):
     np.testing.assert_allclose(jaxsvm.error_on(sparse)(have.model), jaxsvm.error_on(dense)(want.model))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [4, 16])
 def test_batches(sparse, dense, batch):
     feed = samplers.epochs(batch)
@@ -131,6 +135,7 @@ def test_batches(sparse, dense, batch):
         np.testing.assert_allclose(have.model.w, want.model.w, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["sdca, bias", "kernel sdca", "nystrom"])
 def test_certificates(sparse, dense, name):
     """In float64 on both sides, of one model: equal but for the rows' float32."""
@@ -146,6 +151,7 @@ def test_certificates(sparse, dense, name):
         assert have.exact == want.exact and have.gap >= 0
 
 
+@pytest.mark.long
 def test_a_model_with_sparse_support_is_saved_and_loaded(sparse, tmp_path):
     model = jaxsvm.fit(jaxsvm.sdca(1.0, kernels.rbf(1.0)), sparse, KEY, steps=100).model
     models.save(tmp_path / "model.npz", model)
@@ -162,6 +168,7 @@ def test_runs_resume_to_the_bit(sparse):
     assert np.array_equal(whole.model.w, rest.model.w) and np.array_equal(whole.model.b, rest.model.b)
 
 
+@pytest.mark.long
 def test_a_sweep_and_a_gradient_over_sparse_rows(sparse, dense):
     def risk(lam, data):
         model = jaxsvm.fit(jaxsvm.asset(lam, loss=jaxsvm.losses.logistic, bias="none"), data, KEY, steps=40).model
@@ -173,6 +180,7 @@ def test_a_sweep_and_a_gradient_over_sparse_rows(sparse, dense):
     np.testing.assert_allclose(jax.grad(risk)(1e-2, sparse), jax.grad(risk)(1e-2, dense), rtol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", [None, kernels.rbf(1.0)], ids=repr)
 def test_nothing_of_the_size_of_the_dense_rows(kernel):
     """Compiled for 4,000 rows of 50,000 columns, 5 numbers each: the program's memory is that of the padded rows."""
@@ -192,6 +200,7 @@ def test_nothing_of_the_size_of_the_dense_rows(kernel):
 # Rows that are only pointed at
 
 
+@pytest.mark.long
 def test_rows_of_rows_that_are_pointed_at(sparse, dense):
     some = take(sparse, jnp.arange(10, 50), copy=False)
     for copy in (True, False):
@@ -202,6 +211,7 @@ def test_rows_of_rows_that_are_pointed_at(sparse, dense):
     assert np.array_equal(blocks, dense.x[10:50])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("columns", "narrow"), [(D, jnp.uint16), (2**16 + 1, jnp.int32)])
 def test_packed_rows_are_the_rows(columns, narrow):
     """Rows without a number, full rows and all between, at the ends too; read, multiplied, and in derivatives."""
@@ -231,6 +241,7 @@ def test_packed_rows_are_the_rows(columns, narrow):
         np.testing.assert_allclose(slope, coef @ full[rows], atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("feed", "longest"), [(samplers.uniform(4), 24), (samplers.uniform(64), 7), (samplers.epochs(16), 37)], ids=repr
 )
@@ -254,6 +265,7 @@ def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(solver, longest
         assert np.array_equal(have, want)
 
 
+@pytest.mark.long
 def test_loops_walk_through_packed_rows(sparse, monkeypatch):
     """Where a step draws a few rows and more; a step on all rows takes them as they are, and so do rows of odd widths."""
     assert loops.pack_rows(sparse.x) is sparse.x.packed
@@ -274,6 +286,7 @@ def test_packed_rows_are_not_pickled(sparse):
     assert "packed" not in vars(again) and np.array_equal(again.toarray(), sparse.x.toarray())
 
 
+@pytest.mark.long
 def test_rows_of_odd_widths_that_are_pointed_at(sparse, dense):
     x = dataclasses.replace(sparse.x, index=sparse.x.index[:, :7], value=sparse.x.value[:, :7],
                             length=jnp.minimum(sparse.x.length, 7))  # fmt: skip
@@ -284,6 +297,7 @@ def test_rows_of_odd_widths_that_are_pointed_at(sparse, dense):
     np.testing.assert_allclose(numerics.add_rows(w, coef, drawn), w + coef @ x.toarray()[rows], atol=1e-5)
 
 
+@pytest.mark.long
 def test_large_batches_lifted_by_the_step(sparse, dense, monkeypatch):
     monkeypatch.setattr(lift, "BLOCK", 16)
     solver = SOLVERS["fourier"](None)
@@ -291,12 +305,14 @@ def test_large_batches_lifted_by_the_step(sparse, dense, monkeypatch):
     np.testing.assert_allclose(runs[0].model(sparse.x), runs[1].model(dense.x), atol=1e-5)
 
 
+@pytest.mark.long
 def test_sums_of_narrow_numbers_are_wide():
     ones = scipy.sparse.csr_matrix(np.ones((2, 1000), np.float32))
     x = jaxsvm.dataset(ones, [1, -1]).x.astype(jnp.bfloat16)
     assert numerics.cross_products(x, x).dtype == jnp.float32 and float(numerics.cross_products(x, x)[0, 1]) == 1000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lanes", [3, 8])
 @pytest.mark.parametrize("few", [1, 8])
 def test_many_weights_at_once(sparse, dense, few, lanes):
@@ -315,6 +331,7 @@ def test_many_weights_at_once(sparse, dense, few, lanes):
         np.testing.assert_allclose(each, jnp.stack([w[0] + coef[0] @ dense.x[i] for i in many]), atol=1e-6)
 
 
+@pytest.mark.long
 def test_rows_of_many_data_sets_at_once(sparse, dense):
     """vmap over the rows themselves, as over feature scalings."""
     scale, rows, w = jnp.arange(1.0, 10), jnp.arange(20, 28), jnp.linspace(-1, 1, D)

@@ -61,6 +61,7 @@ def in_one(name, b):
 # What a stream is
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("b", [1, 8])
 def test_a_stream_is_a_run_over_the_rows_in_their_order(name, b):
@@ -71,6 +72,7 @@ def test_a_stream_is_a_run_over_the_rows_in_their_order(name, b):
     near(run.model, fit.model)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(["pegasos", "sdca"]), st.sampled_from([1, 8]), st.lists(st.integers(0, 30), min_size=1, max_size=12))
 def test_where_chunks_end_changes_nothing(name, b, sizes):
@@ -92,6 +94,7 @@ def test_pending_rows_are_the_last_ones():
     )
 
 
+@pytest.mark.long
 def test_a_second_pass_over_a_dual_method():
     parts = jaxsvm.data.chunks(DATA, rows=30)
     twice = jaxsvm.stream(SOLVERS["sdca"], [*parts, *parts], KEY, rows=N, batch_size=1)
@@ -99,6 +102,7 @@ def test_a_second_pass_over_a_dual_method():
     near(twice.model, fit.model)
 
 
+@pytest.mark.long
 def test_many_classes_of_a_dual_method():
     """One against the rest begins alike whatever the classes of the rows to come; pairs do not, and are refused."""
     y = (np.arange(N) % 3).astype(np.float32)
@@ -119,6 +123,7 @@ def test_the_default_batch_is_the_papers():
     assert int(jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], KEY).state.step) == N
 
 
+@pytest.mark.long
 def test_the_curve_has_a_row_for_each_chunk():
     run = jaxsvm.stream(SOLVERS["pegasos"], pieces([40, 40, 3, 17]), KEY, batch_size=8, probe=jaxsvm.error_on(DATA))
     assert run.info.step.tolist() == [5, 10, 10, 12]
@@ -147,6 +152,7 @@ def test_rows_of_weight_0_are_left_out():
     assert same(run.model, jaxsvm.stream(SOLVERS["pegasos"], [(X[keep], Y[keep])], KEY, batch_size=4).model)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [None, 1000])
 def test_features_are_lifted_by_the_chunk_or_by_the_step(memory):
     phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=32)
@@ -156,6 +162,7 @@ def test_features_are_lifted_by_the_chunk_or_by_the_step(memory):
     np.testing.assert_allclose(run.model(DATA.x), fit.model(DATA.x), atol=1e-5)  # products of other shapes round otherwise
 
 
+@pytest.mark.long
 def test_sparse_chunks():
     data = jaxsvm.dataset(scipy.sparse.random(N, 50, 0.1, random_state=0, format="csr", dtype=np.float32), Y)
     solver = SOLVERS["averaged"]
@@ -174,6 +181,7 @@ def test_other_dtypes_become_float32(dtype):
 # Going on
 
 
+@pytest.mark.long
 def test_a_stream_goes_on_to_the_bit(tmp_path):
     parts = jaxsvm.data.chunks(X, Y, rows=15)
     solver, path = SOLVERS["averaged"], tmp_path / "run.npz"
@@ -221,6 +229,7 @@ def start(files, path, slow=0.05):
     return child
 
 
+@pytest.mark.long
 def test_killed_and_gone_on_with_to_the_bit(files, tmp_path):
     parts = jaxsvm.data.chunks(np.load(files / "x.npy", mmap_mode="r"), np.load(files / "y.npy", mmap_mode="r"), rows=50)
     solver = jaxsvm.averaged(jaxsvm.pegasos(0.01))
@@ -273,6 +282,7 @@ def test_a_stream_whose_folder_comes_back_saves_its_last_state(passing_folder):
     assert same(models.load(folder / "run.npz"), run.state) and int(run.state.chunks) == 5
 
 
+@pytest.mark.long
 def test_ctrl_c_returns_what_was_reached(files, tmp_path):
     child = start(files, tmp_path / "run.npz", slow=0.2)
     child.send_signal(signal.SIGINT)
@@ -309,6 +319,7 @@ def test_bounds_of_rows_are_not_guessed():
         jaxsvm.stream(SOLVERS["sdca"], [(X, Y)], state=in_one("sdca", 1).state)
 
 
+@pytest.mark.long
 def test_chunks_prepared_beforehand_are_not_lifted_again():
     phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=D)
     solver = jaxsvm.on_features(phi, jaxsvm.pegasos(0.1))
@@ -398,6 +409,7 @@ def test_solvers_that_cannot_be_streamed():
         jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], state=in_one("pegasos", 1).state, batch_size=8)
 
 
+@pytest.mark.long
 def test_targets_are_those_of_the_solver():
     real = jaxsvm.asset(0.1, loss=jaxsvm.losses.squared)
     assert jaxsvm.stream(real, [(X, Y + 0.5)], KEY).finite

@@ -57,20 +57,24 @@ def counted(f=None):
 # -------------------------------------------------------------------------------------------------------------- numbers
 
 
+@pytest.mark.long
 def test_one_axis():
     same(sweep(fn, a=A, progress=False)(X), loops(lambda a: fn(a, X), A))
 
 
+@pytest.mark.long
 def test_two_axes_in_the_order_of_the_call():
     same(sweep(fn, a=A, b=B, progress=False)(X), loops(lambda a, b: fn(a, X, b), A, B))
     same(sweep(fn, b=B, a=A, progress=False)(X), loops(lambda b, a: fn(a, X, b), B, A))
 
 
+@pytest.mark.long
 def test_three_axes_one_of_them_by_name_only():
     want = loops(lambda c, a, b: fn(a, X, b, c=c, shift=1.0), C, A, B)
     same(sweep(fn, c=C, a=A, b=B, progress=False)(X, shift=1.0), want)
 
 
+@pytest.mark.long
 def test_an_axis_of_one_number_and_axes_given_as_lists_or_whole_numbers():
     same(sweep(fn, a=[2.0], b=np.array([1.0, 4.0], np.float32), progress=False)(X), loops(lambda a, b: fn(a, X, b), [2.0], B))
     got = sweep(lambda k, lam: k * 2 + (lam > 1).astype(jnp.int32), k=jnp.arange(3), lam=B, progress=False)()
@@ -93,6 +97,7 @@ def test_a_function_with_open_keywords():
     np.testing.assert_allclose(got, 6 + 10 * A, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_models_and_errors_over_two_numbers_are_those_of_single_runs():
     data = jaxsvm.dataset(np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32), [1, -1, 1] * 4)
     key = jax.random.key(0)
@@ -114,6 +119,7 @@ def test_models_and_errors_over_two_numbers_are_those_of_single_runs():
 # ------------------------------------------------------------------------------------------------------ transformations
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("axes", [{"a": A}, {"a": A, "b": B}, {"c": C, "b": B, "a": A}], ids=len)
 def test_inside_jit_and_vmap_the_same_numbers(axes):
     run = sweep(fn, **axes)
@@ -444,6 +450,7 @@ def test_a_table_without_a_finite_value_or_with_wrong_axes():
             jaxsvm.sweep.table(jnp.zeros(()), **axes)
 
 
+@pytest.mark.long
 def test_the_memory_that_a_call_takes_is_told():
     fn = lambda a, b, x: jnp.max(jnp.sort(jnp.outer(x * a, x), axis=0) @ jnp.sort(jnp.outer(x, x * b), axis=0))
     x, axes = jnp.ones(256), {"a": jnp.arange(1.0, 9.0), "b": jnp.arange(3.0)}

@@ -42,6 +42,7 @@ GOOD = {
 }
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", GOOD)
 def test_solvers_of_the_package_pass(name):
     check_solver(GOOD[name]())
@@ -201,6 +202,7 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
 ]  # fmt: skip
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: f"{case[0]}: {case[2]}")
 def test_a_broken_solver_fails_with_the_sentence_of_its_promise(case):
     name, make, seen = case
@@ -222,6 +224,7 @@ def by_float(lam):
     return SOUND._replace(update=lambda state, batch: update(state, batch, lam))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("factory", "seen"),
     [(by_tracer, "the models at the numbers 0.1, 0.2 differ by up to"), (by_float, "it raised ConcretizationTypeError")],
@@ -232,6 +235,7 @@ def test_a_factory_that_vmap_does_not_reach(factory, seen):
     assert str(raised.value).startswith(f"vmap: {PROMISES['vmap']}, but ")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rule", "seen"), [(steep, "at 0.1 it is nan"), (searching, "it raised ValueError: Reverse-mode")])
 def test_a_factory_without_derivatives(rule, seen):
     def factory(lam):
@@ -247,6 +251,7 @@ def test_every_promise_is_broken_by_a_solver_above():
     assert {name for name, *_ in BROKEN} | {"vmap", "gradient"} == set(PROMISES)
 
 
+@pytest.mark.long
 def test_the_sound_solver_passes_on_other_data_and_keys():
     check_solver(SOUND)
     x = np.random.default_rng(1).normal(size=(30, 5))

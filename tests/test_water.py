@@ -183,6 +183,7 @@ def test_a_start_from_anywhere_leads_to_the_same_level(dtype, x64):
                 assert abs(level - cold) * max(size, 1e-3) <= room, (ground, start, volume)
 
 
+@pytest.mark.long
 @DTYPES
 def test_rows_of_weight_0_may_hold_anything(dtype, x64):
     for c, y, volume, weight in problems("random", dtype, times=2):
@@ -201,6 +202,7 @@ def test_rows_of_weight_0_may_hold_anything(dtype, x64):
         assert float(plain[0]) == pytest.approx(want, rel=TOLERANCE[dtype], abs=TOLERANCE[dtype])
 
 
+@pytest.mark.long
 def test_by_hand():
     assert float(water_level(jnp.array([0.0, 1.0, 5.0]), 3.0)) == 2.0
     assert float(water_level(jnp.array([0.0, 1.0, 5.0]), 0.0)) == 0.0
@@ -216,6 +218,7 @@ def test_by_hand():
 finite = st.floats(-100, 100, width=32)
 
 
+@pytest.mark.long
 @few
 @given(st.lists(finite, min_size=8, max_size=8), st.floats(0, 50), st.floats(-50, 50), st.floats(2**-6, 64), st.randoms())
 def test_invariances(c, volume, shift, factor, random):
@@ -325,6 +328,7 @@ def test_weights_all_the_same_are_no_weights(dtype, x64):
             np.testing.assert_allclose(wide(tenth.level, tenth.bias), wide(plain.level, plain.bias), atol=rooms)
 
 
+@pytest.mark.long
 @DTYPES
 def test_a_start_from_anywhere_leads_to_the_same_basins(dtype, x64):
     for ground in ("random", "tied", "equal"):
@@ -343,6 +347,7 @@ def test_a_start_from_anywhere_leads_to_the_same_basins(dtype, x64):
                 np.testing.assert_allclose(wide(warm.level, warm.bias), [level, bias], atol=room, err_msg=f"{ground} {start}")
 
 
+@pytest.mark.long
 def test_a_class_without_rows_has_no_level():
     c, weight = np.float32(RESPONSES["random"](np.random.default_rng(0))), np.ones(N, "f")
     for y, w in (
@@ -362,6 +367,7 @@ def stacked(ground="random"):
     return [np.stack(a) for a in zip(*problems(ground, "float64", times=1), strict=True)]
 
 
+@pytest.mark.long
 def test_vmap_is_a_loop(x64):
     for ground in ("random", "ladder"):
         c, y, volume, weight = stacked(ground)
@@ -385,6 +391,7 @@ def slopes(level, c, volume, h=1e-6):
     return np.array(rows, float), float((level(c, volume + h) - level(c, volume - h)) / (2 * h))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weigh", WEIGHTS)
 def test_derivatives_of_the_level(weigh, x64):
     rng = np.random.default_rng(3)
@@ -403,6 +410,7 @@ def test_derivatives_of_the_level(weigh, x64):
                 np.testing.assert_allclose(got, want, atol=1e-8)
 
 
+@pytest.mark.long
 def test_derivatives_forward_batched_and_from_a_start(x64):
     c, y, volume, weight = (a[8:12] for a in stacked())
     plain = jax.vmap(jax.grad(water_level, argnums=(0, 1)))(c, volume)
@@ -423,6 +431,7 @@ Y = np.where(X[:, 0] - 0.5 * X[:, 1] ** 2 + 0.4 * np.random.default_rng(9).norma
 GRAM = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lam", [0.3, 0.03, 0.003])
 def test_the_level_over_a_reference_solution_is_one_over_its_norm(lam, x64):
     """U/|U| at nu = (mean hinge) / |u|: without bias by decomposition, with the best bias by LIBSVM."""
@@ -450,6 +459,7 @@ def test_the_level_over_a_reference_solution_is_one_over_its_norm(lam, x64):
 # ------------------------------------------------------------------------------------------------------------- drawing rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [1, 5, 127, 128, 129, 300])
 def test_rows_are_chosen_in_proportion(n):
     rng = np.random.default_rng(n)

@@ -103,6 +103,7 @@ def primal(gram, y, share, lam, beta):
     return lam / 2 * beta @ gram @ beta + share @ np.maximum(0, 1 - y * (gram @ beta))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["plain", "weights"])
 @pytest.mark.parametrize("weights", ["norm", "dual"])
 @pytest.mark.parametrize("name", GRAMS)
@@ -137,6 +138,7 @@ def test_the_run_by_hand(name, weights, weight, x64):
 # ---------------------------------------------------------------------------------------------------------- closed forms
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("lam", [1.0, 5.0])
 @pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["plain", "weights"])
 @pytest.mark.parametrize("choices", [{}, {"weights": "dual", "bundle": 3}, {"line_search": "wolfe"}], ids=str)
@@ -188,6 +190,7 @@ def exact(name, lam, weighted=False):
         return float(sure.primal)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GRAMS)
 @pytest.mark.parametrize("choices", WAYS, ids=str)
 def test_every_step_of_a_run(choices, name, x64):
@@ -233,6 +236,7 @@ def test_every_step_of_a_run(choices, name, x64):
         assert moved.sum() > steps / 3
 
 
+@pytest.mark.long
 def test_a_step_of_the_bounded_search(x64):
     """Each is in L and in R, for d = -h."""
     gram, share, lam, m_L, m_R = GRAMS["rbf"], np.ones(N) / N, LAM, 0.3, 0.35
@@ -263,6 +267,7 @@ def cancer(dtype="float64"):
     return x.astype(dtype), 2.0 * y - 1, 1 / x.shape[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choices", [{}, {"weights": "dual", "bundle": 10}, {"line_search": "wolfe"}], ids=str)
 def test_a_relative_gap_of_a_thousandth(choices, x64):
     """Breast cancer: within 50 steps at lam = 1e-2, within 1,000 at 1e-3; a certificate from outside says the same."""
@@ -284,6 +289,7 @@ def test_a_relative_gap_of_a_thousandth(choices, x64):
         assert best * (1 - 3e-3) <= dual <= float(run.state.solver.dual) + 1e-12 <= best * (1 + 1e-7)
 
 
+@pytest.mark.long
 def test_float32_is_enough():
     """A gap of 1e-3 in as many steps, but for a few; f, worked out in float64, rises by roundings only."""
     x, y, gamma = cancer("float32")
@@ -307,6 +313,7 @@ def same(one, other, tolerance=1e-9):
     np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choices", [{}, {"weights": "dual", "bundle": 4}], ids=str)
 @pytest.mark.parametrize("kernel", [RBF, None], ids=["rbf", "linear"])
 def test_weights_are_copies_and_absences(kernel, choices, x64):
@@ -321,6 +328,7 @@ def test_weights_are_copies_and_absences(kernel, choices, x64):
     assert np.abs(one - model(dataset())).max() > 1e-2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choices", [{}, {"weights": "dual", "bundle": 4}, {"line_search": "wolfe"}], ids=str)
 def test_linear_weights_are_the_linear_kernel(choices, x64):
     one, info = trace(jaxsvm.wolfe(LAM, **choices), dataset(), 40)
@@ -333,6 +341,7 @@ def test_linear_weights_are_the_linear_kernel(choices, x64):
     same(run.model.w, one.w.coef[-1])
 
 
+@pytest.mark.long
 def test_features_are_rows(x64):
     """A map with all rows as landmarks is the kernel; the model takes raw rows."""
     phi = features.nystrom(None, RBF, landmarks=X)
@@ -342,6 +351,7 @@ def test_features_are_rows(x64):
     same(run.info.residual, one.info.residual, 1e-6)
 
 
+@pytest.mark.long
 def test_sparse_rows_are_dense_ones(x64):
     x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.4, 0, X)
     for kernel in (RBF, None):
@@ -350,6 +360,7 @@ def test_sparse_rows_are_dense_ones(x64):
         same(one[1].residual, other[1].residual)
 
 
+@pytest.mark.long
 def test_values_worked_out_beforehand_are_a_kernel(x64):
     gram = GRAMS["rbf"]
     one = jaxsvm.fit(jaxsvm.wolfe(LAM, RBF), dataset(), KEY, steps=30).model
@@ -360,12 +371,14 @@ def test_values_worked_out_beforehand_are_a_kernel(x64):
         jaxsvm.fit(jaxsvm.wolfe(LAM, kernels.precomputed()), dataset(np.triu(gram)), KEY, steps=1)
 
 
+@pytest.mark.long
 def test_a_function_is_a_kernel(x64):
     fn = lambda x, z: (x @ z.T + 1) ** 2
     run = jaxsvm.fit(jaxsvm.wolfe(LAM, fn), dataset(), KEY, steps=20)
     same(run.model.coef, jaxsvm.fit(jaxsvm.wolfe(LAM, kernels.polynomial(degree=2)), dataset(), KEY, steps=20).model.coef)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "choices", [{"weights": "dual", "bundle": 4}, {"line_search": "wolfe", "bundle": 3}, {"reset": 0.1}], ids=str
 )
@@ -379,6 +392,7 @@ def test_a_run_goes_on_where_it_stopped(choices):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choices", [{}, {"weights": "dual", "bundle": 4}, {"line_search": "wolfe"}], ids=str)
 def test_many_lams_at_once(choices, x64):
     lams = np.array([0.01, 0.1, 2.0])
@@ -390,6 +404,7 @@ def test_many_lams_at_once(choices, x64):
         same(several.info.residual[k], one.info.residual)
 
 
+@pytest.mark.long
 def test_numbers_of_another_width(x64):
     """float32 rows under 64-bit numbers stay what they are, in each of the searches."""
     for choices in WAYS:
@@ -425,6 +440,7 @@ def test_labels_are_signs():
         jaxsvm.fit(jaxsvm.wolfe(0.1), jaxsvm.dataset(X.astype("f"), X[:, 0], task="regression"), KEY, steps=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", [None, kernels.linear()], ids=["linear", "kernel"])
 def test_rows_of_weight_0_may_be_anything(kernel):
     """Nor do they widen what counts as rounding."""
@@ -435,6 +451,7 @@ def test_rows_of_weight_0_may_be_anything(kernel):
     assert all(run.converged for run in runs) and len({int(run.state.step) for run in runs}) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", [None, RBF], ids=["linear", "rbf"])
 def test_values_at_the_rows_gather_no_roundings(kernel):
     """Steps of rounding size go on at the optimum: without new sums they had led away from it by 5e-4 after 6,000."""

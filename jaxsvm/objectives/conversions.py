@@ -55,6 +55,7 @@ def nu_from(model: Model, data: Batch) -> Array:
     Example:
         >>> import jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> from jaxsvm.models import Linear
         >>> float(nu_from(Linear(0.5 * jnp.ones(1), jnp.zeros(())), data))
         1.0
 
@@ -77,6 +78,7 @@ def radius_from(model: Any) -> Array:
         model: one with `sqnorm()`.
 
     Example:
+        >>> from jaxsvm.models import Linear
         >>> float(radius_from(Linear(jnp.array([3.0, 4.0]), jnp.zeros(()))))
         5.0
 

@@ -51,6 +51,7 @@ def error_on(data: Batch) -> Any:
     Example:
         >>> import jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> from jaxsvm.models import Linear
         >>> float(error_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
         0.0
     """
@@ -72,6 +73,7 @@ def risk_on(data: Batch, loss: Loss = hinge) -> Any:
     Example:
         >>> import jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> from jaxsvm.models import Linear
         >>> float(risk_on(data)(Linear(0.5 * jnp.ones(1), jnp.zeros(()))))
         0.5
     """
