@@ -343,6 +343,7 @@ def test_a_run_stops_on_the_change_of_the_spread_and_says_so(x64):
     )
 
 
+@pytest.mark.long
 @STOPS
 def test_there_is_no_criterion_without_a_point_and_none_that_is_no_number(stop, b, x64):
     padded = np.full_like(orders(b), -1)

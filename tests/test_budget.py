@@ -390,6 +390,7 @@ def test_every_step_is_that_of_the_paper(name, x64):
     assert agree(name, data, rows) >= 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["merge, look-up", "remove", "project"])
 def test_weights_and_rows_that_stand_there_twice(name, x64):
     """A row that is a point already adds to its coefficient, and is the newest point then."""
@@ -917,6 +918,7 @@ KERNELS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_values_with_known_norms_are_those_of_a_call(kernel, x64):
     z = jnp.asarray(X)

@@ -42,7 +42,7 @@ ENGINES = [case for case in FACTORIES if case.text.split("(")[0] in KINDS]
 
 
 # The others are long tests.
-QUICKEST = ("pegasos(0.1)", "sdca(1.0, rbf(1.0))", "asset(0.1, average_from=50)", "bsgd(0.1, rbf(1.0), budget=24)")
+QUICKEST = ("pegasos(0.1)", "sdca(1.0, rbf(1.0))", "bsgd(0.1, rbf(1.0), budget=24)")
 
 
 def mark(case):
@@ -371,6 +371,7 @@ def test_reaches_the_optimum(case, kind):
     assert -1e-6 <= above <= case.excess  # none is below the minimum, but for the rounding of a float32 model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case", [c for c in CASES if c.objective and c.loss is losses.hinge and c.bias == "none"], ids=lambda case: case.text
 )

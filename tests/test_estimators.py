@@ -42,7 +42,7 @@ def usual_promotion():
         yield
 
 
-@pytest.mark.long(but=50)
+@pytest.mark.long(but=25)
 @parametrize_with_checks(
     [SVMClassifier(), SVMRegressor(), LinearSVC(), SVC(), BudgetedSVC(budget=30), NystromFeatures(), FourierFeatures()],
     expected_failed_checks=None,

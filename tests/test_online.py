@@ -439,6 +439,7 @@ def test_every_old_point_is_as_likely_to_go(seed):
     assert scipy.stats.chisquare(pairs).pvalue > 1e-3
 
 
+@pytest.mark.long(but=1)
 def test_another_key_draws_others():
     assert np.mean(drops(0) == drops(1)) < 0.2  # 1/12 by chance
 
@@ -803,6 +804,7 @@ def test_a_stream_from_files_is_fit_and_goes_on_to_the_bit(name, mapped, tmp_pat
     assert int(state.chunks) == 4 and same(rest.model, whole.model) and same(rest.state, whole.state)
 
 
+@pytest.mark.long(but=1)
 @each
 def test_a_saved_model_is_bounded_by_the_budget(name, mapped, tmp_path):
     solver = METHODS[name](BUDGET)
