@@ -1,4 +1,4 @@
-"""What every solver promises. A solver of your own joins by one line in `solvers.CASES`.
+"""What every solver promises. A solver of your own joins by one line in `cases.CASES`.
 
 The tests share one shape of data and one length of pieces, since nearly all of their time is compilation.
 """
@@ -17,12 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import CASES, LAM, Case, D, gaussian, mean_loss, optimum, rows
 from compiling import listen
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax import lax
 from sklearn.base import clone
-from solvers import CASES, LAM, Case, D, gaussian, mean_loss, optimum, rows
 
 import jaxsvm
 from jaxsvm import losses, models, samplers

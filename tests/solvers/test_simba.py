@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from scipy.optimize import linprog
-from test_water import by_sorting
+from water_levels import by_sorting
 
 import jaxsvm
 from jaxsvm import kernels, objectives

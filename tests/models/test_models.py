@@ -1263,7 +1263,7 @@ def test_a_file_without_permission(path):
 @pytest.mark.long
 def test_models_written_by_0_3_0():
     """A file of that version: linear, a kernel expansion, three classes on scaled rows."""
-    found = load(pathlib.Path(__file__).parent / "fixtures" / "models-0.3.0.npz")
+    found = load(pathlib.Path(__file__).parents[1] / "fixtures" / "models-0.3.0.npz")
     x = jnp.array([[1.0, 2.0], [-1.0, 0.0]])
     assert found["linear"](x).tolist() == [-2.5, -0.5] and found["linear"].bias == "feature"
     squared = np.array([[5.0, 4.0], [1.0, 4.0]])  # |x_i - z_j|^2, z = (0, 0), (1, 0)

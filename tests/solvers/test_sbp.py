@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_water import by_sorting, by_sorting_two
+from water_levels import by_sorting, by_sorting_two
 
 import jaxsvm
 from jaxsvm import kernels, models, objectives, samplers

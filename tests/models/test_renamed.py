@@ -11,7 +11,7 @@ import jaxsvm
 from jaxsvm import kernels, models, renamed, spaces, types
 from jaxsvm.recipe import REGISTRY
 
-RUNS = pathlib.Path(__file__).parent / "fixtures" / "runs-0.3.0.npz"  # 12 steps of each, and the values of 20
+RUNS = pathlib.Path(__file__).parents[1] / "fixtures" / "runs-0.3.0.npz"  # 12 steps of each, and the values of 20
 
 
 @pytest.fixture(scope="module")
