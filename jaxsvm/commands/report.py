@@ -25,7 +25,7 @@ def compact(model: Any) -> Any:
         return dataclasses.replace(model, inner=compact(model.inner))
     if not isinstance(model, models.Expansion) or model.x.ndim > 2:  # each of several models has its own points
         return model
-    support = np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
+    support = models.support_index(model)
     support = support if len(support) else np.arange(1)
     return dataclasses.replace(model, x=model.x[support], coef=model.coef[..., support], index=model.index[support])
 

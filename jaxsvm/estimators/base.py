@@ -20,11 +20,11 @@ from ..checks import x64_enabled
 from ..data.dataset import caller_stacklevel, check_digits
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
-from ..models import Classifier, Expansion, Linear
+from ..models import Classifier, Expansion, Linear, support_index
 from ..recipe import check_positive
 from ..types import Run, Sampler, Solver
 from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
-from .compact import compact, inner_of, on_rows, support_mask
+from .compact import compact, inner_of, on_rows
 from .preprocess import FLOATS, apply, batch, bucket_size, make_seed, merge_duplicates, pad_columns, to_train_dtype
 
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
@@ -33,28 +33,31 @@ MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
 
 class BaseSVM(BaseEstimator):
-    """Fitting and decision values; subclasses define the solver and the length of a run.
+    """Fitting and decision values; a subclass defines three methods.
 
-    `_make_solver(x, weight, copies)` is the solver for two classes or for real targets. Its arguments are the training rows,
-    their weights, and their sample weights without class weights. `_run_options(n)` are `steps`, `passes`, `tol`, `sampler`
-    and `progress` of a run on n rows.
+    `_make_solver(x, weight, copies, previous=None)` is the solver for two classes or for real targets. Its arguments are the
+    training rows, their weights, their sample weights without class weights, and the solver of the call of `partial_fit`
+    before. `_run_options(n)` are `steps`, `passes`, `tol`, `sampler` and `progress` of a run on n rows. `_columns()` says what
+    the columns of X are.
     """
 
     _length = "max_passes"  # the parameter that sets the length of a run
     _seed: int
     _calls: int
+    _solver: Any
 
-    def _pairwise(self) -> bool:
-        return False
+    def _columns(self) -> str:
+        """What the columns of X are.
 
-    def _pad_columns(self) -> bool:
-        """Whether columns of zeros have no effect, so that data of similar width can share a program."""
-        return False
+        "rows": the training rows, of a precomputed kernel. "padded": columns, to which columns of zeros may be added
+        without an effect, so that data of similar width share a program. "fixed": columns.
+        """
+        return "fixed"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._pairwise()
-        tags.input_tags.sparse = not self._pairwise()
+        tags.input_tags.pairwise = self._columns() == "rows"
+        tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -69,7 +72,7 @@ class BaseSVM(BaseEstimator):
             reset=reset,
             y_numeric=isinstance(self, RegressorMixin),
         )
-        if self._pairwise() and X.shape[0] != X.shape[1]:
+        if self._columns() == "rows" and X.shape[0] != X.shape[1]:
             raise ValueError(f"a precomputed kernel needs a square matrix of training rows, got shape {X.shape}")
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         if (weight < 0).any():
@@ -112,12 +115,12 @@ class BaseSVM(BaseEstimator):
         index = np.concatenate([rows, np.full(n - n_rows, rows[0])])
         copies = np.concatenate([copies, np.zeros(n - n_rows)])
         weight = copies * np.broadcast_to(factors, len(target))[index]
-        d, x = x.shape[1], x[index][:, index] if self._pairwise() else x[index]
-        solver = self._make_solver(x, weight, copies) if state is None else self._solver_for_next(x, weight, copies)
-        binary_solver = solver
+        d, columns = x.shape[1], self._columns()
+        x = x[index][:, index] if columns == "rows" else x[index]
+        solver = binary_solver = self._make_solver(x, weight, copies, None if state is None else self._solver)
         if names is not None and len(names) > 2:
             solver = MULTICLASS[self.multiclass](solver, classes=len(names))
-        x = pad_columns(x) if self._pad_columns() else x
+        x = pad_columns(x) if columns == "padded" else x
         data, options = batch(x, target[index], weight), self._run_options(n)
         sampler, progress = options.pop("sampler") or solver.sampler or samplers.uniform(1), options.pop("progress")
         plan = plan_of(solver, sampler, n_rows, n, one_pass=one_pass, length=self._length, **options)
@@ -139,10 +142,6 @@ class BaseSVM(BaseEstimator):
         steps = int(run.state.step)
         self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // n_rows))
 
-    def _solver_for_next(self, x: Any, weight: Any, copies: Any) -> Any:
-        """The solver of `partial_fit` after the first call."""
-        return self._make_solver(x, weight, copies)
-
     def _partial_options(self, first: bool) -> dict:
         """Options of `_run` for one call of `partial_fit`."""
         state = None if first else self.fit_.state.solver
@@ -163,7 +162,7 @@ class BaseSVM(BaseEstimator):
         ):  # on the host: nothing is compiled or copied to a device
             weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)
             return safe_sparse_dot(X, weights.T, dense_output=True) + b
-        if isinstance(model, Expansion) and self._pairwise():
+        if isinstance(model, Expansion) and self._columns() == "rows":
             X = X[:, np.maximum(np.asarray(model.index), 0)]
         return apply(outer, X)
 
@@ -193,12 +192,12 @@ class BaseSVM(BaseEstimator):
     @property
     def support_(self) -> np.ndarray:
         """(m,) indices of the support vectors in the training data; of equal rows the first."""
-        return self._field("support_", Expansion, lambda model: np.asarray(on_rows(model).index)[support_mask(model)])
+        return self._field("support_", Expansion, lambda model: np.asarray(on_rows(model).index)[support_index(model)])
 
     @property
     def dual_coef_(self) -> np.ndarray:
         """(1, m), (k, m) or for pairs of classes (k(k-1)/2, m): y_i alpha_i of the rows in `support_`."""
-        return self._field("dual_coef_", Expansion, lambda model: np.atleast_2d(on_rows(model).coef)[:, support_mask(model)])
+        return self._field("dual_coef_", Expansion, lambda model: np.atleast_2d(on_rows(model).coef)[:, support_index(model)])
 
 
 def streams(solver: Solver) -> bool:

@@ -79,8 +79,10 @@ class BudgetedSVC(PartialFitMixin):
         self.random_state = random_state
         self.progress = progress
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any) -> Any:
+    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         check_choice("method", self.method, ("bsca", "bsgd"))
+        if previous is not None:
+            return previous  # lambda and the kernel are those of the first rows
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
         options = {"budget": self.budget, "maintain": default_for(kernel, partners=self.partners)}
         if self.method == "bsca":
@@ -88,14 +90,11 @@ class BudgetedSVC(PartialFitMixin):
         check_positive(C=self.C)
         return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **options)
 
-    def _solver_for_next(self, x: Any, weight: Any, copies: Any) -> Any:
-        return self._solver  # lambda and the kernel are those of the first rows
-
     def _run_options(self, n: int) -> dict[str, Any]:
         return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
 
-    def _pad_columns(self) -> bool:
-        return may_widen(self.kernel)
+    def _columns(self) -> str:
+        return "padded" if may_widen(self.kernel) else "fixed"
 
     def _can_partial_fit(self) -> bool:
         if self.method != "bsgd":

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..kernels import holds_precomputed
-from ..models import Classifier, Expansion, Linear, Mapped
+from ..models import Classifier, Expansion, Linear, Mapped, support_index
 from ..types import SparseRows
 from ..wrappers import OneVsOne, OneVsRest
 from .preprocess import bucket_size
@@ -19,11 +19,6 @@ def inner_of(model: Any) -> Any:
     """The model without class names; the stacked models of a multiclass model."""
     model = model.inner if isinstance(model, Classifier) else model
     return model.inner if isinstance(model, OneVsRest | OneVsOne) else model
-
-
-def support_mask(model: Expansion) -> np.ndarray:
-    """The indices of the points with a nonzero coefficient, in any of the stacked models."""
-    return np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
 
 
 def owns_points(model: Expansion) -> bool:
@@ -62,7 +57,7 @@ def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
     numbers = np.where(old_index < 0, -1, rows[old_index])
     if old_index.ndim > 1:  # each of several models has its own points
         return dataclasses.replace(model, index=jnp.asarray(numbers, jnp.int32))
-    points = support_mask(model)
+    points = support_index(model)
     size = min(bucket_size(len(points)), len(old_index))
     padded, in_use = np.concatenate([points, np.zeros(size - len(points), int)]), np.arange(size) < len(points)
     x = model.x[padded]

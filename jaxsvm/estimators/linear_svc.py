@@ -57,11 +57,11 @@ class LinearSVC(BaseClassifier):
         self.random_state = random_state
         self.progress = progress
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any) -> Any:
+    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         return sdca(self.C, loss=loss_of(self.loss), bias=self.bias)
 
     def _run_options(self, n: int) -> dict[str, Any]:
         return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
 
-    def _pad_columns(self) -> bool:
-        return True
+    def _columns(self) -> str:
+        return "padded"

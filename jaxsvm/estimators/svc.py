@@ -80,7 +80,7 @@ class SVC(BaseClassifier):
         self.random_state = random_state
         self.progress = progress
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any) -> Any:
+    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         check_choice("bias", self.bias, ("free", "none", "feature"))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
         if self.bias == "feature":
@@ -94,8 +94,5 @@ class SVC(BaseClassifier):
             steps, sampler = None, samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
         return {"steps": steps, "passes": self.max_passes, "tol": self.tol, "sampler": sampler, "progress": self.progress}
 
-    def _pad_columns(self) -> bool:
-        return may_widen(self.kernel)
-
-    def _pairwise(self) -> bool:
-        return is_matrix(self.kernel)
+    def _columns(self) -> str:
+        return "rows" if is_matrix(self.kernel) else "padded" if may_widen(self.kernel) else "fixed"

@@ -35,7 +35,7 @@ class SolverParameterMixin:
     progress: bool
     _default: Callable[[], Any]
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any) -> Any:
+    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         if isinstance(self.solver, str):
             return self._by_name(x, copies)
         conflicting = [name for name in ("C", "kernel", "gamma", "epsilon") if getattr(self, name, None) is not None]
@@ -62,11 +62,11 @@ class SolverParameterMixin:
     def _run_options(self, n: int) -> dict[str, Any]:
         return {"steps": self.steps, "passes": None, "tol": self.tol, "sampler": self.sampler, "progress": self.progress}
 
-    def _pairwise(self) -> bool:
-        return is_matrix(self.kernel) or takes_matrix(self.solver)
-
-    def _pad_columns(self) -> bool:
-        return self.solver is None or isinstance(self.solver, str) and (self.kernel is None or may_widen(self.kernel))
+    def _columns(self) -> str:
+        if is_matrix(self.kernel) or takes_matrix(self.solver):
+            return "rows"
+        by_name = isinstance(self.solver, str) and (self.kernel is None or may_widen(self.kernel))
+        return "padded" if self.solver is None or by_name else "fixed"
 
     def _can_partial_fit(self) -> bool:
         if not streams(self._make_solver(None, None, None)):

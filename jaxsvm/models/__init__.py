@@ -9,6 +9,7 @@ from .functions import Support as Support
 from .functions import check_values as check_values
 from .functions import class_places as class_places
 from .functions import expansion as expansion
+from .functions import support_index as support_index
 from .serialization import check_savable as check_savable
 from .serialization import load as load
 from .serialization import save as save

@@ -223,6 +223,11 @@ def class_places(score: np.ndarray) -> np.ndarray:
     return (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
 
 
+def support_index(model: Expansion) -> np.ndarray:
+    """The indices of the points with a nonzero coefficient, in any of the stacked models."""
+    return np.flatnonzero((np.atleast_2d(model.coef) != 0).any(axis=0))
+
+
 def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none") -> Expansion:
     """The expansion over all training rows.
 
