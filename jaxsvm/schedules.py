@@ -72,6 +72,8 @@ def bottou_eta0(lam: float) -> Array:
 def averaged_sgd(lam: float, start: int) -> Callable[[Array], Array]:
     """The schedule eta0 / (1 + lam eta0 t) for t < start, eta0 / (1 + lam eta0 (t - start))^0.75 from `start` on.
 
+    eta0 = min(lam^(-1/4), 1/lam), as in `bottou`.
+
     Args:
         lam: regularisation, > 0.
         start: number of steps before averaging, >= 0.

@@ -25,7 +25,7 @@ class Points(NamedTuple):
     coef: Array  # (m + 1,)
     row: Array  # (d,)  the new point
     values: Array  # (m + 1,)  k(x_j, new point)
-    birth: Array  # (m + 1,)  int32, the number of points added before it
+    birth: Array  # (m + 1,)  int32, the number of points added before the last change of this one
     annotations: Any  # (m + 1, ...) annotations of each point by the maintenance, a pytree
     front: Array  # ()  int32
     back: Array  # ()  int32

@@ -5,6 +5,7 @@ from __future__ import annotations
 import optax
 
 from ..averaging import average_iterates
+from ..checks import integer
 from ..engines.gradient import descent, gradient
 from ..losses import hinge
 from ..recipe import check_positive, solver
@@ -17,7 +18,8 @@ from ..types import Loss, Solver
 def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: str = "none", bias_rate: float = 0.01) -> Solver:
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by averaged SGD with long steps.
 
-        eta_t = eta0 / (1 + lam eta0 t),   t < average_from;   eta0 / (1 + lam eta0 (t - average_from))^(3/4) after
+        eta0 = min(lam^(-1/4), 1/lam);   eta_t = eta0 / (1 + lam eta0 t),   t < average_from;
+          eta0 / (1 + lam eta0 (t - average_from))^(3/4) after
         u = (1 - lam eta_t) u - eta_t slope x;   b = b - bias_rate eta_t slope
         returned: the mean of the iterates from step average_from on
 
@@ -32,11 +34,12 @@ def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: st
         A solver on drawn rows; model `Linear`; default feed epochs of random order.
 
     Raises:
-        ValueError: lam not a single positive number, unknown bias.
+        ValueError: lam or bias_rate not a single positive number, average_from below 0 or not an integer, unknown bias.
 
     Differs from the paper: the mean is uniform (without mu0 of the code); the averaged bias moves at every step
-        (the code averages it on violating steps only), with `bias_rate` throughout (the code: before the averaging
-        begins); eta0 is capped at 1/lam.
+        (svmasgd of 2010 averages it on violating steps only), with `bias_rate` throughout (svmasgd: before the averaging
+        begins); eta0 is capped at 1/lam. The step starts again at eta0 where the averaging begins, as in svmasgd; other
+        versions of that program go on with the step reached.
 
     Example:
         >>> import jax, jaxsvm
@@ -50,6 +53,7 @@ def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: st
     """
     check_positive(lam=lam)
     check_positive(bias_rate=bias_rate)
+    integer("average_from", average_from, 0)
     step = optax.scale_by_learning_rate(averaged_sgd(lam, average_from))
     bias_step = optax.chain(step, optax.scale(bias_rate))
     tx = optax.chain(descent(lam, step, bias, bias_step=bias_step), average_iterates(start=average_from))

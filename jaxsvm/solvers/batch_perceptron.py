@@ -30,8 +30,8 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
         f = f + weight_i y_i k(x_i, .)   if y_i f(x_i) <= margin |f|
 
     On data that a function of norm 1 separates with margin G, within radius R, margin 0 needs at most (R/G)^2 steps;
-    f is constant afterwards. At slack 0 the water level is the smallest margin: this is the stochastic batch
-    perceptron at nu = 0 without its projection.
+    f is constant afterwards. At slack 0 the water level is the smallest margin: the stochastic batch perceptron
+    selects the same row at nu = 0. It projects, its steps decrease, and it never rests.
 
     Args:
         margin: the required margin, >= 0, below the maximum margin; in units of sqrt(k(x, x)).

@@ -39,7 +39,8 @@ def bogd(lam: float, kernel: Kernel, *, budget: int, eta: float = 0.2) -> Solver
         ValueError: lam or eta not a single positive number, eta lam not below 1, budget below 2.
 
     Differs from the paper: the oldest point is removed (the paper draws one and scales the others up); example weights
-        multiply the step; a row that is a point already adds to its coefficient.
+        multiply the step; a row that is a point already adds to its coefficient
+        and becomes the newest.
 
     Example:
         >>> import jax, jaxsvm

@@ -41,11 +41,12 @@ def bottou_sgd(lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate:
         A solver on drawn rows; model `Linear`, the last iterate; default feed epochs of random order.
 
     Raises:
-        ValueError: lam not a single positive number, unknown bias.
+        ValueError: lam or bias_rate not a single positive number, unknown bias.
 
     Differs from the paper: shrinks at every step (skip = 1, the clean form for dense rows); eta0 is capped at 1/lam,
         without which the first shrink factor is negative for lam > 1; rows in random order, where the code takes
-        them as stored (`samplers.epochs(1, shuffle=False)`).
+        them as stored (`samplers.epochs(1, shuffle=False)`). The rate of the bias is a constant, where the code computes one from
+        a sample. A regularised bias shrinks at every step, where the code shrinks it at violating steps only.
 
     Example:
         >>> import jax, jaxsvm

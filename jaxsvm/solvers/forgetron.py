@@ -61,7 +61,7 @@ def forgetron(kernel: Kernel, *, budget: int) -> Solver:
 
     Differs from the paper: the formula of the root is valid for every sign of the leading coefficient (public
         implementations return a root above 1 if it is negative); example weights multiply the correction; a row that is a point
-        already adds to its coefficient.
+        already adds to its coefficient and becomes the newest.
 
     Example:
         >>> import jax, jaxsvm

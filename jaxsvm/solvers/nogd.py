@@ -125,13 +125,14 @@ def nogd(eta: float, kernel: Kernel, *, budget: int, features: int) -> Solver:
 
     Returns:
         A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. After the switch
-        the model is the mean of the w after each step that changed w.
+        the model is the mean of the w after each step that changed w. The m^2 kernel values of the switch are not counted.
 
     Raises:
         ValueError: eta not a single positive number, budget below 2, features out of range.
 
     Differs from the paper: w starts as the projection of f, with eigenvalues in order. The authors' program starts at 0, which
-        discards f, with eigenvalues in any order. Example weights multiply the step.
+        discards f, with eigenvalues in any order. The model is a mean, where the paper returns the last w. Both phases have one
+        step. Example weights multiply the step.
 
     Example:
         >>> import jax, jaxsvm

@@ -52,7 +52,7 @@ def pegasos(
         A solver on drawn rows; model `Linear`; default feed one uniform row a step.
 
     Raises:
-        ValueError: lam not a single positive number, unknown bias.
+        ValueError: lam not a single positive number, offset below 0, unknown bias.
 
     Differs from the paper: the ball has *radius* 1/sqrt(lam) (the overview says diameter); the shrink is never
         skipped, as skipping it would solve the problem of another lam; the free bias has a step of its own;

@@ -123,7 +123,8 @@ def projectron(kernel: Kernel, *, budget: int, eta: float | None = None) -> Solv
         ValueError: budget below 2; eta not above 0.
 
     Differs from the paper: the inverse of a Cholesky factor replaces the inverse of K, which rounding would spoil; example
-        weights multiply the correction.
+        weights multiply the correction. `eta` bounds the squared distance, as in the authors' program; the paper's bounds the
+        distance. `budget` caps the points, and beyond it every mistake is projected.
 
     Example:
         >>> import jax, jaxsvm

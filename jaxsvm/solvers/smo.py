@@ -52,7 +52,7 @@ def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", sta
         [0.5, -0.5, 0.0]
 
     Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005,
-        algorithm 2 and WSS 2.
+        algorithm 2 and WSS 3.
     """
     qp = make_qp(C, kernel, loss, bias, start)
 

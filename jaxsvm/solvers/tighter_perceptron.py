@@ -43,7 +43,8 @@ def tighter_perceptron(kernel: Kernel, *, budget: int) -> Solver:
         ValueError: budget below 2.
 
     Differs from the paper: errors are counted on the points of the model (the paper: or on all rows so far); example weights
-        multiply the correction; a row that is a point already adds to its coefficient.
+        multiply the correction; a row that is a point already adds to its coefficient
+        and becomes the newest.
 
     Example:
         >>> import jax, jaxsvm

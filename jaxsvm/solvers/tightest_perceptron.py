@@ -56,7 +56,8 @@ def tightest_perceptron(kernel: Kernel, *, budget: int) -> Solver:
         ValueError: budget below 2.
 
     Differs from the paper: a uniform prior of the class probabilities; age counts for up to a thousandth of a point;
-        example weights multiply the correction; a row that is a point already adds to its coefficient.
+        example weights multiply the correction; a row that is a point already adds to its coefficient
+        and becomes the newest.
 
     Example:
         >>> import jax, jaxsvm

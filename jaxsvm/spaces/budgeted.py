@@ -110,6 +110,7 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         duplicate, _ = argmax_value(jnp.where(live, 2 * values - kernel.diag(f.x), -jnp.inf))  # the nearest point
         is_duplicate = index_row(live, duplicate) & jnp.all(index_row(f.x, duplicate) == row[0])
         coef = coef + jnp.where(is_duplicate, index_row(f.coef, duplicate), 0)
+        annotate = lambda a, new: jnp.concatenate([a, jnp.where(is_duplicate, index_row(a, duplicate), new)[None]])
         points = Points(
             x=f.x,
             sqnorm=f.sqnorm,
@@ -117,7 +118,7 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
             row=row[0],
             values=jnp.append(values, kernel.diag(row)),
             birth=jnp.append(f.birth, f.added),
-            annotations=jax.tree.map(lambda a, new: jnp.concatenate([a, new[None]]), f.annotations, maintain.annotate(y)),
+            annotations=jax.tree.map(annotate, f.annotations, maintain.annotate(y)),
             front=f.front,
             back=f.back,
             bits=hash32(f.seed + hash32(f.added.astype(jnp.uint32))),

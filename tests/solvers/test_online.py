@@ -960,3 +960,21 @@ def test_projectron_takes_all_mistakes_of_a_batch_as_the_perceptron_does(x64):
         state = solver.update(solver.init(KEY, data), data)[0]
         values.append(solver.model(state)(data.x))
     np.testing.assert_allclose(*values, rtol=1e-12)
+
+
+def test_bpas_takes_a_row_that_is_0_in_feature_space():
+    """Nothing projects on it; the other rows are learned as if it were absent."""
+    data = jaxsvm.dataset(np.array([[1.0, 0], [0, 1], [0, 0], [2, 1]], np.float32), np.array([1, -1, 1, 1]))
+    solver = jaxsvm.bpas(1.0, kernels.linear(), budget=2)
+    found = jaxsvm.fit(solver, data, KEY, steps=8, sampler=samplers.epochs(1, shuffle=False))
+    assert np.isfinite(np.asarray(found.model.coef)).all() and found.finite
+
+
+def test_counts_of_a_point_stay_when_its_row_is_a_mistake_again():
+    """p_j counts all rows nearest to x_j, those too that are the point itself."""
+    data = jaxsvm.dataset(np.array([[1.0], [1.0]], np.float32), np.array([1, -1]))
+    solver = jaxsvm.tightest_perceptron(kernels.linear(), budget=3)
+    sampler = samplers.epochs(1, shuffle=False)
+    state = jaxsvm.fit(solver, data, KEY, steps=4, sampler=sampler).state.solver
+    counts = np.concatenate([np.asarray(a).reshape(3, -1) for a in jax.tree.leaves(state.s.annotations)], axis=1)
+    assert counts.sum() == 4 and sorted(counts[counts.sum(1) > 0].ravel()) == [2, 2]
