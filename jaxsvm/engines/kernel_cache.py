@@ -19,16 +19,20 @@ class Rows(NamedTuple):
     value: Array  # (slots, n)
     slot: Array  # (n,)  int32, the slot of row i; -1: not cached
     owner: Array  # (slots,)  int32, the row in each slot; -1: empty
-    next: Array  # ()  int32, the slot that is written next
+    next: Array  # ()  int32, the slot that is written next; a product that would pass the end starts at slot 0
     n_computed: Array  # ()  int32, rows computed so far
 
 
 CHUNKS = (64, 32, 16)  # rows per kernel product: a large product costs less per row, a small one less in total
 CHUNK = CHUNKS[0]
+SPARE = 2 * CHUNK  # slots that a call may skip at the end, or write after its last row, besides those of its rows
 
 
 def num_slots(x: Array, memory: float, least: int) -> int:
-    """The number of slots: as many rows as fit into `memory` bytes, between `least` and n, rounded up to whole chunks."""
+    """The number of slots: as many rows as fit into `memory` bytes, between `least` and n, in whole chunks and one more.
+
+    The one more is for the slots that a product writes after its last row. With room for n rows, no slot is reused.
+    """
     n = x.shape[0]
     capacity = int(min(memory, 2**62) // (n * jnp.dtype(accum_dtype(x)).itemsize))
     return -(-min(max(capacity, least), n) // CHUNK) * CHUNK + CHUNK
@@ -44,8 +48,8 @@ def empty(x: Array, slots: int) -> Rows:
 def grow(rows: Rows, slots: int) -> Rows:
     """The cache with more slots.
 
-    A solver starts with part of the slots and grows once: to allocate memory costs about as much time as to compute the
-    kernel rows that fill half of it.
+    A solver starts with part of the slots and grows the cache once. Allocating slots takes about half the time of computing
+    the kernel rows that fill them.
     """
     old_slots, n = rows.value.shape
     value = lax.dynamic_update_slice(jnp.zeros((slots, n), rows.value.dtype), rows.value, (0, 0))
@@ -53,8 +57,8 @@ def grow(rows: Rows, slots: int) -> Rows:
 
 
 def full(rows: Rows, q: int) -> Array:
-    """Whether q more rows would overwrite cached ones, () bool."""
-    return rows.next + q + 2 * CHUNK > rows.owner.shape[0]
+    """Whether q more rows may overwrite cached ones, () bool, if none was overwritten so far."""
+    return rows.next + q + SPARE > rows.owner.shape[0]
 
 
 def first(mask: Array) -> tuple[Array, Array]:
@@ -78,20 +82,22 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
         The cache. None of the wanted rows is overwritten by another one.
     """
     slots, n = rows.owner.shape[0], x.shape[0]
-    q, distance = index.shape[0], rows.slot[index] - rows.next
+    q, distance = index.shape[0], rows.slot[index] - rows.next  # slots from the next one to that of the row
     cached = rows.slot[index] >= 0
-    if slots < n + CHUNK:  # a cached row that may be overwritten during this call counts as missing
-        cached = cached & (jnp.where(distance < 0, distance + slots, distance) >= q + 2 * CHUNK)
-    order, missing = first(wanted & ~cached)
-    index = jnp.pad(index[order], (0, CHUNK))
+    if slots < n + CHUNK:  # slots are reused: a cached row that may be overwritten during this call counts as missing
+        cached = cached & (jnp.where(distance < 0, distance + slots, distance) >= q + SPARE)
+    order, n_missing = first(wanted & ~cached)
+    missing_rows = jnp.pad(index[order], (0, CHUNK))
 
-    def fill(size, k, carry):
+    def fill(size, _, carry):
+        """Compute the next `size` missing rows, or those that are left, and write them to consecutive slots."""
         rows, n_done = carry
-        chunk = lax.dynamic_slice_in_dim(index, n_done, size)
-        is_row = n_done + lax.iota(jnp.int32, size) < missing
+        chunk = lax.dynamic_slice_in_dim(missing_rows, n_done, size)
+        is_row = n_done + lax.iota(jnp.int32, size) < n_missing
         start = jnp.where(rows.next + size > slots, 0, rows.next)
         slots_written = start + lax.iota(jnp.int32, size)
         value = lax.dynamic_update_slice(rows.value, kernel(x[chunk], x).astype(rows.value.dtype), (start, jnp.zeros_like(start)))
+        # Entries at n are dropped. A row that was computed again into another slot stays cached there.
         old_owner = rows.owner[slots_written]
         evicted = (old_owner >= 0) & (rows.slot[old_owner] == slots_written)
         slot = rows.slot.at[jnp.where(evicted, old_owner, n)].set(-1, mode="drop")
@@ -100,15 +106,16 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
         computed = count(is_row)
         return Rows(value, slot, owner, start + computed, rows.n_computed + computed), n_done + computed
 
-    rest, limit = missing % CHUNK, CHUNKS[1] // 2
-    products = (missing // CHUNK + count(rest > CHUNKS[1]), (rest > limit) & (rest <= CHUNKS[1]), (rest > 0) & (rest <= limit))
+    # Whole chunks, and for the rest one product of the smallest size that holds it.
+    rest, (_, medium, small) = n_missing % CHUNK, CHUNKS
+    products = (n_missing // CHUNK + count(rest > medium), (rest > small) & (rest <= medium), (rest > 0) & (rest <= small))
     carry = rows, jnp.zeros((), jnp.int32)
     for size, repeats in zip(CHUNKS, products, strict=True):
         carry = lax.fori_loop(0, repeats.astype(jnp.int32), functools.partial(fill, size), carry)
     return carry[0]
 
 
-UNROLL = 8  # rows per iteration of the loop
+UNROLL = 8  # rows per iteration of the loop of `subtract`
 
 
 def subtract(total: Array, compensation: Array, rows: Rows, index: Array, by: Array) -> tuple[Array, Array]:
@@ -127,7 +134,7 @@ def subtract(total: Array, compensation: Array, rows: Rows, index: Array, by: Ar
     order, n_used = first(by != 0)
     slot = jnp.pad(rows.slot[index[order]], (0, UNROLL))
     by = jnp.pad(jnp.where(lax.iota(jnp.int32, by.shape[0]) < n_used, by[order], 0), (0, UNROLL))
-    slot = jnp.where(by != 0, slot, slot[0])  # where by is 0: any cached row
+    slot = jnp.where(by != 0, slot, slot[0])  # padding reads a cached row, times 0
 
     def subtract_block(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
         for u in range(UNROLL):

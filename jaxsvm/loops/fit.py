@@ -88,7 +88,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         1.0
     """
     check_process()
-    check_solver(solver)  # reads a field, which checks the numbers while they are known
+    check_solver(solver)  # outside of the program, in which its numbers have no values
     if not isinstance(batch, Batch):
         raise TypeError(f"batch must be a Batch, got {type(batch).__name__}: use jaxsvm.take(data, index)")
     check_batch("batch", batch)
@@ -102,6 +102,11 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         raise
 
 
+def _evenly_spread(data: Batch, k: int) -> Batch:
+    """k of the rows, evenly spread."""
+    return take(data, jnp.asarray(np.arange(k) * data.weight.shape[0] // k, jnp.int32))
+
+
 @functools.partial(jax.jit, static_argnames=("init_rows",))
 def init_run(solver: Any, sampler: Any, key: Array, data: Batch, *, init_rows: int | None = None) -> Run:
     """The run before its first step.
@@ -112,7 +117,7 @@ def init_run(solver: Any, sampler: Any, key: Array, data: Batch, *, init_rows: i
     solver_key, sampler_key = jax.random.split(key)
     init_data = data
     if init_rows is not None:
-        subset = take(data, jnp.asarray(np.arange(init_rows) * data.y.shape[0] // init_rows, jnp.int32))
+        subset = _evenly_spread(data, init_rows)
         shapes = [jax.tree.map(jnp.shape, jax.eval_shape(solver.init, solver_key, rows)) for rows in (data, subset)]
         init_data = subset if shapes[0] == shapes[1] else data
     zero = jnp.zeros((), jnp.int32)
@@ -137,6 +142,7 @@ def conclude(solver: Any, state: State, data: Batch | None, rows: Batch, loss: S
         loss: () mean loss of the last chunk, which covers more rows; 0 if no step was made.
     """
     model = unwrap_static(solver).model(state, data)
+    # y is not read; a copy of the weights stands in for it.
     return model, _values_finite(*lax.stop_gradient((model, rows._replace(y=rows.weight), loss)))
 
 
@@ -144,8 +150,7 @@ CHECKED_ROWS = 64  # training rows at which the final decision values are checke
 
 
 def _values_finite(model: Model, rows: Batch, loss: Scalar) -> Array:
-    n = rows.weight.shape[0]
-    subset = take(rows, jnp.asarray(np.arange(min(n, CHECKED_ROWS)) * n // min(n, CHECKED_ROWS), jnp.int32))
+    subset = _evenly_spread(rows, min(rows.weight.shape[0], CHECKED_ROWS))
     loss_finite = jnp.isfinite(loss)
     try:
         values = decision_values(model, subset)
@@ -189,7 +194,7 @@ def run_chunk(
         every: length of the chunk; structure.
         lift: prepare the rows of all steps before the loop; structure.
     """
-    update = functools.partial(_step, solver)  # compiled, so that its shapes and the loop take one trace
+    update = functools.partial(_step, solver)  # compiled: `eval_shape` below and the loop trace it once
     solver, sampler, probe = unwrap_static(solver), unwrap_static(sampler), unwrap_static(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
     step_data = data._replace(x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data))
@@ -217,12 +222,12 @@ def run_chunk(
 
     _, info = jax.eval_shape(update, run.solver, jax.eval_shape(batch, 0))
     feedback: tuple = ()
-    if adaptive:
+    if adaptive:  # the changed rows and the progress of each step; -1 where a shorter chunk makes no step
         feedback = (
             jnp.full((every, *info.index.shape), -1, jnp.int32),
             jnp.zeros((every, *info.progress.shape), info.progress.dtype),
         )
-    length = every if count is None else count
+    length = every if count is None else count  # a Python integer gives the loop a reverse-mode derivative
     state, sums, feedback = lax.fori_loop(0, length, body, (run.solver, empty_sums(info), feedback))
 
     sampler_state = sampler.feedback(run.sampler, *feedback) if adaptive else run.sampler
@@ -269,8 +274,8 @@ def fit(
             transformations `every` is lowered to a divisor of the period.
         probe: model -> any tree of arrays, computed after each chunk, such as `error_on(test)`.
         tol: stop once the solver's residual is at most this. If the residual measures single rows only, the probe
-            (a scalar) is compared instead. None: make all `steps`. If these are not given either, a solver with a
-            tolerance of its own (`decomposition`) stops there.
+            (a scalar) is compared instead. None: make all `steps`. If those are None too, a solver with a tolerance of
+            its own (`decomposition`) stops at that.
         state: the state to resume from, `run.state` of an earlier call or `models.load(path)`.
         sampler: chooses the rows of each step; None: the sampler of the solver's paper.
         lift: when a solver with a feature map (`on_features`) computes the features: "once", of all rows before the first
@@ -307,42 +312,47 @@ def fit(
     saver = Saver(save)
     sampler = sampler or solver.sampler or uniform(1)
     n = data.y.shape[0]
+    # Rows of a step, and steps between two updates of an adaptive sampler.
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
     check_targets(solver, data)
     stops = tol is not None or steps is None
-    if solver.with_tol is not None:  # `converged` refers to the solver's own tolerance even if all steps are made
+    if solver.with_tol is not None:  # `Fit.converged` refers to its own tolerance, even if all steps are made
         solver = solver if tol is None else solver.with_tol(tol)
         tol = solver.tol if tol is None and solver.residual_scope == "whole" else tol
     dtype = accum_dtype(data.x)
-    parts = as_argument(solver, dtype), as_argument(sampler, dtype), None if probe is None else as_argument(probe, dtype)
+    solver_arg, sampler_arg = as_argument(solver, dtype), as_argument(sampler, dtype)
+    probe_arg = None if probe is None else as_argument(probe, dtype)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
-    lift, capacity = plan_lift(parts[0], data, lift, memory, b * (every or 1), solver.reads == "all" or sampler.whole)
+    reads_all = solver.reads == "all" or sampler.whole
+    lift, max_lifted = plan_lift(solver_arg, data, lift, memory, b * (every or 1), reads_all)
     limit = None if tol is None else jnp.asarray(tol, dtype)
-    traced = is_traced(parts, data, key, state, limit)
+    traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)
     if every is None:
         # An update of a solver with a tolerance runs until it is met, so that each one is a chunk.
         every = 1 if solver.with_tol else default_every(steps, -(-n // b), solver.reads)
         every = every if period is None else max(1, min(steps, period))
-        every = max(1, min(every, capacity // b)) if lift == "piece" else every
+        every = max(1, min(every, max_lifted // b)) if lift == "piece" else every
     if period is not None:  # no chunk crosses the end of a period; inside a transformation all chunks have one length
         every = min(every, period)
         every = next(e for e in range(every, 0, -1) if period % e == 0) if traced else every
-    if lift == "piece" and every * b > capacity:
+    if lift == "piece" and every * b > max_lifted:
         raise ValueError(
-            f"the {every * b} rows of a piece are too many to prepare at once, memory={memory:g} holds {capacity}: lower every "
+            f"the {every * b} rows of a piece are too many to prepare at once, memory={memory:g} holds {max_lifted}: lower every "
             "or raise memory"
         )
     if traced and (seconds is not None or save is not None):
         raise ValueError("seconds and save work outside of jit, vmap and grad only")
     if lift == "once":
-        data = _prepare(parts[0], data)
-    run = _init_or_resume(parts, key, data, state, min(capacity, n) if lift in ("piece", "step") else None)
+        data = _prepare(solver_arg, data)
+    init_rows = min(max_lifted, n) if lift in ("piece", "step") else None
+    run = _init_or_resume(solver_arg, sampler_arg, key, data, state, init_rows)
     check_steps(0 if is_traced(run.step) else int(run.step), steps)
-    copies_rows = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
-    packed_rows = _rows_for_steps(parts[0], data, copies_rows and b >= FEW)
+    takes_rows = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
+    packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= FEW)  # packing pays off from FEW rows a step on
 
     def chunk(run: Run, every: int, count: Any = None) -> tuple[Run, Curve]:
-        return run_chunk(*parts, data, packed_rows, run, limit, count, every=every, lift=lift == "piece")
+        prepared = lift == "piece"
+        return run_chunk(solver_arg, sampler_arg, probe_arg, data, packed_rows, run, limit, count, every=every, lift=prepared)
 
     if traced:
         if period is not None and state is not None:
@@ -352,7 +362,7 @@ def fit(
         saver.check(run)
         run, curve = run_host(chunk, run, steps, every, period, seconds, saver, progress, stops)
     loss = (curve.loss if traced else np.asarray(curve.loss))[-1] if curve.loss.shape[0] else np.zeros((), accum_dtype(data.x))
-    model, finite = conclude(parts[0], run.solver, data, data, loss)
+    model, finite = conclude(solver_arg, run.solver, data, data, loss)
     limit = jnp.asarray(jnp.nan if limit is None else limit, accum_dtype(data.x))
     return saver.finish(Fit(model, run, curve, limit, finite))
 
@@ -374,7 +384,7 @@ def _check_arguments(
     check_solver(solver)
     if sampler is not None and not hasattr(sampler, "draw"):
         raise TypeError(f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}")
-    has_criterion = solver.residual_scope == "whole" or probe is not None  # reading a field checks the solver's numbers
+    has_criterion = solver.residual_scope == "whole" or probe is not None
     if tol is not None and not has_criterion:
         raise ValueError(
             "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
@@ -387,11 +397,11 @@ def _check_arguments(
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
 
 
-def _init_or_resume(parts: tuple, key: Array | None, data: Batch, state: Run | None, init_rows: int | None) -> Run:
-    """The run before its first step, or that of `state` once it is checked."""
+def _init_or_resume(solver: Any, sampler: Any, key: Array | None, data: Batch, state: Run | None, init_rows: int | None) -> Run:
+    """The run before its first step, or `state`, checked and ready to go on."""
     if state is None:
-        return init_run(parts[0], parts[1], key, data, init_rows=init_rows)
-    check_like(state, init_run.eval_shape(*parts[:2], jax.random.key(0), data))
+        return init_run(solver, sampler, key, data, init_rows=init_rows)
+    check_like(state, init_run.eval_shape(solver, sampler, jax.random.key(0), data))
     check_counters(state, ("step",))
     return state._replace(step=jnp.asarray(state.step, jnp.int32), done=jnp.zeros((), bool))
 
@@ -401,12 +411,13 @@ def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
     packed_rows = pack_rows(data.x) if pack else None
     if unwrap_static(solver).layout is not Solver._field_defaults["layout"]:
         packed_rows = _layout(solver, data)
-        packed_rows = unwrap_static(solver).layout(data._replace(x=packed_rows)).x  # again, now that the values are known
+        # Again outside of the program, as a kernel chooses how to compute distances by the values of the rows.
+        packed_rows = unwrap_static(solver).layout(data._replace(x=packed_rows)).x
     return packed_rows
 
 
 def pack_rows(x: Any) -> SparseRows | None:
-    """Sparse rows packed for loops that read them in place, on a CPU, in whole lanes; None where that does not apply."""
+    """Sparse rows packed for loops that read them in place; None if they are not on a CPU or cannot be packed."""
     packable = isinstance(x, SparseRows) and x.offsets is None and x.rows is None
     packable = packable and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
     platforms = {device.platform for device in x.value.devices()} if packable and isinstance(x.value, jax.Array) else set()
@@ -444,7 +455,7 @@ def plan_lift(solver: Any, data: Batch, lift: str, memory: float | None, least: 
 
 
 def default_every(steps: int, one_pass: int, reads: str) -> int:
-    """The length of a chunk: about a pass.
+    """The length of a chunk of a run of `steps`: about a pass, which has `one_pass` steps.
 
     It is at least 100 steps, or 10 where a pass has 10 steps at most; at most 100 if a step reads all rows.
     """
@@ -471,23 +482,30 @@ def run_traced(chunk: Callable, run: Run, steps: int, every: int, tol: Array | N
     """The run as one program; once the tolerance is met, the curve repeats its last row without evaluations."""
 
     def advance(carry, length):
+        """One more chunk of `length` steps: the run after it, and its row of the curve."""
         run, row = carry
-        next_chunk = jax.checkpoint(lambda run: chunk(run, length))
+        next_chunk = jax.checkpoint(
+            lambda run: chunk(run, length)
+        )  # the derivative computes it again, and stores none of its steps
         if tol is None:
             return next_chunk(run)
         repeat = lambda run: (run, row._replace(evals_parts=jnp.zeros_like(row.evals_parts)))
         return lax.cond(run.done, repeat, next_chunk, run)
 
-    row = jax.eval_shape(lambda run: chunk(run, every)[1], run)
-    carry = run, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), row)
+    def body(carry, _):
+        carry = advance(carry, every)
+        return carry, carry[1]
+
+    row_types = jax.eval_shape(lambda run: chunk(run, every)[1], run)
+    carry = run, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), row_types)
     tables: list[Curve] = []
     if steps // every:
-        carry, table = lax.scan(lambda c, _: (lambda new: (new, new[1]))(advance(c, every)), carry, length=steps // every)
+        carry, table = lax.scan(body, carry, length=steps // every)
         tables.append(table)
     if steps % every:
         carry = advance(carry, steps % every)
         tables.append(jax.tree.map(lambda a: a[None], carry[1]))
-    table = jax.tree.map(lambda *a: jnp.concatenate(a), *tables) if tables else rows_of_curve([], row)
+    table = jax.tree.map(lambda *a: jnp.concatenate(a), *tables) if tables else rows_of_curve([], row_types)
     return carry[0], table
 
 
@@ -502,7 +520,10 @@ def run_host(
     progress: bool,
     stops: bool,
 ) -> tuple[Run, Curve]:
-    """The run as a loop on the host, which may stop after any chunk."""
+    """The run as a loop on the host, which may stop after any chunk.
+
+    A chunk also ends with each `period` of an adaptive sampler. If `stops`, the run ends once its tolerance is met.
+    """
     first_step, steps_done, rows, start_time = int(run.step), 0, [], time.monotonic()
     bar = Bar(steps, "steps") if progress else None
     try:
@@ -524,5 +545,5 @@ def run_host(
     finally:
         if bar:
             bar.close()
-    like = jax.eval_shape(lambda run: chunk(run, every)[1], run) if not rows else None
-    return run, rows_of_curve(rows, like)
+    row_types = jax.eval_shape(lambda run: chunk(run, every)[1], run) if not rows else None
+    return run, rows_of_curve(rows, row_types)

@@ -40,18 +40,18 @@ class DecompositionState(NamedTuple):
 
     dual: DualState
     working: Array  # (q,)  int32, rows; the newest come first
-    residual: Array  # ()
+    residual: Array  # ()   of these coefficients, as `stop` defines it; inf before the first update
 
 
 class Progress(NamedTuple):
     """What one update carries from block to block."""
 
     state: DecompositionState
-    kkt: Array  # ()  violation
+    kkt: Array  # ()  violation, also where the residual is the gap
     rows: kernel_cache.Rows  # the kernel rows in memory
     changed: Array  # ()  bool, the last block changed a coefficient
     rounds: Array  # ()  int32, number of solved blocks
-    settled: Array  # ()  bool, the last block needed at most q / 16 new kernel rows, and more than q / 2 of it are free
+    settled: Array  # ()  bool, of the q rows of the last block, at most q / 16 were new in memory and more than q / 2 are free
 
 
 @solver
@@ -74,7 +74,8 @@ def decomposition(
         coef_W' = argmax of D over coef_W, by steps on pairs, to a tenth of the violation;   K_WW by one product
         grad -= K_.W (coef_W' - coef_W),   by the kernel rows of changed coefficients, which a cache keeps
 
-    One update solves blocks until the violation is at most `tol`, so that a run needs one update as a rule.
+    D is the dual of `engines.dual_qp`, and grad its derivative without the term of l1. One update solves blocks until the
+    violation is at most `tol`, so that a run needs one update as a rule.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
@@ -86,12 +87,12 @@ def decomposition(
             the duality gap relative to the primal.
         working_set: q, rows of a block, a multiple of 4. Blocks of 4 q rows follow when the last one needed hardly any new
             kernel rows and more than half of its coefficients were free.
-        memory: bytes of the cache of kernel rows, an integer; None: 2 GiB; 0: 2 q rows. The cache has at least 2 q rows. With
-            all n no row is computed twice.
+        memory: bytes of the cache of kernel rows, an integer; None: 2 GiB; 0: 2 q rows. The cache has at least 2 q rows. If
+            it has room for all n, no row is computed twice.
         rounds: maximum number of blocks of one update; an update also ends after 2^31 kernel evaluations. The next update
             starts with an empty cache. `fit` evaluates, saves and reacts to Ctrl-C between updates only.
         start: (n,) initial alpha, such as that of another C, best multiplied by the ratio of the two. It is clipped to the
-            bounds, and a free bias scales its heavier side down. For losses of real targets: the signed coefficients.
+            bounds. With a free bias, its side of larger sum is scaled down. For losses of real targets: the signed coefficients.
 
     Returns:
         A solver on all rows; model `Expansion` with its dual variables, so that its certificate is exact. The model has the
@@ -137,79 +138,86 @@ def decomposition(
         n, q = y.shape[0], state.working.shape[0]
         slots = kernel_cache.num_slots(x, 2**31 if memory is None else memory, 2 * q)
         small_cache, large_block = kernel_cache.num_slots(x, 2**28, n // 8 + 2 * q), max(q, min(4 * q, n // 4 * 4))
+        # Large blocks need a cache of twice their rows, or of all rows.
         large_block = large_block if slots >= min(2 * large_block, n + kernel_cache.CHUNK) else q
-        dual_at_start = qp.dual(state.dual, x, y)
+        dual_at = qp.dual(state.dual, x, y).at_state  # the bounds and the diagonal are the same at every state
 
         def with_residual(state):
             """The state with its residual, and the violation."""
-            dual = dual_at_start.at_state(state.dual)
+            dual = dual_at(state.dual)
             kkt = violation(dual, bias)
             if stop == "kkt":
                 return state._replace(residual=kkt), kkt
             return state._replace(residual=relative_gap(dual, y, qp.C * state.dual.weight, unwrap_static(qp.loss), bias)), kkt
 
-        def solve_block(size, run):
+        def solve_block(size, progress):
             """Select a working set of `size` rows, solve its dual, and update the derivative of all rows."""
-            state, dual = run.state.dual, dual_at_start.at_state(run.state.dual)
-            working = select_working_set(dual, run.state.working[: size // 2], size)
+            state, dual = progress.state.dual, dual_at(progress.state.dual)
+            working = select_working_set(dual, progress.state.working[: size // 2], size)
             block = jax.tree.map(lambda a: a.at[working].get(mode="promise_in_bounds"), dual)
             l2 = block.bounds.l2
             gram = qp.kernel.gram(x, working) + (0 if l2 is None else jnp.diag(l2))
-            block_tol = jnp.maximum(0.1 * run.kkt, 0.3 * tol if stop == "kkt" else 0)
+            block_tol = jnp.maximum(0.1 * progress.kkt, 0.3 * tol if stop == "kkt" else 0)
             solved, sum_error = solve(gram, block, state.sum_error, block_tol, bias, 100 * size)
-            # coef_W, and grad -= K_.W times its change.
+            # The new coef_W, and grad -= K_.W times its change.
             change = solved.coef - block.coef
-            rows = kernel_cache.ensure_rows(run.rows, qp.kernel, x, working, change != 0)
-            grad, compensation = kernel_cache.subtract(state.grad, state.compensation, rows, working, change)
+            cache = kernel_cache.ensure_rows(progress.rows, qp.kernel, x, working, change != 0)
+            grad, compensation = kernel_cache.subtract(state.grad, state.compensation, cache, working, change)
             grad = grad if l2 is None else grad.at[working].add(-l2 * change, mode="promise_in_bounds")
             coef = state.coef.at[working].set(solved.coef, mode="promise_in_bounds")
             state = state._replace(coef=coef, grad=grad, compensation=compensation, sum_error=sum_error)
             # Should the next block be larger?
             n_free = count((solved.coef > block.bounds.low) & (solved.coef < block.bounds.high))
-            settled = (rows.n_computed - run.rows.n_computed <= size // 16) & (n_free > size // 2)
-            new, kkt = with_residual(run.state._replace(dual=state, working=working))
-            return Progress(new, kkt, rows, jnp.any(change != 0), run.rounds + 1, settled)
+            settled = (cache.n_computed - progress.rows.n_computed <= size // 16) & (n_free > size // 2)
+            new_state, kkt = with_residual(progress.state._replace(dual=state, working=working))
+            return Progress(new_state, kkt, cache, jnp.any(change != 0), progress.rounds + 1, settled)
 
         def target(state):
             """The residual to stop at: `tol` less what rounding of the kernel values may hide, but at least tol / 2."""
             rounding = jnp.finfo(y.dtype).eps * norm(state.dual.coef) if stop == "kkt" else 0
             return jnp.maximum(tol - rounding, tol / 2)
 
-        def should_continue(run):
-            can_improve = (run.state.residual > target(run.state)) & run.changed
-            return can_improve & (run.rounds < rounds) & (run.rows.n_computed < max(1, 2**31 // n - large_block))
+        def should_continue(progress):
+            can_improve = (progress.state.residual > target(progress.state)) & progress.changed
+            row_limit = max(1, 2**31 // n - large_block)  # one more block then stays below 2^31 kernel evaluations
+            return can_improve & (progress.rounds < rounds) & (progress.rows.n_computed < row_limit)
 
-        def solve_while(condition, size, run):
-            """Solve blocks of `size` rows as long as `condition` of the run holds."""
-            return lax.while_loop(condition, functools.partial(solve_block, size), run)
+        def solve_while(condition, size, progress):
+            """Solve blocks of `size` rows as long as `condition` of the progress holds."""
+            return lax.while_loop(condition, functools.partial(solve_block, size), progress)
 
-        def result(run):
-            return run.state._replace(working=run.state.working[:q]), run.rows.n_computed
+        def result(progress):
+            """The state with a working set of q rows again, and the number of computed kernel rows."""
+            return progress.state._replace(working=progress.state.working[:q]), progress.rows.n_computed
 
-        def finish(run):
-            """Blocks of q rows until they settle, then large blocks."""
+        def finish(progress):
+            """Solve blocks of q rows until one has settled, then large blocks."""
             if large_block == q:
-                return result(solve_while(should_continue, q, run))
-            run = solve_while(lambda run: should_continue(run) & ~run.settled, q, run)
-            working = run.state.working  # stays in the first large block
-            added = select_working_set(dual_at_start.at_state(run.state.dual), working, large_block)[: large_block - q]
+                return result(solve_while(should_continue, q, progress))
+            progress = solve_while(lambda progress: should_continue(progress) & ~progress.settled, q, progress)
+            # Lengthen the working set for the next loop; its first half stays in the first large block.
+            working = progress.state.working
+            added = select_working_set(dual_at(progress.state.dual), working, large_block)[: large_block - q]
             working = jnp.concatenate([working, added])
-            run = run._replace(state=run.state._replace(working=working))
-            return result(solve_while(should_continue, large_block, run))
+            progress = progress._replace(state=progress.state._replace(working=working))
+            return result(solve_while(should_continue, large_block, progress))
 
-        def start_with_small_cache(run):
-            """Most problems need few kernel rows: the full cache is allocated once the small one proves insufficient."""
+        def start_with_small_cache(progress):
+            """Most problems need few kernel rows: the full cache is allocated once the small one proves insufficient.
+
+            If blocks settle after 64 or more of them, the full cache is allocated too, for the large blocks that follow.
+            """
             if small_cache >= slots:
-                return finish(run)
-            small_suffices = lambda run: ~kernel_cache.full(run.rows, q) & ~(run.settled & (run.rounds >= 64))
-            run = solve_while(lambda run: should_continue(run) & small_suffices(run), q, run)
-            grow_and_finish = lambda: finish(run._replace(rows=kernel_cache.grow(run.rows, slots)))
-            return lax.cond(should_continue(run), grow_and_finish, lambda: result(run))
+                return finish(progress)
+            suffices = lambda progress: ~kernel_cache.full(progress.rows, q) & ~(progress.settled & (progress.rounds >= 64))
+            progress = solve_while(lambda progress: should_continue(progress) & suffices(progress), q, progress)
+            grow_and_finish = lambda: finish(progress._replace(rows=kernel_cache.grow(progress.rows, slots)))
+            return lax.cond(should_continue(progress), grow_and_finish, lambda: result(progress))
 
         state, kkt = with_residual(state)
         true, zero = jnp.ones((), bool), jnp.zeros((), jnp.int32)
         empty_cache = lambda: kernel_cache.empty(x, min(small_cache, slots))
-        run = lambda: start_with_small_cache(Progress(state, kkt, empty_cache(), true, zero, ~true))
+        run = lambda: start_with_small_cache(Progress(state, kkt, empty_cache(), changed=true, rounds=zero, settled=~true))
         return lax.cond(state.residual > target(state), run, lambda: (state, zero))
 
     def update(state, batch):
@@ -218,7 +226,8 @@ def decomposition(
         state, x, y = stop_gradients((state, cast_qp.kernel.layout(batch).x, y))
         n = y.shape[0]
         new, rows_computed = solve_blocks(cast_qp, cast_tol, state, x, y)
-        evals = times_count(rows_computed, n, max(2**31 // n - 1, 4 * working_set))
+        max_rows = max(2**31 // n - 1, 4 * working_set)  # `row_limit` and one more block; at least one block
+        evals = times_count(rows_computed, n, max_rows)
         return new, step_info(cast_qp, bias, (state.dual, new.dual), x, y, new.residual, evals)
 
     def with_tol(tol):
@@ -253,11 +262,11 @@ def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
     n, k = dual.coef.shape[0], retained.shape[0]
     if size == n:
         return jnp.arange(n, dtype=jnp.int32)
-    lowest = jnp.finfo(dual.grad.dtype).min  # for rows at a bound; selected rows have -inf
+    lowest = jnp.finfo(dual.grad.dtype).min  # ranks rows at a bound, of score -inf, before rows already selected
 
-    def top_unselected(score, selected, k):
+    def top_unselected(score, selected, number):
         score = jnp.maximum(score, lowest).at[selected].set(-jnp.inf, mode="promise_in_bounds")
-        return top_k_index(score, k)
+        return top_k_index(score, number)
 
     up = top_unselected(gain_up(dual), retained, (size - k) // 2)
     selected = jnp.concatenate([retained, up])

@@ -39,19 +39,19 @@ REFRESH = 64  # |w|^2 is recomputed from its coefficients every REFRESH steps
 
 @register("SbpState")
 class SbpState(NamedTuple):
-    """The iterate and the mean of the iterates, the water filling of its margins, and the mean distribution of draws."""
+    """The iterate with the mean of the iterates, the water filling of its margins, and the mean distribution of draws."""
 
     s: MeanState
     fill: WaterFill  # of the margins of the iterate
     p: Array  # (n,)  mean of the distributions that rows were drawn from
-    compensation: Array  # (n,)  compensation of the sum behind p
+    compensation: Array  # (n,)  rounding errors of p, still to be added
     residual: Array  # ()   the last computed bound of the relative distance from the optimum
     bias_change: Array  # ()   |change of the bias| in the last step
-    square: Array  # ()   |w|^2
-    reach: Array  # ()   R
+    square: Array  # ()   |w|^2 of the iterate
+    reach: Array  # ()   R, the largest |phi(x_i)|
     weight: Array  # (n,)  example weights
     key: Array  # ()
-    t: Array  # ()   int32
+    t: Array  # ()   int32, number of steps made
 
 
 @solver
@@ -62,9 +62,10 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         i uniform among the rows with margin below the water level f(w);   w = w + y_i phi(x_i) / (R sqrt(t))
         w = w / max(1, |w|);   returned: the mean of the w, rescaled to margin 1;   R^2 = max_i k(x_i, x_i)
 
-    Let u minimise lam/2 |w|^2 + mean hinge, and let nu = (mean hinge of u) / |u|. Then u / |u| is optimal, and f = 1/|u|
-    there. With a free bias a step draws one row of each class and halves the step of each. The expected distance of f
-    at the mean of the iterates from its maximum is at most 3 R / sqrt(t).
+    f(w) is the level of water of volume n nu over a ground of heights y_i (<w, phi(x_i)> + b). Let u minimise
+    lam/2 |w|^2 + mean hinge, and let nu = (mean hinge of u) / |u|. Then u / |u| is optimal, and f = 1/|u| there. With a
+    free bias a step draws one row of each class and halves the step of each. The expected distance of f at the mean of
+    the iterates from its maximum is at most 3 R / sqrt(t).
 
     Args:
         nu: mean slack, >= 0, in units of the margin; 0 is the hard margin.
@@ -88,9 +89,9 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
             negative or 0 everywhere, and with bias="free" if there is one class only (no finite level).
 
     Differs from the paper: Newton's method finds the level from the previous one, without a sort or a partition. Responses are
-        compensated sums, and |w|^2 is recomputed from them every 64 steps. The scaling is part of the step. Example weights share
-        the slack, sum_i weight_i xi_i <= n nu, and p is proportional to them. The mean may be normalised; the authors'
-        program does not do so.
+        compensated sums, and |w|^2 is recomputed from them every 64 steps. The scaling is part of the step. Example weights
+        share the slack, sum_i weight_i xi_i <= nu sum_i weight_i, and p is proportional to them. The mean may be
+        normalised; the authors' program does not do so.
 
     Example:
         >>> import jax, jaxsvm
@@ -110,7 +111,10 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
     space = averaged(expansion(kernel, unconditional=True), of="moves")
 
     def water(margin, y, weight, start=None):
-        """The water filling of margins (n,): its level, the bias, and the distribution p that attains it."""
+        """The water filling of margins (n,): its level, the bias, and the distribution p that attains it.
+
+        The search starts at `start`: the bias, the level, and the initial stride of the bias.
+        """
         volume = jnp.asarray(nu, weight.dtype) * pairwise_sum(weight)
         if bias == "free":
             return two_levels(margin, y, volume, weight=weight, start=start)
@@ -126,7 +130,10 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         return scales[best], jax.tree.map(lambda a: a[best], fills)
 
     def relative_distance(f, p, x, y, weight):
-        """A bound of 1 - level / maximum, by weak duality: f <= |sum_i p_i y_i phi(x_i)| + n nu max_i p_i for every p."""
+        """A bound of 1 - level / maximum, by weak duality: f <= |sum_i p_i y_i phi(x_i)| + n nu max_i p_i for every p.
+
+        With a free bias p has sum 1/2 in each class. With weights the last term is nu sum_i weight_i max_i p_i / weight_i.
+        """
         v = p * y
         max_p = jnp.max(jnp.where(weight > 0, p / jnp.where(weight > 0, weight, 1), 0))
         bound = (
@@ -144,16 +151,16 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         return SbpState(s, water(0 * y, y, weight), 0 * y, 0 * y, zero + jnp.inf, zero, zero, R, weight, key, t)
 
     def update(state, batch):
-        s, (level, b, share), p, compensation, _, bias_change, _, R, weight, key, t = state
+        s, (level, b, share), p, compensation, last_residual, bias_change, square, R, weight, key, t = state
         y, n, step = batch.y.astype(share.dtype), batch.y.shape[0], t + 1
-        # i ~ p, as many times as the sampler has rows; one of each class if the bias is free.
+        # i ~ share, as many times as the sampler has rows; as many of each class if the bias is free.
         shares = (jnp.where(y > 0, share, 0), jnp.where(y > 0, 0, share)) if bias == "free" else (share,)
         u = jax.random.uniform(jax.random.fold_in(key, t), (len(shares), batch.index.shape[0]), jnp.float32).astype(y.dtype)
         drawn = batch._replace(index=jnp.concatenate([sample_proportional(p_class, u[k]) for k, p_class in enumerate(shares)]))
         # w + eta mean of y_i phi(x_i), then w / max(1, |w|).
         eta = 1 / (R * jnp.sqrt(step.astype(y.dtype)))
         coef = eta * gather(y, drawn.index) / drawn.index.shape[0]
-        square = state.square + 2 * jnp.dot(coef, space.evaluate(s, drawn)) + jnp.dot(coef, dot(space.gram(drawn), coef))
+        square = square + 2 * jnp.dot(coef, space.evaluate(s, drawn)) + jnp.dot(coef, dot(space.gram(drawn), coef))
         square = jnp.maximum(square, 0)
         factor = shorten(square, 1.0)
         s = space.add(s, 1 - factor, factor * coef, drawn)
@@ -162,10 +169,10 @@ def sbp(nu: float, kernel: Kernel, *, bias: str = "none", normalise: bool = True
         )
         fill = water(y * (s.f.response + s.f.compensation), y, weight, (b, level, 2 * bias_change + 1e-3 * eta * R))
         p, compensation = running_mean(p, compensation, share, 1 / step.astype(y.dtype))
-        # Every k-th step: the bound of the optimum.
+        # The bound of the optimum, every k-th step.
         period = n if bound_every is None else bound_every
         is_bound_step = any_under_vmap(step % period == 0) if period else jnp.zeros((), bool)
-        residual = lax.cond(is_bound_step, lambda: relative_distance(s.mean, p, batch.x, y, weight), lambda: state.residual)
+        residual = lax.cond(is_bound_step, lambda: relative_distance(s.mean, p, batch.x, y, weight), lambda: last_residual)
         bound_rows, max_evals = jnp.where(is_bound_step, n, 0).astype(jnp.int32), n * (n + drawn.index.shape[0])
         info = Info(
             loss=jnp.where(level > 0, jnp.asarray(nu, y.dtype) / jnp.where(level > 0, level, 1), 1),

@@ -30,7 +30,7 @@ from ..recipe import check_choice, check_nonnegative, check_positive, check_scal
 from ..samplers import whole
 from ..types import Array, Batch, Count, Info, Solver
 
-MIN_STEP_DIVISOR = 100  # the line search stops at steps shorter than radius / MIN_STEP_DIVISOR
+MIN_STEP_DIVISOR = 100  # the "wolfe" search tries no step with t |h| < radius / MIN_STEP_DIVISOR
 
 
 @register("ScsState")
@@ -46,8 +46,8 @@ class ScsState(NamedTuple):
     index: Array  # type: ignore[assignment]  # (capacity,)  int32, sampled rows; the first `size` are the current sample
     weight: Array  # (n,)  weights of all rows: fresh samples are drawn from all rows
     gram: Array | None  # (capacity, capacity) kernel matrix of the sampled rows; None: linear
-    key: Array  # ()
-    t: Array  # ()   int32
+    key: Array  # ()   of the fresh samples
+    t: Array  # ()   int32, number of steps made
 
 
 @solver
@@ -145,6 +145,7 @@ def scs(
         if capacity > n:
             raise ValueError(f"capacity is {capacity}, but there are {n} rows: lower it")
         order_key, fresh_key = jax.random.split(key)
+        # A random order of the rows, those of weight 0 last.
         absent = (data.weight <= 0).astype(jnp.float32)
         index = jnp.argsort(jax.random.uniform(order_key, (n,), jnp.float32) + absent)[:capacity].astype(jnp.int32)
         x = data.x[index]
@@ -155,7 +156,7 @@ def scs(
         return ScsState(zero, zero, jnp.ones(capacity, dtype), zero, radius, size, index, weight, gram, fresh_key, t)
 
     def search(line, sqnorm_h, max_step):
-        """The step t along -h, and the trial step where t is 0."""
+        """The step t along -h, and the step to the trial point where t is 0."""
         if line_search == "exact":
             step = jnp.minimum(exact_step(line), max_step)
             step = jnp.where(step < 1e-8 * max_step, 0, step)
@@ -164,16 +165,16 @@ def scs(
         return bounded_step(line, sqnorm_h, m_L, m_R, min_step, max_step, jnp.minimum(1 / lam, max_step))
 
     def update(state, batch):
-        w, trial, a, last_h, radius, size, index, weights, gram, key, t = state
-        weight = weights[index]
+        w, trial, a, last_h, radius, size, index, all_weights, gram, key, t = state
+        weight = all_weights[index]
         y = batch.y.astype(a.dtype)[index]
         space = make_space(kernel, batch.x[index] if kernel is None else None, gram)
         share, grown_size = _sample_weights(weight, size), jnp.minimum(size + growth, capacity)
-        # h, the shortest vector between the last h and the subgradient at the trial point.
+        # h, the shortest vector between the last h and g = lam trial - z, the subgradient at the trial point.
         z = space.function(share * y * a)
         g = subgradient(lam, trial, z)
         euclidean = metric == "euclidean" and kernel is not None
-        if euclidean:  # the gradient in the coefficients: K times that of functions
+        if euclidean:  # the derivatives of f in the coefficients are the values of lam trial - z
             g = space.function(jnp.where(share > 0, g.response, 0))
         inner = space.inner if metric == "rkhs" else lambda p, q: dot(p.coef, q.coef)
         h = _shortest(inner, last_h, g, t)
@@ -183,17 +184,19 @@ def scs(
         d, max_step = scale(-1.0, h), radius / jnp.where(norm_h > 0, norm_h, 1)
         line = line_of(lam, space, w, d, z, y, share)
         step, rejected_step = search(line, sqnorm_h, max_step)
+        # A vector h within the rounding error of the terms of g is no direction.
         sqnorm = (lambda p: dot(p.response, p.response)) if euclidean else (lambda p: space.inner(p, p))
         significant = above_rounding(sqnorm_h, lam, sqnorm(trial), sqnorm(z))
         step, rejected_step = jnp.where(significant, step, 0), jnp.where(significant, rejected_step, 0)
         # The step is accepted if the grown sample, or a fresh one, confirms the decrease.
-        if fresh_sample:
-            fresh_line = _fresh_margins(kernel, batch, weights, index, key, t, w, d)
-            grown_line = line._replace(**fresh_line, share=_sample_weights(jnp.ones_like(weight), grown_size))
+        if fresh_sample:  # of equal weights, as its rows are drawn in proportion to their weight
+            margins = _fresh_margins(kernel, batch, all_weights, index, key, t, w, d)
+            grown_line = line._replace(**margins, share=_sample_weights(jnp.ones_like(weight), grown_size))
         else:
             grown_line = line._replace(share=_sample_weights(weight, grown_size))
         sufficient = grown_line.change(step) <= eta1 * line.change(step)
         accepted = sufficient & (norm_h > min_norm * radius) & (step > 0)
+        # The next subgradient is that at w + trial_step d, after an accepted step the new w.
         trial_step = jnp.where(step > 0, step, rejected_step)
         trial_step = jnp.where(accepted, step, 0) if at_incumbent else trial_step
         info = Info(
@@ -207,7 +210,7 @@ def scs(
         w, _ = recompute_values(space, add_scaled(w, jnp.where(accepted, step, 0), d), t + 1)
         trial = add_scaled(w, jnp.where(accepted, trial_step - step, trial_step), d)
         radius = jnp.where(accepted, jnp.minimum(gamma * radius, 10 / jnp.sqrt(jnp.asarray(lam, a.dtype))), radius / gamma)
-        new = ScsState(w, trial, line.active(trial_step), h, radius, grown_size, index, weights, gram, key, t + 1)
+        new = ScsState(w, trial, line.active(trial_step), h, radius, grown_size, index, all_weights, gram, key, t + 1)
         return new, info
 
     def model(state, data=None):
@@ -237,6 +240,8 @@ def _sample_sizes(capacity: int, growth: int | None, first: int | None) -> tuple
 
 
 def _rows_check(capacity: int) -> Callable[[Batch], None]:
+    """The check that at least `capacity` rows have a positive weight."""
+
     def check(data: Batch) -> None:
         n_rows = int((data.weight > 0).sum())
         if n_rows < capacity:
@@ -255,14 +260,14 @@ def _shortest(inner: Callable, last_h: FunctionValues, g: FunctionValues, t: Arr
     """The shortest vector of the segment from the last h to g; g at the first step."""
     cross = inner(g, last_h)
     gram = jnp.array([[inner(last_h, last_h), cross], [cross, inner(g, g)]])
-    weights = nearest_point(gram, jnp.stack([t > 0, t >= 0]))
+    weights = nearest_point(gram, jnp.stack([t > 0, t >= 0]))  # at the first step there is no last h
     return add_scaled(scale(weights[0], last_h), weights[1], g)
 
 
 def _fresh_margins(
     kernel: Kernel | None, batch: Batch, weight: Array, index: Array, key: Array, t: Array, w: FunctionValues, d: FunctionValues
 ) -> dict[str, Array]:
-    """Margins of w and of d at rows drawn anew in proportion to their weight."""
+    """The fields of a `Line` at rows drawn anew in proportion to their weight: the margins of w, and their rates along d."""
     rows = sample_proportional(
         weight, jax.random.uniform(jax.random.fold_in(key, t), index.shape, jnp.float32).astype(weight.dtype)
     )
@@ -273,7 +278,10 @@ def _fresh_margins(
 
 
 def _new_values(kernel: Kernel | None, size: Array, grown: Array, t: Array, other: int, capacity: int) -> Array | Count:
-    """The number of new kernel values: pairs with a row that joined the sample, and `other`. Linear: products with rows."""
+    """The number of new kernel values: pairs with a row that joined the sample, and `other`; linear: of rows in the sample.
+
+    At the first step all rows of the sample are new.
+    """
     if kernel is None:
         return grown
     before = jnp.where(t > 0, size, 0)
