@@ -15,7 +15,7 @@ from jax import lax
 
 from ..checks import number, shown
 from ..numerics import accum_dtype, check_process, is_traced
-from ..numerics.sparse_products import FEW
+from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import decision_values
 from ..recipe import as_static, cast, check_choice, unwrap_static
 from ..samplers import uniform
@@ -348,7 +348,7 @@ def fit(
     run = _init_or_resume(solver_arg, sampler_arg, key, data, state, init_rows)
     check_steps(0 if is_traced(run.step) else int(run.step), steps)
     takes_rows = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
-    packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= FEW)  # packing pays off from FEW rows a step on
+    packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= MIN_ROWS)  # packing pays off from MIN_ROWS rows a step on
 
     def chunk(run: Run, every: int, count: Any = None) -> tuple[Run, Curve]:
         prepared = lift == "piece"

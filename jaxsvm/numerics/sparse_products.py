@@ -45,7 +45,7 @@ def scatter(a: Any, x: SparseRows) -> Array:
     return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.columns, a.shape[0]), a.dtype)).T
 
 
-FEW, LANES = 4, 8  # from so many rows per step and `vmap` lanes on, sequential lanes are faster than batched ones
+MIN_ROWS, MIN_LANES = 4, 8  # from so many rows per step and `vmap` lanes on, sequential lanes are faster than batched ones
 
 
 def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
@@ -58,7 +58,7 @@ def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
     @call.def_vmap
     def batch_rule(size, is_batched, *args):
         shared_rows = not (is_batched[-1].index or is_batched[-1].value)  # per-lane rows would be copied for every lane
-        sequential = shared_rows and size >= LANES and args[-1].rows.shape[-1] >= FEW
+        sequential = shared_rows and size >= MIN_LANES and args[-1].rows.shape[-1] >= MIN_ROWS
         axes = jax.tree.map(lambda b: 0 if b else None, tuple(is_batched))
         return jax.vmap(map_on_cpu(single) if sequential else batched, axes, axis_size=size)(*args), True
 

@@ -976,5 +976,5 @@ def test_counts_of_a_point_stay_when_its_row_is_a_mistake_again():
     solver = jaxsvm.tightest_perceptron(kernels.linear(), budget=3)
     sampler = samplers.epochs(1, shuffle=False)
     state = jaxsvm.fit(solver, data, KEY, steps=4, sampler=sampler).state.solver
-    counts = np.concatenate([np.asarray(a).reshape(3, -1) for a in jax.tree.leaves(state.s.annotations)], axis=1)
+    counts = np.concatenate([np.asarray(a).reshape(3, -1) for a in jax.tree.leaves(state.f.annotations)], axis=1)
     assert counts.sum() == 4 and sorted(counts[counts.sum(1) > 0].ravel()) == [2, 2]
