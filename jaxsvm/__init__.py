@@ -115,12 +115,16 @@ _ON_FIRST_USE = ("estimators", "plots", "testing")  # the first two need extras
 def __getattr__(name: str) -> _Any:
     """Import the modules that `import jaxsvm` leaves out, where they are first used."""
     if name == "multiclass":
-        raise AttributeError("jaxsvm.multiclass is jaxsvm.wrappers since version 0.4, and its names are in jaxsvm itself")
+        raise AttributeError(
+            "jaxsvm.multiclass is jaxsvm.wrappers since version 0.4, and its "
+            "names are in jaxsvm itself"
+        )
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module 'jaxsvm' has no attribute {name!r}")
     try:
         return _importlib.import_module(f"jaxsvm.{name}")
-    except ImportError as error:  # an AttributeError, so that `help(jaxsvm)` works without the extras
+    # an AttributeError, so that `help(jaxsvm)` works without the extras
+    except ImportError as error:
         raise AttributeError(f"jaxsvm.{name} cannot be imported: {error}") from error
 
 

@@ -1,4 +1,6 @@
-"""`python -m jaxsvm`: the main job without arguments; `train`, `predict`, `sweep`, `convert` on files."""
+"""`python -m jaxsvm`: the main job without arguments; `train`, `predict`, `sweep`, `convert` on
+files.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,27 @@ from jaxsvm.commands.options import Parser
 
 EXAMPLES = """\
 examples:
-  jaxsvm train adult.svm --test adult.t --model adult.npz     train a linear machine, see how it does on other rows
+  jaxsvm train adult.svm --test adult.t --model adult.npz     a linear machine, and its error
   jaxsvm train adult.svm --kernel rbf --features nystrom --hold-out 0.2 --model adult.npz
   jaxsvm predict adult.npz new.svm --out classes.txt          a class name for each row
   jaxsvm sweep adult.svm --plot sweep.png                     find good values of lambda and sigma
   jaxsvm convert adult.svm adult.csv                          from one format to another
 
-files: svmlight (LIBSVM), also .gz and .bz2; .npz with arrays x and y; CSV with a column of labels (the last).
-`jaxsvm train --help` explains the options of a command. Without a command a small real data set is swept, as a demonstration.
+files: svmlight (LIBSVM), also .gz and .bz2; .npz with arrays x and y; CSV with a column of labels
+(the last). `jaxsvm train --help` explains the options of a command. Without a command a small real
+data set is swept, as a demonstration.
 """
 
 
 def parser() -> Parser:
     """All commands and their options."""
-    main_parser = Parser(prog="jaxsvm", description="Support vector machines from the command line.", epilog=EXAMPLES)
+    main_parser = Parser(
+        prog="jaxsvm", description="Support vector machines from the command line.", epilog=EXAMPLES
+    )
     main_parser.add_argument("--version", action="version", version=jaxsvm.__version__)
-    commands = main_parser.add_subparsers(dest="command", metavar="command", required=True, parser_class=Parser)
+    commands = main_parser.add_subparsers(
+        dest="command", metavar="command", required=True, parser_class=Parser
+    )
     for each in (train, predict, sweep, convert):
         each.add(commands)
     return main_parser
@@ -43,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: its arguments; None: those of the process.
 
     Returns:
-        The exit status: 0; 2 for bad input, said in one line on the standard error stream; 130 after Ctrl-C.
+        The exit status: 0; 2 for bad input, said in one line on the standard error stream; 130
+        after Ctrl-C.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
     with warnings.catch_warnings():
@@ -62,7 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
         except OSError as error:
             reason = error.strerror
-            say(f"error: {error.filename}: {reason.lower()}" if reason and error.filename else f"error: {error}")
+            say(
+                f"error: {error.filename}: {reason.lower()}"
+                if reason and error.filename
+                else f"error: {error}"
+            )
         except MemoryError:
             say("error: not enough memory for these rows")
         except (ValueError, TypeError, ImportError) as error:
@@ -70,7 +82,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            say("error: not enough memory for these rows; fewer features (--count) or rows take less")
+            say(
+                "error: not enough memory for these rows; fewer features (--count) or rows take "
+                "less"
+            )
     return 2
 
 

@@ -23,7 +23,8 @@ class AverageState(NamedTuple):
     """The running mean; before `start` it equals the iterate."""
 
     mean: Any  # as the parameters
-    compensation: Any  # as the parameters, rounding errors of the mean, whose late changes are below its last place
+    # as the parameters, rounding errors of the mean, whose late changes are below its last place
+    compensation: Any
     count: Array  # type: ignore[assignment]  # ()  int32, number of iterates
     total: Any  # ()  sum of the weights so far; None for equal weights
 
@@ -31,22 +32,36 @@ class AverageState(NamedTuple):
 def init_mean(params: Any, weights: Callable | None) -> AverageState:
     """The mean before the first step: the parameters."""
     total = None if weights is None else jnp.zeros((), accum_dtype(jax.tree.leaves(params)[0]))
-    return AverageState(params, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32), total)
+    return AverageState(
+        params, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32), total
+    )
 
 
-def update_mean(state: AverageState, params: Any, start: int, weights: Callable | None) -> AverageState:
-    """mean += rho (params - mean), rho = the newest weight / the sum of all weights from `start` on."""
+def update_mean(
+    state: AverageState, params: Any, start: int, weights: Callable | None
+) -> AverageState:
+    """mean += rho (params - mean), rho = the newest weight / the sum of all weights from `start`
+    on.
+    """
     since = state.count - start
     if weights is None:
-        rho, total = 1 / (jnp.maximum(since, 0) + 1).astype(accum_dtype(jax.tree.leaves(params)[0])), None
+        rho, total = (
+            1 / (jnp.maximum(since, 0) + 1).astype(accum_dtype(jax.tree.leaves(params)[0])),
+            None,
+        )
     else:
-        weight = jnp.asarray(weights(jnp.maximum(since, 0).astype(state.total.dtype)), state.total.dtype)
+        weight = jnp.asarray(
+            weights(jnp.maximum(since, 0).astype(state.total.dtype)), state.total.dtype
+        )
         total = jnp.where(since > 0, state.total, jnp.zeros_like(state.total)) + weight
         rho = weight / total
 
-    before = jax.tree.map(lambda mean, newest: jnp.where(since > 0, mean, newest), state.mean, params)
+    before = jax.tree.map(
+        lambda mean, newest: jnp.where(since > 0, mean, newest), state.mean, params
+    )
     compensation = jax.tree.map(
-        lambda compensation: jnp.where(since > 0, compensation, jnp.zeros_like(compensation)), state.compensation
+        lambda compensation: jnp.where(since > 0, compensation, jnp.zeros_like(compensation)),
+        state.compensation,
     )
     mean, compensation = running_mean(before, compensation, params, rho)
     return AverageState(mean, compensation, optax.safe_increment(state.count), total)
@@ -56,26 +71,33 @@ def check_average(start: int, weights: Callable | None) -> None:
     """Raise for options that `average_iterates` and `averaged` do not take."""
     integer("start", start, 0)
     if weights is not None and not callable(weights):
-        raise TypeError(f"weights must be a function of the count since start, or None, got {shown(weights)}")
+        raise TypeError(
+            f"weights must be a function of the count since start, or None, got {shown(weights)}"
+        )
 
 
-def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = None) -> optax.GradientTransformation:
-    """A transformation that averages the parameters after each update and leaves updates unchanged; the last of a chain.
+def average_iterates(
+    start: int = 0, weights: Callable[[Array], Array] | None = None
+) -> optax.GradientTransformation:
+    """A transformation that averages the parameters after each update and leaves updates unchanged;
+    the last of a chain.
 
-    mean_t = sum_s weight_s params_s / sum_s weight_s over the iterates s = start, ..., t (after their update).
-    Read it with `averaged_params`. (`optax.ema` averages updates, not parameters.)
+    mean_t = sum_s weight_s params_s / sum_s weight_s over the iterates s = start, ..., t (after
+    their update). Read it with `averaged_params`. (`optax.ema` averages updates, not parameters.)
 
     Args:
         start: number of initial iterates to skip, >= 0; until then the average is the iterate.
-        weights: count since start (0.0, 1.0, ...) -> weight, > 0; None: equal weights. `lambda t: t + 1` favours late
-            iterates; a step size schedule is the weighting of robust stochastic approximation.
+        weights: count since start (0.0, 1.0, ...) -> weight, > 0; None: equal weights. `lambda t: t
+            + 1` favours late iterates; a step size schedule is the weighting of robust stochastic
+            approximation.
 
     Example:
         >>> import jax.numpy as jnp, optax
         >>> tx = optax.chain(optax.sgd(1.0), average_iterates())
         >>> w = jnp.zeros(()); state = tx.init(w)
         >>> for _ in range(3):
-        ...     updates, state = tx.update(-jnp.ones(()), state, w); w = optax.apply_updates(w, updates)
+        ...     updates, state = tx.update(-jnp.ones(()), state, w)
+        ...     w = optax.apply_updates(w, updates)
         >>> float(w), float(averaged_params(state, w))
         (3.0, 2.0)
     """
@@ -86,7 +108,9 @@ def average_iterates(start: int = 0, weights: Callable[[Array], Array] | None = 
 
     def update(updates, state, params=None):
         if params is None:
-            raise ValueError("average_iterates needs the parameters: call update(updates, state, params)")
+            raise ValueError(
+                "average_iterates needs the parameters: call update(updates, state, params)"
+            )
         return updates, update_mean(state, optax.apply_updates(params, updates), start, weights)
 
     return optax.GradientTransformation(init, update)

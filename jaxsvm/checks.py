@@ -27,20 +27,30 @@ class Rule(NamedTuple):
     """The expected type of one argument of a factory, from its signature."""
 
     name: str
-    asks: str  # "number"; "integer"; "one": a number or a pytree; else the annotation, as "bool", "Loss"; "any": a union
+    # "number"; "integer"; "one": a number or a pytree; else the annotation, as "bool", "Loss";
+    # "any": a union
+    asks: str
     optional: bool  # None is allowed
     text: bool  # strings are allowed
     to_float: bool  # integers become floats
 
 
 def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
-    """The rule of one parameter: `float`, `int` and no annotation require one number, others allow arrays."""
+    """The rule of one parameter: `float`, `int` and no annotation require one number, others allow
+    arrays.
+    """
     name, default, annotation = parameter.name, parameter.default, parameter.annotation
     if annotation is inspect.Parameter.empty:
-        choice = parameter.kind is inspect.Parameter.KEYWORD_ONLY and not isinstance(default, int | float)
+        choice = parameter.kind is inspect.Parameter.KEYWORD_ONLY and not isinstance(
+            default, int | float
+        )
         return Rule(name, "one", True, choice or isinstance(default, str), to_float)
     words = (
-        annotation if isinstance(annotation, str) else annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        annotation
+        if isinstance(annotation, str)
+        else annotation.__name__
+        if isinstance(annotation, type)
+        else str(annotation)
     )
     words = words.replace("typing.", "")
     if words.startswith("Optional["):
@@ -55,7 +65,8 @@ def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
 
 
 def as_argument(rule: Rule, value: Any) -> Any:
-    """The argument of a factory: numbers of other libraries are converted to Python's, other types are checked.
+    """The argument of a factory: numbers of other libraries are converted to Python's, other types
+    are checked.
 
     Raises:
         TypeError: not a number where one is expected, or not a boolean where one is.
@@ -69,7 +80,11 @@ def as_argument(rule: Rule, value: Any) -> Any:
             raise TypeError(f"{rule.name} must be a number, got {value!r}")
         _check_real(rule.name, value)
     elif rule.asks == "one":
-        if isinstance(value, bytes | complex) or _is_array(value) or (isinstance(value, str) and not rule.text):
+        if (
+            isinstance(value, bytes | complex)
+            or _is_array(value)
+            or (isinstance(value, str) and not rule.text)
+        ):
             _check_real(rule.name, value)
     elif rule.asks == "Array":
         return _as_array(rule.name, value)
@@ -79,12 +94,18 @@ def as_argument(rule: Rule, value: Any) -> Any:
 
 
 def _as_array(name: str, value: Any) -> Any:
-    """An array or a number, unchanged; a list or tuple of numbers as an array, which is one leaf."""
+    """An array or a number, unchanged; a list or tuple of numbers as an array, which is one
+    leaf.
+    """
     if isinstance(value, list | tuple):
         leaves = jax.tree.leaves(value)
         if leaves and all(isinstance(leaf, _REAL) or _is_array(leaf) for leaf in leaves):
             try:
-                return jnp.asarray(value) if any(isinstance(leaf, jax.Array) for leaf in leaves) else np.asarray(value, float)
+                return (
+                    jnp.asarray(value)
+                    if any(isinstance(leaf, jax.Array) for leaf in leaves)
+                    else np.asarray(value, float)
+                )
             except (TypeError, ValueError):  # rows that differ in length
                 pass
     elif isinstance(value, float | int) or (_is_array(value) and is_numeric(value.dtype)):
@@ -101,7 +122,8 @@ def _plain(rule: Rule, value: Any) -> Any:
         value = int(value)
         if value.bit_length() > 64:
             raise ValueError(f"{rule.name} is too large: {shown(value)}")
-        if rule.asks != "number" or abs(value) <= MOST_COUNT:  # larger ones do not fit JAX's integers
+        # larger ones do not fit JAX's integers
+        if rule.asks != "number" or abs(value) <= MOST_COUNT:
             return value
     return _float(rule.name, value)
 
@@ -116,7 +138,9 @@ def number(name: str, value: Any) -> float | None:
     if has_shape(value) or (type(value) in (list, tuple) and np.shape(value)):
         refuse_shape(name, value)
     _check_real(name, value)
-    return None if isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct) else _float(name, value)
+    return (
+        None if isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct) else _float(name, value)
+    )
 
 
 def as_number(name: str, value: Any) -> Any:
@@ -132,12 +156,18 @@ def as_number(name: str, value: Any) -> Any:
 
 def refuse_shape(name: str, value: Any) -> None:
     """Raise ValueError for several numbers where one is expected."""
-    raise ValueError(f"{name} has shape {tuple(np.shape(value))}; sweep it with jax.vmap or jaxsvm.sweep")
+    raise ValueError(
+        f"{name} has shape {tuple(np.shape(value))}; sweep it with jax.vmap or jaxsvm.sweep"
+    )
 
 
 def is_whole(value: Any, least: int, most: float = MOST_COUNT) -> bool:
     """Whether this is a Python or NumPy integer from `least` to `most`."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) <= most
+    return (
+        isinstance(value, numbers.Integral)
+        and not isinstance(value, bool)
+        and least <= int(value) <= most
+    )
 
 
 def integer(name: str, value: Any, least: int, most: int = MOST_COUNT, note: str = "") -> int:
@@ -166,7 +196,9 @@ def key(name: str, value: Any) -> None:
     Raises:
         TypeError: for anything else, such as a seed or several keys.
     """
-    typed = _is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and value.shape == ()
+    typed = (
+        _is_array(value) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and value.shape == ()
+    )
     raw = _is_array(value) and value.dtype == np.uint32 and value.shape in ((2,), (4,))
     if not typed and not raw:
         raise TypeError(f"{name} must be one key, such as jax.random.key(0), got {shown(value)}")
@@ -175,7 +207,8 @@ def key(name: str, value: Any) -> None:
 def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | None = 2) -> Any:
     """Rows as an argument of JAX: an (n, d) array of numbers, or sparse rows; rank=None: (..., d).
 
-    Booleans and integers become float32, as in `dataset`; arrays of NumPy are converted to the native byte order.
+    Booleans and integers become float32, as in `dataset`; arrays of NumPy are converted to the
+    native byte order.
 
     Raises:
         TypeError: not an array.
@@ -183,25 +216,44 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
     """
     refuse_masked(name, value)
     if hasattr(value, "tocsr"):
-        raise TypeError(f"{name} is a sparse matrix of SciPy: pass jaxsvm.dataset(x, y).x, which holds it as SparseRows")
+        raise TypeError(
+            f"{name} is a sparse matrix of SciPy: pass jaxsvm.dataset(x, y).x, which "
+            "holds it as SparseRows"
+        )
     if not _is_array(value) or hasattr(value, "_fields"):
-        how = f": pass its rows, {name}.x" if hasattr(value, "_fields") and hasattr(value, "x") else ""
-        raise TypeError(f"{name} must be an array with a row for each example, got {shown(value)}{how}")
+        how = (
+            f": pass its rows, {name}.x"
+            if hasattr(value, "_fields") and hasattr(value, "x")
+            else ""
+        )
+        raise TypeError(
+            f"{name} must be an array with a row for each example, got {shown(value)}{how}"
+        )
     _check_real(name, value)
     if (rank is not None or not value.shape) and len(value.shape) != 2:
-        raise ValueError(f"{name} must be a matrix with a row for each example, got shape {tuple(value.shape)}")
+        raise ValueError(
+            f"{name} must be a matrix with a row for each example, got shape {tuple(value.shape)}"
+        )
     if columns is not None and value.shape[1] != columns:
-        raise ValueError(f"{name} must have {columns} columns, as the training rows had, got shape {tuple(value.shape)}")
+        raise ValueError(
+            f"{name} must have {columns} columns, as the training rows had, got "
+            f"shape {tuple(value.shape)}"
+        )
     if isinstance(value, np.ndarray):
         value = np.asarray(value).astype(jax_dtype(value.dtype), copy=False)
-    is_integer = isinstance(value, np.ndarray | jax.Array) and (value.dtype == bool or jnp.issubdtype(value.dtype, np.integer))
+    is_integer = isinstance(value, np.ndarray | jax.Array) and (
+        value.dtype == bool or jnp.issubdtype(value.dtype, np.integer)
+    )
     return value.astype(np.float32) if is_integer else value
 
 
 def refuse_masked(name: str, value: Any) -> None:
     """Raise ValueError for an array of NumPy with masked entries."""
     if np.ma.is_masked(value):
-        raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in, {name}.filled(0)")
+        raise ValueError(
+            f"{name} has masked entries, which are no numbers: drop such rows or "
+            f"fill them in, {name}.filled(0)"
+        )
 
 
 def jax_dtype(dtype: np.dtype) -> np.dtype:
@@ -227,7 +279,9 @@ def as_path(name: str, path: Any) -> str:
         raise TypeError(f"{name} must be the path of a file, got {shown(path)}")
     path = os.fsdecode(path)
     if "\0" in path:
-        raise ValueError(f"{name} must be the path of a file, which holds no null character, got {shown(path)}")
+        raise ValueError(
+            f"{name} must be the path of a file, which holds no null character, got {shown(path)}"
+        )
     return path
 
 
@@ -249,13 +303,17 @@ def row_numbers(name: str, value: Any, n: int) -> Any:
     ):
         value = np.asarray(value, np.int64)
     if not (_is_array(value) and len(value.shape) == 1 and jnp.issubdtype(value.dtype, np.integer)):
-        raise TypeError(f"{name} must be a vector of row numbers, such as jnp.array([0, 3]), got {shown(value)}")
+        raise TypeError(
+            f"{name} must be a vector of row numbers, such as jnp.array([0, 3]), got {shown(value)}"
+        )
     if isinstance(value, jax.core.Tracer):
         return value
     host = np.asarray(value)
     if host.size and not -1 <= host.min() <= host.max() < n:
         out_of_range = host[(host < -1) | (host >= n)][0]
-        raise ValueError(f"{name} must hold row numbers from 0 to {n - 1}, or -1 for padding, got {out_of_range}")
+        raise ValueError(
+            f"{name} must hold row numbers from 0 to {n - 1}, or -1 for padding, got {out_of_range}"
+        )
     return jnp.asarray(value, value.dtype if isinstance(value, jax.Array) else jnp.int32)
 
 
@@ -268,7 +326,9 @@ def class_names(value: Any) -> tuple:
     names = () if isinstance(value, str | bytes | dict) or not np.iterable(value) else tuple(value)
     valid = all(isinstance(name, str | bool | np.bool_ | numbers.Real) for name in names)
     if not valid or len(names) < 2 or len(set(map(str, names))) < len(names):
-        raise ValueError(f"classes must be the names of two classes or more, each once, got {shown(value)}")
+        raise ValueError(
+            f"classes must be the names of two classes or more, each once, got {shown(value)}"
+        )
     return names
 
 
@@ -282,13 +342,20 @@ def calling(name: str, fn: Any, form: str, *args: Any) -> Iterator[None]:
     try:
         yield
     except jax.errors.TracerArrayConversionError as error:
-        raise TypeError(f"{name}, {shown(fn)}, asks for the values of its rows: write it with jax.numpy, not NumPy") from error
-    except (jax.errors.JAXTypeError, jax.errors.ConcretizationTypeError):  # of traced values, which JAX explains
+        raise TypeError(
+            f"{name}, {shown(fn)}, asks for the values of its rows: write it with "
+            "jax.numpy, not NumPy"
+        ) from error
+    # of traced values, which JAX explains
+    except (jax.errors.JAXTypeError, jax.errors.ConcretizationTypeError):
         raise
     except (TypeError, ValueError) as error:
         shapes = " and ".join(str(tuple(np.shape(leaf))) for leaf in jax.tree.leaves(args))
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{name}, {shown(fn)}, fails for shapes {shapes}, expected a function {form}: {brief(error)}") from error
+        raise kind(
+            f"{name}, {shown(fn)}, fails for shapes {shapes}, expected a function {form}: "
+            f"{brief(error)}"
+        ) from error
 
 
 def has_shape(value: Any) -> bool:
@@ -300,11 +367,15 @@ def is_known(leaf: Any) -> bool:
     """Whether a leaf is a single number or key with a known value (not traced)."""
     if isinstance(leaf, jax.core.Tracer):
         return False
-    return isinstance(leaf, float | complex) or (isinstance(leaf, jax.Array | np.ndarray | np.generic) and not leaf.shape)
+    return isinstance(leaf, float | complex) or (
+        isinstance(leaf, jax.Array | np.ndarray | np.generic) and not leaf.shape
+    )
 
 
 def shown(value: Any) -> str:
-    """A value in a message: the shape of an array, the name of a function, else a short representation."""
+    """A value in a message: the shape of an array, the name of a function, else a short
+    representation.
+    """
     if _is_array(value):
         return f"an array of {value.dtype} of shape {tuple(value.shape)}"
     if isinstance(value, int) and value.bit_length() > 128:

@@ -1,27 +1,33 @@
-"""Derivatives of the exact solution of a kernel SVM, by implicit differentiation of its optimality conditions.
+"""Derivatives of the exact solution of a kernel SVM, by implicit differentiation of its optimality
+conditions.
 
 With C_i = C weight_i and k the kernel, the signed coefficients maximise
 
-    sum_i (y_i coef_i - l1_i |coef_i| - l2_i/2 coef_i^2) - 1/2 coef' K coef,   low_i <= coef_i <= high_i,
+    sum_i (y_i coef_i - l1_i |coef_i| - l2_i/2 coef_i^2) - 1/2 coef' K coef,
+        low_i <= coef_i <= high_i,
 
-and sum_i coef_i = 0 where the bias is free. The solution is f(x) = sum_i coef_i k(x_i, x) + b, with b = 0 without a bias.
-Let F be the rows whose coefficient is strictly between low and high and, where l1 > 0, not 0. On F
+and sum_i coef_i = 0 where the bias is free. The solution is f(x) = sum_i coef_i k(x_i, x) + b, with
+b = 0 without a bias. Let F be the rows whose coefficient is strictly between low and high and,
+where l1 > 0, not 0. On F
 
     y - K coef - l2 coef - l1 sign(coef) - b = 0.
 
-The other coefficients equal low, high or 0, and change with these. While F does not change, this holds for all values of the
-parameters p: C, those of the kernel and of the loss, x, y, weight. So the derivatives solve
+The other coefficients equal low, high or 0, and change with these. While F does not change, this
+holds for all values of the parameters p: C, those of the kernel and of the loss, x, y, weight. So
+the derivatives solve
 
     [K_FF + l2  1] [d coef_F]   [d/dp (y - K coef - l2 coef - l1 sign(coef))_F, coef_F constant]
     [1'         0] [d b     ] = [- sum of d coef outside F                                      ]
 
-where the bias is free, and the same without the last row and column where there is none. If F is empty, b is the midpoint of
-the interval that the optimality conditions of the other rows leave for it, and its derivative is that of the midpoint.
+where the bias is free, and the same without the last row and column where there is none. If F is
+empty, b is the midpoint of the interval that the optimality conditions of the other rows leave for
+it, and its derivative is that of the midpoint.
 
-Reference: O. Chapelle, V. Vapnik, O. Bousquet, S. Mukherjee, Choosing multiple parameters for support vector machines,
-    Machine Learning 46, 2002, https://doi.org/10.1023/A:1012450327387; Q. Bertrand, Q. Klopfenstein, M. Massias,
-    M. Blondel, S. Vaiter, A. Gramfort, J. Salmon, Implicit differentiation for fast hyperparameter selection in non-smooth
-    convex learning, JMLR 23, 2022, https://arxiv.org/abs/2105.01637.
+Reference: O. Chapelle, V. Vapnik, O. Bousquet, S. Mukherjee, Choosing multiple parameters for
+    support vector machines, Machine Learning 46, 2002, https://doi.org/10.1023/A:1012450327387; Q.
+    Bertrand, Q. Klopfenstein, M. Massias, M. Blondel, S. Vaiter, A. Gramfort, J. Salmon, Implicit
+    differentiation for fast hyperparameter selection in non-smooth convex learning, JMLR 23, 2022,
+    https://arxiv.org/abs/2105.01637.
 """
 
 from __future__ import annotations
@@ -46,37 +52,51 @@ BLOCK = 512  # rows per block of the kernel; reverse mode holds several blocks a
 
 
 def solution(
-    coef: Array, b: Scalar, kernel: Kernel, data: Batch, C: Scalar, loss: Loss, bias: str = "free", *, free: int | None = None
+    coef: Array,
+    b: Scalar,
+    kernel: Kernel,
+    data: Batch,
+    C: Scalar,
+    loss: Loss,
+    bias: str = "free",
+    *,
+    free: int | None = None,
 ) -> tuple[Array, Array]:
     """A given solution (coef, b) with the derivatives of the exact solution attached.
 
-    The values are those passed. The derivatives with respect to `kernel`, `data`, C and `loss` solve the system in the module's
-    docstring at these values, in forward and reverse mode, of any order. They are as exact as the solution. They cost the kernel
-    between F and all rows and a factorisation for F; without differentiation nothing is computed. A row of weight 0 is ignored,
-    and its weight has no derivative. Where rows of F are equal, the coefficients are not unique, but f is. The derivatives of f
-    are then right, and those of the coefficients are close to the ones of minimum norm.
+    The values are those passed. The derivatives with respect to `kernel`, `data`, C and `loss`
+    solve the system in the module's docstring at these values, in forward and reverse mode, of any
+    order. They are as exact as the solution. They cost the kernel between F and all rows and a
+    factorisation for F; without differentiation nothing is computed. A row of weight 0 is ignored,
+    and its weight has no derivative. Where rows of F are equal, the coefficients are not unique,
+    but f is. The derivatives of f are then right, and those of the coefficients are close to the
+    ones of minimum norm.
 
     Args:
         coef: (n,) the coefficients, exactly or up to rounding on their bounds.
         b: () the bias; no derivative depends on it.
         kernel: positive semi-definite.
-        data: the n rows. Derivatives with respect to sparse rows are with respect to their stored values.
+        data: the n rows. Derivatives with respect to sparse rows are with respect to their stored
+            values.
         C: () > 0.
         loss: one with a quadratic dual.
         bias: "free" or "none".
-        free: largest size of F, at most n; structure. Derivatives are nan where F is larger. None: the smaller of 2048 and n.
+        free: largest size of F, at most n; structure. Derivatives are nan where F is larger. None:
+            the smaller of 2048 and n.
 
     Returns:
         coef (n,) and b ().
 
     Raises:
-        ValueError: a loss without a quadratic dual; a shape that does not match; C not a scalar; an invalid `bias` or `free`.
+        ValueError: a loss without a quadratic dual; a shape that does not match; C not a scalar; an
+            invalid `bias` or `free`.
 
     Example: two points at -1 and 1, linear kernel, C above 1/2: f(x) = x whatever C is
         >>> import jaxsvm
         >>> from jaxsvm import kernels, losses
         >>> data = jaxsvm.dataset([[-1.0], [1.0]], [-1, 1])
-        >>> width = lambda x: solution(jnp.array([-0.5, 0.5]), 0.0, kernels.linear(), data._replace(x=x), 1.0, losses.hinge)[0]
+        >>> width = lambda x: solution(jnp.array([-0.5, 0.5]), 0.0, kernels.linear(),
+        ...     data._replace(x=x), 1.0, losses.hinge)[0]
         >>> jnp.round(jax.jacobian(width)(data.x)[1, :, 0], 3).tolist()
         [0.5, -0.5]
     """
@@ -85,31 +105,45 @@ def solution(
     coef = jnp.asarray(coef)
     n = data.x.shape[0]
     if coef.shape != (n,):
-        raise ValueError(f"coef must hold one number for each of the {n} rows, got shape {coef.shape}")
+        raise ValueError(
+            f"coef must hold one number for each of the {n} rows, got shape {coef.shape}"
+        )
     if free is not None:
         integer("free", free, 1)
     if loss.quadratic is None:
-        raise ValueError(f"the dual of {loss!r} is not quadratic: its solution has no such derivatives, take another loss")
+        raise ValueError(
+            f"the dual of {loss!r} is not quadratic: its solution has no such "
+            "derivatives, take another loss"
+        )
     chex.assert_shape([data.y, data.weight], (n,))
-    *parameters, b = cast((as_kernel(kernel), data.y, data.weight, C, as_static(loss), b), coef.dtype)
+    *parameters, b = cast(
+        (as_kernel(kernel), data.y, data.weight, C, as_static(loss), b), coef.dtype
+    )
     x = jax.tree.map(jnp.asarray, data.x)
     return _attached(bias, min(n, free or FREE), *lax.stop_gradient((coef, b)), (x, *parameters))
 
 
 def at_bound(coef: Array, bounds: Quadratic) -> tuple[Array, Array, Array]:
-    """Which coefficients are at their lower bound, at their upper bound, at a kink at 0: three masks (n,).
+    """Which coefficients are at their lower bound, at their upper bound, at a kink at 0: three
+    masks (n,).
 
-    Solvers set bounds exactly, 0 in particular. C weight may be rounded differently elsewhere, by a relative error of less than
-    1e-6 in float32 and 5e-14 in float64.
+    Solvers set bounds exactly, 0 in particular. C weight may be rounded differently elsewhere, by a
+    relative error of less than 1e-6 in float32 and 5e-14 in float64.
     """
     eps = jnp.finfo(coef.dtype).eps ** 0.85
     tolerance = lambda end: jnp.where(jnp.isfinite(end), eps * jnp.abs(end), 0)
     kinked = jnp.zeros(coef.shape, bool) if bounds.l1 is None else (bounds.l1 > 0) & (coef == 0)
-    return coef - bounds.low <= tolerance(bounds.low), bounds.high - coef <= tolerance(bounds.high), kinked
+    return (
+        coef - bounds.low <= tolerance(bounds.low),
+        bounds.high - coef <= tolerance(bounds.high),
+        kinked,
+    )
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _attached(bias: str, free: int, coef: Array, b: Array, parameters: tuple) -> tuple[Array, Array]:
+def _attached(
+    bias: str, free: int, coef: Array, b: Array, parameters: tuple
+) -> tuple[Array, Array]:
     return coef, b
 
 
@@ -121,7 +155,9 @@ def _quadratic(parameters: tuple) -> Any:
 
 
 def _grad(parameters: tuple, coef: Array, index: Array, side: Array) -> Array:
-    """y - K coef - l2 coef - l1 side at the rows `index`; reverse mode recomputes the blocks instead of storing them."""
+    """y - K coef - l2 coef - l1 side at the rows `index`; reverse mode recomputes the blocks
+    instead of storing them.
+    """
     x, kernel, y, *_ = parameters
     bounds = _quadratic(parameters)
     score = blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), coef)), x[index], BLOCK)
@@ -143,15 +179,20 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     is_used = jnp.arange(free, dtype=jnp.int32) < num_free
 
     def extremes():
-        """The two rows that bound b: from below one that may increase, from above one that may decrease."""
+        """The two rows that bound b: from below one that may increase, from above one that may
+        decrease.
+        """
         x, kernel, y, *_ = lax.stop_gradient(parameters)
         grad = y - matvec(kernel, x, x, coef_value, BLOCK) - l2 * coef_value
-        sides = jnp.stack([jnp.where(side < 0, -1, 1), jnp.where(side > 0, 1, -1)]).astype(coef_value.dtype)
+        sides = jnp.stack([jnp.where(side < 0, -1, 1), jnp.where(side > 0, 1, -1)]).astype(
+            coef_value.dtype
+        )
         levels = jnp.stack([grad - l1 * sides[0], l1 * sides[1] - grad])
         levels = jnp.where(jnp.stack([on_high, on_low]), -jnp.inf, levels)
         best = jnp.argmax(levels, axis=1)
         bounded = jnp.max(levels, axis=1) > -jnp.inf
-        choice = jnp.where(bounded, jnp.arange(2), 1 - jnp.arange(2))  # one class only: the same bound twice
+        # one class only: the same bound twice
+        choice = jnp.where(bounded, jnp.arange(2), 1 - jnp.arange(2))
         return best[choice].astype(jnp.int32), sides[choice, best[choice]]
 
     at, sides = index, side[index]
@@ -163,17 +204,23 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     def conditions_at(parameters):
         bounds = _quadratic(parameters)
         # At neither bound: free, or at 0. At both bounds: of weight 0.
-        bound_value = jnp.where(on_low == on_high, jnp.zeros_like(coef_value), jnp.where(on_low, bounds.low, bounds.high))
+        bound_value = jnp.where(
+            on_low == on_high,
+            jnp.zeros_like(coef_value),
+            jnp.where(on_low, bounds.low, bounds.high),
+        )
         return bound_value, _grad(parameters, jnp.where(is_free, coef, bound_value), at, sides)
 
     d_bound, d_grad = _jvp(conditions_at, parameters, tangents[2])
 
-    # The system, padded by rows of the identity up to `free` rows. The border is scaled to the size of K.
+    # The system, padded by rows of the identity up to `free` rows. The border is scaled to the size
+    # of K.
     x, kernel = parameters[:2]
     gram = jnp.where(is_used[:, None] & is_used[None, :], kernel.gram(x, index), 0)
     scale = lax.stop_gradient(jnp.max(jnp.abs(jnp.diagonal(gram))))
     scale = jnp.where(scale > 0, scale, jnp.ones_like(scale))
-    # Rounding perturbs the eigenvalues of K_FF for m rows by about sqrt(m) eps: the ridge bounds them from below.
+    # Rounding perturbs the eigenvalues of K_FF for m rows by about sqrt(m) eps: the ridge bounds
+    # them from below.
     ridge = 4 * eps * scale * jnp.sqrt(num_free.astype(scale.dtype))
     matrix = gram + jnp.diag(jnp.where(is_used, bounds.l2[index] + ridge, scale))
     rhs = jnp.where(is_used, d_grad[:free], 0)

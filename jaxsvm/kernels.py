@@ -1,9 +1,12 @@
-"""Kernels: block functions (n, d), (m, d) -> (n, m) by matrix products, as pytrees of their parameters.
+"""Kernels: block functions (n, d), (m, d) -> (n, m) by matrix products, as pytrees of their
+parameters.
 
-`kernel(x, z)` is a block, `kernel.diag(x)` the values k(x_i, x_i); `+` and `*` combine kernels, a number factor scales one.
+`kernel(x, z)` is a block, `kernel.diag(x)` the values k(x_i, x_i); `+` and `*` combine kernels, a
+number factor scales one.
 
-Kernels of differences (`rbf`, `laplacian`, sums, products and multiples of them) are invariant under a common shift. One is
-subtracted from dense rows first, so that columns far from the origin lose no accuracy.
+Kernels of differences (`rbf`, `laplacian`, sums, products and multiples of them) are invariant
+under a common shift. One is subtracted from dense rows first, so that columns far from the origin
+lose no accuracy.
 """
 
 from __future__ import annotations
@@ -39,22 +42,37 @@ from .numerics import sqdist as sqdist
 from .recipe import Recipe, check_positive, check_scalars, refuse_factory
 from .types import Array, Batch, SparseRows
 
-__all__ = ["Kernel", "custom", "laplacian", "linear", "polynomial", "precomputed", "rbf", "register", "sigmoid"]
+__all__ = [
+    "Kernel",
+    "custom",
+    "laplacian",
+    "linear",
+    "polynomial",
+    "precomputed",
+    "rbf",
+    "register",
+    "sigmoid",
+]
 
 
 class _Kernel(NamedTuple):
     block: Callable  # ((n, d), (m, d)) -> (n, m)
     diagonal: Callable  # (n, d)        -> (n,)
-    among: Callable | None = None  # (x (n, d), index (b,)) -> (b, b), for kernels whose values need more than the rows of x
-    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale times independent draws of this law; None: no such law is known
+    # (x (n, d), index (b,)) -> (b, b), for kernels whose values need more than the rows of x
+    among: Callable | None = None
+    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale times independent draws of this law; None:
+    # no such law is known
     spectrum: tuple[str, Array] | None = None  # ("normal" | "cauchy", scale ())
     # (<x, z>, |x|^2, |z|^2, d) -> k(x, z), elementwise; None: not a function of these
     of_products: Callable | None = None
-    differences: bool = False  # k(x + a, z + a) = k(x, z): `block` receives both sides as `CentredRows` of one shift
+    # k(x + a, z + a) = k(x, z): `block` receives both sides as `CentredRows` of one shift
+    differences: bool = False
     gammas: tuple = ()  # the gamma of each factor or term that depends on gamma |x - z|^2
 
     def settled(self, rows: CentredRows) -> CentredRows:
-        """The rows, marked for distances from differences where products would be too inaccurate."""
+        """The rows, marked for distances from differences where products would be too
+        inaccurate.
+        """
         coarse = not rows.subtract and any(needs_subtraction(rows, gamma) for gamma in self.gammas)
         return dataclasses.replace(rows, subtract=True) if coarse else rows
 
@@ -63,7 +81,9 @@ def _shaped(values: Array, *rows: int) -> Array:
     """A block of values, or values (n,), after a check of its shape."""
     if jnp.shape(values) != rows:
         counts = " and ".join(map(str, rows))
-        raise ValueError(f"the kernel returned shape {jnp.shape(values)} for {counts} rows, expected {rows}")
+        raise ValueError(
+            f"the kernel returned shape {jnp.shape(values)} for {counts} rows, expected {rows}"
+        )
     return values
 
 
@@ -96,7 +116,8 @@ class Kernel(Recipe):
         return _shaped(self.make().diagonal(x), x.shape[0])
 
     def values(self, x: Array, z: Array, sqnorm: Array) -> Array:
-        """The block of values k(x_i, z_j), (n, d), (m, d), (m,) -> (n, m), with known squared norms of z.
+        """The block of values k(x_i, z_j), (n, d), (m, d), (m,) -> (n, m), with known squared norms
+        of z.
 
         No shift is subtracted here: for rows far from the origin, subtract their `offset` first.
         """
@@ -104,19 +125,25 @@ class Kernel(Recipe):
         if fields.of_products is None:
             return self(x, z)
         x = x.astype(accum_dtype(x))
-        return fields.of_products(cross_products(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1])
+        return fields.of_products(
+            cross_products(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1]
+        )
 
     def offset(self, data: Batch) -> Array:
-        """The common shift (d,) of the rows of positive weight; 0 for a single row, or if `differences` is false."""
+        """The common shift (d,) of the rows of positive weight; 0 for a single row, or if
+        `differences` is false.
+        """
         zeros, live = jnp.zeros(data.x.shape[-1], accum_dtype(data.x)), data.weight > 0
         if not self.make().differences:
             return zeros
         return jnp.where(count(live) > 1, offset(data.x, live), zeros)
 
     def layout(self, data: Batch) -> Batch:
-        """The data with rows in the form of the fastest blocks: minus their shift, with their squared norms.
+        """The data with rows in the form of the fastest blocks: minus their shift, with their
+        squared norms.
 
-        Outside of transformations the values of the rows decide how distances are computed: see `needs_subtraction`.
+        Outside of transformations the values of the rows decide how distances are computed: see
+        `needs_subtraction`.
         """
         fields = self.make()
         if not fields.differences:
@@ -136,7 +163,11 @@ class Kernel(Recipe):
         return sum_(self, _wrapped(other))
 
     def __mul__(self, other: Any) -> Kernel:
-        return scaled(self, other) if jnp.isscalar(other) or hasattr(other, "dtype") else product(self, _wrapped(other))
+        return (
+            scaled(self, other)
+            if jnp.isscalar(other) or hasattr(other, "dtype")
+            else product(self, _wrapped(other))
+        )
 
     def __rmul__(self, factor: Any) -> Kernel:
         return scaled(self, factor)
@@ -169,10 +200,11 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
         sigma: width, units of x, > 0.
         gamma: 1 / (2 sigma^2); give one of the two.
 
-    For dense rows with any common shift, the error of gamma |x - z|^2 is at most (8 + 4 sqrt(d)) eps gamma max |x - mean|^2. k
-    between equal rows is exactly 1. Where the error would exceed 1e-3, distances are computed from differences, which is slower
-    and accurate. This needs known values: it happens outside of transformations, and in `fit` outside of them. Sparse rows are
-    not shifted.
+    For dense rows with any common shift, the error of gamma |x - z|^2 is at most (8 + 4 sqrt(d))
+    eps gamma max |x - mean|^2. k between equal rows is exactly 1. Where the error would exceed
+    1e-3, distances are computed from differences, which is slower and accurate. This needs known
+    values: it happens outside of transformations, and in `fit` outside of them. Sparse rows are not
+    shifted.
 
     Raises:
         ValueError: both or neither are passed; the one passed is not above 0.
@@ -201,7 +233,8 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
 
 @kernel
 def laplacian(sigma: float) -> _Kernel:
-    """The Laplacian kernel exp(-|x - z|_1 / sigma), in n m d operations without a matrix product, column by column.
+    """The Laplacian kernel exp(-|x - z|_1 / sigma), in n m d operations without a matrix product,
+    column by column.
 
     Args:
         sigma: width, units of x, > 0.
@@ -236,7 +269,8 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
 
 @kernel
 def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
-    """The sigmoid kernel tanh(gamma <x, z> + coef0), which is not positive semi-definite: duals need not be concave.
+    """The sigmoid kernel tanh(gamma <x, z> + coef0), which is not positive semi-definite: duals
+    need not be concave.
 
     Args:
         gamma: > 0.
@@ -254,12 +288,16 @@ def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
 def precomputed() -> _Kernel:
     """A precomputed kernel matrix: the rows of `x` are rows of the matrix of k(row, training rows).
 
-    Train on the (n, n) matrix, predict on (m, n) blocks; the second argument is always the training set.
+    Train on the (n, n) matrix, predict on (m, n) blocks; the second argument is always the training
+    set.
     """
 
     def block(x, z):
         if x.shape[1] != z.shape[0]:
-            raise ValueError(f"a precomputed block has a column for each of the {z.shape[0]} training rows, got {x.shape[1]}")
+            raise ValueError(
+                f"a precomputed block has a column for each of the {z.shape[0]} "
+                f"training rows, got {x.shape[1]}"
+            )
         return x.astype(accum_dtype(x))
 
     among = lambda x, index: x[index][:, index].astype(accum_dtype(x))
@@ -271,10 +309,12 @@ def custom(fn: Callable, diag: Callable | None = None, *, differences: bool = Fa
     """A kernel from any function (n, d), (m, d) -> (n, m) of JAX operations.
 
     Args:
-        fn: the block function. `kernels.register(name, fn)` makes models with it loadable. `kernels.sqdist(x, z)` computes
-            squared distances accurately for rows far from the origin.
+        fn: the block function. `kernels.register(name, fn)` makes models with it loadable.
+            `kernels.sqdist(x, z)` computes squared distances accurately for rows far from the
+            origin.
         diag: (n, d) -> (n,); None: blocks of a single row.
-        differences: whether fn is a function of x - z; it then receives rows minus their common shift; structure.
+        differences: whether fn is a function of x - z; it then receives rows minus their common
+            shift; structure.
 
     Example:
         >>> import jax.numpy as jnp
@@ -294,15 +334,21 @@ def custom(fn: Callable, diag: Callable | None = None, *, differences: bool = Fa
 
 def _plain_rows(fn: Callable) -> Callable:
     """A user's function, called with rows as arrays."""
-    return lambda *sides: fn(*(rows.value if isinstance(rows, CentredRows) else rows for rows in sides))
+    return lambda *sides: fn(
+        *(rows.value if isinstance(rows, CentredRows) else rows for rows in sides)
+    )
 
 
 def _takes(name: str, fn: Callable, arguments: str) -> None:
     """Raise for NumPy functions, which JAX cannot trace, and for functions of other arguments."""
-    of_numpy = any(str(getattr(thing, "__module__", "")).split(".")[0] == "numpy" for thing in (fn, type(fn)))
+    of_numpy = any(
+        str(getattr(thing, "__module__", "")).split(".")[0] == "numpy" for thing in (fn, type(fn))
+    )
     if not callable(fn) or isinstance(fn, type) or of_numpy:
         how = ", of NumPy: write one with jax.numpy" if of_numpy else ""
-        raise TypeError(f"{name} must be a function of {arguments} made of JAX operations, got {shown(fn)}{how}")
+        raise TypeError(
+            f"{name} must be a function of {arguments} made of JAX operations, got {shown(fn)}{how}"
+        )
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):  # no signature is available
@@ -310,7 +356,9 @@ def _takes(name: str, fn: Callable, arguments: str) -> None:
     try:
         signature.bind(*arguments.split(","))
     except TypeError as error:
-        raise TypeError(f"{name} must be a function of {arguments}, got {shown(fn)}: {error}") from error
+        raise TypeError(
+            f"{name} must be a function of {arguments}, got {shown(fn)}: {error}"
+        ) from error
 
 
 def _of_jax(name: str, fn: Callable) -> Callable:
@@ -334,13 +382,18 @@ def _both(join: Callable, a: Kernel, b: Kernel) -> _Kernel:
     """Two kernels combined elementwise by `join`."""
     a, b = as_kernel(a), as_kernel(b)
     first, second = a.make(), b.make()
-    fns, same_kind = (first.of_products, second.of_products), first.differences == second.differences
+    fns, same_kind = (
+        (first.of_products, second.of_products),
+        first.differences == second.differences,
+    )
     return _Kernel(
         lambda x, z: join(a(x, z), b(x, z)),
         lambda x: join(a.diag(x), b.diag(x)),
         lambda x, index: join(a.gram(x, index), b.gram(x, index)),
         # If only one is a kernel of differences, each subtracts its own shift.
-        of_products=None if None in fns or not same_kind else lambda *products: join(fns[0](*products), fns[1](*products)),
+        of_products=None
+        if None in fns or not same_kind
+        else lambda *products: join(fns[0](*products), fns[1](*products)),
         differences=first.differences and second.differences,
         gammas=first.gammas + second.gammas,
     )
@@ -368,7 +421,9 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
         lambda x: factor * inner.diag(x),
         lambda x, index: factor * inner.gram(x, index),
         fields.spectrum,
-        None if fields.of_products is None else lambda *products: factor * fields.of_products(*products),
+        None
+        if fields.of_products is None
+        else lambda *products: factor * fields.of_products(*products),
         fields.differences,
         fields.gammas,
     )
@@ -390,11 +445,17 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
     if not holds_precomputed(kernel):
         return
     if isinstance(data.x, SparseRows):
-        raise ValueError("a precomputed matrix must be dense, got sparse rows: pass it as an array, such as K.toarray()")
+        raise ValueError(
+            "a precomputed matrix must be dense, got sparse rows: pass it as an "
+            "array, such as K.toarray()"
+        )
     x = np.asarray(data.x)
     n = x.shape[0]
     if x.shape != (n, n):
-        raise ValueError(f"a precomputed matrix for {n} rows has shape ({n}, {n}), got {x.shape}: k(row, training row)")
+        raise ValueError(
+            f"a precomputed matrix for {n} rows has shape ({n}, {n}), got {x.shape}: "
+            "k(row, training row)"
+        )
     tolerance = 1e-5 * max(float(np.abs(x).max()), float(np.finfo(np.float32).tiny))
     for start in range(0, n, 1024):
         asymmetry = np.abs(x[start : start + 1024] - x[:, start : start + 1024].T)
@@ -402,7 +463,8 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
             i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
             i += start
             raise ValueError(
-                f"the precomputed matrix is not symmetric: {x[i, j]:g} at ({i}, {j}) and {x[j, i]:g} at ({j}, {i}); "
+                f"the precomputed matrix is not symmetric: {x[i, j]:g} at ({i}, {j}) and "
+                f"{x[j, i]:g} at ({j}, {i}); "
                 "pass k(x, x), or (k + k.T) / 2"
             )
 
@@ -437,14 +499,21 @@ def register(name: str, fn: Callable) -> Callable:
 
 
 def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -> Array:
-    """The sums sum_j coef_j k(x_i, z_j) in blocks of rows, (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c)."""
+    """The sums sum_j coef_j k(x_i, z_j) in blocks of rows, (n, d), (m, d), (m,) or (m, c) -> (n,)
+    or (n, c).
+    """
     kernel = kernel if isinstance(kernel, Kernel) else as_kernel(kernel)
     integer("block", block, 1)
     x, z = matrix("x", x), matrix("z", z)
     if not hasattr(coef, "shape") or coef.shape[:1] != (z.shape[0],):
-        raise ValueError(f"coef must hold a number for each of the {z.shape[0]} rows of z, got {shown(coef)}")
+        raise ValueError(
+            f"coef must hold a number for each of the {z.shape[0]} rows of z, got {shown(coef)}"
+        )
     prepare_rows = lambda rows: rows
     if kernel.differences and not isinstance(z, CentredRows):
         shift = offset(z)  # one shift for all blocks
-        z, prepare_rows = kernel.make().settled(centred(z, shift)), lambda rows: centred(rows, shift)
+        z, prepare_rows = (
+            kernel.make().settled(centred(z, shift)),
+            lambda rows: centred(rows, shift),
+        )
     return blocked(lambda rows: dot(kernel(prepare_rows(rows), z), coef), x, block)

@@ -4,8 +4,9 @@ A dual method keeps signed coefficients, w = sum_i coef_i phi(x_i), and maximise
 
     D(coef) = - |w|^2 / 2 - sum_i C_i conjugate(-coef_i / C_i, y_i),
 
-so that a coefficient of a classification loss is y_i alpha_i with 0 <= alpha_i <= C_i. `dual_step` is the maximiser
-over one coefficient: of -q/2 (v - coef)^2 - (v - coef) f - C conjugate(-v/C, y) over v.
+so that a coefficient of a classification loss is y_i alpha_i with 0 <= alpha_i <= C_i. `dual_step`
+is the maximiser over one coefficient: of -q/2 (v - coef)^2 - (v - coef) f - C conjugate(-v/C, y)
+over v.
 
 Every function works elementwise on scores (b,) and targets (b,), except those of `crammer_singer`.
 """
@@ -22,7 +23,16 @@ from .numerics import count
 from .recipe import check_positive, check_scalars, loss
 from .types import Array, Loss, Quadratic
 
-__all__ = ["crammer_singer", "eps_insensitive", "hinge", "logistic", "pinball", "smooth_hinge", "squared", "squared_hinge"]
+__all__ = [
+    "crammer_singer",
+    "eps_insensitive",
+    "hinge",
+    "logistic",
+    "pinball",
+    "smooth_hinge",
+    "squared",
+    "squared_hinge",
+]
 
 
 def _inside(condition: Array, value: Array) -> Array:
@@ -30,7 +40,9 @@ def _inside(condition: Array, value: Array) -> Array:
 
 
 def _guard(sqnorm: Array) -> Array:
-    """The curvature, bounded away from 0: the coefficient of a row of zeros then moves to its bound in one step."""
+    """The curvature, bounded away from 0: the coefficient of a row of zeros then moves to its bound
+    in one step.
+    """
     return jnp.maximum(sqnorm, jnp.finfo(sqnorm.dtype).tiny * 16)
 
 
@@ -59,11 +71,16 @@ def _within(name: str, value: float, low: float, high: float, ends: bool) -> Non
     if isinstance(value, jax.core.Tracer):
         return
     if not (low < float(value) < high or (ends and float(value) == low)):
-        raise ValueError(f"{name} must be {'at least' if ends else 'above'} {low} and below {high}, got {float(value):g}")
+        raise ValueError(
+            f"{name} must be {'at least' if ends else 'above'} {low} and below "
+            f"{high}, got {float(value):g}"
+        )
 
 
 def _named(name: str) -> Callable:
-    """A decorator for a factory without arguments, which is registered and printed as `name`, the name of its instance."""
+    """A decorator for a factory without arguments, which is registered and printed as `name`, the
+    name of its instance.
+    """
 
     def decorate(factory: Callable) -> Callable:
         factory.__name__ = factory.__qualname__ = name
@@ -74,7 +91,8 @@ def _named(name: str) -> Callable:
 
 @_named("hinge")
 def hinge_loss() -> Loss:
-    """The hinge loss max(0, 1 - y f). The slope at the kink is 0: a row violates its margin where y f < 1.
+    """The hinge loss max(0, 1 - y f). The slope at the kink is 0: a row violates its margin where y
+    f < 1.
 
     Example:
         >>> from jaxsvm import losses
@@ -97,7 +115,9 @@ def hinge_loss() -> Loss:
 
 @_named("squared_hinge")
 def squared_hinge_loss() -> Loss:
-    """The squared hinge loss max(0, 1 - y f)^2, without a factor 1/2, as in LIBLINEAR; alpha_i >= 0 has no upper bound."""
+    """The squared hinge loss max(0, 1 - y f)^2, without a factor 1/2, as in LIBLINEAR; alpha_i >= 0
+    has no upper bound.
+    """
 
     def value(f, y):
         return jnp.maximum(1 - y * f, 0) ** 2
@@ -122,7 +142,8 @@ def squared_hinge_loss() -> Loss:
 
 @loss
 def smooth_hinge(width: float = 1.0) -> Loss:
-    """The smoothed hinge loss, with a parabola of the given width at the kink: differentiable, slope in [-1, 0] times y.
+    """The smoothed hinge loss, with a parabola of the given width at the kink: differentiable,
+    slope in [-1, 0] times y.
 
     0 for y f >= 1, (1 - y f)^2 / (2 width) for 1 - width <= y f <= 1, 1 - y f - width/2 below.
 
@@ -156,7 +177,8 @@ def smooth_hinge(width: float = 1.0) -> Loss:
 def logistic_loss() -> Loss:
     """The logistic loss log(1 + exp(-y f)).
 
-    The dual coordinate step is 12 Newton steps in the log-odds of alpha/C, from an upper bound of the root.
+    The dual coordinate step is 12 Newton steps in the log-odds of alpha/C, from an upper bound of
+    the root.
     """
 
     def value(f, y):
@@ -169,12 +191,14 @@ def logistic_loss() -> Loss:
         a = -u * y
         clipped = jnp.clip(a, 0, 1)
         return _inside(
-            (a >= -_slack(a)) & (a <= 1 + _slack(a)), -jax.scipy.special.entr(clipped) - jax.scipy.special.entr(1 - clipped)
+            (a >= -_slack(a)) & (a <= 1 + _slack(a)),
+            -jax.scipy.special.entr(clipped) - jax.scipy.special.entr(1 - clipped),
         )
 
     def dual_step(coef, f, y, q, C):
-        # alpha = C sigmoid(s) where s + a sigmoid(s) = c, solved at s <= 0, its mirror image otherwise: there the
-        # left side is convex, and Newton's method falls to the root from the upper bound that it starts at.
+        # alpha = C sigmoid(s) where s + a sigmoid(s) = c, solved at s <= 0, its mirror image
+        # otherwise: there the left side is convex, and Newton's method falls to the root from the
+        # upper bound that it starts at.
         a, c = q * C, q * y * coef - y * f
         is_mirrored = c > a / 2
         c = jnp.where(is_mirrored, a - c, c)
@@ -208,12 +232,15 @@ def squared_loss() -> Loss:
     def quadratic(y, C):
         return Quadratic(-_unbounded(C), _unbounded(C), l2=_inverse(C))
 
-    return Loss(optax.losses.l2_loss, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
+    return Loss(
+        optax.losses.l2_loss, slope, conjugate, dual_step, labels=False, quadratic=quadratic
+    )
 
 
 @loss
 def eps_insensitive(eps: float = 0.1) -> Loss:
-    """The eps-insensitive loss max(0, |f - y| - eps) for real targets; the slope on the edge of the tube is 0.
+    """The eps-insensitive loss max(0, |f - y| - eps) for real targets; the slope on the edge of the
+    tube is 0.
 
     Args:
         eps: half the width of the tube, units of y, >= 0.
@@ -232,7 +259,9 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
 
     def dual_step(coef, f, y, q, C):
         residual = q * coef + y - f  # soft thresholding by eps follows
-        return jnp.clip(jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - eps, 0) / _guard(q), -C, C)
+        return jnp.clip(
+            jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - eps, 0) / _guard(q), -C, C
+        )
 
     def quadratic(y, C):
         return Quadratic(-C, C, l1=jnp.full_like(C, eps))
@@ -242,7 +271,8 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
 
 @loss
 def pinball(tau: float = 0.5) -> Loss:
-    """The pinball loss max(tau (y - f), (tau - 1)(y - f)) for real targets, minimised by the tau-quantile; slope 0 at f = y.
+    """The pinball loss max(tau (y - f), (tau - 1)(y - f)) for real targets, minimised by the
+    tau-quantile; slope 0 at f = y.
 
     Args:
         tau: quantile, in (0, 1).
@@ -254,7 +284,11 @@ def pinball(tau: float = 0.5) -> Loss:
         return jnp.maximum(tau * (y - f), (tau - 1) * (y - f))
 
     def slope(f, y):
-        return jnp.where(f < y, -tau * jnp.ones_like(f), jnp.where(f > y, (1 - tau) * jnp.ones_like(f), jnp.zeros_like(f)))
+        return jnp.where(
+            f < y,
+            -tau * jnp.ones_like(f),
+            jnp.where(f > y, (1 - tau) * jnp.ones_like(f), jnp.zeros_like(f)),
+        )
 
     def conjugate(u, y):
         return _inside((u >= -tau - _slack(u)) & (u <= 1 - tau + _slack(u)), u * y)
@@ -277,13 +311,15 @@ def _simplex(point: Array) -> Array:
 
 @_named("crammer_singer")
 def crammer_singer_loss() -> Loss:
-    """The multiclass hinge loss max_j (f_j + [j != y]) - f_y for scores (b, k) and class numbers y (b,).
+    """The multiclass hinge loss max_j (f_j + [j != y]) - f_y for scores (b, k) and class numbers y
+    (b,).
 
-    The slope is e_j - e_y for the first maximal j, and 0 where that is y. A slope u is in the domain of the conjugate where
-    u + e_y is on the simplex. `dual_step` maps coefficients (b, k) and projects onto that simplex.
+    The slope is e_j - e_y for the first maximal j, and 0 where that is y. A slope u is in the
+    domain of the conjugate where u + e_y is on the simplex. `dual_step` maps coefficients (b, k)
+    and projects onto that simplex.
 
-    Reference: K. Crammer, Y. Singer, On the algorithmic implementation of multiclass kernel-based vector machines,
-        JMLR 2, 2001.
+    Reference: K. Crammer, Y. Singer, On the algorithmic implementation of multiclass kernel-based
+        vector machines, JMLR 2, 2001.
     """
 
     def add_margin(f, y):

@@ -24,9 +24,15 @@ def __dir__() -> list[str]:
     return __all__
 
 
-VALUES = {"probe": "probe", "loss": "mean loss on the drawn rows", "residual": "residual", "support": "coefficients in use"}
+VALUES = {
+    "probe": "probe",
+    "loss": "mean loss on the drawn rows",
+    "residual": "residual",
+    "support": "coefficients in use",
+}
 POINTS = 200  # points of each side of the grid of a decision region
-BLUE, RED = "#2a5aa5", "#c03a2b"  # colours of the classes -1 and +1, from the ends of the colour map RdBu
+# colours of the classes -1 and +1, from the ends of the colour map RdBu
+BLUE, RED = "#2a5aa5", "#c03a2b"
 
 
 def learning_curve(
@@ -37,14 +43,16 @@ def learning_curve(
     log: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw learning curves: a line for each run; for a batch of runs, its mean and a band from minimum to maximum.
+    """Draw learning curves: a line for each run; for a batch of runs, its mean and a band from
+    minimum to maximum.
 
     Args:
-        runs: a result of `fit`, or its `info`, or a dict of these by label. Runs under `vmap` have a leading axis for the
-            batch, for example of seeds.
-        value: "probe", "loss", "residual", "support"; or a function Curve -> one number for each row of the curve, such as
-            `lambda info: info.probe["test"]` if the probe returns a tree.
-        x: "step", updates made; or "evals", kernel evaluations since the call of `fit`, averaged over a batch.
+        runs: a result of `fit`, or its `info`, or a dict of these by label. Runs under `vmap` have
+            a leading axis for the batch, for example of seeds.
+        value: "probe", "loss", "residual", "support"; or a function Curve -> one number for each
+            row of the curve, such as `lambda info: info.probe["test"]` if the probe returns a tree.
+        x: "step", updates made; or "evals", kernel evaluations since the call of `fit`, averaged
+            over a batch.
         log: the axes with a logarithmic scale, "", "x", "y" or "xy".
         ax: a matplotlib axes; None: a new figure.
 
@@ -53,7 +61,8 @@ def learning_curve(
 
     Raises:
         TypeError: `runs` holds something other than runs.
-        ValueError: a run has no probe or made no step, or there is more than one number for a row of the curve.
+        ValueError: a run has no probe or made no step, or there is more than one number for a row
+            of the curve.
 
     Example:
         >>> import jax, jaxsvm, matplotlib
@@ -73,9 +82,22 @@ def learning_curve(
     if ax is None:
         ax = plt.subplots(figsize=(5.6, 3.6), layout="constrained")[1]
     for label, positions, values in lines:
-        (line,) = ax.plot(positions, values.mean(0), label=label, linewidth=1.5, marker="." if len(positions) == 1 else None)
+        (line,) = ax.plot(
+            positions,
+            values.mean(0),
+            label=label,
+            linewidth=1.5,
+            marker="." if len(positions) == 1 else None,
+        )
         if values.shape[0] > 1:
-            ax.fill_between(positions, values.min(0), values.max(0), color=line.get_color(), alpha=0.2, linewidth=0)
+            ax.fill_between(
+                positions,
+                values.min(0),
+                values.max(0),
+                color=line.get_color(),
+                alpha=0.2,
+                linewidth=0,
+            )
     ax.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
     ax.set_xlabel("steps" if x == "step" else "kernel evaluations")
     ax.set_ylabel("value" if callable(value) else VALUES[value])
@@ -88,37 +110,52 @@ def _line(label: str, run: Any, value: str | Callable, x: str) -> tuple[np.ndarr
     """Positions (p,) and values (runs, p) of one line."""
     info = run.info if isinstance(run, Fit) else run
     if not isinstance(info, Curve):
-        raise TypeError(f"learning_curve takes runs of jaxsvm.fit or a dict of them by label, got {type(run).__name__}")
+        raise TypeError(
+            "learning_curve takes runs of jaxsvm.fit or a dict of them by label, got "
+            f"{type(run).__name__}"
+        )
     step = np.asarray(info.step)
     if step.ndim not in (1, 2):
-        raise ValueError(f"{label} is a batch of shape {step.shape[:-1]}, a curve is drawn of one axis of runs: choose one")
+        raise ValueError(
+            f"{label} is a batch of shape {step.shape[:-1]}, a curve is drawn of one "
+            "axis of runs: choose one"
+        )
     if not step.shape[-1]:
         raise ValueError(f"{label} made no step, so there is no curve: run it with steps above 0")
     if value == "probe" and info.probe is None:
-        raise ValueError(f"{label} has no probe: give fit one, such as probe=jaxsvm.error_on(test), or draw value='loss'")
+        raise ValueError(
+            f"{label} has no probe: give fit one, such as "
+            "probe=jaxsvm.error_on(test), or draw value='loss'"
+        )
     values = value(info) if callable(value) else getattr(info, value)
     if getattr(values, "shape", None) != step.shape:
         what = f"shape {values.shape}" if hasattr(values, "shape") else f"a {type(values).__name__}"
         raise ValueError(
-            f"{label} must have one number for each look, shape {step.shape}, got {what}: pick one by a function, such as "
+            f"{label} must have one number for each look, shape {step.shape}, got {what}: pick "
+            "one by a function, such as "
             "value=lambda info: info.probe[..., 0]"
         )
     # A run that met its tolerance repeats its last row while others of the batch continue.
-    positions = np.atleast_2d(step).max(0) if x == "step" else np.atleast_2d(np.cumsum(np.asarray(info.evals, float), -1)).mean(0)
+    positions = (
+        np.atleast_2d(step).max(0)
+        if x == "step"
+        else np.atleast_2d(np.cumsum(np.asarray(info.evals, float), -1)).mean(0)
+    )
     return positions, np.atleast_2d(np.asarray(values, float))
 
 
 def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any = None) -> Any:
     """Draw the decision regions of a model of two columns, with the rows as points.
 
-    For two classes: decision values as colours, the line at 0, dashed lines at -1 and +1. For more: a colour for the class
-    with the largest value.
+    For two classes: decision values as colours, the line at 0, dashed lines at -1 and +1. For more:
+    a colour for the class with the largest value.
 
     Args:
         model: rows (n, 2) -> decision values, (n,) for two classes or (n, k) for k.
-        data: n rows of two columns, with labels -1 and +1 or class numbers 0 .. k-1. Rows of weight 0 are left out.
-        support: mark the support vectors, if the model is an `Expansion`, or a `Classifier`, `OneVsRest` or `OneVsOne`
-            of these.
+        data: n rows of two columns, with labels -1 and +1 or class numbers 0 .. k-1. Rows of weight
+            0 are left out.
+        support: mark the support vectors, if the model is an `Expansion`, or a `Classifier`,
+            `OneVsRest` or `OneVsOne` of these.
         ax: a matplotlib axes; None: a new figure.
 
     Returns:
@@ -132,17 +169,23 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
         >>> import jax, jaxsvm, matplotlib
         >>> matplotlib.use("agg")
         >>> data = jaxsvm.dataset([[1.0, 0.0], [-1.0, 0.0]], [1, -1])
-        >>> run = jaxsvm.fit(jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0), steps=20)
+        >>> run = jaxsvm.fit(jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0),
+        ...     steps=20)
         >>> [text.get_text() for text in decision_region(run.model, data).get_legend().get_texts()]
         ['-1', '+1', 'support vectors']
     """
     if not callable(model):
-        raise TypeError(f"model must be a function of rows, such as run.model, got {type(model).__name__}")
+        raise TypeError(
+            f"model must be a function of rows, such as run.model, got {type(model).__name__}"
+        )
     if not isinstance(data, Batch):
-        raise TypeError(f"data must be a Batch, got {type(data).__name__}: make one with jaxsvm.dataset(x, y)")
+        raise TypeError(
+            f"data must be a Batch, got {type(data).__name__}: make one with jaxsvm.dataset(x, y)"
+        )
     if data.x.shape[-1] != 2:
         raise ValueError(
-            f"a decision region is drawn of two columns, got {data.x.shape[-1]}: choose two, data._replace(x=data.x[:, :2]), "
+            f"a decision region is drawn of two columns, got {data.x.shape[-1]}: choose two, "
+            "data._replace(x=data.x[:, :2]), "
             "and train on them"
         )
     rows = _dense(data.x)
@@ -154,21 +197,44 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
     grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
     score = np.asarray(model(jnp.asarray(grid, data.x.dtype)), float)
     if score.shape[:1] != grid.shape[:1] or score.ndim > 2 or score.shape[1:] == (1,):
-        raise ValueError(f"the model must give one value a row or one for each of two or more classes, got shape {score.shape}")
+        raise ValueError(
+            "the model must give one value a row or one for each of two or more "
+            f"classes, got shape {score.shape}"
+        )
     two = score.ndim == 1
     labels = (-1, 1) if two else range(score.shape[1])
     if not np.isin(y, labels).all():
-        wanted = "-1 and +1 where the model gives one value" if two else f"0 .. {labels[-1]} where it gives {len(labels)}"
+        wanted = (
+            "-1 and +1 where the model gives one value"
+            if two
+            else f"0 .. {labels[-1]} where it gives {len(labels)}"
+        )
         raise ValueError(f"labels must be {wanted} a row: number them with jaxsvm.data.encode(y)")
     names = model.classes if isinstance(model, Classifier) else ("-1", "+1") if two else labels
     if ax is None:
         ax = plt.subplots(figsize=(5.2, 4.4), layout="constrained")[1]
     colours = (_draw_binary if two else _draw_multiclass)(ax, sides, score)
     for label, colour, name in zip(labels, colours, names, strict=True):
-        ax.scatter(*rows[y == label].T, s=16, color=colour, edgecolors="white", linewidths=0.4, label=str(name), zorder=3)
+        ax.scatter(
+            *rows[y == label].T,
+            s=16,
+            color=colour,
+            edgecolors="white",
+            linewidths=0.4,
+            label=str(name),
+            zorder=3,
+        )
     vectors = _support(model) if support else None
     if vectors is not None:
-        ax.scatter(*vectors.T, s=52, facecolors="none", edgecolors="black", linewidths=0.8, label="support vectors", zorder=4)
+        ax.scatter(
+            *vectors.T,
+            s=52,
+            facecolors="none",
+            edgecolors="black",
+            linewidths=0.8,
+            label="support vectors",
+            zorder=4,
+        )
     ax.set(xlim=sides[0][[0, -1]], ylim=sides[1][[0, -1]])
     ax.legend(fontsize=8)
     return ax
@@ -185,22 +251,35 @@ def _support(model: Any) -> np.ndarray | None:
     if not isinstance(model, Expansion):
         return None
     x, nonzero = _dense(model.x), np.asarray(model.coef) != 0
-    return x[nonzero] if x.shape[:-1] == nonzero.shape else x[nonzero.any(0)]  # rows that all models share
+    # rows that all models share
+    return x[nonzero] if x.shape[:-1] == nonzero.shape else x[nonzero.any(0)]
 
 
 def _draw_binary(ax: Any, sides: np.ndarray, score: np.ndarray) -> tuple:
-    """Fill the plane by decision values and draw the lines; the colours of the points of -1 and +1."""
+    """Fill the plane by decision values and draw the lines; the colours of the points of -1 and
+    +1.
+    """
     score = score.reshape(POINTS, POINTS)
-    limit = max(1.5, float(np.quantile(np.abs(score), 0.95)))  # above 1, so that colours vary up to the margins
+    # above 1, so that colours vary up to the margins
+    limit = max(1.5, float(np.quantile(np.abs(score), 0.95)))
     _fill(ax, sides, score, cmap="RdBu_r", vmin=-limit, vmax=limit, alpha=0.6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about levels that the model does not reach
-        ax.contour(*sides, score, levels=[-1, 0, 1], colors="black", linestyles=["--", "-", "--"], linewidths=[0.9, 1.6, 0.9])
+        ax.contour(
+            *sides,
+            score,
+            levels=[-1, 0, 1],
+            colors="black",
+            linestyles=["--", "-", "--"],
+            linewidths=[0.9, 1.6, 0.9],
+        )
     return BLUE, RED
 
 
 def _draw_multiclass(ax: Any, sides: np.ndarray, score: np.ndarray) -> np.ndarray:
-    """Fill the plane by classes and draw the lines between them; the colours of the points of each class."""
+    """Fill the plane by classes and draw the lines between them; the colours of the points of each
+    class.
+    """
     k = score.shape[-1]
     colours = plt.get_cmap("tab10")(range(k)) if k <= 10 else plt.get_cmap("turbo", k)(range(k))
     score = score.reshape(POINTS, POINTS, k)
@@ -212,13 +291,20 @@ def _draw_multiclass(ax: Any, sides: np.ndarray, score: np.ndarray) -> np.ndarra
     return colours
 
 
-def _fill(ax: Any, sides: np.ndarray, image: np.ndarray, interpolation: str = "bilinear", **options: Any) -> None:
+def _fill(
+    ax: Any, sides: np.ndarray, image: np.ndarray, interpolation: str = "bilinear", **options: Any
+) -> None:
     ends = (*sides[0][[0, -1]], *sides[1][[0, -1]])
-    ax.imshow(image, origin="lower", extent=ends, aspect="auto", interpolation=interpolation, **options)
+    ax.imshow(
+        image, origin="lower", extent=ends, aspect="auto", interpolation=interpolation, **options
+    )
 
 
-def heatmap(table: Table, *, ax: Any = None, label: str = "validation error", percent: bool = True) -> Any:
-    """Draw a sweep over two axes: a coloured cell with the value for each point, the least one framed.
+def heatmap(
+    table: Table, *, ax: Any = None, label: str = "validation error", percent: bool = True
+) -> Any:
+    """Draw a sweep over two axes: a coloured cell with the value for each point, the least one
+    framed.
 
     Args:
         table: of `jaxsvm.sweep.table`, with two axes.
@@ -235,24 +321,41 @@ def heatmap(table: Table, *, ax: Any = None, label: str = "validation error", pe
     Example:
         >>> import jaxsvm, matplotlib
         >>> matplotlib.use("agg")
-        >>> table = jaxsvm.sweep.table(np.array([[0.1, 0.2]]), lam=np.array([1.0]), sigma=np.array([1.0, 2.0]))
+        >>> table = jaxsvm.sweep.table(np.array([[0.1, 0.2]]), lam=np.array([1.0]),
+        ...     sigma=np.array([1.0, 2.0]))
         >>> heatmap(table).get_xlabel()
         'sigma'
     """
     if len(table.axes) != 2:
-        raise ValueError(f"a heat map takes a table with two axes, got {len(table.axes)}: {', '.join(table.axes)}")
+        raise ValueError(
+            f"a heat map takes a table with two axes, got {len(table.axes)}: "
+            f"{', '.join(table.axes)}"
+        )
     values = np.asarray(table.values, float)
     if ax is None:
-        ax = plt.subplots(figsize=(1.6 + 0.7 * values.shape[1], 1.2 + 0.42 * values.shape[0]), layout="constrained")[1]
+        ax = plt.subplots(
+            figsize=(1.6 + 0.7 * values.shape[1], 1.2 + 0.42 * values.shape[0]),
+            layout="constrained",
+        )[1]
     image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis_r")
     shade = image.norm(values)
     for (i, j), value in np.ndenumerate(values):
         text = f"{100 * value:.1f}" if percent else f"{value:.3g}"
-        ax.text(j, i, text, ha="center", va="center", fontsize=8, color="white" if shade[i, j] > 0.5 else "black")
+        ax.text(
+            j,
+            i,
+            text,
+            ha="center",
+            va="center",
+            fontsize=8,
+            color="white" if shade[i, j] > 0.5 else "black",
+        )
     (row_name, row_values), (column_name, column_values) = table.axes.items()
     i, j = table.place
     ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="red", linewidth=2))
-    ax.set_xticks(range(values.shape[1]), [f"{v:.2g}" for v in np.asarray(column_values)], rotation=45)
+    ax.set_xticks(
+        range(values.shape[1]), [f"{v:.2g}" for v in np.asarray(column_values)], rotation=45
+    )
     ax.set_yticks(range(values.shape[0]), [f"{v:.1e}" for v in np.asarray(row_values)])
     ax.set_xlabel(column_name)
     ax.set_ylabel(row_name)

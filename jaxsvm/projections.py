@@ -18,12 +18,14 @@ __all__ = ["ball", "box_section", "keep", "product", "shorten"]
 
 
 def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
-    """A transformation that keeps the parameters in a set: the update u at parameters p becomes projection(p + u) - p.
+    """A transformation that keeps the parameters in a set: the update u at parameters p becomes
+    projection(p + u) - p.
 
     It is the last step of a chain; only `average_iterates` may follow.
 
     Args:
-        projection: parameters -> parameters, such as `lambda w: optax.projections.projection_l2_ball(w, 10.0)`.
+        projection: parameters -> parameters, such as `lambda w:
+            optax.projections.projection_l2_ball(w, 10.0)`.
 
     Example:
         >>> import jax.numpy as jnp, optax
@@ -44,14 +46,19 @@ def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
             projected = projection(unprojected)
         expected, actual = (jax.tree.map(jnp.shape, tree) for tree in (params, projected))
         if expected != actual:  # broadcasting would hide the error
-            raise ValueError(f"projection must return parameters of the shapes it was given, {expected}, got {actual}")
+            raise ValueError(
+                "projection must return parameters of the shapes it was given, "
+                f"{expected}, got {actual}"
+            )
         return jax.tree.map(lambda q, p: q - p, projected, params)
 
     return optax.stateless(update)
 
 
 def shorten(square: Array, radius: Scalar) -> Array:
-    """The factor min(1, radius / sqrt(square)) that projects a vector of squared norm `square` onto a ball."""
+    """The factor min(1, radius / sqrt(square)) that projects a vector of squared norm `square` onto
+    a ball.
+    """
     outside = square > radius * radius
     safe = jnp.where(outside, square, jnp.ones_like(square))
     return jnp.where(outside, radius * jax.lax.rsqrt(safe), jnp.ones_like(square))
@@ -60,8 +67,8 @@ def shorten(square: Array, radius: Scalar) -> Array:
 def ball(radius: Scalar) -> Callable[[Array], Array]:
     """The projection of a vector onto the Euclidean ball, w min(1, radius / |w|).
 
-    The same map as `optax.projections.projection_l2_ball`. The norm is a dot product, which halves the time of loops over
-    single rows.
+    The same map as `optax.projections.projection_l2_ball`. The norm is a dot product, which halves
+    the time of loops over single rows.
 
     Args:
         radius: >= 0.
@@ -78,7 +85,8 @@ def ball(radius: Scalar) -> Callable[[Array], Array]:
 
 
 def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
-    """The projection onto a product of sets, one per named part of the parameters; other parts are unchanged.
+    """The projection onto a product of sets, one per named part of the parameters; other parts are
+    unchanged.
 
     Args:
         sets: part name -> projection, for parameters that are a dict or a named tuple.
@@ -89,7 +97,8 @@ def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
     Example:
         >>> import jax.numpy as jnp
         >>> both = product({"w": ball(1.0), "b": lambda b: jnp.clip(b, -2, 2)})
-        >>> {k: v.tolist() for k, v in both({"w": jnp.array([3.0, 4.0]), "b": jnp.array(9.0)}).items()}
+        >>> {k: v.tolist() for k, v in both({"w": jnp.array([3.0, 4.0]),
+        ...     "b": jnp.array(9.0)}).items()}
         {'w': [0.6000000238418579, 0.800000011920929], 'b': 2.0}
     """
     if not isinstance(sets, dict) or not all(map(callable, sets.values())):
@@ -98,17 +107,24 @@ def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
     def project(params):
         if isinstance(params, dict):
             if set(sets) - set(params):
-                raise ValueError(f"no parameters named {sorted(set(sets) - set(params))}, there are {sorted(params)}")
+                raise ValueError(
+                    f"no parameters named {sorted(set(sets) - set(params))}, there "
+                    f"are {sorted(params)}"
+                )
             return {name: sets.get(name, lambda p: p)(part) for name, part in params.items()}
         return params._replace(**{name: fn(getattr(params, name)) for name, fn in sets.items()})
 
     return project
 
 
-def box_section(x: Array, low: Array, high: Array, normal: Array, offset: float = 0.0, steps: int = 100) -> Array:
-    """The projection onto {v: low <= v <= high, <normal, v> = offset}, the feasible set of an SVM dual with bias.
+def box_section(
+    x: Array, low: Array, high: Array, normal: Array, offset: float = 0.0, steps: int = 100
+) -> Array:
+    """The projection onto {v: low <= v <= high, <normal, v> = offset}, the feasible set of an SVM
+    dual with bias.
 
-    v = clip(x - t normal, low, high) for the t with <normal, v> = offset. <normal, v> decreases in t, and t is bisected.
+    v = clip(x - t normal, low, high) for the t with <normal, v> = offset. <normal, v> decreases in
+    t, and t is bisected.
 
     Args:
         x: (n,).
@@ -121,11 +137,12 @@ def box_section(x: Array, low: Array, high: Array, normal: Array, offset: float 
     Returns:
         (n,) the nearest point.
 
-    Reference: P. Pardalos, N. Kovoor, An algorithm for a singly constrained class of quadratic programs subject to
-        upper and lower bounds, Mathematical Programming 46, 1990.
+    Reference: P. Pardalos, N. Kovoor, An algorithm for a singly constrained class of quadratic
+        programs subject to upper and lower bounds, Mathematical Programming 46, 1990.
     """
     point_at = lambda t: jnp.clip(x - t * normal, low, high)
-    # Without an upper bound, an entry is at most the value at which it alone offsets all others at their lower bounds.
+    # Without an upper bound, an entry is at most the value at which it alone offsets all others at
+    # their lower bounds.
     slack = jnp.abs(offset - jnp.dot(normal, jnp.broadcast_to(low, x.shape))) / jnp.abs(normal)
     high_end = jnp.where(jnp.isfinite(high), high, low + slack)
     ends = jnp.stack([(x - low) / normal, (x - high_end) / normal])

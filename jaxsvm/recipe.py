@@ -1,9 +1,10 @@
 """Closures in, pytrees out: numbers are leaves, choices are structure.
 
-A factory such as `pegasos(lam, *, loss, project)` is written as plain closures. The decorators here keep the call
-instead of its result: the numbers among the arguments become the leaves of a pytree, all else becomes its structure,
-and the factory is called where its functions are needed, under whatever transformation is at work there. So one
-compilation serves every `lam`, `jax.vmap` over `pegasos(lams)` is a sweep, and `jax.grad` reaches `lam`.
+A factory such as `pegasos(lam, *, loss, project)` is written as plain closures. The decorators here
+keep the call instead of its result: the numbers among the arguments become the leaves of a pytree,
+all else becomes its structure, and the factory is called where its functions are needed, under
+whatever transformation is at work there. So one compilation serves every `lam`, `jax.vmap` over
+`pegasos(lams)` is a sweep, and `jax.grad` reaches `lam`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .checks import SCALARS, Rule, as_argument, has_shape, is_known, number, refuse_shape, rule_of, shown
+from .checks import (
+    SCALARS,
+    Rule,
+    as_argument,
+    has_shape,
+    is_known,
+    number,
+    refuse_shape,
+    rule_of,
+    shown,
+)
 from .renamed import OPTIONS, refuse_old_options
-from .types import Batch, Certificate, Curve, Fit, Info, Lifted, Loss, Run, Sampler, Solver, Space, SparseRows
+from .types import (
+    Batch,
+    Certificate,
+    Curve,
+    Fit,
+    Info,
+    Lifted,
+    Loss,
+    Run,
+    Sampler,
+    Solver,
+    Space,
+    SparseRows,
+)
 
 _T = TypeVar("_T")
 
@@ -38,8 +62,13 @@ def register(name: str, thing: Any = None) -> Any:
     if thing is None:
         return functools.partial(register, name)
     other = REGISTRY.get(name)
-    if other is not None and (other.__module__, other.__qualname__) != (thing.__module__, thing.__qualname__):
-        raise ValueError(f"the name {name!r} is taken by {other!r}; register {thing!r} under another name")
+    if other is not None and (other.__module__, other.__qualname__) != (
+        thing.__module__,
+        thing.__qualname__,
+    ):
+        raise ValueError(
+            f"the name {name!r} is taken by {other!r}; register {thing!r} under another name"
+        )
     REGISTRY[name] = thing
     return thing
 
@@ -58,18 +87,29 @@ def static(**kwargs: Any) -> Any:
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
-@dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(dataclasses.field, static))
+@dataclass_transform(
+    eq_default=False, frozen_default=True, field_specifiers=(dataclasses.field, static)
+)
 def struct(cls: type[_T]) -> type[_T]:
-    """A frozen dataclass that is a pytree, prints arrays by their shapes, and that `models.save` knows by its class name.
+    """A frozen dataclass that is a pytree, prints arrays by their shapes, and that `models.save`
+    knows by its class name.
 
-    A method `__check__`, where it has one, is called by `models.load`: it raises ValueError for fields that cannot be.
+    A method `__check__`, where it has one, is called by `models.load`: it raises ValueError for
+    fields that cannot be.
     """
     cls.__repr__ = _show_fields  # type: ignore[method-assign]  # of any class
-    return register(cls.__name__, jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)))
+    return register(
+        cls.__name__,
+        jax.tree_util.register_dataclass(
+            dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+        ),
+    )
 
 
 def _show_fields(self: Any) -> str:
-    shown = ", ".join(f"{field.name}={_show(getattr(self, field.name))}" for field in dataclasses.fields(self))
+    shown = ", ".join(
+        f"{field.name}={_show(getattr(self, field.name))}" for field in dataclasses.fields(self)
+    )
     return f"{type(self).__name__}({shown})"
 
 
@@ -93,7 +133,9 @@ def is_kind(value: Any, kind: Any) -> bool:
 def refuse_factory(name: str, value: Any) -> None:
     """Raise TypeError for a factory that was passed without a call."""
     if hasattr(value, "rules"):
-        raise TypeError(f"{name} is the factory {value.__name__} itself: call it, {value.__name__}(...)")
+        raise TypeError(
+            f"{name} is the factory {value.__name__} itself: call it, {value.__name__}(...)"
+        )
 
 
 def _checked(rule: Rule, value: Any) -> Any:
@@ -110,14 +152,18 @@ def _checked(rule: Rule, value: Any) -> Any:
 
 
 class _Trial(threading.local):
-    """Where this thread is: within the trial of a call, within a call that is made in earnest, or neither."""
+    """Where this thread is: within the trial of a call, within a call that is made in earnest, or
+    neither.
+    """
 
-    results: dict[int, tuple[Recipe, Any]] | None = None  # what the trial under way has made; None: no trial is
+    # what the trial under way has made; None: no trial is
+    results: dict[int, tuple[Recipe, Any]] | None = None
     depth: int = 0  # factories under way
 
 
 _trial = _Trial()
-_UNKNOWN = (  # values that a factory asks for while it is tried, when numbers worked out by JAX have none yet
+# values that a factory asks for while it is tried, when numbers worked out by JAX have none yet
+_UNKNOWN = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
@@ -145,11 +191,18 @@ class Recipe:
     def __init_subclass__(cls) -> None:
         cls.__doc__ = _Docstring(cls.__dict__.get("__doc__"))  # type: ignore[assignment]  # a descriptor, not a string
 
-    def __init__(self, factory: Callable, fields: tuple[str, ...], args: tuple, kwargs: dict) -> None:
+    def __init__(
+        self, factory: Callable, fields: tuple[str, ...], args: tuple, kwargs: dict
+    ) -> None:
         """Split the arguments of one call into leaves and structure."""
         leaves, tree = jax.tree.flatten((args, kwargs))
         self.numbers = tuple(leaf for leaf in leaves if _is_number(leaf))
-        self.spec = (factory, fields, tree, tuple(None if _is_number(leaf) else (leaf,) for leaf in leaves))
+        self.spec = (
+            factory,
+            fields,
+            tree,
+            tuple(None if _is_number(leaf) else (leaf,) for leaf in leaves),
+        )
 
     def tree_flatten(self) -> tuple[tuple, tuple]:
         """Numbers as children, everything else as structure."""
@@ -166,7 +219,9 @@ class Recipe:
         """The factory and the arguments that it is called with."""
         factory, _, tree, choices = self.spec
         numbers = iter(self.numbers)
-        args, kwargs = jax.tree.unflatten(tree, [next(numbers) if c is None else c[0] for c in choices])
+        args, kwargs = jax.tree.unflatten(
+            tree, [next(numbers) if c is None else c[0] for c in choices]
+        )
         return factory, args, kwargs
 
     def make(self) -> Any:
@@ -219,9 +274,11 @@ class Recipe:
 
 
 def _try(call: Recipe) -> None:
-    """Make what was called, once, where all its numbers are known, so that its factory can refuse them.
+    """Make what was called, once, where all its numbers are known, so that its factory can refuse
+    them.
 
-    Traced, not run: nothing is compiled, and JAX's devices are not started. What a factory calls is tried with it.
+    Traced, not run: nothing is compiled, and JAX's devices are not started. What a factory calls is
+    tried with it.
     """
     if not all(map(is_known, call.numbers)) or (_trial.depth and _trial.results is None):
         return
@@ -257,7 +314,9 @@ def _show(value: Any) -> str:
 
 
 def _rebuild(module: str, factory: Any, args: tuple, kwargs: dict) -> Recipe:
-    """The inverse of `Recipe.__reduce__`; the module that registers the factory may not be imported yet."""
+    """The inverse of `Recipe.__reduce__`; the module that registers the factory may not be imported
+    yet.
+    """
     if isinstance(factory, str) and factory not in REGISTRY:
         importlib.import_module(module)
     return (REGISTRY[factory] if isinstance(factory, str) else factory).unchecked(args, kwargs)
@@ -266,25 +325,33 @@ def _rebuild(module: str, factory: Any, args: tuple, kwargs: dict) -> Recipe:
 def _with_rules(factory: Any, args: tuple, kwargs: dict) -> Iterator[tuple[Rule, Any]]:
     """Each argument of a call with the rule of its parameter."""
     yield from zip(factory.rules.values(), args, strict=False)
-    yield from ((factory.rules[name], value) for name, value in kwargs.items() if name in factory.rules)
+    yield from (
+        (factory.rules[name], value) for name, value in kwargs.items() if name in factory.rules
+    )
 
 
 def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
-    """A decorator: a factory of `result` tuples becomes a factory of pytrees with the same attributes.
+    """A decorator: a factory of `result` tuples becomes a factory of pytrees with the same
+    attributes.
 
-    Positional arguments are numbers or pytrees; keyword arguments are choices (floats and arrays among them leaves).
-    Integers given for positional arguments are leaves too, as floats, unless the factory `counts` with them.
+    Positional arguments are numbers or pytrees; keyword arguments are choices (floats and arrays
+    among them leaves). Integers given for positional arguments are leaves too, as floats, unless
+    the factory `counts` with them.
 
-    A parameter annotated `float` or `int`, or not at all, takes one number: an array in its place is refused where the
-    factory is called, so that `jax.vmap` over it works. Annotate it `jax.Array` (or `Any`) if it takes arrays. Where all
-    numbers are known the factory is called once at construction, so that it can refuse them there.
+    A parameter annotated `float` or `int`, or not at all, takes one number: an array in its place
+    is refused where the factory is called, so that `jax.vmap` over it works. Annotate it
+    `jax.Array` (or `Any`) if it takes arrays. Where all numbers are known the factory is called
+    once at construction, so that it can refuse them there.
     """
 
     def decorate(factory: Callable) -> Callable:
         signature = inspect.signature(factory)
         parameters = signature.parameters.values()
         name = f"{(factory.__module__ or '__main__').removeprefix('jaxsvm.')}.{factory.__name__}"
-        rules = {p.name: rule_of(p, not (counts or p.kind is inspect.Parameter.KEYWORD_ONLY)) for p in parameters}
+        rules = {
+            p.name: rule_of(p, not (counts or p.kind is inspect.Parameter.KEYWORD_ONLY))
+            for p in parameters
+        }
 
         def unchecked(args, kwargs):
             return kind(wrapper, result._fields, args, kwargs)
@@ -319,7 +386,8 @@ loss = recipe(Loss)
 
 
 def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
-    """The solver `inner` with other fields: what a wrapper does not change stays, also fields that come later.
+    """The solver `inner` with other fields: what a wrapper does not change stays, also fields that
+    come later.
 
     Args:
         inner: a solver, or the call of its factory.
@@ -382,7 +450,9 @@ def check_choice(name: str, value: Any, allowed: tuple) -> None:
 
 @jax.tree_util.register_pytree_node_class
 class Static:
-    """Anything that is no pytree of numbers (plain solvers, functions), carried through jit as structure."""
+    """Anything that is no pytree of numbers (plain solvers, functions), carried through jit as
+    structure.
+    """
 
     def __init__(self, thing: Any) -> None:
         """Hold `thing`, which must be hashable."""
@@ -409,7 +479,9 @@ def unwrap_static(thing: Any) -> Any:
 
 
 def cast(tree: Any, dtype: Any) -> Any:
-    """The floating numbers of `tree` as arrays of `dtype`, strongly typed: a float64 lam must not widen a float32 run."""
+    """The floating numbers of `tree` as arrays of `dtype`, strongly typed: a float64 lam must not
+    widen a float32 run.
+    """
 
     def one(leaf):
         is_key = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -1,4 +1,6 @@
-"""Names of earlier versions: files written under them load, and calls that use them are told the new one."""
+"""Names of earlier versions: files written under them load, and calls that use them are told the
+new one.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,12 @@ NAMES = {  # of classes and factories in files of 0.3.0
 FIELDS = {  # of classes, by their name of today
     "AverageState": {"lost": "compensation"},
     "Bundle": {"live": "active"},
-    "BudgetedState": {"born": "birth", "notes": "annotations", "memo": "memory", "waiting": "pending"},
+    "BudgetedState": {
+        "born": "birth",
+        "notes": "annotations",
+        "memo": "memory",
+        "waiting": "pending",
+    },
     "CoordinateState": {"waiting": "pending", "worst": "max_violation"},
     "Curve": {"spent": "evals_parts"},
     "DualState": {"pull": "grad", "lost": "compensation", "drift": "sum_error"},
@@ -57,7 +64,8 @@ def _zero_shift(fields: dict) -> Any:
     return jnp.zeros(fields["x"].shape[-1], fields["x"].dtype)
 
 
-ADDED: dict[str, dict[str, Callable[[dict], Any]]] = {  # fields that 0.3.0 did not have, from those that it had
+# fields that 0.3.0 did not have, from those that it had
+ADDED: dict[str, dict[str, Callable[[dict], Any]]] = {
     "BudgetedState": {"shift": _zero_shift},
     "MeanState": {"compensation": _zeros_like("mean")},
     "NystromState": {"compensation": _zeros_like("mean"), "shift": _zero_shift},
@@ -79,7 +87,9 @@ def current_keys(table: dict[str, dict[str, str]], name: str, entries: dict) -> 
 
 
 def added(name: str, present: Iterable[str]) -> dict[str, Callable[[dict], Any]]:
-    """Functions that make the fields of a class that are not present, where they came after 0.3.0."""
+    """Functions that make the fields of a class that are not present, where they came after
+    0.3.0.
+    """
     present = set(present)
     return {field: make for field, make in ADDED.get(name, {}).items() if field not in present}
 
@@ -94,11 +104,16 @@ def refuse_old_options(name: str, new: dict[str, str], given: Iterable[str]) -> 
     """
     for option in given:
         if option in new:
-            raise TypeError(f"{name}({option}=) is {name}({new[option]}=) since version 0.4: write {new[option]}")
+            raise TypeError(
+                f"{name}({option}=) is {name}({new[option]}=) since version 0.4: "
+                f"write {new[option]}"
+            )
 
 
 def moved(module: str, **homes: str) -> Callable[[str], Any]:
-    """A `__getattr__` of a module: names that were moved raise AttributeError with their home of today."""
+    """A `__getattr__` of a module: names that were moved raise AttributeError with their home of
+    today.
+    """
 
     def missing(name: str) -> Any:
         if name in homes:
@@ -109,7 +124,9 @@ def moved(module: str, **homes: str) -> Callable[[str], Any]:
 
 
 def with_new_options(**new: str) -> Callable:
-    """A decorator of functions and classes: options by their old names raise TypeError with the new one."""
+    """A decorator of functions and classes: options by their old names raise TypeError with the new
+    one.
+    """
 
     def decorate(thing: Any) -> Any:
         called = thing.__new__ if isinstance(thing, type) else thing
@@ -122,7 +139,8 @@ def with_new_options(**new: str) -> Callable:
         checked: Any = call
         if not isinstance(thing, type):
             return checked
-        # Annotations of a named tuple are those of its fields; here they would be looked up in another module.
+        # Annotations of a named tuple are those of its fields; here they would be looked up in
+        # another module.
         parameters = inspect.signature(called).parameters.values()
         plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
         checked.__signature__, checked.__annotations__ = inspect.Signature(plain), {}

@@ -48,10 +48,11 @@ def inverse_sqrt(scale: float) -> Callable[[Array], Array]:
 
 
 def bottou(lam: float) -> Callable[[Array], Array]:
-    """The schedule 1 / (lam (count + t0)) with t0 = 1 / (eta0 lam), eta0 = min(lam^(-1/4), 1/lam): the step of SVMSGD2.
+    """The schedule 1 / (lam (count + t0)) with t0 = 1 / (eta0 lam), eta0 = min(lam^(-1/4), 1/lam):
+    the step of SVMSGD2.
 
-    eta0 suits weights of the expected norm, for rows of norm about 1. It is capped for lam > 1, where the first shrink factor
-    would be negative.
+    eta0 suits weights of the expected norm, for rows of norm about 1. It is capped for lam > 1,
+    where the first shrink factor would be negative.
 
     Args:
         lam: regularisation, > 0.
@@ -70,7 +71,8 @@ def bottou_eta0(lam: float) -> Array:
 
 
 def averaged_sgd(lam: float, start: int) -> Callable[[Array], Array]:
-    """The schedule eta0 / (1 + lam eta0 t) for t < start, eta0 / (1 + lam eta0 (t - start))^0.75 from `start` on.
+    """The schedule eta0 / (1 + lam eta0 t) for t < start, eta0 / (1 + lam eta0 (t - start))^0.75
+    from `start` on.
 
     eta0 = min(lam^(-1/4), 1/lam), as in `bottou`.
 
@@ -78,8 +80,8 @@ def averaged_sgd(lam: float, start: int) -> Callable[[Array], Array]:
         lam: regularisation, > 0.
         start: number of steps before averaging, >= 0.
 
-    Reference: W. Xu, Towards optimal one pass large scale learning with averaged stochastic gradient descent,
-        arXiv 1107.2490, 2011; L. Bottou, svmasgd (2010).
+    Reference: W. Xu, Towards optimal one pass large scale learning with averaged stochastic
+        gradient descent, arXiv 1107.2490, 2011; L. Bottou, svmasgd (2010).
     """
     integer("start", start, 0)
     eta0, lam = bottou_eta0(lam), as_number("lam", lam)

@@ -25,7 +25,8 @@ PROMISES = {  # name -> what a solver promises
     "state": "update must keep structure, shapes and dtypes of the state",
     "info": "update must return a jaxsvm.Info of the shapes and dtypes that its comments say",
     "pure": "update must be a pure function of state and batch",
-    "model": "model must return a callable pytree of arrays that gives each row of (n, d) its value, whatever the other rows",
+    "model": "model must return a callable pytree of arrays that gives each row of (n, d) its "
+    "value, whatever the other rows",
     "finite": "a run on finite data must end with a finite model",
     "scan": "update must be the body of a lax.scan that gives what single steps give",
     "resume": "a run that goes on from its state must equal the run that was not cut, bit for bit",
@@ -34,7 +35,8 @@ PROMISES = {  # name -> what a solver promises
     "padding": "rows of weight 0 in a batch are padding and must change nothing",
     "weights": "rows of weight 0 in the data must change nothing, whatever they hold",
     "numbering": "a step must not depend on how the rows are numbered",
-    "dtype": "float32 rows must give a float32 run and float64 rows a float64 run, whatever the dtype of the numbers",
+    "dtype": "float32 rows must give a float32 run and float64 rows a float64 run, whatever the "
+    "dtype of the numbers",
     "vmap": "jax.vmap over the numbers of the factory must give what single runs give",
     "gradient": "the derivative of a run in the numbers of the factory must exist and be finite",
 }
@@ -67,21 +69,26 @@ def check_solver(
 ) -> None:
     """Check that a solver keeps the promises that loops, sweeps, files and estimators rely on.
 
-    The promises are those of `PROMISES`, checked in that order: types of the state, purity, scan, resuming, files,
-    weights, dtypes, `vmap` and derivatives. Not checked: that a method finds its optimum.
+    The promises are those of `PROMISES`, checked in that order: types of the state, purity, scan,
+    resuming, files, weights, dtypes, `vmap` and derivatives. Not checked: that a method finds its
+    optimum.
 
     Args:
         solver: a `Solver`, or the call of a factory decorated by `jaxsvm.solver`.
-        data: n >= 8 dense rows that the solver can take; None: 24 rows of 3 columns with targets as `solver.targets` says.
+        data: n >= 8 dense rows that the solver can take; None: 24 rows of 3 columns with targets as
+            `solver.targets` says.
         key: random key of the runs; None: `jax.random.key(0)`.
         steps: steps of the runs, >= 4.
-        factory: number -> solver, for the promises "vmap" and "gradient". None: all single numbers among the arguments of
-            a decorated factory together, as they are and times 3/4; a plain `Solver` has none.
+        factory: number -> solver, for the promises "vmap" and "gradient". None: all single numbers
+            among the arguments of a decorated factory together, as they are and times 3/4; a plain
+            `Solver` has none.
         numbers: two numbers for `factory`.
-        skip: names of promises that are not checked, such as "gradient" for updates with a `lax.while_loop`.
+        skip: names of promises that are not checked, such as "gradient" for updates with a
+            `lax.while_loop`.
 
     Raises:
-        AssertionError: for the first promise that is not kept: its name, the promise and what was seen, in one sentence.
+        AssertionError: for the first promise that is not kept: its name, the promise and what was
+            seen, in one sentence.
         ValueError: steps < 4, fewer than 8 rows, or a name in `skip` that is none.
 
     Example:
@@ -90,7 +97,9 @@ def check_solver(
     """
     unknown = [name for name in skip if name not in PROMISES]
     if unknown:
-        raise ValueError(f"skip names {', '.join(map(repr, unknown))}, the promises are {', '.join(PROMISES)}")
+        raise ValueError(
+            f"skip names {', '.join(map(repr, unknown))}, the promises are {', '.join(PROMISES)}"
+        )
     if steps < 4:
         raise ValueError(f"steps must be at least 4, got {steps}")
     _run("fields", lambda: _check_fields(solver))
@@ -119,7 +128,10 @@ def _run(name: str, check: Callable) -> None:
         seen, cause = str(broken), None
     except Exception as error:
         lines = str(error).strip().splitlines()
-        seen, cause = f"it raised {type(error).__name__}: {lines[0] if lines else 'without a message'}", error
+        seen, cause = (
+            f"it raised {type(error).__name__}: {lines[0] if lines else 'without a message'}",
+            error,
+        )
     raise AssertionError(f"{name}: {PROMISES[name]}, but {seen}") from cause
 
 
@@ -189,7 +201,10 @@ def _values(model: Callable, data: Batch) -> np.ndarray:
 
 def _paths(tree: Any) -> list[tuple[str, Any]]:
     """The leaves with their names."""
-    return [(jax.tree_util.keystr(path) or "itself", leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]]
+    return [
+        (jax.tree_util.keystr(path) or "itself", leaf)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    ]
 
 
 def _type(leaf: Any) -> str:
@@ -201,7 +216,9 @@ def _type(leaf: Any) -> str:
 def _type_difference(before: Any, after: Any) -> str | None:
     """Which leaf has another type, in words."""
     if not same_structure(before, after):
-        return f"its structure went from {jax.tree.structure(before)} to {jax.tree.structure(after)}"
+        return (
+            f"its structure went from {jax.tree.structure(before)} to {jax.tree.structure(after)}"
+        )
     for (name, one), (_, other) in zip(_paths(before), _paths(after), strict=True):
         if _type(one) != _type(other):
             return f"leaf {name} went from {_type(one)} to {_type(other)}"
@@ -209,28 +226,41 @@ def _type_difference(before: Any, after: Any) -> str | None:
 
 
 def _numbers(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key) else leaf)
+    return np.asarray(
+        jax.random.key_data(leaf)
+        if jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
+        else leaf
+    )
 
 
 def _difference(a: Any, b: Any, tolerance: float | None = None) -> str | None:
-    """Which leaf differs, in words: in its bits, or by more than `tolerance` (absolute near 0, relative above 1)."""
+    """Which leaf differs, in words: in its bits, or by more than `tolerance` (absolute near 0,
+    relative above 1).
+    """
     if (changed := _type_difference(a, b)) is not None:
         return changed
     for (name, one), (_, other) in zip(_paths(a), _paths(b), strict=True):
         one, other = _numbers(one), _numbers(other)
         if one.tobytes() == other.tobytes():
             continue
-        if tolerance is None or not np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True):
-            differs = ~np.isclose(one, other, rtol=tolerance or 0, atol=tolerance or 0, equal_nan=True)
+        if tolerance is None or not np.allclose(
+            one, other, rtol=tolerance, atol=tolerance, equal_nan=True
+        ):
+            differs = ~np.isclose(
+                one, other, rtol=tolerance or 0, atol=tolerance or 0, equal_nan=True
+            )
             place = np.argmax(differs) if differs.any() else 0
-            return f"leaf {name} holds {one.ravel()[place]:.9g} the first time and {other.ravel()[place]:.9g} the second"
+            first, second = one.ravel()[place], other.ravel()[place]
+            return f"leaf {name} holds {first:.9g} the first time and {second:.9g} the second"
     return None
 
 
 def _require_close(a: np.ndarray, b: np.ndarray, what: str, tolerance: float = TOLERANCE) -> None:
     _require(a.shape == b.shape, f"{what} have shapes {a.shape} and {b.shape}")
     same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities too
-    away = np.abs(np.where(same, 0, a) - np.where(same, 0, b)) / np.maximum(1, np.abs(np.where(same, 0, a)))
+    away = np.abs(np.where(same, 0, a) - np.where(same, 0, b)) / np.maximum(
+        1, np.abs(np.where(same, 0, a))
+    )
     _require(bool(np.all(away <= tolerance)), f"{what} differ by up to {np.max(away):.2g}")
 
 
@@ -238,19 +268,34 @@ def _require_close(a: np.ndarray, b: np.ndarray, what: str, tolerance: float = T
 
 
 def _check_fields(solver: Any) -> None:
-    _require(is_kind(solver, Solver), f"this is {type(solver).__name__}, no Solver and no call of a factory of solvers")
+    _require(
+        is_kind(solver, Solver),
+        f"this is {type(solver).__name__}, no Solver and no call of a factory of solvers",
+    )
     for name in ("init", "update", "model", "prepare", "layout"):
         _require(callable(getattr(solver, name)), f"{name} is no function")
     for name in ("with_tol", "validate"):
-        _require(getattr(solver, name) is None or callable(getattr(solver, name)), f"{name} is neither None nor a function")
-    _require(solver.reads in ("rows", "all"), f"reads is {solver.reads!r}, neither 'rows' nor 'all'")
+        _require(
+            getattr(solver, name) is None or callable(getattr(solver, name)),
+            f"{name} is neither None nor a function",
+        )
+    _require(
+        solver.reads in ("rows", "all"), f"reads is {solver.reads!r}, neither 'rows' nor 'all'"
+    )
     scope = solver.residual_scope
-    _require(scope in ("whole", "sample"), f"residual_scope is {scope!r}, neither 'whole' nor 'sample'")
+    _require(
+        scope in ("whole", "sample"), f"residual_scope is {scope!r}, neither 'whole' nor 'sample'"
+    )
     targets = solver.targets
     classes = isinstance(targets, int) and not isinstance(targets, bool) and targets >= 2
-    known = targets is None or (isinstance(targets, str) and targets in ("labels", "real")) or classes
+    known = (
+        targets is None or (isinstance(targets, str) and targets in ("labels", "real")) or classes
+    )
     _require(known, f"targets is {targets!r}, none of 'labels', 'real', a number of classes, None")
-    _require(solver.sampler is None or is_kind(solver.sampler, Sampler), f"sampler is {solver.sampler!r}, no Sampler")
+    _require(
+        solver.sampler is None or is_kind(solver.sampler, Sampler),
+        f"sampler is {solver.sampler!r}, no Sampler",
+    )
 
 
 def _check_init(s: _Subject) -> None:
@@ -258,7 +303,10 @@ def _check_init(s: _Subject) -> None:
         s.solver.validate(s.data)
     states = [s.solver.init(s.key, s.data) for _ in range(2)]
     for name, leaf in _paths(states[0]):
-        _require(isinstance(leaf, jax.Array), f"leaf {name} of the state is a {type(leaf).__name__}, no jax.Array")
+        _require(
+            isinstance(leaf, jax.Array),
+            f"leaf {name} of the state is a {type(leaf).__name__}, no jax.Array",
+        )
     changed = _difference(*states)
     _require(changed is None, f"two calls with the same key and data differ: {changed}")
     traced = jax.eval_shape(s.solver.init, s.key, s.data)
@@ -269,8 +317,13 @@ def _check_init(s: _Subject) -> None:
 def _shapes_of_step(s: _Subject, rows: int) -> tuple[Any, Any, Any]:
     """The types of a state, of the state after a step, and of the step's info."""
     state = jax.eval_shape(s.solver.init, s.key, s.data)
-    made = jax.eval_shape(s.solver.update, state, _batch_of(s.solver, s.data, _draws(s.data, 1, rows)[0]))
-    _require(isinstance(made, tuple) and len(made) == 2, f"update returns {type(made).__name__}, no pair (state, info)")
+    made = jax.eval_shape(
+        s.solver.update, state, _batch_of(s.solver, s.data, _draws(s.data, 1, rows)[0])
+    )
+    _require(
+        isinstance(made, tuple) and len(made) == 2,
+        f"update returns {type(made).__name__}, no pair (state, info)",
+    )
     return state, *made
 
 
@@ -278,7 +331,9 @@ def _check_state(s: _Subject) -> None:
     for rows in (1, 3):
         state, after, _ = _shapes_of_step(s, rows)
         weak = [name for name, leaf in _paths(state) if leaf.weak_type]
-        _require(not weak, f"leaf {', '.join(weak)} of the first state is weakly typed: give its dtype")
+        _require(
+            not weak, f"leaf {', '.join(weak)} of the first state is weakly typed: give its dtype"
+        )
         changed = _type_difference(state, after)
         _require(changed is None, f"after a step on {rows} rows {changed}")
 
@@ -289,14 +344,24 @@ def _check_info(s: _Subject) -> None:
         info = _shapes_of_step(s, rows)[2]
         _require(isinstance(info, Info), f"it is a {type(info).__name__}")
         count = isinstance(info.evals, Count)
-        wanted: list[tuple[str, Any, Any]] = [("loss", info.loss, dtype), ("residual", info.residual, dtype)]
+        wanted: list[tuple[str, Any, Any]] = [
+            ("loss", info.loss, dtype),
+            ("residual", info.residual, dtype),
+        ]
         wanted.append(("support", info.support, "int32"))
         wanted += [("evals", part, "int32") for part in (info.evals if count else (info.evals,))]
         for name, leaf, kind in wanted:
             right = _type(leaf) == f"{jnp.dtype(kind)}[]"
             _require(right, f"{name} is {_type(leaf)} and not {jnp.dtype(kind)}[]")
-        for name, leaf, kind in (("index", info.index, "int32"), ("progress", info.progress, dtype)):
-            right = getattr(leaf, "dtype", None) == jnp.dtype(kind) and np.ndim(leaf) == 1 and not leaf.weak_type
+        for name, leaf, kind in (
+            ("index", info.index, "int32"),
+            ("progress", info.progress, dtype),
+        ):
+            right = (
+                getattr(leaf, "dtype", None) == jnp.dtype(kind)
+                and np.ndim(leaf) == 1
+                and not leaf.weak_type
+            )
             _require(right, f"{name} is {_type(leaf)} and not a vector of {jnp.dtype(kind)}")
         same = info.index.shape == info.progress.shape
         _require(same, f"index has shape {info.index.shape} and progress {info.progress.shape}")
@@ -305,7 +370,10 @@ def _check_info(s: _Subject) -> None:
     _, info = _step(s.solver)(state, _batch_of(s.solver, s.data, _draws(s.data, 1, 3)[0]))
     index, support = np.asarray(info.index), int(info.support)
     _require(bool(np.all((index >= -1) & (index < n))), f"index holds {index.tolist()} on {n} rows")
-    _require(support >= 0 and bool(np.asarray(info.evals) >= 0), f"support is {support} and evals {int(np.asarray(info.evals))}")
+    _require(
+        support >= 0 and bool(np.asarray(info.evals) >= 0),
+        f"support is {support} and evals {int(np.asarray(info.evals))}",
+    )
 
 
 def _step(solver: Any) -> Callable:
@@ -314,13 +382,19 @@ def _step(solver: Any) -> Callable:
 
 
 def _check_pure(s: _Subject) -> None:
-    state, batch = s.solver.init(s.key, s.data), _batch_of(s.solver, s.data, _draws(s.data, 1, 3)[0])
+    state, batch = (
+        s.solver.init(s.key, s.data),
+        _batch_of(s.solver, s.data, _draws(s.data, 1, 3)[0]),
+    )
     before = [_numbers(leaf).copy() for leaf in jax.tree.leaves((state, batch))]
     results = [_step(s.solver)(state, batch) for _ in range(2)]
     changed = _difference(*results)
     _require(changed is None, f"two calls with the same state and batch differ: {changed}")
     after = [_numbers(leaf) for leaf in jax.tree.leaves((state, batch))]
-    kept = all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(before, after, strict=True))
+    kept = all(
+        np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        for a, b in zip(before, after, strict=True)
+    )
     _require(kept, "a call changed its arguments")
 
 
@@ -329,7 +403,9 @@ def _check_scan(s: _Subject) -> None:
 
     def scanned(state, index):
         if s.solver.reads == "all":
-            return lax.scan(lambda state, i: s.solver.update(state, s.data._replace(index=i)), state, index)
+            return lax.scan(
+                lambda state, i: s.solver.update(state, s.data._replace(index=i)), state, index
+            )
         return lax.scan(s.solver.update, state, jax.vmap(lambda i: take(s.data, i))(index))
 
     together, infos = jax.jit(scanned, compiler_options=QUICK)(start, jnp.asarray(index, jnp.int32))
@@ -340,7 +416,9 @@ def _check_scan(s: _Subject) -> None:
     values = [_values(s.solver.model(end, s.data), s.data) for end in (together, state)]
     together_values, step_values = values
     _require_close(together_values, step_values, "the models after four steps")
-    _require_close(np.asarray(infos.loss), np.asarray(losses, infos.loss.dtype), "the losses of four steps")
+    _require_close(
+        np.asarray(infos.loss), np.asarray(losses, infos.loss.dtype), "the losses of four steps"
+    )
 
 
 def _check_model(s: _Subject) -> None:
@@ -348,18 +426,33 @@ def _check_model(s: _Subject) -> None:
     _require(callable(model), f"it returns a {type(model).__name__}, which cannot be called")
     model = _fit(s, steps=4).model
     for name, leaf in _paths(model):
-        _require(hasattr(leaf, "dtype"), f"leaf {name} of the model is a {type(leaf).__name__}, no array")
+        _require(
+            hasattr(leaf, "dtype"), f"leaf {name} of the model is a {type(leaf).__name__}, no array"
+        )
     n, dtype = s.data.y.shape[0], s.data.x.dtype
     value = model(s.data.x)
     _require(np.shape(value)[:1] == (n,), f"{n} rows got values of shape {np.shape(value)}")
     most = 1 if s.solver.targets in ("labels", "real") else 2
-    _require(np.ndim(value) <= most, f"{n} rows with targets={s.solver.targets!r} got values of shape {np.shape(value)}")
+    _require(
+        np.ndim(value) <= most,
+        f"{n} rows with targets={s.solver.targets!r} got values of shape {np.shape(value)}",
+    )
     _require(value.dtype == dtype, f"rows of {dtype} got values of {value.dtype}")
     value = np.asarray(value)
     backwards = np.asarray(model(s.data.x[::-1]))[::-1]
     _require_close(value, backwards, "the values of rows in another order", STEP_TOLERANCE)
-    _require_close(value[:1], np.asarray(model(s.data.x[:1])), "the values of a row alone and among others", STEP_TOLERANCE)
-    _require_close(value, np.asarray(jax.jit(lambda model, x: model(x))(model, s.data.x)), "the values inside jax.jit", TOLERANCE)
+    _require_close(
+        value[:1],
+        np.asarray(model(s.data.x[:1])),
+        "the values of a row alone and among others",
+        STEP_TOLERANCE,
+    )
+    _require_close(
+        value,
+        np.asarray(jax.jit(lambda model, x: model(x))(model, s.data.x)),
+        "the values inside jax.jit",
+        TOLERANCE,
+    )
 
 
 def _check_finite(s: _Subject) -> None:
@@ -377,8 +470,12 @@ def _check_resume(s: _Subject) -> None:
 
 
 def _check_jit(s: _Subject) -> None:
-    inside = jax.jit(lambda data, key: _fit(s._replace(key=key), data=data).model, compiler_options=QUICK)(s.data, s.key)
-    _require_close(_values(inside, s.data), _values(_fit(s).model, s.data), "the values of the two models")
+    inside = jax.jit(
+        lambda data, key: _fit(s._replace(key=key), data=data).model, compiler_options=QUICK
+    )(s.data, s.key)
+    _require_close(
+        _values(inside, s.data), _values(_fit(s).model, s.data), "the values of the two models"
+    )
 
 
 def _check_save(s: _Subject) -> None:
@@ -399,7 +496,9 @@ def _chooses_rows(s: _Subject, state: Any) -> bool:
     if s.solver.reads == "rows":
         return False
     step = _step(s.solver)
-    steps = [step(state, _batch_of(s.solver, s.data, rows)) for rows in ([5, 0, 1, 2], [4, 3, 6, 7])]
+    steps = [
+        step(state, _batch_of(s.solver, s.data, rows)) for rows in ([5, 0, 1, 2], [4, 3, 6, 7])
+    ]
     return _difference(*steps) is None
 
 
@@ -412,13 +511,21 @@ def _check_padding(s: _Subject) -> None:
         empty = np.array([False, True, False, True])
         other = jnp.roll(padded.y, 1)
         padded = padded._replace(
-            x=jnp.where(empty[:, None], jnp.full_like(padded.x, 50), padded.x), y=jnp.where(empty, other, padded.y)
+            x=jnp.where(empty[:, None], jnp.full_like(padded.x, 50), padded.x),
+            y=jnp.where(empty, other, padded.y),
         )
     one = _step(s.solver)(state, _batch_of(s.solver, s.data, [5, 0]))
     two = _step(s.solver)(state, padded)
     changed = _difference(one[0], two[0], STEP_TOLERANCE)
-    _require(changed is None, f"a step on two rows and one on these and two of padding differ: {changed}")
-    _require_close(np.asarray(one[1].loss), np.asarray(two[1].loss), "the losses with and without padding", STEP_TOLERANCE)
+    _require(
+        changed is None, f"a step on two rows and one on these and two of padding differ: {changed}"
+    )
+    _require_close(
+        np.asarray(one[1].loss),
+        np.asarray(two[1].loss),
+        "the losses with and without padding",
+        STEP_TOLERANCE,
+    )
 
 
 def _check_weights(s: _Subject) -> None:
@@ -437,7 +544,8 @@ def _check_numbering(s: _Subject) -> None:
     if _chooses_rows(s, start):
         return
     n = s.data.y.shape[0]
-    order = np.roll(np.arange(n)[::-1], 3)  # row i of the renumbered data is row order[i] of the data
+    # row i of the renumbered data is row order[i] of the data
+    order = np.roll(np.arange(n)[::-1], 3)
     place = np.argsort(order)
     renumbered = s.data._replace(x=s.data.x[order], y=s.data.y[order], weight=s.data.weight[order])
     step, values = _step(s.solver), []
@@ -451,21 +559,47 @@ def _check_numbering(s: _Subject) -> None:
 
 
 def _check_dtype(s: _Subject) -> None:
-    key = np.asarray(jax.random.key_data(s.key)) if jnp.issubdtype(s.key.dtype, jax.dtypes.prng_key) else None
+    key = (
+        np.asarray(jax.random.key_data(s.key))
+        if jnp.issubdtype(s.key.dtype, jax.dtypes.prng_key)
+        else None
+    )
     parts = [np.asarray(part) for part in s.data]
     with jax.enable_x64(True):
         for dtype, other in (("float32", np.float64), ("float64", np.float32)):
-            data = Batch(*(jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype) for a in parts))
+            data = Batch(
+                *(jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype) for a in parts)
+            )
             solver = s.solver
             if isinstance(solver, Recipe):
-                solver = jax.tree.map(lambda a, other=other: other(a) if _is_single(a) else a, solver)
-            random = s.key if key is None else jax.random.wrap_key_data(jnp.asarray(key), impl=jax.random.key_impl(s.key))
-            run = jax.eval_shape(lambda data, solver=solver, key=random: loops.fit(solver, data, key, steps=3, every=3), data)
-            parts_of_run = {"state": run.state, "model": run.model, "loss": run.info.loss, "residual": run.info.residual}
+                solver = jax.tree.map(
+                    lambda a, other=other: other(a) if _is_single(a) else a, solver
+                )
+            random = (
+                s.key
+                if key is None
+                else jax.random.wrap_key_data(jnp.asarray(key), impl=jax.random.key_impl(s.key))
+            )
+            run = jax.eval_shape(
+                lambda data, solver=solver, key=random: loops.fit(
+                    solver, data, key, steps=3, every=3
+                ),
+                data,
+            )
+            parts_of_run = {
+                "state": run.state,
+                "model": run.model,
+                "loss": run.info.loss,
+                "residual": run.info.residual,
+            }
             for part, tree in parts_of_run.items():
                 for name, leaf in _paths(tree):
-                    wrong = jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != jnp.dtype(dtype)
-                    _require(not wrong, f"rows of {dtype} give {leaf.dtype} at {name} of the {part}")
+                    wrong = jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != jnp.dtype(
+                        dtype
+                    )
+                    _require(
+                        not wrong, f"rows of {dtype} give {leaf.dtype} at {name} of the {part}"
+                    )
 
 
 def _check_vmap(s: _Subject) -> None:
@@ -475,7 +609,9 @@ def _check_vmap(s: _Subject) -> None:
     several = jnp.asarray(s.numbers, s.data.x.dtype)
     swept = jax.jit(jax.vmap(values), compiler_options=QUICK)(several)
     alone = np.stack([np.asarray(values(number)) for number in several])
-    _require_close(np.asarray(swept), alone, f"the models at the numbers {s.numbers[0]:g}, {s.numbers[1]:g}")
+    _require_close(
+        np.asarray(swept), alone, f"the models at the numbers {s.numbers[0]:g}, {s.numbers[1]:g}"
+    )
     # A solver of `jaxsvm.solver` has its numbers as leaves: other numbers are no other structure.
     ends = [s.at(number) for number in s.numbers]
     if all(isinstance(end, Recipe) for end in ends):
@@ -485,7 +621,9 @@ def _check_vmap(s: _Subject) -> None:
 def _check_gradient(s: _Subject) -> None:
     if s.at is None:
         return
-    score = lambda number: jnp.sum(jnp.tanh(_fit(s, s.at(number), steps=10, every=5).model(s.data.x)))
+    score = lambda number: jnp.sum(
+        jnp.tanh(_fit(s, s.at(number), steps=10, every=5).model(s.data.x))
+    )
     number = jnp.asarray(s.numbers[0], s.data.x.dtype)
     slope = jax.jit(jax.grad(score), compiler_options=QUICK)(number)
     _require(bool(jnp.isfinite(slope)), f"at {s.numbers[0]:g} it is {float(slope)}")

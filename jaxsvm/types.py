@@ -1,4 +1,6 @@
-"""The types that all parts of the package share: small named tuples, and functions that select rows."""
+"""The types that all parts of the package share: small named tuples, and functions that select
+rows.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +20,27 @@ from .renamed import with_new_options
 
 Array: TypeAlias = jax.Array
 Scalar: TypeAlias = float | jax.Array  # one number
-State: TypeAlias = Any  # a pytree of arrays, of the same structure, shapes and dtypes before and after an update
+# a pytree of arrays, of the same structure, shapes and dtypes before and after an update
+State: TypeAlias = Any
 Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decision values
 
 
-LANE_WIDTH = 8  # numbers of a sparse row that one vector instruction reads; rows are padded to multiples of it
+# numbers of a sparse row that one vector instruction reads; rows are padded to multiples of it
+LANE_WIDTH = 8
 EVALS_BITS = 20  # evaluations are counted in two int32, with this many bits in the lower one
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("index", "value", "length", "rows", "offsets"), meta_fields=("columns",)
+    jax.tree_util.register_dataclass,
+    data_fields=("index", "value", "length", "rows", "offsets"),
+    meta_fields=("columns",),
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
     """Sparse rows: the columns and values of the nonzero entries of each row, padded to one width.
 
-    It replaces an (n, d) array of rows: it has `shape`, `dtype`, `astype`, and indexing by row. `jaxsvm.dataset` makes it
-    from any SciPy matrix.
+    It replaces an (n, d) array of rows: it has `shape`, `dtype`, `astype`, and indexing by row.
+    `jaxsvm.dataset` makes it from any SciPy matrix.
     """
 
     index: Array  # (n, r)  int32 in [0, columns), each at most once in a row; 0 where padded
@@ -42,7 +48,8 @@ class SparseRows:
     length: Array  # (n,)   int32, entries of each row, the first of its r positions
     columns: int  # d
     rows: Array | None = None  # (b,)  int32, the selected rows, by reference; None: all
-    offsets: Array | None = None  # (n,)  int32, starts of packed rows in index and value, read as vectors; None: not packed
+    # (n,)  int32, starts of packed rows in index and value, read as vectors; None: not packed
+    offsets: Array | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,12 +68,18 @@ class SparseRows:
 
     def astype(self, dtype: Any) -> SparseRows:
         """The rows with values of `dtype`."""
-        return self if dtype == self.dtype else dataclasses.replace(self, value=self.value.astype(dtype))
+        return (
+            self
+            if dtype == self.dtype
+            else dataclasses.replace(self, value=self.value.astype(dtype))
+        )
 
     def __getitem__(self, rows: Any) -> SparseRows:
         copy = self.materialize()
         if isinstance(rows, tuple):
-            raise IndexError("sparse rows are taken by row only; for columns make them dense, x.toarray()")
+            raise IndexError(
+                "sparse rows are taken by row only; for columns make them dense, x.toarray()"
+            )
         return SparseRows(copy.index[rows], copy.value[rows], copy.length[rows], self.columns)
 
     def materialize(self) -> SparseRows:
@@ -77,24 +90,37 @@ class SparseRows:
         gather = lambda a, i: a.at[i].get(mode="promise_in_bounds")
         length = gather(self.length, rows)
         if self.offsets is None:
-            return SparseRows(gather(self.index, rows), gather(self.value, rows), length, self.columns)
+            return SparseRows(
+                gather(self.index, rows), gather(self.value, rows), length, self.columns
+            )
         column = jnp.arange(self.value.shape[1], dtype=jnp.int32)[None, :]
-        place = jnp.where(column < length[:, None], gather(self.offsets, rows)[:, None] + column, -1)
-        unpack = lambda a: a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)
-        return SparseRows(unpack(self.index).astype(jnp.int32), unpack(self.value), length, self.columns)
+        place = jnp.where(
+            column < length[:, None], gather(self.offsets, rows)[:, None] + column, -1
+        )
+        unpack = lambda a: (
+            a.reshape(-1).at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)
+        )
+        return SparseRows(
+            unpack(self.index).astype(jnp.int32), unpack(self.value), length, self.columns
+        )
 
     def toarray(self) -> Array:
         """The rows as a dense (n, d) array."""
         copy = self.materialize()
         row = jnp.arange(self.shape[0], dtype=jnp.int32)[:, None]
-        return jnp.zeros(self.shape, self.dtype).at[row, copy.index].add(copy.value, mode="promise_in_bounds")
+        return (
+            jnp.zeros(self.shape, self.dtype)
+            .at[row, copy.index]
+            .add(copy.value, mode="promise_in_bounds")
+        )
 
     @functools.cached_property
     def packed(self) -> SparseRows:
-        """The rows without padding between them, for loops that read rows by reference (outside transformations, on a CPU).
+        """The rows without padding between them, for loops that read rows by reference (outside
+        transformations, on a CPU).
 
-        Rows are padded to whole lanes only. The arrays keep their shapes, so that programs do not depend on the number of
-        entries.
+        Rows are padded to whole lanes only. The arrays keep their shapes, so that programs do not
+        depend on the number of entries.
         """
         padded_length = -(-np.asarray(self.length) // LANE_WIDTH) * LANE_WIDTH
         offsets = np.cumsum(padded_length) - padded_length
@@ -108,7 +134,10 @@ class SparseRows:
         index_dtype = np.uint16 if self.columns <= 2**16 else np.int32
         value = pack(self.value, self.value.dtype)
         return dataclasses.replace(
-            self, index=pack(self.index, index_dtype), value=value, offsets=jnp.asarray(offsets, jnp.int32)
+            self,
+            index=pack(self.index, index_dtype),
+            value=value,
+            offsets=jnp.asarray(offsets, jnp.int32),
         )
 
     def __getstate__(self) -> dict:
@@ -129,14 +158,17 @@ class SparseRows:
             lanes = -(-np.asarray(self.length, np.int64) // LANE_WIDTH)
             if (np.asarray(self.offsets) + LANE_WIDTH * lanes > np.prod(shape)).any():
                 raise ValueError("offsets and length name numbers behind the last one")
-        elif np.asarray(self.value)[np.arange(shape[-1]) >= np.asarray(self.length)[..., None]].any():
+        elif np.asarray(self.value)[
+            np.arange(shape[-1]) >= np.asarray(self.length)[..., None]
+        ].any():
             raise ValueError("value must be 0 behind the numbers of each row, which length counts")
 
 
 class Batch(NamedTuple):
     """Rows with targets, row numbers and weights: those of a step, or the whole data set.
 
-    A row of weight 0 is padding, without effect. `jaxsvm.dataset` makes a checked batch from arrays.
+    A row of weight 0 is padding, without effect. `jaxsvm.dataset` makes a checked batch from
+    arrays.
     """
 
     x: Array  # (b, d), or SparseRows
@@ -147,20 +179,26 @@ class Batch(NamedTuple):
     def __check__(self) -> None:
         front = shape_of(self.x)[:-1]
         if not front:
-            raise ValueError(f"x must be a matrix with a row for each example, got shape {shape_of(self.x)}")
+            raise ValueError(
+                f"x must be a matrix with a row for each example, got shape {shape_of(self.x)}"
+            )
         check_field("y", self.y, "real", front)
         check_field("index", self.index, "whole", front, least=-1)
         check_field("weight", self.weight, "real", front, least=0)
 
 
 class Lifted(Batch):
-    """Rows whose x already holds the features of `Solver.prepare`, which is not applied to them again."""
+    """Rows whose x already holds the features of `Solver.prepare`, which is not applied to them
+    again.
+    """
 
     __slots__ = ()
 
 
 class Count(NamedTuple):
-    """A count that may exceed an int32, as two of them: high 2^20 + low. `np.asarray` converts it to int64."""
+    """A count that may exceed an int32, as two of them: high 2^20 + low. `np.asarray` converts it
+    to int64.
+    """
 
     high: Array  # int32, >= 0
     low: Array  # int32, in [0, 2^20)
@@ -172,14 +210,17 @@ class Count(NamedTuple):
 
 
 class Info(NamedTuple):
-    """The measurements of one step; the same fields for every solver, so that curves can be compared."""
+    """The measurements of one step; the same fields for every solver, so that curves can be
+    compared.
+    """
 
     loss: Array  # ()   mean loss on the rows of the step, before it
     residual: Array  # ()   the solver's stopping criterion
     progress: Array  # (r,) gain of the objective for each changed row
     index: Array  # type: ignore[assignment]  # (r,) the rows that the step changed, -1 = none
     support: Array  # ()   int32, nonzero coefficients
-    evals: Array | Count  # ()   int32, kernel evaluations (inner products); a Count where they may exceed an int32
+    # ()   int32, kernel evaluations (inner products); a Count where they may exceed an int32
+    evals: Array | Count
 
 
 def _same(data: Batch) -> Batch:
@@ -187,12 +228,15 @@ def _same(data: Batch) -> Batch:
 
 
 class Sampler(NamedTuple):
-    """The choice of the rows of each step. `draw(s, 0, 5)` equals `draw(s, 0, 2)` followed by `draw(s, 2, 3)`."""
+    """The choice of the rows of each step. `draw(s, 0, 5)` equals `draw(s, 0, 2)` followed by
+    `draw(s, 2, 3)`.
+    """
 
     init: Callable  # (key, data)                              -> s
     draw: Callable  # (s, t, count)                            -> (count, b) int32, -1 marks padding
     weight: Callable  # (data)                                 -> (n,) the weights that steps read
-    feedback: Callable  # (s, index (T, r), progress (T, r))   -> s, after each chunk; called if `period` is not None
+    # (s, index (T, r), progress (T, r))   -> s, after each chunk; called if `period` is not None
+    feedback: Callable
     period: Callable | None = None  # (n) -> steps between two updates of an adaptive schedule
     rows: Callable = lambda n: 1  # (n) -> b, the rows of a step on n training rows
     whole: bool = False  # every draw is all rows in order: loops then pass the data without a copy
@@ -203,21 +247,32 @@ class Solver(NamedTuple):
     """A training method as three pure functions; `update` is a scan body.
 
     A run is `lax.scan(solver.update, state, batches)` for a solver that reads the drawn rows, and
-    `lax.scan(lambda s, i: solver.update(s, data._replace(index=i)), state, indices)` for one that reads all rows.
+    `lax.scan(lambda s, i: solver.update(s, data._replace(index=i)), state, indices)` for one that
+    reads all rows.
     """
 
-    init: Callable  # (key, data)         -> state    data: all rows, whose values it may read (norms, weights)
+    # (key, data)         -> state    data: all rows, whose values it may read (norms, weights)
+    init: Callable
     update: Callable  # (state, batch)    -> (state, info)
-    model: Callable  # (state, data=None) -> Model    data: the training rows, where an expansion needs them
+    # (state, data=None) -> Model    data: the training rows, where an expansion needs them
+    model: Callable
     sampler: Any = None  # that of the paper; None: one uniform row a step
-    reads: str = "rows"  # "rows": batch = the drawn rows; "all": batch = all rows, and batch.index are those drawn
-    prepare: Callable = _same  # (data) -> Lifted     the feature map, which loops may apply to many rows at once
-    residual_scope: str = "whole"  # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
-    targets: Any = None  # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked
-    with_tol: Callable | None = None  # (tol)  -> the solver whose update stops at tol; None: updates have no tolerance
-    validate: Callable | None = None  # (data) -> None, or raises for values that it cannot process; called on the host
-    tol: Any = None  # at which an update stops (`with_tol`); the tolerance of runs without tol and steps
-    layout: Callable = _same  # (data) -> data   for reads="all": the rows in the layout that updates read fastest
+    # "rows": batch = the drawn rows; "all": batch = all rows, and batch.index are those drawn
+    reads: str = "rows"
+    # (data) -> Lifted     the feature map, which loops may apply to many rows at once
+    prepare: Callable = _same
+    # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
+    residual_scope: str = "whole"
+    # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked
+    targets: Any = None
+    # (tol)  -> the solver whose update stops at tol; None: updates have no tolerance
+    with_tol: Callable | None = None
+    # (data) -> None, or raises for values that it cannot process; called on the host
+    validate: Callable | None = None
+    # at which an update stops (`with_tol`); the tolerance of runs without tol and steps
+    tol: Any = None
+    # (data) -> data   for reads="all": the rows in the layout that updates read fastest
+    layout: Callable = _same
 
 
 class Space(NamedTuple):
@@ -229,24 +284,31 @@ class Space(NamedTuple):
     add: Callable  # (f, shrink, coef, batch)     -> f       (1 - shrink) f + sum_i coef_i k(x_i, .)
     model: Callable  # (f, data=None)             -> Model
     gram: Callable  # (batch)                     -> (b, b)  kernel among the step's rows
-    evals: Callable  # (coef, batch)              -> ()      as Info.evals, kernel evaluations of evaluate and add together
+    # (coef, batch)              -> ()      as Info.evals, kernel evaluations of evaluate and add
+    # together
+    evals: Callable
     support: Callable  # (f)                      -> ()      int32, nonzero coefficients
     reads: str = "rows"  # as Solver.reads
     layout: Callable = _same  # as Solver.layout
 
 
 class Loss(NamedTuple):
-    """A convex loss of the score f at target y, with the functions that primal and dual methods need.
+    """A convex loss of the score f at target y, with the functions that primal and dual methods
+    need.
 
     Subgradients are defined explicitly, not by automatic differentiation.
     """
 
     value: Callable  # (score, y)                        -> loss
-    slope: Callable  # (score, y)                        -> an element of the subdifferential in the score
-    conjugate: Callable  # (slope, y)                    -> sup_f slope f - loss(f, y), inf outside its domain
-    dual_step: Callable  # (coef, score, y, sqnorm, C)   -> the coefficient that maximises the dual, the others fixed
+    # (score, y)                        -> an element of the subdifferential in the score
+    slope: Callable
+    # (slope, y)                    -> sup_f slope f - loss(f, y), inf outside its domain
+    conjugate: Callable
+    # (coef, score, y, sqnorm, C)   -> the coefficient that maximises the dual, the others fixed
+    dual_step: Callable
     labels: bool = True  # a function of the margin y f with y in {-1, +1}; False: real targets
-    quadratic: Callable | None = None  # (y, C)          -> Quadratic, the loss's term of the dual; None: it is not quadratic
+    # (y, C)          -> Quadratic, the loss's term of the dual; None: it is not quadratic
+    quadratic: Callable | None = None
 
 
 @with_new_options(kink="l1", soft="l2")
@@ -268,7 +330,8 @@ class Certificate(NamedTuple):
     primal: Array  # ()
     dual: Array  # ()
     gap: Array  # ()   primal - dual, computed as a sum of non-negative terms
-    exact: bool | Array  # the dual coefficients are those of the model; False: they were computed from its margins
+    # the dual coefficients are those of the model; False: they were computed from its margins
+    exact: bool | Array
 
 
 class Run(NamedTuple):
@@ -291,7 +354,8 @@ class Curve(NamedTuple):
     loss: Array  # (p,)  mean of info.loss over the chunk
     residual: Array  # (p,)  at the end of the chunk
     support: Array  # (p,)  at the end of the chunk
-    evals_parts: Array  # (p, 2)  int32, kernel evaluations of the chunk as the two parts of a `Count`; read `evals`
+    # (p, 2)  int32, kernel evaluations of the chunk as the two parts of a `Count`; read `evals`
+    evals_parts: Array
     probe: Any  # results of the probe, with a leading axis (p,)
 
     def __check__(self) -> None:
@@ -303,7 +367,9 @@ class Curve(NamedTuple):
 
     @property
     def evals(self) -> Array | np.ndarray:
-        """Kernel evaluations of each chunk, (p,): exact 64-bit integers, floats inside a transformation."""
+        """Kernel evaluations of each chunk, (p,): exact 64-bit integers, floats inside a
+        transformation.
+        """
         count = Count(self.evals_parts[..., 0], self.evals_parts[..., 1])
         if isinstance(self.evals_parts, jax.core.Tracer):
             return count.high.astype(float) * 2**EVALS_BITS + count.low.astype(float)
@@ -317,7 +383,8 @@ class Fit(NamedTuple):
     state: Run
     info: Curve
     tol: Array  # ()  nan if there was no tolerance
-    values_finite: Array | None = None  # ()  bool, of decision values at some training rows and of the last loss
+    # ()  bool, of decision values at some training rows and of the last loss
+    values_finite: Array | None = None
 
     @property
     def converged(self) -> bool:
@@ -326,8 +393,12 @@ class Fit(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether the numbers of the model, its decision values at some training rows and the last loss are finite."""
-        return all_finite(self.model) and (self.values_finite is None or bool(np.all(np.asarray(self.values_finite))))
+        """Whether the numbers of the model, its decision values at some training rows and the last
+        loss are finite.
+        """
+        return all_finite(self.model) and (
+            self.values_finite is None or bool(np.all(np.asarray(self.values_finite)))
+        )
 
     @property
     def evals(self) -> int:
@@ -339,23 +410,30 @@ class Fit(NamedTuple):
         """One sentence on how the run ended and on its residual."""
         steps, done = np.asarray(self.state.step), np.asarray(self.state.done)
         if done.ndim:
-            return f"{done.size} runs, {int(done.sum())} converged, after {int(steps.min())} to {int(steps.max())} steps" + (
-                "" if self.finite else "; some hold numbers that are not finite"
+            return (
+                f"{done.size} runs, {int(done.sum())} converged, after {int(steps.min())} to "
+                f"{int(steps.max())} steps"
+                + ("" if self.finite else "; some hold numbers that are not finite")
             )
         if not self.finite:
             if all_finite(self.model):
                 return (
-                    f"the decision values of the model are not finite after {int(steps)} steps: look at the scale of the "
-                    "data, at the kernel's width and at the step size"
+                    f"the decision values of the model are not finite after {int(steps)} steps: "
+                    "look at the scale of the data, at the kernel's width and at the step size"
                 )
-            return f"the model is not finite after {int(steps)} steps: look at the scale of the data and at the step size"
+            return (
+                f"the model is not finite after {int(steps)} steps: "
+                "look at the scale of the data and at the step size"
+            )
         if not self.info.step.shape[0]:
             return f"no step was made; the run stands at step {int(steps)}"
         residuals = np.asarray(self.info.residual, np.float64)
-        residuals = residuals[~np.isnan(residuals)]  # a chunk of a stream that filled no batch has none
+        # a chunk of a stream that filled no batch has none
+        residuals = residuals[~np.isnan(residuals)]
         residual, tol = float(residuals[-1]) if residuals.size else np.nan, float(self.tol)
         if bool(done):
-            return f"converged after {int(steps)} steps: tolerance {tol:.1e} met, residual {residual:.1e}"
+            met = f"tolerance {tol:.1e} met, residual {residual:.1e}"
+            return f"converged after {int(steps)} steps: {met}"
         goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; go on with state=run.state"
         note = " (no bound yet)" if np.isinf(residual) else ""
         return f"stopped after {int(steps)} steps; residual {residual:.1e}{note}{goal}"
@@ -369,7 +447,9 @@ def same_structure(a: Any, b: Any) -> bool:
 
 def all_finite(tree: Any) -> bool:
     """Whether all floating-point numbers of a tree are finite; on the host."""
-    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)]
+    leaves = [
+        leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+    ]
     return all(bool(np.all(np.isfinite(np.asarray(leaf, np.float64)))) for leaf in leaves)
 
 
@@ -381,14 +461,21 @@ def check_batch(name: str, data: Any) -> None:
         ValueError: the fields differ in their number of rows.
     """
     if not isinstance(data, Batch):
-        raise TypeError(f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got {type(data).__name__}: {shown(data)}")
+        raise TypeError(
+            f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got "
+            f"{type(data).__name__}: {shown(data)}"
+        )
     for field, part in zip(data._fields, data, strict=True):
         if not hasattr(part, "dtype") or not hasattr(part, "shape"):
-            raise TypeError(f"{field} of {name} must be an array, got {shown(part)}: make the batch with jaxsvm.dataset(x, y)")
+            raise TypeError(
+                f"{field} of {name} must be an array, got {shown(part)}: make the "
+                "batch with jaxsvm.dataset(x, y)"
+            )
     shapes = [tuple(np.shape(part)) for part in (data.y, data.weight)]
     if any(shape != tuple(data.x.shape[:1]) for shape in shapes):
         raise ValueError(
-            f"{name} must hold one target and one weight for each of its {data.x.shape[0]} rows, got shapes {shapes[0]} and "
+            f"{name} must hold one target and one weight for each of its {data.x.shape[0]} rows, "
+            f"got shapes {shapes[0]} and "
             f"{shapes[1]}: take rows with jaxsvm.take(data, index)"
         )
 
@@ -414,7 +501,9 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     check_batch("data", data)
     index = row_numbers("index", index, data.y.shape[0])
     safe = jnp.maximum(index, 0)
-    if isinstance(data.x, SparseRows) and (not copy or data.x.rows is not None or data.x.offsets is not None):
+    if isinstance(data.x, SparseRows) and (
+        not copy or data.x.rows is not None or data.x.offsets is not None
+    ):
         rest = take(data._replace(x=data.index), index)
         rows = safe if data.x.rows is None else data.x.rows.at[safe].get(mode="promise_in_bounds")
         x = dataclasses.replace(data.x, rows=rows)
@@ -423,7 +512,9 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
         subset = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, safe[0], 1), data)
     else:
         subset = jax.tree.map(lambda a: a.at[safe].get(mode="promise_in_bounds"), data)
-    return subset._replace(index=index, weight=jnp.where(index >= 0, subset.weight, jnp.zeros_like(subset.weight)))
+    return subset._replace(
+        index=index, weight=jnp.where(index >= 0, subset.weight, jnp.zeros_like(subset.weight))
+    )
 
 
 def drawn(batch: Batch, reads: str) -> Batch:

@@ -11,4 +11,13 @@ from .merge import merge as merge
 from .project import project as project
 from .remove import remove as remove
 
-__all__ = ["Change", "Maintenance", "Points", "maintenance", "merge", "project", "remove", "remove_point"]
+__all__ = [
+    "Change",
+    "Maintenance",
+    "Points",
+    "maintenance",
+    "merge",
+    "project",
+    "remove",
+    "remove_point",
+]

@@ -17,7 +17,8 @@ from ..types import Array
 class Points(NamedTuple):
     """The m places for stored points and a new point at place m, which is not stored yet.
 
-    Points added with a positive coefficient fill the first `front` of the m places, those with a negative one the last `back`.
+    Points added with a positive coefficient fill the first `front` of the m places, those with a
+    negative one the last `back`.
     """
 
     x: Array  # (m, d)  minus a common shift where the kernel depends on differences only
@@ -47,8 +48,12 @@ class Points(NamedTuple):
         return jnp.append(occupied(self.budget, self.front, self.back), True)
 
     def oldest_of(self, worth: Array) -> Array:
-        """The place of the largest entry of `worth` (m + 1,), the oldest point's in a tie, () int32."""
-        return argmax_value(jnp.where(worth == fast_max(worth), -self.birth, jnp.iinfo(jnp.int32).min))[0]
+        """The place of the largest entry of `worth` (m + 1,), the oldest point's in a tie, ()
+        int32.
+        """
+        return argmax_value(
+            jnp.where(worth == fast_max(worth), -self.birth, jnp.iinfo(jnp.int32).min)
+        )[0]
 
     @property
     def oldest(self) -> Array:
@@ -57,20 +62,32 @@ class Points(NamedTuple):
 
     def at(self, i: Array) -> Array:
         """The point at place i, (d,)."""
-        return jnp.where(i < self.budget, index_row(self.x, jnp.minimum(i, self.budget - 1)), self.row)
+        return jnp.where(
+            i < self.budget, index_row(self.x, jnp.minimum(i, self.budget - 1)), self.row
+        )
 
     def values_of(self, kernel: Kernel, i: Array) -> Array:
         """The values k(x_j, x_i), (m + 1,)."""
         stored = kernel.values(self.at(i)[None], self.x, self.sqnorm)[0]
-        return jnp.where(i < self.budget, jnp.append(stored, index_row(self.values, i)), self.values)
+        return jnp.where(
+            i < self.budget, jnp.append(stored, index_row(self.values, i)), self.values
+        )
 
     def gram(self, kernel: Kernel) -> Array:
-        """The kernel among all points (m + 1, m + 1); rows and columns of empty places are those of the identity."""
+        """The kernel among all points (m + 1, m + 1); rows and columns of empty places are those of
+        the identity.
+        """
         rows, live = jnp.concatenate([self.x, self.row[None]]), self.live
-        return jnp.where(live[:, None] & live[None, :], kernel(rows, rows), jnp.eye(live.shape[0], dtype=self.coef.dtype))
+        return jnp.where(
+            live[:, None] & live[None, :],
+            kernel(rows, rows),
+            jnp.eye(live.shape[0], dtype=self.coef.dtype),
+        )
 
     def scores_without(self, kernel: Kernel) -> Array:
-        """The scores f(x_j) - coef_r k(x_r, x_j) without point r (rows), at each point j (columns), (m + 1, m + 1)."""
+        """The scores f(x_j) - coef_r k(x_r, x_j) without point r (rows), at each point j (columns),
+        (m + 1, m + 1).
+        """
         gram = self.gram(kernel)
         return dot(self.coef, gram)[None, :] - self.coef[:, None] * gram
 
@@ -109,12 +126,16 @@ def _any_kernel(kernel: Kernel) -> None:
 class Maintenance(NamedTuple):
     """A rule that keeps a function within its budget."""
 
-    change: Callable  # (kernel, points, state) -> (Change, state), called for a new point where no place is free
+    # (kernel, points, state) -> (Change, state), called for a new point where no place is free
+    change: Callable
     memory: Callable = lambda dtype: ()  # (dtype) -> the initial state of the maintenance, a pytree
-    annotate: Callable = lambda y: ()  # (y ()) -> the annotations of a new point, a pytree; they follow the point
-    # (annotations (m, ...), values k(x_j, row) (m,), live (m,), y ()) -> annotations, at every row; None: no change
+    # (y ()) -> the annotations of a new point, a pytree; they follow the point
+    annotate: Callable = lambda y: ()
+    # (annotations (m, ...), values k(x_j, row) (m,), live (m,), y ()) -> annotations, at every row;
+    # None: no change
     observe: Callable | None = None
-    evals: Callable = lambda budget: 0  # (budget) -> an upper bound on the kernel evaluations of a change
+    # (budget) -> an upper bound on the kernel evaluations of a change
+    evals: Callable = lambda budget: 0
     check: Callable = _any_kernel  # (kernel) -> None; raises for kernels that it does not support
 
 

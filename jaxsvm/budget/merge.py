@@ -19,51 +19,57 @@ from .base import Change, Maintenance, Points, maintenance
 from .remove import remove
 
 GRID = 400  # entries of the table along each axis
-COARSE, FINE, POLISH = 10, 15, 2  # golden section steps, to 0.01 and to 0.001, and Newton steps after the fine search
+# golden section steps, to 0.01 and to 0.001, and Newton steps after the fine search
+COARSE, FINE, POLISH = 10, 15, 2
 
 
 @maintenance
 def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance:
-    """Replace two points x_i, x_j of one sign by one point z between them that changes the function least (Gaussian kernel).
+    """Replace two points x_i, x_j of one sign by one point z between them that changes the function
+    least (Gaussian kernel).
 
         L = gamma |x_i - x_j|^2;   m = coef_i / (coef_i + coef_j);   z = h x_i + (1 - h) x_j
         s(h) = m exp(-L (1 - h)^2) + (1 - m) exp(-L h^2);   coef_z = (coef_i + coef_j) max_h s(h)
         |w - w'|^2 = (coef_i + coef_j)^2 (m^2 + (1 - m)^2 + 2 m (1 - m) exp(-L) - max_h s(h)^2)
 
-    Point i has the smallest |coef| among points that share their sign with another point, the oldest in a tie. Partner j is
-    the candidate whose merge changes the function least. The new point is a candidate for both. The h of the chosen pair
-    comes from golden section, Newton's method and a comparison with h = 0 and h = 1. So a merge never changes the function
-    more than the removal of i.
+    Point i has the smallest |coef| among points that share their sign with another point, the
+    oldest in a tie. Partner j is the candidate whose merge changes the function least. The new
+    point is a candidate for both. The h of the chosen pair comes from golden section, Newton's
+    method and a comparison with h = 0 and h = 1. So a merge never changes the function more than
+    the removal of i.
 
     Args:
-        partners: number of candidates for j, >= 1, drawn without replacement among the points of the same sign, one from each
-            stratum of almost equal size; None: all points of that sign; structure. With 59, the best candidate is among the
-            best 5 % of all with 95 % confidence.
-        search: "lookup" reads the change of each pair from a table over (m, exp(-L)); "golden" searches h for each pair by
-            golden section to 0.01; structure.
+        partners: number of candidates for j, >= 1, drawn without replacement among the points of
+            the same sign, one from each stratum of almost equal size; None: all points of that
+            sign; structure. With 59, the best candidate is among the best 5 % of all with 95 %
+            confidence.
+        search: "lookup" reads the change of each pair from a table over (m, exp(-L)); "golden"
+            searches h for each pair by golden section to 0.01; structure.
 
     Returns:
         A maintenance for `jaxsvm.bsgd` and other budgeted solvers.
 
     Raises:
-        ValueError: partners below 1, another search; from the solver, a kernel that is neither Gaussian nor a
-            multiple of one.
+        ValueError: partners below 1, another search; from the solver, a kernel that is neither
+            Gaussian nor a multiple of one.
 
-    Differs from the papers: candidates share the sign of the coefficient, not the label. The table is symmetric in m and covers
-        m <= 1/2 only, so that its kink lies on an edge: errors stay below 4e-5 instead of 1e-3. h = 0 and h = 1 are candidates;
-        without them distant points would cancel each other.
+    Differs from the papers: candidates share the sign of the coefficient, not the label. The table
+        is symmetric in m and covers m <= 1/2 only, so that its kink lies on an edge: errors stay
+        below 4e-5 instead of 1e-3. h = 0 and h = 1 are candidates; without them distant points
+        would cancel each other.
 
     Example:
         >>> import jax, jaxsvm
         >>> solver = jaxsvm.bsgd(0.1, jaxsvm.kernels.rbf(1.0), budget=2, maintain=merge())
-        >>> run = jaxsvm.fit(solver, jaxsvm.dataset([[1.0], [0.9], [-1.0]], [1, 1, -1]), jax.random.key(0), steps=20)
+        >>> run = jaxsvm.fit(solver, jaxsvm.dataset([[1.0], [0.9], [-1.0]], [1, 1, -1]),
+        ...     jax.random.key(0), steps=20)
         >>> [len(run.model.coef), bool(run.finite)]
         [2, True]
 
-    Reference: Z. Wang, K. Crammer, S. Vucetic, Breaking the curse of kernelization, JMLR 13, 2012, section 4.3; T. Glasmachers,
-        S. Qaadan, Speeding up budgeted stochastic gradient descent SVM training with precomputed golden section search,
-        LOD 2018, https://arxiv.org/abs/1806.10180; A. Smola, B. Schoelkopf, Sparse greedy matrix approximation, ICML 2000,
-        for 59.
+    Reference: Z. Wang, K. Crammer, S. Vucetic, Breaking the curse of kernelization, JMLR 13, 2012,
+        section 4.3; T. Glasmachers, S. Qaadan, Speeding up budgeted stochastic gradient descent SVM
+        training with precomputed golden section search, LOD 2018, https://arxiv.org/abs/1806.10180;
+        A. Smola, B. Schoelkopf, Sparse greedy matrix approximation, ICML 2000, for 59.
     """
     check_choice("search", search, ("lookup", "golden"))
     if partners is not None:
@@ -73,20 +79,35 @@ def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance
     def change(kernel, points, state):
         coef, place = points.coef, lax.iota(jnp.int32, points.budget + 1)
         i, side = _smallest(points)
-        j, allowed = all_partners(points, i, side) if partners is None else sample_partners(partners, points, i, side)
+        j, allowed = (
+            all_partners(points, i, side)
+            if partners is None
+            else sample_partners(partners, points, i, side)
+        )
         row_i, coef_i = points.at(i), index_row(coef, i)
         if partners is None:
             coef_j, scaled_sqdist = coef, width(kernel) * _sqdist(points, row_i)
         else:
-            coef_j, scaled_sqdist = coef.at[j].get(mode="promise_in_bounds"), width(kernel) * _some_sqdist(points, row_i, j)
+            coef_j, scaled_sqdist = (
+                coef.at[j].get(mode="promise_in_bounds"),
+                width(kernel) * _some_sqdist(points, row_i, j),
+            )
         sq_change = (coef_i + coef_j) ** 2 * degradation(_share(coef_i, coef_j), scaled_sqdist)
         best, _ = argmax_value(jnp.where(allowed, -sq_change, -jnp.inf))
-        j, scaled_sqdist, coef_j = index_row(j, best), index_row(scaled_sqdist, best), index_row(coef_j, best)
+        j, scaled_sqdist, coef_j = (
+            index_row(j, best),
+            index_row(scaled_sqdist, best),
+            index_row(coef_j, best),
+        )
         h, max_s = merge_position(_share(coef_i, coef_j), scaled_sqdist, FINE, POLISH)
         coef = jnp.where(place == j, (coef_i + coef_j) * max_s, coef)
         return Change(coef, i, j, h * row_i + (1 - h) * points.at(j)), state
 
-    return Maintenance(change, evals=lambda budget: budget if partners is None else min(partners, budget), check=width)
+    return Maintenance(
+        change,
+        evals=lambda budget: budget if partners is None else min(partners, budget),
+        check=width,
+    )
 
 
 def width(kernel: Kernel) -> Array:
@@ -97,7 +118,8 @@ def width(kernel: Kernel) -> Array:
     """
     if not mergeable(kernel):
         raise ValueError(
-            f"points can be merged under a Gaussian kernel only, got {kernel!r}: take kernels.rbf, or maintain=budget.remove() "
+            f"points can be merged under a Gaussian kernel only, got {kernel!r}: take "
+            "kernels.rbf, or maintain=budget.remove() "
             "or budget.project()"
         )
     return kernel.spectrum[1] ** 2 / 2
@@ -123,17 +145,25 @@ class _Side(NamedTuple):
 
 
 def _smallest(points: Points) -> tuple[Array, _Side]:
-    """The point of smallest |coef| among those that share their sign with another, and the points of its sign."""
+    """The point of smallest |coef| among those that share their sign with another, and the points
+    of its sign.
+    """
     m, zero = points.budget, jnp.zeros((), jnp.int32)
     place, new_positive = lax.iota(jnp.int32, m + 1), points.coef[m] > 0
-    front, back = points.front + new_positive.astype(jnp.int32), points.back + (~new_positive).astype(jnp.int32)
+    front, back = (
+        points.front + new_positive.astype(jnp.int32),
+        points.back + (~new_positive).astype(jnp.int32),
+    )
     in_front = jnp.where(place < m, place < points.front, new_positive)
-    # Of three points two share a sign. A point of coefficient 0 needs no partner: its share is 0 and the partner is unchanged.
+    # Of three points two share a sign. A point of coefficient 0 needs no partner: its share is 0
+    # and the partner is unchanged.
     has_partner = (jnp.where(in_front, front, back) > 1) | (points.coef == 0)
     i = points.oldest_of(jnp.where(has_partner, -jnp.abs(points.coef), -jnp.inf))
     side = index_row(in_front, i)
     select: Callable = functools.partial(jnp.where, side)
-    return i, _Side(select(zero, m - points.back), select(points.front, points.back), select(front, back))
+    return i, _Side(
+        select(zero, m - points.back), select(points.front, points.back), select(front, back)
+    )
 
 
 def all_partners(points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
@@ -144,13 +174,19 @@ def all_partners(points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
 
 
 def sample_partners(partners: int, points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
-    """Candidates for the partner of i: one place per stratum (k,), and which of them exist (k,) bool."""
+    """Candidates for the partner of i: one place per stratum (k,), and which of them exist (k,)
+    bool.
+    """
     k, others = lax.iota(jnp.int32, partners), side.count - 1
-    random_below = lambda bits, below: multiply_high(bits, below.astype(jnp.uint32)).astype(jnp.int32)
+    random_below = lambda bits, below: multiply_high(bits, below.astype(jnp.uint32)).astype(
+        jnp.int32
+    )
     first, last = k * others // partners, (k + 1) * others // partners
     rank = first + random_below(hash32(hash32(k.astype(jnp.uint32)) ^ points.bits), last - first)
     # Strata differ in size by one: a random rotation makes every point equally likely.
-    rank = (rank + random_below(hash32(points.bits + jnp.uint32(1)), others)) % jnp.maximum(others, 1)
+    rank = (rank + random_below(hash32(points.bits + jnp.uint32(1)), others)) % jnp.maximum(
+        others, 1
+    )
     rank = jnp.where(others > partners, rank, jnp.minimum(k, others - 1))
     rank_of_i = jnp.where(i < points.budget, i - side.first, side.stored)
     rank = rank + (rank >= rank_of_i).astype(jnp.int32)
@@ -184,14 +220,21 @@ def merge_position(share: Array, length: Array, steps: int, polish: int = 0) -> 
         share: m in [0, 1], any shape.
         length: L >= 0, the same shape.
         steps: golden section steps; the last interval has length 0.618^steps.
-        polish: Newton steps on s'(h) = 0 after them; s itself is flat at its maximum, which limits golden section.
+        polish: Newton steps on s'(h) = 0 after them; s itself is flat at its maximum, which limits
+            golden section.
     """
     s = lambda h: share * jnp.exp(-length * (1 - h) ** 2) + (1 - share) * jnp.exp(-length * h * h)
     h = golden_section(s, jnp.zeros_like(length), jnp.ones_like(length), steps)
 
     def newton(_, h):
-        part_i, part_j = share * jnp.exp(-length * (1 - h) ** 2), (1 - share) * jnp.exp(-length * h * h)
-        slope, curve = part_i * (1 - h) - part_j * h, part_j * (1 - 2 * length * h * h) + part_i * (1 - 2 * length * (1 - h) ** 2)
+        part_i, part_j = (
+            share * jnp.exp(-length * (1 - h) ** 2),
+            (1 - share) * jnp.exp(-length * h * h),
+        )
+        slope, curve = (
+            part_i * (1 - h) - part_j * h,
+            part_j * (1 - 2 * length * h * h) + part_i * (1 - 2 * length * (1 - h) ** 2),
+        )
         step = slope / jnp.where(curve > 0, curve, 1)
         return jnp.where((curve > 0) & (jnp.abs(step) < 1e-2), jnp.clip(h + step, 0, 1), h)
 
@@ -205,11 +248,15 @@ def merge_position(share: Array, length: Array, steps: int, polish: int = 0) -> 
 def by_search(share: Array, length: Array) -> Array:
     """The change by a merge, |w - w'|^2 / (coef_i + coef_j)^2, by golden section to 0.01."""
     _, best = merge_position(share, length, COARSE)
-    return jnp.maximum(share**2 + (1 - share) ** 2 + 2 * share * (1 - share) * jnp.exp(-length) - best * best, 0)
+    return jnp.maximum(
+        share**2 + (1 - share) ** 2 + 2 * share * (1 - share) * jnp.exp(-length) - best * best, 0
+    )
 
 
 def from_table(share: Array, length: Array) -> Array:
-    """The change by a merge, |w - w'|^2 / (coef_i + coef_j)^2, by bilinear interpolation in the table."""
+    """The change by a merge, |w - w'|^2 / (coef_i + coef_j)^2, by bilinear interpolation in the
+    table.
+    """
     entries = jnp.asarray(table(), length.dtype).reshape(-1)
     a, e = 2 * (GRID - 1) * jnp.minimum(share, 1 - share), (GRID - 1) * jnp.exp(-length)
     row, column = (jnp.clip(v.astype(jnp.int32), 0, GRID - 2) for v in (a, e))
@@ -222,7 +269,9 @@ def from_table(share: Array, length: Array) -> Array:
 
 @functools.cache
 def table() -> np.ndarray:
-    """The change by a merge over m in [0, 1/2] (rows) and exp(-L) in [0, 1] (columns), (GRID, GRID) float64."""
+    """The change by a merge over m in [0, 1/2] (rows) and exp(-L) in [0, 1] (columns), (GRID, GRID)
+    float64.
+    """
     m, kappa = np.meshgrid(np.linspace(0, 0.5, GRID), np.linspace(0, 1, GRID), indexing="ij")
     length = -np.log(np.maximum(kappa, np.exp(-700)))  # exp(-700) is negligible for every m
     s = lambda h: m * np.exp(-length * (1 - h) ** 2) + (1 - m) * np.exp(-length * h**2)

@@ -23,65 +23,106 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         raise ValueError("--lam and --C must be above 0")
     if args.count is not None and not args.features:
         raise ValueError("--count is a number of features: say which, --features nystrom")
-    lam = jaxsvm.lam_from_C(1.0 if args.C is None else args.C, total) if args.lam is None else args.lam
+    lam = (
+        jaxsvm.lam_from_C(1.0 if args.C is None else args.C, total)
+        if args.lam is None
+        else args.lam
+    )
     bias = args.bias or method.biases[0]
     if bias not in method.biases:
-        raise ValueError(f"--solver {args.solver} takes --bias {' or '.join(method.biases)}, got {bias}")
+        raise ValueError(
+            f"--solver {args.solver} takes --bias {' or '.join(method.biases)}, got {bias}"
+        )
     if args.loss and not method.losses:
         raise ValueError(f"--solver {args.solver} has a loss of its own: leave --loss out")
     loss = solvers.LOSSES[args.loss or ("hinge" if classes else "eps_insensitive")]
     if loss.labels != bool(classes):
-        raise ValueError(f"--loss {args.loss} is for {'classes' if loss.labels else 'real targets (--task regression)'}")
+        raise ValueError(
+            f"--loss {args.loss} is for "
+            f"{'classes' if loss.labels else 'real targets (--task regression)'}"
+        )
     if not classes and not method.losses:
-        raise ValueError(f"--solver {args.solver} is for classes: take sdca, decomposition, pegasos or asset for real targets")
+        raise ValueError(
+            f"--solver {args.solver} is for classes: take sdca, decomposition, "
+            "pegasos or asset for real targets"
+        )
     kernel, description = solvers.kernel(args, train.x)
     if kernel is None and args.features:
         raise ValueError("--features approximate a kernel: say which, --kernel rbf")
     if kernel is not None and not args.features and method.kernel == "no":
-        raise ValueError(f"--solver {args.solver} is linear: add --features nystrom, or take --solver sdca")
+        raise ValueError(
+            f"--solver {args.solver} is linear: add --features nystrom, or take --solver sdca"
+        )
     if args.features and not method.features:
-        raise ValueError(f"--solver {args.solver} solves the problem of the kernel itself: leave --features out, or take sdca")
+        raise ValueError(
+            f"--solver {args.solver} solves the problem of the kernel itself: leave "
+            "--features out, or take sdca"
+        )
     if method.kernel == "needed" and (kernel is None or args.features):
-        raise ValueError(f"--solver {args.solver} needs a kernel, such as --kernel rbf, and no --features")
+        raise ValueError(
+            f"--solver {args.solver} needs a kernel, such as --kernel rbf, and no --features"
+        )
     if args.budget is not None and not method.budget:
         budgeted = " or ".join(name for name, other in solvers.METHODS.items() if other.budget)
-        raise ValueError(f"--solver {args.solver} has no budget: leave --budget out, or take --solver {budgeted}")
+        raise ValueError(
+            f"--solver {args.solver} has no budget: leave --budget out, or take --solver {budgeted}"
+        )
     points = solvers.BUDGET if args.budget is None else args.budget
     if points < 2:
-        raise ValueError(f"--budget must be at least 2, the points that the model may have, got {points}")
+        raise ValueError(
+            f"--budget must be at least 2, the points that the model may have, got {points}"
+        )
     tol = method.tol if args.tol is None else args.tol
     b = min(n, args.batch if args.batch is not None else method.batch or n)
     if b < 1:
         raise ValueError(f"--batch must be at least 1, got {b}")
     sampler = samplers.whole() if method.batch == 0 else samplers.epochs(b)
     one_pass = 1 if method.batch == 0 else -(-n // b)
-    has_criterion = tol is not None and method.batch != 0  # then small data sets may take more passes
+    # then small data sets may take more passes
+    has_criterion = tol is not None and method.batch != 0
     passes = max(method.passes, 500_000 // n) if has_criterion else method.passes
     steps = args.steps or (args.passes or passes) * one_pass
     setting = solvers.Setting(
-        lam, jaxsvm.C_from_lam(lam, total), None if args.features else kernel, loss, bias, steps, one_pass,
-        solvers.max_sqnorm(kernel, train.x, bias), points,
+        lam, jaxsvm.C_from_lam(lam, total), None if args.features else kernel, loss, bias, steps,
+        one_pass, solvers.max_sqnorm(kernel, train.x, bias), points,
     )  # fmt: skip
     solver = method.make(setting)
     if tol is not None and solver.residual_scope != "whole":
-        raise ValueError(f"--tol has nothing to stop on with --solver {args.solver}: give --passes, or take sdca")
+        raise ValueError(
+            f"--tol has nothing to stop on with --solver {args.solver}: give --passes, or take sdca"
+        )
     is_multiclass = len(classes) > 2 or args.task == "multiclass"
     if args.multiclass and not is_multiclass:
         raise ValueError("--multiclass is for more than two classes: leave it out")
     if is_multiclass:
-        solver = {"ovr": one_vs_rest, "ovo": one_vs_one}[args.multiclass or "ovr"](solver, classes=len(classes))
+        solver = {"ovr": one_vs_rest, "ovo": one_vs_one}[args.multiclass or "ovr"](
+            solver, classes=len(classes)
+        )
     if args.features:
         phi = solvers.feature_map(args.features, key, kernel, train.x, args.count)
         solver = jaxsvm.on_features(phi, solver)
         description = f"{args.features} features of {description}"
     length = f"{steps / one_pass:g} passes" if steps >= one_pass else f"{steps} steps"
     iterates = solver.with_tol is not None  # an update iterates to the tolerance and draws no batch
-    how = f"{steps} updates, each of which goes on by itself" if iterates else f"{length} in batches of {b}"
+    how = (
+        f"{steps} updates, each of which goes on by itself"
+        if iterates
+        else f"{length} in batches of {b}"
+    )
     stop = "" if tol is None else f", tolerance {tol:g}"
     description += f", at most {points} points" if method.budget else ""
-    options.line("solver", f"{args.solver}, {description}; lambda = {lam:.3g} (C = {setting.C:.3g}), bias {bias}")
+    options.line(
+        "solver",
+        f"{args.solver}, {description}; lambda = {lam:.3g} (C = {setting.C:.3g}), bias {bias}",
+    )
     options.line("", f"at most {how}{stop}; seed {args.seed}")
-    if kernel is not None and not (args.features or method.budget) and n > (50_000 if iterates else 20_000):
+    if (
+        kernel is not None
+        and not (args.features or method.budget)
+        and n > (50_000 if iterates else 20_000)
+    ):
         exact = "" if iterates or n > 50_000 else "--solver decomposition or "
-        options.line("", f"each step goes over {n} rows: {exact}--features nystrom is faster with so many")
+        options.line(
+            "", f"each step goes over {n} rows: {exact}--features nystrom is faster with so many"
+        )
     return solver, (steps, sampler, lam, loss, tol)

@@ -1,4 +1,6 @@
-"""The main job, `python -m jaxsvm` alone: a kernel machine for real data chosen among many, solved exactly and certified."""
+"""The main job, `python -m jaxsvm` alone: a kernel machine for real data chosen among many, solved
+exactly and certified.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ next, on your own rows (csv, svmlight or npz):
 
 
 def solver(lam: Scalar, sigma: Scalar, train: Batch, key: Array) -> Any:
-    """ASSET on Nystrom features of the Gaussian kernel; the average leaves out the first half of the run."""
+    """ASSET on Nystrom features of the Gaussian kernel; the average leaves out the first half of
+    the run.
+    """
     phi = features.nystrom(key, kernels.rbf(sigma), train.x, landmarks=LANDMARKS)
     return jaxsvm.on_features(phi, jaxsvm.asset(lam, bias="none", average_from=steps(train) // 2))
 
@@ -38,11 +42,15 @@ def steps(train: Batch) -> int:
     return PASSES * -(-train.y.shape[0] // BATCH)
 
 
-def trained(lam: Scalar, sigma: Scalar, train: Batch, validation: Batch, key: Array) -> tuple[Model, Array]:
+def trained(
+    lam: Scalar, sigma: Scalar, train: Batch, validation: Batch, key: Array
+) -> tuple[Model, Array]:
     """The model of one point of the grid, and its validation error."""
     key_map, key_fit = jax.random.split(key)
     made = solver(lam, sigma, train, key_map)
-    model = jaxsvm.fit(made, train, key_fit, steps=steps(train), sampler=samplers.epochs(BATCH)).model
+    model = jaxsvm.fit(
+        made, train, key_fit, steps=steps(train), sampler=samplers.epochs(BATCH)
+    ).model
     return model, jaxsvm.error_on(validation)(model)
 
 
@@ -55,7 +63,9 @@ def exact(lam: float, sigma: float, train: Batch) -> tuple[Any, Certificate]:
 
 
 def main() -> None:
-    """Sweep lambda and sigma at once, choose by validation, solve the chosen machine exactly and certify it."""
+    """Sweep lambda and sigma at once, choose by validation, solve the chosen machine exactly and
+    certify it.
+    """
     print(f"jaxsvm {jaxsvm.__version__} on JAX {jax.__version__}, {jax.devices()[0].device_kind}\n")
     key_split, key = jax.random.split(jax.random.key(0))
     rows = jaxsvm.data.breast_cancer()
@@ -63,11 +73,16 @@ def main() -> None:
     scale = jaxsvm.data.standardize(train.x)
     train, validation, test = (part._replace(x=scale(part.x)) for part in (train, validation, test))
     sizes = ", ".join(
-        f"{part.y.shape[0]} {name}" for part, name in ((train, "train"), (validation, "validation"), (test, "test"))
+        f"{part.y.shape[0]} {name}"
+        for part, name in ((train, "train"), (validation, "validation"), (test, "test"))
     )
-    print(f"breast_cancer_wdbc: {rows.y.shape[0]} rows x {rows.x.shape[1]} columns, standardised; {sizes}")
     print(
-        f"ASSET on {LANDMARKS} Nystrom features, {len(LAMS)} lambdas x {len(SIGMAS)} sigmas, {PASSES} passes in batches of "
+        f"breast_cancer_wdbc: {rows.y.shape[0]} rows x {rows.x.shape[1]} columns, standardised; "
+        f"{sizes}"
+    )
+    print(
+        f"ASSET on {LANDMARKS} Nystrom features, {len(LAMS)} lambdas x {len(SIGMAS)} sigmas, "
+        f"{PASSES} passes in batches of "
         f"{BATCH}, one program"
     )
     sweep = jaxsvm.sweep(trained, lam=LAMS, sigma=SIGMAS)
@@ -84,23 +99,33 @@ def main() -> None:
     began = time.perf_counter()
     run, proof = exact(lam, sigma, train)
     seconds.append(time.perf_counter() - began)
-    print(f"chosen       lambda = {lam:.1e}, sigma = {sigma:.2f}: the least error, among equals in the flattest neighbourhood")
+    print(
+        f"chosen       lambda = {lam:.1e}, sigma = {sigma:.2f}: the least error, among equals "
+        "in the flattest neighbourhood"
+    )
     print(f"test error   {float(jaxsvm.error_on(test)(approximate)):.2%} on {LANDMARKS} features")
     print(
-        f"exact        test error {float(jaxsvm.error_on(test)(run.model)):.2%}, {run.model.support().index.shape[0]} support "
+        f"exact        test error {float(jaxsvm.error_on(test)(run.model)):.2%}, "
+        f"{run.model.support().index.shape[0]} support "
         f"vectors: the kernel machine at this lambda and sigma, {seconds[2]:.2f} s with compilation"
     )
     print(
-        f"certificate  objective {float(proof.primal):.6f}, optimum at least {float(proof.dual):.6f}: "
+        f"certificate  objective {float(proof.primal):.6f}, optimum at least "
+        f"{float(proof.dual):.6f}: "
         f"within {100 * float(proof.gap / proof.dual):.1g} % of the optimum"
     )
-    print(f"time         {seconds[1]:.2f} s for the {errors.size} runs, {seconds[0]:.2f} s with compilation")
+    print(
+        f"time         {seconds[1]:.2f} s for the {errors.size} runs, {seconds[0]:.2f} s with "
+        "compilation"
+    )
     print(draw(table))
     print(NEXT)
 
 
 def draw(table: Any) -> str:
-    """The sweep as a picture in the current folder, where matplotlib is there; what became of it."""
+    """The sweep as a picture in the current folder, where matplotlib is there; what became of
+    it.
+    """
     try:
         import matplotlib
     except ImportError:

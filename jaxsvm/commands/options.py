@@ -22,7 +22,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs: Any) -> None:
         """As `argparse.ArgumentParser`."""
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs)
+        super().__init__(
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raise ValueError with the message."""
@@ -33,25 +35,39 @@ def add_reading_options(parser: Any) -> None:
     """Add the options for reading files."""
     group = parser.add_argument_group("reading")
     group.add_argument(
-        "--format", choices=("svmlight", "npz", "csv"), help="of the files; without it their names, then their first lines tell"
+        "--format",
+        choices=("svmlight", "npz", "csv"),
+        help="of the files; without it their names, then their first lines tell",
     )
-    group.add_argument("--label", default="-1", metavar="COLUMN", help="CSV: the column of labels, by number or name (the last)")
+    group.add_argument(
+        "--label",
+        default="-1",
+        metavar="COLUMN",
+        help="CSV: the column of labels, by number or name (the last)",
+    )
     group.add_argument(
         "--zero-based",
         choices=("auto", "yes", "no"),
         default="auto",
         help="svmlight: whether the first column has index 0 (auto: where an index 0 occurs)",
     )
-    group.add_argument("--delimiter", help="CSV: what stands between cells (a comma; a tab in .tsv files)")
     group.add_argument(
-        "--header", choices=("auto", "yes", "no"), default="auto", help="CSV: whether the first line names columns (auto)"
+        "--delimiter", help="CSV: what stands between cells (a comma; a tab in .tsv files)"
+    )
+    group.add_argument(
+        "--header",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="CSV: whether the first line names columns (auto)",
     )
 
 
 def add_naming_options(parser: Any) -> None:
     """Add the options for the meaning of labels."""
     parser.add_argument(
-        "--positive", metavar="CLASS", help="the class, or several with commas, against all others; without it the last of two"
+        "--positive",
+        metavar="CLASS",
+        help="the class, or several with commas, against all others; without it the last of two",
     )
 
 
@@ -69,7 +85,10 @@ def rows(args: Any, *paths: str, columns: int | None = None, dtype: Any = None) 
 def compact(parts: list[Rows]) -> list[Rows]:
     """The parts, with sparse matrices made dense if their padded rows would need as much memory."""
     if not all(hasattr(part.x, "tocsr") for part in parts):
-        return [part._replace(x=part.x.toarray()) if hasattr(part.x, "tocsr") else part for part in parts]
+        return [
+            part._replace(x=part.x.toarray()) if hasattr(part.x, "tocsr") else part
+            for part in parts
+        ]
     longest = max(int(np.diff(part.x.tocsr().indptr).max(initial=0)) for part in parts)
     if 2 * longest < parts[0].x.shape[1]:  # each entry has a value and a column
         return parts
@@ -84,7 +103,11 @@ def positive(args: Any) -> Any:
 def described(name: str, data: Batch, classes: tuple) -> str:
     """One line on a data set: size, kind and classes."""
     n, d = data.x.shape
-    kind = f"sparse, {data.x.value.shape[1]} numbers a row at most" if isinstance(data.x, SparseRows) else "dense"
+    kind = (
+        f"sparse, {data.x.value.shape[1]} numbers a row at most"
+        if isinstance(data.x, SparseRows)
+        else "dense"
+    )
     y = np.asarray(data.y)
     if not classes:
         return f"{name}: {n} rows x {d} columns, {kind}; targets from {y.min():g} to {y.max():g}"
@@ -160,6 +183,9 @@ def line(head: str, text: str) -> None:
 
 
 def pace(steps: int, one_pass: int) -> int:
-    """Steps of a chunk: a pass, limited to a hundredth of the run from above and a thousandth from below."""
+    """Steps of a chunk: a pass, limited to a hundredth of the run from above and a thousandth from
+    below.
+    """
     length = max(1, steps // 1000, min(one_pass, steps // 100))
-    return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)  # whole chunks
+    # whole chunks
+    return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)

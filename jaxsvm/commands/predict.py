@@ -22,25 +22,32 @@ from .solvers import columns_of
 
 EXAMPLES = """\
 examples:
-  jaxsvm predict model.npz new.svm                        a class name for each row, on the standard output
-  jaxsvm predict model.npz new.csv --out classes.txt      to a file; with the error if the file holds labels
+  jaxsvm predict model.npz new.svm                        a class name for each row
+  jaxsvm predict model.npz new.csv --out classes.txt      to a file; the error, if there are labels
   jaxsvm predict model.npz new.svm --scores               the decision values beside the names
 
-A CSV file with as many columns as the model takes has no labels; with one more, --label says which they are.
+A CSV file with as many columns as the model takes has no labels; with one more, --label says which
+they are.
 """
 BLOCK = 8192  # rows of one call of the model
 
 
 def add(commands: Any) -> None:
     """Add the command and its options."""
-    description = "Predict the classes of the rows of a file with a model that `jaxsvm train` wrote."
-    parser = commands.add_parser("predict", help="predict with a model", description=description, epilog=EXAMPLES)
+    description = (
+        "Predict the classes of the rows of a file with a model that `jaxsvm train` wrote."
+    )
+    parser = commands.add_parser(
+        "predict", help="predict with a model", description=description, epilog=EXAMPLES
+    )
     parser.set_defaults(run=run)
     parser.add_argument("model", help="what --model of train or sweep wrote")
     parser.add_argument("file", help="rows: svmlight, .npz (its test part where it has one) or CSV")
     parser.add_argument("--out", metavar="FILE", help="where the predictions go (standard output)")
     parser.add_argument(
-        "--scores", action="store_true", help="a tab and the decision value behind each name; of many classes all values"
+        "--scores",
+        action="store_true",
+        help="a tab and the decision value behind each name; of many classes all values",
     )
     options.add_reading_options(parser)
 
@@ -92,7 +99,11 @@ def scores(model: Any, x: Any) -> np.ndarray:
 
 def moves_zeros(model: Any) -> bool:
     """Whether the model scales rows by a map that does not keep zeros."""
-    phi = getattr(getattr(model, "inner", model) if isinstance(model, models.Classifier) else model, "phi", None)
+    phi = getattr(
+        getattr(model, "inner", model) if isinstance(model, models.Classifier) else model,
+        "phi",
+        None,
+    )
     return isinstance(phi, Standardize) or (isinstance(phi, Scale) and phi.low is not None)
 
 
@@ -104,7 +115,9 @@ def decide(score: np.ndarray, classes: tuple) -> np.ndarray:
 
 
 def describe(rows: Any, names: np.ndarray, score: np.ndarray, classes: tuple) -> str:
-    """One line on the predictions: their number, and the error if the file has labels of the model."""
+    """One line on the predictions: their number, and the error if the file has labels of the
+    model.
+    """
     head = f"{len(names)} rows"
     if rows.y is None:
         return head
@@ -118,5 +131,7 @@ def describe(rows: Any, names: np.ndarray, score: np.ndarray, classes: tuple) ->
     try:
         wrong = label(rows.y, classes) != label(names, classes)
     except ValueError:
-        return f"{head}; the labels of the file are not all classes of the model: no error worked out"
+        return (
+            f"{head}; the labels of the file are not all classes of the model: no error worked out"
+        )
     return f"{head}, error {share @ wrong:.2%}"

@@ -23,19 +23,28 @@ def compact(model: Any) -> Any:
     """A kernel model, or several on the same rows, without the rows of coefficient 0."""
     if isinstance(model, OneVsRest | OneVsOne):
         return dataclasses.replace(model, inner=compact(model.inner))
-    if not isinstance(model, models.Expansion) or model.x.ndim > 2:  # each of several models has its own points
+    # each of several models has its own points
+    if not isinstance(model, models.Expansion) or model.x.ndim > 2:
         return model
     support = models.support_index(model)
     support = support if len(support) else np.arange(1)
-    return dataclasses.replace(model, x=model.x[support], coef=model.coef[..., support], index=model.index[support])
+    return dataclasses.replace(
+        model, x=model.x[support], coef=model.coef[..., support], index=model.index[support]
+    )
 
 
 def error(name: str, model: Any, data: Batch, classes: tuple) -> tuple[str, str]:
-    """One line on the error of a model: the share of wrong rows, or the root mean square for real targets."""
+    """One line on the error of a model: the share of wrong rows, or the root mean square for real
+    targets.
+    """
     score = np.asarray(jax.jit(lambda model, x: model(x))(model, data.x), np.float64)
     share = np.asarray(data.weight, np.float64) / float(jnp.sum(data.weight))
     if not classes:
-        return f"{name} error", f"{np.sqrt(share @ (score - np.asarray(data.y, np.float64)) ** 2):.6g} (root mean square)"
+        return (
+            f"{name} error",
+            f"{np.sqrt(share @ (score - np.asarray(data.y, np.float64)) ** 2):.6g} (root mean "
+            "square)",
+        )
     wrong = np.asarray(misclassified(jnp.asarray(score), data.y))
     return f"{name} error", f"{share @ wrong:.2%}"
 
@@ -54,6 +63,7 @@ def certified(args: Any, model: Any, train: Batch, lam: float, loss: Any) -> str
     certificate = jaxsvm.certificate(model, train, lam, loss, passes=passes)
     where = " on these features" if args.features else ""
     return (
-        f"objective {float(certificate.primal):.6f}, optimum{where} at least {float(certificate.dual):.6f}: "
+        f"objective {float(certificate.primal):.6f}, optimum{where} at least "
+        f"{float(certificate.dual):.6f}: "
         f"within {float(certificate.gap / certificate.primal):.2%}"
     )

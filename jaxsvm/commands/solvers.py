@@ -53,7 +53,9 @@ def _kernel_of(s: Setting) -> Any:
 
 
 def _pegasos(s: Setting) -> Any:
-    solver = jaxsvm.pegasos(s.lam, loss=s.loss, bias=s.bias, project=bool(s.loss.labels), offset=s.max_sqnorm / s.lam)
+    solver = jaxsvm.pegasos(
+        s.lam, loss=s.loss, bias=s.bias, project=bool(s.loss.labels), offset=s.max_sqnorm / s.lam
+    )
     return jaxsvm.averaged(solver, weights=_linear_weight)
 
 
@@ -77,13 +79,20 @@ METHODS = {
         "the same a pair of rows at a time",
         ("free", "none"), "yes", 1, 100, 1e-3, features=False,
     ),
-    "pegasos": Method(_pegasos, "stochastic subgradients with step 1/(lambda t), averaged", ("feature", "none", "free")),
+    "pegasos": Method(
+        _pegasos,
+        "stochastic subgradients with step 1/(lambda t), averaged",
+        ("feature", "none", "free"),
+    ),
     "kernel_pegasos": Method(
-        lambda s: jaxsvm.kernel_pegasos(s.lam, s.kernel), "Pegasos with a kernel", kernel="needed", batch=1, losses=False
+        lambda s: jaxsvm.kernel_pegasos(s.lam, s.kernel),
+        "Pegasos with a kernel",
+        kernel="needed", batch=1, losses=False,
     ),
     "bsca": Method(
         lambda s: _budgeted(jaxsvm.bsca, s.C, s),
-        "dual coordinate ascent with a kernel, a model of --budget points: any number of rows, stops by itself",
+        "dual coordinate ascent with a kernel, a model of --budget points: any number of rows, "
+        "stops by itself",
         kernel="needed", batch=1, passes=100, tol=1e-3, losses=False, features=False, budget=True,
     ),
     "bsgd": Method(
@@ -97,7 +106,8 @@ METHODS = {
         ("free", "none"),
     ),
     "asset_star": Method(
-        lambda s: jaxsvm.asset_star(s.lam, loss=s.loss, average_from=s.steps // 2), "the same with steps 1/(lambda t)"
+        lambda s: jaxsvm.asset_star(s.lam, loss=s.loss, average_from=s.steps // 2),
+        "the same with steps 1/(lambda t)",
     ),
     "bottou_sgd": Method(
         lambda s: jaxsvm.bottou_sgd(s.lam, loss=s.loss, bias=s.bias),
@@ -135,8 +145,16 @@ FEATURES = ("nystrom", "fourier", "orthogonal")
 def kernel(args: Any, x: Any) -> tuple[Any, str]:
     """The kernel of the options and its description; (None, "linear") for none."""
     name = args.kernel or ("rbf" if args.features else "linear")
-    given = [f"--{option}" for option in ("sigma", "gamma", "degree", "coef0") if getattr(args, option) is not None]
-    takes = {"rbf": {"--sigma", "--gamma"}, "laplacian": {"--sigma"}, "polynomial": {"--gamma", "--degree", "--coef0"}}
+    given = [
+        f"--{option}"
+        for option in ("sigma", "gamma", "degree", "coef0")
+        if getattr(args, option) is not None
+    ]
+    takes = {
+        "rbf": {"--sigma", "--gamma"},
+        "laplacian": {"--sigma"},
+        "polynomial": {"--gamma", "--degree", "--coef0"},
+    }
     takes["sigmoid"] = {"--gamma", "--coef0"}
     unused = [option for option in given if option not in takes.get(name, set())]
     if unused:
@@ -158,19 +176,25 @@ def kernel(args: Any, x: Any) -> tuple[Any, str]:
     if name == "sigmoid":
         return kernels.sigmoid(gamma, coef0), f"sigmoid(gamma={gamma:.4g}, coef0={coef0:g})"
     degree = 3 if args.degree is None else args.degree
-    return kernels.polynomial(gamma, coef0, degree=degree), f"polynomial(gamma={gamma:.4g}, coef0={coef0:g}, degree={degree})"
+    return kernels.polynomial(
+        gamma, coef0, degree=degree
+    ), f"polynomial(gamma={gamma:.4g}, coef0={coef0:g}, degree={degree})"
 
 
 def feature_map(name: str, key: Any, kernel: Any, x: Any, count: int | None) -> Any:
     """The map of a kernel; count=None: 512, or as many as there are rows."""
     if name == "nystrom":
-        return features.nystrom(key, kernel, x, landmarks=min(512, x.shape[0]) if count is None else count)
+        return features.nystrom(
+            key, kernel, x, landmarks=min(512, x.shape[0]) if count is None else count
+        )
     draw = {"fourier": features.fourier, "orthogonal": features.orthogonal}[name]
     return draw(key, kernel, dim=x.shape[1], features=512 if count is None else count, x=x)
 
 
 def max_sqnorm(kernel: Any, x: Any, bias: str) -> float:
-    """The largest squared norm of a row, or of its kernel features, plus that of a constant feature."""
+    """The largest squared norm of a row, or of its kernel features, plus that of a constant
+    feature.
+    """
     largest = jnp.max(sqnorms(x) if kernel is None else kernel.diag(x))
     return float(largest) + (bias == "feature")
 

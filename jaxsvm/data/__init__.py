@@ -1,4 +1,6 @@
-"""Data sets from arrays, files and catalogues; chunks of data larger than memory; scaling and splits."""
+"""Data sets from arrays, files and catalogues; chunks of data larger than memory; scaling and
+splits.
+"""
 
 from .assemble import Loaded as Loaded
 from .catalogue import breast_cancer as breast_cancer

@@ -1,4 +1,6 @@
-"""Data sets from the contents of files: class names become labels, with one set of names for all files."""
+"""Data sets from the contents of files: class names become labels, with one set of names for all
+files.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ class Rows(NamedTuple):
 class Loaded(tuple):
     """Data sets in the order of the files, and `classes`, the names of their labels.
 
-    Of two classes the second is +1. For more, y holds indices into `classes`. Real targets have no names.
-    `jaxsvm.models.Classifier(model, loaded.classes)` predicts these names.
+    Of two classes the second is +1. For more, y holds indices into `classes`. Real targets have no
+    names. `jaxsvm.models.Classifier(model, loaded.classes)` predicts these names.
     """
 
     classes: tuple
@@ -43,7 +45,9 @@ class Loaded(tuple):
         return self
 
 
-jax.tree_util.register_pytree_node(Loaded, lambda node: (tuple(node), node.classes), lambda names, parts: Loaded(parts, names))
+jax.tree_util.register_pytree_node(
+    Loaded, lambda node: (tuple(node), node.classes), lambda names, parts: Loaded(parts, names)
+)
 
 
 def label(y: Any, classes: Sequence) -> np.ndarray:
@@ -62,7 +66,8 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
     """
     classes = class_names(classes)
     y, known = normalize_names(y), np.asarray(classes)
-    if len(classes) == 2 and known.dtype.kind in "US" and not np.isin(y.astype(str), known).all():  # groups of `positive`
+    # groups of `positive`
+    if len(classes) == 2 and known.dtype.kind in "US" and not np.isin(y.astype(str), known).all():
         first, second = (np.isin(y.astype(str), name.split("|")) for name in known)
         if (first | second | (known[0] == REST)).all():
             return np.where(second, 1, -1)
@@ -74,7 +79,9 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
 
 
 def normalize_names(y: Any) -> np.ndarray:
-    """Class names as integers if all are integral, else as floats if all are numbers, else as strings."""
+    """Class names as integers if all are integral, else as floats if all are numbers, else as
+    strings.
+    """
     y = np.asarray(y)
     if y.dtype.kind in "US":
         words = y.astype(str)
@@ -84,42 +91,58 @@ def normalize_names(y: Any) -> np.ndarray:
             return y.astype(str)
         if _beyond_ascii(words):
             return words
-    if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.round(y)).all() and (np.abs(y) < 2**53).all():
+    if (
+        y.dtype.kind == "f"
+        and np.isfinite(y).all()
+        and (y == np.round(y)).all()
+        and (np.abs(y) < 2**53).all()
+    ):
         return y.astype(np.int64)
     return y
 
 
 def _beyond_ascii(words: np.ndarray) -> bool:
-    """Whether strings that Python parses as numbers hold underscores or non-ASCII digits, so that they are names."""
+    """Whether strings that Python parses as numbers hold underscores or non-ASCII digits, so that
+    they are names.
+    """
     codes = np.ascontiguousarray(words).view(np.uint32)
     return bool(((codes == ord("_")) | (codes > 127)).any())
 
 
 def _grouped(classes: tuple, positive: Any) -> tuple:
     """The names of the two groups: the rest, and the classes in `positive`."""
-    names = np.atleast_1d(np.asarray(list(positive) if isinstance(positive, set | range) else positive))
+    names = np.atleast_1d(
+        np.asarray(list(positive) if isinstance(positive, set | range) else positive)
+    )
     shown = ", ".join(map(str, classes[:12])) + (", ..." if len(classes) > 12 else "")
     texts, wanted = [str(name) for name in classes], [str(name) for name in normalize_names(names)]
     unknown = [name for name in wanted if name not in texts]
     if unknown or not 0 < len(set(wanted)) < len(classes):
-        raise ValueError(f"positive must be one or several, not all, of the classes {shown}; got {', '.join(wanted)}")
+        raise ValueError(
+            f"positive must be one or several, not all, of the classes {shown}; got "
+            f"{', '.join(wanted)}"
+        )
     if len(classes) == 2:
         return tuple(sorted(classes, key=lambda name: str(name) in wanted))
     rest = [name for name in texts if name not in wanted]
     return (rest[0] if len(rest) == 1 else REST, "|".join(name for name in texts if name in wanted))
 
 
-def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = None, classes: Any = None) -> Loaded:
+def assemble(
+    parts: Sequence[Rows], *, task: str | None = None, positive: Any = None, classes: Any = None
+) -> Loaded:
     """Data sets with labels from the contents of files; the first part defines the classes.
 
     Args:
         parts: each with targets.
-        task: "binary", "multiclass", "regression"; None: the first for two classes, the second for more.
+        task: "binary", "multiclass", "regression"; None: the first for two classes, the second for
+            more.
         positive: the class, or several, that are +1 against the rest; None: the last of two.
         classes: names of an earlier call; None: those of the first part.
 
     Raises:
-        ValueError: one class only, more than two with task="binary", a class that is not in the first part.
+        ValueError: one class only, more than two with task="binary", a class that is not in the
+            first part.
     """
     if task is not None:
         check_choice("task", task, ("binary", "multiclass", "regression"))
@@ -128,10 +151,19 @@ def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = 
     names = [normalize_names(part.y) for part in parts]
     if task == "regression":
         if positive is not None:
-            raise ValueError("positive is a class, and task='regression' has none: give one of the two")
+            raise ValueError(
+                "positive is a class, and task='regression' has none: give one of the two"
+            )
         for y in (y for y in names if y.dtype.kind in "US"):
-            raise ValueError(f"targets must be numbers with task='regression', got {y[0]!r} and others")
-        return Loaded([_batch(part, y, "regression", not i) for i, (part, y) in enumerate(zip(parts, names, strict=True))])
+            raise ValueError(
+                f"targets must be numbers with task='regression', got {y[0]!r} and others"
+            )
+        return Loaded(
+            [
+                _batch(part, y, "regression", not i)
+                for i, (part, y) in enumerate(zip(parts, names, strict=True))
+            ]
+        )
     if classes is None:
         weighted = names[0] if parts[0].weight is None else names[0][parts[0].weight > 0]
         classes = encode(weighted)[1]
@@ -139,13 +171,17 @@ def assemble(parts: Sequence[Rows], *, task: str | None = None, positive: Any = 
         first = task or ("binary" if len(classes) == 2 else "multiclass")
         if first == "binary" and len(classes) > 2:
             shown = ", ".join(map(str, classes[:12])) + (", ..." if len(classes) > 12 else "")
-            raise ValueError(f"there are {len(classes)} classes, {shown}: say which is +1, positive={classes[-1]!r}")
+            raise ValueError(
+                f"there are {len(classes)} classes, {shown}: say which is +1, "
+                f"positive={classes[-1]!r}"
+            )
     else:
         classes = class_names(classes)
         first = "regression"  # without a check that every class is present
     batches = []
     for i, (part, y) in enumerate(zip(parts, names, strict=True)):
-        used = slice(None) if part.weight is None else np.asarray(part.weight) > 0  # targets of other rows are not read
+        # targets of other rows are not read
+        used = slice(None) if part.weight is None else np.asarray(part.weight) > 0
         numbers = np.full(len(y), -1 if len(classes) == 2 else 0)
         numbers[used] = label(y[used], classes)
         numbers = (numbers + 1) // 2 if len(classes) == 2 and task == "multiclass" else numbers
@@ -165,5 +201,8 @@ def with_file_names(paths: Sequence, make: Callable[[], Loaded]) -> Loaded:
     try:
         return make()
     except ValueError as error:
-        names = [os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path) for path in paths]
+        names = [
+            os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path)
+            for path in paths
+        ]
         raise ValueError(f"{', '.join(names)}: {error}") from error

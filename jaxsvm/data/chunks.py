@@ -14,7 +14,9 @@ from ..types import Batch
 
 
 class Chunks:
-    """A sequence of batches of at most `rows` rows: `len`, `chunks[i]`, and `chunks[i:]` for the rest."""
+    """A sequence of batches of at most `rows` rows: `len`, `chunks[i]`, and `chunks[i:]` for the
+    rest.
+    """
 
     def __init__(self, parts: Batch, rows: int, first: int = 0) -> None:
         """Split `parts` from row `first` on; see `chunks`."""
@@ -35,14 +37,16 @@ class Chunks:
         if not -len(self) <= i < len(self):
             raise IndexError(f"chunk {i} of {len(self)}")
         start = self.first + i % len(self) * self.rows
-        return jax.tree.map(lambda a: _read(a, start, min(start + self.rows, a.shape[0])), self.parts)
+        return jax.tree.map(
+            lambda a: _read(a, start, min(start + self.rows, a.shape[0])), self.parts
+        )
 
 
 def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
     """A sequence of batches for `jaxsvm.stream`, each read when it is indexed.
 
-    Chunks of memory maps (`jaxsvm.data.memory_map`, `np.load(path, mmap_mode="r")`) are read from the file, if its rows are
-    contiguous; nothing else stays in memory.
+    Chunks of memory maps (`jaxsvm.data.memory_map`, `np.load(path, mmap_mode="r")`) are read from
+    the file, if its rows are contiguous; nothing else stays in memory.
 
     Args:
         x: (n, d) an array or a memory map; or a `Batch`, dense or with `SparseRows`.
@@ -61,9 +65,15 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
     if not isinstance(rows, int | np.integer) or isinstance(rows, bool) or rows < 1:
         raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
     if hasattr(x, "tocsr"):
-        raise ValueError("x is a SciPy matrix: make it a Batch first, jaxsvm.data.chunks(jaxsvm.dataset(x, y), rows=...)")
+        raise ValueError(
+            "x is a SciPy matrix: make it a Batch first, "
+            "jaxsvm.data.chunks(jaxsvm.dataset(x, y), rows=...)"
+        )
     if isinstance(x, str | bytes | os.PathLike):
-        raise ValueError("x is a path: open it first, np.load(path, mmap_mode='r') or jaxsvm.data.memory_map(path)")
+        raise ValueError(
+            "x is a path: open it first, np.load(path, mmap_mode='r') or "
+            "jaxsvm.data.memory_map(path)"
+        )
     if isinstance(x, Batch):
         if y is not None or weight is not None:
             raise ValueError("a Batch has its own targets and weights: leave y and weight out")
@@ -73,9 +83,14 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
     n = np.shape(x)[0]
     for name, a in (("x", x), ("y", y), ("weight", weight)):
         if (a is not None or name == "y") and name != "x" and np.shape(a) != (n,):
-            raise ValueError(f"{name} must hold one number for each of the {n} rows of x, got shape {np.shape(a)}")
+            raise ValueError(
+                f"{name} must hold one number for each of the {n} rows of x, got "
+                f"shape {np.shape(a)}"
+            )
         if np.ma.is_masked(a):
-            raise ValueError(f"{name} has masked entries, which are no numbers: drop such rows or fill them in")
+            raise ValueError(
+                f"{name} has masked entries, which are no numbers: drop such rows or fill them in"
+            )
     as_array = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)
     ones = np.broadcast_to(np.float32(1), n) if weight is None else as_array(weight)
     arrays: Any = as_array(x), as_array(y), np.broadcast_to(np.int32(0), n), ones
@@ -83,11 +98,18 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
 
 
 def _read(a: Any, start: int, stop: int) -> np.ndarray:
-    """Rows of an array; those of a memory map are read from the file, as pages of the map would stay in memory."""
+    """Rows of an array; those of a memory map are read from the file, as pages of the map would
+    stay in memory.
+    """
     root = a
     while isinstance(root, np.memmap) and isinstance(root.base, np.memmap):
         root = root.base
-    mapped = isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap) and root.filename is not None and root.mode != "c"
+    mapped = (
+        isinstance(root, np.memmap)
+        and isinstance(root.base, mmap.mmap)
+        and root.filename is not None
+        and root.mode != "c"
+    )
     if not mapped or not a.flags.c_contiguous:
         return a[start:stop]
     width = int(np.prod(a.shape[1:], dtype=np.int64))
@@ -95,5 +117,7 @@ def _read(a: Any, start: int, stop: int) -> np.ndarray:
         file.seek(root.offset + a.ctypes.data - root.ctypes.data + start * width * a.itemsize)
         values = np.fromfile(file, a.dtype, (stop - start) * width)
     if values.size != (stop - start) * width:
-        raise ValueError(f"{root.filename} has become shorter than the {a.shape[0]} rows that it had")
+        raise ValueError(
+            f"{root.filename} has become shorter than the {a.shape[0]} rows that it had"
+        )
     return values.reshape(stop - start, *a.shape[1:])

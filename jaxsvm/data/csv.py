@@ -26,14 +26,16 @@ def load_csv(
     positive: Any = None,
     classes: Any = None,
 ) -> Loaded:
-    r"""Read CSV files, `.gz`, `.bz2` and `.xz` too: numbers, and a column of labels, which may be strings.
+    r"""Read CSV files, `.gz`, `.bz2` and `.xz` too: numbers, and a column of labels, which may be
+    strings.
 
     Args:
         *paths: one or more, with the same columns.
-        label: the column of labels by index (-1 the last, 0 the first) or by its name in the header; None: no labels.
+        label: the column of labels by index (-1 the last, 0 the first) or by its name in the
+            header; None: no labels.
         delimiter: one character between the cells.
-        header: whether the first line names the columns; "auto": if none of its cells, except the label, is a number. A
-            first line in which only some are numbers is an error.
+        header: whether the first line names the columns; "auto": if none of its cells, except the
+            label, is a number. A first line in which only some are numbers is an error.
         task: as for `load_svmlight`.
         positive: as for `load_svmlight`.
         classes: as for `load_svmlight`.
@@ -42,8 +44,8 @@ def load_csv(
         `Loaded`: a tuple of data sets with `classes`.
 
     Raises:
-        ValueError: a cell that is not a finite number, a line with another number of cells, a file without rows, labels
-            that do not fit the task.
+        ValueError: a cell that is not a finite number, a line with another number of cells, a file
+            without rows, labels that do not fit the task.
         FileNotFoundError: no such file.
 
     Example:
@@ -57,8 +59,13 @@ def load_csv(
     parts = [read_csv(path, label=label, delimiter=delimiter, header=header) for path in paths]
     for path, part in zip(paths, parts, strict=True):
         if part.x.shape[1] != parts[0].x.shape[1]:
-            raise ValueError(f"{path} has {part.x.shape[1]} columns beside the label, {paths[0]} has {parts[0].x.shape[1]}")
-    return with_file_names(paths, lambda: assemble(parts, task=task, positive=positive, classes=classes))
+            raise ValueError(
+                f"{path} has {part.x.shape[1]} columns beside the label, {paths[0]} "
+                f"has {parts[0].x.shape[1]}"
+            )
+    return with_file_names(
+        paths, lambda: assemble(parts, task=task, positive=positive, classes=classes)
+    )
 
 
 def read_csv(
@@ -69,7 +76,9 @@ def read_csv(
     header: bool | str = "auto",
     columns: int | None = None,
 ) -> Rows:
-    """The rows of a CSV file with its raw labels; none with label=None, or if a line has exactly `columns` cells."""
+    """The rows of a CSV file with its raw labels; none with label=None, or if a line has exactly
+    `columns` cells.
+    """
     check_choice("header", header, (True, False, "auto"))
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
         raise ValueError(f"delimiter must be the one character between cells, got {delimiter!r}")
@@ -82,21 +91,42 @@ def read_csv(
         label = None if width == columns else label
         by_name = isinstance(label, str)
         if by_name and label not in head:
-            raise ValueError(f"{path} has no column named {label!r}, its first line holds {', '.join(head[:12])}")
-        place = None if label is None else head.index(label) if isinstance(label, str) else _column(path, label, width)
+            raise ValueError(
+                f"{path} has no column named {label!r}, its first line holds {', '.join(head[:12])}"
+            )
+        place = (
+            None
+            if label is None
+            else head.index(label)
+            if isinstance(label, str)
+            else _column(path, label, width)
+        )
         if width == 1 and label is not None:
-            what = f"has a single cell, {head[0][:40]!r}: is {delimiter!r} what stands between cells?"
+            what = (
+                f"has a single cell, {head[0][:40]!r}: is {delimiter!r} what stands between cells?"
+            )
             raise ValueError(f"{path}, line {number} {what}")
-        skip = by_name or (_names_columns(path, number, head, place) if header == "auto" else bool(header))
+        skip = by_name or (
+            _names_columns(path, number, head, place) if header == "auto" else bool(header)
+        )
         names: dict[str, int] = {}
-        converters: Any = {} if place is None else {place: lambda cell: names.setdefault(cell.strip(), len(names))}
+        converters: Any = (
+            {}
+            if place is None
+            else {place: lambda cell: names.setdefault(cell.strip(), len(names))}
+        )
         try:
             with open_any(path) as file, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a file without rows, which is checked below
                 for _ in range(number if skip else 0):
                     next(file)
                 table = np.loadtxt(
-                    file, delimiter=delimiter, comments=None, quotechar='"', ndmin=2, converters=converters or None
+                    file,
+                    delimiter=delimiter,
+                    comments=None,
+                    quotechar='"',
+                    ndmin=2,
+                    converters=converters or None,
                 )
         except UnicodeDecodeError:
             raise
@@ -105,13 +135,20 @@ def read_csv(
             raise ValueError(f"{path} cannot be read as CSV: {error}") from error
         fits = not table.size or table.shape[1] == width
         nulls = any("\0" in name for name in names)  # NumPy drops trailing ones
-        if not fits or not (np.abs(table) <= float(np.finfo(run_dtype()).max)).all() or "" in names or nulls:
+        if (
+            not fits
+            or not (np.abs(table) <= float(np.finfo(run_dtype()).max)).all()
+            or "" in names
+            or nulls
+        ):
             _find_bad_cell(path, width, place, skip, delimiter)
     if not table.size:
         raise ValueError(f"{path} holds no rows")
     if place is None:
         return Rows(table)
-    return Rows(np.delete(table, place, axis=1), np.asarray(list(names))[table[:, place].astype(int)])
+    return Rows(
+        np.delete(table, place, axis=1), np.asarray(list(names))[table[:, place].astype(int)]
+    )
 
 
 def _names_columns(path: str, number: int, head: list[str], place: int | None) -> bool:
@@ -120,7 +157,8 @@ def _names_columns(path: str, number: int, head: list[str], place: int | None) -
     words = [cell for cell in cells if number_fault(cell, np.inf) == "is no number"]
     if words and len(words) < len(cells):
         raise ValueError(
-            f"{path}, line {number}: the cell {words[0][:40]!r} is no number, but others of the line are: "
+            f"{path}, line {number}: the cell {words[0][:40]!r} is no number, but others of the "
+            "line are: "
             "say header=True if the line names the columns, else mend the cell"
         )
     return bool(words)
@@ -143,7 +181,9 @@ def _lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
                 if any(map(str.strip, cells)):
                     yield reader.line_num, cells
         except csv.Error as error:
-            raise ValueError(f"{path}, line {reader.line_num}: {error}; is a quote left open?") from error
+            raise ValueError(
+                f"{path}, line {reader.line_num}: {error}; is a quote left open?"
+            ) from error
 
 
 def _find_bad_cell(path: str, width: int, place: int | None, skip: bool, delimiter: str) -> None:
@@ -151,11 +191,15 @@ def _find_bad_cell(path: str, width: int, place: int | None, skip: bool, delimit
     most = float(np.finfo(run_dtype()).max)
     for number, cells in itertools.islice(_lines(path, delimiter), int(skip), None):
         if len(cells) != width:
-            raise ValueError(f"{path}, line {number} has {len(cells)} cells, expected {width} as in the first")
+            raise ValueError(
+                f"{path}, line {number} has {len(cells)} cells, expected {width} as in the first"
+            )
         for i, cell in enumerate(cells):
             fault = _label_fault(cell) if i == place else number_fault(cell, most)
             if fault:
-                raise ValueError(f"{path}, line {number}: the cell {cell[:40]!r} in column {i + 1} {fault}")
+                raise ValueError(
+                    f"{path}, line {number}: the cell {cell[:40]!r} in column {i + 1} {fault}"
+                )
 
 
 def _label_fault(cell: str) -> str | None:

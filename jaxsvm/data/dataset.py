@@ -18,23 +18,25 @@ from .from_scipy import csr, is_sparse, pad_rows, stored_range
 def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batch:
     """A data set of rows, targets and weights, which are checked on the host.
 
-    Integers and booleans become float32; y and weight are converted to the dtype of x, at least float32. A sparse matrix
-    becomes `SparseRows`, padded to the longest row; it stays sparse.
+    Integers and booleans become float32; y and weight are converted to the dtype of x, at least
+    float32. A sparse matrix becomes `SparseRows`, padded to the longest row; it stays sparse.
 
     Args:
         x: (n, d) numbers, n >= 1, d >= 1; finite. An array, or a sparse matrix of SciPy.
-        y: (n,) labels, -1 and +1 both present; class numbers 0 .. k-1 with task="multiclass", all of them present; real
-            targets with task="regression". See `jaxsvm.data.encode` for labels with other names.
+        y: (n,) labels, -1 and +1 both present; class numbers 0 .. k-1 with task="multiclass", all
+            of them present; real targets with task="regression". See `jaxsvm.data.encode` for
+            labels with other names.
         weight: (n,) example weights, >= 0, not all 0; None: all 1. Weight k equals k copies.
         task: "binary", "multiclass" or "regression".
 
     Raises:
-        ValueError: shapes or dtypes that do not match, labels other than -1 and +1, a single class, NaN, infinity, no rows,
-            a sum of squares (of weights: a sum) that overflows.
+        ValueError: shapes or dtypes that do not match, labels other than -1 and +1, a single class,
+            NaN, infinity, no rows, a sum of squares (of weights: a sum) that overflows.
 
     Warns:
-        UserWarning: the ranges of the columns differ by more than a factor of 1,000; rounding to float32 changes a column by
-            more than 1e-4 of its range; a column of a sparse matrix is so far from 0 that distances lose digits.
+        UserWarning: the ranges of the columns differ by more than a factor of 1,000; rounding to
+            float32 changes a column by more than 1e-4 of its range; a column of a sparse matrix is
+            so far from 0 that distances lose digits.
 
     Example:
         >>> dataset([[1, 2], [3, 4]], [1, -1]).x.dtype.name
@@ -44,20 +46,31 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     sparse = is_sparse(x)
     x, y = csr(x) if sparse else numbers("x", x), numbers("y", y)
     if x.ndim != 2:
-        raise ValueError(f"x must be a matrix with a row for each example, got shape {x.shape}; use x.reshape(len(x), -1)")
+        raise ValueError(
+            f"x must be a matrix with a row for each example, got shape {x.shape}; "
+            "use x.reshape(len(x), -1)"
+        )
     if not x.shape[0] or not x.shape[1]:
         raise ValueError(f"x has shape {x.shape}: there must be at least one row and one column")
     if y.shape != x.shape[:1]:
-        raise ValueError(f"y must hold one target for each of the {x.shape[0]} rows of x, got shape {y.shape}")
+        raise ValueError(
+            f"y must hold one target for each of the {x.shape[0]} rows of x, got shape {y.shape}"
+        )
     weight = np.ones(len(y)) if weight is None else numbers("weight", weight)
     if weight.shape != y.shape:
-        raise ValueError(f"weight must hold one number for each of the {len(y)} rows of x, got shape {weight.shape}")
-    dtype = np.dtype(np.float64 if x.dtype == np.float64 and x64_enabled() else np.float32)  # of all sums
+        raise ValueError(
+            f"weight must hold one number for each of the {len(y)} rows of x, got "
+            f"shape {weight.shape}"
+        )
+    # of all sums
+    dtype = np.dtype(np.float64 if x.dtype == np.float64 and x64_enabled() else np.float32)
     for name, a in (("x", x.data if sparse else x), ("y", y), ("weight", weight)):
         _finite(name, a, dtype, x.indptr if sparse and name == "x" else None)
     cast_weight = weight.astype(dtype)  # as solvers read it
     if (cast_weight < 0).any() or not (cast_weight > 0).any():
-        raise ValueError("weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out")
+        raise ValueError(
+            "weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out"
+        )
     if task == "binary":
         _labels(y[cast_weight > 0])
     if task == "multiclass":
@@ -70,45 +83,73 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
     x = pad_rows(x) if sparse else jnp.asarray(x)
     index = jnp.arange(x.shape[0], dtype=jnp.int32)
-    return Batch(x, jnp.asarray(y.astype(np.float64), dtype), index, jnp.asarray(weight.astype(np.float64), dtype))
+    return Batch(
+        x,
+        jnp.asarray(y.astype(np.float64), dtype),
+        index,
+        jnp.asarray(weight.astype(np.float64), dtype),
+    )
 
 
 def numbers(name: str, a: Any) -> np.ndarray:
     """An array of real numbers with a dtype of JAX."""
     if is_sparse(a):
-        raise ValueError(f"{name} is a sparse matrix, which is taken for x only: make it dense with {name}.toarray()")
+        raise ValueError(
+            f"{name} is a sparse matrix, which is taken for x only: make it dense "
+            f"with {name}.toarray()"
+        )
     refuse_masked(name, a)
     try:
         a = np.asarray(a)
     except ValueError as error:
-        raise ValueError(f"{name} must be an array of numbers; its rows differ in length") from error
+        raise ValueError(
+            f"{name} must be an array of numbers; its rows differ in length"
+        ) from error
     if a.dtype.kind not in "biufV" or (a.dtype.kind == "V" and a.dtype.name != "bfloat16"):
-        how = "number its classes with jaxsvm.data.encode" if name[0] == "y" and a.dtype.kind in "OSU" else "convert it first"
+        how = (
+            "number its classes with jaxsvm.data.encode"
+            if name[0] == "y" and a.dtype.kind in "OSU"
+            else "convert it first"
+        )
         raise ValueError(f"{name} must be an array of real numbers, got dtype {a.dtype}; {how}")
     with np.errstate(over="ignore"):  # overflows become infinities, which are rejected
         return a.astype(jax_dtype(a.dtype), copy=False)
 
 
 def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None) -> None:
-    """Raise for NaN, infinity and sums that overflow; with `indptr`, `a` holds the entries of a CSR matrix."""
+    """Raise for NaN, infinity and sums that overflow; with `indptr`, `a` holds the entries of a CSR
+    matrix.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         cast = a.astype(dtype, copy=False)
         # A finite sum of squares implies finite numbers, without a temporary of their size.
-        if name != "weight" and cast.dtype.kind == "f" and np.vdot(cast, cast) < np.finfo(dtype).max / 2:
+        if (
+            name != "weight"
+            and cast.dtype.kind == "f"
+            and np.vdot(cast, cast) < np.finfo(dtype).max / 2
+        ):
             return
         values = cast.astype(np.float64, copy=False)
         not_finite = ~np.isfinite(values)
     if not_finite.any():
         row = int(np.argwhere(not_finite)[0][0])
         row = row if indptr is None else int(np.searchsorted(indptr, row, side="right")) - 1
-        kind = "a NaN" if np.isnan(values[not_finite]).any() else f"an infinity, or a number too large for {dtype}"
-        raise ValueError(f"{name} holds {kind}, first in row {row}: drop or fill in such rows ({int(not_finite.sum())} numbers)")
+        kind = (
+            "a NaN"
+            if np.isnan(values[not_finite]).any()
+            else f"an infinity, or a number too large for {dtype}"
+        )
+        raise ValueError(
+            f"{name} holds {kind}, first in row {row}: drop or fill in such rows "
+            f"({int(not_finite.sum())} numbers)"
+        )
     with np.errstate(over="ignore"):
         total = np.sum(np.abs(values)) if name == "weight" else np.vdot(values, values)
     if total > np.finfo(dtype).max:  # norms would overflow, and models be wrong without an error
         what = "sum is" if name == "weight" else "squares sum up to what is"
         raise ValueError(
-            f"{name} holds numbers up to {np.abs(values).max():.3g}, whose {what} too large for {dtype}: divide {name}, "
+            f"{name} holds numbers up to {np.abs(values).max():.3g}, whose {what} too large for "
+            f"{dtype}: divide {name}, "
             "column by column, by its largest number"
         )
 
@@ -116,9 +157,13 @@ def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None
 def _labels(y: np.ndarray) -> None:
     values = np.unique(y)
     if len(values) == 1:
-        raise ValueError(f"all labels are {float(values[0]):g}: a classifier needs rows of both classes")
+        raise ValueError(
+            f"all labels are {float(values[0]):g}: a classifier needs rows of both classes"
+        )
     if not np.array_equal(values, [-1, 1]):
-        shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
+        shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (
+            ", ..." if len(values) > 5 else ""
+        )
         how = (
             f"np.where(y == {float(values[-1]):g}, 1, -1)"
             if len(values) == 2
@@ -126,18 +171,28 @@ def _labels(y: np.ndarray) -> None:
         )
         is_range = len(values) > 1 and np.array_equal(values, np.arange(len(values)))
         many = ", or task='multiclass' for class numbers" if is_range else ""
-        raise ValueError(f"labels must be -1 and +1, got {shown}; use {how}, or task='regression' for real targets{many}")
+        raise ValueError(
+            f"labels must be -1 and +1, got {shown}; use {how}, or task='regression' "
+            f"for real targets{many}"
+        )
 
 
 def _class_numbers(y: np.ndarray) -> None:
     values = np.unique(y)
     if len(values) < 2 or not np.array_equal(values, np.arange(len(values))):
-        shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
-        raise ValueError(f"class numbers must be 0 .. k-1, k >= 2, each of them present, got {shown}; use jaxsvm.data.encode(y)")
+        shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (
+            ", ..." if len(values) > 5 else ""
+        )
+        raise ValueError(
+            "class numbers must be 0 .. k-1, k >= 2, each of them present, got "
+            f"{shown}; use jaxsvm.data.encode(y)"
+        )
 
 
 def check_digits(x: Any, dtype: np.dtype) -> None:
-    """Warn of a column whose variation is lost when rows (n, d), dense or CSR, are rounded to `dtype`."""
+    """Warn of a column whose variation is lost when rows (n, d), dense or CSR, are rounded to
+    `dtype`.
+    """
     if x.shape[0]:
         _digits(x, *_range(x), dtype)
 
@@ -153,13 +208,19 @@ def _scales(ranges: np.ndarray, sparse: bool) -> None:
     ranges = ranges[ranges > 0]
     if ranges.size and ranges.max() > 1000 * ranges.min():
         _warn(
-            f"the ranges of the columns go from {ranges.min():.2g} to {ranges.max():.2g}: solvers converge slowly on such "
-            f"rows; scale them first, for example with jaxsvm.data.{'scale' if sparse else 'standardize'}"
+            f"the ranges of the columns go from {ranges.min():.2g} to {ranges.max():.2g}: solvers "
+            "converge slowly on such "
+            "rows; scale them first, for example with "
+            f"jaxsvm.data.{'scale' if sparse else 'standardize'}"
         )
 
 
-def _digits(x: Any, columns: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> None:
-    """Warn of a column whose variation is lost when wider numbers are rounded to `dtype`, that of solvers."""
+def _digits(
+    x: Any, columns: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype
+) -> None:
+    """Warn of a column whose variation is lost when wider numbers are rounded to `dtype`, that of
+    solvers.
+    """
     if x.dtype.kind not in "iuf" or x.dtype.itemsize <= dtype.itemsize or dtype != np.float32:
         return
     bound = np.finfo(dtype).eps / 2 * np.maximum(np.abs(low), np.abs(high))
@@ -168,21 +229,27 @@ def _digits(x: Any, columns: np.ndarray, low: np.ndarray, high: np.ndarray, dtyp
         error = np.abs(column - column.astype(dtype)).max()
         if error > 1e-4 * (high[k] - low[k]):
             return _warn(
-                f"rounding to {dtype} moves column {columns[k]} by up to {error:.2g}, but its numbers differ by "
-                f"{high[k] - low[k]:.2g} only ({low[k]:.9g} to {high[k]:.9g}): subtract its mean from all rows beforehand, in "
+                f"rounding to {dtype} moves column {columns[k]} by up to {error:.2g}, but its "
+                "numbers differ by "
+                f"{high[k] - low[k]:.2g} only ({low[k]:.9g} to {high[k]:.9g}): subtract its mean "
+                "from all rows beforehand, in "
                 "float64, or switch on 64-bit numbers, jax.config.update('jax_enable_x64', True)"
             )
 
 
 def _far(columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    """Warn of a column of a sparse matrix that is far from 0, as kernels do not shift sparse rows."""
+    """Warn of a column of a sparse matrix that is far from 0, as kernels do not shift sparse
+    rows.
+    """
     half, middle = (high - low) / 2, np.abs(low + high) / 2
     ratio = np.where(half > 0, middle / np.where(half > 0, half, 1), 0)
     if ratio.size and ratio.max() > 300:  # |x|^2 loses 1e-2 of the squared width
         k = int(np.argmax(ratio))
         _warn(
-            f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to {high[k]:.9g}): kernels lose its digits, "
-            "as sparse rows are not shifted; subtract its mean from the stored numbers, which are all of that column"
+            f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to "
+            f"{high[k]:.9g}): kernels lose its digits, "
+            "as sparse rows are not shifted; subtract its mean from the stored numbers, which are "
+            "all of that column"
         )
 
 
@@ -191,8 +258,12 @@ def _warn(message: str) -> None:
 
 
 def caller_stacklevel() -> int:
-    """The `stacklevel` of the first caller outside of this package, for a warning in the calling function."""
+    """The `stacklevel` of the first caller outside of this package, for a warning in the calling
+    function.
+    """
     level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:
+    while (
+        frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]
+    ):
         level, frame = level + 1, frame.f_back
     return level

@@ -15,11 +15,12 @@ def encode(y: Any, names: Any = None) -> tuple[np.ndarray, tuple]:
 
     Args:
         y: (n,) class names: numbers, strings or booleans.
-        names: the classes in order, as returned for the training rows; None: those in y, sorted. The second of two is +1.
+        names: the classes in order, as returned for the training rows; None: those in y, sorted.
+            The second of two is +1.
 
     Returns:
-        (n,) labels, and the names as a tuple of Python numbers or strings. `jaxsvm.models.Classifier(model, names)`
-        predicts these names.
+        (n,) labels, and the names as a tuple of Python numbers or strings.
+        `jaxsvm.models.Classifier(model, names)` predicts these names.
 
     Raises:
         ValueError: fewer than two classes, or a name that is not among `names`.
@@ -35,13 +36,21 @@ def encode(y: Any, names: Any = None) -> tuple[np.ndarray, tuple]:
     if known.ndim != 1 or len(np.unique(known)) < len(known):
         raise ValueError(f"names must be the classes in order, each once, got {known.tolist()}")
     if len(known) < 2:
-        raise ValueError(f"y holds a single class, {known.tolist()}: a classifier needs rows of two or more")
+        raise ValueError(
+            f"y holds a single class, {known.tolist()}: a classifier needs rows of two or more"
+        )
     same_kind = (known.dtype.kind in "US") == (y.dtype.kind in "US")
     order = np.argsort(known, kind="stable")
-    place = order[np.minimum(np.searchsorted(known[order], y), len(known) - 1)] if same_kind else np.zeros(len(y), int)
+    place = (
+        order[np.minimum(np.searchsorted(known[order], y), len(known) - 1)]
+        if same_kind
+        else np.zeros(len(y), int)
+    )
     unknown = known[place] != y if same_kind else np.ones(len(y), bool)
     if unknown.any():
-        raise ValueError(f"y holds the class {y[unknown][0].item()!r}, which is not among {known.tolist()}")
+        raise ValueError(
+            f"y holds the class {y[unknown][0].item()!r}, which is not among {known.tolist()}"
+        )
     return (2 * place - 1 if len(known) == 2 else place), tuple(known.tolist())
 
 
@@ -49,7 +58,8 @@ def _names(name: str, values: Any) -> np.ndarray:
     """Class names as an array of numbers or of strings.
 
     Raises:
-        ValueError: anything else; also strings among numbers, all of which NumPy would convert to strings.
+        ValueError: anything else; also strings among numbers, all of which NumPy would convert to
+            strings.
     """
     refuse_masked(name, values)
     array = values if hasattr(values, "dtype") else np.asarray(values, object)
@@ -62,8 +72,14 @@ def _names(name: str, values: Any) -> np.ndarray:
         if array.dtype.kind != "O" and len(set(items)) > len(np.unique(array)):
             raise ValueError(f"{name} holds whole numbers that no float tells apart: pass strings")
     if array.dtype.kind not in "biufUSV" and array.ndim == 1:
-        invalid = next((item for item in array.tolist() if not isinstance(item, str | numbers.Real)), array.tolist()[0])
-        raise ValueError(f"{name} must hold class names, all numbers or all strings, got {shown(invalid)} among them")
+        invalid = next(
+            (item for item in array.tolist() if not isinstance(item, str | numbers.Real)),
+            array.tolist()[0],
+        )
+        raise ValueError(
+            f"{name} must hold class names, all numbers or all strings, got "
+            f"{shown(invalid)} among them"
+        )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name} holds a NaN or an infinity, which is no class: drop such rows")
     return array

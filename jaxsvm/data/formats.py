@@ -24,7 +24,14 @@ def kind_of(path: Any) -> str:
     if isinstance(path, tuple | list):
         return "npz"
     end = os.path.splitext(re.sub(r"\.(gz|bz2|xz)$", "", as_path("path", path)))[1].lower()
-    known = {".npz": "npz", ".npy": "npz", ".csv": "csv", ".tsv": "csv", ".svm": "svmlight", ".svmlight": "svmlight"}
+    known = {
+        ".npz": "npz",
+        ".npy": "npz",
+        ".csv": "csv",
+        ".tsv": "csv",
+        ".svm": "svmlight",
+        ".svmlight": "svmlight",
+    }
     known |= {".libsvm": "svmlight"}
     path = as_path("path", path)
     if end in known or not os.path.isfile(path):
@@ -42,9 +49,12 @@ def read_files(
     zero_based: Any = "auto",
     **options: Any,
 ) -> list[Rows]:
-    """The contents of files of any format; `options` are for CSV, `dtype` and `zero_based` for svmlight."""
+    """The contents of files of any format; `options` are for CSV, `dtype` and `zero_based` for
+    svmlight.
+    """
     files: list[Any] = [
-        tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path for path in paths
+        tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path
+        for path in paths
     ]
     kinds = [kind_of(path) if kind is None else kind for path in files]
     for name in kinds:
@@ -55,7 +65,10 @@ def read_files(
     for path, name in zip(files, kinds, strict=True):
         if name == "svmlight":
             parts += read_svmlight(
-                path, columns=columns or (parts[0].x.shape[1] if parts else None), dtype=dtype, zero_based=zero_based
+                path,
+                columns=columns or (parts[0].x.shape[1] if parts else None),
+                dtype=dtype,
+                zero_based=zero_based,
             )
         elif name == "csv":
             tab = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", as_path("path", path)) else {}
@@ -66,14 +79,19 @@ def read_files(
 
 
 def load_file(
-    *paths: Any, kind: str | None = None, task: str | None = None, positive: Any = None, classes: Any = None, **options: Any
+    *paths: Any,
+    kind: str | None = None,
+    task: str | None = None,
+    positive: Any = None,
+    classes: Any = None,
+    **options: Any,
 ) -> Loaded:
     """Read data sets from files, whose formats are recognised by their names or first lines.
 
     Args:
         *paths: svmlight, `.npz`, `.npy` ("x.npy,y.npy") or CSV files.
-        kind: "svmlight", "npz" or "csv"; None: by the name, `.npz` and `.npy`, `.csv` and `.tsv`; other files are CSV
-            if their first line holds a comma, else svmlight.
+        kind: "svmlight", "npz" or "csv"; None: by the name, `.npz` and `.npy`, `.csv` and `.tsv`;
+            other files are CSV if their first line holds a comma, else svmlight.
         task: as for `load_svmlight`.
         positive: as for `load_svmlight`.
         classes: as for `load_svmlight`.
@@ -86,9 +104,16 @@ def load_file(
         ValueError, FileNotFoundError, ImportError: as of the reader of each format.
     """
     for name in set(options) - {"columns", "zero_based", "label", "delimiter", "header"}:
-        raise TypeError(f"load_file has no option {name!r}: it takes label, delimiter, header, columns, zero_based")
+        raise TypeError(
+            f"load_file has no option {name!r}: it takes label, delimiter, header, "
+            "columns, zero_based"
+        )
     parts = read_files(*paths, kind=kind, **options)
     for part in parts:
         if part.x.shape[1] != parts[0].x.shape[1]:
-            raise ValueError(f"the files differ in columns: {parts[0].x.shape[1]} and {part.x.shape[1]}")
-    return with_file_names(paths, lambda: assemble(parts, task=task, positive=positive, classes=classes))
+            raise ValueError(
+                f"the files differ in columns: {parts[0].x.shape[1]} and {part.x.shape[1]}"
+            )
+    return with_file_names(
+        paths, lambda: assemble(parts, task=task, positive=positive, classes=classes)
+    )

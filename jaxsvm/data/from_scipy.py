@@ -21,9 +21,13 @@ def csr(x: Any) -> Any:
     if x.ndim != 2:
         raise ValueError(f"x must be a matrix with a row for each example, got shape {x.shape}")
     if x.dtype.kind not in "biuf":
-        raise ValueError(f"x must be a matrix of real numbers, got dtype {x.dtype}; convert it first")
+        raise ValueError(
+            f"x must be a matrix of real numbers, got dtype {x.dtype}; convert it first"
+        )
     if x.shape[1] >= 2**31:
-        raise ValueError(f"x has {x.shape[1]} columns, at most 2^31 - 1 can be numbered; hash them to fewer")
+        raise ValueError(
+            f"x has {x.shape[1]} columns, at most 2^31 - 1 can be numbered; hash them to fewer"
+        )
     try:
         x = x.tocsr(copy=True).astype(jax_dtype(x.dtype), copy=False)
         x.check_format(full_check=True)
@@ -31,7 +35,8 @@ def csr(x: Any) -> Any:
         x.eliminate_zeros()
     except (ValueError, TypeError, IndexError, RuntimeError) as error:  # the last by C++
         raise ValueError(
-            f"x is no valid sparse matrix ({brief(error)}): make it anew from its rows, columns and values"
+            f"x is no valid sparse matrix ({brief(error)}): make it anew from its rows, columns "
+            "and values"
         ) from error
     return x
 
@@ -45,18 +50,28 @@ def pad_rows(x: Any) -> SparseRows:
     except MemoryError as error:
         needed = shape[0] * shape[1] * (4 + x.dtype.itemsize)
         raise ValueError(
-            f"x takes {needed:.3g} bytes with its rows padded to the longest, {shape[1]} numbers: drop or cut the longest rows"
+            f"x takes {needed:.3g} bytes with its rows padded to the longest, {shape[1]} numbers: "
+            "drop or cut the longest rows"
         ) from error
     row = np.repeat(np.arange(shape[0]), length)
     place = np.arange(len(row)) - np.repeat(x.indptr[:-1], length)
     index[row, place], value[row, place] = x.indices, x.data
-    return SparseRows(jnp.asarray(index), jnp.asarray(value), jnp.asarray(length, jnp.int32), int(x.shape[1]))
+    return SparseRows(
+        jnp.asarray(index), jnp.asarray(value), jnp.asarray(length, jnp.int32), int(x.shape[1])
+    )
 
 
 def stored_range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The columns of a CSR matrix with entries, and the smallest and largest value of each, implicit zeros included."""
-    few_entries = x.nnz < x.shape[1]  # then memory is proportional to the entries, not to the columns
-    columns, place = np.unique(x.indices, return_inverse=True) if few_entries else (np.arange(x.shape[1]), x.indices)
+    """The columns of a CSR matrix with entries, and the smallest and largest value of each,
+    implicit zeros included.
+    """
+    # then memory is proportional to the entries, not to the columns
+    few_entries = x.nnz < x.shape[1]
+    columns, place = (
+        np.unique(x.indices, return_inverse=True)
+        if few_entries
+        else (np.arange(x.shape[1]), x.indices)
+    )
     full = np.bincount(place, minlength=len(columns)) == x.shape[0]
     low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
     values = x.data.astype(np.float64)

@@ -1,4 +1,6 @@
-"""NumPy files without reading them: memory maps of `.npy` files and of the members of `.npz` files."""
+"""NumPy files without reading them: memory maps of `.npy` files and of the members of `.npz`
+files.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from .parsing import check_paths
 def memory_map(path: str | bytes | os.PathLike) -> dict[str, np.ndarray]:
     """The arrays of a `.npy` or `.npz` file as memory maps, which are read when they are accessed.
 
-    Compressed members of a `.npz` file (`np.savez_compressed`) and empty ones are read at once. Checksums are not verified.
+    Compressed members of a `.npz` file (`np.savez_compressed`) and empty ones are read at once.
+    Checksums are not verified.
 
     Args:
         path: the file.
@@ -27,7 +30,8 @@ def memory_map(path: str | bytes | os.PathLike) -> dict[str, np.ndarray]:
         name -> array, read-only; a `.npy` file has the one name "x".
 
     Raises:
-        ValueError: a damaged file, arrays of Python objects, two of one name, or a size that does not match the header.
+        ValueError: a damaged file, arrays of Python objects, two of one name, or a size that does
+            not match the header.
         FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
 
     Example:
@@ -67,7 +71,12 @@ def _member(path: str, file: Any, npz: Npz, name: str) -> np.ndarray:
     head = file.read(30)
     if head[:4] != b"PK\x03\x04":
         raise ValueError(f"{info.filename} is not where the file says")
-    start = info.header_offset + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+    start = (
+        info.header_offset
+        + 30
+        + int.from_bytes(head[26:28], "little")
+        + int.from_bytes(head[28:30], "little")
+    )
     return _mapped(path, file, start, info.file_size)
 
 
@@ -91,4 +100,6 @@ def whole_arrays(path: str) -> Iterator[None]:
     except Exception as error:
         if not is_damage(error):
             raise
-        raise ValueError(f"{path} is damaged or no file of NumPy arrays ({brief(error)})") from error
+        raise ValueError(
+            f"{path} is damaged or no file of NumPy arrays ({brief(error)})"
+        ) from error

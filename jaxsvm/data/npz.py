@@ -17,24 +17,29 @@ from .memory_map import array_file, is_npy, whole_arrays
 SPARSE = ("data", "indices", "indptr", "shape")  # the arrays of a sparse matrix
 
 
-def load_npz(*paths: Any, task: str | None = None, positive: Any = None, classes: Any = None) -> Loaded:
+def load_npz(
+    *paths: Any, task: str | None = None, positive: Any = None, classes: Any = None
+) -> Loaded:
     """Read data sets from `.npz` files, or from `.npy` files given as tuples. Nothing is unpickled.
 
-    A `.npz` file holds the arrays x and y (or X and y), and optionally weight; or several parts, as x_train, y_train, x_test,
-    y_test. A sparse matrix is stored as x_data, x_indices, x_indptr, x_shape. An array class_names holds the names of class
-    numbers.
+    A `.npz` file holds the arrays x and y (or X and y), and optionally weight; or several parts, as
+    x_train, y_train, x_test, y_test. A sparse matrix is stored as x_data, x_indices, x_indptr,
+    x_shape. An array class_names holds the names of class numbers.
 
     Args:
-        *paths: one or more; ("x.npy", "y.npy") or ("x.npy", "y.npy", "weight.npy") is one of `.npy` files.
+        *paths: one or more; ("x.npy", "y.npy") or ("x.npy", "y.npy", "weight.npy") is one of `.npy`
+            files.
         task: as for `load_svmlight`.
         positive: as for `load_svmlight`.
         classes: as for `load_svmlight`.
 
     Returns:
-        `Loaded`: a tuple of data sets, the parts of the first file before those of the next, with `classes`.
+        `Loaded`: a tuple of data sets, the parts of the first file before those of the next, with
+        `classes`.
 
     Raises:
-        ValueError: a damaged file, arrays that are missing or do not match, labels that do not fit the task.
+        ValueError: a damaged file, arrays that are missing or do not match, labels that do not fit
+            the task.
         FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
 
     Example:
@@ -45,14 +50,18 @@ def load_npz(*paths: Any, task: str | None = None, positive: Any = None, classes
         ('ham', 'spam')
     """
     parts = [part for path in paths for part in read_npz(path)]
-    return with_file_names(paths, lambda: assemble(parts, task=task, positive=positive, classes=classes))
+    return with_file_names(
+        paths, lambda: assemble(parts, task=task, positive=positive, classes=classes)
+    )
 
 
 def read_npz(path: Any) -> list[Rows]:
     """The parts of a `.npz` file, training rows first; or of a tuple of `.npy` files."""
     if isinstance(path, tuple | list):
         if not 1 <= len(path) <= 3:
-            raise ValueError(f"rows, labels and weights are three .npy files at most, got {len(path)}")
+            raise ValueError(
+                f"rows, labels and weights are three .npy files at most, got {len(path)}"
+            )
         arrays = dict(zip(("x", "y", "weight"), (_read_npy(each) for each in path), strict=False))
         return [_part(arrays, "x", "")]
     path = array_file(path)
@@ -74,7 +83,9 @@ def read_npz(path: Any) -> list[Rows]:
 
 
 def _heads(names: Iterable[str]) -> list[tuple[str, str]]:
-    """The parts of a file: the name of the array of rows, "x" or "X", and its suffix, such as "_train"."""
+    """The parts of a file: the name of the array of rows, "x" or "X", and its suffix, such as
+    "_train".
+    """
     matches = [re.fullmatch(r"([xX])(_\w+)?", name.removesuffix("_data")) for name in names]
     heads = list(dict.fromkeys((match[1], match[2] or "") for match in matches if match))
     heads = [(x, part) for x, part in heads if not part.endswith(("_indices", "_indptr", "_shape"))]
@@ -84,7 +95,9 @@ def _heads(names: Iterable[str]) -> list[tuple[str, str]]:
 def _needed(heads: list[tuple[str, str]]) -> set[str]:
     """The names of the arrays of the parts; no others are read."""
     rows = {f"{x}{part}{end}" for x, part in heads for end in ("", *(f"_{end}" for end in SPARSE))}
-    return {"class_names"} | rows | {f"{name}{part}" for _, part in heads for name in ("y", "weight")}
+    return (
+        {"class_names"} | rows | {f"{name}{part}" for _, part in heads for name in ("y", "weight")}
+    )
 
 
 @contextmanager
@@ -116,13 +129,19 @@ def _check_part(arrays: Mapping[str, ArrayHeader | np.ndarray], x: str, part: st
         n = max(indptr.shape[0] - 1, 0)
     else:
         if rows.ndim != 2:
-            raise ValueError(f"{x}{part} must be a matrix with a row for each example, got shape {rows.shape}")
+            raise ValueError(
+                f"{x}{part} must be a matrix with a row for each example, got shape {rows.shape}"
+            )
         n = rows.shape[0]
     y, weight = arrays.get("y" + part), arrays.get("weight" + part)
     if y is not None and y.shape != (n,):
-        raise ValueError(f"y{part} must hold one label for each of the {n} rows, got shape {y.shape}")
+        raise ValueError(
+            f"y{part} must hold one label for each of the {n} rows, got shape {y.shape}"
+        )
     if weight is not None and weight.shape != (n,):
-        raise ValueError(f"weight{part} must hold one number for each of the {n} rows, got shape {weight.shape}")
+        raise ValueError(
+            f"weight{part} must hold one number for each of the {n} rows, got shape {weight.shape}"
+        )
     if weight is not None and weight.dtype.kind not in "biuf":
         raise ValueError(f"weight{part} must hold numbers, got dtype {weight.dtype}")
 
@@ -138,6 +157,13 @@ def _part(arrays: dict[str, np.ndarray], x: str, part: str) -> Rows:
         rows = scipy.sparse.csr_matrix((data, indices, indptr), shape=tuple(int(k) for k in shape))
         rows.check_format(full_check=True)
     y, weight = arrays.get("y" + part), arrays.get("weight" + part)
-    if y is not None and names is not None and y.dtype.kind in "iu" and y.size and 0 <= y.min() and y.max() < len(names):
+    if (
+        y is not None
+        and names is not None
+        and y.dtype.kind in "iu"
+        and y.size
+        and 0 <= y.min()
+        and y.max() < len(names)
+    ):
         y = names[y]
     return Rows(rows, y, weight)

@@ -43,7 +43,8 @@ _PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Name the file in errors of decompression and decoding; errors of the file system pass unchanged.
+    """Name the file in errors of decompression and decoding; errors of the file system pass
+    unchanged.
 
     Raises:
         ValueError: the file cannot be decompressed or is not text.
@@ -52,12 +53,15 @@ def reading(path: str) -> Iterator[None]:
         try:
             yield
         except ValueError as error:
-            if os.path.splitext(path)[1] in _PACKED:  # read to the end, where a wrong checksum is found
+            # read to the end, where a wrong checksum is found
+            if os.path.splitext(path)[1] in _PACKED:
                 with open_any(path, "rb") as file:
                     while file.read(2**20):
                         pass
             if isinstance(error, UnicodeDecodeError):
-                raise ValueError(f"{path} is no text in UTF-8: {error.reason} at byte {error.start}") from error
+                raise ValueError(
+                    f"{path} is no text in UTF-8: {error.reason} at byte {error.start}"
+                ) from error
             raise
 
 
@@ -78,7 +82,9 @@ def run_dtype() -> Any:
     return np.float64 if x64_enabled() else np.float32
 
 
-_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
+)
 
 
 def number_fault(text: bytes | str, most: float) -> str | None:

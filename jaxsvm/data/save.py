@@ -33,19 +33,26 @@ def save_npz(path: str | bytes | os.PathLike, x: Any, y: Any = None, weight: Any
         >>> sorted(np.load(path))
         ['x', 'y']
     """
-    arrays = {"x": x} if not hasattr(x, "tocsr") else {f"x_{a}": getattr(x.tocsr(), a) for a in ("data", "indices", "indptr")}
+    arrays = (
+        {"x": x}
+        if not hasattr(x, "tocsr")
+        else {f"x_{a}": getattr(x.tocsr(), a) for a in ("data", "indices", "indptr")}
+    )
     arrays |= {"x_shape": np.asarray(x.shape, np.int64)} if hasattr(x, "tocsr") else {}
     arrays |= {name: a for name, a in (("y", y), ("weight", weight)) if a is not None}
     arrays = {name: np.asarray(a) for name, a in arrays.items()}
     for name, a in arrays.items():
         if a.dtype.hasobject:
-            raise ValueError(f"{name} holds Python objects, which are never written: convert it first")
+            raise ValueError(
+                f"{name} holds Python objects, which are never written: convert it first"
+            )
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)
 
 
 def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
-    """Write rows as svmlight, indices from 1, with all digits; compressed if the name ends in .gz or .bz2.
+    """Write rows as svmlight, indices from 1, with all digits; compressed if the name ends in .gz
+    or .bz2.
 
     Args:
         path: the file, in a folder that exists.
@@ -57,7 +64,10 @@ def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
     """
     y = normalize_names(y)
     if y.dtype.kind not in "biuf":
-        raise ValueError(f"labels in svmlight files are numbers, got {str(y[0])!r}: number the classes, or write .npz or .csv")
+        raise ValueError(
+            f"labels in svmlight files are numbers, got {str(y[0])!r}: number the "
+            "classes, or write .npz or .csv"
+        )
     show = _show(x.dtype)
     rows = x.tocsr() if hasattr(x, "tocsr") else None
     with atomic_path(path) as temporary, open_any(temporary, "w") as file:
@@ -69,12 +79,19 @@ def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
                 part = slice(rows.indptr[i], rows.indptr[i + 1])
                 order = np.argsort(rows.indices[part], kind="stable")
                 places, values = rows.indices[part][order], rows.data[part][order]
-            cells = [f"{c + 1}:{show(v)}" for c, v in zip(places.tolist(), values.tolist(), strict=True)]
-            file.write(" ".join([repr(name) if isinstance(name, float) else str(int(name)), *cells]) + "\n")
+            cells = [
+                f"{c + 1}:{show(v)}" for c, v in zip(places.tolist(), values.tolist(), strict=True)
+            ]
+            file.write(
+                " ".join([repr(name) if isinstance(name, float) else str(int(name)), *cells]) + "\n"
+            )
 
 
-def save_csv(path: str | bytes | os.PathLike, x: Any, y: Any = None, *, delimiter: str = ",") -> None:
-    """Write rows as CSV with a header, x1, x2, ..., and the labels as the last column, y; with all digits.
+def save_csv(
+    path: str | bytes | os.PathLike, x: Any, y: Any = None, *, delimiter: str = ","
+) -> None:
+    """Write rows as CSV with a header, x1, x2, ..., and the labels as the last column, y; with all
+    digits.
 
     Args:
         path: the file, in a folder that exists; compressed if the name ends in .gz, .bz2 or .xz.
@@ -88,8 +105,12 @@ def save_csv(path: str | bytes | os.PathLike, x: Any, y: Any = None, *, delimite
         writer.writerow([f"x{c + 1}" for c in range(x.shape[1])] + ([] if y is None else ["y"]))
         for start in range(0, x.shape[0], 1024):
             rows = x[start : start + 1024]
-            for i, row in enumerate(rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows), start):
-                writer.writerow([show(v) for v in row.tolist()] + ([] if names is None else [names[i]]))
+            for i, row in enumerate(
+                rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows), start
+            ):
+                writer.writerow(
+                    [show(v) for v in row.tolist()] + ([] if names is None else [names[i]])
+                )
 
 
 def _show(dtype: Any) -> Callable[[Any], str]:

@@ -30,7 +30,8 @@ class Standardize:
 
 
 def standardize(x: Array) -> Standardize:
-    """The map that gives the columns of `x` mean 0 and standard deviation 1; constant columns become 0.
+    """The map that gives the columns of `x` mean 0 and standard deviation 1; constant columns
+    become 0.
 
     Args:
         x: (n, d), the training rows.
@@ -45,9 +46,12 @@ def standardize(x: Array) -> Standardize:
     """
     x = _dense(x)
     _refuse_empty(x)
-    constant = jnp.max(x, 0) == jnp.min(x, 0)  # the computed deviation of such a column is a rounding error
+    # the computed deviation of such a column is a rounding error
+    constant = jnp.max(x, 0) == jnp.min(x, 0)
     mean, deviation = jnp.mean(x, 0), jnp.std(x, 0)
-    return Standardize(jnp.where(constant, x[0], mean), jnp.where(constant, jnp.ones_like(deviation), deviation))
+    return Standardize(
+        jnp.where(constant, x[0], mean), jnp.where(constant, jnp.ones_like(deviation), deviation)
+    )
 
 
 @struct
@@ -63,8 +67,13 @@ class Scale:
         if not isinstance(x, SparseRows):
             return (x if self.low is None else x - self.low[None, :]) / self.width[None, :]
         if self.low is not None:
-            raise ValueError("the map was fitted on dense rows and moves zeros: make the rows dense with x.toarray()")
-        return dataclasses.replace(x, value=x.value / self.width.at[x.index].get(mode="promise_in_bounds"))
+            raise ValueError(
+                "the map was fitted on dense rows and moves zeros: make the rows "
+                "dense with x.toarray()"
+            )
+        return dataclasses.replace(
+            x, value=x.value / self.width.at[x.index].get(mode="promise_in_bounds")
+        )
 
     def __check__(self) -> None:
         check_field("width", self.width)
@@ -73,7 +82,8 @@ class Scale:
 
 
 def scale(x: Array) -> Scale:
-    """The map of the columns of `x` to [0, 1]; of those of `SparseRows` to [-1, 1], where zeros stay zeros.
+    """The map of the columns of `x` to [0, 1]; of those of `SparseRows` to [-1, 1], where zeros
+    stay zeros.
 
         dense    (x - min) / (max - min)        sparse    x / max |x|
 
@@ -90,7 +100,12 @@ def scale(x: Array) -> Scale:
     x = matrix("x", x)
     _refuse_empty(x)
     if isinstance(x, SparseRows):
-        low, width = None, jnp.zeros(x.columns, x.dtype).at[x.index].max(jnp.abs(x.value), mode="promise_in_bounds")
+        low, width = (
+            None,
+            jnp.zeros(x.columns, x.dtype)
+            .at[x.index]
+            .max(jnp.abs(x.value), mode="promise_in_bounds"),
+        )
     else:
         low, width = jnp.min(x, 0), jnp.max(x, 0) - jnp.min(x, 0)
     return Scale(low, jnp.where(width > 0, width, jnp.ones_like(width)))
@@ -99,7 +114,10 @@ def scale(x: Array) -> Scale:
 def _dense(x: Array, columns: int | None = None) -> Array:
     x = matrix("x", x, columns)
     if isinstance(x, SparseRows):
-        raise ValueError("standardize would make sparse rows dense: use jaxsvm.data.scale, which keeps zeros, or x.toarray()")
+        raise ValueError(
+            "standardize would make sparse rows dense: use jaxsvm.data.scale, which "
+            "keeps zeros, or x.toarray()"
+        )
     return x
 
 

@@ -30,7 +30,8 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
     """
     check_key("key", key)
     check_batch("data", data)
-    known = [number("share", share) or 0.0 for share in shares]  # those that are not known are refused too
+    # those that are not known are refused too
+    known = [number("share", share) or 0.0 for share in shares]
     if len(shares) < 2 or not all(0 < share < np.inf for share in known) or sum(known) == np.inf:
         raise ValueError(f"split takes two or more shares above 0, got {shares}")
     n = data.y.shape[0]
@@ -40,5 +41,8 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
     if any(part.shape[0] == 0 for part in parts):
         raise ValueError(f"{n} rows are too few for the shares {shares}: a part would be empty")
     return tuple(
-        take(data, part)._replace(index=jnp.arange(part.shape[0], dtype=jnp.int32), weight=data.weight[part]) for part in parts
+        take(data, part)._replace(
+            index=jnp.arange(part.shape[0], dtype=jnp.int32), weight=data.weight[part]
+        )
+        for part in parts
     )

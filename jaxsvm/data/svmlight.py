@@ -25,17 +25,21 @@ def load_svmlight(
     columns: int | None = None,
     zero_based: bool | str = "auto",
 ) -> Loaded:
-    r"""Read svmlight (LIBSVM) files, `.gz` and `.bz2` too, as `SparseRows`, one data set for each file.
+    r"""Read svmlight (LIBSVM) files, `.gz` and `.bz2` too, as `SparseRows`, one data set for each
+    file.
 
-    All files share the number of columns of the widest and the classes of the first. Requires scikit-learn.
+    All files share the number of columns of the widest and the classes of the first. Requires
+    scikit-learn.
 
     Args:
         *paths: one or more.
-        task: "binary", "multiclass" or "regression"; None: the first for two classes, the second for more.
+        task: "binary", "multiclass" or "regression"; None: the first for two classes, the second
+            for more.
         positive: the class, or several, that are +1 against the rest; None: the last of two.
         classes: names of an earlier call, such as `train.classes`; None: those of the first file.
         columns: number of columns; None: the largest index in the files.
-        zero_based: whether the first column has index 0; "auto": if an index 0 occurs in any of the files.
+        zero_based: whether the first column has index 0; "auto": if an index 0 occurs in any of the
+            files.
 
     Returns:
         `Loaded`: a tuple of data sets with `classes`.
@@ -55,17 +59,24 @@ def load_svmlight(
         ((2, 4), [-1.0, 1.0], (3, 7))
     """
     rows = read_svmlight(*paths, columns=columns, zero_based=zero_based)
-    return with_file_names(paths, lambda: assemble(rows, task=task, positive=positive, classes=classes))
+    return with_file_names(
+        paths, lambda: assemble(rows, task=task, positive=positive, classes=classes)
+    )
 
 
 def read_svmlight(
-    *paths: str | os.PathLike, columns: int | None = None, zero_based: bool | str = "auto", dtype: Any = None
+    *paths: str | os.PathLike,
+    columns: int | None = None,
+    zero_based: bool | str = "auto",
+    dtype: Any = None,
 ) -> list[Rows]:
     """The rows of svmlight files as CSR matrices, with raw labels."""
     try:
         from sklearn.datasets import load_svmlight_files
     except ImportError as error:
-        raise ImportError("svmlight files are read through scikit-learn: pip install 'jaxsvm[sklearn]'") from error
+        raise ImportError(
+            "svmlight files are read through scikit-learn: pip install 'jaxsvm[sklearn]'"
+        ) from error
     names = check_paths(paths)
     columns = None if columns is None else integer("columns", columns, 1)
     check_choice("zero_based", zero_based, (True, False, "auto"))
@@ -73,7 +84,9 @@ def read_svmlight(
     try:
         with np.errstate(over="ignore"), contextlib.ExitStack() as stack:
             files = [stack.enter_context(open_any(path, "rb")) for path in names]
-            arrays = load_svmlight_files(files, n_features=columns, dtype=dtype, zero_based=zero_based)
+            arrays = load_svmlight_files(
+                files, n_features=columns, dtype=dtype, zero_based=zero_based
+            )
     except (ValueError, OverflowError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         for path in names:
             _find_bad_line(path, dtype, columns, zero_based)
@@ -88,7 +101,9 @@ def read_svmlight(
 
 
 def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool | str) -> None:
-    """Raise ValueError for the first line that is not svmlight, which scikit-learn does not report."""
+    """Raise ValueError for the first line that is not svmlight, which scikit-learn does not
+    report.
+    """
     most = float(np.finfo(dtype).max)
     with reading(path), open_any(path, "rb") as file:
         for number, line in enumerate(file, 1):
@@ -97,7 +112,8 @@ def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool 
                 raise ValueError(f"{path}, line {number}: {fault}")
 
 
-# Python parses underscores and non-ASCII digits in numbers; scikit-learn accepts any word that starts with qid.
+# Python parses underscores and non-ASCII digits in numbers; scikit-learn accepts any word that
+# starts with qid.
 _ODD = re.compile(rb"[_\x80-\xff]|qid(?!:\d{1,19}\s)")
 _OVERLAP = 32  # bytes of a block that are searched again with the next one
 
@@ -113,7 +129,9 @@ def _holds(path: str, pattern: re.Pattern) -> bool:
     return False
 
 
-def _fault(words: list[bytes], most: float, columns: int | None, zero_based: bool | str) -> str | None:
+def _fault(
+    words: list[bytes], most: float, columns: int | None, zero_based: bool | str
+) -> str | None:
     """The fault of a line of svmlight, or None."""
     if not words:
         return None

@@ -1,4 +1,6 @@
-"""Steps that several methods share: loss with optax chain, rule in a space, dual step in a space."""
+"""Steps that several methods share: loss with optax chain, rule in a space, dual step in a
+space.
+"""
 
 from .coordinate import coordinate as coordinate
 from .gradient import gradient as gradient

@@ -1,7 +1,9 @@
-"""Functions by their coefficients and values at all rows, and the subgradient of the objective there.
+"""Functions by their coefficients and values at all rows, and the subgradient of the objective
+there.
 
 f(w) = lam/2 |w|^2 + sum_i share_i max(0, 1 - y_i <w, phi(x_i)>),   share_i = weight_i / sum weight
-lam w - z is a subgradient,   z = sum_i share_i a_i y_i phi(x_i),   a_i = 1 below margin 1, 0 above, between at it
+lam w - z is a subgradient,   z = sum_i share_i a_i y_i phi(x_i),
+    a_i = 1 below margin 1, 0 above, between at it
 D(a) = sum_i share_i a_i - |z|^2 / (2 lam) <= min f   for every a in [0, 1]
 """
 
@@ -34,7 +36,9 @@ class FunctionValues(NamedTuple):
 
 
 class InnerProductSpace(NamedTuple):
-    """The inner product space of functions: expansions over rows with a kernel, or linear weights."""
+    """The inner product space of functions: expansions over rows with a kernel, or linear
+    weights.
+    """
 
     function: Callable  # coefficients of rows (n,) -> FunctionValues
     values: Callable  # the coefficients of a function -> its values at the rows (n,)
@@ -42,7 +46,9 @@ class InnerProductSpace(NamedTuple):
 
 
 def make_space(kernel: Kernel | None, x: Any, gram: Array | None = None) -> InnerProductSpace:
-    """The space of a kernel over rows x (n, d), with its matrix `gram` (n, n) if that is available; None: linear weights."""
+    """The space of a kernel over rows x (n, d), with its matrix `gram` (n, n) if that is available;
+    None: linear weights.
+    """
     if kernel is None:
 
         def weights(coef):
@@ -50,14 +56,28 @@ def make_space(kernel: Kernel | None, x: Any, gram: Array | None = None) -> Inne
             return FunctionValues(w, dot(x, w))
 
         return InnerProductSpace(weights, lambda w: dot(x, w), lambda a, b: dot(a.coef, b.coef))
-    product = (lambda coef: matvec(kernel, x, x, coef)) if gram is None else (lambda coef: dot(gram, coef))
-    return InnerProductSpace(lambda coef: FunctionValues(coef, product(coef)), product, lambda a, b: dot(a.coef, b.response))
+    product = (
+        (lambda coef: matvec(kernel, x, x, coef))
+        if gram is None
+        else (lambda coef: dot(gram, coef))
+    )
+    return InnerProductSpace(
+        lambda coef: FunctionValues(coef, product(coef)),
+        product,
+        lambda a, b: dot(a.coef, b.response),
+    )
 
 
-def recompute_values(frame: InnerProductSpace, w: FunctionValues, steps: Array) -> tuple[FunctionValues, Array]:
-    """w with its values recomputed from the coefficients at every REFRESH-th step, and whether they were, () bool."""
+def recompute_values(
+    frame: InnerProductSpace, w: FunctionValues, steps: Array
+) -> tuple[FunctionValues, Array]:
+    """w with its values recomputed from the coefficients at every REFRESH-th step, and whether they
+    were, () bool.
+    """
     is_due = any_under_vmap(steps % REFRESH == 0)
-    return FunctionValues(w.coef, lax.cond(is_due, lambda: frame.values(w.coef), lambda: w.response)), is_due
+    return FunctionValues(
+        w.coef, lax.cond(is_due, lambda: frame.values(w.coef), lambda: w.response)
+    ), is_due
 
 
 def combined(weights: Array, elements: Any) -> Any:

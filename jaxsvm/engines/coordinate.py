@@ -17,16 +17,18 @@ from ..types import Array, Batch, Info, Loss, Scalar, Solver, Space, State, draw
 
 @register("CoordinateState")
 class CoordinateState(NamedTuple):
-    """Signed dual coefficients and the function sum_i coef_i k(x_i, .); the last write to `coef` and `stamp` is pending.
+    """Signed dual coefficients and the function sum_i coef_i k(x_i, .); the last write to `coef`
+    and `stamp` is pending.
 
-    The write is delayed by one step so that the loop body first writes and then only reads: XLA then updates in place.
-    A body that reads first would copy all n coefficients at every step.
+    The write is delayed by one step so that the loop body first writes and then only reads: XLA
+    then updates in place. A body that reads first would copy all n coefficients at every step.
     """
 
     coef: Array  # (n,)  y_i alpha_i for classification, without the pending entry
     weight: Array  # (n,)  example weights: the bound of coefficient i is C weight_i
     f: State
-    pending: tuple[Array, Array, Array]  # (1,) int32 row, (1,) its coefficient, (1,) int32 its stamp
+    # (1,) int32 row, (1,) its coefficient, (1,) int32 its stamp
+    pending: tuple[Array, Array, Array]
     support: Array  # ()  int32, coefficients that are not 0
     rows: Array  # ()  int32, rows of positive weight
     stamp: Array  # (n,)  int32, the pass of the last visit to each row, without the pending entry
@@ -57,13 +59,15 @@ def coordinate(
 ) -> Solver:
     """Maximise the dual along one coordinate at a time.
 
-        f = sum_i coef_i k(x_i, .);   coef_i' = loss.dual_step(coef_i, f(x_i), y_i, k(x_i, x_i), C weight_i)
+        f = sum_i coef_i k(x_i, .);
+        coef_i' = loss.dual_step(coef_i, f(x_i), y_i, k(x_i, x_i), C weight_i)
         f += (coef_i' - coef_i) k(x_i, .)
 
-    The rows of a batch are visited in sequence, as in steps of one row; the kernel among them is one product, which
-    `evals` does not count. The residual is the largest |coef_i' - coef_i| k(x_i, x_i), in margin units, of the last
-    complete pass, and infinite before the first. A pass ends when every row of positive weight was visited, for any
-    sampler; in `epochs` each row once. LIBLINEAR uses the projected gradient instead, which is at least as large.
+    The rows of a batch are visited in sequence, as in steps of one row; the kernel among them is
+    one product, which `evals` does not count. The residual is the largest |coef_i' - coef_i| k(x_i,
+    x_i), in margin units, of the last complete pass, and infinite before the first. A pass ends
+    when every row of positive weight was visited, for any sampler; in `epochs` each row once.
+    LIBLINEAR uses the projected gradient instead, which is at least as large.
 
     Args:
         loss: one that has a `dual_step`.
@@ -85,7 +89,10 @@ def coordinate(
         f, coef = space.zero(key, data), jnp.zeros(n, dtype)
         if start is not None:
             if jnp.shape(start) != (n,):
-                raise ValueError(f"start has shape {jnp.shape(start)}, expected one number for each of the {n} rows")
+                raise ValueError(
+                    f"start has shape {jnp.shape(start)}, expected one number for "
+                    f"each of the {n} rows"
+                )
             coef = jnp.asarray(start, dtype) * (data.y.astype(dtype) if loss.labels else 1)
             f = _lift(space, f, coef, data)
         return CoordinateState(
@@ -104,7 +111,8 @@ def coordinate(
 
     def update(state, batch):
         row, _, row_stamp = state.pending
-        coef, stamp = dual_coef(state), scatter_set(state.stamp, row, row_stamp)  # the pending write; only reads follow
+        # the pending write; only reads follow
+        coef, stamp = dual_coef(state), scatter_set(state.stamp, row, row_stamp)
         step = drawn(batch, space.reads)
         rows = jnp.maximum(step.index, 0)
         bound = jnp.asarray(C, coef.dtype) * gather(state.weight, rows)
@@ -117,15 +125,28 @@ def coordinate(
             return jnp.where(live, new, old)
 
         before, last_pass = gather(coef, rows), gather(stamp, rows)
-        first_visit, current_pass = live & (last_pass < state.passes), jnp.broadcast_to(state.passes, rows.shape)
+        first_visit, current_pass = (
+            live & (last_pass < state.passes),
+            jnp.broadcast_to(state.passes, rows.shape),
+        )
         if rows.shape[0] == 1:
             after = visit(before, score, step.y, sqnorm, bound, live)
-            score_at_visit, old, pending = score, before, (rows, after, jnp.where(live, current_pass, last_pass))
+            score_at_visit, old, pending = (
+                score,
+                before,
+                (rows, after, jnp.where(live, current_pass, last_pass)),
+            )
         else:
-            after, score_at_visit, old = visit_sequentially(visit, before, score, gram, rows, (step.y, sqnorm, bound, live))
+            after, score_at_visit, old = visit_sequentially(
+                visit, before, score, gram, rows, (step.y, sqnorm, bound, live)
+            )
             same = live[None, :] & (rows[:, None] == rows[None, :])
-            first_visit = first_visit & ~jnp.any(jnp.tril(same, -1), axis=1)  # a row that occurs twice in the batch counts once
-            final, last_pass = _final(after, rows), jnp.where(jnp.any(same, axis=1), current_pass, last_pass)
+            # a row that occurs twice in the batch counts once
+            first_visit = first_visit & ~jnp.any(jnp.tril(same, -1), axis=1)
+            final, last_pass = (
+                _final(after, rows),
+                jnp.where(jnp.any(same, axis=1), current_pass, last_pass),
+            )
             coef = coef.at[rows].set(final, mode="promise_in_bounds")
             stamp = stamp.at[rows].set(last_pass, mode="promise_in_bounds")
             pending = (rows[:1], final[:1], last_pass[:1])
@@ -158,16 +179,27 @@ def coordinate(
         return new, info
 
     def build_model(state, data=None):
-        return space.model(state.f, data) if model is None else model(state.f, dual_coef(state), data)
+        return (
+            space.model(state.f, data) if model is None else model(state.f, dual_coef(state), data)
+        )
 
     targets = "labels" if loss.labels else "real"
-    return Solver(init, update, build_model, sampler or epochs(1), space.reads, targets=targets, layout=space.layout)
+    return Solver(
+        init,
+        update,
+        build_model,
+        sampler or epochs(1),
+        space.reads,
+        targets=targets,
+        layout=space.layout,
+    )
 
 
 def visit_sequentially(
     visit: Callable, before: Array, score: Array, gram: Array, rows: Array, rest: tuple[Array, ...]
 ) -> tuple[Array, Array, Array]:
-    """Visit the rows of a batch in sequence; each visit reads the scores and coefficients that earlier visits left.
+    """Visit the rows of a batch in sequence; each visit reads the scores and coefficients that
+    earlier visits left.
 
     Args:
         visit: (coefficient, score, *rest) of one row -> its new coefficient, all (1,).
@@ -189,7 +221,13 @@ def visit_sequentially(
         coef = jnp.where(rows == row_at(rows), new, coef)
         score = score + (new - coef_at_visit) * lax.dynamic_index_in_dim(gram, k, keepdims=False)
         write_at = lambda a, v: lax.dynamic_update_slice_in_dim(a, v, k, 0)
-        return coef, score, write_at(after, new), write_at(score_at_visit, score_now), write_at(old, coef_at_visit)
+        return (
+            coef,
+            score,
+            write_at(after, new),
+            write_at(score_at_visit, score_now),
+            write_at(old, coef_at_visit),
+        )
 
     carry = (before, score, before, score, before)
     return lax.fori_loop(0, rows.shape[0], visit_row, carry)[2:]
@@ -202,7 +240,9 @@ def _final(after: Array, rows: Array) -> Array:
     return after[last]
 
 
-def _gain(loss: Loss, old: Array, new: Array, score: Array, y: Array, sqnorm: Array, bound: Array) -> Array:
+def _gain(
+    loss: Loss, old: Array, new: Array, score: Array, y: Array, sqnorm: Array, bound: Array
+) -> Array:
     """The increase of the dual objective by each visit, (b,)."""
     safe = jnp.where(bound > 0, bound, jnp.ones_like(bound))
     penalty = lambda coef: bound * loss.conjugate(-coef / safe, y)

@@ -1,9 +1,11 @@
 """Box-constrained quadratic duals: gains, violation, bias, duality gap.
 
-    D(coef) = sum_i (y_i coef_i - l1_i |coef_i| - l2_i/2 coef_i^2) - 1/2 coef' K coef,   low_i <= coef_i <= high_i
+    D(coef) = sum_i (y_i coef_i - l1_i |coef_i| - l2_i/2 coef_i^2) - 1/2 coef' K coef,
+        low_i <= coef_i <= high_i
 
-and sum_i coef_i = 0 where the bias is free. `Loss.quadratic` returns low, high, l1 and l2. The coefficients are signed; `grad`
-is the derivative without the l1 term, grad_i = y_i - (K coef)_i - l2_i coef_i.
+and sum_i coef_i = 0 where the bias is free. `Loss.quadratic` returns low, high, l1 and l2. The
+coefficients are signed; `grad` is the derivative without the l1 term, grad_i = y_i - (K coef)_i -
+l2_i coef_i.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from ..types import Array, Batch, Count, Info, Loss, Quadratic, Scalar
 
 
 class Dual(NamedTuple):
-    """Coefficients with their derivative, bounds and curvature: of all rows, or of a working set."""
+    """Coefficients with their derivative, bounds and curvature: of all rows, or of a working
+    set.
+    """
 
     coef: Array  # (n,)  exactly within its bounds
     grad: Array  # (n,)
@@ -41,7 +45,9 @@ class Dual(NamedTuple):
 
 @register("DualState")
 class DualState(NamedTuple):
-    """Solver state of a quadratic dual: the coefficients, and the derivative by compensated summation."""
+    """Solver state of a quadratic dual: the coefficients, and the derivative by compensated
+    summation.
+    """
 
     coef: Array  # (n,)
     grad: Array  # (n,)
@@ -56,7 +62,9 @@ def add_l2(values: Array, dual: Dual, i: Array) -> Array:
 
 
 class Problem(NamedTuple):
-    """The quadratic program that is maximised; whether sum_i coef_i = 0 is a separate argument `bias`."""
+    """The quadratic program that is maximised; whether sum_i coef_i = 0 is a separate argument
+    `bias`.
+    """
 
     C: Scalar  # ()
     kernel: Kernel
@@ -66,21 +74,33 @@ class Problem(NamedTuple):
         """The coefficients of a state with their derivatives, bounds and curvatures."""
         bounds = unwrap_static(self.loss).quadratic(y, self.C * state.weight)
         diag = self.kernel.diag(x)
-        return Dual(state.coef, state.grad + state.compensation, bounds, diag if bounds.l2 is None else diag + bounds.l2)
+        return Dual(
+            state.coef,
+            state.grad + state.compensation,
+            bounds,
+            diag if bounds.l2 is None else diag + bounds.l2,
+        )
 
 
 def make_qp(C: Scalar, kernel: Any, loss: Loss, bias: str, start: Array | None) -> Problem:
     """The quadratic program, after checks of its arguments and of `start`.
 
     Raises:
-        ValueError: C not a scalar above 0; another bias; a loss whose dual is not quadratic; a start that is not finite.
+        ValueError: C not a scalar above 0; another bias; a loss whose dual is not quadratic; a
+            start that is not finite.
     """
     if start is not None and not is_traced(start) and not np.all(np.isfinite(np.asarray(start))):
-        raise ValueError("start holds numbers that are not finite: leave it out, or pass the alpha of a finished run")
+        raise ValueError(
+            "start holds numbers that are not finite: leave it out, or pass the "
+            "alpha of a finished run"
+        )
     check_positive(C=C)
     check_choice("bias", bias, ("free", "none"))
     if loss.quadratic is None:
-        raise ValueError(f"the dual of {loss!r} is not quadratic: take sdca, or a loss such as hinge or eps_insensitive")
+        raise ValueError(
+            f"the dual of {loss!r} is not quadratic: take sdca, or a loss such as "
+            "hinge or eps_insensitive"
+        )
     return Problem(C, as_kernel(kernel), as_static(loss))
 
 
@@ -95,20 +115,29 @@ def init_state(qp: Problem, bias: str, data: Batch, start: Array | None) -> Dual
     coef, grad = jnp.zeros(n, dtype), y
     if start is not None:
         if jnp.shape(start) != (n,):
-            raise ValueError(f"start has shape {jnp.shape(start)}, expected one number for each of the {n} rows")
+            raise ValueError(
+                f"start has shape {jnp.shape(start)}, expected one number for each of the {n} rows"
+            )
         bounds = loss.quadratic(y, jnp.asarray(qp.C, dtype) * weight)
         coef = make_feasible(jnp.asarray(start, dtype) * (y if loss.labels else 1), bounds, bias)
-        grad = y - matvec(qp.kernel, data.x, data.x, coef) - (0 if bounds.l2 is None else bounds.l2 * coef)
+        grad = (
+            y
+            - matvec(qp.kernel, data.x, data.x, coef)
+            - (0 if bounds.l2 is None else bounds.l2 * coef)
+        )
     sum_error = jnp.sum(coef) if bias == "free" else jnp.zeros((), dtype)
     return stop_gradients(DualState(coef, grad, jnp.zeros_like(grad), sum_error, weight))
 
 
-def step_info(qp: Problem, bias: str, states: tuple, x: Array, y: Array, residual: Array, evals: Array | Count) -> Info:
+def step_info(
+    qp: Problem, bias: str, states: tuple, x: Array, y: Array, residual: Array, evals: Array | Count
+) -> Info:
     """The step information of a step between two states `(before, after)`."""
     before, after = (qp.dual(state, x, y) for state in states)
     score, weight = scores(before, y, intercept(before, bias)), states[0].weight
     return Info(
-        loss=jnp.sum(weight * unwrap_static(qp.loss).value(score, y)) / jnp.maximum(jnp.sum(weight), jnp.finfo(y.dtype).tiny),
+        loss=jnp.sum(weight * unwrap_static(qp.loss).value(score, y))
+        / jnp.maximum(jnp.sum(weight), jnp.finfo(y.dtype).tiny),
         residual=residual,
         progress=dual_gain(before, after),
         index=jnp.where(after.coef != before.coef, jnp.arange(y.shape[0], dtype=jnp.int32), -1),
@@ -143,21 +172,31 @@ def gain_down(dual: Dual) -> Array:
 def violation(dual: Dual, bias: str) -> Array:
     """The violation of the optimality conditions (), in units of y, 0 at the maximum of D.
 
-    With a free bias LIBSVM's max gain_up - min gain_down; without one the largest |projected derivative|.
+    With a free bias LIBSVM's max gain_up - min gain_down; without one the largest |projected
+    derivative|.
     """
     up, down = fast_max(gain_up(dual)), fast_min(gain_down(dual))
     return jnp.maximum(up - down if bias == "free" else jnp.maximum(up, -down), 0)
 
 
 def intercept(dual: Dual, bias: str) -> Array:
-    """The bias b () by the optimality conditions: the mean over free coefficients, else the midpoint of its interval."""
+    """The bias b () by the optimality conditions: the mean over free coefficients, else the
+    midpoint of its interval.
+    """
     coef, grad, bounds, _ = dual
     if bias != "free":
         return jnp.zeros((), grad.dtype)
     on_low, on_high, on_zero = at_bound(coef, bounds)
-    free, value = ~(on_low | on_high | on_zero), grad if bounds.l1 is None else grad - bounds.l1 * jnp.sign(coef)
+    free, value = (
+        ~(on_low | on_high | on_zero),
+        grad if bounds.l1 is None else grad - bounds.l1 * jnp.sign(coef),
+    )
     dual = dual._replace(coef=jnp.where(on_low, bounds.low, jnp.where(on_high, bounds.high, coef)))
-    total, up, down = jnp.sum(free.astype(grad.dtype)), fast_max(gain_up(dual)), fast_min(gain_down(dual))
+    total, up, down = (
+        jnp.sum(free.astype(grad.dtype)),
+        fast_max(gain_up(dual)),
+        fast_min(gain_down(dual)),
+    )
     ends = jnp.where(jnp.isfinite(up), jnp.where(jnp.isfinite(down), (up + down) / 2, up), down)
     ends = jnp.where(jnp.isfinite(ends), ends, 0)  # no row of positive weight
     return jnp.where(total > 0, jnp.sum(jnp.where(free, value, 0)) / jnp.maximum(total, 1), ends)
@@ -170,7 +209,9 @@ def scores(dual: Dual, y: Array, b: Array) -> Array:
 
 
 def dual_gain(before: Dual, after: Dual) -> Array:
-    """The increase of D by each coefficient's change, (n,); their sum is exact, since D is quadratic."""
+    """The increase of D by each coefficient's change, (n,); their sum is exact, since D is
+    quadratic.
+    """
     change, l1 = after.coef - before.coef, before.bounds.l1
     l1_change = 0 if l1 is None else l1 * (jnp.abs(after.coef) - jnp.abs(before.coef))
     return change * (before.grad + after.grad) / 2 - l1_change
@@ -198,14 +239,18 @@ def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> Array
 
 
 def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:
-    """Coefficients clipped to their bounds and, with a free bias, of sum 0: the side of larger sum is scaled down."""
+    """Coefficients clipped to their bounds and, with a free bias, of sum 0: the side of larger sum
+    is scaled down.
+    """
     coef = jnp.clip(coef, bounds.low, bounds.high)
     if bias != "free":
         return coef
     up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
     # Rounding is left to `sum_error`: to scale it away would move a whole side off its bounds.
     balanced = jnp.abs(up - down) <= 1e-6 * jnp.maximum(up, down)
-    scale_of = lambda side: jnp.where(balanced, 1, jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1)))
+    scale_of = lambda side: jnp.where(
+        balanced, 1, jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1))
+    )
     return jnp.where(coef > 0, coef * scale_of(up), coef * scale_of(down))
 
 
@@ -215,5 +260,7 @@ def kernel_check(kernel: Kernel) -> Callable | None:
 
 
 def stop_gradients(tree: Any) -> Any:
-    """The tree without derivatives: those of the solution come from `implicit.solution`, not from the steps."""
+    """The tree without derivatives: those of the solution come from `implicit.solution`, not from
+    the steps.
+    """
     return jax.tree.map(lax.stop_gradient, tree)

@@ -58,17 +58,25 @@ def ball(radius: Scalar, bias: str) -> Callable[[Weights], Weights]:
     return project
 
 
-def descent(lam: Scalar, step: optax.GradientTransformation, bias: str, bias_step: Any = None) -> optax.GradientTransformation:
-    """The optax chain of a descent step on lam/2 |regularised parameters|^2 + loss; `bias_step`, if given, is for the bias."""
+def descent(
+    lam: Scalar, step: optax.GradientTransformation, bias: str, bias_step: Any = None
+) -> optax.GradientTransformation:
+    """The optax chain of a descent step on lam/2 |regularised parameters|^2 + loss; `bias_step`, if
+    given, is for the bias.
+    """
     check_choice("bias", bias, BIASES)
     if bias != "none" and bias_step is not None:
         labels: Any = "w", "b"
         step = optax.partition({"w": step, "b": bias_step}, Weights(*labels))
-    return optax.chain(optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None), step)
+    return optax.chain(
+        optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None), step
+    )
 
 
 def violation(grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:
-    """The mean absolute slope of the loss over the batch: for the hinge, the fraction of rows that violate their margin."""
+    """The mean absolute slope of the loss over the batch: for the hinge, the fraction of rows that
+    violate their margin.
+    """
     return jnp.sum(batch.weight * jnp.abs(slope)) / rows_in(batch)
 
 
@@ -90,18 +98,20 @@ def gradient(
 ) -> Solver:
     """Minimise a regularised mean loss of linear scores with an optax chain.
 
-        f_i = <w, x_i> + b;   g = sum_i weight_i slope(f_i, y_i) (x_i, 1) / count(weight > 0);   (w, b) += tx(g)
+        f_i = <w, x_i> + b;   g = sum_i weight_i slope(f_i, y_i) (x_i, 1) / count(weight > 0);
+        (w, b) += tx(g)
 
-    The regulariser is part of the chain (`optax.add_decayed_weights`). A chain with extra arguments receives `active`, whether
-    any row of the batch has a nonzero slope.
+    The regulariser is part of the chain (`optax.add_decayed_weights`). A chain with extra arguments
+    receives `active`, whether any row of the batch has a nonzero slope.
 
     Args:
         loss: of scores.
-        tx: the chain; with `average_iterates` in it, the model is the average. With `data_stats`, a function of its result
-            that returns the chain.
-        bias: "none", "feature" (a weight on a constant feature 1) or "free"; the chain decides whether it is regularised, see
-            `regularised`.
-        data_stats: data -> a pytree of numbers (norms, bounds), stored in the state, that configure the chain.
+        tx: the chain; with `average_iterates` in it, the model is the average. With `data_stats`, a
+            function of its result that returns the chain.
+        bias: "none", "feature" (a weight on a constant feature 1) or "free"; the chain decides
+            whether it is regularised, see `regularised`.
+        data_stats: data -> a pytree of numbers (norms, bounds), stored in the state, that configure
+            the chain.
         sampler: the default sampler; None: one uniform row per step.
         residual: (gradient of the loss, parameters, slopes (b,), batch) -> the stopping criterion.
         residual_scope: "sample" or "whole", the rows that `residual` measures.
@@ -114,7 +124,9 @@ def gradient(
 
     def init(key, data):
         dtype = accum_dtype(data.x)
-        params = Weights(jnp.zeros(data.x.shape[-1], dtype), None if bias == "none" else jnp.zeros((), dtype))
+        params = Weights(
+            jnp.zeros(data.x.shape[-1], dtype), None if bias == "none" else jnp.zeros((), dtype)
+        )
         stats = () if data_stats is None else data_stats(data)
         return GradientState(params, chain(stats).init(params), stats)
 
@@ -126,7 +138,9 @@ def gradient(
         slope = loss.slope(score, batch.y)
         row_gradient = batch.weight * slope / size
         grads = Weights(dot(row_gradient, batch.x), None if b is None else jnp.sum(row_gradient))
-        updates, opt = chain(state.numbers).update(grads, state.opt, state.params, active=jnp.any(row_gradient != 0))
+        updates, opt = chain(state.numbers).update(
+            grads, state.opt, state.params, active=jnp.any(row_gradient != 0)
+        )
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
         info = Info(
             loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / size,
@@ -143,5 +157,10 @@ def gradient(
         return Linear(w, jnp.zeros((), w.dtype) if b is None else b, bias)
 
     return Solver(
-        init, update, model, sampler or uniform(1), residual_scope=residual_scope, targets="labels" if loss.labels else "real"
+        init,
+        update,
+        model,
+        sampler or uniform(1),
+        residual_scope=residual_scope,
+        targets="labels" if loss.labels else "real",
     )

@@ -1,4 +1,6 @@
-"""A first-in, first-out cache of kernel rows within a memory limit, for solvers that choose their own rows."""
+"""A first-in, first-out cache of kernel rows within a memory limit, for solvers that choose their
+own rows.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,31 @@ from ..types import Array
 
 
 class Rows(NamedTuple):
-    """Cached rows of the kernel matrix, each in a slot; once all slots are in use, a new row overwrites the oldest."""
+    """Cached rows of the kernel matrix, each in a slot; once all slots are in use, a new row
+    overwrites the oldest.
+    """
 
     value: Array  # (slots, n)
     slot: Array  # (n,)  int32, the slot of row i; -1: not cached
     owner: Array  # (slots,)  int32, the row in each slot; -1: empty
-    next: Array  # ()  int32, the slot that is written next; a product that would pass the end starts at slot 0
+    # ()  int32, the slot that is written next; a product that would pass the end starts at slot 0
+    next: Array
     n_computed: Array  # ()  int32, rows computed so far
 
 
-CHUNKS = (64, 32, 16)  # rows per kernel product: a large product costs less per row, a small one less in total
+# rows per kernel product: a large product costs less per row, a small one less in total
+CHUNKS = (64, 32, 16)
 CHUNK = CHUNKS[0]
-SPARE = 2 * CHUNK  # slots that a call may skip at the end, or write after its last row, besides those of its rows
+# slots that a call may skip at the end, or write after its last row, besides those of its rows
+SPARE = 2 * CHUNK
 
 
 def num_slots(x: Array, memory: float, least: int) -> int:
-    """The number of slots: as many rows as fit into `memory` bytes, between `least` and n, in whole chunks and one more.
+    """The number of slots: as many rows as fit into `memory` bytes, between `least` and n, in whole
+    chunks and one more.
 
-    The one more is for the slots that a product writes after its last row. With room for n rows, no slot is reused.
+    The one more is for the slots that a product writes after its last row. With room for n rows, no
+    slot is reused.
     """
     n = x.shape[0]
     capacity = int(min(memory, 2**62) // (n * jnp.dtype(accum_dtype(x)).itemsize))
@@ -48,12 +57,14 @@ def empty(x: Array, slots: int) -> Rows:
 def grow(rows: Rows, slots: int) -> Rows:
     """The cache with more slots.
 
-    A solver starts with part of the slots and grows the cache once. Allocating slots takes about half the time of computing
-    the kernel rows that fill them.
+    A solver starts with part of the slots and grows the cache once. Allocating slots takes about
+    half the time of computing the kernel rows that fill them.
     """
     old_slots, n = rows.value.shape
     value = lax.dynamic_update_slice(jnp.zeros((slots, n), rows.value.dtype), rows.value, (0, 0))
-    return rows._replace(value=value, owner=jnp.pad(rows.owner, (0, slots - old_slots), constant_values=-1))
+    return rows._replace(
+        value=value, owner=jnp.pad(rows.owner, (0, slots - old_slots), constant_values=-1)
+    )
 
 
 def full(rows: Rows, q: int) -> Array:
@@ -65,7 +76,9 @@ def first(mask: Array) -> tuple[Array, Array]:
     """The indices of the true entries of (q,) in order, padded with zeros, and their number."""
     q = mask.shape[0]
     position = jnp.where(mask, jnp.cumsum(mask.astype(jnp.int32)) - 1, q)
-    return jnp.zeros(q, jnp.int32).at[position].set(lax.iota(jnp.int32, q), mode="drop"), count(mask)
+    return jnp.zeros(q, jnp.int32).at[position].set(lax.iota(jnp.int32, q), mode="drop"), count(
+        mask
+    )
 
 
 def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Array) -> Rows:
@@ -82,33 +95,46 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
         The cache. None of the wanted rows is overwritten by another one.
     """
     slots, n = rows.owner.shape[0], x.shape[0]
-    q, distance = index.shape[0], rows.slot[index] - rows.next  # slots from the next one to that of the row
+    # slots from the next one to that of the row
+    q, distance = index.shape[0], rows.slot[index] - rows.next
     cached = rows.slot[index] >= 0
-    if slots < n + CHUNK:  # slots are reused: a cached row that may be overwritten during this call counts as missing
+    # slots are reused: a cached row that may be overwritten during this call counts as missing
+    if slots < n + CHUNK:
         cached = cached & (jnp.where(distance < 0, distance + slots, distance) >= q + SPARE)
     order, n_missing = first(wanted & ~cached)
     missing_rows = jnp.pad(index[order], (0, CHUNK))
 
     def fill(size, _, carry):
-        """Compute the next `size` missing rows, or those that are left, and write them to consecutive slots."""
+        """Compute the next `size` missing rows, or those that are left, and write them to
+        consecutive slots.
+        """
         rows, n_done = carry
         chunk = lax.dynamic_slice_in_dim(missing_rows, n_done, size)
         is_row = n_done + lax.iota(jnp.int32, size) < n_missing
         start = jnp.where(rows.next + size > slots, 0, rows.next)
         slots_written = start + lax.iota(jnp.int32, size)
-        value = lax.dynamic_update_slice(rows.value, kernel(x[chunk], x).astype(rows.value.dtype), (start, jnp.zeros_like(start)))
-        # Entries at n are dropped. A row that was computed again into another slot stays cached there.
+        value = lax.dynamic_update_slice(
+            rows.value, kernel(x[chunk], x).astype(rows.value.dtype), (start, jnp.zeros_like(start))
+        )
+        # Entries at n are dropped. A row that was computed again into another slot stays cached
+        # there.
         old_owner = rows.owner[slots_written]
         evicted = (old_owner >= 0) & (rows.slot[old_owner] == slots_written)
         slot = rows.slot.at[jnp.where(evicted, old_owner, n)].set(-1, mode="drop")
         slot = slot.at[jnp.where(is_row, chunk, n)].set(slots_written, mode="drop")
         owner = rows.owner.at[slots_written].set(jnp.where(is_row, chunk, -1))
         computed = count(is_row)
-        return Rows(value, slot, owner, start + computed, rows.n_computed + computed), n_done + computed
+        return Rows(
+            value, slot, owner, start + computed, rows.n_computed + computed
+        ), n_done + computed
 
     # Whole chunks, and for the rest one product of the smallest size that holds it.
     rest, (_, medium, small) = n_missing % CHUNK, CHUNKS
-    products = (n_missing // CHUNK + count(rest > medium), (rest > small) & (rest <= medium), (rest > 0) & (rest <= small))
+    products = (
+        n_missing // CHUNK + count(rest > medium),
+        (rest > small) & (rest <= medium),
+        (rest > 0) & (rest <= small),
+    )
     carry = rows, jnp.zeros((), jnp.int32)
     for size, repeats in zip(CHUNKS, products, strict=True):
         carry = lax.fori_loop(0, repeats.astype(jnp.int32), functools.partial(fill, size), carry)
@@ -118,7 +144,9 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
 UNROLL = 8  # rows per iteration of the loop of `subtract`
 
 
-def subtract(total: Array, compensation: Array, rows: Rows, index: Array, by: Array) -> tuple[Array, Array]:
+def subtract(
+    total: Array, compensation: Array, rows: Rows, index: Array, by: Array
+) -> tuple[Array, Array]:
     """total - sum_k by_k row(index_k) by compensated summation; rows with by_k = 0 are not read.
 
     Args:
@@ -138,7 +166,11 @@ def subtract(total: Array, compensation: Array, rows: Rows, index: Array, by: Ar
 
     def subtract_block(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
         for u in range(UNROLL):
-            sums = two_sum(*sums, -index_row(by, k * UNROLL + u) * index_row(rows.value, index_row(slot, k * UNROLL + u)))
+            sums = two_sum(
+                *sums,
+                -index_row(by, k * UNROLL + u)
+                * index_row(rows.value, index_row(slot, k * UNROLL + u)),
+            )
         return sums
 
     return lax.fori_loop(0, -(-n_used // UNROLL), subtract_block, (total, compensation))

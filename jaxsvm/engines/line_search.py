@@ -1,4 +1,6 @@
-"""Step lengths along a line: the exact minimiser, and one that satisfies two conditions of descent."""
+"""Step lengths along a line: the exact minimiser, and one that satisfies two conditions of
+descent.
+"""
 
 from __future__ import annotations
 
@@ -35,25 +37,38 @@ class Line(NamedTuple):
         """f(w + t d) - f(w) (), summed from differences per row."""
         loss_before = jnp.maximum(1 - self.margin, 0)
         loss_after = jnp.maximum(1 - self.margin - t * self.rate, 0)
-        return self.lam * t * (self.cross + t * self.square / 2) + pairwise_sum(self.share * (loss_after - loss_before))
+        return self.lam * t * (self.cross + t * self.square / 2) + pairwise_sum(
+            self.share * (loss_after - loss_before)
+        )
 
     def active(self, t: Array) -> Array:
-        """The a (n,) of the right-hand slope at t: 1 for rows of margin below 1, or at 1 with a falling margin.
+        """The a (n,) of the right-hand slope at t: 1 for rows of margin below 1, or at 1 with a
+        falling margin.
 
         Margins within `margin_tol` of 1 count as 1: along a kink, rounding decides their side.
         """
         slack = 1 - self.margin - t * self.rate
-        return jnp.where(jnp.abs(slack) <= self.margin_tol + t * self.rate_tol, self.rate < -self.rate_tol, slack > 0).astype(
-            slack.dtype
-        )
+        return jnp.where(
+            jnp.abs(slack) <= self.margin_tol + t * self.rate_tol,
+            self.rate < -self.rate_tol,
+            slack > 0,
+        ).astype(slack.dtype)
 
     def slope(self, t: Array) -> Array:
         """The right-hand slope at t, ()."""
-        return self.lam * (self.cross + t * self.square) - pairwise_sum(self.share * self.active(t) * self.rate)
+        return self.lam * (self.cross + t * self.square) - pairwise_sum(
+            self.share * self.active(t) * self.rate
+        )
 
 
 def line_of(
-    lam: Scalar, frame: InnerProductSpace, w: FunctionValues, d: FunctionValues, z: FunctionValues, y: Array, share: Array
+    lam: Scalar,
+    frame: InnerProductSpace,
+    w: FunctionValues,
+    d: FunctionValues,
+    z: FunctionValues,
+    y: Array,
+    share: Array,
 ) -> Line:
     """The restriction of f to the line w + t d, where d is a combination of vectors lam w - z."""
     unit = UNIT * jnp.finfo(share.dtype).eps
@@ -61,41 +76,65 @@ def line_of(
     margin_tol = unit * jnp.maximum(largest(jnp.abs(w.response)), 1)
     rate_tol = unit * largest(lam * jnp.abs(w.response) + jnp.abs(z.response))
     margin_tol, rate_tol = lax.stop_gradient((margin_tol, rate_tol))
-    return Line(lam, frame.inner(w, d), frame.inner(d, d), y * w.response, y * d.response, share, margin_tol, rate_tol)
+    return Line(
+        lam,
+        frame.inner(w, d),
+        frame.inner(d, d),
+        y * w.response,
+        y * d.response,
+        share,
+        margin_tol,
+        rate_tol,
+    )
 
 
 def exact_step(line: Line) -> Array:
     """The minimiser t >= 0 of f along a line, (); 0 where the slope at 0 is not negative.
 
-    The slope increases with rate lam |d|^2 and by jumps. Bisection narrows its change of sign to an interval with at most one
-    jump.
+    The slope increases with rate lam |d|^2 and by jumps. Bisection narrows its change of sign to an
+    interval with at most one jump.
     """
     first, curvature = line.slope(jnp.zeros_like(line.square)), line.lam * line.square
-    high = jnp.where(first < 0, -first / jnp.where(curvature > 0, curvature, 1), 0)  # the minimiser without the jumps
+    # the minimiser without the jumps
+    high = jnp.where(first < 0, -first / jnp.where(curvature > 0, curvature, 1), 0)
 
     def bisect(_, ends):
-        low, slope, high = ends  # with the slope computed at `low`: a second evaluation could count a close jump differently
+        # with the slope computed at `low`: a second evaluation could count a close jump differently
+        low, slope, high = ends
         middle = (low + high) / 2
         middle_slope = line.slope(middle)
         is_left = middle_slope < 0
-        return jnp.where(is_left, middle, low), jnp.where(is_left, middle_slope, slope), jnp.where(is_left, high, middle)
+        return (
+            jnp.where(is_left, middle, low),
+            jnp.where(is_left, middle_slope, slope),
+            jnp.where(is_left, high, middle),
+        )
 
-    low, slope, _ = lax.fori_loop(0, jnp.finfo(first.dtype).nmant + 9, bisect, (jnp.zeros_like(high), first, high))
+    low, slope, _ = lax.fori_loop(
+        0, jnp.finfo(first.dtype).nmant + 9, bisect, (jnp.zeros_like(high), first, high)
+    )
     level = low - slope / jnp.where(curvature > 0, curvature, 1)
     jumps = (1 - line.margin) / jnp.where(line.rate != 0, line.rate, 1)
     jump = fast_min(jnp.where((line.rate != 0) & (jumps > low) & (line.share > 0), jumps, jnp.inf))
-    return jnp.where(first < 0, jnp.minimum(level, jump), 0)  # at the jump itself, not at the end of the interval
+    # at the jump itself, not at the end of the interval
+    return jnp.where(first < 0, jnp.minimum(level, jump), 0)
 
 
 def bounded_step(
-    line: Line, size: Array, decrease: Scalar, slope: Scalar, low: Scalar, high: Scalar, start: Scalar
+    line: Line,
+    size: Array,
+    decrease: Scalar,
+    slope: Scalar,
+    low: Scalar,
+    high: Scalar,
+    start: Scalar,
 ) -> tuple[Array, Array]:
     """A step t of sufficient decrease and small slope (Wolfe conditions), by doubling and halving.
 
         L = {t > 0: f(t) - f(0) <= -decrease size t};   R = {t > 0: slope of f at t >= -slope size}
 
-    For decrease <= slope, both are intervals that overlap and cover all t > 0, and the search ends. Otherwise it may reach its
-    limit of trials.
+    For decrease <= slope, both are intervals that overlap and cover all t > 0, and the search ends.
+    Otherwise it may reach its limit of trials.
 
     Args:
         line: f along d.
@@ -107,10 +146,11 @@ def bounded_step(
         start: the first trial step.
 
     Returns:
-        t, 0 where no step longer than `low` has sufficient decrease; and the last rejected trial, outside of L.
+        t, 0 where no step longer than `low` has sufficient decrease; and the last rejected trial,
+        outside of L.
 
-    Reference: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized support vector machines,
-        algorithm 2, without the factor t in R.
+    Reference: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized support
+        vector machines, algorithm 2, without the factor t in R.
     """
 
     def trial(_, search):
@@ -126,11 +166,23 @@ def bounded_step(
         too_long, too_short = in_left & (next_trial > high), ~in_left & (next_trial < low)
         stops = accepted | too_long | too_short
         result = jnp.where(accepted | too_long, t, jnp.where(too_short, 0, new_inside))
-        new = (new_inside, new_outside, next_trial, jnp.where(stops, result, new_inside), done | stops)
+        new = (
+            new_inside,
+            new_outside,
+            next_trial,
+            jnp.where(stops, result, new_inside),
+            done | stops,
+        )
         return jax.tree.map(lambda a, b: jnp.where(done, a, b), search, new)
 
     zero = jnp.zeros_like(start)
-    initial = (zero, jnp.full_like(start, jnp.inf), jnp.clip(start, low, high), zero, jnp.zeros((), bool))
+    initial = (
+        zero,
+        jnp.full_like(start, jnp.inf),
+        jnp.clip(start, low, high),
+        zero,
+        jnp.zeros((), bool),
+    )
     _, outside, _, step, _ = lax.fori_loop(0, TRIALS, trial, initial)
     return step, jnp.where(jnp.isfinite(outside), outside, 0)
 
@@ -152,6 +204,7 @@ def check_constants(m_L: float, m_R: float, *, apart: bool = False) -> None:
             raise ValueError(f"{name} must lie between 0 and 1, got {float(value):g}")
     if not apart and not is_traced(m_L, m_R) and float(m_L) > float(m_R):
         raise ValueError(
-            f"m_L must be at most m_R, or some steps are neither short nor long enough and the search has no end: got "
+            "m_L must be at most m_R, or some steps are neither short nor long enough and the "
+            "search has no end: got "
             f"m_L={float(m_L):g}, m_R={float(m_R):g}"
         )

@@ -10,11 +10,13 @@ from ..types import Array
 
 
 def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
-    """The convex weights of the minimum norm point of m vectors: argmin_w w' gram w / 2 - gain' w, w >= 0 of sum 1.
+    """The convex weights of the minimum norm point of m vectors: argmin_w w' gram w / 2 - gain' w,
+    w >= 0 of sum 1.
 
-    For two vectors h, g in closed form: h has weight clip(<g, g - h> / |g - h|^2, 0, 1), 0 where they are equal. For more by an
-    active set method, one linear system per cycle. A cycle aims at the minimum over the affine hull of the active vectors. If
-    that lies outside of their convex hull, it stops at the boundary and drops one vector. Otherwise the vector of the steepest
+    For two vectors h, g in closed form: h has weight clip(<g, g - h> / |g - h|^2, 0, 1), 0 where
+    they are equal. For more by an active set method, one linear system per cycle. A cycle aims at
+    the minimum over the affine hull of the active vectors. If that lies outside of their convex
+    hull, it stops at the boundary and drops one vector. Otherwise the vector of the steepest
     descent joins, until none is left.
 
     Args:
@@ -25,26 +27,40 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
     Returns:
         (m,) weights, 0 where there is no vector.
 
-    Reference: P. Wolfe, Finding the nearest point in a polytope, Mathematical Programming 11, 1976; of two: D. Zhang, S. Sen,
-        A stochastic conjugate subgradient algorithm for kernelized support vector machines, algorithm 1.
+    Reference: P. Wolfe, Finding the nearest point in a polytope, Mathematical Programming 11, 1976;
+        of two: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized
+        support vector machines, algorithm 1.
     """
     m = gram.shape[0]
     gain = jnp.zeros(m, gram.dtype) if gain is None else gain
     if m == 2:
         lead, scale = gram[1, 1] - gram[0, 1] + gain[0] - gain[1], gram[0, 0] + gram[1, 1]
-        curve = jnp.maximum(scale - 2 * gram[0, 1], 4 * jnp.finfo(gram.dtype).eps * scale)  # 0 for equal vectors
+        # 0 for equal vectors
+        curve = jnp.maximum(scale - 2 * gram[0, 1], 4 * jnp.finfo(gram.dtype).eps * scale)
         equal = curve <= 0
-        h = jnp.where(equal, (lead > 0).astype(gram.dtype), jnp.clip(lead / jnp.where(equal, 1, curve), 0, 1))
+        h = jnp.where(
+            equal, (lead > 0).astype(gram.dtype), jnp.clip(lead / jnp.where(equal, 1, curve), 0, 1)
+        )
         h = jnp.where(live[0], jnp.where(live[1], h, 1), 0)
         return jnp.stack([h, 1 - h])
     scale = jnp.max(jnp.where(live, jnp.diagonal(gram), 0))
-    least_square = 4 * jnp.finfo(gram.dtype).eps * jnp.where(scale > 0, scale, 1)  # keeps the system regular for equal vectors
+    # keeps the system regular for equal vectors
+    least_square = 4 * jnp.finfo(gram.dtype).eps * jnp.where(scale > 0, scale, 1)
 
     def on_plane(gram, gain, active):
         active_float = active.astype(gram.dtype)
-        active_gram = jnp.where(active[:, None] & active[None, :], gram, 0) + jnp.diag(jnp.where(active, least_square, 1))
-        system = jnp.block([[active_gram, active_float[:, None]], [active_float[None, :], jnp.zeros((1, 1), gram.dtype)]])
-        return jnp.where(active, jnp.linalg.solve(system, jnp.append(jnp.where(active, gain, 0), 1))[:m], 0)
+        active_gram = jnp.where(active[:, None] & active[None, :], gram, 0) + jnp.diag(
+            jnp.where(active, least_square, 1)
+        )
+        system = jnp.block(
+            [
+                [active_gram, active_float[:, None]],
+                [active_float[None, :], jnp.zeros((1, 1), gram.dtype)],
+            ]
+        )
+        return jnp.where(
+            active, jnp.linalg.solve(system, jnp.append(jnp.where(active, gain, 0), 1))[:m], 0
+        )
 
     def cycle(carry):
         weight, active, cycles, _ = carry
@@ -52,18 +68,30 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         in_hull = jnp.all(target >= 0)
         ratio = jnp.where(target < 0, weight / jnp.where(target < 0, weight - target, 1), jnp.inf)
         dropped = jnp.argmin(ratio)
-        boundary = jnp.maximum(weight + jnp.where(in_hull, 0, ratio[dropped]) * (target - weight), 0).at[dropped].set(0)
+        boundary = (
+            jnp.maximum(weight + jnp.where(in_hull, 0, ratio[dropped]) * (target - weight), 0)
+            .at[dropped]
+            .set(0)
+        )
         weight = jnp.where(in_hull, target, boundary)
         slope = jnp.where(live, fixed[1] - dot(fixed[0], weight), -jnp.inf)
         joining = jnp.argmax(slope)
-        done = in_hull & ((slope[joining] - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square) | active[joining])
-        next_active = jnp.where(in_hull, active.at[joining].set(True), active.at[dropped].set(False))
+        done = in_hull & (
+            (slope[joining] - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square)
+            | active[joining]
+        )
+        next_active = jnp.where(
+            in_hull, active.at[joining].set(True), active.at[dropped].set(False)
+        )
         return weight, jnp.where(done, active, next_active), cycles + 1, done
 
     fixed = lax.stop_gradient((gram, gain))
-    entry = jnp.arange(m) == m - 1 - jnp.argmax(live[::-1])  # the last live vector is the initial point
+    # the last live vector is the initial point
+    entry = jnp.arange(m) == m - 1 - jnp.argmax(live[::-1])
     start = (entry.astype(gram.dtype), entry, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    weight, active, _, done = lax.while_loop(lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, start)
+    weight, active, _, done = lax.while_loop(
+        lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, start
+    )
     # Solve once more outside of the loop: while loops have no reverse-mode derivative.
     weight = jnp.where(done, jnp.maximum(on_plane(gram, gain, active), 0), weight)
     return weight / jnp.sum(weight)

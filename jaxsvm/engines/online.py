@@ -32,16 +32,24 @@ class OnlineState(NamedTuple):
 
 
 def online(
-    init: Callable, rule: Callable, space: Space, *, scale: Callable | None = None, sampler: Any = None, targets: Any = "labels"
+    init: Callable,
+    rule: Callable,
+    space: Space,
+    *,
+    scale: Callable | None = None,
+    sampler: Any = None,
+    targets: Any = "labels",
 ) -> Solver:
     """A solver that changes a function by a rule at every step.
 
-        score = f(x);   rule_state, (shrink, coef) = rule(rule_state, score, ...);   f = (1 - shrink) f + coef k(x, .)
+        score = f(x);   rule_state, (shrink, coef) = rule(rule_state, score, ...);
+        f = (1 - shrink) f + coef k(x, .)
 
     Args:
         init: data -> the initial state of the rule, a pytree, `()` if it has none.
-        rule: (state, scores (b,), batch of the step's rows, share (b,), gram: () -> (b, b), t ()) -> (state, Move),
-            where share = weight / count(weight > 0) and t is the number of previous steps.
+        rule: (state, scores (b,), batch of the step's rows, share (b,), gram: () -> (b, b), t ())
+            -> (state, Move), where share = weight / count(weight > 0) and t is the number of
+            previous steps.
         space: the function space of f; `space.reads` decides which data an update receives.
         scale: t -> factor of the model, for functions stored up to a factor; None: 1.
         sampler: the default sampler; None: one uniform row per step.
@@ -76,35 +84,59 @@ def online(
 
     def model(state, data=None):
         inner_model = space.model(state.f, data)
-        return inner_model if scale is None else inner_model.scaled(scale(state.t.astype(jax.tree.leaves(state.f)[0].dtype)))
+        return (
+            inner_model
+            if scale is None
+            else inner_model.scaled(scale(state.t.astype(jax.tree.leaves(state.f)[0].dtype)))
+        )
 
     sampling = sampler or uniform(1), space.reads
-    return Solver(start, update, model, *sampling, residual_scope="sample", targets=targets, layout=space.layout)
+    return Solver(
+        start,
+        update,
+        model,
+        *sampling,
+        residual_scope="sample",
+        targets=targets,
+        layout=space.layout,
+    )
 
 
-def perceptron_rule(_: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array) -> tuple[tuple, Move]:
-    """The perceptron rule: misclassified rows, y_i f(x_i) <= 0, are added with their label; the loss counts them."""
+def perceptron_rule(
+    _: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array
+) -> tuple[tuple, Move]:
+    """The perceptron rule: misclassified rows, y_i f(x_i) <= 0, are added with their label; the
+    loss counts them.
+    """
     mistake = batch.y * score <= 0
     coef = jnp.where(mistake, batch.y * share, jnp.zeros_like(score))
     return (), Move(jnp.zeros((), score.dtype), coef, mistake.astype(score.dtype))
 
 
-def margin_perceptron_rule(_: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array) -> tuple[tuple, Move]:
-    """The margin perceptron rule: rows with y_i f(x_i) < 1 are added with their label; the loss counts y_i f(x_i) <= 0."""
+def margin_perceptron_rule(
+    _: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array
+) -> tuple[tuple, Move]:
+    """The margin perceptron rule: rows with y_i f(x_i) < 1 are added with their label; the loss
+    counts y_i f(x_i) <= 0.
+    """
     coef = jnp.where(batch.y * score < 1, batch.y * share, jnp.zeros_like(score))
     return (), Move(jnp.zeros((), score.dtype), coef, (batch.y * score <= 0).astype(score.dtype))
 
 
 def pegasos_rule(lam: Scalar) -> tuple[Callable, Callable]:
-    """The rule of Pegasos without projection for w = s / (lam t), and 1 / (lam t): s adds y_i where y_i s(x_i) < lam (t - 1).
+    """The rule of Pegasos without projection for w = s / (lam t), and 1 / (lam t): s adds y_i where
+    y_i s(x_i) < lam (t - 1).
 
-    With weights of 1 the coefficients of s are integers, so that rows drawn equally often have equal coefficients.
+    With weights of 1 the coefficients of s are integers, so that rows drawn equally often have
+    equal coefficients.
     """
 
     def rule(_, s, batch, share, gram, t):
         threshold = lam * t.astype(s.dtype)  # lam (t - 1) with t from 1
         violates = batch.y * s < threshold
-        score = jnp.where(t > 0, s / jnp.where(t > 0, threshold, jnp.ones_like(threshold)), jnp.zeros_like(s))
+        score = jnp.where(
+            t > 0, s / jnp.where(t > 0, threshold, jnp.ones_like(threshold)), jnp.zeros_like(s)
+        )
         violates = jnp.where(t > 0, violates, jnp.ones_like(violates))
         coef = jnp.where(violates, batch.y * share, jnp.zeros_like(s))
         return (), Move(jnp.zeros((), s.dtype), coef, hinge.value(score, batch.y))
@@ -113,7 +145,9 @@ def pegasos_rule(lam: Scalar) -> tuple[Callable, Callable]:
 
 
 def ogd_rule(eta: Scalar, lam: Scalar = 0.0) -> Callable:
-    """The rule of descent on lam/2 |w|^2 + hinge with step eta: f shrinks by eta lam, rows of y_i f < 1 add eta y_i."""
+    """The rule of descent on lam/2 |w|^2 + hinge with step eta: f shrinks by eta lam, rows of y_i f
+    < 1 add eta y_i.
+    """
 
     def rule(_, score, batch, share, gram, t):
         coef = jnp.where(batch.y * score < 1, eta * batch.y * share, jnp.zeros_like(score))

@@ -14,19 +14,29 @@ from .dual_qp import Dual, gain_down, gain_up
 
 
 def _upper(coef: Array, bounds: Quadratic, i: Array) -> Array:
-    """The upper limit of a step of coefficient i: its bound, or 0 where l1_i > 0 puts a kink there."""
+    """The upper limit of a step of coefficient i: its bound, or 0 where l1_i > 0 puts a kink
+    there.
+    """
     high = index_row(bounds.high, i)
-    return high if bounds.l1 is None else jnp.where((coef < 0) & (index_row(bounds.l1, i) > 0), 0, high)
+    return (
+        high
+        if bounds.l1 is None
+        else jnp.where((coef < 0) & (index_row(bounds.l1, i) > 0), 0, high)
+    )
 
 
 def _lower(coef: Array, bounds: Quadratic, i: Array) -> Array:
     """The lower limit of a step of coefficient i."""
     low = index_row(bounds.low, i)
-    return low if bounds.l1 is None else jnp.where((coef > 0) & (index_row(bounds.l1, i) > 0), 0, low)
+    return (
+        low if bounds.l1 is None else jnp.where((coef > 0) & (index_row(bounds.l1, i) > 0), 0, low)
+    )
 
 
 def snap_to_bound(new: Array, old: Array, low: Array, high: Array) -> Array:
-    """A coefficient, moved to its bound where it is within rounding of it; the next step corrects the sum."""
+    """A coefficient, moved to its bound where it is within rounding of it; the next step corrects
+    the sum.
+    """
     rounding = 2 * jnp.finfo(new.dtype).eps * jnp.maximum(jnp.abs(old), jnp.abs(new))
     return jnp.where(high - new <= rounding, high, jnp.where(new - low <= rounding, low, new))
 
@@ -46,9 +56,11 @@ class SmoStep(NamedTuple):
 
 
 def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
-    """One SMO step on a pair, which keeps the sum of the coefficients: second order working set selection.
+    """One SMO step on a pair, which keeps the sum of the coefficients: second order working set
+    selection.
 
-        i = argmax gain_up;   j = argmax (gain_up_i - gain_down_j)^2 / (K_ii + K_jj - 2 K_ij);   coef_i += t, coef_j -= t
+        i = argmax gain_up;   j = argmax (gain_up_i - gain_down_j)^2 / (K_ii + K_jj - 2 K_ij);
+        coef_i += t, coef_j -= t
 
     Args:
         row: i -> (n,) kernel values of row i, plus l2_i at entry i.
@@ -58,21 +70,29 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
     Returns:
         The dual after the step, its sum_error, and the step.
 
-    Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005.
+    Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order
+        information, JMLR 6, 2005.
     """
     coef, grad, bounds, diag = dual
     i, up = argmax_value(gain_up(dual))
     row_i, gain_difference = row(i), up - gain_down(dual)
     scale = index_row(diag, i) + diag
     curvature = _curvature(scale - 2 * row_i, scale)
-    j, _ = argmax_value(jnp.where(gain_difference > 0, gain_difference * gain_difference / curvature, -1))
+    j, _ = argmax_value(
+        jnp.where(gain_difference > 0, gain_difference * gain_difference / curvature, -1)
+    )
     row_j = row(j)
     a, b = index_row(coef, i), index_row(coef, j)
     upper, lower = _upper(a, bounds, i), _lower(b, bounds, j)
     free_step = jnp.maximum(index_row(gain_difference, j) / index_row(curvature, j), 0)
     t = jnp.minimum(jnp.minimum(free_step, upper - a), b - lower)
-    # Bounds are met exactly; the partner changes by the rounded change of i and corrects the sum error.
-    new_a = jnp.where(t >= upper - a, upper, snap_to_bound(a + t, a, index_row(bounds.low, i), index_row(bounds.high, i)))
+    # Bounds are met exactly; the partner changes by the rounded change of i and corrects the sum
+    # error.
+    new_a = jnp.where(
+        t >= upper - a,
+        upper,
+        snap_to_bound(a + t, a, index_row(bounds.low, i), index_row(bounds.high, i)),
+    )
     low, high = index_row(bounds.low, j), index_row(bounds.high, j)
     new_b = snap_to_bound(jnp.clip(b - (new_a - a) - sum_error, lower, high), b, low, high)
     new_b = jnp.where(t >= b - lower, lower, new_b)
@@ -80,18 +100,24 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
     index, new, by = jnp.stack([i, j]), jnp.stack([new_a, new_b]), jnp.stack([new_a - a, new_b - b])
     change = -by[0] * row_i - by[1] * row_j
     dual = dual._replace(coef=coef.at[index].set(new, mode="promise_in_bounds"), grad=grad + change)
-    return dual, sum_error + (by[0] + by[1]), SmoStep(index, by, jnp.maximum(fast_max(gain_difference), 0), change)
+    return (
+        dual,
+        sum_error + (by[0] + by[1]),
+        SmoStep(index, by, jnp.maximum(fast_max(gain_difference), 0), change),
+    )
 
 
 def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
-    """One exact step on the coordinate of the largest gain; the sum of the coefficients is unconstrained.
+    """One exact step on the coordinate of the largest gain; the sum of the coefficients is
+    unconstrained.
 
-        t = clip(gain_up_i / K_ii, 0, high_i - coef_i), or the same downwards;   i = argmax t (gain_up_i - t K_ii / 2)
+        t = clip(gain_up_i / K_ii, 0, high_i - coef_i), or the same downwards;
+        i = argmax t (gain_up_i - t K_ii / 2)
 
     Args and Returns: as in `pair_step`; `sum_error` is returned unchanged.
 
-    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, section 5, SMO
-        as in its authors' program.
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
+        ICML 2012, section 5, SMO as in its authors' program.
     """
     coef, grad, bounds, diag = dual
     up, down = gain_up(dual), -gain_down(dual)
@@ -104,19 +130,31 @@ def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, 
     t = jnp.minimum(rate / curvature, room)
     i, gain = argmax_value(jnp.where(rate > 0, t * (rate - t * curvature / 2), -1))
     old = index_row(coef, i)
-    new = snap_to_bound(index_row(coef + sign * t, i), old, index_row(bounds.low, i), index_row(bounds.high, i))
+    new = snap_to_bound(
+        index_row(coef + sign * t, i), old, index_row(bounds.low, i), index_row(bounds.high, i)
+    )
     new = jnp.where(index_row(rate / curvature >= room, i), index_row(end, i), new)
     by = jnp.where(gain > 0, new, old) - old
     change = -by * row(i)
-    dual = dual._replace(coef=coef.at[i].set(jnp.where(gain > 0, new, old), mode="promise_in_bounds"), grad=grad + change)
-    return dual, sum_error, SmoStep(jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)]), fast_max(rate), change)
+    dual = dual._replace(
+        coef=coef.at[i].set(jnp.where(gain > 0, new, old), mode="promise_in_bounds"),
+        grad=grad + change,
+    )
+    return (
+        dual,
+        sum_error,
+        SmoStep(jnp.stack([i, i]), jnp.stack([by, jnp.zeros_like(by)]), fast_max(rate), change),
+    )
 
 
 STEPS = {"free": pair_step, "none": coordinate_step}
 
 
-def solve(gram: Array, dual: Dual, sum_error: Array, tol: Array, bias: str, max_steps: int) -> tuple[Dual, Array]:
-    """SMO on a working set of q coefficients with the others fixed, until the violation in the set is at most `tol`.
+def solve(
+    gram: Array, dual: Dual, sum_error: Array, tol: Array, bias: str, max_steps: int
+) -> tuple[Dual, Array]:
+    """SMO on a working set of q coefficients with the others fixed, until the violation in the set
+    is at most `tol`.
 
     Args:
         gram: (q, q) kernel, with l2 added on the diagonal.

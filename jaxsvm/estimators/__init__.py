@@ -1,9 +1,10 @@
-"""Estimators for scikit-learn: fit, predict, clone, pickle, pipelines and grids for solvers and feature maps.
+"""Estimators for scikit-learn: fit, predict, clone, pickle, pipelines and grids for solvers and
+feature maps.
 
-Rows are checked, sorted, and merged where they are equal (their weights are added); then rows of weight 0 pad them to one of
-a small set of sizes. So weight k equals k copies and weight 0 equals absence, bit for bit, and the order of rows has no
-effect. One compiled program serves all numbers of a solver and data of similar size. Rows are float32, or float64 inside
-`jax.enable_x64()`.
+Rows are checked, sorted, and merged where they are equal (their weights are added); then rows of
+weight 0 pad them to one of a small set of sizes. So weight k equals k copies and weight 0 equals
+absence, bit for bit, and the order of rows has no effect. One compiled program serves all numbers
+of a solver and data of similar size. Rows are float32, or float64 inside `jax.enable_x64()`.
 """
 
 from .budgeted_svc import BudgetedSVC as BudgetedSVC
@@ -14,7 +15,15 @@ from .svc import SVC as SVC
 from .svm import SVMClassifier as SVMClassifier
 from .svm import SVMRegressor as SVMRegressor
 
-__all__ = ["BudgetedSVC", "FourierFeatures", "LinearSVC", "NystromFeatures", "SVC", "SVMClassifier", "SVMRegressor"]
+__all__ = [
+    "BudgetedSVC",
+    "FourierFeatures",
+    "LinearSVC",
+    "NystromFeatures",
+    "SVC",
+    "SVMClassifier",
+    "SVMRegressor",
+]
 
 
 def __dir__() -> list[str]:

@@ -25,7 +25,16 @@ from ..recipe import check_positive
 from ..types import Run, Sampler, Solver
 from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
 from .compact import compact, inner_of, on_rows
-from .preprocess import FLOATS, apply, batch, bucket_size, make_seed, merge_duplicates, pad_columns, to_train_dtype
+from .preprocess import (
+    FLOATS,
+    apply,
+    batch,
+    bucket_size,
+    make_seed,
+    merge_duplicates,
+    pad_columns,
+    to_train_dtype,
+)
 
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
 
@@ -35,10 +44,11 @@ MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 class BaseSVM(BaseEstimator):
     """Fitting and decision values; a subclass defines three methods.
 
-    `_make_solver(x, weight, copies, previous=None)` is the solver for two classes or for real targets. Its arguments are the
-    training rows, their weights, their sample weights without class weights, and the solver of the call of `partial_fit`
-    before. `_run_options(n)` are `steps`, `passes`, `tol`, `sampler` and `progress` of a run on n rows. `_columns()` says what
-    the columns of X are.
+    `_make_solver(x, weight, copies, previous=None)` is the solver for two classes or for real
+    targets. Its arguments are the training rows, their weights, their sample weights without class
+    weights, and the solver of the call of `partial_fit` before. `_run_options(n)` are `steps`,
+    `passes`, `tol`, `sampler` and `progress` of a run on n rows. `_columns()` says what the columns
+    of X are.
     """
 
     _length = "max_passes"  # the parameter that sets the length of a run
@@ -49,7 +59,8 @@ class BaseSVM(BaseEstimator):
     def _columns(self) -> str:
         """What the columns of X are.
 
-        "rows": the training rows, of a precomputed kernel. "padded": columns, to which columns of zeros may be added
+        "rows": the training rows, of a precomputed kernel. "padded": columns, to which columns of
+            zeros may be added
         without an effect, so that data of similar width share a program. "fixed": columns.
         """
         return "fixed"
@@ -60,9 +71,13 @@ class BaseSVM(BaseEstimator):
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
         if any(map(np.ma.is_masked, (X, y))):
-            raise ValueError("X or y has masked entries, which are no numbers: drop such rows or fill them in")
+            raise ValueError(
+                "X or y has masked entries, which are no numbers: drop such rows or fill them in"
+            )
         X, y = validate_data(
             self,
             X,
@@ -73,7 +88,9 @@ class BaseSVM(BaseEstimator):
             y_numeric=isinstance(self, RegressorMixin),
         )
         if self._columns() == "rows" and X.shape[0] != X.shape[1]:
-            raise ValueError(f"a precomputed kernel needs a square matrix of training rows, got shape {X.shape}")
+            raise ValueError(
+                f"a precomputed kernel needs a square matrix of training rows, got shape {X.shape}"
+            )
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         if (weight < 0).any():
             raise ValueError("sample_weight must be at least 0 everywhere; 0 leaves a row out")
@@ -106,9 +123,11 @@ class BaseSVM(BaseEstimator):
         state: Any = None,
         one_pass: bool = False,
     ) -> None:
-        """Train on checked rows; `target` holds labels or class numbers if there are `names`, else real targets.
+        """Train on checked rows; `target` holds labels or class numbers if there are `names`, else
+        real targets.
 
-        `factors`, (n,) or a number, are the class weights of the rows. Equal rows of a class are merged.
+        `factors`, (n,) or a number, are the class weights of the rows. Equal rows of a class are
+        merged.
         """
         rows, copies = merge_duplicates(x, target, weight)
         n_rows, n = len(rows), bucket_size(len(rows))
@@ -117,28 +136,48 @@ class BaseSVM(BaseEstimator):
         weight = copies * np.broadcast_to(factors, len(target))[index]
         d, columns = x.shape[1], self._columns()
         x = x[index][:, index] if columns == "rows" else x[index]
-        solver = binary_solver = self._make_solver(x, weight, copies, None if state is None else self._solver)
+        solver = binary_solver = self._make_solver(
+            x, weight, copies, None if state is None else self._solver
+        )
         if names is not None and len(names) > 2:
             solver = MULTICLASS[self.multiclass](solver, classes=len(names))
         x = pad_columns(x) if columns == "padded" else x
         data, options = batch(x, target[index], weight), self._run_options(n)
-        sampler, progress = options.pop("sampler") or solver.sampler or samplers.uniform(1), options.pop("progress")
-        plan = plan_of(solver, sampler, n_rows, n, one_pass=one_pass, length=self._length, **options)
+        sampler, progress = (
+            options.pop("sampler") or solver.sampler or samplers.uniform(1),
+            options.pop("progress"),
+        )
+        plan = plan_of(
+            solver, sampler, n_rows, n, one_pass=one_pass, length=self._length, **options
+        )
         key = self._next_key(first)
         if state is not None:  # the solver keeps its step counter, the rows are new
-            state = Run(state, sampler.init(key, data), jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+            state = Run(
+                state, sampler.init(key, data), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+            )
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         if not run.finite:
             raise ValueError(run.status)
         if plan["tol"] is not None and not run.converged:
-            residual = f"residual {float(run.info.residual[-1]):.1e}, tolerance {plan['tol']:.1e} not met"
+            residual = (
+                f"residual {float(run.info.residual[-1]):.1e}, tolerance {plan['tol']:.1e} not met"
+            )
             advice = f"a larger {self._length} or columns of one scale may help"
             status = run.status.partition(";")[0]
-            warnings.warn(f"{status}; {residual}: {advice}", ConvergenceWarning, stacklevel=caller_stacklevel())
+            warnings.warn(
+                f"{status}; {residual}: {advice}",
+                ConvergenceWarning,
+                stacklevel=caller_stacklevel(),
+            )
         model = compact(run.model, index, d)
-        self.model_, self._solver = model if names is None else Classifier(model, names), binary_solver
+        self.model_, self._solver = (
+            model if names is None else Classifier(model, names),
+            binary_solver,
+        )
         solver_state = run.state.solver if streams(solver) else ()
-        self.fit_ = run._replace(model=self.model_, state=run.state._replace(solver=solver_state, sampler=()))
+        self.fit_ = run._replace(
+            model=self.model_, state=run.state._replace(solver=solver_state, sampler=())
+        )
         steps = int(run.state.step)
         self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // n_rows))
 
@@ -149,7 +188,9 @@ class BaseSVM(BaseEstimator):
 
     def _next_key(self, first: bool) -> jax.Array:
         """The key of a run, or of the next call of `partial_fit`."""
-        self._seed, self._calls = (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
+        self._seed, self._calls = (
+            (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
+        )
         return jax.random.fold_in(jax.random.key(self._seed), self._calls)
 
     def _scores(self, X: Any) -> np.ndarray:
@@ -170,12 +211,16 @@ class BaseSVM(BaseEstimator):
         check_is_fitted(self, "model_")
         model = inner_of(self.model_)
         if not isinstance(model, kind):
-            raise AttributeError(f"a model of {type(model).__name__} has no {name}: look into model_")
+            raise AttributeError(
+                f"a model of {type(model).__name__} has no {name}: look into model_"
+            )
         return fn(model)
 
     @property
     def coef_(self) -> np.ndarray:
-        """Weights of a linear model: (1, d), (k, d) or for pairs (k(k-1)/2, d) of a classifier, (d,) of a regressor."""
+        """Weights of a linear model: (1, d), (k, d) or for pairs (k(k-1)/2, d) of a classifier,
+        (d,) of a regressor.
+        """
         shape = np.atleast_2d if isinstance(self, ClassifierMixin) else np.asarray
         return self._field("coef_", Linear, lambda model: shape(np.asarray(model.w, np.float64)))
 
@@ -185,23 +230,37 @@ class BaseSVM(BaseEstimator):
 
         def intercepts(model):
             values = model.w if isinstance(model, Linear) else model.coef
-            return np.broadcast_to(np.asarray(model.b, np.float64), np.atleast_2d(values).shape[:1]).copy()
+            return np.broadcast_to(
+                np.asarray(model.b, np.float64), np.atleast_2d(values).shape[:1]
+            ).copy()
 
         return self._field("intercept_", Linear | Expansion, intercepts)
 
     @property
     def support_(self) -> np.ndarray:
         """(m,) indices of the support vectors in the training data; of equal rows the first."""
-        return self._field("support_", Expansion, lambda model: np.asarray(on_rows(model).index)[support_index(model)])
+        return self._field(
+            "support_",
+            Expansion,
+            lambda model: np.asarray(on_rows(model).index)[support_index(model)],
+        )
 
     @property
     def dual_coef_(self) -> np.ndarray:
-        """(1, m), (k, m) or for pairs of classes (k(k-1)/2, m): y_i alpha_i of the rows in `support_`."""
-        return self._field("dual_coef_", Expansion, lambda model: np.atleast_2d(on_rows(model).coef)[:, support_index(model)])
+        """(1, m), (k, m) or for pairs of classes (k(k-1)/2, m): y_i alpha_i of the rows in
+        `support_`.
+        """
+        return self._field(
+            "dual_coef_",
+            Expansion,
+            lambda model: np.atleast_2d(on_rows(model).coef)[:, support_index(model)],
+        )
 
 
 def streams(solver: Solver) -> bool:
-    """Whether a run can continue on other rows: steps read drawn rows, the state has no entry for each row."""
+    """Whether a run can continue on other rows: steps read drawn rows, the state has no entry for
+    each row.
+    """
     return solver.reads == "rows" and solver.residual_scope == "sample"
 
 
@@ -219,8 +278,9 @@ def plan_of(
 ) -> dict[str, Any]:
     """`steps`, `every` and `tol` of `jaxsvm.fit` for `n_rows` rows padded to n.
 
-    Lengths depend on n, so that data of similar size share a program. An update of a solver `with_tol` iterates to its
-    tolerance, so that each one is a chunk. `length` is the parameter that sets the length of a run, for messages.
+    Lengths depend on n, so that data of similar size share a program. An update of a solver
+    `with_tol` iterates to its tolerance, so that each one is a chunk. `length` is the parameter
+    that sets the length of a run, for messages.
     """
     if isinstance(tol, str) and tol != "auto":
         raise ValueError(f"tol must be 'auto', a number above 0 or None, got {tol!r}")
@@ -232,7 +292,10 @@ def plan_of(
     if tol == "auto":
         tol = 1e-3 if has_criterion and not one_pass else None
     if tol is not None and not has_criterion:
-        raise ValueError(f"tol has nothing to stop on: this solver looks at single rows; leave tol='auto' and give {length}")
+        raise ValueError(
+            "tol has nothing to stop on: this solver looks at single rows; leave "
+            f"tol='auto' and give {length}"
+        )
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
     every = period or (1 if solver.with_tol else max(-(-n // b), 128 if b < n else 10))
     pass_steps = -(-n_rows // b)

@@ -14,33 +14,38 @@ from .parameters import kernel_of, may_widen
 
 
 class BudgetedSVC(PartialFitMixin):
-    """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)) with a kernel, approximately, by at most `budget` points.
+    """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)) with a kernel, approximately, by at most
+    `budget` points.
 
-    The budget bounds the cost of a prediction and of a training step for any number of rows. f has no intercept.
+    The budget bounds the cost of a prediction and of a training step for any number of rows. f has
+    no intercept.
 
     Args:
         C: weight of the loss of each row, > 0.
-        kernel: as `SVC`, except "precomputed". The budget is maintained by `jaxsvm.budget.merge` for Gaussian kernels, which
-            it requires, and by `jaxsvm.budget.remove` for others, at the same cost and a larger loss. For
-            `jaxsvm.budget.project`, with a smaller loss at O(budget^3) each time, use
-            `SVMClassifier(jaxsvm.bsca(..., maintain=...))`.
+        kernel: as `SVC`, except "precomputed". The budget is maintained by `jaxsvm.budget.merge`
+            for Gaussian kernels, which it requires, and by `jaxsvm.budget.remove` for others, at
+            the same cost and a larger loss. For `jaxsvm.budget.project`, with a smaller loss at
+            O(budget^3) each time, use `SVMClassifier(jaxsvm.bsca(..., maintain=...))`.
         gamma: as `SVC`.
         degree: as `SVC`.
         coef0: as `SVC`.
         budget: points of the model, or of each one-vs-rest model of more than two classes, >= 2.
-        method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradient descent. The latter has `partial_fit`, with C,
-            kernel and budget of the first call.
-        partners: number of random candidates from which the best partner of a merge is chosen, >= 1; None: all points.
-        tol: of "bsca": stop once the logarithm of the spread of the contributions to f changes by at most this between
-            epochs; "auto": 1e-3, as its paper recommends; None: none. "bsgd" has no criterion.
-        max_passes: passes over the rows at most, >= 1, rounded up as in `LinearSVC`; None: ten, or with a tolerance 1,000. The
-            number needed grows in proportion to C.
+        method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradient descent. The
+            latter has `partial_fit`, with C, kernel and budget of the first call.
+        partners: number of random candidates from which the best partner of a merge is chosen, >=
+            1; None: all points.
+        tol: of "bsca": stop once the logarithm of the spread of the contributions to f changes by
+            at most this between epochs; "auto": 1e-3, as its paper recommends; None: none. "bsgd"
+            has no criterion.
+        max_passes: passes over the rows at most, >= 1, rounded up as in `LinearSVC`; None: ten, or
+            with a tolerance 1,000. The number needed grows in proportion to C.
         class_weight: as `SVMClassifier`.
         random_state: as `SVMClassifier`.
         progress: as `SVMClassifier`.
 
     Attributes:
-        classes_, model_, fit_, n_iter_, intercept_: as `SVMClassifier`; the points and their coefficients are in `model_`.
+        classes_, model_, fit_, n_iter_, intercept_: as `SVMClassifier`; the points and their
+            coefficients are in `model_`.
 
     Example:
         >>> X, y = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1, 1]
@@ -91,12 +96,20 @@ class BudgetedSVC(PartialFitMixin):
         return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **options)
 
     def _run_options(self, n: int) -> dict[str, Any]:
-        return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
+        return {
+            "steps": None,
+            "passes": self.max_passes,
+            "tol": self.tol,
+            "sampler": None,
+            "progress": self.progress,
+        }
 
     def _columns(self) -> str:
         return "padded" if may_widen(self.kernel) else "fixed"
 
     def _can_partial_fit(self) -> bool:
         if self.method != "bsgd":
-            raise AttributeError("partial_fit takes method='bsgd': 'bsca' keeps a number for each row")
+            raise AttributeError(
+                "partial_fit takes method='bsgd': 'bsca' keeps a number for each row"
+            )
         return True

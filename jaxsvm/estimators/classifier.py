@@ -34,7 +34,9 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             self.classes_ = np.unique(y[weight > 0])
             if len(self.classes_) < 2:
                 only = self.classes_.tolist()[0]
-                raise ValueError(f"y holds one class, {only!r}: a classifier needs rows of two classes or more")
+                raise ValueError(
+                    f"y holds one class, {only!r}: a classifier needs rows of two classes or more"
+                )
             self._train(x, y, weight)
         return self
 
@@ -43,7 +45,10 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         k = len(self.classes_)
         place = np.searchsorted(self.classes_, y).clip(max=k - 1)
         if (strange := (self.classes_[place] != y) & (weight > 0)).any():
-            raise ValueError(f"y holds the class {y[strange][:1].tolist()[0]!r}, which is not among {self.classes_.tolist()}")
+            raise ValueError(
+                f"y holds the class {y[strange][:1].tolist()[0]!r}, which is not "
+                f"among {self.classes_.tolist()}"
+            )
         target = 2.0 * place - 1 if k == 2 else place.astype(np.float64)
         factors = self._class_weights(place, weight)[place]
         self._run(x, target, weight, factors=factors, names=tuple(self.classes_.tolist()), **more)
@@ -57,12 +62,14 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
         if not (factors > 0).all():
             raise ValueError(
-                f"class_weight must be above 0 for every class, got {dict(zip(self.classes_.tolist(), factors, strict=True))}"
+                "class_weight must be above 0 for every class, got "
+                f"{dict(zip(self.classes_.tolist(), factors, strict=True))}"
             )
         return factors
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Decision values, (n, d) -> (n,), > 0 for the second of two classes; or (n, k), largest for the class.
+        """Decision values, (n, d) -> (n,), > 0 for the second of two classes; or (n, k), largest
+        for the class.
 
         With "ovo" these are votes; the sum of decision values breaks ties.
         """
@@ -80,7 +87,8 @@ class PartialFitMixin(BaseClassifier):
 
     @available_if(lambda self: self._can_partial_fit())
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Continue training on more rows, or start: one pass over them, or `steps` updates if there is this parameter.
+        """Continue training on more rows, or start: one pass over them, or `steps` updates if there
+        is this parameter.
 
         Weights are relative to the rows of one call; the step counter of the solver continues.
 
@@ -92,17 +100,28 @@ class PartialFitMixin(BaseClassifier):
         """
         first = not hasattr(self, "fit_")
         if first and classes is None:
-            raise ValueError("classes must be given at the first call of partial_fit: later rows may hold others")
+            raise ValueError(
+                "classes must be given at the first call of partial_fit: later rows may hold others"
+            )
         if isinstance(self.class_weight, str):
-            raise ValueError("class_weight='balanced' needs all rows at once: give partial_fit a dict from names to factors")
+            raise ValueError(
+                "class_weight='balanced' needs all rows at once: give partial_fit a "
+                "dict from names to factors"
+            )
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=first)
             check_classification_targets(y)
             if first:
                 self.classes_ = np.unique(classes)
                 if len(self.classes_) < 2:
-                    raise ValueError(f"classes holds one class, {self.classes_.tolist()}: a classifier needs two or more")
+                    raise ValueError(
+                        f"classes holds one class, {self.classes_.tolist()}: a "
+                        "classifier needs two or more"
+                    )
             elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(f"classes are {self.classes_.tolist()} since the first call, got {np.unique(classes).tolist()}")
+                raise ValueError(
+                    f"classes are {self.classes_.tolist()} since the first call, got "
+                    f"{np.unique(classes).tolist()}"
+                )
             self._train(x, y, weight, **self._partial_options(first))
         return self

@@ -29,14 +29,17 @@ def owns_points(model: Expansion) -> bool:
 def on_rows(model: Expansion) -> Expansion:
     """The model, if its points are rows of the training data that all classes share."""
     if owns_points(model):
-        raise AttributeError("the points of a budget are no rows of the training data: look into model_")
+        raise AttributeError(
+            "the points of a budget are no rows of the training data: look into model_"
+        )
     if np.ndim(model.index) > 1:
         raise AttributeError("the models of the classes have points of their own: look into model_")
     return model
 
 
 def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
-    """A model without padding: an expansion over its support vectors, with their indices in the user's data.
+    """A model without padding: an expansion over its support vectors, with their indices in the
+    user's data.
 
     Args:
         model: fitted on padded rows.
@@ -59,7 +62,10 @@ def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
         return dataclasses.replace(model, index=jnp.asarray(numbers, jnp.int32))
     points = support_index(model)
     size = min(bucket_size(len(points)), len(old_index))
-    padded, in_use = np.concatenate([points, np.zeros(size - len(points), int)]), np.arange(size) < len(points)
+    padded, in_use = (
+        np.concatenate([points, np.zeros(size - len(points), int)]),
+        np.arange(size) < len(points),
+    )
     x = model.x[padded]
     if holds_precomputed(model.kernel):
         x = x[:, padded]

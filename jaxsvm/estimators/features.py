@@ -32,17 +32,22 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         x = to_train_dtype(validate_data(self, X, accept_sparse="csr", dtype=FLOATS))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x)
         self.phi_ = self._map(jax.random.key(make_seed(self.random_state)), kernel, x)
-        self._n_features_out = jax.eval_shape(self.phi_, jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype)).shape[1]
+        self._n_features_out = jax.eval_shape(
+            self.phi_, jax.ShapeDtypeStruct((1, x.shape[1]), x.dtype)
+        ).shape[1]
         return self
 
     def transform(self, X: Any) -> np.ndarray:
         """Features, (n, d) -> (n, n_components)."""
         check_is_fitted(self, "phi_")
-        return apply(self.phi_, validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False))
+        return apply(
+            self.phi_, validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        )
 
 
 class NystromFeatures(Map):
-    """Nystrom features of a kernel: inner products approximate kernel values, exactly at the landmarks.
+    """Nystrom features of a kernel: inner products approximate kernel values, exactly at the
+    landmarks.
 
     Args:
         kernel: as `SVC`, but "precomputed".
@@ -50,14 +55,16 @@ class NystromFeatures(Map):
         degree: as `SVC`.
         coef0: as `SVC`.
         n_components: landmarks, >= 1; at most as many as rows.
-        choose: "uniform", or a function such as `jaxsvm.features.k_means()` or `jaxsvm.features.leverage_scores()`.
+        choose: "uniform", or a function such as `jaxsvm.features.k_means()` or
+            `jaxsvm.features.leverage_scores()`.
         random_state: as `SVMClassifier`.
 
     Attributes:
         phi_: the map, see `jaxsvm.features.nystrom`.
 
     Example:
-        >>> NystromFeatures(gamma=1.0, n_components=2, random_state=0).fit_transform([[0.0], [1.0], [2.0]]).shape
+        >>> NystromFeatures(gamma=1.0, n_components=2, random_state=0).fit_transform([[0.0], [1.0],
+        ...     [2.0]]).shape
         (3, 2)
     """
 
@@ -82,16 +89,28 @@ class NystromFeatures(Map):
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         if isinstance(self.choose, str) and self.choose != "uniform":
-            raise ValueError(f"choose must be 'uniform' or a function such as jaxsvm.features.k_means(), got {self.choose!r}")
+            raise ValueError(
+                "choose must be 'uniform' or a function such as "
+                f"jaxsvm.features.k_means(), got {self.choose!r}"
+            )
         size = self.n_components
         if size > x.shape[0]:
             size = x.shape[0]
-            warnings.warn(f"n_components={self.n_components} landmarks, but only {size} rows: all are taken", stacklevel=3)
+            warnings.warn(
+                f"n_components={self.n_components} landmarks, but only {size} rows: all are taken",
+                stacklevel=3,
+            )
         choose = self.choose
-        if isinstance(choose, str):  # on the host, so that the other rows are not copied to the device
-            x = x[np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(x.shape[0], size, replace=False)]
+        # on the host, so that the other rows are not copied to the device
+        if isinstance(choose, str):
+            x = x[
+                np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(
+                    x.shape[0], size, replace=False
+                )
+            ]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the scale of the columns, which matters to solvers only
+            # about the scale of the columns, which matters to solvers only
+            warnings.simplefilter("ignore")
             rows = dataset(x, np.zeros(x.shape[0]), task="regression").x
         if isinstance(choose, str):
             return features.nystrom(None, kernel, landmarks=rows)
@@ -105,14 +124,16 @@ class FourierFeatures(Map):
         kernel: "rbf", "laplacian", or such a kernel of jaxsvm.
         gamma: as `SVC`.
         n_components: features, >= 1; even with form "paired".
-        form: "paired", cosines and sines of the same frequencies; "phase"; "auto": "paired" where n_components is even.
+        form: "paired", cosines and sines of the same frequencies; "phase"; "auto": "paired" where
+            n_components is even.
         random_state: as `SVMClassifier`.
 
     Attributes:
         phi_: the map, see `jaxsvm.features.fourier`.
 
     Example:
-        >>> FourierFeatures(gamma=1.0, n_components=4, random_state=0).fit_transform([[0.0], [1.0], [2.0]]).shape
+        >>> FourierFeatures(gamma=1.0, n_components=4, random_state=0).fit_transform([[0.0], [1.0],
+        ...     [2.0]]).shape
         (3, 4)
     """
 
@@ -134,5 +155,14 @@ class FourierFeatures(Map):
         self.random_state = random_state
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
-        form = ("phase" if self.n_components % 2 else "paired") if self.form == "auto" else self.form
-        return features.fourier(key, kernel, dim=x.shape[1], features=self.n_components, form=form, x=None if is_sparse(x) else x)
+        form = (
+            ("phase" if self.n_components % 2 else "paired") if self.form == "auto" else self.form
+        )
+        return features.fourier(
+            key,
+            kernel,
+            dim=x.shape[1],
+            features=self.n_components,
+            form=form,
+            x=None if is_sparse(x) else x,
+        )

@@ -21,8 +21,9 @@ class LinearSVC(BaseClassifier):
         loss: "hinge", "squared_hinge", or a loss of jaxsvm.
         bias: "feature", an intercept regularised with the weights, or "none".
         tol: stop once the largest change of a margin in a pass is at most this, > 0.
-        max_passes: passes over the rows at most, >= 1. They are rounded up to whole chunks of steps: one pass over the rows
-            padded to a multiple of 256 or more, and at least 128 steps.
+        max_passes: passes over the rows at most, >= 1. They are rounded up to whole chunks of
+            steps: one pass over the rows padded to a multiple of 256 or more, and at least 128
+            steps.
         class_weight: as `SVMClassifier`.
         random_state: as `SVMClassifier`.
         progress: as `SVMClassifier`.
@@ -61,7 +62,13 @@ class LinearSVC(BaseClassifier):
         return sdca(self.C, loss=loss_of(self.loss), bias=self.bias)
 
     def _run_options(self, n: int) -> dict[str, Any]:
-        return {"steps": None, "passes": self.max_passes, "tol": self.tol, "sampler": None, "progress": self.progress}
+        return {
+            "steps": None,
+            "passes": self.max_passes,
+            "tol": self.tol,
+            "sampler": None,
+            "progress": self.progress,
+        }
 
     def _columns(self) -> str:
         return "padded"

@@ -13,14 +13,20 @@ from ..recipe import Recipe, check_positive
 from .preprocess import is_sparse
 
 
-def kernel_of(name: Any, gamma: Any, degree: int, coef0: float, x: Any, weight: np.ndarray | None = None) -> Kernel:
+def kernel_of(
+    name: Any, gamma: Any, degree: int, coef0: float, x: Any, weight: np.ndarray | None = None
+) -> Kernel:
     """The kernel of the parameters of scikit-learn, for training rows x."""
     if not isinstance(name, str):
         return as_kernel(name)
     if isinstance(gamma, str):
         if gamma not in ("scale", "auto"):
             raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0, got {gamma!r}")
-        variance = _variance(x, weight) if gamma == "scale" and name not in ("linear", "precomputed") else 1.0
+        variance = (
+            _variance(x, weight)
+            if gamma == "scale" and name not in ("linear", "precomputed")
+            else 1.0
+        )
         gamma = 1 / (x.shape[1] * (variance or 1.0))
     check_positive(gamma=gamma)
     gamma = float(gamma)
@@ -33,7 +39,10 @@ def kernel_of(name: Any, gamma: Any, degree: int, coef0: float, x: Any, weight: 
         "precomputed": kernels.precomputed,
     }
     if name not in by_name:
-        raise ValueError(f"kernel must be one of {', '.join(map(repr, by_name))}, a kernel or a function, got {name!r}")
+        raise ValueError(
+            f"kernel must be one of {', '.join(map(repr, by_name))}, a kernel or a "
+            f"function, got {name!r}"
+        )
     return by_name[name]()
 
 
@@ -53,7 +62,9 @@ def is_matrix(kernel: Any) -> bool:
 
 
 def may_widen(kernel: Any) -> bool:
-    """Whether columns of zeros have no effect on the kernel, which is known for kernels by name only."""
+    """Whether columns of zeros have no effect on the kernel, which is known for kernels by name
+    only.
+    """
     return isinstance(kernel, str) and kernel != "precomputed"
 
 

@@ -25,7 +25,9 @@ def is_sparse(x: Any) -> bool:
 
 
 def bucket_size(n: int, least: int = 256) -> int:
-    """The padded length of n rows: a multiple of `least`, or of a power of 2 of at most n/8 where that is larger."""
+    """The padded length of n rows: a multiple of `least`, or of a power of 2 of at most n/8 where
+    that is larger.
+    """
     step = max(least, 1 << max(n.bit_length() - 4, 0))
     return -(-n // step) * step
 
@@ -47,16 +49,22 @@ def row_hashes(x: Any) -> np.ndarray:
 
     def hashes(values, column):
         bits = values.view(f"u{values.dtype.itemsize}").astype(np.uint64)
-        return np.where(bits == 0, np.uint64(0), mix(bits ^ mix(column.astype(np.uint64) + np.uint64(1))))
+        return np.where(
+            bits == 0, np.uint64(0), mix(bits ^ mix(column.astype(np.uint64) + np.uint64(1)))
+        )
 
     if is_sparse(x):
         total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes(x.data, x.indices))])
         return total[x.indptr[1:]] - total[x.indptr[:-1]]
-    return np.concatenate([hashes(x[i : i + 4096], np.arange(x.shape[1])).sum(axis=1) for i in range(0, len(x), 4096)])
+    return np.concatenate(
+        [hashes(x[i : i + 4096], np.arange(x.shape[1])).sum(axis=1) for i in range(0, len(x), 4096)]
+    )
 
 
 def merge_duplicates(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of positive weight, sorted by hash and merged where equal: their indices (m,) and weights (m,)."""
+    """The rows of positive weight, sorted by hash and merged where equal: their indices (m,) and
+    weights (m,).
+    """
     positive = np.flatnonzero(weight > 0)
     if is_sparse(x):
         x.sum_duplicates()
@@ -66,7 +74,11 @@ def merge_duplicates(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndar
     hashes, order = hashes[order], positive[order]
     candidates = np.flatnonzero((hashes[1:] == hashes[:-1]) & (y[order[1:]] == y[order[:-1]]))
     rows, next_rows = x[order[candidates]], x[order[candidates + 1]]
-    differ = np.diff((rows != next_rows).tocsr().indptr) if is_sparse(x) else (rows != next_rows).any(axis=1)
+    differ = (
+        np.diff((rows != next_rows).tocsr().indptr)
+        if is_sparse(x)
+        else (rows != next_rows).any(axis=1)
+    )
     is_first = np.ones(len(order), bool)
     is_first[candidates[np.asarray(differ) == 0] + 1] = False
     starts = np.flatnonzero(is_first)
@@ -89,7 +101,9 @@ def batch(x: Any, y: np.ndarray, weight: np.ndarray) -> Batch:
         width = data.x.value.shape[1]
         padding = ((0, 0), (0, bucket_size(width, 8) - width))
         pad = lambda a: jnp.pad(a, padding)
-        data = data._replace(x=dataclasses.replace(data.x, index=pad(data.x.index), value=pad(data.x.value)))
+        data = data._replace(
+            x=dataclasses.replace(data.x, index=pad(data.x.index), value=pad(data.x.value))
+        )
     return data
 
 
@@ -99,7 +113,9 @@ def _call(fn: Any, x: Any) -> Any:
 
 
 def apply(fn: Any, x: Any) -> np.ndarray:
-    """The values of a model or a map at checked rows, which are padded so that programs are shared."""
+    """The values of a model or a map at checked rows, which are padded so that programs are
+    shared.
+    """
     n = x.shape[0]
     x = to_train_dtype(x)[np.concatenate([np.arange(n), np.zeros(bucket_size(n) - n, int)])]
     with warnings.catch_warnings():

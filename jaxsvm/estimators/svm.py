@@ -38,20 +38,36 @@ class SolverParameterMixin:
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         if isinstance(self.solver, str):
             return self._by_name(x, copies)
-        conflicting = [name for name in ("C", "kernel", "gamma", "epsilon") if getattr(self, name, None) is not None]
+        conflicting = [
+            name
+            for name in ("C", "kernel", "gamma", "epsilon")
+            if getattr(self, name, None) is not None
+        ]
         if conflicting:
-            raise ValueError(f"{conflicting[0]} goes with a solver by name, such as solver='decomposition': this one has its own")
+            raise ValueError(
+                f"{conflicting[0]} goes with a solver by name, such as "
+                "solver='decomposition': this one has its own"
+            )
         solver = self._default() if self.solver is None else self.solver
         if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
-            raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {solver!r}: call the factory first")
+            raise TypeError(
+                "solver must be a solver such as jaxsvm.pegasos(1e-3), got "
+                f"{solver!r}: call the factory first"
+            )
         return solver
 
     def _by_name(self, x: Any, copies: Any) -> Any:
         """The exact solver of that name; with x=None its kernel is a placeholder."""
         if self.solver not in EXACT:
             shown = ", ".join(map(repr, EXACT))
-            raise ValueError(f"solver must be {shown} or a solver such as jaxsvm.pegasos(1e-3), got {self.solver!r}")
-        kernel, gamma = "rbf" if self.kernel is None else self.kernel, "scale" if self.gamma is None else self.gamma
+            raise ValueError(
+                f"solver must be {shown} or a solver such as jaxsvm.pegasos(1e-3), "
+                f"got {self.solver!r}"
+            )
+        kernel, gamma = (
+            "rbf" if self.kernel is None else self.kernel,
+            "scale" if self.gamma is None else self.gamma,
+        )
         kernel = kernels.linear() if x is None else kernel_of(kernel, gamma, 3, 0.0, x, copies)
         return EXACT[self.solver](1.0 if self.C is None else self.C, kernel, **self._more())
 
@@ -60,7 +76,13 @@ class SolverParameterMixin:
         return {}
 
     def _run_options(self, n: int) -> dict[str, Any]:
-        return {"steps": self.steps, "passes": None, "tol": self.tol, "sampler": self.sampler, "progress": self.progress}
+        return {
+            "steps": self.steps,
+            "passes": None,
+            "tol": self.tol,
+            "sampler": self.sampler,
+            "progress": self.progress,
+        }
 
     def _columns(self) -> str:
         if is_matrix(self.kernel) or takes_matrix(self.solver):
@@ -70,28 +92,34 @@ class SolverParameterMixin:
 
     def _can_partial_fit(self) -> bool:
         if not streams(self._make_solver(None, None, None)):
-            raise AttributeError("partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)")
+            raise AttributeError(
+                "partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)"
+            )
         return True
 
 
 class SVMClassifier(SolverParameterMixin, PartialFitMixin):
-    """A classifier trained by any solver; more than two classes are reduced to one-vs-rest or one-vs-one.
+    """A classifier trained by any solver; more than two classes are reduced to one-vs-rest or
+    one-vs-one.
 
     Args:
         solver: such as `jaxsvm.pegasos(1e-3)` or `jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(2.0))`; None:
-            `jaxsvm.sdca(1.0, bias="feature")`, a linear SVM with C = 1 and a regularised intercept. Solvers that differ in
-            numbers alone share compiled programs, so that a grid may list them. Or the name of an exact solver of a kernel
-            SVM with a free intercept, made with `C`, `kernel` and `gamma`: "decomposition", "smo" or "lasvm" (exact on the
-            rows that it keeps after a pass).
+            `jaxsvm.sdca(1.0, bias="feature")`, a linear SVM with C = 1 and a regularised intercept.
+            Solvers that differ in numbers alone share compiled programs, so that a grid may list
+            them. Or the name of an exact solver of a kernel SVM with a free intercept, made with
+            `C`, `kernel` and `gamma`: "decomposition", "smo" or "lasvm" (exact on the rows that it
+            keeps after a pass).
         C: of a solver by name, weight of the loss of each row, > 0; None: 1.
         kernel: of a solver by name, as `SVC`; None: "rbf".
         gamma: of a solver by name, as `SVC`; None: "scale".
-        multiclass: for more than two classes, "ovr", one model for each class against the rest, or "ovo", votes of one model
-            for each pair of classes.
-        steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000 (ten updates of "decomposition", each of
-            which iterates to the tolerance); one pass for `partial_fit`.
-        tol: stop once the residual of the solver is at most this; "auto": 1e-3 if it measures the training set; None: none.
-        sampler: chooses the rows of each step, such as `jaxsvm.samplers.epochs(64)`; None: that of the solver.
+        multiclass: for more than two classes, "ovr", one model for each class against the rest, or
+            "ovo", votes of one model for each pair of classes.
+        steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000 (ten updates of
+            "decomposition", each of which iterates to the tolerance); one pass for `partial_fit`.
+        tol: stop once the residual of the solver is at most this; "auto": 1e-3 if it measures the
+            training set; None: none.
+        sampler: chooses the rows of each step, such as `jaxsvm.samplers.epochs(64)`; None: that of
+            the solver.
         class_weight: dict from class names to factors on their rows, "balanced", or None.
         random_state: int, `RandomState` or None; the seed of the key.
         progress: a bar on the standard error stream.
@@ -99,7 +127,8 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     Attributes:
         classes_: (k,) class names.
         model_: a `jaxsvm.models.Classifier`, for `jaxsvm.models.save`.
-        fit_: the `jaxsvm.Fit`: `fit_.status` is a sentence on how the run ended, `fit_.info` the curve.
+        fit_: the `jaxsvm.Fit`: `fit_.status` is a sentence on how the run ended, `fit_.info` the
+            curve.
         n_iter_: passes made; or updates, if each reads all rows.
         coef_, intercept_: of a linear model.
         support_, dual_coef_, intercept_: of an expansion.
@@ -107,7 +136,8 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
     Example:
         >>> import jaxsvm
         >>> clf = SVMClassifier(jaxsvm.sdca(10.0, bias="feature"), random_state=0)
-        >>> clf.fit([[0.0], [1.0], [3.0], [4.0]], ["no", "no", "yes", "yes"]).predict([[0.5], [3.5]]).tolist()
+        >>> clf.fit([[0.0], [1.0], [3.0], [4.0]], ["no", "no", "yes", "yes"]).predict([[0.5],
+        ...     [3.5]]).tolist()
         ['no', 'yes']
     """
 
@@ -146,12 +176,14 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
     """A regressor trained by any solver with a loss for real targets.
 
     Args:
-        solver: such as `jaxsvm.sdca(1.0, loss=jaxsvm.losses.eps_insensitive(0.1))`; None: this, with a regularised
-            intercept. Or "decomposition", "smo" or "lasvm", as `SVMClassifier`: the problem of scikit-learn's `SVR`.
+        solver: such as `jaxsvm.sdca(1.0, loss=jaxsvm.losses.eps_insensitive(0.1))`; None: this,
+            with a regularised intercept. Or "decomposition", "smo" or "lasvm", as `SVMClassifier`:
+            the problem of scikit-learn's `SVR`.
         C: as `SVMClassifier`.
         kernel: as `SVMClassifier`.
         gamma: as `SVMClassifier`.
-        epsilon: of a solver by name, >= 0: insensitivity of the loss max(0, |y - f(x)| - epsilon); None: 0.1.
+        epsilon: of a solver by name, >= 0: insensitivity of the loss max(0, |y - f(x)| - epsilon);
+            None: 0.1.
         steps: as `SVMClassifier`.
         tol: as `SVMClassifier`.
         sampler: as `SVMClassifier`.
@@ -164,7 +196,8 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
 
     Example:
         >>> import jaxsvm
-        >>> reg = SVMRegressor(jaxsvm.sdca(100.0, loss=jaxsvm.losses.eps_insensitive(0.0)), random_state=0)
+        >>> reg = SVMRegressor(jaxsvm.sdca(100.0, loss=jaxsvm.losses.eps_insensitive(0.0)),
+        ...     random_state=0)
         >>> round(float(reg.fit([[1.0], [2.0]], [2.0, 4.0]).predict([[3.0]])[0]), 2)
         6.0
     """

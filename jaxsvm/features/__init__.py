@@ -1,4 +1,6 @@
-"""Feature maps (n, d) -> (n, p) whose inner products approximate a kernel, and solvers on features."""
+"""Feature maps (n, d) -> (n, p) whose inner products approximate a kernel, and solvers on
+features.
+"""
 
 from .fourier import Fourier as Fourier
 from .fourier import fourier as fourier
@@ -9,7 +11,16 @@ from .nystrom import Nystrom as Nystrom
 from .nystrom import nystrom as nystrom
 from .orthogonal import orthogonal as orthogonal
 
-__all__ = ["Fourier", "Nystrom", "fourier", "k_means", "leverage_scores", "nystrom", "orthogonal", "uniform"]
+__all__ = [
+    "Fourier",
+    "Nystrom",
+    "fourier",
+    "k_means",
+    "leverage_scores",
+    "nystrom",
+    "orthogonal",
+    "uniform",
+]
 
 
 def __getattr__(name: str) -> object:

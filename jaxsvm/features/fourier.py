@@ -22,7 +22,8 @@ FORMS = ("paired", "phase")
 class Fourier:
     """phi(x) = amplitude [cos(scale V'x), sin(scale V'x)], or amplitude cos(scale V'x + shift).
 
-    Frequencies are drawn at unit scale: maps of different widths share them, and the width has a gradient.
+    Frequencies are drawn at unit scale: maps of different widths share them, and the width has a
+    gradient.
     """
 
     frequencies: Array  # (d, q)  at unit scale
@@ -35,13 +36,17 @@ class Fourier:
         """Features, (..., d) -> (..., p)."""
         x = matrix("x", x, rank=None)
         if x.shape[-1] != self.frequencies.shape[0]:
-            raise ValueError(f"the map takes rows of {self.frequencies.shape[0]} columns, got shape {x.shape}")
+            raise ValueError(
+                f"the map takes rows of {self.frequencies.shape[0]} columns, got shape {x.shape}"
+            )
         x = x.astype(accum_dtype(x))
         phi = cast(self, x.dtype)
         angle = dot(x if phi.offset is None else centre(x, phi.offset), phi.frequencies) * phi.scale
         if phi.shift is None:
             return phi.amplitude * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
-        return phi.amplitude * jnp.cos(angle + jnp.expand_dims(phi.shift, tuple(range(angle.ndim - 1))))
+        return phi.amplitude * jnp.cos(
+            angle + jnp.expand_dims(phi.shift, tuple(range(angle.ndim - 1)))
+        )
 
     @property
     def features(self) -> int:
@@ -58,22 +63,39 @@ class Fourier:
         check_field("scale", self.scale)
         check_field("amplitude", self.amplitude)
         if jnp.ndim(self.frequencies) < 2:
-            raise ValueError(f"frequencies must be a matrix, got shape {jnp.shape(self.frequencies)}")
+            raise ValueError(
+                f"frequencies must be a matrix, got shape {jnp.shape(self.frequencies)}"
+            )
         if self.shift is not None:
             check_field("shift", self.shift)
             if jnp.shape(self.shift)[-1:] != jnp.shape(self.frequencies)[-1:]:
-                raise ValueError(f"shift has shape {jnp.shape(self.shift)}, frequencies {jnp.shape(self.frequencies)}")
+                raise ValueError(
+                    f"shift has shape {jnp.shape(self.shift)}, frequencies "
+                    f"{jnp.shape(self.frequencies)}"
+                )
 
 
-def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = "paired", x: Array | None = None) -> Fourier:
+def fourier(
+    key: Array,
+    kernel: Kernel,
+    *,
+    dim: int,
+    features: int,
+    form: str = "paired",
+    x: Array | None = None,
+) -> Fourier:
     """Random Fourier features: E <phi(x), phi(z)> = k(x, z) for a shift-invariant kernel.
 
-        paired   phi(x) = [cos v_j'x, sin v_j'x]_j sqrt(k(0,0)/q),    j = 1 .. q = p/2      |phi(x)|^2 = k(x, x) exactly
-        phase    phi(x) = [cos(v_j'x + u_j)]_j sqrt(2 k(0,0)/p),      j = 1 .. p,  u_j uniform in [0, 2 pi)
-        v_j from the kernel's spectral law: normal with variance 1/sigma^2 for `rbf`, Cauchy / sigma for `laplacian`
+        paired   phi(x) = [cos v_j'x, sin v_j'x]_j sqrt(k(0,0)/q),    j = 1 .. q = p/2
+            |phi(x)|^2 = k(x, x) exactly
+        phase    phi(x) = [cos(v_j'x + u_j)]_j sqrt(2 k(0,0)/p),      j = 1 .. p,
+            u_j uniform in [0, 2 pi)
+        v_j from the kernel's spectral law: normal with variance 1/sigma^2 for `rbf`, Cauchy / sigma
+        for `laplacian`
 
-    The variance of <phi(x), phi(z)> for the Gaussian kernel with k = k(x, z) is (1 - k^2)^2 / p in the paired form and
-    (1 + k^4/2 - k^2) / p in the phase form. Draws depend on the key and the shapes only, so that a sweep over sigma shares them.
+    The variance of <phi(x), phi(z)> for the Gaussian kernel with k = k(x, z) is (1 - k^2)^2 / p in
+    the paired form and (1 + k^4/2 - k^2) / p in the phase form. Draws depend on the key and the
+    shapes only, so that a sweep over sigma shares them.
 
     Args:
         key: a random key of `jax.random.key`.
@@ -81,8 +103,9 @@ def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = 
         dim: number of columns d of the rows.
         features: number of features p; even in the paired form.
         form: "paired" or "phase".
-        x: (n, d) rows such as `train.x`, whose common shift is subtracted from all rows; None: no shift. Pass them if columns
-            are far from 0: the error of an angle is eps |v_j| |x - shift|.
+        x: (n, d) rows such as `train.x`, whose common shift is subtracted from all rows; None: no
+            shift. Pass them if columns are far from 0: the error of an angle is eps |v_j| |x -
+            shift|.
 
     Returns:
         A map (..., d) -> (..., p), a pytree; the features have the dtype of x, at least float32.
@@ -90,26 +113,30 @@ def fourier(key: Array, kernel: Kernel, *, dim: int, features: int, form: str = 
     Raises:
         ValueError: another kernel, an odd number of paired features, no features.
 
-    Differs from the paper: the factor sqrt(2/p) of the phase form (printed: sqrt(1/p)); normal frequencies with
-        variance 1/sigma^2 (the density is printed with sigma inverted).
+    Differs from the paper: the factor sqrt(2/p) of the phase form (printed: sqrt(1/p)); normal
+        frequencies with variance 1/sigma^2 (the density is printed with sigma inverted).
 
     Example:
         >>> import jax, jaxsvm
         >>> phi = fourier(jax.random.key(0), jaxsvm.kernels.rbf(2.0), dim=3, features=1000)
         >>> x = jnp.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-        >>> [round(float(v), 1) for v in (phi(x)[0] @ phi(x)[1], jaxsvm.kernels.rbf(2.0)(x, x)[0, 1])]
+        >>> [round(float(v), 1) for v in (phi(x)[0] @ phi(x)[1], jaxsvm.kernels.rbf(2.0)(x, x)[0,
+        ...     1])]
         [0.7, 0.7]
 
-    Reference: A. Rahimi, B. Recht, Random features for large-scale kernel machines, NIPS 2007; S. Lee, S. Wright,
-        ASSET: approximate stochastic subgradient estimation training for support vector machines, 2012, section 2;
-        variances: D. Sutherland, J. Schneider, On the error of random Fourier features, UAI 2015.
+    Reference: A. Rahimi, B. Recht, Random features for large-scale kernel machines, NIPS 2007; S.
+        Lee, S. Wright, ASSET: approximate stochastic subgradient estimation training for support
+        vector machines, 2012, section 2; variances: D. Sutherland, J. Schneider, On the error of
+        random Fourier features, UAI 2015.
     """
     law, scale = spectrum(kernel)
     q, dim = frequencies_for(features, form), integer("dim", dim, 1)
     check_key("key", key)
     draw = {"normal": jax.random.normal, "cauchy": jax.random.cauchy}[law]
     for_frequencies, for_shift = jax.random.split(key)
-    return map_of(draw(for_frequencies, (dim, q), scale.dtype), for_shift, kernel, features, form, x)
+    return map_of(
+        draw(for_frequencies, (dim, q), scale.dtype), for_shift, kernel, features, form, x
+    )
 
 
 def spectrum(kernel: Kernel) -> tuple[str, Array]:
@@ -121,7 +148,8 @@ def spectrum(kernel: Kernel) -> tuple[str, Array]:
     law = as_kernel(kernel).spectrum
     if law is None:
         raise ValueError(
-            f"Fourier features need a kernel of x - z with a known law: rbf, laplacian, or a number times one; got {kernel!r}. "
+            "Fourier features need a kernel of x - z with a known law: rbf, laplacian, or a "
+            f"number times one; got {kernel!r}. "
             "features.nystrom takes any kernel of rows"
         )
     return law
@@ -134,18 +162,31 @@ def frequencies_for(features: int, form: str) -> int:
         ValueError: see `fourier`.
     """
     check_choice("form", form, FORMS)
-    if not isinstance(features, numbers.Integral) or not 1 <= features < 2**31 or (form == "paired" and features % 2):
-        raise ValueError(f"features must be {'an even' if form == 'paired' else 'a'} whole number above 0, got {shown(features)}")
+    if (
+        not isinstance(features, numbers.Integral)
+        or not 1 <= features < 2**31
+        or (form == "paired" and features % 2)
+    ):
+        raise ValueError(
+            f"features must be {'an even' if form == 'paired' else 'a'} whole number "
+            f"above 0, got {shown(features)}"
+        )
     return int(features) // 2 if form == "paired" else int(features)
 
 
-def map_of(frequencies: Array, key: Array, kernel: Kernel, features: int, form: str, x: Array | None) -> Fourier:
+def map_of(
+    frequencies: Array, key: Array, kernel: Kernel, features: int, form: str, x: Array | None
+) -> Fourier:
     """The map with frequencies (d, q) at unit scale, shifted to the rows x (n, d)."""
     if x is not None and (jnp.ndim(x) != 2 or jnp.shape(x)[1] != frequencies.shape[0]):
-        raise ValueError(f"x must hold rows of dim={frequencies.shape[0]} columns, got shape {jnp.shape(x)}")
+        raise ValueError(
+            f"x must hold rows of dim={frequencies.shape[0]} columns, got shape {jnp.shape(x)}"
+        )
     q, dtype = frequencies.shape[1], frequencies.dtype
     shift = None if form == "paired" else 2 * jnp.pi * jax.random.uniform(key, (q,), dtype)
     at_zero = kernel.diag(jnp.zeros((1, frequencies.shape[0]), dtype))[0]
     amplitude = jnp.sqrt(at_zero / (q if form == "paired" else features / 2))
-    shift_of_rows = None if x is None else offset(x if isinstance(x, SparseRows) else jnp.asarray(x))
+    shift_of_rows = (
+        None if x is None else offset(x if isinstance(x, SparseRows) else jnp.asarray(x))
+    )
     return Fourier(frequencies, shift, spectrum(kernel)[1], amplitude, shift_of_rows)

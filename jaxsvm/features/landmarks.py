@@ -1,4 +1,6 @@
-"""Choice of the landmarks of a Nystrom map: functions (key, kernel, x (n, d), count) -> (count, d)."""
+"""Choice of the landmarks of a Nystrom map: functions (key, kernel, x (n, d), count) -> (count,
+d).
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,24 @@ def uniform(key: Array, kernel: Kernel, x: Array, count: int) -> Array:
         >>> uniform(jax.random.key(0), None, jnp.arange(4.0)[:, None], 4).sum().item()
         6.0
 
-    Reference: C. Williams, M. Seeger, Using the Nystrom method to speed up kernel machines, NIPS 2000.
+    Reference: C. Williams, M. Seeger, Using the Nystrom method to speed up kernel machines, NIPS
+        2000.
     """
-    return x[jax.lax.top_k(jax.random.bits(key, x.shape[:1], jnp.uint32), count)[1]]  # cheaper than a permutation
+    # cheaper than a permutation
+    return x[jax.lax.top_k(jax.random.bits(key, x.shape[:1], jnp.uint32), count)[1]]
 
 
 def k_means(steps: int = 10) -> Callable:
     """The centres of k-means with random rows as initial centres; they need not be rows.
 
-        assign each row to its nearest centre;   centre = mean of its rows (unchanged if it has none)
+        assign each row to its nearest centre;
+        centre = mean of its rows (unchanged if it has none)
 
     Args:
         steps: steps of Lloyd's algorithm, >= 1; each costs n x count distances, in blocks.
 
-    Reference: K. Zhang, I. Tsang, J. Kwok, Improved Nystrom low-rank approximation and error analysis, ICML 2008.
+    Reference: K. Zhang, I. Tsang, J. Kwok, Improved Nystrom low-rank approximation and error
+        analysis, ICML 2008.
     """
     integer("steps", steps, 1)
     return functools.partial(_k_means, steps=steps)
@@ -49,7 +55,9 @@ def _k_means(key: Array, kernel: Kernel, x: Array, count: int, *, steps: int) ->
         """The sum of the rows of each centre, (count, d)."""
         if not isinstance(x, SparseRows):
             return jax.ops.segment_sum(x, centre_index, count)
-        return jnp.zeros((count, x.shape[1]), x.dtype).at[centre_index[:, None], x.index].add(x.value)
+        return (
+            jnp.zeros((count, x.shape[1]), x.dtype).at[centre_index[:, None], x.index].add(x.value)
+        )
 
     def step(centres, _):
         nearest = blocked(lambda rows: jnp.argmin(sqdist(rows, centres), axis=1), x, 4096)
@@ -65,16 +73,19 @@ def _k_means(key: Array, kernel: Kernel, x: Array, count: int, *, steps: int) ->
 def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
     """Rows drawn without replacement in proportion to their approximate ridge leverage scores.
 
-        score_i = (k(x_i, x_i) - k_P(x_i)' (K_PP + r I)^-1 k_P(x_i)) / r,    P: a uniform pilot sample,  r = ridge tr(K_PP)
+        score_i = (k(x_i, x_i) - k_P(x_i)' (K_PP + r I)^-1 k_P(x_i)) / r,
+            P: a uniform pilot sample,  r = ridge tr(K_PP)
 
-    Scores are large for rows far from the span of the pilot sample, and at most 1 for rows in the pilot sample.
+    Scores are large for rows far from the span of the pilot sample, and at most 1 for rows in the
+    pilot sample.
 
     Args:
         ridge: r relative to the trace of the kernel matrix of the pilot sample, > 0.
         pilot: number of rows of the pilot sample, >= 1; None: the number of landmarks.
 
-    Reference: A. Alaoui, M. Mahoney, Fast randomized kernel ridge regression with statistical guarantees, NIPS 2015;
-        C. Musco, C. Musco, Recursive sampling for the Nystrom method, NIPS 2017.
+    Reference: A. Alaoui, M. Mahoney, Fast randomized kernel ridge regression with statistical
+        guarantees, NIPS 2015; C. Musco, C. Musco, Recursive sampling for the Nystrom method, NIPS
+        2017.
     """
     check_positive(ridge=ridge)
     if pilot is not None:
@@ -82,7 +93,9 @@ def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
     return functools.partial(_leverage_scores, ridge=ridge, pilot=pilot)
 
 
-def _leverage_scores(key: Array, kernel: Kernel, x: Array, count: int, *, ridge: float, pilot: int | None) -> Array:
+def _leverage_scores(
+    key: Array, kernel: Kernel, x: Array, count: int, *, ridge: float, pilot: int | None
+) -> Array:
     for_pilot, for_rows = jax.random.split(key)
     sample = uniform(for_pilot, kernel, x, min(pilot or count, x.shape[0]))
     shift = ridge * jnp.sum(kernel.diag(sample))
@@ -95,5 +108,7 @@ def _leverage_scores(key: Array, kernel: Kernel, x: Array, count: int, *, ridge:
 
     score = jnp.maximum(blocked(unexplained, x, 4096), 0) / shift
     # Gumbel top-k: a draw without replacement with probabilities proportional to the scores.
-    perturbed = jnp.log(jnp.maximum(score, jnp.finfo(score.dtype).tiny)) + jax.random.gumbel(for_rows, score.shape, score.dtype)
+    perturbed = jnp.log(jnp.maximum(score, jnp.finfo(score.dtype).tiny)) + jax.random.gumbel(
+        for_rows, score.shape, score.dtype
+    )
     return x[jax.lax.top_k(perturbed, count)[1]]

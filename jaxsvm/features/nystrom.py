@@ -22,7 +22,9 @@ from .landmarks import uniform
 
 @struct
 class Nystrom:
-    """phi(x) = W' k_S(x), k_S(x) = (k(x_i, x)) over s landmarks; columns of dropped directions are 0."""
+    """phi(x) = W' k_S(x), k_S(x) = (k(x_i, x)) over s landmarks; columns of dropped directions are
+    0.
+    """
 
     kernel: Kernel
     landmarks: Array  # (s, d)
@@ -32,22 +34,27 @@ class Nystrom:
         """Features, (..., d) -> (..., s)."""
         x = matrix("x", x, rank=None)
         if x.shape[-1] != self.landmarks.shape[-1]:
-            raise ValueError(f"the map takes rows of {self.landmarks.shape[-1]} columns, got shape {x.shape}")
+            raise ValueError(
+                f"the map takes rows of {self.landmarks.shape[-1]} columns, got shape {x.shape}"
+            )
         rows = (x if x.ndim == 2 else x.reshape(-1, x.shape[-1])).astype(accum_dtype(x))
         phi = cast(self, rows.dtype)
-        return dot(phi.kernel(rows, phi.landmarks), phi.whitening).reshape(*x.shape[:-1], phi.whitening.shape[-1])
+        return dot(phi.kernel(rows, phi.landmarks), phi.whitening).reshape(
+            *x.shape[:-1], phi.whitening.shape[-1]
+        )
 
     def landmark_coef(self, w: Array) -> Array:
-        """The coefficients (s,) of the same function over the landmarks: <phi(x), w> = sum_i coef_i k(x_i, x).
+        """The coefficients (s,) of the same function over the landmarks: <phi(x), w> = sum_i coef_i
+        k(x_i, x).
 
-        They grow with the inverse square root of the smallest kept eigenvalue. In float32, prediction by the features is more
-        accurate.
+        They grow with the inverse square root of the smallest kept eigenvalue. In float32,
+        prediction by the features is more accurate.
 
         Args:
             w: (s,) weights of the features.
 
-        Reference: S. Lee, S. Wright, ASSET, 2012, section 2 (its equation for the coefficients has the exponent of D
-            inverted on one side).
+        Reference: S. Lee, S. Wright, ASSET, 2012, section 2 (its equation for the coefficients has
+            the exponent of D inverted on one side).
         """
         return dot(self.whitening, w)
 
@@ -71,7 +78,9 @@ class Nystrom:
             raise ValueError(f"kernel must be a kernel, got {self.kernel!r}")
         rows, square = shape_of(self.landmarks), shape_of(self.whitening)
         if len(rows) < 2 or square[-2:] != (rows[-2], rows[-2]):
-            raise ValueError(f"landmarks (s, d) and whitening (s, s) have the shapes {rows} and {square}")
+            raise ValueError(
+                f"landmarks (s, d) and whitening (s, s) have the shapes {rows} and {square}"
+            )
         check_field("whitening", self.whitening)
 
 
@@ -84,20 +93,25 @@ def nystrom(
     eps: float = 1e-16,
     choose: Callable = uniform,
 ) -> Nystrom:
-    """The Nystrom map of a kernel from landmark rows: <phi(x), phi(z)> = k_S(x)' K_SS^+ k_S(z), exact on landmarks.
+    """The Nystrom map of a kernel from landmark rows: <phi(x), phi(z)> = k_S(x)' K_SS^+ k_S(z),
+    exact on landmarks.
 
         K_SS = Q D Q'                      S: s landmarks, eigenvalues in descending order
-        phi(x) = D^(-1/2) Q' k_S(x)        over the D_jj >= max(eps, s eps_machine D_11); columns of the others are 0
+        phi(x) = D^(-1/2) Q' k_S(x)
+            over the D_jj >= max(eps, s eps_machine D_11); columns of the others are 0
 
-    Outside of transformations the eigendecomposition is in float64, and eps_machine is that of float64. For float32 landmarks
-    the D_jj below eps_float32 tr(K_SS) are dropped as well, since they are below the rounding of k_S(x). Inside of a
-    transformation, such as a sweep, it is in the dtype of the landmarks. In float32 it then keeps far fewer directions of a wide
-    kernel, and the map differs from the one outside.
+    Outside of transformations the eigendecomposition is in float64, and eps_machine is that of
+    float64. For float32 landmarks the D_jj below eps_float32 tr(K_SS) are dropped as well, since
+    they are below the rounding of k_S(x). Inside of a transformation, such as a sweep, it is in the
+    dtype of the landmarks. In float32 it then keeps far fewer directions of a wide kernel, and the
+    map differs from the one outside.
 
-    K - Phi Phi' is positive semi-definite on any rows, so |phi(x)|^2 <= k(x, x). Labels are not used. Dropped directions are
-    columns of zeros, whose weight is 0 in every solver. Shapes therefore do not depend on values, and the map works under `jit`
-    and `vmap`, over sigma for example. Gradients with respect to the kernel's parameters and the landmarks hold up to a rotation
-    of the features, with Q constant. Norms, scores and regularised solutions are invariant under it.
+    K - Phi Phi' is positive semi-definite on any rows, so |phi(x)|^2 <= k(x, x). Labels are not
+    used. Dropped directions are columns of zeros, whose weight is 0 in every solver. Shapes
+    therefore do not depend on values, and the map works under `jit` and `vmap`, over sigma for
+    example. Gradients with respect to the kernel's parameters and the landmarks hold up to a
+    rotation of the features, with Q constant. Norms, scores and regularised solutions are invariant
+    under it.
 
     Args:
         key: a random key for the draw of the landmarks; None if they are passed.
@@ -105,7 +119,8 @@ def nystrom(
         x: (n, d) rows to draw from; None if the landmarks are passed.
         landmarks: their number, <= n; or the landmarks (s, d).
         eps: eigenvalues below it are dropped, >= 0; those below s eps_machine D_11 always are.
-        choose: (key, kernel, x, s) -> (s, d): `features.uniform`, `features.k_means()`, `features.leverage_scores()`.
+        choose: (key, kernel, x, s) -> (s, d): `features.uniform`, `features.k_means()`,
+            `features.leverage_scores()`.
 
     Returns:
         A map (..., d) -> (..., s), a pytree.
@@ -113,8 +128,8 @@ def nystrom(
     Raises:
         ValueError: more landmarks than rows; no landmarks; no rows to draw them from; eps below 0.
 
-    Differs from the paper: the decomposition is of the unsigned K_SS (labels cancel, so the map can be evaluated
-        anywhere); the threshold is relative to the largest eigenvalue; fixed shapes.
+    Differs from the paper: the decomposition is of the unsigned K_SS (labels cancel, so the map can
+        be evaluated anywhere); the threshold is relative to the largest eigenvalue; fixed shapes.
 
     Example:
         >>> import jax, jaxsvm
@@ -123,22 +138,31 @@ def nystrom(
         >>> bool(jnp.allclose(phi(x) @ phi(x).T, jaxsvm.kernels.rbf(1.0)(x, x), atol=1e-5))
         True
 
-    Reference: S. Lee, S. Wright, ASSET: approximate stochastic subgradient estimation training for support vector
-        machines, 2012, section 2; C. Williams, M. Seeger, NIPS 2000.
+    Reference: S. Lee, S. Wright, ASSET: approximate stochastic subgradient estimation training for
+        support vector machines, 2012, section 2; C. Williams, M. Seeger, NIPS 2000.
     """
     check_scalars(eps=eps)
     if not is_traced(eps) and not eps >= 0:
         raise ValueError(f"eps must be at least 0, got {eps:g}")
     kernel = as_kernel(kernel)
     if holds_precomputed(kernel):
-        raise ValueError("nystrom works out kernel values at landmark rows: give the kernel itself, not a precomputed matrix")
+        raise ValueError(
+            "nystrom works out kernel values at landmark rows: give the kernel "
+            "itself, not a precomputed matrix"
+        )
     if isinstance(landmarks, numbers.Integral):
         if x is None or key is None:
-            raise ValueError("nystrom draws landmarks from rows: give a key and x, or the rows themselves as landmarks")
+            raise ValueError(
+                "nystrom draws landmarks from rows: give a key and x, or the rows "
+                "themselves as landmarks"
+            )
         check_key("key", key)
         x = matrix("x", x)
         if not 1 <= landmarks <= x.shape[0]:
-            raise ValueError(f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw from, got {landmarks}")
+            raise ValueError(
+                f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw "
+                f"from, got {landmarks}"
+            )
         with calling("choose", choose, "of key, kernel, rows and their number to landmarks", x):
             rows: Any = choose(key, kernel, x, int(landmarks))
     else:
@@ -147,11 +171,15 @@ def nystrom(
         try:
             rows = np.asarray(rows)
         except ValueError as error:
-            raise ValueError("landmarks must be a matrix of rows; its rows differ in length") from error
+            raise ValueError(
+                "landmarks must be a matrix of rows; its rows differ in length"
+            ) from error
     if not hasattr(rows, "shape") or not hasattr(rows, "dtype"):
         raise TypeError(f"landmarks must be a whole number or a matrix of rows, got {shown(rows)}")
     if len(rows.shape) != 2 or not rows.shape[0]:
-        raise ValueError(f"landmarks must be a whole number or a matrix of rows, got shape {rows.shape}")
+        raise ValueError(
+            f"landmarks must be a whole number or a matrix of rows, got shape {rows.shape}"
+        )
     rows = matrix("landmarks", rows)
     rows = rows if isinstance(rows, SparseRows) else jnp.asarray(rows)
     rows = rows if jnp.issubdtype(rows.dtype, jnp.floating) else rows.astype(jnp.float32)
@@ -159,7 +187,9 @@ def nystrom(
     if is_traced(kernel, rows, eps) or rows.dtype == jnp.float64:
         return Nystrom(kernel, rows, whitening(kernel(rows, rows), eps))
     with jax.enable_x64(True):
-        whitening_matrix = _wide_whitening(*cast((kernel, rows), jnp.float64), jnp.asarray(eps, jnp.float64))
+        whitening_matrix = _wide_whitening(
+            *cast((kernel, rows), jnp.float64), jnp.asarray(eps, jnp.float64)
+        )
     return Nystrom(kernel, rows, whitening_matrix)
 
 
@@ -173,7 +203,9 @@ def _wide_whitening(kernel: Kernel, rows: Array, eps: Array) -> Array:
 
 @jax.custom_jvp
 def whitening(gram: Array, eps: Scalar) -> Array:
-    """The whitening matrix Q D^(-1/2) of a positive semi-definite (s, s) matrix, 0 for eigenvalues below the threshold."""
+    """The whitening matrix Q D^(-1/2) of a positive semi-definite (s, s) matrix, 0 for eigenvalues
+    below the threshold.
+    """
     return _decomposed(gram, eps)[0]
 
 
@@ -183,7 +215,9 @@ def _decomposed(gram: Array, eps: Scalar) -> tuple[Array, Array, Array, Array]:
     values, vectors = values[::-1], vectors[:, ::-1]
     least = jnp.maximum(jnp.asarray(eps, gram.dtype), size * jnp.finfo(gram.dtype).eps * values[0])
     keep = (values >= least) & (values > 0)
-    root = jnp.where(keep, jax.lax.rsqrt(jnp.where(keep, values, jnp.ones_like(values))), jnp.zeros_like(values))
+    root = jnp.where(
+        keep, jax.lax.rsqrt(jnp.where(keep, values, jnp.ones_like(values))), jnp.zeros_like(values)
+    )
     return vectors * root[None, :], vectors, values, root
 
 
@@ -191,15 +225,17 @@ def _decomposed(gram: Array, eps: Scalar) -> tuple[Array, Array, Array, Array]:
 def _whitening_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     """The derivative of Q F(D) Q' R at R = Q, with R constant, by divided differences of F.
 
-    Close eigenvalues are harmless, unless one is kept and the other dropped: for u = F(D_ii), v = F(D_jj), both kept,
-    F = D^(-1/2), the divided difference is -u^2 v^2 / (u + v).
+    Close eigenvalues are harmless, unless one is kept and the other dropped: for u = F(D_ii), v =
+    F(D_jj), both kept, F = D^(-1/2), the divided difference is -u^2 v^2 / (u + v).
     """
     gram, eps = primals
     whitened, vectors, values, root = _decomposed(gram, eps)
     keep = root > 0
     both = keep[:, None] & keep[None, :]
     inverse = jnp.where(keep, 1 / jnp.where(keep, root, 1), 0)
-    both_kept = -root[:, None] * root[None, :] / jnp.where(both, inverse[:, None] + inverse[None, :], 1)
+    both_kept = (
+        -root[:, None] * root[None, :] / jnp.where(both, inverse[:, None] + inverse[None, :], 1)
+    )
     one_kept = (root[:, None] - root[None, :]) / jnp.where(
         both | (keep[:, None] == keep[None, :]), 1, values[:, None] - values[None, :]
     )

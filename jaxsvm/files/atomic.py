@@ -17,22 +17,26 @@ try:
 except ImportError:  # not a POSIX system: temporary files of killed processes stay
     fcntl = None  # type: ignore[assignment]  # in place of a module
 
-NAME_BYTES = 180  # bytes of the target's name in that of its temporary file; file systems allow 255 in all
+# bytes of the target's name in that of its temporary file; file systems allow 255 in all
+NAME_BYTES = 180
 
 
 @contextlib.contextmanager
 def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
-    """The name of a temporary file in the folder of `path`, which replaces `path` at the end of the block.
+    """The name of a temporary file in the folder of `path`, which replaces `path` at the end of the
+    block.
 
-    So `path` is never incomplete. The temporary file is unique, and locked while in use. Temporary files of the same target
-    without a lock belong to killed processes and are removed. Of a symbolic link, the file it points to is replaced. An
-    existing file keeps its permissions. Ctrl-C is deferred until the file is written; a second one is not.
+    So `path` is never incomplete. The temporary file is unique, and locked while in use. Temporary
+    files of the same target without a lock belong to killed processes and are removed. Of a
+    symbolic link, the file it points to is replaced. An existing file keeps its permissions. Ctrl-C
+    is deferred until the file is written; a second one is not.
 
     Args:
         path: the file, in a folder that exists.
 
     Yields:
-        The name of the temporary file, which exists, is empty and has the same last extension as `path`.
+        The name of the temporary file, which exists, is empty and has the same last extension as
+        `path`.
 
     Raises:
         FileNotFoundError: the folder does not exist.
@@ -51,7 +55,8 @@ def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
     mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None
     _remove_stale(target)
     temporary, lock = _create(target, 0o666 if mode is None else 0o600)
-    with DeferredInterrupt(again=True), lock:  # as an interrupted writer may raise another error instead
+    # as an interrupted writer may raise another error instead
+    with DeferredInterrupt(again=True), lock:
         try:
             yield temporary
             os.fsync(lock.fileno())
@@ -91,7 +96,8 @@ def _parts(target: str) -> tuple[str, str, str]:
     """Folder, prefix and suffix of the names of the target's temporary files."""
     folder, name = os.path.split(target)
     short = os.fsdecode(os.fsencode(name)[-NAME_BYTES:])
-    return folder, f".{short}.", f".part{os.path.splitext(name)[1][-20:]}"  # the suffix determines the compression
+    # the suffix determines the compression
+    return folder, f".{short}.", f".part{os.path.splitext(name)[1][-20:]}"
 
 
 def _create(target: str, mode: int) -> tuple[str, BinaryIO]:
@@ -99,9 +105,12 @@ def _create(target: str, mode: int) -> tuple[str, BinaryIO]:
     folder, prefix, suffix = _parts(target)
     while True:
         temporary = os.path.join(folder, f"{prefix}{os.urandom(8).hex()}{suffix}")
-        lock = open(temporary, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))  # noqa: B023
+        lock = open(
+            temporary, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, mode)
+        )  # noqa: B023
         if fcntl is not None:
-            with contextlib.suppress(OSError):  # file systems without locks, where the file is not removed either
+            # file systems without locks, where the file is not removed either
+            with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.exists(temporary):
             return temporary, lock
@@ -119,6 +128,10 @@ def _remove_stale(target: str) -> None:
         names = [name for name in os.listdir(folder) if pattern.fullmatch(name)]
     for name in names:
         with contextlib.suppress(OSError):  # locked, of another user, or removed meanwhile
-            with open(os.path.join(folder, name), "r+b", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as lock:
+            with open(
+                os.path.join(folder, name),
+                "r+b",
+                opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW),
+            ) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.unlink(lock.name)

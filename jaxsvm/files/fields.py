@@ -1,4 +1,6 @@
-"""Checks of fields for the method `__check__` of a class, which `models.load` calls on its instances."""
+"""Checks of fields for the method `__check__` of a class, which `models.load` calls on its
+instances.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +67,14 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def check_front(name: str, front: tuple[int, ...], whole: tuple[int, ...]) -> None:
-    """Raise unless the leading axes of a field of stacked models are the first ones of `whole`, or none.
+    """Raise unless the leading axes of a field of stacked models are the first ones of `whole`, or
+    none.
 
     Raises:
         ValueError: other axes.
     """
     if front != whole[: len(front)]:
-        raise ValueError(f"{name} has the axes {front} in front, expected those of the whole, {whole}, or the first of them")
+        raise ValueError(
+            f"{name} has the axes {front} in front, expected those of the whole, "
+            f"{whole}, or the first of them"
+        )

@@ -10,7 +10,8 @@ from typing import Any
 class DeferredInterrupt:
     """Defers the first Ctrl-C, after which `requested` is True; a second one interrupts at once.
 
-    It has no effect outside of the main thread, which alone receives signals, and, with `again`, where Ctrl-C is ignored.
+    It has no effect outside of the main thread, which alone receives signals, and, with `again`,
+    where Ctrl-C is ignored.
 
     Args:
         again: send a deferred interrupt again at the end of the block.

@@ -1,4 +1,6 @@
-"""Arrays in `.npy` and `.npz` files: sizes are checked before memory is allocated, nothing is unpickled."""
+"""Arrays in `.npy` and `.npz` files: sizes are checked before memory is allocated, nothing is
+unpickled.
+"""
 
 from __future__ import annotations
 
@@ -50,21 +52,30 @@ def read_header(stream: Any, size: int) -> ArrayHeader:
     length = int.from_bytes(head, "little")
     if length > min(HEADER_BYTES, size):
         raise ValueError(f"the header of an array has {length} bytes")
-    parse = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    parse = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, fortran_order, dtype = parse(io.BytesIO(head + stream.read(length)))
     if dtype.hasobject:
-        raise ValueError("an array holds Python objects, which are never read: save it with allow_pickle=False")
+        raise ValueError(
+            "an array holds Python objects, which are never read: save it with allow_pickle=False"
+        )
     if min(shape, default=0) < 0 or not dtype.itemsize or dtype.subdtype is not None:
         raise ValueError(f"an array of shape {shape} and dtype {dtype}")
     start = 8 + len(head) + length
     expected_size = start + math.prod(map(int, shape)) * dtype.itemsize
     if expected_size != size:
-        raise ValueError(f"an array is {'shorter' if size < expected_size else 'longer'} than it says")
+        raise ValueError(
+            f"an array is {'shorter' if size < expected_size else 'longer'} than it says"
+        )
     return ArrayHeader(shape, dtype, "F" if fortran_order else "C", start)
 
 
 def read_array(stream: Any, size: int) -> np.ndarray:
-    """The array of a `.npy` file; memory is allocated after its size is compared with that of the file.
+    """The array of a `.npy` file; memory is allocated after its size is compared with that of the
+    file.
 
     Args:
         stream: of bytes, at the start of the file.

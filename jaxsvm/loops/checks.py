@@ -19,7 +19,9 @@ def check_solver(solver: Any) -> None:
     """Raise unless this is a solver whose known numbers are in range."""
     refuse_factory("solver", solver)
     if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
-        raise TypeError(f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}")
+        raise TypeError(
+            f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}"
+        )
 
 
 def check_key(key: Any) -> None:
@@ -39,12 +41,14 @@ def check_targets(solver: Any, data: Batch) -> None:
     shown = ", ".join(f"{v:g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
     if wanted == "labels" and not np.isin(values, (-1, 1)).all():
         raise ValueError(
-            f"this solver takes labels -1 and +1, the data hold {shown}: for class numbers wrap it, "
+            f"this solver takes labels -1 and +1, the data hold {shown}: for class numbers wrap "
+            "it, "
             "jaxsvm.one_vs_rest(solver, classes=k), for real targets choose another loss"
         )
     if wanted != "labels" and not np.isin(values, np.arange(wanted)).all():
         raise ValueError(
-            f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number them, or say classes=k"
+            f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number "
+            "them, or say classes=k"
         )
 
 
@@ -52,42 +56,67 @@ def check_probe(probe: Any) -> None:
     """Raise unless this is a function of a model or None."""
     refuse_factory("probe", probe)
     if probe is not None and (not callable(probe) or isinstance(probe, type | Recipe)):
-        raise TypeError(f"probe must be a function of the model, such as jaxsvm.error_on(test), got {shown(probe)}")
+        raise TypeError(
+            "probe must be a function of the model, such as jaxsvm.error_on(test), "
+            f"got {shown(probe)}"
+        )
 
 
 def check_limit(name: str, value: Any, signed: bool = False) -> None:
-    """Raise unless this is a number, >= 0 unless it is `signed`; infinity and None stand for no limit."""
+    """Raise unless this is a number, >= 0 unless it is `signed`; infinity and None stand for no
+    limit.
+    """
     known = None if value is None else checks.number(name, value)
     if known is not None and (np.isnan(known) or (known < 0 and not signed)):
-        raise ValueError(f"{name} must be a number{'' if signed else ' of at least 0'}, got {known:g}")
+        raise ValueError(
+            f"{name} must be a number{'' if signed else ' of at least 0'}, got {known:g}"
+        )
 
 
 def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
-    """Raise unless the fields `parts` of `state` have the structure, shapes and dtypes of those of `like`."""
-    what = {"solver": "another solver, or data of other shapes", "sampler": "another sampler", "pending": "batches of other rows"}
+    """Raise unless the fields `parts` of `state` have the structure, shapes and dtypes of those of
+    `like`.
+    """
+    what = {
+        "solver": "another solver, or data of other shapes",
+        "sampler": "another sampler",
+        "pending": "batches of other rows",
+    }
     for part in parts:
         actual, expected = getattr(state, part), getattr(like, part)
-        shapes = [[(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (actual, expected)]
+        shapes = [
+            [(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)]
+            for tree in (actual, expected)
+        ]
         if not same_structure(actual, expected) or shapes[0] != shapes[1]:
-            raise ValueError(f"state comes from {what[part]}: go on with the solver, sampler and data that it was made with")
+            raise ValueError(
+                f"state comes from {what[part]}: go on with the solver, sampler and "
+                "data that it was made with"
+            )
 
 
 MOST_STEPS = 2**31 - 1  # the largest value of the step counter
 
 
 def check_counters(state: Any, names: tuple[str, ...]) -> None:
-    """Raise unless the counters of a state are integers from 0 to `MOST_STEPS`, as far as they are known."""
+    """Raise unless the counters of a state are integers from 0 to `MOST_STEPS`, as far as they are
+    known.
+    """
     for name in names:
         value = getattr(state, name)
         if np.shape(value) != ():
             raise ValueError(
-                f"state.{name} has shape {np.shape(value)}, expected a single number: go on with several runs in jax.vmap"
+                f"state.{name} has shape {np.shape(value)}, expected a single number: go on with "
+                "several runs in jax.vmap"
             )
         known = None if is_traced(value) else np.asarray(value)
-        if not jnp.issubdtype(jnp.result_type(value), jnp.integer) or (known is not None and not 0 <= known <= MOST_STEPS):
+        if not jnp.issubdtype(jnp.result_type(value), jnp.integer) or (
+            known is not None and not 0 <= known <= MOST_STEPS
+        ):
             shown = "another type" if known is None else known
             raise ValueError(
-                f"state.{name} must be a whole number from 0 to {MOST_STEPS}, got {shown}: pass run.state as it came"
+                f"state.{name} must be a whole number from 0 to {MOST_STEPS}, got {shown}: pass "
+                "run.state as it came"
             )
 
 
@@ -95,7 +124,8 @@ def check_steps(first_step: int, steps: int) -> None:
     """Raise for steps that would overflow the step counter."""
     if first_step + steps > MOST_STEPS:
         raise ValueError(
-            f"the run stands at step {first_step}, {steps} more would pass {MOST_STEPS}, the last that is counted: make fewer, "
+            f"the run stands at step {first_step}, {steps} more would pass {MOST_STEPS}, the last "
+            "that is counted: make fewer, "
             "or begin a new run"
         )
 

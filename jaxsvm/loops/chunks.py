@@ -1,4 +1,6 @@
-"""The host side of a stream: chunks are checked and counted in a thread; Ctrl-C is deferred to the end of a chunk."""
+"""The host side of a stream: chunks are checked and counted in a thread; Ctrl-C is deferred to the
+end of a chunk.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class HostChunk(NamedTuple):
     complete: bool  # it had no rows of weight 0
 
 
-def feed(chunks: Iterable, task: str, seen: int, rows: int | None, double: bool) -> Iterator[HostChunk]:
+def feed(
+    chunks: Iterable, task: str, seen: int, rows: int | None, double: bool
+) -> Iterator[HostChunk]:
     """The checked chunks of a stream; rows of weight 0 are numbered, then left out.
 
     Args:
@@ -58,16 +62,23 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
         chunk = chunk.x, chunk.y, chunk.weight
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
         raise TypeError(
-            f"{name} is a {type(chunk).__name__}: give batches, or tuples (x, y) or (x, y, weight); jaxsvm.data.chunks(x, y, "
+            f"{name} is a {type(chunk).__name__}: give batches, or tuples (x, y) or (x, y, "
+            "weight); jaxsvm.data.chunks(x, y, "
             "rows=1000) cuts one data set"
         )
     if hasattr(chunk[0], "tocsr"):
-        raise ValueError(f"x of {name} is a SciPy matrix: make it a Batch first, jaxsvm.dataset(x, y)")
+        raise ValueError(
+            f"x of {name} is a SciPy matrix: make it a Batch first, jaxsvm.dataset(x, y)"
+        )
 
     def as_real(field, a):
         a = numbers(f"{field} of {name}", a)
         with np.errstate(over="ignore"):  # overflows become infinities, which `_check` rejects
-            return a.astype(np.float32, copy=False) if a.dtype.kind in "biu" or (a.dtype == np.float64 and not double) else a
+            return (
+                a.astype(np.float32, copy=False)
+                if a.dtype.kind in "biu" or (a.dtype == np.float64 and not double)
+                else a
+            )
 
     x = chunk[0]
     x = (
@@ -76,7 +87,9 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
         else as_real("x", x)
     )
     if x.ndim != 2:
-        raise ValueError(f"x of {name} must be a matrix with a row for each example, got shape {x.shape}")
+        raise ValueError(
+            f"x of {name} must be a matrix with a row for each example, got shape {x.shape}"
+        )
     dtype = x.dtype if x.dtype.itemsize >= 4 else np.float32
     y = as_real("y", chunk[1]).astype(dtype)
     weight = (
@@ -85,7 +98,10 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
         else as_real("weight", chunk[2]).astype(dtype)
     )
     if y.shape != x.shape[:1] or weight.shape != x.shape[:1]:
-        raise ValueError(f"{name} has {x.shape[0]} rows, targets of shape {y.shape} and weights of shape {weight.shape}")
+        raise ValueError(
+            f"{name} has {x.shape[0]} rows, targets of shape {y.shape} and weights "
+            f"of shape {weight.shape}"
+        )
     return x, y, weight
 
 
@@ -100,39 +116,58 @@ def _check(batch: Batch, name: str, task: str) -> None:
             sqnorm = np.vdot(values, values)
         if not np.isfinite(sqnorm):
             not_finite = ~np.isfinite(a.astype(np.float64))
-            if not not_finite.any():  # norms would overflow, and the model be wrong without an error
+            # norms would overflow, and the model be wrong without an error
+            if not not_finite.any():
                 raise ValueError(
-                    f"{field} of {name} is too large: its squares sum up to what {values.dtype} cannot hold; scale it"
+                    f"{field} of {name} is too large: its squares sum up to what {values.dtype} "
+                    "cannot hold; scale it"
                 )
             row = int(np.argwhere(not_finite)[0][0])
-            raise ValueError(f"{field} of {name} holds a NaN or an infinity, first in row {row}: drop or fill in such rows")
+            raise ValueError(
+                f"{field} of {name} holds a NaN or an infinity, first in row {row}: "
+                "drop or fill in such rows"
+            )
     if (batch.weight < 0).any():
         raise ValueError(f"{name} holds a weight below 0; 0 leaves a row out")
     y = batch.y
     if task == "binary" and not (np.abs(y) == 1).all():
         raise ValueError(
-            f"labels must be -1 and +1, {name} holds {y[np.abs(y) != 1][0]:g}; number them with jaxsvm.data.encode, or say "
+            f"labels must be -1 and +1, {name} holds {y[np.abs(y) != 1][0]:g}; number them with "
+            "jaxsvm.data.encode, or say "
             "task='regression' or task='multiclass'"
         )
     if task == "multiclass" and not ((y >= 0) & (y == np.floor(y))).all():
-        raise ValueError(f"class numbers must be 0 .. k-1, {name} holds others: number them with jaxsvm.data.encode")
+        raise ValueError(
+            f"class numbers must be 0 .. k-1, {name} holds others: number them with "
+            "jaxsvm.data.encode"
+        )
 
 
 def fixed_size_chunks(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.int32]]:
-    """The rows in chunks of the size of `like`, the last one padded, and the number of rows in each that are not padding.
+    """The rows in chunks of the size of `like`, the last one padded, and the number of rows in each
+    that are not padding.
 
     Raises:
         ValueError: rows of another type or with other columns.
     """
     x, first = batch.x, like.x
-    shapes = [(type(a).__name__, *a.shape[1:], *(a.index.shape[1:] if isinstance(a, SparseRows) else ())) for a in (x, first)]
+    shapes = [
+        (type(a).__name__, *a.shape[1:], *(a.index.shape[1:] if isinstance(a, SparseRows) else ()))
+        for a in (x, first)
+    ]
     if shapes[0] != shapes[1] or type(batch) is not type(like):
-        raise ValueError(f"chunks must have the same columns: one has {shapes[0]}, the first has {shapes[1]}")
+        raise ValueError(
+            f"chunks must have the same columns: one has {shapes[0]}, the first has {shapes[1]}"
+        )
     size = like.y.shape[0]
 
     def pad(a, like, start):
         part = np.asarray(a[start : start + size], like.dtype)
-        return part if len(part) == size else np.concatenate([part, np.zeros((size - len(part), *part.shape[1:]), part.dtype)])
+        return (
+            part
+            if len(part) == size
+            else np.concatenate([part, np.zeros((size - len(part), *part.shape[1:]), part.dtype)])
+        )
 
     for start in range(0, batch.y.shape[0], size):
         part = jax.tree.map(lambda a, like: pad(a, like, start), batch, like)  # noqa: B023

@@ -1,4 +1,6 @@
-"""Accumulates step infos into a row of the curve: in two small vectors, as each array of a carry costs time."""
+"""Accumulates step infos into a row of the curve: in two small vectors, as each array of a carry
+costs time.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from jax import lax
 from ..numerics import add_counts
 from ..types import Array, Count, Curve, Info
 
-Sums = tuple[Array, Array]  # (2,) sum of losses, last residual; (3,) int32 support, evaluations in two parts
+# (2,) sum of losses, last residual; (3,) int32 support, evaluations in two parts
+Sums = tuple[Array, Array]
 
 
 def empty_sums(info: Info) -> Sums:
@@ -35,9 +38,13 @@ def curve_row(sums: Sums, step: Array, count: Any, probe: Any) -> Curve:
         count: number of steps in the chunk, () or a Python integer.
         probe: result of the probe.
     """
-    # The barrier keeps a division: by a constant, XLA compiles a product with its inverse, which rounds differently.
+    # The barrier keeps a division: by a constant, XLA compiles a product with its inverse, which
+    # rounds differently.
     steps = lax.optimization_barrier(jnp.asarray(count, jnp.int32))
     (loss, residual), (support, high, low) = sums
     residual = jnp.where(steps > 0, residual, jnp.full_like(residual, jnp.nan))
-    step = jnp.minimum(step, jnp.iinfo(jnp.int32).max - steps) + steps  # saturates instead of overflowing
-    return Curve(step, loss / steps.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe)
+    # saturates instead of overflowing
+    step = jnp.minimum(step, jnp.iinfo(jnp.int32).max - steps) + steps
+    return Curve(
+        step, loss / steps.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe
+    )

@@ -55,7 +55,9 @@ from .saving import Saver
 
 
 def as_argument(node: Any, dtype: Any) -> Any:
-    """A solver, sampler or probe as an argument of a compiled function, its numbers cast to `dtype`."""
+    """A solver, sampler or probe as an argument of a compiled function, its numbers cast to
+    `dtype`.
+    """
     node = as_static(node)
     return cast(node, dtype)
 
@@ -66,18 +68,21 @@ def _step(solver: Any, state: State, batch: Batch) -> tuple[State, Info]:
 
 
 def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
-    """One compiled update, for loops written by the user; solvers that differ in numbers alone share one program.
+    """One compiled update, for loops written by the user; solvers that differ in numbers alone
+    share one program.
 
     Args:
         solver: any; its numbers are cast to the dtype of the rows.
         state: from `solver.init(key, data)` or the step before.
-        batch: the drawn rows; for `reads="all"` all rows, with `index` naming those of the step (see `Solver.reads`).
+        batch: the drawn rows; for `reads="all"` all rows, with `index` naming those of the step
+            (see `Solver.reads`).
 
     Returns:
         The next state, and the `Info` of the step.
 
     Raises:
-        TypeError: batch is not a `Batch`, or the state does not have the structure of this solver's.
+        TypeError: batch is not a `Batch`, or the state does not have the structure of this
+            solver's.
 
     Example:
         >>> import jax, jaxsvm
@@ -90,7 +95,9 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
     check_process()
     check_solver(solver)  # outside of the program, in which its numbers have no values
     if not isinstance(batch, Batch):
-        raise TypeError(f"batch must be a Batch, got {type(batch).__name__}: use jaxsvm.take(data, index)")
+        raise TypeError(
+            f"batch must be a Batch, got {type(batch).__name__}: use jaxsvm.take(data, index)"
+        )
     check_batch("batch", batch)
     try:
         return _step(as_argument(solver, accum_dtype(batch.x)), state, batch)
@@ -98,7 +105,9 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         expected = jax.eval_shape(solver.init, jax.random.key(0), batch)
         if not same_structure(expected, state):
             what = f"got {type(state).__name__}, expected {type(expected).__name__}"
-            raise TypeError(f"state must be that of solver.init(key, data), or of the step before: {what}") from error
+            raise TypeError(
+                f"state must be that of solver.init(key, data), or of the step before: {what}"
+            ) from error
         raise
 
 
@@ -108,20 +117,31 @@ def _evenly_spread(data: Batch, k: int) -> Batch:
 
 
 @functools.partial(jax.jit, static_argnames=("init_rows",))
-def init_run(solver: Any, sampler: Any, key: Array, data: Batch, *, init_rows: int | None = None) -> Run:
+def init_run(
+    solver: Any, sampler: Any, key: Array, data: Batch, *, init_rows: int | None = None
+) -> Run:
     """The run before its first step.
 
-    With `init_rows`, `solver.init` reads that many evenly spread rows, if its state has the same shapes on them as on all.
+    With `init_rows`, `solver.init` reads that many evenly spread rows, if its state has the same
+    shapes on them as on all.
     """
     solver, sampler = unwrap_static(solver), unwrap_static(sampler)
     solver_key, sampler_key = jax.random.split(key)
     init_data = data
     if init_rows is not None:
         subset = _evenly_spread(data, init_rows)
-        shapes = [jax.tree.map(jnp.shape, jax.eval_shape(solver.init, solver_key, rows)) for rows in (data, subset)]
+        shapes = [
+            jax.tree.map(jnp.shape, jax.eval_shape(solver.init, solver_key, rows))
+            for rows in (data, subset)
+        ]
         init_data = subset if shapes[0] == shapes[1] else data
     zero = jnp.zeros((), jnp.int32)
-    return Run(solver.init(solver_key, init_data), sampler.init(sampler_key, data), zero, jnp.zeros((), bool))
+    return Run(
+        solver.init(solver_key, init_data),
+        sampler.init(sampler_key, data),
+        zero,
+        jnp.zeros((), bool),
+    )
 
 
 @jax.jit
@@ -130,15 +150,18 @@ def _prepare(solver: Any, data: Batch) -> Lifted:
 
 
 @jax.jit
-def conclude(solver: Any, state: State, data: Batch | None, rows: Batch, loss: Scalar) -> tuple[Model, Array]:
-    """The model of a state, and whether its decision values at training rows are finite, () bool, by one program.
+def conclude(
+    solver: Any, state: State, data: Batch | None, rows: Batch, loss: Scalar
+) -> tuple[Model, Array]:
+    """The model of a state, and whether its decision values at training rows are finite, () bool,
+    by one program.
 
     Args:
         solver: of the run.
         state: of the solver.
         data: all rows, or None; the second argument of `Solver.model`.
-        rows: training rows; decision values are computed at `CHECKED_ROWS` of them at most, evenly spread. Rows of weight
-            0 are left out.
+        rows: training rows; decision values are computed at `CHECKED_ROWS` of them at most, evenly
+            spread. Rows of weight 0 are left out.
         loss: () mean loss of the last chunk, which covers more rows; 0 if no step was made.
     """
     model = unwrap_static(solver).model(state, data)
@@ -155,7 +178,8 @@ def _values_finite(model: Model, rows: Batch, loss: Scalar) -> Array:
     try:
         values = decision_values(model, subset)
         row_finite = jnp.isfinite(values).reshape(subset.weight.shape[0], -1).all(axis=1)
-    except (TypeError, ValueError, AssertionError):  # a user's solver whose model does not accept training rows
+    # a user's solver whose model does not accept training rows
+    except (TypeError, ValueError, AssertionError):
         return loss_finite
     return loss_finite & jnp.all(row_finite | (subset.weight <= 0))
 
@@ -180,25 +204,31 @@ def run_chunk(
     every: int,
     lift: bool = False,
 ) -> tuple[Run, Curve]:
-    """Make `every` steps from `run`, or only the first `count` of them; return the next run and a row of the curve.
+    """Make `every` steps from `run`, or only the first `count` of them; return the next run and a
+    row of the curve.
 
     Args:
         solver: as an argument of a compiled function, as are `sampler` and `probe`.
         sampler: draws the rows of the steps.
         probe: model -> tree of arrays, or None.
         data: the training rows.
-        packed_rows: the same rows in a faster layout, which the steps read instead of `data.x`; or None.
+        packed_rows: the same rows in a faster layout, which the steps read instead of `data.x`; or
+            None.
         run: the state at the start of the chunk.
         tol: () the run is done once its criterion is at most this; or None.
         count: () int32, steps to make; None: `every`.
         every: length of the chunk; structure.
         lift: prepare the rows of all steps before the loop; structure.
     """
-    update = functools.partial(_step, solver)  # compiled: `eval_shape` below and the loop trace it once
+    # compiled: `eval_shape` below and the loop trace it once
+    update = functools.partial(_step, solver)
     solver, sampler, probe = unwrap_static(solver), unwrap_static(sampler), unwrap_static(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
-    step_data = data._replace(x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data))
-    indices: Any = None if whole else sampler.draw(run.sampler, run.step, every)  # drawn outside of the loop, which is cheaper
+    step_data = data._replace(
+        x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data)
+    )
+    # drawn outside of the loop, which is cheaper
+    indices: Any = None if whole else sampler.draw(run.sampler, run.step, every)
     if lift:
         features = solver.prepare(take(step_data, indices.reshape(-1)))
         features = jax.tree.map(lambda a: a.reshape(*indices.shape, *a.shape[1:]), features)
@@ -209,7 +239,11 @@ def run_chunk(
         if whole:
             return step_data
         index = lax.dynamic_index_in_dim(indices, k, keepdims=False)
-        return step_data._replace(index=index) if reads == "all" else take(step_data, index, copy=False)
+        return (
+            step_data._replace(index=index)
+            if reads == "all"
+            else take(step_data, index, copy=False)
+        )
 
     def body(k, carry):
         state, sums, feedback = carry
@@ -222,12 +256,14 @@ def run_chunk(
 
     _, info = jax.eval_shape(update, run.solver, jax.eval_shape(batch, 0))
     feedback: tuple = ()
-    if adaptive:  # the changed rows and the progress of each step; -1 where a shorter chunk makes no step
+    # the changed rows and the progress of each step; -1 where a shorter chunk makes no step
+    if adaptive:
         feedback = (
             jnp.full((every, *info.index.shape), -1, jnp.int32),
             jnp.zeros((every, *info.progress.shape), info.progress.dtype),
         )
-    length = every if count is None else count  # a Python integer gives the loop a reverse-mode derivative
+    # a Python integer gives the loop a reverse-mode derivative
+    length = every if count is None else count
     state, sums, feedback = lax.fori_loop(0, length, body, (run.solver, empty_sums(info), feedback))
 
     sampler_state = sampler.feedback(run.sampler, *feedback) if adaptive else run.sampler
@@ -259,50 +295,56 @@ def fit(
 
         rows_t = sampler.draw(t);   state_t+1, info_t = solver.update(state_t, rows_t)
 
-    Outside of transformations this is a Python loop over one compiled chunk of `every` steps. A shorter last chunk uses the
-    same program, so any number of steps takes one compilation. Interrupting and resuming a run does not change its bits
-    (same `every`, JAX, device and flags). Inside `vmap`, `jit` or `grad` it is a scan over the same chunk: the same steps
-    as part of another program, equal except for rounding.
+    Outside of transformations this is a Python loop over one compiled chunk of `every` steps. A
+    shorter last chunk uses the same program, so any number of steps takes one compilation.
+    Interrupting and resuming a run does not change its bits (same `every`, JAX, device and flags).
+    Inside `vmap`, `jit` or `grad` it is a scan over the same chunk: the same steps as part of
+    another program, equal except for rounding.
 
     Args:
-        solver: any solver; its numbers are cast to the dtype of the rows, its structure determines compilation.
+        solver: any solver; its numbers are cast to the dtype of the rows, its structure determines
+            compilation.
         data: the training rows, from `jaxsvm.dataset`, or `solver.prepare` of them.
         key: a key of `jax.random.key`; may be left out with `state` only.
         steps: updates to make in this call, >= 0; None: ten passes over the rows.
-        every: length of a chunk in updates, >= 1; None: about one pass. After each chunk the curve gets a row, and `probe`,
-            `tol`, `seconds` and `save` apply. With an adaptive sampler a chunk also ends with each of its periods; inside
-            transformations `every` is lowered to a divisor of the period.
+        every: length of a chunk in updates, >= 1; None: about one pass. After each chunk the curve
+            gets a row, and `probe`, `tol`, `seconds` and `save` apply. With an adaptive sampler a
+            chunk also ends with each of its periods; inside transformations `every` is lowered to a
+            divisor of the period.
         probe: model -> any tree of arrays, computed after each chunk, such as `error_on(test)`.
-        tol: stop once the solver's residual is at most this. If the residual measures single rows only, the probe
-            (a scalar) is compared instead. None: make all `steps`. If those are None too, a solver with a tolerance of
-            its own (`decomposition`) stops at that.
+        tol: stop once the solver's residual is at most this. If the residual measures single rows
+            only, the probe (a scalar) is compared instead. None: make all `steps`. If those are
+            None too, a solver with a tolerance of its own (`decomposition`) stops at that.
         state: the state to resume from, `run.state` of an earlier call or `models.load(path)`.
         sampler: chooses the rows of each step; None: the sampler of the solver's paper.
-        lift: when a solver with a feature map (`on_features`) computes the features: "once", of all rows before the first
-            step; "piece", of the rows of each chunk before its loop; "step", in every update; "auto": the first of these
-            that fits `memory` ("once" if steps read all rows). With "piece" and "step", `init` reads as many evenly spread
-            rows as fit, unless the solver's state has an entry for each row.
+        lift: when a solver with a feature map (`on_features`) computes the features: "once", of all
+            rows before the first step; "piece", of the rows of each chunk before its loop; "step",
+            in every update; "auto": the first of these that fits `memory` ("once" if steps read all
+            rows). With "piece" and "step", `init` reads as many evenly spread rows as fit, unless
+            the solver's state has an entry for each row.
         memory: bytes that features may occupy, > 0; None: 2 GiB.
         seconds: stop after the first chunk that ends later than this; not inside transformations.
-        save: path of a file that holds the state after each chunk; not inside transformations. If it cannot be written
-            there is a warning, and the run continues.
+        save: path of a file that holds the state after each chunk; not inside transformations. If
+            it cannot be written there is a warning, and the run continues.
         progress: a bar on the standard error stream.
 
     Returns:
-        `Fit`: the model, the state to resume from, the curve, and a sentence on how the run ended (`status`). Ctrl-C
-        returns the result of the last complete chunk.
+        `Fit`: the model, the state to resume from, the curve, and a sentence on how the run ended
+        (`status`). Ctrl-C returns the result of the last complete chunk.
 
     Raises:
         TypeError: data is not a `Batch`, state not a `Run`, sampler not a sampler.
-        ValueError: neither key nor state, numbers out of range, `tol` without a criterion, features of a chunk that exceed
-            `memory`, a state of another solver, sampler or data.
+        ValueError: neither key nor state, numbers out of range, `tol` without a criterion, features
+            of a chunk that exceed `memory`, a state of another solver, sampler or data.
         FileNotFoundError: the folder of `save` does not exist.
-        loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as `run`.
+        loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as
+        `run`.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> run = jaxsvm.fit(jaxsvm.sdca(10.0), data, jax.random.key(0), steps=100, every=10, tol=1e-6)
+        >>> run = jaxsvm.fit(jaxsvm.sdca(10.0), data, jax.random.key(0), steps=100, every=10,
+        ...     tol=1e-6)
         >>> run.status
         'converged after 10 steps: tolerance 1.0e-06 met, residual 0.0e+00'
     """
@@ -316,7 +358,8 @@ def fit(
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
     check_targets(solver, data)
     stops = tol is not None or steps is None
-    if solver.with_tol is not None:  # `Fit.converged` refers to its own tolerance, even if all steps are made
+    # `Fit.converged` refers to its own tolerance, even if all steps are made
+    if solver.with_tol is not None:
         solver = solver if tol is None else solver.with_tol(tol)
         tol = solver.tol if tol is None and solver.residual_scope == "whole" else tol
     dtype = accum_dtype(data.x)
@@ -332,12 +375,14 @@ def fit(
         every = 1 if solver.with_tol else default_every(steps, -(-n // b), solver.reads)
         every = every if period is None else max(1, min(steps, period))
         every = max(1, min(every, max_lifted // b)) if lift == "piece" else every
-    if period is not None:  # no chunk crosses the end of a period; inside a transformation all chunks have one length
+    # no chunk crosses the end of a period; inside a transformation all chunks have one length
+    if period is not None:
         every = min(every, period)
         every = next(e for e in range(every, 0, -1) if period % e == 0) if traced else every
     if lift == "piece" and every * b > max_lifted:
         raise ValueError(
-            f"the {every * b} rows of a piece are too many to prepare at once, memory={memory:g} holds {max_lifted}: lower every "
+            f"the {every * b} rows of a piece are too many to prepare at once, memory={memory:g} "
+            f"holds {max_lifted}: lower every "
             "or raise memory"
         )
     if traced and (seconds is not None or save is not None):
@@ -348,46 +393,84 @@ def fit(
     run = _init_or_resume(solver_arg, sampler_arg, key, data, state, init_rows)
     check_steps(0 if is_traced(run.step) else int(run.step), steps)
     takes_rows = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
-    packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= MIN_ROWS)  # packing pays off from MIN_ROWS rows a step on
+    # packing pays off from MIN_ROWS rows a step on
+    packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= MIN_ROWS)
 
     def chunk(run: Run, every: int, count: Any = None) -> tuple[Run, Curve]:
         prepared = lift == "piece"
-        return run_chunk(solver_arg, sampler_arg, probe_arg, data, packed_rows, run, limit, count, every=every, lift=prepared)
+        return run_chunk(
+            solver_arg,
+            sampler_arg,
+            probe_arg,
+            data,
+            packed_rows,
+            run,
+            limit,
+            count,
+            every=every,
+            lift=prepared,
+        )
 
     if traced:
         if period is not None and state is not None:
-            raise ValueError("an adaptive sampler cannot go on from a state inside a transformation; go on outside")
+            raise ValueError(
+                "an adaptive sampler cannot go on from a state inside a "
+                "transformation; go on outside"
+            )
         run, curve = run_traced(chunk, run, steps, every, limit if stops else None)
     else:
         saver.check(run)
         run, curve = run_host(chunk, run, steps, every, period, seconds, saver, progress, stops)
-    loss = (curve.loss if traced else np.asarray(curve.loss))[-1] if curve.loss.shape[0] else np.zeros((), accum_dtype(data.x))
+    loss = (
+        (curve.loss if traced else np.asarray(curve.loss))[-1]
+        if curve.loss.shape[0]
+        else np.zeros((), accum_dtype(data.x))
+    )
     model, finite = conclude(solver_arg, run.solver, data, data, loss)
     limit = jnp.asarray(jnp.nan if limit is None else limit, accum_dtype(data.x))
     return saver.finish(Fit(model, run, curve, limit, finite))
 
 
 def _check_arguments(
-    solver: Any, data: Any, key: Any, state: Any, sampler: Any, probe: Any, tol: Any, seconds: Any, progress: Any
+    solver: Any,
+    data: Any,
+    key: Any,
+    state: Any,
+    sampler: Any,
+    probe: Any,
+    tol: Any,
+    seconds: Any,
+    progress: Any,
 ) -> None:
-    """Raise for arguments of `fit` of another type, for numbers out of range, and for a tolerance without a criterion."""
+    """Raise for arguments of `fit` of another type, for numbers out of range, and for a tolerance
+    without a criterion.
+    """
     if not isinstance(data, Batch):
         several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
-        how = "take one of those in it, train, test = loaded" if several else "make one with jaxsvm.dataset(x, y)"
+        how = (
+            "take one of those in it, train, test = loaded"
+            if several
+            else "make one with jaxsvm.dataset(x, y)"
+        )
         raise TypeError(f"data must be a Batch, got {type(data).__name__}: {how}")
     check_batch("data", data)
     if state is not None and not isinstance(state, Run):
-        raise TypeError(f"state must be the Run of an earlier call, got {type(state).__name__}: pass run.state")
+        raise TypeError(
+            f"state must be the Run of an earlier call, got {type(state).__name__}: pass run.state"
+        )
     if key is None and state is None:
         raise ValueError("fit needs a key, such as jax.random.key(0), or a state to go on from")
     check_key(key)
     check_solver(solver)
     if sampler is not None and not hasattr(sampler, "draw"):
-        raise TypeError(f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}")
+        raise TypeError(
+            f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}"
+        )
     has_criterion = solver.residual_scope == "whole" or probe is not None
     if tol is not None and not has_criterion:
         raise ValueError(
-            "tol has nothing to stop on: the residual of this solver is that of single rows; give a probe to stop on "
+            "tol has nothing to stop on: the residual of this solver is that of single rows; give "
+            "a probe to stop on "
             "(probe=jaxsvm.error_on(held_out)), or steps"
         )
     check_probe(probe)
@@ -397,7 +480,14 @@ def _check_arguments(
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
 
 
-def _init_or_resume(solver: Any, sampler: Any, key: Array | None, data: Batch, state: Run | None, init_rows: int | None) -> Run:
+def _init_or_resume(
+    solver: Any,
+    sampler: Any,
+    key: Array | None,
+    data: Batch,
+    state: Run | None,
+    init_rows: int | None,
+) -> Run:
     """The run before its first step, or `state`, checked and ready to go on."""
     if state is None:
         return init_run(solver, sampler, key, data, init_rows=init_rows)
@@ -407,25 +497,37 @@ def _init_or_resume(solver: Any, sampler: Any, key: Array | None, data: Batch, s
 
 
 def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
-    """The rows in the layout that steps read: that of the solver, or packed sparse rows; None: as they are."""
+    """The rows in the layout that steps read: that of the solver, or packed sparse rows; None: as
+    they are.
+    """
     packed_rows = pack_rows(data.x) if pack else None
     if unwrap_static(solver).layout is not Solver._field_defaults["layout"]:
         packed_rows = _layout(solver, data)
-        # Again outside of the program, as a kernel chooses how to compute distances by the values of the rows.
+        # Again outside of the program, as a kernel chooses how to compute distances by the values
+        # of the rows.
         packed_rows = unwrap_static(solver).layout(data._replace(x=packed_rows)).x
     return packed_rows
 
 
 def pack_rows(x: Any) -> SparseRows | None:
-    """Sparse rows packed for loops that read them in place; None if they are not on a CPU or cannot be packed."""
+    """Sparse rows packed for loops that read them in place; None if they are not on a CPU or cannot
+    be packed.
+    """
     packable = isinstance(x, SparseRows) and x.offsets is None and x.rows is None
     packable = packable and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
-    platforms = {device.platform for device in x.value.devices()} if packable and isinstance(x.value, jax.Array) else set()
+    platforms = (
+        {device.platform for device in x.value.devices()}
+        if packable and isinstance(x.value, jax.Array)
+        else set()
+    )
     return x.packed if platforms == {"cpu"} else None
 
 
-def plan_lift(solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool) -> tuple[str, int]:
-    """When features are computed ("never" for a solver without a feature map), and how many rows of them fit `memory`.
+def plan_lift(
+    solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool
+) -> tuple[str, int]:
+    """When features are computed ("never" for a solver without a feature map), and how many rows of
+    them fit `memory`.
 
     Args:
         solver: as an argument of a compiled function.
@@ -440,46 +542,72 @@ def plan_lift(solver: Any, data: Batch, lift: str, memory: float | None, least: 
     known = number("memory", memory)
     if known is not None and not known > 0:
         raise ValueError(f"memory must be a number of bytes above 0, got {known:g}")
-    if isinstance(data, Lifted) or unwrap_static(solver).prepare is Solver._field_defaults["prepare"]:
+    if (
+        isinstance(data, Lifted)
+        or unwrap_static(solver).prepare is Solver._field_defaults["prepare"]
+    ):
         return "never", data.y.shape[0]
     features = _prepare.eval_shape(solver, data).x
-    row_bytes = sum(leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(features))
+    row_bytes = sum(
+        leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(features)
+    )
     capacity = int(min(memory, 2**62) // row_bytes)
     if capacity < 1:
         raise ValueError(f"memory={memory:g} bytes hold not one prepared row: raise memory")
     if lift == "auto":
-        lift = "once" if data.y.shape[0] <= capacity or reads_all else "piece" if least <= capacity else "step"
+        lift = (
+            "once"
+            if data.y.shape[0] <= capacity or reads_all
+            else "piece"
+            if least <= capacity
+            else "step"
+        )
     if lift == "piece" and reads_all:
-        raise ValueError("lift='piece' prepares the drawn rows, and here a step reads all rows: use 'once' or 'step'")
+        raise ValueError(
+            "lift='piece' prepares the drawn rows, and here a step reads all rows: "
+            "use 'once' or 'step'"
+        )
     return lift, capacity
 
 
 def default_every(steps: int, one_pass: int, reads: str) -> int:
     """The length of a chunk of a run of `steps`: about a pass, which has `one_pass` steps.
 
-    It is at least 100 steps, or 10 where a pass has 10 steps at most; at most 100 if a step reads all rows.
+    It is at least 100 steps, or 10 where a pass has 10 steps at most; at most 100 if a step reads
+    all rows.
     """
     length = max(one_pass, 100 if one_pass > 10 else 10)
     length = min(length, 100) if reads == "all" else length
     if steps <= length:
         return max(steps, 1)
-    # A divisor of the steps leaves no shorter last chunk, which inside a transformation is compiled separately.
+    # A divisor of the steps leaves no shorter last chunk, which inside a transformation is compiled
+    # separately.
     return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)
 
 
 def rows_of_curve(curves: list, like: Curve | None) -> Curve:
-    """The rows of the curve as one table; an empty table of the types of `like` if there are none."""
+    """The rows of the curve as one table; an empty table of the types of `like` if there are
+    none.
+    """
     if not curves:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
 
     def stack(*a):  # by NumPy, as JAX compiles a program for each number of rows
-        return jnp.stack(a) if jnp.issubdtype(a[0].dtype, jax.dtypes.prng_key) else jax.device_put(np.stack(a))
+        return (
+            jnp.stack(a)
+            if jnp.issubdtype(a[0].dtype, jax.dtypes.prng_key)
+            else jax.device_put(np.stack(a))
+        )
 
     return jax.tree.map(stack, *curves)
 
 
-def run_traced(chunk: Callable, run: Run, steps: int, every: int, tol: Array | None) -> tuple[Run, Curve]:
-    """The run as one program; once the tolerance is met, the curve repeats its last row without evaluations."""
+def run_traced(
+    chunk: Callable, run: Run, steps: int, every: int, tol: Array | None
+) -> tuple[Run, Curve]:
+    """The run as one program; once the tolerance is met, the curve repeats its last row without
+    evaluations.
+    """
 
     def advance(carry, length):
         """One more chunk of `length` steps: the run after it, and its row of the curve."""
@@ -505,7 +633,11 @@ def run_traced(chunk: Callable, run: Run, steps: int, every: int, tol: Array | N
     if steps % every:
         carry = advance(carry, steps % every)
         tables.append(jax.tree.map(lambda a: a[None], carry[1]))
-    table = jax.tree.map(lambda *a: jnp.concatenate(a), *tables) if tables else rows_of_curve([], row_types)
+    table = (
+        jax.tree.map(lambda *a: jnp.concatenate(a), *tables)
+        if tables
+        else rows_of_curve([], row_types)
+    )
     return carry[0], table
 
 
@@ -522,7 +654,8 @@ def run_host(
 ) -> tuple[Run, Curve]:
     """The run as a loop on the host, which may stop after any chunk.
 
-    A chunk also ends with each `period` of an adaptive sampler. If `stops`, the run ends once its tolerance is met.
+    A chunk also ends with each `period` of an adaptive sampler. If `stops`, the run ends once its
+    tolerance is met.
     """
     first_step, steps_done, rows, start_time = int(run.step), 0, [], time.monotonic()
     bar = Bar(steps, "steps") if progress else None
@@ -531,13 +664,16 @@ def run_host(
             length = min(every, steps - steps_done)
             if period is not None:
                 length = min(length, period - (first_step + steps_done) % period)
-            # Chunks of `every` steps and shorter ones are one program, so that interrupting a run does not change its bits.
+            # Chunks of `every` steps and shorter ones are one program, so that interrupting a run
+            # does not change its bits.
             next_run, row = jax.block_until_ready(chunk(run, every, np.int32(length)))
             run, steps_done = next_run, steps_done + length
             rows.append(row)
             saver.save(run)
             if bar:
-                bar.show(steps_done, f"loss {float(row.loss):.3g}, residual {float(row.residual):.2g}")
+                bar.show(
+                    steps_done, f"loss {float(row.loss):.3g}, residual {float(row.residual):.2g}"
+                )
             if seconds is not None and time.monotonic() - start_time > seconds:
                 break
     except KeyboardInterrupt:

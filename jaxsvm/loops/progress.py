@@ -15,7 +15,13 @@ class Bar:
     """
 
     def __init__(self, total: int | None, unit: str) -> None:
-        self.total, self.unit, self.start_time, self.last_drawn, self.line = total, unit, time.monotonic(), 0.0, ""
+        self.total, self.unit, self.start_time, self.last_drawn, self.line = (
+            total,
+            unit,
+            time.monotonic(),
+            0.0,
+            "",
+        )
 
     def show(self, count: int, note: str = "") -> None:
         """Draw the bar at `count`, ten times a second at most."""
@@ -25,7 +31,8 @@ class Bar:
             self.line = f"\r{count} {self.unit}{note} "
         else:
             left, full = (now - self.start_time) * (total - count) / count, 24 * count // total
-            self.line = f"\r[{'#' * full}{'.' * (24 - full)}] {count}/{total} {self.unit}{note}, {left:.0f} s left "
+            bar = f"[{'#' * full}{'.' * (24 - full)}]"
+            self.line = f"\r{bar} {count}/{total} {self.unit}{note}, {left:.0f} s left "
         if now - self.last_drawn >= 0.1:
             self.last_drawn = now
             self._draw()

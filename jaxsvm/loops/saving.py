@@ -1,4 +1,6 @@
-"""Saves the state of a run after every chunk; a file that cannot be written does not end the run."""
+"""Saves the state of a run after every chunk; a file that cannot be written does not end the
+run.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class SaveError(OSError):
 
 
 class Saver:
-    """Saves each state to one file, warns of the first failure, and keeps the error of the last one."""
+    """Saves each state to one file, warns of the first failure, and keeps the error of the last
+    one.
+    """
 
     def __init__(self, path: str | bytes | os.PathLike | None) -> None:
         """Raise for a file that cannot be written, before anything runs.
@@ -75,9 +79,11 @@ class Saver:
             self.error = error
             if not self.warned:
                 self.warned = True
-                with contextlib.suppress(UserWarning):  # a filter may turn the warning into an error, which would end the run
+                # a filter may turn the warning into an error, which would end the run
+                with contextlib.suppress(UserWarning):
                     warnings.warn(
-                        f"the state could not be saved to {self.path} ({error}): the run goes on, the next state is tried again",
+                        f"the state could not be saved to {self.path} ({error}): the run goes on, "
+                        "the next state is tried again",
                         stacklevel=caller_stacklevel(),
                     )
 
@@ -90,7 +96,9 @@ class Saver:
         if self.error is None:
             return run
         raise SaveError(
-            f"the run stands at step {int(run.state.step)}, but its state could not be saved to {self.path} ({self.error}): "
-            "it is in the field run of this exception, save it elsewhere, jaxsvm.models.save(path, error.run.state)",
+            f"the run stands at step {int(run.state.step)}, but its state could not be saved to "
+            f"{self.path} ({self.error}): "
+            "it is in the field run of this exception, save it elsewhere, "
+            "jaxsvm.models.save(path, error.run.state)",
             run,
         ) from self.error

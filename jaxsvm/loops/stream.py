@@ -74,49 +74,57 @@ def stream(
     save: str | bytes | os.PathLike | None = None,
     progress: bool = False,
 ) -> Fit:
-    """Run a solver over rows that come in chunks: one update for each `batch_size` rows, in their order.
+    """Run a solver over rows that come in chunks: one update for each `batch_size` rows, in their
+    order.
 
-        batch_t = rows t b .. (t+1) b - 1 of the stream;   state_t+1, info_t = solver.update(state_t, batch_t)
+        batch_t = rows t b .. (t+1) b - 1 of the stream;
+        state_t+1, info_t = solver.update(state_t, batch_t)
 
-    Batches do not depend on where chunks end: rows that do not fill a batch stay in the state. The next chunk is fetched
-    while the solver works on the current one. One program serves all chunks that are no longer than the first; longer ones
-    are split. Rows of weight 0 are left out. Rows are not shuffled: if they are sorted (by class, by time), shuffle them
-    beforehand.
+    Batches do not depend on where chunks end: rows that do not fill a batch stay in the state. The
+    next chunk is fetched while the solver works on the current one. One program serves all chunks
+    that are no longer than the first; longer ones are split. Rows of weight 0 are left out. Rows
+    are not shuffled: if they are sorted (by class, by time), shuffle them beforehand.
 
     Args:
         solver: any with `reads="rows"` (linear, on features, on a budget).
-        chunks: batches or tuples (x, y) or (x, y, weight), finite numbers, x (m, d) dense or `SparseRows` of one width,
-            m >= 1; see `jaxsvm.data.chunks`. `init` reads the first.
+        chunks: batches or tuples (x, y) or (x, y, weight), finite numbers, x (m, d) dense or
+            `SparseRows` of one width, m >= 1; see `jaxsvm.data.chunks`. `init` reads the first.
         key: a key of `jax.random.key`; may be left out with `state` only, which has its own.
-        rows: number of rows in all, >= 1; for solvers with a state for each row (dual ones). Rows are numbered modulo
-            `rows`: give the chunks of all passes, one after the other. Their weights must be 1.
-        state: the state to resume from, `run.state` of an earlier call or `models.load(path)`. `chunks` are then those that
-            were not read yet, `chunks[int(state.chunks):]` of the same sequence; if none is left, the run is returned
-            unchanged.
-        batch_size: rows of an update, >= 1; None: that of the state, else that of the solver's paper.
-        task: required targets of the chunks, "binary", "multiclass" or "regression"; None: those of the solver.
+        rows: number of rows in all, >= 1; for solvers with a state for each row (dual ones). Rows
+            are numbered modulo `rows`: give the chunks of all passes, one after the other. Their
+            weights must be 1.
+        state: the state to resume from, `run.state` of an earlier call or `models.load(path)`.
+            `chunks` are then those that were not read yet, `chunks[int(state.chunks):]` of the same
+            sequence; if none is left, the run is returned unchanged.
+        batch_size: rows of an update, >= 1; None: that of the state, else that of the solver's
+            paper.
+        task: required targets of the chunks, "binary", "multiclass" or "regression"; None: those of
+            the solver.
         probe: model -> any tree of arrays, computed after every chunk.
-        memory: bytes that the features of a chunk may occupy (solvers on features); above, each update computes its
-            own. None: 2 GiB.
-        save: path of a file that holds the state after every chunk. If it cannot be written there is a warning, and the run
-            continues.
+        memory: bytes that the features of a chunk may occupy (solvers on features); above, each
+            update computes its own. None: 2 GiB.
+        save: path of a file that holds the state after every chunk. If it cannot be written there
+            is a warning, and the run continues.
         progress: a bar on the standard error stream.
 
     Returns:
-        `Fit`: the model, the state to resume from, the curve with a row for each chunk (loss nan if no batch was filled),
-        and a sentence on how the run ended. Ctrl-C returns the result of the last complete chunk. The chunk that was
-        fetched ahead is not part of it, so that an iterator must be created again for the rest.
+        `Fit`: the model, the state to resume from, the curve with a row for each chunk (loss nan if
+        no batch was filled), and a sentence on how the run ended. Ctrl-C returns the result of the
+        last complete chunk. The chunk that was fetched ahead is not part of it, so that an iterator
+        must be created again for the rest.
 
     Raises:
         TypeError: a chunk that is not a batch.
-        ValueError: neither key nor state, no chunk, chunks of other columns, numbers that are not finite, targets that
-            are not those of `task`, a solver that reads all rows, one whose initial state depends on the values of each row
-            (`one_vs_one` of a dual method), a state of another solver.
+        ValueError: neither key nor state, no chunk, chunks of other columns, numbers that are not
+            finite, targets that are not those of `task`, a solver that reads all rows, one whose
+            initial state depends on the values of each row (`one_vs_one` of a dual method), a state
+            of another solver.
         FileNotFoundError: the folder of `save` does not exist.
-        loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as `run`.
+        loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as
+        `run`.
 
-    Differs from `fit`: the sampler of the solver is not used; steps read the weights unscaled, so that their mean should
-    be 1.
+    Differs from `fit`: the sampler of the solver is not used; steps read the weights unscaled, so
+    that their mean should be 1.
 
     Example:
         >>> import jaxsvm
@@ -131,18 +139,27 @@ def stream(
     check_key(key)
     if state is not None and not isinstance(state, StreamState):
         what = "that of fit" if isinstance(state, Run) else type(state).__name__
-        raise TypeError(f"state must be that of an earlier stream, got {what}: pass the run.state of a stream")
+        raise TypeError(
+            f"state must be that of an earlier stream, got {what}: pass the run.state of a stream"
+        )
     if state is not None:
         check_counters(state, ("n_pending", "step", "seen", "chunks"))
     if not isinstance(chunks, Iterable) and not hasattr(chunks, "__getitem__"):
-        raise TypeError(f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}")
+        raise TypeError(
+            f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}"
+        )
     check_solver(solver)
     check_probe(probe)
     if task is None:
-        task = {"labels": "binary", "real": "regression", None: "binary"}.get(solver.targets, "multiclass")
+        task = {"labels": "binary", "real": "regression", None: "binary"}.get(
+            solver.targets, "multiclass"
+        )
     check_choice("task", task, ("binary", "multiclass", "regression"))
     if solver.reads == "all":
-        raise ValueError("this solver reads all rows at every step: use fit, or features (jaxsvm.on_features), in a stream")
+        raise ValueError(
+            "this solver reads all rows at every step: use fit, or features "
+            "(jaxsvm.on_features), in a stream"
+        )
     saver = Saver(save)
     rows = None if rows is None else whole_number("rows", rows, 1)
     host_chunks = feed(chunks, task, 0 if state is None else int(state.seen), rows, x64_enabled())
@@ -159,10 +176,17 @@ def stream(
     if state is None:
         stream_state = init_stream(solver, key, first, **shapes)
     else:
-        check_like(state, init_stream.eval_shape(solver, jax.random.key(0), first, **shapes), ("solver", "pending"))
-        stream_state = jax.tree.map(jnp.copy, state)  # as the program reuses the memory of its argument
+        check_like(
+            state,
+            init_stream.eval_shape(solver, jax.random.key(0), first, **shapes),
+            ("solver", "pending"),
+        )
+        # as the program reuses the memory of its argument
+        stream_state = jax.tree.map(jnp.copy, state)
     saver.check(stream_state)
-    buffer = jax.eval_shape(lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first))
+    buffer = jax.eval_shape(
+        lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first)
+    )
     lift = plan_lift(solver, buffer, "auto", memory, 2**62, False)[0] == "once"
 
     bar = Bar(len(chunks) if isinstance(chunks, Sized) else None, "chunks") if progress else None
@@ -177,13 +201,19 @@ def stream(
                     break
                 if per_row and not (chunk.complete and (chunk.batch.weight == 1).all()):
                     raise ValueError(
-                        "this solver has a bound for each row, which a stream cannot know beforehand: use weights of 1, or fit"
+                        "this solver has a bound for each row, which a stream cannot know "
+                        "beforehand: use weights of 1, or fit"
                     )
                 next_chunk = executor.submit(next, host_chunks, None)
                 for batch, count in fixed_size_chunks(chunk.batch, first):
-                    stream_state, row = run_stream_chunk(solver, probe, stream_state, batch, count, lift=lift)
+                    stream_state, row = run_stream_chunk(
+                        solver, probe, stream_state, batch, count, lift=lift
+                    )
                     curve.append(row)
-                seen, chunks_read = jnp.asarray(chunk.seen, jnp.int32), stream_state.chunks + chunk.chunks
+                seen, chunks_read = (
+                    jnp.asarray(chunk.seen, jnp.int32),
+                    stream_state.chunks + chunk.chunks,
+                )
                 stream_state = stream_state._replace(seen=seen, chunks=chunks_read)
                 jax.block_until_ready(stream_state)
                 chunks_done += chunk.chunks
@@ -202,14 +232,16 @@ def stream(
 def _fit(solver: Any, state: Any, curve: Curve, first_step: int) -> Fit:
     """The `Fit` of a stream; `first_step` is the number of updates made before this call."""
     step, losses = np.asarray(curve.step), np.asarray(curve.loss)
-    filled = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))  # rows of the curve with at least one step
+    # rows of the curve with at least one step
+    filled = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))
     loss = losses[filled[-1]] if filled.size else np.zeros((), losses.dtype)
     model, finite = conclude(solver, state.solver, None, state.pending, loss)
     return Fit(model, state, curve, jnp.asarray(jnp.nan, state.pending.y.dtype), finite)
 
 
 _FULL = (
-    f"the next chunk would lead past step {MOST_STEPS}, the last that is counted: the stream ends here; begin a new one with the "
+    f"the next chunk would lead past step {MOST_STEPS}, the last that is counted: the stream ends "
+    "here; begin a new one with the "
     "chunks that are left"
 )
 
@@ -227,35 +259,56 @@ def _empty_stream(solver: Any, state: StreamState | None) -> Fit:
 
 def _check_rows(solver: Any, first: Batch, rows: int | None) -> bool:
     """Whether the state has an entry for each row, in which case `rows` must be given."""
-    states = [init_stream.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver for n in (first.y.shape[0], 2**30)]
+    states = [
+        init_stream.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver
+        for n in (first.y.shape[0], 2**30)
+    ]
     leaf_pairs = zip(*map(jax.tree.leaves, states), strict=True)
-    per_row_leaves = [place for place, (short, long) in enumerate(leaf_pairs) if short.shape != long.shape]
+    per_row_leaves = [
+        place for place, (short, long) in enumerate(leaf_pairs) if short.shape != long.shape
+    ]
     if not per_row_leaves:
         return False
     if rows is None:
-        raise ValueError("this solver has a state for each row: say how many rows there are in all, rows=")
+        raise ValueError(
+            "this solver has a state for each row: say how many rows there are in all, rows="
+        )
     if rows < first.y.shape[0]:
-        raise ValueError(f"rows={rows}, but the first chunk alone has {first.y.shape[0]}: give the number of all rows")
+        raise ValueError(
+            f"rows={rows}, but the first chunk alone has {first.y.shape[0]}: give "
+            "the number of all rows"
+        )
 
     def init_per_row(values):
-        state = unwrap_static(solver).init(jax.random.key(0), first._replace(x=values[0], y=values[1]))
+        state = unwrap_static(solver).init(
+            jax.random.key(0), first._replace(x=values[0], y=values[1])
+        )
         return [jax.tree.leaves(state)[place] for place in per_row_leaves]
 
     if any(depends_on(init_per_row, (first.x, first.y))):
         raise ValueError(
-            "this solver begins with something of each row (one_vs_one of a dual method: which pairs a row counts for), which "
+            "this solver begins with something of each row (one_vs_one of a dual method: which "
+            "pairs a row counts for), which "
             "a stream cannot know beforehand: use fit, or one_vs_rest"
         )
     return True
 
 
 @functools.partial(jax.jit, static_argnames=("rows", "batch"))
-def init_stream(solver: Any, key: Array, first: Batch, *, rows: int | None, batch: int) -> StreamState:
-    """The stream before its first row; with `rows`, `solver.init` reads rows of zeros behind the first chunk."""
+def init_stream(
+    solver: Any, key: Array, first: Batch, *, rows: int | None, batch: int
+) -> StreamState:
+    """The stream before its first row; with `rows`, `solver.init` reads rows of zeros behind the
+    first chunk.
+    """
     n_missing = 0 if rows is None else rows - first.y.shape[0]
 
     def extend(a, fill):
-        return a if n_missing <= 0 else jnp.concatenate([a, jnp.full((n_missing, *a.shape[1:]), fill, a.dtype)])
+        return (
+            a
+            if n_missing <= 0
+            else jnp.concatenate([a, jnp.full((n_missing, *a.shape[1:]), fill, a.dtype)])
+        )
 
     data = jax.tree.map(lambda a: extend(jnp.asarray(a), 0), first)
     data = data._replace(
@@ -266,7 +319,13 @@ def init_stream(solver: Any, key: Array, first: Batch, *, rows: int | None, batc
     buffer = jax.tree.map(lambda a: jnp.zeros((batch, *a.shape[1:]), a.dtype), first)
     zero = jnp.zeros((), jnp.int32)
     return StreamState(
-        unwrap_static(solver).init(jax.random.split(key)[0], data), buffer, zero, zero, zero, zero, jnp.zeros((), bool)
+        unwrap_static(solver).init(jax.random.split(key)[0], data),
+        buffer,
+        zero,
+        zero,
+        zero,
+        zero,
+        jnp.zeros((), bool),
     )
 
 
@@ -274,20 +333,28 @@ def init_stream(solver: Any, key: Array, first: Batch, *, rows: int | None, batc
 def run_stream_chunk(
     solver: Any, probe: Any, stream_state: StreamState, chunk: Batch, count: np.int32, *, lift: bool
 ) -> tuple[StreamState, Curve]:
-    """One update for each batch filled by the buffered rows and the first `count` of a chunk; and a row of the curve."""
+    """One update for each batch filled by the buffered rows and the first `count` of a chunk; and a
+    row of the curve.
+    """
     solver, probe = unwrap_static(solver), unwrap_static(probe)
     b = stream_state.pending.y.shape[0]
     rows = jax.tree.map(lambda *a: jnp.concatenate(a), stream_state.pending, chunk)
-    start, total = b - stream_state.n_pending, stream_state.n_pending + count  # buffered rows are the last of the buffer
+    # buffered rows are the last of the buffer
+    start, total = b - stream_state.n_pending, stream_state.n_pending + count
     length = total // b
     step_rows = solver.prepare(rows) if lift else rows
-    slice_of = lambda tree, start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, b), tree)
+    slice_of = lambda tree, start: jax.tree.map(
+        lambda a: lax.dynamic_slice_in_dim(a, start, b), tree
+    )
 
     def batch(start):
         if not isinstance(step_rows.x, SparseRows):
             return slice_of(step_rows, start)
-        index = jnp.asarray(start, jnp.int32) + jnp.arange(b, dtype=jnp.int32)  # by reference, as in fit
-        return slice_of(step_rows._replace(x=step_rows.y), start)._replace(x=dataclasses.replace(step_rows.x, rows=index))
+        # by reference, as in fit
+        index = jnp.asarray(start, jnp.int32) + jnp.arange(b, dtype=jnp.int32)
+        return slice_of(step_rows._replace(x=step_rows.y), start)._replace(
+            x=dataclasses.replace(step_rows.x, rows=index)
+        )
 
     def body(k, carry):
         state, sums = carry
@@ -299,4 +366,6 @@ def run_stream_chunk(
     value = None if probe is None else probe(solver.model(state, None))
     row = curve_row(sums, stream_state.step, length, value)
     n_pending = total - length * b
-    return stream_state._replace(solver=state, pending=slice_of(rows, count), n_pending=n_pending, step=row.step), row
+    return stream_state._replace(
+        solver=state, pending=slice_of(rows, count), n_pending=n_pending, step=row.step
+    ), row

@@ -33,9 +33,10 @@ class Table(NamedTuple):
     def place(self) -> tuple[int, ...]:
         """The indices of the least value; values that are not finite are left out.
 
-        Among equal least values the point in the flattest neighbourhood: the mean over the adjacent points, diagonal ones
-        too, is least; those that are not finite count as the greatest finite value. Among equal means the point with
-        the largest number of the first axis, then of the second, and so on: with lam first, the largest lambda.
+        Among equal least values the point in the flattest neighbourhood: the mean over the adjacent
+        points, diagonal ones too, is least; those that are not finite count as the greatest finite
+        value. Among equal means the point with the largest number of the first axis, then of the
+        second, and so on: with lam first, the largest lambda.
 
         Raises:
             ValueError: no value is finite.
@@ -47,21 +48,35 @@ class Table(NamedTuple):
         filled = np.where(finite, values, values[finite].max())
         least = np.argwhere(finite & (values == values[finite].min()))
         numbers = [np.asarray(axis, float) for axis in self.axes.values()]
-        order = [(_mean_around(filled, place), *(-axis[i] for axis, i in zip(numbers, place, strict=True))) for place in least]
+        order = [
+            (
+                _mean_around(filled, place),
+                *(-axis[i] for axis, i in zip(numbers, place, strict=True)),
+            )
+            for place in least
+        ]
         return tuple(int(i) for i in least[min(range(len(least)), key=order.__getitem__)])
 
     @property
     def best(self) -> dict[str, float]:
         """The numbers of the axes at `place`."""
-        return {name: float(numbers[i]) for (name, numbers), i in zip(self.axes.items(), self.place, strict=True)}
+        return {
+            name: float(numbers[i])
+            for (name, numbers), i in zip(self.axes.items(), self.place, strict=True)
+        }
 
     def __str__(self) -> str:
-        """A grid: rows are the first axis, columns the second, blocks the others; * marks the least value."""
+        """A grid: rows are the first axis, columns the second, blocks the others; * marks the least
+        value.
+        """
         names, values = list(self.axes), np.asarray(self.values, float)
         least = np.zeros(values.shape, bool)
         if np.isfinite(values).any():
             least[self.place] = True
-        cells = [f"{v:.4g}{'*' if m else ' '}" for v, m in zip(values.ravel(), least.ravel(), strict=True)]
+        cells = [
+            f"{v:.4g}{'*' if m else ' '}"
+            for v, m in zip(values.ravel(), least.ravel(), strict=True)
+        ]
         marked: Any = np.array(cells, object)
         marked = marked.reshape(values.shape + (1,) * max(0, 2 - values.ndim))
         numbers = [[f"{v:.3g}" for v in np.asarray(axis)] for axis in self.axes.values()]
@@ -73,8 +88,14 @@ class Table(NamedTuple):
             width = max(len(text) for text in [*columns, *cells.ravel()]) + 2
             left = max(len(text) for text in [corner, *rows])
             heads = [f"{names[2 + k]} = {numbers[2 + k][i]}" for k, i in enumerate(place)]
-            lines = [*([", ".join(heads)] if heads else []), corner.ljust(left) + "".join(c.rjust(width) for c in columns)]
-            lines += [row.ljust(left) + "".join(c.rjust(width) for c in line) for row, line in zip(rows, cells, strict=True)]
+            lines = [
+                *([", ".join(heads)] if heads else []),
+                corner.ljust(left) + "".join(c.rjust(width) for c in columns),
+            ]
+            lines += [
+                row.ljust(left) + "".join(c.rjust(width) for c in line)
+                for row, line in zip(rows, cells, strict=True)
+            ]
             blocks.append("\n".join(line.rstrip() for line in lines))
         return "\n\n".join(blocks)
 
@@ -83,7 +104,8 @@ def _mean_around(values: np.ndarray, place: np.ndarray) -> float:
     """The mean over the points adjacent to `place`; 0 where there is none."""
     around = values[tuple(slice(max(i - 1, 0), i + 2) for i in place)].ravel().tolist()
     around.remove(values[tuple(place)])
-    return math.fsum(around) / max(len(around), 1)  # exact sums: the order of the points does not matter
+    # exact sums: the order of the points does not matter
+    return math.fsum(around) / max(len(around), 1)
 
 
 def table(values: Array, **axes: Array) -> Table:
@@ -94,34 +116,47 @@ def table(values: Array, **axes: Array) -> Table:
         **axes: the axes of the call of `sweep`, in the same order: name -> (k_i,) numbers.
 
     Returns:
-        A `Table`: prints as a grid, `best` are the numbers of its least value, by the rule of `Table.place` among equal
-        ones; `plots.heatmap` draws it.
+        A `Table`: prints as a grid, `best` are the numbers of its least value, by the rule of
+        `Table.place` among equal ones; `plots.heatmap` draws it.
 
     Raises:
         ValueError: an axis is not a vector, or the axes do not have the shape of the values.
 
     Example:
-        >>> print(table(jnp.array([[0.5, 0.2], [0.4, 0.3]]), lam=jnp.array([0.1, 1.0]), sigma=jnp.array([1.0, 2.0])))
+        >>> print(table(jnp.array([[0.5, 0.2], [0.4, 0.3]]), lam=jnp.array([0.1, 1.0]),
+        ...     sigma=jnp.array([1.0, 2.0])))
         lam | sigma      1      2
         0.1            0.5   0.2*
         1              0.4    0.3
     """
     if not axes or any(np.ndim(numbers) != 1 for numbers in axes.values()):
-        raise ValueError("a table takes the axes of the sweep, one or more vectors, such as lam=lams")
+        raise ValueError(
+            "a table takes the axes of the sweep, one or more vectors, such as lam=lams"
+        )
     shape = tuple(np.shape(numbers)[0] for numbers in axes.values())
     if np.shape(values) != shape:
-        raise ValueError(f"values have shape {np.shape(values)}, the axes {', '.join(axes)} have {shape}")
+        raise ValueError(
+            f"values have shape {np.shape(values)}, the axes {', '.join(axes)} have {shape}"
+        )
     return Table(values, axes)
 
 
 def _axis(name: str, numbers: Any) -> Array:
     """The numbers of an axis as a vector."""
     try:
-        vector = jnp.asarray([as_number(name, number) for number in numbers] if type(numbers) in (list, tuple) else numbers)
+        vector = jnp.asarray(
+            [as_number(name, number) for number in numbers]
+            if type(numbers) in (list, tuple)
+            else numbers
+        )
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"the axis {name} must be a vector of at least one number, got {shown(numbers)}") from error
+        raise ValueError(
+            f"the axis {name} must be a vector of at least one number, got {shown(numbers)}"
+        ) from error
     if vector.ndim != 1 or not vector.shape[0]:
-        raise ValueError(f"the axis {name} must be a vector of at least one number, got shape {vector.shape}")
+        raise ValueError(
+            f"the axis {name} must be a vector of at least one number, got shape {vector.shape}"
+        )
     return vector
 
 
@@ -156,30 +191,34 @@ def sweep(
 
         sweep(fn, a=a, b=b)(*args)[i, j] = fn(a=a[i], b=b[j], *args)
 
-    The first axis is vmapped: values that do not depend on it, such as features, are computed once for all its numbers. The
-    other axes are a loop over one compiled program. Outside of transformations the host runs the loop, on a CPU with one
-    thread for each processor, or as many as `memory` allows, and draws a bar. Inside of transformations the loop is a
-    `lax.map`, and `memory` and `chunk` have no effect.
+    The first axis is vmapped: values that do not depend on it, such as features, are computed once
+    for all its numbers. The other axes are a loop over one compiled program. Outside of
+    transformations the host runs the loop, on a CPU with one thread for each processor, or as many
+    as `memory` allows, and draws a bar. Inside of transformations the loop is a `lax.map`, and
+    `memory` and `chunk` have no effect.
 
     Args:
         fn: (one number of each axis by name, other arguments) -> a tree of arrays.
-        memory: bytes of the program's arguments, results and temporaries, > 0, as the compiler counts them before anything
-            runs. The first axis is split into chunks that stay within this bound. Collected results are not included. None:
-            no bound.
-        chunk: numbers of the first axis in one call of the program, >= 1; None: all, or as many as `memory` allows.
+        memory: bytes of the program's arguments, results and temporaries, > 0, as the compiler
+            counts them before anything runs. The first axis is split into chunks that stay within
+            this bound. Collected results are not included. None: no bound.
+        chunk: numbers of the first axis in one call of the program, >= 1; None: all, or as many as
+            `memory` allows.
         progress: a bar on the standard error stream, if the program is called more than once.
         **axes: name -> (k,) numbers, k >= 1.
 
     Returns:
-        A function of fn's other arguments (in the order of its signature, or by name) -> fn's tree with a leading axis for
-        each name, in the order of the call. Its `memory(*arguments)` is the number of bytes of such a call, as the compiler
-        counts them, of all threads together.
+        A function of fn's other arguments (in the order of its signature, or by name) -> fn's tree
+        with a leading axis for each name, in the order of the call. Its `memory(*arguments)` is the
+        number of bytes of such a call, as the compiler counts them, of all threads together.
 
     Raises:
-        ValueError: no axis, an axis that is not a vector, chunk < 1, one point that exceeds `memory`.
+        ValueError: no axis, an axis that is not a vector, chunk < 1, one point that exceeds
+            `memory`.
 
     Example:
-        >>> values = sweep(lambda lam, sigma, x: lam * sigma + x, lam=jnp.arange(3.0), sigma=jnp.arange(2.0), progress=False)
+        >>> values = sweep(lambda lam, sigma, x: lam * sigma + x, lam=jnp.arange(3.0),
+        ...     sigma=jnp.arange(2.0), progress=False)
         >>> values(10.0).tolist()
         [[10.0, 10.0], [10.0, 11.0], [10.0, 12.0]]
     """
@@ -196,11 +235,16 @@ def sweep(
     (first, first_axis), others = next(iter(axes.items())), dict(list(axes.items())[1:])
     call = _bind_axes(fn, tuple(axes))
     shape = tuple(numbers.shape[0] for numbers in axes.values())
-    points = [jnp.stack(column) for column in zip(*itertools.product(*others.values()), strict=True)]  # a vector for each axis
+    # a vector for each axis
+    points = [
+        jnp.stack(column) for column in zip(*itertools.product(*others.values()), strict=True)
+    ]
 
     @jax.jit
     def run_part(values, point, args, kwargs):
-        run_point = lambda value: call({first: value} | dict(zip(others, point, strict=True)), args, kwargs)
+        run_point = lambda value: call(
+            {first: value} | dict(zip(others, point, strict=True)), args, kwargs
+        )
         return jax.vmap(run_point)(values)
 
     def to_grid(tree):
@@ -215,26 +259,52 @@ def sweep(
         types = tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
         if types not in plans:
             width = min(chunk or shape[0], shape[0])
-            plans[types] = _plan(run_part, first_axis, width, [p[0] for p in points], args, kwargs, memory)
+            plans[types] = _plan(
+                run_part, first_axis, width, [p[0] for p in points], args, kwargs, memory
+            )
         return plans[types]
 
     def run(*args, **kwargs):
         check_process()
         if is_traced(args, kwargs, axes):
             if not others:
-                return to_grid(jax.tree.map(lambda a: a[None], run_part(first_axis, (), args, kwargs)))
-            return to_grid(lax.map(lambda point: run_part(first_axis, tuple(point), args, kwargs), tuple(points)))
-        args, kwargs = jax.tree.map(jnp.asarray, (args, kwargs))  # in this thread, as others do not inherit JAX's settings
+                return to_grid(
+                    jax.tree.map(lambda a: a[None], run_part(first_axis, (), args, kwargs))
+                )
+            return to_grid(
+                lax.map(
+                    lambda point: run_part(first_axis, tuple(point), args, kwargs), tuple(points)
+                )
+            )
+        # in this thread, as others do not inherit JAX's settings
+        args, kwargs = jax.tree.map(jnp.asarray, (args, kwargs))
         program, width, threads, _ = plan(args, kwargs)
-        starts = [min(i, shape[0] - width) for i in range(0, shape[0], width)]  # the last chunk overlaps the one before
-        other_points = [tuple(p[i] for p in points) for i in range(len(points[0]))] if points else [()]
-        jobs = [(lax.dynamic_slice_in_dim(first_axis, start, width), point) for point in other_points for start in starts]
-        results = _run_jobs(lambda job: jax.block_until_ready(program(*job, args, kwargs)), jobs, threads, progress)
+        # the last chunk overlaps the one before
+        starts = [min(i, shape[0] - width) for i in range(0, shape[0], width)]
+        other_points = (
+            [tuple(p[i] for p in points) for i in range(len(points[0]))] if points else [()]
+        )
+        jobs = [
+            (lax.dynamic_slice_in_dim(first_axis, start, width), point)
+            for point in other_points
+            for start in starts
+        ]
+        results = _run_jobs(
+            lambda job: jax.block_until_ready(program(*job, args, kwargs)), jobs, threads, progress
+        )
 
         def join(*parts):
-            return jnp.concatenate([a[i * width - start :] for i, (start, a) in enumerate(zip(starts, parts, strict=True))])
+            return jnp.concatenate(
+                [
+                    a[i * width - start :]
+                    for i, (start, a) in enumerate(zip(starts, parts, strict=True))
+                ]
+            )
 
-        rows = [jax.tree.map(join, *results[i : i + len(starts)]) for i in range(0, len(results), len(starts))]
+        rows = [
+            jax.tree.map(join, *results[i : i + len(starts)])
+            for i in range(0, len(results), len(starts))
+        ]
         return to_grid(jax.tree.map(lambda *a: jnp.stack(a), *rows))
 
     result: Any = run
@@ -243,7 +313,9 @@ def sweep(
 
 
 def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
-    """`fn` as a function of (numbers by axis, other positional arguments, other arguments by name)."""
+    """`fn` as a function of (numbers by axis, other positional arguments, other arguments by
+    name).
+    """
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):  # some builtins have no signature
@@ -252,40 +324,61 @@ def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for name in names:
         if parameters and name not in known and not has_kwargs:
-            raise ValueError(f"fn has no parameter named {name}, only {', '.join(known)}: name the axes as fn does")
+            raise ValueError(
+                f"fn has no parameter named {name}, only {', '.join(known)}: name "
+                "the axes as fn does"
+            )
     free = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in names]
 
     def call(numbers, args, kwargs):
         if len(args) > len(free):
-            raise TypeError(f"fn takes {len(free)} arguments beside {', '.join(names)}, got {len(args)}")
+            raise TypeError(
+                f"fn takes {len(free)} arguments beside {', '.join(names)}, got {len(args)}"
+            )
         return fn(**numbers, **dict(zip(free, args, strict=False)), **kwargs)
 
     return call
 
 
 def _plan(
-    run_part: Any, first_axis: Array, width: int, point: list[Array], args: tuple, kwargs: dict, memory: float | None
+    run_part: Any,
+    first_axis: Array,
+    width: int,
+    point: list[Array],
+    args: tuple,
+    kwargs: dict,
+    memory: float | None,
 ) -> tuple[Any, int, int, int]:
-    """The compiled program of the widest chunk that fits `memory`, its width, the number of threads, and the bytes of all."""
+    """The compiled program of the widest chunk that fits `memory`, its width, the number of
+    threads, and the bytes of all.
+    """
     threads = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
     while True:
         program = run_part.lower(first_axis[:width], tuple(point), args, kwargs).compile()
         analysis = program.memory_analysis()
-        fixed, per_thread = analysis.argument_size_in_bytes, analysis.temp_size_in_bytes + analysis.output_size_in_bytes
+        fixed, per_thread = (
+            analysis.argument_size_in_bytes,
+            analysis.temp_size_in_bytes + analysis.output_size_in_bytes,
+        )
         if memory is None or fixed + per_thread <= memory:
             if memory is not None:
                 threads = max(1, min(threads, int((memory - fixed) // max(per_thread, 1))))
             return program, width, threads, fixed + threads * per_thread
         if width == 1:
             raise ValueError(
-                f"one run takes {fixed + per_thread:.3g} bytes, memory={memory:.3g}: raise memory, or use fewer features or rows"
+                f"one run takes {fixed + per_thread:.3g} bytes, memory={memory:.3g}: raise "
+                "memory, or use fewer features or rows"
             )
         width = -(-width // 2)
 
 
 def _run_jobs(work: Callable, jobs: list, threads: int, progress: bool) -> list[Any]:
     """The results of all jobs, in their order."""
-    bar, count, lock = Bar(len(jobs), "parts") if progress and len(jobs) > 1 else None, 0, threading.Lock()
+    bar, count, lock = (
+        Bar(len(jobs), "parts") if progress and len(jobs) > 1 else None,
+        0,
+        threading.Lock(),
+    )
 
     def run_job(job):
         nonlocal count

@@ -22,8 +22,8 @@ BIASES = ("none", "feature", "free")
 class Linear:
     """f(x) = <w, x> + b.
 
-    `bias` is the kind of b: "none" (b = 0), "feature" (the weight of a constant feature 1, regularised with the others)
-    or "free" (not regularised).
+    `bias` is the kind of b: "none" (b = 0), "feature" (the weight of a constant feature 1,
+    regularised with the others) or "free" (not regularised).
     """
 
     w: Array  # (p,)
@@ -57,7 +57,8 @@ class Linear:
 class Expansion:
     """f(x) = sum_i coef_i k(x_i, x) + b.
 
-    `index` holds the training row of each x_i, or -1; `certificate` uses it to recover the dual variables.
+    `index` holds the training row of each x_i, or -1; `certificate` uses it to recover the dual
+    variables.
     """
 
     kernel: Kernel
@@ -75,7 +76,9 @@ class Expansion:
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
 
     def sqnorm(self, *, block: int = 1024) -> Array:
-        """|w|^2 = coef' K coef in the objective, in blocks of rows; plus b^2 if the bias is a feature."""
+        """|w|^2 = coef' K coef in the objective, in blocks of rows; plus b^2 if the bias is a
+        feature.
+        """
         square = dot(self.coef, matvec(self.kernel, self.x, self.x, self.coef, block))
         return square + (self.b * self.b if self.bias == "feature" else 0)
 
@@ -90,9 +93,13 @@ class Expansion:
             TypeError: called inside a transformation.
         """
         if is_traced(self.coef):
-            raise TypeError("support() needs the coefficients' values: call it outside of jit, vmap and grad")
+            raise TypeError(
+                "support() needs the coefficients' values: call it outside of jit, vmap and grad"
+            )
         support = np.flatnonzero(np.asarray(self.coef))
-        return Support(np.asarray(self.index)[support], np.asarray(self.coef)[support], float(self.b))
+        return Support(
+            np.asarray(self.index)[support], np.asarray(self.coef)[support], float(self.b)
+        )
 
     def __check__(self) -> None:
         check_choice("bias", self.bias, BIASES)
@@ -103,7 +110,9 @@ class Expansion:
         check_field("index", self.index, "whole", least=-1)
         x, coef, index = map(shape_of, (self.x, self.coef, self.index))
         if len(x) < 2 or not x[-2:-1] == coef[-1:] == index[-1:]:
-            raise ValueError(f"x, coef and index must have as many rows, got shapes {x}, {coef} and {index}")
+            raise ValueError(
+                f"x, coef and index must have as many rows, got shapes {x}, {coef} and {index}"
+            )
         for name, front in (("b", jnp.shape(self.b)), ("x", x[:-2]), ("index", index[:-1])):
             check_front(name, front, coef[:-1])
 
@@ -140,17 +149,25 @@ class Mapped:
 
     def __check__(self) -> None:
         if not callable(unwrap_static(self.phi)) or not callable(self.inner):
-            raise ValueError(f"phi must be a feature map and inner a model, got {self.phi!r} and {self.inner!r}")
-        map_columns, columns = getattr(unwrap_static(self.phi), "features", None), _columns(self.inner)
+            raise ValueError(
+                f"phi must be a feature map and inner a model, got {self.phi!r} and {self.inner!r}"
+            )
+        map_columns, columns = (
+            getattr(unwrap_static(self.phi), "features", None),
+            _columns(self.inner),
+        )
         if isinstance(map_columns, int) and columns not in (None, map_columns):
-            raise ValueError(f"phi gives {map_columns} features, but inner takes rows of {columns} columns")
+            raise ValueError(
+                f"phi gives {map_columns} features, but inner takes rows of {columns} columns"
+            )
 
 
 @struct
 class Classifier:
     """A model with class names: decision values of `inner`, and predicted names.
 
-    Of two classes the second is predicted for values > 0. Of k classes that of the largest value is predicted.
+    Of two classes the second is predicted for values > 0. Of k classes that of the largest value is
+    predicted.
     """
 
     inner: Any  # rows -> (n,) for two classes, (n, k) for k
@@ -186,7 +203,10 @@ class Classifier:
             inner = inner.inner
         scores = 1 if isinstance(inner, Linear | Expansion) else getattr(inner, "scores", None)
         if scores is not None and len(self.classes) != max(scores, 2):
-            raise ValueError(f"there are {len(self.classes)} classes, but the model gives {scores} values for each row")
+            raise ValueError(
+                f"there are {len(self.classes)} classes, but the model gives "
+                f"{scores} values for each row"
+            )
 
 
 def _columns(model: Any) -> int | None:
@@ -195,7 +215,11 @@ def _columns(model: Any) -> int | None:
         model = model.inner
     if isinstance(model, Linear):
         return model.w.shape[-1]
-    return model.x.shape[-1] if isinstance(model, Expansion) and not holds_precomputed(model.kernel) else None
+    return (
+        model.x.shape[-1]
+        if isinstance(model, Expansion) and not holds_precomputed(model.kernel)
+        else None
+    )
 
 
 def check_values(score: np.ndarray) -> np.ndarray:
@@ -207,14 +231,17 @@ def check_values(score: np.ndarray) -> np.ndarray:
     invalid = ~np.isfinite(np.asarray(score, np.float64)).reshape(len(score), -1).all(axis=1)
     if invalid.any():
         raise ValueError(
-            f"the decision values of {invalid.sum()} of {len(score)} rows are not finite, first of row {np.argmax(invalid)}: the "
-            "model diverged in training, or the rows are too large for it; look at the scale of the data and train again"
+            f"the decision values of {invalid.sum()} of {len(score)} rows are not finite, first "
+            f"of row {np.argmax(invalid)}: the "
+            "model diverged in training, or the rows are too large for it; look at the scale of "
+            "the data and train again"
         )
     return score
 
 
 def class_places(score: np.ndarray) -> np.ndarray:
-    """The predicted class indices (n,): of (n,) values 1 if > 0, else 0; of (n, k) values the largest.
+    """The predicted class indices (n,): of (n,) values 1 if > 0, else 0; of (n, k) values the
+    largest.
 
     Raises:
         ValueError: for decision values that are not finite.
@@ -235,6 +262,10 @@ def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none
         ValueError: `data` is None; the state of a solver does not hold the rows.
     """
     if data is None:
-        raise ValueError("this model is an expansion over the training rows: call solver.model(state, data)")
+        raise ValueError(
+            "this model is an expansion over the training rows: call solver.model(state, data)"
+        )
     n = coef.shape[0]
-    return Expansion(kernel, data.x, coef, jnp.zeros((), coef.dtype), jnp.arange(n, dtype=jnp.int32), bias)
+    return Expansion(
+        kernel, data.x, coef, jnp.zeros((), coef.dtype), jnp.arange(n, dtype=jnp.int32), bias
+    )

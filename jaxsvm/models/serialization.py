@@ -28,7 +28,8 @@ _FORMAT = 1
 _HEADER_BYTES = 2**26  # largest header
 
 
-_OPTAX = {"optax.": optax, "optax.contrib.": optax.contrib}  # modules whose state classes are found by name
+# modules whose state classes are found by name
+_OPTAX = {"optax.": optax, "optax.contrib.": optax.contrib}
 
 
 class _Refused(ValueError):
@@ -60,13 +61,18 @@ def _find(name: str) -> Any:
 def _find_factory(name: str) -> Any:
     entry = _find(name)
     if not isinstance(getattr(entry, "result_type", None), type):
-        raise _Refused(f"the file calls {name!r}, which is not registered as a factory: only factories are called")
+        raise _Refused(
+            f"the file calls {name!r}, which is not registered as a factory: only "
+            "factories are called"
+        )
     return entry
 
 
 def _find_class(name: str) -> type:
     entry = _find(name)
-    if not isinstance(entry, type) or not (hasattr(entry, "_fields") or hasattr(entry, "__dataclass_fields__")):
+    if not isinstance(entry, type) or not (
+        hasattr(entry, "_fields") or hasattr(entry, "__dataclass_fields__")
+    ):
         raise _Refused(f"the file makes a {name!r}, which is not registered as a class with fields")
     return entry
 
@@ -77,7 +83,9 @@ def _holds(cls: Any, fields: dict) -> bool:
         names, required = cls._fields, set(cls._fields) - set(cls._field_defaults)
     else:
         names = getattr(cls, "__dataclass_fields__", {})
-        no_default = lambda f: f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        no_default = lambda f: (
+            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        )
         required = {name for name, field in names.items() if no_default(field)}
     return required <= set(fields) <= set(names)
 
@@ -92,10 +100,13 @@ def _encode(node: Any, arrays: list) -> Any:
     if isinstance(node, jax.Array | np.ndarray | np.generic):
         array = np.asarray(node)
         if array.dtype.kind in "OSUMm":
-            raise ValueError(f"an array of {array.dtype} cannot be saved, only numbers and truth values")
+            raise ValueError(
+                f"an array of {array.dtype} cannot be saved, only numbers and truth values"
+            )
         array = array.astype(array.dtype.newbyteorder("="))
         name = array.dtype.name
-        if array.dtype.kind == "V":  # bfloat16 and similar types: stored as integers with the same bits
+        # bfloat16 and similar types: stored as integers with the same bits
+        if array.dtype.kind == "V":
             array = array.view(f"u{array.dtype.itemsize}")
         arrays.append(array)
         return {"array": len(arrays) - 1, "dtype": name}
@@ -103,12 +114,18 @@ def _encode(node: Any, arrays: list) -> Any:
         factory, args, kwargs = node.call()
         factory_name = registered_name(factory)
         if factory_name is not None:
-            children = [_encode(a, arrays) for a in args], {k: _encode(v, arrays) for k, v in kwargs.items()}
+            children = (
+                [_encode(a, arrays) for a in args],
+                {k: _encode(v, arrays) for k, v in kwargs.items()},
+            )
             return {"call": factory_name, "args": children[0], "kwargs": children[1]}
     elif isinstance(node, tuple) and hasattr(node, "_fields"):
         class_name = _class_name(type(node))
         if class_name is not None:
-            return {"named": class_name, "fields": {f: _encode(v, arrays) for f, v in zip(node._fields, node, strict=True)}}
+            return {
+                "named": class_name,
+                "fields": {f: _encode(v, arrays) for f, v in zip(node._fields, node, strict=True)},
+            }
     elif isinstance(node, tuple | list):
         return {"tuple" if isinstance(node, tuple) else "list": [_encode(v, arrays) for v in node]}
     elif isinstance(node, dict) and all(isinstance(k, str) for k in node):
@@ -119,8 +136,10 @@ def _encode(node: Any, arrays: list) -> Any:
     elif callable(node) and registered_name(node):
         return {"function": registered_name(node)}
     raise ValueError(
-        f"cannot save {reprlib.repr(node)}: arrays, numbers, strings, tuples, lists, dicts and registered classes, factories and "
-        "functions can be saved; register yours with jaxsvm.register(name, thing) or kernels.register(name, fn)"
+        f"cannot save {reprlib.repr(node)}: arrays, numbers, strings, tuples, lists, dicts and "
+        "registered classes, factories and "
+        "functions can be saved; register yours with jaxsvm.register(name, thing) or "
+        "kernels.register(name, fn)"
     )
 
 
@@ -155,11 +174,16 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
     if "value" in node:
         return node["value"]
     if "key" in node:
-        return jax.random.wrap_key_data(jnp.asarray(arrays.read(node["key"], "uint32")), impl=node["impl"])
+        return jax.random.wrap_key_data(
+            jnp.asarray(arrays.read(node["key"], "uint32")), impl=node["impl"]
+        )
     if "array" in node:
         dtype = jnp.dtype(node["dtype"])
         if not x64_enabled() and dtype.itemsize // (1 + (dtype.kind == "c")) == 8:
-            raise _Refused("the file holds 64-bit numbers: switch them on first, jax.config.update('jax_enable_x64', True)")
+            raise _Refused(
+                "the file holds 64-bit numbers: switch them on first, "
+                "jax.config.update('jax_enable_x64', True)"
+            )
         return jnp.asarray(arrays.read(node["array"], node["dtype"]))
     if "call" in node:
         name = current_name(node["call"])
@@ -172,7 +196,10 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
         cls, fields = _find_class(name), current_keys(FIELDS, name, node["fields"])
         missing = added(name, fields)
         if not _holds(cls, {**fields, **missing}):
-            raise _Refused(f"the file holds {name!r} of another version of jaxsvm: load it there, or begin anew")
+            raise _Refused(
+                f"the file holds {name!r} of another version of jaxsvm: load it there, "
+                "or begin anew"
+            )
         values = {k: _decode(v, arrays) for k, v in fields.items()}
         return _make_checked(cls, {**values, **{k: make(values) for k, make in missing.items()}})
     if "function" in node:
@@ -187,13 +214,17 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
 
 
 def _call(factory: Any, args: list, kwargs: dict) -> Recipe:
-    """The result of a factory. Kernels with scalar numbers are evaluated once more, which checks these."""
+    """The result of a factory. Kernels with scalar numbers are evaluated once more, which checks
+    these.
+    """
     try:
         result = factory(*args, **kwargs)
         if isinstance(result, Kernel) and all(np.ndim(number) == 0 for number in result.numbers):
             result.make()
     except ValueError as error:
-        raise _Refused(f"the file holds {factory.__name__} with arguments that it refuses: {error}") from error
+        raise _Refused(
+            f"the file holds {factory.__name__} with arguments that it refuses: {error}"
+        ) from error
     return result
 
 
@@ -220,16 +251,19 @@ def check_savable(tree: Any) -> None:
 def save(path: str | bytes | os.PathLike, tree: Any) -> None:
     """Write a model, a `Run` or any other tree of arrays to one file.
 
-    The tree is written to a temporary file that then replaces `path` (`files.atomic_path`), so that `path` always holds
-    either the old or the new tree. Typed keys are stored as their data and the name of their implementation.
+    The tree is written to a temporary file that then replaces `path` (`files.atomic_path`), so that
+    `path` always holds either the old or the new tree. Typed keys are stored as their data and the
+    name of their implementation.
 
     Args:
         path: the file, in a folder that exists.
-        tree: arrays, numbers, strings, tuples, lists, dicts; classes, factories and functions that are registered.
+        tree: arrays, numbers, strings, tuples, lists, dicts; classes, factories and functions that
+            are registered.
 
     Raises:
         ValueError: the tree holds anything else.
-        OSError: the file cannot be written: no such folder, no space, no permission, a folder, a pipe or a device.
+        OSError: the file cannot be written: no such folder, no space, no permission, a folder, a
+            pipe or a device.
 
     Example:
         >>> import tempfile, os, jaxsvm
@@ -240,30 +274,41 @@ def save(path: str | bytes | os.PathLike, tree: Any) -> None:
     """
     arrays: list = []
     encoded = _encode(tree, arrays)
-    header = {"format": _FORMAT, "jaxsvm": __about__.__version__, "jax": jax.__version__, "tree": encoded}
+    header = {
+        "format": _FORMAT,
+        "jaxsvm": __about__.__version__,
+        "jax": jax.__version__,
+        "tree": encoded,
+    }
     text = json.dumps(header).encode()
     if len(text) > _HEADER_BYTES:
         raise ValueError(
-            f"the tree has too many parts: its description takes {len(text)} bytes, at most {_HEADER_BYTES} are read"
+            f"the tree has too many parts: its description takes {len(text)} bytes, at most "
+            f"{_HEADER_BYTES} are read"
         )
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, header=np.frombuffer(text, np.uint8), **{f"a{i}": a for i, a in enumerate(arrays)})
+        np.savez(
+            file, header=np.frombuffer(text, np.uint8), **{f"a{i}": a for i, a in enumerate(arrays)}
+        )
 
 
 def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
-    """The tree that `save` wrote. Nothing is unpickled, no module is imported, and only factories are called.
+    """The tree that `save` wrote. Nothing is unpickled, no module is imported, and only factories
+    are called.
 
-    Only arrays that the header names are read, after their sizes are compared with that of the file. Classes with a method
-    `__check__` check their shapes, dtypes and ranges.
+    Only arrays that the header names are read, after their sizes are compared with that of the
+    file. Classes with a method `__check__` check their shapes, dtypes and ranges.
 
     Args:
         path: the file.
-        like: a tree of the same structure; its classes are used, so that they need not be registered.
+        like: a tree of the same structure; its classes are used, so that they need not be
+            registered.
 
     Raises:
         FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
-        ValueError: the file is damaged or of another kind, holds something that is not registered or not valid, does not
-            fit `like`, or holds a model with numbers that are not finite. (The state of a run may hold them.)
+        ValueError: the file is damaged or of another kind, holds something that is not registered
+            or not valid, does not fit `like`, or holds a model with numbers that are not finite.
+            (The state of a run may hold them.)
     """
     path = os.fsdecode(path)
     refuse_special(path)
@@ -273,7 +318,10 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
             if like is None:
                 result = _decode(tree, arrays)
             else:
-                actual, expected = len(arrays), sum(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(like))
+                actual, expected = (
+                    len(arrays),
+                    sum(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(like)),
+                )
                 if actual != expected:
                     raise _Refused(f"the file holds {actual} arrays, `like` has {expected}")
                 result = _decode_like(tree, like, arrays)
@@ -286,13 +334,19 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
             if isinstance(error, OSError) and error.errno is not None and error.filename is None:
                 error.filename = path
             raise
-        raise ValueError(f"{path} is damaged or was not written by jaxsvm.models.save ({brief(error)})") from error
+        raise ValueError(
+            f"{path} is damaged or was not written by jaxsvm.models.save ({brief(error)})"
+        ) from error
 
 
 def _check_model(tree: Any) -> Any:
-    """The tree, unchanged; raise for a model whose numbers are not all finite. States may hold such numbers."""
+    """The tree, unchanged; raise for a model whose numbers are not all finite. States may hold such
+    numbers.
+    """
     if callable(tree) and hasattr(tree, "sqnorm") and not all_finite(tree):
-        raise _Refused("the model holds numbers that are not finite: its training diverged; train it again")
+        raise _Refused(
+            "the model holds numbers that are not finite: its training diverged; train it again"
+        )
     _check_axes(tree)
     return tree
 
@@ -312,12 +366,21 @@ def _check_axes(model: Any) -> None:
         model = model.inner
     if isinstance(model, Linear | Expansion):
         first = "w" if isinstance(model, Linear) else "coef"
-        axes, other = (np.ndim(getattr(model, f)) - bool(stacked is not None and getattr(stacked, f)) for f in (first, "b"))
+        axes, other = (
+            np.ndim(getattr(model, f)) - bool(stacked is not None and getattr(stacked, f))
+            for f in (first, "b")
+        )
         if map_axes > other:
-            raise _Refused(f"the file holds a feature map with {map_axes} axes in front and a model with {other}")
+            raise _Refused(
+                f"the file holds a feature map with {map_axes} axes in front and a "
+                f"model with {other}"
+            )
         if axes - 1 != other:
             shapes = " and ".join(str(shape_of(getattr(model, f))) for f in (first, "b"))
-            raise _Refused(f"the file holds a {type(model).__name__} whose {first} and b have the shapes {shapes}")
+            raise _Refused(
+                f"the file holds a {type(model).__name__} whose {first} and b have the "
+                f"shapes {shapes}"
+            )
 
 
 def _read_header(npz: Npz) -> Any:
@@ -332,13 +395,15 @@ def _read_header(npz: Npz) -> Any:
 
 
 def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False) -> Any:
-    """`_decode` with the classes, factories and functions of `like`, which must have the same structure.
+    """`_decode` with the classes, factories and functions of `like`, which must have the same
+    structure.
 
     Args:
         node: a part of the header.
         like: the same part of the user's tree.
         arrays: of the file.
-        structure: whether numbers, strings and booleans are structure here, so that they must be equal.
+        structure: whether numbers, strings and booleans are structure here, so that they must be
+            equal.
     """
     down = lambda child, other, structure=structure: _decode_like(child, other, arrays, structure)
     if "array" in node or "key" in node:
@@ -350,7 +415,9 @@ def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False)
             return array
     elif "value" in node:
         value = node["value"]
-        if type(value) is type(like) and (value == like or isinstance(value, float) or not structure):
+        if type(value) is type(like) and (
+            value == like or isinstance(value, float) or not structure
+        ):
             return value
     elif "call" in node and isinstance(like, Recipe):
         factory, args, kwargs = like.call()
@@ -360,12 +427,20 @@ def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False)
             and set(kwargs) == set(node["kwargs"])
         ):
             children = [down(a, b, True) for a, b in zip(node["args"], args, strict=True)]
-            return _call(factory, children, {k: down(v, kwargs[k], True) for k, v in node["kwargs"].items()})
+            return _call(
+                factory, children, {k: down(v, kwargs[k], True) for k, v in node["kwargs"].items()}
+            )
     elif "named" in node:
         if _class_name(type(like)) in (None, node["named"]) and _holds(type(like), node["fields"]):
             known = getattr(like, "__dataclass_fields__", {})
-            is_static = {f: structure or (f in known and known[f].metadata.get("static", False)) for f in node["fields"]}
-            return _make_checked(type(like), {f: down(v, getattr(like, f), is_static[f]) for f, v in node["fields"].items()})
+            is_static = {
+                f: structure or (f in known and known[f].metadata.get("static", False))
+                for f in node["fields"]
+            }
+            return _make_checked(
+                type(like),
+                {f: down(v, getattr(like, f), is_static[f]) for f, v in node["fields"].items()},
+            )
     elif "function" in node and callable(like):
         if registered_name(like) in (None, node["function"]):
             return like

@@ -13,10 +13,12 @@ from ..types import Array
 
 
 def map_on_cpu(fn: Callable) -> Callable:
-    """The function `fn` of arrays with data-dependent loops, mapped over elements in sequence on a CPU under `vmap`.
+    """The function `fn` of arrays with data-dependent loops, mapped over elements in sequence on a
+    CPU under `vmap`.
 
-    A batched loop runs for all elements until the last one has ended, and nested loops multiply this. Other devices use the
-    batched loops, since the launch of a small step costs them more than its work.
+    A batched loop runs for all elements until the last one has ended, and nested loops multiply
+    this. Other devices use the batched loops, since the launch of a small step costs them more than
+    its work.
     """
 
     @jax.custom_batching.custom_vmap
@@ -29,15 +31,21 @@ def map_on_cpu(fn: Callable) -> Callable:
         axes = [0 if b else None for b in jax.tree.leaves(batched)]
 
         def batched_call(*leaves):
-            return jax.vmap(lambda *arguments: fn(*jax.tree.unflatten(tree, arguments)), axes)(*leaves)
+            return jax.vmap(lambda *arguments: fn(*jax.tree.unflatten(tree, arguments)), axes)(
+                *leaves
+            )
 
         def sequential_call(*leaves):
             def call_element(rows):
                 rows = iter(rows)
-                arguments = [a if axis is None else next(rows) for a, axis in zip(leaves, axes, strict=True)]
+                arguments = [
+                    a if axis is None else next(rows) for a, axis in zip(leaves, axes, strict=True)
+                ]
                 return single(*jax.tree.unflatten(tree, arguments))
 
-            return lax.map(call_element, [a for a, axis in zip(leaves, axes, strict=True) if axis == 0])
+            return lax.map(
+                call_element, [a for a, axis in zip(leaves, axes, strict=True) if axis == 0]
+            )
 
         result = lax.platform_dependent(*leaves, cpu=sequential_call, default=batched_call)
         return result, jax.tree.map(lambda _: True, result)
@@ -47,10 +55,11 @@ def map_on_cpu(fn: Callable) -> Callable:
 
 @jax.custom_batching.custom_vmap
 def any_under_vmap(when: Array) -> Array:
-    """The condition () of a `cond` on a step counter, such as `any_under_vmap(t % 64 == 0)`: under `vmap` true if any one is.
+    """The condition () of a `cond` on a step counter, such as `any_under_vmap(t % 64 == 0)`: under
+    `vmap` true if any one is.
 
-    A rare branch then stays a branch when several problems are mapped. A `cond` on a batched condition computes both branches
-    at every step.
+    A rare branch then stays a branch when several problems are mapped. A `cond` on a batched
+    condition computes both branches at every step.
     """
     return when
 

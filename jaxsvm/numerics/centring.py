@@ -1,7 +1,8 @@
 """Squared distances that stay accurate for rows far from the origin.
 
-|x - z|^2 = |x|^2 + |z|^2 - 2 <x, z> needs one matrix product, but has an error of eps |x|^2. Distances are invariant under a
-common shift, so one is subtracted from both sides first. The error is then relative to the spread of the rows.
+|x - z|^2 = |x|^2 + |z|^2 - 2 <x, z> needs one matrix product, but has an error of eps |x|^2.
+Distances are invariant under a common shift, so one is subtracted from both sides first. The error
+is then relative to the spread of the rows.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from .products import above_rounding, accum_dtype, cross_products, sqnorms
 from .reductions import is_traced
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=("value", "sqnorm"), meta_fields=("subtract",))
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("value", "sqnorm"), meta_fields=("subtract",)
+)
 @dataclasses.dataclass(frozen=True, eq=False)
 class CentredRows:
-    """Rows minus a common shift, with their squared norms: the argument of kernels of differences, computed once.
+    """Rows minus a common shift, with their squared norms: the argument of kernels of differences,
+    computed once.
 
-    It supports what an (n, d) array of rows does: `shape`, `dtype`, `astype`, indexing by row. Two blocks in one kernel call
-    must have the same shift.
+    It supports what an (n, d) array of rows does: `shape`, `dtype`, `astype`, indexing by row. Two
+    blocks in one kernel call must have the same shift.
     """
 
     value: Array  # (n, d), or `SparseRows`
@@ -52,30 +56,38 @@ class CentredRows:
         """The rows with values of `dtype`."""
         if dtype == self.dtype:
             return self
-        return dataclasses.replace(self, value=self.value.astype(dtype), sqnorm=self.sqnorm.astype(dtype))
+        return dataclasses.replace(
+            self, value=self.value.astype(dtype), sqnorm=self.sqnorm.astype(dtype)
+        )
 
     def __getitem__(self, rows: Any) -> CentredRows:
         return dataclasses.replace(self, value=self.value[rows], sqnorm=self.sqnorm[rows])
 
 
 def _extremes(x: Array, live: Array | None = None) -> tuple[Array, Array]:
-    """The smallest and largest number of each column, (d,) each, of the rows `live` (n, 1); None: all, which is faster."""
-    low, high = (x, x) if live is None else (jnp.where(live, x, jnp.inf), jnp.where(live, x, -jnp.inf))
+    """The smallest and largest number of each column, (d,) each, of the rows `live` (n, 1); None:
+    all, which is faster.
+    """
+    low, high = (
+        (x, x) if live is None else (jnp.where(live, x, jnp.inf), jnp.where(live, x, -jnp.inf))
+    )
     return jnp.min(low, axis=0, initial=jnp.inf), jnp.max(high, axis=0, initial=-jnp.inf)
 
 
 def offset(x: Array, live: Array | None = None) -> Array:
     """The shift (d,) that centres columns far from 0; 0 for the other columns.
 
-        middle = (min + max) / 2;   half = (max - min) / 2;   shift = q round(middle / q),   q = 2^k <= half / 2 < 2 q
+        middle = (min + max) / 2;   half = (max - min) / 2;   shift = q round(middle / q),
+            q = 2^k <= half / 2 < 2 q
 
-    A column is shifted where min |x_i| >= max |x_i - shift|, about where |middle| >= 2.25 half. The subtraction is then exact:
-    adding the shift restores the rows. Extremes and powers of two are free of rounding, so that every program computes the same
-    bits.
+    A column is shifted where min |x_i| >= max |x_i - shift|, about where |middle| >= 2.25 half. The
+    subtraction is then exact: adding the shift restores the rows. Extremes and powers of two are
+    free of rounding, so that every program computes the same bits.
 
     Args:
         x: (n, d); the shift of `SparseRows` is 0, which keeps them sparse.
-        live: (n,) bool, the rows to use; None: all. Rows of zeros, which may be padding, are never used.
+        live: (n,) bool, the rows to use; None: all. Rows of zeros, which may be padding, are never
+            used.
 
     Returns:
         (d,) the shift.
@@ -93,7 +105,9 @@ def offset(x: Array, live: Array | None = None) -> Array:
     # A number of 24 (53) bits is a multiple of every power of two below its last place.
     is_exact = (mantissa == 0) | (jnp.abs(middle) * jnp.finfo(x.dtype).eps >= q)
     shift = jnp.where(is_exact, middle, jnp.round(middle / q) * q)
-    nearest = jnp.where(jnp.sign(low) == jnp.sign(high), jnp.minimum(jnp.abs(low), jnp.abs(high)), 0)
+    nearest = jnp.where(
+        jnp.sign(low) == jnp.sign(high), jnp.minimum(jnp.abs(low), jnp.abs(high)), 0
+    )
     is_far = nearest >= jnp.maximum(jnp.abs(low - shift), jnp.abs(high - shift))
     return jnp.where(is_far & jnp.isfinite(shift), shift, 0)
 
@@ -114,7 +128,9 @@ def centred(x: Array, shift: Array) -> CentredRows:
 
 
 def centred_pair(x: Array, z: Array) -> tuple[CentredRows, CentredRows]:
-    """Both sides of a block minus the shift of the second; unchanged if both are centred already."""
+    """Both sides of a block minus the shift of the second; unchanged if both are centred
+    already.
+    """
     if isinstance(x, CentredRows) and isinstance(z, CentredRows):
         return x, z
     shift = offset(z)
@@ -122,13 +138,16 @@ def centred_pair(x: Array, z: Array) -> tuple[CentredRows, CentredRows]:
 
 
 def distances(product: Array, x: Array, z: Array, columns: int) -> Array:
-    """|x - z|^2 from <x, z>, |x|^2 and |z|^2, elementwise; exactly 0 below the rounding error, as for equal rows."""
+    """|x - z|^2 from <x, z>, |x|^2 and |z|^2, elementwise; exactly 0 below the rounding error, as
+    for equal rows.
+    """
     square = x + z
     return above_rounding(square - 2 * product, square, columns)
 
 
 def sqdist(x: Array, z: Array) -> Array:
-    """Squared distances of rows, (n, d), (m, d) -> (n, m), by one matrix product; never negative, 0 between equal rows.
+    """Squared distances of rows, (n, d), (m, d) -> (n, m), by one matrix product; never negative, 0
+    between equal rows.
 
     The error is at most (8 + 4 sqrt(d)) eps max |x - shift|^2, where `offset` gives the shift.
     """
@@ -139,16 +158,20 @@ def sqdist_of(x: CentredRows, z: CentredRows) -> Array:
     """`sqdist` of centred rows."""
     if x.subtract or z.subtract:
         return lax.map(lambda row: sqnorms(z.value - row[None, :]), x.value)
-    return distances(cross_products(x.value, z.value), x.sqnorm[:, None], z.sqnorm[None, :], x.shape[-1])
+    return distances(
+        cross_products(x.value, z.value), x.sqnorm[:, None], z.sqnorm[None, :], x.shape[-1]
+    )
 
 
 COARSE = 1e-3  # error of gamma |x - z|^2 above which distances are computed from differences
 
 
 def needs_subtraction(x: CentredRows, gamma: Scalar) -> bool:
-    """Whether the error of gamma |x - z|^2 by products exceeds `COARSE`; False under tracing and for sparse rows.
+    """Whether the error of gamma |x - z|^2 by products exceeds `COARSE`; False under tracing and
+    for sparse rows.
 
-    Distances from differences need a pass over all rows for each row, several times the cost of a product.
+    Distances from differences need a pass over all rows for each row, several times the cost of a
+    product.
     """
     if isinstance(x.value, SparseRows) or is_traced(x, gamma):
         return False

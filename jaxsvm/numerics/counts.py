@@ -25,7 +25,9 @@ def split_count(number: int | Array | Count) -> Count:
     if isinstance(number, Count):
         return number
     if isinstance(number, int):
-        return Count(jnp.asarray(number >> EVALS_BITS, jnp.int32), jnp.asarray(number & _LOW, jnp.int32))
+        return Count(
+            jnp.asarray(number >> EVALS_BITS, jnp.int32), jnp.asarray(number & _LOW, jnp.int32)
+        )
     number = jnp.asarray(number, jnp.int32)
     return Count(number >> EVALS_BITS, number & _LOW)
 
@@ -47,7 +49,8 @@ def sum_counts(counts: Array | Count) -> Count:
 def multiply_counts(first: int | Array, second: int | Array) -> Count:
     """The product of two integers in [0, 2^30), exact below 2^51."""
     a, b = (_digits(number) for number in (first, second))
-    terms: list[Any] = [sum(a[i] * b[k - i] for i in range(3) if 0 <= k - i < 3) for k in range(5)]  # in units of 2^(10 k)
+    # in units of 2^(10 k)
+    terms: list[Any] = [sum(a[i] * b[k - i] for i in range(3) if 0 <= k - i < 3) for k in range(5)]
     low = terms[0] + ((terms[1] & 1023) << 10)
     high = terms[2] + (terms[1] >> 10) + (terms[3] << 10) + (terms[4] << 20)
     return Count(high + (low >> EVALS_BITS), low & _LOW)

@@ -30,6 +30,7 @@ def check_process() -> None:
     """
     if _missing["threads"]:
         raise RuntimeError(
-            "this process was forked after JAX had started, so that JAX would hang in it: start processes with "
+            "this process was forked after JAX had started, so that JAX would hang in it: start "
+            "processes with "
             "multiprocessing.get_context('spawn') or 'forkserver'"
         )

@@ -19,10 +19,16 @@ def running_mean(mean: Any, compensation: Any, value: Any, share: Array) -> tupl
         mean: a tree of arrays.
         compensation: the same tree, the rounding errors of the mean; initially zeros.
         value: the same tree, the newest value.
-        share: () its weight relative to all weights so far, 1 / t for the mean of t values; 0 leaves the mean unchanged.
+        share: () its weight relative to all weights so far, 1 / t for the mean of t values; 0
+            leaves the mean unchanged.
 
     Returns:
         The new mean and its rounding errors.
     """
-    sums = jax.tree.map(lambda m, low, v: two_sum(m, low, share.astype(m.dtype) * (v - m - low)), mean, compensation, value)
+    sums = jax.tree.map(
+        lambda m, low, v: two_sum(m, low, share.astype(m.dtype) * (v - m - low)),
+        mean,
+        compensation,
+        value,
+    )
     return jax.tree.transpose(jax.tree.structure(mean), jax.tree.structure((0, 0)), sums)

@@ -13,14 +13,19 @@ from . import sparse_products
 
 
 def dot(a: Array | SparseRows, b: Array | SparseRows) -> Array:
-    """The matrix product in full precision; on accelerators the default rounds the factors to 8 or 11 bits.
+    """The matrix product in full precision; on accelerators the default rounds the factors to 8 or
+    11 bits.
 
     Args:
         a: (n, d) or (d,); (n, d) may be `SparseRows`.
         b: (d, m) or (d,); (d, m) may be `SparseRows`, the other factor must then be dense.
     """
     if isinstance(a, SparseRows):
-        return sparse_products.gather(a, b, jnp.multiply) if a.rows is None or b.ndim > 1 else sparse_products.scores(a, b)
+        return (
+            sparse_products.gather(a, b, jnp.multiply)
+            if a.rows is None or b.ndim > 1
+            else sparse_products.scores(a, b)
+        )
     if isinstance(b, SparseRows):
         return (
             sparse_products.scatter(a, b)
@@ -31,7 +36,9 @@ def dot(a: Array | SparseRows, b: Array | SparseRows) -> Array:
 
 
 def add_rows(w: Array, coef: Array, x: Array | SparseRows) -> Array:
-    """w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,); sparse rows change only the columns that they name."""
+    """w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,); sparse rows change only the columns that
+    they name.
+    """
     if isinstance(x, SparseRows) and x.rows is not None:
         return sparse_products.added(w, coef, x)
     if isinstance(x, SparseRows):
@@ -41,9 +48,12 @@ def add_rows(w: Array, coef: Array, x: Array | SparseRows) -> Array:
 
 
 def cross_products(x: Array | SparseRows, z: Array | SparseRows) -> Array:
-    """Inner products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, of which no dense copy is made."""
+    """Inner products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, of which no
+    dense copy is made.
+    """
     if not isinstance(x, SparseRows) and not isinstance(z, SparseRows):
-        # One row against many as a matrix-vector product: otherwise XLA transposes the matrix in a slow loop.
+        # One row against many as a matrix-vector product: otherwise XLA transposes the matrix in a
+        # slow loop.
         return dot(z, x[0])[None, :] if x.shape[0] == 1 else dot(x, z.T)
     return _pairs(_materialized(x), _materialized(z), jnp.multiply)
 
@@ -51,8 +61,11 @@ def cross_products(x: Array | SparseRows, z: Array | SparseRows) -> Array:
 def l1_distances(x: Array | SparseRows, z: Array | SparseRows) -> Array:
     """sum_c |x_c - z_c| of rows, (n, d), (m, d) -> (n, m), one column at a time."""
     if isinstance(x, SparseRows) or isinstance(z, SparseRows):
-        # A column that x does not name contributes |z_c|: sum over all columns, then correct the named ones.
-        l1_norm = lambda a: jnp.sum(jnp.abs(a.materialize().value if isinstance(a, SparseRows) else a), axis=1)
+        # A column that x does not name contributes |z_c|: sum over all columns, then correct the
+        # named ones.
+        l1_norm = lambda a: jnp.sum(
+            jnp.abs(a.materialize().value if isinstance(a, SparseRows) else a), axis=1
+        )
         correction = _pairs(x, z, lambda v, w: jnp.abs(v - w) - jnp.abs(v) - jnp.abs(w))
         total_size = l1_norm(x)[:, None] + l1_norm(z)[None, :]
         # Between equal rows only rounding is left.
@@ -71,7 +84,9 @@ _DENSE = 2**24  # entries of the block of sparse rows that is made dense at once
 
 
 def _pairs(x: Array | SparseRows, z: Array | SparseRows, fn: Callable) -> Array:
-    """sum_c fn(x_ic, z_jc) over the columns c that sparse rows name, for symmetric fn with fn(0, .) = 0; (n, m)."""
+    """sum_c fn(x_ic, z_jc) over the columns c that sparse rows name, for symmetric fn with fn(0, .)
+    = 0; (n, m).
+    """
     if not isinstance(x, SparseRows):
         return _pairs(z, x, fn).T
     if not isinstance(z, SparseRows):
@@ -79,7 +94,11 @@ def _pairs(x: Array | SparseRows, z: Array | SparseRows, fn: Callable) -> Array:
     x, z = x.materialize(), z.materialize()
     if x.shape[0] > z.shape[0]:
         return _pairs(z, x, fn).T
-    return blocked(lambda rows: sparse_products.gather(z, rows.toarray().T, fn).T, x, max(1, _DENSE // x.columns))
+    return blocked(
+        lambda rows: sparse_products.gather(z, rows.toarray().T, fn).T,
+        x,
+        max(1, _DENSE // x.columns),
+    )
 
 
 def accum_dtype(x: Array | SparseRows) -> jnp.dtype:
@@ -93,11 +112,14 @@ def rounding(columns: int, dtype: jnp.dtype) -> float:
 
 
 def above_rounding(distance: Array, total: Array, columns: int) -> Array:
-    """Distances computed from sums `total`, elementwise, with exactly 0 where they are below the rounding error.
+    """Distances computed from sums `total`, elementwise, with exactly 0 where they are below the
+    rounding error.
 
     Where the sum is not finite they are unchanged: a NaN must not become 0.
     """
-    return jnp.where((distance > rounding(columns, distance.dtype) * total) | ~(total < jnp.inf), distance, 0)
+    return jnp.where(
+        (distance > rounding(columns, distance.dtype) * total) | ~(total < jnp.inf), distance, 0
+    )
 
 
 def sqnorms(x: Array | SparseRows) -> Array:
@@ -108,7 +130,8 @@ def sqnorms(x: Array | SparseRows) -> Array:
 
 
 def blocked(fn: Callable, x: Array | SparseRows, block: int) -> Array:
-    """The values of `fn` over the rows of `x`, computed in blocks to bound the memory of temporaries.
+    """The values of `fn` over the rows of `x`, computed in blocks to bound the memory of
+    temporaries.
 
     Args:
         fn: (block, d) -> (block, ...), row by row.

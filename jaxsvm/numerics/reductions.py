@@ -1,4 +1,6 @@
-"""Sums, extremes and indices of vectors, accurate in float32 and in forms that XLA compiles well."""
+"""Sums, extremes and indices of vectors, accurate in float32 and in forms that XLA compiles
+well.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def count(mask: Array) -> Array:
 
 
 def pairwise_sum(a: Array) -> Array:
-    """The sum of (n,) by pairwise folding: several times as fast as `jnp.sum` on a CPU, with a smaller rounding error."""
+    """The sum of (n,) by pairwise folding: several times as fast as `jnp.sum` on a CPU, with a
+    smaller rounding error.
+    """
     n = a.shape[0]
     folds = max((n - 1).bit_length() - 8, 0)  # to at most 256 numbers
     foldable = n >> folds << folds
@@ -33,7 +37,8 @@ def pairwise_sum(a: Array) -> Array:
 
 
 def sample_proportional(share: Array, u: Array) -> Array:
-    """Random rows with probabilities proportional to `share`, by inversion of its cumulative sum in blocks.
+    """Random rows with probabilities proportional to `share`, by inversion of its cumulative sum in
+    blocks.
 
     Args:
         share: (n,) >= 0, not all 0.
@@ -51,22 +56,32 @@ def sample_proportional(share: Array, u: Array) -> Array:
         target = clip_below(u * ends[-1], ends[-1])
         block = count(ends <= target)
         within = jnp.cumsum(index_row(blocks, block))
-        remainder = clip_below(target - jnp.where(block > 0, index_row(ends, jnp.maximum(block - 1, 0)), 0), within[-1])
+        remainder = clip_below(
+            target - jnp.where(block > 0, index_row(ends, jnp.maximum(block - 1, 0)), 0), within[-1]
+        )
         return block * BLOCK + count(within <= remainder)
 
     return jax.vmap(draw)(u)
 
 
 def norm(w: Array) -> Array:
-    """The Euclidean norm of a vector, with gradient 0 at 0; its dot product compiles to faster loops than a sum."""
+    """The Euclidean norm of a vector, with gradient 0 at 0; its dot product compiles to faster
+    loops than a sum.
+    """
     square = dot(w, w)
-    return jnp.where(square == 0, jnp.zeros_like(square), jnp.sqrt(jnp.where(square == 0, jnp.ones_like(square), square)))
+    return jnp.where(
+        square == 0,
+        jnp.zeros_like(square),
+        jnp.sqrt(jnp.where(square == 0, jnp.ones_like(square), square)),
+    )
 
 
 def two_sum(total: Array, compensation: Array, term: Array) -> tuple[Array, Array]:
-    """Compensated addition: the sum is total + compensation, where `compensation` is the rounding error of `total`.
+    """Compensated addition: the sum is total + compensation, where `compensation` is the rounding
+    error of `total`.
 
-    The error of a sum of any number of terms is a few units in the last place (Kahan; Neumaier 1974).
+    The error of a sum of any number of terms is a few units in the last place (Kahan; Neumaier
+    1974).
     """
     term = term + compensation
     new_total = total + term
@@ -75,7 +90,8 @@ def two_sum(total: Array, compensation: Array, term: Array) -> tuple[Array, Arra
 
 
 def scatter_set(a: Array, index: Array, values: Array) -> Array:
-    """The array `a` after a[index] = values, in place in a loop body that first writes and then only reads.
+    """The array `a` after a[index] = values, in place in a loop body that first writes and then
+    only reads.
 
     Args:
         a: (n,).
@@ -100,7 +116,9 @@ def index_row(a: Array, i: Array) -> Array:
 
 
 def _halved(a: Array, fn: Callable) -> Array:
-    """A vector folded in halves by an idempotent `fn`; XLA's own reductions are sequential on a CPU."""
+    """A vector folded in halves by an idempotent `fn`; XLA's own reductions are sequential on a
+    CPU.
+    """
     while a.shape[0] > 16:
         half = -(-a.shape[0] // 2)
         a = fn(a[:half], a[a.shape[0] - half :])
@@ -118,7 +136,8 @@ def fast_min(a: Array) -> Array:
 
 
 def argmax_value(a: Array) -> tuple[Array, Array]:
-    """The first index of the maximum of (n,), int32, and the maximum; faster than `jnp.argmax` on a CPU.
+    """The first index of the maximum of (n,), int32, and the maximum; faster than `jnp.argmax` on a
+    CPU.
 
     The index is n - 1 if the maximum is nan.
     """
@@ -130,7 +149,8 @@ def argmax_value(a: Array) -> tuple[Array, Array]:
 def top_k_index(a: Array, k: int) -> Array:
     """The indices of the k largest entries of (n,), int32, in descending order of the entries.
 
-    Without the barrier, XLA fuses the operations that follow and sorts all of `a`, which takes thirty times as long.
+    Without the barrier, XLA fuses the operations that follow and sorts all of `a`, which takes
+    thirty times as long.
     """
     return lax.optimization_barrier(lax.top_k(a, k))[1]
 

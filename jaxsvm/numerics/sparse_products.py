@@ -1,7 +1,8 @@
 """Products of sparse rows.
 
-On a CPU, rows given by reference (`SparseRows.rows`) are read entry by entry: padding and rows of coefficient 0 cost nothing.
-Packed rows (`SparseRows.packed`) are also contiguous in memory. Derivatives use the padded form, which is linear in each term.
+On a CPU, rows given by reference (`SparseRows.rows`) are read entry by entry: padding and rows of
+coefficient 0 cost nothing. Packed rows (`SparseRows.packed`) are also contiguous in memory.
+Derivatives use the padded form, which is linear in each term.
 """
 
 from __future__ import annotations
@@ -25,18 +26,28 @@ def gather(x: SparseRows, b: Any, fn: Callable) -> Array:
     if b.ndim == 1:
         return jnp.sum(fn(x.value, b.at[x.index].get(mode="promise_in_bounds")), axis=-1)
 
-    def add(k, total):  # one entry of every row at a time: otherwise XLA would hold (n, r, m) numbers
+    # one entry of every row at a time: otherwise XLA would hold (n, r, m) numbers
+    def add(k, total):
         at = lambda a: lax.dynamic_index_in_dim(a, k, 1, keepdims=False)
         return total + fn(at(x.value)[:, None], b.at[at(x.index)].get(mode="promise_in_bounds"))
 
-    return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.shape[0], b.shape[1]), jnp.result_type(x.dtype, b.dtype)))
+    return lax.fori_loop(
+        0,
+        x.value.shape[1],
+        add,
+        jnp.zeros((x.shape[0], b.shape[1]), jnp.result_type(x.dtype, b.dtype)),
+    )
 
 
 def scatter(a: Any, x: SparseRows) -> Array:
     """sum_i a_i x_i, (n,) or (m, n), (n, d) -> (d,) or (m, d)."""
     a, x = jnp.asarray(a), x.materialize()
     if a.ndim == 1:
-        return jnp.zeros(x.columns, a.dtype).at[x.index].add(a[:, None] * x.value, mode="promise_in_bounds")
+        return (
+            jnp.zeros(x.columns, a.dtype)
+            .at[x.index]
+            .add(a[:, None] * x.value, mode="promise_in_bounds")
+        )
 
     def add(k, total):
         at = lambda v: lax.dynamic_index_in_dim(v, k, 1, keepdims=False)
@@ -45,11 +56,14 @@ def scatter(a: Any, x: SparseRows) -> Array:
     return lax.fori_loop(0, x.value.shape[1], add, jnp.zeros((x.columns, a.shape[0]), a.dtype)).T
 
 
-MIN_ROWS, MIN_LANES = 4, 8  # from so many rows per step and `vmap` lanes on, sequential lanes are faster than batched ones
+# from so many rows per step and `vmap` lanes on, sequential lanes are faster than batched ones
+MIN_ROWS, MIN_LANES = 4, 8
 
 
 def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
-    """`single(*args)`, the last of which are rows; under `vmap` lane after lane, or `batched` if lanes or rows are few."""
+    """`single(*args)`, the last of which are rows; under `vmap` lane after lane, or `batched` if
+    lanes or rows are few.
+    """
 
     @jax.custom_batching.custom_vmap
     def call(*args):
@@ -57,16 +71,21 @@ def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
 
     @call.def_vmap
     def batch_rule(size, is_batched, *args):
-        shared_rows = not (is_batched[-1].index or is_batched[-1].value)  # per-lane rows would be copied for every lane
+        # per-lane rows would be copied for every lane
+        shared_rows = not (is_batched[-1].index or is_batched[-1].value)
         sequential = shared_rows and size >= MIN_LANES and args[-1].rows.shape[-1] >= MIN_ROWS
         axes = jax.tree.map(lambda b: 0 if b else None, tuple(is_batched))
-        return jax.vmap(map_on_cpu(single) if sequential else batched, axes, axis_size=size)(*args), True
+        return jax.vmap(map_on_cpu(single) if sequential else batched, axes, axis_size=size)(
+            *args
+        ), True
 
     return call(*args)
 
 
 def _walk(x: SparseRows, i: Array, live: Array | bool, one: Callable, start: Any, turn: int) -> Any:
-    """The fold of `one(carry, [(column, value), ...])` over the i-th referenced row, if `live`, with `turn` entries at a time."""
+    """The fold of `one(carry, [(column, value), ...])` over the i-th referenced row, if `live`,
+    with `turn` entries at a time.
+    """
     width = x.value.shape[1]
     turn = turn if width % LANE_WIDTH == 0 else 1
     index, value = x.index.reshape(-1), x.value.reshape(-1)
@@ -76,8 +95,13 @@ def _walk(x: SparseRows, i: Array, live: Array | bool, one: Callable, start: Any
 
     def some(carry):
         place, carry = carry
-        columns, values = (lax.dynamic_slice(a, (place,), (turn,), allow_negative_indices=False) for a in (index, value))
-        return place + turn, one(carry, [(columns[u].astype(jnp.uint32), values[u]) for u in range(turn)])
+        columns, values = (
+            lax.dynamic_slice(a, (place,), (turn,), allow_negative_indices=False)
+            for a in (index, value)
+        )
+        return place + turn, one(
+            carry, [(columns[u].astype(jnp.uint32), values[u]) for u in range(turn)]
+        )
 
     return lax.while_loop(lambda carry: carry[0] < last, some, (first, start))[1]
 
@@ -100,7 +124,9 @@ def scores(x: SparseRows, w: Array) -> Array:
     def walk(w, x):
         def score(i, out):
             one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])
-            return lax.dynamic_update_slice(out, _walk(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)[None], (i,))
+            return lax.dynamic_update_slice(
+                out, _walk(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)[None], (i,)
+            )
 
         return lax.fori_loop(0, x.rows.shape[0], score, jnp.zeros(x.rows.shape[0], w.dtype))
 
@@ -125,7 +151,12 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
 
             def one(w, some):
                 for column, value in some:
-                    w = lax.dynamic_update_slice(w, (_at(w, column) + c * value)[None], (column,), allow_negative_indices=False)
+                    w = lax.dynamic_update_slice(
+                        w,
+                        (_at(w, column) + c * value)[None],
+                        (column,),
+                        allow_negative_indices=False,
+                    )
                 return w
 
             return _walk(
@@ -134,10 +165,13 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
 
         return lax.fori_loop(0, x.rows.shape[0], add, w)
 
-    # Batched lanes that skip different rows would select between whole weight vectors: none is skipped.
+    # Batched lanes that skip different rows would select between whole weight vectors: none is
+    # skipped.
     together = functools.partial(walk, skip=False)
     plain = lambda w, coef, x: w + scatter(coef, x)
-    return lax.platform_dependent(w, coef, x, cpu=functools.partial(_walked, walk, together), default=plain)
+    return lax.platform_dependent(
+        w, coef, x, cpu=functools.partial(_walked, walk, together), default=plain
+    )
 
 
 @added.defjvp

@@ -1,4 +1,6 @@
-"""Water filling: the level of a given volume of water over a ground, in one basin or in two that share the volume."""
+"""Water filling: the level of a given volume of water over a ground, in one basin or in two that
+share the volume.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +17,29 @@ from .products import dot
 from .reductions import fast_max, fast_min, pairwise_sum
 
 FEW = 8  # Newton steps from an initial guess
-ROUNDS = 150  # limit for the search of the bias; a third are bisections, which alone would suffice in float64
+# limit for the search of the bias; a third are bisections, which alone would suffice in float64
+ROUNDS = 150
 
 
-def water_level(responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None) -> Array:
+def water_level(
+    responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None
+) -> Array:
     """The level G with sum_i weight_i max(0, G - c_i) = volume; the lowest c_i for volume 0.
 
-        A = {i: c_i < G};   G = (volume + sum_A weight_i c_i) / sum_A weight_i,   until A shrinks no more
+        A = {i: c_i < G};   G = (volume + sum_A weight_i c_i) / sum_A weight_i,
+            until A shrinks no more
 
-    Newton's method on a convex piecewise linear function: G decreases from the second step on, and the result is exact. From a
-    guess it stops when the volume is met up to rounding. Derivatives are those of the level: weight_i / sum_A weight with
-    respect to c_i in A, 1 / sum_A weight with respect to the volume. The weights have none.
+    Newton's method on a convex piecewise linear function: G decreases from the second step on, and
+    the result is exact. From a guess it stops when the volume is met up to rounding. Derivatives
+    are those of the level: weight_i / sum_A weight with respect to c_i in A, 1 / sum_A weight with
+    respect to the volume. The weights have none.
 
     Args:
         responses: c (n,), finite where the weight is positive.
         volume: () >= 0.
         weight: (n,) >= 0, not all 0; rows of weight 0 are ignored; None: ones.
-        start: () an initial guess, such as the level before a small change of c; None: start with all rows under water.
+        start: () an initial guess, such as the level before a small change of c; None: start with
+            all rows under water.
 
     Returns:
         The level G, ().
@@ -41,8 +49,8 @@ def water_level(responses: Array, volume: Array, *, weight: Array | None = None,
         >>> float(water_level(jnp.array([0.0, 1.0, 5.0]), 3.0))
         2.0
 
-    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, section 3
-        (there by divide and conquer, here without partitions).
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
+        ICML 2012, section 3 (there by divide and conquer, here without partitions).
     """
     return one_level(responses, volume, weight=weight, start=start).level
 
@@ -51,13 +59,18 @@ def water_level(responses: Array, volume: Array, *, weight: Array | None = None,
 class WaterFill(NamedTuple):
     """The water level in one basin, or in two basins, one per class."""
 
-    level: Array  # ()   of two basins the mean: level - bias in that of the positive class, level + bias in the other
+    # ()   of two basins the mean: level - bias in that of the positive class, level + bias in the
+    # other
+    level: Array
     bias: Array  # ()   0 for one basin
     share: Array  # (n,)  the p that attains the minimum, of sum 1, 1/2 in each of two basins
 
 
-def one_level(responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None) -> WaterFill:
-    """The water level, and the shares p that attain it: level = min_p sum_i p_i c_i + volume max_i p_i / weight_i.
+def one_level(
+    responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None
+) -> WaterFill:
+    """The water level, and the shares p that attain it: level = min_p sum_i p_i c_i + volume max_i
+    p_i / weight_i.
 
     Args:
         responses: c (n,), as in `water_level`.
@@ -66,13 +79,16 @@ def one_level(responses: Array, volume: Array, *, weight: Array | None = None, s
         start: () an initial guess of the level.
 
     Returns:
-        `WaterFill`: p is proportional to the weights of the rows under water, or at the level if no row is under water.
+        `WaterFill`: p is proportional to the weights of the rows under water, or at the level if no
+        row is under water.
     """
     responses, volume, weight = _prepare(responses, volume, weight)
     c, v, w, guess = _no_gradients((responses, volume, weight, start))
     edge, level, mass = map_on_cpu(_solve_level)(c, v, w, guess)
     share, slope = _level_derivatives(c, edge, mass, w)
-    return WaterFill(_with_derivatives(level, share, slope, responses, volume), jnp.zeros_like(level), share)
+    return WaterFill(
+        _with_derivatives(level, share, slope, responses, volume), jnp.zeros_like(level), share
+    )
 
 
 def two_levels(
@@ -83,14 +99,15 @@ def two_levels(
     weight: Array | None = None,
     start: tuple[Array, Array, Array] | None = None,
 ) -> WaterFill:
-    """The bias b that maximises the water level over c_i + y_i b: two basins, one per class, share the volume.
+    """The bias b that maximises the water level over c_i + y_i b: two basins, one per class, share
+    the volume.
 
         level = max_b G(b),   sum_i weight_i max(0, G(b) - c_i - y_i b) = volume
         = min_p sum_i p_i c_i + volume max_i p_i / weight_i,   p >= 0 of sum 1/2 in each class
 
-    G is concave and piecewise linear. Its slope is (P - N) / (P + N) for the weights P and N under water in the two classes. A
-    bracket of its maximum is narrowed; where the maximum is an interval, b is its midpoint. Derivatives are those of the level;
-    the bias has none.
+    G is concave and piecewise linear. Its slope is (P - N) / (P + N) for the weights P and N under
+    water in the two classes. A bracket of its maximum is narrowed; where the maximum is an
+    interval, b is its midpoint. Derivatives are those of the level; the bias has none.
 
     Args:
         responses: c (n,), finite where the weight is positive.
@@ -100,7 +117,8 @@ def two_levels(
         start: an initial guess: bias, level, and the initial stride of the bias.
 
     Returns:
-        `WaterFill`. Where a class has no rows, the level is infinite, the bias and the shares are 0.
+        `WaterFill`. Where a class has no rows, the level is infinite, the bias and the shares are
+        0.
 
     Example:
         >>> import jax.numpy as jnp
@@ -108,8 +126,8 @@ def two_levels(
         >>> float(found.level), float(found.bias)
         (3.5, 3.0)
 
-    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, section 4,
-        algorithm 3 (there by divide and conquer).
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
+        ICML 2012, section 4, algorithm 3 (there by divide and conquer).
     """
     responses, volume, weight = _prepare(responses, volume, weight)
     c, v, w, y, start = _no_gradients((responses, volume, weight, y, start))
@@ -117,8 +135,12 @@ def two_levels(
     best = _either(left.level >= right.level, left, right)
     slope_drop = left.slope - right.slope
     # Mix the pieces so that both classes have equal weight.
-    right_share = jnp.where(slope_drop > 0, left.slope / jnp.where(slope_drop > 0, slope_drop, 1), 0)
-    parts = [_level_derivatives(c + y * piece.bias, piece.edge, piece.mass, w) for piece in (left, right)]
+    right_share = jnp.where(
+        slope_drop > 0, left.slope / jnp.where(slope_drop > 0, slope_drop, 1), 0
+    )
+    parts = [
+        _level_derivatives(c + y * piece.bias, piece.edge, piece.mass, w) for piece in (left, right)
+    ]
     share, slope = jax.tree.map(lambda a, b: (1 - right_share) * a + right_share * b, *parts)
     bias = jnp.where(best.slope == 0, _middle(c, y, best, w), best.bias)
     level = jnp.where(both, best.level, jnp.inf)
@@ -163,7 +185,9 @@ def _prepare(responses: Array, volume: Scalar, weight: Array | None) -> tuple[Ar
 
 
 @jax.jit
-def _bracket(c: Array, volume: Array, w: Array, y: Array, start: tuple | None) -> tuple[_Piece, _Piece, Array]:
+def _bracket(
+    c: Array, volume: Array, w: Array, y: Array, start: tuple | None
+) -> tuple[_Piece, _Piece, Array]:
     """The two pieces around the maximum of G, and whether both classes have rows."""
     sides = jnp.where(y > 0, w, 0), jnp.where(y > 0, 0, w)
     both = (pairwise_sum(sides[0]) > 0) & (pairwise_sum(sides[1]) > 0)
@@ -182,7 +206,8 @@ def _bracket(c: Array, volume: Array, w: Array, y: Array, start: tuple | None) -
     def narrow(search):
         left, right, stride, rounds, _ = search
         has_bracket = jnp.isfinite(left.bias) & jnp.isfinite(right.bias)
-        # Strides double until the bracket has two ends. Then in turn: the intersection of the pieces, the secant, bisection.
+        # Strides double until the bracket has two ends. Then in turn: the intersection of the
+        # pieces, the secant, bisection.
         extended = jnp.where(jnp.isfinite(left.bias), left.bias + stride, right.bias - stride)
         slope_drop = left.slope - right.slope
         intersection = left.bias + (right.at(left.bias) - left.level) / slope_drop
@@ -192,35 +217,62 @@ def _bracket(c: Array, volume: Array, w: Array, y: Array, start: tuple | None) -
         bound = jnp.fmin(left.at(bias), right.at(bias))  # G is concave
         new = piece_at(bias, bound)
         room = 4 * jnp.finfo(c.dtype).eps * jnp.maximum(jnp.abs(bound), jnp.abs(bias))
-        # The maximum is found if G attains the bound of both pieces, or if the bracket has no float in between.
-        ends = has_bracket & (((rounds % 3 == 0) & (new.level >= bound - room)) | (right.bias - left.bias <= room))
+        # The maximum is found if G attains the bound of both pieces, or if the bracket has no float
+        # in between.
+        ends = has_bracket & (
+            ((rounds % 3 == 0) & (new.level >= bound - room)) | (right.bias - left.bias <= room)
+        )
         left, right = _either(new.slope >= 0, new, left), _either(new.slope <= 0, new, right)
-        return _Search(left, right, jnp.where(has_bracket, stride, 2 * stride), rounds + 1, ends | (new.slope == 0))
+        return _Search(
+            left,
+            right,
+            jnp.where(has_bracket, stride, 2 * stride),
+            rounds + 1,
+            ends | (new.slope == 0),
+        )
 
     initial_bias, guess, stride = _initial_guess(c, volume, sides, start)
     first = piece_at(initial_bias, guess)
-    ends = [_Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope, 0, 0))) for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))]
-    left, right = _either(first.slope >= 0, first, ends[0]), _either(first.slope <= 0, first, ends[1])
+    ends = [
+        _Piece(*(jnp.full((), a, c.dtype) for a in (end, 0, slope, 0, 0)))
+        for end, slope in ((-jnp.inf, 1), (jnp.inf, -1))
+    ]
+    left, right = (
+        _either(first.slope >= 0, first, ends[0]),
+        _either(first.slope <= 0, first, ends[1]),
+    )
     search = _Search(left, right, stride, jnp.zeros((), jnp.int32), first.slope == 0)
     left, right, *_ = lax.while_loop(should_continue, narrow, search)
     return left, right, both
 
 
-def _initial_guess(c: Array, volume: Array, sides: tuple[Array, Array], start: tuple | None) -> tuple[Array, Array | None, Array]:
+def _initial_guess(
+    c: Array, volume: Array, sides: tuple[Array, Array], start: tuple | None
+) -> tuple[Array, Array | None, Array]:
     """The initial bias, level and stride of the search."""
     low = [fast_min(jnp.where(side > 0, c, jnp.inf)) for side in sides]
-    least_stride = 4 * jnp.finfo(c.dtype).eps * (jnp.abs(low[0]) + jnp.abs(low[1])) + jnp.finfo(c.dtype).tiny
+    least_stride = (
+        4 * jnp.finfo(c.dtype).eps * (jnp.abs(low[0]) + jnp.abs(low[1])) + jnp.finfo(c.dtype).tiny
+    )
     if start is not None:
         bias, level, stride = (jnp.asarray(a, c.dtype) for a in start)
         return bias, level, jnp.maximum(stride, least_stride)
     both = jnp.isfinite(low[0]) & jnp.isfinite(low[1])
     # The optimum for volume 0: rows far above it do not cost precision.
-    return jnp.where(both, (low[1] - low[0]) / 2, 0), None, volume / pairwise_sum(sides[0] + sides[1]) + least_stride
+    return (
+        jnp.where(both, (low[1] - low[0]) / 2, 0),
+        None,
+        volume / pairwise_sum(sides[0] + sides[1]) + least_stride,
+    )
 
 
 @jax.jit
-def _solve_level(ground: Array, volume: Array, w: Array, guess: Array | None) -> tuple[Array, Array, Array]:
-    """The edge of the water, the level by one more Newton step from it, and the weight of the rows below the edge."""
+def _solve_level(
+    ground: Array, volume: Array, w: Array, guess: Array | None
+) -> tuple[Array, Array, Array]:
+    """The edge of the water, the level by one more Newton step from it, and the weight of the rows
+    below the edge.
+    """
     if guess is None:
         return _newton_from_top(ground, volume, w)
 
@@ -232,17 +284,21 @@ def _solve_level(ground: Array, volume: Array, w: Array, guess: Array | None) ->
         _, _, mass, missing, _ = carry
         return ~((mass > 0) & (jnp.abs(missing) <= 64 * jnp.finfo(ground.dtype).eps * volume))
 
-    # From a good guess two or three steps suffice. Otherwise solve from the top, in a loop of at most one round: under `vmap` a
-    # `cond` would solve every level again.
+    # From a good guess two or three steps suffice. Otherwise solve from the top, in a loop of at
+    # most one round: under `vmap` a `cond` would solve every level again.
     first = (guess, *_step(ground, volume, w, guess), jnp.zeros((), jnp.int32))
-    *solved, _, _ = outcome = lax.while_loop(lambda carry: is_unsolved(carry) & (carry[-1] < FEW), refine, first)
+    *solved, _, _ = outcome = lax.while_loop(
+        lambda carry: is_unsolved(carry) & (carry[-1] < FEW), refine, first
+    )
     from_top = lambda carry: (jnp.zeros((), bool), *_newton_from_top(ground, volume, w))
     return lax.while_loop(lambda carry: carry[0], from_top, (is_unsolved(outcome), *solved))[1:]
 
 
 @jax.jit
 def _step(ground: Array, volume: Array, w: Array, level: Array) -> tuple[Array, Array, Array]:
-    """A Newton step: the level for the rows below `level`, the weight of these rows, and the volume still missing at `level`."""
+    """A Newton step: the level for the rows below `level`, the weight of these rows, and the volume
+    still missing at `level`.
+    """
     below = jnp.where(ground < level, w, 0)
     mass, missing = pairwise_sum(below), volume - pairwise_sum(below * (level - ground))
     return jnp.where(mass > 0, level + missing / jnp.where(mass > 0, mass, 1), level), mass, missing
@@ -250,7 +306,9 @@ def _step(ground: Array, volume: Array, w: Array, level: Array) -> tuple[Array, 
 
 @jax.jit
 def _newton_from_top(ground: Array, volume: Array, w: Array) -> tuple[Array, Array, Array]:
-    """As `_solve_level`, starting with all rows under water: levels decrease until the set under water is unchanged."""
+    """As `_solve_level`, starting with all rows under water: levels decrease until the set under
+    water is unchanged.
+    """
     floor = fast_min(jnp.where(w > 0, ground, jnp.inf))
 
     def newton(level):
@@ -266,9 +324,15 @@ def _newton_from_top(ground: Array, volume: Array, w: Array) -> tuple[Array, Arr
         shrinks = mass < before  # an equal weight means the same rows
         return jnp.where(shrinks, lower, level), mass, shrinks
 
-    high = floor + (volume + pairwise_sum(w * jnp.where(w > 0, ground - floor, 0))) / pairwise_sum(w)
-    infinite, tiny = (jnp.full((), a, ground.dtype) for a in (jnp.inf, jnp.finfo(ground.dtype).tiny))
-    level, mass, _ = lax.while_loop(lambda carry: carry[2], fall, (high, infinite, jnp.ones((), bool)))
+    high = floor + (volume + pairwise_sum(w * jnp.where(w > 0, ground - floor, 0))) / pairwise_sum(
+        w
+    )
+    infinite, tiny = (
+        jnp.full((), a, ground.dtype) for a in (jnp.inf, jnp.finfo(ground.dtype).tiny)
+    )
+    level, mass, _ = lax.while_loop(
+        lambda carry: carry[2], fall, (high, infinite, jnp.ones((), bool))
+    )
     # If no row is under water, the rows at the level count, and the edge is just above them.
     above = jnp.where(jnp.abs(level) < tiny, tiny, jnp.nextafter(level, infinite))
     at_level = pairwise_sum(jnp.where(ground <= level, w, 0))
@@ -298,7 +362,9 @@ def _middle(c: Array, y: Array, piece: _Piece, w: Array) -> Array:
 
 
 @jax.custom_jvp
-def _with_derivatives(level: Array, share: Array, slope: Array, responses: Array, volume: Array) -> Array:
+def _with_derivatives(
+    level: Array, share: Array, slope: Array, responses: Array, volume: Array
+) -> Array:
     """The level with its derivatives attached: `share` in the responses, `slope` in the volume."""
     return level
 

@@ -4,7 +4,8 @@
     D(coef) = -lam/2 |sum_i coef_i phi(x_i)|^2 - sum_i w_i conjugate(u_i, y_i) / sum_i w_i,
               u_i = -coef_i / C_i,  C_i = w_i / (lam sum w)
 
-D <= min P for every coef in the domain of the conjugate; with a free bias, if also sum_i coef_i = 0.
+D <= min P for every coef in the domain of the conjugate; with a free bias, if also sum_i coef_i =
+0.
 """
 
 from .certificate import certificate as certificate

@@ -15,23 +15,41 @@ from ..models import Expansion, Linear
 from ..numerics import dot, golden_section, is_traced, sqnorms
 from ..recipe import check_choice, check_positive
 from ..types import Array, Batch, Certificate, Loss, Model
-from .evaluate import check_objective, clip_rounding, in_float64, innermost, normalized_weights, penalty, slopes, to_features
+from .evaluate import (
+    check_objective,
+    clip_rounding,
+    in_float64,
+    innermost,
+    normalized_weights,
+    penalty,
+    slopes,
+    to_features,
+)
 
 
 def certificate(
-    model: Model, data: Batch, lam: float, loss: Loss = hinge, *, bias: str | None = None, passes: int = 0
+    model: Model,
+    data: Batch,
+    lam: float,
+    loss: Loss = hinge,
+    *,
+    bias: str | None = None,
+    passes: int = 0,
 ) -> Certificate:
-    """A bound on the suboptimality of a model on its training rows by a dual point: P(model) - min P <= gap.
+    """A bound on the suboptimality of a model on its training rows by a dual point: P(model) - min
+    P <= gap.
 
-        gap = lam/2 |w - w(coef)|^2 + sum_i share_i (loss(f_i) + conjugate(u_i) - u_i f_i)      every term >= 0
+        gap = lam/2 |w - w(coef)|^2 + sum_i share_i (loss(f_i) + conjugate(u_i) - u_i f_i)
+            every term >= 0
 
-    For an `Expansion` over training rows (`index`) with feasible coefficients, these are the dual point. For other models it is
-    computed from the scores. Candidates for u_i are the slope at f_i and mean slopes over intervals around f_i of several widths
-    (for the hinge a clipped ramp). Each candidate is scaled by its best factor, and the best is used. Then follow `passes` sweeps
-    of dual coordinate ascent.
+    For an `Expansion` over training rows (`index`) with feasible coefficients, these are the dual
+    point. For other models it is computed from the scores. Candidates for u_i are the slope at f_i
+    and mean slopes over intervals around f_i of several widths (for the hinge a clipped ramp). Each
+    candidate is scaled by its best factor, and the best is used. Then follow `passes` sweeps of
+    dual coordinate ascent.
 
-    Computed in float64 for models of any dtype; under tracing in the dtype of the model. For a `Mapped` model the optimum is the
-    one in its feature space.
+    Computed in float64 for models of any dtype; under tracing in the dtype of the model. For a
+    `Mapped` model the optimum is the one in its feature space.
 
     Args:
         model: Linear, Expansion or Mapped.
@@ -39,14 +57,16 @@ def certificate(
         lam: regularisation of the problem, > 0.
         loss: of scores.
         bias: "none", "feature" or "free"; None: that of the model.
-        passes: sweeps of dual ascent, >= 0, of O(n d) each for linear models, of O(n^2) kernel values for expansions.
+        passes: sweeps of dual ascent, >= 0, of O(n d) each for linear models, of O(n^2) kernel
+            values for expansions.
 
     Returns:
         The objective, its lower bound, the gap, and whether the dual point is the model's own.
 
     Raises:
         TypeError: another kind of model.
-        ValueError: lam not above 0; passes with a free bias, whose dual has an equality constraint on all coordinates.
+        ValueError: lam not above 0; passes with a free bias, whose dual has an equality constraint
+            on all coordinates.
 
     Example:
         >>> import jaxsvm
@@ -63,11 +83,14 @@ def certificate(
     bias = inner.bias if bias is None else bias
     check_choice("bias", bias, ("none", "feature", "free"))
     if bias == "none" and not is_traced(inner.b) and jnp.any(inner.b != 0):
-        raise ValueError(f"the model has a bias of {float(inner.b):g}: say bias='feature' or bias='free'")
+        raise ValueError(
+            f"the model has a bias of {float(inner.b):g}: say bias='feature' or bias='free'"
+        )
     passes = integer("passes", passes, 0)
     if passes and bias == "free":
         raise ValueError(
-            "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an equality constraint"
+            "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an "
+            "equality constraint"
         )
     result = _certificate((model, data, lam), (loss,), (bias, passes))
     exact = result.exact if is_traced(result) else bool(result.exact)
@@ -78,7 +101,9 @@ _WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # half widths of the intervals, in units 
 
 
 @in_float64
-def _certificate(model: Any, data: Batch, lam: Array, loss: Loss, bias: str, passes: int) -> Certificate:
+def _certificate(
+    model: Any, data: Batch, lam: Array, loss: Loss, bias: str, passes: int
+) -> Certificate:
     model, data = to_features(model, data)
     model = dataclasses.replace(model, bias=bias)  # `bias` decides whether |w|^2 contains b
     share, score = normalized_weights(data), model(data.x)
@@ -94,21 +119,29 @@ def _certificate(model: Any, data: Batch, lam: Array, loss: Loss, bias: str, pas
     slope = slopes(coef, share, lam)
     losses = loss.value(score, data.y)
     terms = jnp.maximum(losses + loss.conjugate(slope, data.y) - slope * score, 0)
-    gap = lam / 2 * _distance(model, data, coef, dual_score, score, bias) + jnp.sum(jnp.where(share > 0, share * terms, 0))
+    gap = lam / 2 * _distance(model, data, coef, dual_score, score, bias) + jnp.sum(
+        jnp.where(share > 0, share * terms, 0)
+    )
     value = lam / 2 * model.sqnorm() + jnp.dot(share, losses)
     return Certificate(value, value - gap, gap, exact)
 
 
-def model_dual(model: Any, data: Batch, share: Array, lam: Array, loss: Loss, bias: str) -> tuple[Array, Array]:
+def model_dual(
+    model: Any, data: Batch, share: Array, lam: Array, loss: Loss, bias: str
+) -> tuple[Array, Array]:
     """The dual coefficients of a model (n,), and whether they are feasible, () bool."""
     zero = jnp.zeros_like(share)
     if not isinstance(model, Expansion):
         return zero, jnp.zeros((), bool)
     n = data.y.shape[0]
     in_data = model.index >= 0
-    coef = zero.at[jnp.where(in_data, model.index, n)].add(model.coef.astype(share.dtype), mode="drop")
+    coef = zero.at[jnp.where(in_data, model.index, n)].add(
+        model.coef.astype(share.dtype), mode="drop"
+    )
     coef = clip_rounding(coef, data.y, share, lam, loss)
-    feasible = jnp.isfinite(loss.conjugate(slopes(coef, share, lam), data.y)) & jnp.where(share > 0, True, coef == 0)
+    feasible = jnp.isfinite(loss.conjugate(slopes(coef, share, lam), data.y)) & jnp.where(
+        share > 0, True, coef == 0
+    )
     balanced = jnp.abs(jnp.sum(coef)) <= 1e-6 * jnp.sum(jnp.abs(coef)) if bias == "free" else True
     return coef, jnp.all(in_data | (model.coef == 0)) & jnp.all(feasible) & balanced
 
@@ -122,27 +155,42 @@ def dual_scores(model: Any, data: Batch, coefs: Array, bias: str) -> Array:
     return score + jnp.sum(coefs, 0)[None, :] if bias == "feature" else score
 
 
-def _distance(model: Any, data: Batch, coef: Array, dual_score: Array, score: Array, bias: str) -> Array:
+def _distance(
+    model: Any, data: Batch, coef: Array, dual_score: Array, score: Array, bias: str
+) -> Array:
     """The squared distance |w - w(coef)|^2."""
     bias_term = (model.b - jnp.sum(coef)) ** 2 if bias == "feature" else 0
     if isinstance(model, Linear):
         difference = model.w - dot(coef, data.x)
         return jnp.dot(difference, difference) + bias_term
-    linear_score, dual_score = score - model.b, dual_score - (jnp.sum(coef) if bias == "feature" else 0)  # no constant
+    # no constant
+    linear_score, dual_score = (
+        score - model.b,
+        dual_score - (jnp.sum(coef) if bias == "feature" else 0),
+    )
     in_data = model.index >= 0
-    full = jnp.zeros_like(coef).at[jnp.where(in_data, model.index, coef.shape[0])].add(model.coef, mode="drop")
+    full = (
+        jnp.zeros_like(coef)
+        .at[jnp.where(in_data, model.index, coef.shape[0])]
+        .add(model.coef, mode="drop")
+    )
     on_rows = jnp.maximum(jnp.dot(full - coef, linear_score - dual_score), 0)
     sqnorm = dataclasses.replace(model, bias="none").sqnorm()
     off_rows = jnp.maximum(sqnorm - 2 * jnp.dot(coef, linear_score) + jnp.dot(coef, dual_score), 0)
     return jnp.where(jnp.all(in_data | (model.coef == 0)), on_rows, off_rows) + bias_term
 
 
-def dual_from_scores(model: Any, data: Batch, share: Array, score: Array, lam: Array, loss: Loss, bias: str) -> Array:
+def dual_from_scores(
+    model: Any, data: Batch, share: Array, score: Array, lam: Array, loss: Loss, bias: str
+) -> Array:
     """The best of several dual points computed from the scores of a model, (n,)."""
-    mean_slopes = [(loss.value(score + h, data.y) - loss.value(score - h, data.y)) / (2 * h) for h in _WIDTHS]
+    mean_slopes = [
+        (loss.value(score + h, data.y) - loss.value(score - h, data.y)) / (2 * h) for h in _WIDTHS
+    ]
     slopes = jnp.stack([loss.slope(score, data.y), *mean_slopes], axis=1)  # (n, c)
     coefs = -slopes * (share / lam)[:, None]
-    if bias == "free":  # sum coef = 0: scale down the side of larger sum, which respects every bound
+    # sum coef = 0: scale down the side of larger sum, which respects every bound
+    if bias == "free":
         up, down = jnp.sum(jnp.maximum(coefs, 0), 0), jnp.sum(jnp.maximum(-coefs, 0), 0)
         least = jnp.minimum(up, down)
         factor = lambda side: least / jnp.where(side > 0, side, 1)
@@ -157,11 +205,23 @@ def dual_from_scores(model: Any, data: Batch, share: Array, score: Array, lam: A
 
     values, factors = jax.vmap(best_factor, in_axes=1)(coefs, dual_scores_of)
     c = jnp.argmax(values)
-    return clip_rounding(factors[c] * coefs[:, c], data.y, share, lam, loss)  # rounding of the factor may exceed a bound
+    # rounding of the factor may exceed a bound
+    return clip_rounding(factors[c] * coefs[:, c], data.y, share, lam, loss)
 
 
-def dual_ascent(model: Any, data: Batch, share: Array, coef: Array, lam: Array, loss: Loss, bias: str, passes: int) -> Array:
-    """The dual coefficients (n,) after sweeps of exact coordinate ascent over all rows, in order."""
+def dual_ascent(
+    model: Any,
+    data: Batch,
+    share: Array,
+    coef: Array,
+    lam: Array,
+    loss: Loss,
+    bias: str,
+    passes: int,
+) -> Array:
+    """The dual coefficients (n,) after sweeps of exact coordinate ascent over all rows, in
+    order.
+    """
     bound, constant = share / lam, 1.0 if bias == "feature" else 0.0
     linear = isinstance(model, Linear)
     sqnorm = (sqnorms(data.x) if linear else model.kernel.diag(data.x)) + constant
@@ -179,18 +239,23 @@ def dual_ascent(model: Any, data: Batch, share: Array, coef: Array, lam: Array, 
         score = dot(row, f) + constant * b if linear else row_at(f)
         new = loss.dual_step(row_at(coef), score, row_at(data.y), row_at(sqnorm), row_at(bound))
         move = (new - row_at(coef))[0]
-        f = f + (dot(move[None], row) if linear else move * (model.kernel(row, data.x)[0] + constant))
+        f = f + (
+            dot(move[None], row) if linear else move * (model.kernel(row, data.x)[0] + constant)
+        )
         return (jax.lax.dynamic_update_slice_in_dim(coef, new, i, 0), (f, b + move)), None
 
     order = jnp.tile(jnp.arange(data.y.shape[0], dtype=jnp.int32), passes)
     return jax.lax.scan(visit, (coef, state), order)[0][0]
 
 
-def kkt_residual(model: Expansion, data: Batch, lam: float, loss: Loss = hinge, *, bias: str | None = None) -> Array:
+def kkt_residual(
+    model: Expansion, data: Batch, lam: float, loss: Loss = hinge, *, bias: str | None = None
+) -> Array:
     """The violation of the optimality conditions by dual coefficients, in margin units, in float64.
 
-    Without a free bias: max_i |coef_i' - coef_i| k(x_i, x_i), where coef_i' is the optimum over one coefficient. With a free bias
-    (hinge): LIBSVM's max over I_up of y_i - f(x_i) minus the min over I_low of the same.
+    Without a free bias: max_i |coef_i' - coef_i| k(x_i, x_i), where coef_i' is the optimum over one
+    coefficient. With a free bias (hinge): LIBSVM's max over I_up of y_i - f(x_i) minus the min over
+    I_low of the same.
 
     Args:
         model: an expansion over training rows (`index`).
@@ -208,19 +273,27 @@ def kkt_residual(model: Expansion, data: Batch, lam: float, loss: Loss = hinge, 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> run = jaxsvm.fit(jaxsvm.sdca(0.5, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=4)
+        >>> run = jaxsvm.fit(jaxsvm.sdca(0.5, jaxsvm.kernels.linear()), data, jax.random.key(0),
+        ...     steps=4)
         >>> float(kkt_residual(run.model, data, lam=1.0))
         0.0
 
-    Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005.
+    Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order
+        information, JMLR 6, 2005.
     """
     check_objective(model, data, loss, needs="__call__")
     check_positive(lam=lam)
     lam = as_number("lam", lam)
     if not isinstance(model, Expansion):
-        raise TypeError(f"only an Expansion over the training rows carries dual coefficients, got {type(model).__name__}")
+        raise TypeError(
+            "only an Expansion over the training rows carries dual coefficients, got "
+            f"{type(model).__name__}"
+        )
     if not is_traced(model) and jnp.any((model.index < 0) & (model.coef != 0)):
-        raise TypeError("the expansion stands on rows that are not training rows (index -1): it carries no dual coefficients")
+        raise TypeError(
+            "the expansion stands on rows that are not training rows (index -1): it "
+            "carries no dual coefficients"
+        )
     bias = model.bias if bias is None else bias
     check_choice("bias", bias, ("none", "feature", "free"))
     return _kkt((model, data, lam), (loss,), (bias,))

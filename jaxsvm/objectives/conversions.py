@@ -39,14 +39,23 @@ def C_from_lam(lam: float, n: float) -> float:
 def _inverse(**factors: float) -> float:
     """The inverse of the product of two positive numbers, or arrays of them."""
     for name, value in factors.items():
-        for number in np.ravel(value) if has_shape(value) and not is_traced(value) else () if has_shape(value) else (value,):
+        for number in (
+            np.ravel(value)
+            if has_shape(value) and not is_traced(value)
+            else ()
+            if has_shape(value)
+            else (value,)
+        ):
             check_positive(**{name: number})
-    first, second = (value if has_shape(value) else as_number(name, value) for name, value in factors.items())
+    first, second = (
+        value if has_shape(value) else as_number(name, value) for name, value in factors.items()
+    )
     return 1 / (first * second)
 
 
 def nu_from(model: Model, data: Batch) -> Array:
-    """The slack nu = (mean hinge) / |w| for which the slack-constrained problem has the direction of this model.
+    """The slack nu = (mean hinge) / |w| for which the slack-constrained problem has the direction
+    of this model.
 
     Args:
         model: nonzero; with the bias of `sbp(bias="free")`, or without.
@@ -59,8 +68,8 @@ def nu_from(model: Model, data: Batch) -> Array:
         >>> float(nu_from(Linear(0.5 * jnp.ones(1), jnp.zeros(())), data))
         1.0
 
-    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
-        section 2.
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
+        ICML 2012, section 2.
     """
     check_objective(model, data)
     return _nu((model, data))
@@ -68,11 +77,14 @@ def nu_from(model: Model, data: Batch) -> Array:
 
 @in_float64
 def _nu(model: Any, data: Batch) -> Array:
-    return jnp.dot(normalized_weights(data), hinge.value(decision_values(model, data), data.y)) / jnp.sqrt(model.sqnorm())
+    return jnp.dot(
+        normalized_weights(data), hinge.value(decision_values(model, data), data.y)
+    ) / jnp.sqrt(model.sqnorm())
 
 
 def radius_from(model: Any) -> Array:
-    """The radius |w| of the ball on which this minimiser of lam/2 |w|^2 + hinge minimises the hinge.
+    """The radius |w| of the ball on which this minimiser of lam/2 |w|^2 + hinge minimises the
+    hinge.
 
     Args:
         model: one with `sqnorm()`.
@@ -82,23 +94,26 @@ def radius_from(model: Any) -> Array:
         >>> float(radius_from(Linear(jnp.array([3.0, 4.0]), jnp.zeros(()))))
         5.0
 
-    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
-        section 2.
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
+        ICML 2012, section 2.
     """
     return jnp.sqrt(model.sqnorm())
 
 
 def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "none") -> Array:
-    """The lam for which lam/2 |w|^2 + mean hinge has the direction of the solution of the slack-constrained problem.
+    """The lam for which lam/2 |w|^2 + mean hinge has the direction of the solution of the
+    slack-constrained problem.
 
-        v = sum_i p_i y_i phi(x_i);   G = level of v / |v|;   lam = G |v| / (sum_i weight_i max_i p_i / weight_i)
+        v = sum_i p_i y_i phi(x_i);   G = level of v / |v|;
+        lam = G |v| / (sum_i weight_i max_i p_i / weight_i)
 
-    The solution is then v / (|v| G), with alpha = p / (G |v|). If no coefficient is at its bound (nu = 0), many lam match; this
-    is the largest.
+    The solution is then v / (|v| G), with alpha = p / (G |v|). If no coefficient is at its bound
+    (nu = 0), many lam match; this is the largest.
 
     Args:
         nu: mean slack, >= 0.
-        p: (n,) the shares at the optimum, such as `run.state.solver.p` of a long run of `sbp`; lam is as accurate as p.
+        p: (n,) the shares at the optimum, such as `run.state.solver.p` of a long run of `sbp`; lam
+            is as accurate as p.
         data: the n training rows.
         kernel: of the run.
         bias: "none" or "free".
@@ -112,16 +127,21 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
         >>> float(lam_from_nu(1.0, jnp.array([0.5, 0.5]), data, jaxsvm.kernels.linear()))
         2.0
 
-    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
-        section 2; the multipliers are derived here.
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
+        ICML 2012, section 2; the multipliers are derived here.
     """
     check_choice("bias", bias, ("none", "free"))
     check_nonnegative(nu=nu)
     check_batch("data", data)
     if jnp.shape(p) != data.y.shape:
-        raise ValueError(f"p has shape {jnp.shape(p)}, expected one share for each of the {data.y.shape[0]} rows")
+        raise ValueError(
+            f"p has shape {jnp.shape(p)}, expected one share for each of the {data.y.shape[0]} rows"
+        )
     if not is_traced(p) and not np.any(np.asarray(p)):
-        raise ValueError("p is 0 for all rows, expected shares of sum 1: take those of a run after its first step")
+        raise ValueError(
+            "p is 0 for all rows, expected shares of sum 1: take those of a run "
+            "after its first step"
+        )
     return _lam((nu, p, data, as_kernel(kernel)), (bias,))
 
 
@@ -135,5 +155,7 @@ def _lam(nu: Array, p: Array, data: Batch, kernel: Kernel, bias: str) -> Array:
         level = two_levels(margin, data.y, nu * mass, weight=data.weight).level
     else:
         level = water_level(margin, nu * mass, weight=data.weight)
-    max_ratio = jnp.max(jnp.where(data.weight > 0, p / jnp.where(data.weight > 0, data.weight, 1), 0))
+    max_ratio = jnp.max(
+        jnp.where(data.weight > 0, p / jnp.where(data.weight > 0, data.weight, 1), 0)
+    )
     return level * norm / (mass * max_ratio)

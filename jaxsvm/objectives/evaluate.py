@@ -28,7 +28,9 @@ def check_objective(model: Any, data: Any, loss: Any = hinge, needs: str = "sqno
     refuse_factory("model", model)
     if not callable(model) or isinstance(model, type | Recipe) or not hasattr(model, needs):
         how = ": pass run.model" if isinstance(model, Fit) else ""
-        raise TypeError(f"model must be a model, such as run.model, got {type(model).__name__}{how}")
+        raise TypeError(
+            f"model must be a model, such as run.model, got {type(model).__name__}{how}"
+        )
     check_batch("data", data)
     check_loss(loss)
 
@@ -41,7 +43,9 @@ def check_loss(loss: Any) -> None:
 
 
 def in_float64(fn: Callable) -> Callable:
-    """The function `fn`, compiled and in float64; under tracing uncompiled and in the dtype of its arguments."""
+    """The function `fn`, compiled and in float64; under tracing uncompiled and in the dtype of its
+    arguments.
+    """
 
     @functools.partial(jax.jit, static_argnames=("choices",))
     def compiled(arrays, statics, choices):
@@ -53,7 +57,8 @@ def in_float64(fn: Callable) -> Callable:
             return fn(*arrays, *statics, *choices)
         with jax.enable_x64(True):
             args = cast((arrays, tuple(as_static(thing) for thing in statics)), jnp.float64)
-            return jax.tree.map(lambda a: np.asarray(a)[()], compiled(*args, choices))  # JAX warns of float64 outside
+            # JAX warns of float64 outside
+            return jax.tree.map(lambda a: np.asarray(a)[()], compiled(*args, choices))
 
     return run
 
@@ -89,7 +94,8 @@ def decision_values(model: Model, data: Batch) -> Array:
     score, n = model(data.x), data.x.shape[0]
     if jnp.ndim(score) not in (1, 2) or jnp.shape(score)[0] != n:
         raise TypeError(
-            f"model must give a decision value, or several, for each of the {n} rows, but {shown(model)} gives {shown(score)}"
+            f"model must give a decision value, or several, for each of the {n} rows, but "
+            f"{shown(model)} gives {shown(score)}"
         )
     return score
 
@@ -100,7 +106,8 @@ def normalized_weights(data: Batch) -> Array:
 
 
 def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
-    """The primal objective P(w) = lam/2 |w|^2 + weighted mean loss, in float64; under tracing in the dtype of the model.
+    """The primal objective P(w) = lam/2 |w|^2 + weighted mean loss, in float64; under tracing in
+    the dtype of the model.
 
     Args:
         model: one with `sqnorm()`.
@@ -125,14 +132,20 @@ def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
 
 @in_float64
 def _primal(model: Any, data: Batch, lam: Array, loss: Loss) -> Array:
-    return lam / 2 * model.sqnorm() + jnp.dot(normalized_weights(data), loss.value(decision_values(model, data), data.y))
+    return lam / 2 * model.sqnorm() + jnp.dot(
+        normalized_weights(data), loss.value(decision_values(model, data), data.y)
+    )
 
 
-def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, loss: Loss = hinge) -> Array:
-    """The dual objective D at alpha, in float64; -inf where alpha violates its bounds by more than a relative 1e-6.
+def dual(
+    alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, loss: Loss = hinge
+) -> Array:
+    """The dual objective D at alpha, in float64; -inf where alpha violates its bounds by more than
+    a relative 1e-6.
 
     Args:
-        alpha: (n,), 0 <= alpha_i <= C w_i for the hinge; for losses of real targets the signed coefficients.
+        alpha: (n,), 0 <= alpha_i <= C w_i for the hinge; for losses of real targets the signed
+            coefficients.
         data: n rows.
         lam: regularisation, > 0.
         kernel: None: linear.
@@ -150,7 +163,9 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
     lam = as_number("lam", lam)
     if not hasattr(alpha, "dtype") or jnp.shape(alpha) != data.y.shape:
         what = f"has shape {jnp.shape(alpha)}" if hasattr(alpha, "dtype") else f"is {shown(alpha)}"
-        raise ValueError(f"alpha {what}, expected one number for each of the {data.y.shape[0]} rows")
+        raise ValueError(
+            f"alpha {what}, expected one number for each of the {data.y.shape[0]} rows"
+        )
     return _dual((alpha, data, lam, None if kernel is None else as_kernel(kernel)), (loss,))
 
 
@@ -158,13 +173,21 @@ def dual(alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, lo
 def _dual(alpha: Array, data: Batch, lam: Array, kernel: Kernel | None, loss: Loss) -> Array:
     share = normalized_weights(data)
     coef = clip_rounding(alpha * data.y if loss.labels else alpha, data.y, share, lam, loss)
-    score = dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
+    score = (
+        dot(data.x, dot(coef, data.x)) if kernel is None else matvec(kernel, data.x, data.x, coef)
+    )
     is_invalid = jnp.any((share == 0) & (coef != 0))  # the bound of a row of weight 0 is 0
-    return jnp.where(is_invalid, -jnp.inf, -lam / 2 * jnp.dot(coef, score) - penalty(coef, data.y, share, lam, loss))
+    return jnp.where(
+        is_invalid,
+        -jnp.inf,
+        -lam / 2 * jnp.dot(coef, score) - penalty(coef, data.y, share, lam, loss),
+    )
 
 
 def clip_rounding(coef: Array, y: Array, share: Array, lam: Array, loss: Loss) -> Array:
-    """The coefficients, with those beyond a bound by rounding of C in float32 reduced by a relative 1e-6."""
+    """The coefficients, with those beyond a bound by rounding of C in float32 reduced by a relative
+    1e-6.
+    """
     infeasible = ~jnp.isfinite(loss.conjugate(slopes(coef, share, lam), y))
     return jnp.where(infeasible, (1 - 1e-6) * coef, coef)
 

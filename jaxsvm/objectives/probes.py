@@ -15,35 +15,49 @@ from .evaluate import check_loss, check_objective, decision_values, normalized_w
 
 
 def misclassified(score: Array, y: Array) -> Array:
-    """Which rows are misclassified (n,): score of the wrong sign, largest score of another class, or a score not finite."""
+    """Which rows are misclassified (n,): score of the wrong sign, largest score of another class,
+    or a score not finite.
+    """
     if score.ndim == 1:
         return ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
-    return (jnp.argmax(score, axis=1) != y.astype(jnp.int32)) | ~jnp.all(jnp.isfinite(score), axis=1)
+    return (jnp.argmax(score, axis=1) != y.astype(jnp.int32)) | ~jnp.all(
+        jnp.isfinite(score), axis=1
+    )
 
 
 @struct
 class _Error:
     data: Batch
-    labels: str = static(default="")  # "signs": -1 and +1; "numbers": class numbers; "": either, or not known
+    # "signs": -1 and +1; "numbers": class numbers; "": either, or not known
+    labels: str = static(default="")
 
     def __call__(self, model: Model) -> Array:
         check_objective(model, self.data, needs="__call__")
         score = decision_values(model, self.data)
         if self.labels == ("numbers" if score.ndim == 1 else "signs"):
-            want = ("one value a row, for labels -1 and +1", f"{score.shape[-1]} values a row, for class numbers 0 .. k-1")
+            want = (
+                "one value a row, for labels -1 and +1",
+                f"{score.shape[-1]} values a row, for class numbers 0 .. k-1",
+            )
             have = ("class numbers", "labels -1 and +1")
-            raise ValueError(f"the model gives {want[score.ndim - 1]}, but the data of error_on hold {have[score.ndim - 1]}")
-        return jnp.dot(normalized_weights(self.data), misclassified(score, self.data.y).astype(score.dtype))
+            raise ValueError(
+                f"the model gives {want[score.ndim - 1]}, but the data of error_on "
+                f"hold {have[score.ndim - 1]}"
+            )
+        return jnp.dot(
+            normalized_weights(self.data), misclassified(score, self.data.y).astype(score.dtype)
+        )
 
 
 def error_on(data: Batch) -> Any:
     """A probe for `fit`: model -> weighted fraction of misclassified rows.
 
-    A row is misclassified if its score has the wrong sign, its largest score is that of another class, or a score is not finite.
+    A row is misclassified if its score has the wrong sign, its largest score is that of another
+    class, or a score is not finite.
 
     Args:
-        data: held-out rows with labels in {-1, +1}, or class numbers 0 .. k-1 for a model with k values;
-            `solver.prepare(data)` computes their features once for all evaluations.
+        data: held-out rows with labels in {-1, +1}, or class numbers 0 .. k-1 for a model with k
+            values; `solver.prepare(data)` computes their features once for all evaluations.
 
     Raises:
         ValueError: from the probe, a model for the other kind of labels, if the kind is known.
@@ -64,7 +78,8 @@ def error_on(data: Batch) -> Any:
 
 
 def risk_on(data: Batch, loss: Loss = hinge) -> Any:
-    """A probe for `fit`: model -> weighted mean loss on the rows of `data`, inf if a score is not finite.
+    """A probe for `fit`: model -> weighted mean loss on the rows of `data`, inf if a score is not
+    finite.
 
     Args:
         data: held-out rows, raw or by `solver.prepare`.
@@ -91,7 +106,10 @@ class _Risk:
         check_objective(model, self.data, needs="__call__")
         score = decision_values(model, self.data)
         if score.ndim != 1:
-            raise ValueError("risk_on takes models with one value for each row; measure a model of many classes with error_on")
+            raise ValueError(
+                "risk_on takes models with one value for each row; measure a model "
+                "of many classes with error_on"
+            )
         share = normalized_weights(self.data)
         losses = unwrap_static(self.loss).value(score, self.data.y)
         risk = jnp.dot(share, jnp.where(share > 0, losses, jnp.zeros_like(losses)))

@@ -20,11 +20,15 @@ def no_feedback(s: Any, index: Array, progress: Array) -> Any:
 
 def per_step(one: Callable, s: Any, t: Array, count: int) -> Array:
     """`one(s, t)` for the steps t .. t + count - 1, stacked."""
-    return jax.vmap(one, in_axes=(None, 0))(s, jnp.asarray(t, jnp.int32) + jnp.arange(count, dtype=jnp.int32))
+    return jax.vmap(one, in_axes=(None, 0))(
+        s, jnp.asarray(t, jnp.int32) + jnp.arange(count, dtype=jnp.int32)
+    )
 
 
 def share_of_rows(data: Batch) -> Array:
-    """w_i / (mean positive weight), (n,): sum(share * loss) / count(share > 0) estimates the weighted mean loss."""
+    """w_i / (mean positive weight), (n,): sum(share * loss) / count(share > 0) estimates the
+    weighted mean loss.
+    """
     positive = data.weight > 0
     mean = jnp.sum(data.weight) / jnp.maximum(jnp.sum(positive.astype(data.weight.dtype)), 1)
     return jnp.where(positive, data.weight / mean, jnp.zeros_like(data.weight))

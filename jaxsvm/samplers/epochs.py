@@ -29,9 +29,10 @@ ROUNDS = 16  # 8 leave the orders of 4 to 6 rows measurably uneven
 def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
     """The image of each position under a keyed permutation of 0 .. count-1.
 
-    A Feistel network permutes a grid slightly larger than `count`; it is applied again until the image is below `count` (cycle
-    walking). This shuffle needs no memory, and any position can be evaluated alone. A position is (row, column); each round
-    rotates the row by a hash of the column, or the column by a hash of the row.
+    A Feistel network permutes a grid slightly larger than `count`; it is applied again until the
+    image is below `count` (cycle walking). This shuffle needs no memory, and any position can be
+    evaluated alone. A position is (row, column); each round rotates the row by a hash of the
+    column, or the column by a hash of the row.
 
     Args:
         position: (b,) uint32.
@@ -53,20 +54,29 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
         return row * columns + column
 
     def walk(start):
-        """The first image below `count`; or `start` itself, for a cycle of cells that never goes below `count`."""
+        """The first image below `count`; or `start` itself, for a cycle of cells that never goes
+        below `count`.
+        """
         beyond = lambda x: (x >= count) & (x != start)
 
-        def body(carry):  # the first pass is made here, too, as the rounds are most of what is compiled
+        # the first pass is made here, too, as the rounds are most of what is compiled
+        def body(carry):
             x, is_first = carry
             return jnp.where(is_first | beyond(x), rounds(x), x), jnp.zeros((), bool)
 
-        return jax.lax.while_loop(lambda carry: carry[1] | jnp.any(beyond(carry[0])), body, (start, jnp.ones((), bool)))[0]
+        return jax.lax.while_loop(
+            lambda carry: carry[1] | jnp.any(beyond(carry[0])), body, (start, jnp.ones((), bool))
+        )[0]
 
     extra = math.isqrt(n) + 2  # an upper bound on the grid cells at or above `count`
     if words.ndim > 1 or position.shape[0] < extra:
         return walk(position)
-    # At most `extra` cells lie outside: each of them is walked once, and the images of all positions are looked up.
-    image, image_of_extra = rounds(position), walk(jnp.minimum(count + jnp.arange(extra, dtype=jnp.uint32), rows * columns - 1))
+    # At most `extra` cells lie outside: each of them is walked once, and the images of all
+    # positions are looked up.
+    image, image_of_extra = (
+        rounds(position),
+        walk(jnp.minimum(count + jnp.arange(extra, dtype=jnp.uint32), rows * columns - 1)),
+    )
     outside = image >= count
     return jnp.where(outside, image_of_extra[jnp.where(outside, image - count, 0)], image)
 
@@ -81,7 +91,8 @@ def _rotate(index: Array, key_part: Array, size: Array, word: Array) -> Array:
 
 @sampler
 def epochs(batch_size: int = 1, shuffle: bool = True) -> Sampler:
-    """Passes over the rows of positive weight, each in a new random order; the last batch of a pass is padded.
+    """Passes over the rows of positive weight, each in a new random order; the last batch of a pass
+    is padded.
 
     A row has weight w_i / (mean positive weight) in the batch.
 
@@ -114,8 +125,18 @@ def epochs(batch_size: int = 1, shuffle: bool = True) -> Sampler:
         is_row = position < s.count
         position = jnp.where(is_row, position, jnp.zeros_like(position))
         if shuffle:
-            words = jax.random.bits(jax.random.fold_in(s.key, t // steps_per_pass), (ROUNDS,), jnp.uint32)
-            position = shuffled(position.astype(jnp.uint32), s.count.astype(jnp.uint32), words, s.rows.shape[0]).astype(jnp.int32)
+            words = jax.random.bits(
+                jax.random.fold_in(s.key, t // steps_per_pass), (ROUNDS,), jnp.uint32
+            )
+            position = shuffled(
+                position.astype(jnp.uint32), s.count.astype(jnp.uint32), words, s.rows.shape[0]
+            ).astype(jnp.int32)
         return jnp.where(is_row, s.rows[position], -1)
 
-    return Sampler(init, lambda s, t, count: per_step(draw_rows, s, t, count), share_of_rows, no_feedback, rows=lambda n: b)
+    return Sampler(
+        init,
+        lambda s, t, count: per_step(draw_rows, s, t, count),
+        share_of_rows,
+        no_feedback,
+        rows=lambda n: b,
+    )

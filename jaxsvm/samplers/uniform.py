@@ -32,9 +32,13 @@ class SubsetState(NamedTuple):
 
 
 def _quanta(weight: Array) -> Array:
-    """The cumulative sum of the weights as integers (n,): exact for integer weights, else in units of 2^-31 of the sum."""
+    """The cumulative sum of the weights as integers (n,): exact for integer weights, else in units
+    of 2^-31 of the sum.
+    """
     integers = jnp.all(weight == jnp.round(weight)) & (jnp.sum(weight) < 2**24)
-    units = weight * (jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31) / jnp.sum(weight))
+    units = weight * (
+        jnp.asarray(2.0**31, weight.dtype) * (1 - weight.shape[0] / 2**31) / jnp.sum(weight)
+    )
     # A positive weight is at least one unit.
     units = jnp.where(weight > 0, jnp.maximum(jnp.floor(units), 1), jnp.zeros_like(units))
     return jnp.cumsum(jnp.where(integers, weight, units).astype(jnp.uint32), dtype=jnp.uint32)
@@ -44,10 +48,11 @@ def _quanta(weight: Array) -> Array:
 def uniform(batch_size: int = 1, replace: bool = True) -> Sampler:
     """Independent uniform draws at every step.
 
-    With replacement, rows are drawn in proportion to their weight, by inversion of an integer cumulative sum, and have weight
-    1 in the batch. The same key then draws the same rows as on a data set that repeats row i weight_i times in succession.
-    Without replacement, a step is a uniform subset of the rows of positive weight. Their weight in the batch is
-    w_i / (mean positive weight).
+    With replacement, rows are drawn in proportion to their weight, by inversion of an integer
+    cumulative sum, and have weight 1 in the batch. The same key then draws the same rows as on a
+    data set that repeats row i weight_i times in succession. Without replacement, a step is a
+    uniform subset of the rows of positive weight. Their weight in the batch is w_i / (mean positive
+    weight).
 
     Args:
         batch_size: rows per step, >= 1; structure.
@@ -57,7 +62,8 @@ def uniform(batch_size: int = 1, replace: bool = True) -> Sampler:
         A sampler.
 
     Raises:
-        ValueError: batch_size below 1 or not an integer; from `init`, a subset of more rows than the data has.
+        ValueError: batch_size below 1 or not an integer; from `init`, a subset of more rows than
+            the data has.
 
     Example:
         >>> import jax, jaxsvm
@@ -77,18 +83,28 @@ def uniform(batch_size: int = 1, replace: bool = True) -> Sampler:
         return UniformState(key, _quanta(data.weight), jnp.all(data.weight == 1))
 
     def draw(s, t, count):
-        bits = per_step(lambda key, t: jax.random.bits(jax.random.fold_in(key, t), (b,), jnp.uint32), s.key, t, count)
+        bits = per_step(
+            lambda key, t: jax.random.bits(jax.random.fold_in(key, t), (b,), jnp.uint32),
+            s.key,
+            t,
+            count,
+        )
         position = multiply_high(bits, jnp.broadcast_to(s.total[-1], bits.shape))
         search = lambda p: jnp.searchsorted(s.total, p, side="right").astype(jnp.int32)
         return jax.lax.cond(s.flat, lambda p: p.astype(jnp.int32), search, position)
 
-    return Sampler(init, draw, lambda data: jnp.ones_like(data.weight), no_feedback, rows=lambda n: b)
+    return Sampler(
+        init, draw, lambda data: jnp.ones_like(data.weight), no_feedback, rows=lambda n: b
+    )
 
 
 def _subsets(b: int) -> Sampler:
     def init(key, data):
         if b > data.weight.shape[0]:
-            raise ValueError(f"a subset of {b} rows cannot be drawn from {data.weight.shape[0]}: lower batch_size")
+            raise ValueError(
+                f"a subset of {b} rows cannot be drawn from {data.weight.shape[0]}: "
+                "lower batch_size"
+            )
         return SubsetState(key, *positive_rows(data))
 
     def draw_subset(s, t):
@@ -97,11 +113,19 @@ def _subsets(b: int) -> Sampler:
 
         def draw_row(k, subset):
             upper = s.count - b + k
-            candidate = multiply_high(bits[k], jnp.maximum(upper + 1, 1).astype(jnp.uint32)).astype(jnp.int32)
+            candidate = multiply_high(bits[k], jnp.maximum(upper + 1, 1).astype(jnp.uint32)).astype(
+                jnp.int32
+            )
             new = jnp.where(jnp.any(subset == candidate), upper, candidate)
             return subset.at[k].set(jnp.where(upper >= 0, new, -1))
 
         subset = jax.lax.fori_loop(0, b, draw_row, jnp.full((b,), -1, jnp.int32))
         return jnp.where(subset >= 0, s.rows[jnp.maximum(subset, 0)], -1)
 
-    return Sampler(init, lambda s, t, count: per_step(draw_subset, s, t, count), share_of_rows, no_feedback, rows=lambda n: b)
+    return Sampler(
+        init,
+        lambda s, t, count: per_step(draw_subset, s, t, count),
+        share_of_rows,
+        no_feedback,
+        rows=lambda n: b,
+    )

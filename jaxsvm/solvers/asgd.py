@@ -15,7 +15,14 @@ from ..types import Loss, Solver
 
 
 @solver
-def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: str = "none", bias_rate: float = 0.01) -> Solver:
+def asgd(
+    lam: float,
+    *,
+    loss: Loss = hinge,
+    average_from: int = 10_000,
+    bias: str = "none",
+    bias_rate: float = 0.01,
+) -> Solver:
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by averaged SGD with long steps.
 
         eta0 = min(lam^(-1/4), 1/lam);   eta_t = eta0 / (1 + lam eta0 t),   t < average_from;
@@ -34,12 +41,14 @@ def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: st
         A solver on drawn rows; model `Linear`; default feed epochs of random order.
 
     Raises:
-        ValueError: lam or bias_rate not a single positive number, average_from below 0 or not an integer, unknown bias.
+        ValueError: lam or bias_rate not a single positive number, average_from below 0 or not an
+            integer, unknown bias.
 
-    Differs from the paper: the mean is uniform (without mu0 of the code); the averaged bias moves at every step
-        (svmasgd of 2010 averages it on violating steps only), with `bias_rate` throughout (svmasgd: before the averaging
-        begins); eta0 is capped at 1/lam. The step starts again at eta0 where the averaging begins, as in svmasgd; other
-        versions of that program go on with the step reached.
+    Differs from the paper: the mean is uniform (without mu0 of the code); the averaged bias moves
+        at every step (svmasgd of 2010 averages it on violating steps only), with `bias_rate`
+        throughout (svmasgd: before the averaging begins); eta0 is capped at 1/lam. The step starts
+        again at eta0 where the averaging begins, as in svmasgd; other versions of that program go
+        on with the step reached.
 
     Example:
         >>> import jax, jaxsvm
@@ -48,13 +57,15 @@ def asgd(lam: float, *, loss: Loss = hinge, average_from: int = 10_000, bias: st
         >>> abs(float(run.model.w[0]) - 1) < 0.05
         True
 
-    Reference: W. Xu, Towards optimal one pass large scale learning with averaged stochastic gradient descent,
-        arXiv 1107.2490, 2011; L. Bottou, svmasgd, 2010.
+    Reference: W. Xu, Towards optimal one pass large scale learning with averaged stochastic
+        gradient descent, arXiv 1107.2490, 2011; L. Bottou, svmasgd, 2010.
     """
     check_positive(lam=lam)
     check_positive(bias_rate=bias_rate)
     integer("average_from", average_from, 0)
     step = optax.scale_by_learning_rate(averaged_sgd(lam, average_from))
     bias_step = optax.chain(step, optax.scale(bias_rate))
-    tx = optax.chain(descent(lam, step, bias, bias_step=bias_step), average_iterates(start=average_from))
+    tx = optax.chain(
+        descent(lam, step, bias, bias_step=bias_step), average_iterates(start=average_from)
+    )
     return gradient(loss, tx, bias=bias, sampler=epochs(1))

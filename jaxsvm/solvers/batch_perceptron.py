@@ -24,39 +24,42 @@ class BatchPerceptronState(NamedTuple):
 
 @solver
 def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
-    """Find a function that separates with a margin, by adding the row of smallest margin; no objective, no bias.
+    """Find a function that separates with a margin, by adding the row of smallest margin; no
+    objective, no bias.
 
         i = argmin_i y_i f(x_i); of several minima one that was added before
         f = f + weight_i y_i k(x_i, .)   if y_i f(x_i) <= margin |f|
 
-    On data that a function of norm 1 separates with margin G, within radius R, margin 0 needs at most (R/G)^2 steps;
-    f is constant afterwards. At slack 0 the water level is the smallest margin: the stochastic batch perceptron
-    selects the same row at nu = 0. It projects, its steps decrease, and it never rests.
+    On data that a function of norm 1 separates with margin G, within radius R, margin 0 needs at
+    most (R/G)^2 steps; f is constant afterwards. At slack 0 the water level is the smallest margin:
+    the stochastic batch perceptron selects the same row at nu = 0. It projects, its steps decrease,
+    and it never rests.
 
     Args:
         margin: the required margin, >= 0, below the maximum margin; in units of sqrt(k(x, x)).
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
 
     Returns:
-        A solver on all rows that selects its own. The sampler only counts the steps, n a pass. Model `Expansion`. The residual
-        is max(0, margin - min_i y_i f(x_i) / |f|) before the step, and infinite at f = 0; the loss is the
-        share of rows with y_i f(x_i) <= 0.
+        A solver on all rows that selects its own. The sampler only counts the steps, n a pass.
+        Model `Expansion`. The residual is max(0, margin - min_i y_i f(x_i) / |f|) before the step,
+        and infinite at f = 0; the loss is the share of rows with y_i f(x_i) <= 0.
 
     Raises:
         ValueError: margin not a single number of at least 0.
 
-    Differs from the paper: equality also leads to a step, since f = 0 would be stationary otherwise; example weights
-        multiply the step.
+    Differs from the paper: equality also leads to a step, since f = 0 would be stationary
+        otherwise; example weights multiply the step.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-2.0]], [1, -1])
-        >>> run = jaxsvm.fit(batch_perceptron(0.5, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=5)
+        >>> run = jaxsvm.fit(batch_perceptron(0.5, jaxsvm.kernels.linear()), data,
+        ...     jax.random.key(0), steps=5)
         >>> run.model(data.x).tolist()
         [1.0, -2.0]
 
-    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012, section 3,
-        the perceptron of its authors' program.
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
+        ICML 2012, section 3, the perceptron of its authors' program.
     """
     check_nonnegative(margin=margin)
     space = expansion(as_kernel(kernel))
@@ -71,10 +74,14 @@ def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
         y, present = batch.y.astype(score.dtype), weight > 0
         neg_margin = jnp.where(present, -y * score, -jnp.inf)
         i, max_neg_margin = argmax_value(neg_margin)
-        repeated, has_repeated = argmax_value(jnp.where((neg_margin == max_neg_margin) & (f.coef != 0), 1, 0))
+        repeated, has_repeated = argmax_value(
+            jnp.where((neg_margin == max_neg_margin) & (f.coef != 0), 1, 0)
+        )
         i = jnp.where(has_repeated > 0, repeated, i)
         norm_f = jnp.sqrt(jnp.maximum(jnp.dot(f.coef, f.response), 0))
-        shortfall = margin + jnp.where(norm_f > 0, max_neg_margin / jnp.where(norm_f > 0, norm_f, 1), jnp.inf)
+        shortfall = margin + jnp.where(
+            norm_f > 0, max_neg_margin / jnp.where(norm_f > 0, norm_f, 1), jnp.inf
+        )
         coef = jnp.where(max_neg_margin + margin * norm_f >= 0, index_row(y * weight, i), 0)[None]
         added = batch._replace(index=i[None])
         f = space.add(f, jnp.zeros((), score.dtype), coef, added)

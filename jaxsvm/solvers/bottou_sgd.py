@@ -24,10 +24,13 @@ class AddThenShrinkState(NamedTuple):
 
 
 @solver
-def bottou_sgd(lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate: float = 0.01) -> Solver:
+def bottou_sgd(
+    lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate: float = 0.01
+) -> Solver:
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by SGD with the schedule of SVMSGD2.
 
-        eta_t = 1 / (lam (t + t0)),   t0 = 1/(eta0 lam),   eta0 = min(lam^(-1/4), 1/lam),   t = 0, 1, ...
+        eta_t = 1 / (lam (t + t0)),   t0 = 1/(eta0 lam),   eta0 = min(lam^(-1/4), 1/lam),
+            t = 0, 1, ...
         w = w - eta_t slope x;   b = b - bias_rate eta_t slope
         w = (1 - eta_t lam) w                                       (after the addition)
 
@@ -38,15 +41,17 @@ def bottou_sgd(lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate:
         bias_rate: factor on the step of the bias, > 0.
 
     Returns:
-        A solver on drawn rows; model `Linear`, the last iterate; default feed epochs of random order.
+        A solver on drawn rows; model `Linear`, the last iterate; default feed epochs of random
+        order.
 
     Raises:
         ValueError: lam or bias_rate not a single positive number, unknown bias.
 
-    Differs from the paper: shrinks at every step (skip = 1, the clean form for dense rows); eta0 is capped at 1/lam,
-        without which the first shrink factor is negative for lam > 1; rows in random order, where the code takes
-        them as stored (`samplers.epochs(1, shuffle=False)`). The rate of the bias is a constant, where the code computes one from
-        a sample. A regularised bias shrinks at every step, where the code shrinks it at violating steps only.
+    Differs from the paper: shrinks at every step (skip = 1, the clean form for dense rows); eta0 is
+        capped at 1/lam, without which the first shrink factor is negative for lam > 1; rows in
+        random order, where the code takes them as stored (`samplers.epochs(1, shuffle=False)`). The
+        rate of the bias is a constant, where the code computes one from a sample. A regularised
+        bias shrinks at every step, where the code shrinks it at violating steps only.
 
     Example:
         >>> import jax, jaxsvm
@@ -55,7 +60,8 @@ def bottou_sgd(lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate:
         >>> abs(float(run.model.w[0]) - 0.5) < 0.02
         True
 
-    Reference: L. Bottou, svmsgd, 2007 (leon.bottou.org/projects/sgd); J. Rupnik, SiKDD 2008, section 4.
+    Reference: L. Bottou, svmsgd, 2007 (leon.bottou.org/projects/sgd); J. Rupnik, SiKDD 2008,
+        section 4.
     """
     check_positive(lam=lam)
     check_positive(bias_rate=bias_rate)
@@ -63,7 +69,8 @@ def bottou_sgd(lam: float, *, loss: Loss = hinge, bias: str = "none", bias_rate:
 
 
 def add_then_shrink(lam: float, bias: str, bias_rate: float) -> optax.GradientTransformation:
-    """p + u = (1 - eta lam) (p - eta g): the addition first, then the shrink of what is regularised.
+    """p + u = (1 - eta lam) (p - eta g): the addition first, then the shrink of what is
+    regularised.
 
     Args:
         lam: regularisation, > 0.
@@ -82,6 +89,10 @@ def add_then_shrink(lam: float, bias: str, bias_rate: float) -> optax.GradientTr
             u = -jnp.asarray(rate, g.dtype) * g
             return u - jnp.asarray(rate * lam, g.dtype) * (p + u) if shrinks else u
 
-        return jax.tree.map(move, grads, params, rates, mask), AddThenShrinkState(optax.safe_increment(state.count))
+        return jax.tree.map(move, grads, params, rates, mask), AddThenShrinkState(
+            optax.safe_increment(state.count)
+        )
 
-    return optax.GradientTransformation(lambda params: AddThenShrinkState(jnp.zeros((), jnp.int32)), update)
+    return optax.GradientTransformation(
+        lambda params: AddThenShrinkState(jnp.zeros((), jnp.int32)), update
+    )

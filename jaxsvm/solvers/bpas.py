@@ -22,7 +22,9 @@ def _simple() -> Maintenance:
     def change(kernel, points, state):
         k_xx = points.values[-1]
         # A row with k(x, x) = 0 is 0 in feature space: nothing projects on it.
-        projected = jnp.where(k_xx > 0, points.coef[:-1] * points.values[:-1] / jnp.where(k_xx > 0, k_xx, 1), 0)
+        projected = jnp.where(
+            k_xx > 0, points.coef[:-1] * points.values[:-1] / jnp.where(k_xx > 0, k_xx, 1), 0
+        )
         degradation = points.coef[:-1] ** 2 * kernel.diag(points.x) - projected * projected * k_xx
         r, _ = argmax_value(-degradation)
         return remove_point(points, r, points.coef.at[-1].add(index_row(projected, r))), state
@@ -32,9 +34,11 @@ def _simple() -> Maintenance:
 
 @solver
 def bpas(C: float, kernel: Kernel, *, budget: int) -> Solver:
-    """Passive-aggressive learning on a budget: the smallest change of f that removes the loss of a row and one point.
+    """Passive-aggressive learning on a budget: the smallest change of f that removes the loss of a
+    row and one point.
 
-        tau = min(C, max(0, 1 - y_i f(x_i)) / k(x_i, x_i));   f = f + tau y_i k(x_i, .)     below `budget` points; else
+        tau = min(C, max(0, 1 - y_i f(x_i)) / k(x_i, x_i));   f = f + tau y_i k(x_i, .)
+            below `budget` points; else
         f = f - coef_r k(x_r, .) + (coef_r k(x_r, x_i) / k(x_i, x_i) + tau y_i) k(x_i, .)
         r = argmin_r coef_r^2 (k(x_r, x_r) - k(x_r, x_i)^2 / k(x_i, x_i))
 
@@ -46,12 +50,14 @@ def bpas(C: float, kernel: Kernel, *, budget: int) -> Solver:
         budget: m, points of the model, >= 2; structure.
 
     Returns:
-        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order.
+        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random
+        order.
 
     Raises:
         ValueError: C not a single positive number, budget below 2.
 
-    Differs from the paper: example weights multiply the step; a row that is a point already adds to its coefficient.
+    Differs from the paper: example weights multiply the step; a row that is a point already adds to
+    its coefficient.
 
     Example:
         >>> import jax, jaxsvm
@@ -60,7 +66,8 @@ def bpas(C: float, kernel: Kernel, *, budget: int) -> Solver:
         >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 
-    Reference: Z. Wang, S. Vucetic, Online passive-aggressive algorithms on a budget, AISTATS 2010, section 3, BPA-S.
+    Reference: Z. Wang, S. Vucetic, Online passive-aggressive algorithms on a budget, AISTATS 2010,
+        section 3, BPA-S.
     """
     check_positive(C=C)
 
@@ -69,4 +76,9 @@ def bpas(C: float, kernel: Kernel, *, budget: int) -> Solver:
         tau = jnp.minimum(C, loss / jnp.diagonal(gram()))
         return (), Move(jnp.zeros((), score.dtype), tau * batch.y * share, loss)
 
-    return online(lambda data: (), rule, budgeted(kernel, budget=budget, maintain=_simple()), sampler=epochs(1))
+    return online(
+        lambda data: (),
+        rule,
+        budgeted(kernel, budget=budget, maintain=_simple()),
+        sampler=epochs(1),
+    )

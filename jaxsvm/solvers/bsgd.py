@@ -13,14 +13,15 @@ from ..types import Solver
 
 @solver
 def bsgd(lam: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge()) -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) with at most `budget` points, by subgradients of rows.
+    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) with at most `budget` points, by
+    subgradients of rows.
 
         w' = (1 - 1/t) w + [y_i <w, phi(x_i)> < 1] y_i phi(x_i) / (lam t),   t = 1, 2, ...
         w = maintain(w') if it has more than `budget` points
 
     The state is s = lam t w, so that equal numbers of violations give bitwise equal coefficients.
-    The distance from the run without a budget, on the rows that violated here, is at most (1/T) sum_t t |what maintenance
-    changed at step t|.
+    The distance from the run without a budget, on the rows that violated here, is at most (1/T)
+    sum_t t |what maintenance changed at step t|.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
@@ -29,24 +30,27 @@ def bsgd(lam: float, kernel: Kernel, *, budget: int, maintain: Maintenance = mer
         maintain: `budget.merge()`, `budget.remove()` or `budget.project()`.
 
     Returns:
-        A solver on drawn rows; model `Expansion` of `budget` points, the last iterate, without bias; default feed epochs of
-        random order. Its state does not grow with the rows.
+        A solver on drawn rows; model `Expansion` of `budget` points, the last iterate, without
+        bias; default feed epochs of random order. Its state does not grow with the rows.
 
     Raises:
-        ValueError: lam not a single positive number, budget below 2, a kernel without the chosen maintenance.
+        ValueError: lam not a single positive number, budget below 2, a kernel without the chosen
+            maintenance.
 
-    Differs from the paper: the plain rule at t = 1 (the authors' program adds coefficient 1 there); a row that is a point
-        already adds to its coefficient; example weights and batches of several rows, scored before the first of them.
+    Differs from the paper: the plain rule at t = 1 (the authors' program adds coefficient 1 there);
+        a row that is a point already adds to its coefficient; example weights and batches of
+        several rows, scored before the first of them.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> run = jaxsvm.fit(bsgd(2.0, jaxsvm.kernels.rbf(0.1), budget=2), data, jax.random.key(0), steps=50)
+        >>> run = jaxsvm.fit(bsgd(2.0, jaxsvm.kernels.rbf(0.1), budget=2), data, jax.random.key(0),
+        ...     steps=50)
         >>> [round(value, 2) for value in run.model(data.x).tolist()]
         [0.25, -0.25]
 
-    Reference: Z. Wang, K. Crammer, S. Vucetic, Breaking the curse of kernelization: budgeted stochastic gradient descent for
-        large-scale SVM training, JMLR 13, 2012, algorithm 1.
+    Reference: Z. Wang, K. Crammer, S. Vucetic, Breaking the curse of kernelization: budgeted
+        stochastic gradient descent for large-scale SVM training, JMLR 13, 2012, algorithm 1.
     """
     check_positive(lam=lam)
 

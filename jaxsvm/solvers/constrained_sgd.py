@@ -17,22 +17,23 @@ from ..types import Solver
 def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
     """Minimise mean_i max(0, 1 - y_i <w, phi(x_i)>) over |w| <= radius, without bias.
 
-        V = {i in batch: y_i <w, phi(x_i)> < 1};   eta = radius / (R sqrt(t)),   R^2 = max_i k(x_i, x_i)
+        V = {i in batch: y_i <w, phi(x_i)> < 1};   eta = radius / (R sqrt(t)),
+            R^2 = max_i k(x_i, x_i)
         w = w + eta sum_V y_i phi(x_i) / |batch|
         w = w min(1, radius / |w|);   returned: the mean of the iterates
 
     In a stream R is that of the first chunk.
 
-    The expected excess of the mean over the minimum is at most 3 radius R / sqrt(t). With radius = |w*_lam| the optimum is
-    that of lam/2 |w|^2 + mean hinge.
+    The expected excess of the mean over the minimum is at most 3 radius R / sqrt(t). With radius =
+    |w*_lam| the optimum is that of lam/2 |w|^2 + mean hinge.
 
     Args:
         radius: of the ball, > 0.
         kernel: a kernel; None is linear.
 
     Returns:
-        A solver on drawn rows (linear, model `Linear`) or on all rows (model `Expansion`); default feed one uniform
-        row a step.
+        A solver on drawn rows (linear, model `Linear`) or on all rows (model `Expansion`); default
+        feed one uniform row a step.
 
     Raises:
         ValueError: radius not a single positive number.
@@ -46,8 +47,8 @@ def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
         >>> round(float(run.model.w[0]), 2)
         0.5
 
-    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron, ICML 2012,
-        section 5; M. Zinkevich, Online convex programming, ICML 2003.
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
+        ICML 2012, section 5; M. Zinkevich, Online convex programming, ICML 2003.
     """
     check_positive(radius=radius)
     space = spaces.averaged(spaces.space_for(kernel))
@@ -62,8 +63,12 @@ def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
         eta = radius / (R * jnp.sqrt(t.astype(score.dtype) + 1))
         violates = batch.y * score < 1
         move = jnp.where(violates, eta * batch.y * share, jnp.zeros_like(score))
-        sqnorm_new = jnp.maximum(sqnorm + 2 * jnp.dot(move, score) + jnp.dot(move, jnp.dot(gram(), move)), 0)
+        sqnorm_new = jnp.maximum(
+            sqnorm + 2 * jnp.dot(move, score) + jnp.dot(move, jnp.dot(gram(), move)), 0
+        )
         factor = shorten(sqnorm_new, radius)
-        return (sqnorm_new * factor * factor, R), Move(1 - factor, factor * move, hinge.value(score, batch.y))
+        return (sqnorm_new * factor * factor, R), Move(
+            1 - factor, factor * move, hinge.value(score, batch.y)
+        )
 
     return online(init, rule, space)

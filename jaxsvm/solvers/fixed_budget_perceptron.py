@@ -26,9 +26,11 @@ def _best_without() -> Maintenance:
 
 @solver
 def fixed_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
-    """The perceptron on a budget; it removes the point that the others classify with the largest margin.
+    """The perceptron on a budget; it removes the point that the others classify with the largest
+    margin.
 
-        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   r = argmax_j y_j (f(x_j) - coef_j k(x_j, x_j));   f = f - coef_r k(x_r, .)
+        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   r = argmax_j y_j (f(x_j) - coef_j k(x_j, x_j));
+        f = f - coef_r k(x_r, .)
 
     Suitable for separable classes. Where classes overlap, misclassified points remain.
 
@@ -37,15 +39,16 @@ def fixed_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
         budget: m, points of the model, >= 2; structure.
 
     Returns:
-        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. The mean of
-        `info.loss` over a pass is the rate of mistakes; the last function alone is a noisy estimate. A correction beyond the
-        budget costs O(m^2 d).
+        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random
+        order. The mean of `info.loss` over a pass is the rate of mistakes; the last function alone
+        is a noisy estimate. A correction beyond the budget costs O(m^2 d).
 
     Raises:
         ValueError: budget below 2.
 
-    Differs from the paper: corrections on mistakes only (the paper allows a margin); one point is removed, and only beyond
-        the budget; example weights multiply the correction; a row that is a point already adds to its coefficient.
+    Differs from the paper: corrections on mistakes only (the paper allows a margin); one point is
+        removed, and only beyond the budget; example weights multiply the correction; a row that is
+        a point already adds to its coefficient.
 
     Example:
         >>> import jax, jaxsvm
@@ -54,6 +57,7 @@ def fixed_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
         >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 
-    Reference: K. Crammer, J. Kandola, Y. Singer, Online classification on a budget, NIPS 2003, figure 1.
+    Reference: K. Crammer, J. Kandola, Y. Singer, Online classification on a budget, NIPS 2003,
+        figure 1.
     """
     return perceptron_on(budgeted(kernel, budget=budget, maintain=_best_without()))

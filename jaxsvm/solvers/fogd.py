@@ -23,23 +23,26 @@ def fogd(eta: float, phi: Callable) -> Solver:
         phi: a feature map (n, d) -> (n, p), `features.fourier` in the paper.
 
     Returns:
-        A solver on raw or prepared rows; model `Mapped`, the mean of the w after each step that changed w; default feed
-        epochs of random order.
+        A solver on raw or prepared rows; model `Mapped`, the mean of the w after each step that
+        changed w; default feed epochs of random order.
 
     Raises:
         ValueError: eta not a single positive number.
 
-    Differs from the paper: features have norm 1, so that eta is D times the paper's, for D frequencies, and the values are the
-        same at every step; the mean instead of the last w, as in its authors' program; example weights multiply the step.
+    Differs from the paper: features have norm 1, so that eta is D times the paper's, for D
+        frequencies, and the values are the same at every step; the mean instead of the last w, as
+        in its authors' program; example weights multiply the step.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> phi = jaxsvm.features.fourier(jax.random.key(1), jaxsvm.kernels.rbf(1.0), dim=1, features=64)
+        >>> phi = jaxsvm.features.fourier(jax.random.key(1), jaxsvm.kernels.rbf(1.0), dim=1,
+        ...     features=64)
         >>> jaxsvm.fit(fogd(1.0, phi), data, jax.random.key(0), steps=10).model(data.x)[0] > 0.5
         Array(True, dtype=bool)
 
-    Reference: J. Lu, S. Hoi, J. Wang, P. Zhao, Z. Liu, Large scale online kernel learning, JMLR 17, 2016, algorithm 1.
+    Reference: J. Lu, S. Hoi, J. Wang, P. Zhao, Z. Liu, Large scale online kernel learning, JMLR 17,
+        2016, algorithm 1.
     """
     check_positive(eta=eta)
     space = spaces.averaged(spaces.linear(), of="moves")

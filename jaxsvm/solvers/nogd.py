@@ -14,7 +14,14 @@ from ..kernels import Kernel
 from ..numerics import accum_dtype, centre, dot, running_mean
 from ..recipe import check_positive, register, solver
 from ..samplers import epochs
-from ..spaces.budgeted import check_budget, check_points, dense_centred, point_space, sequentially, values_at
+from ..spaces.budgeted import (
+    check_budget,
+    check_points,
+    dense_centred,
+    point_space,
+    sequentially,
+    values_at,
+)
 from ..types import Array, Solver, Space
 
 
@@ -36,20 +43,29 @@ class NystromState(NamedTuple):
 
 
 def _switching(kernel: Kernel, budget: int, features: int) -> Space:
-    """Expansions of up to `budget` points; with `budget` points, the span of the leading eigenvectors of their kernel matrix.
+    """Expansions of up to `budget` points; with `budget` points, the span of the leading
+    eigenvectors of their kernel matrix.
 
     K = V Lam V';   map = V Lam^(-1/2);   w = Lam^(1/2) V' coef, the projection of f onto that span
     """
     kernel, m = check_points(kernel), check_budget(budget)
     if not is_whole(features, 1, m):
-        raise ValueError(f"features must be a whole number from 1 to the budget, {m}, got {shown(features)}")
+        raise ValueError(
+            f"features must be a whole number from 1 to the budget, {m}, got {shown(features)}"
+        )
 
     def zero(key, data):
         dtype, d = accum_dtype(data.x), data.x.shape[-1]
-        vector, zero_count, w = jnp.zeros(m, dtype), jnp.zeros((), jnp.int32), jnp.zeros(features, dtype)
+        vector, zero_count, w = (
+            jnp.zeros(m, dtype),
+            jnp.zeros((), jnp.int32),
+            jnp.zeros(features, dtype),
+        )
         x, pending = jnp.zeros((m, d), dtype), (zero_count, jnp.zeros(d, dtype))
         map = jnp.zeros((m, features), dtype)
-        return NystromState(x, vector, vector, zero_count, map, w, w, w, zero_count, pending, kernel.offset(data))
+        return NystromState(
+            x, vector, vector, zero_count, map, w, w, w, zero_count, pending, kernel.offset(data)
+        )
 
     def flush(f):
         """The state with its pending row written."""
@@ -82,7 +98,11 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
             mean=mean,
             compensation=compensation,
             moves=moves,
-            pending=jax.tree.map(lambda a, b: jnp.where(appends, a, b), (f.size, dense_centred(f, batch.x)[0]), f.pending),
+            pending=jax.tree.map(
+                lambda a, b: jnp.where(appends, a, b),
+                (f.size, dense_centred(f, batch.x)[0]),
+                f.pending,
+            ),
         )
         is_switch = appends & (new.size == m)
         parts = lax.cond(is_switch, lambda: nystrom(flush(new)), lambda: (new.map, new.w, new.mean))
@@ -108,10 +128,12 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
 
 @solver
 def nogd(eta: float, kernel: Kernel, *, budget: int, features: int) -> Solver:
-    """Minimise the hinge by online gradient descent with a constant step: on points, then on Nystrom features of `budget` points.
+    """Minimise the hinge by online gradient descent with a constant step: on points, then on
+    Nystrom features of `budget` points.
 
         f = f + eta [y_i f(x_i) < 1] y_i k(x_i, .)      below m points
-        K = V Lam V' over the points, p leading pairs;   z(x) = Lam^(-1/2) V' k(x);   w = Lam^(1/2) V' coef      at m points
+        K = V Lam V' over the points, p leading pairs;   z(x) = Lam^(-1/2) V' k(x);
+        w = Lam^(1/2) V' coef      at m points
         w = w + eta [y_i <w, z(x_i)> < 1] y_i z(x_i)    afterwards
 
     The switch preserves f, up to its part in the omitted eigenvectors.
@@ -120,28 +142,34 @@ def nogd(eta: float, kernel: Kernel, *, budget: int, features: int) -> Solver:
         eta: step, > 0.
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
         budget: m, points, >= 2; structure.
-        features: p, leading eigenvectors, 1 to `budget`; those of eigenvalues below m eps of the largest are omitted;
-            structure.
+        features: p, leading eigenvectors, 1 to `budget`; those of eigenvalues below m eps of the
+            largest are omitted; structure.
 
     Returns:
-        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. After the switch
-        the model is the mean of the w after each step that changed w. The m^2 kernel values of the switch are not counted.
+        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random
+        order. After the switch the model is the mean of the w after each step that changed w. The
+        m^2 kernel values of the switch are not counted.
 
     Raises:
         ValueError: eta not a single positive number, budget below 2, features out of range.
 
-    Differs from the paper: w starts as the projection of f, with eigenvalues in order. The authors' program starts at 0, which
-        discards f, with eigenvalues in any order. The model is a mean, where the paper returns the last w. Both phases have one
-        step. Example weights multiply the step.
+    Differs from the paper: w starts as the projection of f, with eigenvalues in order. The authors'
+        program starts at 0, which discards f, with eigenvalues in any order. The model is a mean,
+        where the paper returns the last w. Both phases have one step. Example weights multiply the
+        step.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
         >>> solver = nogd(0.5, jaxsvm.kernels.rbf(1.0), budget=2, features=2)
-        >>> [round(v) for v in jaxsvm.fit(solver, data, jax.random.key(0), steps=20).model(data.x).tolist()]
+        >>> [round(v) for v in jaxsvm.fit(solver, data, jax.random.key(0),
+        ...     steps=20).model(data.x).tolist()]
         [1, -1]
 
-    Reference: J. Lu, S. Hoi, J. Wang, P. Zhao, Z. Liu, Large scale online kernel learning, JMLR 17, 2016, algorithm 2.
+    Reference: J. Lu, S. Hoi, J. Wang, P. Zhao, Z. Liu, Large scale online kernel learning, JMLR 17,
+        2016, algorithm 2.
     """
     check_positive(eta=eta)
-    return online(lambda data: (), ogd_rule(eta), _switching(kernel, budget, features), sampler=epochs(1))
+    return online(
+        lambda data: (), ogd_rule(eta), _switching(kernel, budget, features), sampler=epochs(1)
+    )

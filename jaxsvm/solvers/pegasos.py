@@ -33,20 +33,23 @@ def pegasos(
         w = (1 - 1/t) w + 1/(lam t) sum_V y_i x_i / |batch|,   t = 1, 2, ...
         w = w min(1, 1/(sqrt(lam) |w|))                        (if project)
 
-    Returns the last iterate; wrap in `averaged` for the mean, with `start` or growing `weights` to discount the first
-    steps. Minibatches: `sampler=samplers.uniform(64)` or `samplers.epochs(64)` in `fit`. As printed, the first
-    R^2/lam steps (R^2 = max |x|^2) are longer than 1/R^2, and w oscillates. `offset=R^2/lam` omits them; use it for rows of
-    norm well above 1 and for runs of fewer than R^2/lam steps.
+    Returns the last iterate; wrap in `averaged` for the mean, with `start` or growing `weights` to
+    discount the first steps. Minibatches: `sampler=samplers.uniform(64)` or `samplers.epochs(64)`
+    in `fit`. As printed, the first R^2/lam steps (R^2 = max |x|^2) are longer than 1/R^2, and w
+    oscillates. `offset=R^2/lam` omits them; use it for rows of norm well above 1 and for runs of
+    fewer than R^2/lam steps.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
         loss: a loss of scores.
-        project: onto the ball of radius 1/sqrt(lam), which holds the optimum of losses with loss(0) <= 1, as
-            lam |w*|^2 <= loss(0); switch it off for those that are larger at 0 (real targets).
-        bias: "none"; "feature" (weight of a constant feature 1, regularised, in the ball); "free" (not regularised;
-            moved by steps 1/sqrt(t), since 1/(lam t) needs strong convexity).
+        project: onto the ball of radius 1/sqrt(lam), which holds the optimum of losses with loss(0)
+            <= 1, as lam |w*|^2 <= loss(0); switch it off for those that are larger at 0 (real
+            targets).
+        bias: "none"; "feature" (weight of a constant feature 1, regularised, in the ball); "free"
+            (not regularised; moved by steps 1/sqrt(t), since 1/(lam t) needs strong convexity).
         offset: initial value of the step counter, >= 0: the step is 1/(lam (t + offset)); None: 0.
-        advance_on_violation: t grows only at steps with a violation (variant A): larger steps, same optimum.
+        advance_on_violation: t grows only at steps with a violation (variant A): larger steps, same
+            optimum.
 
     Returns:
         A solver on drawn rows; model `Linear`; default feed one uniform row a step.
@@ -54,9 +57,9 @@ def pegasos(
     Raises:
         ValueError: lam not a single positive number, offset below 0, unknown bias.
 
-    Differs from the paper: the ball has *radius* 1/sqrt(lam) (the overview says diameter); the shrink is never
-        skipped, as skipping it would solve the problem of another lam; the free bias has a step of its own;
-        `offset` (as in Bottou's schedule).
+    Differs from the paper: the ball has *radius* 1/sqrt(lam) (the overview says diameter); the
+        shrink is never skipped, as skipping it would solve the problem of another lam; the free
+        bias has a step of its own; `offset` (as in Bottou's schedule).
 
     Example:
         >>> import jax, jaxsvm
@@ -65,9 +68,10 @@ def pegasos(
         >>> round(float(run.model.w[0]), 3)
         0.5
 
-    Reference: S. Shalev-Shwartz, Y. Singer, N. Srebro, A. Cotter, Pegasos: primal estimated sub-gradient solver for
-        SVM, Mathematical Programming 127, 2011, figures 1 and 2, section 6; J. Rupnik, Stochastic subgradient
-        approach for solving linear support vector machines, SiKDD 2008, sections 3.2, 4.5.
+    Reference: S. Shalev-Shwartz, Y. Singer, N. Srebro, A. Cotter, Pegasos: primal estimated
+        sub-gradient solver for SVM, Mathematical Programming 127, 2011, figures 1 and 2, section 6;
+        J. Rupnik, Stochastic subgradient approach for solving linear support vector machines, SiKDD
+        2008, sections 3.2, 4.5.
     """
     check_positive(lam=lam)
     if offset is not None:
@@ -89,7 +93,8 @@ class ActiveState(NamedTuple):
 
 
 def when_active(schedule: Callable[[Array], Array]) -> optax.GradientTransformationExtraArgs:
-    """`optax.scale_by_learning_rate` whose step counter is constant at steps without a violation (`active` false).
+    """`optax.scale_by_learning_rate` whose step counter is constant at steps without a violation
+    (`active` false).
 
     Args:
         schedule: count from 0 -> step size.
@@ -102,4 +107,6 @@ def when_active(schedule: Callable[[Array], Array]) -> optax.GradientTransformat
         updates = jax.tree.map(lambda g: -jnp.asarray(rate, g.dtype) * g, updates)
         return updates, ActiveState(state.count + active.astype(jnp.int32))
 
-    return optax.GradientTransformationExtraArgs(lambda params: ActiveState(jnp.zeros((), jnp.int32)), update)
+    return optax.GradientTransformationExtraArgs(
+        lambda params: ActiveState(jnp.zeros((), jnp.int32)), update
+    )

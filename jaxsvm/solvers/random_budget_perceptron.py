@@ -27,20 +27,23 @@ def _at_random() -> Maintenance:
 def random_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
     """The perceptron on a budget; it removes a stored point drawn uniformly.
 
-        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   f = f - coef_r k(x_r, .),   r uniform among the stored ones, beyond the budget
+        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   f = f - coef_r k(x_r, .),
+            r uniform among the stored ones, beyond the budget
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
         budget: m, points of the model, >= 2; structure.
 
     Returns:
-        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. The mean of
-        `info.loss` over a pass is the rate of mistakes; the last function alone is a noisy estimate.
+        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random
+        order. The mean of `info.loss` over a pass is the rate of mistakes; the last function alone
+        is a noisy estimate.
 
     Raises:
         ValueError: budget below 2.
 
-    Differs from the paper: example weights multiply the correction; a row that is a point already adds to its coefficient.
+    Differs from the paper: example weights multiply the correction; a row that is a point already
+    adds to its coefficient.
 
     Example:
         >>> import jax, jaxsvm
@@ -49,7 +52,7 @@ def random_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
         >>> jaxsvm.fit(solver, data, jax.random.key(0), steps=4).model(data.x).tolist()
         [1.0, -1.0]
 
-    Reference: G. Cavallanti, N. Cesa-Bianchi, C. Gentile, Tracking the best hyperplane with a simple budget perceptron,
-        Machine Learning 69, 2007, figure 3.
+    Reference: G. Cavallanti, N. Cesa-Bianchi, C. Gentile, Tracking the best hyperplane with a
+        simple budget perceptron, Machine Learning 69, 2007, figure 3.
     """
     return perceptron_on(budgeted(kernel, budget=budget, maintain=_at_random()))

@@ -10,7 +10,15 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..checks import integer
-from ..engines.conjugate import FunctionValues, above_rounding, add_scaled, make_space, recompute_values, scale, subgradient
+from ..engines.conjugate import (
+    FunctionValues,
+    above_rounding,
+    add_scaled,
+    make_space,
+    recompute_values,
+    scale,
+    subgradient,
+)
 from ..engines.line_search import bounded_step, check_constants, exact_step, line_of
 from ..engines.min_norm_point import nearest_point
 from ..kernels import Kernel, as_kernel, holds_precomputed, matvec
@@ -26,7 +34,14 @@ from ..numerics import (
     pairwise_sum,
     sample_proportional,
 )
-from ..recipe import check_choice, check_nonnegative, check_positive, check_scalars, register, solver
+from ..recipe import (
+    check_choice,
+    check_nonnegative,
+    check_positive,
+    check_scalars,
+    register,
+    solver,
+)
 from ..samplers import whole
 from ..types import Array, Batch, Count, Info, Solver
 
@@ -35,7 +50,9 @@ MIN_STEP_DIVISOR = 100  # the "wolfe" search tries no step with t |h| < radius /
 
 @register("ScsState")
 class ScsState(NamedTuple):
-    """The incumbent w, the trial point of the next subgradient, the last direction, the radius and the sample."""
+    """The incumbent w, the trial point of the next subgradient, the last direction, the radius and
+    the sample.
+    """
 
     w: FunctionValues
     trial: FunctionValues
@@ -69,27 +86,37 @@ def scs(
     m_L: float = 0.4,
     m_R: float = 0.45,
 ) -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) on a growing sample, along conjugate subgradients.
+    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) on a growing sample, along
+    conjugate subgradients.
 
-        h = the shortest vector of the segment between g and the last h;   w' = w - t h,   t |h| <= radius
-        accept w' if f_k(w') - f_k(w) <= eta1 (f_{k-1}(w') - f_{k-1}(w)) and |h| > eta2 lam radius and t > 0
+        h = the shortest vector of the segment between g and the last h;   w' = w - t h,
+            t |h| <= radius
+        accept w' if f_k(w') - f_k(w) <= eta1 (f_{k-1}(w') - f_{k-1}(w)) and |h| > eta2 lam radius
+        and t > 0
         accepted: w = w', radius = gamma radius;   rejected: radius = radius / gamma
 
-    f_{k-1} and f_k are the objectives on the old and on the grown sample. g is a subgradient of f_{k-1} at w. After a
-    rejected step g is a subgradient at the rejected point w'. There is no bias.
+    f_{k-1} and f_k are the objectives on the old and on the grown sample. g is a subgradient of
+    f_{k-1} at w. After a rejected step g is a subgradient at the rejected point w'. There is no
+    bias.
 
     Args:
-        lam: regularisation, > 0. The paper has 1, where with k(x, x) = 1 the optimum is the mean of y_i phi(x_i).
+        lam: regularisation, > 0. The paper has 1, where with k(x, x) = 1 the optimum is the mean of
+            y_i phi(x_i).
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m); None is linear.
-        capacity: final sample size, <= n. Rows are drawn without replacement; the memory is capacity^2; structure.
+        capacity: final sample size, <= n. Rows are drawn without replacement; the memory is
+            capacity^2; structure.
         growth: rows added to the sample at every step; None: a tenth of the capacity; structure.
         first: initial sample size; None: `growth`; structure.
-        metric: "rkhs": inner products of functions; "euclidean": those of their coefficients, as in the paper; structure.
-        line_search: "exact", or "wolfe" with decrease of at least m_L t |h|^2 and slope of at least -m_R |h|^2; structure.
-        fresh_sample: compute f_k on a new sample, drawn at every step and as large as the grown one, as in the paper; structure.
+        metric: "rkhs": inner products of functions; "euclidean": those of their coefficients, as in
+            the paper; structure.
+        line_search: "exact", or "wolfe" with decrease of at least m_L t |h|^2 and slope of at least
+            -m_R |h|^2; structure.
+        fresh_sample: compute f_k on a new sample, drawn at every step and as large as the grown
+            one, as in the paper; structure.
         at_incumbent: compute every subgradient at w, as in the paper; structure.
-        paper_constants: the constants as printed; almost no step is accepted with them. m_L = 0.4 > m_R = 0.2, so that a search
-            may fail after its 60 trials; eta1 = 1.1; eta2 without the factor lam; line_search="wolfe"; at_incumbent; structure.
+        paper_constants: the constants as printed; almost no step is accepted with them. m_L = 0.4 >
+            m_R = 0.2, so that a search may fail after its 60 trials; eta1 = 1.1; eta2 without the
+            factor lam; line_search="wolfe"; at_incumbent; structure.
         eta1: fraction of the decrease on the old sample that the grown one must confirm, in (0, 1).
         eta2: lower bound of |h| / (lam radius) for accepted steps, >= 0.
         gamma: factor of the radius, > 1.
@@ -97,18 +124,21 @@ def scs(
         m_R: slope constant of the search, in [m_L, 1).
 
     Returns:
-        A solver on all rows that draws its sample in `init`; a step counts as a pass. Model `Expansion` of `capacity` rows,
-        or `Linear`. The residual is |h|, and infinite until the sample is complete. The loss is the mean hinge on the sample.
+        A solver on all rows that draws its sample in `init`; a step counts as a pass. Model
+        `Expansion` of `capacity` rows, or `Linear`. The residual is |h|, and infinite until the
+        sample is complete. The loss is the mean hinge on the sample.
 
     Raises:
-        ValueError: lam not a single positive number; gamma not above 1; eta1 not in (0, 1); m_L above m_R; capacity below
-            `first` or above the number of rows; growth or first not an integer of at least 1; another metric or search.
+        ValueError: lam not a single positive number; gamma not above 1; eta1 not in (0, 1); m_L
+            above m_R; capacity below `first` or above the number of rows; growth or first not an
+            integer of at least 1; another metric or search.
 
-    Differs from the paper: a free lam; eta2 in units of lam; eta1 below 1, since decreases are negative numbers. The slope
-        condition has no factor t, and m_L <= m_R. A step of length 0 is rejected. The radius starts at 1 / sqrt(lam) and has
-        the maximum 10 / sqrt(lam). The sample size has a maximum. The metric is that of functions by default. After a
-        rejected step the subgradient is that at the rejected point, since at w it would repeat. Values at the sampled rows
-        are recomputed every 64 steps.
+    Differs from the paper: a free lam; eta2 in units of lam; eta1 below 1, since decreases are
+        negative numbers. The slope condition has no factor t, and m_L <= m_R. A step of length 0 is
+        rejected. The radius starts at 1 / sqrt(lam) and has the maximum 10 / sqrt(lam). The sample
+        size has a maximum. The metric is that of functions by default. After a rejected step the
+        subgradient is that at the rejected point, since at w it would repeat. Values at the sampled
+        rows are recomputed every 64 steps.
 
     Example:
         >>> import jax, jaxsvm
@@ -117,8 +147,8 @@ def scs(
         >>> run.model.w.tolist()
         [0.5]
 
-    Reference: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized support vector machines,
-        algorithms 1 and 2.
+    Reference: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized support
+        vector machines, algorithms 1 and 2.
     """
     check_positive(lam=lam)
     check_nonnegative(eta2=eta2)
@@ -137,7 +167,8 @@ def scs(
     kernel = None if kernel is None else as_kernel(kernel)
     if kernel is not None and holds_precomputed(kernel):
         raise ValueError(
-            "scs holds a sample of the rows, and a precomputed kernel needs all of them: take wolfe, or another kernel"
+            "scs holds a sample of the rows, and a precomputed kernel needs all of them: take "
+            "wolfe, or another kernel"
         )
 
     def init(key, data):
@@ -147,13 +178,30 @@ def scs(
         order_key, fresh_key = jax.random.split(key)
         # A random order of the rows, those of weight 0 last.
         absent = (data.weight <= 0).astype(jnp.float32)
-        index = jnp.argsort(jax.random.uniform(order_key, (n,), jnp.float32) + absent)[:capacity].astype(jnp.int32)
+        index = jnp.argsort(jax.random.uniform(order_key, (n,), jnp.float32) + absent)[
+            :capacity
+        ].astype(jnp.int32)
         x = data.x[index]
         gram = None if kernel is None else kernel(x, x)
-        zero = FunctionValues(jnp.zeros(data.x.shape[1] if kernel is None else capacity, dtype), jnp.zeros(capacity, dtype))
+        zero = FunctionValues(
+            jnp.zeros(data.x.shape[1] if kernel is None else capacity, dtype),
+            jnp.zeros(capacity, dtype),
+        )
         radius, weight = 1 / jnp.sqrt(jnp.asarray(lam, dtype)), data.weight.astype(dtype)
         size, t = jnp.full((), first, jnp.int32), jnp.zeros((), jnp.int32)
-        return ScsState(zero, zero, jnp.ones(capacity, dtype), zero, radius, size, index, weight, gram, fresh_key, t)
+        return ScsState(
+            zero,
+            zero,
+            jnp.ones(capacity, dtype),
+            zero,
+            radius,
+            size,
+            index,
+            weight,
+            gram,
+            fresh_key,
+            t,
+        )
 
     def search(line, sqnorm_h, max_step):
         """The step t along -h, and the step to the trial point where t is 0."""
@@ -162,7 +210,9 @@ def scs(
             step = jnp.where(step < 1e-8 * max_step, 0, step)
             return step, step
         min_step = max_step / MIN_STEP_DIVISOR
-        return bounded_step(line, sqnorm_h, m_L, m_R, min_step, max_step, jnp.minimum(1 / lam, max_step))
+        return bounded_step(
+            line, sqnorm_h, m_L, m_R, min_step, max_step, jnp.minimum(1 / lam, max_step)
+        )
 
     def update(state, batch):
         w, trial, a, last_h, radius, size, index, all_weights, gram, key, t = state
@@ -170,7 +220,8 @@ def scs(
         y = batch.y.astype(a.dtype)[index]
         space = make_space(kernel, batch.x[index] if kernel is None else None, gram)
         share, grown_size = _sample_weights(weight, size), jnp.minimum(size + growth, capacity)
-        # h, the shortest vector between the last h and g = lam trial - z, the subgradient at the trial point.
+        # h, the shortest vector between the last h and g = lam trial - z, the subgradient at the
+        # trial point.
         z = space.function(share * y * a)
         g = subgradient(lam, trial, z)
         euclidean = metric == "euclidean" and kernel is not None
@@ -185,13 +236,20 @@ def scs(
         line = line_of(lam, space, w, d, z, y, share)
         step, rejected_step = search(line, sqnorm_h, max_step)
         # A vector h within the rounding error of the terms of g is no direction.
-        sqnorm = (lambda p: dot(p.response, p.response)) if euclidean else (lambda p: space.inner(p, p))
+        sqnorm = (
+            (lambda p: dot(p.response, p.response)) if euclidean else (lambda p: space.inner(p, p))
+        )
         significant = above_rounding(sqnorm_h, lam, sqnorm(trial), sqnorm(z))
-        step, rejected_step = jnp.where(significant, step, 0), jnp.where(significant, rejected_step, 0)
+        step, rejected_step = (
+            jnp.where(significant, step, 0),
+            jnp.where(significant, rejected_step, 0),
+        )
         # The step is accepted if the grown sample, or a fresh one, confirms the decrease.
         if fresh_sample:  # of equal weights, as its rows are drawn in proportion to their weight
             margins = _fresh_margins(kernel, batch, all_weights, index, key, t, w, d)
-            grown_line = line._replace(**margins, share=_sample_weights(jnp.ones_like(weight), grown_size))
+            grown_line = line._replace(
+                **margins, share=_sample_weights(jnp.ones_like(weight), grown_size)
+            )
         else:
             grown_line = line._replace(share=_sample_weights(weight, grown_size))
         sufficient = grown_line.change(step) <= eta1 * line.change(step)
@@ -205,12 +263,30 @@ def scs(
             progress=jnp.where(accepted, -line.change(step), 0)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=count(w.coef != 0),
-            evals=_new_values(kernel, size, grown_size, t, capacity**2 if fresh_sample else 0, capacity),
+            evals=_new_values(
+                kernel, size, grown_size, t, capacity**2 if fresh_sample else 0, capacity
+            ),
         )
         w, _ = recompute_values(space, add_scaled(w, jnp.where(accepted, step, 0), d), t + 1)
         trial = add_scaled(w, jnp.where(accepted, trial_step - step, trial_step), d)
-        radius = jnp.where(accepted, jnp.minimum(gamma * radius, 10 / jnp.sqrt(jnp.asarray(lam, a.dtype))), radius / gamma)
-        new = ScsState(w, trial, line.active(trial_step), h, radius, grown_size, index, all_weights, gram, key, t + 1)
+        radius = jnp.where(
+            accepted,
+            jnp.minimum(gamma * radius, 10 / jnp.sqrt(jnp.asarray(lam, a.dtype))),
+            radius / gamma,
+        )
+        new = ScsState(
+            w,
+            trial,
+            line.active(trial_step),
+            h,
+            radius,
+            grown_size,
+            index,
+            all_weights,
+            gram,
+            key,
+            t + 1,
+        )
         return new, info
 
     def model(state, data=None):
@@ -218,10 +294,14 @@ def scs(
         if kernel is None:
             return Linear(state.w.coef, b)
         if data is None:
-            raise ValueError("this model is an expansion over training rows: call solver.model(state, data)")
+            raise ValueError(
+                "this model is an expansion over training rows: call solver.model(state, data)"
+            )
         return Expansion(kernel, data.x[state.index], state.w.coef, b, state.index)
 
-    return Solver(init, update, model, whole(), "all", targets="labels", validate=_rows_check(capacity))
+    return Solver(
+        init, update, model, whole(), "all", targets="labels", validate=_rows_check(capacity)
+    )
 
 
 def _sample_sizes(capacity: int, growth: int | None, first: int | None) -> tuple[int, int]:
@@ -235,7 +315,10 @@ def _sample_sizes(capacity: int, growth: int | None, first: int | None) -> tuple
     for name, value in (("capacity", capacity), ("growth", growth), ("first", first)):
         integer(name, value, 1)
     if first > capacity:
-        raise ValueError(f"capacity is {capacity}, below the first sample of {first} rows: raise it, or lower first")
+        raise ValueError(
+            f"capacity is {capacity}, below the first sample of {first} rows: raise "
+            "it, or lower first"
+        )
     return growth, first
 
 
@@ -245,7 +328,9 @@ def _rows_check(capacity: int) -> Callable[[Batch], None]:
     def check(data: Batch) -> None:
         n_rows = int((data.weight > 0).sum())
         if n_rows < capacity:
-            raise ValueError(f"capacity is {capacity}, but there are {n_rows} rows of positive weight: lower it")
+            raise ValueError(
+                f"capacity is {capacity}, but there are {n_rows} rows of positive weight: lower it"
+            )
 
     return check
 
@@ -256,20 +341,35 @@ def _sample_weights(weight: Array, size: Array) -> Array:
     return in_sample / pairwise_sum(in_sample)
 
 
-def _shortest(inner: Callable, last_h: FunctionValues, g: FunctionValues, t: Array) -> FunctionValues:
+def _shortest(
+    inner: Callable, last_h: FunctionValues, g: FunctionValues, t: Array
+) -> FunctionValues:
     """The shortest vector of the segment from the last h to g; g at the first step."""
     cross = inner(g, last_h)
     gram = jnp.array([[inner(last_h, last_h), cross], [cross, inner(g, g)]])
-    weights = nearest_point(gram, jnp.stack([t > 0, t >= 0]))  # at the first step there is no last h
+    # at the first step there is no last h
+    weights = nearest_point(gram, jnp.stack([t > 0, t >= 0]))
     return add_scaled(scale(weights[0], last_h), weights[1], g)
 
 
 def _fresh_margins(
-    kernel: Kernel | None, batch: Batch, weight: Array, index: Array, key: Array, t: Array, w: FunctionValues, d: FunctionValues
+    kernel: Kernel | None,
+    batch: Batch,
+    weight: Array,
+    index: Array,
+    key: Array,
+    t: Array,
+    w: FunctionValues,
+    d: FunctionValues,
 ) -> dict[str, Array]:
-    """The fields of a `Line` at rows drawn anew in proportion to their weight: the margins of w, and their rates along d."""
+    """The fields of a `Line` at rows drawn anew in proportion to their weight: the margins of w,
+    and their rates along d.
+    """
     rows = sample_proportional(
-        weight, jax.random.uniform(jax.random.fold_in(key, t), index.shape, jnp.float32).astype(weight.dtype)
+        weight,
+        jax.random.uniform(jax.random.fold_in(key, t), index.shape, jnp.float32).astype(
+            weight.dtype
+        ),
     )
     x, y = batch.x[rows], batch.y.astype(weight.dtype)[rows]
     coef = jnp.stack([w.coef, d.coef], axis=1)
@@ -277,8 +377,11 @@ def _fresh_margins(
     return {"margin": y * values[:, 0], "rate": y * values[:, 1]}
 
 
-def _new_values(kernel: Kernel | None, size: Array, grown: Array, t: Array, other: int, capacity: int) -> Array | Count:
-    """The number of new kernel values: pairs with a row that joined the sample, and `other`; linear: of rows in the sample.
+def _new_values(
+    kernel: Kernel | None, size: Array, grown: Array, t: Array, other: int, capacity: int
+) -> Array | Count:
+    """The number of new kernel values: pairs with a row that joined the sample, and `other`;
+    linear: of rows in the sample.
 
     At the first step all rows of the sample are new.
     """

@@ -17,10 +17,19 @@ from ..types import Array, Loss, Solver
 
 
 @solver
-def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: str = "none", start: Array | None = None) -> Solver:
-    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)>, y_i), exactly along one row at a time.
+def sdca(
+    C: float,
+    kernel: Kernel | None = None,
+    *,
+    loss: Loss = hinge,
+    bias: str = "none",
+    start: Array | None = None,
+) -> Solver:
+    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)>, y_i), exactly along one
+    row at a time.
 
-        w = sum_i alpha_i y_i phi(x_i),   0 <= alpha_i <= C weight_i                           (hinge)
+        w = sum_i alpha_i y_i phi(x_i),   0 <= alpha_i <= C weight_i
+            (hinge)
         alpha_i' = clip(alpha_i + (1 - y_i <w, phi(x_i)>) / k(x_i, x_i), 0, C weight_i)
         w += (alpha_i' - alpha_i) y_i phi(x_i)
 
@@ -30,20 +39,23 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
         kernel: a kernel; None is linear.
         loss: any loss with a dual step, real targets included.
-        bias: "none", or "feature": the weight of a constant feature 1, regularised with the others. (A free bias is an
-            equality in the dual, which no single coordinate can keep.)
-        start: (n,) initial alpha, within its bounds; for losses of real targets the signed coefficients.
+        bias: "none", or "feature": the weight of a constant feature 1, regularised with the others.
+            (A free bias is an equality in the dual, which no single coordinate can keep.)
+        start: (n,) initial alpha, within its bounds; for losses of real targets the signed
+            coefficients.
 
     Returns:
-        A solver on drawn rows (linear, model `Linear`) or on all rows (model `Expansion` with its dual variables, so
-        that its certificate is exact); default feed epochs of random order. The residual is the largest move times
-        k(x_i, x_i) in the last whole pass (margin units), so `tol` may stop on it.
+        A solver on drawn rows (linear, model `Linear`) or on all rows (model `Expansion` with its
+        dual variables, so that its certificate is exact); default feed epochs of random order. The
+        residual is the largest move times k(x_i, x_i) in the last whole pass (margin units), so
+        `tol` may stop on it.
 
     Raises:
-        ValueError: C not a single positive number, another bias, start of another length than the data; from `fit` for a
-            precomputed matrix that is not symmetric.
+        ValueError: C not a single positive number, another bias, start of another length than the
+            data; from `fit` for a precomputed matrix that is not symmetric.
 
-    Differs from the paper: permuted passes by default (the analysis draws uniformly: `samplers.uniform()`).
+    Differs from the paper: permuted passes by default (the analysis draws uniformly:
+    `samplers.uniform()`).
 
     Example:
         >>> import jax, jaxsvm
@@ -52,9 +64,10 @@ def sdca(C: float, kernel: Kernel | None = None, *, loss: Loss = hinge, bias: st
         >>> float(run.model.w[0])
         1.0
 
-    Reference: C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, A dual coordinate descent method for
-        large-scale linear SVM, ICML 2008, algorithm 1; S. Shalev-Shwartz, T. Zhang, Stochastic dual coordinate ascent
-        methods for regularized loss minimization, JMLR 14, 2013.
+    Reference: C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, A dual coordinate
+        descent method for large-scale linear SVM, ICML 2008, algorithm 1; S. Shalev-Shwartz, T.
+        Zhang, Stochastic dual coordinate ascent methods for regularized loss minimization, JMLR 14,
+        2013.
     """
     check_positive(C=C)
     space = spaces.space_for(kernel, bias)

@@ -9,7 +9,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..models import Linear
-from ..numerics import accum_dtype, dot, fast_max, gather, pairwise_sum, running_mean, sample_proportional, sqnorms, water_level
+from ..numerics import (
+    accum_dtype,
+    dot,
+    fast_max,
+    gather,
+    pairwise_sum,
+    running_mean,
+    sample_proportional,
+    sqnorms,
+    water_level,
+)
 from ..projections import shorten
 from ..recipe import check_nonnegative, check_positive, register, solver
 from ..samplers import uniform
@@ -18,7 +28,9 @@ from ..types import Array, Info, Solver, SparseRows
 
 @register("SimbaState")
 class SimbaState(NamedTuple):
-    """The row weights q, the sum u of the drawn rows, and the mean of the iterates w; rows are in units of R."""
+    """The row weights q, the sum u of the drawn rows, and the mean of the iterates w; rows are in
+    units of R.
+    """
 
     log_q: Array  # (n,)  log q, with maximum 0
     u: Array  # (d,)
@@ -34,28 +46,30 @@ class SimbaState(NamedTuple):
 def simba(nu: float, *, horizon: float | None = None) -> Solver:
     """Maximise the smallest margin over |w| <= 1, given a mean slack of nu, in O(n + d) a step.
 
-        f(w) = max min_i (y_i <w, x_i> + xi_i)   over 0 <= xi <= 2 R of mean at most nu,   R = max |x_i|
+        f(w) = max min_i (y_i <w, x_i> + xi_i)   over 0 <= xi <= 2 R of mean at most nu,
+            R = max |x_i|
         i ~ q:  u = u + y_i x_i / (R sqrt(2 T));   w = u / max(1, |u|);   xi = argmax sum_i q_i xi_i
-        j ~ w_j^2:  v_i = y_i x_ij |w|^2 / (R w_j) + xi_i / R;   q_i = q_i (1 - eta v_i + eta^2 v_i^2),   eta = sqrt(log n / T)
+        j ~ w_j^2:  v_i = y_i x_ij |w|^2 / (R w_j) + xi_i / R;
+        q_i = q_i (1 - eta v_i + eta^2 v_i^2),   eta = sqrt(log n / T)
 
-    v_i is clipped to [-1/eta, 1/eta]. A step reads one row and one column. The model is the mean of the w, scaled to norm 1
-    and then to margin 1; `sbp` scales to norm 1 only where that raises the level. The problem is that of `sbp` with a bound
-    on the slack of each row.
+    v_i is clipped to [-1/eta, 1/eta]. A step reads one row and one column. The model is the mean of
+    the w, scaled to norm 1 and then to margin 1; `sbp` scales to norm 1 only where that raises the
+    level. The problem is that of `sbp` with a bound on the slack of each row.
 
     Args:
         nu: mean slack, >= 0, in units of the margin; 0 is the hard margin.
         horizon: T, the planned number of steps, > 0; None: ten passes.
 
     Returns:
-        A solver on all rows that draws its own. The sampler only counts the steps, n a pass. Model `Linear`; if its level
-        is not above 0, the mean is scaled to norm 1 only. The residual is 1 if the drawn row is misclassified, else 0; it
-        measures that row only.
+        A solver on all rows that draws its own. The sampler only counts the steps, n a pass. Model
+        `Linear`; if its level is not above 0, the mean is scaled to norm 1 only. The residual is 1
+        if the drawn row is misclassified, else 0; it measures that row only.
 
     Raises:
         ValueError: nu not a single number of at least 0, horizon not a single positive number.
 
-    Differs from the paper: rows are scaled to norm at most 1 here; q is stored as logarithms with maximum 0; example
-        weights count as copies.
+    Differs from the paper: rows are scaled to norm at most 1 here; q is stored as logarithms with
+        maximum 0; example weights count as copies.
 
     Example:
         >>> import jax, jaxsvm
@@ -64,7 +78,8 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         >>> run.model(data.x).tolist()
         [2.0, -1.0]
 
-    Reference: E. Hazan, T. Koren, N. Srebro, Beating SGD: learning SVMs in sublinear time, NIPS 2011, algorithm 1.
+    Reference: E. Hazan, T. Koren, N. Srebro, Beating SGD: learning SVMs in sublinear time, NIPS
+        2011, algorithm 1.
     """
     check_nonnegative(nu=nu)
     if horizon is not None:
@@ -83,7 +98,9 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         y, n = batch.y.astype(u.dtype), pairwise_sum(weight)
         steps = 10 * n if horizon is None else horizon
         eta = jnp.sqrt(jnp.log(jnp.maximum(n, 2)) / steps)
-        uniforms = jax.random.uniform(jax.random.fold_in(key, t), (2, 1), jnp.float32).astype(u.dtype)
+        uniforms = jax.random.uniform(jax.random.fold_in(key, t), (2, 1), jnp.float32).astype(
+            u.dtype
+        )
         # i ~ q, and a step of w along row i.
         i = sample_proportional(weight * jnp.exp(log_q), uniforms[0])
         row, label = _row(batch.x, i), gather(y, i)[0]
@@ -95,7 +112,11 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         j = sample_proportional(jnp.where(square > 0, w * w, 1), uniforms[1])
         w_j = gather(w, j)[0]
         slack = _slack(jnp.exp(log_q), weight, nu / R * n)
-        margin = y * _column(batch.x, j) * jnp.where(w_j != 0, square / (R * jnp.where(w_j != 0, w_j, 1)), 0)
+        margin = (
+            y
+            * _column(batch.x, j)
+            * jnp.where(w_j != 0, square / (R * jnp.where(w_j != 0, w_j, 1)), 0)
+        )
         v = jnp.clip(margin + slack, -1 / eta, 1 / eta)
         log_q = jnp.where(square > 0, log_q + jnp.log1p(eta * v * (eta * v - 1)), log_q)
         log_q = log_q - fast_max(log_q)
@@ -115,10 +136,14 @@ def simba(nu: float, *, horizon: float | None = None) -> Solver:
         square = dot(state.mean, state.mean)
         w = state.mean * lax.rsqrt(jnp.where(square > 0, square, 1))
         if data is None:
-            raise ValueError("the scale of this model is that of its margins: call solver.model(state, data)")
+            raise ValueError(
+                "the scale of this model is that of its margins: call solver.model(state, data)"
+            )
         margin = data.y.astype(w.dtype) * dot(data.x.astype(w.dtype), w)
         level = water_level(margin, nu * pairwise_sum(state.weight), weight=state.weight)
-        return Linear(jnp.where(level > 0, w / jnp.where(level > 0, level, 1), w), jnp.zeros((), w.dtype))
+        return Linear(
+            jnp.where(level > 0, w / jnp.where(level > 0, level, 1), w), jnp.zeros((), w.dtype)
+        )
 
     return Solver(init, update, model, uniform(), "all", residual_scope="sample", targets="labels")
 
@@ -135,9 +160,11 @@ def _column(x: Array | SparseRows, j: Array) -> Array:
 
 
 def _slack(q: Array, weight: Array, budget: Array) -> Array:
-    """argmax sum_i q_i xi_i over xi in [0, 2], sum_i weight_i xi_i <= budget: 2 for the largest q until the budget is used up.
+    """argmax sum_i q_i xi_i over xi in [0, 2], sum_i weight_i xi_i <= budget: 2 for the largest q
+    until the budget is used up.
 
-    The smallest q with a positive xi is found by bisection over the floating-point numbers in [0, 1], ordered by their bits.
+    The smallest q with a positive xi is found by bisection over the floating-point numbers in [0,
+    1], ordered by their bits.
     """
     q, weight, budget = lax.stop_gradient((q, weight, budget))
     kind = jnp.int64 if q.dtype == jnp.float64 else jnp.int32
@@ -157,5 +184,6 @@ def _slack(q: Array, weight: Array, budget: Array) -> Array:
     weight_at = jnp.where(bits == threshold, weight, 0)
     remaining = jnp.maximum(budget - spent(threshold), 0)
     mass = pairwise_sum(weight_at)
-    xi_at = lambda: jnp.minimum(2, remaining / jnp.where(mass > 0, mass, 1))  # of q at the threshold
+    # of q at the threshold
+    xi_at = lambda: jnp.minimum(2, remaining / jnp.where(mass > 0, mass, 1))
     return jnp.where(bits > threshold, 2, jnp.where(bits == threshold, xi_at(), 0)).astype(q.dtype)

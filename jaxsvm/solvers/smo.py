@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..engines.dual_qp import DualState, add_l2, build_model, init_state, kernel_check, make_qp, step_info, stop_gradients
+from ..engines.dual_qp import (
+    DualState,
+    add_l2,
+    build_model,
+    init_state,
+    kernel_check,
+    make_qp,
+    step_info,
+    stop_gradients,
+)
 from ..engines.smo_step import STEPS
 from ..kernels import Kernel
 from ..losses import hinge
@@ -15,44 +24,51 @@ from ..types import Array, Loss, Solver
 
 
 @solver
-def smo(C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", start: Array | None = None) -> Solver:
-    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i), exactly, a pair of rows a step.
+def smo(
+    C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", start: Array | None = None
+) -> Solver:
+    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i), exactly, a
+    pair of rows a step.
 
         i = argmax gain_up;   j = argmax (gain_up_i - gain_down_j)^2 / (K_ii + K_jj - 2 K_ij)
         t = (gain_up_i - gain_down_j) / (K_ii + K_jj - 2 K_ij), within the bounds of both
         coef_i += t;   coef_j -= t;   grad -= t (K_.i - K_.j)
 
-    `gain_up` and `gain_down` are the derivatives of the dual to the right and to the left. Without a bias a step changes
-    the one coefficient of largest gain. A step costs two kernel rows (one without a bias) and O(n).
+    `gain_up` and `gain_down` are the derivatives of the dual to the right and to the left. Without
+    a bias a step changes the one coefficient of largest gain. A step costs two kernel rows (one
+    without a bias) and O(n).
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
-        loss: one whose dual is quadratic: hinge, squared_hinge, smooth_hinge, eps_insensitive, pinball, squared.
+        loss: one whose dual is quadratic: hinge, squared_hinge, smooth_hinge, eps_insensitive,
+            pinball, squared.
         bias: "free" (not regularised; sum_i coef_i = 0) or "none".
         start: (n,) initial alpha, as in `decomposition`.
 
     Returns:
-        A solver on all rows, which selects its own; the sampler only counts the steps, n a pass. Model
-        `Expansion` with its dual variables. The residual is LIBSVM's violation max gain_up - min gain_down before the step
-        (without a bias the largest |projected derivative|), in units of y.
+        A solver on all rows, which selects its own; the sampler only counts the steps, n a pass.
+        Model `Expansion` with its dual variables. The residual is LIBSVM's violation max gain_up -
+        min gain_down before the step (without a bias the largest |projected derivative|), in units
+        of y.
 
     Raises:
-        ValueError: C not a single positive number, another loss or bias, start of another length than
-            the data; from `fit` for a precomputed matrix that is not symmetric.
+        ValueError: C not a single positive number, another loss or bias, start of another length
+            than the data; from `fit` for a precomputed matrix that is not symmetric.
 
-    Differs from the paper: no shrinking and no cache of rows; `decomposition` is the fast solver. A rounding error in the sum of
-        the coefficients is corrected by the next step.
+    Differs from the paper: no shrinking and no cache of rows; `decomposition` is the fast solver. A
+        rounding error in the sum of the coefficients is corrected by the next step.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [3.0]], [1, -1, 1])
-        >>> run = jaxsvm.fit(smo(10.0, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=10, every=1, tol=1e-3)
+        >>> run = jaxsvm.fit(smo(10.0, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=10,
+        ...     every=1, tol=1e-3)
         >>> run.model.coef.tolist()
         [0.5, -0.5, 0.0]
 
-    Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order information, JMLR 6, 2005,
-        algorithm 2 and WSS 3.
+    Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order
+        information, JMLR 6, 2005, algorithm 2 and WSS 3.
     """
     qp = make_qp(C, kernel, loss, bias, start)
 

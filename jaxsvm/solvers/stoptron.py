@@ -27,21 +27,23 @@ def stoptron(kernel: Kernel, *, budget: int) -> Solver:
         budget: m, points of the model, >= 2; structure.
 
     Returns:
-        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random order. The mean of
-        `info.loss` over a pass is the rate of mistakes.
+        A solver on drawn rows; model `Expansion` of `budget` points; default feed epochs of random
+        order. The mean of `info.loss` over a pass is the rate of mistakes.
 
     Raises:
         ValueError: budget below 2.
 
-    Differs from the paper: example weights multiply the correction; a row that is a point already adds to its coefficient,
-        also at the end.
+    Differs from the paper: example weights multiply the correction; a row that is a point already
+        adds to its coefficient, also at the end.
 
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> jaxsvm.fit(stoptron(jaxsvm.kernels.linear(), budget=2), data, jax.random.key(0), steps=4).model(data.x).tolist()
+        >>> jaxsvm.fit(stoptron(jaxsvm.kernels.linear(), budget=2), data, jax.random.key(0),
+        ...     steps=4).model(data.x).tolist()
         [1.0, -1.0]
 
-    Reference: F. Orabona, J. Keshet, B. Caputo, Bounded kernel-based online learning, JMLR 10, 2009, section 5.
+    Reference: F. Orabona, J. Keshet, B. Caputo, Bounded kernel-based online learning, JMLR 10,
+        2009, section 5.
     """
     return perceptron_on(budgeted(kernel, budget=budget, maintain=_stop()))

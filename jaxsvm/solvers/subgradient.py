@@ -18,14 +18,15 @@ from ..types import Loss, Solver
 
 @solver
 def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by subgradient steps over the whole data set.
+    """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by subgradient steps over the whole
+    data set.
 
         g = lam w + mean_i slope_i x_i
         w = project(w - g / (lam t)),   t = 1, 2, ...     onto |w| <= 1/sqrt(lam)
         returned: sum_t t w_t / sum_t t
 
-    The residual is |g| at the current iterate, on the whole training set, so `tol` may stop on it; for a loss with
-    kinks it need not fall to 0 (use a certificate); for a smooth one it does.
+    The residual is |g| at the current iterate, on the whole training set, so `tol` may stop on it;
+    for a loss with kinks it need not fall to 0 (use a certificate); for a smooth one it does.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
@@ -38,7 +39,8 @@ def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver
     Raises:
         ValueError: lam not a single positive number, unknown bias.
 
-    Differs from the paper: the average weighted by t is returned, whose error falls as 1/t without a logarithm.
+    Differs from the paper: the average weighted by t is returned, whose error falls as 1/t without
+    a logarithm.
 
     Example:
         >>> import jax, jaxsvm
@@ -47,8 +49,9 @@ def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver
         >>> float(run.model.w[0])
         0.5
 
-    Reference: N. Z. Shor, Minimization methods for non-differentiable functions, 1985; the average: S. Lacoste-Julien,
-        M. Schmidt, F. Bach, A simpler approach to obtaining an O(1/t) convergence rate, arXiv 1212.2002, 2012.
+    Reference: N. Z. Shor, Minimization methods for non-differentiable functions, 1985; the average:
+        S. Lacoste-Julien, M. Schmidt, F. Bach, A simpler approach to obtaining an O(1/t)
+        convergence rate, arXiv 1212.2002, 2012.
     """
     check_positive(lam=lam)
 

@@ -32,7 +32,9 @@ from ..types import Array, Info, Solver
 
 @register("Bundle")
 class Bundle(NamedTuple):
-    """Subgradients h = lam w - z of several points; slot 0 holds the convex combination of those that left the bundle."""
+    """Subgradients h = lam w - z of several points; slot 0 holds the convex combination of those
+    that left the bundle.
+    """
 
     h: FunctionValues  # (m, ...)
     z: FunctionValues  # (m, ...)
@@ -42,7 +44,9 @@ class Bundle(NamedTuple):
 
 @register("WolfeState")
 class WolfeState(NamedTuple):
-    """The iterate w, the trial point of the next subgradient, the bundle, and the best dual value."""
+    """The iterate w, the trial point of the next subgradient, the bundle, and the best dual
+    value.
+    """
 
     w: FunctionValues
     trial: FunctionValues
@@ -65,37 +69,47 @@ def wolfe(
     m_L: float = 0.4,
     m_R: float = 0.45,
 ) -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) along shortest convex combinations of subgradients, no bias.
+    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) along shortest convex
+    combinations of subgradients, no bias.
 
-        h = the vector of least norm in the convex hull of the bundle;   w = w - t h,   t by a line search along -h
-        the bundle gains the subgradient at w - t h with the right-hand slope;   h replaces the vectors that leave the bundle
+        h = the vector of least norm in the convex hull of the bundle;   w = w - t h,
+            t by a line search along -h
+        the bundle gains the subgradient at w - t h with the right-hand slope;
+        h replaces the vectors that leave the bundle
         if |h|^2 < 2 lam reset gap:   bundle = {the newest subgradient},   h = that
 
-    Subgradients are lam w - sum_i share_i a_i y_i phi(x_i) with a in [0, 1]. The same combination of their a is dual feasible,
-    so that a small |h| implies a small duality gap. A step costs one product with the kernel matrix.
+    Subgradients are lam w - sum_i share_i a_i y_i phi(x_i) with a in [0, 1]. The same combination
+    of their a is dual feasible, so that a small |h| implies a small duality gap. A step costs one
+    product with the kernel matrix.
 
     Args:
-        lam: regularisation, > 0. For lam >= max k(x, x) the first step ends at the optimum, sum_i share_i y_i phi(x_i) / lam.
+        lam: regularisation, > 0. For lam >= max k(x, x) the first step ends at the optimum, sum_i
+            share_i y_i phi(x_i) / lam.
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m); None is linear.
-        bundle: m, vectors in the bundle, >= 2: one combination and the m - 1 newest subgradients; structure.
-        weights: "norm": the vector of least norm in the hull; "dual": the combination of highest dual value, with
-            h = lam w - sum_i share_i a_i y_i phi(x_i) at the current w, and without resets; structure.
-        line_search: "exact", or "wolfe" with decrease of at least m_L t |h|^2 and slope of at least -m_R |h|^2; structure.
-        reset: kappa, >= 0; larger values reset more often, 0 never. The default 0.5 resets where |h|^2 < lam gap.
+        bundle: m, vectors in the bundle, >= 2: one combination and the m - 1 newest subgradients;
+            structure.
+        weights: "norm": the vector of least norm in the hull; "dual": the combination of highest
+            dual value, with h = lam w - sum_i share_i a_i y_i phi(x_i) at the current w, and
+            without resets; structure.
+        line_search: "exact", or "wolfe" with decrease of at least m_L t |h|^2 and slope of at least
+            -m_R |h|^2; structure.
+        reset: kappa, >= 0; larger values reset more often, 0 never. The default 0.5 resets where
+            |h|^2 < lam gap.
         m_L: decrease constant of the search, in (0, 1).
         m_R: slope constant of the search, in [m_L, 1); below m_L a search might fail.
 
     Returns:
-        A solver on all rows; a step uses all of them. Model `Expansion` over all rows, or `Linear`. The residual is the
-        relative duality gap (P - D) / P before the step, with the best D so far: `fit(tol=1e-3)` stops on it.
+        A solver on all rows; a step uses all of them. Model `Expansion` over all rows, or `Linear`.
+        The residual is the relative duality gap (P - D) / P before the step, with the best D so
+        far: `fit(tol=1e-3)` stops on it.
 
     Raises:
-        ValueError: lam not a single positive number, reset below 0, bundle below 2, another choice of weights or search,
-            m_L not in (0, 1), m_R not in [m_L, 1).
+        ValueError: lam not a single positive number, reset below 0, bundle below 2, another choice
+            of weights or search, m_L not in (0, 1), m_R not in [m_L, 1).
 
-    Differs from the paper: the duality gap decides when to reset and to stop (there: sums of distances). All rows form one
-        function; a step that ends at a kink of it ends there exactly, with the right-hand subgradient. Values at the rows are
-        recomputed every 64 steps.
+    Differs from the paper: the duality gap decides when to reset and to stop (there: sums of
+        distances). All rows form one function; a step that ends at a kink of it ends there exactly,
+        with the right-hand subgradient. Values at the rows are recomputed every 64 steps.
 
     Example:
         >>> import jax, jaxsvm
@@ -104,9 +118,9 @@ def wolfe(
         >>> run.model.w.tolist(), run.converged
         ([0.5], True)
 
-    Reference: P. Wolfe, A method of conjugate subgradients for minimizing nondifferentiable functions, Mathematical
-        Programming Study 3, 1975; weights="dual": C. Teo, S. Vishwanathan, A. Smola, Q. Le, Bundle methods for regularized
-        risk minimization, JMLR 11, 2010.
+    Reference: P. Wolfe, A method of conjugate subgradients for minimizing nondifferentiable
+        functions, Mathematical Programming Study 3, 1975; weights="dual": C. Teo, S. Vishwanathan,
+        A. Smola, Q. Le, Bundle methods for regularized risk minimization, JMLR 11, 2010.
     """
     check_positive(lam=lam)
     check_nonnegative(reset=reset)
@@ -118,11 +132,15 @@ def wolfe(
 
     def init(key, data):
         n, dtype = data.y.shape[0], accum_dtype(data.x)
-        zero = FunctionValues(jnp.zeros(data.x.shape[1] if kernel is None else n, dtype), jnp.zeros(n, dtype))
+        zero = FunctionValues(
+            jnp.zeros(data.x.shape[1] if kernel is None else n, dtype), jnp.zeros(n, dtype)
+        )
         empty = jax.tree.map(lambda a: jnp.zeros((bundle, *a.shape), dtype), zero)
         subgradients = Bundle(empty, empty, jnp.zeros((bundle, n), dtype), jnp.zeros(bundle, bool))
         weight, dual = data.weight.astype(dtype), jnp.full((), -jnp.inf, dtype)
-        return WolfeState(zero, zero, jnp.ones(n, dtype), subgradients, dual, weight, jnp.zeros((), jnp.int32))
+        return WolfeState(
+            zero, zero, jnp.ones(n, dtype), subgradients, dual, weight, jnp.zeros((), jnp.int32)
+        )
 
     def update(state, batch):
         w, trial, a, subgradients, dual, weight, t = state
@@ -134,24 +152,35 @@ def wolfe(
         g = subgradient(lam, trial, z)
         newest = Bundle(g, z, a, jnp.ones((), bool))
         slot = 1 + t % (bundle - 1)
-        subgradients = jax.tree.map(lambda slots, value: slots.at[slot].set(value), subgradients, newest)
+        subgradients = jax.tree.map(
+            lambda slots, value: slots.at[slot].set(value), subgradients, newest
+        )
         # h, a convex combination of the bundle; the dual value of its a, and the duality gap.
         vectors = subgradients.z if weights == "dual" else subgradients.h
         gram = jax.vmap(lambda p: jax.vmap(lambda q: space.inner(p, q))(vectors))(vectors)
         linear_gain = dot(subgradients.a, share) if weights == "dual" else None
-        hull_weights = nearest_point(gram / lam if weights == "dual" else gram, subgradients.active, linear_gain)
+        hull_weights = nearest_point(
+            gram / lam if weights == "dual" else gram, subgradients.active, linear_gain
+        )
         mean = combined(hull_weights, subgradients._replace(active=hull_weights))
         dual = jnp.maximum(dual, dot(share, mean.a) - space.inner(mean.z, mean.z) / (2 * lam))
         risk = pairwise_sum(share * jnp.maximum(1 - margin, 0))
         primal = lam / 2 * space.inner(w, w) + risk
         gap = jnp.maximum(primal - dual, 0)
         h = mean.h if weights == "norm" else subgradient(lam, w, mean.z)
-        # Reset to the newest subgradient if |h| is small beside the gap. Slot 0 takes the combination, or that subgradient.
-        resets = (weights == "norm") & (count(subgradients.active) > 1) & (space.inner(h, h) < 2 * lam * reset * gap)
+        # Reset to the newest subgradient if |h| is small beside the gap. Slot 0 takes the
+        # combination, or that subgradient.
+        resets = (
+            (weights == "norm")
+            & (count(subgradients.active) > 1)
+            & (space.inner(h, h) < 2 * lam * reset * gap)
+        )
         after_reset, after_step = (newest._replace(active=True), g), (mean._replace(active=True), h)
         first, h = jax.tree.map(lambda g, m: jnp.where(resets, g, m), after_reset, after_step)
         active = jnp.where(resets, jnp.zeros(bundle, bool), subgradients.active).at[0].set(True)
-        subgradients = jax.tree.map(lambda slots, value: slots.at[0].set(value), subgradients, first)._replace(active=active)
+        subgradients = jax.tree.map(
+            lambda slots, value: slots.at[0].set(value), subgradients, first
+        )._replace(active=active)
         # The line search along d = -h.
         d = scale(-1.0, h)
         line = line_of(lam, space, w, d, z, y, share)
@@ -159,7 +188,9 @@ def wolfe(
             step = trial_step = exact_step(line)
         else:
             start = 1 / lam
-            step, rejected_step = bounded_step(line, line.square, m_L, m_R, 1e-8 * start, jnp.inf * start, start)
+            step, rejected_step = bounded_step(
+                line, line.square, m_L, m_R, 1e-8 * start, jnp.inf * start, start
+            )
             trial_step = jnp.where(step > 0, step, rejected_step)
         significant = above_rounding(line.square, lam, space.inner(w, w), space.inner(z, z))
         step, trial_step = jnp.where(significant, step, 0), jnp.where(significant, trial_step, 0)
@@ -171,10 +202,14 @@ def wolfe(
             progress=-line.change(step)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=count(w.coef != 0),
-            evals=times_count(jnp.where(is_recomputed, 2 * n, n).astype(jnp.int32), evals_per_row, 2 * n),
+            evals=times_count(
+                jnp.where(is_recomputed, 2 * n, n).astype(jnp.int32), evals_per_row, 2 * n
+            ),
         )
         new_trial = add_scaled(new_w, trial_step - step, d)
-        return WolfeState(new_w, new_trial, line.active(trial_step), subgradients, dual, weight, t + 1), info
+        return WolfeState(
+            new_w, new_trial, line.active(trial_step), subgradients, dual, weight, t + 1
+        ), info
 
     def model(state, data=None):
         if kernel is None:

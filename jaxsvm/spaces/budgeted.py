@@ -30,9 +30,11 @@ class PendingWrites(NamedTuple):
 
 @register("BudgetedState")
 class BudgetedState(NamedTuple):
-    """f = sum_j coef_j k(x_j, .) over the occupied places: the first `front` and the last `back`; coef is 0 elsewhere.
+    """f = sum_j coef_j k(x_j, .) over the occupied places: the first `front` and the last `back`;
+    coef is 0 elsewhere.
 
-    The writes of the last step are delayed: a loop body that first writes and then only reads is updated in place by XLA.
+    The writes of the last step are delayed: a loop body that first writes and then only reads is
+    updated in place by XLA.
     """
 
     x: Array  # (m, d)  minus the shift, without the pending rows
@@ -51,11 +53,13 @@ class BudgetedState(NamedTuple):
 
 @space
 def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
-    """f = sum_j coef_j k(x_j, .) with at most `budget` points, copies of rows: O(m d) memory and time per step.
+    """f = sum_j coef_j k(x_j, .) with at most `budget` points, copies of rows: O(m d) memory and
+    time per step.
 
-    A row with a nonzero step becomes a point; a row equal to a point adds to its coefficient. Where no place is free, `maintain`
-    decides which of the m + 1 points is removed and how the others compensate. Rows of a batch are added in sequence, by scores
-    evaluated before the first. Sparse rows are stored as dense points.
+    A row with a nonzero step becomes a point; a row equal to a point adds to its coefficient. Where
+    no place is free, `maintain` decides which of the m + 1 points is removed and how the others
+    compensate. Rows of a batch are added in sequence, by scores evaluated before the first. Sparse
+    rows are stored as dense points.
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m); not `precomputed`.
@@ -66,25 +70,41 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         A space for `jaxsvm.engines.online` and others.
 
     Raises:
-        ValueError: budget below 2; a precomputed kernel; a kernel that the maintenance does not support.
+        ValueError: budget below 2; a precomputed kernel; a kernel that the maintenance does not
+            support.
         TypeError: maintain is not a maintenance.
     """
     kernel, m = check_points(kernel), check_budget(budget)
     refuse_factory("maintain", maintain)
     if not is_kind(maintain, Maintenance):
-        raise TypeError(f"maintain must be a maintenance such as jaxsvm.budget.merge(), got {shown(maintain)}")
+        raise TypeError(
+            f"maintain must be a maintenance such as jaxsvm.budget.merge(), got {shown(maintain)}"
+        )
     maintain.check(kernel)
 
     def zero(key, data):
         dtype, zero_count = accum_dtype(data.x), jnp.zeros((), jnp.int32)
         x, vector = jnp.zeros((m, data.x.shape[-1]), dtype), jnp.zeros(m, dtype)
         seed = jax.random.bits(key, (), jnp.uint32)
-        pending = PendingWrites(jnp.zeros(3, jnp.int32), x[jnp.zeros(3, jnp.int32)], jnp.zeros(3, dtype))
-        annotations = jax.tree.map(lambda a: jnp.zeros((m, *jnp.shape(a)), a.dtype), maintain.annotate(jnp.ones((), dtype)))
+        pending = PendingWrites(
+            jnp.zeros(3, jnp.int32), x[jnp.zeros(3, jnp.int32)], jnp.zeros(3, dtype)
+        )
+        annotations = jax.tree.map(
+            lambda a: jnp.zeros((m, *jnp.shape(a)), a.dtype), maintain.annotate(jnp.ones((), dtype))
+        )
         birth = jnp.zeros(m, jnp.int32)
         zero_counts = zero_count, zero_count, zero_count
         return BudgetedState(
-            x, vector, vector, birth, annotations, *zero_counts, seed, maintain.memory(dtype), pending, kernel.offset(data)
+            x,
+            vector,
+            vector,
+            birth,
+            annotations,
+            *zero_counts,
+            seed,
+            maintain.memory(dtype),
+            pending,
+            kernel.offset(data),
         )
 
     def evaluate(f, batch):
@@ -99,18 +119,31 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         f = flush(f)
         row, values = dense_centred(f, batch.x), values_at(kernel, f, batch.x)[0]
         if maintain.observe is not None:
-            new = maintain.observe(f.annotations, values, occupied(f.coef.shape[0], f.front, f.back), batch.y[0])
-            f = f._replace(annotations=jax.tree.map(functools.partial(jnp.where, batch.weight[0] > 0), new, f.annotations))
-        without_x = lax.cond(coef[0] != 0, lambda: add_point(f, coef, row, values, batch.y[0]), lambda: f._replace(x=None))
+            new = maintain.observe(
+                f.annotations, values, occupied(f.coef.shape[0], f.front, f.back), batch.y[0]
+            )
+            f = f._replace(
+                annotations=jax.tree.map(
+                    functools.partial(jnp.where, batch.weight[0] > 0), new, f.annotations
+                )
+            )
+        without_x = lax.cond(
+            coef[0] != 0,
+            lambda: add_point(f, coef, row, values, batch.y[0]),
+            lambda: f._replace(x=None),
+        )
         return without_x._replace(x=f.x)
 
     def add_point(f, coef, row, values, y):
         """The state after the row is added, without `x`."""
         live = occupied(f.coef.shape[0], f.front, f.back)
-        duplicate, _ = argmax_value(jnp.where(live, 2 * values - kernel.diag(f.x), -jnp.inf))  # the nearest point
+        # the nearest point
+        duplicate, _ = argmax_value(jnp.where(live, 2 * values - kernel.diag(f.x), -jnp.inf))
         is_duplicate = index_row(live, duplicate) & jnp.all(index_row(f.x, duplicate) == row[0])
         coef = coef + jnp.where(is_duplicate, index_row(f.coef, duplicate), 0)
-        annotate = lambda a, new: jnp.concatenate([a, jnp.where(is_duplicate, index_row(a, duplicate), new)[None]])
+        annotate = lambda a, new: jnp.concatenate(
+            [a, jnp.where(is_duplicate, index_row(a, duplicate), new)[None]]
+        )
         points = Points(
             x=f.x,
             sqnorm=f.sqnorm,
@@ -126,11 +159,15 @@ def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
         grows = ~is_duplicate & ~points.full
         free = jnp.where(is_duplicate, duplicate, jnp.where(coef[0] > 0, f.front, m - 1 - f.back))
         store = lambda: (remove_point(points, free), f.memory)
-        change, memory = lax.cond(is_duplicate | grows, store, lambda: maintain.change(kernel, points, f.memory))
+        change, memory = lax.cond(
+            is_duplicate | grows, store, lambda: maintain.change(kernel, points, f.memory)
+        )
         return apply_change(f._replace(memory=memory, added=f.added + 1), points, change, grows)
 
     points = lambda f: (centre(flush(f).x, -f.shift), f.coef)
-    return point_space(kernel, zero, evaluate, add, points, lambda f: f.front + f.back, m, maintain.evals(m))
+    return point_space(
+        kernel, zero, evaluate, add, points, lambda f: f.front + f.back, m, maintain.evals(m)
+    )
 
 
 def point_space(
@@ -158,7 +195,9 @@ def point_space(
 
     def model(f, data=None):
         x, coef = points(f)
-        return Expansion(kernel, x, coef, jnp.zeros((), coef.dtype), jnp.full(coef.shape, -1, jnp.int32))
+        return Expansion(
+            kernel, x, coef, jnp.zeros((), coef.dtype), jnp.full(coef.shape, -1, jnp.int32)
+        )
 
     return Space(
         zero=zero,
@@ -166,7 +205,9 @@ def point_space(
         sqnorm=kernel.diag,
         add=add,
         model=model,
-        gram=lambda batch: kernel.diag(batch.x)[:, None] if batch.x.shape[0] == 1 else kernel(batch.x, batch.x),
+        gram=lambda batch: (
+            kernel.diag(batch.x)[:, None] if batch.x.shape[0] == 1 else kernel(batch.x, batch.x)
+        ),
         evals=lambda coef, batch: row * count(batch.weight > 0) + move * count(coef != 0),
         support=support,
     )
@@ -180,7 +221,10 @@ def check_points(kernel: Any) -> Kernel:
     """
     kernel = as_kernel(kernel)
     if holds_precomputed(kernel):
-        raise ValueError("a budget holds points of its own, and a precomputed kernel knows training rows only: take another one")
+        raise ValueError(
+            "a budget holds points of its own, and a precomputed kernel knows "
+            "training rows only: take another one"
+        )
     return kernel
 
 
@@ -203,7 +247,9 @@ def flush(f: BudgetedState) -> BudgetedState:
 
 
 def contributions(kernel: Kernel, f: BudgetedState, batch: Batch) -> Array:
-    """The contribution of each point to the score of each row, coef_j k(x_j, x_i), (b, m); nan where there is no point."""
+    """The contribution of each point to the score of each row, coef_j k(x_j, x_i), (b, m); nan
+    where there is no point.
+    """
     f = flush(f)
     return jnp.where(
         occupied(f.coef.shape[0], f.front, f.back)[None, :],
@@ -227,8 +273,11 @@ def values_at(kernel: Kernel, f: Any, x: Array) -> Array:
     return kernel.values(centre(x, f.shift), f.x, f.sqnorm)
 
 
-def sequentially(add_row: Callable, flush_writes: Callable, f: Any, coef: Array, batch: Batch) -> Any:
-    """The state after `add_row(f, coef (1,), batch of one row)` for each row of a batch in sequence.
+def sequentially(
+    add_row: Callable, flush_writes: Callable, f: Any, coef: Array, batch: Batch
+) -> Any:
+    """The state after `add_row(f, coef (1,), batch of one row)` for each row of a batch in
+    sequence.
 
     With more than one row, pending writes are flushed by `flush_writes` at the end.
     """
@@ -240,7 +289,8 @@ def sequentially(add_row: Callable, flush_writes: Callable, f: Any, coef: Array,
 
 
 def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array) -> BudgetedState:
-    """The state after a change, without `x`: coefficients and annotations in their new places, and the rows to write.
+    """The state after a change, without `x`: coefficients and annotations in their new places, and
+    the rows to write.
 
     Args:
         f: the state before; its flushed points are in `points`.
@@ -252,8 +302,9 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
     place = lax.iota(jnp.int32, m)
     new_positive, new_negative = coef[m] > 0, coef[m] < 0
     is_stored, in_front = removed < m, removed < f.front
-    # Positive coefficients stay in front of negative ones. Where a point of the other sign is removed, the last one of that
-    # sign moves into its place, and the new point goes to the free place next to its own sign.
+    # Positive coefficients stay in front of negative ones. Where a point of the other sign is
+    # removed, the last one of that sign moves into its place, and the new point goes to the free
+    # place next to its own sign.
     shifts = is_stored & ~grows & jnp.where(in_front, new_negative, new_positive)
     last = jnp.where(in_front, f.front - 1, m - f.back)
     target = jnp.where(shifts, jnp.where(in_front, m - 1 - f.back, f.front), removed)
@@ -262,16 +313,21 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
     def follow(a, new):
         expand = lambda mask: mask.reshape(-1, *[1] * (a.ndim - 1))
         shifted = jnp.where(expand(shifts & (place == removed)), index_row(a, last), a)
-        shifted = jnp.where(expand(jnp.where(shifts, place == last, place == removed)), jnp.zeros_like(a), shifted)
+        shifted = jnp.where(
+            expand(jnp.where(shifts, place == last, place == removed)), jnp.zeros_like(a), shifted
+        )
         return jnp.where(expand(is_stored & (place == target)), new, shifted)
 
-    copies_last = shifts & (last != removed) & (last != moved)  # copy the row of `last`, unless another write covers it
+    # copy the row of `last`, unless another write covers it
+    copies_last = shifts & (last != removed) & (last != moved)
     replaces = (moved >= 0) & (moved < m)
     new = target, jnp.where(moved == m, row, points.row)
     second = jnp.where(shifts & (moved == last), removed, moved), row
     first = jax.tree.map(functools.partial(jnp.where, is_stored), new, second)
     second = jax.tree.map(functools.partial(jnp.where, replaces), second, first)
-    third = jax.tree.map(functools.partial(jnp.where, copies_last), (removed, index_row(f.x, last)), first)
+    third = jax.tree.map(
+        functools.partial(jnp.where, copies_last), (removed, index_row(f.x, last)), first
+    )
     rows = jnp.stack([first[1], second[1], third[1]])
     pending = PendingWrites(jnp.stack([first[0], second[0], third[0]]), rows, sqnorms(rows))
     no_x: Any = None
@@ -282,5 +338,7 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
         annotations=jax.tree.map(lambda a: follow(a[:m], a[m]), points.annotations),
         front=f.front + step + (grows & new_positive).astype(jnp.int32),
         back=f.back - step + (grows & new_negative).astype(jnp.int32),
-        pending=jax.tree.map(functools.partial(jnp.where, is_stored | replaces), pending, f.pending),
+        pending=jax.tree.map(
+            functools.partial(jnp.where, is_stored | replaces), pending, f.pending
+        ),
     )

@@ -25,15 +25,16 @@ class ExpansionState(NamedTuple):
 
 @space
 def expansion(kernel: Kernel, *, unconditional: bool = False) -> Space:
-    """f = sum_i coef_i k(x_i, .) over all n rows: one kernel row per coefficient that changes, O(n) memory.
+    """f = sum_i coef_i k(x_i, .) over all n rows: one kernel row per coefficient that changes, O(n)
+    memory.
 
-    `evaluate` reads cached responses without kernel evaluations. `add` computes the kernel rows of a step by one product, and
-    skips it where all coefficients are 0.
+    `evaluate` reads cached responses without kernel evaluations. `add` computes the kernel rows of
+    a step by one product, and skips it where all coefficients are 0.
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
-        unconditional: compute the product even where all coefficients are 0; faster for methods whose steps always change f,
-            since XLA then uses all cores; structure.
+        unconditional: compute the product even where all coefficients are 0; faster for methods
+            whose steps always change f, since XLA then uses all cores; structure.
     """
     kernel = as_kernel(kernel)
 
@@ -54,9 +55,15 @@ def expansion(kernel: Kernel, *, unconditional: bool = False) -> Space:
             return dot(coef, kernel(batch.x[index], batch.x))
 
         keep = 1 - shrink
-        term = product() if unconditional else jax.lax.cond(jnp.any(coef != 0), product, lambda: jnp.zeros_like(f.response))
+        term = (
+            product()
+            if unconditional
+            else jax.lax.cond(jnp.any(coef != 0), product, lambda: jnp.zeros_like(f.response))
+        )
         response, compensation = two_sum(keep * f.response, keep * f.compensation, term)
-        return ExpansionState((keep * f.coef).at[index].add(coef, mode="promise_in_bounds"), response, compensation)
+        return ExpansionState(
+            (keep * f.coef).at[index].add(coef, mode="promise_in_bounds"), response, compensation
+        )
 
     def evals(coef, batch):
         return times_count(count(coef != 0), batch.x.shape[0], coef.shape[0])

@@ -29,14 +29,20 @@ def with_constant(inner: Space) -> Space:
     """
 
     def add(s, shrink, coef, batch):
-        return ConstantState(inner.add(s.f, shrink, coef, batch), (1 - shrink) * s.b + jnp.sum(coef))
+        return ConstantState(
+            inner.add(s.f, shrink, coef, batch), (1 - shrink) * s.b + jnp.sum(coef)
+        )
 
     return Space(
-        zero=lambda key, data: ConstantState(inner.zero(key, data), jnp.zeros((), accum_dtype(data.x))),
+        zero=lambda key, data: ConstantState(
+            inner.zero(key, data), jnp.zeros((), accum_dtype(data.x))
+        ),
         evaluate=lambda s, batch: inner.evaluate(s.f, batch) + s.b,
         sqnorm=lambda x: inner.sqnorm(x) + 1,
         add=add,
-        model=lambda s, data=None: dataclasses.replace(inner.model(s.f, data), b=s.b, bias="feature"),
+        model=lambda s, data=None: dataclasses.replace(
+            inner.model(s.f, data), b=s.b, bias="feature"
+        ),
         gram=lambda batch: inner.gram(batch) + 1,
         evals=inner.evals,
         support=lambda s: inner.support(s.f),

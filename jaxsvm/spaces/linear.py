@@ -12,7 +12,9 @@ from ..types import Space
 
 @space
 def linear() -> Space:
-    """Linear functions f(x) = <w, x> by their weights w (d,), without a bias; see `with_constant` for a regularised one."""
+    """Linear functions f(x) = <w, x> by their weights w (d,), without a bias; see `with_constant`
+    for a regularised one.
+    """
 
     def zero(key, data):
         return jnp.zeros(data.x.shape[-1], accum_dtype(data.x))
@@ -32,7 +34,9 @@ def linear() -> Space:
         sqnorm=sqnorms,
         add=add,
         model=model,
-        gram=lambda batch: sqnorms(batch.x)[:, None] if batch.x.shape[0] == 1 else cross_products(batch.x, batch.x),
+        gram=lambda batch: (
+            sqnorms(batch.x)[:, None] if batch.x.shape[0] == 1 else cross_products(batch.x, batch.x)
+        ),
         evals=lambda coef, batch: count(batch.weight > 0),
         support=lambda w: jnp.full((), w.shape[0], jnp.int32),
     )

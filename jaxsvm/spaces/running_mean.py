@@ -24,10 +24,11 @@ class MeanState(NamedTuple):
 
 @space
 def averaged(inner: Space, *, of: str = "steps") -> Space:
-    """The space `inner` with the mean of the iterates as the model; evaluation is at the current function.
+    """The space `inner` with the mean of the iterates as the model; evaluation is at the current
+    function.
 
-    mean_t = (f_1 + ... + f_t) / t. With "steps", f_1 = 0, f_2, ... are the functions before each step; with "moves", the
-    functions after each step that changed f.
+    mean_t = (f_1 + ... + f_t) / t. With "steps", f_1 = 0, f_2, ... are the functions before each
+    step; with "moves", the functions after each step that changed f.
 
     Args:
         inner: a space whose states add like vectors (linear, expansion).
@@ -41,7 +42,9 @@ def averaged(inner: Space, *, of: str = "steps") -> Space:
 
     def add(s, shrink, coef, batch):
         f = inner.add(s.f, shrink, coef, batch)
-        is_counted, summand = (jnp.ones((), bool), s.f) if of == "steps" else (jnp.any(coef != 0), f)
+        is_counted, summand = (
+            (jnp.ones((), bool), s.f) if of == "steps" else (jnp.any(coef != 0), f)
+        )
         count = s.count + is_counted.astype(jnp.int32)
         step_size = is_counted.astype(coef.dtype) / jnp.maximum(count, 1).astype(coef.dtype)
         mean, compensation = running_mean(s.mean, s.compensation, summand, step_size)

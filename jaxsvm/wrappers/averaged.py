@@ -20,13 +20,17 @@ class AveragedState(NamedTuple):
 
 
 @solver
-def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array] | None = None) -> Solver:
+def averaged(
+    inner: Solver, *, start: int = 0, weights: Callable[[Array], Array] | None = None
+) -> Solver:
     """A solver whose model is the average of the linear models of `inner`, instead of the last.
 
-    mean_t = sum_s weight_s w_s / sum_s weight_s over the iterates s = start, ..., t; the bias likewise.
+    mean_t = sum_s weight_s w_s / sum_s weight_s over the iterates s = start, ..., t; the bias
+    likewise.
 
     Args:
-        inner: a solver whose model is `Linear`; inside a feature map write `on_features(phi, averaged(s))`.
+        inner: a solver whose model is `Linear`; inside a feature map write `on_features(phi,
+            averaged(s))`.
         start: number of initial steps to skip, >= 0.
         weights: step since start (0.0, 1.0, ...) -> weight, > 0; None: equal weights.
 
@@ -38,15 +42,18 @@ def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array]
         >>> averaged(jaxsvm.pegasos(0.01), weights=lambda t: t + 1).reads
         'rows'
 
-    Reference: B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, SIAM J. Control Optim.
-        30, 1992; weights growing with t: S. Lacoste-Julien, M. Schmidt, F. Bach, arXiv 1212.2002.
+    Reference: B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, SIAM
+        J. Control Optim. 30, 1992; weights growing with t: S. Lacoste-Julien, M. Schmidt, F. Bach,
+        arXiv 1212.2002.
     """
     check_average(start, weights)
 
     def model(state, data=None):
         inner_model = inner.model(state, data)
         if not isinstance(inner_model, Linear):
-            raise TypeError(f"averaged takes solvers whose model is Linear, got {type(inner_model).__name__}")
+            raise TypeError(
+                f"averaged takes solvers whose model is Linear, got {type(inner_model).__name__}"
+            )
         return inner_model
 
     def init(key, data):
@@ -55,9 +62,13 @@ def averaged(inner: Solver, *, start: int = 0, weights: Callable[[Array], Array]
 
     def update(state, batch):
         inner_state, info = inner.update(state.inner, batch)
-        return AveragedState(inner_state, update_mean(state.average, model(inner_state), start, weights)), info
+        return AveragedState(
+            inner_state, update_mean(state.average, model(inner_state), start, weights)
+        ), info
 
     def wrapper(new_inner):
         return averaged(new_inner, start=start, weights=weights)
 
-    return replace(inner, wrapper, init=init, update=update, model=lambda state, data=None: state.average.mean)
+    return replace(
+        inner, wrapper, init=init, update=update, model=lambda state, data=None: state.average.mean
+    )

@@ -19,10 +19,11 @@ from ..types import Array, Batch, Info, Solver, State, take
 
 @struct
 class OneVsRest:
-    """f(x) = (f_1(x), ..., f_k(x)), one model for each class: the class is the index of the largest value.
+    """f(x) = (f_1(x), ..., f_k(x)), one model for each class: the class is the index of the largest
+    value.
 
-    `model[c]` is f_c alone, as `certificate` takes it. Leaves that the k models share, such as the rows of an expansion,
-    are stored once.
+    `model[c]` is f_c alone, as `certificate` takes it. Leaves that the k models share, such as the
+    rows of an expansion, are stored once.
     """
 
     inner: Any  # a model; leaves for which `stacked` is True have a leading axis (k,)
@@ -52,9 +53,9 @@ class OneVsRest:
 class OneVsOne:
     """Votes of one model for each pair of classes: the class is the index of the largest value.
 
-    `pairs(x)` are the decision values of the models, in the order (0, 1), (0, 2), ..., (1, 2), ..., (k-2, k-1).
-    `model[a, b]` is the model of classes a < b alone, as `certificate` takes it. Leaves that the models share are stored
-    once.
+    `pairs(x)` are the decision values of the models, in the order (0, 1), (0, 2), ..., (1, 2), ...,
+    (k-2, k-1). `model[a, b]` is the model of classes a < b alone, as `certificate` takes it. Leaves
+    that the models share are stored once.
     """
 
     inner: Any  # a model; leaves for which `stacked` is True have a leading axis (k(k-1)/2,)
@@ -68,18 +69,26 @@ class OneVsOne:
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Votes, (n, d) -> (n, k), `block` rows at a time: temporaries are (block, k(k-1)/2).
 
-            votes_c + s_c / (3 (|s_c| + 1)),   s_c = sum of the values of the pairs with c, signed so that > 0 is for c
+            votes_c + s_c / (3 (|s_c| + 1)),
+                s_c = sum of the values of the pairs with c, signed so that > 0 is for c
 
-        The second term is within (-1/3, 1/3), so that it breaks ties between classes with equally many votes.
+        The second term is within (-1/3, 1/3), so that it breaks ties between classes with equally
+        many votes.
         """
         x = matrix("x", x)
         return blocked(lambda rows: _votes(self.pairs(rows), self.classes), x, block)
 
     def __getitem__(self, pair: tuple[int, int]) -> Any:
         k = self.classes
-        two = isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(c, int | np.integer) for c in pair)
+        two = (
+            isinstance(pair, tuple)
+            and len(pair) == 2
+            and all(isinstance(c, int | np.integer) for c in pair)
+        )
         if not two or not 0 <= pair[0] < pair[1] < k:
-            raise ValueError(f"model[a, b] takes two class numbers 0 <= a < b <= {k - 1}, got {pair!r}")
+            raise ValueError(
+                f"model[a, b] takes two class numbers 0 <= a < b <= {k - 1}, got {pair!r}"
+            )
         a, b = map(int, pair)
         return _select_model(self, a * (2 * k - a - 1) // 2 + b - a - 1)
 
@@ -97,7 +106,10 @@ class OneVsOne:
         _num_models(self)
         k = self.classes
         if not any(k * (k - 1) // 2 in shape_of(leaf) for leaf in jax.tree.leaves(self.inner)):
-            raise ValueError(f"{k} classes have {k * (k - 1) // 2} pairs, but inner holds {_num_models(self)} models")
+            raise ValueError(
+                f"{k} classes have {k * (k - 1) // 2} pairs, but inner holds "
+                f"{_num_models(self)} models"
+            )
 
 
 def _num_models(model: OneVsRest | OneVsOne) -> int:
@@ -105,28 +117,42 @@ def _num_models(model: OneVsRest | OneVsOne) -> int:
     leaves, stacked = jax.tree.leaves(model.inner), model.stacked
     booleans = isinstance(stacked, tuple) and all(isinstance(flag, bool) for flag in stacked)
     if not booleans or len(stacked) != len(leaves) or not any(stacked):
-        raise ValueError(f"stacked must hold a truth value for each of the {len(leaves)} arrays of inner, got {stacked!r}")
+        raise ValueError(
+            f"stacked must hold a truth value for each of the {len(leaves)} arrays "
+            f"of inner, got {stacked!r}"
+        )
     fronts = {shape_of(leaf)[:1] for leaf, flag in zip(leaves, stacked, strict=True) if flag}
     if len(fronts) != 1 or fronts == {()}:
-        raise ValueError(f"the stacked arrays of inner must have one first axis, got {sorted(fronts)}")
+        raise ValueError(
+            f"the stacked arrays of inner must have one first axis, got {sorted(fronts)}"
+        )
     return fronts.pop()[0]
 
 
 def _map_models(model: OneVsRest | OneVsOne, fn: Callable, out_axes: int = 0) -> Array:
     """`fn` of each of the stacked models."""
-    axes = jax.tree.unflatten(jax.tree.structure(model.inner), [0 if flag else None for flag in model.stacked])
+    axes = jax.tree.unflatten(
+        jax.tree.structure(model.inner), [0 if flag else None for flag in model.stacked]
+    )
     return jax.vmap(fn, in_axes=(axes,), out_axes=out_axes)(model.inner)
 
 
 def _select_model(model: OneVsRest | OneVsOne, position: int) -> Any:
     """One of the stacked models."""
     leaves, tree = jax.tree.flatten(model.inner)
-    return jax.tree.unflatten(tree, [leaf[position] if flag else leaf for leaf, flag in zip(leaves, model.stacked, strict=True)])
+    return jax.tree.unflatten(
+        tree,
+        [
+            leaf[position] if flag else leaf
+            for leaf, flag in zip(leaves, model.stacked, strict=True)
+        ],
+    )
 
 
 def _votes(score: Array, k: int) -> Array:
     """The votes of `OneVsOne` from the values of the pairs, (n, k(k-1)/2) -> (n, k)."""
-    first, second = (jnp.asarray(np.eye(k)[c], score.dtype) for c in np.triu_indices(k, 1))  # (k(k-1)/2, k)
+    # (k(k-1)/2, k)
+    first, second = (jnp.asarray(np.eye(k)[c], score.dtype) for c in np.triu_indices(k, 1))
     sign = first - second
     votes = jnp.sum(second, 0)[None, :] + dot((score >= 0).astype(score.dtype), sign)
     total = dot(score, sign)
@@ -139,26 +165,29 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
         P_c(f) = lam/2 |f|^2 + mean_i loss(f(x_i), +1 where y_i = c, else -1),   c = 0 .. k-1
 
-    All k problems read the same rows at every step, so that features and kernel rows are computed once. The curve holds the
-    mean of the k losses, the largest residual, and the sums of support and kernel evaluations. Evaluations are counted as
-    if each problem computed its own.
+    All k problems read the same rows at every step, so that features and kernel rows are computed
+    once. The curve holds the mean of the k losses, the largest residual, and the sums of support
+    and kernel evaluations. Evaluations are counted as if each problem computed its own.
 
     Args:
-        inner: a solver for labels -1, +1. Wrappers that read the model, such as `averaged`, go inside. `on_features` may go
-            inside or outside; the features are shared either way.
+        inner: a solver for labels -1, +1. Wrappers that read the model, such as `averaged`, go
+            inside. `on_features` may go inside or outside; the features are shared either way.
         classes: k, >= 2; structure.
 
     Returns:
-        A solver for rows whose y are class numbers 0 .. k-1 (`jaxsvm.dataset(..., task="multiclass")`), with the sampler
-        and `reads` of `inner`; model `OneVsRest`, (n, d) -> (n, k), inside `Mapped` if there is a feature map.
+        A solver for rows whose y are class numbers 0 .. k-1 (`jaxsvm.dataset(...,
+        task="multiclass")`), with the sampler and `reads` of `inner`; model `OneVsRest`, (n, d) ->
+        (n, k), inside `Mapped` if there is a feature map.
 
     Raises:
         ValueError: classes is not an integer of at least 2.
 
     Example:
         >>> import jax, jaxsvm
-        >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2], task="multiclass")
-        >>> run = jaxsvm.fit(one_vs_rest(jaxsvm.sdca(10.0), classes=3), data, jax.random.key(0), steps=300)
+        >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2],
+        ...     task="multiclass")
+        >>> run = jaxsvm.fit(one_vs_rest(jaxsvm.sdca(10.0), classes=3), data, jax.random.key(0),
+        ...     steps=300)
         >>> jnp.argmax(run.model(data.x), axis=1).tolist()
         [0, 1, 2]
 
@@ -175,7 +204,9 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         return jax.vmap(lambda y: inner.init(key, data._replace(y=y)))(labels(data.y))
 
     def update(state, batch):
-        state, info = jax.vmap(lambda state, y: inner.update(state, batch._replace(y=y)))(state, labels(batch.y))
+        state, info = jax.vmap(lambda state, y: inner.update(state, batch._replace(y=y)))(
+            state, labels(batch.y)
+        )
         return state, _combine(info, jnp.mean(info.loss))
 
     def model(state, data=None):
@@ -188,38 +219,47 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
 @register("OneVsOneState")
 class OneVsOneState(NamedTuple):
-    """The states of all pairs, and the factors that make weights relative to the mean weight of a pair's rows."""
+    """The states of all pairs, and the factors that make weights relative to the mean weight of a
+    pair's rows.
+    """
 
     inner: State  # leaves (k(k-1)/2, ...)
     scale: Array  # (k(k-1)/2,)  mean positive weight of all rows / that of the pair's rows
-    flat: Array  # ()  bool, all weights of the steps so far were 0 or 1: drawn by weight, or the rows weigh the same
+    # ()  bool, all weights of the steps so far were 0 or 1: drawn by weight, or the rows weigh the
+    # same
+    flat: Array
 
 
 @solver
 def one_vs_one(inner: Solver, *, classes: int) -> Solver:
-    """Minimise one problem for each pair of classes, the rows of one (+1) against those of the other (-1).
+    """Minimise one problem for each pair of classes, the rows of one (+1) against those of the
+    other (-1).
 
-        P_ab(f) = lam/2 |f|^2 + mean_{i: y_i = a or b} loss(f(x_i), +1 where y_i = a, else -1),   0 <= a < b <= k-1
+        P_ab(f) = lam/2 |f|^2 + mean_{i: y_i = a or b} loss(f(x_i), +1 where y_i = a, else -1),
+            0 <= a < b <= k-1
 
-    The mean is by weight. In terms of C, 1/2 |f|^2 + C sum_i w_i loss, all pairs have the same C: lam = 1/(C n_ab), where
-    n_ab is the weight of the pair's rows.
+    The mean is by weight. In terms of C, 1/2 |f|^2 + C sum_i w_i loss, all pairs have the same C:
+    lam = 1/(C n_ab), where n_ab is the weight of the pair's rows.
 
-    All pairs read the same rows at every step, so that features and kernel rows are computed once. Rows of other classes
-    are padding for a pair. A step without rows of a pair leaves its state unchanged, the step counter included. With one
-    row a step, a pair therefore makes about 2/k of all steps, the same steps as `inner` on the pair's rows alone.
+    All pairs read the same rows at every step, so that features and kernel rows are computed once.
+    Rows of other classes are padding for a pair. A step without rows of a pair leaves its state
+    unchanged, the step counter included. With one row a step, a pair therefore makes about 2/k of
+    all steps, the same steps as `inner` on the pair's rows alone.
 
-    Samplers scale weights by the mean weight of all rows; here they are rescaled to the mean over the pair's rows, which is
-    computed from the data of `init`. The curve holds the mean loss over the pairs that have rows in the step, the largest
-    residual, and the sums of support and kernel evaluations. Evaluations are counted as if each pair computed its own.
+    Samplers scale weights by the mean weight of all rows; here they are rescaled to the mean over
+    the pair's rows, which is computed from the data of `init`. The curve holds the mean loss over
+    the pairs that have rows in the step, the largest residual, and the sums of support and kernel
+    evaluations. Evaluations are counted as if each pair computed its own.
 
     Args:
         inner: as of `one_vs_rest`.
         classes: k, >= 2; structure.
 
     Returns:
-        A solver for rows whose y are class numbers 0 .. k-1 (`jaxsvm.dataset(..., task="multiclass")`), with the sampler
-        and `reads` of `inner`; model `OneVsOne`, (n, d) -> (n, k), inside `Mapped` if there is a feature map. If the state
-        of `inner` has an entry for each row (dual methods), `init` needs all rows, as it determines the pairs of each: use
+        A solver for rows whose y are class numbers 0 .. k-1 (`jaxsvm.dataset(...,
+        task="multiclass")`), with the sampler and `reads` of `inner`; model `OneVsOne`, (n, d) ->
+        (n, k), inside `Mapped` if there is a feature map. If the state of `inner` has an entry for
+        each row (dual methods), `init` needs all rows, as it determines the pairs of each: use
         `fit`, not `stream`.
 
     Raises:
@@ -227,23 +267,32 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
 
     Example:
         >>> import jax, jaxsvm
-        >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2], task="multiclass")
-        >>> run = jaxsvm.fit(one_vs_one(jaxsvm.sdca(10.0), classes=3), data, jax.random.key(0), steps=300)
+        >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2],
+        ...     task="multiclass")
+        >>> run = jaxsvm.fit(one_vs_one(jaxsvm.sdca(10.0), classes=3), data, jax.random.key(0),
+        ...     steps=300)
         >>> jnp.argmax(run.model(data.x), axis=1).tolist()
         [0, 1, 2]
 
-    Reference: S. Knerr, L. Personnaz, G. Dreyfus, Single-layer learning revisited: a stepwise procedure for building and
-        training a neural network, Neurocomputing, NATO ASI F 68, 1990; C.-W. Hsu, C.-J. Lin, A comparison of methods for
-        multiclass support vector machines, IEEE Trans. Neural Networks 13, 2002; the votes as in scikit-learn's `SVC`.
+    Reference: S. Knerr, L. Personnaz, G. Dreyfus, Single-layer learning revisited: a stepwise
+        procedure for building and training a neural network, Neurocomputing, NATO ASI F 68, 1990;
+        C.-W. Hsu, C.-J. Lin, A comparison of methods for multiclass support vector machines, IEEE
+        Trans. Neural Networks 13, 2002; the votes as in scikit-learn's `SVC`.
     """
     _check_classes(classes)
     first, second = np.triu_indices(classes, 1)
 
     def pair_targets(y, weight):
-        """(n,) class numbers and weights -> (k(k-1)/2, n) labels and weights, 0 where a row is of another class."""
+        """(n,) class numbers and weights -> (k(k-1)/2, n) labels and weights, 0 where a row is of
+        another class.
+        """
         one = jnp.ones((), y.dtype)
-        in_first, in_second = (y[None, :] == jnp.asarray(c, y.dtype)[:, None] for c in (first, second))
-        return jnp.where(in_first, one, -one), jnp.where(in_first | in_second, weight, jnp.zeros_like(weight))
+        in_first, in_second = (
+            y[None, :] == jnp.asarray(c, y.dtype)[:, None] for c in (first, second)
+        )
+        return jnp.where(in_first, one, -one), jnp.where(
+            in_first | in_second, weight, jnp.zeros_like(weight)
+        )
 
     def mean_positive(weight):
         """The mean of the positive weights, (m, n) -> (m,)."""
@@ -251,15 +300,23 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
 
     def init(key, data):
         labels, weights = pair_targets(data.y, data.weight[None, :])
-        states = jax.vmap(lambda y, weight: inner.init(key, data._replace(y=y, weight=weight)))(labels, weights)
+        states = jax.vmap(lambda y, weight: inner.init(key, data._replace(y=y, weight=weight)))(
+            labels, weights
+        )
         pair_mean = mean_positive(weights)
-        scale = jnp.where(pair_mean > 0, mean_positive(data.weight[None, :]) / jnp.where(pair_mean > 0, pair_mean, 1), 1)
+        scale = jnp.where(
+            pair_mean > 0,
+            mean_positive(data.weight[None, :]) / jnp.where(pair_mean > 0, pair_mean, 1),
+            1,
+        )
         return OneVsOneState(states, scale, jnp.ones((), bool))
 
     def update(state, batch):
         step_weights = _step_weights(batch, inner.reads)
         flat = state.flat & jnp.all((step_weights == 0) | (step_weights == 1))
-        labels, weights = pair_targets(batch.y, jnp.where(flat, 1, state.scale)[:, None] * batch.weight[None, :])
+        labels, weights = pair_targets(
+            batch.y, jnp.where(flat, 1, state.scale)[:, None] * batch.weight[None, :]
+        )
 
         def update_pair(old, y, weight):
             pair_batch = batch._replace(y=y, weight=weight)
@@ -268,15 +325,25 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
             return _select_state(has_rows, new, old), info, has_rows
 
         states, info, has_rows = jax.vmap(update_pair)(state.inner, labels, weights)
-        share = has_rows.astype(info.loss.dtype) / jnp.maximum(jnp.sum(has_rows.astype(info.loss.dtype)), 1)
+        share = has_rows.astype(info.loss.dtype) / jnp.maximum(
+            jnp.sum(has_rows.astype(info.loss.dtype)), 1
+        )
         loss = jnp.sum(jnp.where(has_rows, share * info.loss, jnp.zeros_like(share)))
         return OneVsOneState(states, state.scale, flat), _combine(info, loss)
 
     def model(state, data=None):
         targets = None
         if data is not None:
-            targets = dict(zip(("y", "weight"), pair_targets(data.y, data.weight[None, :]), strict=True))
-        return _stack_models(inner, state.inner, data, targets, lambda model, stacked: OneVsOne(model, stacked, classes))
+            targets = dict(
+                zip(("y", "weight"), pair_targets(data.y, data.weight[None, :]), strict=True)
+            )
+        return _stack_models(
+            inner,
+            state.inner,
+            data,
+            targets,
+            lambda model, stacked: OneVsOne(model, stacked, classes),
+        )
 
     wrapper = lambda other: one_vs_one(other, classes=classes)
     return replace(inner, wrapper, init=init, update=update, model=model, targets=classes)
@@ -299,7 +366,9 @@ def _check_classes(classes: int) -> None:
 
 
 def _step_weights(batch: Batch, reads: str, solver_rows: Array | None = None) -> Array:
-    """The weights of the rows of a step, and of those that a solver with reads="all" has selected itself, `solver_rows`."""
+    """The weights of the rows of a step, and of those that a solver with reads="all" has selected
+    itself, `solver_rows`.
+    """
     if reads == "rows":
         return batch.weight
     index = batch.index if solver_rows is None else jnp.concatenate([batch.index, solver_rows])
@@ -309,14 +378,17 @@ def _step_weights(batch: Batch, reads: str, solver_rows: Array | None = None) ->
 def _select_state(has_rows: Array, new: State, old: State) -> State:
     """The state after a step if it had rows, else the one before.
 
-    A state with `ignores_padding` is left unchanged by padding. A selection would copy its arrays over all rows.
+    A state with `ignores_padding` is left unchanged by padding. A selection would copy its arrays
+    over all rows.
     """
     ignores_padding = lambda node: getattr(node, "ignores_padding", False)
     select = lambda new, old: new if ignores_padding(new) else jnp.where(has_rows, new, old)
     return jax.tree.map(select, new, old, is_leaf=ignores_padding)
 
 
-def _stack_models(inner: Solver, state: State, data: Batch | None, targets: dict | None, make_model: Callable) -> Any:
+def _stack_models(
+    inner: Solver, state: State, data: Batch | None, targets: dict | None, make_model: Callable
+) -> Any:
     """The models of stacked states as one; leaves that do not depend on the state are stored once.
 
     `targets` are the fields of `data` in which the problems differ, stacked as the states are.
@@ -330,7 +402,9 @@ def _stack_models(inner: Solver, state: State, data: Batch | None, targets: dict
     models = jax.vmap(model_of, in_axes=(0, None))(problems, data)
     stacked = depends_on(model_of, jax.tree.map(lambda a: a[0], problems), data)
     leaves, tree = jax.tree.flatten(models)
-    models = jax.tree.unflatten(tree, [leaf if flag else leaf[0] for leaf, flag in zip(leaves, stacked, strict=True)])
+    models = jax.tree.unflatten(
+        tree, [leaf if flag else leaf[0] for leaf, flag in zip(leaves, stacked, strict=True)]
+    )
     return _lift_shared_map(models, stacked, make_model)
 
 
@@ -339,5 +413,7 @@ def _lift_shared_map(models: Any, stacked: tuple[bool, ...], make_model: Callabl
     if isinstance(models, Mapped):
         map_leaves = len(jax.tree.leaves(models.phi))
         if not any(stacked[:map_leaves]):
-            return Mapped(models.phi, _lift_shared_map(models.inner, stacked[map_leaves:], make_model))
+            return Mapped(
+                models.phi, _lift_shared_map(models.inner, stacked[map_leaves:], make_model)
+            )
     return make_model(models, stacked)

@@ -10,16 +10,19 @@ from ..numerics import blocked
 from ..recipe import as_static, replace, solver
 from ..types import Lifted, Solver
 
-BLOCK = 4096  # rows per call of the feature map, which bounds the memory of a Nystrom map to some MiB
+# rows per call of the feature map, which bounds the memory of a Nystrom map to some MiB
+BLOCK = 4096
 
 
 @solver
 def on_features(phi: Callable, inner: Solver) -> Solver:
-    """The solver `inner` on features: lam/2 |w|^2 + mean loss(<w, phi(x_i)> + b, y_i), or the objective of `inner`.
+    """The solver `inner` on features: lam/2 |w|^2 + mean loss(<w, phi(x_i)> + b, y_i), or the
+    objective of `inner`.
 
-    `update` maps raw rows to features. `prepare(data)` maps all rows in blocks and returns them as `Lifted`, so that they are
-    not mapped twice. Loops prepare all rows once if the features fit into `memory`, else chunk by chunk (`fit(lift=, memory=)`).
-    To share the features between runs, call `prepare` explicitly: `fit(solver, solver.prepare(train), ...)`,
+    `update` maps raw rows to features. `prepare(data)` maps all rows in blocks and returns them as
+    `Lifted`, so that they are not mapped twice. Loops prepare all rows once if the features fit
+    into `memory`, else chunk by chunk (`fit(lift=, memory=)`). To share the features between runs,
+    call `prepare` explicitly: `fit(solver, solver.prepare(train), ...)`,
     `error_on(solver.prepare(test))`.
 
     Args:
@@ -27,7 +30,8 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
         inner: any solver. To average, write `on_features(phi, averaged(s))`.
 
     Returns:
-        A solver on raw or prepared rows; model `Mapped(phi, model of inner)`, which evaluates raw rows.
+        A solver on raw or prepared rows; model `Mapped(phi, model of inner)`, which evaluates raw
+        rows.
 
     Example:
         >>> import jax, jaxsvm
@@ -44,7 +48,10 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
         with calling("phi", phi, "(n, d) -> (n, p)", data.x):
             rows = blocked(phi, data.x, BLOCK)
         if len(getattr(rows, "shape", ())) != 2 or rows.shape[0] != data.x.shape[0]:
-            raise ValueError(f"phi must give a row of features for each of the {data.x.shape[0]} rows, got {shown(rows)}")
+            raise ValueError(
+                f"phi must give a row of features for each of the {data.x.shape[0]} "
+                f"rows, got {shown(rows)}"
+            )
         return Lifted(*inner.prepare(data._replace(x=rows)))
 
     return replace(
@@ -52,7 +59,9 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
         lambda other: on_features(phi, other),
         init=lambda key, data: inner.init(key, prepare(data)),
         update=lambda state, batch: inner.update(state, prepare(batch)),
-        model=lambda state, data=None: Mapped(as_static(phi), inner.model(state, None if data is None else prepare(data))),
+        model=lambda state, data=None: Mapped(
+            as_static(phi), inner.model(state, None if data is None else prepare(data))
+        ),
         prepare=prepare,
         validate=None if inner.validate is None else lambda data: inner.validate(prepare(data)),
     )
