@@ -14,7 +14,7 @@ from jax import lax
 
 from . import loops, models
 from .data import dataset
-from .recipe import Recipe, is_kind
+from .recipe import Recipe, is_kind, replace
 from .types import Array, Batch, Count, Info, Sampler, Solver, SparseRows, same_structure, take
 
 __all__ = ["PROMISES", "check_solver"]
@@ -470,8 +470,11 @@ def _check_resume(s: _Subject) -> None:
 
 
 def _check_jit(s: _Subject) -> None:
+    # Another function, so that the update is traced anew.
+    update = lambda state, batch: s.solver.update(state, batch)
+    again = s._replace(solver=replace(s.solver, lambda inner: inner, update=update))
     inside = jax.jit(
-        lambda data, key: _fit(s._replace(key=key), data=data).model, compiler_options=QUICK
+        lambda data, key: _fit(again._replace(key=key), data=data).model, compiler_options=QUICK
     )(s.data, s.key)
     _require_close(
         _values(inside, s.data), _values(_fit(s).model, s.data), "the values of the two models"
