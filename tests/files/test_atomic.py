@@ -272,7 +272,15 @@ def test_without_locks(tmp_path, monkeypatch):
     assert (tmp_path / "a.txt").read_text() == "newer" and sorted(os.listdir(tmp_path)) == [left.name, "a.txt"]
 
 
-def test_ctrl_c_waits_for_the_file(tmp_path):
+@pytest.fixture
+def listening():
+    """Ctrl-C as a terminal has it, also where this process was started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_waits_for_the_file(tmp_path, listening):
     path = tmp_path / "a.txt"
     with pytest.raises(KeyboardInterrupt), atomic_path(path) as temporary:
         signal.raise_signal(signal.SIGINT)
