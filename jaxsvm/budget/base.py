@@ -48,8 +48,9 @@ class Points(NamedTuple):
         return jnp.append(occupied(self.budget, self.front, self.back), True)
 
     def oldest_of(self, worth: Array) -> Array:
-        """The place of the largest entry of `worth` (m + 1,), the oldest point's in a tie, ()
-        int32.
+        """The place of the largest entry of `worth` (m + 1,), () int32.
+
+        In a tie it is the oldest point's.
         """
         return argmax_value(
             jnp.where(worth == fast_max(worth), -self.birth, jnp.iinfo(jnp.int32).min)
@@ -74,8 +75,9 @@ class Points(NamedTuple):
         )
 
     def gram(self, kernel: Kernel) -> Array:
-        """The kernel among all points (m + 1, m + 1); rows and columns of empty places are those of
-        the identity.
+        """The kernel among all points (m + 1, m + 1).
+
+        Rows and columns of empty places are those of the identity.
         """
         rows, live = jnp.concatenate([self.x, self.row[None]]), self.live
         return jnp.where(
@@ -85,8 +87,9 @@ class Points(NamedTuple):
         )
 
     def scores_without(self, kernel: Kernel) -> Array:
-        """The scores f(x_j) - coef_r k(x_r, x_j) without point r (rows), at each point j (columns),
-        (m + 1, m + 1).
+        """The scores without point r (rows) at each point j (columns), (m + 1, m + 1).
+
+        They are f(x_j) - coef_r k(x_r, x_j).
         """
         gram = self.gram(kernel)
         return dot(self.coef, gram)[None, :] - self.coef[:, None] * gram

@@ -25,8 +25,9 @@ COARSE, FINE, POLISH = 10, 15, 2
 
 @maintenance
 def merge(*, partners: int | None = None, search: str = "lookup") -> Maintenance:
-    """Replace two points x_i, x_j of one sign by one point z between them that changes the function
-    least (Gaussian kernel).
+    """Replace two points x_i, x_j of one sign by one point z between them (Gaussian kernel).
+
+    Of the points between them, z is the one that changes the function least.
 
         L = gamma |x_i - x_j|^2;   m = coef_i / (coef_i + coef_j);   z = h x_i + (1 - h) x_j
         s(h) = m exp(-L (1 - h)^2) + (1 - m) exp(-L h^2);   coef_z = (coef_i + coef_j) max_h s(h)
@@ -145,8 +146,9 @@ class _Side(NamedTuple):
 
 
 def _smallest(points: Points) -> tuple[Array, _Side]:
-    """The point of smallest |coef| among those that share their sign with another, and the points
-    of its sign.
+    """The point of smallest |coef|, and the points of its sign.
+
+    Only points that share their sign with another are considered.
     """
     m, zero = points.budget, jnp.zeros((), jnp.int32)
     place, new_positive = lax.iota(jnp.int32, m + 1), points.coef[m] > 0
@@ -174,8 +176,9 @@ def all_partners(points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
 
 
 def sample_partners(partners: int, points: Points, i: Array, side: _Side) -> tuple[Array, Array]:
-    """Candidates for the partner of i: one place per stratum (k,), and which of them exist (k,)
-    bool.
+    """Candidates for the partner of i (k,), and which of them exist (k,) bool.
+
+    There is one place per stratum.
     """
     k, others = lax.iota(jnp.int32, partners), side.count - 1
     random_below = lambda bits, below: multiply_high(bits, below.astype(jnp.uint32)).astype(
@@ -254,8 +257,9 @@ def by_search(share: Array, length: Array) -> Array:
 
 
 def from_table(share: Array, length: Array) -> Array:
-    """The change by a merge, |w - w'|^2 / (coef_i + coef_j)^2, by bilinear interpolation in the
-    table.
+    """The change by a merge, by bilinear interpolation in the table.
+
+    The change is |w - w'|^2 / (coef_i + coef_j)^2.
     """
     entries = jnp.asarray(table(), length.dtype).reshape(-1)
     a, e = 2 * (GRID - 1) * jnp.minimum(share, 1 - share), (GRID - 1) * jnp.exp(-length)
@@ -269,8 +273,9 @@ def from_table(share: Array, length: Array) -> Array:
 
 @functools.cache
 def table() -> np.ndarray:
-    """The change by a merge over m in [0, 1/2] (rows) and exp(-L) in [0, 1] (columns), (GRID, GRID)
-    float64.
+    """The change by a merge over m (rows) and exp(-L) (columns), (GRID, GRID) float64.
+
+    m is in [0, 1/2] and exp(-L) in [0, 1].
     """
     m, kappa = np.meshgrid(np.linspace(0, 0.5, GRID), np.linspace(0, 1, GRID), indexing="ij")
     length = -np.log(np.maximum(kappa, np.exp(-700)))  # exp(-700) is negligible for every m

@@ -1,6 +1,4 @@
-"""Budget maintenance by projection: one point is removed and projected onto the span of the
-others.
-"""
+"""Budget maintenance by projection of a removed point onto the span of the others."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ from .base import Maintenance, maintenance, remove_point
 
 @maintenance
 def project() -> Maintenance:
-    """Remove one point and project the function onto the others; the point is the one whose removal
-    changes f least.
+    """Remove one point and project the function onto the others.
+
+    The point is the one whose removal changes f least.
 
         P = K^-1 over the m + 1 points;   r = argmin_j |w - w'|^2 = argmin_j coef_j^2 / P_jj
         coef_j += -coef_r P_jr / P_rr   for all others

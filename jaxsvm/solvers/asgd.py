@@ -25,8 +25,9 @@ def asgd(
 ) -> Solver:
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by averaged SGD with long steps.
 
-        eta0 = min(lam^(-1/4), 1/lam);   eta_t = eta0 / (1 + lam eta0 t),   t < average_from;
-          eta0 / (1 + lam eta0 (t - average_from))^(3/4) after
+        eta0 = min(lam^(-1/4), 1/lam)
+        eta_t = eta0 / (1 + lam eta0 t),   t < average_from;
+            eta0 / (1 + lam eta0 (t - average_from))^(3/4) after
         u = (1 - lam eta_t) u - eta_t slope x;   b = b - bias_rate eta_t slope
         returned: the mean of the iterates from step average_from on
 

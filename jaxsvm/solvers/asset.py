@@ -28,8 +28,9 @@ class AssetSet(NamedTuple):
 
 
 def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
-    """D_X, the largest |(w, b)| of the set, and D_G, the root mean square of the subgradient at 0,
-    over the rows.
+    """D_X, the largest |(w, b)| of the set, and D_G, the root mean square subgradient at 0.
+
+    The mean is over the rows.
 
         radius^2 = F(0)/lam,
             as lam |w*|^2 = -mean slope_i <w*, x_i> <= mean (loss(0) - loss(f_i)) <= F(0)
@@ -76,8 +77,9 @@ def _check_start(average_from: int) -> None:
 
 @solver
 def asset(lam: float, *, loss: Loss = hinge, average_from: int = 0, bias: str = "free") -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by robust stochastic approximation; b
-    is not regularised.
+    """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by robust stochastic approximation.
+
+    b is not regularised.
 
         eta_j = D_X / (D_G sqrt(j)),   j = 1, 2, ...
         (w, b) = project((1 - eta_j lam) w - eta_j slope x,  b - eta_j slope)

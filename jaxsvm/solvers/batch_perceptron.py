@@ -24,8 +24,9 @@ class BatchPerceptronState(NamedTuple):
 
 @solver
 def batch_perceptron(margin: float, kernel: Kernel) -> Solver:
-    """Find a function that separates with a margin, by adding the row of smallest margin; no
-    objective, no bias.
+    """Find a function that separates with a margin, by adding the row of smallest margin.
+
+    There is no objective and no bias.
 
         i = argmin_i y_i f(x_i); of several minima one that was added before
         f = f + weight_i y_i k(x_i, .)   if y_i f(x_i) <= margin |f|

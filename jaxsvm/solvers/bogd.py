@@ -20,10 +20,9 @@ def _oldest() -> Maintenance:
 
 @solver
 def bogd(lam: float, kernel: Kernel, *, budget: int, eta: float = 0.2) -> Solver:
-    """Minimise lam/2 |w|^2 + hinge by online gradient descent with a constant step; a full budget
-    drops the oldest point.
+    """Minimise lam/2 |w|^2 + hinge on a budget by online gradient descent with a constant step.
 
-        f = (1 - eta lam) f + eta [y_i f(x_i) < 1] y_i k(x_i, .);
+        f = (1 - eta lam) f + eta [y_i f(x_i) < 1] y_i k(x_i, .)
         remove the oldest of more than `budget` points
 
     The function consists of the last m violations, so that eta m must be well above 1.

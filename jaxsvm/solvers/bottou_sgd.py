@@ -29,8 +29,8 @@ def bottou_sgd(
 ) -> Solver:
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by SGD with the schedule of SVMSGD2.
 
-        eta_t = 1 / (lam (t + t0)),   t0 = 1/(eta0 lam),   eta0 = min(lam^(-1/4), 1/lam),
-            t = 0, 1, ...
+        eta0 = min(lam^(-1/4), 1/lam),   t0 = 1/(eta0 lam)
+        eta_t = 1 / (lam (t + t0)),   t = 0, 1, ...
         w = w - eta_t slope x;   b = b - bias_rate eta_t slope
         w = (1 - eta_t lam) w                                       (after the addition)
 
@@ -69,8 +69,9 @@ def bottou_sgd(
 
 
 def add_then_shrink(lam: float, bias: str, bias_rate: float) -> optax.GradientTransformation:
-    """p + u = (1 - eta lam) (p - eta g): the addition first, then the shrink of what is
-    regularised.
+    """Transform gradients g to p + u = (1 - eta lam) (p - eta g), an addition and then a shrink.
+
+    Only what is regularised shrinks.
 
     Args:
         lam: regularisation, > 0.

@@ -34,11 +34,13 @@ def _simple() -> Maintenance:
 
 @solver
 def bpas(C: float, kernel: Kernel, *, budget: int) -> Solver:
-    """Passive-aggressive learning on a budget: the smallest change of f that removes the loss of a
-    row and one point.
+    """Passive-aggressive learning on a budget, where a new point replaces an old one.
 
-        tau = min(C, max(0, 1 - y_i f(x_i)) / k(x_i, x_i));   f = f + tau y_i k(x_i, .)
-            below `budget` points; else
+    The step is the smallest change of f that removes the loss of a row, and one point if the budget
+    is full.
+
+        tau = min(C, max(0, 1 - y_i f(x_i)) / k(x_i, x_i))
+        below `budget` points:   f = f + tau y_i k(x_i, .);   else
         f = f - coef_r k(x_r, .) + (coef_r k(x_r, x_i) / k(x_i, x_i) + tau y_i) k(x_i, .)
         r = argmin_r coef_r^2 (k(x_r, x_r) - k(x_r, x_i)^2 / k(x_i, x_i))
 

@@ -19,8 +19,9 @@ from ..types import Array, Solver
 
 @register("BscaState")
 class BscaState(NamedTuple):
-    """The coordinate ascent on a budget, and the spread of this epoch and of the last, which the
-    residual compares.
+    """The coordinate ascent on a budget, with the spread of this epoch and of the last.
+
+    The residual compares the two spreads.
     """
 
     inner: CoordinateState
@@ -40,11 +41,12 @@ def bsca(
     maintain: Maintenance = merge(),
     stop: str = "summands",
 ) -> Solver:
-    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i max(0, 1 - y_i <w, phi(x_i)>), with at most
-    `budget` points for w.
+    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i max(0, 1 - y_i <w, phi(x_i)>) on a budget.
+
+    w has at most `budget` points.
 
         alpha_i' = clip(alpha_i + (1 - y_i <w, phi(x_i)>) / k(x_i, x_i), 0, C weight_i)
-        w += (alpha_i' - alpha_i) y_i phi(x_i);
+        w += (alpha_i' - alpha_i) y_i phi(x_i)
         w = maintain(w) if it has more than `budget` points
 
     alpha serves to clip the step. The model is w, which differs from sum_i alpha_i y_i phi(x_i)

@@ -13,8 +13,9 @@ from ..types import Solver
 
 @solver
 def bsgd(lam: float, kernel: Kernel, *, budget: int, maintain: Maintenance = merge()) -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) with at most `budget` points, by
-    subgradients of rows.
+    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) by subgradients on a budget.
+
+    w has at most `budget` points; the subgradients are those of rows.
 
         w' = (1 - 1/t) w + [y_i <w, phi(x_i)> < 1] y_i phi(x_i) / (lam t),   t = 1, 2, ...
         w = maintain(w') if it has more than `budget` points

@@ -17,8 +17,8 @@ from ..types import Solver
 def constrained_sgd(radius: float, kernel: Kernel | None = None) -> Solver:
     """Minimise mean_i max(0, 1 - y_i <w, phi(x_i)>) over |w| <= radius, without bias.
 
-        V = {i in batch: y_i <w, phi(x_i)> < 1};   eta = radius / (R sqrt(t)),
-            R^2 = max_i k(x_i, x_i)
+        V = {i in batch: y_i <w, phi(x_i)> < 1}
+        eta = radius / (R sqrt(t)),   R^2 = max_i k(x_i, x_i)
         w = w + eta sum_V y_i phi(x_i) / |batch|
         w = w min(1, radius / |w|);   returned: the mean of the iterates
 

@@ -51,9 +51,7 @@ class Progress(NamedTuple):
     rows: kernel_cache.Rows  # the kernel rows in memory
     changed: Array  # ()  bool, the last block changed a coefficient
     rounds: Array  # ()  int32, number of solved blocks
-    # ()  bool, of the q rows of the last block, at most q / 16 were new in memory and more than q /
-    # 2 are free
-    settled: Array
+    settled: Array  # ()  bool, last block: at most q/16 rows new in memory, over q/2 rows free
 
 
 @solver
@@ -70,14 +68,16 @@ def decomposition(
     rounds: int = 2000,
     start: Array | None = None,
 ) -> Solver:
-    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i), exactly, one
-    block of rows at a time.
+    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i) by blocks.
+
+    The solution is exact; one block of rows is solved at a time.
 
         W = the rows that violate the optimality conditions most, and half of the last W
-        coef_W' = argmax of D over coef_W, by steps on pairs, to a tenth of the violation;
-        K_WW by one product
-        grad -= K_.W (coef_W' - coef_W),
-            by the kernel rows of changed coefficients, which a cache keeps
+        coef_W' = argmax of D over coef_W, by steps on pairs, to a tenth of the violation
+        grad -= K_.W (coef_W' - coef_W)
+
+    K_WW is computed by one product. K_.W has the kernel rows of changed coefficients, which a cache
+    keeps.
 
     D is the dual of `engines.dual_qp`, and grad its derivative without the term of l1. One update
     solves blocks until the violation is at most `tol`, so that a run needs one update as a rule.
@@ -147,8 +147,9 @@ def decomposition(
 
     @jax.custom_batching.sequential_vmap
     def solve_blocks(qp, tol, state, x, y):
-        """Solve blocks until the residual is at most `tol`; returns the state and the number of
-        computed kernel rows.
+        """Solve blocks until the residual is at most `tol`.
+
+        Returns the state and the number of computed kernel rows.
         """
         n, q = y.shape[0], state.working.shape[0]
         slots = kernel_cache.num_slots(x, 2**31 if memory is None else memory, 2 * q)
@@ -174,8 +175,9 @@ def decomposition(
             ), kkt
 
         def solve_block(size, progress):
-            """Select a working set of `size` rows, solve its dual, and update the derivative of all
-            rows.
+            """Select a working set, solve its dual, and update the derivative.
+
+            The working set has `size` rows; the derivative is that of all rows.
             """
             state, dual = progress.state.dual, dual_at(progress.state.dual)
             working = select_working_set(dual, progress.state.working[: size // 2], size)
@@ -208,8 +210,9 @@ def decomposition(
             )
 
         def target(state):
-            """The residual to stop at: `tol` less what rounding of the kernel values may hide, but
-            at least tol / 2.
+            """The residual to stop at: `tol` less what rounding of the kernel values may hide.
+
+            It is at least tol / 2.
             """
             rounding = jnp.finfo(y.dtype).eps * norm(state.dual.coef) if stop == "kkt" else 0
             return jnp.maximum(tol - rounding, tol / 2)
@@ -225,8 +228,9 @@ def decomposition(
             return lax.while_loop(condition, functools.partial(solve_block, size), progress)
 
         def result(progress):
-            """The state with a working set of q rows again, and the number of computed kernel
-            rows.
+            """The state and the number of computed kernel rows.
+
+            The working set of the state has q rows again.
             """
             return progress.state._replace(
                 working=progress.state.working[:q]
@@ -250,11 +254,10 @@ def decomposition(
             return result(solve_while(should_continue, large_block, progress))
 
         def start_with_small_cache(progress):
-            """Most problems need few kernel rows: the full cache is allocated once the small one
-            proves insufficient.
+            """Start with a small cache, and allocate the full one once it proves insufficient.
 
-            If blocks settle after 64 or more of them, the full cache is allocated too, for the
-            large blocks that follow.
+            Most problems need few kernel rows. If blocks settle after 64 or more of them, the full
+            cache is allocated too, for the large blocks that follow.
             """
             if small_cache >= slots:
                 return finish(progress)
@@ -313,8 +316,9 @@ def decomposition(
 
 
 def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
-    """A working set: the retained rows, those of the largest gain_up and those of the smallest
-    gain_down, without repetition.
+    """A working set: the retained rows and those of extreme gain, without repetition.
+
+    Extreme are the largest gain_up and the smallest gain_down.
 
     Args:
         dual: of n coefficients.
@@ -327,7 +331,7 @@ def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
     n, k = dual.coef.shape[0], retained.shape[0]
     if size == n:
         return jnp.arange(n, dtype=jnp.int32)
-    # ranks rows at a bound, of score -inf, before rows already selected
+    # the score of rows at a bound in place of -inf: they rank before rows already selected
     lowest = jnp.finfo(dual.grad.dtype).min
 
     def top_unselected(score, selected, number):

@@ -26,11 +26,12 @@ def _best_without() -> Maintenance:
 
 @solver
 def fixed_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
-    """The perceptron on a budget; it removes the point that the others classify with the largest
-    margin.
+    """The perceptron on a budget, with removal of the point of largest margin.
 
-        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   r = argmax_j y_j (f(x_j) - coef_j k(x_j, x_j));
-        f = f - coef_r k(x_r, .)
+    The margin of a point is computed from the other points.
+
+        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .)
+        r = argmax_j y_j (f(x_j) - coef_j k(x_j, x_j));   f = f - coef_r k(x_r, .)
 
     Suitable for separable classes. Where classes overlap, misclassified points remain.
 

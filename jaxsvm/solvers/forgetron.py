@@ -15,8 +15,9 @@ from ..types import Array, Solver
 
 @maintenance
 def _shrink_and_forget() -> Maintenance:
-    """The largest shrinkage of all coefficients that the damage bound allows, and removal of the
-    oldest point.
+    """Shrinkage of all coefficients and removal of the oldest point.
+
+    The shrink factor is the largest that the damage bound allows.
     """
 
     def change(kernel, points, damage):
@@ -33,8 +34,9 @@ def _shrink_and_forget() -> Maintenance:
 
 
 def shrinkage(sigma: Array, mu: Array, damage: Array, mistakes: Array) -> Array:
-    """The largest phi in (0, 1] with (sigma phi)^2 + 2 sigma phi (1 - phi mu) + damage <= 15/32
-    mistakes.
+    """The largest phi in (0, 1] that keeps the damage within its bound.
+
+        (sigma phi)^2 + 2 sigma phi (1 - phi mu) + damage <= 15/32 mistakes
 
     The formula of the root is valid for every sign of the leading coefficient.
 

@@ -11,8 +11,9 @@ from ..types import Solver
 
 @solver
 def kernel_pegasos(lam: float, kernel: Kernel) -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) over a kernel's space, without
-    bias.
+    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) over a kernel's space.
+
+    There is no bias.
 
         s_i = sum_j N_j y_j k(x_j, x_i)                     N: how often each row has violated
         N_i += 1/|batch|  if y_i s_i < lam (t - 1) or t = 1,  i in batch,   t = 1, 2, ...

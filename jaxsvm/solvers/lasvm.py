@@ -38,8 +38,9 @@ TIE = 1e-4
 
 @register("LasvmState")
 class LasvmState(NamedTuple):
-    """The dual, the set S of rows whose coefficients may change, and the position within the
-    passes.
+    """The dual, the set S, and the position within the passes.
+
+    S is the set of rows whose coefficients may change.
     """
 
     dual: DualState
@@ -59,15 +60,16 @@ def lasvm(
     passes: int = 1,
     start: Array | None = None,
 ) -> Solver:
-    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i) over a set S
-    of rows, built online.
+    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i) online.
+
+    The coefficients that may change are those of a set S of rows, which is built online.
 
         PROCESS(k):  k joins S unless it forms no violating pair with a row of S;
-        a step along its most violating pair
+                     a step along its most violating pair
         REPROCESS:   a step along the most violating pair of S;
-        rows with coef 0 leave S if they are in no violating pair
+                     rows with coef 0 leave S if they are in no violating pair
         a step:      coef_i += t;   coef_j -= t;   grad -= t (K_.i - K_.j);
-        i = argmax_S gain_up, j = argmin_S gain_down
+                     i = argmax_S gain_up, j = argmin_S gain_down
 
     `gain_up` and `gain_down` are the derivatives of the dual to the right and to the left. t is the
     exact maximiser within the bounds of both. Each visit of a row is PROCESS, then REPROCESS. After
@@ -135,8 +137,9 @@ def lasvm(
         dual_at_start, rows = cast_qp.dual(state.dual, x, y), lax.iota(jnp.int32, y.shape[0])
 
         def take_step(state, movable):
-            """The best step of the rows of a mask, two of them or one; and the number of kernel
-            rows computed for it.
+            """The best step of the rows of a mask, and the number of computed kernel rows.
+
+            A step changes two of the rows, or one.
             """
             dual = restrict(dual_at_start.at_state(state), movable)
             violates = violation(dual, bias) > 0
@@ -153,8 +156,9 @@ def lasvm(
             return DualState(new.coef, grad, compensation, sum_error, state.weight), rows_computed
 
         def process(state, in_set, k, wanted):
-            """PROCESS(k): row k joins S if it forms a violating pair, and steps along its most
-            violating one.
+            """PROCESS(k): row k joins S if it forms a violating pair.
+
+            It then steps along its most violating pair.
             """
             dual = dual_at_start.at_state(state)
             up, down = index_row(gain_up(dual), k), index_row(gain_down(dual), k)
@@ -167,8 +171,9 @@ def lasvm(
             return *take_step(state, joins & in_set & ((rows == k) | (rows == partner))), in_set
 
         def reprocess(state, in_set, wanted):
-            """REPROCESS: a step along the most violating pair of S; rows that cannot move any more
-            leave S.
+            """REPROCESS: a step along the most violating pair of S.
+
+            Rows that cannot move any more leave S.
             """
             i, j, *_ = _most_violating(restrict(dual_at_start.at_state(state), in_set), bias)
             state, rows_computed = take_step(state, wanted & in_set & ((rows == i) | (rows == j)))
@@ -212,8 +217,9 @@ def lasvm(
         return new, step_info(cast_qp, bias, (state.dual, new.dual), x, y, residual, evals)
 
     def model(state, data=None):
-        """The model of the problem on S: other rows have weight 0. With one class S is empty, and
-        all rows count.
+        """The model of the problem on S: other rows have weight 0.
+
+        With one class S is empty, and all rows count.
         """
         in_set = state.in_set | ~jnp.any(state.in_set)
         weight_on_set = lambda weight: jnp.where(in_set, weight, jnp.zeros_like(weight))
@@ -235,8 +241,9 @@ def lasvm(
 
 
 def restrict(dual: Dual, rows: Array) -> Dual:
-    """The dual in which only the coefficients of a mask (n,) may change: the bounds of the others
-    are their values.
+    """The dual in which only the coefficients of a mask (n,) may change.
+
+    The bounds of the others are their values.
 
     Reference: A. Bordes et al., JMLR 6, 2005, section 3, where the search for a pair goes over S
         alone.
@@ -252,12 +259,12 @@ def restrict(dual: Dual, rows: Array) -> Dual:
 def _most_violating(
     dual: Dual, bias: str, up_k: Array | float = -jnp.inf, down_k: Array | float = jnp.inf
 ) -> tuple[Array, Array, Array, Array]:
-    """The most violating pair i, j, its gain_up_i and its gain_down_j; without a bias one row
-    twice, and zeros.
+    """The most violating pair i, j, its gain_up_i and its gain_down_j.
 
-    A step within the bounds makes two rows tie, up to rounding. Rows within `TIE` of the violation
-    count as tied, and the first is selected. The violation may be that with one more row, of `up_k`
-    and `down_k`. If no row can move, the result is index 0 and infinities.
+    Without a bias the result is one row twice, and zeros. A step within the bounds makes two rows
+    tie, up to rounding. Rows within `TIE` of the violation count as tied, and the first is
+    selected. The violation may be that with one more row, of `up_k` and `down_k`. If no row can
+    move, the result is index 0 and infinities.
     """
     up, down = gain_up(dual), -gain_down(dual)
     if bias != "free":
@@ -276,8 +283,9 @@ def _first_maximum(gain: Array, gap: Array) -> tuple[Array, Array]:
 
 
 def initial_set(key: Array, y: Array, positive: Array, labels: bool) -> Array:
-    """The initial S, a mask (n,): `SEEDS` random rows of positive weight of each class, or twice as
-    many for real targets.
+    """The initial S, a mask (n,) of random rows of positive weight.
+
+    It has `SEEDS` rows of each class, or twice as many rows for real targets.
 
     Reference: A. Bordes et al., JMLR 6, 2005, section 3, which starts from a few examples of each
         class.

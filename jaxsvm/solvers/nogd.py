@@ -43,8 +43,9 @@ class NystromState(NamedTuple):
 
 
 def _switching(kernel: Kernel, budget: int, features: int) -> Space:
-    """Expansions of up to `budget` points; with `budget` points, the span of the leading
-    eigenvectors of their kernel matrix.
+    """Expansions of up to `budget` points, then functions in the span of eigenvectors.
+
+    With `budget` points, the span is that of the leading eigenvectors of their kernel matrix.
 
     K = V Lam V';   map = V Lam^(-1/2);   w = Lam^(1/2) V' coef, the projection of f onto that span
     """
@@ -128,12 +129,13 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
 
 @solver
 def nogd(eta: float, kernel: Kernel, *, budget: int, features: int) -> Solver:
-    """Minimise the hinge by online gradient descent with a constant step: on points, then on
-    Nystrom features of `budget` points.
+    """Minimise the hinge by online gradient descent, on points and then on Nystrom features.
+
+    The step is constant. The features are those of `budget` points.
 
         f = f + eta [y_i f(x_i) < 1] y_i k(x_i, .)      below m points
-        K = V Lam V' over the points, p leading pairs;   z(x) = Lam^(-1/2) V' k(x);
-        w = Lam^(1/2) V' coef      at m points
+        K = V Lam V' over the points, p leading pairs   at m points
+        z(x) = Lam^(-1/2) V' k(x);   w = Lam^(1/2) V' coef
         w = w + eta [y_i <w, z(x_i)> < 1] y_i z(x_i)    afterwards
 
     The switch preserves f, up to its part in the omitted eigenvectors.

@@ -93,8 +93,9 @@ class ActiveState(NamedTuple):
 
 
 def when_active(schedule: Callable[[Array], Array]) -> optax.GradientTransformationExtraArgs:
-    """`optax.scale_by_learning_rate` whose step counter is constant at steps without a violation
-    (`active` false).
+    """`optax.scale_by_learning_rate` that counts the steps with a violation only.
+
+    The step counter is constant at steps where `active` is false.
 
     Args:
         schedule: count from 0 -> step size.

@@ -27,10 +27,10 @@ from ..types import Array, Scalar, Solver, Space
 
 @register("SpanState")
 class SpanState(NamedTuple):
-    """f = sum_j coef_j k(x_j, .) over the first `size` points, and the factor that projects onto
-    their span.
+    """A function over the first `size` points, and the factor that projects onto their span.
 
-    The last row of each matrix is pending, so that a loop body updates in place.
+    The function is f = sum_j coef_j k(x_j, .). The last row of each matrix is pending, so that a
+    loop body updates in place.
     """
 
     x: Array  # (m, d)  less the shift
@@ -99,8 +99,9 @@ def _span(
         return f._replace(**dict(zip(("coef", "size", "pending"), parts, strict=True)))
 
     def correct(f, coef, batch, k_x):
-        """The coefficients after the row was appended or projected, the number of points, and the
-        pending row.
+        """The coefficients, the number of points and the pending row after a correction.
+
+        The correction appends the row or projects it.
         """
         k_xx, margin = kernel.diag(batch.x)[0], batch.y[0] * dot(k_x, f.coef)
         v = dot(f.inverse, k_x)  # d = V' v
@@ -139,12 +140,13 @@ def _span(
 
 @solver
 def projectron(kernel: Kernel, *, budget: int, eta: float | None = None) -> Solver:
-    """The perceptron with projection: a mistake close to the span of the points is projected onto
-    it, others become points.
+    """The perceptron with projection of mistakes onto the span of the points.
+
+    A mistake close to the span is projected; others become points.
 
         d = K^-1 k(x_i);   distance = k(x_i, x_i) - k(x_i)' d;   where y_i f(x_i) <= 0:
-        f = f + y_i k(x_i, .) if distance > eta and there are fewer than `budget` points, else f = f
-        + y_i sum_j d_j k(x_j, .)
+        f = f + y_i k(x_i, .)  if distance > eta and there are fewer than `budget` points, else
+        f = f + y_i sum_j d_j k(x_j, .)
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
@@ -182,13 +184,13 @@ def projectron(kernel: Kernel, *, budget: int, eta: float | None = None) -> Solv
 
 @solver
 def projectron_plus(kernel: Kernel, *, budget: int, eta: float = 0.1) -> Solver:
-    """Projectron++: `projectron`, which also projects rows with a margin between 0 and 1, as far as
-    that is safe.
+    """Projectron++: `projectron` that also projects rows with a margin between 0 and 1.
 
-        where 0 < y_i f(x_i) < 1 and loss > distance / eta:   f = f + tau y_i sum_j d_j k(x_j, .),
-            projection = k(x_i)' d
-        tau = min(loss / projection, 1, 2 (loss - distance / eta) / projection),
-            loss = 1 - y_i f(x_i)
+    Such rows are projected as far as that is safe.
+
+        loss = 1 - y_i f(x_i);   projection = k(x_i)' d
+        where 0 < y_i f(x_i) < 1 and loss > distance / eta:   f = f + tau y_i sum_j d_j k(x_j, .)
+        tau = min(loss / projection, 1, 2 (loss - distance / eta) / projection)
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).

@@ -27,8 +27,8 @@ def _at_random() -> Maintenance:
 def random_budget_perceptron(kernel: Kernel, *, budget: int) -> Solver:
     """The perceptron on a budget; it removes a stored point drawn uniformly.
 
-        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   f = f - coef_r k(x_r, .),
-            r uniform among the stored ones, beyond the budget
+        f = f + [y_i f(x_i) <= 0] y_i k(x_i, .)
+        f = f - coef_r k(x_r, .),   r uniform among the stored ones, beyond the budget
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).

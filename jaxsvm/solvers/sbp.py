@@ -39,8 +39,9 @@ REFRESH = 64  # |w|^2 is recomputed from its coefficients every REFRESH steps
 
 @register("SbpState")
 class SbpState(NamedTuple):
-    """The iterate with the mean of the iterates, the water filling of its margins, and the mean
-    distribution of draws.
+    """The iterate with the mean of the iterates, its water filling and the mean distribution.
+
+    The water filling is that of the margins. The distribution is that of draws.
     """
 
     s: MeanState
@@ -69,10 +70,9 @@ def sbp(
 
         f(w) = max min_i (y_i (<w, phi(x_i)> + b) + xi_i)
             over xi >= 0 with mean(xi) <= nu, and over b if the bias is free
-        i uniform among the rows with margin below the water level f(w);
-        w = w + y_i phi(x_i) / (R sqrt(t))
-        w = w / max(1, |w|);   returned: the mean of the w, rescaled to margin 1;
-        R^2 = max_i k(x_i, x_i)
+        i uniform among the rows with margin below the water level f(w)
+        w = w + y_i phi(x_i) / (R sqrt(t)),   R^2 = max_i k(x_i, x_i)
+        w = w / max(1, |w|);   returned: the mean of the w, rescaled to margin 1
 
     f(w) is the level of water of volume n nu over a ground of heights y_i (<w, phi(x_i)> + b). Let
     u minimise lam/2 |w|^2 + mean hinge, and let nu = (mean hinge of u) / |u|. Then u / |u| is
@@ -131,10 +131,10 @@ def sbp(
     space = averaged(expansion(kernel, unconditional=True), of="moves")
 
     def water(margin, y, weight, start=None):
-        """The water filling of margins (n,): its level, the bias, and the distribution p that
-        attains it.
+        """The water filling of margins (n,): its level, the bias, and the distribution p.
 
-        The search starts at `start`: the bias, the level, and the initial stride of the bias.
+        p attains the level. The search starts at `start`: the bias, the level, and the initial
+        stride of the bias.
         """
         volume = jnp.asarray(nu, weight.dtype) * pairwise_sum(weight)
         if bias == "free":
@@ -142,8 +142,9 @@ def sbp(
         return one_level(margin, volume, weight=weight, start=None if start is None else start[1])
 
     def rescale(f, y, weight):
-        """The scale of the mean iterate, 1 or that of norm 1, with the higher level; and the water
-        filling there.
+        """The scale of the mean iterate with the higher level, and the water filling there.
+
+        The scale is 1 or that of norm 1.
         """
         margin, square = y * (f.response + f.compensation), jnp.dot(f.coef, f.response)
         unit_scale = lax.rsqrt(jnp.where(square > 0, square, 1))

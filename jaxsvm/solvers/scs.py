@@ -50,8 +50,9 @@ MIN_STEP_DIVISOR = 100  # the "wolfe" search tries no step with t |h| < radius /
 
 @register("ScsState")
 class ScsState(NamedTuple):
-    """The incumbent w, the trial point of the next subgradient, the last direction, the radius and
-    the sample.
+    """The incumbent w, the trial point, the last direction, the radius and the sample.
+
+    The next subgradient is that at the trial point.
     """
 
     w: FunctionValues
@@ -86,13 +87,14 @@ def scs(
     m_L: float = 0.4,
     m_R: float = 0.45,
 ) -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) on a growing sample, along
-    conjugate subgradients.
+    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) on a growing sample.
 
-        h = the shortest vector of the segment between g and the last h;   w' = w - t h,
-            t |h| <= radius
-        accept w' if f_k(w') - f_k(w) <= eta1 (f_{k-1}(w') - f_{k-1}(w)) and |h| > eta2 lam radius
-        and t > 0
+    Steps are along conjugate subgradients.
+
+        h = the shortest vector of the segment between g and the last h
+        w' = w - t h,   t |h| <= radius
+        accept w' if f_k(w') - f_k(w) <= eta1 (f_{k-1}(w') - f_{k-1}(w))
+            and |h| > eta2 lam radius and t > 0
         accepted: w = w', radius = gamma radius;   rejected: radius = radius / gamma
 
     f_{k-1} and f_k are the objectives on the old and on the grown sample. g is a subgradient of
@@ -362,8 +364,9 @@ def _fresh_margins(
     w: FunctionValues,
     d: FunctionValues,
 ) -> dict[str, Array]:
-    """The fields of a `Line` at rows drawn anew in proportion to their weight: the margins of w,
-    and their rates along d.
+    """The fields of a `Line` at rows drawn anew: the margins of w and their rates along d.
+
+    Rows are drawn in proportion to their weight.
     """
     rows = sample_proportional(
         weight,
@@ -380,10 +383,10 @@ def _fresh_margins(
 def _new_values(
     kernel: Kernel | None, size: Array, grown: Array, t: Array, other: int, capacity: int
 ) -> Array | Count:
-    """The number of new kernel values: pairs with a row that joined the sample, and `other`;
-    linear: of rows in the sample.
+    """The number of new kernel values: pairs with a row that joined the sample, and `other`.
 
-    At the first step all rows of the sample are new.
+    For the linear kernel it is the number of rows in the sample. At the first step all rows of the
+    sample are new.
     """
     if kernel is None:
         return grown

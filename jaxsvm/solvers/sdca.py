@@ -25,11 +25,11 @@ def sdca(
     bias: str = "none",
     start: Array | None = None,
 ) -> Solver:
-    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)>, y_i), exactly along one
-    row at a time.
+    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)>, y_i) by coordinates.
 
-        w = sum_i alpha_i y_i phi(x_i),   0 <= alpha_i <= C weight_i
-            (hinge)
+    A step maximises it exactly along one row.
+
+        w = sum_i alpha_i y_i phi(x_i),   0 <= alpha_i <= C weight_i   (hinge)
         alpha_i' = clip(alpha_i + (1 - y_i <w, phi(x_i)>) / k(x_i, x_i), 0, C weight_i)
         w += (alpha_i' - alpha_i) y_i phi(x_i)
 

@@ -28,8 +28,9 @@ from ..types import Array, Info, Solver, SparseRows
 
 @register("SimbaState")
 class SimbaState(NamedTuple):
-    """The row weights q, the sum u of the drawn rows, and the mean of the iterates w; rows are in
-    units of R.
+    """The row weights q, the sum u of the drawn rows, and the mean of the iterates w.
+
+    Rows are in units of R.
     """
 
     log_q: Array  # (n,)  log q, with maximum 0
@@ -160,11 +161,10 @@ def _column(x: Array | SparseRows, j: Array) -> Array:
 
 
 def _slack(q: Array, weight: Array, budget: Array) -> Array:
-    """argmax sum_i q_i xi_i over xi in [0, 2], sum_i weight_i xi_i <= budget: 2 for the largest q
-    until the budget is used up.
+    """argmax sum_i q_i xi_i over xi in [0, 2] with sum_i weight_i xi_i <= budget.
 
-    The smallest q with a positive xi is found by bisection over the floating-point numbers in [0,
-    1], ordered by their bits.
+    xi is 2 for the largest q until the budget is used up. The smallest q with a positive xi is
+    found by bisection over the floating-point numbers in [0, 1], ordered by their bits.
     """
     q, weight, budget = lax.stop_gradient((q, weight, budget))
     kind = jnp.int64 if q.dtype == jnp.float64 else jnp.int32
@@ -184,6 +184,6 @@ def _slack(q: Array, weight: Array, budget: Array) -> Array:
     weight_at = jnp.where(bits == threshold, weight, 0)
     remaining = jnp.maximum(budget - spent(threshold), 0)
     mass = pairwise_sum(weight_at)
-    # of q at the threshold
+    # xi of the rows whose q is at the threshold
     xi_at = lambda: jnp.minimum(2, remaining / jnp.where(mass > 0, mass, 1))
     return jnp.where(bits > threshold, 2, jnp.where(bits == threshold, xi_at(), 0)).astype(q.dtype)

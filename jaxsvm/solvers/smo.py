@@ -27,8 +27,9 @@ from ..types import Array, Loss, Solver
 def smo(
     C: float, kernel: Kernel, *, loss: Loss = hinge, bias: str = "free", start: Array | None = None
 ) -> Solver:
-    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i), exactly, a
-    pair of rows a step.
+    """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i) by pairs.
+
+    A step maximises it exactly along a pair of rows.
 
         i = argmax gain_up;   j = argmax (gain_up_i - gain_down_j)^2 / (K_ii + K_jj - 2 K_ij)
         t = (gain_up_i - gain_down_j) / (K_ii + K_jj - 2 K_ij), within the bounds of both

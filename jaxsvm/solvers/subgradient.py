@@ -18,8 +18,7 @@ from ..types import Loss, Solver
 
 @solver
 def subgradient(lam: float, *, loss: Loss = hinge, bias: str = "none") -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by subgradient steps over the whole
-    data set.
+    """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by subgradient steps on all rows.
 
         g = lam w + mean_i slope_i x_i
         w = project(w - g / (lam t)),   t = 1, 2, ...     onto |w| <= 1/sqrt(lam)

@@ -14,8 +14,9 @@ from ..types import Solver
 
 @maintenance
 def _fewest_errors() -> Maintenance:
-    """Removal of the point without which the fewest points are misclassified; of several the
-    oldest.
+    """Removal of the point without which the fewest points are misclassified.
+
+    Of several such points the oldest is removed.
     """
 
     def change(kernel, points, state):
@@ -29,8 +30,9 @@ def _fewest_errors() -> Maintenance:
 
 @solver
 def tighter_perceptron(kernel: Kernel, *, budget: int) -> Solver:
-    """The perceptron on a budget; it removes the point without which the fewest points are
-    misclassified.
+    """The perceptron on a budget, with removal of the point that leaves the fewest errors.
+
+    Errors are misclassified points.
 
         f = f + [y_i f(x_i) <= 0] y_i k(x_i, .);   f = f - coef_r k(x_r, .)
         r = argmin_r sum_j [y_j (f(x_j) - coef_r k(x_r, x_j)) <= 0],   the oldest of several

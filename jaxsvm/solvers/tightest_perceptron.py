@@ -15,8 +15,9 @@ from ..types import Solver
 
 @maintenance
 def _likely_errors() -> Maintenance:
-    """Removal of the point without which the expected accuracy on the points is highest; of several
-    the oldest.
+    """Removal of the point without which the expected accuracy on the points is highest.
+
+    Of several such points the oldest is removed.
     """
 
     def annotate(y):  # label counts of the rows nearest to the point; at first its own label
@@ -43,13 +44,15 @@ def _likely_errors() -> Maintenance:
 
 @solver
 def tightest_perceptron(kernel: Kernel, *, budget: int) -> Solver:
-    """The perceptron on a budget; it removes the point without which the expected accuracy on the
-    points is highest.
+    """The perceptron on a budget, with removal by the expected accuracy on the points.
 
-        p_j = (1 + rows of label +1 nearest to x_j) / (2 + rows nearest to x_j);
+    The point is removed without which that accuracy is highest.
+
+        p_j = (1 + rows of label +1 nearest to x_j) / (2 + rows nearest to x_j)
         f = f + [y_i f(x_i) <= 0] y_i k(x_i, .)
         r = argmax_r sum_j P_j(sign(f(x_j) - coef_r k(x_r, x_j))),
-            P_j(+1) = p_j, P_j(-1) = 1 - p_j;   f = f - coef_r k(x_r, .)
+            P_j(+1) = p_j, P_j(-1) = 1 - p_j
+        f = f - coef_r k(x_r, .)
 
     Nearest is the stored point of largest k at the time of the row; the counts of a new point
     include itself.

@@ -32,8 +32,9 @@ from ..types import Array, Info, Solver
 
 @register("Bundle")
 class Bundle(NamedTuple):
-    """Subgradients h = lam w - z of several points; slot 0 holds the convex combination of those
-    that left the bundle.
+    """Subgradients h = lam w - z of several points.
+
+    Slot 0 holds the convex combination of those that left the bundle.
     """
 
     h: FunctionValues  # (m, ...)
@@ -44,8 +45,9 @@ class Bundle(NamedTuple):
 
 @register("WolfeState")
 class WolfeState(NamedTuple):
-    """The iterate w, the trial point of the next subgradient, the bundle, and the best dual
-    value.
+    """The iterate w, the trial point, the bundle, and the best dual value.
+
+    The next subgradient is that at the trial point.
     """
 
     w: FunctionValues
@@ -69,13 +71,14 @@ def wolfe(
     m_L: float = 0.4,
     m_R: float = 0.45,
 ) -> Solver:
-    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) along shortest convex
-    combinations of subgradients, no bias.
+    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) by bundles of subgradients.
 
-        h = the vector of least norm in the convex hull of the bundle;   w = w - t h,
-            t by a line search along -h
+    Steps are along shortest convex combinations of the bundle. There is no bias.
+
+        h = the vector of least norm in the convex hull of the bundle
+        w = w - t h,   t by a line search along -h
         the bundle gains the subgradient at w - t h with the right-hand slope;
-        h replaces the vectors that leave the bundle
+            h replaces the vectors that leave the bundle
         if |h|^2 < 2 lam reset gap:   bundle = {the newest subgradient},   h = that
 
     Subgradients are lam w - sum_i share_i a_i y_i phi(x_i) with a in [0, 1]. The same combination

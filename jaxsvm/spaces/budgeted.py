@@ -30,8 +30,9 @@ class PendingWrites(NamedTuple):
 
 @register("BudgetedState")
 class BudgetedState(NamedTuple):
-    """f = sum_j coef_j k(x_j, .) over the occupied places: the first `front` and the last `back`;
-    coef is 0 elsewhere.
+    """f = sum_j coef_j k(x_j, .) over the occupied places.
+
+    These are the first `front` and the last `back` places; coef is 0 elsewhere.
 
     The writes of the last step are delayed: a loop body that first writes and then only reads is
     updated in place by XLA.
@@ -53,13 +54,12 @@ class BudgetedState(NamedTuple):
 
 @space
 def budgeted(kernel: Kernel, *, budget: int, maintain: Maintenance) -> Space:
-    """f = sum_j coef_j k(x_j, .) with at most `budget` points, copies of rows: O(m d) memory and
-    time per step.
+    """f = sum_j coef_j k(x_j, .) with at most `budget` points, which are copies of rows.
 
-    A row with a nonzero step becomes a point; a row equal to a point adds to its coefficient. Where
-    no place is free, `maintain` decides which of the m + 1 points is removed and how the others
-    compensate. Rows of a batch are added in sequence, by scores evaluated before the first. Sparse
-    rows are stored as dense points.
+    Memory and time per step are O(m d). A row with a nonzero step becomes a point; a row equal to a
+    point adds to its coefficient. Where no place is free, `maintain` decides which of the m + 1
+    points is removed and how the others compensate. Rows of a batch are added in sequence, by
+    scores evaluated before the first. Sparse rows are stored as dense points.
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m); not `precomputed`.
@@ -247,8 +247,9 @@ def flush(f: BudgetedState) -> BudgetedState:
 
 
 def contributions(kernel: Kernel, f: BudgetedState, batch: Batch) -> Array:
-    """The contribution of each point to the score of each row, coef_j k(x_j, x_i), (b, m); nan
-    where there is no point.
+    """The contribution coef_j k(x_j, x_i) of each point to the score of each row, (b, m).
+
+    It is nan where there is no point.
     """
     f = flush(f)
     return jnp.where(
@@ -276,10 +277,10 @@ def values_at(kernel: Kernel, f: Any, x: Array) -> Array:
 def sequentially(
     add_row: Callable, flush_writes: Callable, f: Any, coef: Array, batch: Batch
 ) -> Any:
-    """The state after `add_row(f, coef (1,), batch of one row)` for each row of a batch in
-    sequence.
+    """The state after `add_row` for each row of a batch in sequence.
 
-    With more than one row, pending writes are flushed by `flush_writes` at the end.
+    The call is `add_row(f, coef (1,), batch of one row)`. With more than one row, pending writes
+    are flushed by `flush_writes` at the end.
     """
     if coef.shape[0] == 1:
         return add_row(f, coef, batch)
@@ -289,8 +290,9 @@ def sequentially(
 
 
 def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array) -> BudgetedState:
-    """The state after a change, without `x`: coefficients and annotations in their new places, and
-    the rows to write.
+    """The state after a change, without `x`, and the rows to write.
+
+    Coefficients and annotations are in their new places.
 
     Args:
         f: the state before; its flushed points are in `points`.

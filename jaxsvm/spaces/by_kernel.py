@@ -11,8 +11,9 @@ from .linear import linear
 
 
 def space_for(kernel: Kernel | None = None, bias: str = "none") -> Space:
-    """The space of a kernel: linear weights for None, else an expansion over all rows; bias "none"
-    or "feature".
+    """The space of a kernel: linear weights for None, else an expansion over all rows.
+
+    The bias is "none" or "feature".
     """
     check_choice("bias", bias, ("none", "feature"))
     space = linear() if kernel is None else expansion(kernel)

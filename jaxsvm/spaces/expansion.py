@@ -25,11 +25,11 @@ class ExpansionState(NamedTuple):
 
 @space
 def expansion(kernel: Kernel, *, unconditional: bool = False) -> Space:
-    """f = sum_i coef_i k(x_i, .) over all n rows: one kernel row per coefficient that changes, O(n)
-    memory.
+    """f = sum_i coef_i k(x_i, .) over all n rows.
 
-    `evaluate` reads cached responses without kernel evaluations. `add` computes the kernel rows of
-    a step by one product, and skips it where all coefficients are 0.
+    A coefficient that changes costs one kernel row; memory is O(n). `evaluate` reads cached
+    responses without kernel evaluations. `add` computes the kernel rows of a step by one product,
+    and skips it where all coefficients are 0.
 
     Args:
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).

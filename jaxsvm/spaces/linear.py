@@ -12,8 +12,9 @@ from ..types import Space
 
 @space
 def linear() -> Space:
-    """Linear functions f(x) = <w, x> by their weights w (d,), without a bias; see `with_constant`
-    for a regularised one.
+    """Linear functions f(x) = <w, x> by their weights w (d,), without a bias.
+
+    See `with_constant` for a regularised bias.
     """
 
     def zero(key, data):

@@ -24,8 +24,9 @@ class MeanState(NamedTuple):
 
 @space
 def averaged(inner: Space, *, of: str = "steps") -> Space:
-    """The space `inner` with the mean of the iterates as the model; evaluation is at the current
-    function.
+    """The space `inner` with the mean of the iterates as the model.
+
+    Evaluation is at the current function.
 
     mean_t = (f_1 + ... + f_t) / t. With "steps", f_1 = 0, f_2, ... are the functions before each
     step; with "moves", the functions after each step that changed f.
