@@ -1,5 +1,6 @@
-"""Steps that several methods share: loss with optax chain, rule in a space, dual step in a
-space.
+"""Steps that several methods share.
+
+Each is a loss with an optax chain, a rule in a space, or a dual step in a space.
 """
 
 from .coordinate import coordinate as coordinate

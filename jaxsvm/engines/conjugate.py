@@ -1,5 +1,4 @@
-"""Functions by their coefficients and values at all rows, and the subgradient of the objective
-there.
+"""Functions by their coefficients and values at all rows, and the subgradient of the objective.
 
 f(w) = lam/2 |w|^2 + sum_i share_i max(0, 1 - y_i <w, phi(x_i)>),   share_i = weight_i / sum weight
 lam w - z is a subgradient,   z = sum_i share_i a_i y_i phi(x_i),
@@ -36,9 +35,7 @@ class FunctionValues(NamedTuple):
 
 
 class InnerProductSpace(NamedTuple):
-    """The inner product space of functions: expansions over rows with a kernel, or linear
-    weights.
-    """
+    """An inner product space of functions: kernel expansions over rows, or linear weights."""
 
     function: Callable  # coefficients of rows (n,) -> FunctionValues
     values: Callable  # the coefficients of a function -> its values at the rows (n,)
@@ -46,8 +43,9 @@ class InnerProductSpace(NamedTuple):
 
 
 def make_space(kernel: Kernel | None, x: Any, gram: Array | None = None) -> InnerProductSpace:
-    """The space of a kernel over rows x (n, d), with its matrix `gram` (n, n) if that is available;
-    None: linear weights.
+    """The space of a kernel over rows x (n, d), or of linear weights if the kernel is None.
+
+    `gram` (n, n) is the kernel matrix of the rows, if it is available.
     """
     if kernel is None:
 
@@ -71,8 +69,9 @@ def make_space(kernel: Kernel | None, x: Any, gram: Array | None = None) -> Inne
 def recompute_values(
     frame: InnerProductSpace, w: FunctionValues, steps: Array
 ) -> tuple[FunctionValues, Array]:
-    """w with its values recomputed from the coefficients at every REFRESH-th step, and whether they
-    were, () bool.
+    """w, its values recomputed at every REFRESH-th step, and whether they were, () bool.
+
+    The values are recomputed from the coefficients.
     """
     is_due = any_under_vmap(steps % REFRESH == 0)
     return FunctionValues(

@@ -17,11 +17,11 @@ from ..types import Array, Batch, Info, Loss, Scalar, Solver, Space, State, draw
 
 @register("CoordinateState")
 class CoordinateState(NamedTuple):
-    """Signed dual coefficients and the function sum_i coef_i k(x_i, .); the last write to `coef`
-    and `stamp` is pending.
+    """The signed dual coefficients and the function sum_i coef_i k(x_i, .).
 
-    The write is delayed by one step so that the loop body first writes and then only reads: XLA
-    then updates in place. A body that reads first would copy all n coefficients at every step.
+    The last write to `coef` and `stamp` is pending. The write is delayed by one step so that the
+    loop body first writes and then only reads: XLA then updates in place. A body that reads first
+    would copy all n coefficients at every step.
     """
 
     coef: Array  # (n,)  y_i alpha_i for classification, without the pending entry
@@ -198,8 +198,9 @@ def coordinate(
 def visit_sequentially(
     visit: Callable, before: Array, score: Array, gram: Array, rows: Array, rest: tuple[Array, ...]
 ) -> tuple[Array, Array, Array]:
-    """Visit the rows of a batch in sequence; each visit reads the scores and coefficients that
-    earlier visits left.
+    """Visit the rows of a batch in sequence.
+
+    Each visit reads the scores and coefficients that earlier visits left.
 
     Args:
         visit: (coefficient, score, *rest) of one row -> its new coefficient, all (1,).

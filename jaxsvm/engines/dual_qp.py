@@ -29,9 +29,7 @@ from ..types import Array, Batch, Count, Info, Loss, Quadratic, Scalar
 
 
 class Dual(NamedTuple):
-    """Coefficients with their derivative, bounds and curvature: of all rows, or of a working
-    set.
-    """
+    """Coefficients with derivative, bounds and curvature: of all rows, or of a working set."""
 
     coef: Array  # (n,)  exactly within its bounds
     grad: Array  # (n,)
@@ -45,8 +43,9 @@ class Dual(NamedTuple):
 
 @register("DualState")
 class DualState(NamedTuple):
-    """Solver state of a quadratic dual: the coefficients, and the derivative by compensated
-    summation.
+    """Solver state of a quadratic dual: the coefficients and the derivative.
+
+    The derivative is kept by compensated summation.
     """
 
     coef: Array  # (n,)
@@ -62,8 +61,9 @@ def add_l2(values: Array, dual: Dual, i: Array) -> Array:
 
 
 class Problem(NamedTuple):
-    """The quadratic program that is maximised; whether sum_i coef_i = 0 is a separate argument
-    `bias`.
+    """The quadratic program that is maximised.
+
+    Whether sum_i coef_i = 0 is a separate argument `bias`.
     """
 
     C: Scalar  # ()
@@ -180,8 +180,9 @@ def violation(dual: Dual, bias: str) -> Array:
 
 
 def intercept(dual: Dual, bias: str) -> Array:
-    """The bias b () by the optimality conditions: the mean over free coefficients, else the
-    midpoint of its interval.
+    """The bias b () by the optimality conditions.
+
+    It is the mean over free coefficients, else the midpoint of its interval.
     """
     coef, grad, bounds, _ = dual
     if bias != "free":
@@ -209,8 +210,9 @@ def scores(dual: Dual, y: Array, b: Array) -> Array:
 
 
 def dual_gain(before: Dual, after: Dual) -> Array:
-    """The increase of D by each coefficient's change, (n,); their sum is exact, since D is
-    quadratic.
+    """The increase of D by the change of each coefficient, (n,).
+
+    Their sum is exact, since D is quadratic.
     """
     change, l1 = after.coef - before.coef, before.bounds.l1
     l1_change = 0 if l1 is None else l1 * (jnp.abs(after.coef) - jnp.abs(before.coef))
@@ -239,8 +241,9 @@ def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> Array
 
 
 def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:
-    """Coefficients clipped to their bounds and, with a free bias, of sum 0: the side of larger sum
-    is scaled down.
+    """Coefficients clipped to their bounds and, with a free bias, of sum 0.
+
+    The side of larger sum is scaled down.
     """
     coef = jnp.clip(coef, bounds.low, bounds.high)
     if bias != "free":
@@ -260,7 +263,8 @@ def kernel_check(kernel: Kernel) -> Callable | None:
 
 
 def stop_gradients(tree: Any) -> Any:
-    """The tree without derivatives: those of the solution come from `implicit.solution`, not from
-    the steps.
+    """The tree without derivatives.
+
+    Those of the solution come from `implicit.solution`, not from the steps.
     """
     return jax.tree.map(lax.stop_gradient, tree)

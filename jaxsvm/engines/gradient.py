@@ -61,8 +61,9 @@ def ball(radius: Scalar, bias: str) -> Callable[[Weights], Weights]:
 def descent(
     lam: Scalar, step: optax.GradientTransformation, bias: str, bias_step: Any = None
 ) -> optax.GradientTransformation:
-    """The optax chain of a descent step on lam/2 |regularised parameters|^2 + loss; `bias_step`, if
-    given, is for the bias.
+    """The optax chain of a descent step on lam/2 |regularised parameters|^2 + loss.
+
+    `bias_step`, if given, is for the bias.
     """
     check_choice("bias", bias, BIASES)
     if bias != "none" and bias_step is not None:
@@ -74,8 +75,9 @@ def descent(
 
 
 def violation(grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:
-    """The mean absolute slope of the loss over the batch: for the hinge, the fraction of rows that
-    violate their margin.
+    """The mean absolute slope of the loss over the batch.
+
+    For the hinge, it is the fraction of rows that violate their margin.
     """
     return jnp.sum(batch.weight * jnp.abs(slope)) / rows_in(batch)
 

@@ -1,5 +1,6 @@
-"""A first-in, first-out cache of kernel rows within a memory limit, for solvers that choose their
-own rows.
+"""A first-in, first-out cache of kernel rows within a memory limit.
+
+It is for solvers that choose their own rows.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from ..types import Array
 
 
 class Rows(NamedTuple):
-    """Cached rows of the kernel matrix, each in a slot; once all slots are in use, a new row
-    overwrites the oldest.
+    """Cached rows of the kernel matrix, each in a slot.
+
+    Once all slots are in use, a new row overwrites the oldest.
     """
 
     value: Array  # (slots, n)
@@ -36,11 +38,11 @@ SPARE = 2 * CHUNK
 
 
 def num_slots(x: Array, memory: float, least: int) -> int:
-    """The number of slots: as many rows as fit into `memory` bytes, between `least` and n, in whole
-    chunks and one more.
+    """The number of slots for kernel rows within `memory` bytes.
 
-    The one more is for the slots that a product writes after its last row. With room for n rows, no
-    slot is reused.
+    It is the number of rows that fit, between `least` and n, rounded up to whole chunks, plus one
+    chunk. The last chunk is for the slots that a product writes after its last row. With room for n
+    rows, no slot is reused.
     """
     n = x.shape[0]
     capacity = int(min(memory, 2**62) // (n * jnp.dtype(accum_dtype(x)).itemsize))
@@ -105,9 +107,7 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
     missing_rows = jnp.pad(index[order], (0, CHUNK))
 
     def fill(size, _, carry):
-        """Compute the next `size` missing rows, or those that are left, and write them to
-        consecutive slots.
-        """
+        """Write the next `size` missing rows, or those left, to consecutive slots."""
         rows, n_done = carry
         chunk = lax.dynamic_slice_in_dim(missing_rows, n_done, size)
         is_row = n_done + lax.iota(jnp.int32, size) < n_missing

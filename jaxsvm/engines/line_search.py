@@ -1,6 +1,4 @@
-"""Step lengths along a line: the exact minimiser, and one that satisfies two conditions of
-descent.
-"""
+"""Step lengths along a line: the exact minimiser, and one by two conditions of descent."""
 
 from __future__ import annotations
 
@@ -42,10 +40,10 @@ class Line(NamedTuple):
         )
 
     def active(self, t: Array) -> Array:
-        """The a (n,) of the right-hand slope at t: 1 for rows of margin below 1, or at 1 with a
-        falling margin.
+        """The a (n,) of the right-hand slope at t.
 
-        Margins within `margin_tol` of 1 count as 1: along a kink, rounding decides their side.
+        It is 1 for rows of margin below 1, or at 1 with a falling margin. Margins within
+        `margin_tol` of 1 count as 1: along a kink, rounding decides their side.
         """
         slack = 1 - self.margin - t * self.rate
         return jnp.where(

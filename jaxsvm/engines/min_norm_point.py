@@ -10,8 +10,9 @@ from ..types import Array
 
 
 def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
-    """The convex weights of the minimum norm point of m vectors: argmin_w w' gram w / 2 - gain' w,
-    w >= 0 of sum 1.
+    """The convex weights of the minimum norm point of m vectors.
+
+        argmin_w w' gram w / 2 - gain' w,   w >= 0 of sum 1
 
     For two vectors h, g in closed form: h has weight clip(<g, g - h> / |g - h|^2, 0, 1), 0 where
     they are equal. For more by an active set method, one linear system per cycle. A cycle aims at

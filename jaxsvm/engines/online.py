@@ -105,8 +105,9 @@ def online(
 def perceptron_rule(
     _: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array
 ) -> tuple[tuple, Move]:
-    """The perceptron rule: misclassified rows, y_i f(x_i) <= 0, are added with their label; the
-    loss counts them.
+    """The perceptron rule: misclassified rows, y_i f(x_i) <= 0, are added with their label.
+
+    The loss counts them.
     """
     mistake = batch.y * score <= 0
     coef = jnp.where(mistake, batch.y * share, jnp.zeros_like(score))
@@ -116,19 +117,19 @@ def perceptron_rule(
 def margin_perceptron_rule(
     _: State, score: Array, batch: Batch, share: Array, gram: Callable, t: Array
 ) -> tuple[tuple, Move]:
-    """The margin perceptron rule: rows with y_i f(x_i) < 1 are added with their label; the loss
-    counts y_i f(x_i) <= 0.
+    """The margin perceptron rule: rows with y_i f(x_i) < 1 are added with their label.
+
+    The loss counts the rows with y_i f(x_i) <= 0.
     """
     coef = jnp.where(batch.y * score < 1, batch.y * share, jnp.zeros_like(score))
     return (), Move(jnp.zeros((), score.dtype), coef, (batch.y * score <= 0).astype(score.dtype))
 
 
 def pegasos_rule(lam: Scalar) -> tuple[Callable, Callable]:
-    """The rule of Pegasos without projection for w = s / (lam t), and 1 / (lam t): s adds y_i where
-    y_i s(x_i) < lam (t - 1).
+    """The rule of Pegasos without projection for w = s / (lam t), and 1 / (lam t).
 
-    With weights of 1 the coefficients of s are integers, so that rows drawn equally often have
-    equal coefficients.
+    s adds y_i where y_i s(x_i) < lam (t - 1). With weights of 1 the coefficients of s are integers,
+    so that rows drawn equally often have equal coefficients.
     """
 
     def rule(_, s, batch, share, gram, t):
@@ -145,8 +146,9 @@ def pegasos_rule(lam: Scalar) -> tuple[Callable, Callable]:
 
 
 def ogd_rule(eta: Scalar, lam: Scalar = 0.0) -> Callable:
-    """The rule of descent on lam/2 |w|^2 + hinge with step eta: f shrinks by eta lam, rows of y_i f
-    < 1 add eta y_i.
+    """The rule of descent on lam/2 |w|^2 + hinge with step eta.
+
+    f shrinks by eta lam, and rows of y_i f < 1 add eta y_i.
     """
 
     def rule(_, score, batch, share, gram, t):

@@ -14,8 +14,9 @@ from .dual_qp import Dual, gain_down, gain_up
 
 
 def _upper(coef: Array, bounds: Quadratic, i: Array) -> Array:
-    """The upper limit of a step of coefficient i: its bound, or 0 where l1_i > 0 puts a kink
-    there.
+    """The upper limit of a step of coefficient i.
+
+    It is the coefficient's bound, or 0 where l1_i > 0 puts a kink there.
     """
     high = index_row(bounds.high, i)
     return (
@@ -34,8 +35,9 @@ def _lower(coef: Array, bounds: Quadratic, i: Array) -> Array:
 
 
 def snap_to_bound(new: Array, old: Array, low: Array, high: Array) -> Array:
-    """A coefficient, moved to its bound where it is within rounding of it; the next step corrects
-    the sum.
+    """A coefficient, moved to its bound where it is within rounding of it.
+
+    The next step corrects the sum.
     """
     rounding = 2 * jnp.finfo(new.dtype).eps * jnp.maximum(jnp.abs(old), jnp.abs(new))
     return jnp.where(high - new <= rounding, high, jnp.where(new - low <= rounding, low, new))
@@ -56,8 +58,9 @@ class SmoStep(NamedTuple):
 
 
 def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
-    """One SMO step on a pair, which keeps the sum of the coefficients: second order working set
-    selection.
+    """One SMO step on a pair, which keeps the sum of the coefficients.
+
+    The pair is found by second order working set selection:
 
         i = argmax gain_up;   j = argmax (gain_up_i - gain_down_j)^2 / (K_ii + K_jj - 2 K_ij);
         coef_i += t, coef_j -= t
@@ -108,8 +111,9 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
 
 
 def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
-    """One exact step on the coordinate of the largest gain; the sum of the coefficients is
-    unconstrained.
+    """One exact step on the coordinate of the largest gain.
+
+    The sum of the coefficients is unconstrained.
 
         t = clip(gain_up_i / K_ii, 0, high_i - coef_i), or the same downwards;
         i = argmax t (gain_up_i - t K_ii / 2)
@@ -153,8 +157,9 @@ STEPS = {"free": pair_step, "none": coordinate_step}
 def solve(
     gram: Array, dual: Dual, sum_error: Array, tol: Array, bias: str, max_steps: int
 ) -> tuple[Dual, Array]:
-    """SMO on a working set of q coefficients with the others fixed, until the violation in the set
-    is at most `tol`.
+    """SMO on a working set of q coefficients with the others fixed.
+
+    It ends once the violation in the set is at most `tol`.
 
     Args:
         gram: (q, q) kernel, with l2 added on the diagonal.

@@ -1,5 +1,6 @@
-"""Feature maps (n, d) -> (n, p) whose inner products approximate a kernel, and solvers on
-features.
+"""Feature maps (n, d) -> (n, p), and solvers on features.
+
+Inner products of the features approximate a kernel.
 """
 
 from .fourier import Fourier as Fourier

@@ -86,12 +86,12 @@ def fourier(
 ) -> Fourier:
     """Random Fourier features: E <phi(x), phi(z)> = k(x, z) for a shift-invariant kernel.
 
-        paired   phi(x) = [cos v_j'x, sin v_j'x]_j sqrt(k(0,0)/q),    j = 1 .. q = p/2
-            |phi(x)|^2 = k(x, x) exactly
+        paired   phi(x) = [cos v_j'x, sin v_j'x]_j sqrt(k(0,0)/q),    j = 1 .. q = p/2,
+                 |phi(x)|^2 = k(x, x) exactly
         phase    phi(x) = [cos(v_j'x + u_j)]_j sqrt(2 k(0,0)/p),      j = 1 .. p,
-            u_j uniform in [0, 2 pi)
-        v_j from the kernel's spectral law: normal with variance 1/sigma^2 for `rbf`, Cauchy / sigma
-        for `laplacian`
+                 u_j uniform in [0, 2 pi)
+        v_j from the kernel's spectral law: normal with variance 1/sigma^2 for `rbf`,
+            Cauchy / sigma for `laplacian`
 
     The variance of <phi(x), phi(z)> for the Gaussian kernel with k = k(x, z) is (1 - k^2)^2 / p in
     the paired form and (1 + k^4/2 - k^2) / p in the phase form. Draws depend on the key and the

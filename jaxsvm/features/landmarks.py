@@ -1,5 +1,6 @@
-"""Choice of the landmarks of a Nystrom map: functions (key, kernel, x (n, d), count) -> (count,
-d).
+"""Choice of the landmarks of a Nystrom map.
+
+Each is a function (key, kernel, x (n, d), count) -> (count, d).
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ from .landmarks import uniform
 
 @struct
 class Nystrom:
-    """phi(x) = W' k_S(x), k_S(x) = (k(x_i, x)) over s landmarks; columns of dropped directions are
-    0.
+    """The map phi(x) = W' k_S(x), k_S(x) = (k(x_i, x)) over s landmarks.
+
+    Columns of dropped directions are 0.
     """
 
     kernel: Kernel
@@ -44,8 +45,9 @@ class Nystrom:
         )
 
     def landmark_coef(self, w: Array) -> Array:
-        """The coefficients (s,) of the same function over the landmarks: <phi(x), w> = sum_i coef_i
-        k(x_i, x).
+        """The coefficients (s,) of the same function over the landmarks.
+
+            <phi(x), w> = sum_i coef_i k(x_i, x)
 
         They grow with the inverse square root of the smallest kept eigenvalue. In float32,
         prediction by the features is more accurate.
@@ -93,10 +95,11 @@ def nystrom(
     eps: float = 1e-16,
     choose: Callable = uniform,
 ) -> Nystrom:
-    """The Nystrom map of a kernel from landmark rows: <phi(x), phi(z)> = k_S(x)' K_SS^+ k_S(z),
-    exact on landmarks.
+    """The Nystrom map of a kernel from landmark rows.
 
-        K_SS = Q D Q'                      S: s landmarks, eigenvalues in descending order
+    The inner products <phi(x), phi(z)> = k_S(x)' K_SS^+ k_S(z) are exact on landmarks.
+
+        K_SS = Q D Q'                 S: s landmarks, eigenvalues in descending order
         phi(x) = D^(-1/2) Q' k_S(x)
             over the D_jj >= max(eps, s eps_machine D_11); columns of the others are 0
 
@@ -203,8 +206,9 @@ def _wide_whitening(kernel: Kernel, rows: Array, eps: Array) -> Array:
 
 @jax.custom_jvp
 def whitening(gram: Array, eps: Scalar) -> Array:
-    """The whitening matrix Q D^(-1/2) of a positive semi-definite (s, s) matrix, 0 for eigenvalues
-    below the threshold.
+    """The whitening matrix Q D^(-1/2) of a positive semi-definite (s, s) matrix.
+
+    It is 0 for eigenvalues below the threshold.
     """
     return _decomposed(gram, eps)[0]
 

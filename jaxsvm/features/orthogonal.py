@@ -21,11 +21,12 @@ def orthogonal(
     form: str = "paired",
     x: Array | None = None,
 ) -> Fourier:
-    """Random Fourier features of the Gaussian kernel whose frequencies are orthogonal in groups of
-    `dim`.
+    """Random Fourier features of the Gaussian kernel with orthogonal frequencies.
 
-        V = [Q_1 S_1, Q_2 S_2, ...]      Q_g (d, d) orthogonal, uniformly distributed;
-        S_g diagonal, chi(d) distributed
+    The frequencies are orthogonal in groups of `dim`:
+
+        V = [Q_1 S_1, Q_2 S_2, ...],   Q_g (d, d) orthogonal, uniformly distributed;
+            S_g diagonal, chi(d) distributed
         phi as in `fourier`, with the columns of V / sigma as frequencies
 
     Each single frequency has the same law as in `fourier`, so that the map is unbiased. Its

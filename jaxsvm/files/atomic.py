@@ -23,13 +23,12 @@ NAME_BYTES = 180
 
 @contextlib.contextmanager
 def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
-    """The name of a temporary file in the folder of `path`, which replaces `path` at the end of the
-    block.
+    """The name of a temporary file that replaces `path` at the end of the block.
 
-    So `path` is never incomplete. The temporary file is unique, and locked while in use. Temporary
-    files of the same target without a lock belong to killed processes and are removed. Of a
-    symbolic link, the file it points to is replaced. An existing file keeps its permissions. Ctrl-C
-    is deferred until the file is written; a second one is not.
+    It is in the folder of `path`, and `path` is never incomplete. The temporary file is unique, and
+    locked while in use. Temporary files of the same target without a lock belong to killed
+    processes and are removed. Of a symbolic link, the file it points to is replaced. An existing
+    file keeps its permissions. Ctrl-C is deferred until the file is written; a second one is not.
 
     Args:
         path: the file, in a folder that exists.

@@ -1,5 +1,6 @@
-"""Checks of fields for the method `__check__` of a class, which `models.load` calls on its
-instances.
+"""Checks of fields for the method `__check__` of a class.
+
+`models.load` calls this method on its instances.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def check_front(name: str, front: tuple[int, ...], whole: tuple[int, ...]) -> None:
-    """Raise unless the leading axes of a field of stacked models are the first ones of `whole`, or
-    none.
+    """Raise unless the leading axes of a field of stacked models fit those of `whole`.
+
+    They must be the first ones of `whole`, or none.
 
     Raises:
         ValueError: other axes.

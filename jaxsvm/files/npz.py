@@ -1,5 +1,6 @@
-"""Arrays in `.npy` and `.npz` files: sizes are checked before memory is allocated, nothing is
-unpickled.
+"""Arrays in `.npy` and `.npz` files.
+
+Sizes are checked before memory is allocated, and nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ def read_header(stream: Any, size: int) -> ArrayHeader:
 
 
 def read_array(stream: Any, size: int) -> np.ndarray:
-    """The array of a `.npy` file; memory is allocated after its size is compared with that of the
-    file.
+    """The array of a `.npy` file.
+
+    Its size is compared with that of the file before memory is allocated.
 
     Args:
         stream: of bytes, at the start of the file.

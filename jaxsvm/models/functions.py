@@ -76,8 +76,9 @@ class Expansion:
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
 
     def sqnorm(self, *, block: int = 1024) -> Array:
-        """|w|^2 = coef' K coef in the objective, in blocks of rows; plus b^2 if the bias is a
-        feature.
+        """|w|^2 = coef' K coef in the objective; plus b^2 if the bias is a feature.
+
+        It is computed in blocks of rows.
         """
         square = dot(self.coef, matvec(self.kernel, self.x, self.x, self.coef, block))
         return square + (self.b * self.b if self.bias == "feature" else 0)
@@ -240,8 +241,9 @@ def check_values(score: np.ndarray) -> np.ndarray:
 
 
 def class_places(score: np.ndarray) -> np.ndarray:
-    """The predicted class indices (n,): of (n,) values 1 if > 0, else 0; of (n, k) values the
-    largest.
+    """The predicted class indices (n,).
+
+    For (n,) values: 1 if > 0, else 0. For (n, k) values: the index of the largest.
 
     Raises:
         ValueError: for decision values that are not finite.

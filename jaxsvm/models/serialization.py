@@ -214,8 +214,9 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
 
 
 def _call(factory: Any, args: list, kwargs: dict) -> Recipe:
-    """The result of a factory. Kernels with scalar numbers are evaluated once more, which checks
-    these.
+    """The result of a factory.
+
+    Kernels with scalar numbers are evaluated once more, which checks these.
     """
     try:
         result = factory(*args, **kwargs)
@@ -293,11 +294,11 @@ def save(path: str | bytes | os.PathLike, tree: Any) -> None:
 
 
 def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
-    """The tree that `save` wrote. Nothing is unpickled, no module is imported, and only factories
-    are called.
+    """The tree that `save` wrote.
 
-    Only arrays that the header names are read, after their sizes are compared with that of the
-    file. Classes with a method `__check__` check their shapes, dtypes and ranges.
+    Nothing is unpickled, no module is imported, and only factories are called. Only arrays that the
+    header names are read, after their sizes are compared with that of the file. Classes with a
+    method `__check__` check their shapes, dtypes and ranges.
 
     Args:
         path: the file.
@@ -340,8 +341,9 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
 
 
 def _check_model(tree: Any) -> Any:
-    """The tree, unchanged; raise for a model whose numbers are not all finite. States may hold such
-    numbers.
+    """The tree, unchanged; raise for a model whose numbers are not all finite.
+
+    States may hold such numbers.
     """
     if callable(tree) and hasattr(tree, "sqnorm") and not all_finite(tree):
         raise _Refused(
@@ -395,8 +397,9 @@ def _read_header(npz: Npz) -> Any:
 
 
 def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False) -> Any:
-    """`_decode` with the classes, factories and functions of `like`, which must have the same
-    structure.
+    """`_decode` with the classes, factories and functions of `like`.
+
+    The structure must be the same as that of `like`.
 
     Args:
         node: a part of the header.

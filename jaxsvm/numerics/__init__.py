@@ -1,5 +1,6 @@
-"""Numerically robust float32 arithmetic in forms that XLA compiles well; the only place that sets
-matmul precision.
+"""Numerically robust float32 arithmetic in forms that XLA compiles well.
+
+It is the only place that sets matmul precision.
 """
 
 from .batching import any_under_vmap as any_under_vmap

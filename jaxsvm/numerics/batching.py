@@ -13,12 +13,11 @@ from ..types import Array
 
 
 def map_on_cpu(fn: Callable) -> Callable:
-    """The function `fn` of arrays with data-dependent loops, mapped over elements in sequence on a
-    CPU under `vmap`.
+    """The function `fn`, mapped over elements in sequence on a CPU under `vmap`.
 
-    A batched loop runs for all elements until the last one has ended, and nested loops multiply
-    this. Other devices use the batched loops, since the launch of a small step costs them more than
-    its work.
+    `fn` is a function of arrays with data-dependent loops. A batched loop runs for all elements
+    until the last one has ended, and nested loops multiply this. Other devices use the batched
+    loops, since the launch of a small step costs them more than its work.
     """
 
     @jax.custom_batching.custom_vmap
@@ -55,11 +54,10 @@ def map_on_cpu(fn: Callable) -> Callable:
 
 @jax.custom_batching.custom_vmap
 def any_under_vmap(when: Array) -> Array:
-    """The condition () of a `cond` on a step counter, such as `any_under_vmap(t % 64 == 0)`: under
-    `vmap` true if any one is.
+    """The condition () of a `cond` on a step counter: under `vmap` true if any one is.
 
-    A rare branch then stays a branch when several problems are mapped. A `cond` on a batched
-    condition computes both branches at every step.
+    An example is `any_under_vmap(t % 64 == 0)`. A rare branch then stays a branch when several
+    problems are mapped. A `cond` on a batched condition computes both branches at every step.
     """
     return when
 

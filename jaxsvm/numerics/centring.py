@@ -26,11 +26,11 @@ from .reductions import is_traced
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class CentredRows:
-    """Rows minus a common shift, with their squared norms: the argument of kernels of differences,
-    computed once.
+    """Rows minus a common shift, with their squared norms, computed once.
 
-    It supports what an (n, d) array of rows does: `shape`, `dtype`, `astype`, indexing by row. Two
-    blocks in one kernel call must have the same shift.
+    It is the argument of kernels of differences. It supports what an (n, d) array of rows does:
+    `shape`, `dtype`, `astype`, indexing by row. Two blocks in one kernel call must have the same
+    shift.
     """
 
     value: Array  # (n, d), or `SparseRows`
@@ -65,8 +65,9 @@ class CentredRows:
 
 
 def _extremes(x: Array, live: Array | None = None) -> tuple[Array, Array]:
-    """The smallest and largest number of each column, (d,) each, of the rows `live` (n, 1); None:
-    all, which is faster.
+    """The smallest and largest number of each column, (d,) each, of the rows `live` (n, 1).
+
+    None: all rows, which is faster.
     """
     low, high = (
         (x, x) if live is None else (jnp.where(live, x, jnp.inf), jnp.where(live, x, -jnp.inf))
@@ -128,8 +129,9 @@ def centred(x: Array, shift: Array) -> CentredRows:
 
 
 def centred_pair(x: Array, z: Array) -> tuple[CentredRows, CentredRows]:
-    """Both sides of a block minus the shift of the second; unchanged if both are centred
-    already.
+    """Both sides of a block minus the shift of the second.
+
+    They are unchanged if both are centred already.
     """
     if isinstance(x, CentredRows) and isinstance(z, CentredRows):
         return x, z
@@ -138,18 +140,19 @@ def centred_pair(x: Array, z: Array) -> tuple[CentredRows, CentredRows]:
 
 
 def distances(product: Array, x: Array, z: Array, columns: int) -> Array:
-    """|x - z|^2 from <x, z>, |x|^2 and |z|^2, elementwise; exactly 0 below the rounding error, as
-    for equal rows.
+    """The distances |x - z|^2 from <x, z>, |x|^2 and |z|^2, elementwise.
+
+    They are exactly 0 below the rounding error, as for equal rows.
     """
     square = x + z
     return above_rounding(square - 2 * product, square, columns)
 
 
 def sqdist(x: Array, z: Array) -> Array:
-    """Squared distances of rows, (n, d), (m, d) -> (n, m), by one matrix product; never negative, 0
-    between equal rows.
+    """Squared distances of rows, (n, d), (m, d) -> (n, m), by one matrix product.
 
-    The error is at most (8 + 4 sqrt(d)) eps max |x - shift|^2, where `offset` gives the shift.
+    They are never negative, and 0 between equal rows. The error is at most
+    (8 + 4 sqrt(d)) eps max |x - shift|^2, where `offset` gives the shift.
     """
     return sqdist_of(*centred_pair(x, z))
 
@@ -167,11 +170,10 @@ COARSE = 1e-3  # error of gamma |x - z|^2 above which distances are computed fro
 
 
 def needs_subtraction(x: CentredRows, gamma: Scalar) -> bool:
-    """Whether the error of gamma |x - z|^2 by products exceeds `COARSE`; False under tracing and
-    for sparse rows.
+    """Whether the error of gamma |x - z|^2 by products exceeds `COARSE`.
 
-    Distances from differences need a pass over all rows for each row, several times the cost of a
-    product.
+    False under tracing and for sparse rows. Distances from differences need a pass over all rows
+    for each row, several times the cost of a product.
     """
     if isinstance(x.value, SparseRows) or is_traced(x, gamma):
         return False

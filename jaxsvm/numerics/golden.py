@@ -11,10 +11,10 @@ from ..types import Array
 
 
 def golden_section(value: Callable, low: Array, high: Array, steps: int) -> Array:
-    """The maximiser of a unimodal function on [low, high], to 0.618^steps of the interval,
-    elementwise.
+    """The maximiser of a unimodal function on [low, high], elementwise.
 
-    The result is the better end of the last interval. In a tie the left part is kept.
+    It is found to 0.618^steps of the interval. The result is the better end of the last interval.
+    In a tie the left part is kept.
 
     Args:
         value: (...,) -> (...,), finite at `low`; it may be -inf beyond some point.

@@ -8,8 +8,9 @@ from ..types import Array
 
 
 def hash32(bits: Array) -> Array:
-    """A 32-bit integer hash (the finaliser of MurmurHash3): every input bit affects every output
-    bit.
+    """A 32-bit integer hash: the finaliser of MurmurHash3.
+
+    Every input bit affects every output bit.
     """
     bits = (bits ^ (bits >> 16)) * jnp.uint32(0x85EBCA6B)
     bits = (bits ^ (bits >> 13)) * jnp.uint32(0xC2B2AE35)

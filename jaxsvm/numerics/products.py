@@ -13,8 +13,9 @@ from . import sparse_products
 
 
 def dot(a: Array | SparseRows, b: Array | SparseRows) -> Array:
-    """The matrix product in full precision; on accelerators the default rounds the factors to 8 or
-    11 bits.
+    """The matrix product in full precision.
+
+    On accelerators the default rounds the factors to 8 or 11 bits.
 
     Args:
         a: (n, d) or (d,); (n, d) may be `SparseRows`.
@@ -36,8 +37,9 @@ def dot(a: Array | SparseRows, b: Array | SparseRows) -> Array:
 
 
 def add_rows(w: Array, coef: Array, x: Array | SparseRows) -> Array:
-    """w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,); sparse rows change only the columns that
-    they name.
+    """The sum w + sum_i coef_i x_i, (d,), (b,), (b, d) -> (d,).
+
+    Sparse rows change only the columns that they name.
     """
     if isinstance(x, SparseRows) and x.rows is not None:
         return sparse_products.added(w, coef, x)
@@ -48,8 +50,9 @@ def add_rows(w: Array, coef: Array, x: Array | SparseRows) -> Array:
 
 
 def cross_products(x: Array | SparseRows, z: Array | SparseRows) -> Array:
-    """Inner products of rows, (n, d), (m, d) -> (n, m); either may be `SparseRows`, of which no
-    dense copy is made.
+    """Inner products of rows, (n, d), (m, d) -> (n, m).
+
+    Either may be `SparseRows`, of which no dense copy is made.
     """
     if not isinstance(x, SparseRows) and not isinstance(z, SparseRows):
         # One row against many as a matrix-vector product: otherwise XLA transposes the matrix in a
@@ -84,8 +87,9 @@ _DENSE = 2**24  # entries of the block of sparse rows that is made dense at once
 
 
 def _pairs(x: Array | SparseRows, z: Array | SparseRows, fn: Callable) -> Array:
-    """sum_c fn(x_ic, z_jc) over the columns c that sparse rows name, for symmetric fn with fn(0, .)
-    = 0; (n, m).
+    """The sums (n, m) of fn(x_ic, z_jc) over the columns c that sparse rows name.
+
+    `fn` is symmetric, with fn(0, .) = 0.
     """
     if not isinstance(x, SparseRows):
         return _pairs(z, x, fn).T
@@ -112,8 +116,7 @@ def rounding(columns: int, dtype: jnp.dtype) -> float:
 
 
 def above_rounding(distance: Array, total: Array, columns: int) -> Array:
-    """Distances computed from sums `total`, elementwise, with exactly 0 where they are below the
-    rounding error.
+    """Distances computed from sums `total`, elementwise; exactly 0 below the rounding error.
 
     Where the sum is not finite they are unchanged: a NaN must not become 0.
     """
@@ -130,8 +133,9 @@ def sqnorms(x: Array | SparseRows) -> Array:
 
 
 def blocked(fn: Callable, x: Array | SparseRows, block: int) -> Array:
-    """The values of `fn` over the rows of `x`, computed in blocks to bound the memory of
-    temporaries.
+    """The values of `fn` over the rows of `x`, computed in blocks.
+
+    Blocks bound the memory of temporaries.
 
     Args:
         fn: (block, d) -> (block, ...), row by row.

@@ -1,5 +1,6 @@
-"""Sums, extremes and indices of vectors, accurate in float32 and in forms that XLA compiles
-well.
+"""Sums, extremes and indices of vectors.
+
+They are accurate in float32 and in forms that XLA compiles well.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ def count(mask: Array) -> Array:
 
 
 def pairwise_sum(a: Array) -> Array:
-    """The sum of (n,) by pairwise folding: several times as fast as `jnp.sum` on a CPU, with a
-    smaller rounding error.
+    """The sum of (n,) by pairwise folding.
+
+    It is several times as fast as `jnp.sum` on a CPU, with a smaller rounding error.
     """
     n = a.shape[0]
     folds = max((n - 1).bit_length() - 8, 0)  # to at most 256 numbers
@@ -37,8 +39,9 @@ def pairwise_sum(a: Array) -> Array:
 
 
 def sample_proportional(share: Array, u: Array) -> Array:
-    """Random rows with probabilities proportional to `share`, by inversion of its cumulative sum in
-    blocks.
+    """Random rows with probabilities proportional to `share`.
+
+    They are drawn by inversion of its cumulative sum in blocks.
 
     Args:
         share: (n,) >= 0, not all 0.
@@ -65,8 +68,9 @@ def sample_proportional(share: Array, u: Array) -> Array:
 
 
 def norm(w: Array) -> Array:
-    """The Euclidean norm of a vector, with gradient 0 at 0; its dot product compiles to faster
-    loops than a sum.
+    """The Euclidean norm of a vector, with gradient 0 at 0.
+
+    It is computed by a dot product, which compiles to faster loops than a sum.
     """
     square = dot(w, w)
     return jnp.where(
@@ -77,11 +81,10 @@ def norm(w: Array) -> Array:
 
 
 def two_sum(total: Array, compensation: Array, term: Array) -> tuple[Array, Array]:
-    """Compensated addition: the sum is total + compensation, where `compensation` is the rounding
-    error of `total`.
+    """Compensated addition: the sum is total + compensation.
 
-    The error of a sum of any number of terms is a few units in the last place (Kahan; Neumaier
-    1974).
+    `compensation` is the rounding error of `total`. The error of a sum of any number of terms is a
+    few units in the last place (Kahan; Neumaier 1974).
     """
     term = term + compensation
     new_total = total + term
@@ -90,8 +93,9 @@ def two_sum(total: Array, compensation: Array, term: Array) -> tuple[Array, Arra
 
 
 def scatter_set(a: Array, index: Array, values: Array) -> Array:
-    """The array `a` after a[index] = values, in place in a loop body that first writes and then
-    only reads.
+    """The array `a` after a[index] = values.
+
+    The write is in place in a loop body that first writes and then only reads.
 
     Args:
         a: (n,).
@@ -116,8 +120,9 @@ def index_row(a: Array, i: Array) -> Array:
 
 
 def _halved(a: Array, fn: Callable) -> Array:
-    """A vector folded in halves by an idempotent `fn`; XLA's own reductions are sequential on a
-    CPU.
+    """A vector folded in halves by an idempotent `fn`.
+
+    XLA's own reductions are sequential on a CPU.
     """
     while a.shape[0] > 16:
         half = -(-a.shape[0] // 2)
@@ -136,10 +141,9 @@ def fast_min(a: Array) -> Array:
 
 
 def argmax_value(a: Array) -> tuple[Array, Array]:
-    """The first index of the maximum of (n,), int32, and the maximum; faster than `jnp.argmax` on a
-    CPU.
+    """The first index of the maximum of (n,), int32, and the maximum.
 
-    The index is n - 1 if the maximum is nan.
+    It is faster than `jnp.argmax` on a CPU. The index is n - 1 if the maximum is nan.
     """
     top, n = fast_max(a), a.shape[0]
     index = fast_min(jnp.where(a == top, lax.iota(jnp.int32, n), n - 1))

@@ -61,8 +61,9 @@ MIN_ROWS, MIN_LANES = 4, 8
 
 
 def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
-    """`single(*args)`, the last of which are rows; under `vmap` lane after lane, or `batched` if
-    lanes or rows are few.
+    """The result of `single(*args)`, where the last of `args` are rows.
+
+    Under `vmap` it is computed lane after lane, or by `batched` if lanes or rows are few.
     """
 
     @jax.custom_batching.custom_vmap
@@ -83,8 +84,9 @@ def _walked(single: Callable, batched: Callable, *args: Any) -> Array:
 
 
 def _walk(x: SparseRows, i: Array, live: Array | bool, one: Callable, start: Any, turn: int) -> Any:
-    """The fold of `one(carry, [(column, value), ...])` over the i-th referenced row, if `live`,
-    with `turn` entries at a time.
+    """The fold of `one(carry, [(column, value), ...])` over the i-th referenced row.
+
+    The row is empty unless `live`. Each call of `one` takes `turn` entries.
     """
     width = x.value.shape[1]
     turn = turn if width % LANE_WIDTH == 0 else 1

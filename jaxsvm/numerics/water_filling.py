@@ -1,5 +1,6 @@
-"""Water filling: the level of a given volume of water over a ground, in one basin or in two that
-share the volume.
+"""Water filling: the level of a given volume of water over a ground.
+
+The ground is one basin, or two that share the volume.
 """
 
 from __future__ import annotations
@@ -59,9 +60,8 @@ def water_level(
 class WaterFill(NamedTuple):
     """The water level in one basin, or in two basins, one per class."""
 
-    # ()   of two basins the mean: level - bias in that of the positive class, level + bias in the
-    # other
-    level: Array
+    # Of two basins the mean: level - bias in the positive class, level + bias in the other.
+    level: Array  # ()
     bias: Array  # ()   0 for one basin
     share: Array  # (n,)  the p that attains the minimum, of sum 1, 1/2 in each of two basins
 
@@ -69,8 +69,9 @@ class WaterFill(NamedTuple):
 def one_level(
     responses: Array, volume: Array, *, weight: Array | None = None, start: Array | None = None
 ) -> WaterFill:
-    """The water level, and the shares p that attain it: level = min_p sum_i p_i c_i + volume max_i
-    p_i / weight_i.
+    """The water level, and the shares p that attain it.
+
+        level = min_p sum_i p_i c_i + volume max_i p_i / weight_i
 
     Args:
         responses: c (n,), as in `water_level`.
@@ -99,11 +100,12 @@ def two_levels(
     weight: Array | None = None,
     start: tuple[Array, Array, Array] | None = None,
 ) -> WaterFill:
-    """The bias b that maximises the water level over c_i + y_i b: two basins, one per class, share
-    the volume.
+    """The bias b that maximises the water level over c_i + y_i b.
+
+    Two basins, one per class, share the volume.
 
         level = max_b G(b),   sum_i weight_i max(0, G(b) - c_i - y_i b) = volume
-        = min_p sum_i p_i c_i + volume max_i p_i / weight_i,   p >= 0 of sum 1/2 in each class
+            = min_p sum_i p_i c_i + volume max_i p_i / weight_i,   p >= 0 of sum 1/2 in each class
 
     G is concave and piecewise linear. Its slope is (P - N) / (P + N) for the weights P and N under
     water in the two classes. A bracket of its maximum is narrowed; where the maximum is an
@@ -270,8 +272,9 @@ def _initial_guess(
 def _solve_level(
     ground: Array, volume: Array, w: Array, guess: Array | None
 ) -> tuple[Array, Array, Array]:
-    """The edge of the water, the level by one more Newton step from it, and the weight of the rows
-    below the edge.
+    """The edge of the water, the level, and the weight of the rows below the edge.
+
+    The level is that of one more Newton step from the edge.
     """
     if guess is None:
         return _newton_from_top(ground, volume, w)
@@ -296,8 +299,10 @@ def _solve_level(
 
 @jax.jit
 def _step(ground: Array, volume: Array, w: Array, level: Array) -> tuple[Array, Array, Array]:
-    """A Newton step: the level for the rows below `level`, the weight of these rows, and the volume
-    still missing at `level`.
+    """A Newton step from `level`: the new level, the weight under water, the missing volume.
+
+    The new level and the weight are those of the rows below `level`. The volume is missing at
+    `level`.
     """
     below = jnp.where(ground < level, w, 0)
     mass, missing = pairwise_sum(below), volume - pairwise_sum(below * (level - ground))
@@ -306,8 +311,9 @@ def _step(ground: Array, volume: Array, w: Array, level: Array) -> tuple[Array, 
 
 @jax.jit
 def _newton_from_top(ground: Array, volume: Array, w: Array) -> tuple[Array, Array, Array]:
-    """As `_solve_level`, starting with all rows under water: levels decrease until the set under
-    water is unchanged.
+    """As `_solve_level`, starting with all rows under water.
+
+    Levels decrease until the set under water is unchanged.
     """
     floor = fast_min(jnp.where(w > 0, ground, jnp.inf))
 

@@ -36,10 +36,10 @@ def certificate(
     bias: str | None = None,
     passes: int = 0,
 ) -> Certificate:
-    """A bound on the suboptimality of a model on its training rows by a dual point: P(model) - min
-    P <= gap.
+    """A bound on the suboptimality of a model on its training rows by a dual point.
 
-        gap = lam/2 |w - w(coef)|^2 + sum_i share_i (loss(f_i) + conjugate(u_i) - u_i f_i)
+        P(model) - min P <= gap
+        gap = lam/2 |w - w(coef)|^2 + sum_i share_i (loss(f_i) + conjugate(u_i) - u_i f_i),
             every term >= 0
 
     For an `Expansion` over training rows (`index`) with feasible coefficients, these are the dual
@@ -219,9 +219,7 @@ def dual_ascent(
     bias: str,
     passes: int,
 ) -> Array:
-    """The dual coefficients (n,) after sweeps of exact coordinate ascent over all rows, in
-    order.
-    """
+    """Dual coefficients (n,) after sweeps of exact coordinate ascent over all rows, in order."""
     bound, constant = share / lam, 1.0 if bias == "feature" else 0.0
     linear = isinstance(model, Linear)
     sqnorm = (sqnorms(data.x) if linear else model.kernel.diag(data.x)) + constant

@@ -54,8 +54,9 @@ def _inverse(**factors: float) -> float:
 
 
 def nu_from(model: Model, data: Batch) -> Array:
-    """The slack nu = (mean hinge) / |w| for which the slack-constrained problem has the direction
-    of this model.
+    """The slack nu for which the slack-constrained problem has the direction of this model.
+
+    It is nu = (mean hinge) / |w|.
 
     Args:
         model: nonzero; with the bias of `sbp(bias="free")`, or without.
@@ -83,8 +84,9 @@ def _nu(model: Any, data: Batch) -> Array:
 
 
 def radius_from(model: Any) -> Array:
-    """The radius |w| of the ball on which this minimiser of lam/2 |w|^2 + hinge minimises the
-    hinge.
+    """The radius |w| of the ball on which this model minimises the hinge.
+
+    The model is the minimiser of lam/2 |w|^2 + hinge.
 
     Args:
         model: one with `sqnorm()`.
@@ -101,8 +103,9 @@ def radius_from(model: Any) -> Array:
 
 
 def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "none") -> Array:
-    """The lam for which lam/2 |w|^2 + mean hinge has the direction of the solution of the
-    slack-constrained problem.
+    """The lam whose solution has the direction of that of the slack-constrained problem.
+
+    It is the lam of lam/2 |w|^2 + mean hinge:
 
         v = sum_i p_i y_i phi(x_i);   G = level of v / |v|;
         lam = G |v| / (sum_i weight_i max_i p_i / weight_i)

@@ -43,8 +43,9 @@ def check_loss(loss: Any) -> None:
 
 
 def in_float64(fn: Callable) -> Callable:
-    """The function `fn`, compiled and in float64; under tracing uncompiled and in the dtype of its
-    arguments.
+    """The function `fn`, compiled and in float64.
+
+    Under tracing it is uncompiled and in the dtype of its arguments.
     """
 
     @functools.partial(jax.jit, static_argnames=("choices",))
@@ -106,8 +107,9 @@ def normalized_weights(data: Batch) -> Array:
 
 
 def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
-    """The primal objective P(w) = lam/2 |w|^2 + weighted mean loss, in float64; under tracing in
-    the dtype of the model.
+    """The primal objective P(w) = lam/2 |w|^2 + weighted mean loss, in float64.
+
+    Under tracing it is in the dtype of the model.
 
     Args:
         model: one with `sqnorm()`.
@@ -140,8 +142,9 @@ def _primal(model: Any, data: Batch, lam: Array, loss: Loss) -> Array:
 def dual(
     alpha: Array, data: Batch, lam: float, kernel: Kernel | None = None, loss: Loss = hinge
 ) -> Array:
-    """The dual objective D at alpha, in float64; -inf where alpha violates its bounds by more than
-    a relative 1e-6.
+    """The dual objective D at alpha, in float64.
+
+    It is -inf where alpha violates its bounds by more than a relative 1e-6.
 
     Args:
         alpha: (n,), 0 <= alpha_i <= C w_i for the hinge; for losses of real targets the signed
@@ -185,8 +188,9 @@ def _dual(alpha: Array, data: Batch, lam: Array, kernel: Kernel | None, loss: Lo
 
 
 def clip_rounding(coef: Array, y: Array, share: Array, lam: Array, loss: Loss) -> Array:
-    """The coefficients, with those beyond a bound by rounding of C in float32 reduced by a relative
-    1e-6.
+    """The coefficients, with those beyond a bound by rounding reduced by a relative 1e-6.
+
+    The rounding is that of C in float32.
     """
     infeasible = ~jnp.isfinite(loss.conjugate(slopes(coef, share, lam), y))
     return jnp.where(infeasible, (1 - 1e-6) * coef, coef)

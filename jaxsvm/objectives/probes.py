@@ -15,8 +15,10 @@ from .evaluate import check_loss, check_objective, decision_values, normalized_w
 
 
 def misclassified(score: Array, y: Array) -> Array:
-    """Which rows are misclassified (n,): score of the wrong sign, largest score of another class,
-    or a score not finite.
+    """Which rows are misclassified (n,).
+
+    A row is misclassified if its score has the wrong sign or is not finite, or if another class has
+    the largest score.
     """
     if score.ndim == 1:
         return ((score > 0) != (y > 0)) | ~jnp.isfinite(score)
@@ -78,8 +80,9 @@ def error_on(data: Batch) -> Any:
 
 
 def risk_on(data: Batch, loss: Loss = hinge) -> Any:
-    """A probe for `fit`: model -> weighted mean loss on the rows of `data`, inf if a score is not
-    finite.
+    """A probe for `fit`: model -> weighted mean loss on the rows of `data`.
+
+    It is inf if a score is not finite.
 
     Args:
         data: held-out rows, raw or by `solver.prepare`.

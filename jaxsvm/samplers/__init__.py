@@ -1,5 +1,6 @@
-"""Samplers: the rows of each step. Every draw is a function of (state, t), so that a run can resume
-at any step.
+"""Samplers: the rows of each step.
+
+Every draw is a function of (state, t), so that a run can resume at any step.
 """
 
 from .acf import AcfState as AcfState

@@ -30,8 +30,9 @@ class AcfState(NamedTuple):
 
 @sampler
 def acf(batch_size: int = 1, change: float = 0.2) -> Sampler:
-    """Adaptive coordinate frequencies: rows that make more progress than the mean are visited more
-    often.
+    """The sampler of adaptive coordinate frequencies.
+
+    Rows that make more progress than the mean are visited more often:
 
         p_i = clip(p_i exp(change (progress / mean - 1)), 1/20, 20);
         mean = (1 - 1/n) mean + progress / n
@@ -137,12 +138,12 @@ _UNIT = 16  # fractional bits of a row's visits per epoch
 
 
 def _systematic(key: Array, preference: Array, epoch: Array, total: int) -> Array:
-    """A systematic sample of `total` row numbers, sorted: row i occurs floor or ceil of total p_i /
-    sum(p) times.
+    """A systematic sample of `total` row numbers, sorted.
 
-    The expected counts are cumulated; row i is drawn once for each point offset + k, k an integer,
-    in its interval. Fixed-point arithmetic modulo 2^32 keeps this exact for any number of rows.
-    Offsets of successive epochs are spread evenly.
+    Row i occurs floor or ceil of total p_i / sum(p) times. The expected counts are cumulated; row i
+    is drawn once for each point offset + k, k an integer, in its interval. Fixed-point arithmetic
+    modulo 2^32 keeps this exact for any number of rows. Offsets of successive epochs are spread
+    evenly.
     """
     n = preference.shape[0]
     expected, positive = preference * (total / jnp.sum(preference)), preference > 0

@@ -26,8 +26,9 @@ def per_step(one: Callable, s: Any, t: Array, count: int) -> Array:
 
 
 def share_of_rows(data: Batch) -> Array:
-    """w_i / (mean positive weight), (n,): sum(share * loss) / count(share > 0) estimates the
-    weighted mean loss.
+    """The shares w_i / (mean positive weight), (n,).
+
+    sum(share * loss) / count(share > 0) estimates the weighted mean loss.
     """
     positive = data.weight > 0
     mean = jnp.sum(data.weight) / jnp.maximum(jnp.sum(positive.astype(data.weight.dtype)), 1)

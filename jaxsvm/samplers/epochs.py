@@ -54,9 +54,7 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
         return row * columns + column
 
     def walk(start):
-        """The first image below `count`; or `start` itself, for a cycle of cells that never goes
-        below `count`.
-        """
+        """The first image below `count`, or `start` for a cycle that never goes below."""
         beyond = lambda x: (x >= count) & (x != start)
 
         # the first pass is made here, too, as the rounds are most of what is compiled
@@ -91,10 +89,9 @@ def _rotate(index: Array, key_part: Array, size: Array, word: Array) -> Array:
 
 @sampler
 def epochs(batch_size: int = 1, shuffle: bool = True) -> Sampler:
-    """Passes over the rows of positive weight, each in a new random order; the last batch of a pass
-    is padded.
+    """Passes over the rows of positive weight, each in a new random order.
 
-    A row has weight w_i / (mean positive weight) in the batch.
+    The last batch of a pass is padded. A row has weight w_i / (mean positive weight) in the batch.
 
     Args:
         batch_size: rows per step, >= 1; structure.

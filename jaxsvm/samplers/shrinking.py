@@ -17,8 +17,9 @@ from .epochs import ROUNDS, shuffled
 
 @register("ShrinkingState")
 class ShrinkingState(NamedTuple):
-    """A key, the rows of positive weight, and the active ones: those whose last visit made
-    progress.
+    """A key, the rows of positive weight, and the active ones.
+
+    A row is active if its last visit made progress.
     """
 
     key: Array  # ()
@@ -26,16 +27,16 @@ class ShrinkingState(NamedTuple):
     count: Array  # type: ignore[assignment]  # ()   int32, how many they are
     active: Array  # (n,)  int32, active rows first, in order
     n_active: Array  # ()   int32, the number of active rows
-    # (n,)  int32, progress of each row at its last visit: 1 yes, 0 no; 3 and 2 for a visit in this
-    # period
-    progressed: Array
+    # Progress of each row at its last visit: 1 yes, 0 no; 3 and 2 for a visit in this period.
+    progressed: Array  # (n,)  int32
     step: Array  # ()   int32, steps with feedback so far
 
 
 @sampler
 def shrinking(batch_size: int = 16, rounds: int = 2) -> Sampler:
-    """Passes over all rows, each followed by passes over active rows only: for dual methods at
-    large C.
+    """Passes over all rows, each followed by passes over active rows only.
+
+    They are for dual methods at large C.
 
     A period is ceil(n/b) steps. One period visits all rows of positive weight in a new random
     order. The next `rounds` periods visit the active rows only, repeatedly, each time in a new

@@ -32,8 +32,9 @@ class SubsetState(NamedTuple):
 
 
 def _quanta(weight: Array) -> Array:
-    """The cumulative sum of the weights as integers (n,): exact for integer weights, else in units
-    of 2^-31 of the sum.
+    """The cumulative sum of the weights as integers (n,).
+
+    It is exact for integer weights, else in units of 2^-31 of the sum.
     """
     integers = jnp.all(weight == jnp.round(weight)) & (jnp.sum(weight) < 2**24)
     units = weight * (

@@ -19,11 +19,10 @@ from ..types import Array, Batch, Info, Solver, State, take
 
 @struct
 class OneVsRest:
-    """f(x) = (f_1(x), ..., f_k(x)), one model for each class: the class is the index of the largest
-    value.
+    """The model f(x) = (f_1(x), ..., f_k(x)), one for each class.
 
-    `model[c]` is f_c alone, as `certificate` takes it. Leaves that the k models share, such as the
-    rows of an expansion, are stored once.
+    The class is the index of the largest value. `model[c]` is f_c alone, as `certificate` takes it.
+    Leaves that the k models share, such as the rows of an expansion, are stored once.
     """
 
     inner: Any  # a model; leaves for which `stacked` is True have a leading axis (k,)
@@ -219,21 +218,22 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
 @register("OneVsOneState")
 class OneVsOneState(NamedTuple):
-    """The states of all pairs, and the factors that make weights relative to the mean weight of a
-    pair's rows.
+    """The states of all pairs, and the factors of their weights.
+
+    The factors make weights relative to the mean weight of a pair's rows.
     """
 
     inner: State  # leaves (k(k-1)/2, ...)
     scale: Array  # (k(k-1)/2,)  mean positive weight of all rows / that of the pair's rows
-    # ()  bool, all weights of the steps so far were 0 or 1: drawn by weight, or the rows weigh the
-    # same
-    flat: Array
+    # All weights of the steps so far were 0 or 1: drawn by weight, or the rows weigh the same.
+    flat: Array  # ()  bool
 
 
 @solver
 def one_vs_one(inner: Solver, *, classes: int) -> Solver:
-    """Minimise one problem for each pair of classes, the rows of one (+1) against those of the
-    other (-1).
+    """Minimise one problem for each pair of classes.
+
+    The rows of one class are +1, those of the other -1:
 
         P_ab(f) = lam/2 |f|^2 + mean_{i: y_i = a or b} loss(f(x_i), +1 where y_i = a, else -1),
             0 <= a < b <= k-1
@@ -283,8 +283,9 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
     first, second = np.triu_indices(classes, 1)
 
     def pair_targets(y, weight):
-        """(n,) class numbers and weights -> (k(k-1)/2, n) labels and weights, 0 where a row is of
-        another class.
+        """The labels and weights of all pairs, (k(k-1)/2, n) each.
+
+        Arguments are (n,) class numbers and weights. Weights are 0 where a row is of another class.
         """
         one = jnp.ones((), y.dtype)
         in_first, in_second = (
@@ -366,8 +367,9 @@ def _check_classes(classes: int) -> None:
 
 
 def _step_weights(batch: Batch, reads: str, solver_rows: Array | None = None) -> Array:
-    """The weights of the rows of a step, and of those that a solver with reads="all" has selected
-    itself, `solver_rows`.
+    """The weights of the rows of a step, and of the rows `solver_rows`.
+
+    A solver with reads="all" has selected the latter itself.
     """
     if reads == "rows":
         return batch.weight

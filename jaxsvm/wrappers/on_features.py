@@ -16,8 +16,9 @@ BLOCK = 4096
 
 @solver
 def on_features(phi: Callable, inner: Solver) -> Solver:
-    """The solver `inner` on features: lam/2 |w|^2 + mean loss(<w, phi(x_i)> + b, y_i), or the
-    objective of `inner`.
+    """The solver `inner` on features.
+
+    It minimises lam/2 |w|^2 + mean loss(<w, phi(x_i)> + b, y_i), or the objective of `inner`.
 
     `update` maps raw rows to features. `prepare(data)` maps all rows in blocks and returns them as
     `Lifted`, so that they are not mapped twice. Loops prepare all rows once if the features fit
