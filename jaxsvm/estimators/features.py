@@ -46,8 +46,9 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
 
 class NystromFeatures(Map):
-    """Nystrom features of a kernel: inner products approximate kernel values, exactly at the
-    landmarks.
+    """Nystrom features of a kernel, whose inner products approximate kernel values.
+
+    At the landmarks they are exact.
 
     Args:
         kernel: as `SVC`, but "precomputed".
