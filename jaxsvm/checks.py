@@ -349,7 +349,7 @@ def calling(name: str, fn: Any, form: str, *args: Any) -> Iterator[None]:
             f"{name}, {shown(fn)}, asks for the values of its rows: write it with "
             "jax.numpy, not NumPy"
         ) from error
-    # of traced values, which JAX explains
+    # errors of traced values, which JAX explains
     except (jax.errors.JAXTypeError, jax.errors.ConcretizationTypeError):
         raise
     except (TypeError, ValueError) as error:

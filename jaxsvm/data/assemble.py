@@ -67,7 +67,7 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
     """
     classes = class_names(classes)
     y, known = normalize_names(y), np.asarray(classes)
-    # groups of `positive`
+    # names of groups of `positive`
     if len(classes) == 2 and known.dtype.kind in "US" and not np.isin(y.astype(str), known).all():
         first, second = (np.isin(y.astype(str), name.split("|")) for name in known)
         if (first | second | (known[0] == REST)).all():

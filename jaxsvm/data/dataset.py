@@ -62,7 +62,7 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
             f"weight must hold one number for each of the {len(y)} rows of x, got "
             f"shape {weight.shape}"
         )
-    # of all sums
+    # the dtype of all sums
     dtype = np.dtype(np.float64 if x.dtype == np.float64 and x64_enabled() else np.float32)
     for name, a in (("x", x.data if sparse else x), ("y", y), ("weight", weight)):
         _finite(name, a, dtype, x.indptr if sparse and name == "x" else None)

@@ -66,7 +66,7 @@ def stored_range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     Implicit zeros are included.
     """
-    # then memory is proportional to the entries, not to the columns
+    # with few entries, memory is proportional to the entries, not to the columns
     few_entries = x.nnz < x.shape[1]
     columns, place = (
         np.unique(x.indices, return_inverse=True)

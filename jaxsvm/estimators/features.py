@@ -102,7 +102,7 @@ class NystromFeatures(Map):
                 stacklevel=3,
             )
         choose = self.choose
-        # on the host, so that the other rows are not copied to the device
+        # drawn on the host, so that the other rows are not copied to the device
         if isinstance(choose, str):
             x = x[
                 np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(
@@ -110,7 +110,7 @@ class NystromFeatures(Map):
                 )
             ]
         with warnings.catch_warnings():
-            # about the scale of the columns, which matters to solvers only
+            # warnings about the scale of the columns, which matters to solvers only
             warnings.simplefilter("ignore")
             rows = dataset(x, np.zeros(x.shape[0]), task="regression").x
         if isinstance(choose, str):
