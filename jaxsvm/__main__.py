@@ -1,5 +1,6 @@
-"""`python -m jaxsvm`: the main job without arguments; `train`, `predict`, `sweep`, `convert` on
-files.
+"""The command line `python -m jaxsvm`.
+
+Without arguments it runs the main job; `train`, `predict`, `sweep` and `convert` work on files.
 """
 
 from __future__ import annotations

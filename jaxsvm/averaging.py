@@ -40,9 +40,7 @@ def init_mean(params: Any, weights: Callable | None) -> AverageState:
 def update_mean(
     state: AverageState, params: Any, start: int, weights: Callable | None
 ) -> AverageState:
-    """mean += rho (params - mean), rho = the newest weight / the sum of all weights from `start`
-    on.
-    """
+    """mean += rho (params - mean), rho = newest weight / sum of all weights from `start` on."""
     since = state.count - start
     if weights is None:
         rho, total = (
@@ -79,8 +77,9 @@ def check_average(start: int, weights: Callable | None) -> None:
 def average_iterates(
     start: int = 0, weights: Callable[[Array], Array] | None = None
 ) -> optax.GradientTransformation:
-    """A transformation that averages the parameters after each update and leaves updates unchanged;
-    the last of a chain.
+    """A transformation that averages the parameters after each update and leaves updates unchanged.
+
+    It is the last of a chain.
 
     mean_t = sum_s weight_s params_s / sum_s weight_s over the iterates s = start, ..., t (after
     their update). Read it with `averaged_params`. (`optax.ema` averages updates, not parameters.)

@@ -36,8 +36,9 @@ class Rule(NamedTuple):
 
 
 def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
-    """The rule of one parameter: `float`, `int` and no annotation require one number, others allow
-    arrays.
+    """The rule of one parameter, from its annotation.
+
+    `float`, `int` and no annotation require one number, others allow arrays.
     """
     name, default, annotation = parameter.name, parameter.default, parameter.annotation
     if annotation is inspect.Parameter.empty:
@@ -65,8 +66,9 @@ def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
 
 
 def as_argument(rule: Rule, value: Any) -> Any:
-    """The argument of a factory: numbers of other libraries are converted to Python's, other types
-    are checked.
+    """The argument of a factory, converted and checked.
+
+    Numbers of other libraries become Python's; other types are checked.
 
     Raises:
         TypeError: not a number where one is expected, or not a boolean where one is.
@@ -94,8 +96,9 @@ def as_argument(rule: Rule, value: Any) -> Any:
 
 
 def _as_array(name: str, value: Any) -> Any:
-    """An array or a number, unchanged; a list or tuple of numbers as an array, which is one
-    leaf.
+    """An array or a number, unchanged; a list or tuple of numbers as an array.
+
+    The array is one leaf.
     """
     if isinstance(value, list | tuple):
         leaves = jax.tree.leaves(value)
@@ -346,7 +349,7 @@ def calling(name: str, fn: Any, form: str, *args: Any) -> Iterator[None]:
             f"{name}, {shown(fn)}, asks for the values of its rows: write it with "
             "jax.numpy, not NumPy"
         ) from error
-    # of traced values, which JAX explains
+    # errors of traced values, which JAX explains
     except (jax.errors.JAXTypeError, jax.errors.ConcretizationTypeError):
         raise
     except (TypeError, ValueError) as error:
@@ -373,9 +376,7 @@ def is_known(leaf: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: the shape of an array, the name of a function, else a short
-    representation.
-    """
+    """A value in a message: shape of an array, name of a function, else a short representation."""
     if _is_array(value):
         return f"an array of {value.dtype} of shape {tuple(value.shape)}"
     if isinstance(value, int) and value.bit_length() > 128:

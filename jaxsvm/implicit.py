@@ -1,5 +1,6 @@
-"""Derivatives of the exact solution of a kernel SVM, by implicit differentiation of its optimality
-conditions.
+"""Derivatives of the exact solution of a kernel SVM.
+
+They follow from implicit differentiation of its optimality conditions.
 
 With C_i = C weight_i and k the kernel, the signed coefficients maximise
 
@@ -124,8 +125,7 @@ def solution(
 
 
 def at_bound(coef: Array, bounds: Quadratic) -> tuple[Array, Array, Array]:
-    """Which coefficients are at their lower bound, at their upper bound, at a kink at 0: three
-    masks (n,).
+    """Which coefficients are at their lower bound, upper bound, or a kink at 0: three masks (n,).
 
     Solvers set bounds exactly, 0 in particular. C weight may be rounded differently elsewhere, by a
     relative error of less than 1e-6 in float32 and 5e-14 in float64.
@@ -155,8 +155,9 @@ def _quadratic(parameters: tuple) -> Any:
 
 
 def _grad(parameters: tuple, coef: Array, index: Array, side: Array) -> Array:
-    """y - K coef - l2 coef - l1 side at the rows `index`; reverse mode recomputes the blocks
-    instead of storing them.
+    """y - K coef - l2 coef - l1 side at the rows `index`.
+
+    Reverse mode recomputes the blocks instead of storing them.
     """
     x, kernel, y, *_ = parameters
     bounds = _quadratic(parameters)
@@ -179,8 +180,9 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     is_used = jnp.arange(free, dtype=jnp.int32) < num_free
 
     def extremes():
-        """The two rows that bound b: from below one that may increase, from above one that may
-        decrease.
+        """The two rows that bound b.
+
+        From below it is one that may increase, from above one that may decrease.
         """
         x, kernel, y, *_ = lax.stop_gradient(parameters)
         grad = y - matvec(kernel, x, x, coef_value, BLOCK) - l2 * coef_value

@@ -1,5 +1,6 @@
-"""Kernels: block functions (n, d), (m, d) -> (n, m) by matrix products, as pytrees of their
-parameters.
+"""Kernels: block functions (n, d), (m, d) -> (n, m), as pytrees of their parameters.
+
+Blocks are computed by matrix products.
 
 `kernel(x, z)` is a block, `kernel.diag(x)` the values k(x_i, x_i); `+` and `*` combine kernels, a
 number factor scales one.
@@ -70,9 +71,7 @@ class _Kernel(NamedTuple):
     gammas: tuple = ()  # the gamma of each factor or term that depends on gamma |x - z|^2
 
     def settled(self, rows: CentredRows) -> CentredRows:
-        """The rows, marked for distances from differences where products would be too
-        inaccurate.
-        """
+        """The rows, marked for distances from differences where products are too inaccurate."""
         coarse = not rows.subtract and any(needs_subtraction(rows, gamma) for gamma in self.gammas)
         return dataclasses.replace(rows, subtract=True) if coarse else rows
 
@@ -116,10 +115,10 @@ class Kernel(Recipe):
         return _shaped(self.make().diagonal(x), x.shape[0])
 
     def values(self, x: Array, z: Array, sqnorm: Array) -> Array:
-        """The block of values k(x_i, z_j), (n, d), (m, d), (m,) -> (n, m), with known squared norms
-        of z.
+        """The block of values k(x_i, z_j), (n, d), (m, d), (m,) -> (n, m).
 
-        No shift is subtracted here: for rows far from the origin, subtract their `offset` first.
+        The squared norms of z are known. No shift is subtracted here: for rows far from the origin,
+        subtract their `offset` first.
         """
         fields = self.make()
         if fields.of_products is None:
@@ -130,8 +129,9 @@ class Kernel(Recipe):
         )
 
     def offset(self, data: Batch) -> Array:
-        """The common shift (d,) of the rows of positive weight; 0 for a single row, or if
-        `differences` is false.
+        """The common shift (d,) of the rows of positive weight.
+
+        It is 0 for a single row, or if `differences` is false.
         """
         zeros, live = jnp.zeros(data.x.shape[-1], accum_dtype(data.x)), data.weight > 0
         if not self.make().differences:
@@ -139,8 +139,9 @@ class Kernel(Recipe):
         return jnp.where(count(live) > 1, offset(data.x, live), zeros)
 
     def layout(self, data: Batch) -> Batch:
-        """The data with rows in the form of the fastest blocks: minus their shift, with their
-        squared norms.
+        """The data with rows in the form of the fastest blocks.
+
+        The rows are minus their shift, with their squared norms.
 
         Outside of transformations the values of the rows decide how distances are computed: see
         `needs_subtraction`.
@@ -233,8 +234,9 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
 
 @kernel
 def laplacian(sigma: float) -> _Kernel:
-    """The Laplacian kernel exp(-|x - z|_1 / sigma), in n m d operations without a matrix product,
-    column by column.
+    """The Laplacian kernel exp(-|x - z|_1 / sigma).
+
+    It is computed column by column, in n m d operations without a matrix product.
 
     Args:
         sigma: width, units of x, > 0.
@@ -269,8 +271,9 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
 
 @kernel
 def sigmoid(gamma: float = 1.0, coef0: float = 0.0) -> _Kernel:
-    """The sigmoid kernel tanh(gamma <x, z> + coef0), which is not positive semi-definite: duals
-    need not be concave.
+    """The sigmoid kernel tanh(gamma <x, z> + coef0).
+
+    It is not positive semi-definite: duals need not be concave.
 
     Args:
         gamma: > 0.
@@ -499,8 +502,9 @@ def register(name: str, fn: Callable) -> Callable:
 
 
 def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -> Array:
-    """The sums sum_j coef_j k(x_i, z_j) in blocks of rows, (n, d), (m, d), (m,) or (m, c) -> (n,)
-    or (n, c).
+    """The sums sum_j coef_j k(x_i, z_j) in blocks of rows.
+
+    The shapes are (n, d), (m, d), (m,) or (m, c) -> (n,) or (n, c).
     """
     kernel = kernel if isinstance(kernel, Kernel) else as_kernel(kernel)
     integer("block", block, 1)

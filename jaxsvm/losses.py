@@ -40,8 +40,9 @@ def _inside(condition: Array, value: Array) -> Array:
 
 
 def _guard(sqnorm: Array) -> Array:
-    """The curvature, bounded away from 0: the coefficient of a row of zeros then moves to its bound
-    in one step.
+    """The curvature, bounded away from 0.
+
+    The coefficient of a row of zeros then moves to its bound in one step.
     """
     return jnp.maximum(sqnorm, jnp.finfo(sqnorm.dtype).tiny * 16)
 
@@ -78,8 +79,9 @@ def _within(name: str, value: float, low: float, high: float, ends: bool) -> Non
 
 
 def _named(name: str) -> Callable:
-    """A decorator for a factory without arguments, which is registered and printed as `name`, the
-    name of its instance.
+    """A decorator for a factory without arguments, registered and printed as `name`.
+
+    `name` is the name of its instance.
     """
 
     def decorate(factory: Callable) -> Callable:
@@ -91,8 +93,9 @@ def _named(name: str) -> Callable:
 
 @_named("hinge")
 def hinge_loss() -> Loss:
-    """The hinge loss max(0, 1 - y f). The slope at the kink is 0: a row violates its margin where y
-    f < 1.
+    """The hinge loss max(0, 1 - y f).
+
+    The slope at the kink is 0: a row violates its margin where y f < 1.
 
     Example:
         >>> from jaxsvm import losses
@@ -115,8 +118,9 @@ def hinge_loss() -> Loss:
 
 @_named("squared_hinge")
 def squared_hinge_loss() -> Loss:
-    """The squared hinge loss max(0, 1 - y f)^2, without a factor 1/2, as in LIBLINEAR; alpha_i >= 0
-    has no upper bound.
+    """The squared hinge loss max(0, 1 - y f)^2, without a factor 1/2, as in LIBLINEAR.
+
+    alpha_i >= 0 has no upper bound.
     """
 
     def value(f, y):
@@ -142,8 +146,9 @@ def squared_hinge_loss() -> Loss:
 
 @loss
 def smooth_hinge(width: float = 1.0) -> Loss:
-    """The smoothed hinge loss, with a parabola of the given width at the kink: differentiable,
-    slope in [-1, 0] times y.
+    """The smoothed hinge loss, with a parabola of the given width at the kink.
+
+    It is differentiable, with slope in [-1, 0] times y.
 
     0 for y f >= 1, (1 - y f)^2 / (2 width) for 1 - width <= y f <= 1, 1 - y f - width/2 below.
 
@@ -239,8 +244,9 @@ def squared_loss() -> Loss:
 
 @loss
 def eps_insensitive(eps: float = 0.1) -> Loss:
-    """The eps-insensitive loss max(0, |f - y| - eps) for real targets; the slope on the edge of the
-    tube is 0.
+    """The eps-insensitive loss max(0, |f - y| - eps) for real targets.
+
+    The slope on the edge of the tube is 0.
 
     Args:
         eps: half the width of the tube, units of y, >= 0.
@@ -271,8 +277,9 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
 
 @loss
 def pinball(tau: float = 0.5) -> Loss:
-    """The pinball loss max(tau (y - f), (tau - 1)(y - f)) for real targets, minimised by the
-    tau-quantile; slope 0 at f = y.
+    """The pinball loss max(tau (y - f), (tau - 1)(y - f)) for real targets.
+
+    It is minimised by the tau-quantile. The slope at f = y is 0.
 
     Args:
         tau: quantile, in (0, 1).
@@ -311,12 +318,11 @@ def _simplex(point: Array) -> Array:
 
 @_named("crammer_singer")
 def crammer_singer_loss() -> Loss:
-    """The multiclass hinge loss max_j (f_j + [j != y]) - f_y for scores (b, k) and class numbers y
-    (b,).
+    """The multiclass hinge loss max_j (f_j + [j != y]) - f_y.
 
-    The slope is e_j - e_y for the first maximal j, and 0 where that is y. A slope u is in the
-    domain of the conjugate where u + e_y is on the simplex. `dual_step` maps coefficients (b, k)
-    and projects onto that simplex.
+    The scores are (b, k), the class numbers y (b,). The slope is e_j - e_y for the first maximal j,
+    and 0 where that is y. A slope u is in the domain of the conjugate where u + e_y is on the
+    simplex. `dual_step` maps coefficients (b, k) and projects onto that simplex.
 
     Reference: K. Crammer, Y. Singer, On the algorithmic implementation of multiclass kernel-based
         vector machines, JMLR 2, 2001.

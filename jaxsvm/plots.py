@@ -43,8 +43,9 @@ def learning_curve(
     log: str = "",
     ax: Any = None,
 ) -> Any:
-    """Draw learning curves: a line for each run; for a batch of runs, its mean and a band from
-    minimum to maximum.
+    """Draw learning curves: a line for each run.
+
+    For a batch of runs it is the mean, with a band from minimum to maximum.
 
     Args:
         runs: a result of `fit`, or its `info`, or a dict of these by label. Runs under `vmap` have
@@ -256,8 +257,9 @@ def _support(model: Any) -> np.ndarray | None:
 
 
 def _draw_binary(ax: Any, sides: np.ndarray, score: np.ndarray) -> tuple:
-    """Fill the plane by decision values and draw the lines; the colours of the points of -1 and
-    +1.
+    """Fill the plane by decision values and draw the lines.
+
+    Returns the colours of the points of -1 and +1.
     """
     score = score.reshape(POINTS, POINTS)
     # above 1, so that colours vary up to the margins
@@ -277,8 +279,9 @@ def _draw_binary(ax: Any, sides: np.ndarray, score: np.ndarray) -> tuple:
 
 
 def _draw_multiclass(ax: Any, sides: np.ndarray, score: np.ndarray) -> np.ndarray:
-    """Fill the plane by classes and draw the lines between them; the colours of the points of each
-    class.
+    """Fill the plane by classes and draw the lines between them.
+
+    Returns the colours of the points of each class.
     """
     k = score.shape[-1]
     colours = plt.get_cmap("tab10")(range(k)) if k <= 10 else plt.get_cmap("turbo", k)(range(k))
@@ -303,8 +306,9 @@ def _fill(
 def heatmap(
     table: Table, *, ax: Any = None, label: str = "validation error", percent: bool = True
 ) -> Any:
-    """Draw a sweep over two axes: a coloured cell with the value for each point, the least one
-    framed.
+    """Draw a sweep over two axes: a coloured cell with the value for each point.
+
+    The least value is framed.
 
     Args:
         table: of `jaxsvm.sweep.table`, with two axes.

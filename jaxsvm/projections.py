@@ -18,10 +18,10 @@ __all__ = ["ball", "box_section", "keep", "product", "shorten"]
 
 
 def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
-    """A transformation that keeps the parameters in a set: the update u at parameters p becomes
-    projection(p + u) - p.
+    """A transformation that keeps the parameters in a set.
 
-    It is the last step of a chain; only `average_iterates` may follow.
+    The update u at parameters p becomes projection(p + u) - p. It is the last step of a chain; only
+    `average_iterates` may follow.
 
     Args:
         projection: parameters -> parameters, such as `lambda w:
@@ -56,8 +56,9 @@ def keep(projection: Callable[[Any], Any]) -> optax.GradientTransformation:
 
 
 def shorten(square: Array, radius: Scalar) -> Array:
-    """The factor min(1, radius / sqrt(square)) that projects a vector of squared norm `square` onto
-    a ball.
+    """The factor min(1, radius / sqrt(square)) of the projection onto a ball.
+
+    It is that of a vector of squared norm `square`.
     """
     outside = square > radius * radius
     safe = jnp.where(outside, square, jnp.ones_like(square))
@@ -85,8 +86,9 @@ def ball(radius: Scalar) -> Callable[[Array], Array]:
 
 
 def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
-    """The projection onto a product of sets, one per named part of the parameters; other parts are
-    unchanged.
+    """The projection onto a product of sets, one per named part of the parameters.
+
+    Other parts are unchanged.
 
     Args:
         sets: part name -> projection, for parameters that are a dict or a named tuple.
@@ -120,8 +122,9 @@ def product(sets: dict[str, Callable]) -> Callable[[Any], Any]:
 def box_section(
     x: Array, low: Array, high: Array, normal: Array, offset: float = 0.0, steps: int = 100
 ) -> Array:
-    """The projection onto {v: low <= v <= high, <normal, v> = offset}, the feasible set of an SVM
-    dual with bias.
+    """The projection onto {v: low <= v <= high, <normal, v> = offset}.
+
+    This is the feasible set of an SVM dual with bias.
 
     v = clip(x - t normal, low, high) for the t with <normal, v> = offset. <normal, v> decreases in
     t, and t is bisected.

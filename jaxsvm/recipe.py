@@ -91,8 +91,9 @@ def static(**kwargs: Any) -> Any:
     eq_default=False, frozen_default=True, field_specifiers=(dataclasses.field, static)
 )
 def struct(cls: type[_T]) -> type[_T]:
-    """A frozen dataclass that is a pytree, prints arrays by their shapes, and that `models.save`
-    knows by its class name.
+    """A frozen dataclass that is a pytree and prints arrays by their shapes.
+
+    `models.save` knows it by its class name.
 
     A method `__check__`, where it has one, is called by `models.load`: it raises ValueError for
     fields that cannot be.
@@ -152,9 +153,7 @@ def _checked(rule: Rule, value: Any) -> Any:
 
 
 class _Trial(threading.local):
-    """Where this thread is: within the trial of a call, within a call that is made in earnest, or
-    neither.
-    """
+    """The state of this thread: in the trial of a call, in a call outside a trial, or neither."""
 
     # what the trial under way has made; None: no trial is
     results: dict[int, tuple[Recipe, Any]] | None = None
@@ -274,8 +273,7 @@ class Recipe:
 
 
 def _try(call: Recipe) -> None:
-    """Make what was called, once, where all its numbers are known, so that its factory can refuse
-    them.
+    """Evaluate a call once, where all its numbers are known, so that its factory can refuse them.
 
     Traced, not run: nothing is compiled, and JAX's devices are not started. What a factory calls is
     tried with it.
@@ -314,8 +312,9 @@ def _show(value: Any) -> str:
 
 
 def _rebuild(module: str, factory: Any, args: tuple, kwargs: dict) -> Recipe:
-    """The inverse of `Recipe.__reduce__`; the module that registers the factory may not be imported
-    yet.
+    """The inverse of `Recipe.__reduce__`.
+
+    The module that registers the factory may not be imported yet.
     """
     if isinstance(factory, str) and factory not in REGISTRY:
         importlib.import_module(module)
@@ -331,8 +330,9 @@ def _with_rules(factory: Any, args: tuple, kwargs: dict) -> Iterator[tuple[Rule,
 
 
 def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
-    """A decorator: a factory of `result` tuples becomes a factory of pytrees with the same
-    attributes.
+    """A decorator that makes factories of pytrees from factories of `result` tuples.
+
+    The pytrees have the attributes of the tuples.
 
     Positional arguments are numbers or pytrees; keyword arguments are choices (floats and arrays
     among them leaves). Integers given for positional arguments are leaves too, as floats, unless
@@ -386,8 +386,9 @@ loss = recipe(Loss)
 
 
 def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
-    """The solver `inner` with other fields: what a wrapper does not change stays, also fields that
-    come later.
+    """The solver `inner` with other fields.
+
+    What a wrapper does not change stays, also fields that come later.
 
     Args:
         inner: a solver, or the call of its factory.
@@ -450,8 +451,9 @@ def check_choice(name: str, value: Any, allowed: tuple) -> None:
 
 @jax.tree_util.register_pytree_node_class
 class Static:
-    """Anything that is no pytree of numbers (plain solvers, functions), carried through jit as
-    structure.
+    """Anything that is no pytree of numbers, carried through jit as structure.
+
+    Examples are plain solvers and functions.
     """
 
     def __init__(self, thing: Any) -> None:
@@ -479,8 +481,9 @@ def unwrap_static(thing: Any) -> Any:
 
 
 def cast(tree: Any, dtype: Any) -> Any:
-    """The floating numbers of `tree` as arrays of `dtype`, strongly typed: a float64 lam must not
-    widen a float32 run.
+    """The floating numbers of `tree` as arrays of `dtype`, strongly typed.
+
+    A float64 lam must not widen a float32 run.
     """
 
     def one(leaf):

@@ -1,5 +1,6 @@
-"""Names of earlier versions: files written under them load, and calls that use them are told the
-new one.
+"""Names of earlier versions.
+
+Files written under them load. Calls that use them raise an error with the new name.
 """
 
 from __future__ import annotations
@@ -87,8 +88,9 @@ def current_keys(table: dict[str, dict[str, str]], name: str, entries: dict) -> 
 
 
 def added(name: str, present: Iterable[str]) -> dict[str, Callable[[dict], Any]]:
-    """Functions that make the fields of a class that are not present, where they came after
-    0.3.0.
+    """Functions that make the fields of a class that are not present.
+
+    They exist for fields that came after 0.3.0.
     """
     present = set(present)
     return {field: make for field, make in ADDED.get(name, {}).items() if field not in present}
@@ -111,8 +113,9 @@ def refuse_old_options(name: str, new: dict[str, str], given: Iterable[str]) -> 
 
 
 def moved(module: str, **homes: str) -> Callable[[str], Any]:
-    """A `__getattr__` of a module: names that were moved raise AttributeError with their home of
-    today.
+    """A `__getattr__` of a module for names that were moved.
+
+    They raise AttributeError with their home of today.
     """
 
     def missing(name: str) -> Any:
@@ -124,8 +127,9 @@ def moved(module: str, **homes: str) -> Callable[[str], Any]:
 
 
 def with_new_options(**new: str) -> Callable:
-    """A decorator of functions and classes: options by their old names raise TypeError with the new
-    one.
+    """A decorator of functions and classes with renamed options.
+
+    Options by their old names raise TypeError with the new one.
     """
 
     def decorate(thing: Any) -> Any:

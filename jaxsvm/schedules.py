@@ -48,11 +48,10 @@ def inverse_sqrt(scale: float) -> Callable[[Array], Array]:
 
 
 def bottou(lam: float) -> Callable[[Array], Array]:
-    """The schedule 1 / (lam (count + t0)) with t0 = 1 / (eta0 lam), eta0 = min(lam^(-1/4), 1/lam):
-    the step of SVMSGD2.
+    """The schedule 1 / (lam (count + t0)), t0 = 1 / (eta0 lam): the step of SVMSGD2.
 
-    eta0 suits weights of the expected norm, for rows of norm about 1. It is capped for lam > 1,
-    where the first shrink factor would be negative.
+    eta0 = min(lam^(-1/4), 1/lam). eta0 suits weights of the expected norm, for rows of norm about
+    1. It is capped for lam > 1, where the first shrink factor would be negative.
 
     Args:
         lam: regularisation, > 0.
@@ -71,8 +70,9 @@ def bottou_eta0(lam: float) -> Array:
 
 
 def averaged_sgd(lam: float, start: int) -> Callable[[Array], Array]:
-    """The schedule eta0 / (1 + lam eta0 t) for t < start, eta0 / (1 + lam eta0 (t - start))^0.75
-    from `start` on.
+    """The schedule of averaged SGD: eta0 / (1 + lam eta0 t) for t < start.
+
+    From `start` on it is eta0 / (1 + lam eta0 (t - start))^0.75.
 
     eta0 = min(lam^(-1/4), 1/lam), as in `bottou`.
 

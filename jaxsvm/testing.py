@@ -234,8 +234,9 @@ def _numbers(leaf: Any) -> np.ndarray:
 
 
 def _difference(a: Any, b: Any, tolerance: float | None = None) -> str | None:
-    """Which leaf differs, in words: in its bits, or by more than `tolerance` (absolute near 0,
-    relative above 1).
+    """Which leaf differs, in words.
+
+    It differs in its bits, or by more than `tolerance` (absolute near 0, relative above 1).
     """
     if (changed := _type_difference(a, b)) is not None:
         return changed

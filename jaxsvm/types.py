@@ -1,5 +1,6 @@
-"""The types that all parts of the package share: small named tuples, and functions that select
-rows.
+"""The types that all parts of the package share.
+
+They are small named tuples, with functions that select rows.
 """
 
 from __future__ import annotations
@@ -116,11 +117,10 @@ class SparseRows:
 
     @functools.cached_property
     def packed(self) -> SparseRows:
-        """The rows without padding between them, for loops that read rows by reference (outside
-        transformations, on a CPU).
+        """The rows without padding between them, for loops that read rows by reference.
 
-        Rows are padded to whole lanes only. The arrays keep their shapes, so that programs do not
-        depend on the number of entries.
+        Call it outside transformations, on a CPU. Rows are padded to whole lanes only. The arrays
+        keep their shapes, so that programs do not depend on the number of entries.
         """
         padded_length = -(-np.asarray(self.length) // LANE_WIDTH) * LANE_WIDTH
         offsets = np.cumsum(padded_length) - padded_length
@@ -188,16 +188,18 @@ class Batch(NamedTuple):
 
 
 class Lifted(Batch):
-    """Rows whose x already holds the features of `Solver.prepare`, which is not applied to them
-    again.
+    """Rows whose x already holds the features of `Solver.prepare`.
+
+    That function is not applied to them again.
     """
 
     __slots__ = ()
 
 
 class Count(NamedTuple):
-    """A count that may exceed an int32, as two of them: high 2^20 + low. `np.asarray` converts it
-    to int64.
+    """A count that may exceed an int32, as two of them: high 2^20 + low.
+
+    `np.asarray` converts it to int64.
     """
 
     high: Array  # int32, >= 0
@@ -210,8 +212,9 @@ class Count(NamedTuple):
 
 
 class Info(NamedTuple):
-    """The measurements of one step; the same fields for every solver, so that curves can be
-    compared.
+    """The measurements of one step.
+
+    The fields are the same for every solver, so that curves can be compared.
     """
 
     loss: Array  # ()   mean loss on the rows of the step, before it
@@ -228,14 +231,15 @@ def _same(data: Batch) -> Batch:
 
 
 class Sampler(NamedTuple):
-    """The choice of the rows of each step. `draw(s, 0, 5)` equals `draw(s, 0, 2)` followed by
-    `draw(s, 2, 3)`.
+    """The choice of the rows of each step.
+
+    `draw(s, 0, 5)` equals `draw(s, 0, 2)` followed by `draw(s, 2, 3)`.
     """
 
     init: Callable  # (key, data)                              -> s
     draw: Callable  # (s, t, count)                            -> (count, b) int32, -1 marks padding
     weight: Callable  # (data)                                 -> (n,) the weights that steps read
-    # (s, index (T, r), progress (T, r))   -> s, after each chunk; called if `period` is not None
+    # (s, index (T, r), progress (T, r)) -> s, after each chunk; called if `period` is not None
     feedback: Callable
     period: Callable | None = None  # (n) -> steps between two updates of an adaptive schedule
     rows: Callable = lambda n: 1  # (n) -> b, the rows of a step on n training rows
@@ -251,27 +255,27 @@ class Solver(NamedTuple):
     reads all rows.
     """
 
-    # (key, data)         -> state    data: all rows, whose values it may read (norms, weights)
+    # (key, data) -> state; data: all rows, whose values it may read (norms, weights)
     init: Callable
     update: Callable  # (state, batch)    -> (state, info)
-    # (state, data=None) -> Model    data: the training rows, where an expansion needs them
+    # (state, data=None) -> Model; data: the training rows, where an expansion needs them
     model: Callable
     sampler: Any = None  # that of the paper; None: one uniform row a step
     # "rows": batch = the drawn rows; "all": batch = all rows, and batch.index are those drawn
     reads: str = "rows"
-    # (data) -> Lifted     the feature map, which loops may apply to many rows at once
+    # (data) -> Lifted: the feature map, which loops may apply to many rows at once
     prepare: Callable = _same
     # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
     residual_scope: str = "whole"
     # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked
     targets: Any = None
-    # (tol)  -> the solver whose update stops at tol; None: updates have no tolerance
+    # (tol) -> the solver whose update stops at tol; None: updates have no tolerance
     with_tol: Callable | None = None
     # (data) -> None, or raises for values that it cannot process; called on the host
     validate: Callable | None = None
-    # at which an update stops (`with_tol`); the tolerance of runs without tol and steps
+    # tolerance at which an update stops (`with_tol`); the tolerance of runs without tol and steps
     tol: Any = None
-    # (data) -> data   for reads="all": the rows in the layout that updates read fastest
+    # (data) -> data; for reads="all": the rows in the layout that updates read fastest
     layout: Callable = _same
 
 
@@ -284,8 +288,7 @@ class Space(NamedTuple):
     add: Callable  # (f, shrink, coef, batch)     -> f       (1 - shrink) f + sum_i coef_i k(x_i, .)
     model: Callable  # (f, data=None)             -> Model
     gram: Callable  # (batch)                     -> (b, b)  kernel among the step's rows
-    # (coef, batch)              -> ()      as Info.evals, kernel evaluations of evaluate and add
-    # together
+    # (coef, batch) -> (), as Info.evals: kernel evaluations of evaluate and add together
     evals: Callable
     support: Callable  # (f)                      -> ()      int32, nonzero coefficients
     reads: str = "rows"  # as Solver.reads
@@ -293,21 +296,21 @@ class Space(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A convex loss of the score f at target y, with the functions that primal and dual methods
-    need.
+    """A convex loss of the score f at target y.
 
-    Subgradients are defined explicitly, not by automatic differentiation.
+    It has the functions that primal and dual methods need. Subgradients are defined explicitly, not
+    by automatic differentiation.
     """
 
     value: Callable  # (score, y)                        -> loss
-    # (score, y)                        -> an element of the subdifferential in the score
+    # (score, y) -> an element of the subdifferential in the score
     slope: Callable
-    # (slope, y)                    -> sup_f slope f - loss(f, y), inf outside its domain
+    # (slope, y) -> sup_f slope f - loss(f, y), inf outside its domain
     conjugate: Callable
-    # (coef, score, y, sqnorm, C)   -> the coefficient that maximises the dual, the others fixed
+    # (coef, score, y, sqnorm, C) -> the coefficient that maximises the dual, the others fixed
     dual_step: Callable
     labels: bool = True  # a function of the margin y f with y in {-1, +1}; False: real targets
-    # (y, C)          -> Quadratic, the loss's term of the dual; None: it is not quadratic
+    # (y, C) -> Quadratic, the loss's term of the dual; None: it is not quadratic
     quadratic: Callable | None = None
 
 
@@ -367,8 +370,9 @@ class Curve(NamedTuple):
 
     @property
     def evals(self) -> Array | np.ndarray:
-        """Kernel evaluations of each chunk, (p,): exact 64-bit integers, floats inside a
-        transformation.
+        """Kernel evaluations of each chunk, (p,).
+
+        They are exact 64-bit integers, floats inside a transformation.
         """
         count = Count(self.evals_parts[..., 0], self.evals_parts[..., 1])
         if isinstance(self.evals_parts, jax.core.Tracer):
@@ -393,8 +397,9 @@ class Fit(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether the numbers of the model, its decision values at some training rows and the last
-        loss are finite.
+        """Whether the model and the last loss are finite.
+
+        Of the model these are its numbers, and its decision values at some training rows.
         """
         return all_finite(self.model) and (
             self.values_finite is None or bool(np.all(np.asarray(self.values_finite)))

@@ -78,7 +78,7 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         raise ValueError(f"--batch must be at least 1, got {b}")
     sampler = samplers.whole() if method.batch == 0 else samplers.epochs(b)
     one_pass = 1 if method.batch == 0 else -(-n // b)
-    # then small data sets may take more passes
+    # with a criterion, small data sets may take more passes
     has_criterion = tol is not None and method.batch != 0
     passes = max(method.passes, 500_000 // n) if has_criterion else method.passes
     steps = args.steps or (args.passes or passes) * one_pass

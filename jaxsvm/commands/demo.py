@@ -1,5 +1,6 @@
-"""The main job, `python -m jaxsvm` alone: a kernel machine for real data chosen among many, solved
-exactly and certified.
+"""The main job, `python -m jaxsvm` alone, on real data.
+
+A kernel machine is chosen among many, solved exactly and certified.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ next, on your own rows (csv, svmlight or npz):
 
 
 def solver(lam: Scalar, sigma: Scalar, train: Batch, key: Array) -> Any:
-    """ASSET on Nystrom features of the Gaussian kernel; the average leaves out the first half of
-    the run.
+    """ASSET on Nystrom features of the Gaussian kernel.
+
+    The average leaves out the first half of the run.
     """
     phi = features.nystrom(key, kernels.rbf(sigma), train.x, landmarks=LANDMARKS)
     return jaxsvm.on_features(phi, jaxsvm.asset(lam, bias="none", average_from=steps(train) // 2))
@@ -63,8 +65,9 @@ def exact(lam: float, sigma: float, train: Batch) -> tuple[Any, Certificate]:
 
 
 def main() -> None:
-    """Sweep lambda and sigma at once, choose by validation, solve the chosen machine exactly and
-    certify it.
+    """Choose lambda and sigma by validation in one sweep; solve that machine and certify it.
+
+    The machine is solved exactly.
     """
     print(f"jaxsvm {jaxsvm.__version__} on JAX {jax.__version__}, {jax.devices()[0].device_kind}\n")
     key_split, key = jax.random.split(jax.random.key(0))
@@ -123,8 +126,9 @@ def main() -> None:
 
 
 def draw(table: Any) -> str:
-    """The sweep as a picture in the current folder, where matplotlib is there; what became of
-    it.
+    """Save the sweep as a picture in the current folder; return a line on the result.
+
+    Without matplotlib nothing is drawn, and the line says so.
     """
     try:
         import matplotlib

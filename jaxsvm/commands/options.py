@@ -183,9 +183,7 @@ def line(head: str, text: str) -> None:
 
 
 def pace(steps: int, one_pass: int) -> int:
-    """Steps of a chunk: a pass, limited to a hundredth of the run from above and a thousandth from
-    below.
-    """
+    """Steps of a chunk: a pass, but at most a hundredth of the run and at least a thousandth."""
     length = max(1, steps // 1000, min(one_pass, steps // 100))
-    # whole chunks
+    # a divisor of the steps where there is one: all chunks are whole
     return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)

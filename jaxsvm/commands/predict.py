@@ -115,8 +115,9 @@ def decide(score: np.ndarray, classes: tuple) -> np.ndarray:
 
 
 def describe(rows: Any, names: np.ndarray, score: np.ndarray, classes: tuple) -> str:
-    """One line on the predictions: their number, and the error if the file has labels of the
-    model.
+    """One line on the predictions: their number, and the error where it is known.
+
+    It is known if the file has labels of the model.
     """
     head = f"{len(names)} rows"
     if rows.y is None:

@@ -34,8 +34,9 @@ def compact(model: Any) -> Any:
 
 
 def error(name: str, model: Any, data: Batch, classes: tuple) -> tuple[str, str]:
-    """One line on the error of a model: the share of wrong rows, or the root mean square for real
-    targets.
+    """One line on the error of a model.
+
+    The error is the share of wrong rows, or the root mean square for real targets.
     """
     score = np.asarray(jax.jit(lambda model, x: model(x))(model, data.x), np.float64)
     share = np.asarray(data.weight, np.float64) / float(jnp.sum(data.weight))

@@ -192,8 +192,9 @@ def feature_map(name: str, key: Any, kernel: Any, x: Any, count: int | None) -> 
 
 
 def max_sqnorm(kernel: Any, x: Any, bias: str) -> float:
-    """The largest squared norm of a row, or of its kernel features, plus that of a constant
-    feature.
+    """The largest squared norm of a row, or of its kernel features.
+
+    The squared norm of a constant feature is added.
     """
     largest = jnp.max(sqnorms(x) if kernel is None else kernel.diag(x))
     return float(largest) + (bias == "feature")

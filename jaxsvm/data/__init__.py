@@ -1,5 +1,6 @@
-"""Data sets from arrays, files and catalogues; chunks of data larger than memory; scaling and
-splits.
+"""Data sets from arrays, files and catalogues; chunks; scaling and splits.
+
+Chunks are for data larger than memory.
 """
 
 from .assemble import Loaded as Loaded

@@ -1,5 +1,6 @@
-"""Data sets from the contents of files: class names become labels, with one set of names for all
-files.
+"""Data sets from the contents of files.
+
+Class names become labels, with one set of names for all files.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
     """
     classes = class_names(classes)
     y, known = normalize_names(y), np.asarray(classes)
-    # groups of `positive`
+    # names of groups of `positive`
     if len(classes) == 2 and known.dtype.kind in "US" and not np.isin(y.astype(str), known).all():
         first, second = (np.isin(y.astype(str), name.split("|")) for name in known)
         if (first | second | (known[0] == REST)).all():
@@ -79,8 +80,9 @@ def label(y: Any, classes: Sequence) -> np.ndarray:
 
 
 def normalize_names(y: Any) -> np.ndarray:
-    """Class names as integers if all are integral, else as floats if all are numbers, else as
-    strings.
+    """Class names as numbers where possible.
+
+    They become integers if all are integral, else floats if all are numbers, else strings.
     """
     y = np.asarray(y)
     if y.dtype.kind in "US":
@@ -102,8 +104,9 @@ def normalize_names(y: Any) -> np.ndarray:
 
 
 def _beyond_ascii(words: np.ndarray) -> bool:
-    """Whether strings that Python parses as numbers hold underscores or non-ASCII digits, so that
-    they are names.
+    """Whether strings that Python parses as numbers hold underscores or non-ASCII digits.
+
+    Then they are names.
     """
     codes = np.ascontiguousarray(words).view(np.uint32)
     return bool(((codes == ord("_")) | (codes > 127)).any())

@@ -53,8 +53,9 @@ def load(
     positive: Any = None,
     home: str | bytes | os.PathLike | None = None,
 ) -> Loaded:
-    """A data set by name, as `train, test`: from a folder of `.npz` files, else from OpenML through
-    scikit-learn.
+    """A data set by name, as `train, test`.
+
+    It is read from a folder of `.npz` files, else from OpenML through scikit-learn.
 
     Values are not scaled: use `standardize` or `scale`. scikit-learn caches data from OpenML in its
     own folder (`SCIKIT_LEARN_DATA`). Class names are those of the source, and may differ between
@@ -156,8 +157,9 @@ def _breast_cancer() -> Rows:
 
 
 def breast_cancer(columns: Sequence[int] | None = None) -> Batch:
-    """Breast Cancer Wisconsin (Diagnostic): 569 rows, 30 columns, +1 = malignant (212), -1 = benign
-    (357).
+    """Breast Cancer Wisconsin (Diagnostic): 569 rows, 30 columns.
+
+    The labels are +1 = malignant (212) and -1 = benign (357).
 
     Part of the package, with the values of the source: standardise them.
 

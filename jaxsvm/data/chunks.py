@@ -14,8 +14,9 @@ from ..types import Batch
 
 
 class Chunks:
-    """A sequence of batches of at most `rows` rows: `len`, `chunks[i]`, and `chunks[i:]` for the
-    rest.
+    """A sequence of batches of at most `rows` rows.
+
+    It has `len`, `chunks[i]`, and `chunks[i:]` for the rest.
     """
 
     def __init__(self, parts: Batch, rows: int, first: int = 0) -> None:
@@ -98,8 +99,9 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
 
 
 def _read(a: Any, start: int, stop: int) -> np.ndarray:
-    """Rows of an array; those of a memory map are read from the file, as pages of the map would
-    stay in memory.
+    """Rows of an array; those of a memory map are read from the file.
+
+    Otherwise pages of the map would stay in memory.
     """
     root = a
     while isinstance(root, np.memmap) and isinstance(root.base, np.memmap):

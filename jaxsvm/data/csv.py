@@ -26,8 +26,9 @@ def load_csv(
     positive: Any = None,
     classes: Any = None,
 ) -> Loaded:
-    r"""Read CSV files, `.gz`, `.bz2` and `.xz` too: numbers, and a column of labels, which may be
-    strings.
+    r"""Read CSV files, `.gz`, `.bz2` and `.xz` too.
+
+    The cells are numbers, except a column of labels, which may be strings.
 
     Args:
         *paths: one or more, with the same columns.
@@ -76,8 +77,9 @@ def read_csv(
     header: bool | str = "auto",
     columns: int | None = None,
 ) -> Rows:
-    """The rows of a CSV file with its raw labels; none with label=None, or if a line has exactly
-    `columns` cells.
+    """The rows of a CSV file with its raw labels.
+
+    There are no labels with label=None, or if a line has exactly `columns` cells.
     """
     check_choice("header", header, (True, False, "auto"))
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':

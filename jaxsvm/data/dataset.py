@@ -62,7 +62,7 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
             f"weight must hold one number for each of the {len(y)} rows of x, got "
             f"shape {weight.shape}"
         )
-    # of all sums
+    # the dtype of all sums
     dtype = np.dtype(np.float64 if x.dtype == np.float64 and x64_enabled() else np.float32)
     for name, a in (("x", x.data if sparse else x), ("y", y), ("weight", weight)):
         _finite(name, a, dtype, x.indptr if sparse and name == "x" else None)
@@ -117,8 +117,9 @@ def numbers(name: str, a: Any) -> np.ndarray:
 
 
 def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None) -> None:
-    """Raise for NaN, infinity and sums that overflow; with `indptr`, `a` holds the entries of a CSR
-    matrix.
+    """Raise for NaN, infinity and sums that overflow.
+
+    With `indptr`, `a` holds the entries of a CSR matrix.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         cast = a.astype(dtype, copy=False)
@@ -190,8 +191,9 @@ def _class_numbers(y: np.ndarray) -> None:
 
 
 def check_digits(x: Any, dtype: np.dtype) -> None:
-    """Warn of a column whose variation is lost when rows (n, d), dense or CSR, are rounded to
-    `dtype`.
+    """Warn of a column whose variation is lost when rows are rounded to `dtype`.
+
+    The rows (n, d) are dense or CSR.
     """
     if x.shape[0]:
         _digits(x, *_range(x), dtype)
@@ -218,8 +220,9 @@ def _scales(ranges: np.ndarray, sparse: bool) -> None:
 def _digits(
     x: Any, columns: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype
 ) -> None:
-    """Warn of a column whose variation is lost when wider numbers are rounded to `dtype`, that of
-    solvers.
+    """Warn of a column whose variation is lost when wider numbers are rounded to `dtype`.
+
+    `dtype` is that of solvers.
     """
     if x.dtype.kind not in "iuf" or x.dtype.itemsize <= dtype.itemsize or dtype != np.float32:
         return
@@ -238,8 +241,9 @@ def _digits(
 
 
 def _far(columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    """Warn of a column of a sparse matrix that is far from 0, as kernels do not shift sparse
-    rows.
+    """Warn of a column of a sparse matrix that is far from 0.
+
+    Kernels do not shift sparse rows.
     """
     half, middle = (high - low) / 2, np.abs(low + high) / 2
     ratio = np.where(half > 0, middle / np.where(half > 0, half, 1), 0)
@@ -258,8 +262,9 @@ def _warn(message: str) -> None:
 
 
 def caller_stacklevel() -> int:
-    """The `stacklevel` of the first caller outside of this package, for a warning in the calling
-    function.
+    """The `stacklevel` of the first caller outside of this package.
+
+    It is for a warning in the calling function.
     """
     level, frame = 1, sys._getframe(1)
     while (

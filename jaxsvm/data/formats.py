@@ -49,8 +49,9 @@ def read_files(
     zero_based: Any = "auto",
     **options: Any,
 ) -> list[Rows]:
-    """The contents of files of any format; `options` are for CSV, `dtype` and `zero_based` for
-    svmlight.
+    """The contents of files of any format.
+
+    `options` are for CSV, `dtype` and `zero_based` for svmlight.
     """
     files: list[Any] = [
         tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path

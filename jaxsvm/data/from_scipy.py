@@ -62,10 +62,11 @@ def pad_rows(x: Any) -> SparseRows:
 
 
 def stored_range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The columns of a CSR matrix with entries, and the smallest and largest value of each,
-    implicit zeros included.
+    """The columns of a CSR matrix with entries, and the smallest and largest value of each.
+
+    Implicit zeros are included.
     """
-    # then memory is proportional to the entries, not to the columns
+    # with few entries, memory is proportional to the entries, not to the columns
     few_entries = x.nnz < x.shape[1]
     columns, place = (
         np.unique(x.indices, return_inverse=True)

@@ -1,5 +1,6 @@
-"""NumPy files without reading them: memory maps of `.npy` files and of the members of `.npz`
-files.
+"""Memory maps of NumPy files: of `.npy` files and of the members of `.npz` files.
+
+The files are not read.
 """
 
 from __future__ import annotations

@@ -83,8 +83,9 @@ def read_npz(path: Any) -> list[Rows]:
 
 
 def _heads(names: Iterable[str]) -> list[tuple[str, str]]:
-    """The parts of a file: the name of the array of rows, "x" or "X", and its suffix, such as
-    "_train".
+    """The parts of a file: the name of the array of rows and its suffix.
+
+    The name is "x" or "X"; a suffix is, for example, "_train".
     """
     matches = [re.fullmatch(r"([xX])(_\w+)?", name.removesuffix("_data")) for name in names]
     heads = list(dict.fromkeys((match[1], match[2] or "") for match in matches if match))

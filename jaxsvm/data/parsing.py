@@ -43,8 +43,9 @@ _PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Name the file in errors of decompression and decoding; errors of the file system pass
-    unchanged.
+    """Name the file in errors of decompression and decoding.
+
+    Errors of the file system pass unchanged.
 
     Raises:
         ValueError: the file cannot be decompressed or is not text.

@@ -51,8 +51,9 @@ def save_npz(path: str | bytes | os.PathLike, x: Any, y: Any = None, weight: Any
 
 
 def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
-    """Write rows as svmlight, indices from 1, with all digits; compressed if the name ends in .gz
-    or .bz2.
+    """Write rows as svmlight, indices from 1, with all digits.
+
+    The file is compressed if the name ends in .gz or .bz2.
 
     Args:
         path: the file, in a folder that exists.
@@ -90,8 +91,9 @@ def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
 def save_csv(
     path: str | bytes | os.PathLike, x: Any, y: Any = None, *, delimiter: str = ","
 ) -> None:
-    """Write rows as CSV with a header, x1, x2, ..., and the labels as the last column, y; with all
-    digits.
+    """Write rows as CSV with a header, x1, x2, ..., with all digits.
+
+    The labels are the last column, y.
 
     Args:
         path: the file, in a folder that exists; compressed if the name ends in .gz, .bz2 or .xz.

@@ -30,8 +30,9 @@ class Standardize:
 
 
 def standardize(x: Array) -> Standardize:
-    """The map that gives the columns of `x` mean 0 and standard deviation 1; constant columns
-    become 0.
+    """The map that gives the columns of `x` mean 0 and standard deviation 1.
+
+    Constant columns become 0.
 
     Args:
         x: (n, d), the training rows.
@@ -82,8 +83,9 @@ class Scale:
 
 
 def scale(x: Array) -> Scale:
-    """The map of the columns of `x` to [0, 1]; of those of `SparseRows` to [-1, 1], where zeros
-    stay zeros.
+    """The map of the columns of `x` to [0, 1].
+
+    Columns of `SparseRows` are mapped to [-1, 1], where zeros stay zeros.
 
         dense    (x - min) / (max - min)        sparse    x / max |x|
 

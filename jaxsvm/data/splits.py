@@ -30,7 +30,7 @@ def split(key: Array, data: Batch, *shares: float) -> tuple[Batch, ...]:
     """
     check_key("key", key)
     check_batch("data", data)
-    # those that are not known are refused too
+    # shares that are not known are refused too
     known = [number("share", share) or 0.0 for share in shares]
     if len(shares) < 2 or not all(0 < share < np.inf for share in known) or sum(known) == np.inf:
         raise ValueError(f"split takes two or more shares above 0, got {shares}")

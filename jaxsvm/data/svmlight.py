@@ -25,11 +25,10 @@ def load_svmlight(
     columns: int | None = None,
     zero_based: bool | str = "auto",
 ) -> Loaded:
-    r"""Read svmlight (LIBSVM) files, `.gz` and `.bz2` too, as `SparseRows`, one data set for each
-    file.
+    r"""Read svmlight (LIBSVM) files, `.gz` and `.bz2` too, as `SparseRows`.
 
-    All files share the number of columns of the widest and the classes of the first. Requires
-    scikit-learn.
+    There is one data set for each file. All files share the number of columns of the widest and the
+    classes of the first. Requires scikit-learn.
 
     Args:
         *paths: one or more.
@@ -101,8 +100,9 @@ def read_svmlight(
 
 
 def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool | str) -> None:
-    """Raise ValueError for the first line that is not svmlight, which scikit-learn does not
-    report.
+    """Raise ValueError for the first line that is not svmlight.
+
+    scikit-learn does not report it.
     """
     most = float(np.finfo(dtype).max)
     with reading(path), open_any(path, "rb") as file:

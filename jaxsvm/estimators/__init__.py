@@ -1,5 +1,6 @@
-"""Estimators for scikit-learn: fit, predict, clone, pickle, pipelines and grids for solvers and
-feature maps.
+"""Estimators for scikit-learn, for solvers and feature maps.
+
+They have fit and predict, and work with clone, pickle, pipelines and grids.
 
 Rows are checked, sorted, and merged where they are equal (their weights are added); then rows of
 weight 0 pad them to one of a small set of sizes. So weight k equals k copies and weight 0 equals

@@ -123,8 +123,9 @@ class BaseSVM(BaseEstimator):
         state: Any = None,
         one_pass: bool = False,
     ) -> None:
-        """Train on checked rows; `target` holds labels or class numbers if there are `names`, else
-        real targets.
+        """Train on checked rows.
+
+        `target` holds labels or class numbers if there are `names`, else real targets.
 
         `factors`, (n,) or a number, are the class weights of the rows. Equal rows of a class are
         merged.
@@ -218,8 +219,9 @@ class BaseSVM(BaseEstimator):
 
     @property
     def coef_(self) -> np.ndarray:
-        """Weights of a linear model: (1, d), (k, d) or for pairs (k(k-1)/2, d) of a classifier,
-        (d,) of a regressor.
+        """Weights of a linear model.
+
+        The shape is (1, d), (k, d) or for pairs (k(k-1)/2, d) of a classifier, (d,) of a regressor.
         """
         shape = np.atleast_2d if isinstance(self, ClassifierMixin) else np.asarray
         return self._field("coef_", Linear, lambda model: shape(np.asarray(model.w, np.float64)))
@@ -247,8 +249,9 @@ class BaseSVM(BaseEstimator):
 
     @property
     def dual_coef_(self) -> np.ndarray:
-        """(1, m), (k, m) or for pairs of classes (k(k-1)/2, m): y_i alpha_i of the rows in
-        `support_`.
+        """The signed dual coefficients y_i alpha_i of the rows in `support_`.
+
+        The shape is (1, m), (k, m) or for pairs of classes (k(k-1)/2, m).
         """
         return self._field(
             "dual_coef_",
@@ -258,8 +261,9 @@ class BaseSVM(BaseEstimator):
 
 
 def streams(solver: Solver) -> bool:
-    """Whether a run can continue on other rows: steps read drawn rows, the state has no entry for
-    each row.
+    """Whether a run can continue on other rows.
+
+    It can if steps read drawn rows and the state has no entry for each row.
     """
     return solver.reads == "rows" and solver.residual_scope == "sample"
 

@@ -14,8 +14,9 @@ from .parameters import kernel_of, may_widen
 
 
 class BudgetedSVC(PartialFitMixin):
-    """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)) with a kernel, approximately, by at most
-    `budget` points.
+    """A kernel SVM of at most `budget` points, which solves its problem approximately.
+
+    The problem is 1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i f(x_i)).
 
     The budget bounds the cost of a prediction and of a training step for any number of rows. f has
     no intercept.

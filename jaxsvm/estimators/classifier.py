@@ -68,8 +68,9 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         return factors
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Decision values, (n, d) -> (n,), > 0 for the second of two classes; or (n, k), largest
-        for the class.
+        """Decision values, (n, d) -> (n,) or (n, k).
+
+        For two classes they are > 0 for the second, else largest for the class.
 
         With "ovo" these are votes; the sum of decision values breaks ties.
         """
@@ -87,8 +88,9 @@ class PartialFitMixin(BaseClassifier):
 
     @available_if(lambda self: self._can_partial_fit())
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Continue training on more rows, or start: one pass over them, or `steps` updates if there
-        is this parameter.
+        """Continue training on more rows, or start.
+
+        It makes one pass over them, or `steps` updates if there is this parameter.
 
         Weights are relative to the rows of one call; the step counter of the solver continues.
 

@@ -38,8 +38,9 @@ def on_rows(model: Expansion) -> Expansion:
 
 
 def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
-    """A model without padding: an expansion over its support vectors, with their indices in the
-    user's data.
+    """A model without padding: an expansion over its support vectors.
+
+    Their indices are those in the user's data.
 
     Args:
         model: fitted on padded rows.

@@ -46,8 +46,9 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
 
 class NystromFeatures(Map):
-    """Nystrom features of a kernel: inner products approximate kernel values, exactly at the
-    landmarks.
+    """Nystrom features of a kernel, whose inner products approximate kernel values.
+
+    At the landmarks they are exact.
 
     Args:
         kernel: as `SVC`, but "precomputed".
@@ -101,7 +102,7 @@ class NystromFeatures(Map):
                 stacklevel=3,
             )
         choose = self.choose
-        # on the host, so that the other rows are not copied to the device
+        # drawn on the host, so that the other rows are not copied to the device
         if isinstance(choose, str):
             x = x[
                 np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(
@@ -109,7 +110,7 @@ class NystromFeatures(Map):
                 )
             ]
         with warnings.catch_warnings():
-            # about the scale of the columns, which matters to solvers only
+            # warnings about the scale of the columns, which matters to solvers only
             warnings.simplefilter("ignore")
             rows = dataset(x, np.zeros(x.shape[0]), task="regression").x
         if isinstance(choose, str):

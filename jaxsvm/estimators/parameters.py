@@ -62,8 +62,9 @@ def is_matrix(kernel: Any) -> bool:
 
 
 def may_widen(kernel: Any) -> bool:
-    """Whether columns of zeros have no effect on the kernel, which is known for kernels by name
-    only.
+    """Whether columns of zeros have no effect on the kernel.
+
+    This is known for kernels by name only.
     """
     return isinstance(kernel, str) and kernel != "precomputed"
 

@@ -25,8 +25,9 @@ def is_sparse(x: Any) -> bool:
 
 
 def bucket_size(n: int, least: int = 256) -> int:
-    """The padded length of n rows: a multiple of `least`, or of a power of 2 of at most n/8 where
-    that is larger.
+    """The padded length of n rows.
+
+    It is a multiple of `least`, or of a power of 2 of at most n/8 where that is larger.
     """
     step = max(least, 1 << max(n.bit_length() - 4, 0))
     return -(-n // step) * step
@@ -62,8 +63,9 @@ def row_hashes(x: Any) -> np.ndarray:
 
 
 def merge_duplicates(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of positive weight, sorted by hash and merged where equal: their indices (m,) and
-    weights (m,).
+    """The rows of positive weight, sorted by hash and merged where equal.
+
+    They are given by their indices (m,) and weights (m,).
     """
     positive = np.flatnonzero(weight > 0)
     if is_sparse(x):
@@ -113,8 +115,9 @@ def _call(fn: Any, x: Any) -> Any:
 
 
 def apply(fn: Any, x: Any) -> np.ndarray:
-    """The values of a model or a map at checked rows, which are padded so that programs are
-    shared.
+    """The values of a model or a map at checked rows.
+
+    The rows are padded so that programs are shared.
     """
     n = x.shape[0]
     x = to_train_dtype(x)[np.concatenate([np.arange(n), np.zeros(bucket_size(n) - n, int)])]

@@ -18,8 +18,9 @@ SHRINKING = 4096
 
 
 class SVC(BaseClassifier):
-    """1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i (f(x_i) + b)) with a kernel, exactly, by block
-    decomposition.
+    """A kernel SVM, solved exactly by block decomposition.
+
+    The problem is 1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i (f(x_i) + b)).
 
     The problem of scikit-learn's `SVC` with the same `tol`; for more than two classes, with
     multiclass "ovo".

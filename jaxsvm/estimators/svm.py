@@ -99,8 +99,9 @@ class SolverParameterMixin:
 
 
 class SVMClassifier(SolverParameterMixin, PartialFitMixin):
-    """A classifier trained by any solver; more than two classes are reduced to one-vs-rest or
-    one-vs-one.
+    """A classifier trained by any solver.
+
+    More than two classes are reduced to one-vs-rest or one-vs-one.
 
     Args:
         solver: such as `jaxsvm.pegasos(1e-3)` or `jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(2.0))`; None:

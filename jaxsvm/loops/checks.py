@@ -63,8 +63,9 @@ def check_probe(probe: Any) -> None:
 
 
 def check_limit(name: str, value: Any, signed: bool = False) -> None:
-    """Raise unless this is a number, >= 0 unless it is `signed`; infinity and None stand for no
-    limit.
+    """Raise unless this is a number, >= 0 unless it is `signed`.
+
+    Infinity and None stand for no limit.
     """
     known = None if value is None else checks.number(name, value)
     if known is not None and (np.isnan(known) or (known < 0 and not signed)):
@@ -74,8 +75,9 @@ def check_limit(name: str, value: Any, signed: bool = False) -> None:
 
 
 def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
-    """Raise unless the fields `parts` of `state` have the structure, shapes and dtypes of those of
-    `like`.
+    """Raise unless the fields `parts` of `state` match those of `like`.
+
+    They match if structure, shapes and dtypes are equal.
     """
     what = {
         "solver": "another solver, or data of other shapes",
@@ -99,8 +101,9 @@ MOST_STEPS = 2**31 - 1  # the largest value of the step counter
 
 
 def check_counters(state: Any, names: tuple[str, ...]) -> None:
-    """Raise unless the counters of a state are integers from 0 to `MOST_STEPS`, as far as they are
-    known.
+    """Raise unless the counters of a state are integers from 0 to `MOST_STEPS`.
+
+    Only known counters are checked.
     """
     for name in names:
         value = getattr(state, name)

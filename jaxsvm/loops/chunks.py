@@ -1,5 +1,6 @@
-"""The host side of a stream: chunks are checked and counted in a thread; Ctrl-C is deferred to the
-end of a chunk.
+"""The host side of a stream.
+
+Chunks are checked and counted in a thread; Ctrl-C is deferred to the end of a chunk.
 """
 
 from __future__ import annotations
@@ -144,8 +145,9 @@ def _check(batch: Batch, name: str, task: str) -> None:
 
 
 def fixed_size_chunks(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.int32]]:
-    """The rows in chunks of the size of `like`, the last one padded, and the number of rows in each
-    that are not padding.
+    """The rows in chunks of the size of `like`, and the numbers of their rows without padding.
+
+    The last chunk is padded.
 
     Raises:
         ValueError: rows of another type or with other columns.

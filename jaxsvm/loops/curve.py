@@ -1,5 +1,6 @@
-"""Accumulates step infos into a row of the curve: in two small vectors, as each array of a carry
-costs time.
+"""Accumulate step infos into a row of the curve.
+
+They are kept in two small vectors, as each array of a carry costs time.
 """
 
 from __future__ import annotations

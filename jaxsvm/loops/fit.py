@@ -55,8 +55,9 @@ from .saving import Saver
 
 
 def as_argument(node: Any, dtype: Any) -> Any:
-    """A solver, sampler or probe as an argument of a compiled function, its numbers cast to
-    `dtype`.
+    """A solver, sampler or probe as an argument of a compiled function.
+
+    Its numbers are cast to `dtype`.
     """
     node = as_static(node)
     return cast(node, dtype)
@@ -68,8 +69,9 @@ def _step(solver: Any, state: State, batch: Batch) -> tuple[State, Info]:
 
 
 def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
-    """One compiled update, for loops written by the user; solvers that differ in numbers alone
-    share one program.
+    """One compiled update, for loops written by the user.
+
+    Solvers that differ in numbers alone share one program.
 
     Args:
         solver: any; its numbers are cast to the dtype of the rows.
@@ -153,8 +155,9 @@ def _prepare(solver: Any, data: Batch) -> Lifted:
 def conclude(
     solver: Any, state: State, data: Batch | None, rows: Batch, loss: Scalar
 ) -> tuple[Model, Array]:
-    """The model of a state, and whether its decision values at training rows are finite, () bool,
-    by one program.
+    """The model of a state, and whether its decision values at training rows are finite, () bool.
+
+    One program computes both.
 
     Args:
         solver: of the run.
@@ -204,8 +207,9 @@ def run_chunk(
     every: int,
     lift: bool = False,
 ) -> tuple[Run, Curve]:
-    """Make `every` steps from `run`, or only the first `count` of them; return the next run and a
-    row of the curve.
+    """Make `every` steps from `run`, or only the first `count` of them.
+
+    Returns the next run and a row of the curve.
 
     Args:
         solver: as an argument of a compiled function, as are `sampler` and `probe`.
@@ -442,8 +446,9 @@ def _check_arguments(
     seconds: Any,
     progress: Any,
 ) -> None:
-    """Raise for arguments of `fit` of another type, for numbers out of range, and for a tolerance
-    without a criterion.
+    """Raise for arguments of `fit` that are not valid.
+
+    These are arguments of another type, numbers out of range, and a tolerance without a criterion.
     """
     if not isinstance(data, Batch):
         several = isinstance(data, tuple) and data and all(isinstance(part, Batch) for part in data)
@@ -497,8 +502,9 @@ def _init_or_resume(
 
 
 def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
-    """The rows in the layout that steps read: that of the solver, or packed sparse rows; None: as
-    they are.
+    """The rows in the layout that steps read.
+
+    It is that of the solver, or packed sparse rows; None: as they are.
     """
     packed_rows = pack_rows(data.x) if pack else None
     if unwrap_static(solver).layout is not Solver._field_defaults["layout"]:
@@ -510,8 +516,9 @@ def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
 
 
 def pack_rows(x: Any) -> SparseRows | None:
-    """Sparse rows packed for loops that read them in place; None if they are not on a CPU or cannot
-    be packed.
+    """Sparse rows packed for loops that read them in place.
+
+    None if they are not on a CPU or cannot be packed.
     """
     packable = isinstance(x, SparseRows) and x.offsets is None and x.rows is None
     packable = packable and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
@@ -526,8 +533,9 @@ def pack_rows(x: Any) -> SparseRows | None:
 def plan_lift(
     solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool
 ) -> tuple[str, int]:
-    """When features are computed ("never" for a solver without a feature map), and how many rows of
-    them fit `memory`.
+    """When features are computed, and how many rows of them fit `memory`.
+
+    The first is "never" for a solver without a feature map.
 
     Args:
         solver: as an argument of a compiled function.
@@ -586,8 +594,9 @@ def default_every(steps: int, one_pass: int, reads: str) -> int:
 
 
 def rows_of_curve(curves: list, like: Curve | None) -> Curve:
-    """The rows of the curve as one table; an empty table of the types of `like` if there are
-    none.
+    """The rows of the curve as one table.
+
+    If there are none, it is an empty table of the types of `like`.
     """
     if not curves:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
@@ -605,8 +614,9 @@ def rows_of_curve(curves: list, like: Curve | None) -> Curve:
 def run_traced(
     chunk: Callable, run: Run, steps: int, every: int, tol: Array | None
 ) -> tuple[Run, Curve]:
-    """The run as one program; once the tolerance is met, the curve repeats its last row without
-    evaluations.
+    """The run as one program.
+
+    Once the tolerance is met, the curve repeats its last row without evaluations.
     """
 
     def advance(carry, length):

@@ -1,5 +1,6 @@
-"""Saves the state of a run after every chunk; a file that cannot be written does not end the
-run.
+"""Save the state of a run after every chunk.
+
+A file that cannot be written does not end the run.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class SaveError(OSError):
 
 
 class Saver:
-    """Saves each state to one file, warns of the first failure, and keeps the error of the last
-    one.
+    """A writer that saves each state to one file.
+
+    It warns of the first failure, and keeps the error of the last one.
     """
 
     def __init__(self, path: str | bytes | os.PathLike | None) -> None:

@@ -74,8 +74,9 @@ def stream(
     save: str | bytes | os.PathLike | None = None,
     progress: bool = False,
 ) -> Fit:
-    """Run a solver over rows that come in chunks: one update for each `batch_size` rows, in their
-    order.
+    """Run a solver over rows that come in chunks.
+
+    It makes one update for each `batch_size` rows, in their order.
 
         batch_t = rows t b .. (t+1) b - 1 of the stream;
         state_t+1, info_t = solver.update(state_t, batch_t)
@@ -181,7 +182,7 @@ def stream(
             init_stream.eval_shape(solver, jax.random.key(0), first, **shapes),
             ("solver", "pending"),
         )
-        # as the program reuses the memory of its argument
+        # a copy, as the program reuses the memory of its argument
         stream_state = jax.tree.map(jnp.copy, state)
     saver.check(stream_state)
     buffer = jax.eval_shape(
@@ -298,8 +299,9 @@ def _check_rows(solver: Any, first: Batch, rows: int | None) -> bool:
 def init_stream(
     solver: Any, key: Array, first: Batch, *, rows: int | None, batch: int
 ) -> StreamState:
-    """The stream before its first row; with `rows`, `solver.init` reads rows of zeros behind the
-    first chunk.
+    """The stream before its first row.
+
+    With `rows`, `solver.init` reads rows of zeros behind the first chunk.
     """
     n_missing = 0 if rows is None else rows - first.y.shape[0]
 
@@ -333,8 +335,9 @@ def init_stream(
 def run_stream_chunk(
     solver: Any, probe: Any, stream_state: StreamState, chunk: Batch, count: np.int32, *, lift: bool
 ) -> tuple[StreamState, Curve]:
-    """One update for each batch filled by the buffered rows and the first `count` of a chunk; and a
-    row of the curve.
+    """One update for each batch filled; and a row of the curve.
+
+    Batches are filled by the buffered rows and the first `count` of a chunk.
     """
     solver, probe = unwrap_static(solver), unwrap_static(probe)
     b = stream_state.pending.y.shape[0]
@@ -350,7 +353,7 @@ def run_stream_chunk(
     def batch(start):
         if not isinstance(step_rows.x, SparseRows):
             return slice_of(step_rows, start)
-        # by reference, as in fit
+        # rows by reference, as in fit
         index = jnp.asarray(start, jnp.int32) + jnp.arange(b, dtype=jnp.int32)
         return slice_of(step_rows._replace(x=step_rows.y), start)._replace(
             x=dataclasses.replace(step_rows.x, rows=index)

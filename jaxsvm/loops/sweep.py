@@ -66,8 +66,9 @@ class Table(NamedTuple):
         }
 
     def __str__(self) -> str:
-        """A grid: rows are the first axis, columns the second, blocks the others; * marks the least
-        value.
+        """A grid: rows are the first axis, columns the second, blocks the others.
+
+        * marks the least value.
         """
         names, values = list(self.axes), np.asarray(self.values, float)
         least = np.zeros(values.shape, bool)
@@ -276,7 +277,7 @@ def sweep(
                     lambda point: run_part(first_axis, tuple(point), args, kwargs), tuple(points)
                 )
             )
-        # in this thread, as others do not inherit JAX's settings
+        # converted in this thread, as others do not inherit JAX's settings
         args, kwargs = jax.tree.map(jnp.asarray, (args, kwargs))
         program, width, threads, _ = plan(args, kwargs)
         # the last chunk overlaps the one before
@@ -313,8 +314,9 @@ def sweep(
 
 
 def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
-    """`fn` as a function of (numbers by axis, other positional arguments, other arguments by
-    name).
+    """`fn` as a function of numbers by axis and of its other arguments.
+
+    Its arguments are (numbers by axis, other positional arguments, other arguments by name).
     """
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -349,8 +351,9 @@ def _plan(
     kwargs: dict,
     memory: float | None,
 ) -> tuple[Any, int, int, int]:
-    """The compiled program of the widest chunk that fits `memory`, its width, the number of
-    threads, and the bytes of all.
+    """The compiled program of the widest chunk that fits `memory`, its width, and its resources.
+
+    The resources are the number of threads and the bytes of all.
     """
     threads = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
     while True:

@@ -1,5 +1,6 @@
-"""The XLA flag that makes loops over single rows fast before JAX 0.12; set only when the user calls
-for it.
+"""The XLA flag that makes loops over single rows fast before JAX 0.12.
+
+It is set only when the user calls for it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ NEEDED_BEFORE = (0, 12)  # from this version on XLA compiles small loops so by i
 
 
 def fast_loops(threshold: int = 1_000_000) -> None:
-    """Let XLA compile each small CPU loop as one function, which it does not do by itself before
-    JAX 0.12.
+    """Let XLA compile each small CPU loop as one function.
 
-    Steps on single rows become several times faster. From JAX 0.12 on they are fast without the
-    flag, and nothing is set.
+    JAX before 0.12 does not do so by itself. Steps on single rows become several times faster. From
+    JAX 0.12 on they are fast without the flag, and nothing is set.
 
     Call it before the first use of JAX in the program. It sets `XLA_FLAGS` for the whole process.
     Products inside such loops do not use the fast library routines, so that it is meant for runs
