@@ -268,7 +268,7 @@ def jax_dtype(dtype: np.dtype) -> np.dtype:
 
 def x64_enabled() -> bool:
     """Whether 64-bit types are enabled in JAX, here and now."""
-    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]  # JAX adds its options at run time
+    return bool(getattr(jax.config, "jax_enable_x64"))  # noqa: B009  JAX adds its options at run time
 
 
 def as_path(name: str, path: Any) -> str:

@@ -463,8 +463,8 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
     for start in range(0, n, 1024):
         asymmetry = np.abs(x[start : start + 1024] - x[:, start : start + 1024].T)
         if asymmetry.max() > tolerance:
-            i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
-            i += start
+            row, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
+            i = int(row) + start
             raise ValueError(
                 f"the precomputed matrix is not symmetric: {x[i, j]:g} at ({i}, {j}) and "
                 f"{x[j, i]:g} at ({j}, {i}); "

@@ -147,7 +147,7 @@ def _default_data(targets: Any) -> Batch:
     """24 noisy rows of norm at most 1, with targets of the kind."""
     random = np.random.default_rng(7)
     x = random.normal(size=(24, 3))
-    x /= np.linalg.norm(x, axis=1).max()
+    x /= np.max(np.linalg.norm(x, axis=1))
     score = x @ np.array([2.0, -1.0, 0.5]) + 0.6 * random.normal(size=24) + 0.3
     if targets == "real":
         return dataset(x.astype(np.float32), score, task="regression")
