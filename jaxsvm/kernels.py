@@ -467,8 +467,7 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
             i = int(row) + start
             raise ValueError(
                 f"the precomputed matrix is not symmetric: {x[i, j]:g} at ({i}, {j}) and "
-                f"{x[j, i]:g} at ({j}, {i}); "
-                "pass k(x, x), or (k + k.T) / 2"
+                f"{x[j, i]:g} at ({j}, {i}); pass k(x, x), or (k + k.T) / 2"
             )
 
 

@@ -125,16 +125,15 @@ def _line(label: str, run: Any, value: str | Callable, x: str) -> tuple[np.ndarr
         raise ValueError(f"{label} made no step, so there is no curve: run it with steps above 0")
     if value == "probe" and info.probe is None:
         raise ValueError(
-            f"{label} has no probe: give fit one, such as "
-            "probe=jaxsvm.error_on(test), or draw value='loss'"
+            f"{label} has no probe: give fit one, such as probe=jaxsvm.error_on(test), or draw "
+            "value='loss'"
         )
     values = value(info) if callable(value) else getattr(info, value)
     if getattr(values, "shape", None) != step.shape:
         what = f"shape {values.shape}" if hasattr(values, "shape") else f"a {type(values).__name__}"
         raise ValueError(
             f"{label} must have one number for each look, shape {step.shape}, got {what}: pick "
-            "one by a function, such as "
-            "value=lambda info: info.probe[..., 0]"
+            "one by a function, such as value=lambda info: info.probe[..., 0]"
         )
     # A run that met its tolerance repeats its last row while others of the batch continue.
     positions = (
@@ -186,8 +185,7 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
     if data.x.shape[-1] != 2:
         raise ValueError(
             f"a decision region is drawn of two columns, got {data.x.shape[-1]}: choose two, "
-            "data._replace(x=data.x[:, :2]), "
-            "and train on them"
+            "data._replace(x=data.x[:, :2]), and train on them"
         )
     rows = _dense(data.x)
     positive = np.asarray(data.weight) > 0

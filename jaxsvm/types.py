@@ -427,8 +427,8 @@ class Fit(NamedTuple):
                     "look at the scale of the data, at the kernel's width and at the step size"
                 )
             return (
-                f"the model is not finite after {int(steps)} steps: "
-                "look at the scale of the data and at the step size"
+                f"the model is not finite after {int(steps)} steps: look at the scale of the data "
+                "and at the step size"
             )
         if not self.info.step.shape[0]:
             return f"no step was made; the run stands at step {int(steps)}"
@@ -467,8 +467,8 @@ def check_batch(name: str, data: Any) -> None:
     """
     if not isinstance(data, Batch):
         raise TypeError(
-            f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got "
-            f"{type(data).__name__}: {shown(data)}"
+            f"{name} must be a Batch, such as jaxsvm.dataset(x, y), got {type(data).__name__}: "
+            f"{shown(data)}"
         )
     for field, part in zip(data._fields, data, strict=True):
         if not hasattr(part, "dtype") or not hasattr(part, "shape"):
@@ -480,8 +480,7 @@ def check_batch(name: str, data: Any) -> None:
     if any(shape != tuple(data.x.shape[:1]) for shape in shapes):
         raise ValueError(
             f"{name} must hold one target and one weight for each of its {data.x.shape[0]} rows, "
-            f"got shapes {shapes[0]} and "
-            f"{shapes[1]}: take rows with jaxsvm.take(data, index)"
+            f"got shapes {shapes[0]} and {shapes[1]}: take rows with jaxsvm.take(data, index)"
         )
 
 

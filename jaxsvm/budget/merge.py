@@ -120,8 +120,7 @@ def width(kernel: Kernel) -> Array:
     if not mergeable(kernel):
         raise ValueError(
             f"points can be merged under a Gaussian kernel only, got {kernel!r}: take "
-            "kernels.rbf, or maintain=budget.remove() "
-            "or budget.project()"
+            "kernels.rbf, or maintain=budget.remove() or budget.project()"
         )
     return kernel.spectrum[1] ** 2 / 2
 

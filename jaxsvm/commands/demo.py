@@ -85,8 +85,7 @@ def main() -> None:
     )
     print(
         f"ASSET on {LANDMARKS} Nystrom features, {len(LAMS)} lambdas x {len(SIGMAS)} sigmas, "
-        f"{PASSES} passes in batches of "
-        f"{BATCH}, one program"
+        f"{PASSES} passes in batches of {BATCH}, one program"
     )
     sweep = jaxsvm.sweep(trained, lam=LAMS, sigma=SIGMAS)
     seconds = []
@@ -109,13 +108,13 @@ def main() -> None:
     print(f"test error   {float(jaxsvm.error_on(test)(approximate)):.2%} on {LANDMARKS} features")
     print(
         f"exact        test error {float(jaxsvm.error_on(test)(run.model)):.2%}, "
-        f"{run.model.support().index.shape[0]} support "
-        f"vectors: the kernel machine at this lambda and sigma, {seconds[2]:.2f} s with compilation"
+        f"{run.model.support().index.shape[0]} support vectors: the kernel machine at this lambda "
+        f"and sigma, {seconds[2]:.2f} s with compilation"
     )
     print(
         f"certificate  objective {float(proof.primal):.6f}, optimum at least "
-        f"{float(proof.dual):.6f}: "
-        f"within {100 * float(proof.gap / proof.dual):.1g} % of the optimum"
+        f"{float(proof.dual):.6f}: within {100 * float(proof.gap / proof.dual):.1g} % of the "
+        "optimum"
     )
     print(
         f"time         {seconds[1]:.2f} s for the {errors.size} runs, {seconds[0]:.2f} s with "

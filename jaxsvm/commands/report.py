@@ -65,6 +65,5 @@ def certified(args: Any, model: Any, train: Batch, lam: float, loss: Any) -> str
     where = " on these features" if args.features else ""
     return (
         f"objective {float(certificate.primal):.6f}, optimum{where} at least "
-        f"{float(certificate.dual):.6f}: "
-        f"within {float(certificate.gap / certificate.primal):.2%}"
+        f"{float(certificate.dual):.6f}: within {float(certificate.gap / certificate.primal):.2%}"
     )

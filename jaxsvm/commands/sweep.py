@@ -35,8 +35,7 @@ def add(commands: Any) -> None:
     """Add the command and its options."""
     description = (
         "Train ASSET on features of the Gaussian kernel for every lambda and sigma of a grid, as "
-        "one program, and show the "
-        "error on rows held out."
+        "one program, and show the error on rows held out."
     )
     parser = commands.add_parser(
         "sweep",

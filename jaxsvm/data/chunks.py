@@ -67,8 +67,8 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
         raise ValueError(f"rows must be a whole number of at least 1, got {rows!r}")
     if hasattr(x, "tocsr"):
         raise ValueError(
-            "x is a SciPy matrix: make it a Batch first, "
-            "jaxsvm.data.chunks(jaxsvm.dataset(x, y), rows=...)"
+            "x is a SciPy matrix: make it a Batch first, jaxsvm.data.chunks(jaxsvm.dataset(x, "
+            "y), rows=...)"
         )
     if isinstance(x, str | bytes | os.PathLike):
         raise ValueError(

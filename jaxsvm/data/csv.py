@@ -160,8 +160,7 @@ def _names_columns(path: str, number: int, head: list[str], place: int | None) -
     if words and len(words) < len(cells):
         raise ValueError(
             f"{path}, line {number}: the cell {words[0][:40]!r} is no number, but others of the "
-            "line are: "
-            "say header=True if the line names the columns, else mend the cell"
+            "line are: say header=True if the line names the columns, else mend the cell"
         )
     return bool(words)
 

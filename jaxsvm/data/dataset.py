@@ -150,8 +150,7 @@ def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None
         what = "sum is" if name == "weight" else "squares sum up to what is"
         raise ValueError(
             f"{name} holds numbers up to {np.abs(values).max():.3g}, whose {what} too large for "
-            f"{dtype}: divide {name}, "
-            "column by column, by its largest number"
+            f"{dtype}: divide {name}, column by column, by its largest number"
         )
 
 
@@ -211,8 +210,7 @@ def _scales(ranges: np.ndarray, sparse: bool) -> None:
     if ranges.size and ranges.max() > 1000 * ranges.min():
         _warn(
             f"the ranges of the columns go from {ranges.min():.2g} to {ranges.max():.2g}: solvers "
-            "converge slowly on such "
-            "rows; scale them first, for example with "
+            "converge slowly on such rows; scale them first, for example with "
             f"jaxsvm.data.{'scale' if sparse else 'standardize'}"
         )
 
@@ -233,10 +231,9 @@ def _digits(
         if error > 1e-4 * (high[k] - low[k]):
             return _warn(
                 f"rounding to {dtype} moves column {columns[k]} by up to {error:.2g}, but its "
-                "numbers differ by "
-                f"{high[k] - low[k]:.2g} only ({low[k]:.9g} to {high[k]:.9g}): subtract its mean "
-                "from all rows beforehand, in "
-                "float64, or switch on 64-bit numbers, jax.config.update('jax_enable_x64', True)"
+                f"numbers differ by {high[k] - low[k]:.2g} only ({low[k]:.9g} to {high[k]:.9g}): "
+                "subtract its mean from all rows beforehand, in float64, or switch on 64-bit "
+                "numbers, jax.config.update('jax_enable_x64', True)"
             )
 
 
@@ -251,9 +248,8 @@ def _far(columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
         k = int(np.argmax(ratio))
         _warn(
             f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to "
-            f"{high[k]:.9g}): kernels lose its digits, "
-            "as sparse rows are not shifted; subtract its mean from the stored numbers, which are "
-            "all of that column"
+            f"{high[k]:.9g}): kernels lose its digits, as sparse rows are not shifted; subtract "
+            "its mean from the stored numbers, which are all of that column"
         )
 
 

@@ -203,6 +203,5 @@ def check_constants(m_L: float, m_R: float, *, apart: bool = False) -> None:
     if not apart and not is_traced(m_L, m_R) and float(m_L) > float(m_R):
         raise ValueError(
             "m_L must be at most m_R, or some steps are neither short nor long enough and the "
-            "search has no end: got "
-            f"m_L={float(m_L):g}, m_R={float(m_R):g}"
+            f"search has no end: got m_L={float(m_L):g}, m_R={float(m_R):g}"
         )

@@ -91,8 +91,8 @@ class NystromFeatures(Map):
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         if isinstance(self.choose, str) and self.choose != "uniform":
             raise ValueError(
-                "choose must be 'uniform' or a function such as "
-                f"jaxsvm.features.k_means(), got {self.choose!r}"
+                "choose must be 'uniform' or a function such as jaxsvm.features.k_means(), got "
+                f"{self.choose!r}"
             )
         size = self.n_components
         if size > x.shape[0]:

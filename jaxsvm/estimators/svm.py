@@ -45,8 +45,8 @@ class SolverParameterMixin:
         ]
         if conflicting:
             raise ValueError(
-                f"{conflicting[0]} goes with a solver by name, such as "
-                "solver='decomposition': this one has its own"
+                f"{conflicting[0]} goes with a solver by name, such as solver='decomposition': "
+                "this one has its own"
             )
         solver = self._default() if self.solver is None else self.solver
         if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):

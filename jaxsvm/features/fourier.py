@@ -149,8 +149,7 @@ def spectrum(kernel: Kernel) -> tuple[str, Array]:
     if law is None:
         raise ValueError(
             "Fourier features need a kernel of x - z with a known law: rbf, laplacian, or a "
-            f"number times one; got {kernel!r}. "
-            "features.nystrom takes any kernel of rows"
+            f"number times one; got {kernel!r}. features.nystrom takes any kernel of rows"
         )
     return law
 

@@ -42,8 +42,7 @@ def check_targets(solver: Any, data: Batch) -> None:
     if wanted == "labels" and not np.isin(values, (-1, 1)).all():
         raise ValueError(
             f"this solver takes labels -1 and +1, the data hold {shown}: for class numbers wrap "
-            "it, "
-            "jaxsvm.one_vs_rest(solver, classes=k), for real targets choose another loss"
+            "it, jaxsvm.one_vs_rest(solver, classes=k), for real targets choose another loss"
         )
     if wanted != "labels" and not np.isin(values, np.arange(wanted)).all():
         raise ValueError(
@@ -128,8 +127,7 @@ def check_steps(first_step: int, steps: int) -> None:
     if first_step + steps > MOST_STEPS:
         raise ValueError(
             f"the run stands at step {first_step}, {steps} more would pass {MOST_STEPS}, the last "
-            "that is counted: make fewer, "
-            "or begin a new run"
+            "that is counted: make fewer, or begin a new run"
         )
 
 

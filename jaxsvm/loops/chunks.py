@@ -64,8 +64,7 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
         raise TypeError(
             f"{name} is a {type(chunk).__name__}: give batches, or tuples (x, y) or (x, y, "
-            "weight); jaxsvm.data.chunks(x, y, "
-            "rows=1000) cuts one data set"
+            "weight); jaxsvm.data.chunks(x, y, rows=1000) cuts one data set"
         )
     if hasattr(chunk[0], "tocsr"):
         raise ValueError(
@@ -134,8 +133,7 @@ def _check(batch: Batch, name: str, task: str) -> None:
     if task == "binary" and not (np.abs(y) == 1).all():
         raise ValueError(
             f"labels must be -1 and +1, {name} holds {y[np.abs(y) != 1][0]:g}; number them with "
-            "jaxsvm.data.encode, or say "
-            "task='regression' or task='multiclass'"
+            "jaxsvm.data.encode, or say task='regression' or task='multiclass'"
         )
     if task == "multiclass" and not ((y >= 0) & (y == np.floor(y))).all():
         raise ValueError(

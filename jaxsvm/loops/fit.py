@@ -386,8 +386,7 @@ def fit(
     if lift == "piece" and every * b > max_lifted:
         raise ValueError(
             f"the {every * b} rows of a piece are too many to prepare at once, memory={memory:g} "
-            f"holds {max_lifted}: lower every "
-            "or raise memory"
+            f"holds {max_lifted}: lower every or raise memory"
         )
     if traced and (seconds is not None or save is not None):
         raise ValueError("seconds and save work outside of jit, vmap and grad only")
@@ -418,8 +417,8 @@ def fit(
     if traced:
         if period is not None and state is not None:
             raise ValueError(
-                "an adaptive sampler cannot go on from a state inside a "
-                "transformation; go on outside"
+                "an adaptive sampler cannot go on from a state inside a transformation; go on "
+                "outside"
             )
         run, curve = run_traced(chunk, run, steps, every, limit if stops else None)
     else:
@@ -474,9 +473,8 @@ def _check_arguments(
     has_criterion = solver.residual_scope == "whole" or probe is not None
     if tol is not None and not has_criterion:
         raise ValueError(
-            "tol has nothing to stop on: the residual of this solver is that of single rows; give "
-            "a probe to stop on "
-            "(probe=jaxsvm.error_on(held_out)), or steps"
+            "tol has nothing to stop on: the residual of this solver is that of single rows; "
+            "give a probe to stop on (probe=jaxsvm.error_on(held_out)), or steps"
         )
     check_probe(probe)
     check_limit("tol", tol, signed=True)  # a probe may have any sign
@@ -622,9 +620,8 @@ def run_traced(
     def advance(carry, length):
         """One more chunk of `length` steps: the run after it, and its row of the curve."""
         run, row = carry
-        next_chunk = jax.checkpoint(
-            lambda run: chunk(run, length)
-        )  # the derivative computes it again, and stores none of its steps
+        # The derivative computes the chunk again, and stores none of its steps.
+        next_chunk = jax.checkpoint(lambda run: chunk(run, length))
         if tol is None:
             return next_chunk(run)
         repeat = lambda run: (run, row._replace(evals_parts=jnp.zeros_like(row.evals_parts)))

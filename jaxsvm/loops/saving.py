@@ -99,8 +99,7 @@ class Saver:
             return run
         raise SaveError(
             f"the run stands at step {int(run.state.step)}, but its state could not be saved to "
-            f"{self.path} ({self.error}): "
-            "it is in the field run of this exception, save it elsewhere, "
-            "jaxsvm.models.save(path, error.run.state)",
+            f"{self.path} ({self.error}): it is in the field run of this exception, save it "
+            "elsewhere, jaxsvm.models.save(path, error.run.state)",
             run,
         ) from self.error

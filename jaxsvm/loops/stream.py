@@ -242,8 +242,7 @@ def _fit(solver: Any, state: Any, curve: Curve, first_step: int) -> Fit:
 
 _FULL = (
     f"the next chunk would lead past step {MOST_STEPS}, the last that is counted: the stream ends "
-    "here; begin a new one with the "
-    "chunks that are left"
+    "here; begin a new one with the chunks that are left"
 )
 
 
@@ -289,8 +288,8 @@ def _check_rows(solver: Any, first: Batch, rows: int | None) -> bool:
     if any(depends_on(init_per_row, (first.x, first.y))):
         raise ValueError(
             "this solver begins with something of each row (one_vs_one of a dual method: which "
-            "pairs a row counts for), which "
-            "a stream cannot know beforehand: use fit, or one_vs_rest"
+            "pairs a row counts for), which a stream cannot know beforehand: use fit, or "
+            "one_vs_rest"
         )
     return True
 

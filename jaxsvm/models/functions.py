@@ -233,9 +233,8 @@ def check_values(score: np.ndarray) -> np.ndarray:
     if invalid.any():
         raise ValueError(
             f"the decision values of {invalid.sum()} of {len(score)} rows are not finite, first "
-            f"of row {np.argmax(invalid)}: the "
-            "model diverged in training, or the rows are too large for it; look at the scale of "
-            "the data and train again"
+            f"of row {np.argmax(invalid)}: the model diverged in training, or the rows are too "
+            "large for it; look at the scale of the data and train again"
         )
     return score
 

@@ -137,9 +137,8 @@ def _encode(node: Any, arrays: list) -> Any:
         return {"function": registered_name(node)}
     raise ValueError(
         f"cannot save {reprlib.repr(node)}: arrays, numbers, strings, tuples, lists, dicts and "
-        "registered classes, factories and "
-        "functions can be saved; register yours with jaxsvm.register(name, thing) or "
-        "kernels.register(name, fn)"
+        "registered classes, factories and functions can be saved; register yours with "
+        "jaxsvm.register(name, thing) or kernels.register(name, fn)"
     )
 
 

@@ -31,6 +31,5 @@ def check_process() -> None:
     if _missing["threads"]:
         raise RuntimeError(
             "this process was forked after JAX had started, so that JAX would hang in it: start "
-            "processes with "
-            "multiprocessing.get_context('spawn') or 'forkserver'"
+            "processes with multiprocessing.get_context('spawn') or 'forkserver'"
         )

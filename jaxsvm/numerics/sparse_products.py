@@ -161,9 +161,8 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
                     )
                 return w
 
-            return _walk(
-                x, i, c != 0 if skip else True, one, w, LANE_WIDTH // 2
-            )  # with more, XLA does not treat the loop as small
+            # With more numbers at once, XLA does not treat the loop as small.
+            return _walk(x, i, c != 0 if skip else True, one, w, LANE_WIDTH // 2)
 
         return lax.fori_loop(0, x.rows.shape[0], add, w)
 
