@@ -13,6 +13,7 @@ from .features import FourierFeatures as FourierFeatures
 from .features import NystromFeatures as NystromFeatures
 from .linear_svc import LinearSVC as LinearSVC
 from .svc import SVC as SVC
+from .svr import SVR as SVR
 from .svm import SVMClassifier as SVMClassifier
 from .svm import SVMRegressor as SVMRegressor
 
@@ -24,6 +25,7 @@ __all__ = [
     "SVC",
     "SVMClassifier",
     "SVMRegressor",
+    "SVR",
 ]
 
 
