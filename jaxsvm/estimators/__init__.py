@@ -12,6 +12,8 @@ from .budgeted_svc import BudgetedSVC as BudgetedSVC
 from .features import FourierFeatures as FourierFeatures
 from .features import NystromFeatures as NystromFeatures
 from .linear_svc import LinearSVC as LinearSVC
+from .linear_svr import LinearSVR as LinearSVR
+from .pegasos import Pegasos as Pegasos
 from .svc import SVC as SVC
 from .svr import SVR as SVR
 from .svm import SVMClassifier as SVMClassifier
@@ -21,7 +23,9 @@ __all__ = [
     "BudgetedSVC",
     "FourierFeatures",
     "LinearSVC",
+    "LinearSVR",
     "NystromFeatures",
+    "Pegasos",
     "SVC",
     "SVMClassifier",
     "SVMRegressor",
