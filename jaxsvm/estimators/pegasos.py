@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import losses, samplers
-from ..recipe import check_choice
+from ..recipe import check_choice, check_positive
 from ..solvers import pegasos
-from ..types import Loss
+from ..types import Array, Loss
 from ..wrappers import averaged
 from .classifier import PartialFitMixin
+from .preprocess import is_sparse
 
 LOSSES = {
     "hinge": losses.hinge,
@@ -18,12 +21,23 @@ LOSSES = {
 }
 
 
+def growing(t: Array) -> Array:
+    """The weights 1, 2, ... of the iterates in their mean."""
+    return t + 1
+
+
+def mean_sqnorm(x: Any, weight: np.ndarray) -> float:
+    """The weighted mean of |x_i|^2."""
+    squares = x.multiply(x).sum(axis=1) if is_sparse(x) else np.einsum("ij,ij->i", x, x)
+    return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
+
+
 class Pegasos(PartialFitMixin):
     """alpha/2 |w|^2 + mean_i weight_i loss(y_i (<w, x_i> + b)) by the steps of Pegasos.
 
     It stands in for scikit-learn's `SGDClassifier`: the same parameters, as far as the method has
-    them, with steps 1/(alpha t) on batches of rows. It has no stopping criterion: it makes
-    `max_iter` passes.
+    them. Steps are 1/(alpha (t + t0)), t0 = mean |x|^2 / alpha, on batches of rows. There is no
+    stopping criterion: `fit` makes `max_iter` passes, `partial_fit` one.
 
     Args:
         loss: "hinge", "squared_hinge", "log_loss", or a loss of jaxsvm.
@@ -37,8 +51,8 @@ class Pegasos(PartialFitMixin):
         n_jobs: accepted without an effect: all classes are trained in one program.
         random_state: int, `RandomState` or None; the order of rows.
         class_weight: dict from class names to factors, "balanced", or None.
-        average: whether the model is the mean of the iterates after the first half of the first
-            pass, else the last one.
+        average: whether the model is the mean of the iterates with weights 1, 2, ..., else the last
+            one.
         batch_size: rows of a step, >= 1.
         progress: a bar on the standard error stream.
 
@@ -77,7 +91,7 @@ class Pegasos(PartialFitMixin):
         random_state: Any = None,
         class_weight: dict | str | None = None,
         average: bool = True,
-        batch_size: int = 16,
+        batch_size: int = 1,
         progress: bool = False,
     ) -> None:
         self.loss = loss
@@ -95,6 +109,8 @@ class Pegasos(PartialFitMixin):
         self.progress = progress
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
+        if previous is not None:
+            return previous  # steps continue from the mean norm of the first rows
         if self.penalty != "l2":
             raise ValueError(
                 f"penalty must be 'l2', got {self.penalty!r}: sklearn.linear_model.SGDClassifier "
@@ -103,8 +119,11 @@ class Pegasos(PartialFitMixin):
         if isinstance(self.loss, str):
             check_choice("loss", self.loss, tuple(LOSSES))
         loss = LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
-        solver = pegasos(self.alpha, loss=loss, bias="feature" if self.fit_intercept else "none")
-        return averaged(solver) if self.average else solver
+        check_positive(alpha=self.alpha)
+        bias = "feature" if self.fit_intercept else "none"
+        offset = (mean_sqnorm(x, copies) + (bias == "feature")) / self.alpha
+        solver = pegasos(self.alpha, loss=loss, bias=bias, offset=offset)
+        return averaged(solver, weights=growing) if self.average else solver
 
     def _run_options(self, n: int) -> dict[str, Any]:
         choose = samplers.epochs if self.shuffle else samplers.uniform
