@@ -55,7 +55,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         self.n_iter_ = np.full(models, self.n_iter_, np.int32)
         self._sigmoids = (np.empty(0), np.empty(0))
         if self._probable():
-            self._fit_sigmoids(x, place, target, weight, int(group.max()) + 1, options)
+            self._fit_sigmoids(x, place, target, weight, group, options)
 
     def _decision_model(self) -> Any:
         model = super()._decision_model()
@@ -109,41 +109,43 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         place: np.ndarray,
         target: np.ndarray,
         weight: np.ndarray,
-        size: int,
+        group: np.ndarray,
         options: dict[str, Any],
     ) -> None:
         """Fit a sigmoid for each pair of classes to decision values of five-fold cross-validation.
 
-        The folds are drawn class by class with `random_state`. As in LIBSVM, the value of a pair is
-        1, -1 or 0 where a training set has rows of the first class only, of the second, or neither.
+        Merged rows are drawn into folds class by class with `random_state`, so that equal rows of a
+        class share a fold. As in LIBSVM, the value of a pair is 1, -1 or 0 where a training set has
+        rows of the first class only, of the second, or neither.
         """
         k, random = len(self.classes_), check_random_state(self.random_state)
-        rows = random.permutation(np.flatnonzero(weight > 0))
-        rows = rows[np.argsort(place[rows], kind="stable")]
-        fold = np.full(len(weight), -1)
-        fold[rows] = np.arange(len(rows)) % FOLDS
+        _, rows = np.unique(group[group >= 0], return_index=True)
+        rows = np.flatnonzero(group >= 0)[rows]  # one of each merged row
+        size, classes = len(rows), place[rows]
+        total = np.bincount(group[group >= 0], weight[group >= 0])
+        order = random.permutation(size)
+        fold = np.empty(size, int)
+        fold[order[np.argsort(classes[order], kind="stable")]] = np.arange(size) % FOLDS
         first, second = np.triu_indices(k, 1)
-        score = np.zeros((len(weight), len(first)))
-        for number in range(FOLDS):
+        score = np.zeros((size, len(first)))
+        for number in range(min(FOLDS, size)):
             held_out = np.flatnonzero(fold == number)
-            if not len(held_out):
-                continue
-            inner = np.where(fold == number, 0.0, weight)
-            present = np.bincount(place[inner > 0], minlength=k) > 0
+            present = np.bincount(classes[fold != number], minlength=k) > 0
             if present.sum() > 1:
+                inner = np.where((group < 0) | (fold[group] == number), 0.0, weight)
                 machine = copy.copy(self)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     machine._run(x, target, inner, least=size, **options)
-                values = machine._values(x[held_out]).reshape(len(held_out), -1)
+                values = machine._values(x[rows[held_out]]).reshape(len(held_out), -1)
                 score[held_out] = -values if k == 2 else values  # > 0 for the first class
             only = present[first].astype(float) - present[second]
             either = present[first] & present[second]
             score[held_out] = np.where(either, score[held_out], only)
         sigmoids = []
         for pair, (a, b) in enumerate(zip(first, second, strict=True)):
-            members = (fold >= 0) & ((place == a) | (place == b))
-            sigmoids.append(fit_sigmoid(score[members, pair], place[members] == a))
+            among = (classes == a) | (classes == b)
+            sigmoids.append(fit_sigmoid(score[among, pair], classes[among] == a, total[among]))
         A, B = np.array(sigmoids).T
         self._sigmoids = (A, B)
 

@@ -5,37 +5,40 @@ from __future__ import annotations
 import numpy as np
 
 
-def fit_sigmoid(score: np.ndarray, positive: np.ndarray, steps: int = 100) -> tuple[float, float]:
+def fit_sigmoid(
+    score: np.ndarray, positive: np.ndarray, weight: np.ndarray, steps: int = 100
+) -> tuple[float, float]:
     """A and B of P(positive | score) = 1 / (1 + exp(A score + B)), by maximum likelihood.
 
-    With n+ positive rows and n- others the targets are (n+ + 1) / (n+ + 2) and 1 / (n- + 2). The
-    method is Newton's with a line search.
+    With positive rows of total weight n+ and others of n- the targets are (n+ + 1) / (n+ + 2) and
+    1 / (n- + 2). The method is Newton's with a line search.
 
     Args:
         score: (n,) decision values of rows that were not trained on.
         positive: (n,) booleans.
+        weight: (n,) weights.
         steps: Newton steps at most.
 
     Reference: J. Platt, Probabilistic outputs for support vector machines, 1999; H.-T. Lin, C.-J.
         Lin, R. C. Weng, A note on Platt's probabilistic outputs for support vector machines,
         Machine Learning 68, 2007, section 3.
     """
-    n_positive, n_negative = int(positive.sum()), int((~positive).sum())
+    n_positive, n_negative = float(weight[positive].sum()), float(weight[~positive].sum())
     target = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
     features = np.stack([np.asarray(score, np.float64), np.ones(len(score))], axis=1)
 
     def objective(point):
         z = features @ point
-        return float(np.sum(np.logaddexp(0, -z) + target * z))
+        return float(weight @ (np.logaddexp(0, -z) + target * z))
 
     point = np.array([0.0, np.log((n_negative + 1) / (n_positive + 1))])
     value = objective(point)
     for _ in range(steps):
         p = np.exp(-np.logaddexp(0, features @ point))
-        gradient = features.T @ (target - p)
-        if np.abs(gradient).max() < 1e-8 * max(1, len(score)):
+        gradient = features.T @ (weight * (target - p))
+        if np.abs(gradient).max() < 1e-8 * weight.sum():
             break
-        hessian = (features * (p * (1 - p))[:, None]).T @ features + 1e-12 * np.eye(2)
+        hessian = (features * (weight * p * (1 - p))[:, None]).T @ features + 1e-12 * np.eye(2)
         direction = -np.linalg.solve(hessian, gradient)
         slope, step = float(gradient @ direction), 1.0
         while (new := objective(point + step * direction)) > value + 1e-4 * step * slope:

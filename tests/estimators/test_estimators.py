@@ -23,7 +23,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import jaxsvm
 from jaxsvm import budget, kernels, losses, models, objectives
-from jaxsvm.estimators import SVC, BudgetedSVC, FourierFeatures, LinearSVC, NystromFeatures, SVMClassifier, SVMRegressor
+from jaxsvm.estimators import (
+    SVC,
+    SVR,
+    BudgetedSVC,
+    FourierFeatures,
+    LinearSVC,
+    LinearSVR,
+    NystromFeatures,
+    Pegasos,
+    SVMClassifier,
+    SVMRegressor,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:n_components")
 
@@ -44,7 +55,10 @@ def usual_promotion():
 
 @pytest.mark.long(but=25)
 @parametrize_with_checks(
-    [SVMClassifier(), SVMRegressor(), LinearSVC(), SVC(), BudgetedSVC(budget=30), NystromFeatures(), FourierFeatures()],
+    [
+        *(SVMClassifier(), SVMRegressor(), LinearSVC(), SVC(), BudgetedSVC(budget=30), NystromFeatures(), FourierFeatures()),
+        *(SVR(), LinearSVR(), Pegasos(), SVC(probability=True)),
+    ],
     expected_failed_checks=None,
 )
 def test_checks_of_scikit_learn(estimator, check):
