@@ -301,7 +301,7 @@ def plan_of(
     if tol is not None and tol != "auto":
         check_positive(tol=tol)
     steps = None if steps is None else whole_number("steps", steps, 1)
-    passes = None if passes is None else whole_number("max_passes", passes, 1)
+    passes = None if passes is None else whole_number(length, passes, 1)
     has_criterion = solver.residual_scope == "whole"
     if tol == "auto":
         tol = 1e-3 if has_criterion and not one_pass else None
