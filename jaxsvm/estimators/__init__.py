@@ -15,9 +15,9 @@ from .linear_svc import LinearSVC as LinearSVC
 from .linear_svr import LinearSVR as LinearSVR
 from .pegasos import Pegasos as Pegasos
 from .svc import SVC as SVC
-from .svr import SVR as SVR
 from .svm import SVMClassifier as SVMClassifier
 from .svm import SVMRegressor as SVMRegressor
+from .svr import SVR as SVR
 
 __all__ = [
     "BudgetedSVC",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -29,7 +28,7 @@ def as_numbers(X: Any) -> Any:
         return X
 
 
-def is_traceable(fn: Callable, rows: Any) -> bool:
+def is_traceable(fn: Any, rows: Any) -> bool:
     """Whether JAX can trace a kernel function at such rows.
 
     It is called once with tracers, of shapes (d + 1, d) and (d + 2, d).

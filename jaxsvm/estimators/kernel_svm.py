@@ -107,7 +107,8 @@ class KernelSVM(BaseSVM):
         check_consistent_length(X, y)
         matrix = kernel_matrix(self.kernel, rows, rows)
         matrix, y, weight = super()._checked(matrix, y, sample_weight, True)
-        self._kernel_rows, self.shape_fit_ = rows, getattr(rows, "shape", (len(rows),))
+        self._kernel_rows = rows
+        self.shape_fit_ = rows.shape if hasattr(rows, "shape") else (len(rows),)
         del self.n_features_in_
         if hasattr(rows, "dtype"):  # numbers: names and the number of columns are kept
             validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=True)
@@ -207,8 +208,6 @@ class KernelSVM(BaseSVM):
         else:
             coef.flags.writeable = False
         return coef
-
-
 
 
 def cost(C: Any) -> Any:

@@ -43,8 +43,9 @@ def gamma_of(name: Any, gamma: Any, x: Any, weight: np.ndarray | None = None) ->
             raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0, got {gamma!r}")
         if gamma == "auto" or name in ("linear", "precomputed"):
             return 1 / x.shape[1]
-        variance = _variance(x, weight)
-        return 1 / (x.shape[1] * variance) if variance else 1.0
+        with np.errstate(over="ignore", invalid="ignore"):  # `dataset` rejects such rows
+            variance = _variance(x, weight)
+        return 1 / (x.shape[1] * variance) if variance and np.isfinite(variance) else 1.0
     check_positive(gamma=gamma)
     return float(gamma)
 

@@ -1,4 +1,4 @@
-"""Linear machines by stochastic subgradients, with the parameters of scikit-learn's SGDClassifier."""
+"""Linear machines by stochastic subgradients, with parameters of `SGDClassifier`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class Pegasos(PartialFitMixin):
         ValueError: from `fit`, for a parameter out of its range.
 
     Example:
-        >>> clf = Pegasos(alpha=1e-2, random_state=0).fit([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1])
+        >>> X, y = [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]
+        >>> clf = Pegasos(alpha=1e-2, random_state=0).fit(X, y)
         >>> clf.predict([[0.5], [3.5]]).tolist()
         [0, 1]
 

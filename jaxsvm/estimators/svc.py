@@ -143,9 +143,7 @@ class SVC(KernelClassifier):
         kernel, loss = self._kernel(x, copies), loss_of(self.loss)
         if self.bias == "feature":
             return sdca(cost(self.C), kernel, loss=loss, bias="feature")
-        return decomposition(
-            cost(self.C), kernel, loss=loss, bias=self.bias, rounds=self._rounds()
-        )
+        return decomposition(cost(self.C), kernel, loss=loss, bias=self.bias, rounds=self._rounds())
 
     def _run_options(self, n: int) -> dict[str, Any]:
         options = super()._run_options(n)

@@ -21,7 +21,7 @@ class KernelRegressor(RegressorMixin, KernelSVM):
         """Train a new model.
 
         Args:
-            X: (n, d) rows, an array or any sparse matrix; of a precomputed kernel the (n, n) matrix.
+            X: (n, d) rows, an array or any sparse matrix; of a precomputed kernel (n, n).
             y: (n,) targets.
             sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
         """

@@ -441,7 +441,11 @@ def test_landmarks_of_another_choice():
 @pytest.mark.long
 @pytest.mark.parametrize(
     "estimator",
-    [SVC(kernel="poly", degree=2, coef0=1.0, break_ties=True), SVMClassifier(jaxsvm.pegasos(1e-2, bias="free")), BudgetedSVC(budget=10)],
+    [
+        SVC(kernel="poly", degree=2, coef0=1.0, break_ties=True),
+        SVMClassifier(jaxsvm.pegasos(1e-2, bias="free")),
+        BudgetedSVC(budget=10),
+    ],
     ids=["SVC", "pegasos", "BudgetedSVC"],
 )
 def test_clone_pickle_and_files(estimator, tmp_path):
