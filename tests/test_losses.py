@@ -195,7 +195,7 @@ def test_conjugate_is_infinite_where_the_supremum_has_no_end(case, x64):
         u = np.array([low - 0.01, low - 5, high + 0.01, high + 5])
         u = u[np.isfinite(u)]
         if not u.size:
-            assert case.name == "squared"
+            assert case.name.startswith("squared")
             continue
         far = np.array([-2000.0, -1000.0, 1000.0, 2000.0])
         line = u[:, None] * far - case.value(far, y)
