@@ -36,6 +36,7 @@ from .numerics import (
     l1_distances,
     needs_subtraction,
     offset,
+    on_host,
     sqdist_of,
     sqnorms,
 )
@@ -61,7 +62,7 @@ class _Kernel(NamedTuple):
     diagonal: Callable  # (n, d)        -> (n,)
     # (x (n, d), index (b,)) -> (b, b), for kernels whose values need more than the rows of x
     among: Callable | None = None
-    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale times independent draws of this law; None:
+    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale() times independent draws of this law; None:
     # no such law is known
     spectrum: tuple[str, Array] | None = None  # ("normal" | "cauchy", scale ())
     # (<x, z>, |x|^2, |z|^2, d) -> k(x, z), elementwise; None: not a function of these
@@ -133,10 +134,12 @@ class Kernel(Recipe):
 
         It is 0 for a single row, or if `differences` is false.
         """
-        zeros, live = jnp.zeros(data.x.shape[-1], accum_dtype(data.x)), data.weight > 0
+        host = isinstance(data.x, np.ndarray)
+        xp: Any = np if host else jnp
+        zeros, live = xp.zeros(data.x.shape[-1], accum_dtype(data.x)), data.weight > 0
         if not self.make().differences:
             return zeros
-        return jnp.where(count(live) > 1, offset(data.x, live), zeros)
+        return xp.where((live.sum() if host else count(live)) > 1, offset(data.x, live), zeros)
 
     def layout(self, data: Batch) -> Batch:
         """The data with rows in the form of the fastest blocks.
@@ -149,7 +152,15 @@ class Kernel(Recipe):
         fields = self.make()
         if not fields.differences:
             return data
-        rows = data.x if isinstance(data.x, CentredRows) else centred(data.x, self.offset(data))
+        rows = data.x
+        if not isinstance(rows, CentredRows):
+            x, weight = on_host(data.x), on_host(data.weight)
+            if x is None or weight is None:
+                rows = centred(data.x, self.offset(data))
+            else:  # by NumPy, so that nothing is compiled
+                rows = jax.device_put(
+                    centred(x, self.offset(data._replace(x=x, weight=weight)))
+                )
         return data._replace(x=fields.settled(rows))
 
     def gram(self, x: Array, index: Array) -> Array:
@@ -225,7 +236,7 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
     return _Kernel(
         lambda x, z: value(sqdist_of(x, z)),
         lambda x: jnp.ones(x.shape[0], accum_dtype(x)),
-        spectrum=("normal", jnp.sqrt(2 * jnp.asarray(rate))),
+        spectrum=("normal", lambda: jnp.sqrt(2 * jnp.asarray(rate))),
         of_products=lambda *products: value(distances(*products)),
         differences=True,
         gammas=(rate,),
@@ -248,7 +259,7 @@ def laplacian(sigma: float) -> _Kernel:
         return jnp.where(distance == 0, 1, jnp.exp(-distance / sigma))
 
     ones = lambda x: jnp.ones(x.shape[0], accum_dtype(x))
-    return _Kernel(block, ones, spectrum=("cauchy", 1 / jnp.asarray(sigma)), differences=True)
+    return _Kernel(block, ones, spectrum=("cauchy", lambda: 1 / jnp.asarray(sigma)), differences=True)
 
 
 @kernel

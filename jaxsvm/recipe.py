@@ -490,6 +490,8 @@ def cast(tree: Any, dtype: Any) -> Any:
         is_key = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         if is_key or not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return leaf
-        return jnp.asarray(leaf, dtype)
+        # a number that JAX has not seen yet stays on the host, where nothing is compiled
+        known = isinstance(leaf, float | np.floating)
+        return np.asarray(leaf, dtype) if known else jnp.asarray(leaf, dtype)
 
     return jax.tree.map(one, tree)

@@ -154,7 +154,7 @@ class BaseSVM(BaseEstimator):
         key = self._next_key(first)
         if state is not None:  # the solver keeps its step counter, the rows are new
             state = Run(
-                state, sampler.init(key, data), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+                state, sampler.init(key, data), np.zeros((), np.int32), np.zeros((), bool)
             )
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         if not run.finite:
@@ -192,7 +192,9 @@ class BaseSVM(BaseEstimator):
         self._seed, self._calls = (
             (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
         )
-        return jax.random.fold_in(jax.random.key(self._seed), self._calls)
+        # the bits of jax.random.key(seed), put on the device as they are: no program is compiled
+        key = jax.random.wrap_key_data(np.array([0, self._seed], np.uint32))
+        return jax.random.fold_in(key, self._calls) if self._calls else key
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")

@@ -4,6 +4,7 @@ It is the only place that sets matmul precision.
 """
 
 from .batching import any_under_vmap as any_under_vmap
+from .batching import map_sharing as map_sharing
 from .centring import CentredRows as CentredRows
 from .centring import centre as centre
 from .centring import centred as centred
@@ -11,6 +12,7 @@ from .centring import centred_pair as centred_pair
 from .centring import distances as distances
 from .centring import needs_subtraction as needs_subtraction
 from .centring import offset as offset
+from .centring import on_host as on_host
 from .centring import sqdist as sqdist
 from .centring import sqdist_of as sqdist_of
 from .counts import add_counts as add_counts
