@@ -13,6 +13,7 @@ lose no accuracy.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
-from .checks import calling, integer, matrix, shown
+from .checks import calling, integer, matrix, on_host, shown
 from .numerics import (
     CentredRows,
     accum_dtype,
@@ -33,10 +34,10 @@ from .numerics import (
     cross_products,
     distances,
     dot,
+    is_traced,
     l1_distances,
     needs_subtraction,
     offset,
-    on_host,
     sqdist_of,
     sqnorms,
 )
@@ -149,7 +150,7 @@ class Kernel(Recipe):
         Outside of transformations the values of the rows decide how distances are computed: see
         `needs_subtraction`.
         """
-        fields = self.make()
+        fields = _numbers_on_host(self).make()
         if not fields.differences:
             return data
         rows = data.x
@@ -158,9 +159,7 @@ class Kernel(Recipe):
             if x is None or weight is None:
                 rows = centred(data.x, self.offset(data))
             else:  # by NumPy, so that nothing is compiled
-                rows = jax.device_put(
-                    centred(x, self.offset(data._replace(x=x, weight=weight)))
-                )
+                rows = jax.device_put(centred(x, self.offset(data._replace(x=x, weight=weight))))
         return data._replace(x=fields.settled(rows))
 
     def gram(self, x: Array, index: Array) -> Array:
@@ -183,6 +182,11 @@ class Kernel(Recipe):
 
     def __rmul__(self, factor: Any) -> Kernel:
         return scaled(self, factor)
+
+
+def _numbers_on_host(kernel: Kernel) -> Kernel:
+    """The kernel, with known parameters as NumPy's: arithmetic on them compiles no program."""
+    return jax.tree.map(lambda a: a if (known := on_host(a)) is None else known, kernel)
 
 
 kernel = _recipe.recipe(_Kernel, Kernel)
@@ -259,7 +263,9 @@ def laplacian(sigma: float) -> _Kernel:
         return jnp.where(distance == 0, 1, jnp.exp(-distance / sigma))
 
     ones = lambda x: jnp.ones(x.shape[0], accum_dtype(x))
-    return _Kernel(block, ones, spectrum=("cauchy", lambda: 1 / jnp.asarray(sigma)), differences=True)
+    return _Kernel(
+        block, ones, spectrum=("cauchy", lambda: 1 / jnp.asarray(sigma)), differences=True
+    )
 
 
 @kernel
@@ -523,11 +529,28 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
         raise ValueError(
             f"coef must hold a number for each of the {z.shape[0]} rows of z, got {shown(coef)}"
         )
+    if is_traced(kernel, x, z, coef):
+        return _sums(kernel, x, z, coef, block)
+    # Outside of transformations this is one program. The shift is subtracted before it, as the
+    # values of the rows decide how distances are computed.
+    kernel = _numbers_on_host(kernel)
+    if kernel.differences and not isinstance(z, CentredRows | SparseRows):
+        points, rows = on_host(z), on_host(x)
+        if points is None or rows is None:
+            return _sums(kernel, x, z, coef, block)
+        shift = offset(points)
+        z, x = kernel.make().settled(centred(points, shift)), centred(rows, shift)
+    return _compiled_sums(kernel, x, z, coef, block=block)
+
+
+def _sums(kernel: Kernel, x: Any, z: Any, coef: Array, block: int) -> Array:
+    """As `matvec`, after its checks."""
     prepare_rows = lambda rows: rows
     if kernel.differences and not isinstance(z, CentredRows):
         shift = offset(z)  # one shift for all blocks
-        z, prepare_rows = (
-            kernel.make().settled(centred(z, shift)),
-            lambda rows: centred(rows, shift),
-        )
+        z = kernel.make().settled(centred(z, shift))
+        prepare_rows = lambda rows: centred(rows, shift)
     return blocked(lambda rows: dot(kernel(prepare_rows(rows), z), coef), x, block)
+
+
+_compiled_sums = functools.partial(jax.jit, static_argnames=("block",))(_sums)

@@ -28,6 +28,7 @@ from .checks import (
     has_shape,
     is_known,
     number,
+    on_host,
     refuse_shape,
     rule_of,
     shown,
@@ -490,8 +491,8 @@ def cast(tree: Any, dtype: Any) -> Any:
         is_key = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         if is_key or not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return leaf
-        # a number that JAX has not seen yet stays on the host, where nothing is compiled
-        known = isinstance(leaf, float | np.floating)
-        return np.asarray(leaf, dtype) if known else jnp.asarray(leaf, dtype)
+        # known numbers stay on the host, where nothing is compiled
+        known = leaf if isinstance(leaf, float | np.floating) else on_host(leaf)
+        return jnp.asarray(leaf, dtype) if known is None else np.asarray(known, dtype)
 
     return jax.tree.map(one, tree)

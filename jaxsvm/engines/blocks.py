@@ -26,6 +26,11 @@ class DecompositionState(NamedTuple):
     working: Array  # (q,)  int32, rows; the newest come first
     residual: Array  # ()   of these coefficients, as `stop` defines it; inf before the first update
 
+    @property
+    def ignores_padding(self) -> bool:
+        """True: an update on rows of weight 0 changes no coefficient, which multiclass uses."""
+        return True
+
 
 class Task(NamedTuple):
     """What is constant during one update."""
@@ -60,7 +65,7 @@ class Progress(NamedTuple):
 def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     """Select a working set W of `size` rows, solve its dual, and update the derivative.
 
-        coef_W' = argmax of D over coef_W;   grad -= K_.W (coef_W' - coef_W)
+    coef_W' = argmax of D over coef_W;   grad -= K_.W (coef_W' - coef_W)
     """
     qp, l2 = task.qp, task.dual.bounds.l2
     state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
@@ -68,7 +73,9 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     block = jax.tree.map(lambda a: a.at[working].get(mode="promise_in_bounds"), dual)
     gram = qp.kernel.gram(task.x, working)
     gram = gram if l2 is None else gram + jnp.diag(block.bounds.l2)
-    block_tol = jnp.maximum(0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0)
+    block_tol = jnp.maximum(
+        0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0
+    )
     solved = solve(gram, block, state.sum_error, block_tol, task.bias, 100 * size)
     # The new coef_W, and grad -= K_.W times its change.
     coef = solved.dual.coef
@@ -98,7 +105,9 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
     """The function that solves blocks until the residual is at most `tol`.
 
     Args:
-        stop, bias, memory: as of `decomposition`.
+        stop: as of `decomposition`.
+        bias: as of `decomposition`.
+        memory: as of `decomposition`.
 
     Returns:
         A function qp, tol, rounds, state, x, y -> state, number of computed kernel rows. Under
@@ -136,9 +145,7 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
             working, dual = progress.state.working, task.dual.at_state(progress.state.dual)
             added = select_working_set(dual, working, large_block)[: large_block - q]
             state = progress.state._replace(working=jnp.concatenate([working, added]))
-            return solve_while(
-                lambda progress: True, large_block, progress._replace(state=state)
-            )
+            return solve_while(lambda progress: True, large_block, progress._replace(state=state))
 
         def result(progress):
             """The state, whose working set has q rows again, and the number of kernel rows."""

@@ -287,8 +287,12 @@ def residual_of(
     """The residual of coefficients.
 
     Args:
-        dual, y, C, loss, bias: as of `relative_gap`.
+        dual: of all n coefficients.
+        y: (n,) targets.
+        C: (n,) weight of each row's loss, >= 0.
+        loss: of scores.
         stop: "kkt" or "gap".
+        bias: "free" or "none".
         tol: () the residual that was asked for.
     """
     kkt = violation(dual, bias)

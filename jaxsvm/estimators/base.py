@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -153,9 +152,7 @@ class BaseSVM(BaseEstimator):
         )
         key = self._next_key(first)
         if state is not None:  # the solver keeps its step counter, the rows are new
-            state = Run(
-                state, sampler.init(key, data), np.zeros((), np.int32), np.zeros((), bool)
-            )
+            state = Run(state, sampler.init(key, data), np.zeros((), np.int32), np.zeros((), bool))
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         if not run.finite:
             raise ValueError(run.status)

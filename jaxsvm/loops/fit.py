@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..checks import number, shown
-from ..numerics import CentredRows, accum_dtype, check_process, is_traced, on_host
+from ..checks import number, on_host, shown
+from ..numerics import CentredRows, accum_dtype, check_process, is_traced
 from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import decision_values
 from ..recipe import as_static, cast, check_choice, unwrap_static
@@ -386,7 +386,7 @@ def fit(
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
     reads_all = solver.reads == "all" or sampler.whole
     lift, max_lifted = plan_lift(solver_arg, data, lift, memory, b * (every or 1), reads_all)
-    limit = None if tol is None else jnp.asarray(tol, dtype)
+    limit = None if tol is None else cast(tol if is_traced(tol) else float(tol), dtype)
     traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)
     if every is None:
         # An update of a solver with a tolerance runs until it is met, so that each one is a chunk.
@@ -445,7 +445,7 @@ def fit(
     )
     centred = packed_rows if isinstance(packed_rows, CentredRows) else None
     model, finite = conclude(solver_arg, run.solver, data, data, loss, centred)
-    limit = jnp.asarray(jnp.nan if limit is None else limit, accum_dtype(data.x))
+    limit = np.asarray(np.nan, dtype) if limit is None else limit
     return saver.finish(Fit(model, run, curve, limit, finite))
 
 

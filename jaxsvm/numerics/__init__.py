@@ -12,7 +12,6 @@ from .centring import centred_pair as centred_pair
 from .centring import distances as distances
 from .centring import needs_subtraction as needs_subtraction
 from .centring import offset as offset
-from .centring import on_host as on_host
 from .centring import sqdist as sqdist
 from .centring import sqdist_of as sqdist_of
 from .counts import add_counts as add_counts

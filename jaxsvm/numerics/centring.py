@@ -86,19 +86,6 @@ def _host_extremes(x: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndar
     return x.min(axis=0, initial=np.inf), x.max(axis=0, initial=-np.inf)
 
 
-def on_host(x: Any) -> np.ndarray | None:
-    """The numbers of an array as NumPy reads them without a copy.
-
-    None for sparse rows, inside transformations, and for arrays on a device that is no CPU.
-    """
-    if isinstance(x, np.ndarray):
-        return x
-    if not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer):
-        return None
-    cpu = all(device.platform == "cpu" for device in x.devices()) and x.is_fully_addressable
-    return np.asarray(x) if cpu else None
-
-
 def offset(x: Array, live: Array | None = None) -> Array:
     """The shift (d,) that centres columns far from 0; 0 for the other columns.
 
