@@ -366,7 +366,7 @@ def has_shape(value: Any) -> bool:
     return _is_array(value) and len(value.shape) > 0
 
 
-def on_host(x: Any) -> np.ndarray | None:
+def on_host(x: Any) -> Any:
     """The numbers of an array as NumPy reads them without a copy.
 
     None for anything else: a tracer, sparse rows, an array on a device that is no CPU, a key.

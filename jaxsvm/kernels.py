@@ -65,7 +65,7 @@ class _Kernel(NamedTuple):
     among: Callable | None = None
     # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale() times independent draws of this law; None:
     # no such law is known
-    spectrum: tuple[str, Array] | None = None  # ("normal" | "cauchy", scale ())
+    spectrum: tuple[str, Callable[[], Array]] | None = None  # ("normal" | "cauchy", scale ())
     # (<x, z>, |x|^2, |z|^2, d) -> k(x, z), elementwise; None: not a function of these
     of_products: Callable | None = None
     # k(x + a, z + a) = k(x, z): `block` receives both sides as `CentredRows` of one shift
@@ -153,7 +153,7 @@ class Kernel(Recipe):
         fields = _numbers_on_host(self).make()
         if not fields.differences:
             return data
-        rows = data.x
+        rows: Any = data.x
         if not isinstance(rows, CentredRows):
             x, weight = on_host(data.x), on_host(data.weight)
             if x is None or weight is None:
@@ -524,23 +524,26 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
     """
     kernel = kernel if isinstance(kernel, Kernel) else as_kernel(kernel)
     integer("block", block, 1)
-    x, z = matrix("x", x), matrix("z", z)
-    if not hasattr(coef, "shape") or coef.shape[:1] != (z.shape[0],):
+    rows: Any = matrix("x", x)
+    points: Any = matrix("z", z)
+    if not hasattr(coef, "shape") or coef.shape[:1] != (points.shape[0],):
         raise ValueError(
-            f"coef must hold a number for each of the {z.shape[0]} rows of z, got {shown(coef)}"
+            f"coef must hold a number for each of the {points.shape[0]} rows of z, "
+            f"got {shown(coef)}"
         )
-    if is_traced(kernel, x, z, coef):
-        return _sums(kernel, x, z, coef, block)
+    if is_traced(kernel, rows, points, coef):
+        return _sums(kernel, rows, points, coef, block)
     # Outside of transformations this is one program. The shift is subtracted before it, as the
     # values of the rows decide how distances are computed.
     kernel = _numbers_on_host(kernel)
-    if kernel.differences and not isinstance(z, CentredRows | SparseRows):
-        points, rows = on_host(z), on_host(x)
-        if points is None or rows is None:
-            return _sums(kernel, x, z, coef, block)
-        shift = offset(points)
-        z, x = kernel.make().settled(centred(points, shift)), centred(rows, shift)
-    return _compiled_sums(kernel, x, z, coef, block=block)
+    if kernel.differences and not isinstance(points, CentredRows | SparseRows):
+        known, known_rows = on_host(points), on_host(rows)
+        if known is None or known_rows is None:
+            return _sums(kernel, rows, points, coef, block)
+        shift = offset(known)
+        points = kernel.make().settled(centred(known, shift))
+        rows = centred(known_rows, shift)
+    return _compiled_sums(kernel, rows, points, coef, block=block)
 
 
 def _sums(kernel: Kernel, x: Any, z: Any, coef: Array, block: int) -> Array:

@@ -84,8 +84,8 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     # put on the device as they are: no program is compiled
     x = pad_rows(x) if sparse else jax.device_put(np.array(x, jax_dtype(x.dtype)))
     index = np.arange(x.shape[0], dtype=np.int32)
-    columns = y.astype(np.float64).astype(dtype), index, weight.astype(np.float64).astype(dtype)
-    return Batch(x, *jax.device_put(columns))
+    fields = y.astype(np.float64).astype(dtype), index, weight.astype(np.float64).astype(dtype)
+    return Batch(x, *jax.device_put(fields))
 
 
 def numbers(name: str, a: Any) -> np.ndarray:

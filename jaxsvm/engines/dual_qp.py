@@ -84,7 +84,7 @@ class Problem(NamedTuple):
         return dual_of(self.C, unwrap_static(self.loss), state, self.kernel.diag(x), y)
 
 
-def dual_of(C: Array, loss: Loss, state: DualState, diag: Array, y: Array) -> Dual:
+def dual_of(C: Scalar, loss: Any, state: DualState, diag: Array, y: Array) -> Dual:
     """As `Problem.dual`, from the values k(x_i, x_i) (n,)."""
     bounds = loss.quadratic(y, C * state.weight)
     diag = diag if bounds.l2 is None else diag + bounds.l2

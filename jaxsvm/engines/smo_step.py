@@ -103,8 +103,8 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
     index, by = jnp.stack([i, j]), jnp.stack([new_a - a, new_b - b])
     change = -by[0] * row_i - by[1] * row_j
     # two slice updates compile to less than a scatter
-    for row, value in ((i, new_a), (j, new_b)):
-        coef = lax.dynamic_update_index_in_dim(coef, value, row, 0)
+    for k, value in ((i, new_a), (j, new_b)):
+        coef = lax.dynamic_update_index_in_dim(coef, value, k, 0)
     dual = dual._replace(coef=coef, grad=grad + change)
     return (
         dual,

@@ -152,7 +152,8 @@ class BaseSVM(BaseEstimator):
         )
         key = self._next_key(first)
         if state is not None:  # the solver keeps its step counter, the rows are new
-            state = Run(state, sampler.init(key, data), np.zeros((), np.int32), np.zeros((), bool))
+            step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
+            state = Run(state, sampler.init(key, data), step, done)
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         if not run.finite:
             raise ValueError(run.status)
@@ -190,7 +191,7 @@ class BaseSVM(BaseEstimator):
             (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
         )
         # the bits of jax.random.key(seed), put on the device as they are: no program is compiled
-        key = jax.random.wrap_key_data(np.array([0, self._seed], np.uint32))
+        key = jax.random.wrap_key_data(jax.device_put(np.array([0, self._seed], np.uint32)))
         return jax.random.fold_in(key, self._calls) if self._calls else key
 
     def _scores(self, X: Any) -> np.ndarray:

@@ -445,7 +445,7 @@ def fit(
     )
     centred = packed_rows if isinstance(packed_rows, CentredRows) else None
     model, finite = conclude(solver_arg, run.solver, data, data, loss, centred)
-    limit = np.asarray(np.nan, dtype) if limit is None else limit
+    limit = cast(np.nan, dtype) if limit is None else limit
     return saver.finish(Fit(model, run, curve, limit, finite))
 
 

@@ -86,7 +86,7 @@ def _host_extremes(x: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndar
     return x.min(axis=0, initial=np.inf), x.max(axis=0, initial=-np.inf)
 
 
-def offset(x: Array, live: Array | None = None) -> Array:
+def offset(x: Any, live: Any = None) -> Any:
     """The shift (d,) that centres columns far from 0; 0 for the other columns.
 
         middle = (min + max) / 2;   half = (max - min) / 2;   shift = q round(middle / q),
@@ -124,7 +124,7 @@ def offset(x: Array, live: Array | None = None) -> Array:
         return xp.where(is_far & xp.isfinite(shift), shift, xp.zeros_like(shift))
 
 
-def centre(x: Array, shift: Array) -> Array:
+def centre(x: Any, shift: Array) -> Any:
     """x - shift, (n, d), (d,) -> (n, d); sparse rows, whose shift is 0, are unchanged."""
     if isinstance(x, SparseRows):
         return x
@@ -132,7 +132,7 @@ def centre(x: Array, shift: Array) -> Array:
     return x - shift.astype(x.dtype).reshape((1,) * (x.ndim - 1) + (-1,))
 
 
-def centred(x: Array, shift: Array) -> CentredRows:
+def centred(x: Any, shift: Array) -> CentredRows:
     """Rows (n, d) minus a shift (d,), as `CentredRows`."""
     value = centre(x, shift)
     value = value.astype(accum_dtype(value))
