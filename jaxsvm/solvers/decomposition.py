@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..checks import integer
+from ..checks import number
 from ..engines import blocks, whole_matrix
 from ..engines.blocks import DecompositionState
 from ..engines.dual_qp import (
@@ -17,7 +17,7 @@ from ..engines.dual_qp import (
 )
 from ..kernels import Kernel
 from ..losses import hinge
-from ..numerics import is_traced, times_count
+from ..numerics import times_count
 from ..recipe import cast, check_choice, check_positive, solver
 from ..samplers import whole
 from ..types import Array, Loss, Solver
@@ -34,7 +34,7 @@ def decomposition(
     stop: str = "kkt",
     working_set: int | None = None,
     memory: int | None = None,
-    rounds: float = 2000,
+    rounds: float = 2000.0,
     start: Array | None = None,
 ) -> Solver:
     """Maximise the dual of 1/2 |w|^2 + C sum_i weight_i loss(<w, phi(x_i)> + b, y_i) by blocks.
@@ -113,8 +113,9 @@ def decomposition(
         raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
     if memory is not None and (not isinstance(memory, int) or memory < 0):
         raise ValueError(f"memory must be a whole number of bytes, got {memory!r}: write int(4e9)")
-    if not is_traced(rounds):  # a number
-        rounds = integer("rounds", rounds, 1)
+    known = number("rounds", rounds)
+    if known is not None and not (known >= 1 and known % 1 == 0):
+        raise ValueError(f"rounds must be a whole number of at least 1, got {known:g}")
     solve_whole = whole_matrix.make_solver(stop, bias)
     solve_blocks = blocks.make_solver(stop, bias, memory)
     limit = 2**31 if memory is None else memory
@@ -129,7 +130,7 @@ def decomposition(
         cast_qp, cast_tol = stop_gradients(cast((qp, tol), y.dtype))
         state, x, y = stop_gradients((state, cast_qp.kernel.layout(batch).x, y))
         n = y.shape[0]
-        most = jnp.asarray(rounds, jnp.int32)
+        most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
         if working_set is None and whole_matrix.fits(x, limit):
             steps = jnp.minimum(most, (2**31 - 1) // n) * n
             own = cast_qp.C, cast_qp.loss, cast_tol, steps, state.dual, y
