@@ -366,6 +366,21 @@ def has_shape(value: Any) -> bool:
     return _is_array(value) and len(value.shape) > 0
 
 
+def on_host(x: Any) -> Any:
+    """The numbers of an array as NumPy reads them without a copy.
+
+    None for anything else: a tracer, sparse rows, an array on a device that is no CPU, a key.
+    """
+    if isinstance(x, np.ndarray):
+        return x
+    if isinstance(x, jax.core.Tracer) or not isinstance(x, jax.Array):
+        return None
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return None
+    cpu = all(device.platform == "cpu" for device in x.devices()) and x.is_fully_addressable
+    return np.asarray(x) if cpu else None
+
+
 def is_known(leaf: Any) -> bool:
     """Whether a leaf is a single number or key with a known value (not traced)."""
     if isinstance(leaf, jax.core.Tracer):

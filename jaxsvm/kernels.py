@@ -13,6 +13,7 @@ lose no accuracy.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
-from .checks import calling, integer, matrix, shown
+from .checks import calling, integer, matrix, on_host, shown
 from .numerics import (
     CentredRows,
     accum_dtype,
@@ -33,6 +34,7 @@ from .numerics import (
     cross_products,
     distances,
     dot,
+    is_traced,
     l1_distances,
     needs_subtraction,
     offset,
@@ -61,9 +63,9 @@ class _Kernel(NamedTuple):
     diagonal: Callable  # (n, d)        -> (n,)
     # (x (n, d), index (b,)) -> (b, b), for kernels whose values need more than the rows of x
     among: Callable | None = None
-    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale times independent draws of this law; None:
+    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale() times independent draws of this law; None:
     # no such law is known
-    spectrum: tuple[str, Array] | None = None  # ("normal" | "cauchy", scale ())
+    spectrum: tuple[str, Callable[[], Array]] | None = None  # ("normal" | "cauchy", scale ())
     # (<x, z>, |x|^2, |z|^2, d) -> k(x, z), elementwise; None: not a function of these
     of_products: Callable | None = None
     # k(x + a, z + a) = k(x, z): `block` receives both sides as `CentredRows` of one shift
@@ -133,10 +135,12 @@ class Kernel(Recipe):
 
         It is 0 for a single row, or if `differences` is false.
         """
-        zeros, live = jnp.zeros(data.x.shape[-1], accum_dtype(data.x)), data.weight > 0
+        host = isinstance(data.x, np.ndarray)
+        xp: Any = np if host else jnp
+        zeros, live = xp.zeros(data.x.shape[-1], accum_dtype(data.x)), data.weight > 0
         if not self.make().differences:
             return zeros
-        return jnp.where(count(live) > 1, offset(data.x, live), zeros)
+        return xp.where((live.sum() if host else count(live)) > 1, offset(data.x, live), zeros)
 
     def layout(self, data: Batch) -> Batch:
         """The data with rows in the form of the fastest blocks.
@@ -146,10 +150,16 @@ class Kernel(Recipe):
         Outside of transformations the values of the rows decide how distances are computed: see
         `needs_subtraction`.
         """
-        fields = self.make()
+        fields = _numbers_on_host(self).make()
         if not fields.differences:
             return data
-        rows = data.x if isinstance(data.x, CentredRows) else centred(data.x, self.offset(data))
+        rows: Any = data.x
+        if not isinstance(rows, CentredRows):
+            x, weight = on_host(data.x), on_host(data.weight)
+            if x is None or weight is None:
+                rows = centred(data.x, self.offset(data))
+            else:  # by NumPy, so that nothing is compiled
+                rows = jax.device_put(centred(x, self.offset(data._replace(x=x, weight=weight))))
         return data._replace(x=fields.settled(rows))
 
     def gram(self, x: Array, index: Array) -> Array:
@@ -172,6 +182,11 @@ class Kernel(Recipe):
 
     def __rmul__(self, factor: Any) -> Kernel:
         return scaled(self, factor)
+
+
+def _numbers_on_host(kernel: Kernel) -> Kernel:
+    """The kernel, with known parameters as NumPy's: arithmetic on them compiles no program."""
+    return jax.tree.map(lambda a: a if (known := on_host(a)) is None else known, kernel)
 
 
 kernel = _recipe.recipe(_Kernel, Kernel)
@@ -225,7 +240,7 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
     return _Kernel(
         lambda x, z: value(sqdist_of(x, z)),
         lambda x: jnp.ones(x.shape[0], accum_dtype(x)),
-        spectrum=("normal", jnp.sqrt(2 * jnp.asarray(rate))),
+        spectrum=("normal", lambda: jnp.sqrt(2 * jnp.asarray(rate))),
         of_products=lambda *products: value(distances(*products)),
         differences=True,
         gammas=(rate,),
@@ -248,7 +263,9 @@ def laplacian(sigma: float) -> _Kernel:
         return jnp.where(distance == 0, 1, jnp.exp(-distance / sigma))
 
     ones = lambda x: jnp.ones(x.shape[0], accum_dtype(x))
-    return _Kernel(block, ones, spectrum=("cauchy", 1 / jnp.asarray(sigma)), differences=True)
+    return _Kernel(
+        block, ones, spectrum=("cauchy", lambda: 1 / jnp.asarray(sigma)), differences=True
+    )
 
 
 @kernel
@@ -507,16 +524,36 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
     """
     kernel = kernel if isinstance(kernel, Kernel) else as_kernel(kernel)
     integer("block", block, 1)
-    x, z = matrix("x", x), matrix("z", z)
-    if not hasattr(coef, "shape") or coef.shape[:1] != (z.shape[0],):
+    rows: Any = matrix("x", x)
+    points: Any = matrix("z", z)
+    if not hasattr(coef, "shape") or coef.shape[:1] != (points.shape[0],):
         raise ValueError(
-            f"coef must hold a number for each of the {z.shape[0]} rows of z, got {shown(coef)}"
+            f"coef must hold a number for each of the {points.shape[0]} rows of z, "
+            f"got {shown(coef)}"
         )
+    if is_traced(kernel, rows, points, coef):
+        return _sums(kernel, rows, points, coef, block)
+    # Outside of transformations this is one program. The shift is subtracted before it, as the
+    # values of the rows decide how distances are computed.
+    kernel = _numbers_on_host(kernel)
+    if kernel.differences and not isinstance(points, CentredRows | SparseRows):
+        known, known_rows = on_host(points), on_host(rows)
+        if known is None or known_rows is None:
+            return _sums(kernel, rows, points, coef, block)
+        shift = offset(known)
+        points = kernel.make().settled(centred(known, shift))
+        rows = centred(known_rows, shift)
+    return _compiled_sums(kernel, rows, points, coef, block=block)
+
+
+def _sums(kernel: Kernel, x: Any, z: Any, coef: Array, block: int) -> Array:
+    """As `matvec`, after its checks."""
     prepare_rows = lambda rows: rows
     if kernel.differences and not isinstance(z, CentredRows):
         shift = offset(z)  # one shift for all blocks
-        z, prepare_rows = (
-            kernel.make().settled(centred(z, shift)),
-            lambda rows: centred(rows, shift),
-        )
+        z = kernel.make().settled(centred(z, shift))
+        prepare_rows = lambda rows: centred(rows, shift)
     return blocked(lambda rows: dot(kernel(prepare_rows(rows), z), coef), x, block)
+
+
+_compiled_sums = functools.partial(jax.jit, static_argnames=("block",))(_sums)

@@ -28,6 +28,7 @@ from .checks import (
     has_shape,
     is_known,
     number,
+    on_host,
     refuse_shape,
     rule_of,
     shown,
@@ -335,8 +336,8 @@ def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Ca
     The pytrees have the attributes of the tuples.
 
     Positional arguments are numbers or pytrees; keyword arguments are choices (floats and arrays
-    among them leaves). Integers given for positional arguments are leaves too, as floats, unless
-    the factory `counts` with them.
+    among them leaves). Integers given for positional arguments, or for keyword arguments whose
+    default is a float, are leaves too, as floats, unless the factory `counts` with them.
 
     A parameter annotated `float` or `int`, or not at all, takes one number: an array in its place
     is refused where the factory is called, so that `jax.vmap` over it works. Annotate it
@@ -348,10 +349,10 @@ def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Ca
         signature = inspect.signature(factory)
         parameters = signature.parameters.values()
         name = f"{(factory.__module__ or '__main__').removeprefix('jaxsvm.')}.{factory.__name__}"
-        rules = {
-            p.name: rule_of(p, not (counts or p.kind is inspect.Parameter.KEYWORD_ONLY))
-            for p in parameters
-        }
+        is_choice = lambda p: (
+            p.kind is inspect.Parameter.KEYWORD_ONLY and not isinstance(p.default, float)
+        )
+        rules = {p.name: rule_of(p, not (counts or is_choice(p))) for p in parameters}
 
         def unchecked(args, kwargs):
             return kind(wrapper, result._fields, args, kwargs)
@@ -490,6 +491,8 @@ def cast(tree: Any, dtype: Any) -> Any:
         is_key = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         if is_key or not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return leaf
-        return jnp.asarray(leaf, dtype)
+        # known numbers stay on the host, where nothing is compiled
+        known = leaf if isinstance(leaf, float | np.floating) else on_host(leaf)
+        return jnp.asarray(leaf, dtype) if known is None else np.asarray(known, dtype)
 
     return jax.tree.map(one, tree)

@@ -122,7 +122,7 @@ def width(kernel: Kernel) -> Array:
             f"points can be merged under a Gaussian kernel only, got {kernel!r}: take "
             "kernels.rbf, or maintain=budget.remove() or budget.project()"
         )
-    return kernel.spectrum[1] ** 2 / 2
+    return kernel.spectrum[1]() ** 2 / 2
 
 
 def mergeable(kernel: Kernel) -> bool:

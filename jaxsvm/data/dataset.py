@@ -6,7 +6,7 @@ import sys
 import warnings
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from ..checks import jax_dtype, refuse_masked, x64_enabled
@@ -81,14 +81,11 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     if sparse:
         _far(columns, low, high)
     x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
-    x = pad_rows(x) if sparse else jnp.asarray(x)
-    index = jnp.arange(x.shape[0], dtype=jnp.int32)
-    return Batch(
-        x,
-        jnp.asarray(y.astype(np.float64), dtype),
-        index,
-        jnp.asarray(weight.astype(np.float64), dtype),
-    )
+    # put on the device as they are: no program is compiled
+    x = pad_rows(x) if sparse else jax.device_put(np.array(x, jax_dtype(x.dtype)))
+    index = np.arange(x.shape[0], dtype=np.int32)
+    fields = y.astype(np.float64).astype(dtype), index, weight.astype(np.float64).astype(dtype)
+    return Batch(x, *jax.device_put(fields))
 
 
 def numbers(name: str, a: Any) -> np.ndarray:

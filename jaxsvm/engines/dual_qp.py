@@ -23,7 +23,16 @@ from jax import lax
 from ..implicit import at_bound, solution
 from ..kernels import Kernel, as_kernel, check_symmetric, holds_precomputed, matvec
 from ..models import Expansion, expansion
-from ..numerics import accum_dtype, count, fast_max, fast_min, index_row, is_traced
+from ..numerics import (
+    accum_dtype,
+    count,
+    fast_max,
+    fast_min,
+    index_row,
+    is_traced,
+    norm,
+    two_sum,
+)
 from ..recipe import as_static, cast, check_choice, check_positive, register, unwrap_static
 from ..types import Array, Batch, Count, Info, Loss, Quadratic, Scalar
 
@@ -72,14 +81,14 @@ class Problem(NamedTuple):
 
     def dual(self, state: DualState, x: Array, y: Array) -> Dual:
         """The coefficients of a state with their derivatives, bounds and curvatures."""
-        bounds = unwrap_static(self.loss).quadratic(y, self.C * state.weight)
-        diag = self.kernel.diag(x)
-        return Dual(
-            state.coef,
-            state.grad + state.compensation,
-            bounds,
-            diag if bounds.l2 is None else diag + bounds.l2,
-        )
+        return dual_of(self.C, unwrap_static(self.loss), state, self.kernel.diag(x), y)
+
+
+def dual_of(C: Scalar, loss: Any, state: DualState, diag: Array, y: Array) -> Dual:
+    """As `Problem.dual`, from the values k(x_i, x_i) (n,)."""
+    bounds = loss.quadratic(y, C * state.weight)
+    diag = diag if bounds.l2 is None else diag + bounds.l2
+    return Dual(state.coef, state.grad + state.compensation, bounds, diag)
 
 
 def make_qp(C: Scalar, kernel: Any, loss: Loss, bias: str, start: Array | None) -> Problem:
@@ -180,27 +189,46 @@ def violation(dual: Dual, bias: str) -> Array:
 
 
 def intercept(dual: Dual, bias: str) -> Array:
-    """The bias b () by the optimality conditions.
+    """The bias b () by the optimality conditions, without derivatives.
 
     It is the mean over free coefficients, else the midpoint of its interval.
     """
-    coef, grad, bounds, _ = dual
+    coef, grad, bounds, _ = dual = stop_gradients(dual)
     if bias != "free":
         return jnp.zeros((), grad.dtype)
     on_low, on_high, on_zero = at_bound(coef, bounds)
-    free, value = (
-        ~(on_low | on_high | on_zero),
-        grad if bounds.l1 is None else grad - bounds.l1 * jnp.sign(coef),
-    )
+    free = ~(on_low | on_high | on_zero)
+    value = grad if bounds.l1 is None else grad - bounds.l1 * jnp.sign(coef)
     dual = dual._replace(coef=jnp.where(on_low, bounds.low, jnp.where(on_high, bounds.high, coef)))
-    total, up, down = (
-        jnp.sum(free.astype(grad.dtype)),
-        fast_max(gain_up(dual)),
-        fast_min(gain_down(dual)),
+    number, total, rounding, up, down = _free_and_extremes(
+        free, value, gain_up(dual), gain_down(dual)
     )
     ends = jnp.where(jnp.isfinite(up), jnp.where(jnp.isfinite(down), (up + down) / 2, up), down)
     ends = jnp.where(jnp.isfinite(ends), ends, 0)  # no row of positive weight
-    return jnp.where(total > 0, jnp.sum(jnp.where(free, value, 0)) / jnp.maximum(total, 1), ends)
+    return jnp.where(number > 0, (total + rounding) / jnp.maximum(number, 1), ends)
+
+
+def _free_and_extremes(free: Array, value: Array, up: Array, down: Array) -> tuple[Array, ...]:
+    """The number of free rows, the sum of their values with its rounding error, max up, min down.
+
+    One loop over the rows, as each reduction of its own takes time to compile.
+    """
+
+    def add(first, second):
+        number, total, rounding, up, down = (*zip(first, second, strict=True),)
+        sum_, error = two_sum(total[0], rounding[0] + rounding[1], total[1])
+        return (
+            number[0] + number[1],
+            sum_,
+            error,
+            jnp.maximum(*up),
+            jnp.minimum(*down),
+        )
+
+    zero, infinite = jnp.zeros((), value.dtype), jnp.full((), jnp.inf, value.dtype)
+    number, total = free.astype(value.dtype), jnp.where(free, value, 0)
+    columns = number, total, jnp.zeros_like(total), up, down
+    return lax.reduce(columns, (zero, zero, zero, -infinite, infinite), add, (0,))
 
 
 def scores(dual: Dual, y: Array, b: Array) -> Array:
@@ -238,6 +266,40 @@ def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> Array
     weighted_sum = lambda a: jnp.sum(jnp.where(C > 0, C * a, 0))
     primal = jnp.dot(dual.coef, score - b) / 2 + weighted_sum(value)
     return weighted_sum(terms) / jnp.where(primal > 0, primal, 1)
+
+
+class Residual(NamedTuple):
+    """How far coefficients are from the solution, () each."""
+
+    value: Array  # as `decomposition` defines it by `stop`
+    kkt: Array  # the violation
+    goal: Array  # the value to stop at: tol less what rounding of the kernel hides, >= tol / 2
+
+    @property
+    def unsolved(self) -> Array:
+        """Whether the value is still too large, () bool."""
+        return self.value > self.goal
+
+
+def residual_of(
+    dual: Dual, y: Array, C: Array, loss: Loss, stop: str, bias: str, tol: Array
+) -> Residual:
+    """The residual of coefficients.
+
+    Args:
+        dual: of all n coefficients.
+        y: (n,) targets.
+        C: (n,) weight of each row's loss, >= 0.
+        loss: of scores.
+        stop: "kkt" or "gap".
+        bias: "free" or "none".
+        tol: () the residual that was asked for.
+    """
+    kkt = violation(dual, bias)
+    if stop == "gap":
+        return Residual(relative_gap(dual, y, C, loss, bias), kkt, tol)
+    rounding = jnp.finfo(y.dtype).eps * norm(dual.coef)
+    return Residual(kkt, kkt, jnp.maximum(tol - rounding, tol / 2))
 
 
 def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -156,9 +155,8 @@ class BaseSVM(BaseEstimator):
         )
         key = self._next_key(first)
         if state is not None:  # the solver keeps its step counter, the rows are new
-            state = Run(
-                state, sampler.init(key, data), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-            )
+            step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
+            state = Run(state, sampler.init(key, data), step, done)
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         if not run.finite:
             raise ValueError(run.status)
@@ -196,7 +194,9 @@ class BaseSVM(BaseEstimator):
         self._seed, self._calls = (
             (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
         )
-        return jax.random.fold_in(jax.random.key(self._seed), self._calls)
+        # the bits of jax.random.key(seed), put on the device as they are: no program is compiled
+        key = jax.random.wrap_key_data(jax.device_put(np.array([0, self._seed], np.uint32)))
+        return jax.random.fold_in(key, self._calls) if self._calls else key
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -67,11 +68,12 @@ def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
         np.concatenate([points, np.zeros(size - len(points), int)]),
         np.arange(size) < len(points),
     )
-    x = model.x[padded]
+    x = jax.tree.map(lambda a: np.asarray(a)[padded], model.x)  # by NumPy: nothing is compiled
     if holds_precomputed(model.kernel):
         x = x[:, padded]
     elif d is not None and x.shape[1] > d:
-        x = dataclasses.replace(x, columns=d) if isinstance(x, SparseRows) else x[:, :d]
-    coef = jnp.where(in_use, model.coef[..., padded], 0).astype(model.coef.dtype)
-    index = jnp.asarray(np.where(in_use, numbers[padded], -1), jnp.int32)
+        x = dataclasses.replace(x, columns=d) if isinstance(x, SparseRows) else x[:, :d].copy()
+    coef = np.asarray(model.coef)[..., padded] * in_use
+    index = np.where(in_use, numbers[padded], -1).astype(np.int32)
+    x, coef, index = jax.device_put((x, coef, index))
     return dataclasses.replace(model, x=x, coef=coef, index=index)

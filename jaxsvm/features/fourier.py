@@ -151,7 +151,8 @@ def spectrum(kernel: Kernel) -> tuple[str, Array]:
             "Fourier features need a kernel of x - z with a known law: rbf, laplacian, or a "
             f"number times one; got {kernel!r}. features.nystrom takes any kernel of rows"
         )
-    return law
+    name, scale = law
+    return name, scale()
 
 
 def frequencies_for(features: int, form: str) -> int:

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..checks import number, shown
-from ..numerics import accum_dtype, check_process, is_traced
+from ..checks import number, on_host, shown
+from ..numerics import CentredRows, accum_dtype, check_process, is_traced
 from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import decision_values
 from ..recipe import as_static, cast, check_choice, unwrap_static
@@ -153,7 +153,12 @@ def _prepare(solver: Any, data: Batch) -> Lifted:
 
 @jax.jit
 def conclude(
-    solver: Any, state: State, data: Batch | None, rows: Batch, loss: Scalar
+    solver: Any,
+    state: State,
+    data: Batch | None,
+    rows: Batch,
+    loss: Scalar,
+    packed_rows: Any = None,
 ) -> tuple[Model, Array]:
     """The model of a state, and whether its decision values at training rows are finite, () bool.
 
@@ -166,10 +171,17 @@ def conclude(
         rows: training rows; decision values are computed at `CHECKED_ROWS` of them at most, evenly
             spread. Rows of weight 0 are left out.
         loss: () mean loss of the last chunk, which covers more rows; 0 if no step was made.
+        packed_rows: `rows.x` in the layout of the solver, in which values are cheaper; or None.
     """
-    model = unwrap_static(solver).model(state, data)
-    # y is not read; a copy of the weights stands in for it.
-    return model, _values_finite(*lax.stop_gradient((model, rows._replace(y=rows.weight), loss)))
+    solver = unwrap_static(solver)
+    # y of the checked rows is not read; a copy of the weights stands in for it.
+    rows = rows._replace(y=rows.weight)
+    model = solver.model(state, data)
+    if packed_rows is None:
+        return model, _values_finite(*lax.stop_gradient((model, rows, loss)))
+    packed = rows._replace(x=packed_rows)
+    checked = solver.model(state, None if data is None else data._replace(x=packed_rows))
+    return model, _values_finite(*lax.stop_gradient((checked, packed, loss)))
 
 
 CHECKED_ROWS = 64  # training rows at which the final decision values are checked
@@ -268,7 +280,9 @@ def run_chunk(
         )
     # a Python integer gives the loop a reverse-mode derivative
     length = every if count is None else count
-    state, sums, feedback = lax.fori_loop(0, length, body, (run.solver, empty_sums(info), feedback))
+    carry = run.solver, empty_sums(info), feedback
+    # one step is a smaller program without the loop
+    state, sums, feedback = body(0, carry) if every == 1 else lax.fori_loop(0, length, body, carry)
 
     sampler_state = sampler.feedback(run.sampler, *feedback) if adaptive else run.sampler
     value: Any = None if probe is None else probe(solver.model(state, data))
@@ -372,7 +386,7 @@ def fit(
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
     reads_all = solver.reads == "all" or sampler.whole
     lift, max_lifted = plan_lift(solver_arg, data, lift, memory, b * (every or 1), reads_all)
-    limit = None if tol is None else jnp.asarray(tol, dtype)
+    limit = None if tol is None else cast(tol if is_traced(tol) else float(tol), dtype)
     traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)
     if every is None:
         # An update of a solver with a tolerance runs until it is met, so that each one is a chunk.
@@ -429,8 +443,9 @@ def fit(
         if curve.loss.shape[0]
         else np.zeros((), accum_dtype(data.x))
     )
-    model, finite = conclude(solver_arg, run.solver, data, data, loss)
-    limit = jnp.asarray(jnp.nan if limit is None else limit, accum_dtype(data.x))
+    centred = packed_rows if isinstance(packed_rows, CentredRows) else None
+    model, finite = conclude(solver_arg, run.solver, data, data, loss, centred)
+    limit = cast(np.nan, dtype) if limit is None else limit
     return saver.finish(Fit(model, run, curve, limit, finite))
 
 
@@ -506,10 +521,11 @@ def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
     """
     packed_rows = pack_rows(data.x) if pack else None
     if unwrap_static(solver).layout is not Solver._field_defaults["layout"]:
-        packed_rows = _layout(solver, data)
-        # Again outside of the program, as a kernel chooses how to compute distances by the values
-        # of the rows.
-        packed_rows = unwrap_static(solver).layout(data._replace(x=packed_rows)).x
+        if on_host(data.x) is None:
+            data = data._replace(x=_layout(solver, data))
+        # Outside of the program, as a kernel chooses how to compute distances by the values of the
+        # rows.
+        packed_rows = unwrap_static(solver).layout(data).x
     return packed_rows
 
 

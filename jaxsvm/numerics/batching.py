@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -26,30 +26,63 @@ def map_on_cpu(fn: Callable) -> Callable:
 
     @single.def_vmap
     def batch_rule(size, batched, *args):
-        leaves, tree = jax.tree.flatten(args)
-        axes = [0 if b else None for b in jax.tree.leaves(batched)]
+        flags, leaves, tree = jax.tree.leaves(batched), *jax.tree.flatten(args)
 
         def batched_call(*leaves):
-            return jax.vmap(lambda *arguments: fn(*jax.tree.unflatten(tree, arguments)), axes)(
-                *leaves
-            )
+            axes = [0 if flag else None for flag in flags]
+            return jax.vmap(lambda *leaves: fn(*jax.tree.unflatten(tree, leaves)), axes)(*leaves)
 
         def sequential_call(*leaves):
-            def call_element(rows):
-                rows = iter(rows)
-                arguments = [
-                    a if axis is None else next(rows) for a, axis in zip(leaves, axes, strict=True)
-                ]
-                return single(*jax.tree.unflatten(tree, arguments))
-
-            return lax.map(
-                call_element, [a for a, axis in zip(leaves, axes, strict=True) if axis == 0]
-            )
+            return _map(lambda leaves: single(*jax.tree.unflatten(tree, leaves)), leaves, flags)
 
         result = lax.platform_dependent(*leaves, cpu=sequential_call, default=batched_call)
         return result, jax.tree.map(lambda _: True, result)
 
     return single
+
+
+def map_sharing(prepare: Callable, solve: Callable) -> Callable:
+    """The function (shared, own) -> solve(prepare(shared), own), in sequence under `vmap`.
+
+    Where `shared` is the same for all elements, `prepare` is called once for all of them, and
+    otherwise once for each: no more than one of its results is in memory.
+
+    Args:
+        prepare: a function of one pytree.
+        solve: a function of the result and of another pytree.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def single(shared, own):
+        return solve(prepare(shared), own)
+
+    @single.def_vmap
+    def batch_rule(size, batched, *args):
+        flags, leaves, tree = jax.tree.leaves(batched), *jax.tree.flatten(args)
+
+        @jax.custom_batching.sequential_vmap  # also under an outer `vmap`
+        def share(leaves):
+            prepared = prepare(jax.tree.unflatten(tree, leaves)[0])
+            solve_element = lambda leaves: solve(prepared, jax.tree.unflatten(tree, leaves)[1])
+            return _map(solve_element, leaves, flags)
+
+        if any(jax.tree.leaves(batched[0])):
+            result = _map(lambda leaves: single(*jax.tree.unflatten(tree, leaves)), leaves, flags)
+        else:
+            result = share(leaves)
+        return result, jax.tree.map(lambda _: True, result)
+
+    return single
+
+
+def _map(fn: Callable, leaves: Sequence[Array], batched: Sequence[bool]) -> Any:
+    """`fn` of the leaves, mapped in sequence over the first axis of those that are batched."""
+
+    def call(rows):
+        rows = iter(rows)
+        return fn([next(rows) if flag else a for a, flag in zip(leaves, batched, strict=True)])
+
+    return lax.map(call, [a for a, flag in zip(leaves, batched, strict=True) if flag])
 
 
 @jax.custom_batching.custom_vmap

@@ -64,18 +64,29 @@ class CentredRows:
         return dataclasses.replace(self, value=self.value[rows], sqnorm=self.sqnorm[rows])
 
 
-def _extremes(x: Array, live: Array | None = None) -> tuple[Array, Array]:
-    """The smallest and largest number of each column, (d,) each, of the rows `live` (n, 1).
+def _extremes(x: Array, live: Array) -> tuple[Array, Array]:
+    """The smallest and largest number of each column, (d,) each, of the rows `live` (n,).
 
-    None: all rows, which is faster.
+    Without a selection it is faster.
     """
-    low, high = (
-        (x, x) if live is None else (jnp.where(live, x, jnp.inf), jnp.where(live, x, -jnp.inf))
-    )
-    return jnp.min(low, axis=0, initial=jnp.inf), jnp.max(high, axis=0, initial=-jnp.inf)
+
+    def extremes(low, high):
+        return jnp.min(low, axis=0, initial=jnp.inf), jnp.max(high, axis=0, initial=-jnp.inf)
+
+    def of_live(x):
+        column = live[:, None]
+        return extremes(jnp.where(column, x, jnp.inf), jnp.where(column, x, -jnp.inf))
+
+    return lax.cond(jnp.all(live), lambda x: extremes(x, x), of_live, x)
 
 
-def offset(x: Array, live: Array | None = None) -> Array:
+def _host_extremes(x: np.ndarray, live: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`_extremes` by NumPy."""
+    x = x if live.all() else x[live]
+    return x.min(axis=0, initial=np.inf), x.max(axis=0, initial=-np.inf)
+
+
+def offset(x: Any, live: Any = None) -> Any:
     """The shift (d,) that centres columns far from 0; 0 for the other columns.
 
         middle = (min + max) / 2;   half = (max - min) / 2;   shift = q round(middle / q),
@@ -93,35 +104,35 @@ def offset(x: Array, live: Array | None = None) -> Array:
     Returns:
         (d,) the shift.
     """
-    x = lax.stop_gradient(x)
     if isinstance(x, SparseRows):
         return jnp.zeros(x.shape[-1], accum_dtype(x))
-    x = x.astype(accum_dtype(x))
-    live = jnp.any(x != 0, axis=1) & (True if live is None else live)
-    low, high = lax.cond(jnp.all(live), _extremes, lambda x: _extremes(x, live[:, None]), x)
-    half = high / 2 - low / 2
-    middle = low + half
-    mantissa, exponent = jnp.frexp(half)
-    q = jnp.ldexp(jnp.ones_like(half), exponent - 2)
-    # A number of 24 (53) bits is a multiple of every power of two below its last place.
-    is_exact = (mantissa == 0) | (jnp.abs(middle) * jnp.finfo(x.dtype).eps >= q)
-    shift = jnp.where(is_exact, middle, jnp.round(middle / q) * q)
-    nearest = jnp.where(
-        jnp.sign(low) == jnp.sign(high), jnp.minimum(jnp.abs(low), jnp.abs(high)), 0
-    )
-    is_far = nearest >= jnp.maximum(jnp.abs(low - shift), jnp.abs(high - shift))
-    return jnp.where(is_far & jnp.isfinite(shift), shift, 0)
+    host = isinstance(x, np.ndarray)
+    xp: Any = np if host else jnp  # the same bits from both
+    x = (x if host else lax.stop_gradient(x)).astype(accum_dtype(x))
+    with np.errstate(all="ignore"):
+        live = (x != 0).any(axis=1) & (True if live is None else live)
+        low, high = (_host_extremes if host else _extremes)(x, live)
+        half = high / 2 - low / 2
+        middle = low + half
+        mantissa, exponent = xp.frexp(half)
+        q = xp.ldexp(xp.ones_like(half), exponent - 2)
+        # A number of 24 (53) bits is a multiple of every power of two below its last place.
+        is_exact = (mantissa == 0) | (xp.abs(middle) * jnp.finfo(x.dtype).eps >= q)
+        shift = xp.where(is_exact, middle, xp.round(middle / q) * q)
+        nearest = xp.where(xp.sign(low) == xp.sign(high), xp.minimum(xp.abs(low), xp.abs(high)), 0)
+        is_far = nearest >= xp.maximum(xp.abs(low - shift), xp.abs(high - shift))
+        return xp.where(is_far & xp.isfinite(shift), shift, xp.zeros_like(shift))
 
 
-def centre(x: Array, shift: Array) -> Array:
+def centre(x: Any, shift: Array) -> Any:
     """x - shift, (n, d), (d,) -> (n, d); sparse rows, whose shift is 0, are unchanged."""
     if isinstance(x, SparseRows):
         return x
     x = x.astype(accum_dtype(x))
-    return x - jnp.expand_dims(shift.astype(x.dtype), tuple(range(x.ndim - 1)))
+    return x - shift.astype(x.dtype).reshape((1,) * (x.ndim - 1) + (-1,))
 
 
-def centred(x: Array, shift: Array) -> CentredRows:
+def centred(x: Any, shift: Array) -> CentredRows:
     """Rows (n, d) minus a shift (d,), as `CentredRows`."""
     value = centre(x, shift)
     value = value.astype(accum_dtype(value))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..types import Array, SparseRows
@@ -129,6 +130,8 @@ def sqnorms(x: Array | SparseRows) -> Array:
     """Squared norms of rows, (n, d) -> (n,)."""
     x = x.astype(accum_dtype(x))
     x = x.materialize().value if isinstance(x, SparseRows) else x
+    if isinstance(x, np.ndarray):  # on the host, where nothing is compiled
+        return np.einsum("nd,nd->n", x, x)
     return jnp.einsum("nd,nd->n", x, x, precision=lax.Precision.HIGHEST)
 
 

@@ -20,8 +20,8 @@ from sklearn.svm import SVC, SVR
 import jaxsvm
 from jaxsvm import kernels, losses, models
 from jaxsvm.engines import kernel_cache as kept
+from jaxsvm.engines.blocks import select_working_set
 from jaxsvm.engines.dual_qp import Dual
-from jaxsvm.solvers.decomposition import select_working_set
 from jaxsvm.types import Quadratic
 
 loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name

@@ -1,0 +1,216 @@
+"""Decomposition of a dual into blocks of rows, solved one at a time with a cache of kernel rows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..numerics import count, top_k_index
+from ..recipe import register, unwrap_static
+from ..types import Array
+from . import kernel_cache
+from .dual_qp import Dual, DualState, Problem, Residual, gain_down, gain_up, residual_of
+from .smo_step import solve
+
+
+@register("DecompositionState")
+class DecompositionState(NamedTuple):
+    """The dual, and the last working set, half of which stays in the next one."""
+
+    dual: DualState
+    working: Array  # (q,)  int32, rows; the newest come first
+    residual: Array  # ()   of these coefficients, as `stop` defines it; inf before the first update
+
+    @property
+    def ignores_padding(self) -> bool:
+        """True: an update on rows of weight 0 changes no coefficient, which multiclass uses."""
+        return True
+
+
+class Task(NamedTuple):
+    """What is constant during one update."""
+
+    qp: Problem
+    tol: Array  # ()  the residual to stop at
+    rounds: Array  # ()  int32, maximum number of blocks
+    x: Array  # (n, d)  all rows
+    y: Array  # (n,)
+    dual: Dual  # its bounds and curvature
+    stop: str
+    bias: str
+
+    def residual(self, state: DualState) -> Residual:
+        """The residual of these coefficients."""
+        C, loss = self.qp.C * state.weight, unwrap_static(self.qp.loss)
+        dual = self.dual.at_state(state)
+        return residual_of(dual, self.y, C, loss, self.stop, self.bias, self.tol)
+
+
+class Progress(NamedTuple):
+    """What one update carries from block to block."""
+
+    state: DecompositionState
+    residual: Residual  # of the state
+    rows: kernel_cache.Rows  # the kernel rows in memory
+    changed: Array  # ()  bool, the last block changed a coefficient
+    rounds: Array  # ()  int32, number of solved blocks
+    settled: Array  # ()  bool, last block: at most q/16 rows new in memory, over q/2 rows free
+
+
+def solve_block(task: Task, size: int, progress: Progress) -> Progress:
+    """Select a working set W of `size` rows, solve its dual, and update the derivative.
+
+    coef_W' = argmax of D over coef_W;   grad -= K_.W (coef_W' - coef_W)
+    """
+    qp, l2 = task.qp, task.dual.bounds.l2
+    state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
+    working = select_working_set(dual, progress.state.working[: size // 2], size)
+    block = jax.tree.map(lambda a: a.at[working].get(mode="promise_in_bounds"), dual)
+    gram = qp.kernel.gram(task.x, working)
+    gram = gram if l2 is None else gram + jnp.diag(block.bounds.l2)
+    block_tol = jnp.maximum(
+        0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0
+    )
+    solved = solve(gram, block, state.sum_error, block_tol, task.bias, 100 * size)
+    # The new coef_W, and grad -= K_.W times its change.
+    coef = solved.dual.coef
+    change = coef - block.coef
+    cache = kernel_cache.ensure_rows(progress.rows, qp.kernel, task.x, working, change != 0)
+    grad, compensation = kernel_cache.subtract(
+        state.grad, state.compensation, cache, working, change
+    )
+    if l2 is not None:
+        grad = grad.at[working].add(-block.bounds.l2 * change, mode="promise_in_bounds")
+    state = state._replace(
+        coef=state.coef.at[working].set(coef, mode="promise_in_bounds"),
+        grad=grad,
+        compensation=compensation,
+        sum_error=solved.sum_error,
+    )
+    # Should the next block be larger?
+    n_free = count((coef > block.bounds.low) & (coef < block.bounds.high))
+    few_new = cache.n_computed - progress.rows.n_computed <= size // 16
+    settled = few_new & (n_free > size // 2)
+    residual = task.residual(state)
+    new = DecompositionState(state, working, residual.value)
+    return Progress(new, residual, cache, jnp.any(change != 0), progress.rounds + 1, settled)
+
+
+def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
+    """The function that solves blocks until the residual is at most `tol`.
+
+    Args:
+        stop: as of `decomposition`.
+        bias: as of `decomposition`.
+        memory: as of `decomposition`.
+
+    Returns:
+        A function qp, tol, rounds, state, x, y -> state, number of computed kernel rows. Under
+        `vmap` runs are sequential.
+    """
+
+    @jax.custom_batching.sequential_vmap
+    def solve_blocks(qp, tol, rounds, state, x, y):
+        n, q = y.shape[0], state.working.shape[0]
+        slots = kernel_cache.num_slots(x, 2**31 if memory is None else memory, 2 * q)
+        small_cache = min(kernel_cache.num_slots(x, 2**28, n // 8 + 2 * q), slots)
+        large_block = max(q, min(4 * q, n // 4 * 4))
+        # Large blocks need a cache of twice their rows, or of all rows.
+        large_block = large_block if slots >= min(2 * large_block, n + kernel_cache.CHUNK) else q
+        # one more block then stays below 2^31 kernel evaluations
+        row_limit = max(1, 2**31 // n - large_block)
+        task = Task(qp, tol, rounds, x, y, qp.dual(state.dual, x, y), stop, bias)
+
+        def should_continue(progress):
+            can_improve = progress.residual.unsolved & progress.changed
+            return can_improve & (progress.rounds < rounds) & (progress.rows.n_computed < row_limit)
+
+        def solve_while(condition, size, progress):
+            """Solve blocks of `size` rows as long as `condition` of the progress holds too."""
+            both = lambda progress: should_continue(progress) & condition(progress)
+            return lax.while_loop(both, functools.partial(solve_block, task, size), progress)
+
+        def finish(progress):
+            """Solve blocks of q rows until one has settled, then large blocks."""
+            if large_block == q:
+                return solve_while(lambda progress: True, q, progress)
+            progress = solve_while(lambda progress: ~progress.settled, q, progress)
+            # Lengthen the working set for the next loop; its first half stays in the first large
+            # block.
+            working, dual = progress.state.working, task.dual.at_state(progress.state.dual)
+            added = select_working_set(dual, working, large_block)[: large_block - q]
+            state = progress.state._replace(working=jnp.concatenate([working, added]))
+            return solve_while(lambda progress: True, large_block, progress._replace(state=state))
+
+        def result(progress):
+            """The state, whose working set has q rows again, and the number of kernel rows."""
+            working = progress.state.working[:q]
+            return progress.state._replace(working=working), progress.rows.n_computed
+
+        def start_with_small_cache(progress):
+            """Start with a small cache, and allocate the full one once it proves insufficient.
+
+            Most problems need few kernel rows. If blocks settle after 64 or more of them, the full
+            cache is allocated too, for the large blocks that follow.
+            """
+            if small_cache == slots:
+                return result(finish(progress))
+            suffices = lambda progress: (
+                ~kernel_cache.full(progress.rows, q) & ~(progress.settled & (progress.rounds >= 64))
+            )
+            progress = solve_while(suffices, q, progress)
+            grow = lambda: progress._replace(rows=kernel_cache.grow(progress.rows, slots))
+            return lax.cond(
+                should_continue(progress), lambda: result(finish(grow())), lambda: result(progress)
+            )
+
+        residual = task.residual(state.dual)
+        state = state._replace(residual=residual.value)
+        true, zero = jnp.ones((), bool), jnp.zeros((), jnp.int32)
+        start = lambda: Progress(
+            state,
+            residual,
+            kernel_cache.empty(x, small_cache),
+            changed=true,
+            rounds=zero,
+            settled=~true,
+        )
+        return lax.cond(
+            residual.unsolved, lambda: start_with_small_cache(start()), lambda: (state, zero)
+        )
+
+    return solve_blocks
+
+
+def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
+    """A working set: the retained rows and those of extreme gain, without repetition.
+
+    Extreme are the largest gain_up and the smallest gain_down.
+
+    Args:
+        dual: of n coefficients.
+        retained: (k,) rows that stay in the working set.
+        size: of the working set; if it is n, all rows in order.
+
+    Reference: Z. Wen et al., ThunderSVM, JMLR 19, 2018, section 2; T. Joachims, Making large-scale
+        SVM learning practical, 1999, section 3, for the two lists.
+    """
+    n, k = dual.coef.shape[0], retained.shape[0]
+    if size == n:
+        return jnp.arange(n, dtype=jnp.int32)
+    # the score of rows at a bound in place of -inf: they rank before rows already selected
+    lowest = jnp.finfo(dual.grad.dtype).min
+
+    def top_unselected(score, selected, number):
+        score = jnp.maximum(score, lowest).at[selected].set(-jnp.inf, mode="promise_in_bounds")
+        return top_k_index(score, number)
+
+    up = top_unselected(gain_up(dual), retained, (size - k) // 2)
+    selected = jnp.concatenate([retained, up])
+    down = top_unselected(-gain_down(dual), selected, size - k - (size - k) // 2)
+    return jnp.concatenate([up, down, retained])

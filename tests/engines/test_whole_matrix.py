@@ -1,0 +1,156 @@
+"""Few rows solved on the whole kernel matrix: LIBSVM's optimum in float64, blocks, sharing under `vmap`, small programs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.svm import SVC, SVR
+
+import jaxsvm
+from jaxsvm import kernels, losses
+from jaxsvm.engines import whole_matrix
+from jaxsvm.numerics import map_sharing
+
+KEY = jax.random.key(0)
+X, LABELS = load_breast_cancer(return_X_y=True)
+X = ((X - X.mean(0)) / X.std(0))[:200]
+LABELS = np.where(LABELS[:200] > 0, 1.0, -1.0)
+TARGETS = X[:, 0] * np.sin(X[:, 1]) + X[:, 2]
+GAMMA = 1 / 30
+
+
+def gram(x):
+    return np.exp(-GAMMA * ((x[:, None] - x[None]) ** 2).sum(-1))
+
+
+def dual_value(coef, y, K, eps=0.0):
+    coef = np.asarray(coef, np.float64)
+    return y @ coef - eps * np.abs(coef).sum() - coef @ K @ coef / 2
+
+
+def solve(data, tol, C=10.0, **options):
+    return jaxsvm.fit(jaxsvm.decomposition(C, kernels.rbf(gamma=GAMMA), **options), data, KEY, steps=1, tol=tol)
+
+
+@pytest.mark.parametrize("stop", ["kkt", pytest.param("gap", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["labels", pytest.param("targets", marks=pytest.mark.long)])
+def test_libsvms_dual_in_float64(kind, stop):
+    y, eps = (LABELS, 0.0) if kind == "labels" else (TARGETS, 0.1)
+    peer = SVC(C=10.0, gamma=GAMMA, tol=1e-12) if kind == "labels" else SVR(C=10.0, gamma=GAMMA, epsilon=eps, tol=1e-12)
+    peer.fit(X, y)
+    want = np.zeros(len(y))
+    want[peer.support_] = peer.dual_coef_[0]
+    with jax.enable_x64(True):
+        loss = losses.hinge if kind == "labels" else losses.eps_insensitive(eps)
+        data = jaxsvm.dataset(X, y, task="regression")
+        run = solve(data, 1e-10, stop=stop, loss=loss)
+        assert run.converged
+        coef, values = np.asarray(run.model.coef), np.asarray(run.model(data.x))
+    K = gram(X)
+    np.testing.assert_allclose(dual_value(coef, y, K, eps), dual_value(want, y, K, eps), rtol=1e-9)
+    np.testing.assert_allclose(values, peer.decision_function(X) if kind == "labels" else peer.predict(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("bias", ["free", pytest.param("none", marks=pytest.mark.long)])
+def test_as_good_as_blocks_in_float32(bias):
+    """The violation is at most the tolerance, and the decision values are those of blocks to within two tolerances."""
+    data = jaxsvm.dataset(X.astype(np.float32), LABELS)
+    whole, blocks = (solve(data, 1e-4, bias=bias, working_set=size) for size in (None, 64))
+    assert whole.converged and blocks.converged
+    assert abs(float(whole.model.coef.sum())) < 1e-4 or bias == "none"
+    assert abs(np.asarray(whole.model(data.x)) - np.asarray(blocks.model(data.x))).max() < 2e-3
+    assert whole.evals == len(LABELS) ** 2
+
+
+def test_a_soft_loss_and_weights():
+    weight = np.where(np.arange(len(LABELS)) % 5 == 0, 0.0, 1 + np.arange(len(LABELS)) % 2)
+    keep = np.repeat(np.arange(len(LABELS)), weight.astype(int))
+    run = solve(jaxsvm.dataset(X, LABELS, weight), 1e-5, loss=losses.squared_hinge)
+    copies = solve(jaxsvm.dataset(X[keep], LABELS[keep]), 1e-5, loss=losses.squared_hinge)
+    assert not np.asarray(run.model.coef)[weight == 0].any()
+    np.testing.assert_allclose(run.model(X), copies.model(X), atol=1e-3)
+
+
+def test_more_rows_or_less_memory_take_blocks():
+    n = len(LABELS)
+    assert whole_matrix.fits(jnp.zeros((n, 2)), 4 * n * n) and not whole_matrix.fits(jnp.zeros((n, 2)), 4 * n * n - 1)
+    assert not whole_matrix.fits(jax.ShapeDtypeStruct((whole_matrix.MAX_ROWS + 1, 2), jnp.float32), 2**40)
+    data = jaxsvm.dataset(X, LABELS)
+    assert solve(data, 1e-3, memory=1000).evals != n * n  # rows are computed as they are needed
+
+
+def test_steps_end_at_the_limit_and_resume_to_the_same_solution():
+    data = jaxsvm.dataset(X, LABELS)
+    solver = jaxsvm.decomposition(1e4, kernels.rbf(gamma=1.0), tol=1e-5, rounds=1)
+    first = jaxsvm.fit(solver, data, KEY, steps=1)
+    assert not first.converged and float(first.info.residual[-1]) > 1e-5
+    rest = jaxsvm.fit(solver, data, steps=50, state=first.state)
+    again = jaxsvm.fit(solver, data, steps=1, state=rest.state)
+    assert rest.converged and again.converged
+    np.testing.assert_array_equal(again.model.coef, rest.model.coef)  # a solved dual is left as it is
+
+
+def test_mapped_runs_share_the_matrix():
+    """Runs over C have one kernel matrix, runs over gamma one each at a time, and all equal runs in turn."""
+    data = jaxsvm.dataset(X, LABELS)
+
+    def coef(C, gamma, labels):
+        solver = jaxsvm.decomposition(C, kernels.rbf(gamma=gamma), tol=1e-4)
+        return jaxsvm.fit(solver, data._replace(y=labels), KEY, steps=1).model.coef
+
+    Cs, gammas = jnp.array([0.5, 50.0]), jnp.array([0.01, 0.1])
+    labels = jnp.asarray(LABELS, jnp.float32)
+    over_C = jax.jit(jax.vmap(coef, (0, None, None)))
+    grid = jax.vmap(over_C, (None, 0, None))(Cs, gammas, labels)
+    for i, gamma in enumerate(gammas):
+        for j, C in enumerate(Cs):
+            np.testing.assert_allclose(grid[i, j], coef(C, gamma, labels), atol=2e-3 * float(C))
+    text = over_C.lower(Cs, gammas[0], labels).compile().as_text()
+    assert "f32[2,200,200]" not in text and "f32[200,200]" in text
+
+
+def test_map_sharing_prepares_once_where_it_can():
+    calls = []
+
+    def prepare(shared):
+        jax.debug.callback(lambda: calls.append(1))
+        return 2 * shared
+
+    fn = map_sharing(prepare, lambda prepared, own: prepared + own)
+    shared, own = jnp.arange(3.0), jnp.arange(4.0)
+
+    def counted(mapped, *args):
+        calls.clear()
+        value = jax.block_until_ready(mapped(*args))
+        jax.effects_barrier()
+        return value, len(calls)
+
+    np.testing.assert_array_equal(fn(1.0, 2.0), 4.0)
+    value, count = counted(jax.vmap(fn, (None, 0)), 1.0, own)
+    np.testing.assert_array_equal(value, 2 + own)
+    assert count == 1
+    value, count = counted(jax.vmap(fn, (0, None)), shared, 1.0)
+    np.testing.assert_array_equal(value, 2 * shared + 1)
+    assert count == 3
+    value, count = counted(jax.vmap(jax.vmap(fn, (None, 0)), (0, None)), shared, own)
+    np.testing.assert_array_equal(value, 2 * shared[:, None] + own[None, :])
+    assert count == 3
+
+
+def test_numbers_compile_nothing():
+    """C, gamma, tol, rounds and the labels are no structure."""
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **_: compiled.append(event) if event.endswith("backend_compile_duration") else None
+    )
+    x, y = load_iris(return_X_y=True)
+    data = jaxsvm.dataset(x, np.where(y == 0, 1, -1))
+    run = lambda data, C, gamma, tol, rounds: jaxsvm.fit(
+        jaxsvm.decomposition(C, kernels.rbf(gamma=gamma), rounds=rounds), data, KEY, steps=1, tol=tol
+    )
+    run(data, 1.0, 0.5, 1e-3, 10)
+    assert compiled
+    compiled.clear()
+    run(jaxsvm.dataset(x, np.where(y == 1, 1, -1)), 2.0, 0.1, 1e-4, 20)
+    assert not compiled
