@@ -12,6 +12,7 @@ from .functions import expansion as expansion
 from .functions import support_index as support_index
 from .serialization import check_savable as check_savable
 from .serialization import load as load
+from .serialization import load_notes as load_notes
 from .serialization import save as save
 
-__all__ = ["Classifier", "Expansion", "Linear", "Mapped", "Support", "load", "save"]
+__all__ = ["Classifier", "Expansion", "Linear", "Mapped", "Support", "load", "load_notes", "save"]
