@@ -7,9 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .. import kernels
 from ..checks import shown
-from ..kernels import Kernel
+from ..kernels import Kernel, linear, polynomial, precomputed, rbf, sigmoid
 from ..numerics import pad_rows
 from ..types import all_finite
 from .functions import Classifier, Expansion, Linear, make_expansion, on_training_rows
@@ -97,12 +96,12 @@ def _kernel(machine: Any) -> Kernel:
             "kernels.custom(fn), and make an Expansion of it"
         )
     if name == "rbf":
-        return kernels.rbf(gamma=gamma)
+        return rbf(gamma=gamma)
     if name == "poly":
-        return kernels.polynomial(gamma, machine.coef0, degree=machine.degree)
+        return polynomial(gamma, machine.coef0, degree=machine.degree)
     if name == "sigmoid":
-        return kernels.sigmoid(gamma, machine.coef0)
-    return {"linear": kernels.linear, "precomputed": kernels.precomputed}[name]()
+        return sigmoid(gamma, machine.coef0)
+    return {"linear": linear, "precomputed": precomputed}[name]()
 
 
 def _kernel_machine(machine: Any) -> Any:

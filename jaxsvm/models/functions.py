@@ -291,5 +291,5 @@ def on_training_rows(
     norm is not either.
     """
     on_all = np.zeros((*coef.shape[:-1], n))
-    np.add.at(on_all, (..., rows), coef)
+    np.add.at(on_all.T, rows, np.asarray(coef).T)  # a row may come twice
     return make_expansion(precomputed(), jnp.zeros((n, 0), dtype), on_all, b, np.arange(n), dtype)

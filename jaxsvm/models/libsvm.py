@@ -12,10 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import kernels
 from ..checks import as_path, integer, shown
 from ..files import atomic_path
-from ..kernels import Kernel
+from ..kernels import Kernel, linear, polynomial, precomputed, rbf, sigmoid
 from ..numerics import pad_rows
 from ..recipe import check_choice
 from ..types import Array, SparseRows, all_finite
@@ -235,7 +234,7 @@ class _Points(NamedTuple):
     x: Any  # (m, d), or SparseRows
     coef: np.ndarray  # (pairs, m)
     b: np.ndarray  # (pairs,)
-    index: np.ndarray  # (m,)
+    index: np.ndarray  # type: ignore[assignment]  # (m,)
 
 
 def _points(model: Expansion | OneVsOne) -> _Points:
@@ -248,7 +247,7 @@ def _points(model: Expansion | OneVsOne) -> _Points:
     if isinstance(inner, Linear):  # a weight vector is a support vector of the linear kernel
         w = np.broadcast_to(np.asarray(inner.w, np.float64), (pairs, jnp.shape(inner.w)[-1]))
         b = np.broadcast_to(np.asarray(inner.b, np.float64), (pairs,))
-        return _Points(kernels.linear(), w, np.eye(pairs), b, np.full(pairs, -1))
+        return _Points(linear(), w, np.eye(pairs), b, np.full(pairs, -1))
     if not isinstance(inner, Expansion):
         raise ValueError(
             f"LIBSVM holds pairs of Expansion or Linear, got {shown(inner)}: {_OTHERWISE}"
@@ -273,21 +272,21 @@ def _points(model: Expansion | OneVsOne) -> _Points:
 def _kernel_lines(kernel: Kernel) -> Iterator[str]:
     """The lines of the header that describe the kernel."""
     factory, args, kwargs = kernel.call()
-    if factory is kernels.rbf:
+    if factory is rbf:
         sigma, gamma = args[0], kwargs["gamma"]
         yield "kernel_type rbf"
         # as LIBSVM computes: in float64
         yield f"gamma {_numbers(gamma if sigma is None else 0.5 / np.float64(sigma) ** 2)}"
-    elif factory is kernels.polynomial:
+    elif factory is polynomial:
         yield "kernel_type polynomial"
         yield f"degree {kwargs['degree']}"
         yield f"gamma {_numbers(args[0])}"
         yield f"coef0 {_numbers(args[1])}"
-    elif factory is kernels.sigmoid:
+    elif factory is sigmoid:
         yield "kernel_type sigmoid"
         yield f"gamma {_numbers(args[0])}"
         yield f"coef0 {_numbers(args[1])}"
-    elif factory in (kernels.linear, kernels.precomputed):
+    elif factory in (linear, precomputed):
         yield f"kernel_type {factory.__name__}"
     else:
         raise ValueError(
@@ -343,7 +342,7 @@ def _libsvm_text(model: Expansion | OneVsOne, labels: list[int], task: str) -> I
         blocks = [(used, points.coef[0][used, None])]
     rows = np.concatenate([block[0] for block in blocks])
     coef = np.concatenate([block[1] for block in blocks])
-    if points.kernel.call()[0] is kernels.precomputed and (points.index[rows] < 0).any():
+    if points.kernel.call()[0] is precomputed and (points.index[rows] < 0).any():
         raise ValueError(
             "the model does not say of which training rows its precomputed kernel values are: "
             f"index is -1; {_OTHERWISE}"
@@ -363,7 +362,7 @@ def _libsvm_text(model: Expansion | OneVsOne, labels: list[int], task: str) -> I
 
 def _row_texts(points: _Points, rows: np.ndarray) -> Iterator[str]:
     """The support vectors `rows` as index:value."""
-    if points.kernel.call()[0] is kernels.precomputed:
+    if points.kernel.call()[0] is precomputed:
         yield from (f"0:{number + 1}" for number in points.index[rows])
         return
     x = points.x
@@ -418,19 +417,19 @@ def _read_libsvm(file: TextFile, columns: int | None, sparse: bool) -> Any:
     pairs = k * (k - 1) // 2
     total = file.integers("total_sv", 1, 0)[0]
     b = -file.numbers("rho", pairs)
-    precomputed = kernel.call()[0] is kernels.precomputed
-    sv_coef, csr = _read_points(file, total, k - 1, precomputed, columns)
+    by_row = kernel.call()[0] is precomputed
+    sv_coef, csr = _read_points(file, total, k - 1, by_row, columns)
     if not classification:
-        return _expansion(kernel, csr, sv_coef[:, 0], b[0], precomputed, sparse, file)
+        return _expansion(kernel, csr, sv_coef[:, 0], b[0], by_row, sparse, file)
     labels = _read_labels(file, k)
     nr_sv = file.integers("nr_sv", k, 0)
     if sum(nr_sv) != total:
         file.refuse(file.line_of("nr_sv"), f"nr_sv must sum to total_sv, {total}, got {sum(nr_sv)}")
     coef = pair_coef(sv_coef, nr_sv)
     if k == 2:
-        model = _expansion(kernel, csr, coef[0], b[0], precomputed, sparse, file)
+        model = _expansion(kernel, csr, coef[0], b[0], by_row, sparse, file)
         return Classifier(model, labels[::-1])
-    model = _expansion(kernel, csr, coef, b, precomputed, sparse, file)
+    model = _expansion(kernel, csr, coef, b, by_row, sparse, file)
     return Classifier(stack_pairs(model, k), labels)
 
 
@@ -444,15 +443,15 @@ def _read_labels(file: TextFile, k: int) -> tuple[int, ...]:
 def _read_kernel(file: TextFile) -> Kernel:
     name = file.choice("kernel_type", _KERNEL_TYPES)
     if name in ("linear", "precomputed"):
-        return getattr(kernels, name)()
+        return linear() if name == "linear" else precomputed()
     gamma = float(file.numbers("gamma", 1)[0])
     coef0 = 0.0 if name == "rbf" else float(file.numbers("coef0", 1)[0])
     try:
         if name == "rbf":
-            return kernels.rbf(gamma=gamma)
+            return rbf(gamma=gamma)
         if name == "sigmoid":
-            return kernels.sigmoid(gamma, coef0)
-        return kernels.polynomial(gamma, coef0, degree=file.integers("degree", 1, 1)[0])
+            return sigmoid(gamma, coef0)
+        return polynomial(gamma, coef0, degree=file.integers("degree", 1, 1)[0])
     except ValueError as error:
         if str(error).startswith(file.path):
             raise
@@ -460,7 +459,7 @@ def _read_kernel(file: TextFile) -> Kernel:
 
 
 def _read_points(
-    file: TextFile, total: int, outputs: int, precomputed: bool, columns: int | None
+    file: TextFile, total: int, outputs: int, by_row: bool, columns: int | None
 ) -> tuple[np.ndarray, _Csr]:
     """The coefficients (total, outputs) and the support vectors.
 
@@ -474,7 +473,7 @@ def _read_points(
         if len(words) < outputs:
             file.refuse(line, f"expected {outputs} coefficients, got {len(words)}")
         sv_coef[row] = file.parse(line, words[:outputs])
-        index, value = _read_pairs(file, line, words[outputs:], precomputed)
+        index, value = _read_pairs(file, line, words[outputs:], by_row)
         if columns is not None and len(index) and index[-1] > columns:
             file.refuse(line, f"the index {index[-1]} is beyond the {columns} columns")
         lengths[row] = len(index)
@@ -488,7 +487,7 @@ def _read_points(
 
 
 def _read_pairs(
-    file: TextFile, line: int, words: list[bytes], precomputed: bool
+    file: TextFile, line: int, words: list[bytes], by_row: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The indices, from 1, and values of one support vector."""
     for word in words:
@@ -496,7 +495,7 @@ def _read_pairs(
         if not before.isdigit() or not after:
             file.refuse(line, f"expected index:value, got {word[:40].decode('ascii', 'replace')!r}")
     index = np.array([int(word.partition(b":")[0][:12]) for word in words], np.int64)
-    if precomputed:
+    if by_row:
         if len(words) != 1 or index[0] != 0:
             file.refuse(line, "expected 0:number, the number of a training row, and nothing else")
         number = file.integer(line, "the number of a training row", words[0][2:], 1)
@@ -505,8 +504,8 @@ def _read_pairs(
     before_each = np.concatenate([[0], index[:-1]])
     if len(index) and not (index > before_each).all():
         place = int(np.argmax(index <= before_each))
-        after = f"after {index[place - 1]}" if place else "first"
-        file.refuse(line, f"the index {index[place]} comes {after}: indices rise and start at 1")
+        where = f"after {index[place - 1]}" if place else "first"
+        file.refuse(line, f"the index {index[place]} comes {where}: indices rise and start at 1")
     if len(index) and index[-1] >= 2**31:
         file.refuse(line, f"the index {index[-1]} is above {2**31 - 1}")
     return index, value
@@ -517,14 +516,14 @@ def _expansion(
     csr: _Csr,
     coef: np.ndarray,
     b: Any,
-    precomputed: bool,
+    by_row: bool,
     sparse: bool,
     file: TextFile,
 ) -> Expansion:
     """The model with coefficients (m,), or (pairs, m) with m shared support vectors."""
     dtype, (total, width) = run_dtype(), csr.shape
     x: Array | SparseRows
-    if precomputed:
+    if by_row:
         if width > _DENSE:
             raise ValueError(f"{file.path} names training row {width}, at most {_DENSE} are read")
         return on_training_rows(csr.indices, coef, b, width, dtype)
