@@ -1,5 +1,6 @@
 """Models: decision functions as callable pytrees, their files, and those of other programs."""
 
+from .export import export as export
 from .from_sklearn import from_sklearn as from_sklearn
 from .functions import BIASES as BIASES
 from .functions import Classifier as Classifier
@@ -27,6 +28,7 @@ __all__ = [
     "OneVsOne",
     "OneVsRest",
     "Support",
+    "export",
     "from_libsvm",
     "from_sklearn",
     "load",

@@ -155,7 +155,7 @@ class Mapped:
             )
         map_columns, columns = (
             getattr(unwrap_static(self.phi), "features", None),
-            _columns(self.inner),
+            num_columns(self.inner),
         )
         if isinstance(map_columns, int) and columns not in (None, map_columns):
             raise ValueError(
@@ -210,7 +210,7 @@ class Classifier:
             )
 
 
-def _columns(model: Any) -> int | None:
+def num_columns(model: Any) -> int | None:
     """The number of columns of a model's rows; None if it is not known."""
     while not isinstance(model, Linear | Expansion | Mapped) and hasattr(model, "inner"):
         model = model.inner
