@@ -26,6 +26,11 @@ TASKS = ("classification", "regression", "one_class")
 _DENSE = 2**28  # numbers of the largest dense matrix of support vectors that is made unasked
 
 _SVM_TYPE = {"classification": "c_svc", "regression": "epsilon_svr", "one_class": "one_class"}
+_SOLVER_TYPE = {
+    "classification": "L2R_L1LOSS_SVC_DUAL",
+    "regression": "L2R_L1LOSS_SVR_DUAL",
+    "one_class": "ONECLASS_SVM",
+}
 _SVM_TYPES = ("c_svc", "nu_svc", "one_class", "epsilon_svr", "nu_svr")
 _KERNEL_TYPES = ("linear", "polynomial", "rbf", "sigmoid", "precomputed")
 _LIBSVM_KEYS = (
@@ -50,7 +55,8 @@ def to_libsvm(model: Any, path: str | bytes | os.PathLike, *, task: str | None =
     model. Numbers have 17 digits, so that none is rounded.
 
     LIBLINEAR's solver type is written as that of the hinge loss, as the model does not tell its
-    loss. A bias becomes the weight of a feature with value 1. Where two classes have equally many
+    loss. A bias becomes the weight of a feature with value 1. Of `OneVsRest` with two classes the
+    difference of the values is written. Where two classes have equally many
     votes, LIBSVM predicts the first of `label`; here the sum of the values decides.
 
     Args:
@@ -191,7 +197,10 @@ def _linear_weights(model: Linear | OneVsRest) -> tuple[np.ndarray, np.ndarray, 
         _check_single(w)
         return w[None], b[None], inner.bias
     w = np.broadcast_to(w, (model.scores, w.shape[-1]))
-    return w, np.broadcast_to(b, (model.scores,)), inner.bias
+    b = np.broadcast_to(b, (model.scores,))
+    if model.scores == 2:
+        w, b = w[1:] - w[:1], b[1:] - b[:1]
+    return w, b, inner.bias
 
 
 def _check_single(values: np.ndarray) -> None:
@@ -206,14 +215,8 @@ def _check_single(values: np.ndarray) -> None:
 def _liblinear_text(model: Linear | OneVsRest, labels: list[int], task: str) -> Iterator[str]:
     """The lines of a file of LIBLINEAR."""
     w, b, bias = _linear_weights(model)
-    solver_type = {
-        "regression": "L2R_L1LOSS_SVR_DUAL",
-        "one_class": "ONECLASS_SVM",
-        # for two classes the only one with two columns of weights
-        "classification": "MCSVM_CS" if len(w) == 2 else "L2R_L1LOSS_SVC_DUAL",
-    }[task]
     has_feature = task != "one_class" and (bias != "none" or b.any())
-    yield f"solver_type {solver_type}"
+    yield f"solver_type {_SOLVER_TYPE[task]}"
     yield f"nr_class {max(len(w), 2)}"
     if labels:
         # of two classes, values > 0 are for the first label there and the second name here
@@ -555,12 +558,13 @@ def _read_liblinear(file: TextFile, columns: int | None) -> Any:
         file.refuse(file.line_of("nr_feature"), f"nr_feature is {d}, but columns={columns}")
     bias = float(file.numbers("bias", 1)[0])
     outputs = 1 if k == 2 and solver_type != "MCSVM_CS" else k
+    used = 1 if k == 2 else k  # LIBLINEAR predicts two classes from the first value
     rows = [
         _read_weights(file, line, text, outputs)
         for line, text in file.body(d + (bias >= 0), "weights")
     ]
-    weights = np.array(rows).reshape(-1, outputs).T
-    w, b = np.zeros((outputs, columns or d)), np.zeros(outputs)
+    weights = np.array(rows).reshape(-1, outputs).T[:used]
+    w, b = np.zeros((used, columns or d)), np.zeros(used)
     w[:, :d] = weights[:, :d]
     if bias >= 0:
         b = bias * weights[:, d]
@@ -569,14 +573,10 @@ def _read_liblinear(file: TextFile, columns: int | None) -> Any:
     kind = "none" if not b.any() and bias < 0 else "feature" if bias == 1 else "free"
     dtype = run_dtype()
     model = Linear(jnp.asarray(w, dtype), jnp.asarray(b, dtype), kind)
-    if outputs == 1:
-        model = dataclasses.replace(model, w=model.w[0], b=model.b[0])
-    if not classification:
-        return model
-    labels = _read_labels(file, k)
-    if outputs == 1:
-        return Classifier(model, labels[::-1])
-    return Classifier(OneVsRest(model, (True, True)), labels)
+    if used > 1:
+        return Classifier(OneVsRest(model, (True, True)), _read_labels(file, k))
+    model = dataclasses.replace(model, w=model.w[0], b=model.b[0])
+    return Classifier(model, _read_labels(file, k)[::-1]) if classification else model
 
 
 def _read_weights(file: TextFile, line: int, text: bytes, outputs: int) -> np.ndarray:
