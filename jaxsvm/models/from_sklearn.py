@@ -66,7 +66,7 @@ def from_sklearn(fitted: Any) -> Any:
         how = next((how for name, how in _PARTS.items() if name in names), None)
         raise TypeError(
             f"from_sklearn takes {', '.join((*_KERNEL_MACHINES, *_LINEAR_MACHINES))}, got "
-            f"{shown(fitted)}" + (f": {how}" if how else "")
+            f"{type(fitted).__name__}" + (f": {how}" if how else "")
         )
     if not all_finite(model):
         raise ValueError(
