@@ -98,8 +98,8 @@ class TextFile:
     def parse(self, line: int, words: list[bytes]) -> np.ndarray:
         """Words as numbers that are finite in the dtype of the model, in float64."""
         try:
-            values = np.array([float(word) for word in words])
-            valid = not any(b"_" in word for word in words)
+            values = np.array([*map(float, words)])
+            valid = b"_" not in b"".join(words)  # Python allows it
         except ValueError:
             valid = False
         if not valid:

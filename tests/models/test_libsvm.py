@@ -396,7 +396,7 @@ DAMAGED = {
     "too few": (HEAD + "1 1:1\n", "ends too early: expected 2 lines of support vectors, got 1"),
     "too many": (HEAD + SVS + "1 1:1\n", "line 12: expected the end of the file after 2 lines of support vectors"),
     "no colon": (HEAD + "1 1:1 2\n-1 1:2\n", "line 10: expected index:value, got '2'"),
-    "two colons": (HEAD + "1 1:1:2\n-1 1:2\n", "line 10: expected a number, got '1:2'"),
+    "two colons": (HEAD + "1 1:1:2\n-1 1:2\n", "line 10: expected index:value, got '1:1:2'"),
     "index": (HEAD + "1 1.5:1\n-1 1:2\n", "line 10: expected index:value, got '1.5:1'"),
     "index 0": (HEAD + "1 0:1\n-1 1:2\n", "line 10: the index 0 comes first: indices rise and start at 1"),
     "falling": (HEAD + "1 2:1 1:1\n-1 1:2\n", "line 10: the index 1 comes after 2"),
