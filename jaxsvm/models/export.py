@@ -35,7 +35,7 @@ def export(
     dtype: Any = None,
     platforms: Sequence[str] = PLATFORMS,
 ) -> Exported:
-    """Compile a model's decision values to a program that runs without jaxsvm.
+    """Make a program of a model's decision values that runs without jaxsvm.
 
     The program is one of `jax.export`, with the numbers of the model in it. A file of it runs with
     JAX alone, of this version or a later one as `jax.export` promises:
@@ -57,7 +57,7 @@ def export(
         rows: number of rows n of a call; None: any number of at least 1.
         block: rows that are computed at once if n is not given; a call computes whole blocks.
         dtype: dtype of the rows; None: float64 if the model holds such numbers, else float32.
-        platforms: those that the program runs on.
+        platforms: those that the program is made for; tried on CPUs only.
 
     Returns:
         The program; its `call` computes decision values.
