@@ -175,8 +175,10 @@ def _labels(model: Any, names: tuple | None) -> list[int]:
     if names is None:
         names = tuple(range(model.scores)) if isinstance(model, OneVsOne | OneVsRest) else (-1, 1)
     for name in names:
-        real = isinstance(name, numbers.Real)
-        if not real or name != np.floor(name) or not -(2**31) <= name < 2**31:
+        whole = isinstance(name, numbers.Integral | np.bool_) or (
+            isinstance(name, numbers.Real) and float(name).is_integer()
+        )
+        if not whole or not -(2**31) <= int(name) < 2**31:
             raise ValueError(
                 "labels of LIBSVM are integers of 32 bits, but the model has the class "
                 f"{name!r}: give it integers, Classifier(model.inner, {tuple(range(len(names)))})"
@@ -259,16 +261,17 @@ def _points(model: Expansion | OneVsOne) -> _Points:
         raise ValueError(f"LIBSVM holds one kernel, but each pair has its own: {_OTHERWISE}")
     coef = np.asarray(inner.coef, np.float64)
     b = np.broadcast_to(np.asarray(inner.b, np.float64), (pairs,))
-    if len(inner.x.shape) == 2:
-        coef = np.broadcast_to(coef, (pairs, coef.shape[-1]))
-        index = np.asarray(inner.index)
-        return _Points(inner.kernel, inner.x, coef, b, index if index.ndim == 1 else index[0])
+    x, index = inner.x, np.asarray(inner.index)
+    if len(x.shape) == 2 and index.ndim == 1:
+        return _Points(inner.kernel, x, np.broadcast_to(coef, (pairs, coef.shape[-1])), b, index)
     # each pair has points of its own
     m = coef.shape[-1]
+    if len(x.shape) == 2:
+        x = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (pairs, *leaf.shape)), x)
     own = np.zeros((pairs, pairs, m))
     own[np.arange(pairs), np.arange(pairs)] = coef
-    x = jax.tree.map(lambda leaf: leaf.reshape((pairs * m, *leaf.shape[2:])), inner.x)
-    index = np.broadcast_to(np.asarray(inner.index), (pairs, m)).reshape(-1)
+    x = jax.tree.map(lambda leaf: leaf.reshape((pairs * m, *leaf.shape[2:])), x)
+    index = np.broadcast_to(index, (pairs, m)).reshape(-1)
     return _Points(inner.kernel, x, own.reshape(pairs, pairs * m), b, index)
 
 

@@ -249,7 +249,9 @@ def test_libsvm_reads_our_pairs(dtype, tmp_path):
     own = pairs(expansion(kernels.rbf(2.0), pairs=6, x=own_rows), 4, stacked=("x", "coef", "b"))
     weights = jnp.asarray(np.random.default_rng(6).normal(size=(6, 4)), dtype)
     linear = pairs(Linear(weights, weights[:, 0], "free"), 4, stacked=("w", "b"))
-    for model in (shared, own, linear):
+    places = jnp.broadcast_to(shared.inner.index, (6, 30))
+    mixed = pairs(dataclasses.replace(shared.inner, index=places), 4, stacked=("coef", "b", "index"))
+    for model in (shared, own, linear, mixed):
         to_libsvm(Classifier(model, labels), path)
         check_same(path, Classifier(model, labels), NEW, clear_share=0)
         check_same(path, from_libsvm(path, columns=4), NEW, clear_share=0)
@@ -314,7 +316,7 @@ def test_one_of_two_classes_against_the_rest(tmp_path):
 
 def test_class_names_that_are_whole_numbers(tmp_path):
     model, path = Linear(jnp.ones(2), jnp.zeros(())), tmp_path / "a.model"
-    for names in ((-1.0, 1.0), (False, True), (np.int64(-1), np.float32(3))):
+    for names in ((-1.0, 1.0), (False, True), (np.int64(-1), np.float32(3)), (np.False_, np.True_)):
         to_libsvm(Classifier(model, names), path)
         assert from_libsvm(path).classes == tuple(map(int, names))
 
@@ -333,6 +335,7 @@ REFUSED = {
     "names": (Classifier(LINEAR, ("no", "yes")), r"class 'no': give it integers, Classifier\(model.inner, \(0, 1\)\)"),
     "halves": (Classifier(LINEAR, (0.5, 1)), "integers of 32 bits, but the model has the class 0.5"),
     "large": (Classifier(LINEAR, (0, 2**31)), "integers of 32 bits"),
+    "huge": (Classifier(LINEAR, (0, 2**100)), "integers of 32 bits"),
     "infinite": (Classifier(LINEAR, (0, np.inf)), "integers of 32 bits"),
     "nan": (Linear(jnp.array([jnp.nan, 1.0]), jnp.zeros(())), "not finite: its training diverged"),
     "rest with kernels": (THREE, "train with one_vs_one"),
@@ -439,6 +442,16 @@ def test_the_undamaged_files_are_read(tmp_path):
         from_libsvm(path, columns=1)
     path.write_text(HEAD.replace("\n", "\r\n") + SVS.replace("\n", " \r\n"))
     assert from_libsvm(path).classes == (-1, 1)
+
+
+@pytest.mark.parametrize("name", ["linear", "gamma"])
+def test_a_model_without_support_vectors(name, tmp_path):
+    path, model = tmp_path / "a.model", expansion(KERNELS[name](), coef=jnp.zeros(30))
+    for written in (model, Classifier(model, (0, 1))):
+        to_libsvm(written, path)
+        assert "total_sv 0\n" in path.read_text()
+        for sparse in (False, True):
+            check_same(path, from_libsvm(path, columns=4, sparse=sparse), NEW)
 
 
 @pytest.mark.parametrize("text", [HEAD + SVS, WEIGHTS], ids=["libsvm", "liblinear"])
