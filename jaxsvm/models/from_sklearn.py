@@ -58,16 +58,17 @@ def from_sklearn(fitted: Any) -> Any:
     if any(cls.__module__.startswith("jaxsvm.") for cls in type(fitted).__mro__):
         _check_fitted(fitted, "model_")
         return fitted.model_
-    if any(name in _KERNEL_MACHINES for name in names):
-        model = _kernel_machine(fitted)
-    elif any(name in _LINEAR_MACHINES for name in names):
-        model = _linear_machine(fitted)
-    else:
+    readers = dict.fromkeys(_KERNEL_MACHINES, _kernel_machine)
+    readers |= dict.fromkeys(_LINEAR_MACHINES, _linear_machine)
+    read = next((readers[name] for name in names if name in readers), None)
+    if read is None:
         how = next((how for name, how in _PARTS.items() if name in names), None)
         raise TypeError(
             f"from_sklearn takes {', '.join((*_KERNEL_MACHINES, *_LINEAR_MACHINES))}, got "
             f"{type(fitted).__name__}" + (f": {how}" if how else "")
         )
+    with np.errstate(over="ignore"):
+        model = read(fitted)
     if not all_finite(model):
         raise ValueError(
             "the estimator holds numbers that are not finite in float32: scale the rows and fit "
@@ -121,8 +122,7 @@ def _expansion(machine: Any, kernel: Kernel, coef: np.ndarray, b: Any) -> Expans
     if machine.kernel == "precomputed":
         return on_training_rows(machine.support_, coef, b, machine.shape_fit_[0], dtype)
     points: Any = machine.support_vectors_
-    with np.errstate(over="ignore"):  # told in one sentence later
-        points = points.astype(dtype)
+    points = points.astype(dtype)
     x = pad_rows(points.tocsr()) if hasattr(points, "tocsr") else jnp.asarray(points)
     return make_expansion(kernel, x, coef, b, machine.support_, dtype)
 

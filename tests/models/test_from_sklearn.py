@@ -116,6 +116,7 @@ def test_estimators_of_this_package_and_subclasses():
     assert isinstance(from_sklearn(sparse).inner, Linear)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_what_cannot_be_read_is_told():
     x, y, _ = data("cancer")
     with pytest.raises(ValueError, match="SVC is not fitted: call its fit first"):
