@@ -31,6 +31,7 @@ __all__ = [
     "pinball",
     "smooth_hinge",
     "squared",
+    "squared_eps_insensitive",
     "squared_hinge",
 ]
 
@@ -271,6 +272,41 @@ def eps_insensitive(eps: float = 0.1) -> Loss:
 
     def quadratic(y, C):
         return Quadratic(-C, C, l1=jnp.full_like(C, eps))
+
+    return Loss(value, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
+
+
+@loss
+def squared_eps_insensitive(eps: float = 0.1) -> Loss:
+    """The squared eps-insensitive loss max(0, |f - y| - eps)^2, without a factor 1/2.
+
+    It is that of LIBLINEAR, for real targets.
+
+    Args:
+        eps: half the width of the tube, units of y, >= 0.
+    """
+    check_scalars(eps=eps)
+    _within("eps", eps, 0, jnp.inf, ends=True)
+
+    def value(f, y):
+        return jnp.maximum(jnp.abs(f - y) - eps, 0) ** 2
+
+    def slope(f, y):
+        return 2 * jnp.sign(f - y) * jnp.maximum(jnp.abs(f - y) - eps, 0)
+
+    def conjugate(u, y):
+        return u * y + eps * jnp.abs(u) + u * u / 4
+
+    def dual_step(coef, f, y, q, C):
+        residual = q * coef + y - f  # soft thresholding by eps follows
+        l2 = 1 / (2 * jnp.maximum(C, jnp.finfo(q.dtype).tiny * 16))
+        step = jnp.sign(residual) * jnp.maximum(jnp.abs(residual) - eps, 0) / (q + l2)
+        return jnp.where(C > 0, step, jnp.zeros_like(step))
+
+    def quadratic(y, C):
+        return Quadratic(
+            -_unbounded(C), _unbounded(C), l1=jnp.full_like(C, eps), l2=_inverse(C) / 2
+        )
 
     return Loss(value, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
 

@@ -126,6 +126,26 @@ def moved(module: str, **homes: str) -> Callable[[str], Any]:
     return missing
 
 
+def with_new_parameters(**new: str) -> Callable[[type], type]:
+    """A decorator of estimators with renamed parameters.
+
+    Parameters by their old names raise TypeError with the new one.
+    """
+
+    def decorate(estimator: type) -> type:
+        init: Any = estimator.__init__  # type: ignore[misc]  # of any class
+
+        @functools.wraps(init)
+        def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+            refuse_old_options(estimator.__name__, new, kwargs)
+            init(self, *args, **kwargs)
+
+        estimator.__init__ = checked  # type: ignore[misc]
+        return estimator
+
+    return decorate
+
+
 def with_new_options(**new: str) -> Callable:
     """A decorator of functions and classes with renamed options.
 

@@ -89,6 +89,18 @@ CASES = [
     ),
     *[
         Case(
+            f"squared_eps_insensitive({eps})",
+            losses.squared_eps_insensitive(eps),
+            lambda f, y, eps=eps: np.maximum(0, abs(f - y) - eps) ** 2,
+            lambda f, y, eps=eps: 2 * np.sign(f - y) * np.maximum(0, abs(f - y) - eps),
+            TARGETS,
+            lambda y: (-np.inf, np.inf),
+            ((2.5, 2.5, 0.0), (2.5 + eps, 2.5, 0.0)),
+        )
+        for eps in (0.1, 0.0)
+    ],
+    *[
+        Case(
             f"eps_insensitive({eps})",
             losses.eps_insensitive(eps),
             lambda f, y, eps=eps: np.maximum(0, np.abs(f - y) - eps),
@@ -183,7 +195,7 @@ def test_conjugate_is_infinite_where_the_supremum_has_no_end(case, x64):
         u = np.array([low - 0.01, low - 5, high + 0.01, high + 5])
         u = u[np.isfinite(u)]
         if not u.size:
-            assert case.name == "squared"
+            assert case.name.startswith("squared")
             continue
         far = np.array([-2000.0, -1000.0, 1000.0, 2000.0])
         line = u[:, None] * far - case.value(far, y)
@@ -344,6 +356,7 @@ def test_a_narrow_smooth_hinge_is_the_hinge_and_width_is_swept_by_vmap():
         lambda: losses.smooth_hinge(jnp.ones(2)),
         lambda: losses.eps_insensitive(-0.1),
         lambda: losses.eps_insensitive(jnp.ones(2)),
+        lambda: losses.squared_eps_insensitive(-0.1),
         lambda: losses.pinball(0.0),
         lambda: losses.pinball(1.5),
         lambda: losses.pinball(jnp.ones(2)),

@@ -12,18 +12,24 @@ from .budgeted_svc import BudgetedSVC as BudgetedSVC
 from .features import FourierFeatures as FourierFeatures
 from .features import NystromFeatures as NystromFeatures
 from .linear_svc import LinearSVC as LinearSVC
+from .linear_svr import LinearSVR as LinearSVR
+from .pegasos import Pegasos as Pegasos
 from .svc import SVC as SVC
 from .svm import SVMClassifier as SVMClassifier
 from .svm import SVMRegressor as SVMRegressor
+from .svr import SVR as SVR
 
 __all__ = [
     "BudgetedSVC",
     "FourierFeatures",
     "LinearSVC",
+    "LinearSVR",
     "NystromFeatures",
+    "Pegasos",
     "SVC",
     "SVMClassifier",
     "SVMRegressor",
+    "SVR",
 ]
 
 

@@ -73,6 +73,7 @@ class BaseSVM(BaseEstimator):
     def _checked(
         self, X: Any, y: Any, sample_weight: Any, reset: bool
     ) -> tuple[Any, np.ndarray, np.ndarray]:
+        """The checked rows in the precision that they came in, targets and weights."""
         if any(map(np.ma.is_masked, (X, y))):
             raise ValueError(
                 "X or y has masked entries, which are no numbers: drop such rows or fill them in"
@@ -97,7 +98,7 @@ class BaseSVM(BaseEstimator):
             raise ValueError("all sample weights are zero: no row is left to train on")
         if np.isfinite(X.data if hasattr(X, "tocsr") else X).all():
             check_digits(X, np.dtype(np.float64 if x64_enabled() else np.float32))
-        return to_train_dtype(X), y, weight
+        return X, y, weight
 
     @contextlib.contextmanager
     def _restore_on_error(self) -> Iterator[None]:
@@ -121,16 +122,18 @@ class BaseSVM(BaseEstimator):
         first: bool = True,
         state: Any = None,
         one_pass: bool = False,
-    ) -> None:
-        """Train on checked rows.
+        least: int = 0,
+    ) -> np.ndarray:
+        """Train on checked rows; the result is the number (n,) of the merged row of each, or -1.
 
         `target` holds labels or class numbers if there are `names`, else real targets.
 
         `factors`, (n,) or a number, are the class weights of the rows. Equal rows of a class are
-        merged.
+        merged. They are padded to at least the size of `least` rows.
         """
-        rows, copies = merge_duplicates(x, target, weight)
-        n_rows, n = len(rows), bucket_size(len(rows))
+        x = to_train_dtype(x)
+        rows, copies, group = merge_duplicates(x, target, weight)
+        n_rows, n = len(rows), bucket_size(max(len(rows), least))
         index = np.concatenate([rows, np.full(n - n_rows, rows[0])])
         copies = np.concatenate([copies, np.zeros(n - n_rows)])
         weight = copies * np.broadcast_to(factors, len(target))[index]
@@ -179,6 +182,7 @@ class BaseSVM(BaseEstimator):
         )
         steps = int(run.state.step)
         self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // n_rows))
+        return group
 
     def _partial_options(self, first: bool) -> dict:
         """Options of `_run` for one call of `partial_fit`."""
@@ -196,9 +200,15 @@ class BaseSVM(BaseEstimator):
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-        outer = self.model_.inner if isinstance(self.model_, Classifier) else self.model_
-        model = inner_of(outer)
+        return self._values(validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False))
+
+    def _decision_model(self) -> Any:
+        """The model whose values are the decision values."""
+        return self.model_.inner if isinstance(self.model_, Classifier) else self.model_
+
+    def _values(self, X: Any) -> np.ndarray:
+        """Decision values of checked rows."""
+        outer, model = self._decision_model(), inner_of(self.model_)
         if isinstance(model, Linear) and not isinstance(
             outer, OneVsOne
         ):  # on the host: nothing is compiled or copied to a device
@@ -291,7 +301,7 @@ def plan_of(
     if tol is not None and tol != "auto":
         check_positive(tol=tol)
     steps = None if steps is None else whole_number("steps", steps, 1)
-    passes = None if passes is None else whole_number("max_passes", passes, 1)
+    passes = None if passes is None else whole_number(length, passes, 1)
     has_criterion = solver.residual_scope == "whole"
     if tol == "auto":
         tol = 1e-3 if has_criterion and not one_pass else None

@@ -41,6 +41,14 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
         return self
 
     def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
+        place, target, factors = self._encode(y, weight)
+        names = tuple(self.classes_.tolist())
+        self._run(x, target, weight, factors=factors[place], names=names, **more)
+
+    def _encode(
+        self, y: np.ndarray, weight: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Class numbers (n,), targets of the solver (n,) and class weights (k,)."""
         check_choice("multiclass", self.multiclass, tuple(MULTICLASS))
         k = len(self.classes_)
         place = np.searchsorted(self.classes_, y).clip(max=k - 1)
@@ -50,8 +58,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
                 f"among {self.classes_.tolist()}"
             )
         target = 2.0 * place - 1 if k == 2 else place.astype(np.float64)
-        factors = self._class_weights(place, weight)[place]
-        self._run(x, target, weight, factors=factors, names=tuple(self.classes_.tolist()), **more)
+        return place, target, self._class_weights(place, weight)
 
     def _class_weights(self, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """(k,) factors; "balanced" gives all classes the same total sample weight."""

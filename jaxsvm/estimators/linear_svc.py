@@ -1,74 +1,113 @@
-"""Linear support vector machines."""
+"""Linear support vector machines for classes."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ..recipe import check_choice
+from ..renamed import with_new_parameters
 from ..solvers import sdca
 from ..types import Loss
-from .base import MEASURED_PASSES
 from .classifier import BaseClassifier
+from .linear import LinearSVM
 from .parameters import loss_of
 
 
-class LinearSVC(BaseClassifier):
-    """1/2 (|w|^2 + b^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)) by dual coordinate ascent.
+@with_new_parameters(max_passes="max_iter", bias="fit_intercept")
+class LinearSVC(LinearSVM, BaseClassifier):
+    """1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)) by dual coordinate ascent.
 
-    The problem of scikit-learn's `LinearSVC(dual=True)` with the same loss.
+    s is `intercept_scaling`. The class has the parameters and attributes of scikit-learn's
+    `LinearSVC`, and solves its problem. More than two classes are reduced to one against the rest.
 
     Args:
-        C: weight of the loss of each row, > 0.
-        loss: "hinge", "squared_hinge", or a loss of jaxsvm.
-        bias: "feature", an intercept regularised with the weights, or "none".
+        penalty: "l2".
+        loss: "squared_hinge", "hinge", or a loss of jaxsvm.
+        dual: accepted without an effect on the solution: the dual is solved in any case.
         tol: stop once the largest change of a margin in a pass is at most this, > 0.
-        max_passes: passes over the rows at most, >= 1. They are rounded up to whole chunks of
-            steps: one pass over the rows padded to a multiple of 256 or more, and at least 128
-            steps.
-        class_weight: as `SVMClassifier`.
-        random_state: as `SVMClassifier`.
-        progress: as `SVMClassifier`.
+        C: weight of the loss of each row, > 0.
+        multi_class: "ovr".
+        fit_intercept: whether there is an intercept, regularised with the weights.
+        intercept_scaling: value s of the constant feature whose weight is b/s, > 0. A larger one
+            regularises the intercept less.
+        class_weight: as `SVC`. For more than two classes it weighs rows in all k problems.
+        verbose: as `progress`.
+        random_state: int, `RandomState` or None; the order of rows.
+        max_iter: passes over the rows at most, >= 1. They are rounded up to whole chunks of steps:
+            one pass over the rows padded to a multiple of 256 or more, and at least 128 steps.
+        progress: a bar on the standard error stream.
 
     Attributes:
-        classes_, model_, fit_, n_iter_, coef_, intercept_: as `SVMClassifier`.
+        coef_: (1, d) or (k, d) weights; they may be set, and `sparsify` makes them sparse.
+        intercept_: (1,) or (k,) intercepts; 0.0 without.
+        classes_: (k,) class names.
+        n_iter_: passes made.
+        model_, fit_: as `SVMClassifier`. With another `intercept_scaling` than 1, a certificate of
+            `model_` counts b^2 in place of (b/s)^2.
+
+    Raises:
+        ValueError: from `fit`, for a parameter out of its range, penalty "l1", and multi_class
+            "crammer_singer".
 
     Example:
         >>> clf = LinearSVC(C=10.0, random_state=0).fit([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1])
         >>> clf.score([[0.5], [3.5]], [0, 1])
         1.0
+
+    Reference: C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, A dual coordinate
+        descent method for large-scale linear SVM, ICML 2008.
     """
 
     def __init__(
         self,
-        C: float = 1.0,
+        penalty: str = "l2",
+        loss: str | Loss = "squared_hinge",
         *,
-        loss: str | Loss = "hinge",
-        bias: str = "feature",
-        tol: float | str | None = 1e-3,
-        max_passes: int | None = MEASURED_PASSES,
+        dual: bool | str = "auto",
+        tol: float | None = 1e-4,
+        C: float = 1.0,
+        multi_class: str = "ovr",
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1,
         class_weight: dict | str | None = None,
+        verbose: int = 0,
         random_state: Any = None,
+        max_iter: int = 1000,
         progress: bool = False,
     ) -> None:
-        self.C = C
+        self.penalty = penalty
         self.loss = loss
-        self.bias = bias
+        self.dual = dual
         self.tol = tol
-        self.max_passes = max_passes
+        self.C = C
+        self.multi_class = multi_class
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
         self.class_weight = class_weight
+        self.verbose = verbose
         self.random_state = random_state
+        self.max_iter = max_iter
         self.progress = progress
 
+    def _check_options(self) -> None:
+        super()._check_options()
+        if isinstance(self.penalty, int | float):
+            raise ValueError(
+                f"penalty must be 'l2', got {self.penalty!r}: write LinearSVC(C={self.penalty!r}), "
+                "as penalty is the first parameter since version 0.4"
+            )
+        if self.penalty == "l1":
+            raise ValueError(
+                "penalty='l1' is not supported: take penalty='l2', or sklearn.svm.LinearSVC for "
+                "sparse weights"
+            )
+        check_choice("penalty", self.penalty, ("l2",))
+        if self.multi_class == "crammer_singer":
+            raise ValueError(
+                "multi_class='crammer_singer' is not supported: take multi_class='ovr', or "
+                "SVMClassifier with a solver of jaxsvm.losses.crammer_singer"
+            )
+        check_choice("multi_class", self.multi_class, ("ovr",))
+
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        return sdca(self.C, loss=loss_of(self.loss), bias=self.bias)
-
-    def _run_options(self, n: int) -> dict[str, Any]:
-        return {
-            "steps": None,
-            "passes": self.max_passes,
-            "tol": self.tol,
-            "sampler": None,
-            "progress": self.progress,
-        }
-
-    def _columns(self) -> str:
-        return "padded"
+        return sdca(self.C, loss=loss_of(self.loss), bias=self._bias())

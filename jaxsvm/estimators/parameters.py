@@ -19,17 +19,7 @@ def kernel_of(
     """The kernel of the parameters of scikit-learn, for training rows x."""
     if not isinstance(name, str):
         return as_kernel(name)
-    if isinstance(gamma, str):
-        if gamma not in ("scale", "auto"):
-            raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0, got {gamma!r}")
-        variance = (
-            _variance(x, weight)
-            if gamma == "scale" and name not in ("linear", "precomputed")
-            else 1.0
-        )
-        gamma = 1 / (x.shape[1] * (variance or 1.0))
-    check_positive(gamma=gamma)
-    gamma = float(gamma)
+    gamma = gamma_of(name, gamma, x, weight)
     by_name: dict[str, Callable] = {
         "linear": kernels.linear,
         "poly": lambda: kernels.polynomial(gamma, coef0, degree=degree),
@@ -44,6 +34,20 @@ def kernel_of(
             f"function, got {name!r}"
         )
     return by_name[name]()
+
+
+def gamma_of(name: Any, gamma: Any, x: Any, weight: np.ndarray | None = None) -> float:
+    """The number that the parameter gamma stands for, for training rows x."""
+    if isinstance(gamma, str):
+        if gamma not in ("scale", "auto"):
+            raise ValueError(f"gamma must be 'scale', 'auto' or a number above 0, got {gamma!r}")
+        if gamma == "auto" or name in ("linear", "precomputed"):
+            return 1 / x.shape[1]
+        with np.errstate(over="ignore", invalid="ignore"):  # `dataset` rejects such rows
+            variance = _variance(x, weight)
+        return 1 / (x.shape[1] * variance) if variance and np.isfinite(variance) else 1.0
+    check_positive(gamma=gamma)
+    return float(gamma)
 
 
 def _variance(x: Any, weight: np.ndarray | None) -> float:

@@ -62,10 +62,13 @@ def row_hashes(x: Any) -> np.ndarray:
     )
 
 
-def merge_duplicates(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def merge_duplicates(
+    x: Any, y: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rows of positive weight, sorted by hash and merged where equal.
 
-    They are given by their indices (m,) and weights (m,).
+    They are given by their indices (m,) and weights (m,). The third array (n,) holds the number of
+    the merged row of each row, or -1.
     """
     positive = np.flatnonzero(weight > 0)
     if is_sparse(x):
@@ -84,7 +87,9 @@ def merge_duplicates(x: Any, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndar
     is_first = np.ones(len(order), bool)
     is_first[candidates[np.asarray(differ) == 0] + 1] = False
     starts = np.flatnonzero(is_first)
-    return order[starts], np.add.reduceat(weight[order], starts)
+    group = np.full(len(weight), -1)
+    group[order] = np.cumsum(is_first) - 1
+    return order[starts], np.add.reduceat(weight[order], starts), group
 
 
 def pad_columns(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Exact kernel support vector machines."""
+"""Exact kernel support vector machines for classes."""
 
 from __future__ import annotations
 
@@ -7,52 +7,92 @@ from typing import Any
 
 from .. import samplers
 from ..recipe import check_choice
+from ..renamed import with_new_parameters
 from ..solvers import decomposition, sdca
 from ..types import Loss
-from .base import MEASURED_PASSES
-from .classifier import BaseClassifier
-from .parameters import is_matrix, kernel_of, loss_of, may_widen
+from .kernel_classifier import KernelClassifier
+from .kernel_svm import cost
+from .parameters import loss_of
 
 # number of rows from which shrinking saves more time than its longer compilation costs
 SHRINKING = 4096
 
 
-class SVC(BaseClassifier):
+@with_new_parameters(max_passes="max_iter")
+class SVC(KernelClassifier):
     """A kernel SVM, solved exactly by block decomposition.
 
     The problem is 1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i (f(x_i) + b)).
 
-    The problem of scikit-learn's `SVC` with the same `tol`; for more than two classes, with
-    multiclass "ovo".
+    It has the parameters and attributes of scikit-learn's `SVC`, and solves its problem with the
+    same `tol`. The parameters from `loss` on are additions.
 
     Args:
         C: weight of the loss of each row, > 0.
-        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian" (exp(-gamma |x - z|_1)),
-            "precomputed", a kernel of jaxsvm, or a function (n, d), (m, d) -> (n, m) of JAX
-            operations.
+        kernel: "rbf", "linear", "poly", "sigmoid", "precomputed", or "laplacian" (exp(-gamma |x -
+            z|_1)), a kernel of jaxsvm, or a function (n, d), (m, d) -> (n, m). A function that JAX
+            can trace is compiled. Any other is called with NumPy arrays, SciPy matrices or objects,
+            and its matrix over the training rows is kept.
+        degree: of "poly", an integer; structure.
         gamma: of a kernel by name: "scale" for 1/(d variance of X), with rows weighted by sample
             weight, "auto" for 1/d, or a number > 0.
-        degree: of "poly", an integer; structure.
         coef0: of "poly" and "sigmoid".
-        loss: as `LinearSVC`.
-        bias: "free", an intercept that is not regularised, or "none"; "feature": regularised with
-            the rest (1 is added to the kernel), by dual coordinate ascent.
+        shrinking: accepted without an effect: working sets are chosen from all rows.
+        probability: whether `fit` also fits probabilities, by five-fold cross-validation: five more
+            runs. The decision values of the folds are those of Platt's sigmoids.
         tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0; with
             bias "feature", the largest change of a margin in a pass.
-        max_passes: blocks of rows at most, each of which reads all rows once, >= 1; structure. With
-            bias "feature", passes.
-        multiclass: as `SVMClassifier`.
-        class_weight: as `SVMClassifier`.
-        random_state: as `SVMClassifier`; used with bias "feature" only.
-        progress: as `SVMClassifier`.
+        cache_size: accepted without an effect: the kernel cache takes what it needs, 2 GiB at most.
+        class_weight: dict from class names to factors on C, "balanced", or None. "balanced" gives
+            all classes the same total sample weight.
+        verbose: as `progress`.
+        max_iter: blocks of rows at most, not steps on pairs as in LIBSVM; -1: 2,000; structure.
+            With bias "feature", passes over the rows; -1: 1,000.
+        decision_function_shape: "ovr" or "ovo", the columns of `decision_function` for more than
+            two classes.
+        break_ties: whether `predict` breaks ties of votes by decision values; with
+            decision_function_shape "ovr".
+        random_state: int, `RandomState` or None; the folds of `probability`, and the order of rows
+            with bias "feature".
+        loss: "hinge", "squared_hinge", or a loss of jaxsvm with a quadratic dual.
+        bias: "free", an intercept that is not regularised, or "none"; "feature": regularised with
+            the rest (1 is added to the kernel), by dual coordinate ascent.
+        multiclass: for more than two classes, "ovo", votes of one model for each pair, or "ovr",
+            one model for each class against the rest.
+        progress: a bar on the standard error stream.
 
     Attributes:
-        classes_, model_, fit_, n_iter_, support_, dual_coef_, intercept_: as `SVMClassifier`.
+        support_: (m,) indices of the support vectors, grouped by class; equal rows are listed with
+            equal shares of their coefficient.
+        support_vectors_: (m, d) support vectors.
+        n_support_: (k,) numbers of support vectors of the classes.
+        dual_coef_: (k-1, m) signed coefficients, in the layout of scikit-learn; (k, m) for
+            multiclass "ovr".
+        coef_: weights of kernel "linear", (1, d) or (k(k-1)/2, d).
+        intercept_: (1,) or (k(k-1)/2,) intercepts.
+        classes_: (k,) class names.
+        class_weight_: (k,) factors on C.
+        fit_status_: 0 if the tolerance was met, else 1.
+        n_iter_: (1,) or (k(k-1)/2,) updates of the solver; each iterates to the tolerance.
+        shape_fit_: shape of the training rows.
+        probA_, probB_: parameters of the sigmoids 1 / (1 + exp(A f + B)) of pairs.
+        model_, fit_: as `SVMClassifier`.
+
+    Raises:
+        ValueError: from `fit`, for a parameter out of its range or combined with one that excludes
+            it, and for rows of fewer than two classes.
+        TypeError: a sparse precomputed matrix.
 
     Example:
         >>> X, y = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1, 1]
-        >>> SVC(C=10.0, gamma=1.0, random_state=0).fit(X, y).predict(X).tolist()
+        >>> SVC(C=10.0, gamma=1.0).fit(X, y).predict(X).tolist()
         [0, 0, 1, 1]
+
+    Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order
+        information, JMLR 6, 2005; H.-T. Lin, C.-J. Lin, R. C. Weng, A note on Platt's probabilistic
+        outputs for support vector machines, Machine Learning 68, 2007; T.-F. Wu, C.-J. Lin, R. C.
+        Weng, Probability estimates for multi-class classification by pairwise coupling, JMLR 5,
+        2004.
     """
 
     def __init__(
@@ -60,53 +100,55 @@ class SVC(BaseClassifier):
         C: float = 1.0,
         *,
         kernel: str | Callable = "rbf",
-        gamma: float | str = "scale",
         degree: int = 3,
+        gamma: float | str = "scale",
         coef0: float = 0.0,
+        shrinking: bool = True,
+        probability: bool | str = False,
+        tol: float | None = 1e-3,
+        cache_size: float = 200,
+        class_weight: dict | str | None = None,
+        verbose: bool = False,
+        max_iter: int = -1,
+        decision_function_shape: str = "ovr",
+        break_ties: bool = False,
+        random_state: Any = None,
         loss: str | Loss = "hinge",
         bias: str = "free",
-        tol: float | str | None = 1e-3,
-        max_passes: int | None = MEASURED_PASSES,
-        multiclass: str = "ovr",
-        class_weight: dict | str | None = None,
-        random_state: Any = None,
+        multiclass: str = "ovo",
         progress: bool = False,
     ) -> None:
         self.C = C
         self.kernel = kernel
-        self.gamma = gamma
         self.degree = degree
+        self.gamma = gamma
         self.coef0 = coef0
+        self.shrinking = shrinking
+        self.probability = probability
+        self.tol = tol
+        self.cache_size = cache_size
+        self.class_weight = class_weight
+        self.verbose = verbose
+        self.max_iter = max_iter
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
+        self.random_state = random_state
         self.loss = loss
         self.bias = bias
-        self.tol = tol
-        self.max_passes = max_passes
         self.multiclass = multiclass
-        self.class_weight = class_weight
-        self.random_state = random_state
         self.progress = progress
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         check_choice("bias", self.bias, ("free", "none", "feature"))
-        kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
+        kernel, loss = self._kernel(x, copies), loss_of(self.loss)
         if self.bias == "feature":
-            return sdca(self.C, kernel, loss=loss_of(self.loss), bias="feature")
-        return decomposition(
-            self.C, kernel, loss=loss_of(self.loss), bias=self.bias, rounds=self.max_passes
-        )
+            return sdca(cost(self.C), kernel, loss=loss, bias="feature")
+        return decomposition(cost(self.C), kernel, loss=loss, bias=self.bias, rounds=self._rounds())
 
     def _run_options(self, n: int) -> dict[str, Any]:
-        steps: int | None = 1  # an update iterates to the tolerance
-        sampler = None
+        options = super()._run_options(n)
         if self.bias == "feature":
-            steps, sampler = None, samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
-        return {
-            "steps": steps,
-            "passes": self.max_passes,
-            "tol": self.tol,
-            "sampler": sampler,
-            "progress": self.progress,
-        }
-
-    def _columns(self) -> str:
-        return "rows" if is_matrix(self.kernel) else "padded" if may_widen(self.kernel) else "fixed"
+            sampler = samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
+            passes = None if self.max_iter == -1 else self._rounds()
+            options |= {"steps": None, "passes": passes, "sampler": sampler}
+        return options

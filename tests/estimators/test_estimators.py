@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 import sklearn.linear_model
 import sklearn.svm
-from sklearn.base import clone
+from sklearn.base import RegressorMixin, clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
@@ -23,7 +23,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import jaxsvm
 from jaxsvm import budget, kernels, losses, models, objectives
-from jaxsvm.estimators import SVC, BudgetedSVC, FourierFeatures, LinearSVC, NystromFeatures, SVMClassifier, SVMRegressor
+from jaxsvm.estimators import (
+    SVC,
+    SVR,
+    BudgetedSVC,
+    FourierFeatures,
+    LinearSVC,
+    LinearSVR,
+    NystromFeatures,
+    Pegasos,
+    SVMClassifier,
+    SVMRegressor,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:n_components")
 
@@ -44,7 +55,10 @@ def usual_promotion():
 
 @pytest.mark.long(but=25)
 @parametrize_with_checks(
-    [SVMClassifier(), SVMRegressor(), LinearSVC(), SVC(), BudgetedSVC(budget=30), NystromFeatures(), FourierFeatures()],
+    [
+        *(SVMClassifier(), SVMRegressor(), LinearSVC(), SVC(), BudgetedSVC(budget=30), NystromFeatures(), FourierFeatures()),
+        *(SVR(), LinearSVR(), Pegasos(), SVC(probability=True)),
+    ],
     expected_failed_checks=None,
 )
 def test_checks_of_scikit_learn(estimator, check):
@@ -65,7 +79,7 @@ def primal(model, x, y, C, loss):
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_linear_svc_is_that_of_liblinear(k, loss):
     x, y = rows(k)
-    ours = LinearSVC(0.5, loss=loss, random_state=0).fit(x, y)
+    ours = LinearSVC(C=0.5, loss=loss, tol=1e-3, random_state=0).fit(x, y)
     theirs = sklearn.svm.LinearSVC(C=0.5, loss=loss, dual=True, tol=1e-6, max_iter=10**6, random_state=0).fit(x, y)
     assert ours.fit_.converged and ours.coef_.shape == theirs.coef_.shape and ours.intercept_.shape == theirs.intercept_.shape
     # Moves of 1e-3 in margin units leave some 1e-5 of the objective, and ten times their size in weights where it is flat.
@@ -102,11 +116,13 @@ def test_three_classes_are_those_of_libsvm(multiclass):
     ours = SVC(2.0, gamma=0.3, tol=1e-5, multiclass=multiclass).fit(x, y)
     theirs = sklearn.svm.SVC(C=2.0, gamma=0.3, tol=1e-7, decision_function_shape="ovo")
     theirs = (OneVsRestClassifier(theirs) if multiclass == "ovr" else theirs).fit(x, y)
-    assert ours.fit_.converged and ours.dual_coef_.shape == (3, len(ours.support_)) and ours.intercept_.shape == (3,)
-    each = rbf_kernel(x, x[ours.support_], gamma=0.3) @ ours.dual_coef_.T + ours.intercept_
-    np.testing.assert_allclose(each, theirs.decision_function(x), atol=1e-4)  # tol, and float32
-    if multiclass == "ovo":
-        theirs.set_params(decision_function_shape="ovr", break_ties=True)
+    assert ours.fit_.converged and ours.intercept_.shape == (3,)
+    if multiclass == "ovr":
+        assert ours.dual_coef_.shape == (3, len(ours.support_))
+        each = rbf_kernel(x, ours.support_vectors_, gamma=0.3) @ ours.dual_coef_.T + ours.intercept_
+        np.testing.assert_allclose(each, theirs.decision_function(x), atol=1e-4)  # tol, and float32
+    else:
+        theirs.set_params(decision_function_shape="ovr")
     np.testing.assert_allclose(ours.decision_function(x), theirs.decision_function(x), atol=1e-4)
     assert list(ours.predict(x)) == list(theirs.predict(x))
 
@@ -114,7 +130,7 @@ def test_three_classes_are_those_of_libsvm(multiclass):
 @pytest.mark.long
 def test_solvers_by_name():
     x, y = rows()
-    score = SVC(2.0, tol=1e-5, max_passes=2000).fit(x, y).decision_function(x)
+    score = SVC(2.0, tol=1e-5, max_iter=2000).fit(x, y).decision_function(x)
     named = SVMClassifier("decomposition", C=2.0, tol=1e-5).fit(x, y)
     np.testing.assert_array_equal(named.decision_function(x), score)
     assert not hasattr(named, "partial_fit")
@@ -145,7 +161,7 @@ def test_pairs_of_classes_by_any_solver():
 def test_svc_with_a_regularised_intercept():
     """That is 1 more in the kernel: on a root of K + 1 LIBLINEAR solves the same problem."""
     x, y = rows(3)
-    ours = SVC(2.0, bias="feature", tol=1e-5, random_state=0).fit(x, y)
+    ours = SVC(2.0, bias="feature", multiclass="ovr", tol=1e-5, random_state=0).fit(x, y)
     gram = rbf_kernel(x, gamma=1 / (x.shape[1] * x.var())) + 1
     root = np.linalg.cholesky(gram + 1e-10 * np.eye(len(x)))
     theirs = sklearn.svm.LinearSVC(loss="hinge", C=2.0, fit_intercept=False, tol=1e-9, max_iter=10**6, random_state=0).fit(
@@ -312,7 +328,7 @@ def test_wide_sparse_rows_are_never_dense():
     y = random.integers(0, 2, 60)
     column = np.stack([random.integers(10, 10**7, 60), y], axis=1)
     x = scipy.sparse.csr_array((np.ones(120), column.ravel(), np.arange(0, 121, 2)), shape=(60, 10**7))
-    assert LinearSVC(10.0, random_state=0).fit(x, y).score(x, y) == 1.0
+    assert LinearSVC(C=10.0, random_state=0).fit(x, y).score(x, y) == 1.0
 
 
 # The tools of scikit-learn.
@@ -425,7 +441,11 @@ def test_landmarks_of_another_choice():
 @pytest.mark.long
 @pytest.mark.parametrize(
     "estimator",
-    [SVC(kernel="poly", degree=2, coef0=1.0), SVMClassifier(jaxsvm.pegasos(1e-2, bias="free")), BudgetedSVC(budget=10)],
+    [
+        SVC(kernel="poly", degree=2, coef0=1.0, break_ties=True),
+        SVMClassifier(jaxsvm.pegasos(1e-2, bias="free")),
+        BudgetedSVC(budget=10),
+    ],
     ids=["SVC", "pegasos", "BudgetedSVC"],
 )
 def test_clone_pickle_and_files(estimator, tmp_path):
@@ -514,8 +534,8 @@ def test_partial_fit_of_a_regressor():
 @pytest.mark.long
 def test_a_missed_tolerance_is_told():
     x, y = rows()
-    with pytest.warns(ConvergenceWarning, match=r"stopped after \d+ steps; residual .* not met: a larger max_passes"):
-        made = LinearSVC(1000.0, tol=1e-7, max_passes=1, random_state=0).fit(x, y)
+    with pytest.warns(ConvergenceWarning, match=r"stopped after \d+ steps; residual .* not met: a larger max_iter"):
+        made = LinearSVC(C=1000.0, tol=1e-7, max_iter=1, random_state=0).fit(x, y)
     assert not made.fit_.converged and made.n_iter_ >= 1
     with pytest.warns(ConvergenceWarning, match="a larger steps") as told:
         SVMRegressor(steps=1, tol=1e-9).fit(x, x[:, 0])
@@ -523,7 +543,7 @@ def test_a_missed_tolerance_is_told():
     assert {warning.filename for warning in told} == {__file__}  # the caller's line
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        assert LinearSVC(1.0, random_state=0).fit(x, y).fit_.converged
+        assert LinearSVC(random_state=0).fit(x, y).fit_.converged
 
 
 def test_steps_and_sampler():
@@ -538,9 +558,22 @@ def test_wrong_parameters_are_told():
         (SVMClassifier(jaxsvm.pegasos), "call the factory first"),
         (SVMClassifier(tol="tight"), "tol must be"),
         (SVMClassifier(jaxsvm.pegasos(1e-2), tol=1e-3), "tol has nothing to stop on"),
-        (LinearSVC(-1.0), "C must be a finite number above 0"),
+        (LinearSVC(C=-1.0), "C must be a finite number above 0"),
         (LinearSVC(loss="huber"), "loss must be"),
-        (LinearSVC(bias="free"), "bias must be one of"),
+        (LinearSVC(-1.0), r"write LinearSVC\(C=-1.0\)"),
+        (LinearSVC(penalty="l1"), "penalty='l1' is not supported: take penalty='l2'"),
+        (LinearSVC(multi_class="crammer_singer"), "'crammer_singer' is not supported: take multi_class='ovr'"),
+        (LinearSVC(dual="both"), "dual must be one of"),
+        (LinearSVC(intercept_scaling=0.0), "intercept_scaling must be a finite number above 0"),
+        (LinearSVR(loss="hinge"), "loss must be one of 'epsilon_insensitive', 'squared_epsilon_insensitive'"),
+        (LinearSVR(epsilon=-1.0), "eps must be at least 0"),
+        (SVR(epsilon=-1.0), "eps must be at least 0"),
+        (SVC(max_iter=0), "max_iter must be a whole number of at least 1"),
+        (SVC(decision_function_shape="all"), "decision_function_shape must be one of 'ovr', 'ovo'"),
+        (Pegasos(penalty="l1"), "penalty must be 'l2', got 'l1'"),
+        (Pegasos(loss="huber"), "loss must be one of 'hinge', 'squared_hinge', 'log_loss'"),
+        (Pegasos(alpha=0.0), "alpha must be a finite number above 0"),
+        (Pegasos(max_iter=0), "max_iter must be a whole number of at least 1"),
         (SVC(bias="bounded"), "bias must be one of 'free', 'none', 'feature'"),
         (SVC(loss=losses.logistic), "is not quadratic: take sdca"),
         (SVMClassifier("sdca"), "solver must be 'decomposition', 'smo', 'lasvm' or a solver such as"),
@@ -553,7 +586,7 @@ def test_wrong_parameters_are_told():
         (BudgetedSVC(method="bsgd", tol=1e-3), "tol has nothing to stop on"),
         (SVMClassifier(multiclass="all"), "multiclass must be one of 'ovr', 'ovo'"),
         (LinearSVC(tol=-1.0), "tol must be a finite number above 0"),
-        (LinearSVC(max_passes=0), "max_passes must be a whole number of at least 1"),
+        (LinearSVC(max_iter=0), "max_iter must be a whole number of at least 1"),
         (BudgetedSVC(max_passes=2.5), "max_passes must be a whole number of at least 1"),
         (SVMClassifier(jaxsvm.pegasos(1e-2), steps=0), "steps must be a whole number of at least 1"),
         (SVC(gamma=-1.0), "gamma must be a finite number above 0"),
@@ -562,7 +595,7 @@ def test_wrong_parameters_are_told():
         (BudgetedSVC(method="bsgd", tol=1e-3), "and give max_passes"),
     ]:
         with pytest.raises((ValueError, TypeError), match=match):
-            estimator.fit(x, y)
+            estimator.fit(x, x[:, 0] if isinstance(estimator, RegressorMixin) else y)
     with pytest.raises(ValueError, match="one class"):
         LinearSVC().fit(x, np.full(len(x), "ant"))
     with pytest.raises(ValueError, match="one class"):
@@ -574,12 +607,19 @@ def test_wrong_parameters_are_told():
     with pytest.raises(NotFittedError):
         LinearSVC().predict(x)
     assert not hasattr(SVC(random_state=0).fit(x, y), "coef_")
+    for make, match in [
+        (lambda: SVC(max_passes=9), r"SVC\(max_passes=\) is SVC\(max_iter=\) since version 0.4"),
+        (lambda: LinearSVC(max_passes=9), r"LinearSVC\(max_passes=\) is LinearSVC\(max_iter=\)"),
+        (lambda: LinearSVC(bias="none"), r"LinearSVC\(bias=\) is LinearSVC\(fit_intercept=\)"),
+    ]:
+        with pytest.raises(TypeError, match=match):
+            make()
 
 
 @pytest.mark.long
 def test_double_precision_where_it_is_on(x64):
     x, y = rows()
-    ours = LinearSVC(loss="squared_hinge", tol=1e-10, max_passes=100_000, random_state=0).fit(x, y)
+    ours = LinearSVC(tol=1e-10, max_iter=100_000, random_state=0).fit(x, y)
     theirs = sklearn.svm.LinearSVC(dual=False, tol=1e-12).fit(x, y)
     assert ours.model_.inner.w.dtype == jnp.float64
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)

@@ -1,0 +1,56 @@
+"""Kernels that are plain functions: of JAX operations, or of arrays of NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..kernels import Kernel
+from .preprocess import is_sparse
+
+
+def is_function(kernel: Any) -> bool:
+    """Whether the kernel parameter is a plain function, not a kernel or a factory of jaxsvm."""
+    factory = isinstance(kernel, type) or hasattr(kernel, "rules")
+    return callable(kernel) and not isinstance(kernel, Kernel) and not factory
+
+
+def as_numbers(X: Any) -> Any:
+    """The rows as a float64 array; sparse rows and objects such as strings as they are."""
+    if is_sparse(X):
+        return X.tocsr()
+    try:
+        rows = np.asarray(X)
+        return rows.astype(np.float64) if rows.ndim == 2 and rows.dtype.kind in "fiub" else X
+    except (TypeError, ValueError):
+        return X
+
+
+def is_traceable(fn: Any, rows: Any) -> bool:
+    """Whether JAX can trace a kernel function at such rows.
+
+    It is called once with tracers, of shapes (d + 1, d) and (d + 2, d).
+    """
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f":
+        return False
+    d = rows.shape[1]
+    shapes = (jax.ShapeDtypeStruct((d + i, d), np.float32) for i in (1, 2))
+    try:
+        return getattr(jax.eval_shape(fn, *shapes), "shape", None) == (d + 1, d + 2)
+    except Exception:  # noqa: BLE001  # whatever a function of arrays does with tracers
+        return False
+
+
+def kernel_matrix(fn: Any, rows: Any, other: Any) -> np.ndarray:
+    """The values (n, m) of a function of arrays at n rows and m others."""
+    values = fn(rows, other)
+    values = np.asarray(values.toarray() if is_sparse(values) else values, np.float64)
+    n, m = (x.shape[0] if hasattr(x, "shape") else len(x) for x in (rows, other))
+    if values.shape != (n, m):
+        raise ValueError(
+            f"the kernel function must give an array of shape ({n}, {m}) for {n} rows and {m} "
+            f"others, got shape {values.shape}"
+        )
+    return values

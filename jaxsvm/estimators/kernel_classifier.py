@@ -1,0 +1,188 @@
+"""Kernel classifiers with the options of scikit-learn: pairs of classes, probabilities."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import _ovr_decision_function
+
+from ..models import check_values
+from ..recipe import check_choice
+from ..wrappers import OneVsOne
+from .classifier import BaseClassifier
+from .kernel_svm import KernelSVM
+from .pairs import Pairs
+from .probabilities import couple, fit_sigmoid, sigmoid
+
+FOLDS = 5  # of the cross-validation of probabilities, as in LIBSVM
+
+
+class KernelClassifier(KernelSVM, BaseClassifier):
+    """A kernel classifier: votes of pairs of classes, decision values, probabilities."""
+
+    multiclass = "ovo"
+    decision_function_shape: str
+    break_ties: bool
+    probability: bool | str
+    random_state: Any
+    _sigmoids: tuple[np.ndarray, np.ndarray]
+
+    def _probable(self) -> bool:
+        """Whether probabilities are asked for; "deprecated", scikit-learn's default, is False."""
+        return self.probability != "deprecated" and bool(self.probability)
+
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
+        check_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
+        k = len(self.classes_)
+        if k > 2 and self.multiclass == "ovr":
+            option = "probability=True" if self._probable() else "decision_function_shape='ovo'"
+            if self._probable() or self.decision_function_shape == "ovo":
+                raise ValueError(
+                    f"{option} needs a model for each pair of classes: leave multiclass='ovo'"
+                )
+        place, target, factors = self._encode(y, weight)
+        options = {"factors": factors[place], "names": tuple(self.classes_.tolist())}
+        group = self._run(x, target, weight, **options, **more)
+        self.class_weight_ = factors
+        self._set_dual(x, weight, group, place, k)
+        models = k * (k - 1) // 2 if self.multiclass == "ovo" else (1 if k == 2 else k)
+        self.n_iter_ = np.full(models, self.n_iter_, np.int32)
+        self._sigmoids = (np.empty(0), np.empty(0))
+        if self._probable():
+            self._fit_sigmoids(x, place, target, weight, group, options)
+
+    def _decision_model(self) -> Any:
+        model = super()._decision_model()
+        return Pairs(model) if isinstance(model, OneVsOne) else model
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Decision values.
+
+        Args:
+            X: (n, d) rows; of a precomputed kernel (n, training rows).
+
+        Returns:
+            (n,) for two classes, > 0 for the second. Else (n, k) for decision_function_shape "ovr":
+            votes of the pairs, plus a monotone function of the sum of their values within (-1/3,
+            1/3). (n, k(k-1)/2) for "ovo": values of the pairs, > 0 for the first class. With
+            multiclass "ovr" (n, k) values, the largest for the class.
+        """
+        score = self._scores(X)
+        if len(self.classes_) == 2:
+            return score.ravel()
+        if self.multiclass == "ovo" and self.decision_function_shape == "ovr":
+            return _ovr_decision_function(score < 0, -score, len(self.classes_))
+        return score
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n, d) -> (n,) class names.
+
+        Of classes with equally many votes the first is predicted, or with break_ties that of the
+        largest decision value.
+        """
+        if self.break_ties and self.decision_function_shape == "ovo":
+            raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
+        if len(self.classes_ if hasattr(self, "classes_") else ()) <= 2 or self.multiclass == "ovr":
+            return super().predict(X)
+        score = check_values(self._scores(X))
+        if self.break_ties:
+            votes = _ovr_decision_function(score < 0, -score, len(self.classes_))
+        else:
+            first, second = np.triu_indices(len(self.classes_), 1)
+            votes = np.zeros((len(score), len(self.classes_)), int)
+            for pair, (a, b) in enumerate(zip(first, second, strict=True)):
+                votes[:, a] += score[:, pair] > 0
+                votes[:, b] += score[:, pair] <= 0
+        return self.classes_[np.argmax(votes, axis=1)]
+
+    # Probabilities.
+
+    def _fit_sigmoids(
+        self,
+        x: Any,
+        place: np.ndarray,
+        target: np.ndarray,
+        weight: np.ndarray,
+        group: np.ndarray,
+        options: dict[str, Any],
+    ) -> None:
+        """Fit a sigmoid for each pair of classes to decision values of five-fold cross-validation.
+
+        Merged rows are drawn into folds class by class with `random_state`, so that equal rows of a
+        class share a fold. As in LIBSVM, the value of a pair is 1, -1 or 0 where a training set has
+        rows of the first class only, of the second, or neither.
+        """
+        k, random = len(self.classes_), check_random_state(self.random_state)
+        _, rows = np.unique(group[group >= 0], return_index=True)
+        rows = np.flatnonzero(group >= 0)[rows]  # one of each merged row
+        size, classes = len(rows), place[rows]
+        total = np.bincount(group[group >= 0], weight[group >= 0])
+        order = random.permutation(size)
+        fold = np.empty(size, int)
+        fold[order[np.argsort(classes[order], kind="stable")]] = np.arange(size) % FOLDS
+        first, second = np.triu_indices(k, 1)
+        score = np.zeros((size, len(first)))
+        for number in range(min(FOLDS, size)):
+            held_out = np.flatnonzero(fold == number)
+            present = np.bincount(classes[fold != number], minlength=k) > 0
+            if present.sum() > 1:
+                inner = np.where((group < 0) | (fold[group] == number), 0.0, weight)
+                machine = copy.copy(self)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    machine._run(x, target, inner, least=size, **options)
+                values = machine._values(x[rows[held_out]]).reshape(len(held_out), -1)
+                score[held_out] = -values if k == 2 else values  # > 0 for the first class
+            only = present[first].astype(float) - present[second]
+            either = present[first] & present[second]
+            score[held_out] = np.where(either, score[held_out], only)
+        sigmoids = []
+        for pair, (a, b) in enumerate(zip(first, second, strict=True)):
+            among = (classes == a) | (classes == b)
+            sigmoids.append(fit_sigmoid(score[among, pair], classes[among] == a, total[among]))
+        A, B = np.array(sigmoids).T
+        self._sigmoids = (A, B)
+
+    @property
+    def probA_(self) -> np.ndarray:
+        """Slopes of Platt's sigmoids, (k(k-1)/2,); empty without probabilities."""
+        return self._sigmoids[0]
+
+    @property
+    def probB_(self) -> np.ndarray:
+        """Offsets of Platt's sigmoids, (k(k-1)/2,); empty without probabilities."""
+        return self._sigmoids[1]
+
+    def _check_probable(self) -> bool:
+        if not self._probable():
+            raise AttributeError("predict_proba is not available when probability=False")
+        return True
+
+    @available_if(lambda self: self._check_probable())
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the classes, (n, d) -> (n, k), in the order of `classes_`.
+
+        They are fitted by cross-validation, so that the most probable class need not be that of
+        `predict`.
+        """
+        score = self._scores(X)
+        A, B = self._sigmoids
+        if not len(A):
+            raise NotFittedError(
+                "predict_proba is not available when fitted with probability=False"
+            )
+        score = check_values(score).reshape(len(score), -1)
+        k = len(self.classes_)
+        pairs = sigmoid(-score if k == 2 else score, A, B)
+        return np.hstack([pairs, 1 - pairs]) if k == 2 else couple(pairs, k)
+
+    @available_if(lambda self: self._check_probable())
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of the probabilities, (n, d) -> (n, k)."""
+        return np.log(self.predict_proba(X))

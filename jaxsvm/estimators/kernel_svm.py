@@ -1,0 +1,215 @@
+"""What the kernel machines with scikit-learn's names share: kernels, options, dual attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from ..kernels import Kernel
+from ..loops.checks import whole_number
+from ..models import support_index
+from .base import BaseSVM
+from .compact import inner_of, on_rows
+from .functions import as_numbers, is_function, is_traceable, kernel_matrix
+from .pairs import Pairs, by_opponent, pair_coef
+from .parameters import gamma_of, is_matrix, kernel_of, may_widen
+from .preprocess import FLOATS, is_sparse
+
+# blocks of rows at most where max_iter is -1
+MAX_BLOCKS = 2000
+# C for C = inf: hard margins, as far as float32 goes
+LARGEST_C = 1e10
+
+
+class DualSolution(NamedTuple):
+    """The dual solution on the rows of the training data, grouped by class."""
+
+    index: np.ndarray  # type: ignore[assignment]  # (m,)  int32, rows
+    vectors: Any  # (m, d)  the rows; (0, 0) where the kernel is a matrix
+    coef: Any  # (k-1, m) for pairs of classes, (k, m) for classes against the rest, else (1, m)
+    counts: np.ndarray  # (k,) or (1,)  int32, rows of each class
+
+
+class KernelSVM(BaseSVM):
+    """A kernel machine with the parameters and attributes of scikit-learn's."""
+
+    _length = "max_iter"
+    kernel: str | Callable
+    degree: int
+    gamma: float | str
+    coef0: float
+    tol: float | None
+    max_iter: int
+    verbose: bool
+    progress: bool
+    _gamma: float | None = None
+    _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
+    _dual: DualSolution
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = is_matrix(self.kernel)
+        tags.input_tags.sparse = not tags.input_tags.pairwise
+        return tags
+
+    def _columns(self) -> str:
+        if is_matrix(self.kernel) or self._kernel_rows is not None:
+            return "rows"
+        return "padded" if may_widen(self.kernel) else "fixed"
+
+    def _run_options(self, n: int) -> dict[str, Any]:
+        return {
+            "steps": 1,  # an update iterates to the tolerance
+            "passes": None,
+            "tol": self.tol,
+            "sampler": None,
+            "progress": self.progress or bool(self.verbose),
+        }
+
+    def _rounds(self) -> int:
+        """Blocks of rows at most."""
+        return MAX_BLOCKS if self.max_iter == -1 else whole_number("max_iter", self.max_iter, 1)
+
+    def _kernel(self, x: Any, copies: Any) -> Kernel:
+        """The kernel; its gamma is that of the first training rows that it is called with."""
+        if self._kernel_rows is not None:
+            return kernel_of("precomputed", 1.0, 3, 0.0, x, copies)
+        if isinstance(self.kernel, str) and self._gamma is None:
+            self._gamma = gamma_of(self.kernel, self.gamma, x, copies)
+        return kernel_of(self.kernel, self._gamma, self.degree, self.coef0, x, copies)
+
+    # Rows, and kernels that are functions of arrays.
+
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        """As `BaseSVM._checked`; for a function of arrays, x is the matrix of the kernel."""
+        if is_matrix(self.kernel) and is_sparse(X):
+            raise TypeError(
+                "Sparse precomputed kernels are not supported: pass an array, such as K.toarray()"
+            )
+        self._gamma = self._kernel_rows = None
+        if is_function(self.kernel):
+            rows = as_numbers(X)
+            if not is_traceable(self.kernel, rows):
+                return self._checked_matrix(X, rows, y, sample_weight)
+        X, y, weight = super()._checked(X, y, sample_weight, reset)
+        self.shape_fit_ = X.shape
+        return X, y, weight
+
+    def _checked_matrix(
+        self, X: Any, rows: Any, y: Any, sample_weight: Any
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        check_consistent_length(X, y)
+        matrix = kernel_matrix(self.kernel, rows, rows)
+        matrix, y, weight = super()._checked(matrix, y, sample_weight, True)
+        self._kernel_rows = rows
+        self.shape_fit_ = rows.shape if hasattr(rows, "shape") else (len(rows),)
+        del self.n_features_in_
+        if hasattr(rows, "dtype"):  # numbers: names and the number of columns are kept
+            validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=True)
+        return matrix, y, weight
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        if self._kernel_rows is None:
+            return super()._scores(X)
+        if hasattr(self, "n_features_in_"):
+            X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        return self._values(kernel_matrix(self.kernel, as_numbers(X), self._kernel_rows))
+
+    # The dual solution.
+
+    def _set_dual(
+        self,
+        x: Any,
+        weight: np.ndarray,
+        group: np.ndarray,
+        place: np.ndarray | None = None,
+        k: int = 1,
+    ) -> None:
+        """Keep the dual solution of the fitted model; equal rows share a coefficient by weight.
+
+        Args:
+            x: (n, d) training rows.
+            weight: (n,) sample weights.
+            group: (n,) numbers of merged rows, or -1.
+            place: (n,) class numbers of k classes, or None.
+            k: number of classes.
+        """
+        model = on_rows(inner_of(self.model_))
+        points = support_index(model)
+        coef = np.atleast_2d(np.asarray(model.coef, np.float64))[:, points]
+        number = np.full(max(group.max(), 0) + 1, -1)
+        number[group[np.asarray(model.index)[points]]] = np.arange(len(points))
+        number = np.where(group >= 0, number[group], -1)
+        index = np.flatnonzero(number >= 0)
+        if place is not None:
+            index = index[np.argsort(place[index], kind="stable")]
+        number = number[index]
+        total = np.bincount(number, weight[index], len(points))
+        coef = coef[:, number] * (weight[index] / total[number])
+        classes = np.zeros(len(index), int) if place is None else place[index]
+        if isinstance(self._decision_model(), Pairs):
+            coef = by_opponent(coef, classes, k)
+        matrix = is_matrix(self.kernel) or self._kernel_rows is not None
+        vectors = np.empty((0, 0)) if matrix else x[index].astype(np.float64)
+        self._dual = DualSolution(
+            index.astype(np.int32),
+            vectors,
+            type(vectors)(coef) if is_sparse(vectors) else coef,
+            np.bincount(classes, minlength=1 if place is None else k).astype(np.int32),
+        )
+        self.fit_status_ = int(self.tol is not None and not self.fit_.converged)
+
+    def _solution(self) -> DualSolution:
+        if not hasattr(self, "_dual"):
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        return self._dual
+
+    @property
+    def support_(self) -> np.ndarray:
+        """(m,) indices of the support vectors in the training data, grouped by class."""
+        return self._solution().index
+
+    @property
+    def support_vectors_(self) -> Any:
+        """(m, d) support vectors; empty if the kernel is a matrix."""
+        return self._solution().vectors
+
+    @property
+    def n_support_(self) -> np.ndarray:
+        """(k,) numbers of support vectors of the classes; (1,) without classes."""
+        return self._solution().counts
+
+    @property
+    def dual_coef_(self) -> Any:
+        """Signed dual coefficients of the support vectors, in the layout of scikit-learn.
+
+        The shape is (k-1, m) for pairs of k classes, (k, m) for classes against the rest, else (1,
+        m).
+        """
+        return self._solution().coef
+
+    @property
+    def coef_(self) -> Any:
+        """Weights of a machine with kernel "linear"; a read-only array."""
+        if self.kernel != "linear":
+            raise AttributeError("coef_ is only available when using a linear kernel")
+        solution = self._solution()
+        pairs = isinstance(self._decision_model(), Pairs)
+        coef = pair_coef(solution) if pairs else safe_sparse_dot(solution.coef, solution.vectors)
+        if is_sparse(coef):
+            coef.data.flags.writeable = False
+        else:
+            coef.flags.writeable = False
+        return coef
+
+
+def cost(C: Any) -> Any:
+    """C as the solvers take it: an infinite C is a large one."""
+    return LARGEST_C if isinstance(C, float) and C == float("inf") else C

@@ -1,0 +1,120 @@
+"""What the linear machines with scikit-learn's names share: the intercept, and its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.linear_model._base import SparseCoefMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..recipe import check_choice, check_positive
+from .base import BaseSVM
+from .compact import inner_of
+from .preprocess import FLOATS, is_sparse
+
+
+class LinearSVM(SparseCoefMixin, BaseSVM):
+    """A linear machine by dual coordinate ascent, with weights on the host that may be set."""
+
+    _length = "max_iter"
+    fit_intercept: bool
+    intercept_scaling: float
+    dual: bool | str
+    tol: float | None
+    max_iter: int
+    verbose: int
+    progress: bool
+    _coef: Any
+    _intercept: Any
+
+    def _columns(self) -> str:
+        return "padded"
+
+    def _run_options(self, n: int) -> dict[str, Any]:
+        return {
+            "steps": None,
+            "passes": self.max_iter,
+            "tol": self.tol,
+            "sampler": None,
+            "progress": self.progress or bool(self.verbose),
+        }
+
+    def _check_options(self) -> None:
+        """Raise for parameters out of their range."""
+        check_choice("dual", self.dual, ("auto", True, False))
+        if self.fit_intercept:
+            check_positive(intercept_scaling=self.intercept_scaling)
+
+    def _bias(self) -> str:
+        """The kind of intercept of the solver; "none" where its column is among the features."""
+        return "feature" if self.fit_intercept and self.intercept_scaling == 1 else "none"
+
+    def _run(self, x: Any, target: np.ndarray, weight: np.ndarray, **options: Any) -> np.ndarray:
+        self._check_options()
+        scale = self.intercept_scaling if self.fit_intercept and self._bias() == "none" else None
+        group = super()._run(
+            x if scale is None else append_column(x, scale), target, weight, **options
+        )
+        if scale is not None:
+            self._split_intercept(scale)
+        inner = inner_of(self.model_)
+        coef = np.asarray(inner.w, np.float64)
+        b = np.asarray(inner.b, np.float64)
+        self._coef = np.atleast_2d(coef) if isinstance(self, ClassifierMixin) else coef
+        self._intercept = np.atleast_1d(b).copy() if self.fit_intercept else 0.0
+        return group
+
+    def _split_intercept(self, scale: float) -> None:
+        """Make the weight of the last column the intercept."""
+
+        def split(model: Any) -> Any:
+            if hasattr(model, "w"):
+                w = np.asarray(model.w)
+                b = (scale * w[..., -1]).astype(w.dtype)
+                return dataclasses.replace(model, w=w[..., :-1], b=b, bias="feature")
+            return dataclasses.replace(model, inner=split(model.inner))
+
+        self.model_ = split(self.model_)
+        self.fit_ = self.fit_._replace(model=self.model_)
+
+    @property
+    def coef_(self) -> Any:
+        """Weights, (1, d) or (k, d) of a classifier, (d,) of a regressor; they may be set."""
+        return self._fitted("_coef")
+
+    @coef_.setter
+    def coef_(self, value: Any) -> None:
+        self._coef = value
+
+    @property
+    def intercept_(self) -> Any:
+        """Intercepts, (1,) or (k,); 0.0 without. They may be set."""
+        return self._fitted("_intercept")
+
+    @intercept_.setter
+    def intercept_(self, value: Any) -> None:
+        self._intercept = value
+
+    def _fitted(self, name: str) -> Any:
+        if name not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        return vars(self)[name]
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+
+
+def append_column(x: Any, value: float) -> Any:
+    """The rows with a column of one value appended."""
+    column = np.full((x.shape[0], 1), value, x.dtype)
+    if not is_sparse(x):
+        return np.hstack([x, column])
+    import scipy.sparse
+
+    return scipy.sparse.hstack([x, column], format="csr")

@@ -1,0 +1,56 @@
+"""One model for each pair of classes, in the layouts of scikit-learn."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.utils.extmath import safe_sparse_dot
+
+from ..types import Array
+from ..wrappers import OneVsOne
+from .preprocess import is_sparse
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """The decision values of all pairs of classes, (n, d) -> (n, k(k-1)/2)."""
+
+    model: OneVsOne
+
+    def __call__(self, x: Array) -> Array:
+        """Values for rows: > 0 for the first class of a pair."""
+        return self.model.pairs(x)
+
+
+def pair_number(first: Any, second: Any, k: int) -> Any:
+    """The number of the pair of classes first < second among (0, 1), (0, 2), ..., (k-2, k-1)."""
+    return first * (2 * k - first - 1) // 2 + second - first - 1
+
+
+def by_opponent(coef: np.ndarray, place: np.ndarray, k: int) -> np.ndarray:
+    """The coefficients (k-1, m) of m points of classes `place` from those of pairs, (k(k-1)/2, m).
+
+    Row r of a point of class c is its coefficient against the class r, or r + 1 from r = c on.
+    """
+    opponent = np.arange(k - 1)[:, None] + (np.arange(k - 1)[:, None] >= place)
+    number = pair_number(np.minimum(opponent, place), np.maximum(opponent, place), k)
+    return coef[number, np.arange(len(place))]
+
+
+def pair_coef(solution: Any) -> Any:
+    """The weights (k(k-1)/2, d) of pairs of classes, from a dual solution grouped by class."""
+    k = len(solution.counts)
+    ends = np.cumsum(solution.counts)
+    part = [slice(end - n, end) for end, n in zip(ends, solution.counts, strict=True)]
+    coef = solution.coef.toarray() if is_sparse(solution.coef) else solution.coef
+    weights = [
+        safe_sparse_dot(coef[b - 1 : b, part[a]], solution.vectors[part[a]], dense_output=True)
+        + safe_sparse_dot(coef[a : a + 1, part[b]], solution.vectors[part[b]], dense_output=True)
+        for a, b in zip(*np.triu_indices(k, 1), strict=True)
+    ]
+    dense = np.concatenate(weights)
+    return type(solution.vectors)(dense) if is_sparse(solution.vectors) else dense

@@ -1,0 +1,143 @@
+"""Linear machines by stochastic subgradients, with parameters of `SGDClassifier`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import losses, samplers
+from ..recipe import check_choice, check_positive
+from ..solvers import pegasos
+from ..types import Array, Loss
+from ..wrappers import averaged
+from .classifier import PartialFitMixin
+from .preprocess import is_sparse
+
+LOSSES = {
+    "hinge": losses.hinge,
+    "squared_hinge": losses.squared_hinge,
+    "log_loss": losses.logistic,
+}
+
+
+def growing(t: Array) -> Array:
+    """The weights 1, 2, ... of the iterates in their mean."""
+    return t + 1
+
+
+def mean_sqnorm(x: Any, weight: np.ndarray) -> float:
+    """The weighted mean of |x_i|^2."""
+    squares = x.multiply(x).sum(axis=1) if is_sparse(x) else np.einsum("ij,ij->i", x, x)
+    return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
+
+
+class Pegasos(PartialFitMixin):
+    """alpha/2 |w|^2 + mean_i weight_i loss(y_i (<w, x_i> + b)) by the steps of Pegasos.
+
+    It stands in for scikit-learn's `SGDClassifier`: the same parameters, as far as the method has
+    them. Steps are 1/(alpha (t + t0)), t0 = mean |x|^2 / alpha, on batches of rows. There is no
+    stopping criterion: `fit` makes `max_iter` passes, `partial_fit` one.
+
+    Args:
+        loss: "hinge", "squared_hinge", "log_loss", or a loss of jaxsvm.
+        penalty: "l2".
+        alpha: lambda of the objective, > 0; C = 1/(alpha n).
+        fit_intercept: whether there is an intercept, regularised with the weights.
+        max_iter: passes over the rows, >= 1.
+        shuffle: whether each pass has the rows in a random order, else rows are drawn one by one
+            with repetition.
+        verbose: as `progress`.
+        n_jobs: accepted without an effect: all classes are trained in one program.
+        random_state: int, `RandomState` or None; the order of rows.
+        class_weight: dict from class names to factors, "balanced", or None.
+        average: whether the model is the mean of the iterates with weights 1, 2, ..., else the last
+            one.
+        batch_size: rows of a step, >= 1.
+        progress: a bar on the standard error stream.
+
+    Attributes:
+        coef_: (1, d) or (k, d) weights.
+        intercept_: (1,) or (k,) intercepts.
+        classes_: (k,) class names.
+        n_iter_: passes made.
+        model_, fit_: as `SVMClassifier`.
+
+    Raises:
+        ValueError: from `fit`, for a parameter out of its range.
+
+    Example:
+        >>> X, y = [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]
+        >>> clf = Pegasos(alpha=1e-2, random_state=0).fit(X, y)
+        >>> clf.predict([[0.5], [3.5]]).tolist()
+        [0, 1]
+
+    Reference: S. Shalev-Shwartz, Y. Singer, N. Srebro, A. Cotter, Pegasos: primal estimated
+        sub-gradient solver for SVM, Mathematical Programming 127, 2011.
+    """
+
+    _length = "max_iter"
+
+    def __init__(
+        self,
+        loss: str | Loss = "hinge",
+        *,
+        penalty: str = "l2",
+        alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        max_iter: int = 20,
+        shuffle: bool = True,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        class_weight: dict | str | None = None,
+        average: bool = True,
+        batch_size: int = 1,
+        progress: bool = False,
+    ) -> None:
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.class_weight = class_weight
+        self.average = average
+        self.batch_size = batch_size
+        self.progress = progress
+
+    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
+        if previous is not None:
+            return previous  # steps continue from the mean norm of the first rows
+        if self.penalty != "l2":
+            raise ValueError(
+                f"penalty must be 'l2', got {self.penalty!r}: sklearn.linear_model.SGDClassifier "
+                "has others"
+            )
+        if isinstance(self.loss, str):
+            check_choice("loss", self.loss, tuple(LOSSES))
+        loss = LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
+        check_positive(alpha=self.alpha)
+        bias = "feature" if self.fit_intercept else "none"
+        offset = (mean_sqnorm(x, copies) + (bias == "feature")) / self.alpha
+        solver = pegasos(self.alpha, loss=loss, bias=bias, offset=offset)
+        return averaged(solver, weights=growing) if self.average else solver
+
+    def _run_options(self, n: int) -> dict[str, Any]:
+        choose = samplers.epochs if self.shuffle else samplers.uniform
+        return {
+            "steps": None,
+            "passes": self.max_iter,
+            "tol": None,
+            "sampler": choose(self.batch_size),
+            "progress": self.progress or bool(self.verbose),
+        }
+
+    def _columns(self) -> str:
+        return "padded"
+
+    def _can_partial_fit(self) -> bool:
+        return True

@@ -1,0 +1,182 @@
+"""`LinearSVC`, `LinearSVR` and `Pegasos` beside scikit-learn's linear machines, on the same rows."""
+
+import functools
+import inspect
+
+import jax
+import numpy as np
+import pytest
+import scipy.sparse
+import sklearn.svm
+from sklearn.datasets import load_diabetes, load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import SGDClassifier
+from sklearn.preprocessing import StandardScaler
+
+from jaxsvm.estimators import LinearSVC, LinearSVR, Pegasos
+
+pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:Liblinear")
+
+IRIS = load_iris()
+X, Y = StandardScaler().fit_transform(IRIS.data), IRIS.target_names[IRIS.target]
+TOY, LABELS, AT = (
+    np.array([[-2.0, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]),
+    [1, 1, 1, 2, 2, 2],
+    [[-1, -1], [2, 2], [3, 2]],
+)
+REAL, TARGET = load_diabetes(return_X_y=True)
+REAL, TARGET = REAL[:200, :8] * 20, (TARGET[:200] - TARGET[:200].mean()) / TARGET[:200].std()
+
+
+@pytest.fixture(autouse=True)
+def usual_promotion():
+    """As users have it: the strict promotion of these tests is for our own arithmetic."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@functools.cache
+def on_iris(**options):
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        ours = LinearSVC(random_state=0, **options).fit(X, Y)
+    return ours, sklearn.svm.LinearSVC(random_state=0, tol=1e-9, max_iter=10**6, **options).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    "options, atol",  # a large intercept_scaling makes the problem flat, and the hinge has no curvature
+    [({}, 1e-4), ({"loss": "hinge"}, 2e-2), ({"intercept_scaling": 3.0}, 5e-3), ({"fit_intercept": False}, 1e-4)],
+)
+def test_classifiers_solve_the_problem_of_liblinear(options, atol):
+    ours, theirs = on_iris(**options)
+    for name in ("coef_", "intercept_"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=atol)
+        assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name))
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=3 * atol)
+    assert np.mean(ours.predict(X) == theirs.predict(X)) > 0.99
+    np.testing.assert_array_equal(ours.predict(X), ours.classes_[np.argmax(ours.decision_function(X), axis=1)])
+    assert type(ours.n_iter_) is int and ours.classes_.tolist() == theirs.classes_.tolist()
+
+
+def test_two_classes():
+    for options in ({}, {"loss": "hinge"}, {"dual": True}, {"dual": False}):
+        made = LinearSVC(random_state=0, **options).fit(TOY, LABELS)
+        theirs = sklearn.svm.LinearSVC(random_state=0, tol=1e-9, **options).fit(TOY, LABELS)
+        np.testing.assert_allclose(made.coef_, theirs.coef_, atol=1e-3)
+        np.testing.assert_allclose(made.intercept_, [0], atol=1e-3)
+        np.testing.assert_array_equal(made.predict(AT), [1, 2, 2])
+        assert made.decision_function(AT).shape == (3,)
+    assert LinearSVC(fit_intercept=False).fit(TOY, LABELS).intercept_ == 0.0
+
+
+def test_the_intercept_is_free_where_its_scale_is_large():
+    x, y = [[2, 1], [3, 1], [1, 3], [2, 3]], [0, 0, 1, 1]
+    made = {s: LinearSVC(C=4, intercept_scaling=s, tol=1e-6, random_state=0, max_iter=10**4).fit(x, y) for s in (0.01, 5)}
+    theirs = sklearn.svm.LinearSVC(C=4, intercept_scaling=5, tol=1e-9, max_iter=10**6, dual=False).fit(x, y)
+    assert abs(made[0.01].intercept_[0]) < 1e-2
+    np.testing.assert_allclose(made[5].intercept_, theirs.intercept_, atol=2e-2)
+    np.testing.assert_allclose(made[5].model_(np.float32(x)), made[5].decision_function(x), atol=1e-4)
+
+
+def test_weights_are_copies_and_zero_is_absence():
+    weight = np.random.default_rng(0).integers(0, 4, 6) + np.array([1, 0, 0, 1, 0, 0])
+    for made, target in ((LinearSVC(random_state=0), LABELS), (LinearSVR(random_state=0), np.arange(6.0))):
+        one = made.fit(TOY, target, weight).coef_
+        two = made.fit(np.repeat(TOY, weight, 0), np.repeat(target, weight)).coef_
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(
+        LinearSVC(random_state=0).fit(TOY, LABELS, np.ones(6)).coef_, LinearSVC(random_state=0).fit(TOY, LABELS).coef_
+    )
+
+
+def test_class_weights_of_two_classes():
+    y = np.where(Y == "setosa", "a", "b")
+    for weight in ("balanced", {"a": 5.0}):
+        ours = LinearSVC(class_weight=weight, random_state=0).fit(X, y)
+        theirs = sklearn.svm.LinearSVC(class_weight=weight, tol=1e-9, dual=False).fit(X, y)
+        np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
+
+
+def test_weights_may_be_set_and_made_sparse():
+    ours, _ = on_iris()
+    made = LinearSVC(random_state=0).fit(X, Y)
+    made.coef_, made.intercept_ = ours.coef_.copy(), ours.intercept_.copy()
+    np.testing.assert_array_equal(made.decision_function(X), ours.decision_function(X))
+    made.sparsify()
+    assert scipy.sparse.issparse(made.coef_)
+    for x in (X, scipy.sparse.csr_array(X)):
+        np.testing.assert_allclose(made.decision_function(x), ours.decision_function(X), atol=1e-12)
+        np.testing.assert_array_equal(made.predict(x), ours.predict(X))
+    np.testing.assert_array_equal(made.densify().coef_, ours.coef_)
+    made.coef_ = 0 * made.coef_
+    np.testing.assert_array_equal(made.decision_function(X), np.broadcast_to(made.intercept_, (150, 3)))
+    assert not hasattr(LinearSVC(), "coef_") and not hasattr(LinearSVC(), "intercept_")
+
+
+def test_sparse_rows_are_dense_ones():
+    ours, _ = on_iris()
+    made = LinearSVC(random_state=0).fit(scipy.sparse.dok_array(X), Y)
+    np.testing.assert_allclose(made.coef_, ours.coef_, atol=1e-3)
+    scaled = LinearSVC(random_state=0, intercept_scaling=3.0).fit(scipy.sparse.csr_array(X), Y)
+    np.testing.assert_allclose(scaled.decision_function(X), on_iris(intercept_scaling=3.0)[0].decision_function(X), atol=1e-2)
+
+
+def test_too_few_passes_are_told():
+    with pytest.warns(ConvergenceWarning, match="a larger max_iter"):
+        made = LinearSVC(C=100.0, loss="hinge", tol=1e-9, max_iter=1, random_state=0).fit(X, Y)
+    assert type(made.n_iter_) is int and made.n_iter_ < 10
+    with pytest.warns(ConvergenceWarning, match="a larger max_iter"):
+        LinearSVR(C=100.0, tol=1e-9, max_iter=1, random_state=0).fit(REAL, TARGET)
+
+
+@pytest.mark.parametrize(
+    "options, atol",
+    [
+        ({"loss": "squared_epsilon_insensitive", "epsilon": 0.1}, 1e-4),
+        ({"loss": "squared_epsilon_insensitive", "fit_intercept": False, "dual": True}, 1e-4),
+        ({"epsilon": 0.1}, 1e-2),  # no curvature
+        pytest.param({"intercept_scaling": 3.0, "C": 0.1}, 1e-2, marks=pytest.mark.long),
+    ],
+)
+def test_regressors_solve_the_problem_of_liblinear(options, atol):
+    ours = LinearSVR(random_state=0, **options).fit(REAL, TARGET)
+    theirs = sklearn.svm.LinearSVR(random_state=0, tol=1e-9, max_iter=10**6, **options).fit(REAL, TARGET)
+    for name in ("coef_", "intercept_"):
+        assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name))
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=atol)
+    np.testing.assert_allclose(ours.predict(REAL), REAL @ ours.coef_ + ours.intercept_, rtol=1e-12)
+
+
+# Pegasos.
+
+
+def test_pegasos_has_parameters_of_sgd_classifier():
+    ours, theirs = (inspect.signature(each).parameters for each in (Pegasos, SGDClassifier))
+    changed = {"max_iter", "average"}  # documented: no stopping criterion; the mean is the better default
+    additions = {"batch_size", "progress"}
+    assert set(ours) - additions <= set(theirs)
+    assert all(ours[key].default == theirs[key].default for key in set(ours) - additions - changed)
+
+
+@pytest.mark.parametrize("k", [2, pytest.param(3, marks=pytest.mark.long)])
+def test_pegasos_comes_near_the_optimum(k):
+    x, y = make_classification(200, 8, n_informative=5, n_classes=k, random_state=0)
+    made = Pegasos(alpha=1e-2, max_iter=50, random_state=0).fit(x, y)
+    best = sklearn.svm.LinearSVC(loss="hinge", C=1 / (1e-2 * 200), tol=1e-8, max_iter=10**6, random_state=0).fit(x, y)
+    names = made.classes_ if k > 2 else made.classes_[1:]
+
+    def objective(machine):
+        slack = np.maximum(0, 1 - np.where(y[:, None] == names, 1, -1) * (x @ machine.coef_.T + machine.intercept_))
+        return 0.5e-2 * (np.sum(machine.coef_**2) + np.sum(machine.intercept_**2)) + slack.mean(axis=0).sum()
+
+    assert objective(best) <= objective(made) < 1.01 * objective(best)
+    assert made.coef_.shape == best.coef_.shape and made.n_iter_ >= 50
+
+
+def test_pegasos_in_pieces():
+    made = Pegasos(random_state=0)
+    for _ in range(10):
+        for piece in np.array_split(np.random.default_rng(0).permutation(150), 3):
+            made.partial_fit(X[piece], Y[piece], classes=IRIS.target_names)
+    assert made.score(X, Y) > 0.9
+    last = Pegasos(average=False, shuffle=False, loss="log_loss", fit_intercept=False, batch_size=8, random_state=0).fit(X, Y)
+    assert last.score(X, Y) > 0.8 and last.intercept_.tolist() == [0, 0, 0]
