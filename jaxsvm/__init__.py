@@ -72,6 +72,9 @@ from .solvers import forgetron as forgetron
 from .solvers import kernel_pegasos as kernel_pegasos
 from .solvers import lasvm as lasvm
 from .solvers import nogd as nogd
+from .solvers import nu_svc as nu_svc
+from .solvers import nu_svr as nu_svr
+from .solvers import one_class as one_class
 from .solvers import pegasos as pegasos
 from .solvers import perceptron as perceptron
 from .solvers import projectron as projectron

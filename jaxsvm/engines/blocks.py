@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import count, top_k_index
-from ..recipe import register, unwrap_static
-from ..types import Array
-from . import kernel_cache
-from .dual_qp import Dual, DualState, Problem, Residual, gain_down, gain_up, residual_of
+from ..checks import integer
+from ..numerics import count, is_traced, times_count, top_k_index
+from ..recipe import register
+from ..types import Array, Count
+from . import kernel_cache, whole_matrix
+from .dual_qp import Dual, DualState, Residual, gain_down, gain_up
 from .smo_step import solve
 
 
@@ -30,7 +31,7 @@ class DecompositionState(NamedTuple):
 class Task(NamedTuple):
     """What is constant during one update."""
 
-    qp: Problem
+    qp: Any  # Problem, or `nu_qp.NuProblem`
     tol: Array  # ()  the residual to stop at
     rounds: Array  # ()  int32, maximum number of blocks
     x: Array  # (n, d)  all rows
@@ -41,9 +42,8 @@ class Task(NamedTuple):
 
     def residual(self, state: DualState) -> Residual:
         """The residual of these coefficients."""
-        C, loss = self.qp.C * state.weight, unwrap_static(self.qp.loss)
         dual = self.dual.at_state(state)
-        return residual_of(dual, self.y, C, loss, self.stop, self.bias, self.tol)
+        return self.qp.residual(dual, state.weight, self.y, self.stop, self.bias, self.tol)
 
 
 class Progress(NamedTuple):
@@ -60,19 +60,22 @@ class Progress(NamedTuple):
 def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     """Select a working set W of `size` rows, solve its dual, and update the derivative.
 
-        coef_W' = argmax of D over coef_W;   grad -= K_.W (coef_W' - coef_W)
+    coef_W' = argmax of D over coef_W;   grad -= K_.W (coef_W' - coef_W)
     """
     qp, l2 = task.qp, task.dual.bounds.l2
     state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
     working = select_working_set(dual, progress.state.working[: size // 2], size)
-    block = jax.tree.map(lambda a: a.at[working].get(mode="promise_in_bounds"), dual)
+    block = jax.tree.map(lambda a: a.at[..., working].get(mode="promise_in_bounds"), dual)
     gram = qp.kernel.gram(task.x, working)
     gram = gram if l2 is None else gram + jnp.diag(block.bounds.l2)
-    block_tol = jnp.maximum(0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0)
+    block_tol = jnp.maximum(
+        0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0
+    )
     solved = solve(gram, block, state.sum_error, block_tol, task.bias, 100 * size)
     # The new coef_W, and grad -= K_.W times its change.
     coef = solved.dual.coef
-    change = coef - block.coef
+    parts_change = coef - block.coef
+    change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
     cache = kernel_cache.ensure_rows(progress.rows, qp.kernel, task.x, working, change != 0)
     grad, compensation = kernel_cache.subtract(
         state.grad, state.compensation, cache, working, change
@@ -80,7 +83,7 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     if l2 is not None:
         grad = grad.at[working].add(-block.bounds.l2 * change, mode="promise_in_bounds")
     state = state._replace(
-        coef=state.coef.at[working].set(coef, mode="promise_in_bounds"),
+        coef=state.coef.at[..., working].set(coef, mode="promise_in_bounds"),
         grad=grad,
         compensation=compensation,
         sum_error=solved.sum_error,
@@ -91,7 +94,7 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     settled = few_new & (n_free > size // 2)
     residual = task.residual(state)
     new = DecompositionState(state, working, residual.value)
-    return Progress(new, residual, cache, jnp.any(change != 0), progress.rounds + 1, settled)
+    return Progress(new, residual, cache, jnp.any(parts_change != 0), progress.rounds + 1, settled)
 
 
 def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
@@ -136,9 +139,7 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
             working, dual = progress.state.working, task.dual.at_state(progress.state.dual)
             added = select_working_set(dual, working, large_block)[: large_block - q]
             state = progress.state._replace(working=jnp.concatenate([working, added]))
-            return solve_while(
-                lambda progress: True, large_block, progress._replace(state=state)
-            )
+            return solve_while(lambda progress: True, large_block, progress._replace(state=state))
 
         def result(progress):
             """The state, whose working set has q rows again, and the number of kernel rows."""
@@ -180,10 +181,66 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
     return solve_blocks
 
 
+def check_options(working_set: int | None, memory: int | None, rounds: float) -> float:
+    """The argument `rounds` of `decomposition`, an integer where it is known.
+
+    Raises:
+        ValueError: one of the arguments is not what `decomposition` takes.
+    """
+    if working_set is not None and (
+        not isinstance(working_set, int) or working_set < 4 or working_set % 4
+    ):
+        raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
+    if memory is not None and (not isinstance(memory, int) or memory < 0):
+        raise ValueError(f"memory must be a whole number of bytes, got {memory!r}: write int(4e9)")
+    return rounds if is_traced(rounds) else integer("rounds", rounds, 1)
+
+
+def init_working_set(n: int, working_set: int | None) -> Array:
+    """The working set (q,) before the first block."""
+    return jnp.arange(min(working_set or 512, n), dtype=jnp.int32)
+
+
+def make_update(
+    stop: str, bias: str, working_set: int | None, memory: int | None, rounds: float
+) -> Callable:
+    """The function of one update: steps on the whole matrix if the rows are few, else blocks.
+
+    Args:
+        stop: as of `decomposition`.
+        bias: "free", "none", or "parts" for the problems of `nu_qp`.
+        working_set: as of `decomposition`.
+        memory: as of `decomposition`.
+        rounds: as of `decomposition`.
+
+    Returns:
+        A function qp, tol, state, x, y -> state, evals. State and rows are without derivatives.
+    """
+    solve_whole = whole_matrix.make_solver(stop, bias)
+    solve_blocks = make_solver(stop, bias, memory)
+    limit = 2**31 if memory is None else memory
+
+    def update(
+        qp: Any, tol: Array, state: DecompositionState, x: Array, y: Array
+    ) -> tuple[DecompositionState, Array | Count]:
+        n, most = y.shape[0], jnp.asarray(rounds, jnp.int32)
+        if working_set is None and whole_matrix.fits(x, limit):
+            steps = jnp.minimum(most, (2**31 - 1) // n) * n
+            own = qp, tol, steps, state.dual, y
+            dual, residual, _ = solve_whole((qp.kernel, x), own)
+            return state._replace(dual=dual, residual=residual), times_count(n, n, n)
+        new, rows_computed = solve_blocks(qp, tol, most, state, x, y)
+        # `row_limit` and one more block; at least one block
+        max_rows = max(2**31 // n - 1, 4 * state.working.shape[0])
+        return new, times_count(rows_computed, n, max_rows)
+
+    return update
+
+
 def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
     """A working set: the retained rows and those of extreme gain, without repetition.
 
-    Extreme are the largest gain_up and the smallest gain_down.
+    Extreme are the largest gain_up and the smallest gain_down, of each part in equal numbers.
 
     Args:
         dual: of n coefficients.
@@ -203,7 +260,10 @@ def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
         score = jnp.maximum(score, lowest).at[selected].set(-jnp.inf, mode="promise_in_bounds")
         return top_k_index(score, number)
 
-    up = top_unselected(gain_up(dual), retained, (size - k) // 2)
-    selected = jnp.concatenate([retained, up])
-    down = top_unselected(-gain_down(dual), selected, size - k - (size - k) // 2)
-    return jnp.concatenate([up, down, retained])
+    up, down = gain_up(dual), -gain_down(dual)
+    lists = [up, down] if up.ndim == 1 else [*up, *down]
+    selected = retained
+    for i, score in enumerate(lists):
+        number = (size - selected.shape[0]) // (len(lists) - i)
+        selected = jnp.concatenate([selected, top_unselected(score, selected, number)])
+    return jnp.concatenate([selected[k:], retained])
