@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..checks import integer
+from ..kernels import matvec
 from ..numerics import count, is_traced, times_count, top_k_index
 from ..recipe import register
 from ..types import Array, Count
@@ -111,6 +112,8 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
     @jax.custom_batching.sequential_vmap
     def solve_blocks(qp, tol, rounds, state, x, y):
         n, q = y.shape[0], state.working.shape[0]
+        dual, start_rows = qp.feasible_start(state.dual, functools.partial(matvec, qp.kernel, x, x))
+        state = state._replace(dual=dual)
         slots = kernel_cache.num_slots(x, 2**31 if memory is None else memory, 2 * q)
         small_cache = min(kernel_cache.num_slots(x, 2**28, n // 8 + 2 * q), slots)
         large_block = max(q, min(4 * q, n // 4 * 4))
@@ -144,7 +147,7 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
         def result(progress):
             """The state, whose working set has q rows again, and the number of kernel rows."""
             working = progress.state.working[:q]
-            return progress.state._replace(working=working), progress.rows.n_computed
+            return progress.state._replace(working=working), progress.rows.n_computed + start_rows
 
         def start_with_small_cache(progress):
             """Start with a small cache, and allocate the full one once it proves insufficient.
@@ -175,7 +178,9 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
             settled=~true,
         )
         return lax.cond(
-            residual.unsolved, lambda: start_with_small_cache(start()), lambda: (state, zero)
+            residual.unsolved,
+            lambda: start_with_small_cache(start()),
+            lambda: (state, zero + start_rows),
         )
 
     return solve_blocks
@@ -228,10 +233,11 @@ def make_update(
             steps = jnp.minimum(most, (2**31 - 1) // n) * n
             own = qp, tol, steps, state.dual, y
             dual, residual, _ = solve_whole((qp.kernel, x), own)
-            return state._replace(dual=dual, residual=residual), times_count(n, n, n)
+            evals = times_count(jnp.asarray(n, jnp.int32), n, n)
+            return state._replace(dual=dual, residual=residual), evals
         new, rows_computed = solve_blocks(qp, tol, most, state, x, y)
-        # `row_limit` and one more block; at least one block
-        max_rows = max(2**31 // n - 1, 4 * state.working.shape[0])
+        # `row_limit` and one more block; at least one block; the rows of a feasible start
+        max_rows = max(2**31 // n - 1, 4 * state.working.shape[0]) + (n if bias == "parts" else 0)
         return new, times_count(rows_computed, n, max_rows)
 
     return update

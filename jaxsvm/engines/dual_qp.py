@@ -95,6 +95,10 @@ class Problem(NamedTuple):
         """As `dual`, from the values k(x_i, x_i) (n,)."""
         return dual_of(self.C, unwrap_static(self.loss), state, diag, y)
 
+    def feasible_start(self, state: DualState, product: Callable) -> tuple[DualState, int]:
+        """The state itself: that of `init_state` is feasible."""
+        return state, 0
+
     def residual(
         self, dual: Dual, weight: Array, y: Array, stop: str, bias: str, tol: Array
     ) -> Residual:

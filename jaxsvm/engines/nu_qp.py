@@ -25,13 +25,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from ..checks import number
 from ..implicit import Parts, parts_solution
-from ..kernels import Kernel, as_kernel, matvec
+from ..kernels import Kernel, as_kernel
 from ..models import Expansion, expansion
 from ..numerics import accum_dtype, count, fast_max, fast_min, is_traced, norm
-from ..recipe import Static, cast, check_positive, register
+from ..recipe import cast, check_positive, register
 from ..samplers import whole
 from ..types import Array, Batch, Count, Info, Quadratic, Scalar, Solver
 from . import blocks
@@ -75,33 +76,11 @@ class NuState(NamedTuple):
 
 
 class NuProblem(NamedTuple):
-    """One of the three problems, as `dual_qp.Problem`."""
+    """One of the three problems on given rows, as `dual_qp.Problem`."""
 
-    nu: Scalar  # ()
-    C: Scalar  # ()  1 except for nu_svr
     kernel: Kernel
-    form: Static  # of "nu_svc", "one_class" or "nu_svr"
-
-    def largest(self, y: Array, weight: Array) -> Array:
-        """The largest feasible nu, ()."""
-        return largest_nu(self.form.thing, y, weight, jnp)
-
-    def parts(self, y: Array, weight: Array) -> Parts:
-        """The linear term, bounds and sums; those of the largest feasible nu where nu is larger."""
-        zero, cap = jnp.zeros_like(weight), self.C * weight
-        nu = jnp.minimum(self.nu, self.largest(y, weight))
-        total = self.C * nu * jnp.sum(weight)
-        if self.form.thing == "one_class":
-            return Parts(zero, zero[None], cap[None], total[None])
-        caps = jnp.stack([cap, cap])
-        if self.form.thing == "nu_svc":
-            caps = jnp.where(jnp.stack([y > 0, y <= 0]), caps, 0)
-        zeros, signs = jnp.zeros_like(caps[:1]), jnp.asarray([1.0, -1.0], y.dtype)
-        low, high = (
-            jnp.concatenate([zeros, -caps[1:]]),
-            jnp.concatenate([caps[:1], zeros]),
-        )
-        return Parts(y if self.form.thing == "nu_svr" else zero, low, high, signs * total / 2)
+    parts: Parts
+    start: Array | None  # (n,)  initial coefficients; None: zeros
 
     def dual(self, state: DualState, x: Array, y: Array) -> Dual:
         """The coefficients of a state with their derivatives, bounds and curvatures."""
@@ -109,9 +88,39 @@ class NuProblem(NamedTuple):
 
     def dual_from_diag(self, state: DualState, diag: Array, y: Array) -> Dual:
         """As `dual`, from the values k(x_i, x_i) (n,)."""
-        parts = self.parts(y, state.weight)
-        bounds = Quadratic(parts.low, parts.high)
+        bounds = Quadratic(self.parts.low, self.parts.high)
         return Dual(state.coef, state.grad + state.compensation, bounds, diag)
+
+    def feasible_start(self, state: DualState, product: Callable) -> tuple[DualState, Array]:
+        """The state at a feasible point if no update was made before, and the kernel rows read.
+
+        The point is LIBSVM's, or made of `start`.
+
+        Args:
+            state: from `init_state`, or after an update.
+            product: the function c -> K c, (n,) -> (n,).
+        """
+        n = state.grad.shape[0]
+
+        def start() -> tuple[DualState, Array]:
+            coef = self.initial_coef()
+            grad = self.parts.linear - product(jnp.sum(coef, axis=0))
+            sum_error = jnp.sum(coef, axis=1) - self.parts.total
+            return state._replace(coef=coef, grad=grad, sum_error=sum_error), jnp.int32(n)
+
+        return lax.cond(jnp.isinf(state.sum_error[0]), start, lambda: (state, jnp.int32(0)))
+
+    def initial_coef(self) -> Array:
+        """Feasible coefficients (k, n)."""
+        _, low, high, total = self.parts
+        signs = _signs(low)
+        if self.start is None:
+            coef = jnp.zeros_like(high)
+        else:
+            given = jnp.maximum(signs[:, None] * self.start[None, :], 0)
+            sums = jnp.sum(given, axis=1)
+            coef = given * (signs * total / jnp.where(sums > 0, sums, 1))[:, None]
+        return signs[:, None] * jax.vmap(fill)(coef, high - low, signs * total)
 
     def residual(
         self, dual: Dual, weight: Array, y: Array, stop: str, bias: str, tol: Array
@@ -120,6 +129,24 @@ class NuProblem(NamedTuple):
         kkt = violation(dual)
         rounding = jnp.finfo(y.dtype).eps * norm(dual.total)
         return Residual(kkt, kkt, jnp.maximum(tol - rounding, tol / 2))
+
+
+def _signs(coef: Array) -> Array:
+    """The sign of each part of (k, n) coefficients, (k,)."""
+    return jnp.asarray([1.0, -1.0][: coef.shape[0]], coef.dtype)
+
+
+def make_parts(form: str, nu: Array, C: Array, y: Array, weight: Array) -> Parts:
+    """The linear term, bounds and sums; those of the largest feasible nu where nu is larger."""
+    zero, cap = jnp.zeros_like(weight), C * weight
+    total = C * jnp.minimum(nu, largest_nu(form, y, weight, jnp)) * jnp.sum(weight)
+    if form == "one_class":
+        return Parts(zero, zero[None], cap[None], total[None])
+    up, down = (
+        (jnp.where(y > 0, cap, 0), jnp.where(y > 0, 0, cap)) if form == "nu_svc" else (cap, cap)
+    )
+    low, high = jnp.stack([zero, -down]), jnp.stack([up, zero])
+    return Parts(y if form == "nu_svr" else zero, low, high, _signs(low) * total / 2)
 
 
 def largest_nu(form: str, y: Any, weight: Any, xp: Any = np) -> Any:
@@ -162,104 +189,86 @@ def fill(coef: Array, cap: Array, total: Array) -> Array:
     return coef + jnp.clip(total - jnp.sum(coef) - (jnp.cumsum(room) - room), 0, room)
 
 
-def init_state(qp: NuProblem, data: Batch, start: Array | None, working_set: int | None) -> NuState:
-    """The initial state, from LIBSVM's initial point or from `start`.
+def init_state(form: str, data: Batch, start: Array | None, working_set: int | None) -> NuState:
+    """The initial state, of zeros: the first update begins at a feasible point.
 
     Raises:
         ValueError: start of another length than the data.
     """
     dtype, n = accum_dtype(data.x), data.y.shape[0]
-    qp, y, weight = cast((qp, data.y, data.weight), dtype)
-    y, weight = jnp.asarray(y), jnp.asarray(weight)
-    parts = qp.parts(y, weight)
-    coef = jnp.zeros_like(parts.high)
-    signs = jnp.ones(1, dtype) if coef.shape[0] == 1 else jnp.asarray([1.0, -1.0], dtype)
-    caps, totals = parts.high - parts.low, signs * parts.total
-    if start is not None:
-        if jnp.shape(start) != (n,):
-            raise ValueError(
-                f"start has shape {jnp.shape(start)}, expected one number for each of the {n} rows"
-            )
-        given = jnp.maximum(signs[:, None] * jnp.asarray(start, dtype)[None, :], 0)
-        sums = jnp.sum(given, axis=1)
-        coef = given * (totals / jnp.where(sums > 0, sums, 1))[:, None]
-    coef = signs[:, None] * jax.vmap(fill)(coef, caps, totals)
-    grad = parts.linear - matvec(qp.kernel, data.x, data.x, jnp.sum(coef, axis=0))
-    error = jnp.sum(coef, axis=1) - parts.total
-    state = DualState(coef, grad, jnp.zeros_like(grad), error, weight)
-    # without the kernel's diagonal, which the levels do not read
-    level = levels(qp.dual_from_diag(state, jnp.zeros_like(grad), y))
-    working = blocks.init_working_set(n, working_set)
-    inner = DecompositionState(state, working, jnp.full((), jnp.inf, dtype))
-    return stop_gradients(NuState(inner, level))
+    if start is not None and jnp.shape(start) != (n,):
+        raise ValueError(
+            f"start has shape {jnp.shape(start)}, expected one number for each of the {n} rows"
+        )
+    k = 1 if form == "one_class" else 2
+    zero, infinite = jnp.zeros(n, dtype), jnp.full(k, jnp.inf, dtype)
+    grad = jnp.asarray(data.y, dtype) if form == "nu_svr" else zero
+    weight = jnp.asarray(data.weight, dtype)
+    dual = DualState(jnp.zeros((k, n), dtype), grad, zero, infinite, weight)
+    inner = DecompositionState(dual, blocks.init_working_set(n, working_set), infinite[0])
+    return stop_gradients(NuState(inner, jnp.zeros(k, dtype)))
 
 
-def step_info(
-    qp: NuProblem, states: tuple, level: Array, y: Array, residual: Array, evals: Array | Count
-) -> Info:
-    """The step information of a step between two dual states `(before, after)`.
+def step_info(parts: Parts, C: Array, states: tuple, residual: Array, evals: Array | Count) -> Info:
+    """The step information of a step between two states `(before, after)`.
 
     The loss is the weighted mean of the slack before the step, in the units of the problem.
     """
-    before, after = (qp.dual_from_diag(state, jnp.zeros_like(y), y) for state in states)
-    low, high = before.bounds.low, before.bounds.high
-    value = jnp.broadcast_to(before.grad, before.coef.shape) - level[:, None]
-    slack = high * jnp.maximum(value, 0) + low * jnp.minimum(value, 0)
-    sum_weight = qp.C * jnp.sum(states[0].weight)
-    change = jnp.sum(after.coef - before.coef, axis=0)
-    moved = jnp.any(after.coef != before.coef, axis=0)
+    before, after = (state.inner.dual for state in states)
+    value = before.grad[None, :] - states[0].level[:, None]
+    slack = parts.high * jnp.maximum(value, 0) + parts.low * jnp.minimum(value, 0)
+    sum_weight = jnp.maximum(C * jnp.sum(before.weight), jnp.finfo(value.dtype).tiny)
+    change = after.coef - before.coef
     return Info(
-        loss=jnp.sum(slack) / jnp.maximum(sum_weight, jnp.finfo(y.dtype).tiny),
+        loss=jnp.sum(slack) / sum_weight,
         residual=residual,
-        progress=change * (before.grad + after.grad) / 2,
-        index=jnp.where(moved, jnp.arange(y.shape[0], dtype=jnp.int32), -1),
-        support=count(after.total != 0),
+        progress=jnp.sum(change, axis=0) * (before.grad + after.grad) / 2,
+        index=jnp.where(
+            jnp.any(change != 0, axis=0), lax.iota(jnp.int32, before.grad.shape[0]), -1
+        ),
+        support=count(jnp.sum(after.coef, axis=0) != 0),
         evals=evals,
     )
 
 
-def build_model(qp: NuProblem, state: NuState, data: Batch | None) -> Expansion:
+def build_model(
+    form: str, nu: Scalar, C: Scalar, kernel: Kernel, state: NuState, data: Batch | None
+) -> Expansion:
     """The model of a state; its derivatives are those of the exact solution."""
     coef = state.inner.dual.coef
-    model = expansion(qp.kernel, coef[0], data, "free")
+    model = expansion(kernel, coef[0], data, "free")
     assert data is not None  # `expansion` refuses None
-    qp, y, weight = cast((qp, data.y, data.weight), coef.dtype)
-    y, weight = jnp.asarray(y), jnp.asarray(weight)
-    coef, level = parts_solution(coef, state.level, qp.kernel, data.x, qp.parts(y, weight))
-    if qp.form.thing == "one_class":
-        total, b = coef[0], level[0]
-    else:
-        total, b = jnp.sum(coef, axis=0), jnp.mean(level)
-    if qp.form.thing == "nu_svc":
+    nu, C, y, weight = cast((nu, C, data.y, data.weight), coef.dtype)
+    parts = make_parts(form, nu, C, jnp.asarray(y), jnp.asarray(weight))
+    coef, level = parts_solution(coef, state.level, kernel, data.x, parts)
+    total, b = coef[0] if form == "one_class" else coef[0] + coef[1], jnp.mean(level)
+    if form == "nu_svc":
         margin = (level[1] - level[0]) / 2
         rounding = 8 * jnp.finfo(b.dtype).eps * jnp.max(jnp.abs(level))
-        margin = jnp.where(margin > rounding, margin, jnp.ones_like(margin))
+        # at margin 0 unscaled; nan stays
+        margin = jnp.where(margin <= rounding, jnp.ones_like(margin), margin)
         total, b = total / margin, b / margin
-    largest = jax.lax.stop_gradient(qp.largest(y, weight))
-    feasible = (qp.nu > 0) & (qp.nu <= (1 + SLACK) * largest)
-    return dataclasses.replace(
-        model, coef=jnp.where(feasible, total, jnp.nan), b=jnp.where(feasible, b, jnp.nan)
-    )
+    return dataclasses.replace(model, coef=total, b=b)
 
 
-def check_nu(qp: NuProblem, data: Batch) -> None:
+def check_nu(form: str, nu: Scalar, kernel: Kernel, data: Batch) -> None:
     """Check on the host that nu is feasible, and a precomputed matrix symmetric.
 
     Raises:
         ValueError: nu above LIBSVM's limit for these labels and weights, or the matrix is not
             symmetric.
     """
-    check_kernel = kernel_check(qp.kernel)
+    check_kernel = kernel_check(kernel)
     if check_kernel is not None:
         check_kernel(data)
     y, weight = np.asarray(data.y), np.asarray(data.weight, np.float64)
-    if is_traced(qp.nu) or np.ndim(qp.nu) or not np.isin(y[weight > 0], (-1, 1)).all():
+    if is_traced(nu) or np.ndim(nu) or not np.isin(y[weight > 0], (-1, 1)).all():
         return
-    largest = float(largest_nu(qp.form.thing, y, weight))
-    if float(qp.nu) > (1 + SLACK) * largest:
+    largest = float(largest_nu(form, y, weight))
+    if float(nu) > (1 + SLACK) * largest:
         raise ValueError(
             f"nu must be at most 2 min(n+, n-) / n = {largest:.6g} for the weights of these "
-            f"classes, got {float(qp.nu):g}: choose a smaller nu, or balance the weights"
+            f"classes, got {float(nu):g}: choose a smaller nu, or balance the weights"
         )
 
 
@@ -300,29 +309,34 @@ def make_solver(
     check_positive(C=C, tol=tol)
     check_start(start)
     rounds = blocks.check_options(working_set, memory, rounds)
-    qp = NuProblem(nu, C, as_kernel(kernel), Static(form))
+    kernel = as_kernel(kernel)
     solve = blocks.make_update("kkt", "parts", working_set, memory, rounds)
 
     def update(state, batch):
         dtype = state.level.dtype
-        cast_qp, cast_tol = stop_gradients(cast((qp, tol), dtype))
+        numbers = stop_gradients(cast((nu, C, kernel, start, tol), dtype))
+        cast_nu, cast_C, cast_kernel, cast_start, cast_tol = numbers
         y = batch.y.astype(dtype)
-        state, x, y = stop_gradients((state, cast_qp.kernel.layout(batch).x, y))
-        inner, evals = solve(cast_qp, cast_tol, state.inner, x, y)
-        level = levels(cast_qp.dual_from_diag(inner.dual, jnp.zeros_like(y), y))
-        states = state.inner.dual, inner.dual
-        info = step_info(cast_qp, states, state.level, y, inner.residual, evals)
-        return NuState(inner, level), info
+        state, x, y = stop_gradients((state, cast_kernel.layout(batch).x, y))
+        weight = state.inner.dual.weight
+        parts = make_parts(form, cast_nu, cast_C, y, weight)
+        qp = NuProblem(cast_kernel, parts, cast_start)
+        inner, evals = solve(qp, cast_tol, state.inner, x, y)
+        dual = qp.dual_from_diag(inner.dual, jnp.zeros_like(y), y)  # levels do not read diag
+        largest = largest_nu(form, y, weight, jnp)
+        feasible = (cast_nu > 0) & (cast_nu <= (1 + SLACK) * largest)
+        new = NuState(inner, jnp.where(feasible, levels(dual), jnp.nan))
+        return new, step_info(parts, cast_C, (state, new), inner.residual, evals)
 
     return Solver(
-        lambda key, data: init_state(qp, data, start, working_set),
+        lambda key, data: init_state(form, data, start, working_set),
         update,
-        lambda state, data=None: build_model(qp, state, data),
+        lambda state, data=None: build_model(form, nu, C, kernel, state, data),
         whole(),
         "all",
         targets={"nu_svc": "labels", "nu_svr": "real", "one_class": None}[form],
         with_tol=with_tol,
         tol=tol,
-        validate=functools.partial(check_nu, qp),
-        layout=qp.kernel.layout,
+        validate=functools.partial(check_nu, form, nu, kernel),
+        layout=kernel.layout,
     )

@@ -154,13 +154,13 @@ def part_pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, A
     top, up = jax.vmap(argmax_value)(gain_up(dual))
     top_rows = jnp.stack([row(top[k]) for k in range(coef.shape[0])])
     gain_difference = up[:, None] - gain_down(dual)
-    scale = diag[top][:, None] + diag[None, :]
+    scale = jnp.stack([index_row(diag, i) for i in top])[:, None] + diag[None, :]
     curvature = _curvature(scale - 2 * top_rows, scale)
     gain = jnp.where(gain_difference > 0, gain_difference * gain_difference / curvature, -1)
     best, _ = argmax_value(gain.reshape(-1))
     k, j = best // n, best % n
     i, row_i, row_j = index_row(top, k), index_row(top_rows, k), row(j)
-    at = lambda a, column: index_row(index_row(a, k), column)
+    at = lambda a, column: lax.dynamic_slice(a, (k, column), (1, 1))[0, 0]
     a, b = at(coef, i), at(coef, j)
     limits = tuple((at(bounds.low, column), at(bounds.high, column)) for column in (i, j))
     free_step = jnp.maximum(at(gain_difference, j) / at(curvature, j), 0)
@@ -170,10 +170,10 @@ def part_pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, A
     change = -by[0] * row_i - by[1] * row_j
     for column, value in ((i, new_a), (j, new_b)):
         coef = lax.dynamic_update_slice(coef, value[None, None], (k, column))
-    sum_error = sum_error.at[k].add(by[0] + by[1], mode="promise_in_bounds")
+    added = jnp.where(lax.iota(jnp.int32, coef.shape[0]) == k, by[0] + by[1], 0)
     gap = jnp.maximum(jnp.max(fast_max(gain_difference)), 0)
     dual = dual._replace(coef=coef, grad=grad + change)
-    return dual, sum_error, SmoStep(jnp.stack([i, j]), by, gap, change)
+    return dual, sum_error + added, SmoStep(jnp.stack([i, j]), by, gap, change)
 
 
 def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import accum_dtype, map_sharing
+from ..numerics import accum_dtype, dot, map_sharing
 from ..types import Array
 from .smo_step import solve
 
@@ -47,6 +47,7 @@ def make_solver(stop: str, bias: str) -> Callable:
 
     def from_matrix(matrix, own):
         (gram, diag), (qp, tol, max_steps, state, y) = matrix, own
+        state, _ = qp.feasible_start(state, lambda coef: dot(gram, coef))
         constant = qp.dual_from_diag(state, diag, y)  # its bounds and curvature
         if constant.bounds.l2 is not None:
             gram = gram + jnp.diag(constant.bounds.l2)
