@@ -125,10 +125,19 @@ class NuProblem(NamedTuple):
     def residual(
         self, dual: Dual, weight: Array, y: Array, stop: str, bias: str, tol: Array
     ) -> Residual:
-        """LIBSVM's violation, the larger one of the parts; the rest as of `dual_qp.residual_of`."""
-        kkt = violation(dual)
-        rounding = jnp.finfo(y.dtype).eps * norm(dual.total)
-        return Residual(kkt, kkt, jnp.maximum(tol - rounding, tol / 2))
+        """LIBSVM's violation, the larger one of the parts; the goal as of `dual_qp.residual_of`.
+
+        With `stop` "margin" it is in units of the margin where this is below 1.
+        """
+        up, down = fast_max(gain_up(dual)), fast_min(gain_down(dual))
+        kkt = jnp.maximum(jnp.max(up - down), 0)
+        unit = jnp.ones_like(kkt)
+        if stop == "margin":
+            level = jnp.where(jnp.isfinite(up), up, down) + jnp.where(jnp.isfinite(down), down, up)
+            margin = (level[1] - level[0]) / 4
+            unit = jnp.where(margin > 0, jnp.minimum(margin, 1), unit)
+        rounding = jnp.finfo(y.dtype).eps * norm(dual.total) / unit
+        return Residual(kkt / unit, kkt, jnp.maximum(tol - rounding, tol / 2))
 
 
 def _signs(coef: Array) -> Array:
@@ -159,12 +168,6 @@ def largest_nu(form: str, y: Any, weight: Any, xp: Any = np) -> Any:
     )
     total = positive + negative
     return 2 * xp.minimum(positive, negative) / xp.where(total > 0, total, xp.ones_like(total))
-
-
-def violation(dual: Dual) -> Array:
-    """The violation of the optimality conditions (), the largest of the parts."""
-    up, down = fast_max(gain_up(dual)), fast_min(gain_down(dual))
-    return jnp.maximum(jnp.max(up - down), 0)
 
 
 def levels(dual: Dual) -> Array:
@@ -310,7 +313,9 @@ def make_solver(
     check_start(start)
     rounds = blocks.check_options(working_set, memory, rounds)
     kernel = as_kernel(kernel)
-    solve = blocks.make_update("kkt", "parts", working_set, memory, rounds)
+    solve = blocks.make_update(
+        "margin" if form == "nu_svc" else "violation", "parts", working_set, memory, rounds
+    )
 
     def update(state, batch):
         dtype = state.level.dtype
