@@ -46,6 +46,7 @@ from .objectives import certificate as certificate
 from .objectives import error_on as error_on
 from .objectives import kkt_residual as kkt_residual
 from .objectives import lam_from_C as lam_from_C
+from .objectives import nu_certificate as nu_certificate
 from .objectives import nu_from as nu_from
 from .objectives import risk_on as risk_on
 from .projections import keep as keep

@@ -34,7 +34,7 @@ Reference: O. Chapelle, V. Vapnik, O. Bousquet, S. Mukherjee, Choosing multiple 
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import chex
 import jax
@@ -45,6 +45,7 @@ from jax.custom_derivatives import SymbolicZero
 from .checks import integer
 from .kernels import Kernel, as_kernel, matvec
 from .numerics import blocked, count, dot
+from .objectives.nu_problems import Parts
 from .recipe import as_static, cast, check_choice, check_scalars, unwrap_static
 from .types import Array, Batch, Loss, Quadratic, Scalar
 
@@ -237,15 +238,6 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     d_coef = validity * d_bound.at[index].add(jnp.where(is_used, step[:free], 0))
     d_b = validity * scale * step[free] if bias == "free" else jnp.zeros_like(b)
     return (coef, b), (d_coef, d_b)
-
-
-class Parts(NamedTuple):
-    """What the solution of a dual in parts depends on, besides the kernel and the rows."""
-
-    linear: Array  # (n,)  the linear term
-    low: Array  # (k, n)
-    high: Array  # (k, n)
-    total: Array  # (k,)  the sum of each part
 
 
 def parts_solution(

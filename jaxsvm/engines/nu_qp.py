@@ -1,18 +1,9 @@
-"""The duals of LIBSVM's nu-SVC, one-class SVM and nu-SVR: coefficients in parts of fixed sums.
+"""The solver of LIBSVM's nu-SVC, one-class SVM and nu-SVR.
 
-    D(coef) = linear' c - 1/2 c' K c,   c_i = sum_k coef_ki,
-        low_ki <= coef_ki <= high_ki,   sum_i coef_ki = total_k
+`objectives.nu_problems` has their duals. At the optimum grad_i = linear_i - (K c)_i equals level_k
+for every free coefficient of part k. With levels m
 
-The first part is >= 0. The second one, which the one-class SVM does not have, is <= 0. With weights
-w_i and W = sum_i w_i:
-
-    problem    linear  bounds of the parts                     sums of the parts
-    nu_svc     0       w_i where y_i = 1, -w_i where y_i = -1  nu W / 2, -nu W / 2
-    one_class  0       w_i                                     nu W
-    nu_svr     y       C w_i, -C w_i                           C nu W / 2, -C nu W / 2
-
-At the optimum grad_i = linear_i - (K c)_i equals level_k for every free coefficient of part k. With
-levels m:  b = (m_1 + m_2) / 2, margin (m_2 - m_1) / 2, tube (m_1 - m_2) / 2; one class: b = m_1.
+    b = (m_1 + m_2) / 2,   margin = (m_2 - m_1) / 2,   tube = (m_1 - m_2) / 2;   one class: b = m_1
 """
 
 from __future__ import annotations
@@ -28,10 +19,11 @@ import numpy as np
 from jax import lax
 
 from ..checks import number
-from ..implicit import Parts, parts_solution
+from ..implicit import parts_solution
 from ..kernels import Kernel, as_kernel
 from ..models import Expansion, expansion
 from ..numerics import accum_dtype, count, fast_max, fast_min, is_traced, norm
+from ..objectives.nu_problems import SLACK, Parts, fill, largest_nu, make_parts, signs_of
 from ..recipe import cast, check_positive, register
 from ..samplers import whole
 from ..types import Array, Batch, Count, Info, Quadratic, Scalar, Solver
@@ -48,8 +40,6 @@ from .dual_qp import (
     kernel_check,
     stop_gradients,
 )
-
-SLACK = 1e-6  # relative, by which rounding of nu may exceed its largest value
 
 
 @register("NuState")
@@ -113,7 +103,7 @@ class NuProblem(NamedTuple):
     def initial_coef(self) -> Array:
         """Feasible coefficients (k, n)."""
         _, low, high, total = self.parts
-        signs = _signs(low)
+        signs = signs_of(low)
         if self.start is None:
             coef = jnp.zeros_like(high)
         else:
@@ -140,36 +130,6 @@ class NuProblem(NamedTuple):
         return Residual(kkt / unit, kkt, jnp.maximum(tol - rounding, tol / 2))
 
 
-def _signs(coef: Array) -> Array:
-    """The sign of each part of (k, n) coefficients, (k,)."""
-    return jnp.asarray([1.0, -1.0][: coef.shape[0]], coef.dtype)
-
-
-def make_parts(form: str, nu: Array, C: Array, y: Array, weight: Array) -> Parts:
-    """The linear term, bounds and sums; those of the largest feasible nu where nu is larger."""
-    zero, cap = jnp.zeros_like(weight), C * weight
-    total = C * jnp.minimum(nu, largest_nu(form, y, weight, jnp)) * jnp.sum(weight)
-    if form == "one_class":
-        return Parts(zero, zero[None], cap[None], total[None])
-    up, down = (
-        (jnp.where(y > 0, cap, 0), jnp.where(y > 0, 0, cap)) if form == "nu_svc" else (cap, cap)
-    )
-    low, high = jnp.stack([zero, -down]), jnp.stack([up, zero])
-    return Parts(y if form == "nu_svr" else zero, low, high, _signs(low) * total / 2)
-
-
-def largest_nu(form: str, y: Any, weight: Any, xp: Any = np) -> Any:
-    """The largest feasible nu, in (0, 1]: for nu_svc 2 min(W+, W-) / W, of the weights by class."""
-    if form != "nu_svc":
-        return xp.ones((), weight.dtype)
-    positive, negative = (
-        xp.sum(xp.where(y > 0, weight, xp.zeros_like(weight))),
-        xp.sum(xp.where(y > 0, xp.zeros_like(weight), weight)),
-    )
-    total = positive + negative
-    return 2 * xp.minimum(positive, negative) / xp.where(total > 0, total, xp.ones_like(total))
-
-
 def levels(dual: Dual) -> Array:
     """The multipliers of the sums (k,), each as `dual_qp.intercept`."""
 
@@ -177,19 +137,6 @@ def levels(dual: Dual) -> Array:
         return intercept(dual._replace(coef=coef, bounds=Quadratic(low, high)), "free")
 
     return jax.vmap(of_part)(dual.coef, dual.bounds.low, dual.bounds.high)
-
-
-def fill(coef: Array, cap: Array, total: Array) -> Array:
-    """Coefficients (n,) in [0, cap] of the given sum.
-
-    Those given are scaled down to the sum, or else filled up to their bounds in order of the rows.
-    From zeros this is LIBSVM's initial point.
-    """
-    coef = jnp.clip(coef, 0, cap)
-    given = jnp.sum(coef)
-    coef = coef * jnp.minimum(1, total / jnp.where(given > 0, given, 1))
-    room = cap - coef
-    return coef + jnp.clip(total - jnp.sum(coef) - (jnp.cumsum(room) - room), 0, room)
 
 
 def init_state(form: str, data: Batch, start: Array | None, working_set: int | None) -> NuState:
