@@ -128,7 +128,7 @@ CASES = [
     _blocks("decomposition(1.0, rbf(1.0), loss=eps_insensitive(), tol=1e-05, working_set=8, rounds=1)", TUBE, "free"),
     _blocks("decomposition(1.0, rbf(1.0), loss=squared_hinge(), bias='none', tol=1e-05, working_set=8, rounds=1)",
             losses.squared_hinge),
-    Case("nu_svc(0.3, rbf(1.0), tol=1e-05, working_set=8, rounds=1)", lambda nu: jaxsvm.nu_svc(nu, RBF, **NU_OPTIONS), 0.3, None,
+    Case("nu_svc(0.4, rbf(1.0), tol=1e-05, working_set=8, rounds=1)", lambda nu: jaxsvm.nu_svc(nu, RBF, **NU_OPTIONS), 0.4, None,
          bias="free", kernel=True, copies=False, exact=True),
     Case("one_class(0.3, rbf(1.0), tol=1e-05, working_set=8, rounds=1)", lambda nu: jaxsvm.one_class(nu, RBF, **NU_OPTIONS), 0.3,
          None, bias="free", kernel=True, copies=False, exact=True),

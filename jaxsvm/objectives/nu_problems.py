@@ -108,7 +108,7 @@ def nu_certificate(
         data: the n training rows.
         nu: of the problem, in (0, 1].
         problem: "nu_svc", "one_class" or "nu_svr".
-        C: of `nu_svr`, > 0.
+        C: of `nu_svr`, > 0; not read for the other problems.
 
     Returns:
         The objective in the units of the problem, below 0 for `nu_svc` and `one_class`; its lower
@@ -143,7 +143,7 @@ def nu_certificate(
             "the expansion stands on rows that are not training rows (index -1): it "
             "carries no dual coefficients"
         )
-    numbers = as_number("nu", nu), as_number("C", C)
+    numbers = as_number("nu", nu), as_number("C", C if problem == "nu_svr" else 1.0)
     result = _certificate((model, data, *numbers), (), (problem,))
     return result._replace(exact=result.exact if is_traced(result) else bool(result.exact))
 
