@@ -45,6 +45,7 @@ from .objectives import certificate as certificate
 from .objectives import error_on as error_on
 from .objectives import kkt_residual as kkt_residual
 from .objectives import lam_from_C as lam_from_C
+from .objectives import nu_certificate as nu_certificate
 from .objectives import nu_from as nu_from
 from .objectives import risk_on as risk_on
 from .projections import keep as keep
@@ -71,6 +72,9 @@ from .solvers import forgetron as forgetron
 from .solvers import kernel_pegasos as kernel_pegasos
 from .solvers import lasvm as lasvm
 from .solvers import nogd as nogd
+from .solvers import nu_svc as nu_svc
+from .solvers import nu_svr as nu_svr
+from .solvers import one_class as one_class
 from .solvers import pegasos as pegasos
 from .solvers import perceptron as perceptron
 from .solvers import projectron as projectron

@@ -45,6 +45,7 @@ from jax.custom_derivatives import SymbolicZero
 from .checks import integer
 from .kernels import Kernel, as_kernel, matvec
 from .numerics import blocked, count, dot
+from .objectives.nu_problems import Parts
 from .recipe import as_static, cast, check_choice, check_scalars, unwrap_static
 from .types import Array, Batch, Loss, Quadratic, Scalar
 
@@ -237,6 +238,103 @@ def _derivative(bias: str, free: int, primals: tuple, tangents: tuple) -> tuple:
     d_coef = validity * d_bound.at[index].add(jnp.where(is_used, step[:free], 0))
     d_b = validity * scale * step[free] if bias == "free" else jnp.zeros_like(b)
     return (coef, b), (d_coef, d_b)
+
+
+def parts_solution(
+    coef: Array, level: Array, kernel: Kernel, x: Any, parts: Parts, *, free: int | None = None
+) -> tuple[Array, Array]:
+    """A given solution of a dual in parts, with the derivatives of the exact solution attached.
+
+    With c_i = sum_k coef_ki the coefficients maximise
+
+        linear' c - 1/2 c' K c,   low_ki <= coef_ki <= high_ki,   sum_i coef_ki = total_k,
+
+    and level_k are the multipliers of the sums: linear_i - (K c)_i = level_k for every free
+    coefficient. The derivatives solve the system of the module's docstring with a border of a
+    column for each part. A part without free coefficients has as level the midpoint of its
+    interval.
+
+    Args:
+        coef: (k, n) the coefficients, exactly or up to rounding on their bounds.
+        level: (k,) the multipliers.
+        kernel: positive semi-definite.
+        x: (n, d) the rows.
+        parts: with its derivatives in other parameters.
+        free: as of `solution`.
+
+    Returns:
+        coef (k, n) and level (k,).
+    """
+    constants = lax.stop_gradient((coef, level))
+    parameters = jax.tree.map(jnp.asarray, x), cast(kernel, coef.dtype), parts
+    return _parts_attached(min(coef.size, free or FREE), *constants, parameters)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _parts_attached(free: int, coef: Array, level: Array, parameters: tuple) -> tuple[Array, Array]:
+    return coef, level
+
+
+@functools.partial(_parts_attached.defjvp, symbolic_zeros=True)
+def _parts_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
+    """The values, and their tangents by the linear system in `parts_solution`'s docstring."""
+    coef, level = _parts_attached(free, *primals)
+    x, kernel, parts = primals[2]
+    n_parts, n = coef.shape
+    fixed, (_, low, high, _) = lax.stop_gradient((coef, parts))
+    on_low, on_high, _ = at_bound(fixed, Quadratic(low, high))
+    is_free = ~(on_low | on_high)
+    num_free = count(is_free)
+    flat = jnp.nonzero(is_free.reshape(-1), size=free, fill_value=0)[0].astype(jnp.int32)
+    part, index = flat // n, flat % n
+    is_used = jnp.arange(free, dtype=jnp.int32) < num_free
+    has_free = jnp.any(is_free, axis=1)
+
+    def extremes():
+        """Two rows for each part, those that bound its level."""
+        grad = parts.linear - matvec(kernel, x, x, jnp.sum(fixed, axis=0), BLOCK)
+        grad = jnp.broadcast_to(lax.stop_gradient(grad), fixed.shape)
+        sides = jnp.stack([jnp.where(on_high, -jnp.inf, grad), jnp.where(on_low, -jnp.inf, -grad)])
+        best, bounded = jnp.argmax(sides, axis=2), jnp.max(sides, axis=2) > -jnp.inf
+        # bounded from one side only: the same bound twice
+        first = jnp.where(bounded[0], best[0], best[1])
+        return jnp.concatenate([first, jnp.where(bounded[1], best[1], first)]).astype(jnp.int32)
+
+    ends = lax.cond(jnp.all(has_free), lambda: jnp.zeros(2 * n_parts, jnp.int32), extremes)
+    at = jnp.concatenate([index, ends])
+
+    def conditions_at(parameters):
+        x, kernel, parts = parameters
+        # At both bounds: of weight 0.
+        bound = jnp.where(
+            on_low == on_high, jnp.zeros_like(fixed), jnp.where(on_low, parts.low, parts.high)
+        )
+        total = jnp.sum(jnp.where(is_free, coef, bound), axis=0)
+        score = blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), total)), x[at], BLOCK)
+        return bound, parts.linear[at] - score, parts.total
+
+    d_bound, d_grad, d_total = _jvp(conditions_at, primals[2], tangents[2])
+    rows = x[index]
+    gram = jnp.where(is_used[:, None] & is_used[None, :], kernel.gram(x, index), 0)
+    scale = lax.stop_gradient(jnp.max(jnp.abs(jnp.diagonal(gram))))
+    scale = jnp.where(scale > 0, scale, jnp.ones_like(scale))
+    ridge = 4 * float(jnp.finfo(coef.dtype).eps) * scale * jnp.sqrt(num_free.astype(scale.dtype))
+    matrix = gram + jnp.diag(jnp.where(is_used, ridge, scale))
+    member = is_used[None, :] & (part[None, :] == jnp.arange(n_parts, dtype=jnp.int32)[:, None])
+    border = jnp.where(member, scale, 0)
+    # A part without free coefficients: its level follows the scores of its two rows.
+    end_values = kernel(x[ends], rows).reshape(2, n_parts, free)
+    coupling = jnp.where(is_used[None, :], jnp.mean(end_values, axis=0), 0)
+    lower = jnp.where(has_free[:, None], border, coupling)
+    corner = jnp.diag(jnp.where(has_free, 0, scale))
+    matrix = jnp.block([[matrix, border.T], [lower, corner]])
+    end_grad = jnp.mean(d_grad[free:].reshape(2, n_parts), axis=0)
+    last = jnp.where(has_free, scale * (d_total - jnp.sum(d_bound, axis=1)), end_grad)
+    step = jnp.linalg.solve(matrix, jnp.concatenate([jnp.where(is_used, d_grad[:free], 0), last]))
+    validity = jnp.where(num_free > free, jnp.nan, jnp.ones_like(scale))
+    d_free = jnp.zeros(n_parts * n, coef.dtype).at[flat].add(jnp.where(is_used, step[:free], 0))
+    d_coef = validity * (d_bound + d_free.reshape(n_parts, n))
+    return (coef, level), (d_coef, validity * scale * step[free:])
 
 
 def _jvp(fn: Any, primal: Any, tangent: Any) -> Any:

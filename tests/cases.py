@@ -51,6 +51,7 @@ def _blocks(text: str, loss: Loss = losses.hinge, bias: str = "none") -> Case:
     return Case(text, make, 1.0, "C", loss, bias, kernel=True, excess=2e-5, copies=False, exact=True)
 
 
+NU_OPTIONS = {"tol": 1e-5, "working_set": 8, "rounds": 1}  # several blocks, one an update
 BUDGETED = {  # with fewer points than corrections, so that all of their steps are taken
     "bsgd(0.1, rbf(1.0), budget=5, maintain=merge(partners=2, search='golden'))": lambda lam: jaxsvm.bsgd(
         lam, RBF, budget=5, maintain=budget.merge(partners=2, search="golden")
@@ -127,6 +128,12 @@ CASES = [
     _blocks("decomposition(1.0, rbf(1.0), loss=eps_insensitive(), tol=1e-05, working_set=8, rounds=1)", TUBE, "free"),
     _blocks("decomposition(1.0, rbf(1.0), loss=squared_hinge(), bias='none', tol=1e-05, working_set=8, rounds=1)",
             losses.squared_hinge),
+    Case("nu_svc(0.4, rbf(1.0), tol=1e-05, working_set=8, rounds=1)", lambda nu: jaxsvm.nu_svc(nu, RBF, **NU_OPTIONS), 0.4, None,
+         bias="free", kernel=True, copies=False, exact=True),
+    Case("one_class(0.3, rbf(1.0), tol=1e-05, working_set=8, rounds=1)", lambda nu: jaxsvm.one_class(nu, RBF, **NU_OPTIONS), 0.3,
+         None, bias="free", kernel=True, copies=False, exact=True),
+    Case("nu_svr(0.3, 1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1)",
+         lambda nu: jaxsvm.nu_svr(nu, 1.0, RBF, **NU_OPTIONS), 0.3, None, TUBE, "free", kernel=True, copies=False, exact=True),
     Case("smo(1.0, rbf(1.0))", lambda C: jaxsvm.smo(C, RBF), 1.0, "C", bias="free", kernel=True, excess=1e-6, copies=False,
          exact=True),
     Case("smo(1.0, rbf(1.0), bias='none')", lambda C: jaxsvm.smo(C, RBF, bias="none"), 1.0, "C", kernel=True, excess=1e-6,

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import count, top_k_index
-from ..recipe import register, unwrap_static
-from ..types import Array
-from . import kernel_cache
-from .dual_qp import Dual, DualState, Problem, Residual, gain_down, gain_up, residual_of
+from ..checks import number
+from ..kernels import matvec
+from ..numerics import count, times_count, top_k_index
+from ..recipe import register
+from ..types import Array, Count
+from . import kernel_cache, whole_matrix
+from .dual_qp import Dual, DualState, Residual, gain_down, gain_up
 from .smo_step import solve
 
 
@@ -35,7 +37,7 @@ class DecompositionState(NamedTuple):
 class Task(NamedTuple):
     """What is constant during one update."""
 
-    qp: Problem
+    qp: Any  # Problem, or `nu_qp.NuProblem`
     tol: Array  # ()  the residual to stop at
     rounds: Array  # ()  int32, maximum number of blocks
     x: Array  # (n, d)  all rows
@@ -46,9 +48,8 @@ class Task(NamedTuple):
 
     def residual(self, state: DualState) -> Residual:
         """The residual of these coefficients."""
-        C, loss = self.qp.C * state.weight, unwrap_static(self.qp.loss)
         dual = self.dual.at_state(state)
-        return residual_of(dual, self.y, C, loss, self.stop, self.bias, self.tol)
+        return self.qp.residual(dual, state.weight, self.y, self.stop, self.bias, self.tol)
 
 
 class Progress(NamedTuple):
@@ -70,7 +71,7 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     qp, l2 = task.qp, task.dual.bounds.l2
     state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
     working = select_working_set(dual, progress.state.working[: size // 2], size)
-    block = jax.tree.map(lambda a: a.at[working].get(mode="promise_in_bounds"), dual)
+    block = jax.tree.map(lambda a: a.at[..., working].get(mode="promise_in_bounds"), dual)
     gram = qp.kernel.gram(task.x, working)
     gram = gram if l2 is None else gram + jnp.diag(block.bounds.l2)
     block_tol = jnp.maximum(
@@ -79,7 +80,8 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     solved = solve(gram, block, state.sum_error, block_tol, task.bias, 100 * size)
     # The new coef_W, and grad -= K_.W times its change.
     coef = solved.dual.coef
-    change = coef - block.coef
+    parts_change = coef - block.coef
+    change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
     cache = kernel_cache.ensure_rows(progress.rows, qp.kernel, task.x, working, change != 0)
     grad, compensation = kernel_cache.subtract(
         state.grad, state.compensation, cache, working, change
@@ -87,7 +89,7 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     if l2 is not None:
         grad = grad.at[working].add(-block.bounds.l2 * change, mode="promise_in_bounds")
     state = state._replace(
-        coef=state.coef.at[working].set(coef, mode="promise_in_bounds"),
+        coef=state.coef.at[..., working].set(coef, mode="promise_in_bounds"),
         grad=grad,
         compensation=compensation,
         sum_error=solved.sum_error,
@@ -98,7 +100,7 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     settled = few_new & (n_free > size // 2)
     residual = task.residual(state)
     new = DecompositionState(state, working, residual.value)
-    return Progress(new, residual, cache, jnp.any(change != 0), progress.rounds + 1, settled)
+    return Progress(new, residual, cache, jnp.any(parts_change != 0), progress.rounds + 1, settled)
 
 
 def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
@@ -117,6 +119,8 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
     @jax.custom_batching.sequential_vmap
     def solve_blocks(qp, tol, rounds, state, x, y):
         n, q = y.shape[0], state.working.shape[0]
+        dual, start_rows = qp.feasible_start(state.dual, functools.partial(matvec, qp.kernel, x, x))
+        state = state._replace(dual=dual)
         slots = kernel_cache.num_slots(x, 2**31 if memory is None else memory, 2 * q)
         small_cache = min(kernel_cache.num_slots(x, 2**28, n // 8 + 2 * q), slots)
         large_block = max(q, min(4 * q, n // 4 * 4))
@@ -150,7 +154,7 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
         def result(progress):
             """The state, whose working set has q rows again, and the number of kernel rows."""
             working = progress.state.working[:q]
-            return progress.state._replace(working=working), progress.rows.n_computed
+            return progress.state._replace(working=working), progress.rows.n_computed + start_rows
 
         def start_with_small_cache(progress):
             """Start with a small cache, and allocate the full one once it proves insufficient.
@@ -181,16 +185,78 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
             settled=~true,
         )
         return lax.cond(
-            residual.unsolved, lambda: start_with_small_cache(start()), lambda: (state, zero)
+            residual.unsolved,
+            lambda: start_with_small_cache(start()),
+            lambda: (state, zero + start_rows),
         )
 
     return solve_blocks
 
 
+def check_options(working_set: int | None, memory: int | None, rounds: float) -> None:
+    """Check three arguments of `decomposition`.
+
+    Raises:
+        ValueError: one of the arguments is not what `decomposition` takes.
+    """
+    if working_set is not None and (
+        not isinstance(working_set, int) or working_set < 4 or working_set % 4
+    ):
+        raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
+    if memory is not None and (not isinstance(memory, int) or memory < 0):
+        raise ValueError(f"memory must be a whole number of bytes, got {memory!r}: write int(4e9)")
+    known = number("rounds", rounds)
+    if known is not None and not (known >= 1 and known % 1 == 0):
+        raise ValueError(f"rounds must be a whole number of at least 1, got {known:g}")
+
+
+def init_working_set(n: int, working_set: int | None) -> Array:
+    """The working set (q,) before the first block."""
+    return jnp.arange(min(working_set or 512, n), dtype=jnp.int32)
+
+
+def make_update(
+    stop: str, bias: str, working_set: int | None, memory: int | None, rounds: float
+) -> Callable:
+    """The function of one update: steps on the whole matrix if the rows are few, else blocks.
+
+    Args:
+        stop: as of `decomposition`.
+        bias: "free", "none", or "parts" for the problems of `nu_qp`.
+        working_set: as of `decomposition`.
+        memory: as of `decomposition`.
+        rounds: as of `decomposition`.
+
+    Returns:
+        A function qp, tol, state, x, y -> state, evals. State and rows are without derivatives.
+    """
+    solve_whole = whole_matrix.make_solver(stop, bias)
+    solve_blocks = make_solver(stop, bias, memory)
+    limit = 2**31 if memory is None else memory
+
+    def update(
+        qp: Any, tol: Array, state: DecompositionState, x: Array, y: Array
+    ) -> tuple[DecompositionState, Array | Count]:
+        n = y.shape[0]
+        most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
+        if working_set is None and whole_matrix.fits(x, limit):
+            steps = jnp.minimum(most, (2**31 - 1) // n) * n
+            own = qp, tol, steps, state.dual, y
+            dual, residual, _ = solve_whole((qp.kernel, x), own)
+            evals = times_count(jnp.asarray(n, jnp.int32), n, n)
+            return state._replace(dual=dual, residual=residual), evals
+        new, rows_computed = solve_blocks(qp, tol, most, state, x, y)
+        # `row_limit` and one more block; at least one block; the rows of a feasible start
+        max_rows = max(2**31 // n - 1, 4 * state.working.shape[0]) + (n if bias == "parts" else 0)
+        return new, times_count(rows_computed, n, max_rows)
+
+    return update
+
+
 def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
     """A working set: the retained rows and those of extreme gain, without repetition.
 
-    Extreme are the largest gain_up and the smallest gain_down.
+    Extreme are the largest gain_up and the smallest gain_down, of each part in equal numbers.
 
     Args:
         dual: of n coefficients.
@@ -210,7 +276,10 @@ def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
         score = jnp.maximum(score, lowest).at[selected].set(-jnp.inf, mode="promise_in_bounds")
         return top_k_index(score, number)
 
-    up = top_unselected(gain_up(dual), retained, (size - k) // 2)
-    selected = jnp.concatenate([retained, up])
-    down = top_unselected(-gain_down(dual), selected, size - k - (size - k) // 2)
-    return jnp.concatenate([up, down, retained])
+    up, down = gain_up(dual), -gain_down(dual)
+    lists = [up, down] if up.ndim == 1 else [*up, *down]
+    selected = retained
+    for i, score in enumerate(lists):
+        number = (size - selected.shape[0]) // (len(lists) - i)
+        selected = jnp.concatenate([selected, top_unselected(score, selected, number)])
+    return jnp.concatenate([selected[k:], retained])

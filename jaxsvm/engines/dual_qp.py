@@ -38,7 +38,10 @@ from ..types import Array, Batch, Count, Info, Loss, Quadratic, Scalar
 
 
 class Dual(NamedTuple):
-    """Coefficients with derivative, bounds and curvature: of all rows, or of a working set."""
+    """Coefficients with derivative, bounds and curvature: of all rows, or of a working set.
+
+    In the problems of `nu_qp` coefficients and bounds are (k, n), a row for each part.
+    """
 
     coef: Array  # (n,)  exactly within its bounds
     grad: Array  # (n,)
@@ -49,6 +52,11 @@ class Dual(NamedTuple):
         """The same rows with the coefficients and derivatives of `state`."""
         return self._replace(coef=state.coef, grad=state.grad + state.compensation)
 
+    @property
+    def total(self) -> Array:
+        """The coefficient of each row, (n,), the sum of its parts."""
+        return self.coef if self.coef.ndim == 1 else jnp.sum(self.coef, axis=0)
+
 
 @register("DualState")
 class DualState(NamedTuple):
@@ -57,10 +65,10 @@ class DualState(NamedTuple):
     The derivative is kept by compensated summation.
     """
 
-    coef: Array  # (n,)
+    coef: Array  # (n,), or (k, n) for the problems of `nu_qp`
     grad: Array  # (n,)
     compensation: Array  # (n,)  rounding errors of `grad`, still to be added
-    sum_error: Array  # ()   sum_i coef_i, which is 0 but for rounding
+    sum_error: Array  # () or (k,)   sum_i coef_i less what it should be, 0 but for rounding
     weight: Array  # (n,)  example weights
 
 
@@ -81,11 +89,25 @@ class Problem(NamedTuple):
 
     def dual(self, state: DualState, x: Array, y: Array) -> Dual:
         """The coefficients of a state with their derivatives, bounds and curvatures."""
-        return dual_of(self.C, unwrap_static(self.loss), state, self.kernel.diag(x), y)
+        return self.dual_from_diag(state, self.kernel.diag(x), y)
+
+    def dual_from_diag(self, state: DualState, diag: Array, y: Array) -> Dual:
+        """As `dual`, from the values k(x_i, x_i) (n,)."""
+        return dual_of(self.C, unwrap_static(self.loss), state, diag, y)
+
+    def feasible_start(self, state: DualState, product: Callable) -> tuple[DualState, int]:
+        """The state itself: that of `init_state` is feasible."""
+        return state, 0
+
+    def residual(
+        self, dual: Dual, weight: Array, y: Array, stop: str, bias: str, tol: Array
+    ) -> Residual:
+        """As `residual_of`, with the example weights (n,) in place of C."""
+        return residual_of(dual, y, self.C * weight, unwrap_static(self.loss), stop, bias, tol)
 
 
 def dual_of(C: Scalar, loss: Any, state: DualState, diag: Array, y: Array) -> Dual:
-    """As `Problem.dual`, from the values k(x_i, x_i) (n,)."""
+    """As `Problem.dual_from_diag`."""
     bounds = loss.quadratic(y, C * state.weight)
     diag = diag if bounds.l2 is None else diag + bounds.l2
     return Dual(state.coef, state.grad + state.compensation, bounds, diag)
@@ -98,11 +120,7 @@ def make_qp(C: Scalar, kernel: Any, loss: Loss, bias: str, start: Array | None) 
         ValueError: C not a scalar above 0; another bias; a loss whose dual is not quadratic; a
             start that is not finite.
     """
-    if start is not None and not is_traced(start) and not np.all(np.isfinite(np.asarray(start))):
-        raise ValueError(
-            "start holds numbers that are not finite: leave it out, or pass the "
-            "alpha of a finished run"
-        )
+    check_start(start)
     check_positive(C=C)
     check_choice("bias", bias, ("free", "none"))
     if loss.quadratic is None:
@@ -111,6 +129,15 @@ def make_qp(C: Scalar, kernel: Any, loss: Loss, bias: str, start: Array | None) 
             "hinge or eps_insensitive"
         )
     return Problem(C, as_kernel(kernel), as_static(loss))
+
+
+def check_start(start: Array | None) -> None:
+    """Raise ValueError for a known `start` with numbers that are not finite."""
+    if start is not None and not is_traced(start) and not np.all(np.isfinite(np.asarray(start))):
+        raise ValueError(
+            "start holds numbers that are not finite: leave it out, or pass the "
+            "alpha of a finished run"
+        )
 
 
 def init_state(qp: Problem, bias: str, data: Batch, start: Array | None) -> DualState:
@@ -168,14 +195,14 @@ def gain_up(dual: Dual) -> Array:
     """The derivative of D as each coefficient increases, (n,); -inf at its upper bound."""
     coef, grad, bounds, _ = dual
     gain = grad if bounds.l1 is None else grad - jnp.where(coef >= 0, bounds.l1, -bounds.l1)
-    return jnp.where(coef < bounds.high, gain, -jnp.inf)
+    return jnp.where(coef < bounds.high, jnp.broadcast_to(gain, coef.shape), -jnp.inf)
 
 
 def gain_down(dual: Dual) -> Array:
     """The decrease rate of D as each coefficient decreases, (n,); inf at its lower bound."""
     coef, grad, bounds, _ = dual
     gain = grad if bounds.l1 is None else grad - jnp.where(coef > 0, bounds.l1, -bounds.l1)
-    return jnp.where(coef > bounds.low, gain, jnp.inf)
+    return jnp.where(coef > bounds.low, jnp.broadcast_to(gain, coef.shape), jnp.inf)
 
 
 def violation(dual: Dual, bias: str) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -57,6 +58,30 @@ class SmoStep(NamedTuple):
     change: Array  # (n,)  the change of `grad`, unrounded, for compensated summation
 
 
+def _move_pair(
+    a: Array, b: Array, ends: tuple, limits: tuple, free_step: Array, sum_error: Array
+) -> tuple[Array, Array]:
+    """The coefficients of a pair after the step a += t, b -= t, with t = free_step if it fits.
+
+    Bounds are met exactly. The partner changes by the rounded change of a and corrects the sum
+    error.
+
+    Args:
+        a: () the first coefficient before the step.
+        b: () the second one.
+        ends: the lower end of b and the upper end of a for this step, () each.
+        limits: the bounds (low, high) of a, and those of b.
+        free_step: () the step without bounds, >= 0.
+        sum_error: () what the sum of the coefficients is off by.
+    """
+    (lower, upper), (limits_a, limits_b) = ends, limits
+    t = jnp.minimum(jnp.minimum(free_step, upper - a), b - lower)
+    new_a = jnp.where(t >= upper - a, upper, snap_to_bound(a + t, a, *limits_a))
+    new_b = snap_to_bound(jnp.clip(b - (new_a - a) - sum_error, *limits_b), b, *limits_b)
+    new_b = jnp.where(t >= b - lower, lower, new_b)
+    return jnp.where(free_step > 0, new_a, a), jnp.where(free_step > 0, new_b, b)
+
+
 def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
     """One SMO step on a pair, which keeps the sum of the coefficients.
 
@@ -88,18 +113,9 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
     a, b = index_row(coef, i), index_row(coef, j)
     upper, lower = _upper(a, bounds, i), _lower(b, bounds, j)
     free_step = jnp.maximum(index_row(gain_difference, j) / index_row(curvature, j), 0)
-    t = jnp.minimum(jnp.minimum(free_step, upper - a), b - lower)
-    # Bounds are met exactly; the partner changes by the rounded change of i and corrects the sum
-    # error.
-    new_a = jnp.where(
-        t >= upper - a,
-        upper,
-        snap_to_bound(a + t, a, index_row(bounds.low, i), index_row(bounds.high, i)),
-    )
-    low, high = index_row(bounds.low, j), index_row(bounds.high, j)
-    new_b = snap_to_bound(jnp.clip(b - (new_a - a) - sum_error, lower, high), b, low, high)
-    new_b = jnp.where(t >= b - lower, lower, new_b)
-    new_a, new_b = jnp.where(free_step > 0, new_a, a), jnp.where(free_step > 0, new_b, b)
+    ends = (lower, upper)
+    limits = tuple((index_row(bounds.low, k), index_row(bounds.high, k)) for k in (i, j))
+    new_a, new_b = _move_pair(a, b, ends, limits, free_step, sum_error)
     index, by = jnp.stack([i, j]), jnp.stack([new_a - a, new_b - b])
     change = -by[0] * row_i - by[1] * row_j
     # two slice updates compile to less than a scatter
@@ -111,6 +127,53 @@ def pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array,
         sum_error + (by[0] + by[1]),
         SmoStep(index, by, jnp.maximum(fast_max(gain_difference), 0), change),
     )
+
+
+def part_pair_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
+    """One SMO step on a pair of one part, which keeps the sum of each part.
+
+    Each part has its own row of largest gain. Among the pairs of all parts the best by second order
+    is taken:
+
+        i_k = argmax gain_up_k;   k, j = argmax (gain_up_k,i_k - gain_down_kj)^2 / curvature
+        coef_ki += t, coef_kj -= t
+
+    Args:
+        row: i -> (n,) kernel values of row i.
+        dual: before the step; coefficients and bounds are (k, n), a row for each part.
+        sum_error: (k,) what the sums of the parts are off by.
+
+    Returns:
+        As `pair_step`.
+
+    Reference: C.-C. Chang, C.-J. Lin, LIBSVM: a library for support vector machines, ACM TIST 2,
+        2011, section 4.2.
+    """
+    coef, grad, bounds, diag = dual
+    n = grad.shape[0]
+    top, up = jax.vmap(argmax_value)(gain_up(dual))
+    top_rows = jnp.stack([row(top[k]) for k in range(coef.shape[0])])
+    gain_difference = up[:, None] - gain_down(dual)
+    scale = jnp.stack([index_row(diag, i) for i in top])[:, None] + diag[None, :]
+    curvature = _curvature(scale - 2 * top_rows, scale)
+    gain = jnp.where(gain_difference > 0, gain_difference * gain_difference / curvature, -1)
+    best, _ = argmax_value(gain.reshape(-1))
+    k, j = best // n, best % n
+    i, row_i, row_j = index_row(top, k), index_row(top_rows, k), row(j)
+    at = lambda a, column: lax.dynamic_slice(a, (k, column), (1, 1))[0, 0]
+    a, b = at(coef, i), at(coef, j)
+    limits = tuple((at(bounds.low, column), at(bounds.high, column)) for column in (i, j))
+    free_step = jnp.maximum(at(gain_difference, j) / at(curvature, j), 0)
+    ends = (limits[1][0], limits[0][1])
+    new_a, new_b = _move_pair(a, b, ends, limits, free_step, index_row(sum_error, k))
+    by = jnp.stack([new_a - a, new_b - b])
+    change = -by[0] * row_i - by[1] * row_j
+    for column, value in ((i, new_a), (j, new_b)):
+        coef = lax.dynamic_update_slice(coef, value[None, None], (k, column))
+    added = jnp.where(lax.iota(jnp.int32, coef.shape[0]) == k, by[0] + by[1], 0)
+    gap = jnp.maximum(jnp.max(fast_max(gain_difference)), 0)
+    dual = dual._replace(coef=coef, grad=grad + change)
+    return dual, sum_error + added, SmoStep(jnp.stack([i, j]), by, gap, change)
 
 
 def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, Array, SmoStep]:
@@ -154,7 +217,7 @@ def coordinate_step(row: Callable, dual: Dual, sum_error: Array) -> tuple[Dual, 
     )
 
 
-STEPS = {"free": pair_step, "none": coordinate_step}
+STEPS = {"free": pair_step, "none": coordinate_step, "parts": part_pair_step}
 
 
 class Solved(NamedTuple):
@@ -162,7 +225,7 @@ class Solved(NamedTuple):
 
     dual: Dual
     compensation: Array | None  # (q,)  rounding errors of `dual.grad`, still to be added
-    sum_error: Array  # ()
+    sum_error: Array  # (), or (k,) for parts
     steps: Array  # ()  int32, steps made
     gap: Array  # ()  violation before the last step; inf if none was made
     changed: Array  # ()  bool, the last step changed a coefficient; true if none was made
@@ -186,7 +249,7 @@ def solve(
         dual: of the q coefficients.
         sum_error: (), as in `pair_step`.
         tol: () largest violation at the end, units of y.
-        bias: "free" or "none".
+        bias: "free", "none", or "parts" for the problems of `nu_qp`.
         max_steps: maximum number of steps.
         compensation: (q,) the rounding errors of `dual.grad`, which is then summed with
             compensation; None: summed without, for sets whose derivative is not kept.

@@ -10,10 +10,8 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import accum_dtype, map_sharing
-from ..recipe import unwrap_static
+from ..numerics import accum_dtype, dot, map_sharing
 from ..types import Array
-from .dual_qp import dual_of, residual_of
 from .smo_step import solve
 
 MAX_ROWS = 2048  # rows up to which steps on the whole matrix are as fast as blocks
@@ -30,15 +28,15 @@ def make_solver(stop: str, bias: str) -> Callable:
 
         coef_i += by_i, coef_j += by_j;   grad -= by_i K_i + by_j K_j
 
-    The pairs are those of `smo_step.pair_step`, and the sums in `grad` are compensated. Under
+    The steps are those of `smo_step.STEPS`, and the sums in `grad` are compensated. Under
     `vmap` runs are sequential. They share the matrix where they have the same rows and kernel.
 
     Args:
         stop: the definition of the residual, as of `decomposition`.
-        bias: "free" or "none".
+        bias: "free", "none", or "parts" for the problems of `nu_qp`.
 
     Returns:
-        A function (kernel, x), (C, loss, tol, max_steps, state, y) -> state, residual, steps. It
+        A function (kernel, x), (qp, tol, max_steps, state, y) -> state, residual, steps. It
         ends once the residual is at most `tol`, after `max_steps` steps, or where a step is below
         rounding.
     """
@@ -48,9 +46,9 @@ def make_solver(stop: str, bias: str) -> Callable:
         return kernel(x, x), kernel.diag(x)
 
     def from_matrix(matrix, own):
-        (gram, diag), (C, loss, tol, max_steps, state, y) = matrix, own
-        loss = unwrap_static(loss)
-        constant = dual_of(C, loss, state, diag, y)  # its bounds and curvature
+        (gram, diag), (qp, tol, max_steps, state, y) = matrix, own
+        state, _ = qp.feasible_start(state, lambda coef: dot(gram, coef))
+        constant = qp.dual_from_diag(state, diag, y)  # its bounds and curvature
         if constant.bounds.l2 is not None:
             gram = gram + jnp.diag(constant.bounds.l2)
 
@@ -61,7 +59,7 @@ def make_solver(stop: str, bias: str) -> Callable:
             """Look at the residual; if it is too large, make steps until the violation is small."""
             state, steps, _, _ = carry
             dual = constant.at_state(state)
-            residual = residual_of(dual, y, C * state.weight, loss, stop, bias, tol)
+            residual = qp.residual(dual, state.weight, y, stop, bias, tol)
             step_tol = residual.goal if stop == "kkt" else 0.1 * residual.kkt
             limit = jnp.where(residual.unsolved, max_steps - steps, 0)
             uncompensated = dual._replace(grad=state.grad)

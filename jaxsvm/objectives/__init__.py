@@ -24,6 +24,8 @@ from .evaluate import decision_values as decision_values
 from .evaluate import dual as dual
 from .evaluate import normalized_weights as normalized_weights
 from .evaluate import primal as primal
+from .nu_problems import largest_nu as largest_nu
+from .nu_problems import nu_certificate as nu_certificate
 from .probes import error_on as error_on
 from .probes import misclassified as misclassified
 from .probes import risk_on as risk_on
@@ -36,6 +38,7 @@ __all__ = [
     "kkt_residual",
     "lam_from_C",
     "lam_from_nu",
+    "nu_certificate",
     "nu_from",
     "primal",
     "radius_from",

@@ -17,6 +17,9 @@ from .forgetron import forgetron as forgetron
 from .kernel_pegasos import kernel_pegasos as kernel_pegasos
 from .lasvm import lasvm as lasvm
 from .nogd import nogd as nogd
+from .nu_svc import nu_svc as nu_svc
+from .nu_svr import nu_svr as nu_svr
+from .one_class import one_class as one_class
 from .pegasos import pegasos as pegasos
 from .perceptron import perceptron as perceptron
 from .projectron import projectron as projectron

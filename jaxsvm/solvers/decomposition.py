@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..checks import number
-from ..engines import blocks, whole_matrix
+from ..engines import blocks
 from ..engines.blocks import DecompositionState
 from ..engines.dual_qp import (
     build_model,
@@ -17,7 +16,6 @@ from ..engines.dual_qp import (
 )
 from ..kernels import Kernel
 from ..losses import hinge
-from ..numerics import times_count
 from ..recipe import cast, check_choice, check_positive, solver
 from ..samplers import whole
 from ..types import Array, Loss, Solver
@@ -107,40 +105,19 @@ def decomposition(
     tol = 1e-3 if tol is None else tol
     check_positive(tol=tol)
     check_choice("stop", stop, ("kkt", "gap"))
-    if working_set is not None and (
-        not isinstance(working_set, int) or working_set < 4 or working_set % 4
-    ):
-        raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
-    if memory is not None and (not isinstance(memory, int) or memory < 0):
-        raise ValueError(f"memory must be a whole number of bytes, got {memory!r}: write int(4e9)")
-    known = number("rounds", rounds)
-    if known is not None and not (known >= 1 and known % 1 == 0):
-        raise ValueError(f"rounds must be a whole number of at least 1, got {known:g}")
-    solve_whole = whole_matrix.make_solver(stop, bias)
-    solve_blocks = blocks.make_solver(stop, bias, memory)
-    limit = 2**31 if memory is None else memory
+    blocks.check_options(working_set, memory, rounds)
+    solve = blocks.make_update(stop, bias, working_set, memory, rounds)
 
     def init(key, data):
         dual = init_state(qp, bias, data, start)
-        working = jnp.arange(min(working_set or 512, data.y.shape[0]), dtype=jnp.int32)
+        working = blocks.init_working_set(data.y.shape[0], working_set)
         return DecompositionState(dual, working, jnp.full((), jnp.inf, dual.coef.dtype))
 
     def update(state, batch):
         y = batch.y.astype(state.dual.coef.dtype)
         cast_qp, cast_tol = stop_gradients(cast((qp, tol), y.dtype))
         state, x, y = stop_gradients((state, cast_qp.kernel.layout(batch).x, y))
-        n = y.shape[0]
-        most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
-        if working_set is None and whole_matrix.fits(x, limit):
-            steps = jnp.minimum(most, (2**31 - 1) // n) * n
-            own = cast_qp.C, cast_qp.loss, cast_tol, steps, state.dual, y
-            dual, residual, _ = solve_whole((cast_qp.kernel, x), own)
-            new, evals = state._replace(dual=dual, residual=residual), times_count(n, n, n)
-        else:
-            new, rows_computed = solve_blocks(cast_qp, cast_tol, most, state, x, y)
-            # `row_limit` and one more block; at least one block
-            max_rows = max(2**31 // n - 1, 4 * state.working.shape[0])
-            evals = times_count(rows_computed, n, max_rows)
+        new, evals = solve(cast_qp, cast_tol, state, x, y)
         return new, step_info(cast_qp, bias, (state.dual, new.dual), x, y, new.residual, evals)
 
     def with_tol(tol):
