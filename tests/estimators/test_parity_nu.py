@@ -15,7 +15,11 @@ from jaxsvm.estimators import NuSVC, NuSVR, OneClassSVM
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore::FutureWarning")
 
-TOY, LABELS, AT = np.array([[-2.0, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]), [1, 1, 1, 2, 2, 2], [[-1, -1], [2, 2], [3, 2]]
+TOY, LABELS, AT = (
+    np.array([[-2.0, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]),
+    [1, 1, 1, 2, 2, 2],
+    [[-1, -1], [2, 2], [3, 2]],
+)
 IRIS = load_iris()
 NAMES = IRIS.target_names[IRIS.target]
 REAL, TARGET = load_diabetes(return_X_y=True)
@@ -32,7 +36,7 @@ def usual_promotion():
 
 @functools.cache
 def fitted(ours, kernel, **options):
-    x, y = {NuSVC: (IRIS.data, NAMES), NuSVR: (REAL, TARGET), OneClassSVM: (REAL, None)}[ours]
+    x, y = {NuSVC: (IRIS.data, NAMES), NuSVR: (REAL, TARGET), OneClassSVM: (REAL + 3, None)}[ours]  # 0 is outside
     theirs = getattr(sklearn.svm, ours.__name__)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         made = ours(kernel=kernel, tol=1e-5, **options).fit(x, y)
