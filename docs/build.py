@@ -20,7 +20,7 @@ import pdoc
 
 import jaxsvm
 
-LEFT_OUT = ("__about__", "__main__", "commands")  # the command line has `jaxsvm --help`
+LEFT_OUT = ("__about__", "__main__", "api", "commands")  # `jaxsvm` has the names of api; the command line has --help
 
 
 def public_names(module: types.ModuleType) -> list[str]:

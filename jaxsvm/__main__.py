@@ -1,68 +1,46 @@
 """The command line `python -m jaxsvm`.
 
-Without arguments it runs the main job; `train`, `predict`, `sweep` and `convert` work on files.
+Without arguments it runs the main job; `train`, `predict`, `sweep`, `info` and `convert` work on
+files. Arguments are checked before JAX is imported.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
-import jax
-
-import jaxsvm
-from jaxsvm.commands import convert, demo, predict, sweep, train
-from jaxsvm.commands.options import Parser
-
-EXAMPLES = """\
-examples:
-  jaxsvm train adult.svm --test adult.t --model adult.npz     a linear machine, and its error
-  jaxsvm train adult.svm --kernel rbf --features nystrom --hold-out 0.2 --model adult.npz
-  jaxsvm predict adult.npz new.svm --out classes.txt          a class name for each row
-  jaxsvm sweep adult.svm --plot sweep.png                     find good values of lambda and sigma
-  jaxsvm convert adult.svm adult.csv                          from one format to another
-
-files: svmlight (LIBSVM), also .gz and .bz2; .npz with arrays x and y; CSV with a column of labels
-(the last). `jaxsvm train --help` explains the options of a command. Without a command a small real
-data set is swept, as a demonstration.
-"""
-
-
-def parser() -> Parser:
-    """All commands and their options."""
-    main_parser = Parser(
-        prog="jaxsvm", description="Support vector machines from the command line.", epilog=EXAMPLES
-    )
-    main_parser.add_argument("--version", action="version", version=jaxsvm.__version__)
-    commands = main_parser.add_subparsers(
-        dest="command", metavar="command", required=True, parser_class=Parser
-    )
-    for each in (train, predict, sweep, convert):
-        each.add(commands)
-    return main_parser
+from .commands.parser import parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        argv: its arguments; None: those of the process.
+        argv: its arguments; None: those of the process, in which compiled programs are then kept on
+            disk (`jaxsvm.cache_programs`).
 
     Returns:
         The exit status: 0; 2 for bad input, said in one line on the standard error stream; 130
         after Ctrl-C.
     """
-    argv = sys.argv[1:] if argv is None else list(argv)
+    own_process, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *rest, **more: say(f"warning: {message}")
         try:
-            if not argv:
-                demo.main()
+            args = parser().parse_args(argv) if argv else None
+            if args:
+                check_inputs(args)
+            if own_process and not (args and args.module == "info"):
+                use_cache(not (args and args.no_cache))
+            if args is None:
+                module("demo").main()
                 return 0
-            args = parser().parse_args(argv)
-            return args.run(args)
+            return module(args.module).run(args)
         except KeyboardInterrupt:
             say("interrupted; nothing was written")
             return 130
@@ -80,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say("error: not enough memory for these rows")
         except (ValueError, TypeError, ImportError) as error:
             say(f"error: {error}")
-        except jax.errors.JaxRuntimeError as error:
+        except RuntimeError as error:  # of XLA
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             say(
@@ -88,6 +66,46 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "less"
             )
     return 2
+
+
+def module(name: str) -> Any:
+    """The module of a command, which imports JAX."""
+    return importlib.import_module(f"{__package__}.commands.{name}")
+
+
+def check_inputs(args: Any) -> None:
+    """Raise for an input file that does not exist, before anything else is imported.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError: as the readers do.
+    """
+    names = [getattr(args, name, None) for name in ("file", "test")]
+    if args.module in ("predict", "info"):
+        names.append(args.model)
+    for name in names:
+        if name is None or name == "-":
+            continue
+        # arrays in files of their own: x.npy,y.npy
+        for path in name.split(",") if re.search(r"\.npy,", name) else [name]:
+            if os.path.isdir(path):
+                raise IsADirectoryError(f"{path} is a folder, expected a file")
+            if not os.path.exists(path):
+                raise FileNotFoundError(f"there is no file {path}")
+
+
+def use_cache(wanted: bool) -> None:
+    """Keep compiled programs on disk, or not; a setting of JAX in the environment stays."""
+    import jax
+
+    import jaxsvm
+
+    config: Any = jax.config
+    if not wanted:
+        config.update("jax_enable_compilation_cache", False)
+    elif config.jax_enable_compilation_cache:
+        # a file that another process is writing, or a full disk, only costs a compilation
+        warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation")
+        jaxsvm.cache_programs()
 
 
 def say(text: str) -> None:

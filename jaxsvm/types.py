@@ -380,6 +380,10 @@ class Curve(NamedTuple):
         return np.asarray(count)
 
 
+# why the host ended a run, by their numbers in `Fit.ended`
+STEPS, SECONDS, INTERRUPTED = range(3)
+
+
 class Fit(NamedTuple):
     """The result of `fit`: a pytree, so that `fit` runs under vmap, jit and grad."""
 
@@ -389,6 +393,8 @@ class Fit(NamedTuple):
     tol: Array  # ()  nan if there was no tolerance
     # ()  bool, of decision values at some training rows and of the last loss
     values_finite: Array | None = None
+    # ()  int32, why the host ended the run: STEPS, SECONDS or INTERRUPTED; None: STEPS
+    ended: Array | None = None
 
     @property
     def converged(self) -> bool:
@@ -411,8 +417,46 @@ class Fit(NamedTuple):
         return int(self.info.evals.sum())
 
     @property
+    def reason(self) -> str | np.ndarray:
+        """Why the run ended; for a batch of runs an array of strings.
+
+        "diverged": the model or the last loss is not finite. "interrupted": by Ctrl-C. "tolerance":
+        it was met. "seconds": they were over. "steps": all were made (of a stream: all chunks
+        read). The first of these that holds.
+
+        Example:
+            >>> import jax, jaxsvm
+            >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+            >>> jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=5).reason
+            'steps'
+        """
+        done = np.asarray(self.state.done)
+        ended = np.zeros((), np.int32) if self.ended is None else np.asarray(self.ended)
+        reason = np.array(("steps", "seconds", "interrupted"))[np.broadcast_to(ended, done.shape)]
+        reason = np.where(done & (reason != "interrupted"), "tolerance", reason)
+        reason = np.where(self._finite_runs(done.shape), reason, "diverged")
+        return reason if done.ndim else str(reason)
+
+    def _finite_runs(self, shape: tuple) -> np.ndarray:
+        """Whether each of a batch of runs is finite."""
+        finite = np.ones(shape, bool)
+        if self.values_finite is not None:
+            finite &= np.asarray(self.values_finite)
+        for leaf in inexact_leaves(self.model):
+            # a part of the model that all runs share has no axes of the batch
+            own_axes = shape if leaf.shape[: len(shape)] == shape else ()
+            finite &= np.isfinite(leaf).reshape(*own_axes, -1).all(axis=-1)
+        return finite
+
+    @property
     def status(self) -> str:
         """One sentence on how the run ended and on its residual."""
+        cause = {"interrupted": "interrupted: ", "seconds": "out of time: "}
+        reason = self.reason
+        return (cause.get(reason, "") if isinstance(reason, str) else "") + self._outcome()
+
+    def _outcome(self) -> str:
+        """The sentence of `status` without the cause."""
         steps, done = np.asarray(self.state.step), np.asarray(self.state.done)
         if done.ndim:
             return (
@@ -452,10 +496,16 @@ def same_structure(a: Any, b: Any) -> bool:
 
 def all_finite(tree: Any) -> bool:
     """Whether all floating-point numbers of a tree are finite; on the host."""
-    leaves = [
-        leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+    return all(bool(np.all(np.isfinite(leaf))) for leaf in inexact_leaves(tree))
+
+
+def inexact_leaves(tree: Any) -> list[np.ndarray]:
+    """The leaves of floating-point numbers, as float64 on the host."""
+    return [
+        np.asarray(leaf, np.float64)
+        for leaf in jax.tree.leaves(tree)
+        if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
     ]
-    return all(bool(np.all(np.isfinite(np.asarray(leaf, np.float64)))) for leaf in leaves)
 
 
 def check_batch(name: str, data: Any) -> None:

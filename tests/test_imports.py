@@ -21,6 +21,7 @@ LAYERS = (
     ("solvers",),
     ("data",),
     ("loops",),
+    ("api",),
     ("estimators", "plots", "testing", "commands", "__main__"),
 )
 LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
@@ -111,6 +112,15 @@ def test_the_package_was_found():
 @pytest.mark.parametrize("name", INNER)
 def test_every_module_has_a_place_in_the_layers(name):
     assert group(name) in LAYER or name == "jaxsvm.__about__", f"{name} is in no layer of the design"
+
+
+def test_arguments_are_checked_before_jax_is_imported():
+    """`import jaxsvm` and the parser of the command line read the standard library only."""
+    for name in ("jaxsvm", "jaxsvm.__main__", "jaxsvm.commands", "jaxsvm.commands.parser"):
+        lazy = {"jaxsvm.api"} if name == "jaxsvm" else set()  # which only a type checker reads
+        found = imports(name, top_only=True) - lazy
+        light = {"jaxsvm", "jaxsvm.__about__", "jaxsvm.commands.parser"}
+        assert {each for each in found if each.split(".")[0] not in sys.stdlib_module_names} <= light, name
 
 
 @pytest.mark.parametrize("name", INNER)
@@ -204,7 +214,7 @@ def test_third_party_imports(name):
 
 def test_the_package_imports_without_the_extras():
     """No module that `import jaxsvm` reads may need an extra at the top."""
-    reached, waiting = set(), ["jaxsvm"]
+    reached, waiting = set(), ["jaxsvm.api"]
     while waiting:
         name = waiting.pop()
         if name in reached:

@@ -95,8 +95,10 @@ def child(words: list[str]) -> int:
     if how == "begin":
         try:
             result = run(paths[0])
-        except KeyboardInterrupt:
-            return 3
+        except KeyboardInterrupt as error:
+            if not hasattr(error, "run"):  # before the first chunk
+                return 3
+            result = error.run
         models.save(paths[0] + ".reached", result.state)
     if how == "resume":
         state = models.load(paths[0]) if os.path.exists(paths[0]) else None

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 
 import jaxsvm
 from jaxsvm import samplers
 
 from ..types import Batch
 from ..wrappers import one_vs_one, one_vs_rest
-from . import options, solvers
+from . import parser, solvers
+from .output import line
 
 
 def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tuple[Any, tuple]:
-    """The solver, and (steps, sampler, lambda, loss, tolerance)."""
-    n, total = train.y.shape[0], float(jnp.sum(train.weight))
+    """The solver, and (steps, sampler, lambda, loss, tolerance, a description)."""
+    n, total = train.y.shape[0], float(np.sum(np.asarray(train.weight, np.float64)))
     if args.passes is not None and args.passes < 1 or args.steps is not None and args.steps < 1:
         raise ValueError("--passes and --steps must be at least 1")
     if args.lam is not None and not args.lam > 0 or args.C is not None and not args.C > 0:
@@ -67,7 +68,7 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         raise ValueError(
             f"--solver {args.solver} has no budget: leave --budget out, or take --solver {budgeted}"
         )
-    points = solvers.BUDGET if args.budget is None else args.budget
+    points = parser.BUDGET if args.budget is None else args.budget
     if points < 2:
         raise ValueError(
             f"--budget must be at least 2, the points that the model may have, got {points}"
@@ -84,7 +85,7 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
     steps = args.steps or (args.passes or passes) * one_pass
     setting = solvers.Setting(
         lam, jaxsvm.C_from_lam(lam, total), None if args.features else kernel, loss, bias, steps,
-        one_pass, solvers.max_sqnorm(kernel, train.x, bias), points,
+        one_pass, lambda: solvers.max_sqnorm(kernel, train.x, bias), points,
     )  # fmt: skip
     solver = method.make(setting)
     if tol is not None and solver.residual_scope != "whole":
@@ -111,18 +112,26 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
     )
     stop = "" if tol is None else f", tolerance {tol:g}"
     description += f", at most {points} points" if method.budget else ""
-    options.line(
-        "solver",
-        f"{args.solver}, {description}; lambda = {lam:.3g} (C = {setting.C:.3g}), bias {bias}",
+    description = (
+        f"{args.solver}, {description}; lambda = {lam:.3g} (C = {setting.C:.3g}), bias {bias}"
     )
-    options.line("", f"at most {how}{stop}; seed {args.seed}")
+    line("solver", description)
+    line("", f"at most {how}{stop}; seed {args.seed}")
     if (
         kernel is not None
         and not (args.features or method.budget)
         and n > (50_000 if iterates else 20_000)
     ):
         exact = "" if iterates or n > 50_000 else "--solver decomposition or "
-        options.line(
-            "", f"each step goes over {n} rows: {exact}--features nystrom is faster with so many"
-        )
-    return solver, (steps, sampler, lam, loss, tol)
+        line("", f"each step goes over {n} rows: {exact}--features nystrom is faster with so many")
+    return solver, (steps, sampler, lam, loss, tol, description)
+
+
+def pace(steps: int, one_pass: int) -> int:
+    """Steps of a chunk: a pass, but at most a hundredth of the run and at least a thousandth.
+
+    Passes over few rows are chunks of 5,000 steps, as each chunk is a call from the host.
+    """
+    length = max(1, steps // 1000, min(max(one_pass, 5000), steps // 100))
+    # a divisor of the steps where there is one: all chunks are whole
+    return next((e for e in range(length, length // 2, -1) if steps % e == 0), length)

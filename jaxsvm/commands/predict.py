@@ -14,54 +14,31 @@ from jaxsvm import models, wrappers  # noqa: F401  registers multiclass models
 from ..data.assemble import label, normalize_names
 from ..data.dataset import dataset
 from ..data.scaling import Scale, Standardize
-from ..files import atomic_path
 from ..loops.progress import Bar
+from ..recipe import unwrap_static
 from ..types import SparseRows
-from . import options
+from . import rows as reading
+from .output import STANDARD, check_output, result_file
 from .solvers import columns_of
 
-EXAMPLES = """\
-examples:
-  jaxsvm predict model.npz new.svm                        a class name for each row
-  jaxsvm predict model.npz new.csv --out classes.txt      to a file; the error, if there are labels
-  jaxsvm predict model.npz new.svm --scores               the decision values beside the names
-
-A CSV file with as many columns as the model takes has no labels; with one more, --label says which
-they are.
-"""
 BLOCK = 8192  # rows of one call of the model
-
-
-def add(commands: Any) -> None:
-    """Add the command and its options."""
-    description = (
-        "Predict the classes of the rows of a file with a model that `jaxsvm train` wrote."
-    )
-    parser = commands.add_parser(
-        "predict", help="predict with a model", description=description, epilog=EXAMPLES
-    )
-    parser.set_defaults(run=run)
-    parser.add_argument("model", help="what --model of train or sweep wrote")
-    parser.add_argument("file", help="rows: svmlight, .npz (its test part where it has one) or CSV")
-    parser.add_argument("--out", metavar="FILE", help="where the predictions go (standard output)")
-    parser.add_argument(
-        "--scores",
-        action="store_true",
-        help="a tab and the decision value behind each name; of many classes all values",
-    )
-    options.add_reading_options(parser)
 
 
 def run(args: Any) -> int:
     """Run the command; returns the exit status."""
-    options.output(args.out, args.model, args.file)
-    model = models.load(args.model)
+    check_output(args.out, args.model, args.file)
+    if args.model == STANDARD == args.file:
+        raise ValueError("the standard input (-) can be read once: name a file for the model")
+    model, _ = reading.load_model(args.model)
     columns = columns_of(model)
-    rows = options.rows(args, args.file, columns=columns)[:2][-1]
+    means = None
+    if args.missing == "mean":
+        means = means_of(model)
+    rows = reading.rows(args, args.file, columns=columns, means=means)[:2][-1]
     if rows.x.shape[1] != columns:
         raise ValueError(f"{args.file} has {rows.x.shape[1]} columns, the model takes {columns}")
     classes = model.classes if isinstance(model, models.Classifier) else ()
-    options.ignore_range_warnings()
+    reading.ignore_range_warnings()
     x = dataset(rows.x, np.zeros(rows.x.shape[0]), task="regression").x
     score = scores(model, x)
     names = decide(score, classes)
@@ -70,14 +47,33 @@ def run(args: Any) -> int:
         str(name) + (args.scores and classes and "\t" + "\t".join(f"{v:.9g}" for v in value) or "")
         for name, value in zip(names.tolist(), values.tolist(), strict=True)
     )
-    if args.out:
-        with atomic_path(args.out) as temporary, open(temporary, "w", encoding="utf-8") as file:
+    if args.out and args.out != STANDARD:
+        with (
+            result_file(args.out, sys.stdout) as temporary,
+            open(temporary, "w", encoding="utf-8") as file,
+        ):
             file.writelines(line + "\n" for line in lines)
     else:
         sys.stdout.writelines(line + "\n" for line in lines)
         sys.stdout.flush()
     print(describe(rows, names, score, classes), file=sys.stderr)
     return 0
+
+
+def means_of(model: Any) -> np.ndarray:
+    """The means of the columns of the training rows, for missing numbers.
+
+    Raises:
+        ValueError: the model holds none.
+    """
+    inner = model.inner if isinstance(model, models.Classifier) else model
+    phi = unwrap_static(getattr(inner, "phi", None))
+    if not isinstance(phi, Standardize):
+        raise ValueError(
+            "the model holds no means of its columns: train it with --scale standardize, or give "
+            "--missing drop"
+        )
+    return np.asarray(phi.mean)
 
 
 def scores(model: Any, x: Any) -> np.ndarray:

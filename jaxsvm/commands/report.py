@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import jaxsvm
@@ -15,6 +14,7 @@ from jaxsvm import models
 from ..objectives import misclassified
 from ..types import Batch
 from ..wrappers import OneVsOne, OneVsRest
+from . import rows as reading
 
 MAX_SIZE = 2**27  # largest array of a certificate that was not requested: 1 GiB
 
@@ -29,7 +29,10 @@ def compact(model: Any) -> Any:
     support = models.support_index(model)
     support = support if len(support) else np.arange(1)
     return dataclasses.replace(
-        model, x=model.x[support], coef=model.coef[..., support], index=model.index[support]
+        model,
+        x=jax.tree.map(lambda a: jax.device_put(np.asarray(a)[support]), model.x),
+        coef=jax.device_put(np.asarray(model.coef)[..., support]),
+        index=jax.device_put(np.asarray(model.index)[support]),
     )
 
 
@@ -38,16 +41,21 @@ def error(name: str, model: Any, data: Batch, classes: tuple) -> tuple[str, str]
 
     The error is the share of wrong rows, or the root mean square for real targets.
     """
-    score = np.asarray(jax.jit(lambda model, x: model(x))(model, data.x), np.float64)
-    share = np.asarray(data.weight, np.float64) / float(jnp.sum(data.weight))
+    share = np.asarray(data.weight, np.float64)
+    share = share / share.sum()
     if not classes:
+        score = np.asarray(reading.call(model, data.x), np.float64)
         return (
             f"{name} error",
             f"{np.sqrt(share @ (score - np.asarray(data.y, np.float64)) ** 2):.6g} (root mean "
             "square)",
         )
-    wrong = np.asarray(misclassified(jnp.asarray(score), data.y))
-    return f"{name} error", f"{share @ wrong:.2%}"
+    return f"{name} error", f"{share @ np.asarray(_wrong(model, data)):.2%}"
+
+
+@jax.jit
+def _wrong(model: Any, data: Batch) -> Any:
+    return misclassified(model(data.x), data.y)
 
 
 def certified(args: Any, model: Any, train: Batch, lam: float, loss: Any) -> str:

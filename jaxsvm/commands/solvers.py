@@ -11,7 +11,7 @@ import jaxsvm
 from jaxsvm import budget, features, kernels, losses
 
 from ..numerics import sqnorms
-from .options import variance_of
+from .rows import variance_of
 
 
 class Setting(NamedTuple):
@@ -24,15 +24,14 @@ class Setting(NamedTuple):
     bias: str
     steps: int
     one_pass: int  # steps
-    max_sqnorm: float  # largest squared norm of a row
+    max_sqnorm: Callable[[], float]  # largest squared norm of a row
     budget: int | None = None  # points of the model
 
 
 class Method(NamedTuple):
-    """A solver by name."""
+    """A solver by name; `parser.SOLVERS` says what it is."""
 
     make: Callable  # Setting -> solver
-    description: str
     biases: tuple = ("none",)  # the first is the default
     kernel: str = "no"  # "no", "yes", "needed"
     batch: int = 16
@@ -54,7 +53,7 @@ def _kernel_of(s: Setting) -> Any:
 
 def _pegasos(s: Setting) -> Any:
     solver = jaxsvm.pegasos(
-        s.lam, loss=s.loss, bias=s.bias, project=bool(s.loss.labels), offset=s.max_sqnorm / s.lam
+        s.lam, loss=s.loss, bias=s.bias, project=bool(s.loss.labels), offset=s.max_sqnorm() / s.lam
     )
     return jaxsvm.averaged(solver, weights=_linear_weight)
 
@@ -66,80 +65,63 @@ def _budgeted(factory: Callable, number: float, s: Setting) -> Any:
 METHODS = {
     "sdca": Method(
         lambda s: jaxsvm.sdca(s.C, s.kernel, loss=s.loss, bias=s.bias),
-        "dual coordinate ascent, linear or with a kernel: no step size, stops by itself",
         ("feature", "none"), "yes", 1, 100, 1e-3,
     ),
     "decomposition": Method(
         lambda s: jaxsvm.decomposition(s.C, _kernel_of(s), loss=s.loss, bias=s.bias),
-        "the kernel machine of LIBSVM, exactly, a block of rows at a time: up to some 50,000 rows",
         ("free", "none"), "yes", 0, 10, 1e-3, features=False,
     ),
     "smo": Method(
         lambda s: jaxsvm.smo(s.C, _kernel_of(s), loss=s.loss, bias=s.bias),
-        "the same a pair of rows at a time",
         ("free", "none"), "yes", 1, 100, 1e-3, features=False,
     ),
     "pegasos": Method(
         _pegasos,
-        "stochastic subgradients with step 1/(lambda t), averaged",
         ("feature", "none", "free"),
     ),
     "kernel_pegasos": Method(
         lambda s: jaxsvm.kernel_pegasos(s.lam, s.kernel),
-        "Pegasos with a kernel",
         kernel="needed", batch=1, losses=False,
     ),
     "bsca": Method(
         lambda s: _budgeted(jaxsvm.bsca, s.C, s),
-        "dual coordinate ascent with a kernel, a model of --budget points: any number of rows, "
-        "stops by itself",
         kernel="needed", batch=1, passes=100, tol=1e-3, losses=False, features=False, budget=True,
     ),
     "bsgd": Method(
         lambda s: _budgeted(jaxsvm.bsgd, s.lam, s),
-        "Pegasos with a kernel, a model of --budget points",
         kernel="needed", batch=1, losses=False, features=False, budget=True,
     ),
     "asset": Method(
         lambda s: jaxsvm.asset(s.lam, loss=s.loss, bias=s.bias, average_from=s.steps // 2),
-        "robust stochastic subgradients, for features of a kernel",
         ("free", "none"),
     ),
     "asset_star": Method(
         lambda s: jaxsvm.asset_star(s.lam, loss=s.loss, average_from=s.steps // 2),
-        "the same with steps 1/(lambda t)",
     ),
     "bottou_sgd": Method(
         lambda s: jaxsvm.bottou_sgd(s.lam, loss=s.loss, bias=s.bias),
-        "SGD with Bottou's schedule",
         ("feature", "none", "free"),
         batch=1,
     ),
     "asgd": Method(
         lambda s: jaxsvm.asgd(s.lam, loss=s.loss, bias=s.bias, average_from=s.one_pass),
-        "averaged SGD",
         ("feature", "none", "free"),
         batch=1,
     ),
     "subgradient": Method(
         lambda s: jaxsvm.subgradient(s.lam, loss=s.loss, bias=s.bias),
-        "subgradients of all rows",
         ("feature", "none", "free"),
         batch=0,
         passes=500,
     ),
     "perceptron": Method(
         lambda s: jaxsvm.perceptron(s.kernel, average=True),
-        "averaged perceptron, linear or with a kernel; no lambda",
         kernel="yes", batch=1, passes=10, losses=False, objective=False,
     ),
 }  # fmt: skip
 
 LOSSES = {name: getattr(losses, name) for name in ("hinge", "squared_hinge", "logistic", "squared")}
 LOSSES |= {name: getattr(losses, name)() for name in ("smooth_hinge", "eps_insensitive", "pinball")}
-KERNELS = ("linear", "rbf", "laplacian", "polynomial", "sigmoid")
-BUDGET = 500  # default number of points
-FEATURES = ("nystrom", "fourier", "orthogonal")
 
 
 def kernel(args: Any, x: Any) -> tuple[Any, str]:

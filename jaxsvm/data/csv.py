@@ -14,7 +14,9 @@ import numpy as np
 
 from ..recipe import check_choice
 from .assemble import Loaded, Rows, assemble, with_file_names
-from .parsing import check_paths, number_fault, open_any, reading, run_dtype
+from .dataset import caller_stacklevel
+from .missing import is_missing
+from .parsing import ReadError, check_paths, number_fault, open_any, reading, run_dtype
 
 
 def load_csv(
@@ -76,10 +78,12 @@ def read_csv(
     delimiter: str = ",",
     header: bool | str = "auto",
     columns: int | None = None,
+    missing: bool = False,
 ) -> Rows:
     """The rows of a CSV file with its raw labels.
 
-    There are no labels with label=None, or if a line has exactly `columns` cells.
+    There are no labels with label=None, or if a line has exactly `columns` cells. With `missing`,
+    cells that stand for missing numbers become NaN, and labels may be empty.
     """
     check_choice("header", header, (True, False, "auto"))
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
@@ -93,8 +97,11 @@ def read_csv(
         label = None if width == columns else label
         by_name = isinstance(label, str)
         if by_name and label not in head:
-            raise ValueError(
-                f"{path} has no column named {label!r}, its first line holds {', '.join(head[:12])}"
+            raise ReadError(
+                f"{path} has no column named {label!r}, its first line holds "
+                f"{', '.join(head[:12])}",
+                label="",
+                **({"delimiter": _delimiter_of(head[0])} if width == 1 else {}),
             )
         place = (
             None
@@ -107,16 +114,14 @@ def read_csv(
             what = (
                 f"has a single cell, {head[0][:40]!r}: is {delimiter!r} what stands between cells?"
             )
-            raise ValueError(f"{path}, line {number} {what}")
+            raise ReadError(f"{path}, line {number} {what}", delimiter=_delimiter_of(first[0]))
         skip = by_name or (
-            _names_columns(path, number, head, place) if header == "auto" else bool(header)
+            _names_columns(path, number, head, place, missing) if header == "auto" else bool(header)
         )
         names: dict[str, int] = {}
-        converters: Any = (
-            {}
-            if place is None
-            else {place: lambda cell: names.setdefault(cell.strip(), len(names))}
-        )
+        converters: Any = dict.fromkeys(range(width), _number) if missing else {}
+        if place is not None:
+            converters[place] = lambda cell: names.setdefault(cell.strip(), len(names))
         try:
             with open_any(path) as file, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a file without rows, which is checked below
@@ -133,8 +138,8 @@ def read_csv(
         except UnicodeDecodeError:
             raise
         except ValueError as error:
-            _find_bad_cell(path, width, place, skip, delimiter)
-            raise ValueError(f"{path} cannot be read as CSV: {error}") from error
+            _find_bad_cell(path, width, place, skip, delimiter, missing)
+            raise ReadError(f"{path} cannot be read as CSV: {error}", delimiter="") from error
         fits = not table.size or table.shape[1] == width
         nulls = any("\0" in name for name in names)  # NumPy drops trailing ones
         if (
@@ -143,9 +148,10 @@ def read_csv(
             or "" in names
             or nulls
         ):
-            _find_bad_cell(path, width, place, skip, delimiter)
+            _find_bad_cell(path, width, place, skip, delimiter, missing)
     if not table.size:
         raise ValueError(f"{path} holds no rows")
+    _warn_of_row_numbers(path, table, place, head if skip else None)
     if place is None:
         return Rows(table)
     return Rows(
@@ -153,14 +159,54 @@ def read_csv(
     )
 
 
-def _names_columns(path: str, number: int, head: list[str], place: int | None) -> bool:
+def _number(cell: str) -> float:
+    """The number of a cell, NaN where it is missing."""
+    if is_missing(cell):
+        return np.nan
+    if number_fault(cell, np.inf) == "is no number":
+        raise ValueError(f"{cell!r} is no number")
+    return float(cell)
+
+
+def _delimiter_of(line: str) -> str:
+    """The character that seems to stand between the cells of a line, or ""."""
+    counts = {character: line.count(character) for character in ";\t| ,"}
+    most = max(counts, key=counts.__getitem__)
+    return most if counts[most] else ""
+
+
+def _warn_of_row_numbers(
+    path: str, table: np.ndarray, place: int | None, head: list[str] | None
+) -> None:
+    """Warn of a column that counts the rows from 0 or 1."""
+    if len(table) < 10:
+        return
+    for i in np.flatnonzero((table[1] - table[0] == 1) & np.isin(table[0], (0, 1))):
+        if i != place and np.array_equal(table[:, i], np.arange(len(table)) + table[0, i]):
+            name = "" if head is None else f", {head[i][:40]!r},"
+            warnings.warn(
+                f"{path}: column {i + 1}{name} counts the rows from {table[0, i]:g}: "
+                "it says nothing of other rows, leave it out",
+                stacklevel=caller_stacklevel(),
+            )
+
+
+def _names_columns(
+    path: str, number: int, head: list[str], place: int | None, missing: bool
+) -> bool:
     """Whether the first line is a header: none of its cells, except the label, is a number."""
-    cells = [cell for i, cell in enumerate(head) if i != place]
+    cells = [
+        cell for i, cell in enumerate(head) if i != place and not (missing and is_missing(cell))
+    ]
     words = [cell for cell in cells if number_fault(cell, np.inf) == "is no number"]
     if words and len(words) < len(cells):
-        raise ValueError(
+        gap = {"missing": ""} if is_missing(words[0]) else {}
+        raise ReadError(
             f"{path}, line {number}: the cell {words[0][:40]!r} is no number, but others of the "
-            "line are: say header=True if the line names the columns, else mend the cell"
+            "line are: say header=True if the line names the columns, else mend the cell",
+            **gap,
+            label=str(head.index(words[0])) if len(words) == 1 and not gap else "",
+            header="",
         )
     return bool(words)
 
@@ -169,7 +215,9 @@ def _column(path: str, label: int, width: int) -> int:
     if isinstance(label, bool) or not isinstance(label, numbers.Integral):
         raise TypeError(f"label must be the number of a column, its name or None, got {label!r}")
     if not -width <= label < width:
-        raise ValueError(f"{path} has {width} columns, the label cannot stand in column {label}")
+        raise ReadError(
+            f"{path} has {width} columns, the label cannot stand in column {label}", label=""
+        )
     return int(label) % width
 
 
@@ -187,19 +235,26 @@ def _lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             ) from error
 
 
-def _find_bad_cell(path: str, width: int, place: int | None, skip: bool, delimiter: str) -> None:
+def _find_bad_cell(
+    path: str, width: int, place: int | None, skip: bool, delimiter: str, missing: bool
+) -> None:
     """Raise ValueError for the first invalid line, as NumPy reports rows, not lines."""
     most = float(np.finfo(run_dtype()).max)
     for number, cells in itertools.islice(_lines(path, delimiter), int(skip), None):
         if len(cells) != width:
-            raise ValueError(
-                f"{path}, line {number} has {len(cells)} cells, expected {width} as in the first"
+            raise ReadError(
+                f"{path}, line {number} has {len(cells)} cells, expected {width} as in the first",
+                delimiter="",
             )
         for i, cell in enumerate(cells):
+            if missing and (not cell.strip() if i == place else is_missing(cell)):
+                continue
             fault = _label_fault(cell) if i == place else number_fault(cell, most)
             if fault:
-                raise ValueError(
-                    f"{path}, line {number}: the cell {cell[:40]!r} in column {i + 1} {fault}"
+                help_by = {"missing": ""} if is_missing(cell) else {"label": "", "delimiter": ""}
+                raise ReadError(
+                    f"{path}, line {number}: the cell {cell[:40]!r} in column {i + 1} {fault}",
+                    **help_by,
                 )
 
 

@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from ..checks import jax_dtype, refuse_masked, x64_enabled
+from ..numerics import pad_rows
 from ..recipe import check_choice
 from ..types import Batch
-from .from_scipy import csr, is_sparse, pad_rows, stored_range
+from .from_scipy import csr, is_sparse, stored_range
 
 
 def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batch:

@@ -47,11 +47,12 @@ def read_files(
     columns: int | None = None,
     dtype: Any = None,
     zero_based: Any = "auto",
+    missing: bool = False,
     **options: Any,
 ) -> list[Rows]:
     """The contents of files of any format.
 
-    `options` are for CSV, `dtype` and `zero_based` for svmlight.
+    `missing` and `options` are for CSV, `dtype` and `zero_based` for svmlight.
     """
     files: list[Any] = [
         tuple(path.split(",")) if isinstance(path, str) and re.search(r"\.npy,", path) else path
@@ -73,7 +74,7 @@ def read_files(
             )
         elif name == "csv":
             tab = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", as_path("path", path)) else {}
-            parts.append(read_csv(path, columns=columns, **(tab | options)))
+            parts.append(read_csv(path, columns=columns, missing=missing, **(tab | options)))
         else:
             parts += read_npz(path)
     return parts

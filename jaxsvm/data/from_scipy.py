@@ -1,14 +1,12 @@
-"""Padded rows from checked sparse matrices of SciPy."""
+"""Checked sparse matrices of SciPy."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from ..checks import brief, jax_dtype
-from ..types import LANE_WIDTH, SparseRows
 
 
 def is_sparse(x: Any) -> bool:
@@ -39,26 +37,6 @@ def csr(x: Any) -> Any:
             "and values"
         ) from error
     return x
-
-
-def pad_rows(x: Any) -> SparseRows:
-    """The rows of a CSR matrix, padded to the longest and to a multiple of `LANE_WIDTH`."""
-    length = np.diff(x.indptr)
-    shape = x.shape[0], max(-(-int(length.max()) // LANE_WIDTH) * LANE_WIDTH, LANE_WIDTH)
-    try:
-        index, value = np.zeros(shape, np.int32), np.zeros(shape, x.dtype)
-    except MemoryError as error:
-        needed = shape[0] * shape[1] * (4 + x.dtype.itemsize)
-        raise ValueError(
-            f"x takes {needed:.3g} bytes with its rows padded to the longest, {shape[1]} numbers: "
-            "drop or cut the longest rows"
-        ) from error
-    row = np.repeat(np.arange(shape[0]), length)
-    place = np.arange(len(row)) - np.repeat(x.indptr[:-1], length)
-    index[row, place], value[row, place] = x.indices, x.data
-    return SparseRows(
-        jnp.asarray(index), jnp.asarray(value), jnp.asarray(length, jnp.int32), int(x.shape[1])
-    )
 
 
 def stored_range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -17,6 +17,18 @@ import numpy as np
 from ..checks import as_path, brief, x64_enabled
 
 
+class ReadError(ValueError):
+    """Contents of a file that do not fit the options of its reader.
+
+    `options` are those that may help, each with a value to try, or "".
+    """
+
+    def __init__(self, message: str, **options: str) -> None:
+        """Keep the options with the message."""
+        super().__init__(message)
+        self.options = options
+
+
 def check_paths(paths: Sequence) -> list[str]:
     """The paths as strings, checked to be those of existing files."""
     if not paths:

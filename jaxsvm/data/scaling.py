@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 
 from ..checks import matrix
@@ -47,6 +48,11 @@ def standardize(x: Array) -> Standardize:
     """
     x = _dense(x)
     _refuse_empty(x)
+    return _standardize(x)
+
+
+@jax.jit
+def _standardize(x: Array) -> Standardize:
     # the computed deviation of such a column is a rounding error
     constant = jnp.max(x, 0) == jnp.min(x, 0)
     mean, deviation = jnp.mean(x, 0), jnp.std(x, 0)
@@ -101,6 +107,11 @@ def scale(x: Array) -> Scale:
     """
     x = matrix("x", x)
     _refuse_empty(x)
+    return _scale(x)
+
+
+@jax.jit
+def _scale(x: Array) -> Scale:
     if isinstance(x, SparseRows):
         low, width = (
             None,

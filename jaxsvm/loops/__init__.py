@@ -2,6 +2,7 @@
 
 from .fit import fit as fit
 from .fit import step as step
+from .program_cache import cache_programs as cache_programs
 from .saving import SaveError as SaveError
 from .stream import stream as stream
 from .sweep import sweep as sweep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
@@ -14,13 +15,17 @@ import numpy as np
 from jax import lax
 
 from ..checks import number, on_host, shown
+from ..files import DeferredInterrupt
 from ..numerics import CentredRows, accum_dtype, check_process, is_traced
 from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import decision_values
 from ..recipe import as_static, cast, check_choice, unwrap_static
 from ..samplers import uniform
 from ..types import (
+    INTERRUPTED,
     LANE_WIDTH,
+    SECONDS,
+    STEPS,
     Array,
     Batch,
     Curve,
@@ -308,6 +313,7 @@ def fit(
     seconds: float | None = None,
     save: str | bytes | os.PathLike | None = None,
     progress: bool = False,
+    on_interrupt: str = "raise",
 ) -> Fit:
     """Run a solver: `steps` updates on rows that the sampler draws.
 
@@ -345,12 +351,17 @@ def fit(
         save: path of a file that holds the state after each chunk; not inside transformations. If
             it cannot be written there is a warning, and the run continues.
         progress: a bar on the standard error stream.
+        on_interrupt: what Ctrl-C does. "raise": it ends the run, and the program or the notebook
+            cell, as elsewhere in Python. The KeyboardInterrupt holds the `Fit` of the last complete
+            chunk as `run`; in a notebook this is `sys.last_value.run`. "return": `fit` returns that
+            `Fit`, and the program goes on. Without an effect inside transformations.
 
     Returns:
-        `Fit`: the model, the state to resume from, the curve, and a sentence on how the run ended
-        (`status`). Ctrl-C returns the result of the last complete chunk.
+        `Fit`: the model, the state to resume from, the curve, a sentence on how the run ended
+        (`status`), and its cause in one word (`reason`).
 
     Raises:
+        KeyboardInterrupt: Ctrl-C, with on_interrupt="raise".
         TypeError: data is not a `Batch`, state not a `Run`, sampler not a sampler.
         ValueError: neither key nor state, numbers out of range, `tol` without a criterion, features
             of a chunk that exceed `memory`, a state of another solver, sampler or data.
@@ -368,6 +379,7 @@ def fit(
     """
     check_process()
     _check_arguments(solver, data, key, state, sampler, probe, tol, seconds, progress)
+    check_choice("on_interrupt", on_interrupt, ("raise", "return"))
     every = None if every is None else whole_number("every", every, 1)
     saver = Saver(save)
     sampler = sampler or solver.sampler or uniform(1)
@@ -434,19 +446,25 @@ def fit(
                 "an adaptive sampler cannot go on from a state inside a transformation; go on "
                 "outside"
             )
+        ended = STEPS
         run, curve = run_traced(chunk, run, steps, every, limit if stops else None)
     else:
         saver.check(run)
-        run, curve = run_host(chunk, run, steps, every, period, seconds, saver, progress, stops)
+        run, curve, ended = run_host(
+            chunk, run, steps, every, period, seconds, saver, progress, stops
+        )
     loss = (
         (curve.loss if traced else np.asarray(curve.loss))[-1]
         if curve.loss.shape[0]
         else np.zeros((), accum_dtype(data.x))
     )
     centred = packed_rows if isinstance(packed_rows, CentredRows) else None
-    model, finite = conclude(solver_arg, run.solver, data, data, loss, centred)
-    limit = cast(np.nan, dtype) if limit is None else limit
-    return saver.finish(Fit(model, run, curve, limit, finite))
+    # a second Ctrl-C does not lose the run
+    with DeferredInterrupt() if ended == INTERRUPTED else contextlib.nullcontext():
+        model, finite = conclude(solver_arg, run.solver, data, data, loss, centred)
+        limit = cast(np.nan, dtype) if limit is None else limit
+        result = Fit(model, run, curve, limit, finite, jax.device_put(np.int32(ended)))
+        return saver.finish(result, raises=ended == INTERRUPTED and on_interrupt == "raise")
 
 
 def _check_arguments(
@@ -674,12 +692,13 @@ def run_host(
     saver: Saver,
     progress: bool,
     stops: bool,
-) -> tuple[Run, Curve]:
-    """The run as a loop on the host, which may stop after any chunk.
+) -> tuple[Run, Curve, int]:
+    """The run as a loop on the host, which may stop after any chunk, and why it ended.
 
     A chunk also ends with each `period` of an adaptive sampler. If `stops`, the run ends once its
     tolerance is met.
     """
+    ended = STEPS
     first_step, steps_done, rows, start_time = int(run.step), 0, [], time.monotonic()
     bar = Bar(steps, "steps") if progress else None
     try:
@@ -698,11 +717,12 @@ def run_host(
                     steps_done, f"loss {float(row.loss):.3g}, residual {float(row.residual):.2g}"
                 )
             if seconds is not None and time.monotonic() - start_time > seconds:
+                ended = SECONDS if steps_done < steps else STEPS
                 break
     except KeyboardInterrupt:
-        pass  # the result of the last complete chunk is returned
+        ended = INTERRUPTED  # the result of the last complete chunk is kept
     finally:
         if bar:
             bar.close()
     row_types = jax.eval_shape(lambda run: chunk(run, every)[1], run) if not rows else None
-    return run, rows_of_curve(rows, row_types)
+    return run, rows_of_curve(rows, row_types), ended

@@ -15,13 +15,8 @@ class Bar:
     """
 
     def __init__(self, total: int | None, unit: str) -> None:
-        self.total, self.unit, self.start_time, self.last_drawn, self.line = (
-            total,
-            unit,
-            time.monotonic(),
-            0.0,
-            "",
-        )
+        self.total, self.unit, self.last_drawn, self.line = total, unit, 0.0, ""
+        self.first: tuple[float, int] | None = None  # time and count of the first call of `show`
 
     def show(self, count: int, note: str = "") -> None:
         """Draw the bar at `count`, ten times a second at most."""
@@ -30,12 +25,23 @@ class Bar:
         if total is None:
             self.line = f"\r{count} {self.unit}{note} "
         else:
-            left, full = (now - self.start_time) * (total - count) / count, 24 * count // total
+            full = 24 * count // total
             bar = f"[{'#' * full}{'.' * (24 - full)}]"
-            self.line = f"\r{bar} {count}/{total} {self.unit}{note}, {left:.0f} s left "
+            left = self._left(now, count, total)
+            self.line = f"\r{bar} {count}/{total} {self.unit}{note}{left} "
         if now - self.last_drawn >= 0.1:
             self.last_drawn = now
             self._draw()
+
+    def _left(self, now: float, count: int, total: int) -> str:
+        """The estimated time left, by the parts after the first, which holds the compilation."""
+        if self.first is None:
+            self.first = now, count
+        seconds, done = now - self.first[0], count - self.first[1]
+        if not done and count < total:
+            return ""
+        left = seconds * (total - count) / max(done, 1)
+        return f", {left:.0f} s left"
 
     def close(self) -> None:
         """Draw the last count, and end the line."""

@@ -57,6 +57,7 @@ class Saver:
             raise TypeError(f"save must be the path of a file, got {shown(path)}")
         self.path = None if path is None else os.fsdecode(path)
         self.error: OSError | None = None
+        self.unsaved: Any = None  # the state whose saving Ctrl-C cut short
         self.warned = False
         if self.path is not None:
             check_target(self.path)
@@ -74,6 +75,7 @@ class Saver:
         """Save a state; warn of the first failure only, and try again with the next state."""
         if self.path is None:
             return
+        self.unsaved = state
         try:
             models.save(self.path, state)
             self.error = None
@@ -88,13 +90,28 @@ class Saver:
                         "the next state is tried again",
                         stacklevel=caller_stacklevel(),
                     )
+        self.unsaved = None
 
-    def finish(self, run: Fit) -> Fit:
+    def finish(self, run: Fit, *, raises: bool = False) -> Fit:
         """The run, provided that its last state was saved.
 
+        Args:
+            run: the result.
+            raises: raise KeyboardInterrupt in any case.
+
         Raises:
-            SaveError: otherwise, with the run.
+            SaveError: the last state was not saved; with the run.
+            KeyboardInterrupt: if `raises`; with the run as `run`.
         """
+        if self.unsaved is not None:
+            self.save(self.unsaved)
+        if raises:
+            interrupt: Any = KeyboardInterrupt(
+                f"{run.status} (the run is in the field run of this exception; with "
+                "on_interrupt='return' it is returned)"
+            )
+            interrupt.run = run
+            raise interrupt from self.error
         if self.error is None:
             return run
         raise SaveError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import os
@@ -21,7 +22,18 @@ from ..files import DeferredInterrupt, check_field
 from ..numerics import accum_dtype, check_process, depends_on
 from ..recipe import as_static, cast, check_choice, register, unwrap_static
 from ..samplers import uniform
-from ..types import Array, Batch, Curve, Fit, Run, Solver, SparseRows, State
+from ..types import (
+    INTERRUPTED,
+    STEPS,
+    Array,
+    Batch,
+    Curve,
+    Fit,
+    Run,
+    Solver,
+    SparseRows,
+    State,
+)
 from .checks import (
     MOST_STEPS,
     check_counters,
@@ -73,6 +85,7 @@ def stream(
     memory: float | None = None,
     save: str | bytes | os.PathLike | None = None,
     progress: bool = False,
+    on_interrupt: str = "raise",
 ) -> Fit:
     """Run a solver over rows that come in chunks.
 
@@ -107,14 +120,17 @@ def stream(
         save: path of a file that holds the state after every chunk. If it cannot be written there
             is a warning, and the run continues.
         progress: a bar on the standard error stream.
+        on_interrupt: what Ctrl-C does, as of `fit`; the chunk at work is completed first. The chunk
+            that was fetched ahead is not part of the run, so that an iterator must be created again
+            for the rest.
 
     Returns:
         `Fit`: the model, the state to resume from, the curve with a row for each chunk (loss nan if
-        no batch was filled), and a sentence on how the run ended. Ctrl-C returns the result of the
-        last complete chunk. The chunk that was fetched ahead is not part of it, so that an iterator
-        must be created again for the rest.
+        no batch was filled), a sentence on how the run ended (`status`), and its cause in one word
+        (`reason`).
 
     Raises:
+        KeyboardInterrupt: Ctrl-C, with on_interrupt="raise"; it holds the `Fit` as `run`.
         TypeError: a chunk that is not a batch.
         ValueError: neither key nor state, no chunk, chunks of other columns, numbers that are not
             finite, targets that are not those of `task`, a solver that reads all rows, one whose
@@ -156,6 +172,7 @@ def stream(
             solver.targets, "multiclass"
         )
     check_choice("task", task, ("binary", "multiclass", "regression"))
+    check_choice("on_interrupt", on_interrupt, ("raise", "return"))
     if solver.reads == "all":
         raise ValueError(
             "this solver reads all rows at every step: use fit, or features "
@@ -227,17 +244,22 @@ def stream(
         executor.shutdown(wait=False, cancel_futures=True)
         if bar:
             bar.close()
-    return saver.finish(_fit(solver, stream_state, rows_of_curve(curve, None), first_step))
+    interrupted = interrupt.requested
+    # a second Ctrl-C does not lose the run
+    with DeferredInterrupt() if interrupted else contextlib.nullcontext():
+        run = _fit(solver, stream_state, rows_of_curve(curve, None), first_step, interrupted)
+        return saver.finish(run, raises=interrupted and on_interrupt == "raise")
 
 
-def _fit(solver: Any, state: Any, curve: Curve, first_step: int) -> Fit:
+def _fit(solver: Any, state: Any, curve: Curve, first_step: int, interrupted: bool = False) -> Fit:
     """The `Fit` of a stream; `first_step` is the number of updates made before this call."""
     step, losses = np.asarray(curve.step), np.asarray(curve.loss)
     # rows of the curve with at least one step
     filled = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))
     loss = losses[filled[-1]] if filled.size else np.zeros((), losses.dtype)
     model, finite = conclude(solver, state.solver, None, state.pending, loss)
-    return Fit(model, state, curve, jnp.asarray(jnp.nan, state.pending.y.dtype), finite)
+    ended = jnp.asarray(np.int32(INTERRUPTED if interrupted else STEPS))
+    return Fit(model, state, curve, jnp.asarray(jnp.nan, state.pending.y.dtype), finite, ended)
 
 
 _FULL = (

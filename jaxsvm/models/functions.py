@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checks import class_names, integer, matrix, shown
 from ..files import check_field, check_front, shape_of
-from ..kernels import Kernel, holds_precomputed, matvec
+from ..kernels import Kernel, holds_precomputed, matvec, precomputed
 from ..numerics import blocked, check_process, dot, is_traced
 from ..recipe import Recipe, check_choice, static, struct, unwrap_static
 from ..types import Array, Batch
@@ -155,7 +155,7 @@ class Mapped:
             )
         map_columns, columns = (
             getattr(unwrap_static(self.phi), "features", None),
-            _columns(self.inner),
+            num_columns(self.inner),
         )
         if isinstance(map_columns, int) and columns not in (None, map_columns):
             raise ValueError(
@@ -210,7 +210,7 @@ class Classifier:
             )
 
 
-def _columns(model: Any) -> int | None:
+def num_columns(model: Any) -> int | None:
     """The number of columns of a model's rows; None if it is not known."""
     while not isinstance(model, Linear | Expansion | Mapped) and hasattr(model, "inner"):
         model = model.inner
@@ -270,3 +270,26 @@ def expansion(kernel: Kernel, coef: Array, data: Batch | None, bias: str = "none
     return Expansion(
         kernel, data.x, coef, jnp.zeros((), coef.dtype), jnp.arange(n, dtype=jnp.int32), bias
     )
+
+
+def make_expansion(
+    kernel: Kernel, x: Any, coef: Any, b: Any, index: Any, dtype: np.dtype
+) -> Expansion:
+    """An expansion with a bias that is not regularised, from host arrays."""
+    as_run = lambda values: jnp.asarray(np.asarray(values, dtype))
+    return Expansion(
+        kernel, x, as_run(coef), as_run(b), jnp.asarray(np.asarray(index, np.int32)), "free"
+    )
+
+
+def on_training_rows(
+    rows: np.ndarray, coef: np.ndarray, b: Any, n: int, dtype: np.dtype
+) -> Expansion:
+    """The expansion of a precomputed kernel with coefficients (..., m) of the training rows `rows`.
+
+    It is over all n training rows. The kernel matrix among them is not known, so that the squared
+    norm is not either.
+    """
+    on_all = np.zeros((*coef.shape[:-1], n))
+    np.add.at(on_all.T, rows, np.asarray(coef).T)  # a row may come twice
+    return make_expansion(precomputed(), jnp.zeros((n, 0), dtype), on_all, b, np.arange(n), dtype)

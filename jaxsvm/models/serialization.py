@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib
 import json
 import os
 import reprlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -45,6 +48,8 @@ def _class_name(cls: type) -> str | None:
 
 
 def _find(name: str) -> Any:
+    if name not in REGISTRY:  # modules register their names where they are imported
+        importlib.import_module(f"{__name__.split('.')[0]}.api")
     entry = REGISTRY.get(name)
     prefix, _, last = name.rpartition(".")
     if prefix + "." in _OPTAX:
@@ -248,7 +253,9 @@ def check_savable(tree: Any) -> None:
     _encode(tree, [])
 
 
-def save(path: str | bytes | os.PathLike, tree: Any) -> None:
+def save(
+    path: str | bytes | os.PathLike, tree: Any, *, notes: dict[str, str] | None = None
+) -> None:
     """Write a model, a `Run` or any other tree of arrays to one file.
 
     The tree is written to a temporary file that then replaces `path` (`files.atomic_path`), so that
@@ -259,6 +266,7 @@ def save(path: str | bytes | os.PathLike, tree: Any) -> None:
         path: the file, in a folder that exists.
         tree: arrays, numbers, strings, tuples, lists, dicts; classes, factories and functions that
             are registered.
+        notes: texts by name that are kept with the tree, which `load_notes` reads.
 
     Raises:
         ValueError: the tree holds anything else.
@@ -279,6 +287,7 @@ def save(path: str | bytes | os.PathLike, tree: Any) -> None:
         "jaxsvm": __about__.__version__,
         "jax": jax.__version__,
         "tree": encoded,
+        "notes": dict(notes or {}),
     }
     text = json.dumps(header).encode()
     if len(text) > _HEADER_BYTES:
@@ -295,9 +304,9 @@ def save(path: str | bytes | os.PathLike, tree: Any) -> None:
 def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
     """The tree that `save` wrote.
 
-    Nothing is unpickled, no module is imported, and only factories are called. Only arrays that the
-    header names are read, after their sizes are compared with that of the file. Classes with a
-    method `__check__` check their shapes, dtypes and ranges.
+    Nothing is unpickled, no module but those of jaxsvm is imported, and only factories are called.
+    Only arrays that the header names are read, after their sizes are compared with that of the
+    file. Classes with a method `__check__` check their shapes, dtypes and ranges.
 
     Args:
         path: the file.
@@ -312,9 +321,9 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
     """
     path = os.fsdecode(path)
     refuse_special(path)
-    try:
+    with _naming(path):
         with open_npz(path, compressed=False) as npz:
-            tree, arrays = _read_header(npz), _Arrays(npz)
+            tree, arrays = _read_header(npz)["tree"], _Arrays(npz)
             if like is None:
                 result = _decode(tree, arrays)
             else:
@@ -327,6 +336,17 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
                 result = _decode_like(tree, like, arrays)
             arrays.close()
         return _check_model(result)
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Name the file in errors of its contents.
+
+    Raises:
+        ValueError: the file is damaged, of another kind, or refused.
+    """
+    try:
+        yield
     except _Refused as error:
         raise ValueError(f"{path}: {error}") from error
     except Exception as error:
@@ -337,6 +357,33 @@ def load(path: str | bytes | os.PathLike, like: Any = None) -> Any:
         raise ValueError(
             f"{path} is damaged or was not written by jaxsvm.models.save ({brief(error)})"
         ) from error
+
+
+def load_notes(path: str | bytes | os.PathLike) -> dict[str, str]:
+    """The texts that `save` kept with a tree, and the version of jaxsvm under the name "jaxsvm".
+
+    Args:
+        path: a file that `save` wrote.
+
+    Raises:
+        FileNotFoundError, PermissionError, OSError: the file cannot be opened or read.
+        ValueError: the file is damaged or of another kind.
+
+    Example:
+        >>> import tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.npz")
+        >>> save(path, Linear(jnp.ones(2), jnp.zeros(())), notes={"rows": "of May"})
+        >>> load_notes(path)["rows"]
+        'of May'
+    """
+    path = os.fsdecode(path)
+    refuse_special(path)
+    with _naming(path), open_npz(path, compressed=False) as npz:
+        header = _read_header(npz)
+        notes = {"jaxsvm": header["jaxsvm"], **header.get("notes", {})}
+        if not all(isinstance(text, str) for item in notes.items() for text in item):
+            raise ValueError("the header has notes that are no text")
+        return notes
 
 
 def _check_model(tree: Any) -> Any:
@@ -385,14 +432,14 @@ def _check_axes(model: Any) -> None:
 
 
 def _read_header(npz: Npz) -> Any:
-    """The description of the tree in the header."""
+    """The header: versions, notes, and the description of the tree."""
     array = npz.header("header")
     if array.dtype != np.uint8 or array.ndim != 1 or array.shape[0] > _HEADER_BYTES:
         raise ValueError(f"the header has dtype {array.dtype} and shape {array.shape}")
     header = json.loads(npz.read("header").tobytes())
     if header["format"] != _FORMAT:
         raise _Refused(f"the file has format {header['format']}, this version reads {_FORMAT}")
-    return header["tree"]
+    return header
 
 
 def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False) -> Any:

@@ -27,6 +27,7 @@ from .golden import golden_section as golden_section
 from .hashing import hash32 as hash32
 from .hashing import multiply_high as multiply_high
 from .means import running_mean as running_mean
+from .padding import pad_rows as pad_rows
 from .products import accum_dtype as accum_dtype
 from .products import add_rows as add_rows
 from .products import blocked as blocked

@@ -92,7 +92,11 @@ def certificate(
             "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an "
             "equality constraint"
         )
-    result = _certificate((model, data, lam), (loss,), (bias, passes))
+    own = "no"
+    if isinstance(inner, Expansion):
+        feasible = _feasible((model, data, lam), (loss,), (bias,))
+        own = "perhaps" if is_traced(feasible) else "yes" if feasible else "no"
+    result = _certificate((model, data, lam), (loss,), (bias, passes, own))
     exact = result.exact if is_traced(result) else bool(result.exact)
     return result._replace(exact=exact)
 
@@ -102,17 +106,20 @@ _WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # half widths of the intervals, in units 
 
 @in_float64
 def _certificate(
-    model: Any, data: Batch, lam: Array, loss: Loss, bias: str, passes: int
+    model: Any, data: Batch, lam: Array, loss: Loss, bias: str, passes: int, own: str
 ) -> Certificate:
+    """`own` says whether the model's own dual coefficients are feasible."""
     model, data = to_features(model, data)
     model = dataclasses.replace(model, bias=bias)  # `bias` decides whether |w|^2 contains b
     share, score = normalized_weights(data), model(data.x)
-    own_dual, exact = model_dual(model, data, share, lam, loss, bias)
-    initial = jax.lax.cond(
-        exact,
-        lambda: own_dual,
-        lambda: dual_from_scores(model, data, share, score, lam, loss, bias),
-    )
+    from_scores = lambda: dual_from_scores(model, data, share, score, lam, loss, bias)
+    if own == "no":
+        initial, exact = from_scores(), jnp.zeros((), bool)
+    else:
+        own_dual, exact = model_dual(model, data, share, lam, loss, bias)
+        initial = own_dual
+        if own == "perhaps":
+            initial = jax.lax.cond(exact, lambda: own_dual, from_scores)
     coef = dual_ascent(model, data, share, initial, lam, loss, bias, passes) if passes else initial
     dual_score = dual_scores(model, data, coef[:, None], bias)[:, 0]
     exact = exact & (passes == 0)
@@ -124,6 +131,13 @@ def _certificate(
     )
     value = lam / 2 * model.sqnorm() + jnp.dot(share, losses)
     return Certificate(value, value - gap, gap, exact)
+
+
+@in_float64
+def _feasible(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) -> Array:
+    """Whether the model's own dual coefficients are feasible, () bool."""
+    model, data = to_features(model, data)
+    return model_dual(model, data, normalized_weights(data), lam, loss, bias)[1]
 
 
 def model_dual(

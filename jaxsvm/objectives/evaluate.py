@@ -57,11 +57,19 @@ def in_float64(fn: Callable) -> Callable:
         if is_traced(arrays, jax.tree.leaves(statics)):
             return fn(*arrays, *statics, *choices)
         with jax.enable_x64(True):
+            arrays = jax.tree.map(_wide, arrays)
             args = cast((arrays, tuple(as_static(thing) for thing in statics)), jnp.float64)
             # JAX warns of float64 outside
             return jax.tree.map(lambda a: np.asarray(a)[()], compiled(*args, choices))
 
     return run
+
+
+def _wide(leaf: Any) -> Any:
+    """An array of floating-point numbers in float64, converted without compilation."""
+    if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return leaf
+    return np.asarray(leaf).astype(np.float64)
 
 
 def _bare(model: Model) -> Model:

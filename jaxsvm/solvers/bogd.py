@@ -8,7 +8,7 @@ from ..kernels import Kernel
 from ..numerics import is_traced
 from ..recipe import check_positive, solver
 from ..samplers import epochs
-from ..spaces import budgeted
+from ..spaces.budgeted import budgeted
 from ..types import Solver
 
 

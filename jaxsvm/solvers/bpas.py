@@ -11,7 +11,7 @@ from ..losses import hinge
 from ..numerics import argmax_value, index_row
 from ..recipe import check_positive, solver
 from ..samplers import epochs
-from ..spaces import budgeted
+from ..spaces.budgeted import budgeted
 from ..types import Solver
 
 

@@ -12,8 +12,7 @@ from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import count
 from ..recipe import check_choice, check_positive, register, solver
-from ..spaces import budgeted
-from ..spaces.budgeted import contributions
+from ..spaces.budgeted import budgeted, contributions
 from ..types import Array, Solver
 
 

@@ -7,7 +7,7 @@ from ..engines.online import online, pegasos_rule
 from ..kernels import Kernel
 from ..recipe import check_positive, solver
 from ..samplers import epochs
-from ..spaces import budgeted
+from ..spaces.budgeted import budgeted
 from ..types import Solver
 
 

@@ -9,7 +9,7 @@ from ..engines.online import perceptron_on
 from ..kernels import Kernel
 from ..numerics import multiply_high
 from ..recipe import solver
-from ..spaces import budgeted
+from ..spaces.budgeted import budgeted
 from ..types import Solver
 
 

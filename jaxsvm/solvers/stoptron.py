@@ -6,7 +6,7 @@ from ..budget import Maintenance, maintenance, remove_point
 from ..engines.online import perceptron_on
 from ..kernels import Kernel
 from ..recipe import solver
-from ..spaces import budgeted
+from ..spaces.budgeted import budgeted
 from ..types import Solver
 
 

@@ -1,8 +1,8 @@
 """Wrappers: a solver -> a solver."""
 
+from ..models import OneVsOne as OneVsOne
+from ..models import OneVsRest as OneVsRest
 from .averaged import averaged as averaged
-from .multiclass import OneVsOne as OneVsOne
-from .multiclass import OneVsRest as OneVsRest
 from .multiclass import one_vs_one as one_vs_one
 from .multiclass import one_vs_rest as one_vs_rest
 from .on_features import on_features as on_features

@@ -288,6 +288,157 @@ def test_bad_input_is_one_line(there, capsys):
     refused(capsys, "is the file that is read", "convert", "rows.npz", "rows.npz")
 
 
+def test_messages_name_the_options_that_help(there, capsys):
+    (there / "semicolons.csv").write_text("a;b;kind\n1;2;x\n3;4;y\n")
+    (there / "first.csv").write_text("cat,1,2\ndog,3,4\n")
+    (there / "gaps.csv").write_text("a,b,kind\n1,2,x\n?,4,y\n")
+    (there / "table.txt").write_text("1;2;x\n3;4;y\n")
+    np.savez("gaps.npz", x=[[1.0, np.nan], [2.0, 3.0]], y=[1, -1])
+    train = ("--model", "new.npz")
+    refused(capsys, "is ',' what stands between cells? (try --delimiter ';')", "train", "semicolons.csv", *train)
+    refused(capsys, "no column named 'kind', its", "train", "semicolons.csv", *train, "--label", "kind")
+    refused(
+        capsys,
+        "no column named 'sort', its first line holds a, b, kind (--label says",
+        "train",
+        "gaps.csv",
+        *train,
+        "--label",
+        "sort",
+    )
+    refused(capsys, "(try --label '0'; --header says whether the first line", "train", "first.csv", *train)
+    refused(capsys, "'?' in column 1 is no number (--missing drop leaves such rows out", "train", "gaps.csv", *train)
+    refused(capsys, "1 of 2 rows have a missing number (NaN): --missing drop leaves", "train", "gaps.npz", *train)
+    refused(capsys, "(it was read as svmlight: --format csv reads cells)", "train", "table.txt", *train)
+    refused(
+        capsys,
+        "there is no option --modle: did you mean --model? (see jaxsvm train --help)",
+        "train",
+        "rows.svm",
+        "--modle",
+        "m.npz",
+    )
+    refused(capsys, "there is no option --xyzzy (see jaxsvm predict --help)", "predict", "linear.npz", "rows.svm", "--xyzzy=3")
+    refused(capsys, "there is no option --labl: did you mean --label?", "convert", "rows.svm", "new.csv", "--labl", "1")
+    assert main(["convert", "table.txt", "table.csv", "--delimiter", ";"]) == 0, "an option of CSV says that it is CSV"
+    assert open("table.csv").read().split() == ["x1;x2;y", "1;2;x", "3;4;y"]
+
+
+def gaps():
+    """Rows with missing numbers as CSV, and as an array with NaN; a label is missing in the last row."""
+    rows = X.copy()
+    rows[[3, 7, 40], [0, 2, 3]] = np.nan
+    words = iter(("", "?", "NA"))
+    cells = [",".join(next(words) if np.isnan(v) else repr(v) for v in row.tolist()) for row in rows]
+    return "".join(f"{row},{kind}\n" for row, kind in zip(cells, KINDS, strict=True)) + "1,2,3,4,\n", rows
+
+
+def test_rows_with_missing_numbers_are_left_out_or_filled_in(there, capsys):
+    from sklearn.impute import SimpleImputer
+
+    text, rows = gaps()
+    (there / "gaps.csv").write_text("a,b,c,d,kind\n" + text)
+    assert main(["convert", "gaps.csv", "whole.npz", "--missing", "drop"]) == 0
+    assert "warning: 4 of 61 rows have missing cells, which are left out" in capsys.readouterr().err
+    with np.load("whole.npz") as arrays:
+        keep = ~np.isnan(rows).any(axis=1)
+        np.testing.assert_array_equal(arrays["x"], X[keep])
+        assert arrays["y"].tolist() == KINDS[keep].tolist()
+    refused(capsys, "a label is missing, which no mean replaces", "convert", "gaps.csv", "new.npz", "--missing", "mean")
+    (there / "labelled.csv").write_text(text.rsplit("\n", 2)[0])  # without a header, and without the last row
+    assert main(["convert", "labelled.csv", "filled.npz", "--missing", "mean"]) == 0
+    with np.load("filled.npz") as arrays:
+        np.testing.assert_allclose(arrays["x"], SimpleImputer().fit_transform(rows), rtol=1e-12)
+    np.savez("gaps.npz", x=rows, y=KINDS)
+    assert main(["convert", "gaps.npz", "filled2.npz", "--missing", "mean"]) == 0
+    with np.load("filled.npz") as first, np.load("filled2.npz") as second:
+        np.testing.assert_array_equal(first["x"], second["x"])
+    assert "warning: 3 of 60 rows have missing cells, which are filled in by the means" in capsys.readouterr().err
+    (there / "empty.csv").write_text("1,,x\n2,?,y\n")
+    refused(capsys, "column 2 beside the label holds no number", "convert", "empty.csv", "new.npz", "--missing", "mean")
+    refused(capsys, "every row has a missing number", "convert", "empty.csv", "new.npz", "--missing", "drop")
+    (there / "word.csv").write_text("1,2,x\n2,three,y\n")
+    refused(capsys, "the cell 'three' in column 2 is no number", "convert", "word.csv", "new.npz", "--missing", "drop")
+
+
+def test_missing_numbers_of_new_rows_are_the_means_of_the_training_rows(there, capsys):
+    model = jaxsvm.models.load("linear.npz")
+    means = np.asarray(model.inner.phi.mean if hasattr(model.inner.phi, "mean") else model.inner.phi.value.mean, np.float64)
+    rows = np.vstack([X[:5], means])
+    rows[5, 1] = np.nan
+    np.savez("new.npz", x=rows)
+    filled = rows.copy()
+    filled[5, 1] = means[1]
+    np.savez("known.npz", x=filled)
+    assert main(["predict", "linear.npz", "new.npz", "--missing", "mean", "--scores"]) == 0
+    out = capsys.readouterr().out
+    assert main(["predict", "linear.npz", "known.npz", "--scores"]) == 0
+    assert capsys.readouterr().out == out
+    assert main(["predict", "linear.npz", "new.npz", "--missing", "drop"]) == 0
+    assert len(capsys.readouterr().out.split()) == 5
+    jaxsvm.models.save("bare.npz", model.inner.inner)
+    refused(capsys, "the model holds no means of its columns", "predict", "bare.npz", "new.npz", "--missing", "mean")
+
+
+def test_a_column_that_counts_the_rows_is_pointed_out(there, capsys):
+    header = "id,a,kind\n"
+    lines = [f"{i + 1},{x},{kind}\n" for i, (x, kind) in enumerate(zip(X[:, 0], KINDS, strict=True))]
+    (there / "counted.csv").write_text(header + "".join(lines))
+    assert main(["convert", "counted.csv", "counted.npz"]) == 0
+    err = capsys.readouterr().err
+    assert "counted.csv: column 1, 'id', counts the rows from 1: it says nothing of other rows, leave it out" in err
+    (there / "shuffled.csv").write_text(header + "".join(lines[::-1]))
+    assert main(["convert", "shuffled.csv", "counted.npz"]) == 0
+    assert main(["convert", "kinds.csv", "counted.npz"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_info_tells_what_a_model_is(there, capsys):
+    assert main(["train", "rows.npz", "--solver", "decomposition", "--kernel", "rbf", "--model", "exact.npz", "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    assert main(["info", "exact.npz"]) == 0
+    out = capsys.readouterr().out
+    points = jaxsvm.models.load("exact.npz").inner.inner.x.shape[0]
+    assert f"classifier of 4 columns; kernel machine of {points} points, rbf(gamma=" in out
+    assert "classes      2: -1, 1\n" in out and "bias free" in out and "decomposition" in out
+    for head in ("status", "train error", "certificate"):  # as training said it
+        (line,) = [line for line in printed.split("\n") if line.startswith(head)]
+        assert line + "\n" in out
+    assert main(["info", "linear.npz"]) == 0
+    out = capsys.readouterr().out
+    assert "linear, 4 weights, bias feature" in out and "none in the file" in out and "test error" in out
+    classes = ("\x1b[31mred", "b")
+    model = jaxsvm.models.Classifier(jaxsvm.models.Linear(np.ones(4, np.float32), np.float32(0)), classes)
+    jaxsvm.models.save("colour.npz", model, notes={"note": "one\x1b[0m\ntwo"})
+    assert main(["info", "colour.npz"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "2: ?[31mred, b\n" in out and "note         one?[0m?two\n" in out
+    refused(capsys, "there is no file nope.npz", "info", "nope.npz")
+    refused(capsys, "rows.npz is damaged or was not written by", "info", "rows.npz")
+
+
+def test_a_model_without_notes_is_told_as_well(there, capsys):
+    """Files of 0.3.0 have none."""
+    model = jaxsvm.models.load("linear.npz")
+    jaxsvm.models.save("quiet.npz", model)
+    assert main(["info", "quiet.npz"]) == 0
+    assert "certificate  none in the file" in capsys.readouterr().out
+
+
+def test_time_left_is_told_once_it_is_known(capsys, monkeypatch):
+    from jaxsvm.loops import progress
+
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    bar = progress.Bar(100, "steps")
+    for seconds, count in ((30.0, 10), (31.0, 20), (32.0, 30)):  # the first part holds 30 seconds of compilation
+        now[0] = seconds
+        bar.show(count)
+    bar.close()
+    lines = capsys.readouterr().err.split("\r")[1:]
+    assert "left" not in lines[0] and ", 8 s left" in lines[1] and ", 7 s left" in lines[2]
+
+
 def test_where_results_cannot_go_is_one_line(there, capsys):
     os.mkfifo("pipe.npz")
     for path, message in (
@@ -360,6 +511,73 @@ LISTENING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL
 def command(*argv, **how):
     run = [sys.executable, "-c", LISTENING, sys.executable, "-m", "jaxsvm", *argv]
     return subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+
+
+def piped(*argv, text=b"", **environment):
+    """Output and errors of a process that reads `text`."""
+    run = [sys.executable, "-m", "jaxsvm", *argv]
+    return subprocess.run(run, input=text, capture_output=True, timeout=300, env=os.environ | environment)
+
+
+def test_wrong_arguments_are_told_before_jax_is_imported(there):
+    """Within a second, where importing JAX alone takes about one."""
+    code = (
+        "import sys; from jaxsvm.__main__ import main; status = main(sys.argv[1:]);"
+        "print(status, {'jax', 'numpy', 'sklearn'} & set(sys.modules))"
+    )
+    for argv in (
+        ("train", "nope.csv", "--model", "m.npz"),
+        ("train", "rows.svm", "--test", "nope.csv", "--model", "m.npz"),
+        ("predict", "nope.npz", "rows.svm"),
+        ("info", str(there)),
+        ("sweep", "x.npy,y.npy"),
+        ("train", "rows.svm", "--modle", "m.npz"),
+    ):
+        done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, timeout=60)
+        assert done.stdout == "2 set()\n" and done.stderr.count("\n") == 1, (argv, done)
+
+
+@pytest.mark.long
+def test_standard_input_and_output(there):
+    rows = (there / "kinds.csv").read_bytes()
+    how = ("--solver", "pegasos", "--steps", "50", "--quiet", "--no-certificate", "--positive", "low")
+    trained = piped("train", "-", "--model", "-", *how, text=rows)
+    assert trained.returncode == 0 and b"train error" in trained.stderr, trained.stderr
+    (there / "piped.npz").write_bytes(trained.stdout)
+    assert main(["train", "kinds.csv", "--model", "named.npz", *how]) == 0
+    a, b = (jaxsvm.models.load(name) for name in ("piped.npz", "named.npz"))
+    assert a.classes == b.classes and np.array_equal(a.inner.inner.w, b.inner.inner.w)
+    named = piped("predict", "named.npz", "kinds.csv")
+    for argv, text in ((("predict", "named.npz", "-"), rows), (("predict", "-", "kinds.csv"), trained.stdout)):
+        done = piped(*argv, text=text)
+        assert done.returncode == 0 and done.stdout == named.stdout and done.stdout.count(b"\n") == 60
+    told = piped("info", "-", text=trained.stdout)
+    assert told.returncode == 0 and b"classifier of 4 columns" in told.stdout
+    for same in ("rows.npz", "rows.svm"):  # whatever the format is
+        done = piped("convert", "-", "-", "--to", "csv", text=(there / same).read_bytes())
+        table = np.loadtxt(done.stdout.decode().split("\n"), delimiter=",", skiprows=1)
+        np.testing.assert_array_equal(table, np.c_[X, Y])
+    bad = piped("train", "-", "--model", "m.npz", text=b"1,2\n3\n")
+    assert bad.returncode == 2 and bad.stderr == b"jaxsvm: error: the standard input, line 2 has 1 cells, expected 2 as in " + (
+        b"the first (--delimiter says what stands between cells)\n"
+    )
+    twice = piped("predict", "-", "-")
+    assert twice.returncode == 2 and b"can be read once" in twice.stderr
+
+
+@pytest.mark.long
+def test_compiled_programs_are_kept_unless_told_otherwise(there, tmp_path):
+    clean = {"JAX_COMPILATION_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path)}
+    how = ("train", "rows.svm", "--model", "kept.npz", "--solver", "pegasos", "--steps", "50", "--quiet")
+    assert piped(*how, "--no-cache", **clean).returncode == 0 and not list(tmp_path.iterdir())
+    assert piped(*how, **clean).returncode == 0
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "jaxsvm").glob("*-cache")}
+    assert kept
+    assert piped(*how, **clean).returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "jaxsvm").glob("*-cache")} == kept
+    (tmp_path / "file").write_text("")
+    done = piped(*how, **clean | {"XDG_CACHE_HOME": str(tmp_path / "file")})
+    assert done.returncode == 0 and done.stderr.count(b"compiled programs are not kept") == 1 == done.stderr.count(b"\n")
 
 
 @pytest.mark.long

@@ -43,4 +43,4 @@ def test_what_the_main_job_prints(tmp_path, monkeypatch, capsys):
     commands = re.findall(r"^  python -m jaxsvm (.*)$", out[out.index("next, ") :], re.M)
     assert len(commands) == 3 and commands[-1] == "--help"
     for command in commands[:-1]:  # as typed they are known
-        assert parser().parse_args(command.split()).run
+        assert parser().parse_args(command.split()).module == command.split()[0]

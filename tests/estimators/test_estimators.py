@@ -695,3 +695,25 @@ def test_decision_values_that_are_not_finite_are_refused():
         made.model_ = jax.tree.map(lambda a: a * np.nan if jnp.issubdtype(a.dtype, jnp.floating) else a, made.model_)
         with pytest.raises(ValueError, match="the decision values of 90 of 90 rows are not finite, first of row 0"):
             made.predict(x)
+
+
+def test_ctrl_c_leaves_an_estimator_as_it_was(monkeypatch):
+    """Unfitted before its first `fit`; later with the attributes of the fit before."""
+    from jaxsvm.estimators import base
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    x, y = rows()
+    model = SVMClassifier(jaxsvm.pegasos(0.1), steps=20)
+    run = base.run_solver
+    for fitted in (False, True):
+        monkeypatch.setattr(base, "run_solver", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(x, y)
+        monkeypatch.setattr(base, "run_solver", run)
+        if not fitted:
+            with pytest.raises(NotFittedError):
+                model.predict(x)
+            before = model.fit(x, y).coef_
+    np.testing.assert_array_equal(model.coef_, before)

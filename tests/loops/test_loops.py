@@ -4,9 +4,11 @@ import importlib
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 import warnings
 from typing import NamedTuple
 
@@ -350,7 +352,7 @@ def test_tol_of_a_real_solver_inside_vmap():
 
 def test_seconds():
     run = fit(WHOLE, DATA, KEY, steps=1000, every=4, seconds=0)
-    assert int(run.state.step) == 4 and run.status.startswith("stopped after 4 steps")
+    assert int(run.state.step) == 4 and run.status.startswith("out of time: stopped after 4 steps")
     assert int(fit(WHOLE, DATA, KEY, steps=8, every=4, seconds=1e6).state.step) == 8
 
 
@@ -438,10 +440,13 @@ def test_the_run_is_not_lost_where_warnings_are_errors(tmp_path, monkeypatch):
 
 def test_ctrl_c_where_nothing_could_be_saved(tmp_path, monkeypatch):
     full_disk(monkeypatch, range(99))
-    monkeypatch.setattr(loops, "run_chunk", interrupt_at(3, loops.run_chunk))
-    with pytest.warns(UserWarning, match="could not be saved"), pytest.raises(jaxsvm.SaveError) as caught:
-        fit(WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz")
-    assert int(caught.value.run.state.step) == 8
+    for how, error in (("return", jaxsvm.SaveError), ("raise", KeyboardInterrupt)):
+        with monkeypatch.context() as patch:
+            patch.setattr(loops, "run_chunk", interrupt_at(3, loops.run_chunk))
+            with pytest.warns(UserWarning, match="could not be saved"), pytest.raises(error) as caught:
+                fit(WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz", on_interrupt=how)
+        assert int(caught.value.run.state.step) == 8
+        assert isinstance(caught.value.__cause__, OSError), "what kept it from being saved is said"
 
 
 def test_a_save_error_can_be_pickled():
@@ -485,8 +490,9 @@ def interrupt_at(call, original):
 @pytest.mark.parametrize(("call", "step"), [(1, 0), (2, 4), (3, 8)])
 def test_ctrl_c_within_a_piece_returns_what_was_reached(call, step, monkeypatch):
     monkeypatch.setattr(loops, "run_chunk", interrupt_at(call, loops.run_chunk))
-    run = fit(WHOLE, DATA, KEY, steps=30, every=4)
+    run = fit(WHOLE, DATA, KEY, steps=30, every=4, on_interrupt="return")
     monkeypatch.undo()
+    assert run.reason == "interrupted" and run.status.startswith("interrupted: ")
     assert int(run.state.step) == step and float(run.model.w[0]) == step
     assert run.info.step.tolist() == list(range(4, step + 1, 4))
     same(fit(WHOLE, DATA, steps=12 - step, every=4, state=run.state).state, fit(WHOLE, DATA, KEY, steps=12, every=4).state)
@@ -494,10 +500,75 @@ def test_ctrl_c_within_a_piece_returns_what_was_reached(call, step, monkeypatch)
 
 def test_ctrl_c_within_save_returns_what_was_reached(tmp_path, monkeypatch):
     monkeypatch.setattr(models, "save", interrupt_at(2, lambda *args: None))
-    run = fit(WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz")
+    run = fit(WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz", on_interrupt="return")
     assert int(run.state.step) == 8
     assert run.info.step.tolist() == [4, 8]
-    assert run.status == "stopped after 8 steps; residual 2.0e+00"
+    assert run.status == "interrupted: stopped after 8 steps; residual 2.0e+00"
+
+
+def test_ctrl_c_ends_a_script_with_the_run_in_the_exception(monkeypatch):
+    monkeypatch.setattr(loops, "run_chunk", interrupt_at(3, loops.run_chunk))
+    with pytest.raises(KeyboardInterrupt, match="interrupted: stopped after 8 steps.*field run of this exception") as caught:
+        fit(WHOLE, DATA, KEY, steps=30, every=4)
+    monkeypatch.undo()
+    assert type(caught.value) is KeyboardInterrupt, "Python ends with the signal for this very class only"
+    run = caught.value.run
+    assert run.reason == "interrupted" and run.info.step.tolist() == [4, 8]
+    same(fit(WHOLE, DATA, steps=4, every=4, state=run.state).state, fit(WHOLE, DATA, KEY, steps=12, every=4).state)
+    with pytest.raises(ValueError, match="on_interrupt must be one of 'raise', 'return', got 'stop'"):
+        fit(WHOLE, DATA, KEY, steps=4, on_interrupt="stop")
+
+
+def test_a_second_ctrl_c_does_not_lose_the_run(monkeypatch):
+    """It comes while the model of the interrupted run is worked out."""
+    original = loops.conclude
+
+    def conclude(*args):
+        signal.raise_signal(signal.SIGINT)
+        return original(*args)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        monkeypatch.setattr(loops, "run_chunk", interrupt_at(2, loops.run_chunk))
+        monkeypatch.setattr(loops, "conclude", conclude)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            fit(WHOLE, DATA, KEY, steps=30, every=4)
+        assert int(caught.value.run.state.step) == 4 and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+INTERRUPTED = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import jax, jaxsvm
+data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+run = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=2**30, every=100, save=sys.argv[1], **eval(sys.argv[2]))
+print("goes on", run.reason, int(run.state.step))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["raise", "return"])
+def test_sigint_in_a_script(tmp_path, how):
+    """By default the process ends as any Python process does; it goes on only if it asks for that."""
+    path = tmp_path / "run.npz"
+    options = "{}" if how == "raise" else "{'on_interrupt': 'return'}"
+    child = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(path), options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    step = int(models.load(path).step)
+    assert step > 0
+    if how == "return":
+        assert child.returncode == 0 and out.split() == ["goes", "on", "interrupted", str(step)]
+    else:
+        assert child.returncode == -signal.SIGINT and not out
+        assert f"KeyboardInterrupt: interrupted: stopped after {step} steps" in err
 
 
 def test_progress(capsys):
@@ -513,7 +584,8 @@ def test_progress(capsys):
 
 def test_progress_of_an_interrupted_run_ends_its_line(capsys, monkeypatch):
     monkeypatch.setattr(loops, "run_chunk", interrupt_at(2, loops.run_chunk))
-    fit(WHOLE, DATA, KEY, steps=30, every=4, progress=True)
+    with pytest.raises(KeyboardInterrupt):
+        fit(WHOLE, DATA, KEY, steps=30, every=4, progress=True)
     err = capsys.readouterr().err
     assert "4/30 steps" in err and err.endswith("\n")
 
@@ -592,6 +664,32 @@ def test_decision_values_that_are_not_finite_are_no_finite_run():
     assert fit(jaxsvm.pegasos(0.1), half, KEY, steps=4).finite, "a row of weight 0 is not looked at"
     with pytest.raises(ValueError, match="not finite"):
         jaxsvm.models.class_places(np.asarray(run.model(DATA.x)))
+
+
+def test_the_reason_in_one_word():
+    """Each word once, of a run that ended so; of several runs an array."""
+    assert fit(WHOLE, DATA, KEY, steps=4).reason == "steps"
+    assert fit(WHOLE, DATA, KEY, steps=40, every=4, seconds=1e-9).reason == "seconds"
+    assert fit(WHOLE, DATA, KEY, steps=4, every=4, seconds=1e-9).reason == "steps", "all steps were made"
+    assert fit(jaxsvm.sdca(1.0), DATA, KEY, steps=400, tol=1e-3).reason == "tolerance"
+    assert ended(w=np.nan, done=True, tol=1.0).reason == "diverged"
+    assert ended()._replace(values_finite=jnp.array(False)).reason == "diverged"
+    assert ended(done=True)._replace(ended=jnp.int32(2)).reason == "interrupted"
+    late = ended()._replace(ended=jnp.int32(1))
+    assert late.reason == "seconds" and late.status == "out of time: stopped after 5 steps; residual 2.5e-01"
+    several = jax.tree.map(lambda *a: jnp.stack(a), *(run._replace(ended=jnp.int32(0)) for run in (
+        ended(), ended(done=True), ended(w=np.inf))))  # fmt: skip
+    assert several.reason.tolist() == ["steps", "tolerance", "diverged"]
+    assert several.status.startswith("3 runs, 1 converged")
+    runs = jax.vmap(lambda lam: fit(jaxsvm.pegasos(lam), DATA, KEY, steps=4))(jnp.array([0.1, 1.0]))
+    assert runs.reason.tolist() == ["steps", "steps"]
+    assert jax.jit(lambda: fit(jaxsvm.sdca(1.0), DATA, KEY, steps=400, tol=1e-3))().reason == "tolerance"
+
+
+def test_the_reason_is_kept_in_a_file(tmp_path):
+    run = fit(WHOLE, DATA, KEY, steps=40, every=4, seconds=1e-9)
+    models.save(tmp_path / "run.npz", run)
+    assert models.load(tmp_path / "run.npz").reason == "seconds"
 
 
 def test_a_stream_looks_at_decision_values():

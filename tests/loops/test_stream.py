@@ -196,7 +196,9 @@ def test_a_stream_goes_on_to_the_bit(tmp_path):
 
 
 CHILD = """
-import sys, time, numpy as np, jax, jaxsvm
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import time, numpy as np, jax, jaxsvm
 x, y, path, slow = np.load(sys.argv[1], mmap_mode="r"), np.load(sys.argv[2], mmap_mode="r"), sys.argv[3], float(sys.argv[4])
 parts = jaxsvm.data.chunks(x, y, rows=50)
 def slowly():
@@ -204,8 +206,13 @@ def slowly():
         time.sleep(slow)
         yield part
 print("ready", flush=True)
-run = jaxsvm.stream(jaxsvm.averaged(jaxsvm.pegasos(0.01)), slowly(), jax.random.key(0), batch_size=8, save=path)
-print(int(run.state.chunks), flush=True)
+solver, options = jaxsvm.averaged(jaxsvm.pegasos(0.01)), dict(batch_size=8, save=path)
+try:
+    run = jaxsvm.stream(solver, slowly(), jax.random.key(0), **options, **eval(sys.argv[5]))
+except KeyboardInterrupt as error:
+    run = error.run
+    print("raised", end=" ")
+print(run.reason, int(run.state.chunks), flush=True)
 """
 
 
@@ -219,8 +226,8 @@ def files(tmp_path_factory):
     return folder
 
 
-def start(files, path, slow=0.05):
-    child = [sys.executable, "-c", textwrap.dedent(CHILD), files / "x.npy", files / "y.npy", path, str(slow)]
+def start(files, path, slow=0.05, **options):
+    child = [sys.executable, "-c", textwrap.dedent(CHILD), files / "x.npy", files / "y.npy", path, str(slow), repr(options)]
     child = subprocess.Popen(list(map(str, child)), stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline().strip() == "ready"
     deadline = time.monotonic() + 60
@@ -283,12 +290,15 @@ def test_a_stream_whose_folder_comes_back_saves_its_last_state(passing_folder):
 
 
 @pytest.mark.long
-def test_ctrl_c_returns_what_was_reached(files, tmp_path):
-    child = start(files, tmp_path / "run.npz", slow=0.2)
+@pytest.mark.parametrize("how", ["raise", "return"])
+def test_ctrl_c_keeps_what_was_reached(files, tmp_path, how):
+    child = start(files, tmp_path / "run.npz", slow=0.2, **({} if how == "raise" else {"on_interrupt": how}))
     child.send_signal(signal.SIGINT)
     out, _ = child.communicate(timeout=60)
     state = models.load(tmp_path / "run.npz")
-    assert child.returncode == 0 and 0 < int(out) == int(state.chunks) < 40
+    *words, chunks = out.split()
+    assert child.returncode == 0 and 0 < int(chunks) == int(state.chunks) < 40
+    assert words == (["raised", "interrupted"] if how == "raise" else ["interrupted"])
 
 
 def test_a_stream_in_another_thread():

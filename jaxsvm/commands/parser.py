@@ -1,0 +1,460 @@
+"""All commands and their options.
+
+This module imports nothing but the standard library, so that wrong arguments are told at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+import sys
+from typing import Any, NoReturn
+
+from ..__about__ import __version__
+
+SOLVERS = {
+    "sdca": "dual coordinate ascent, linear or with a kernel: no step size, stops by itself",
+    "decomposition": (
+        "the kernel machine of LIBSVM, exactly, a block of rows at a time: up to some 50,000 rows"
+    ),
+    "smo": "the same a pair of rows at a time",
+    "pegasos": "stochastic subgradients with step 1/(lambda t), averaged",
+    "kernel_pegasos": "Pegasos with a kernel",
+    "bsca": (
+        "dual coordinate ascent with a kernel, a model of --budget points: any number of "
+        "rows, stops by itself"
+    ),
+    "bsgd": "Pegasos with a kernel, a model of --budget points",
+    "asset": "robust stochastic subgradients, for features of a kernel",
+    "asset_star": "the same with steps 1/(lambda t)",
+    "bottou_sgd": "SGD with Bottou's schedule",
+    "asgd": "averaged SGD",
+    "subgradient": "subgradients of all rows",
+    "perceptron": "averaged perceptron, linear or with a kernel; no lambda",
+}  # and what they are
+LOSSES = (
+    "hinge", "squared_hinge", "logistic", "squared", "smooth_hinge", "eps_insensitive", "pinball",
+)  # fmt: skip
+KERNELS = ("linear", "rbf", "laplacian", "polynomial", "sigmoid")
+FEATURES = ("nystrom", "fourier", "orthogonal")
+BUDGET = 500  # default number of points
+SCALES = {
+    "standardize": "columns to mean 0, deviation 1",
+    "unit": "columns to [0, 1], sparse ones to [-1, 1]",
+    "none": "values as they are",
+}
+EXAMPLES = """\
+examples:
+  jaxsvm train adult.svm --test adult.t --model adult.npz     a linear machine, and its error
+  jaxsvm train adult.svm --kernel rbf --features nystrom --hold-out 0.2 --model adult.npz
+  jaxsvm predict adult.npz new.svm --out classes.txt          a class name for each row
+  jaxsvm sweep adult.svm --plot sweep.png                     find good values of lambda and sigma
+  jaxsvm info adult.npz                                       what a model is
+  jaxsvm convert adult.svm adult.csv                          from one format to another
+
+files: svmlight (LIBSVM), also .gz and .bz2; .npz with arrays x and y; CSV with a column of labels
+(the last). `jaxsvm train --help` explains the options of a command. Without a command a small real
+data set is swept, as a demonstration.
+"""
+TRAIN_EXAMPLES = """\
+examples:
+  jaxsvm train rows.svm --model model.npz                      a linear machine, C = 1
+  jaxsvm train rows.csv --label class --positive spam --hold-out 0.2 --model model.npz
+  jaxsvm train rows.npz --solver decomposition --kernel rbf --C 10 --model model.npz
+  jaxsvm train rows.svm --kernel rbf --features nystrom --count 1024 --model model.npz
+  jaxsvm train rows.svm --solver bsca --kernel rbf --budget 200 --model model.npz
+  jaxsvm train rows.svm --solver pegasos --lam 1e-4 --passes 50 --test other.svm --model model.npz
+
+`decomposition` is exact, for up to some 50,000 rows. `nystrom` is for many rows. `bsca` makes a
+small kernel model of many rows. Ctrl-C ends the run and keeps the model after the last complete
+chunk of steps.
+"""
+PREDICT_EXAMPLES = """\
+examples:
+  jaxsvm predict model.npz new.svm                        a class name for each row
+  jaxsvm predict model.npz new.csv --out classes.txt      to a file; the error, if there are labels
+  jaxsvm predict model.npz new.svm --scores               the decision values beside the names
+  zcat new.csv.gz | jaxsvm predict model.npz -            rows from the standard input
+
+A CSV file with as many columns as the model takes has no labels; with one more, --label says which
+they are.
+"""
+SWEEP_EXAMPLES = """\
+examples:
+  jaxsvm sweep rows.svm                            8 lambdas x 8 sigmas, a table of errors
+  jaxsvm sweep rows.csv --lam 1e-6:1e-2:5 --sigma 1,2,4,8 --plot sweep.png --out sweep.csv
+  jaxsvm sweep rows.svm --features fourier --count 512 --model best.npz
+
+The model is the best point, trained on all rows. A range is LOW:HIGH:COUNT, even in the logarithm,
+or numbers with commas. Sigma is the width of the Gaussian kernel in units of the scaled columns.
+Ctrl-C prints the table as far as it got.
+"""
+INFO_EXAMPLES = """\
+examples:
+  jaxsvm info model.npz
+"""
+CONVERT_EXAMPLES = """\
+examples:
+  jaxsvm convert rows.svm rows.npz                        sparse rows stay sparse
+  jaxsvm convert rows.csv rows.svm.gz --label class       labels must be numbers in svmlight files
+  jaxsvm convert rows.npz test.csv --part 1               the second part, of x_train and x_test
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that keeps the line breaks of its examples and raises ValueError."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        """As `argparse.ArgumentParser`."""
+        super().__init__(
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ValueError with the message."""
+        raise ValueError(f"{message} (see {self.prog} --help)")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As of `argparse.ArgumentParser`; an unknown option is an error before a missing one."""
+        given = sys.argv[1:] if args is None else list(args)
+        given = given[: given.index("--")] if "--" in given else given
+        known = list(self._option_string_actions)
+        # the main parser is given the options of the command, too
+        for word in () if self._subparsers else given:
+            name = word.partition("=")[0]
+            if name.startswith("--") and name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                advice = f": did you mean {near[0]}?" if near else ""
+                self.error(f"there is no option {name}{advice}")
+        return super().parse_known_args(args, namespace)
+
+
+def parser() -> Parser:
+    """All commands and their options."""
+    main_parser = Parser(
+        prog="jaxsvm", description="Support vector machines from the command line.", epilog=EXAMPLES
+    )
+    main_parser.add_argument("--version", action="version", version=__version__)
+    commands = main_parser.add_subparsers(
+        dest="command", metavar="command", required=True, parser_class=Parser
+    )
+    for add in (add_train, add_predict, add_sweep, add_convert, add_info):
+        add(commands)
+    return main_parser
+
+
+def add_train(commands: Any) -> None:
+    """Add the command and its"""
+    description = "Train a support vector machine on the rows of a file and write the model."
+    parser = commands.add_parser(
+        "train", help="train a model", description=description, epilog=TRAIN_EXAMPLES
+    )
+    parser.set_defaults(module="train")
+    parser.add_argument(
+        "file", help="training rows: svmlight, .npz or CSV; - is the standard input"
+    )
+    parser.add_argument(
+        "--model",
+        required=True,
+        metavar="FILE",
+        help="where the model goes (jaxsvm.models.load reads it); - is the standard output",
+    )
+    test = parser.add_mutually_exclusive_group()
+    test.add_argument("--test", metavar="FILE", help="rows to work out the error on")
+    test.add_argument(
+        "--hold-out",
+        type=float,
+        metavar="SHARE",
+        help="share of the rows kept for the error, such as 0.2",
+    )
+    add_naming_options(parser)
+    parser.add_argument(
+        "--task", choices=("binary", "multiclass", "regression"), help="without it, by the labels"
+    )
+    add_scaling_options(parser)
+    group = parser.add_argument_group("what is minimised: lambda/2 |w|^2 + mean loss")
+    size = group.add_mutually_exclusive_group()
+    size.add_argument("--C", type=float, help="1 / (lambda rows), as LIBSVM has it (1)")
+    size.add_argument("--lam", type=float, help="lambda")
+    group.add_argument(
+        "--loss",
+        choices=tuple(LOSSES),
+        help="hinge for classes, eps_insensitive for real targets",
+    )
+    group.add_argument(
+        "--bias",
+        choices=("feature", "none", "free"),
+        help="the constant: regularised, none or free (the solver's first)",
+    )
+    group.add_argument(
+        "--multiclass",
+        choices=("ovr", "ovo"),
+        help="more than two classes: a model for each against the rest (ovr), or for each pair, "
+        "which vote (ovo)",
+    )
+    kernel_options(parser)
+    group = parser.add_argument_group("how")
+    names = "; ".join(f"{name}: {text}" for name, text in SOLVERS.items())
+    group.add_argument(
+        "--solver", choices=tuple(SOLVERS), default="sdca", metavar="NAME", help=f"{names} (sdca)"
+    )
+    how_long = group.add_mutually_exclusive_group()
+    how_long.add_argument(
+        "--passes",
+        type=int,
+        help="over the rows, at most; the printed line 'solver' shows the default",
+    )
+    how_long.add_argument("--steps", type=int, help="updates instead of passes")
+    group.add_argument(
+        "--budget",
+        type=int,
+        help=f"points of the model of bsca and bsgd, at least 2 ({BUDGET})",
+    )
+    group.add_argument("--batch", type=int, help="rows of an update")
+    group.add_argument(
+        "--tol",
+        type=float,
+        help="stop at this residual: sdca, decomposition, smo, bsca (1e-3), "
+        "subgradient (goes on to the end)",
+    )
+    group.add_argument(
+        "--seconds", type=float, help="stop after the first chunk of steps that ends later"
+    )
+    group.add_argument("--seed", type=int, default=0, help="of all draws (0)")
+    group.add_argument("--quiet", action="store_true", help="no progress bar")
+    group.add_argument(
+        "--certificate",
+        action=argparse.BooleanOptionalAction,
+        help="bound the distance to the optimum; without the option where that takes no more than "
+        "1 GiB",
+    )
+    add_reading_options(parser)
+
+
+def add_predict(commands: Any) -> None:
+    """Add the command and its"""
+    description = (
+        "Predict the classes of the rows of a file with a model that `jaxsvm train` wrote."
+    )
+    parser = commands.add_parser(
+        "predict", help="predict with a model", description=description, epilog=PREDICT_EXAMPLES
+    )
+    parser.set_defaults(module="predict")
+    parser.add_argument("model", help="what --model of train or sweep wrote, or -")
+    parser.add_argument(
+        "file", help="rows: svmlight, .npz (its test part where it has one) or CSV; or -"
+    )
+    parser.add_argument("--out", metavar="FILE", help="where the predictions go (standard output)")
+    parser.add_argument(
+        "--scores",
+        action="store_true",
+        help="a tab and the decision value behind each name; of many classes all values",
+    )
+    add_reading_options(parser)
+
+
+def add_sweep(commands: Any) -> None:
+    """Add the command and its"""
+    description = (
+        "Train ASSET on features of the Gaussian kernel for every lambda and sigma of a grid, as "
+        "one program, and show the error on rows held out."
+    )
+    parser = commands.add_parser(
+        "sweep",
+        help="find good values of lambda and sigma",
+        description=description,
+        epilog=SWEEP_EXAMPLES,
+    )
+    parser.set_defaults(module="sweep")
+    parser.add_argument("file", help="rows: svmlight, .npz or CSV; or -")
+    parser.add_argument(
+        "--lam",
+        type=numbers,
+        metavar="RANGE",
+        default=numbers("1e-6:1e-1:8"),
+        help="lambdas (1e-6:1e-1:8)",
+    )
+    parser.add_argument(
+        "--sigma",
+        type=numbers,
+        metavar="RANGE",
+        help="sigmas (8 from a tenth to ten times the typical distance)",
+    )
+    parser.add_argument(
+        "--features", choices=FEATURES, default="nystrom", help="of the kernel (nystrom)"
+    )
+    parser.add_argument("--count", type=int, help="how many features (128)")
+    parser.add_argument("--passes", type=int, default=20, help="over the rows (20)")
+    parser.add_argument("--batch", type=int, default=16, help="rows of an update (16)")
+    parser.add_argument(
+        "--hold-out",
+        type=float,
+        default=0.25,
+        metavar="SHARE",
+        help="share of the rows for the errors (0.25)",
+    )
+    parser.add_argument(
+        "--memory", type=float, default=4e9, help="bytes that the program may take (4e9)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of all draws (0)")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--out", metavar="FILE", help="the errors as CSV: lam, sigma, error")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="a heat map (.png, .svg, .pdf), needs matplotlib"
+    )
+    parser.add_argument("--model", metavar="FILE", help="the best point, trained on all rows")
+    add_naming_options(parser)
+    add_scaling_options(parser)
+    add_reading_options(parser)
+
+
+def add_convert(commands: Any) -> None:
+    """Add the command and its"""
+    description = (
+        "Convert rows between svmlight, .npz and CSV; labels keep their names, numbers all their "
+        "digits."
+    )
+    parser = commands.add_parser(
+        "convert", help="convert between formats", description=description, epilog=CONVERT_EXAMPLES
+    )
+    parser.set_defaults(module="convert")
+    parser.add_argument("file", help="rows: svmlight, .npz or CSV; or -")
+    parser.add_argument(
+        "out",
+        help="ends in .svm, .svmlight, .libsvm, .npz, .csv or .tsv; .gz or "
+        ".bz2 behind it packs text; or -",
+    )
+    parser.add_argument(
+        "--to", choices=("csv", "tsv", "svm", "npz"), help="format of the standard output, - (csv)"
+    )
+    parser.add_argument(
+        "--part",
+        type=int,
+        default=0,
+        help="which of several parts of an .npz file, 0 the first (0)",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=("float64", "float32"),
+        default="float64",
+        help="of the numbers in .npz, from text (float64)",
+    )
+    add_reading_options(parser)
+
+
+def add_info(commands: Any) -> None:
+    """Add the command and its options."""
+    description = "Tell what a model file holds: the model, its classes, and how it was trained."
+    parser = commands.add_parser(
+        "info", help="tell what a model is", description=description, epilog=INFO_EXAMPLES
+    )
+    parser.set_defaults(module="info")
+    parser.add_argument("model", help="what --model of train or sweep wrote; - standard input")
+
+
+def kernel_options(parser: Any) -> None:
+    """Add the options of kernel and feature map."""
+    group = parser.add_argument_group("kernel")
+    group.add_argument("--kernel", choices=KERNELS, help="(linear; rbf with --features)")
+    group.add_argument("--sigma", type=float, help="width of rbf and laplacian")
+    group.add_argument(
+        "--gamma",
+        type=float,
+        help="1 / (2 sigma^2) of rbf; factor of polynomial, sigmoid (1 / (columns variance))",
+    )
+    group.add_argument("--degree", type=int, help="of polynomial (3)")
+    group.add_argument("--coef0", type=float, help="constant of polynomial (1), sigmoid (0)")
+    group.add_argument(
+        "--features",
+        choices=FEATURES,
+        help="approximate the kernel by features: for many rows",
+    )
+    group.add_argument("--count", type=int, help="how many features (512)")
+
+
+def add_reading_options(parser: Any) -> None:
+    """Add the options for reading files."""
+    group = parser.add_argument_group("reading")
+    group.add_argument(
+        "--format",
+        choices=("svmlight", "npz", "csv"),
+        help="of the files; without it their names, then their first lines tell",
+    )
+    group.add_argument(
+        "--label",
+        default="-1",
+        metavar="COLUMN",
+        help="CSV: the column of labels, by number or name (the last)",
+    )
+    group.add_argument(
+        "--zero-based",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="svmlight: whether the first column has index 0 (auto: where an index 0 occurs)",
+    )
+    group.add_argument(
+        "--delimiter", help="CSV: what stands between cells (a comma; a tab in .tsv files)"
+    )
+    group.add_argument(
+        "--header",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="CSV: whether the first line names columns (auto)",
+    )
+    group.add_argument(
+        "--missing",
+        choices=("drop", "mean"),
+        help="rows with missing numbers (empty cells, ? or NA of CSV, NaN of .npz): leave them "
+        "out, or fill in the mean of the column over the training rows (refused)",
+    )
+    group.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="do not keep compiled programs on disk, in the user's cache folder",
+    )
+
+
+def add_naming_options(parser: Any) -> None:
+    """Add the options for the meaning of labels."""
+    parser.add_argument(
+        "--positive",
+        metavar="CLASS",
+        help="the class, or several with commas, against all others; without it the last of two",
+    )
+
+
+def add_scaling_options(parser: Any) -> None:
+    """Add the option for scaling columns."""
+    parser.add_argument(
+        "--scale",
+        choices=(*SCALES, "auto"),
+        default="auto",
+        help="columns, by the training rows, kept in the model: "
+        + "; ".join(f"{name}: {description}" for name, description in SCALES.items())
+        + "; auto (default): unit for sparse rows, else standardize",
+    )
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers of LOW:HIGH:COUNT, or of a list with commas.
+
+    Example:
+        >>> numbers("1:100:3"), numbers("2,3")
+        ([1.0, 10.0, 100.0], [2.0, 3.0])
+    """
+    try:
+        low, *rest = text.split(":")
+        if len(rest) == 2:
+            ends, count = (math.log10(float(low)), math.log10(float(rest[0]))), int(rest[1])
+            gaps = max(count - 1, 1)
+            values = [10 ** (ends[0] + (ends[1] - ends[0]) * i / gaps) for i in range(count)]
+        else:
+            values = [float(value) for value in text.split(",")]
+        if values and all(math.isfinite(value) and value > 0 for value in values):
+            return values
+    except (ValueError, OverflowError):
+        pass
+    raise argparse.ArgumentTypeError(
+        f"expected LOW:HIGH:COUNT or numbers with commas, all above 0, got {text!r}"
+    )

@@ -1,0 +1,179 @@
+"""Models of more than two classes: stacked binary models, one against the rest or in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..checks import integer, matrix
+from ..files import shape_of
+from ..numerics import blocked, dot
+from ..recipe import static, struct
+from ..types import Array
+from .functions import Expansion
+
+
+@struct
+class OneVsRest:
+    """The model f(x) = (f_1(x), ..., f_k(x)), one for each class.
+
+    The class is the index of the largest value. `model[c]` is f_c alone, as `certificate` takes it.
+    Leaves that the k models share, such as the rows of an expansion, are stored once.
+    """
+
+    inner: Any  # a model; leaves for which `stacked` is True have a leading axis (k,)
+    stacked: tuple = static()  # of booleans, one for each leaf of `inner`
+
+    def __call__(self, x: Array) -> Array:
+        """Decision values, (n, d) -> (n, k)."""
+        return _map_models(self, lambda model: model(x), out_axes=1)
+
+    def __getitem__(self, c: int) -> Any:
+        return _select_model(self, c)
+
+    def sqnorm(self) -> Array:
+        """sum_c |w_c|^2, the norms in the k objectives."""
+        return jnp.sum(_map_models(self, lambda model: model.sqnorm()))
+
+    @property
+    def scores(self) -> int:
+        """k, the number of values for each row."""
+        return _num_models(self)
+
+    def __check__(self) -> None:
+        _num_models(self)
+
+
+@struct
+class OneVsOne:
+    """Votes of one model for each pair of classes: the class is the index of the largest value.
+
+    `pairs(x)` are the decision values of the models, in the order (0, 1), (0, 2), ..., (1, 2), ...,
+    (k-2, k-1). `model[a, b]` is the model of classes a < b alone, as `certificate` takes it. Leaves
+    that the models share are stored once.
+    """
+
+    inner: Any  # a model; leaves for which `stacked` is True have a leading axis (k(k-1)/2,)
+    stacked: tuple = static()  # of booleans, one for each leaf of `inner`
+    classes: int = static()  # k
+
+    def pairs(self, x: Array) -> Array:
+        """Decision values, (n, d) -> (n, k(k-1)/2): a vote for a where >= 0, else for b."""
+        return _map_models(self, lambda model: model(x), out_axes=1)
+
+    def __call__(self, x: Array, *, block: int = 4096) -> Array:
+        """Votes, (n, d) -> (n, k), `block` rows at a time: temporaries are (block, k(k-1)/2).
+
+            votes_c + s_c / (3 (|s_c| + 1)),
+                s_c = sum of the values of the pairs with c, signed so that > 0 is for c
+
+        The second term is within (-1/3, 1/3), so that it breaks ties between classes with equally
+        many votes.
+        """
+        x = matrix("x", x)
+        return blocked(lambda rows: _votes(self.pairs(rows), self.classes), x, block)
+
+    def __getitem__(self, pair: tuple[int, int]) -> Any:
+        k = self.classes
+        two = (
+            isinstance(pair, tuple)
+            and len(pair) == 2
+            and all(isinstance(c, int | np.integer) for c in pair)
+        )
+        if not two or not 0 <= pair[0] < pair[1] < k:
+            raise ValueError(
+                f"model[a, b] takes two class numbers 0 <= a < b <= {k - 1}, got {pair!r}"
+            )
+        a, b = map(int, pair)
+        return _select_model(self, a * (2 * k - a - 1) // 2 + b - a - 1)
+
+    def sqnorm(self) -> Array:
+        """sum_ab |w_ab|^2, the norms in the objectives of the pairs."""
+        return jnp.sum(_map_models(self, lambda model: model.sqnorm()))
+
+    @property
+    def scores(self) -> int:
+        """k, the number of values for each row."""
+        return self.classes
+
+    def __check__(self) -> None:
+        integer("classes", self.classes, 2)
+        _num_models(self)
+        k = self.classes
+        if not any(k * (k - 1) // 2 in shape_of(leaf) for leaf in jax.tree.leaves(self.inner)):
+            raise ValueError(
+                f"{k} classes have {k * (k - 1) // 2} pairs, but inner holds "
+                f"{_num_models(self)} models"
+            )
+
+
+def _num_models(model: OneVsRest | OneVsOne) -> int:
+    """The number of stacked models: the first axis of the leaves for which `stacked` is True."""
+    leaves, stacked = jax.tree.leaves(model.inner), model.stacked
+    booleans = isinstance(stacked, tuple) and all(isinstance(flag, bool) for flag in stacked)
+    if not booleans or len(stacked) != len(leaves) or not any(stacked):
+        raise ValueError(
+            f"stacked must hold a truth value for each of the {len(leaves)} arrays "
+            f"of inner, got {stacked!r}"
+        )
+    fronts = {shape_of(leaf)[:1] for leaf, flag in zip(leaves, stacked, strict=True) if flag}
+    if len(fronts) != 1 or fronts == {()}:
+        raise ValueError(
+            f"the stacked arrays of inner must have one first axis, got {sorted(fronts)}"
+        )
+    return fronts.pop()[0]
+
+
+def _map_models(model: OneVsRest | OneVsOne, fn: Callable, out_axes: int = 0) -> Array:
+    """`fn` of each of the stacked models."""
+    axes = jax.tree.unflatten(
+        jax.tree.structure(model.inner), [0 if flag else None for flag in model.stacked]
+    )
+    return jax.vmap(fn, in_axes=(axes,), out_axes=out_axes)(model.inner)
+
+
+def _select_model(model: OneVsRest | OneVsOne, position: int) -> Any:
+    """One of the stacked models."""
+    leaves, tree = jax.tree.flatten(model.inner)
+    return jax.tree.unflatten(
+        tree,
+        [
+            leaf[position] if flag else leaf
+            for leaf, flag in zip(leaves, model.stacked, strict=True)
+        ],
+    )
+
+
+def _votes(score: Array, k: int) -> Array:
+    """The votes of `OneVsOne` from the values of the pairs, (n, k(k-1)/2) -> (n, k)."""
+    # (k(k-1)/2, k)
+    first, second = (jnp.asarray(np.eye(k)[c], score.dtype) for c in np.triu_indices(k, 1))
+    sign = first - second
+    votes = jnp.sum(second, 0)[None, :] + dot((score >= 0).astype(score.dtype), sign)
+    total = dot(score, sign)
+    return votes + total / (3 * (jnp.abs(total) + 1))
+
+
+def pair_coef(sv_coef: np.ndarray, n_support: Any) -> np.ndarray:
+    """The coefficients (k(k-1)/2, m) of all pairs, from those of LIBSVM, (m, k-1).
+
+    Support vectors are sorted by class, `n_support` (k,) of each. Each has one coefficient for each
+    other class, in order.
+    """
+    k = len(n_support)
+    owner, coef = np.repeat(np.arange(k), n_support), np.zeros((k * (k - 1) // 2, len(sv_coef)))
+    for pair, (first, second) in enumerate(zip(*np.triu_indices(k, 1), strict=True)):
+        of_first, of_second = owner == first, owner == second
+        coef[pair, of_first] = sv_coef[of_first, second - 1]
+        coef[pair, of_second] = sv_coef[of_second, first]
+    return coef
+
+
+def stack_pairs(model: Expansion, k: int) -> OneVsOne:
+    """The model of an expansion with coefficients (k(k-1)/2, m) and biases (k(k-1)/2,)."""
+    leaves = jax.tree.leaves(model)
+    return OneVsOne(model, tuple(leaf is model.coef or leaf is model.b for leaf in leaves), k)
