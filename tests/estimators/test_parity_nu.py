@@ -10,6 +10,7 @@ import sklearn.svm
 from sklearn.datasets import load_diabetes, load_iris, make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
+from sklearn.utils.estimator_checks import check_estimator
 
 from jaxsvm.estimators import NuSVC, NuSVR, OneClassSVM
 
@@ -143,8 +144,6 @@ def test_probabilities_are_as_good_as_those_of_scikit_learn():
 
 
 @pytest.mark.long
-def test_checks_of_scikit_learn():
-    from sklearn.utils.estimator_checks import check_estimator
-
-    for made in (NuSVC(nu=0.1), NuSVR(), OneClassSVM()):
-        check_estimator(made)
+@pytest.mark.parametrize("made", [NuSVC(nu=0.1, break_ties=True), NuSVR(), OneClassSVM()], ids=lambda made: type(made).__name__)
+def test_checks_of_scikit_learn(made):
+    check_estimator(made)
