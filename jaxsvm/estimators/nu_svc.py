@@ -28,7 +28,7 @@ class NuSVC(KernelClassifier):
         probability: as `SVC`. The folds have to be feasible too.
         tol: as `SVC`.
         cache_size: as `SVC`.
-        class_weight: as `SVC`: factors on the weights of rows. LIBSVM ignores it here.
+        class_weight: accepted without an effect, as in LIBSVM; `class_weight_` holds the factors.
         verbose: as `SVC`.
         max_iter: as `SVC`.
         decision_function_shape: as `SVC`.
@@ -52,6 +52,8 @@ class NuSVC(KernelClassifier):
     Reference: B. Schoelkopf, A. Smola, R. Williamson, P. Bartlett, New support vector algorithms,
         Neural Computation 12, 2000.
     """
+
+    _weighs_classes = False
 
     def __init__(
         self,
@@ -98,7 +100,7 @@ class NuSVC(KernelClassifier):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """As `BaseClassifier._encode`, after LIBSVM's check of nu for each pair of classes."""
         place, target, factors = super()._encode(y, weight)
-        total = factors * np.bincount(place, weight, len(factors))
+        total = np.bincount(place, weight, len(factors))
         for a, b in zip(*np.triu_indices(len(total), 1), strict=True):
             largest = 2 * min(total[a], total[b]) / (total[a] + total[b])
             if self.nu > largest * (1 + 1e-6):

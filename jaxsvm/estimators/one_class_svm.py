@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import OutlierMixin
+from sklearn.utils.validation import _num_samples
 
 from ..models import check_values
 from ..solvers import one_class
@@ -94,8 +95,7 @@ class OneClassSVM(OutlierMixin, KernelSVM):
             sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
         """
         with self._restore_on_error():
-            n = X.shape[0] if hasattr(X, "shape") and len(X.shape) else len(X)
-            x, y, weight = self._checked(X, np.zeros(n), sample_weight, reset=True)
+            x, y, weight = self._checked(X, np.zeros(_num_samples(X)), sample_weight, reset=True)
             group = self._run(x, y, weight)
             self._set_dual(x, weight, group)
             self.offset_ = -self.intercept_

@@ -146,4 +146,6 @@ def test_probabilities_are_as_good_as_those_of_scikit_learn():
 @pytest.mark.long
 @pytest.mark.parametrize("made", [NuSVC(nu=0.1, break_ties=True), NuSVR(), OneClassSVM()], ids=lambda made: type(made).__name__)
 def test_checks_of_scikit_learn(made):
-    check_estimator(made)
+    # as those that scikit-learn expects of its own class
+    expected = {"check_class_weight_classifiers": "class_weight is ignored"} if isinstance(made, NuSVC) else None
+    check_estimator(made, expected_failed_checks=expected)
