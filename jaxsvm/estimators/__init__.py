@@ -13,6 +13,9 @@ from .features import FourierFeatures as FourierFeatures
 from .features import NystromFeatures as NystromFeatures
 from .linear_svc import LinearSVC as LinearSVC
 from .linear_svr import LinearSVR as LinearSVR
+from .nu_svc import NuSVC as NuSVC
+from .nu_svr import NuSVR as NuSVR
+from .one_class_svm import OneClassSVM as OneClassSVM
 from .pegasos import Pegasos as Pegasos
 from .svc import SVC as SVC
 from .svm import SVMClassifier as SVMClassifier
@@ -24,7 +27,10 @@ __all__ = [
     "FourierFeatures",
     "LinearSVC",
     "LinearSVR",
+    "NuSVC",
+    "NuSVR",
     "NystromFeatures",
+    "OneClassSVM",
     "Pegasos",
     "SVC",
     "SVMClassifier",

@@ -27,6 +27,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
     """A kernel classifier: votes of pairs of classes, decision values, probabilities."""
 
     multiclass = "ovo"
+    _weighs_classes = True  # whether class weights are factors on the weights of rows
     decision_function_shape: str
     break_ties: bool
     probability: bool | str
@@ -47,7 +48,8 @@ class KernelClassifier(KernelSVM, BaseClassifier):
                     f"{option} needs a model for each pair of classes: leave multiclass='ovo'"
                 )
         place, target, factors = self._encode(y, weight)
-        options = {"factors": factors[place], "names": tuple(self.classes_.tolist())}
+        by_row = factors[place] if self._weighs_classes else 1.0
+        options = {"factors": by_row, "names": tuple(self.classes_.tolist())}
         group = self._run(x, target, weight, **options, **more)
         self.class_weight_ = factors
         self._set_dual(x, weight, group, place, k)
