@@ -49,7 +49,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
                 )
         place, target, factors = self._encode(y, weight)
         by_row = factors[place] if self._weighs_classes else 1.0
-        options = {"factors": by_row, "names": tuple(self.classes_.tolist())}
+        options: dict[str, Any] = {"factors": by_row, "names": tuple(self.classes_.tolist())}
         group = self._run(x, target, weight, **options, **more)
         self.class_weight_ = factors
         self._set_dual(x, weight, group, place, k)
