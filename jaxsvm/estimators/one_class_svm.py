@@ -103,7 +103,7 @@ class OneClassSVM(OutlierMixin, KernelSVM):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Decision values f(x) - rho, (n, d) -> (n,): > 0 inside, < 0 outside."""
-        return check_values(self._scores(X).ravel())
+        return check_values(self._scores(X).ravel()).astype(np.float64)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The values f(x), (n, d) -> (n,)."""
@@ -111,4 +111,4 @@ class OneClassSVM(OutlierMixin, KernelSVM):
 
     def predict(self, X: Any) -> np.ndarray:
         """(n, d) -> (n,): 1 inside, -1 outside."""
-        return np.where(self.decision_function(X) > 0, 1, -1).astype(np.intp)
+        return np.where(self.decision_function(X) >= 0, 1, -1).astype(np.intp)
