@@ -14,9 +14,6 @@ from .kernel_classifier import KernelClassifier
 from .kernel_svm import cost
 from .parameters import loss_of
 
-# number of rows from which shrinking saves more time than its longer compilation costs
-SHRINKING = 4096
-
 
 @with_new_parameters(max_passes="max_iter")
 class SVC(KernelClassifier):
@@ -148,7 +145,6 @@ class SVC(KernelClassifier):
     def _run_options(self, n: int) -> dict[str, Any]:
         options = super()._run_options(n)
         if self.bias == "feature":
-            sampler = samplers.shrinking(16) if n >= SHRINKING else samplers.epochs(16)
             passes = None if self.max_iter == -1 else self._rounds()
-            options |= {"steps": None, "passes": passes, "sampler": sampler}
+            options |= {"steps": None, "passes": passes, "sampler": samplers.shrinking(16)}
         return options
