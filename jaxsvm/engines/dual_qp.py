@@ -106,7 +106,7 @@ class Problem(NamedTuple):
         return residual_of(dual, y, self.C * weight, unwrap_static(self.loss), stop, bias, tol)
 
 
-def dual_of(C: Array, loss: Loss, state: DualState, diag: Array, y: Array) -> Dual:
+def dual_of(C: Scalar, loss: Loss, state: DualState, diag: Array, y: Array) -> Dual:
     """As `Problem.dual_from_diag`."""
     bounds = loss.quadratic(y, C * state.weight)
     diag = diag if bounds.l2 is None else diag + bounds.l2
