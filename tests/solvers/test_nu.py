@@ -487,3 +487,12 @@ def test_second_derivatives_and_forward_mode_agree(x64):
     np.testing.assert_allclose(forward, reverse, rtol=1e-8)
     ends = [float(jax.grad(of_gamma)(p["gamma"] + h)) for h in (-1e-5, 1e-5)]
     np.testing.assert_allclose(jax.jacfwd(jax.jacfwd(of_gamma))(p["gamma"]), (ends[1] - ends[0]) / 2e-5, rtol=1e-3)
+
+
+def test_a_run_ends_where_the_hulls_of_the_classes_intersect():
+    """Then w = 0 solves the problem, the margin is 0, and the model is not divided by it: LIBSVM's decision values are noise."""
+    x = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+    data = jaxsvm.dataset(x, np.where(np.arange(60) % 2, 1, -1))
+    run = jaxsvm.fit(make("nu_svc", 0.1, kernel=kernels.linear()), data, KEY, steps=1)
+    assert run.finite and run.converged and abs(float(run.state.solver.margin)) < 1e-3
+    assert np.abs(run.model(data.x)).max() < 1e-2
