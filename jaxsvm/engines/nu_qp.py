@@ -41,6 +41,8 @@ from .dual_qp import (
     stop_gradients,
 )
 
+LEAST_UNIT = 1e-3  # a margin below it may be 0, and is no unit of a violation
+
 
 @register("NuState")
 class NuState(NamedTuple):
@@ -117,7 +119,7 @@ class NuProblem(NamedTuple):
     ) -> Residual:
         """LIBSVM's violation, the larger one of the parts; the goal as of `dual_qp.residual_of`.
 
-        With `stop` "margin" it is in units of the margin where this is below 1.
+        With `stop` "margin" it is in units of the margin where this is from `LEAST_UNIT` to 1.
         """
         up, down = fast_max(gain_up(dual)), fast_min(gain_down(dual))
         kkt = jnp.maximum(jnp.max(up - down), 0)
@@ -125,7 +127,7 @@ class NuProblem(NamedTuple):
         if stop == "margin":
             level = jnp.where(jnp.isfinite(up), up, down) + jnp.where(jnp.isfinite(down), down, up)
             margin = (level[1] - level[0]) / 4
-            unit = jnp.where(margin > 0, jnp.minimum(margin, 1), unit)
+            unit = jnp.where(margin > LEAST_UNIT, jnp.minimum(margin, 1), unit)
         rounding = jnp.finfo(y.dtype).eps * norm(dual.total) / unit
         return Residual(kkt / unit, kkt, jnp.maximum(tol - rounding, tol / 2))
 

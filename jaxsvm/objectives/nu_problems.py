@@ -27,7 +27,7 @@ from ..kernels import matvec
 from ..models import Expansion
 from ..numerics import is_traced
 from ..recipe import check_choice, check_positive
-from ..types import Array, Batch, Certificate
+from ..types import Array, Batch, Certificate, Scalar
 from .evaluate import in_float64
 
 FORMS = ("nu_svc", "one_class", "nu_svr")
@@ -48,7 +48,7 @@ def signs_of(coef: Array) -> Array:
     return jnp.asarray([1.0, -1.0][: coef.shape[0]], coef.dtype)
 
 
-def make_parts(form: str, nu: Array, C: Array, y: Array, weight: Array) -> Parts:
+def make_parts(form: str, nu: Scalar, C: Scalar, y: Array, weight: Array) -> Parts:
     """The linear term, bounds and sums; those of the largest feasible nu where nu is larger."""
     zero, cap = jnp.zeros_like(weight), C * weight
     total = C * jnp.minimum(nu, largest_nu(form, y, weight, jnp)) * jnp.sum(weight)

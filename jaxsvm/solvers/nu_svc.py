@@ -36,8 +36,8 @@ def nu_svc(
         nu: share of the weight, in (0, 1], at most 2 min(W+, W-) / W for the weights W+ and W- of
             the classes.
         kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
-        tol: violation to stop at, > 0, in LIBSVM's units; None: 1e-3, as LIBSVM; `fit(tol=)`
-            overrides it.
+        tol: violation to stop at, > 0; None: 1e-3; `fit(tol=)` overrides it. It is LIBSVM's,
+            divided by r where r is from 1e-3 to 1, so that it is in units of decision values.
         working_set: as of `decomposition`.
         memory: as of `decomposition`.
         rounds: as of `decomposition`.

@@ -194,6 +194,7 @@ def by_hand(form, weight, nu=NU, C=C):
     return zero, np.stack([zero, up - weight]), np.stack([up, zero]), nu * W / 2 * np.array([1, -1])
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_steps_are_those_of_libsvms_solver(form, x64):
     gram, (linear, low, high, total) = gaussian(X, X), by_hand(form, np.ones(N))
@@ -210,6 +211,7 @@ def test_steps_are_those_of_libsvms_solver(form, x64):
     np.testing.assert_allclose(np.sum(dual.coef, axis=1), total, rtol=1e-12)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_run_ends_where_the_transcription_ends(form, x64):
     gram, weight = gaussian(X, X), np.where(np.arange(N) % 7 == 3, 0.0, RNG.uniform(0.5, 2, N))
@@ -229,6 +231,7 @@ def test_the_run_ends_where_the_transcription_ends(form, x64):
 WHOLE = np.array([0, 2, 1, 3, 1] * (N // 5), float)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_weight_is_that_many_copies_and_libsvms_weight(form, x64):
     times = WHOLE.astype(int)
@@ -240,6 +243,7 @@ def test_a_weight_is_that_many_copies_and_libsvms_weight(form, x64):
     assert not np.asarray(weighted.model.coef)[WHOLE == 0].any()
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_of_weight_0_change_nothing(form, x64):
     wild = np.concatenate([X, 50 + X[:8]]), np.concatenate([target(form), -target(form)[:8]])
@@ -247,6 +251,7 @@ def test_rows_of_weight_0_change_nothing(form, x64):
     np.testing.assert_allclose(padded.model(Z), fit(make(form), dataset(form)).model(Z), rtol=0, atol=1e-8)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_run_in_pieces_saved_between_has_the_bits_of_the_whole_one(form, tmp_path):
     data, solver = dataset(form, dtype=np.float32), make(form, working_set=8, rounds=1)
@@ -260,6 +265,7 @@ def test_a_run_in_pieces_saved_between_has_the_bits_of_the_whole_one(form, tmp_p
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_sweep_gives_the_single_runs(form, x64):
     data, nus, gammas = dataset(form), jnp.array([0.3, 0.5]), jnp.array([0.1, 1.0])
@@ -271,18 +277,20 @@ def test_a_sweep_gives_the_single_runs(form, x64):
             np.testing.assert_allclose(table[i, j], values(theirs, Z), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_start_gives_the_same_optimum_in_fewer_steps(form, x64):
+def test_a_start_gives_the_same_optimum(form, x64):
     data = dataset(form)
     run = fit(make(form), data)
     again = fit(make(form, start=np.asarray(run.model.coef)), data, tol=1e-6)
     np.testing.assert_allclose(again.model(Z), run.model(Z), rtol=0, atol=1e-7)
     other = fit(make(form, 0.2, start=np.asarray(run.model.coef)), data)
-    np.testing.assert_allclose(other.model(Z), values(libsvm(form, 0.2).fit(X, target(form)), Z), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(other.model(Z), values(libsvm(form, 0.2).fit(X, target(form)), Z), rtol=1e-5, atol=1e-5)
     with pytest.raises(ValueError, match=r"start has shape \(3,\), expected one number for each of the 40 rows"):
         fit(make(form, start=np.zeros(3)), data)
 
 
+@pytest.mark.long
 def test_precomputed_and_sparse_rows(x64):
     gram = gaussian(X, X)
     ours = fit(make("nu_svc", kernel=kernels.precomputed()), dataset("nu_svc", gram))
@@ -311,6 +319,7 @@ def test_an_infeasible_nu_is_refused_where_libsvm_refuses_it():
         jaxsvm.fit(make("nu_svc", 0.3), dataset("nu_svc", y=y, weight=weight, dtype=np.float32), KEY)
 
 
+@pytest.mark.long
 def test_inside_transformations_an_infeasible_nu_gives_nan():
     data = dataset("nu_svc", y=np.where(np.arange(N) < 8, 1.0, -1.0), dtype=np.float32)
     at = lambda nu: jaxsvm.fit(make("nu_svc", nu), data, KEY).model(jnp.asarray(Z, jnp.float32))
@@ -347,6 +356,7 @@ def test_nu_bounds_the_errors_from_above_and_the_support_vectors_from_below(form
     assert form != "nu_svc" or float(state.margin) > 0
 
 
+@pytest.mark.long
 def test_the_solution_is_that_of_decomposition_at_the_margin_and_at_the_tube(x64):
     run = fit(make("nu_svc"), dataset("nu_svc"))
     lam = jaxsvm.lam_from_C(1 / float(run.state.solver.margin), N)
@@ -386,6 +396,7 @@ def primal(form, w_square, f, b, weight, nu=NU, C=C):
     return None
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_gap_bounds_the_distance_from_the_optimum_of_any_model(form):
     weight = np.where(np.arange(N) % 7 == 3, 0.0, np.round(np.random.default_rng(1).uniform(0.5, 2, N), 2))
@@ -451,6 +462,7 @@ def test_derivatives_are_differences_of_solutions(form, nu, x64):
         np.testing.assert_allclose(np.sum(slope[name] * direction), (ends[1] - ends[0]) / 2e-6, rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_derivatives_of_a_part_without_free_coefficients(x64):
     """All rows of the smaller class at their bound: its level is the midpoint of an interval, moved by the other class."""
     y = np.where(np.arange(N) < 8, 1.0, -1.0)
@@ -467,6 +479,7 @@ def test_derivatives_of_a_part_without_free_coefficients(x64):
     np.testing.assert_allclose(slope, (ends[1] - ends[0]) / 2e-6, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_second_derivatives_and_forward_mode_agree(x64):
     p = point("nu_svc", 0.37)
     of_gamma = lambda gamma: output("nu_svc", p | {"gamma": gamma})
@@ -474,3 +487,12 @@ def test_second_derivatives_and_forward_mode_agree(x64):
     np.testing.assert_allclose(forward, reverse, rtol=1e-8)
     ends = [float(jax.grad(of_gamma)(p["gamma"] + h)) for h in (-1e-5, 1e-5)]
     np.testing.assert_allclose(jax.jacfwd(jax.jacfwd(of_gamma))(p["gamma"]), (ends[1] - ends[0]) / 2e-5, rtol=1e-3)
+
+
+def test_a_run_ends_where_the_hulls_of_the_classes_intersect():
+    """Then w = 0 solves the problem, the margin is 0, and the model is not divided by it: LIBSVM's decision values are noise."""
+    x = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+    data = jaxsvm.dataset(x, np.where(np.arange(60) % 2, 1, -1))
+    run = jaxsvm.fit(make("nu_svc", 0.1, kernel=kernels.linear()), data, KEY, steps=1)
+    assert run.finite and run.converged and abs(float(run.state.solver.margin)) < 1e-3
+    assert np.abs(run.model(data.x)).max() < 1e-2
