@@ -104,7 +104,7 @@ def test_a_precomputed_kernel(name):
 
 def test_estimators_of_this_package_and_subclasses():
     x, y, new = data("cancer")
-    ours = estimators.LinearSVC(random_state=0, max_passes=5, tol=None).fit(x, y)
+    ours = estimators.LinearSVC(random_state=0, max_iter=5, tol=None).fit(x, y)
     assert from_sklearn(ours) is ours.model_
     Renamed = type("Renamed", (svm.LinearSVC,), {})
     machine = Renamed().fit(x, y)
