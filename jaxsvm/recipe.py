@@ -9,6 +9,7 @@ whatever transformation is at work there. So one compilation serves every `lam`,
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -396,8 +397,7 @@ def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
         wrapper: solver -> the wrapped solver; it makes that of `inner.with_tol(tol)`, too.
         **fields: of `Solver`, in place of those of `inner`.
     """
-    while isinstance(inner, Recipe):
-        inner = inner.make()
+    inner = fields_of(inner)
     with_tol = inner.with_tol
     wrapped = None if with_tol is None else lambda tol: wrapper(with_tol(tol))
     return inner._replace(**{"with_tol": wrapped} | fields)
@@ -479,6 +479,28 @@ def as_static(thing: Any) -> Any:
 def unwrap_static(thing: Any) -> Any:
     """The inverse of `as_static`."""
     return thing.thing if isinstance(thing, Static) else thing
+
+
+def fields_of(thing: Any) -> Any:
+    """The tuple that a recipe stands for; other things as they are.
+
+    A function that reads several fields takes them from here, as a recipe calls its factory for
+    each.
+    """
+    thing = unwrap_static(thing)
+    while isinstance(thing, Recipe):
+        thing = thing.make()
+    return thing
+
+
+@contextlib.contextmanager
+def untried() -> Iterator[None]:
+    """Calls of factories in the body are not evaluated at once; for numbers that were checked."""
+    _trial.depth += 1
+    try:
+        yield
+    finally:
+        _trial.depth -= 1
 
 
 def cast(tree: Any, dtype: Any) -> Any:

@@ -103,6 +103,7 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     return Progress(new, residual, cache, jnp.any(parts_change != 0), progress.rounds + 1, settled)
 
 
+@functools.cache
 def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
     """The function that solves blocks until the residual is at most `tol`.
 

@@ -215,6 +215,7 @@ def violation(dual: Dual, bias: str) -> Array:
     return jnp.maximum(up - down if bias == "free" else jnp.maximum(up, -down), 0)
 
 
+@functools.partial(jax.jit, static_argnames=("bias",))
 def intercept(dual: Dual, bias: str) -> Array:
     """The bias b () by the optimality conditions, without derivatives.
 

@@ -5,6 +5,7 @@ The program is small, one loop of pair steps, and compiles in half a second.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ def fits(x: Array, memory: float) -> bool:
     return n <= MAX_ROWS and n * n * jnp.dtype(accum_dtype(x)).itemsize <= memory
 
 
+@functools.cache
 def make_solver(stop: str, bias: str) -> Callable:
     """The function that solves a dual by steps on pairs of all rows.
 

@@ -20,7 +20,7 @@ from ..data.dataset import caller_stacklevel, check_digits
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear, support_index
-from ..recipe import check_positive
+from ..recipe import check_positive, fields_of
 from ..types import Run, Sampler, Solver
 from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
 from .compact import compact, inner_of, on_rows
@@ -146,12 +146,13 @@ class BaseSVM(BaseEstimator):
             solver = MULTICLASS[self.multiclass](solver, classes=len(names))
         x = pad_columns(x) if columns == "padded" else x
         data, options = batch(x, target[index], weight), self._run_options(n)
+        fields = fields_of(solver)
         sampler, progress = (
-            options.pop("sampler") or solver.sampler or samplers.uniform(1),
+            options.pop("sampler") or fields.sampler or samplers.uniform(1),
             options.pop("progress"),
         )
         plan = plan_of(
-            solver, sampler, n_rows, n, one_pass=one_pass, length=self._length, **options
+            fields, sampler, n_rows, n, one_pass=one_pass, length=self._length, **options
         )
         key = self._next_key(first)
         if state is not None:  # the solver keeps its step counter, the rows are new

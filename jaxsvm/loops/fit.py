@@ -19,7 +19,7 @@ from ..files import DeferredInterrupt
 from ..numerics import CentredRows, accum_dtype, check_process, is_traced
 from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import decision_values
-from ..recipe import as_static, cast, check_choice, unwrap_static
+from ..recipe import as_static, cast, check_choice, fields_of, untried, unwrap_static
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -178,7 +178,7 @@ def conclude(
         loss: () mean loss of the last chunk, which covers more rows; 0 if no step was made.
         packed_rows: `rows.x` in the layout of the solver, in which values are cheaper; or None.
     """
-    solver = unwrap_static(solver)
+    solver = fields_of(solver)
     # y of the checked rows is not read; a copy of the weights stands in for it.
     rows = rows._replace(y=rows.weight)
     model = solver.model(state, data)
@@ -243,7 +243,7 @@ def run_chunk(
     """
     # compiled: `eval_shape` below and the loop trace it once
     update = functools.partial(_step, solver)
-    solver, sampler, probe = unwrap_static(solver), unwrap_static(sampler), unwrap_static(probe)
+    solver, sampler, probe = fields_of(solver), fields_of(sampler), unwrap_static(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
     step_data = data._replace(
         x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data)
@@ -382,27 +382,30 @@ def fit(
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
     every = None if every is None else whole_number("every", every, 1)
     saver = Saver(save)
-    sampler = sampler or solver.sampler or uniform(1)
+    fields = fields_of(solver)
+    sampler = sampler or fields.sampler or uniform(1)
     n = data.y.shape[0]
     # Rows of a step, and steps between two updates of an adaptive sampler.
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
-    check_targets(solver, data)
+    check_targets(fields, data)
     stops = tol is not None or steps is None
     # `Fit.converged` refers to its own tolerance, even if all steps are made
-    if solver.with_tol is not None:
-        solver = solver if tol is None else solver.with_tol(tol)
-        tol = solver.tol if tol is None and solver.residual_scope == "whole" else tol
+    if fields.with_tol is not None:
+        if tol is not None:
+            with untried():  # `tol` was checked, and the solver when it was made
+                solver = fields.with_tol(tol)
+        tol = fields.tol if tol is None and fields.residual_scope == "whole" else tol
     dtype = accum_dtype(data.x)
     solver_arg, sampler_arg = as_argument(solver, dtype), as_argument(sampler, dtype)
     probe_arg = None if probe is None else as_argument(probe, dtype)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
-    reads_all = solver.reads == "all" or sampler.whole
+    reads_all = fields.reads == "all" or sampler.whole
     lift, max_lifted = plan_lift(solver_arg, data, lift, memory, b * (every or 1), reads_all)
     limit = None if tol is None else cast(tol if is_traced(tol) else float(tol), dtype)
     traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)
     if every is None:
         # An update of a solver with a tolerance runs until it is met, so that each one is a chunk.
-        every = 1 if solver.with_tol else default_every(steps, -(-n // b), solver.reads)
+        every = 1 if fields.with_tol else default_every(steps, -(-n // b), fields.reads)
         every = every if period is None else max(1, min(steps, period))
         every = max(1, min(every, max_lifted // b)) if lift == "piece" else every
     # no chunk crosses the end of a period; inside a transformation all chunks have one length
@@ -421,7 +424,7 @@ def fit(
     init_rows = min(max_lifted, n) if lift in ("piece", "step") else None
     run = _init_or_resume(solver_arg, sampler_arg, key, data, state, init_rows)
     check_steps(0 if is_traced(run.step) else int(run.step), steps)
-    takes_rows = not traced and lift != "piece" and solver.reads == "rows" and not sampler.whole
+    takes_rows = not traced and lift != "piece" and fields.reads == "rows" and not sampler.whole
     # packing pays off from MIN_ROWS rows a step on
     packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= MIN_ROWS)
 
@@ -538,12 +541,13 @@ def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
     It is that of the solver, or packed sparse rows; None: as they are.
     """
     packed_rows = pack_rows(data.x) if pack else None
-    if unwrap_static(solver).layout is not Solver._field_defaults["layout"]:
+    layout = fields_of(solver).layout
+    if layout is not Solver._field_defaults["layout"]:
         if on_host(data.x) is None:
             data = data._replace(x=_layout(solver, data))
         # Outside of the program, as a kernel chooses how to compute distances by the values of the
         # rows.
-        packed_rows = unwrap_static(solver).layout(data).x
+        packed_rows = layout(data).x
     return packed_rows
 
 

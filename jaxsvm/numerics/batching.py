@@ -51,6 +51,7 @@ def map_sharing(prepare: Callable, solve: Callable) -> Callable:
         prepare: a function of one pytree.
         solve: a function of the result and of another pytree.
     """
+    prepare, solve = jax.jit(prepare), jax.jit(solve)  # traced once for both uses below
 
     @jax.custom_batching.custom_vmap
     def single(shared, own):
