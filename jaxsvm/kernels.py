@@ -186,7 +186,13 @@ class Kernel(Recipe):
 
 def _numbers_on_host(kernel: Kernel) -> Kernel:
     """The kernel, with known parameters as NumPy's: arithmetic on them compiles no program."""
-    return jax.tree.map(lambda a: a if (known := on_host(a)) is None else known, kernel)
+
+    def number(a: Any) -> Any:
+        known = on_host(a)
+        weak = known is not None and not known.ndim and getattr(a, "weak_type", False)
+        return a if known is None else known.item() if weak else known
+
+    return jax.tree.map(number, kernel)
 
 
 kernel = _recipe.recipe(_Kernel, Kernel)

@@ -241,7 +241,8 @@ def make_update(
         n = y.shape[0]
         most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
         if working_set is None and whole_matrix.fits(x, limit):
-            steps = jnp.minimum(most, (2**31 - 1) // n) * n
+            per_round = 100 * n  # as many as a block of n rows may take
+            steps = jnp.minimum(most, (2**31 - 1) // per_round) * per_round
             own = qp, tol, steps, state.dual, y
             dual, residual, _ = solve_whole((qp.kernel, x), own)
             evals = times_count(jnp.asarray(n, jnp.int32), n, n)

@@ -84,9 +84,10 @@ class NuProblem(NamedTuple):
         return Dual(state.coef, state.grad + state.compensation, bounds, diag)
 
     def feasible_start(self, state: DualState, product: Callable) -> tuple[DualState, Array]:
-        """The state at a feasible point if no update was made before, and the kernel rows read.
+        """The state at a feasible point, and the number of computed kernel rows.
 
-        The point is LIBSVM's, or made of `start`.
+        A state before its first update, or of another nu or C, begins at LIBSVM's point or that of
+        `start`. Any other state stays.
 
         Args:
             state: from `init_state`, or after an update.
@@ -100,7 +101,11 @@ class NuProblem(NamedTuple):
             sum_error = jnp.sum(coef, axis=1) - self.parts.total
             return state._replace(coef=coef, grad=grad, sum_error=sum_error), jnp.int32(n)
 
-        return lax.cond(jnp.isinf(state.sum_error[0]), start, lambda: (state, jnp.int32(0)))
+        total = self.parts.total
+        rounding = n * jnp.finfo(total.dtype).eps * jnp.abs(total)
+        other_sums = jnp.abs(jnp.sum(state.coef, axis=1) - total) > rounding
+        begins = jnp.isinf(state.sum_error[0]) | jnp.any(other_sums)
+        return lax.cond(begins, start, lambda: (state, jnp.int32(0)))
 
     def initial_coef(self) -> Array:
         """Feasible coefficients (k, n)."""

@@ -34,7 +34,8 @@ def make_solver(stop: str, bias: str) -> Callable:
     `vmap` runs are sequential. They share the matrix where they have the same rows and kernel.
 
     Args:
-        stop: the definition of the residual, as of `decomposition`.
+        stop: the definition of the residual: "kkt" or "gap" as of `decomposition`, or "margin" for
+            the units of `nu_svc`, "violation" for the other nu problems.
         bias: "free", "none", or "parts" for the problems of `nu_qp`.
 
     Returns:
@@ -45,7 +46,8 @@ def make_solver(stop: str, bias: str) -> Callable:
 
     def matrix(shared):
         kernel, x = shared
-        return kernel(x, x), kernel.diag(x)
+        dtype = accum_dtype(x)  # a kernel of the user may return another one
+        return kernel(x, x).astype(dtype), kernel.diag(x).astype(dtype)
 
     def from_matrix(matrix, own):
         (gram, diag), (qp, tol, max_steps, state, y) = matrix, own

@@ -17,7 +17,7 @@ from .parameters import loss_of
 
 @with_new_parameters(max_passes="max_iter")
 class SVC(KernelClassifier):
-    """A kernel SVM, solved exactly by block decomposition.
+    """A kernel SVM, solved exactly.
 
     The problem is 1/2 |f|^2 + C sum_i weight_i max(0, 1 - y_i (f(x_i) + b)).
 
@@ -43,7 +43,8 @@ class SVC(KernelClassifier):
         class_weight: dict from class names to factors on C, "balanced", or None. "balanced" gives
             all classes the same total sample weight.
         verbose: as `progress`.
-        max_iter: blocks of rows at most, not steps on pairs as in LIBSVM; -1: 2,000; structure.
+        max_iter: rounds of `jaxsvm.decomposition` at most, not steps on pairs as in LIBSVM: blocks
+            of rows, or up to 2,048 rows 100 n steps on pairs each; -1: 2,000.
             With bias "feature", passes over the rows; -1: 1,000.
         decision_function_shape: "ovr" or "ovo", the columns of `decision_function` for more than
             two classes.

@@ -189,6 +189,7 @@ def conclude(
     return model, _values_finite(*lax.stop_gradient((checked, packed, loss)))
 
 
+MOST_ON_HOST = 2**21  # numbers of rows up to which NumPy prepares them: a few milliseconds
 CHECKED_ROWS = 64  # training rows at which the final decision values are checked
 
 
@@ -543,7 +544,8 @@ def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
     packed_rows = pack_rows(data.x) if pack else None
     layout = fields_of(solver).layout
     if layout is not Solver._field_defaults["layout"]:
-        if on_host(data.x) is None:
+        # of few numbers by NumPy, as a program would have to be compiled
+        if on_host(data.x) is None or data.x.size > MOST_ON_HOST:
             data = data._replace(x=_layout(solver, data))
         # Outside of the program, as a kernel chooses how to compute distances by the values of the
         # rows.

@@ -51,7 +51,9 @@ def signs_of(coef: Array) -> Array:
 def make_parts(form: str, nu: Scalar, C: Scalar, y: Array, weight: Array) -> Parts:
     """The linear term, bounds and sums; those of the largest feasible nu where nu is larger."""
     zero, cap = jnp.zeros_like(weight), C * weight
-    total = C * jnp.minimum(nu, largest_nu(form, y, weight, jnp)) * jnp.sum(weight)
+    largest = largest_nu(form, y, weight, jnp)
+    # not `minimum`, whose derivative at a tie is one half
+    total = C * jnp.where(nu > largest, largest, nu) * jnp.sum(weight)
     if form == "one_class":
         return Parts(zero, zero[None], cap[None], total[None])
     up, down = (

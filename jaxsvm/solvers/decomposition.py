@@ -65,10 +65,10 @@ def decomposition(
             are made until the violation is at most `tol`.
         memory: bytes of the cache of kernel rows, an integer; None: 2 GiB; 0: 2 q rows. The cache
             has at least 2 q rows. If it has room for all n, no row is computed twice.
-        rounds: maximum number of blocks of one update, a whole number; of n steps on pairs where
-            all rows are one block. An update also ends after 2^31 kernel evaluations. The next
-            update starts with an empty cache. `fit` evaluates, saves and reacts to Ctrl-C between
-            updates only.
+        rounds: maximum number of blocks of one update, a whole number. If all rows are one block,
+            an update makes at most 100 n `rounds` steps on pairs. An update also ends after 2^31
+            kernel evaluations. The next update starts with an empty cache. `fit` evaluates, saves
+            and reacts to Ctrl-C between updates only.
         start: (n,) initial alpha, such as that of another C, best multiplied by the ratio of the
             two. It is clipped to the bounds. With a free bias, its side of larger sum is scaled
             down. For losses of real targets: the signed coefficients.

@@ -81,11 +81,12 @@ def test_more_rows_or_less_memory_take_blocks():
 
 
 def test_steps_end_at_the_limit_and_resume_to_the_same_solution():
-    data = jaxsvm.dataset(X, LABELS)
-    solver = jaxsvm.decomposition(1e4, kernels.rbf(gamma=1.0), tol=1e-5, rounds=1)
+    noisy = LABELS * np.where(np.arange(len(LABELS)) % 5 == 0, -1, 1)
+    data = jaxsvm.dataset(X, noisy)
+    solver = jaxsvm.decomposition(10.0, kernels.linear(), tol=1e-3, rounds=1)  # 100 n steps are not enough
     first = jaxsvm.fit(solver, data, KEY, steps=1)
-    assert not first.converged and float(first.info.residual[-1]) > 1e-5
-    rest = jaxsvm.fit(solver, data, steps=50, state=first.state)
+    assert not first.converged and float(first.info.residual[-1]) > 1e-2
+    rest = jaxsvm.fit(solver, data, steps=20, state=first.state)
     again = jaxsvm.fit(solver, data, steps=1, state=rest.state)
     assert rest.converged and again.converged
     np.testing.assert_array_equal(again.model.coef, rest.model.coef)  # a solved dual is left as it is
