@@ -172,6 +172,7 @@ def test_pegasos_comes_near_the_optimum(k):
     assert made.coef_.shape == best.coef_.shape and made.n_iter_ >= 50
 
 
+@pytest.mark.long
 def test_pegasos_in_pieces():
     made = Pegasos(random_state=0)
     for _ in range(10):

@@ -241,6 +241,7 @@ def test_libsvm_reads_our_expansions(name, dtype, tmp_path):
     np.testing.assert_array_equal(order(np.asarray(read.inner.x)), order(np.asarray(model.x)[used]))
 
 
+@pytest.mark.long
 def test_libsvm_reads_our_pairs(dtype, tmp_path):
     """Random coefficients: most support vectors belong to several classes."""
     path, labels = tmp_path / "a.model", (5, -1, 0, 3)
@@ -273,6 +274,7 @@ def test_support_vectors_of_one_class_are_written_once(tmp_path):
     check_same(path, Classifier(model, range(k)), NEW, clear_share=0)
 
 
+@pytest.mark.long
 def test_a_fitted_machine_of_pairs(tmp_path):
     x, y, new = data("iris")
     train = jaxsvm.dataset(x, (y + 2) // 3, task="multiclass")

@@ -251,7 +251,7 @@ def test_rows_of_weight_0_change_nothing(form, x64):
     np.testing.assert_allclose(padded.model(Z), fit(make(form), dataset(form)).model(Z), rtol=0, atol=1e-8)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_a_run_in_pieces_saved_between_has_the_bits_of_the_whole_one(form, tmp_path):
     data, solver = dataset(form, dtype=np.float32), make(form, working_set=8, rounds=1)
@@ -265,7 +265,7 @@ def test_a_run_in_pieces_saved_between_has_the_bits_of_the_whole_one(form, tmp_p
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_a_sweep_gives_the_single_runs(form, x64):
     data, nus, gammas = dataset(form), jnp.array([0.3, 0.5]), jnp.array([0.1, 1.0])
@@ -448,7 +448,7 @@ def point(form, nu):
     return jax.tree.map(jnp.asarray, p)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("nu", [0.37, 0.62])
 def test_derivatives_are_differences_of_solutions(form, nu, x64):
