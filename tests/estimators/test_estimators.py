@@ -208,7 +208,7 @@ def test_budgeted_svc_holds_so_many_points_and_is_its_solver():
     ours = BudgetedSVC(2.0, gamma=0.3, budget=10, random_state=0).fit(x, y)
     solver = jaxsvm.bsca(2.0, kernels.rbf(gamma=0.3), budget=10, maintain=budget.merge(partners=59))
     other = SVMClassifier(solver, random_state=0).fit(x, y)
-    # two programs, as columns are padded: merging amplifies their rounding, by 1e3 at most here
+    # two programs, as columns are padded: merging amplifies their rounding
     np.testing.assert_allclose(ours.decision_function(x), other.decision_function(x), atol=1e-3)
     held = ours.model_.inner.inner
     assert held.x.shape == (3, 10, 4) and held.coef.shape == (3, 10) and ours.fit_.converged
