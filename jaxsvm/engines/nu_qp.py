@@ -234,13 +234,9 @@ def make_solver(
     nu: float,
     C: Scalar,
     kernel: Any,
-    with_tol: Callable,
-    *,
+    factory: Callable,
     tol: float | None,
-    working_set: int | None,
-    memory: int | None,
-    rounds: float,
-    start: Array | None,
+    options: dict[str, Any],
 ) -> Solver:
     """The solver of one of the problems.
 
@@ -249,16 +245,16 @@ def make_solver(
         nu: as of these factories.
         C: as of `nu_svr`; 1 for the others.
         kernel: as of these factories.
-        with_tol: tol -> the same solver with this tolerance.
+        factory: the factory with its numbers and kernel, which makes solvers of other tolerances.
         tol: as of these factories.
-        working_set: as of `decomposition`.
-        memory: as of `decomposition`.
-        rounds: as of `decomposition`.
-        start: as of these factories.
+        options: working_set, memory, rounds and start, as of these factories.
 
     Raises:
         ValueError: as of these factories.
     """
+    working_set, memory, rounds, start = (
+        options[name] for name in ("working_set", "memory", "rounds", "start")
+    )
     found = number("nu", nu)
     if found is not None and not 0 < found <= 1:
         raise ValueError(f"nu must be above 0 and at most 1, got {found:g}")
@@ -294,7 +290,7 @@ def make_solver(
         whole(),
         "all",
         targets={"nu_svc": "labels", "nu_svr": "real", "one_class": None}[form],
-        with_tol=with_tol,
+        with_tol=lambda tol: factory(tol=tol, **options),
         tol=tol,
         validate=functools.partial(check_nu, form, nu, kernel),
         layout=kernel.layout,

@@ -71,7 +71,7 @@ class KernelSVM(BaseSVM):
         }
 
     def _rounds(self) -> int:
-        """Blocks of rows at most."""
+        """Rounds of the solver at most."""
         return MAX_BLOCKS if self.max_iter == -1 else whole_number("max_iter", self.max_iter, 1)
 
     def _kernel(self, x: Any, copies: Any) -> Kernel:

@@ -16,6 +16,7 @@ from ..numerics import dot, golden_section, is_traced, sqnorms
 from ..recipe import check_choice, check_positive
 from ..types import Array, Batch, Certificate, Loss, Model
 from .evaluate import (
+    check_dual_model,
     check_objective,
     clip_rounding,
     in_float64,
@@ -296,16 +297,7 @@ def kkt_residual(
     check_objective(model, data, loss, needs="__call__")
     check_positive(lam=lam)
     lam = as_number("lam", lam)
-    if not isinstance(model, Expansion):
-        raise TypeError(
-            "only an Expansion over the training rows carries dual coefficients, got "
-            f"{type(model).__name__}"
-        )
-    if not is_traced(model) and jnp.any((model.index < 0) & (model.coef != 0)):
-        raise TypeError(
-            "the expansion stands on rows that are not training rows (index -1): it "
-            "carries no dual coefficients"
-        )
+    check_dual_model(model)
     bias = model.bias if bias is None else bias
     check_choice("bias", bias, ("none", "feature", "free"))
     return _kkt((model, data, lam), (loss,), (bias,))

@@ -35,6 +35,20 @@ def check_objective(model: Any, data: Any, loss: Any = hinge, needs: str = "sqno
     check_loss(loss)
 
 
+def check_dual_model(model: Any) -> None:
+    """Raise TypeError for a model that is no expansion over the training rows."""
+    if not isinstance(model, Expansion):
+        raise TypeError(
+            "only an Expansion over the training rows carries dual coefficients, got "
+            f"{type(model).__name__}"
+        )
+    if not is_traced(model) and jnp.any((model.index < 0) & (model.coef != 0)):
+        raise TypeError(
+            "the expansion stands on rows that are not training rows (index -1): it "
+            "carries no dual coefficients"
+        )
+
+
 def check_loss(loss: Any) -> None:
     """Raise TypeError for what is not a loss."""
     refuse_factory("loss", loss)

@@ -28,7 +28,7 @@ from ..models import Expansion
 from ..numerics import is_traced
 from ..recipe import check_choice, check_positive
 from ..types import Array, Batch, Certificate, Scalar
-from .evaluate import in_float64
+from .evaluate import check_dual_model, in_float64
 
 FORMS = ("nu_svc", "one_class", "nu_svr")
 SLACK = 1e-6  # relative, by which rounding of nu may exceed its largest value
@@ -135,16 +135,7 @@ def nu_certificate(
     check_positive(nu=nu, C=C)
     if not is_traced(nu) and float(nu) > 1:
         raise ValueError(f"nu must be above 0 and at most 1, got {float(nu):g}")
-    if not isinstance(model, Expansion):
-        raise TypeError(
-            "only an Expansion over the training rows carries dual coefficients, got "
-            f"{type(model).__name__}"
-        )
-    if not is_traced(model) and jnp.any((model.index < 0) & (model.coef != 0)):
-        raise TypeError(
-            "the expansion stands on rows that are not training rows (index -1): it "
-            "carries no dual coefficients"
-        )
+    check_dual_model(model)
     numbers = as_number("nu", nu), as_number("C", C if problem == "nu_svr" else 1.0)
     result = _certificate((model, data, *numbers), (), (problem,))
     return result._replace(exact=result.exact if is_traced(result) else bool(result.exact))

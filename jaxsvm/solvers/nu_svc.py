@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from ..engines.nu_qp import make_solver
 from ..kernels import Kernel
@@ -69,11 +69,5 @@ def nu_svc(
         theory and algorithms, Neural Computation 13, 2001; C.-C. Chang, C.-J. Lin, LIBSVM, ACM TIST
         2, 2011, section 4.2.
     """
-    options: dict[str, Any] = {
-        "working_set": working_set,
-        "memory": memory,
-        "rounds": rounds,
-        "start": start,
-    }
-    with_tol = lambda tol: nu_svc(nu, kernel, tol=tol, **options)
-    return make_solver("nu_svc", nu, 1.0, kernel, with_tol, tol=tol, **options)
+    options = {"working_set": working_set, "memory": memory, "rounds": rounds, "start": start}
+    return make_solver("nu_svc", nu, 1.0, kernel, partial(nu_svc, nu, kernel), tol, options)

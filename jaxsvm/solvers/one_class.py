@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from ..engines.nu_qp import make_solver
 from ..kernels import Kernel
@@ -70,11 +70,5 @@ def one_class(
         Support vector data description, Machine Learning 54, 2004; C.-C. Chang, C.-J. Lin, LIBSVM,
         ACM TIST 2, 2011.
     """
-    options: dict[str, Any] = {
-        "working_set": working_set,
-        "memory": memory,
-        "rounds": rounds,
-        "start": start,
-    }
-    with_tol = lambda tol: one_class(nu, kernel, tol=tol, **options)
-    return make_solver("one_class", nu, 1.0, kernel, with_tol, tol=tol, **options)
+    options = {"working_set": working_set, "memory": memory, "rounds": rounds, "start": start}
+    return make_solver("one_class", nu, 1.0, kernel, partial(one_class, nu, kernel), tol, options)
