@@ -484,8 +484,7 @@ def unwrap_static(thing: Any) -> Any:
 def fields_of(thing: Any) -> Any:
     """The tuple that a recipe stands for; other things as they are.
 
-    A function that reads several fields takes them from here, as a recipe calls its factory for
-    each.
+    Each attribute of a recipe calls its factory again: read several fields from this tuple.
     """
     thing = unwrap_static(thing)
     while isinstance(thing, Recipe):
@@ -495,7 +494,7 @@ def fields_of(thing: Any) -> Any:
 
 @contextlib.contextmanager
 def untried() -> Iterator[None]:
-    """Calls of factories in the body are not evaluated at once; for numbers that were checked."""
+    """Skip the trial evaluation of calls in the body, whose numbers were checked."""
     _trial.depth += 1
     try:
         yield

@@ -124,8 +124,8 @@ class Parser(argparse.ArgumentParser):
         for word in () if self._subparsers else given:
             name = word.partition("=")[0]
             if name.startswith("--") and name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                advice = f": did you mean {near[0]}?" if near else ""
+                similar = difflib.get_close_matches(name, known, 1)
+                advice = f": did you mean {similar[0]}?" if similar else ""
                 self.error(f"there is no option {name}{advice}")
         return super().parse_known_args(args, namespace)
 

@@ -255,9 +255,9 @@ def make_solver(
     working_set, memory, rounds, start = (
         options[name] for name in ("working_set", "memory", "rounds", "start")
     )
-    found = number("nu", nu)
-    if found is not None and not 0 < found <= 1:
-        raise ValueError(f"nu must be above 0 and at most 1, got {found:g}")
+    known = number("nu", nu)
+    if known is not None and not 0 < known <= 1:
+        raise ValueError(f"nu must be above 0 and at most 1, got {known:g}")
     tol = 1e-3 if tol is None else tol
     check_positive(C=C, tol=tol)
     check_start(start)

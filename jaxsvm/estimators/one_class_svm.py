@@ -46,8 +46,8 @@ class OneClassSVM(OutlierMixin, KernelSVM):
         TypeError: a sparse precomputed matrix.
 
     Example:
-        >>> made = OneClassSVM(gamma=1.0, nu=0.2).fit([[0.0], [0.1], [0.2], [0.3], [0.4]])
-        >>> made.predict([[0.2], [9.0]]).tolist()
+        >>> clf = OneClassSVM(gamma=1.0, nu=0.2).fit([[0.0], [0.1], [0.2], [0.3], [0.4]])
+        >>> clf.predict([[0.2], [9.0]]).tolist()
         [1, -1]
 
     Reference: B. Schoelkopf, J. Platt, J. Shawe-Taylor, A. Smola, R. Williamson, Estimating the
