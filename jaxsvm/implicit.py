@@ -161,6 +161,7 @@ def _grad(parameters: tuple, coef: Array, index: Array, side: Array) -> Array:
     Reverse mode recomputes the blocks instead of storing them.
     """
     x, kernel, y, *_ = parameters
+    y = jnp.asarray(y)  # constants of a jitted caller are NumPy arrays
     bounds = _quadratic(parameters)
     score = blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), coef)), x[index], BLOCK)
     return y[index] - score - bounds.l2[index] * coef[index] - bounds.l1[index] * side
