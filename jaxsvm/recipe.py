@@ -163,6 +163,8 @@ class _Trial(threading.local):
 
 
 _trial = _Trial()
+MOST_PASSED = 256  # calls that are not tried again, as an equal one was not refused
+_passed: dict[Any, None] = {}
 # values that a factory asks for while it is tried, when numbers worked out by JAX have none yet
 _UNKNOWN = (
     jax.errors.ConcretizationTypeError,
@@ -285,6 +287,9 @@ def _try(call: Recipe) -> None:
     if _trial.results is not None:
         call.make()
         return
+    known = _hashable(call)
+    if known in _passed:
+        return
     refusals = []
 
     def trial_of_a_factory():
@@ -302,6 +307,23 @@ def _try(call: Recipe) -> None:
         _trial.results = None
     for error in refusals:
         raise error
+    if known is not None:
+        _passed[known] = None
+        while len(_passed) > MOST_PASSED:
+            _passed.pop(next(iter(_passed)), None)
+
+
+def _hashable(call: Recipe) -> Any:
+    """What tells a call of Python numbers from all others; None for a call that has no such key."""
+    if not all(type(leaf) is float for leaf in call.numbers):
+        return None
+    types = tuple(type(choice[0]) for choice in call.spec[-1] if choice)  # True is no 1
+    key = call.numbers, call.spec, types, jax.config.jax_enable_x64
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def _show(value: Any) -> str:

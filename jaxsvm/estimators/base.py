@@ -151,9 +151,8 @@ class BaseSVM(BaseEstimator):
             options.pop("sampler") or fields.sampler or samplers.uniform(1),
             options.pop("progress"),
         )
-        plan = plan_of(
-            fields, sampler, n_rows, n, one_pass=one_pass, length=self._length, **options
-        )
+        draws = fields_of(sampler)
+        plan = plan_of(fields, draws, n_rows, n, one_pass=one_pass, length=self._length, **options)
         key = self._next_key(first)
         if state is not None:  # the solver keeps its step counter, the rows are new
             step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
@@ -177,12 +176,12 @@ class BaseSVM(BaseEstimator):
             model if names is None else Classifier(model, names),
             binary_solver,
         )
-        solver_state = run.state.solver if streams(solver) else ()
+        solver_state = run.state.solver if streams(fields) else ()
         self.fit_ = run._replace(
             model=self.model_, state=run.state._replace(solver=solver_state, sampler=())
         )
         steps = int(run.state.step)
-        self.n_iter_ = max(1, steps if sampler.whole else -(-steps * sampler.rows(n) // n_rows))
+        self.n_iter_ = max(1, steps if draws.whole else -(-steps * draws.rows(n) // n_rows))
         return group
 
     def _partial_options(self, first: bool) -> dict:

@@ -53,7 +53,8 @@ def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
     if isinstance(model, Mapped):
         return dataclasses.replace(model, inner=compact(model.inner, rows, None))
     if isinstance(model, Linear):
-        return dataclasses.replace(model, w=model.w[..., :d])
+        w = np.asarray(model.w)[..., :d]  # by NumPy: nothing is compiled
+        return dataclasses.replace(model, w=jax.device_put(w))
     if not isinstance(model, Expansion):
         return model
     if owns_points(model):

@@ -11,17 +11,18 @@ import numpy as np
 from .. import checks
 from ..checks import shown
 from ..numerics import is_traced
-from ..recipe import Recipe, refuse_factory
+from ..recipe import Recipe, fields_of, is_kind, refuse_factory
 from ..types import Batch, Solver, same_structure
 
 
-def check_solver(solver: Any) -> None:
-    """Raise unless this is a solver whose known numbers are in range."""
+def check_solver(solver: Any) -> Solver:
+    """The fields of a solver; raise unless it is one, with known numbers in their range."""
     refuse_factory("solver", solver)
-    if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
+    if not is_kind(solver, Solver):
         raise TypeError(
             f"solver must be a solver such as jaxsvm.pegasos(1e-3), got {shown(solver)}"
         )
+    return fields_of(solver)
 
 
 def check_key(key: Any) -> None:

@@ -19,7 +19,7 @@ from ..files import DeferredInterrupt
 from ..numerics import CentredRows, accum_dtype, check_process, is_traced
 from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import decision_values
-from ..recipe import as_static, cast, check_choice, fields_of, untried, unwrap_static
+from ..recipe import as_static, cast, check_choice, fields_of, is_kind, untried, unwrap_static
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -379,15 +379,14 @@ def fit(
         'converged after 10 steps: tolerance 1.0e-06 met, residual 0.0e+00'
     """
     check_process()
-    _check_arguments(solver, data, key, state, sampler, probe, tol, seconds, progress)
+    fields = _check_arguments(solver, data, key, state, sampler, probe, tol, seconds, progress)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
     every = None if every is None else whole_number("every", every, 1)
     saver = Saver(save)
-    fields = fields_of(solver)
     sampler = sampler or fields.sampler or uniform(1)
-    n = data.y.shape[0]
+    n, draws = data.y.shape[0], fields_of(sampler)
     # Rows of a step, and steps between two updates of an adaptive sampler.
-    b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
+    b, period = draws.rows(n), draws.period(n) if draws.period else None
     check_targets(fields, data)
     stops = tol is not None or steps is None
     # `Fit.converged` refers to its own tolerance, even if all steps are made
@@ -400,7 +399,7 @@ def fit(
     solver_arg, sampler_arg = as_argument(solver, dtype), as_argument(sampler, dtype)
     probe_arg = None if probe is None else as_argument(probe, dtype)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
-    reads_all = fields.reads == "all" or sampler.whole
+    reads_all = fields.reads == "all" or draws.whole
     lift, max_lifted = plan_lift(solver_arg, data, lift, memory, b * (every or 1), reads_all)
     limit = None if tol is None else cast(tol if is_traced(tol) else float(tol), dtype)
     traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)
@@ -425,7 +424,7 @@ def fit(
     init_rows = min(max_lifted, n) if lift in ("piece", "step") else None
     run = _init_or_resume(solver_arg, sampler_arg, key, data, state, init_rows)
     check_steps(0 if is_traced(run.step) else int(run.step), steps)
-    takes_rows = not traced and lift != "piece" and fields.reads == "rows" and not sampler.whole
+    takes_rows = not traced and lift != "piece" and fields.reads == "rows" and not draws.whole
     # packing pays off from MIN_ROWS rows a step on
     packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= MIN_ROWS)
 
@@ -481,8 +480,8 @@ def _check_arguments(
     tol: Any,
     seconds: Any,
     progress: Any,
-) -> None:
-    """Raise for arguments of `fit` that are not valid.
+) -> Solver:
+    """The fields of the solver; raise for arguments of `fit` that are not valid.
 
     These are arguments of another type, numbers out of range, and a tolerance without a criterion.
     """
@@ -502,12 +501,12 @@ def _check_arguments(
     if key is None and state is None:
         raise ValueError("fit needs a key, such as jax.random.key(0), or a state to go on from")
     check_key(key)
-    check_solver(solver)
-    if sampler is not None and not hasattr(sampler, "draw"):
+    fields = check_solver(solver)
+    if sampler is not None and not is_kind(sampler, Sampler):
         raise TypeError(
             f"sampler must be one such as jaxsvm.samplers.epochs(64), got {shown(sampler)}"
         )
-    has_criterion = solver.residual_scope == "whole" or probe is not None
+    has_criterion = fields.residual_scope == "whole" or probe is not None
     if tol is not None and not has_criterion:
         raise ValueError(
             "tol has nothing to stop on: the residual of this solver is that of single rows; "
@@ -518,6 +517,7 @@ def _check_arguments(
     check_limit("seconds", seconds)
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
+    return fields
 
 
 def _init_or_resume(
@@ -640,13 +640,10 @@ def rows_of_curve(curves: list, like: Curve | None) -> Curve:
         return jax.tree.map(lambda a: jnp.zeros((0, *a.shape), a.dtype), like)
 
     def stack(*a):  # by NumPy, as JAX compiles a program for each number of rows
-        return (
-            jnp.stack(a)
-            if jnp.issubdtype(a[0].dtype, jax.dtypes.prng_key)
-            else jax.device_put(np.stack(a))
-        )
+        is_key = jnp.issubdtype(a[0].dtype, jax.dtypes.prng_key)
+        return jnp.stack(a) if is_key else np.stack(a)
 
-    return jax.tree.map(stack, *curves)
+    return jax.device_put(jax.tree.map(stack, *curves))
 
 
 def run_traced(
