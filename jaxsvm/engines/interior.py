@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..numerics import dot, fast_max, pairwise_sum
+from ..numerics import dot
 from ..recipe import register, unwrap_static
 from ..types import Array, Loss, SparseRows
 
@@ -39,16 +39,14 @@ BLOCK = 2**18  # numbers of a block of rows, 2 MiB in float64: it stays in a cor
 
 @register("Iterate")
 class Iterate(NamedTuple):
-    """The variables of the primal and of the dual problem.
+    """The variables of the dual problem with their multipliers, and those of the primal one.
 
-    k is 2 for losses with an l1 term, else 1.
+    The four of `dual` are t, u = upper - t, z, and v, each (k, n); all are above 0, but without an
+    upper bound u = 1 and v = 0. k is 2 for losses with an l1 term, else 1.
     """
 
-    t: Array  # (k, n)  alpha_i / (C weight_i), above 0
-    u: Array  # (k, n)  upper - t, above 0; 1 without a bound
-    z: Array  # (k, n)  multipliers of t >= 0, above 0
-    v: Array  # (k, n)  multipliers of u >= 0, above 0; 0 without a bound
-    w: Array  # (p,)    weights, with those of the bias last
+    dual: Array  # (4, k, n)
+    w: Array  # (p,)  weights, with that of the bias last
 
 
 @register("InteriorState")
@@ -57,7 +55,8 @@ class InteriorState(NamedTuple):
 
     iterate: Iterate
     best: Iterate
-    residual: Array  # ()  of `best`; inf before the first step
+    loss: Array  # ()  weighted mean at `best`
+    residual: Array  # ()  of `best`; inf before the first evaluation
     infeasibility: Array  # ()  the smallest |C X' (weight sign t) - R w| so far
     waiting: Array  # ()  int32, steps since the residual or the infeasibility decreased
     weight: Array  # (n,)  example weights
@@ -72,15 +71,12 @@ class Rows(NamedTuple):
     sign: Array  # (k, n)
     linear: Array  # (k, n)
     q: Array  # (k, n)
-    upper: Array  # (k, n)  inf: no bound
+    bounded: Array  # (k, n)  bool, whether t has an upper bound
+    active: Array  # (4, k, n)  bool, which variables steps change
     ridge: Array  # (p,)  the diagonal of R
     C: Array  # ()
+    pairs: Array  # ()  weighted number of pairs of a variable and its multiplier
     loss: Loss
-
-    @property
-    def bounded(self) -> Array:
-        """Where t has an upper bound, (k, n) bool."""
-        return jnp.isfinite(self.upper)
 
     def scores(self, w: Array) -> Array:
         """X w, (n,)."""
@@ -90,15 +86,11 @@ class Rows(NamedTuple):
         """C X' (weight coef), (n,) -> (p,)."""
         return self.C * dot(self.x, self.weight * coef)
 
-    def coef(self, t: Array) -> Array:
-        """The coefficient of each row, divided by C weight: sum_k sign t, (n,)."""
-        return jnp.sum(self.sign * t, axis=0)
-
-    def mean(self, a: Array, b: Array) -> Array:
-        """The mean of the products t z and u v, as a and b (k, n)."""
-        pairs = jnp.sum(a + jnp.where(self.bounded, b, 0), axis=0)
-        number = jnp.sum(1 + self.bounded.astype(a.dtype), axis=0)
-        return pairwise_sum(self.weight * pairs) / pairwise_sum(self.weight * number)
+    def mean(self, dual: Array) -> Array:
+        """The mean of the products t z and u v, ()."""
+        t, u, z, v = dual
+        products = t * z + jnp.where(self.bounded, u * v, 0)
+        return dot(self.weight, jnp.sum(products, axis=0)) / self.pairs
 
 
 def variables(loss: Loss, y: Array) -> tuple[Array, Array, Array, Array]:
@@ -123,7 +115,12 @@ def make_rows(
         columns = jnp.concatenate([columns, jnp.ones_like(y)[None]])
         last = jnp.full(1, bias == "feature", y.dtype)
         ridge = jnp.concatenate([ridge, last])
-    return Rows(columns, y, weight, *variables(loss, y), ridge, C, loss)
+    sign, linear, q, upper = variables(loss, y)
+    bounded = jnp.isfinite(upper)
+    live = jnp.broadcast_to(weight > 0, sign.shape)
+    active = jnp.stack([live, live & bounded, live, live & bounded])
+    pairs = dot(weight, jnp.sum(1 + bounded.astype(y.dtype), axis=0))
+    return Rows(columns, y, weight, sign, linear, q, bounded, active, ridge, C, pairs, loss)
 
 
 def start(loss: Loss, y: Array, weight: Array, columns: int) -> Iterate:
@@ -132,12 +129,13 @@ def start(loss: Loss, y: Array, weight: Array, columns: int) -> Iterate:
     bounded = jnp.isfinite(upper)
     t = jnp.where(bounded, upper / 2, 1)
     slope = linear - q * t
-    total = jnp.maximum(pairwise_sum(weight), jnp.finfo(y.dtype).tiny)
-    size = pairwise_sum(weight * jnp.max(jnp.abs(linear), axis=0)) / total
+    total = jnp.maximum(jnp.sum(weight), FLOOR)
+    size = dot(weight, jnp.max(jnp.abs(linear), axis=0)) / total
     size = jnp.where(size > 0, size, 1)
     z = size + jnp.maximum(-slope, 0)
     v = jnp.where(bounded, size + jnp.maximum(slope, 0), 0)
-    return Iterate(t, jnp.where(bounded, upper - t, 1), z, v, jnp.zeros(columns, y.dtype))
+    dual = jnp.stack([t, jnp.where(bounded, upper - t, 1), z, v])
+    return Iterate(dual, jnp.zeros(columns, y.dtype))
 
 
 class Value(NamedTuple):
@@ -145,6 +143,7 @@ class Value(NamedTuple):
 
     scores: Array  # (n,)
     gap: Array  # (p,)  C X' (weight sign t) - R w
+    loss: Array  # ()  weighted mean
     residual: Array  # ()
     infeasibility: Array  # ()  the norm of `gap`
 
@@ -154,17 +153,19 @@ def evaluate(rows: Rows, at: Iterate) -> Value:
 
     The gap is a sum of nonnegative terms, |C X' (weight sign t) - R w|^2 / 2 and one for each row.
     """
-    scores, coef = rows.scores(at.w), rows.coef(at.t)
+    scores, coef = rows.scores(at.w), jnp.sum(rows.sign * at.dual[0], axis=0)
     gap = rows.weights(coef) - rows.ridge * at.w
     value = rows.loss.value(scores, rows.y)
     terms = jnp.maximum(value + rows.loss.conjugate(-coef, rows.y) + coef * scores, 0)
-    total = lambda a: rows.C * pairwise_sum(jnp.where(rows.weight > 0, rows.weight * a, 0))
-    primal = dot(at.w, rows.ridge * at.w) / 2 + total(value)
+    total = lambda a: rows.C * dot(rows.weight, jnp.where(rows.weight > 0, a, 0))
+    loss = total(value)
+    primal = dot(at.w, rows.ridge * at.w) / 2 + loss
     relative = (dot(gap, rows.ridge * gap) / 2 + total(terms)) / jnp.where(primal > 0, primal, 1)
+    size = rows.C * jnp.maximum(jnp.sum(rows.weight), FLOOR)
     # With a free bias the last entry is C times the sum of the coefficients.
-    unbalanced = jnp.max(jnp.where(rows.ridge > 0, 0, jnp.abs(gap)), initial=0)
-    balance = unbalanced / (rows.C * pairwise_sum(rows.weight))
-    return Value(scores, gap, jnp.maximum(relative, balance), jnp.sqrt(dot(gap, gap)))
+    unbalanced = jnp.max(jnp.where(rows.ridge > 0, 0, jnp.abs(gap)))
+    residual = jnp.maximum(relative, unbalanced / size)
+    return Value(scores, gap, loss / size, residual, jnp.sqrt(dot(gap, gap)))
 
 
 def weighted_gram(x: Array, weight: Array) -> Array:
@@ -187,76 +188,73 @@ def weighted_gram(x: Array, weight: Array) -> Array:
 
 def step(rows: Rows, at: Iterate, value: Value) -> Iterate:
     """One predictor-corrector step; both directions use one factorisation."""
-    t, u, z, v, w = at
-    live, bounded = rows.weight[None, :] > 0, rows.bounded
-    inverse = jnp.where(live, 1 / (z / t + v / u + rows.q), 0)
+    t, u, z, v = at.dual
+    inverse = jnp.where(rows.active[0], 1 / (z / t + v / u + rows.q), 0)
     gram = weighted_gram(rows.x, rows.weight * jnp.sum(inverse, axis=0))
     factor = lax.linalg.cholesky(jnp.diag(rows.ridge) + rows.C * gram, symmetrize_input=False)
 
-    def direction(r):
-        """The change of t and w for a right-hand side (k, n)."""
+    def direction(r, excess_z, excess_v):
+        """The step to t z + excess_z = u v + excess_v = 0, and the length to its first bound."""
+        r = r - excess_z / t + excess_v / u
         rhs = rows.weights(jnp.sum(rows.sign * inverse * r, axis=0)) + value.gap
         dw = jax.scipy.linalg.cho_solve((factor, True), rhs)
-        return inverse * (r - rows.sign * rows.scores(dw)[None, :]), dw
-
-    def longest(dt, dz, dv):
-        """The length of the longest step inside of the bounds, at most 1."""
-        dual = jnp.maximum(-dz / z, jnp.where(bounded, -dv / jnp.where(bounded, v, 1), 0))
-        rate = jnp.maximum(jnp.maximum(-dt / t, jnp.where(bounded, dt / u, 0)), dual)
-        return 1 / jnp.maximum(fast_max(jnp.max(jnp.where(live, rate, 0), axis=0)), 1)
+        dt = inverse * (r - rows.sign * rows.scores(dw)[None, :])
+        dz, dv = -z - (excess_z + z * dt) / t, -v - (excess_v - v * dt) / u
+        change = jnp.stack([dt, -dt, dz, dv])
+        rate = jnp.max(jnp.where(rows.active, -change / at.dual, 0))
+        return Iterate(change, dw), 1 / jnp.maximum(rate, 1)
 
     r = rows.linear - rows.sign * value.scores[None, :] - rows.q * t
-    dt, _ = direction(r)
-    dz, dv = -z * (1 + dt / t), -v * (1 - dt / u)
-    length = longest(dt, dz, dv)
-    mean = rows.mean(t * z, u * v)
-    predicted = rows.mean(
-        (t + length * dt) * (z + length * dz), (u - length * dt) * (v + length * dv)
-    )
-    target = (predicted / mean) ** 3 * mean
-    excess_z, excess_v = dt * dz - target, jnp.where(bounded, -dt * dv - target, 0)
-    dt, dw = direction(r - excess_z / t + excess_v / u)
-    dz, dv = -z - (excess_z + z * dt) / t, -v - (excess_v - v * dt) / u
-    length = FRACTION * longest(dt, dz, dv)
-    move = lambda a, change: jnp.where(live, jnp.maximum(a + length * change, FLOOR), a)
-    return Iterate(
-        move(t, dt),
-        jnp.where(bounded, move(u, -dt), u),
-        move(z, dz),
-        jnp.where(bounded, move(v, dv), v),
-        w + length * dw,
-    )
+    predictor, length = direction(r, jnp.zeros_like(r), jnp.zeros_like(r))
+    mean = rows.mean(at.dual)
+    target = (rows.mean(at.dual + length * predictor.dual) / mean) ** 3 * mean
+    dt, _, dz, dv = predictor.dual
+    excess_v = jnp.where(rows.bounded, -dt * dv - target, 0)
+    corrector, length = direction(r, dt * dz - target, excess_v)
+    move = lambda a, change: a + FRACTION * length * change
+    dual = jnp.maximum(move(at.dual, corrector.dual), FLOOR)
+    return Iterate(jnp.where(rows.active, dual, at.dual), move(at.w, corrector.w))
 
 
 class Progress(NamedTuple):
     """What one update carries from step to step."""
 
     state: InteriorState
-    value: Value  # of the current iterate
     steps: Array  # ()  int32
 
+    def unsolved(self, tol: Array) -> Array:
+        """Whether a step may improve the best iterate, () bool."""
+        return (self.state.residual > tol) & (self.state.waiting < PATIENCE)
 
-def improve(rows: Rows, progress: Progress) -> Progress:
-    """Make one step, and keep the best iterate."""
+
+def improve(rows: Rows, tol: Array, progress: Progress) -> Progress:
+    """Evaluate the iterate, keep it if it is the best, and make a step unless that is good."""
     state = progress.state
-    iterate = step(rows, state.iterate, progress.value)
-    value = evaluate(rows, iterate)
+    value = evaluate(rows, state.iterate)
     better = value.residual < state.residual
     progressed = (value.residual < 0.99 * state.residual) | (
         value.infeasibility < 0.9 * state.infeasibility
     )
-    finite = jnp.isfinite(value.residual)
-    waiting = jnp.where(progressed, 0, jnp.where(finite, state.waiting + 1, PATIENCE))
+    waiting = jnp.where(progressed, 0, state.waiting + 1)
+    waiting = jnp.where(jnp.isfinite(value.residual), waiting, PATIENCE)
     keep = lambda new, old: jnp.where(better, new, old)
-    new = InteriorState(
-        iterate=iterate,
-        best=jax.tree.map(keep, iterate, state.best),
-        residual=keep(value.residual, state.residual),
-        infeasibility=jnp.minimum(value.infeasibility, state.infeasibility),
-        waiting=waiting.astype(jnp.int32),
-        weight=state.weight,
+    evaluated = progress._replace(
+        state=state._replace(
+            best=jax.tree.map(keep, state.iterate, state.best),
+            residual=keep(value.residual, state.residual),
+            infeasibility=jnp.minimum(value.infeasibility, state.infeasibility),
+            waiting=waiting.astype(jnp.int32),
+            loss=keep(value.loss, state.loss),
+        )
     )
-    return Progress(new, value, progress.steps + 1)
+    unsolved = evaluated.unsolved(tol)
+    iterate = lax.cond(
+        unsolved, lambda at: step(rows, at, value), lambda at: at, evaluated.state.iterate
+    )
+    return evaluated._replace(
+        state=evaluated.state._replace(iterate=iterate),
+        steps=progress.steps + unsolved.astype(jnp.int32),
+    )
 
 
 def solve(
@@ -271,21 +269,20 @@ def solve(
 ) -> tuple[InteriorState, Array]:
     """Make steps until the residual is at most `tol`, or until `rounds` of them are made.
 
-    The run also ends when nothing has improved for `PATIENCE` steps. Returns the state and the
-    number of steps, () int32.
+    The run also ends when nothing has improved for `PATIENCE` steps.
+
+    Returns:
+        The state, and the number of steps () int32.
     """
     rows = make_rows(C, loss, bias, x, y, state.weight)
     # An iterate that was stored in float32 may have lost its distance to a bound.
-    floor = lambda a: jnp.where(a > 0, jnp.maximum(a, FLOOR), FLOOR)
-    t, u, z, v, w = state.iterate
-    iterate = Iterate(floor(t), floor(u), floor(z), jnp.where(rows.bounded, floor(v), 0), w)
-    state = state._replace(iterate=iterate)
-
-    def unsolved(progress):
-        state = progress.state
-        going = (state.residual > tol) & (state.waiting < PATIENCE)
-        return going & (progress.steps < rounds)
-
-    start = Progress(state, evaluate(rows, iterate), jnp.zeros((), jnp.int32))
-    end = lax.while_loop(unsolved, lambda progress: improve(rows, progress), start)
+    dual = jnp.where(rows.active, jnp.maximum(state.iterate.dual, FLOOR), state.iterate.dual)
+    iterate = state.iterate._replace(dual=dual)
+    zero = jnp.zeros((), jnp.int32)
+    start = Progress(state._replace(iterate=iterate), zero)
+    end = lax.while_loop(
+        lambda progress: progress.unsolved(tol) & (progress.steps < rounds),
+        lambda progress: improve(rows, tol, progress),
+        start,
+    )
     return end.state, end.steps

@@ -18,7 +18,7 @@ from ..implicit import solution
 from ..kernels import linear
 from ..losses import hinge
 from ..models import Linear
-from ..numerics import accum_dtype, count, dot, in_double, is_traced, pairwise_sum, times_count
+from ..numerics import accum_dtype, count, dot, in_double, is_traced, times_count
 from ..recipe import as_static, cast, check_choice, check_positive, solver, unwrap_static
 from ..samplers import whole
 from ..types import Array, Batch, Info, Loss, Scalar, Solver, SparseRows
@@ -115,8 +115,8 @@ def interior_point(
         y, weight = jnp.asarray(y), jnp.asarray(weight)
         start = interior.start(cast(loss, dtype), y, weight, columns + (bias != "none"))
         infinite = jnp.full((), jnp.inf, dtype)
-        state = InteriorState(start, start, infinite, infinite, jnp.zeros((), jnp.int32), weight)
-        return stop_gradients(state)
+        number = jnp.zeros((), dtype), infinite, infinite, jnp.zeros((), jnp.int32)
+        return stop_gradients(InteriorState(start, start, *number, weight))
 
     def update(state, batch):
         dtype = state.residual.dtype
@@ -126,16 +126,13 @@ def interior_point(
         (cast_C, cast_tol, most, cast_loss), state, x, y = stop_gradients((numbers, state, x, y))
         most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
         new, steps = solve(dtype, cast_C, cast_tol, most, cast_loss, state, x, y)
-        b = 0 if bias == "none" else state.best.w[-1]
-        score = dot(x, state.best.w[: x.shape[1]]) + b
-        value = jnp.where(state.weight > 0, unwrap_static(cast_loss).value(score, y), 0)
-        total = jnp.maximum(pairwise_sum(state.weight), jnp.finfo(dtype).tiny)
+        snapped = _snapped(new.best, y, unwrap_static(cast_loss))
         info = Info(
-            loss=pairwise_sum(state.weight * value) / total,
+            loss=new.loss,
             residual=new.residual,
             progress=jnp.zeros(1, dtype),
             index=jnp.full(1, -1, jnp.int32),
-            support=count((_snapped(new.best, y, unwrap_static(cast_loss)) != 0) & (state.weight > 0)),
+            support=count((snapped != 0) & (state.weight > 0)),
             evals=times_count(steps, y.shape[0], MOST_ROUNDS),
         )
         return new, info
@@ -167,7 +164,7 @@ def interior_point_coef(
     """The signed dual coefficients of the best iterate, (n,), strictly within their bounds."""
     best, y = state.best, data.y.astype(state.residual.dtype)
     sign = interior.variables(loss, y)[0]
-    return C * state.weight * jnp.sum(sign * best.t, axis=0)
+    return C * state.weight * jnp.sum(sign * best.dual[0], axis=0)
 
 
 def _check_classes(data: Batch) -> None:
@@ -188,7 +185,7 @@ def _snapped(best: Iterate, y: Array, loss: Loss) -> Array:
     A bound is active where its multiplier exceeds the distance to it.
     """
     sign, _, _, upper = interior.variables(loss, y)
-    t, u, z, v, _ = best
+    t, u, z, v = best.dual
     snapped = jnp.where(t < z, 0, jnp.where(u < v, upper, t))
     return jnp.sum(sign * snapped, axis=0)
 
