@@ -35,6 +35,7 @@ FLOOR = float(np.sqrt(np.finfo(np.float32).tiny))  # of t, u, z, v: no quotient 
 FRACTION = 0.995  # of the way to the boundary
 PATIENCE = 5  # steps without progress after which a run ends
 BLOCK = 2**18  # numbers of a block of rows, 2 MiB in float64: it stays in a core's cache
+BLOCK_ROWS = 256, 2048  # its least and largest number of rows
 
 
 @register("Iterate")
@@ -55,6 +56,7 @@ class InteriorState(NamedTuple):
 
     iterate: Iterate
     best: Iterate
+    coef: Array  # (n,)  signed dual coefficients of `best`, within their bounds
     loss: Array  # ()  weighted mean at `best`
     residual: Array  # ()  of `best`; inf before the first evaluation
     infeasibility: Array  # ()  the smallest |C X' (weight sign t) - R w| so far
@@ -98,9 +100,9 @@ def variables(loss: Loss, y: Array) -> tuple[Array, Array, Array, Array]:
     low, high, l1, l2 = loss.quadratic(y, jnp.ones_like(y))  # type: ignore[misc]  # checked
     one = jnp.ones_like(y)
     sign = jnp.sign(y)[None] if loss.labels else jnp.stack([one, -one])
-    upper = jnp.where(sign > 0, high, -low)
-    linear = sign * y - (0 if l1 is None else l1)
-    q = jnp.broadcast_to(jnp.zeros_like(y) if l2 is None else l2, sign.shape)
+    upper = jnp.where(sign > 0, high[None], -low[None])
+    linear = sign * y[None] - (0 if l1 is None else l1[None])
+    q = jnp.broadcast_to((jnp.zeros_like(y) if l2 is None else l2)[None], sign.shape)
     return sign, linear, q, upper
 
 
@@ -109,7 +111,7 @@ def make_rows(
 ) -> Rows:
     """The rows in the layout that products read fastest: their columns, one after the other."""
     loss = unwrap_static(loss)
-    columns = jnp.where(weight > 0, x.T, 0).astype(y.dtype)
+    columns = jnp.where((weight > 0)[None], x.T, 0).astype(y.dtype)
     ridge = jnp.ones(columns.shape[0], y.dtype)
     if bias != "none":
         columns = jnp.concatenate([columns, jnp.ones_like(y)[None]])
@@ -117,7 +119,7 @@ def make_rows(
         ridge = jnp.concatenate([ridge, last])
     sign, linear, q, upper = variables(loss, y)
     bounded = jnp.isfinite(upper)
-    live = jnp.broadcast_to(weight > 0, sign.shape)
+    live = jnp.broadcast_to((weight > 0)[None], sign.shape)
     active = jnp.stack([live, live & bounded, live, live & bounded])
     pairs = dot(weight, jnp.sum(1 + bounded.astype(y.dtype), axis=0))
     return Rows(columns, y, weight, sign, linear, q, bounded, active, ridge, C, pairs, loss)
@@ -171,7 +173,8 @@ def evaluate(rows: Rows, at: Iterate) -> Value:
 def weighted_gram(x: Array, weight: Array) -> Array:
     """X' diag(weight) X from the columns (p, n), in blocks of rows."""
     p, n = x.shape
-    block = max(256, BLOCK // p)
+    least, most = BLOCK_ROWS
+    block = min(max(least, BLOCK // p), most)
     gram_of = lambda x, weight: dot(x * weight[None, :], x.T)
     whole = n // block
     if whole <= 1:
@@ -285,4 +288,6 @@ def solve(
         lambda progress: improve(rows, tol, progress),
         start,
     )
-    return end.state, end.steps
+    t = end.state.best.dual[0]
+    coef = C * rows.weight * jnp.sum(rows.sign * t, axis=0)
+    return end.state._replace(coef=coef), end.steps

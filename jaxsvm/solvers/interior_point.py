@@ -65,11 +65,12 @@ def interior_point(
 
     Returns:
         A solver on all rows; model `Linear`. The residual is the relative duality gap of the best
-        iterate so far, which is the model. All steps of an update are in float64, and the state is
-        rounded to the dtype of the rows after it. Its dual variables are
-        `interior_point_coef(run.state.solver, C, data, loss)`. The model has the derivatives of the
-        exact solution in C, the loss and the rows (`implicit.solution`). Sparse rows are made
-        dense. Under `vmap` runs are sequential.
+        iterate so far, which is the model; its signed dual coefficients are
+        `run.state.solver.coef`. All steps of an update are in float64, also where 64-bit types are
+        off, and the state is rounded to the dtype of the rows after it. The model has the
+        derivatives of the exact solution in C, the loss and the rows (`implicit.solution`); they
+        are nan if more than 2,048 coefficients are free. Sparse rows are made dense. Under `vmap`
+        runs are sequential.
 
     Raises:
         ValueError: C or tol not a single positive number, another loss or bias, rows of more than
@@ -116,7 +117,8 @@ def interior_point(
         start = interior.start(cast(loss, dtype), y, weight, columns + (bias != "none"))
         infinite = jnp.full((), jnp.inf, dtype)
         number = jnp.zeros((), dtype), infinite, infinite, jnp.zeros((), jnp.int32)
-        return stop_gradients(InteriorState(start, start, *number, weight))
+        state = InteriorState(start, start, jnp.zeros_like(y), *number, weight)
+        return stop_gradients(state)
 
     def update(state, batch):
         dtype = state.residual.dtype
@@ -156,15 +158,6 @@ def interior_point(
         tol=tol,
         validate=_check_classes if bias == "free" and loss.labels else None,
     )
-
-
-def interior_point_coef(
-    state: InteriorState, C: Scalar, data: Batch, loss: Loss = hinge
-) -> Array:
-    """The signed dual coefficients of the best iterate, (n,), strictly within their bounds."""
-    best, y = state.best, data.y.astype(state.residual.dtype)
-    sign = interior.variables(loss, y)[0]
-    return C * state.weight * jnp.sum(sign * best.dual[0], axis=0)
 
 
 def _check_classes(data: Batch) -> None:
