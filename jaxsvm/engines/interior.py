@@ -29,7 +29,7 @@ from jax import lax
 
 from ..numerics import dot
 from ..recipe import register, unwrap_static
-from ..types import Array, Loss, SparseRows
+from ..types import Array, Loss
 
 FLOOR = float(np.sqrt(np.finfo(np.float32).tiny))  # of t, u, z, v: no quotient overflows in float32
 FRACTION = 0.995  # of the way to the boundary
@@ -106,9 +106,7 @@ def variables(loss: Loss, y: Array) -> tuple[Array, Array, Array, Array]:
     return sign, linear, q, upper
 
 
-def make_rows(
-    C: Array, loss: Any, bias: str, x: Array | SparseRows, y: Array, weight: Array
-) -> Rows:
+def make_rows(C: Array, loss: Any, bias: str, x: Array, y: Array, weight: Array) -> Rows:
     """The rows in the layout that products read fastest: their columns, one after the other."""
     loss = unwrap_static(loss)
     columns = jnp.where((weight > 0)[None], x.T, 0).astype(y.dtype)
