@@ -34,8 +34,8 @@ from ..types import Array, Loss
 FLOOR = float(np.sqrt(np.finfo(np.float32).tiny))  # of t, u, z, v: no quotient overflows in float32
 FRACTION = 0.995  # of the way to the boundary
 PATIENCE = 5  # steps without progress after which a run ends
-BLOCK = 2**18  # numbers of a block of rows, 2 MiB in float64: it stays in a core's cache
-BLOCK_ROWS = 256, 2048  # its least and largest number of rows
+BLOCK = 2**19  # numbers of a block of rows, 4 MiB in float64
+BLOCK_ROWS = 256, 8192  # its least and largest number of rows
 
 
 @register("Iterate")

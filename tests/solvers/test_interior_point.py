@@ -142,6 +142,7 @@ def test_optima_of_the_hinge(bias, C):
     np.testing.assert_allclose(run.model.w, peer.coef_[0], atol=2e-3 * np.abs(peer.coef_).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bias", ["feature", "free"])
 def test_optima_of_other_losses(bias):
     labels = dataset(dtype=np.float32)
@@ -277,6 +278,7 @@ def test_sparse_rows_are_the_same_rows():
     np.testing.assert_allclose(sparse.model.w, fit(jaxsvm.interior_point(C), dataset(dtype=np.float32)).model.w, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_many_classes_and_many_C():
     x, y = load_iris(return_X_y=True)
     data = jaxsvm.dataset(x.astype(np.float32), y, task="multiclass")
@@ -297,6 +299,7 @@ def test_many_classes_and_many_C():
     np.testing.assert_allclose(swept, np.stack(alone), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_features():
     phi = features.nystrom(KEY, kernels.rbf(2.0), X.astype(np.float32), landmarks=30)
     data = dataset(dtype=np.float32)
