@@ -83,6 +83,7 @@ def test_links_lead_somewhere(document):
         "asgd",
         "constrained_sgd",
         "sdca",
+        "interior_point",
         "decomposition",
         "smo",
         "lasvm",

@@ -15,6 +15,7 @@ from ..__about__ import __version__
 
 SOLVERS = {
     "sdca": "dual coordinate ascent, linear or with a kernel: no step size, stops by itself",
+    "interior_point": "interior point method, linear or on features: up to 1,000 columns, exact",
     "decomposition": (
         "the kernel machine of LIBSVM, exactly, a block of rows at a time: up to some 50,000 rows"
     ),
@@ -215,7 +216,7 @@ def add_train(commands: Any) -> None:
     group.add_argument(
         "--tol",
         type=float,
-        help="stop at this residual: sdca, decomposition, smo, bsca (1e-3), "
+        help="stop at this residual: sdca, decomposition, smo, bsca (1e-3), interior_point (1e-6), "
         "subgradient (goes on to the end)",
     )
     group.add_argument(

@@ -67,6 +67,10 @@ METHODS = {
         lambda s: jaxsvm.sdca(s.C, s.kernel, loss=s.loss, bias=s.bias),
         ("feature", "none"), "yes", 1, 100, 1e-3,
     ),
+    "interior_point": Method(
+        lambda s: jaxsvm.interior_point(s.C, loss=s.loss, bias=s.bias),
+        ("feature", "free", "none"), batch=0, passes=10, tol=1e-6,
+    ),
     "decomposition": Method(
         lambda s: jaxsvm.decomposition(s.C, _kernel_of(s), loss=s.loss, bias=s.bias),
         ("free", "none"), "yes", 0, 10, 1e-3, features=False,

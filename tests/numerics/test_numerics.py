@@ -255,3 +255,40 @@ def test_a_branch_on_a_clock_stays_one_under_vmap(when):
 def test_the_norm_of_what_is_not_finite_is_not_0():
     assert np.isnan(numerics.norm(jnp.array([np.nan, 1.0])))
     assert numerics.norm(jnp.zeros(2)) == 0
+
+
+# float64 inside of float32 programs
+
+
+def _digits(x):
+    """What is left of 1 + x - 1, by a loop and a product of matrices: 0 in float32 for x = 1e-12."""
+    total = jax.lax.fori_loop(0, 3, lambda _, total: total + x, jnp.ones((), x.dtype))
+    ones = jnp.ones((2, 2), x.dtype)
+    return (jnp.linalg.cholesky(total * jnp.eye(2, dtype=x.dtype))[0, 0] ** 2 - 1) * (ones @ ones)[0, 0]
+
+
+def _call(x):
+    return numerics.in_double(_digits)(jnp.float32, jax.lax.stop_gradient(x))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        _call,
+        jax.jit(_call),
+        lambda x: jax.vmap(_call)(jnp.stack([x, x]))[1],
+        lambda x: jax.vmap(jax.jit(_call))(jnp.stack([x, x]))[1],
+        lambda x: jax.jit(jax.vmap(jax.vmap(_call)))(jnp.stack([x, x])[None])[0, 1],
+        lambda x: jax.vmap(lambda x: jax.lax.scan(lambda c, _: (_call(jax.checkpoint(jnp.copy)(x)), None), x, length=2)[0])(
+            x[None]
+        )[0],
+        lambda x: jax.lax.cond(x > 0, jax.jit(_call), jnp.zeros_like, x),
+        lambda x: jax.jit(jax.value_and_grad(lambda y: y * _call(x)))(jnp.ones((), jnp.float32))[1],
+    ],
+    ids=["plain", "jit", "vmap", "vmap of jit", "jit of vmaps", "vmap of scan", "cond", "grad"],
+)
+def test_double_keeps_digits_inside_of_every_transformation(call):
+    value = call(jnp.asarray(1e-12, jnp.float32))
+    assert value.dtype == jnp.float32
+    np.testing.assert_allclose(value, 2 * 3e-12, rtol=1e-3)
+    assert float(jax.jit(_digits)(jnp.asarray(1e-12, jnp.float32))) == 0

@@ -1,0 +1,333 @@
+"""The interior point method against its Newton system in NumPy, LIBLINEAR, LIBSVM and bounds in float64."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
+
+import jaxsvm
+from jaxsvm import features, kernels, losses, models
+
+N, D, C = 80, 4, 2.0
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(N, D))
+TARGET = X @ [1.0, -0.7, 0.4, 0.0] + 0.6 * RNG.normal(size=N) + 0.3
+Y = np.where(TARGET > 0, 1.0, -1.0)
+WEIGHT = RNG.integers(0, 4, N) * 1.0
+KEY = jax.random.key(5)
+BIASES = ("none", "feature", "free")
+
+
+def dataset(x=X, y=Y, weight=None, dtype=np.float64, task="binary"):
+    return jaxsvm.dataset(x if scipy.sparse.issparse(x) else np.asarray(x, dtype), y, weight, task=task)
+
+
+def wild(data):
+    """The same rows, but others where the weight is 0."""
+    absent = data.weight == 0
+    return data._replace(x=jnp.where(absent[:, None], 7 - 3 * data.x, data.x), y=jnp.where(absent, -data.y, data.y))
+
+
+def fit(solver, data, **options):
+    return jaxsvm.fit(solver, data, KEY, **options)
+
+
+def with_ones(x, bias):
+    return x if bias == "none" else np.c_[x, np.ones(len(x))]
+
+
+def weights_of(model, bias):
+    w = np.asarray(model.w, np.float64)
+    return w if bias == "none" else np.append(w, float(model.b))
+
+
+def primal(w, bias, x=X, y=Y, C=C, weight=1.0):
+    """The objective of the hinge."""
+    penalised = w[:-1] if bias == "free" else w
+    return penalised @ penalised / 2 + C * np.sum(weight * np.maximum(1 - y * (with_ones(x, bias) @ w), 0))
+
+
+def dual(coef, bias, x=X, y=Y):
+    """The dual objective of the hinge, a lower bound of every primal value for feasible coefficients."""
+    w = with_ones(x, "none" if bias == "free" else bias).T @ coef
+    return y @ coef - w @ w / 2
+
+
+# ------------------------------------------------------------------------------------------------------ by hand, in NumPy
+
+
+def newton(x, y, weight, C, ridge, dual, w, excess):
+    """The direction (4, n), (p,) of the whole Newton system, written out and solved as it stands.
+
+    The unknowns are dt, dz, dv of all rows and dw; the equations are those of the optimality conditions.
+    """
+    t, u, z, v = dual
+    n, p, one = len(y), len(w), np.eye(len(y))
+    none, yx = np.zeros((n, n)), y[:, None] * x
+    matrix = np.block(
+        [
+            [none, -one, one, yx],  # y X w - 1 - z + v = 0
+            [np.diag(z), np.diag(t), none, np.zeros((n, p))],  # t z = target
+            [-np.diag(v), none, np.diag(u), np.zeros((n, p))],  # u v = target, du = -dt
+            [C * (weight[:, None] * yx).T, np.zeros((p, 2 * n)), -np.diag(ridge)],  # C X' (weight y t) = R w
+        ]
+    )
+    gap = C * yx.T @ (weight * t) - ridge * w
+    rhs = np.concatenate([1 + z - v - yx @ w, -t * z - excess[0], -u * v - excess[1], -gap])
+    step = np.linalg.solve(matrix, rhs)
+    dt, dz, dv = step[: 3 * n].reshape(3, n)
+    return np.stack([dt, -dt, dz, dv]), step[3 * n :]
+
+
+def transcription(x, y, weight, C, bias, steps):
+    """The iterates: the four variables (4, n) and w."""
+    x = with_ones(x, bias)
+    ridge = np.ones(x.shape[1])
+    ridge[-1] = 0 if bias == "free" else 1
+    n = len(y)
+    dual, w = np.stack([np.full(n, 0.5), np.full(n, 0.5), np.ones(n), np.full(n, 2.0)]), np.zeros(x.shape[1])
+    longest = lambda change: min(1, 1 / np.max(-change / dual))
+    mean = lambda dual: weight @ (dual[0] * dual[2] + dual[1] * dual[3]) / (2 * weight.sum())
+    for _ in range(steps):
+        yield dual, w
+        change, _ = newton(x, y, weight, C, ridge, dual, w, (0, 0))
+        target = mean(dual + longest(change) * change) ** 3 / mean(dual) ** 2
+        excess = change[0] * change[2] - target, change[1] * change[3] - target
+        change, dw = newton(x, y, weight, C, ridge, dual, w, excess)
+        length = 0.995 * longest(change)
+        dual, w = dual + length * change, w + length * dw
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_steps_are_those_of_the_newton_system(bias, x64):
+    weight = np.maximum(WEIGHT, 1)
+    data, solver = dataset(weight=weight), jaxsvm.interior_point(C, bias=bias, rounds=1)
+    state = solver.init(KEY, data)
+    for step, (variables, w) in enumerate(transcription(X, Y, weight, C, bias, 9)):
+        np.testing.assert_allclose(state.iterate.dual[:, 0], variables, rtol=1e-6, atol=1e-9, err_msg=f"step {step}")
+        np.testing.assert_allclose(state.iterate.w, w, rtol=1e-6, atol=1e-9)
+        state, info = jaxsvm.step(solver, state, data)
+        # What the step evaluated is the iterate before it; the best one so far is reported.
+        coef, balance = C * weight * Y * variables[0], abs(np.sum(weight * Y * variables[0])) / weight.sum()
+        upper = primal(w, bias, weight=weight)
+        gap = (upper - dual(coef, bias)) / upper  # of the Lagrangian, where the coefficients do not sum to 0
+        gap += 0 if bias != "free" else w[-1] * coef.sum() / upper
+        expected = max(gap, balance) if bias == "free" else gap
+        assert float(info.residual) <= expected * (1 + 1e-6)
+        if np.array_equal(state.best.w, w) or step == 0:
+            np.testing.assert_allclose(info.residual, expected, rtol=1e-6)
+
+
+# ----------------------------------------------------------------------------------------------------------------- optima
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_optima_of_the_hinge(bias, C):
+    if bias == "free":
+        peer = SVC(kernel="linear", C=C, tol=1e-9).fit(X, Y)
+    else:
+        options = {"loss": "hinge", "dual": True, "tol": 1e-9, "max_iter": 10**7, "random_state": 0}
+        peer = LinearSVC(C=C, fit_intercept=bias == "feature", **options).fit(X, Y)
+    best = primal(np.append(peer.coef_[0], [] if bias == "none" else peer.intercept_), bias, C=C)
+    run = fit(jaxsvm.interior_point(C, bias=bias), dataset(dtype=np.float32))
+    assert run.converged and int(run.state.step) == 1
+    excess = primal(weights_of(run.model, bias), bias, C=C) / best - 1
+    assert -2e-6 <= excess <= 2e-6  # the tolerance is 1e-6; the peers stop as far above
+    np.testing.assert_allclose(run.model.w, peer.coef_[0], atol=2e-3 * np.abs(peer.coef_).max())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bias", ["feature", "free"])
+def test_optima_of_other_losses(bias):
+    labels = dataset(dtype=np.float32)
+    real = dataset(y=TARGET, dtype=np.float32, task="regression")
+
+    def w_of(loss, data):
+        run = fit(jaxsvm.interior_point(C, loss=loss, bias=bias), data)
+        assert run.converged
+        return weights_of(run.model, bias)
+
+    found = w_of(losses.eps_insensitive(0.2), real)
+    if bias == "free":
+        peer = SVR(kernel="linear", C=C, epsilon=0.2, tol=1e-9).fit(X, TARGET)
+        np.testing.assert_allclose(found, np.append(peer.coef_[0], peer.intercept_), atol=1e-3)
+        return
+    peer = LinearSVR(C=C, epsilon=0.2, tol=1e-10, max_iter=10**7, random_state=0, dual=True).fit(X, TARGET)
+    np.testing.assert_allclose(found, np.append(peer.coef_, peer.intercept_), atol=1e-3)
+    peer = LinearSVR(C=C, epsilon=0.2, loss="squared_epsilon_insensitive", tol=1e-10, dual=False).fit(X, TARGET)
+    np.testing.assert_allclose(w_of(losses.squared_eps_insensitive(0.2), real), np.append(peer.coef_, peer.intercept_), atol=1e-3)
+    peer = LinearSVC(C=C, tol=1e-10, dual=False).fit(X, Y)
+    np.testing.assert_allclose(w_of(losses.squared_hinge, labels), np.append(peer.coef_[0], peer.intercept_), atol=1e-3)
+    ones = with_ones(X, bias)
+    ridge = np.linalg.solve(np.eye(D + 1) + C * ones.T @ ones, C * ones.T @ TARGET)
+    np.testing.assert_allclose(w_of(losses.squared, real), ridge, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", [losses.pinball(0.3), losses.smooth_hinge(0.5)], ids=repr)
+def test_optima_are_those_of_the_exact_kernel_machine(loss):
+    data = dataset(dtype=np.float32) if loss.labels else dataset(y=TARGET, dtype=np.float32, task="regression")
+    found = fit(jaxsvm.interior_point(C, loss=loss, bias="free"), data)
+    exact = fit(jaxsvm.decomposition(C, kernels.linear(), loss=loss), data, tol=1e-5)
+    np.testing.assert_allclose(found.model(data.x), exact.model(data.x), atol=1e-3)
+
+
+# ------------------------------------------------------------------------------------------------------ float32, large C
+
+
+@pytest.mark.parametrize("bias", ["feature", "free"])
+@pytest.mark.parametrize("C", [1.0, 1e4, 1e6])
+@pytest.mark.parametrize("scale", [True, False], ids=["standardised", "raw"])
+@pytest.mark.filterwarnings("ignore:the ranges of the columns")
+def test_float32_rows_reach_the_optimum_at_large_C(bias, C, scale):
+    """Raw columns have ranges from 0.03 to 4,000. The dual value of coefficients in float64 bounds the optimum from below."""
+    x, y = load_breast_cancer(return_X_y=True)
+    x, y = ((x - x.mean(0)) / x.std(0) if scale else x).astype(np.float32), 2.0 * y - 1
+    run = fit(jaxsvm.interior_point(C, bias=bias), dataset(x, y, dtype=np.float32))
+    assert run.finite and run.converged and run.evals <= 60 * len(y)
+    with jax.enable_x64(True):
+        state = fit(jaxsvm.interior_point(C, bias=bias), dataset(x, y), tol=1e-8).state.solver
+        coef = np.clip(y * np.asarray(state.coef), 0, C) * y
+    x = x.astype(np.float64)
+    lower, upper = dual(coef, bias, x, y), primal(weights_of(run.model, bias), bias, x, y, C)
+    # The tolerance, and w rounded to float32: of |w| = 500 at C = 1e6.
+    assert -1e-6 <= upper / lower - 1 <= max(1e-5, 1e-9 * C)
+
+
+def test_small_lam_in_float64_reaches_1e_10(x64):
+    data = dataset(weight=WEIGHT)
+    run = fit(jaxsvm.interior_point(1e5), data, tol=1e-10)
+    assert run.converged and float(run.info.residual[-1]) <= 1e-10
+    coef = np.asarray(run.state.solver.coef)
+    upper = primal(weights_of(run.model, "feature"), "feature", C=1e5, weight=WEIGHT)
+    assert 0 <= upper - dual(coef, "feature") <= 2e-10 * upper
+
+
+# ---------------------------------------------------------------------------------------------------------- invariants
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_every_iterate_is_inside_of_its_bounds(bias, x64):
+    data, solver = dataset(weight=WEIGHT), jaxsvm.interior_point(C, bias=bias, rounds=1, tol=1e-9)
+    run = fit(solver, data, steps=30, every=1)
+    residual = np.asarray(run.info.residual)
+    assert np.all(residual >= 0) and np.all(np.diff(residual) <= 0) and residual[-1] <= 1e-9
+    state, live = run.state.solver, WEIGHT > 0
+    for iterate in (state.iterate, state.best):
+        t, u, z, v = np.asarray(iterate.dual)[:, 0, live]
+        assert min(np.min(a) for a in (t, u, z, v)) > 0
+        np.testing.assert_allclose(t + u, 1, rtol=1e-12)
+    coef = np.asarray(state.coef)
+    assert np.all((Y * coef >= 0) & (Y * coef <= C * WEIGHT)) and np.all(coef[~live] == 0)
+    if bias == "free":
+        assert abs(coef.sum()) <= 1e-9 * C * WEIGHT.sum()
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
+    times = WEIGHT.astype(int)
+    solver = jaxsvm.interior_point(C, bias=bias, rounds=6)
+    weighted = fit(solver, dataset(weight=WEIGHT), steps=1)
+    copied = fit(solver, dataset(np.repeat(X, times, 0), np.repeat(Y, times)), steps=1)
+    absent = fit(solver, wild(dataset(weight=WEIGHT)), steps=1)
+    for other in (copied, absent):  # the same six steps
+        np.testing.assert_allclose(weighted.model.w, other.model.w, rtol=1e-9)
+        np.testing.assert_allclose(weighted.info.residual, other.info.residual, rtol=1e-6)
+
+
+def test_blocks_of_rows_add_up(x64):
+    """More rows than a block, and a rest."""
+    from jaxsvm.engines.interior import BLOCK_ROWS, weighted_gram
+
+    n = 3 * BLOCK_ROWS[1] + 17
+    x, weight = RNG.normal(size=(n, 3)), RNG.random(n)
+    np.testing.assert_allclose(weighted_gram(jnp.asarray(x.T), jnp.asarray(weight)), x.T @ (weight[:, None] * x), rtol=1e-12)
+
+
+def test_the_end_of_progress_is_the_end_of_the_run():
+    """A tolerance below the rounding of float64 is not met; the model is the best one, and later updates make no step."""
+    run = fit(jaxsvm.interior_point(C), dataset(dtype=np.float32), tol=1e-30)
+    assert not run.converged and run.finite and run.evals <= 40 * N
+    assert float(run.info.residual[-1]) <= 1e-12
+    again = fit(jaxsvm.interior_point(C), dataset(dtype=np.float32), tol=1e-30, state=run.state)
+    assert again.evals == 0 and np.array_equal(again.model.w, run.model.w)
+
+
+# ------------------------------------------------------------------------------------------------- certificates, wrappers
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_the_dual_coefficients_certify_the_solution(bias):
+    data = dataset(dtype=np.float32)
+    run = fit(jaxsvm.interior_point(C, bias=bias), data)
+    coef = run.state.solver.coef
+    b = {"none": jnp.zeros(()), "feature": jnp.sum(coef), "free": run.model.b}[bias]
+    index = jnp.arange(N, dtype=jnp.int32)
+    certificate = jaxsvm.certificate(models.Expansion(kernels.linear(), data.x, coef, b, index, bias), data, 1 / (C * N))
+    assert certificate.exact and certificate.gap <= 1e-5 * certificate.primal
+    assert jaxsvm.certificate(run.model, data, 1 / (C * N)).gap >= 0
+
+
+def test_sparse_rows_are_the_same_rows():
+    sparse = fit(jaxsvm.interior_point(C), dataset(scipy.sparse.csr_matrix(X.astype(np.float32))))
+    np.testing.assert_allclose(sparse.model.w, fit(jaxsvm.interior_point(C), dataset(dtype=np.float32)).model.w, rtol=1e-5)
+
+
+@pytest.mark.long
+def test_many_classes_and_many_C():
+    x, y = load_iris(return_X_y=True)
+    data = jaxsvm.dataset(x.astype(np.float32), y, task="multiclass")
+    run = fit(jaxsvm.one_vs_rest(jaxsvm.interior_point(1.0), classes=3), data)
+    peer = LinearSVC(loss="hinge", C=1.0, tol=1e-8, max_iter=10**7, random_state=0).fit(x, y)
+    for c in range(3):
+        sign, own = np.where(y == c, 1.0, -1.0), np.append(run.model.inner.w[c], run.model.inner.b[c]).astype(float)
+        best = primal(np.append(peer.coef_[c], peer.intercept_[c]), "feature", x, sign, 1.0)
+        assert primal(own, "feature", x, sign, 1.0) <= best * (1 + 3e-6)
+    pairs = fit(jaxsvm.one_vs_one(jaxsvm.interior_point(1.0, bias="free"), classes=3), data)
+    peer = SVC(kernel="linear", C=1.0, tol=1e-6, decision_function_shape="ovo").fit(x, y)
+    assert np.mean(np.argmax(np.asarray(pairs.model(data.x)), 1) == peer.predict(x)) >= 0.99
+
+    data = dataset(dtype=np.float32)
+    several = jnp.array([0.1, 1.0, 10.0])
+    swept = jax.vmap(lambda C: fit(jaxsvm.interior_point(C), data, steps=1).model.w)(several)
+    alone = [fit(jaxsvm.interior_point(float(C)), data, steps=1).model.w for C in several]
+    np.testing.assert_allclose(swept, np.stack(alone), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.long
+def test_features():
+    phi = features.nystrom(KEY, kernels.rbf(2.0), X.astype(np.float32), landmarks=30)
+    data = dataset(dtype=np.float32)
+    run = fit(jaxsvm.on_features(phi, jaxsvm.interior_point(C)), data)
+    slow = fit(jaxsvm.on_features(phi, jaxsvm.sdca(C, bias="feature")), data, steps=10**5, tol=1e-6)
+    np.testing.assert_allclose(run.model(data.x), slow.model(data.x), atol=2e-3)
+
+
+# --------------------------------------------------------------------------------------------------------- what is refused
+
+
+def test_what_is_refused():
+    data = dataset(dtype=np.float32)
+    one_class = data._replace(y=jnp.ones_like(data.y))
+    one_left = data._replace(weight=jnp.where(data.y > 0, data.weight, 0))
+    for rows in (one_class, one_left):
+        with pytest.raises(ValueError, match="all rows have the label 1: a free bias needs rows of both classes"):
+            fit(jaxsvm.interior_point(C, bias="free"), rows)
+    assert fit(jaxsvm.interior_point(C), one_class).converged
+    inside = jax.jit(lambda data: fit(jaxsvm.interior_point(C, bias="free"), data, steps=1).model.w)(one_class)
+    assert np.all(np.isfinite(inside))  # where the labels are not known
+    with pytest.raises(ValueError, match="up to 1000 columns, got 1001: take sdca"):
+        fit(jaxsvm.interior_point(C), dataset(np.ones((4, 1001)), np.array([1, -1, 1, -1.0])))
+    with pytest.raises(ValueError, match="is not quadratic: take sdca"):
+        jaxsvm.interior_point(C, loss=losses.logistic)
+    with pytest.raises(ValueError, match="rounds must be a whole number from 1 to 10000, got 0"):
+        jaxsvm.interior_point(C, rounds=0)
+    with pytest.raises(ValueError, match="tol"):
+        jaxsvm.interior_point(C, tol=-1.0)
+    with pytest.raises(ValueError, match="bias"):
+        jaxsvm.interior_point(C, bias="both")
