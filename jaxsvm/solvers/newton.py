@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -70,30 +69,26 @@ class Problem(NamedTuple):
     y: Array  # (n,)
     share: Array  # (n,)
     ridge: Array  # as v
-    loss: Loss
-    constant: bool  # whether there is a bias
+    loss: Any  # with a curvature
+    bias: str
 
     def curvature(self, score: Array) -> Array:
         """The second derivatives of the rows' terms in their scores, (n,) >= 0."""
-        return self.share * self.loss.curvature(score, self.y)  # type: ignore[misc]
+        return self.share * self.loss.curvature(score, self.y)
 
     def at(self, v: Array, score: Array) -> Iterate:
         """The point v, whose scores are given."""
         slopes = self.share * self.loss.slope(score, self.y)
-        grad = self.ridge * v + affine_transpose(slopes, self.x, self.constant)
-        risk = pairwise_sum(self.share * self.loss.value(score, self.y))
+        grad = self.ridge * v + affine_transpose(slopes, self.x, self.bias != "none")
+        risk = dot(self.share, self.loss.value(score, self.y))
         objective = dot(self.ridge * v, v) / 2 + risk
         # The gap of the dual point -slopes / lam is |grad|^2 / (2 lam). For a free bias a Newton
         # step in b alone comes first.
         curvature = self.ridge
-        if self.constant:
-            of_bias = jnp.where(
-                self.ridge[-1] > 0, self.ridge[-1], pairwise_sum(self.curvature(score))
-            )
-            curvature = jnp.concatenate([self.ridge[:-1], of_bias[None]])
-        terms = jnp.where(grad == 0, 0, grad * grad / (2 * curvature))
-        tiny = jnp.finfo(grad.dtype).tiny
-        residual = jnp.sum(terms) / jnp.maximum(objective, tiny)
+        if self.bias == "free":
+            curvature = curvature.at[-1].set(dot(self.share, self.loss.curvature(score, self.y)))
+        gap = jnp.sum(jnp.where(grad == 0, 0, grad * grad / (2 * curvature)))
+        residual = gap / jnp.maximum(objective, jnp.finfo(grad.dtype).tiny)
         return Iterate(v, score, grad, objective, residual)
 
     def step_length(self, point: Iterate, direction: Array, rate: Array) -> Array:
@@ -101,33 +96,24 @@ class Problem(NamedTuple):
 
         Newton's method for the slope, safeguarded by bisection, on stored scores.
         """
+        initial = dot(point.grad, direction)
         linear = dot(self.ridge * point.v, direction)
         square = dot(self.ridge * direction, direction)
-
-        def slopes(t):
-            score = point.score + t * rate
-            slope = pairwise_sum(self.share * self.loss.slope(score, self.y) * rate)
-            return linear + t * square + slope, square + pairwise_sum(
-                self.curvature(score) * rate * rate
-            )
+        weight, square_weight = self.share * rate, self.share * rate * rate
 
         def trial(carry):
             k, t, low, high, _ = carry
-            slope, curvature = slopes(t)
+            score = point.score + t * rate
+            slope = linear + t * square + dot(weight, self.loss.slope(score, self.y))
+            curvature = square + dot(square_weight, self.loss.curvature(score, self.y))
+            is_last = jnp.abs(slope) <= STEEPNESS * jnp.abs(initial)
             low, high = jnp.where(slope < 0, t, low), jnp.where(slope < 0, high, t)
             next_t = t - slope / jnp.where(curvature > 0, curvature, 1)
+            is_inside = (next_t > low) & (next_t < high) & (curvature > 0)
             bisected = jnp.where(jnp.isfinite(high), (low + high) / 2, 2 * t)
-            inside = (next_t > low) & (next_t < high) & (curvature > 0)
-            is_last = jnp.abs(slope) <= STEEPNESS * jnp.abs(initial)
-            return (
-                k + 1,
-                jnp.where(is_last, t, jnp.where(inside, next_t, bisected)),
-                low,
-                high,
-                is_last,
-            )
+            next_t = jnp.where(is_last, t, jnp.where(is_inside, next_t, bisected))
+            return k + 1, next_t, low, high, is_last
 
-        initial = dot(point.grad, direction)
         one = jnp.ones_like(initial)
         carry = jnp.zeros((), jnp.int32), one, 0 * one, jnp.inf * one, jnp.zeros((), bool)
         return lax.while_loop(lambda carry: (carry[0] < TRIALS) & ~carry[-1], trial, carry)[1]
@@ -219,13 +205,13 @@ def newton(
             state.weight / pairwise_sum(state.weight),
             _ridge(strength, state.v, bias),
             unwrap_static(static_loss),
-            constant,
+            bias,
         )
         first = problem.at(state.v, affine(batch.x, state.v, constant))
         last, passes = _minimise(problem, first, limit, system or system_for(batch.x), rounds)
         n, size = batch.y.shape[0], state.v.shape[0]
         info = Info(
-            loss=pairwise_sum(problem.share * problem.loss.value(first.score, problem.y)),
+            loss=dot(problem.share, problem.loss.value(first.score, problem.y)),
             residual=last.residual,
             progress=(first.objective - last.objective)[None],
             index=jnp.full(1, -1, jnp.int32),
@@ -271,7 +257,7 @@ def _minimise(
     problem: Problem, first: Iterate, tol: Array, system: str, rounds: int
 ) -> tuple[Iterate, Array]:
     """Newton steps until the residual is at most `tol`, and the number of passes over the rows."""
-    x, constant = problem.x, problem.constant
+    x, constant = problem.x, problem.bias != "none"
     squared = squares(x) if system == "cg" else None
     size = first.v.shape[0]
 
@@ -282,10 +268,9 @@ def _minimise(
     def step(carry):
         k, point, _, passes = carry
         s = problem.curvature(point.score)
-        # without curvature a free bias would have a system without a solution
-        ridge = jnp.where(
-            (problem.ridge > 0) | (pairwise_sum(s) > 0), problem.ridge, problem.ridge[0]
-        )
+        ridge = problem.ridge
+        if problem.bias == "free":  # without curvature its system would have no solution
+            ridge = ridge.at[-1].set(jnp.where(jnp.any(s > 0), 0, ridge[0]))
         rtol = jnp.minimum(jnp.sqrt(point.residual), RATE)
         direction, rate, products = solve_normal(
             x,
