@@ -69,10 +69,11 @@ def cholesky(ridge: Array, gram: Array) -> Callable:
     """
     eps, size = float(jnp.finfo(gram.dtype).eps), gram.shape[0]
     diagonal = jnp.diagonal(gram) + ridge
-    scale = lax.rsqrt(jnp.where(diagonal > 0, diagonal, jnp.ones_like(diagonal)))
-    matrix = gram * scale[:, None] * scale[None, :]
-    unit = jnp.diag(ridge * scale**2 + 4 * eps * size**0.5 + (diagonal <= 0))
-    factor = jnp.linalg.cholesky(matrix + unit)
+    is_zero = ~(diagonal > 0)
+    scale = lax.rsqrt(jnp.where(is_zero, 1, diagonal))
+    raised = ridge * scale**2 + jnp.where(is_zero, 1, 4 * eps * size**0.5)
+    matrix = gram * scale[:, None] * scale[None, :] + jnp.diag(raised)
+    factor = lax.linalg.cholesky(matrix, symmetrize_input=False)
 
     def solve(r):
         half = lax.linalg.triangular_solve(factor, (scale * r)[:, None], left_side=True, lower=True)
@@ -86,7 +87,7 @@ def cholesky(ridge: Array, gram: Array) -> Callable:
 
 def jacobi(diagonal: Array) -> Callable:
     """The map r -> r / diagonal, r where the diagonal is 0."""
-    inverse = 1 / jnp.where(diagonal > 0, diagonal, jnp.ones_like(diagonal))
+    inverse = 1 / jnp.where(diagonal > 0, diagonal, 1)
     return lambda r: inverse * r
 
 

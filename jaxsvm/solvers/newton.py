@@ -76,8 +76,9 @@ class Problem(NamedTuple):
         """The second derivatives of the rows' terms in their scores, (n,) >= 0."""
         return self.share * self.loss.curvature(score, self.y)
 
-    def at(self, v: Array, score: Array) -> Iterate:
-        """The point v, whose scores are given."""
+    def at(self, v: Array) -> Iterate:
+        """The point v."""
+        score = affine(self.x, v, self.bias != "none")
         slopes = self.share * self.loss.slope(score, self.y)
         grad = self.ridge * v + affine_transpose(slopes, self.x, self.bias != "none")
         risk = dot(self.share, self.loss.value(score, self.y))
@@ -154,8 +155,8 @@ def newton(
         the exact solution (`implicit.linear_solution`). The residual after the update is
         |g|^2 / (2 lam P), where P is the objective. That is the duality gap of the slopes at w,
         relative to P. With a free bias, g_b^2 / (2 H_bb) takes the place of the term of b, which is
-        the gap to second order. `evals` counts products of a row with a vector, of which a row of
-        H is one.
+        the gap to second order. `evals` counts n for each gradient, each step of conjugate
+        gradients and each row of H.
 
     Raises:
         ValueError: lam or tol not a single positive number, rounds not an integer of at least 1, a
@@ -207,7 +208,7 @@ def newton(
             unwrap_static(static_loss),
             bias,
         )
-        first = problem.at(state.v, affine(batch.x, state.v, constant))
+        first = problem.at(state.v)
         last, passes = _minimise(problem, first, limit, system or system_for(batch.x), rounds)
         n, size = batch.y.shape[0], state.v.shape[0]
         info = Info(
@@ -216,7 +217,7 @@ def newton(
             progress=(first.objective - last.objective)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=jnp.full((), batch.x.shape[1], jnp.int32),
-            evals=times_count(passes, n, 2 + rounds * (2 + size + _most_products(size))),
+            evals=times_count(passes, n, 1 + rounds * (1 + size + _most_products(size))),
         )
         return NewtonState(last.v, state.weight), info
 
@@ -283,15 +284,16 @@ def _minimise(
             constant,
         )
         t = problem.step_length(point, direction, rate)
-        new = problem.at(point.v + t * direction, point.score + t * rate)
-        # Far from the minimum the objective falls; at its rounding error the residual may still.
+        # Scores anew: added up, their rounding errors would hide the residual. Far from the minimum
+        # the objective falls; within its rounding error the residual still may.
+        new = problem.at(point.v + t * direction)
         is_better = (new.objective < point.objective) | (new.residual < point.residual)
         is_better = is_better & jnp.isfinite(new.objective)
         point = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, point)
-        passes = passes + products + (2 + size if system == "cholesky" else 2)
+        passes = passes + products + (1 + size if system == "cholesky" else 1)
         return k + 1, point, ~is_better, passes
 
-    start = jnp.zeros((), jnp.int32), first, jnp.zeros((), bool), jnp.full((), 2, jnp.int32)
+    start = jnp.zeros((), jnp.int32), first, jnp.zeros((), bool), jnp.ones((), jnp.int32)
     _, point, _, passes = lax.while_loop(goes_on, step, start)
     return point, passes
 
