@@ -191,9 +191,7 @@ def newton(
 
     def init(key, data):
         dtype = accum_dtype(data.x)
-        return NewtonState(
-            jnp.zeros(data.x.shape[-1] + constant, dtype), data.weight.astype(dtype)
-        )
+        return NewtonState(jnp.zeros(data.x.shape[-1] + constant, dtype), data.weight.astype(dtype))
 
     def update(state, batch):
         dtype, static_loss = state.v.dtype, as_static(loss)
