@@ -363,7 +363,7 @@ def _jvp(fn: Any, primal: Any, tangent: Any) -> Any:
 
 
 def linear_solution(
-    w: Array, b: Scalar, data: Batch, lam: Scalar, loss: Loss, bias: str = "none"
+    w: Array, b: Any, data: Batch, lam: Scalar, loss: Loss, bias: str = "none"
 ) -> tuple[Array, Array]:
     """A given minimiser (w, b) of a smooth objective, with its derivatives attached.
 

@@ -325,7 +325,7 @@ def squared_eps_insensitive(eps: float = 0.1) -> Loss:
         )
 
     def curvature(f, y):
-        return jnp.where(jnp.abs(f - y) > eps, jnp.full_like(f, 2), jnp.zeros_like(f))
+        return jnp.where(jnp.abs(f - y) >= eps, jnp.full_like(f, 2), jnp.zeros_like(f))
 
     return Loss(
         value,

@@ -31,7 +31,7 @@ SOLVERS = {
     "bottou_sgd": "SGD with Bottou's schedule",
     "asgd": "averaged SGD",
     "subgradient": "subgradients of all rows",
-    "newton": "Newton steps for squared_hinge (its default), logistic, squared or smooth_hinge; fast",
+    "newton": "Newton steps for squared_hinge (its default), logistic, squared, smooth_hinge",
     "perceptron": "averaged perceptron, linear or with a kernel; no lambda",
 }  # and what they are
 LOSSES = (

@@ -54,6 +54,7 @@ from .reductions import sample_proportional as sample_proportional
 from .reductions import scatter_set as scatter_set
 from .reductions import top_k_index as top_k_index
 from .reductions import two_sum as two_sum
+from .sparse_products import pack_rows as pack_rows
 from .water_filling import WaterFill as WaterFill
 from .water_filling import one_level as one_level
 from .water_filling import two_levels as two_levels

@@ -92,13 +92,13 @@ def jacobi(diagonal: Array) -> Callable:
 
 
 def system_for(x: Array | SparseRows) -> str:
-    """ "cholesky" for dense rows of at most `FEW` columns, else "cg"."""
+    """The default system: "cholesky" for dense rows of at most `FEW` columns, else "cg"."""
     return "cholesky" if not isinstance(x, SparseRows) and x.shape[1] <= FEW else "cg"
 
 
 def preconditioner(
     x: Array | SparseRows,
-    squared: Array | SparseRows | None,
+    squared: Any,
     s: Array,
     ridge: Array,
     system: str,

@@ -19,6 +19,7 @@ from ..numerics import (
     affine_transpose,
     dot,
     is_traced,
+    pack_rows,
     pairwise_sum,
     preconditioner,
     solve_normal,
@@ -298,8 +299,8 @@ def _minimise(
 
 def _packed(data: Batch) -> Batch:
     """Sparse rows packed and given by reference, which products read fastest; on a CPU."""
-    x: Any = data.x
-    if not isinstance(x, SparseRows) or is_traced(x) or x.rows is not None:
+    packed: Any = None if is_traced(data.x) else pack_rows(data.x)
+    if packed is None:
         return data
-    rows = jnp.arange(x.shape[0], dtype=jnp.int32)
-    return data._replace(x=dataclasses.replace(x.packed, rows=rows))
+    rows = jnp.arange(packed.shape[0], dtype=jnp.int32)
+    return data._replace(x=dataclasses.replace(packed, rows=rows))
