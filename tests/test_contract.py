@@ -454,7 +454,7 @@ def smooth_score(case: Case, number, **options):
 
 def ended(case: Case, steps: int) -> dict:
     """Options of a run of so many steps; derivatives of exact solvers are those of the optimum, so they go on to it."""
-    return {"steps": 5000, "tol": 1e-12} if case.exact else {"steps": steps}
+    return {"steps": 5000, "tol": case.tol} if case.exact else {"steps": steps}
 
 
 def difference(case: Case, steps: int) -> tuple[float, float]:
