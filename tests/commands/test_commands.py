@@ -625,4 +625,4 @@ def test_newton_has_losses_of_its_own(there, capsys):
     model = jaxsvm.models.load("newton.npz")
     other = LinearSVC(C=1.0, tol=1e-10, max_iter=10**6, dual=False).fit(scaled, Y)
     np.testing.assert_allclose(np.ravel(model(X.astype("f"))), other.decision_function(scaled), atol=1e-3)
-    refused(capsys, "newton needs a loss with a continuous slope", *argv, "--loss", "hinge")
+    refused(capsys, "newton needs a loss with a continuous slope", *argv, "--model", "other.npz", "--loss", "hinge")
