@@ -33,6 +33,7 @@ class Case(NamedTuple):
     copies: bool = True  # under uniform() weight k makes the same run as k copies; False: a dual box for each row
     exact: bool = False  # chooses its own rows, whatever the sampler draws; derivatives are those of the optimum
     sums: bool = False  # its constants are sums over the data
+    tol: float = 1e-12  # of an exact one, the residual at which its derivatives are looked at
     own: bool = False  # chooses its own rows, of the sampler's only how many they are counts
 
     def at(self, number: float | None = None) -> Solver:
@@ -133,6 +134,16 @@ CASES = [
          copies=False),
     Case(f"fogd(0.1, {SAME!r})", lambda eta: jaxsvm.fogd(eta, SAME), LAM, None),
     Case("subgradient(0.1)", lambda lam: jaxsvm.subgradient(lam), excess=1e-5),
+    Case("newton(0.1)", lambda lam: jaxsvm.newton(lam), loss=losses.squared_hinge, excess=1e-6, copies=False, exact=True),
+    Case("newton(0.1, loss=logistic())", lambda lam: jaxsvm.newton(lam, loss=losses.logistic), loss=losses.logistic, excess=1e-6,
+         copies=False, exact=True, tol=1e-24),  # a gap, which is the square of a distance
+    Case("newton(0.1, loss=smooth_hinge(0.5), rounds=1)", lambda lam: jaxsvm.newton(lam, loss=SMOOTH, rounds=1), loss=SMOOTH,
+         excess=1e-6, copies=False, exact=True),
+    Case("newton(0.1, loss=squared(), system='cg', tol=1e-08)",
+         lambda lam: jaxsvm.newton(lam, loss=losses.squared, system="cg", tol=1e-8), loss=losses.squared, excess=1e-6,
+         copies=False, exact=True),
+    Case(f"on_features({SAME!r}, newton(0.1))", lambda lam: jaxsvm.on_features(SAME, jaxsvm.newton(lam)),
+         loss=losses.squared_hinge, excess=1e-6, copies=False, exact=True),
     _blocks("decomposition(1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)", bias="free"),
     _blocks("decomposition(1.0, rbf(1.0), loss=eps_insensitive(), tol=1e-05, working_set=8, rounds=1.0)", TUBE, "free"),
     _blocks("decomposition(1.0, rbf(1.0), loss=squared_hinge(), bias='none', tol=1e-05, working_set=8, rounds=1.0)",

@@ -165,6 +165,21 @@ def test_slope_is_a_subgradient_at_every_score(case, x64):
 
 
 @cases
+def test_curvature_is_the_difference_quotient_of_the_slope(case, x64):
+    """Only where the slope is continuous. Within h of a kink of the slope a quotient holds parts of both sides."""
+    f, y = scores(case)
+    h = 1e-5
+    below, at, above = (case.slope(f + shift, y) for shift in (-h, 0, h))
+    jumps = np.abs(above - below).max() > 0.5
+    assert (case.loss.curvature is None) == jumps == (case.name.split("(")[0] in ("hinge", "eps_insensitive", "pinball"))
+    if not jumps:
+        away = np.abs((above - at) - (at - below)) < 1e-3 * h
+        assert away.sum() > 10
+        found = case.loss.curvature(jnp.asarray(f), jnp.asarray(y))
+        np.testing.assert_allclose(found[away], ((above - below) / (2 * h))[away], rtol=1e-5, atol=1e-5)
+
+
+@cases
 def test_slope_at_the_kinks_is_the_documented_choice(case):
     f, y, want = (jnp.asarray(column, jnp.float32) for column in zip(*case.kinks, strict=True))
     np.testing.assert_array_equal(slope(case.loss, f, y), want)

@@ -35,6 +35,7 @@ def solvers() -> dict[str, dict[str, Any]]:
     kernel, some = {"kernel": RBF}, {"budget": 4}
     return {
         "pegasos": {"lam": 0.1}, "bottou_sgd": {"lam": 0.1}, "asgd": {"lam": 0.1, "average_from": 2}, "subgradient": {"lam": 0.1},
+        "newton": {"lam": 0.1},
         "asset": {"lam": 0.1}, "asset_star": {"lam": 0.1}, "sdca": {"C": 1.0}, "constrained_sgd": {"radius": 1.0},
         "interior_point": {"C": 1.0},
         "perceptron": {}, "simba": {"nu": 0.3}, "wolfe": {"lam": 0.1}, "scs": {"lam": 0.1, "capacity": 6},

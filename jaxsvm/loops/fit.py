@@ -16,14 +16,13 @@ from jax import lax
 
 from ..checks import number, on_host, shown
 from ..files import DeferredInterrupt
-from ..numerics import CentredRows, accum_dtype, check_process, is_traced
+from ..numerics import CentredRows, accum_dtype, check_process, is_traced, pack_rows
 from ..numerics.sparse_products import MIN_ROWS
 from ..objectives import decision_values
 from ..recipe import as_static, cast, check_choice, fields_of, is_kind, untried, unwrap_static
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
-    LANE_WIDTH,
     SECONDS,
     STEPS,
     Array,
@@ -544,28 +543,15 @@ def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
     packed_rows = pack_rows(data.x) if pack else None
     layout = fields_of(solver).layout
     if layout is not Solver._field_defaults["layout"]:
-        # of few numbers by NumPy, as a program would have to be compiled
-        if on_host(data.x) is None or data.x.size > MOST_ON_HOST:
+        # of few numbers by NumPy, as a program would have to be compiled; sparse rows as they are,
+        # since they keep their packed form
+        is_dense = not isinstance(data.x, SparseRows)
+        if is_dense and (on_host(data.x) is None or data.x.size > MOST_ON_HOST):
             data = data._replace(x=_layout(solver, data))
         # Outside of the program, as a kernel chooses how to compute distances by the values of the
         # rows.
         packed_rows = layout(data).x
     return packed_rows
-
-
-def pack_rows(x: Any) -> SparseRows | None:
-    """Sparse rows packed for loops that read them in place.
-
-    None if they are not on a CPU or cannot be packed.
-    """
-    packable = isinstance(x, SparseRows) and x.offsets is None and x.rows is None
-    packable = packable and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
-    platforms = (
-        {device.platform for device in x.value.devices()}
-        if packable and isinstance(x.value, jax.Array)
-        else set()
-    )
-    return x.packed if platforms == {"cpu"} else None
 
 
 def plan_lift(

@@ -180,3 +180,18 @@ def _added_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (w, coef, x), (dw, dcoef, dx) = primals, tangents
     moved = dataclasses.replace(x, value=dx.value)
     return added(w, coef, x), dw + scatter(dcoef, x) + scatter(coef, moved)
+
+
+def pack_rows(x: Any) -> SparseRows | None:
+    """Sparse rows packed for loops that read them in place.
+
+    None if they are not on a CPU or cannot be packed.
+    """
+    packable = isinstance(x, SparseRows) and x.offsets is None and x.rows is None
+    packable = packable and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
+    platforms = (
+        {device.platform for device in x.value.devices()}
+        if packable and isinstance(x.value, jax.Array)
+        else set()
+    )
+    return x.packed if platforms == {"cpu"} else None

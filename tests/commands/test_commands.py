@@ -612,3 +612,17 @@ def test_decision_values_that_are_not_finite_are_refused(there, capsys):
     for name, many in (("named.npz", jaxsvm.models.Classifier(large, (-1, 1))), ("real.npz", large)):
         jaxsvm.models.save(name, many)
         refused(capsys, "of 60 rows are not finite, first of row ", "predict", name, "rows.svm", "--out", "p.txt")
+
+
+@pytest.mark.long
+def test_newton_has_losses_of_its_own(there, capsys):
+    """Squared ones by default; the hinge is refused."""
+    argv = ["train", "rows.svm", "--solver", "newton", "--quiet"]
+    assert main([*argv, "--model", "newton.npz"]) == 0
+    from sklearn.svm import LinearSVC
+
+    scaled = (X - X.mean(0)) / X.std(0)
+    model = jaxsvm.models.load("newton.npz")
+    other = LinearSVC(C=1.0, tol=1e-10, max_iter=10**6, dual=False).fit(scaled, Y)
+    np.testing.assert_allclose(np.ravel(model(X.astype("f"))), other.decision_function(scaled), atol=1e-3)
+    refused(capsys, "newton needs a loss with a continuous slope", *argv, "--model", "other.npz", "--loss", "hinge")
