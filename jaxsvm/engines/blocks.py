@@ -190,8 +190,7 @@ def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
         n, size = y.shape[0], state.working.shape[0]
         dual, start_rows = qp.feasible_start(state.dual, functools.partial(matvec, qp.kernel, x, x))
         state = state._replace(dual=dual)
-        # one more working set then stays below 2^31 kernel evaluations
-        row_limit = max(1, 2**31 // n - size)
+        row_limit = max_rows(n, size, by_blocks) - size  # one more working set may follow
         task = Task(qp, tol, rounds, x, y, qp.dual(state.dual, x, y), stop, bias)
 
         def should_continue(progress):
@@ -215,6 +214,12 @@ def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
         )
 
     return solve_sets
+
+
+def max_rows(n: int, size: int, by_blocks: bool) -> int:
+    """The number of kernel rows after which an update ends: 2^31 evaluations, or 2^33 by blocks."""
+    limit = 2**33 if by_blocks and size > BLOCK else 2**31
+    return max((limit - 1) // n, size + 1)
 
 
 def check_options(working_set: int | None, memory: int | None, rounds: float) -> None:
@@ -273,9 +278,10 @@ def make_update(
             evals = times_count(jnp.asarray(n, jnp.int32), n, n)
             return state._replace(dual=dual, residual=residual), evals
         new, rows_computed = solve_sets(qp, tol, most, state, x, y)
-        # `row_limit` and one more set; at least one set; the rows of a feasible start
-        max_rows = max(2**31 // n - 1, 2 * state.working.shape[0]) + (n if bias == "parts" else 0)
-        return new, times_count(rows_computed, n, max_rows)
+        # the rows of a feasible start come on top
+        most_rows = max_rows(n, state.working.shape[0], working_set is None)
+        most_rows += n if bias == "parts" else 0
+        return new, times_count(rows_computed, n, most_rows)
 
     return update
 

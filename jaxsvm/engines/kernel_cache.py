@@ -30,7 +30,8 @@ class Rows(NamedTuple):
 
 
 CHUNK = 64  # rows of a kernel product
-GROUP = 8  # cached rows that are summed at once
+GROUP = 8  # cached rows that are summed without compensation
+PART = 16  # the same of computed rows
 
 
 def num_slots(x: Array, memory: float) -> int:
@@ -52,13 +53,20 @@ def empty(x: Array, slots: int) -> Rows:
     return Rows(jnp.zeros((slots, n), accum_dtype(x)), minus_ones(n), minus_ones(slots), zero, zero)
 
 
-def first(mask: Array) -> tuple[Array, Array]:
-    """The indices of the true entries of (q,) in order, padded with zeros, and their number."""
-    q = mask.shape[0]
-    position = jnp.where(mask, jnp.cumsum(mask.astype(jnp.int32)) - 1, q)
-    return jnp.zeros(q, jnp.int32).at[position].set(lax.iota(jnp.int32, q), mode="drop"), count(
-        mask
-    )
+def by_turns(mask: Array, by: Array) -> tuple[Array, Array]:
+    """The true entries of (q,) first, those of positive and of negative `by` in turns.
+
+    In a sum of similar rows neighbours then cancel, so that partial sums and their rounding errors
+    stay small.
+
+    Returns:
+        Indices (q,) int32 and the number of true entries.
+    """
+    positive, negative = mask & (by > 0), mask & (by <= 0)
+    rank = lambda own: 2 * jnp.cumsum(own.astype(jnp.int32))
+    last = 2 * mask.shape[0] + 2
+    key = jnp.where(positive, rank(positive), jnp.where(negative, rank(negative) + 1, last))
+    return jnp.argsort(key).astype(jnp.int32), count(mask)
 
 
 def subtract(
@@ -89,7 +97,7 @@ def subtract(
     """
     slots, n = rows.owner.shape[0], x.shape[0]
     slot_of = rows.slot[index]
-    order, n_cached = first((by != 0) & (slot_of >= 0))
+    order, n_cached = by_turns((by != 0) & (slot_of >= 0), by)
     # Padding reads a cached row, times 0.
     slot = jnp.pad(slot_of[order], (0, GROUP))
     slot = jnp.where(lax.iota(jnp.int32, slot.shape[0]) < n_cached, slot, slot[0])
@@ -105,7 +113,7 @@ def subtract(
 
     sums = lax.fori_loop(0, -(-n_cached // GROUP), subtract_group, (total, compensation))
 
-    order, n_missing = first((by != 0) & (slot_of < 0))
+    order, n_missing = by_turns((by != 0) & (slot_of < 0), by)
     missing = jnp.pad(index[order], (0, CHUNK))
     missing_by = _ordered(by, order, n_missing, CHUNK)
 
@@ -122,7 +130,10 @@ def subtract(
         )
         # Without the barrier, XLA computes the values twice, for both of their uses.
         value = lax.optimization_barrier(value)
-        terms = [index_row(chunk_by, u) * index_row(value, start + u) for u in range(CHUNK)]
+        for place in range(0, CHUNK, PART):
+            part = lax.dynamic_slice_in_dim(value, start + place, PART)
+            terms = [chunk_by[place + u] * part[u] for u in range(PART)]
+            total, compensation = two_sum(total, compensation, _minus_sum(terms))
         # Entries at n are dropped.
         old_owner = rows.owner[slots_written]
         slot = rows.slot.at[jnp.where(old_owner >= 0, old_owner, n)].set(-1, mode="drop")
@@ -130,7 +141,7 @@ def subtract(
         owner = rows.owner.at[slots_written].set(jnp.where(is_row, chunk, -1))
         computed = count(is_row)
         rows = Rows(value, slot, owner, start + computed, rows.n_computed + computed)
-        return *two_sum(total, compensation, _minus_sum(terms)), rows
+        return total, compensation, rows
 
     return lax.fori_loop(0, -(-n_missing // CHUNK), subtract_chunk, (*sums, rows))
 
