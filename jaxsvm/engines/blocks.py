@@ -12,7 +12,7 @@ from jax import lax
 
 from ..checks import number
 from ..kernels import matvec
-from ..numerics import count, times_count, top_k_index
+from ..numerics import dot, times_count, top_k_index, two_sum
 from ..recipe import register
 from ..types import Array, Count
 from . import kernel_cache, whole_matrix
@@ -53,64 +53,132 @@ class Task(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What one update carries from block to block."""
+    """What one update carries from working set to working set."""
 
     state: DecompositionState
     residual: Residual  # of the state
     rows: kernel_cache.Rows  # the kernel rows in memory
+    changed: Array  # ()  bool, the last working set changed a coefficient
+    rounds: Array  # ()  int32, number of solved working sets
+
+
+BLOCK = 512  # rows that steps on pairs are made on
+MAX_SET = 8 * BLOCK  # rows of the largest working set that is chosen without an argument
+MEMORY = 2**29  # bytes of cached kernel rows, without an argument
+
+
+class Blocks(NamedTuple):
+    """What the solution of a working set by blocks carries from block to block."""
+
+    dual: Dual  # of the working set
+    compensation: Array  # (m,)  rounding errors of its derivative, still to be added
+    sum_error: Array
+    block: Array  # (BLOCK,)  int32, places in the working set
+    kkt: Array  # ()  violation in the working set
     changed: Array  # ()  bool, the last block changed a coefficient
     rounds: Array  # ()  int32, number of solved blocks
-    settled: Array  # ()  bool, last block: at most q/16 rows new in memory, over q/2 rows free
 
 
-def solve_block(task: Task, size: int, progress: Progress) -> Progress:
-    """Select a working set W of `size` rows, solve its dual, and update the derivative.
+def solve_by_blocks(
+    task: Task, gram: Array, start: Dual, rows: tuple, sum_error: Array, tol: Array
+) -> tuple[Array, Array]:
+    """The solution on a working set of m rows by blocks of them, with its kernel matrix.
+
+    Args:
+        task: the update.
+        gram: (m, m) kernel, with l2 added on the diagonal.
+        start: the dual of the working set.
+        rows: weights and targets of its rows, (m,) each.
+        sum_error: as of `smo_step.solve`.
+        tol: () largest violation in the working set at the end.
+
+    Returns:
+        The coefficients, (m,) or (k, m), and sum_error.
+    """
+
+    def violation(dual: Dual) -> Array:
+        return task.qp.residual(dual, *rows, "kkt", task.bias, task.tol).kkt
+
+    def should_continue(at: Blocks) -> Array:
+        return (at.kkt > tol) & at.changed & (at.rounds < 2000)
+
+    def solve_next(at: Blocks) -> Blocks:
+        dual = at.dual._replace(grad=at.dual.grad + at.compensation)
+        block = select_working_set(dual, at.block[: BLOCK // 2], BLOCK)
+        own = jax.tree.map(lambda a: a.at[..., block].get(mode="promise_in_bounds"), dual)
+        own_rows = gram.at[block].get(mode="promise_in_bounds")
+        block_tol = jnp.maximum(0.1 * at.kkt, 0.3 * tol)
+        own_gram = own_rows.at[:, block].get(mode="promise_in_bounds")
+        solved = solve(own_gram, own, at.sum_error, block_tol, task.bias, 100 * BLOCK)
+        change = solved.dual.coef - own.coef
+        total_change = change if change.ndim == 1 else jnp.sum(change, axis=0)
+        grad, compensation = two_sum(at.dual.grad, at.compensation, -dot(total_change, own_rows))
+        coef = dual.coef.at[..., block].set(solved.dual.coef, mode="promise_in_bounds")
+        dual = dual._replace(coef=coef, grad=grad)
+        kkt = violation(dual._replace(grad=grad + compensation))
+        changed = jnp.any(change != 0)
+        return Blocks(dual, compensation, solved.sum_error, block, kkt, changed, at.rounds + 1)
+
+    zero = jnp.zeros((), jnp.int32)
+    block = lax.iota(jnp.int32, BLOCK)
+    true, none = jnp.ones((), bool), jnp.zeros_like(start.grad)
+    begin = Blocks(start, none, sum_error, block, violation(start), true, zero)
+    end = lax.while_loop(should_continue, solve_next, begin)
+    return end.dual.coef, end.sum_error
+
+
+def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
+    """Select a working set W, solve its dual, and update the derivative.
 
     coef_W' = argmax of D over coef_W;   grad -= K_.W (coef_W' - coef_W)
     """
     qp, l2 = task.qp, task.dual.bounds.l2
     state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
+    size = progress.state.working.shape[0]
     working = select_working_set(dual, progress.state.working[: size // 2], size)
-    block = jax.tree.map(lambda a: a.at[..., working].get(mode="promise_in_bounds"), dual)
+    at_working = lambda a: a.at[..., working].get(mode="promise_in_bounds")
+    own = jax.tree.map(at_working, dual)
     gram = qp.kernel.gram(task.x, working)
-    gram = gram if l2 is None else gram + jnp.diag(block.bounds.l2)
-    block_tol = jnp.maximum(
-        0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0
-    )
-    solved = solve(gram, block, state.sum_error, block_tol, task.bias, 100 * size)
+    gram = gram if l2 is None else gram + jnp.diag(own.bounds.l2)
+    tol = jnp.maximum(0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0)
+    if by_blocks:
+        rows = at_working(state.weight), at_working(task.y)
+        coef, sum_error = solve_by_blocks(task, gram, own, rows, state.sum_error, tol)
+    else:
+        solved = solve(gram, own, state.sum_error, tol, task.bias, 100 * size)
+        coef, sum_error = solved.dual.coef, solved.sum_error
     # The new coef_W, and grad -= K_.W times its change.
-    coef = solved.dual.coef
-    parts_change = coef - block.coef
+    parts_change = coef - own.coef
     change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
-    cache = kernel_cache.ensure_rows(progress.rows, qp.kernel, task.x, working, change != 0)
-    grad, compensation = kernel_cache.subtract(
-        state.grad, state.compensation, cache, working, change
+    grad, compensation, cache = kernel_cache.subtract(
+        state.grad, state.compensation, progress.rows, qp.kernel, task.x, working, change
     )
     if l2 is not None:
-        grad = grad.at[working].add(-block.bounds.l2 * change, mode="promise_in_bounds")
+        grad = grad.at[working].add(-own.bounds.l2 * change, mode="promise_in_bounds")
     state = state._replace(
         coef=state.coef.at[..., working].set(coef, mode="promise_in_bounds"),
         grad=grad,
         compensation=compensation,
-        sum_error=solved.sum_error,
+        sum_error=sum_error,
     )
-    # Should the next block be larger?
-    n_free = count((coef > block.bounds.low) & (coef < block.bounds.high))
-    few_new = cache.n_computed - progress.rows.n_computed <= size // 16
-    settled = few_new & (n_free > size // 2)
+    if by_blocks:  # free rows first: they change in the next working set too
+        free = (coef > own.bounds.low) & (coef < own.bounds.high)
+        free = free if free.ndim == 1 else jnp.any(free, axis=0)
+        working = working[jnp.argsort(~free, stable=True)]
     residual = task.residual(state)
     new = DecompositionState(state, working, residual.value)
-    return Progress(new, residual, cache, jnp.any(parts_change != 0), progress.rounds + 1, settled)
+    return Progress(new, residual, cache, jnp.any(parts_change != 0), progress.rounds + 1)
 
 
 @functools.cache
-def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
-    """The function that solves blocks until the residual is at most `tol`.
+def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
+    """The function that solves working sets until the residual is at most `tol`.
 
     Args:
         stop: as of `decomposition`.
         bias: as of `decomposition`.
-        memory: as of `decomposition`.
+        memory: bytes of the cache of kernel rows.
+        by_blocks: whether working sets of more than `BLOCK` rows are solved by blocks.
 
     Returns:
         A function qp, tol, rounds, state, x, y -> state, number of computed kernel rows. Under
@@ -118,80 +186,40 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
     """
 
     @jax.custom_batching.sequential_vmap
-    def solve_blocks(qp, tol, rounds, state, x, y):
-        n, q = y.shape[0], state.working.shape[0]
+    def solve_sets(qp, tol, rounds, state, x, y):
+        n, size = y.shape[0], state.working.shape[0]
         dual, start_rows = qp.feasible_start(state.dual, functools.partial(matvec, qp.kernel, x, x))
         state = state._replace(dual=dual)
-        slots = kernel_cache.num_slots(x, 2**31 if memory is None else memory, 2 * q)
-        small_cache = min(kernel_cache.num_slots(x, 2**28, n // 8 + 2 * q), slots)
-        large_block = max(q, min(4 * q, n // 4 * 4))
-        # Large blocks need a cache of twice their rows, or of all rows.
-        large_block = large_block if slots >= min(2 * large_block, n + kernel_cache.CHUNK) else q
-        # one more block then stays below 2^31 kernel evaluations
-        row_limit = max(1, 2**31 // n - large_block)
+        row_limit = max_rows(n, size, by_blocks) - size  # one more working set may follow
         task = Task(qp, tol, rounds, x, y, qp.dual(state.dual, x, y), stop, bias)
 
         def should_continue(progress):
             can_improve = progress.residual.unsolved & progress.changed
             return can_improve & (progress.rounds < rounds) & (progress.rows.n_computed < row_limit)
 
-        def solve_while(condition, size, progress):
-            """Solve blocks of `size` rows as long as `condition` of the progress holds too."""
-            both = lambda progress: should_continue(progress) & condition(progress)
-            return lax.while_loop(both, functools.partial(solve_block, task, size), progress)
-
-        def finish(progress):
-            """Solve blocks of q rows until one has settled, then large blocks."""
-            if large_block == q:
-                return solve_while(lambda progress: True, q, progress)
-            progress = solve_while(lambda progress: ~progress.settled, q, progress)
-            # Lengthen the working set for the next loop; its first half stays in the first large
-            # block.
-            working, dual = progress.state.working, task.dual.at_state(progress.state.dual)
-            added = select_working_set(dual, working, large_block)[: large_block - q]
-            state = progress.state._replace(working=jnp.concatenate([working, added]))
-            return solve_while(lambda progress: True, large_block, progress._replace(state=state))
-
-        def result(progress):
-            """The state, whose working set has q rows again, and the number of kernel rows."""
-            working = progress.state.working[:q]
-            return progress.state._replace(working=working), progress.rows.n_computed + start_rows
-
-        def start_with_small_cache(progress):
-            """Start with a small cache, and allocate the full one once it proves insufficient.
-
-            Most problems need few kernel rows. If blocks settle after 64 or more of them, the full
-            cache is allocated too, for the large blocks that follow.
-            """
-            if small_cache == slots:
-                return result(finish(progress))
-            suffices = lambda progress: (
-                ~kernel_cache.full(progress.rows, q) & ~(progress.settled & (progress.rounds >= 64))
-            )
-            progress = solve_while(suffices, q, progress)
-            grow = lambda: progress._replace(rows=kernel_cache.grow(progress.rows, slots))
-            return lax.cond(
-                should_continue(progress), lambda: result(finish(grow())), lambda: result(progress)
-            )
+        def run(state, residual):
+            rows = kernel_cache.empty(x, kernel_cache.num_slots(x, memory))
+            start = Progress(state, residual, rows, jnp.ones((), bool), jnp.zeros((), jnp.int32))
+            step = functools.partial(solve_set, task, by_blocks and size > BLOCK)
+            end = lax.while_loop(should_continue, step, start)
+            return end.state, end.rows.n_computed + start_rows
 
         residual = task.residual(state.dual)
         state = state._replace(residual=residual.value)
-        true, zero = jnp.ones((), bool), jnp.zeros((), jnp.int32)
-        start = lambda: Progress(
-            state,
-            residual,
-            kernel_cache.empty(x, small_cache),
-            changed=true,
-            rounds=zero,
-            settled=~true,
-        )
+        # At the solution no cache is allocated.
         return lax.cond(
             residual.unsolved,
-            lambda: start_with_small_cache(start()),
-            lambda: (state, zero + start_rows),
+            lambda: run(state, residual),
+            lambda: (state, jnp.zeros((), jnp.int32) + start_rows),
         )
 
-    return solve_blocks
+    return solve_sets
+
+
+def max_rows(n: int, size: int, by_blocks: bool) -> int:
+    """The number of kernel rows after which an update ends: 2^31 evaluations, or 2^33 by blocks."""
+    limit = 2**33 if by_blocks and size > BLOCK else 2**31
+    return max((limit - 1) // n, size + 1)
 
 
 def check_options(working_set: int | None, memory: int | None, rounds: float) -> None:
@@ -212,8 +240,9 @@ def check_options(working_set: int | None, memory: int | None, rounds: float) ->
 
 
 def init_working_set(n: int, working_set: int | None) -> Array:
-    """The working set (q,) before the first block."""
-    return jnp.arange(min(working_set or 512, n), dtype=jnp.int32)
+    """The first working set (q,)."""
+    size = working_set or max(2 * BLOCK, min(MAX_SET, n // 16 * 4))
+    return jnp.arange(min(size, n), dtype=jnp.int32)
 
 
 def make_update(
@@ -232,7 +261,8 @@ def make_update(
         A function qp, tol, state, x, y -> state, evals. State and rows are without derivatives.
     """
     solve_whole = whole_matrix.make_solver(stop, bias)
-    solve_blocks = make_solver(stop, bias, memory)
+    cache_memory = MEMORY if memory is None else memory
+    solve_sets = make_solver(stop, bias, cache_memory, by_blocks=working_set is None)
     limit = 2**31 if memory is None else memory
 
     def update(
@@ -247,10 +277,11 @@ def make_update(
             dual, residual, _ = solve_whole((qp.kernel, x), own)
             evals = times_count(jnp.asarray(n, jnp.int32), n, n)
             return state._replace(dual=dual, residual=residual), evals
-        new, rows_computed = solve_blocks(qp, tol, most, state, x, y)
-        # `row_limit` and one more block; at least one block; the rows of a feasible start
-        max_rows = max(2**31 // n - 1, 4 * state.working.shape[0]) + (n if bias == "parts" else 0)
-        return new, times_count(rows_computed, n, max_rows)
+        new, rows_computed = solve_sets(qp, tol, most, state, x, y)
+        # the rows of a feasible start come on top
+        most_rows = max_rows(n, state.working.shape[0], working_set is None)
+        most_rows += n if bias == "parts" else 0
+        return new, times_count(rows_computed, n, most_rows)
 
     return update
 

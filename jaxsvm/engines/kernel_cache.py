@@ -5,7 +5,6 @@ It is for solvers that choose their own rows.
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -30,23 +29,21 @@ class Rows(NamedTuple):
     n_computed: Array  # ()  int32, rows computed so far
 
 
-# rows per kernel product: a large product costs less per row, a small one less in total
-CHUNKS = (64, 32, 16)
-CHUNK = CHUNKS[0]
-# slots that a call may skip at the end, or write after its last row, besides those of its rows
-SPARE = 2 * CHUNK
+CHUNK = 64  # rows of a kernel product
+GROUP = 8  # cached rows that are summed without compensation
+PART = 16  # the same of computed rows
 
 
-def num_slots(x: Array, memory: float, least: int) -> int:
-    """The number of slots for kernel rows within `memory` bytes.
+def num_slots(x: Array, memory: float) -> int:
+    """The number of slots for kernel rows within `memory` bytes, besides one chunk.
 
-    It is the number of rows that fit, between `least` and n, rounded up to whole chunks, plus one
-    chunk. The last chunk is for the slots that a product writes after its last row. With room for n
-    rows, no slot is reused.
+    It is the number of rows that fit, at most n, rounded up to whole chunks, plus one chunk. The
+    last chunk is for the slots that a product writes after its last row. With room for n rows, no
+    slot is reused.
     """
     n = x.shape[0]
     capacity = int(min(memory, 2**62) // (n * jnp.dtype(accum_dtype(x)).itemsize))
-    return -(-min(max(capacity, least), n) // CHUNK) * CHUNK + CHUNK
+    return -(-min(capacity, n) // CHUNK) * CHUNK + CHUNK
 
 
 def empty(x: Array, slots: int) -> Rows:
@@ -56,121 +53,108 @@ def empty(x: Array, slots: int) -> Rows:
     return Rows(jnp.zeros((slots, n), accum_dtype(x)), minus_ones(n), minus_ones(slots), zero, zero)
 
 
-def grow(rows: Rows, slots: int) -> Rows:
-    """The cache with more slots.
+def by_turns(mask: Array, by: Array) -> tuple[Array, Array]:
+    """The true entries of (q,) first, those of positive and of negative `by` in turns.
 
-    A solver starts with part of the slots and grows the cache once. Allocating slots takes about
-    half the time of computing the kernel rows that fill them.
-    """
-    old_slots, n = rows.value.shape
-    value = lax.dynamic_update_slice(jnp.zeros((slots, n), rows.value.dtype), rows.value, (0, 0))
-    return rows._replace(
-        value=value, owner=jnp.pad(rows.owner, (0, slots - old_slots), constant_values=-1)
-    )
-
-
-def full(rows: Rows, q: int) -> Array:
-    """Whether q more rows may overwrite cached ones, () bool, if none was overwritten so far."""
-    return rows.next + q + SPARE > rows.owner.shape[0]
-
-
-def first(mask: Array) -> tuple[Array, Array]:
-    """The indices of the true entries of (q,) in order, padded with zeros, and their number."""
-    q = mask.shape[0]
-    position = jnp.where(mask, jnp.cumsum(mask.astype(jnp.int32)) - 1, q)
-    return jnp.zeros(q, jnp.int32).at[position].set(lax.iota(jnp.int32, q), mode="drop"), count(
-        mask
-    )
-
-
-def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Array) -> Rows:
-    """The cache with row index_k for every k where `wanted` is true; missing rows are computed.
-
-    Args:
-        rows: the cache.
-        kernel: of the rows.
-        x: (n, d) all rows of the data.
-        index: (q,) int32, row numbers.
-        wanted: (q,) bool, which entries of `index` count.
+    In a sum of similar rows neighbours then cancel, so that partial sums and their rounding errors
+    stay small.
 
     Returns:
-        The cache. None of the wanted rows is overwritten by another one.
+        Indices (q,) int32 and the number of true entries.
     """
-    slots, n = rows.owner.shape[0], x.shape[0]
-    # slots from the next one to that of the row
-    q, distance = index.shape[0], rows.slot[index] - rows.next
-    cached = rows.slot[index] >= 0
-    # slots are reused: a cached row that may be overwritten during this call counts as missing
-    if slots < n + CHUNK:
-        cached = cached & (jnp.where(distance < 0, distance + slots, distance) >= q + SPARE)
-    order, n_missing = first(wanted & ~cached)
-    missing_rows = jnp.pad(index[order], (0, CHUNK))
-
-    def fill(size, _, carry):
-        """Write the next `size` missing rows, or those left, to consecutive slots."""
-        rows, n_done = carry
-        chunk = lax.dynamic_slice_in_dim(missing_rows, n_done, size)
-        is_row = n_done + lax.iota(jnp.int32, size) < n_missing
-        start = jnp.where(rows.next + size > slots, 0, rows.next)
-        slots_written = start + lax.iota(jnp.int32, size)
-        value = lax.dynamic_update_slice(
-            rows.value, kernel(x[chunk], x).astype(rows.value.dtype), (start, jnp.zeros_like(start))
-        )
-        # Entries at n are dropped. A row that was computed again into another slot stays cached
-        # there.
-        old_owner = rows.owner[slots_written]
-        evicted = (old_owner >= 0) & (rows.slot[old_owner] == slots_written)
-        slot = rows.slot.at[jnp.where(evicted, old_owner, n)].set(-1, mode="drop")
-        slot = slot.at[jnp.where(is_row, chunk, n)].set(slots_written, mode="drop")
-        owner = rows.owner.at[slots_written].set(jnp.where(is_row, chunk, -1))
-        computed = count(is_row)
-        return Rows(
-            value, slot, owner, start + computed, rows.n_computed + computed
-        ), n_done + computed
-
-    # Whole chunks, and for the rest one product of the smallest size that holds it.
-    rest, (_, medium, small) = n_missing % CHUNK, CHUNKS
-    products = (
-        n_missing // CHUNK + count(rest > medium),
-        (rest > small) & (rest <= medium),
-        (rest > 0) & (rest <= small),
-    )
-    carry = rows, jnp.zeros((), jnp.int32)
-    for size, repeats in zip(CHUNKS, products, strict=True):
-        carry = lax.fori_loop(0, repeats.astype(jnp.int32), functools.partial(fill, size), carry)
-    return carry[0]
-
-
-UNROLL = 8  # rows per iteration of the loop of `subtract`
+    positive, negative = mask & (by > 0), mask & (by <= 0)
+    rank = lambda own: 2 * jnp.cumsum(own.astype(jnp.int32))
+    last = 2 * mask.shape[0] + 2
+    key = jnp.where(positive, rank(positive), jnp.where(negative, rank(negative) + 1, last))
+    return jnp.argsort(key).astype(jnp.int32), count(mask)
 
 
 def subtract(
-    total: Array, compensation: Array, rows: Rows, index: Array, by: Array
-) -> tuple[Array, Array]:
+    total: Array,
+    compensation: Array,
+    rows: Rows,
+    kernel: Kernel,
+    x: Array,
+    index: Array,
+    by: Array,
+) -> tuple[Array, Array, Rows]:
     """total - sum_k by_k row(index_k) by compensated summation; rows with by_k = 0 are not read.
+
+    Cached rows are read first. The others are then computed, each used at once and cached, so that
+    no cached row has to be kept for later.
 
     Args:
         total: (n,).
         compensation: (n,) rounding errors of `total`, still to be added.
-        rows: the cache; it holds row index_k wherever by_k is not 0.
-        index: (q,) int32, row numbers.
+        rows: the cache.
+        kernel: of the rows.
+        x: (n, d) all rows of the data.
+        index: (q,) int32, row numbers, each once.
         by: (q,) coefficients.
 
     Returns:
-        The new total (n,) and its rounding errors (n,).
+        The new total (n,), its rounding errors (n,), and the cache.
     """
-    order, n_used = first(by != 0)
-    slot = jnp.pad(rows.slot[index[order]], (0, UNROLL))
-    by = jnp.pad(jnp.where(lax.iota(jnp.int32, by.shape[0]) < n_used, by[order], 0), (0, UNROLL))
-    slot = jnp.where(by != 0, slot, slot[0])  # padding reads a cached row, times 0
+    slots, n = rows.owner.shape[0], x.shape[0]
+    slot_of = rows.slot[index]
+    order, n_cached = by_turns((by != 0) & (slot_of >= 0), by)
+    # Padding reads a cached row, times 0.
+    slot = jnp.pad(slot_of[order], (0, GROUP))
+    slot = jnp.where(lax.iota(jnp.int32, slot.shape[0]) < n_cached, slot, slot[0])
+    cached_by = _ordered(by, order, n_cached, GROUP)
 
-    def subtract_block(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-        for u in range(UNROLL):
-            sums = two_sum(
-                *sums,
-                -index_row(by, k * UNROLL + u)
-                * index_row(rows.value, index_row(slot, k * UNROLL + u)),
-            )
-        return sums
+    def subtract_group(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Subtract the next rows of the cache."""
+        places = [k * GROUP + u for u in range(GROUP)]
+        terms = [
+            index_row(cached_by, i) * index_row(rows.value, index_row(slot, i)) for i in places
+        ]
+        return two_sum(*sums, _minus_sum(terms))
 
-    return lax.fori_loop(0, -(-n_used // UNROLL), subtract_block, (total, compensation))
+    sums = lax.fori_loop(0, -(-n_cached // GROUP), subtract_group, (total, compensation))
+
+    order, n_missing = by_turns((by != 0) & (slot_of < 0), by)
+    missing = jnp.pad(index[order], (0, CHUNK))
+    missing_by = _ordered(by, order, n_missing, CHUNK)
+
+    def subtract_chunk(k: Array, carry: tuple[Array, Array, Rows]) -> tuple[Array, Array, Rows]:
+        """Compute the next rows, write them to consecutive slots, and subtract them."""
+        total, compensation, rows = carry
+        chunk = lax.dynamic_slice_in_dim(missing, k * CHUNK, CHUNK)
+        chunk_by = lax.dynamic_slice_in_dim(missing_by, k * CHUNK, CHUNK)
+        is_row = k * CHUNK + lax.iota(jnp.int32, CHUNK) < n_missing
+        start = jnp.where(rows.next + CHUNK > slots, 0, rows.next)
+        slots_written = start + lax.iota(jnp.int32, CHUNK)
+        value = lax.dynamic_update_slice_in_dim(
+            rows.value, kernel(x[chunk], x).astype(rows.value.dtype), start, 0
+        )
+        # Without the barrier, XLA computes the values twice, for both of their uses.
+        value = lax.optimization_barrier(value)
+        for place in range(0, CHUNK, PART):
+            part = lax.dynamic_slice_in_dim(value, start + place, PART)
+            terms = [chunk_by[place + u] * part[u] for u in range(PART)]
+            total, compensation = two_sum(total, compensation, _minus_sum(terms))
+        # Entries at n are dropped.
+        old_owner = rows.owner[slots_written]
+        slot = rows.slot.at[jnp.where(old_owner >= 0, old_owner, n)].set(-1, mode="drop")
+        slot = slot.at[jnp.where(is_row, chunk, n)].set(slots_written, mode="drop")
+        owner = rows.owner.at[slots_written].set(jnp.where(is_row, chunk, -1))
+        computed = count(is_row)
+        rows = Rows(value, slot, owner, start + computed, rows.n_computed + computed)
+        return total, compensation, rows
+
+    return lax.fori_loop(0, -(-n_missing // CHUNK), subtract_chunk, (*sums, rows))
+
+
+def _ordered(by: Array, order: Array, number: Array, padding: int) -> Array:
+    """The first `number` coefficients in an order, (q,), and zeros, (q + padding,)."""
+    used = jnp.where(lax.iota(jnp.int32, by.shape[0]) < number, by[order], 0)
+    return jnp.pad(used, (0, padding))
+
+
+def _minus_sum(terms: list[Array]) -> Array:
+    """Minus the sum of 2^k arrays, added in pairs in one pass over them."""
+    while len(terms) > 1:
+        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=True)]
+    # Without the barrier, XLA reads all arrays once for each use of their sum.
+    return lax.optimization_barrier(-terms[0])

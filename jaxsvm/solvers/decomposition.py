@@ -40,11 +40,12 @@ def decomposition(
     The solution is exact; one block of rows is solved at a time.
 
         W = the rows that violate the optimality conditions most, and half of the last W
-        coef_W' = argmax of D over coef_W, by steps on pairs, to a tenth of the violation
+        coef_W' = argmax of D over coef_W, to a tenth of the violation
         grad -= K_.W (coef_W' - coef_W)
 
     K_WW is computed by one product. K_.W has the kernel rows of changed coefficients, which a cache
-    keeps.
+    keeps. A large W is solved by blocks of its rows in the same way, without further products of
+    the data.
 
     D is the dual of `engines.dual_qp`, and grad its derivative without the term of l1. One update
     solves blocks until the violation is at most `tol`, so that a run needs one update as a rule.
@@ -58,17 +59,17 @@ def decomposition(
         tol: violation to stop at, > 0; None: 1e-3, as LIBSVM; `fit(tol=)` overrides it.
         stop: the definition of the residual: "kkt", LIBSVM's violation max gain_up - min gain_down,
             in units of y; or "gap", the duality gap relative to the primal.
-        working_set: q, rows of a block, a multiple of 4. Blocks of 4 q rows follow when the last
-            one needed hardly any new kernel rows and more than half of its coefficients were free.
-            None: all rows, if there are at most 2,048 and their kernel matrix fits `memory`, else
-            512. All rows are one block: the whole matrix is computed, and steps on pairs of rows
-            are made until the violation is at most `tol`.
-        memory: bytes of the cache of kernel rows, an integer; None: 2 GiB; 0: 2 q rows. The cache
-            has at least 2 q rows. If it has room for all n, no row is computed twice.
-        rounds: maximum number of blocks of one update, a whole number. If all rows are one block,
+        working_set: q, rows of a block, a multiple of 4. None: all rows, if there are at most 2,048
+            and their kernel matrix fits `memory`, else a quarter of them, from 1,024 to 4,096. All
+            rows are one block: the whole matrix is computed, and steps on pairs of rows are made
+            until the violation is at most `tol`. The other sets are solved by blocks of 512 of
+            their rows.
+        memory: bytes of the cache of kernel rows, an integer; None: 512 MiB. It has at least 64
+            rows. If it has room for all n, no row is computed twice.
+        rounds: maximum number of working sets of one update, a whole number. If all rows are one,
             an update makes at most 100 n `rounds` steps on pairs. An update also ends after 2^31
-            kernel evaluations. The next update starts with an empty cache. `fit` evaluates, saves
-            and reacts to Ctrl-C between updates only.
+            kernel evaluations, or 2^33 where sets are solved by blocks. The next update starts with
+            an empty cache. `fit` evaluates, saves and reacts to Ctrl-C between updates only.
         start: (n,) initial alpha, such as that of another C, best multiplied by the ratio of the
             two. It is clipped to the bounds. With a free bias, its side of larger sum is scaled
             down. For losses of real targets: the signed coefficients.
@@ -85,8 +86,8 @@ def decomposition(
             multiple of 4, memory not an integer, start of another length than the data; from `fit`
             for a precomputed matrix that is not symmetric.
 
-    Differs from the papers: second-order pairs within the block; compensated sums; a larger block
-    near the end.
+    Differs from the papers: second-order pairs within the block; compensated sums; blocks within
+    the working set.
 
     Example:
         >>> import jax, jaxsvm

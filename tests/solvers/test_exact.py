@@ -15,7 +15,7 @@ from compiling import as_users, listen
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax import lax
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVC, SVR, NuSVC
 
 import jaxsvm
 from jaxsvm import kernels, losses, models
@@ -372,80 +372,50 @@ def test_a_working_set_holds_each_row_once(n, size, stays):
 # --------------------------------------------------------------------------------------------------------------- kept rows
 
 MANY, Q = 300, 96  # more rows than slots, more wanted than a chunk
-TABLE_X = np.random.default_rng(5).normal(size=(MANY, D)).astype(np.float32)
-TABLE = gaussian(TABLE_X, TABLE_X)
+TABLE_X = np.random.default_rng(5).normal(size=(MANY, D))
+TABLE = gaussian(TABLE_X, TABLE_X).astype(np.float32)  # a precomputed kernel, whose rows are exact
 
 
 @jax.jit
-def _fetch(held, index, wanted):
-    return kept.ensure_rows(held, RBF, jnp.asarray(TABLE_X), index, wanted)
+def _subtract(total, lost, held, index, by):
+    return kept.subtract(total, lost, held, kernels.precomputed(), jnp.asarray(TABLE), index, by)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("least", [2 * Q, MANY], ids=["few", "all"])
-def test_fetched_rows_are_there_and_are_the_kernel(least):
-    slots = kept.num_slots(jnp.asarray(TABLE_X), 0, least)
-    assert (slots < MANY) == (least < MANY)
+@pytest.mark.parametrize("memory", [0, 64 * 4 * MANY, 1e9], ids=["least", "few", "all"])
+def test_rows_are_subtracted_as_in_float64_and_kept(memory):
+    slots = kept.num_slots(jnp.asarray(TABLE), memory)
+    room = memory == 1e9
+    assert (slots > MANY) == room
 
     @settings(exact, max_examples=8)
     @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, Q), st.integers(Q, MANY)), min_size=1, max_size=8))
     @example([(k, Q, MANY) for k in range(12)])  # round and round
     @example([(0, 0, MANY), (0, Q, MANY), (0, Q, MANY), (1, 1, Q)])
     def check(asked):
-        held, ever = kept.empty(jnp.asarray(TABLE_X), slots), set()
+        held, ever = kept.empty(jnp.asarray(TABLE), slots), set()
         for seed, many, among in asked:
             rng = np.random.default_rng(seed)
             index = rng.choice(among, Q, replace=False).astype(np.int32)
-            wanted = rng.permutation(Q) < many
+            by = np.where(rng.permutation(Q) < many, rng.normal(size=Q) * 10.0 ** rng.integers(-3, 4, Q), 0).astype(np.float32)
+            total, lost = rng.normal(size=MANY).astype(np.float32), (1e-8 * rng.normal(size=MANY)).astype(np.float32)
             had, made = {i for i in range(MANY) if int(held.slot[i]) >= 0}, int(held.n_computed)
-            held = jax.tree.map(np.asarray, _fetch(held, index, wanted))
-            there = {i: int(held.slot[i]) for i in range(MANY) if held.slot[i] >= 0}  # the model: row -> slot
-            need = set(index[wanted].tolist())
+            *sums, held = jax.tree.map(np.asarray, _subtract(total, lost, held, index, by))
+            need = set(index[by != 0].tolist())
             ever |= need
-            assert need <= set(there) and set(there) <= ever
-            assert len(set(there.values())) == len(there)
-            assert {k: i for i, k in there.items()} == {k: int(held.owner[k]) for k in there.values()}
-            np.testing.assert_allclose(held.value[list(there.values())], TABLE[list(there)], atol=2e-6)
-            assert len(need - had) <= int(held.n_computed) - made <= len(need)
-            if least == MANY:  # nothing is worked out twice
+            there = {i: int(held.slot[i]) for i in range(MANY) if held.slot[i] >= 0}  # the model: row -> slot
+            assert set(there) <= had | need and len(set(there.values())) == len(there)
+            assert {k: i for i, k in there.items()} == {k: int(i) for k, i in enumerate(held.owner) if i >= 0}
+            np.testing.assert_array_equal(held.value[list(there.values())], TABLE[list(there)])
+            assert int(held.n_computed) - made == len(need - had)
+            if room:  # nothing is worked out twice
                 assert int(held.n_computed) == len(ever) and set(there) == ever
+            by = by.astype(np.float64)
+            want, size = total.astype(np.float64) + lost - by @ TABLE[index], np.abs(total) + np.abs(by) @ TABLE[index]
+            assert np.all(np.abs(sums[0].astype(np.float64) + sums[1] - want) <= 4 * np.finfo(np.float32).eps * size)
 
     check()
 
-
-@pytest.mark.long
-def test_rows_with_room_for_more_are_the_same_rows():
-    index = np.arange(50, 50 + Q, dtype=np.int32)
-    few, many = (kept.num_slots(jnp.asarray(TABLE_X), 0, least) for least in (Q, MANY))
-    held = _fetch(kept.empty(jnp.asarray(TABLE_X), few), index, np.ones(Q, bool))
-    more = kept.grow(held, many)
-    assert more.value.shape == (many, MANY) and more.owner.shape == (many,)
-    np.testing.assert_array_equal(more.value[more.slot[index]], held.value[held.slot[index]])
-    np.testing.assert_array_equal(more.slot, held.slot)
-    np.testing.assert_array_equal(more.owner[:few], held.owner)
-    assert np.all(more.owner[few:] == -1) and int(more.next) == int(held.next) == Q
-    again = _fetch(more, index, np.ones(Q, bool))
-    assert int(again.n_computed) == Q
-
-
-@pytest.mark.long
-@exact
-@given(st.integers(0, 2**32 - 1), st.integers(0, Q))
-@example(0, 0)
-def test_rows_are_subtracted_as_in_float64(seed, many):
-    rng = np.random.default_rng(seed)
-    index = rng.permutation(MANY)[:Q].astype(np.int32)
-    by = np.where(rng.permutation(Q) < many, rng.normal(size=Q) * 10.0 ** rng.integers(-3, 4, Q), 0).astype(np.float32)
-    total, lost = rng.normal(size=MANY).astype(np.float32), (1e-8 * rng.normal(size=MANY)).astype(np.float32)
-    held = _fetch(kept.empty(jnp.asarray(TABLE_X), kept.num_slots(jnp.asarray(TABLE_X), 0, 2 * Q)), index, by != 0)
-    got = [np.asarray(a, np.float64) for a in _subtract(total, lost, held, index, by)]
-    values = np.asarray(held.value, np.float64)[np.asarray(held.slot)[index[by != 0]]]
-    want = total.astype(np.float64) + lost - by[by != 0].astype(np.float64) @ values
-    size = np.abs(total) + np.abs(by[by != 0]).astype(np.float64) @ np.abs(values)
-    assert np.all(np.abs(got[0] + got[1] - want) <= 4 * np.finfo(np.float32).eps * size)
-
-
-_subtract = jax.jit(kept.subtract)
 
 MID = 150  # rows: some are thrown out, blocks grow
 
@@ -819,21 +789,33 @@ def test_no_row_of_a_class_leaves_the_others_their_votes():
     np.testing.assert_allclose(five.model.pairs(data.x)[:, pairs], three.model.pairs(data.x), atol=1e-5)
 
 
-@pytest.mark.long
-def test_rows_that_wait_for_more_room_are_not_lost():
-    n, q = 192, 64
-    x = jnp.asarray(RNG.normal(size=(n, D)), jnp.float32)
-    index, some = jnp.arange(q, dtype=jnp.int32), jnp.arange(q) >= 4
-    rows = kept.ensure_rows(kept.empty(x, n), RBF, x, index, jnp.ones(q, bool))
-    if not kept.full(rows, q):
-        rows = kept.ensure_rows(rows, RBF, x, index, some)
-    assert int(rows.n_computed) == q  # none was made twice
-    rows = kept.grow(rows, kept.num_slots(x, 1e9, 0))
-    for start in range(0, n, q):
-        rows = kept.ensure_rows(rows, RBF, x, index + start, jnp.ones(q, bool))
-        assert (np.asarray(rows.slot[start : start + q]) >= 0).all()
-    assert int(rows.n_computed) == n
-    np.testing.assert_allclose(rows.value[rows.slot], gaussian(x, x), atol=1e-6)
+BEYOND = 2_100  # rows: a working set of 1,024 is solved by blocks
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("name", ["hinge free", "eps_insensitive free", "hinge none", "squared_hinge free", "nu"])
+def test_sets_that_are_solved_by_blocks_lead_to_the_optimum(name):
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(BEYOND, D)).astype(np.float32)
+    gram, C = gaussian(x, x, 0.7), 5.0
+    y = np.sin(2 * x[:, 0]) + 0.5 * rng.normal(size=BEYOND)
+    y = y.astype(np.float32).astype(np.float64) if "eps" in name else np.where(y > 0, 1.0, -1.0)
+    data = dataset(y=y, x=x)
+    if name == "nu":
+        run = jaxsvm.fit(jaxsvm.nu_svc(0.5, kernels.rbf(0.7)), data, KEY, steps=1)
+        made = NuSVC(nu=0.5, gamma=1 / (2 * 0.7**2), tol=1e-5).fit(x, y)
+        assert run.converged and run.state.solver.inner.working.shape == (1024,)
+        return np.testing.assert_allclose(run.model(x[:200]), made.decision_function(x[:200]), atol=2e-2)
+    loss = {"hinge": losses.hinge, "eps_insensitive": TUBE, "squared_hinge": losses.squared_hinge}[name.split()[0]]
+    bias = name.split()[1]
+    run = fit(jaxsvm.decomposition(C, kernels.rbf(0.7), loss=loss, bias=bias), data)
+    part, coef = Box(loss, y, C), np.asarray(run.model.coef, np.float64)
+    assert run.converged and run.state.solver.working.shape == (1024,)
+    assert part.violation(coef, gram, bias) <= 1.1e-3  # in float64
+    support = int(run.info.support[-1])
+    assert np.all((part.low <= coef) & (coef <= part.high)) and support * BEYOND <= run.evals <= 4 * support * BEYOND
+    if name in ("hinge free", "eps_insensitive free"):
+        assert part.value(coef, gram) == pytest.approx(part.value(libsvm(y, gram, C=C)[0], gram), rel=1e-6)
 
 
 @pytest.mark.long
