@@ -83,7 +83,33 @@ def first(mask: Array) -> tuple[Array, Array]:
     )
 
 
-def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Array) -> Rows:
+def is_cached(rows: Rows, index: Array, q: int, sizes: tuple[int, ...] = CHUNKS) -> Array:
+    """Whether each of some rows stays in the cache while `ensure_rows` is called with q rows, bool.
+
+    Args:
+        rows: the cache.
+        index: row numbers.
+        q: rows of the call.
+        sizes: as of `ensure_rows`.
+    """
+    slots, n = rows.owner.shape[0], rows.slot.shape[0]
+    slot = rows.slot[index]
+    # where slots are reused, a row that may be overwritten during the call counts as missing
+    if slots >= n + sizes[0]:
+        return slot >= 0
+    distance = slot - rows.next  # slots from the next one to that of the row
+    distance = jnp.where(distance < 0, distance + slots, distance)
+    return (slot >= 0) & (distance >= q + 2 * sizes[0])
+
+
+def ensure_rows(
+    rows: Rows,
+    kernel: Kernel,
+    x: Array,
+    index: Array,
+    wanted: Array,
+    sizes: tuple[int, ...] = CHUNKS,
+) -> Rows:
     """The cache with row index_k for every k where `wanted` is true; missing rows are computed.
 
     Args:
@@ -92,19 +118,15 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
         x: (n, d) all rows of the data.
         index: (q,) int32, row numbers.
         wanted: (q,) bool, which entries of `index` count.
+        sizes: rows per kernel product, the largest first.
 
     Returns:
         The cache. None of the wanted rows is overwritten by another one.
     """
     slots, n = rows.owner.shape[0], x.shape[0]
-    # slots from the next one to that of the row
-    q, distance = index.shape[0], rows.slot[index] - rows.next
-    cached = rows.slot[index] >= 0
-    # slots are reused: a cached row that may be overwritten during this call counts as missing
-    if slots < n + CHUNK:
-        cached = cached & (jnp.where(distance < 0, distance + slots, distance) >= q + SPARE)
+    cached = is_cached(rows, index, index.shape[0], sizes)
     order, n_missing = first(wanted & ~cached)
-    missing_rows = jnp.pad(index[order], (0, CHUNK))
+    missing_rows = jnp.pad(index[order], (0, sizes[0]))
 
     def fill(size, _, carry):
         """Write the next `size` missing rows, or those left, to consecutive slots."""
@@ -129,15 +151,12 @@ def ensure_rows(rows: Rows, kernel: Kernel, x: Array, index: Array, wanted: Arra
         ), n_done + computed
 
     # Whole chunks, and for the rest one product of the smallest size that holds it.
-    rest, (_, medium, small) = n_missing % CHUNK, CHUNKS
-    products = (
-        n_missing // CHUNK + count(rest > medium),
-        (rest > small) & (rest <= medium),
-        (rest > 0) & (rest <= small),
-    )
+    largest, rest = n_missing // sizes[0], n_missing % sizes[0]
     carry = rows, jnp.zeros((), jnp.int32)
-    for size, repeats in zip(CHUNKS, products, strict=True):
-        carry = lax.fori_loop(0, repeats.astype(jnp.int32), functools.partial(fill, size), carry)
+    for size, next_size in zip(sizes, (*sizes[1:], 0), strict=True):
+        repeats = ((rest > next_size) & (rest <= size)).astype(jnp.int32)
+        repeats = repeats + largest if size == sizes[0] else repeats
+        carry = lax.fori_loop(0, repeats, functools.partial(fill, size), carry)
     return carry[0]
 
 
