@@ -1,19 +1,19 @@
-"""Online SMO: steps on pairs of a set of rows that grows and shrinks, with a cache of kernel rows."""
+"""Online SMO: steps on pairs of a set of rows that grows and shrinks, with cached kernel rows."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from ..numerics import (
-    argmax_value,
     count,
     fast_max,
+    fast_min,
     gather,
     index_row,
     top_k_index,
@@ -22,7 +22,7 @@ from ..numerics import (
 from ..recipe import register
 from ..types import Array
 from . import kernel_cache
-from .dual_qp import Dual, DualState, add_l2, dual_gain, gain_down, gain_up, violation
+from .dual_qp import Dual, DualState, add_l2, gain_down, gain_up, violation
 from .smo_step import STEPS
 
 # relative tolerance of ties, in units of the violation: far above the rounding of float32
@@ -52,6 +52,7 @@ class Pair(NamedTuple):
     j: Array  # ()  int32, the row of `min_down`; i without a bias
     max_up: Array  # ()  largest gain_up; 0 without a bias
     min_down: Array  # ()  smallest gain_down; 0 without a bias
+    violation: Array  # ()  as of `dual_qp.violation`
 
 
 class Progress(NamedTuple):
@@ -63,22 +64,15 @@ class Progress(NamedTuple):
     visit: Array  # ()  int32, number of visits made
     processed: Array  # ()  bool, the row of this visit has joined S
     steps: Array  # ()  int32, steps made
-    index: Array  # type: ignore[assignment]  # (s, r)  int32, the rows that each step changed; -1: none
-    gain: Array  # (s, r)  by how much each of them increased the dual
 
 
-class Visits(NamedTuple):
-    """The changes made by the visits of one update."""
-
-    state: LasvmState
-    index: Array  # type: ignore[assignment]  # (s,)  int32, changed rows; -1: none
-    gain: Array  # (s,)  by how much the dual increased
-    rows_computed: Array  # ()  int32, computed kernel rows
+# steps that one update may make after its visits, to reach its tolerance
+FINISHING = 2**16
 
 
 def max_rows_computed(visits: int) -> int:
-    """An upper bound of the kernel rows that some visits compute."""
-    return 2 * visits * (PRODUCT if visits >= PRODUCT else 2)
+    """An upper bound of the kernel rows that an update of so many visits computes."""
+    return (2 * visits + FINISHING) * (PRODUCT if visits >= PRODUCT else 2)
 
 
 @functools.cache
@@ -92,12 +86,15 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
         memory: bytes of the cache of kernel rows; None: 2 GiB.
 
     Returns:
-        A function qp, state, x, y, index -> Visits. Under `vmap` runs are sequential.
+        A function qp, tol, state, x, y, index -> state, violation on S after the last step, number
+        of computed kernel rows. After the passes it ends once the violation is at most `tol`, and
+        makes up to `FINISHING` more steps until it is; with a negative `tol` it makes the visits
+        only. Under `vmap` runs are sequential.
     """
     width = 2 if bias == "free" else 1  # rows that one step changes
 
     @jax.custom_batching.sequential_vmap
-    def visit_all(qp, state, x, y, index):
+    def visit_all(qp, tol, state, x, y, index):
         n, b = y.shape[0], index.shape[0]
         dual_at_start, rows_of_data = qp.dual(state.dual, x, y), lax.iota(jnp.int32, n)
         order, n_visits = kernel_cache.first(index >= 0)
@@ -107,7 +104,7 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
         slots = width + 2
         if b >= PRODUCT:
             spare = 3 * PRODUCT
-            slots = kernel_cache.num_slots(x, 2**31 if memory is None else memory, 2 * spare)
+            slots = kernel_cache.num_slots(x, 2**30 if memory is None else memory, 2 * spare)
             slots = min(slots, max_rows_computed(b) + 2 * spare)
 
         def next_rows(at, dual):
@@ -147,21 +144,28 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
         def with_rows(at, dual, index, moves):
             """The cache with the kernel rows `index`, if there is a step to make."""
             cached = kernel_cache.is_cached(at.rows, index, max(width, sizes[0]), sizes)
-
-            def compute(_, rows):
-                wanted = jnp.broadcast_to(moves, index.shape)
-                if width == 2:  # a pair of one row twice
-                    wanted = wanted.at[1].set(moves & (index[1] != index[0]))
-                needed = index
-                if b >= PRODUCT:
-                    more, more_wanted = next_rows(at, dual)
-                    more_wanted &= ~jnp.any(more[:, None] == index[None, :], axis=1)
-                    needed = jnp.concatenate([index, more])
-                    wanted = jnp.concatenate([wanted, more_wanted])
-                return kernel_cache.ensure_rows(rows, qp.kernel, x, needed, wanted, sizes)
-
             missing = moves & ~jnp.all(cached)
+            wanted = jnp.broadcast_to(moves, index.shape)
+            if width == 2:  # a pair may be one row twice
+                wanted = jnp.stack([moves, moves & (index[1] != index[0])])
+            if b >= PRODUCT:
+                # A branch, since XLA would compute the operands of a loop in any case.
+                index, wanted = lax.cond(
+                    missing,
+                    lambda: with_next_rows(at, dual, index, wanted),
+                    lambda: (jnp.zeros(PRODUCT, jnp.int32), jnp.zeros(PRODUCT, bool)),
+                )
+            compute = lambda _, rows: kernel_cache.ensure_rows(
+                rows, qp.kernel, x, index, wanted, sizes
+            )
+            # a loop of one round or none, which, other than a branch, copies no cache
             return lax.fori_loop(0, missing.astype(jnp.int32), compute, at.rows)
+
+        def with_next_rows(at, dual, index, wanted):
+            """The rows of a step with those of `next_rows`."""
+            more, more_wanted = next_rows(at, dual)
+            more_wanted &= ~jnp.any(more[:, None] == index[None, :], axis=1)
+            return jnp.concatenate([index, more]), jnp.concatenate([wanted, more_wanted])
 
         def step(at):
             """A step of PROCESS, if the row of this visit joins S, or a REPROCESS step."""
@@ -169,8 +173,9 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
             dual = dual_at_start.at_state(solver_state.dual)
             own = rows_of(dual, k[None])
             up, down = gain_up(own)[0], gain_down(own)[0]
-            active = index_row(solver_state.dual.weight, k) > 0
-            online = active & (solver_state.passes <= passes)
+            finishes = at.visit >= n_visits
+            active = finishes | (index_row(solver_state.dual.weight, k) > 0)
+            online = active & ~finishes & (solver_state.passes <= passes)
             # The paper discards k only if S has a violating pair; otherwise k could not move and
             # REPROCESS would remove it.
             joins = (
@@ -183,7 +188,7 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
             def with_k():
                 if bias != "free":
                     return k, k
-                i, j, max_up, min_down = most_violating(
+                i, j, max_up, min_down, _ = most_violating(
                     restrict(dual, solver_state.in_set), bias, up, down
                 )
                 is_upper = up - min_down >= max_up - down
@@ -218,7 +223,7 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
             sum_error = jnp.where(moves, sum_error, solver_state.dual.sum_error)
             new_state = DualState(coef, grad, compensation, sum_error, solver_state.dual.weight)
             dual = dual_at_start.at_state(new_state)
-            pair = Pair(*most_violating(restrict(dual, in_set), bias))
+            pair = most_violating(restrict(dual, in_set), bias)
             leaves = (
                 active
                 & ~joins
@@ -237,22 +242,13 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
                 pair = lax.cond(
                     pair.max_up > pair.min_down,
                     lambda: pair,
-                    lambda: Pair(*most_violating(restrict(dual, in_set), bias)),
+                    lambda: most_violating(restrict(dual, in_set), bias),
                 )
             new_state = count_visit(
                 solver_state._replace(dual=new_state, in_set=in_set), k, online & ~joins
             )
-            gains = dual_gain(few, few._replace(coef=few.coef + by, grad=few.grad - dot2(gram, by)))
-            write = lambda a, values: lax.dynamic_update_index_in_dim(a, values, at.steps, 0)
             return Progress(
-                new_state,
-                pair,
-                rows,
-                at.visit + (~joins).astype(jnp.int32),
-                joins,
-                at.steps + 1,
-                write(at.index, jnp.where(by != 0, index, -1)),
-                write(at.gain, jnp.where(by != 0, gains, 0)),
+                new_state, pair, rows, at.visit + (~joins).astype(jnp.int32), joins, at.steps + 1
             )
 
         def count_visit(state, k, online):
@@ -269,23 +265,22 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
         n_positive, zero = count(state.dual.weight > 0), jnp.zeros((), jnp.int32)
         start = Progress(
             state,
-            Pair(*most_violating(restrict(dual_at_start, state.in_set), bias)),
+            most_violating(restrict(dual_at_start, state.in_set), bias),
             kernel_cache.empty(x, slots),
             visit=zero,
             processed=jnp.zeros((), bool),
             steps=zero,
-            index=jnp.full((2 * b, width), -1, jnp.int32),
-            gain=jnp.zeros((2 * b, width), y.dtype),
         )
-        end = lax.while_loop(lambda at: at.visit < n_visits, step, start)
-        return Visits(end.state, end.index.ravel(), end.gain.ravel(), end.rows.n_computed)
+
+        def should_continue(at):
+            is_done = (at.state.passes > passes) & (at.pair.violation <= tol)
+            more = (tol >= 0) & (at.state.passes > passes) & (at.visit < n_visits + FINISHING)
+            return ~is_done & ((at.visit < n_visits) | more)
+
+        end = lax.while_loop(should_continue, step, start)
+        return end.state, end.pair.violation, end.rows.n_computed
 
     return visit_all
-
-
-def dot2(gram: Array, by: Array) -> Array:
-    """gram by, for one or two rows."""
-    return sum(gram[:, u] * by[u] for u in range(by.shape[0]))
 
 
 def rows_of(dual: Dual, index: Array) -> Dual:
@@ -313,25 +308,28 @@ def restrict(dual: Dual, rows: Array) -> Dual:
 
 def most_violating(
     dual: Dual, bias: str, up_k: Array | float = -jnp.inf, down_k: Array | float = jnp.inf
-) -> tuple[Array, Array, Array, Array]:
-    """The most violating pair i, j, its gain_up_i and its gain_down_j.
+) -> Pair:
+    """The most violating pair of rows.
 
-    Without a bias the result is one row twice, and zeros. A step within the bounds makes two rows
-    tie, up to rounding. Rows within `TIE` of the violation count as tied, and the first is
-    selected. The violation may be that with one more row, of `up_k` and `down_k`. If no row can
-    move, the result is index 0 and infinities.
+    Without a bias the result is one row twice, with zeros as its gains. A step within the bounds
+    makes two rows tie, up to rounding. Rows within `TIE` of the violation count as tied, and the
+    first is selected. The violation may be that with one more row, of `up_k` and `down_k`. If no
+    row can move, the result is index 0 and infinities.
     """
     up, down = gain_up(dual), -gain_down(dual)
     if bias != "free":
         up, zero = jnp.maximum(up, down), jnp.zeros_like(up[0])
-        i, _ = _first_maximum(up, jnp.maximum(fast_max(up), 0))
-        return i, i, zero, zero
-    gap = jnp.maximum(jnp.maximum(fast_max(up), up_k) - jnp.minimum(-fast_max(down), down_k), 0)
-    (i, max_up), (j, max_down) = _first_maximum(up, gap), _first_maximum(down, gap)
-    return i, j, max_up, -max_down
+        top = fast_max(up)
+        gap = jnp.maximum(top, 0)
+        i = _first_maximum(up, top, gap)
+        return Pair(i, i, zero, zero, gap)
+    max_up, min_down = fast_max(up), -fast_max(down)
+    gap = jnp.maximum(jnp.maximum(max_up, up_k) - jnp.minimum(min_down, down_k), 0)
+    i, j = _first_maximum(up, max_up, gap), _first_maximum(down, -min_down, gap)
+    return Pair(i, j, max_up, min_down, gap)
 
 
-def _first_maximum(gain: Array, gap: Array) -> tuple[Array, Array]:
-    """The first index within `TIE` gap of the maximum, and the maximum."""
-    top = fast_max(gain)
-    return argmax_value((gain >= top - TIE * gap).astype(jnp.int32))[0], top
+def _first_maximum(gain: Array, top: Array, gap: Array) -> Array:
+    """The first index within `TIE` gap of the maximum `top`."""
+    n = gain.shape[0]
+    return fast_min(jnp.where(gain >= top - TIE * gap, lax.iota(jnp.int32, n), n - 1))

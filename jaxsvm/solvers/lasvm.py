@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from ..checks import integer
+from ..engines.blocks import check_memory
 from ..engines.dual_qp import (
     build_model,
     init_state,
@@ -13,19 +15,18 @@ from ..engines.dual_qp import (
     make_qp,
     step_info,
     stop_gradients,
-    violation,
 )
-from ..engines.online_smo import LasvmState, make_visits, max_rows_computed, restrict
+from ..engines.online_smo import LasvmState, make_visits, max_rows_computed
 from ..kernels import Kernel
 from ..losses import hinge
 from ..numerics import times_count, top_k_index
-from ..recipe import cast, solver
+from ..recipe import cast, check_positive, solver
 from ..samplers import epochs
 from ..types import Array, Loss, Solver
 
 SEEDS = 5  # initial rows of each class, as in the authors' program; twice as many for real targets
-# rows of one update by default: the rows of the kernel that it computes are kept until its end
-VISITS = 8192
+# rows of one update by default: it keeps the kernel rows that it computes until its end
+VISITS = 2**14
 
 
 @solver
@@ -36,6 +37,7 @@ def lasvm(
     loss: Loss = hinge,
     bias: str = "free",
     passes: int = 1,
+    tol: float | None = None,
     memory: int | None = None,
     start: Array | None = None,
 ) -> Solver:
@@ -53,9 +55,12 @@ def lasvm(
     `gain_up` and `gain_down` are the derivatives of the dual to the right and to the left. t is the
     exact maximiser within the bounds of both. Each visit of a row is PROCESS, then REPROCESS. After
     `passes` passes there are only REPROCESS steps, which converge to the optimum on S; with more
-    passes that is the optimum on all rows. Without a bias a step changes one coefficient. PROCESS
-    and REPROCESS cost two kernel rows each (one without a bias), or none where nothing changes, and
-    O(n).
+    passes that is the optimum on all rows. Without a bias a step changes one coefficient. A step
+    costs O(n), and the kernel rows of the two coefficients if they are not in memory.
+
+    One update visits many rows, and keeps the kernel rows that it computes until its end. With a
+    tolerance, the update that ends the passes makes REPROCESS steps until the violation on S meets
+    it. A run with `fit(tol=)` is then as many updates as the passes need, as a rule.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
@@ -65,21 +70,26 @@ def lasvm(
         bias: "free" (not regularised; sum_i coef_i = 0) or "none".
         passes: online passes before the finishing steps, >= 1; a pass visits every row of positive
             weight.
+        tol: violation on S at which the finishing steps end, > 0; `fit(tol=)` sets it, and 1e-3 is
+            the paper's. None: an update makes a finishing step for each drawn row.
+        memory: bytes of the cache of kernel rows, an integer; None: 1 GiB.
         start: (n,) initial alpha, as in `decomposition`; rows with alpha above 0 are in S at the
             start.
 
     Returns:
-        A solver on all rows; a step visits the drawn rows one after the other; default feed epochs
-        of random order. Model `Expansion`, with the derivatives of the exact solution on S. The
-        residual is infinite during the passes. Then it is the violation max gain_up - min gain_down
-        over S after the step, in units of y; without a bias it is the largest
-        |projected derivative|. `fit(tol=)` ends the finishing steps; 1e-3 is the paper's. Rows
-        outside of S do not enter the residual; `certificate` covers them.
+        A solver on all rows; an update visits the drawn rows one after the other; default feed
+        epochs of random order, in batches of 16,384 rows. Batches of fewer than 16 rows keep no
+        kernel rows. With a tolerance, an update makes 65,536 finishing steps at most. Model
+        `Expansion`, with the derivatives of the exact solution on S. The residual is infinite
+        during the passes. Then it is the violation max gain_up - min gain_down over S after the
+        last step, in units of y; without a bias it is the largest |projected derivative|. Rows
+        outside of S do not enter the residual; `certificate` covers them. Under `vmap` runs are
+        sequential.
 
     Raises:
-        ValueError: C not a single positive number, another loss or bias, passes not an integer of
-            at least 1, start of another length than the data; from `fit` for a precomputed matrix
-            that is not symmetric.
+        ValueError: C or tol not a single positive number, another loss or bias, passes not an
+            integer of at least 1, memory not an integer, start of another length than the data;
+            from `fit` for a precomputed matrix that is not symmetric.
 
     Differs from the paper: the derivative is stored for all rows, not for S alone. A row then costs
         nothing until its coefficient changes, and a whole kernel row when it does. REPROCESS steps
@@ -102,6 +112,9 @@ def lasvm(
     """
     qp = make_qp(C, kernel, loss, bias, start)
     integer("passes", passes, 1)
+    check_memory(memory)
+    if tol is not None:
+        check_positive(tol=tol)
     visit_all = make_visits(bias, loss.labels, passes, memory)
 
     def init(key, data):
@@ -114,12 +127,13 @@ def lasvm(
         y = batch.y.astype(state.dual.coef.dtype)
         cast_qp = stop_gradients(cast(qp, y.dtype))
         state, x, y = stop_gradients((state, cast_qp.kernel.layout(batch).x, y))
-        new, index, gain, rows_computed = visit_all(cast_qp, state, x, y, batch.index)
-        on_set = restrict(cast_qp.dual(new.dual, x, y), new.in_set)
-        residual = jnp.where(new.passes > passes, violation(on_set, bias), jnp.inf)
+        stop_at = jnp.asarray(-1.0 if tol is None else tol, y.dtype)
+        new, on_set, rows_computed = visit_all(
+            cast_qp, lax.stop_gradient(stop_at), state, x, y, batch.index
+        )
+        residual = jnp.where(new.passes > passes, on_set, jnp.inf)
         evals = times_count(rows_computed, y.shape[0], max_rows_computed(batch.index.shape[0]))
-        info = step_info(cast_qp, bias, (state.dual, new.dual), x, y, residual, evals)
-        return new, info._replace(index=index, progress=gain)
+        return new, step_info(cast_qp, bias, (state.dual, new.dual), x, y, residual, evals)
 
     def model(state, data=None):
         """The model of the problem on S: other rows have weight 0.
@@ -133,6 +147,10 @@ def lasvm(
             qp, bias, state.dual._replace(weight=weight_on_set(state.dual.weight)), data
         )
 
+    def with_tol(tol):
+        options = {"passes": passes, "memory": memory, "start": start}
+        return lasvm(C, kernel, loss=loss, bias=bias, tol=tol, **options)
+
     return Solver(
         init,
         update,
@@ -140,6 +158,8 @@ def lasvm(
         epochs(VISITS),
         "all",
         targets="labels" if loss.labels else "real",
+        with_tol=with_tol,
+        tol=tol,
         validate=kernel_check(qp.kernel),
         layout=qp.kernel.layout,
     )
