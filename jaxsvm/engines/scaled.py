@@ -53,6 +53,7 @@ class ScaledState(NamedTuple):
     # (d, 1)  v; or (d, 4)  v, u, the mean, and its rounding errors, which are still to be added
     table: Array
     scale: Array  # ()
+    scale_compensation: Array  # ()  its rounding error, as 1 - 1/t is near 1
     square: Array  # ()  |v|^2
     square_compensation: Array  # ()  its rounding error
     count: Array  # type: ignore[assignment]  # ()  int32, steps of the schedule
@@ -91,7 +92,7 @@ def for_sparse_rows(
         zero, one = jnp.zeros((), dtype), jnp.ones((), dtype)
         table = jnp.zeros((data.x.shape[1], 1), dtype)
         b = None if bias == "none" else zero
-        return ScaledState(table, one, zero, zero, jnp.zeros((), jnp.int32), b, None)
+        return ScaledState(table, one, zero, zero, zero, jnp.zeros((), jnp.int32), b, None)
 
     def update(state, batch):
         if not isinstance(state, ScaledState):
@@ -106,9 +107,9 @@ def for_sparse_rows(
         # The schedule 1 / (lam (count + 1 + offset)), and what it shrinks by.
         before = state.count.astype(dtype) + jnp.asarray(as_number("offset", offset), dtype)
         step = 1 / (jnp.asarray(lam, dtype) * (before + 1))
-        shrink = before / (before + 1)
         # w is 0 before the first step, which shrinks it to 0: then any scale serves.
-        scale = jnp.where(before > 0, scale * shrink, scale)
+        drop = jnp.where(before > 0, -scale / (before + 1), 0)
+        scale, scale_low = two_sum(scale, state.scale_compensation, drop)
         coef = -step * row_gradient / scale
         columns = coef[:, None]
         if state.mean is not None:
@@ -122,7 +123,7 @@ def for_sparse_rows(
             square = jnp.sum(table[:, 0] ** 2)
         b = state.b
         if bias == "feature":
-            b = shrink * b - step * jnp.sum(row_gradient)
+            b = before / (before + 1) * b - step * jnp.sum(row_gradient)
         elif bias == "free":
             rate = lax.rsqrt((state.count + 1).astype(dtype))
             b = b - rate * jnp.sum(row_gradient)
@@ -131,11 +132,12 @@ def for_sparse_rows(
             norm_square = norm_square + b * b if bias == "feature" else norm_square
             outside = norm_square * lam > 1
             factor = jnp.where(outside, lax.rsqrt(jnp.where(outside, norm_square * lam, 1)), 1)
-            scale = scale * factor
+            scale, scale_low = scale * factor, scale_low * factor
             b = factor * b if bias == "feature" else b
         steps = active.astype(jnp.int32) if advance_on_violation else jnp.ones((), jnp.int32)
         mean = None if state.mean is None else add_iterate(state.mean, scale, b)
-        new = fold(ScaledState(table, scale, square, compensation, state.count + steps, b, mean))
+        numbers = scale, scale_low, square, compensation
+        new = fold(ScaledState(table, *numbers, state.count + steps, b, mean))
         info = Info(
             loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / size,
             residual=jnp.sum(batch.weight * jnp.abs(slope)) / size,
@@ -202,6 +204,7 @@ def fold(state: ScaledState) -> ScaledState:
     return state._replace(
         table=table,
         scale=jnp.where(due, 1, state.scale),
+        scale_compensation=jnp.where(due, 0, state.scale_compensation),
         square=to_table(state.square),
         square_compensation=to_table(state.square_compensation),
         mean=mean,

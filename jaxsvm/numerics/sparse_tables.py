@@ -107,8 +107,9 @@ def add_outer(table: Array, coef: Array, x: SparseRows) -> Array:
 @add_outer.defjvp
 def _add_outer_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (table, coef, x), (dtable, dcoef, dx) = primals, tangents
-    moved = dataclasses.replace(x, value=dx.value)
-    dtable = add_outer(add_outer(dtable, dcoef, x), coef, moved)
+    moved, rows = dataclasses.replace(x, value=dx.value).materialize(), x.materialize()
+    terms = rows.value[:, :, None] * dcoef[:, None, :] + moved.value[:, :, None] * coef[:, None, :]
+    dtable = dtable.at[rows.index, : coef.shape[1]].add(terms, mode="promise_in_bounds")
     return add_outer(table, coef, x), dtable
 
 
