@@ -222,6 +222,12 @@ def max_rows(n: int, size: int, by_blocks: bool) -> int:
     return max((limit - 1) // n, size + 1)
 
 
+def check_memory(memory: int | None) -> None:
+    """Raise ValueError for bytes of a cache that are not a whole number of at least 0."""
+    if memory is not None and (not isinstance(memory, int) or memory < 0):
+        raise ValueError(f"memory must be a whole number of bytes, got {memory!r}: write int(4e9)")
+
+
 def check_options(working_set: int | None, memory: int | None, rounds: float) -> None:
     """Check three arguments of `decomposition`.
 
@@ -232,8 +238,7 @@ def check_options(working_set: int | None, memory: int | None, rounds: float) ->
         not isinstance(working_set, int) or working_set < 4 or working_set % 4
     ):
         raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
-    if memory is not None and (not isinstance(memory, int) or memory < 0):
-        raise ValueError(f"memory must be a whole number of bytes, got {memory!r}: write int(4e9)")
+    check_memory(memory)
     known = number("rounds", rounds)
     if known is not None and not (known >= 1 and known % 1 == 0):
         raise ValueError(f"rounds must be a whole number of at least 1, got {known:g}")

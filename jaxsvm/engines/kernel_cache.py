@@ -5,6 +5,7 @@ It is for solvers that choose their own rows.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -34,16 +35,16 @@ GROUP = 8  # cached rows that are summed without compensation
 PART = 16  # the same of computed rows
 
 
-def num_slots(x: Array, memory: float) -> int:
+def num_slots(x: Array, memory: float, least: int = 0) -> int:
     """The number of slots for kernel rows within `memory` bytes, besides one chunk.
 
-    It is the number of rows that fit, at most n, rounded up to whole chunks, plus one chunk. The
-    last chunk is for the slots that a product writes after its last row. With room for n rows, no
-    slot is reused.
+    It is the number of rows that fit, between `least` and n, rounded up to whole chunks, plus one
+    chunk. The last chunk is for the slots that a product writes after its last row. With room for n
+    rows, no slot is reused.
     """
     n = x.shape[0]
     capacity = int(min(memory, 2**62) // (n * jnp.dtype(accum_dtype(x)).itemsize))
-    return -(-min(capacity, n) // CHUNK) * CHUNK + CHUNK
+    return -(-min(max(capacity, least), n) // CHUNK) * CHUNK + CHUNK
 
 
 def empty(x: Array, slots: int) -> Rows:
@@ -95,7 +96,7 @@ def subtract(
     Returns:
         The new total (n,), its rounding errors (n,), and the cache.
     """
-    slots, n = rows.owner.shape[0], x.shape[0]
+    slots = rows.owner.shape[0]
     slot_of = rows.slot[index]
     order, n_cached = by_turns((by != 0) & (slot_of >= 0), by)
     # Padding reads a cached row, times 0.
@@ -124,7 +125,6 @@ def subtract(
         chunk_by = lax.dynamic_slice_in_dim(missing_by, k * CHUNK, CHUNK)
         is_row = k * CHUNK + lax.iota(jnp.int32, CHUNK) < n_missing
         start = jnp.where(rows.next + CHUNK > slots, 0, rows.next)
-        slots_written = start + lax.iota(jnp.int32, CHUNK)
         value = lax.dynamic_update_slice_in_dim(
             rows.value, kernel(x[chunk], x).astype(rows.value.dtype), start, 0
         )
@@ -134,16 +134,98 @@ def subtract(
             part = lax.dynamic_slice_in_dim(value, start + place, PART)
             terms = [chunk_by[place + u] * part[u] for u in range(PART)]
             total, compensation = two_sum(total, compensation, _minus_sum(terms))
-        # Entries at n are dropped.
-        old_owner = rows.owner[slots_written]
-        slot = rows.slot.at[jnp.where(old_owner >= 0, old_owner, n)].set(-1, mode="drop")
-        slot = slot.at[jnp.where(is_row, chunk, n)].set(slots_written, mode="drop")
-        owner = rows.owner.at[slots_written].set(jnp.where(is_row, chunk, -1))
-        computed = count(is_row)
-        rows = Rows(value, slot, owner, start + computed, rows.n_computed + computed)
-        return total, compensation, rows
+        return total, compensation, _written(rows, value, start, chunk, is_row)
 
     return lax.fori_loop(0, -(-n_missing // CHUNK), subtract_chunk, (*sums, rows))
+
+
+def first(mask: Array) -> tuple[Array, Array]:
+    """The indices of the true entries of (q,) in order, padded with zeros, and their number."""
+    q = mask.shape[0]
+    position = jnp.where(mask, jnp.cumsum(mask.astype(jnp.int32)) - 1, q)
+    return jnp.zeros(q, jnp.int32).at[position].set(lax.iota(jnp.int32, q), mode="drop"), count(
+        mask
+    )
+
+
+def is_cached(rows: Rows, index: Array, q: int, sizes: tuple[int, ...]) -> Array:
+    """Whether each of some rows stays in the cache while `ensure_rows` is called with q rows, bool.
+
+    Args:
+        rows: the cache.
+        index: row numbers.
+        q: rows of the call.
+        sizes: as of `ensure_rows`.
+    """
+    slots, n = rows.owner.shape[0], rows.slot.shape[0]
+    slot = rows.slot[index]
+    # where slots are reused, a row that may be overwritten during the call counts as missing
+    if slots >= n + sizes[0]:
+        return slot >= 0
+    distance = slot - rows.next  # slots from the next one to that of the row
+    distance = jnp.where(distance < 0, distance + slots, distance)
+    return (slot >= 0) & (distance >= q + 2 * sizes[0])
+
+
+def ensure_rows(
+    rows: Rows,
+    kernel: Kernel,
+    x: Array,
+    index: Array,
+    wanted: Array,
+    sizes: tuple[int, ...],
+) -> Rows:
+    """The cache with row index_k for every k where `wanted` is true; missing rows are computed.
+
+    Args:
+        rows: the cache.
+        kernel: of the rows.
+        x: (n, d) all rows of the data.
+        index: (q,) int32, row numbers.
+        wanted: (q,) bool, which entries of `index` count.
+        sizes: rows per kernel product, the largest first. A large product costs less per row, a
+            small one less in total.
+
+    Returns:
+        The cache. None of the wanted rows is overwritten by another one.
+    """
+    slots = rows.owner.shape[0]
+    cached = is_cached(rows, index, index.shape[0], sizes)
+    order, n_missing = first(wanted & ~cached)
+    missing_rows = jnp.pad(index[order], (0, sizes[0]))
+
+    def fill(size, _, carry):
+        """Write the next `size` missing rows, or those left, to consecutive slots."""
+        rows, n_done = carry
+        chunk = lax.dynamic_slice_in_dim(missing_rows, n_done, size)
+        is_row = n_done + lax.iota(jnp.int32, size) < n_missing
+        start = jnp.where(rows.next + size > slots, 0, rows.next)
+        value = lax.dynamic_update_slice(
+            rows.value, kernel(x[chunk], x).astype(rows.value.dtype), (start, jnp.zeros_like(start))
+        )
+        return _written(rows, value, start, chunk, is_row), n_done + count(is_row)
+
+    # Whole chunks, and for the rest one product of the smallest size that holds it.
+    largest, rest = n_missing // sizes[0], n_missing % sizes[0]
+    carry = rows, jnp.zeros((), jnp.int32)
+    for size, next_size in zip(sizes, (*sizes[1:], 0), strict=True):
+        repeats = ((rest > next_size) & (rest <= size)).astype(jnp.int32)
+        repeats = repeats + largest if size == sizes[0] else repeats
+        carry = lax.fori_loop(0, repeats, functools.partial(fill, size), carry)
+    return carry[0]
+
+
+def _written(rows: Rows, value: Array, start: Array, chunk: Array, is_row: Array) -> Rows:
+    """The cache with `value`, in which the rows `chunk` were written to slots from `start` on."""
+    n, slots_written = rows.slot.shape[0], start + lax.iota(jnp.int32, chunk.shape[0])
+    # Entries at n are dropped. A row that was computed again into another slot stays cached there.
+    old_owner = rows.owner[slots_written]
+    evicted = (old_owner >= 0) & (rows.slot[old_owner] == slots_written)
+    slot = rows.slot.at[jnp.where(evicted, old_owner, n)].set(-1, mode="drop")
+    slot = slot.at[jnp.where(is_row, chunk, n)].set(slots_written, mode="drop")
+    owner = rows.owner.at[slots_written].set(jnp.where(is_row, chunk, -1))
+    computed = count(is_row)
+    return Rows(value, slot, owner, start + computed, rows.n_computed + computed)
 
 
 def _ordered(by: Array, order: Array, number: Array, padding: int) -> Array:

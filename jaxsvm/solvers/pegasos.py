@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from ..engines.gradient import ball, descent, gradient
+from ..engines.scaled import for_sparse_rows
 from ..losses import hinge
 from ..projections import keep
 from ..recipe import check_nonnegative, check_positive, register, solver
@@ -82,7 +83,15 @@ def pegasos(
     tx = descent(lam, step, bias, bias_step=bias_step if bias == "free" else None)
     if project:
         tx = optax.chain(tx, keep(ball(1 / jnp.sqrt(lam), bias)))
-    return gradient(loss, tx, bias=bias)
+    return for_sparse_rows(
+        gradient(loss, tx, bias=bias),
+        loss,
+        lam,
+        bias=bias,
+        offset=0 if offset is None else offset,
+        project=project,
+        advance_on_violation=advance_on_violation,
+    )
 
 
 @register("ActiveState")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..averaging import AverageState, check_average, init_mean, update_mean
+from ..engines.scaled import ScaledState, mean_weights, weigh_next, with_mean
 from ..models import Linear
 from ..recipe import register, replace, solver
 from ..types import Array, Solver
@@ -16,7 +18,7 @@ class AveragedState(NamedTuple):
     """An inner solver and the average of its models."""
 
     inner: Any
-    average: AverageState
+    average: AverageState | None  # None: a `ScaledState` has its mean itself
 
 
 @solver
@@ -58,17 +60,27 @@ def averaged(
 
     def init(key, data):
         state = inner.init(key, data)
+        if isinstance(state, ScaledState):  # its steps change few columns of the mean, too
+            return AveragedState(with_mean(state), None)
         return AveragedState(state, init_mean(model(state, data), weights))
 
     def update(state, batch):
+        if isinstance(state.inner, ScaledState):
+            inner_state, info = inner.update(weigh_next(state.inner, start, weights), batch)
+            return AveragedState(inner_state, None), info
         inner_state, info = inner.update(state.inner, batch)
         return AveragedState(
             inner_state, update_mean(state.average, model(inner_state), start, weights)
         ), info
 
+    def mean_model(state, data=None):
+        if not isinstance(state.inner, ScaledState):
+            return state.average.mean
+        iterate = model(state.inner, data)
+        w, b = mean_weights(state.inner)
+        return dataclasses.replace(iterate, w=w, b=iterate.b if b is None else b)
+
     def wrapper(new_inner):
         return averaged(new_inner, start=start, weights=weights)
 
-    return replace(
-        inner, wrapper, init=init, update=update, model=lambda state, data=None: state.average.mean
-    )
+    return replace(inner, wrapper, init=init, update=update, model=mean_model)

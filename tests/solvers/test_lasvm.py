@@ -1,12 +1,14 @@
 """LASVM against a transcription of the paper in NumPy, and its ends against LIBSVM and closed forms."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import sklearn.svm
+from compiling import as_users
 
 import jaxsvm
 from jaxsvm import kernels, losses
@@ -346,11 +348,57 @@ def test_rows_of_a_batch_are_taken_in_turn_and_padding_is_passed_over(x64):
 @pytest.mark.long
 def test_a_run_gone_on_with_has_the_same_bits():
     data, solver = dataset(dtype=np.float32), make()
-    fit = functools.partial(jaxsvm.fit, solver, data, every=100)
+    fit = functools.partial(jaxsvm.fit, solver, data, every=100, sampler=jaxsvm.samplers.epochs(1))
     whole, first = fit(KEY, steps=100), fit(KEY, steps=27)
     second = fit(steps=73, state=first.state)
     same = jax.tree.map(lambda a, b: np.asarray(a).tobytes() == np.asarray(b).tobytes(), second.state.solver, whole.state.solver)
     assert all(jax.tree.leaves(same)) and np.any(second.model.coef != first.model.coef)
+
+
+@pytest.mark.long
+@BOTH
+@pytest.mark.parametrize("passes", [1, 3])
+def test_many_rows_a_step_make_the_visits_of_one_row_a_step(bias, passes, x64):
+    """Kernel rows in memory change what a step costs, and nothing else; some are computed before they are needed."""
+    data, rows = dataset(), orders(passes + 2)
+    one, one_info = states(make(bias=bias, passes=passes), data, rows)
+    for memory in (None, 0):
+        many, info = states(make(bias=bias, passes=passes, memory=memory), data, jnp.asarray(rows).reshape(-1, N))
+        last = lambda state: jax.tree.map(lambda a: np.asarray(a[-1]), state)
+        jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-12), last(many), last(one))
+        assert np.all(np.asarray(info.evals) % N == 0) and np.all(np.asarray(info.evals[0]) >= N)
+        if memory is None:  # each row is computed once an update at most
+            assert np.all(np.asarray(info.evals) <= N * N) and np.sum(info.evals) < np.sum(one_info.evals)
+        np.testing.assert_allclose(np.sum(info.progress), np.sum(one_info.progress), rtol=1e-9)
+
+
+@pytest.mark.long
+@BOTH
+def test_with_a_tolerance_the_update_that_ends_the_passes_goes_on_to_it(bias, x64):
+    data = dataset()
+    run = jaxsvm.fit(make(bias=bias, C=20.0), data, KEY, steps=50, tol=1e-6)
+    assert run.converged and int(run.state.step) == 1
+    coef, rows = np.asarray(run.model.coef), np.flatnonzero(run.state.solver.in_set)
+    assert 0 < len(rows) < N and violation(coef, LABELS, 20.0, bias, rows) <= 1e-6
+    loose = jaxsvm.fit(make(bias=bias, C=20.0, tol=0.1), data, KEY)
+    assert loose.converged and 1e-3 < float(loose.info.residual[-1]) <= 0.1
+
+
+@pytest.mark.long
+def test_its_program_copies_no_kernel_rows_and_selects_next_rows_in_a_branch_only():
+    """4,096 rows: what XLA would copy or compute at each step of a loop is in the text of the program."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(4096, 3)).astype("f")
+    data = jaxsvm.dataset(x, np.where(x[:, 0] > 0, 1, -1))
+    solver = make()
+    state, batch = jax.eval_shape(solver.init, KEY, data), data._replace(index=jnp.arange(4096, dtype=jnp.int32))
+    program = jax.jit(solver.update).lower(state, batch).compile(as_users()).as_text()
+    store = re.search(r"f32\[(\d+),4096\]\S* dynamic-update-slice", program)
+    assert store, "no store of kernel rows found: the text of programs has changed, and this test with it"
+    assert not re.search(rf"= f32\[{store[1]},4096\]\S* copy\(", program)
+    functions = re.split(r"\n(?=%|ENTRY)", program)
+    (selects,) = [f.split(" ")[0] for f in functions if 'custom_call_target="TopK"' in f]
+    assert re.search(rf"branch_computations=.*{re.escape(selects)}\b", program)
 
 
 # ----------------------------------------------------------------------------------------------------------- beginnings
@@ -395,6 +443,8 @@ def test_rows_of_one_class_have_no_support_vectors(x64):
         ("passes must be a whole number of at least 1, got 0", lambda: make(passes=0)),
         ("passes must be a whole number of at least 1, got True", lambda: make(passes=True)),
         ("passes must be a whole number of at least 1, got 1.5", lambda: make(passes=1.5)),
+        ("tol must be a finite number above 0, got 0", lambda: make(tol=0.0)),
+        ("memory must be a whole number of bytes, got 1000000000.0", lambda: make(memory=1e9)),
         (r"start has shape \(3,\), expected one number for each of the 40 rows", lambda: make(start=jnp.ones(3))),
     ],
 )
