@@ -54,7 +54,7 @@ from .checks import (
     check_targets,
     whole_number,
 )
-from .curve import add_info, curve_row, empty_sums
+from .curve import Sums, add_info, curve_row, empty_sums
 from .progress import Bar
 from .saving import Saver
 
@@ -211,6 +211,12 @@ def _layout(solver: Any, data: Batch) -> Any:
     return unwrap_static(solver).layout(data).x
 
 
+@jax.jit
+def _constants(solver: Any, data: Batch) -> Any:
+    """What the faster loop of the solver reads of all rows."""
+    return fields_of(solver).constants(data)
+
+
 @functools.partial(jax.jit, static_argnames=("every", "lift"))
 def run_chunk(
     solver: Any,
@@ -224,6 +230,7 @@ def run_chunk(
     *,
     every: int,
     lift: bool = False,
+    constants: Any = None,
 ) -> tuple[Run, Curve]:
     """Make `every` steps from `run`, or only the first `count` of them.
 
@@ -241,6 +248,7 @@ def run_chunk(
         count: () int32, steps to make; None: `every`.
         every: length of the chunk; structure.
         lift: prepare the rows of all steps before the loop; structure.
+        constants: of all rows, with which the steps are those of `Solver.updates`; or None.
     """
     # compiled: `eval_shape` below and the loop trace it once
     update = functools.partial(_step, solver)
@@ -276,6 +284,15 @@ def run_chunk(
             feedback = write(feedback[0], info.index), write(feedback[1], info.progress)
         return state, sums, feedback
 
+    # a Python integer gives the loop a reverse-mode derivative
+    length = every if count is None else count
+    if constants is not None:
+        state, info = jax.jit(solver.updates)(run.solver, step_data, indices, length, constants)
+        sums, feedback = add_info(empty_sums(info), info), (info.index, info.progress)
+        return _end_chunk(
+            solver, sampler if adaptive else None, probe, data, run, state, sums, feedback, tol, length
+        )
+
     _, info = jax.eval_shape(update, run.solver, jax.eval_shape(batch, 0))
     feedback: tuple = ()
     # the changed rows and the progress of each step; -1 where a shorter chunk makes no step
@@ -284,13 +301,31 @@ def run_chunk(
             jnp.full((every, *info.index.shape), -1, jnp.int32),
             jnp.zeros((every, *info.progress.shape), info.progress.dtype),
         )
-    # a Python integer gives the loop a reverse-mode derivative
-    length = every if count is None else count
     carry = run.solver, empty_sums(info), feedback
     # one step is a smaller program without the loop
     state, sums, feedback = body(0, carry) if every == 1 else lax.fori_loop(0, length, body, carry)
+    return _end_chunk(
+        solver, sampler if adaptive else None, probe, data, run, state, sums, feedback, tol, length
+    )
 
-    sampler_state = sampler.feedback(run.sampler, *feedback) if adaptive else run.sampler
+
+def _end_chunk(
+    solver: Solver,
+    sampler: Sampler | None,
+    probe: Callable | None,
+    data: Batch,
+    run: Run,
+    state: State,
+    sums: Sums,
+    feedback: tuple,
+    tol: Array | None,
+    length: Any,
+) -> tuple[Run, Curve]:
+    """The run after the steps of a chunk, and its row of the curve.
+
+    The sampler is an adaptive one, which `feedback` is for, or None.
+    """
+    sampler_state = run.sampler if sampler is None else sampler.feedback(run.sampler, *feedback)
     value: Any = None if probe is None else probe(solver.model(state, data))
     row = curve_row(sums, run.step, length, value)
     criterion = row.residual if solver.residual_scope == "whole" or probe is None else value
@@ -429,6 +464,10 @@ def fit(
     # packing pays off from MIN_ROWS rows a step on
     packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= MIN_ROWS)
 
+    is_raw = lift not in ("never", "once")
+    takes_updates = takes_rows and b == 1 and fields.updates is not None and not is_raw
+    constants = _constants(solver_arg, data) if takes_updates else None
+
     def chunk(run: Run, every: int, count: Any = None) -> tuple[Run, Curve]:
         prepared = lift == "piece"
         return run_chunk(
@@ -442,6 +481,7 @@ def fit(
             count,
             every=every,
             lift=prepared,
+            constants=constants,
         )
 
     if traced:

@@ -64,5 +64,7 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
             as_static(phi), inner.model(state, None if data is None else prepare(data))
         ),
         prepare=prepare,
+        updates=inner.updates and (lambda state, data, *rest: inner.updates(state, prepare(data), *rest)),
+        constants=lambda data: inner.constants(prepare(data)),
         validate=None if inner.validate is None else lambda data: inner.validate(prepare(data)),
     )
