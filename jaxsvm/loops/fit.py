@@ -333,6 +333,72 @@ def _end_chunk(
     return Run(state, sampler_state, row.step, done), row
 
 
+MOST_CHUNKS = 64  # chunks of one call of `run_chunks`
+LONGEST_CALL = 0.2  # seconds of a call after which the next ones make no more chunks
+
+
+@functools.partial(jax.jit, static_argnames=("every", "period", "stops"))
+def run_chunks(
+    solver: Any,
+    sampler: Any,
+    probe: Any,
+    data: Batch,
+    packed_rows: Any,
+    run: Run,
+    tol: Array | None,
+    constants: Any,
+    end: Any,
+    most: Any,
+    *,
+    every: int,
+    period: int | None,
+    stops: bool,
+) -> tuple[Run, Curve, Array]:
+    """Make up to `most` chunks from `run`, as one program.
+
+    Arguments are as of `run_chunk`, and of `run_host`.
+
+    Args:
+        end: () int32, the step at which the run ends.
+        most: () int32, at most `MOST_CHUNKS`.
+
+    Returns:
+        The next run, a table of `MOST_CHUNKS` rows of the curve, and how many of them were made.
+    """
+
+    def chunk(run):
+        length = jnp.minimum(every, end - run.step)
+        if period is not None:
+            length = jnp.minimum(length, period - run.step % period)
+        return run_chunk(
+            solver,
+            sampler,
+            probe,
+            data,
+            packed_rows,
+            run,
+            tol,
+            length,
+            every=every,
+            constants=constants,
+        )
+
+    def goes_on(carry):
+        made, run, _ = carry
+        return (made < most) & (run.step < end) & ~(run.done if stops else False)
+
+    def body(carry):
+        made, run, table = carry
+        run, row = chunk(run)
+        write = lambda a, value: lax.dynamic_update_index_in_dim(a, value, made, 0)
+        return made + 1, run, jax.tree.map(write, table, row)
+
+    empty = lambda a: jnp.zeros((MOST_CHUNKS, *a.shape), a.dtype)
+    table = jax.tree.map(empty, jax.eval_shape(chunk, run)[1])
+    made, run, table = lax.while_loop(goes_on, body, (jnp.zeros((), jnp.int32), run, table))
+    return run, table, made
+
+
 def fit(
     solver: Solver,
     data: Batch,
@@ -494,8 +560,15 @@ def fit(
         run, curve = run_traced(chunk, run, steps, every, limit if stops else None)
     else:
         saver.check(run)
+        many = None
+        if constants is not None and probe is None:
+
+            def many(run: Run, end: Any, most: Any) -> tuple[Run, Curve, Array]:
+                args = solver_arg, sampler_arg, probe_arg, data, packed_rows, run, limit, constants
+                return run_chunks(*args, end, most, every=every, period=period, stops=stops)
+
         run, curve, ended = run_host(
-            chunk, run, steps, every, period, seconds, saver, progress, stops
+            chunk, run, steps, every, period, seconds, saver, progress, stops, many
         )
     loss = (
         (curve.loss if traced else np.asarray(curve.loss))[-1]
@@ -738,25 +811,39 @@ def run_host(
     saver: Saver,
     progress: bool,
     stops: bool,
+    many: Callable | None,
 ) -> tuple[Run, Curve, int]:
     """The run as a loop on the host, which may stop after any chunk, and why it ended.
 
     A chunk also ends with each `period` of an adaptive sampler. If `stops`, the run ends once its
-    tolerance is met.
+    tolerance is met. `many`, if there is one, is `run_chunks`: each call makes twice as many chunks
+    as the one before, up to a limit, or one if something is to be done after each. What is
+    computed does not depend on that.
     """
     ended = STEPS
     first_step, steps_done, rows, start_time = int(run.step), 0, [], time.monotonic()
+    most, single = 1, progress or seconds is not None or saver.path is not None
     bar = Bar(steps, "steps") if progress else None
     try:
         while steps_done < steps and not (stops and bool(run.done)):
-            length = min(every, steps - steps_done)
-            if period is not None:
-                length = min(length, period - (first_step + steps_done) % period)
-            # Chunks of `every` steps and shorter ones are one program, so that interrupting a run
-            # does not change its bits.
-            next_run, row = jax.block_until_ready(chunk(run, every, np.int32(length)))
-            run, steps_done = next_run, steps_done + length
-            rows.append(row)
+            if many is not None:
+                end, call_time = np.int32(first_step + steps), time.monotonic()
+                run, table, made = jax.block_until_ready(many(run, end, np.int32(most)))
+                table = jax.tree.map(lambda a: np.asarray(a)[: int(made)], table)  # noqa: B023
+                rows += [jax.tree.map(lambda a: a[k], table) for k in range(int(made))]  # noqa: B023
+                if most < MOST_CHUNKS and not single:
+                    most *= 1 + (time.monotonic() - call_time < LONGEST_CALL)
+                steps_done = int(run.step) - first_step
+                row = rows[-1]
+            else:
+                length = min(every, steps - steps_done)
+                if period is not None:
+                    length = min(length, period - (first_step + steps_done) % period)
+                # Chunks of `every` steps and shorter ones are one program, so that interrupting a
+                # run does not change its bits.
+                next_run, row = jax.block_until_ready(chunk(run, every, np.int32(length)))
+                run, steps_done = next_run, steps_done + length
+                rows.append(row)
             saver.save(run)
             if bar:
                 bar.show(
