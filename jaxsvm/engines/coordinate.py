@@ -215,31 +215,34 @@ def _updates(
 ) -> tuple[CoordinateState, Info]:
     """The first `count` steps of one row each, as `Solver.updates`.
 
-    The loop over rows does what one row needs. Everything else is computed from its scores
-    afterwards, for a piece of the rows at once. A piece visits no more rows than there are, so that
-    at most one pass ends in it.
+    The loop over rows does what one row needs. Everything else is computed afterwards, for a piece
+    of the rows at once. No row occurs twice in a piece, so that at most one pass ends in it.
     """
     steps = index.shape[0]
     size = min(steps, PIECE)
     index = jnp.concatenate([index[:, 0], jnp.full(size, -1, jnp.int32)])
-    length = jnp.clip(jnp.sum(data.weight > 0, dtype=jnp.int32), 1, size)
     position = jnp.arange(size, dtype=jnp.int32)
     row, _, row_stamp = state.pending
     state = state._replace(coef=dual_coef(state), stamp=scatter_set(state.stamp, row, row_stamp))
 
     def make_piece(carry):
         start, state, loss_sum, progress, evals = carry
-        end = jnp.minimum(start + length, count)
         rows = lax.dynamic_slice(index, (start,), (size,))
-        rows = jnp.where(position < end - start, rows, -1)
-        state, info = _visit_piece(loss, C, space, state, data, rows, end - start, sqnorms)
+        rows = jnp.where(position < count - start, rows, -1)
+        n = state.coef.shape[0]
+        place = jnp.where(rows >= 0, rows, n)
+        first = jnp.full(n + 1, size, jnp.int32).at[place].min(position, mode="promise_in_bounds")
+        again = (gather(first, place) < position) & (rows >= 0)
+        length = jnp.min(jnp.where(again, position, jnp.minimum(size, count - start)))
+        rows = jnp.where(position < length, rows, -1)
+        state, info = _visit_piece(loss, C, space, state, data, rows, length, sqnorms)
         progress = lax.dynamic_update_slice(progress, info.progress, (start,))
-        return end, state, loss_sum + info.loss, progress, add_counts(evals, info.evals)
+        return start + length, state, loss_sum + info.loss, progress, add_counts(evals, info.evals)
 
     zero = jnp.zeros((), jnp.int32)
-    start = zero, state, jnp.zeros_like(state.residual), jnp.zeros(steps + size, state.coef.dtype)
+    carry = zero, state, jnp.zeros_like(state.residual), jnp.zeros(steps + size, state.coef.dtype)
     _, state, loss_sum, progress, evals = lax.while_loop(
-        lambda carry: carry[0] < count, make_piece, (*start, split_count(zero))
+        lambda carry: carry[0] < count, make_piece, (*carry, split_count(zero))
     )
     last = jnp.maximum(index[jnp.maximum(count - 1, 0)], 0)[None]
     state = state._replace(pending=(last, gather(state.coef, last), gather(state.stamp, last)))
@@ -265,79 +268,57 @@ def _visit_piece(
     length: Array,
     sqnorms: Array,
 ) -> tuple[CoordinateState, Info]:
-    """Visit the rows `index` (p,), of which the first `length` are any, one after the other."""
+    """Visit the first `length` of the rows `index` (p,), which differ; -1 where there is none."""
     n, p, dtype = state.coef.shape[0], index.shape[0], state.coef.dtype
     rows, position = jnp.maximum(index, 0), jnp.arange(p, dtype=jnp.int32)
     weight = gather(data.weight, rows).astype(dtype)
     live = (index >= 0) & (weight > 0)
-    target = jnp.where(live, rows, n)  # no row: scatters drop it
-    # where in the piece the coefficient of a row is kept: at its first visit
-    slot = jnp.full(n, p, jnp.int32).at[target].min(position, mode="drop")
-    slot = jnp.where(live, gather(slot, rows), position)
-    y, sqnorm = gather(data.y, rows), gather(sqnorms, rows).astype(dtype)
+    y, sqnorm, old = gather(data.y, rows), gather(sqnorms, rows).astype(dtype), state.coef[rows]
     bound = jnp.asarray(C, dtype) * gather(state.weight, rows)
-
-    def visit(old, score, y, sqnorm, bound, live):
-        new = loss.dual_step(old, score, y, sqnorm, bound).astype(dtype)
-        return jnp.where(live, new, old)
-
-    rest = y, sqnorm, bound, live
-    at = lambda a, k: lax.dynamic_slice_in_dim(a, k, 1)
+    xs = rows, old, y, sqnorm, bound, live
 
     def visit_row(k, carry):
-        f, coef, (place, value), olds, scores = carry
-        coef = lax.dynamic_update_slice_in_dim(coef, value, place, 0)  # only reads follow
-        place = at(slot, k)[0]
-        old, batch = at(coef, place), take(data, at(rows, k), copy=False)
+        f, out = carry
+        row, old, *rest, live = (lax.dynamic_slice_in_dim(a, k, 1) for a in xs)
+        batch = take(data, row, copy=False)
         score = space.evaluate(f, batch).astype(dtype)
-        new = visit(old, score, *(at(a, k) for a in rest))
+        new = jnp.where(live, loss.dual_step(old, score, *rest).astype(dtype), old)
         f = space.add(f, jnp.zeros((), dtype), new - old, batch)
-        olds = lax.dynamic_update_slice_in_dim(olds, old, k, 0)
-        scores = lax.dynamic_update_slice_in_dim(scores, score, k, 0)
-        return f, coef, (place, new), olds, scores
+        return f, lax.dynamic_update_slice(out, jnp.stack([score, new], 1), (k, 0))
 
-    coef, zeros = gather(state.coef, rows), jnp.zeros(p, dtype)
-    carry = state.f, coef, (jnp.zeros((), jnp.int32), coef[:1]), zeros, zeros
-    f, coef, (place, value), old, score = lax.fori_loop(0, length, visit_row, carry)
-    coef = lax.dynamic_update_slice_in_dim(coef, value, place, 0)
-    new = visit(old, score, *rest)
+    start = state.f, jnp.stack([jnp.zeros(p, dtype), old], 1)
+    f, out = lax.fori_loop(0, length, visit_row, start)
+    score, new = out[:, 0], out[:, 1]
 
     # the pass ends with the visit at which every row was visited in it
-    first_visit = live & (slot == position) & (gather(state.stamp, rows) < state.passes)
+    first_visit = live & (gather(state.stamp, rows) < state.passes)
     visited = state.visited + jnp.cumsum(first_visit, dtype=jnp.int32)
-    is_end = (visited >= state.rows) & (position < length)
-    ends = jnp.any(is_end)
-    end = jnp.where(ends, jnp.argmax(is_end).astype(jnp.int32), p)
-    last_visit = jnp.zeros(n, jnp.int32).at[target].max(position, mode="drop")
-    last_visit = gather(last_visit, rows)
-    in_next = live & (last_visit == position) & (position > end)
-    stamp = state.passes + (last_visit > end).astype(jnp.int32)
+    end = jnp.min(jnp.where((visited >= state.rows) & (position < length), position, p))
+    ends = end < p
     violation = jnp.abs(new - old) * sqnorm
     largest = lambda where: jnp.max(jnp.where(where, violation, 0))
     before = jnp.maximum(state.max_violation, largest(position <= end))
-
-    final = gather(coef, slot)
-    state_coef = state.coef.at[target].set(final, mode="drop")
-    new_state = state._replace(
-        coef=state_coef,
+    target = jnp.where(live, rows, n)  # no row: scatters drop it
+    write = lambda a, values: a.at[target].set(values, mode="drop")
+    state = state._replace(
+        coef=write(state.coef, new),
         f=f,
         support=state.support + count(new != 0) - count(old != 0),
-        stamp=state.stamp.at[target].set(stamp, mode="drop"),
+        stamp=write(state.stamp, state.passes + (position > end).astype(jnp.int32)),
         passes=state.passes + ends.astype(jnp.int32),
-        visited=jnp.where(ends, count(in_next), visited[-1]),
+        visited=jnp.where(ends, count(live & (position > end)), visited[-1]),
         max_violation=jnp.where(ends, largest(position > end), before),
         residual=jnp.where(ends, before, state.residual),
     )
-    batch = take(data, index, copy=False)
     info = Info(
         loss=jnp.sum(jnp.where(live, weight * loss.value(score, y), 0)),
-        residual=new_state.residual,
+        residual=state.residual,
         progress=_gain(loss, old, new, score, y, sqnorm, bound),
         index=index,
-        support=new_state.support,
-        evals=space.evals(new - old, batch),
+        support=state.support,
+        evals=space.evals(new - old, take(data, index, copy=False)),
     )
-    return new_state, info
+    return state, info
 
 
 def visit_sequentially(

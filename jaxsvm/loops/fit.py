@@ -385,7 +385,8 @@ def run_chunks(
 
     def goes_on(carry):
         made, run, _ = carry
-        return (made < most) & (run.step < end) & ~(run.done if stops else False)
+        more = (made < most) & (run.step < end)
+        return more & ~run.done if stops else more
 
     def body(carry):
         made, run, table = carry

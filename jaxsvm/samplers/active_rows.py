@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..checks import integer
-from ..numerics import hash32
+from ..numerics import count, hash32
 from ..recipe import register, sampler
 from ..types import Array, Sampler
 from .base import check_batch_size, per_step, positive_rows, share_of_rows
@@ -87,15 +87,15 @@ def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 2) -> Samp
 
     def init(key, data):
         order_key, key = jax.random.split(key)
-        rows, count = positive_rows(data)
+        rows, n_rows = positive_rows(data)
         order = jax.random.bits(order_key, rows.shape, jnp.uint32) >> 1
-        is_row = jnp.arange(rows.shape[0]) < count
+        is_row = jnp.arange(rows.shape[0]) < n_rows
         rows = rows[jnp.argsort(jnp.where(is_row, order, jnp.uint32(2**32 - 1)))]
         zero, gain = jnp.zeros((), jnp.int32), jnp.zeros((), data.weight.dtype)
         return ActiveRowsState(
             key=key,
             rows=rows,
-            count=count,
+            count=n_rows,
             active=rows,
             n_active=zero,
             idle=jnp.zeros(rows.shape, jnp.int32),
@@ -115,10 +115,10 @@ def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 2) -> Samp
         place = shuffled(place, size.astype(jnp.uint32), words, s.rows.shape[0]).astype(jnp.int32)
         return jnp.where(s.full, s.rows[place], s.active[place])
 
-    def draw(s, t, count):
+    def draw(s, t, steps):
         size = pass_size(s)
         words = jax.random.bits(jax.random.fold_in(s.key, s.passes), (WORDS, 1), jnp.uint32)
-        return per_step(lambda s, t: draw_rows(s, words, size, t), s, t, count)
+        return per_step(lambda s, t: draw_rows(s, words, size, t), s, t, steps)
 
     def feedback(s, index, progress):
         n = s.rows.shape[0]
@@ -126,31 +126,33 @@ def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 2) -> Samp
         gained = jnp.where((index >= 0) & (progress > 0), index, n).ravel()
         idle = s.idle.at[visited].add(1, mode="drop").at[gained].set(0, mode="drop")
         gain = s.gain + jnp.sum(jnp.where(index >= 0, progress, 0)).astype(s.gain.dtype)
-        step = s.step + jnp.sum(jnp.any(index >= 0, axis=1), dtype=jnp.int32)
-        s = s._replace(idle=idle, gain=gain, step=step)
-        return jax.lax.cond((step - s.start) * b >= pass_size(s), next_pass, lambda s: s, s)
+        step = s.step + count(jnp.any(index >= 0, axis=1))
+        visits = (step - s.start) * b
+        ends = visits >= pass_size(s)
 
-    def next_pass(s):
-        n = s.rows.shape[0]
-        is_active = (s.idle[s.rows] < patience) & (jnp.arange(n) < s.count)
-        target = jnp.where(is_active, jnp.cumsum(is_active, dtype=jnp.int32) - 1, n)
-        active = s.active.at[target].set(s.rows, mode="drop")
-        n_active = jnp.sum(is_active, dtype=jnp.int32)
-        visits = (s.step - s.start) * b
+        def compact():
+            is_active = (idle[s.rows] < patience) & (jnp.arange(n) < s.count)
+            target = jnp.where(is_active, jnp.cumsum(is_active, dtype=jnp.int32) - 1, n)
+            return s.active.at[target].set(s.rows, mode="drop"), count(is_active)
+
+        active, n_active = jax.lax.cond(ends, compact, lambda: (s.active, s.n_active))
         spent = jnp.where(s.full, 0, s.spent + visits)
-        full_gain = jnp.where(s.full, s.gain, s.full_gain)
+        full_gain = jnp.where(s.full, gain, s.full_gain)
         per_visit = lambda gain, visits: gain / jnp.maximum(visits, 1).astype(gain.dtype)
-        poor = per_visit(s.gain, visits) < per_visit(full_gain, s.count)
+        poor = per_visit(gain, visits) < per_visit(full_gain, s.count)
         full = (n_active == 0) | (~s.full & (poor | (spent // effort >= s.count)))
+        at_end = lambda new, old: jnp.where(ends, new, old)
         return s._replace(
             active=active,
             n_active=n_active,
-            start=s.step,
-            passes=s.passes + 1,
-            full=full,
-            gain=jnp.zeros_like(s.gain),
-            full_gain=full_gain,
-            spent=spent,
+            idle=idle,
+            step=step,
+            start=at_end(step, s.start),
+            passes=s.passes + ends.astype(jnp.int32),
+            full=at_end(full, s.full),
+            gain=at_end(jnp.zeros_like(gain), gain),
+            full_gain=at_end(full_gain, s.full_gain),
+            spent=at_end(spent, s.spent),
         )
 
     return Sampler(init, draw, share_of_rows, feedback, period=length, rows=lambda n: b)
