@@ -288,13 +288,23 @@ def run_chunk(
     length = every if count is None else count
     if constants is not None:
         state, info = jax.jit(solver.updates)(run.solver, step_data, indices, length, constants)
-        sums, feedback = add_info(empty_sums(info), info), (info.index, info.progress)
+        sums = add_info(empty_sums(info), info)
+        feedback: tuple = (info.index, info.progress)
         return _end_chunk(
-            solver, sampler if adaptive else None, probe, data, run, state, sums, feedback, tol, length
+            solver,
+            sampler if adaptive else None,
+            probe,
+            data,
+            run,
+            state,
+            sums,
+            feedback,
+            tol,
+            length,
         )
 
     _, info = jax.eval_shape(update, run.solver, jax.eval_shape(batch, 0))
-    feedback: tuple = ()
+    feedback = ()
     # the changed rows and the progress of each step; -1 where a shorter chunk makes no step
     if adaptive:
         feedback = (
@@ -356,11 +366,20 @@ def run_chunks(
 ) -> tuple[Run, Curve, Array]:
     """Make up to `most` chunks from `run`, as one program.
 
-    Arguments are as of `run_chunk`, and of `run_host`.
-
     Args:
+        solver: as of `run_chunk`, with `updates`.
+        sampler: as of `run_chunk`.
+        probe: as of `run_chunk`.
+        data: as of `run_chunk`.
+        packed_rows: as of `run_chunk`.
+        run: the state at the start.
+        tol: as of `run_chunk`.
+        constants: as of `run_chunk`.
         end: () int32, the step at which the run ends.
         most: () int32, at most `MOST_CHUNKS`.
+        every: as of `run_chunk`; structure.
+        period: steps between two updates of an adaptive sampler, or None; structure.
+        stops: whether the run ends once its tolerance is met; structure.
 
     Returns:
         The next run, a table of `MOST_CHUNKS` rows of the curve, and how many of them were made.

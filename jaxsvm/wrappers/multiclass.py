@@ -66,9 +66,11 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         )
         return state, _combine(info, jnp.mean(info.loss))
 
+    inner_updates: Any = inner.updates
+
     def updates(state, data, index, count, constants):
         state, info = jax.vmap(
-            lambda state, y: inner.updates(state, data._replace(y=y), index, count, constants)
+            lambda state, y: inner_updates(state, data._replace(y=y), index, count, constants)
         )(state, labels(data.y))
         return state, _combine(info, jnp.mean(info.loss))
 
@@ -84,7 +86,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         update=update,
         model=model,
         targets=classes,
-        updates=inner.updates and updates,
+        updates=None if inner.updates is None else updates,
     )
 
 
