@@ -222,8 +222,6 @@ def _updates(
     size = min(steps, PIECE)
     index = jnp.concatenate([index[:, 0], jnp.full(size, -1, jnp.int32)])
     position = jnp.arange(size, dtype=jnp.int32)
-    row, _, row_stamp = state.pending
-    state = state._replace(coef=dual_coef(state), stamp=scatter_set(state.stamp, row, row_stamp))
 
     def make_piece(carry):
         start, state, loss_sum, progress, evals = carry
@@ -244,8 +242,6 @@ def _updates(
     _, state, loss_sum, progress, evals = lax.while_loop(
         lambda carry: carry[0] < count, make_piece, (*carry, split_count(zero))
     )
-    last = jnp.maximum(index[jnp.maximum(count - 1, 0)], 0)[None]
-    state = state._replace(pending=(last, gather(state.coef, last), gather(state.stamp, last)))
     made = jnp.where(jnp.arange(steps) < count, index[:steps], -1)
     info = Info(
         loss=loss_sum,
@@ -270,10 +266,12 @@ def _visit_piece(
 ) -> tuple[CoordinateState, Info]:
     """Visit the first `length` of the rows `index` (p,), which differ; -1 where there is none."""
     n, p, dtype = state.coef.shape[0], index.shape[0], state.coef.dtype
+    row, _, row_stamp = state.pending
+    coef, stamp = dual_coef(state), scatter_set(state.stamp, row, row_stamp)
     rows, position = jnp.maximum(index, 0), jnp.arange(p, dtype=jnp.int32)
     weight = gather(data.weight, rows).astype(dtype)
     live = (index >= 0) & (weight > 0)
-    y, sqnorm, old = gather(data.y, rows), gather(sqnorms, rows).astype(dtype), state.coef[rows]
+    y, sqnorm, old = gather(data.y, rows), gather(sqnorms, rows).astype(dtype), gather(coef, rows)
     bound = jnp.asarray(C, dtype) * gather(state.weight, rows)
     xs = rows, old, y, sqnorm, bound, live
 
@@ -284,27 +282,32 @@ def _visit_piece(
         score = space.evaluate(f, batch).astype(dtype)
         new = jnp.where(live, loss.dual_step(old, score, *rest).astype(dtype), old)
         f = space.add(f, jnp.zeros((), dtype), new - old, batch)
-        return f, lax.dynamic_update_slice(out, jnp.stack([score, new], 1), (k, 0))
+        return f, lax.dynamic_update_slice_in_dim(out, jnp.stack([score, new], 1), k, 0)
 
     start = state.f, jnp.stack([jnp.zeros(p, dtype), old], 1)
     f, out = lax.fori_loop(0, length, visit_row, start)
     score, new = out[:, 0], out[:, 1]
 
     # the pass ends with the visit at which every row was visited in it
-    first_visit = live & (gather(state.stamp, rows) < state.passes)
+    last_pass = gather(stamp, rows)
+    first_visit = live & (last_pass < state.passes)
     visited = state.visited + jnp.cumsum(first_visit, dtype=jnp.int32)
     end = jnp.min(jnp.where((visited >= state.rows) & (position < length), position, p))
     ends = end < p
     violation = jnp.abs(new - old) * sqnorm
     largest = lambda where: jnp.max(jnp.where(where, violation, 0))
     before = jnp.maximum(state.max_violation, largest(position <= end))
-    target = jnp.where(live, rows, n)  # no row: scatters drop it
+    last_pass = jnp.where(live, state.passes + (position > end).astype(jnp.int32), last_pass)
+    # the last visit is pending; scatters drop it, and what is no row
+    target = jnp.where(live & (position < length - 1), rows, n)
     write = lambda a, values: a.at[target].set(values, mode="drop")
+    last = lambda a: lax.dynamic_slice_in_dim(a, length - 1, 1)
     state = state._replace(
-        coef=write(state.coef, new),
+        coef=write(coef, new),
         f=f,
+        pending=(last(rows), last(new), last(last_pass)),
         support=state.support + count(new != 0) - count(old != 0),
-        stamp=write(state.stamp, state.passes + (position > end).astype(jnp.int32)),
+        stamp=write(stamp, last_pass),
         passes=state.passes + ends.astype(jnp.int32),
         visited=jnp.where(ends, count(live & (position > end)), visited[-1]),
         max_violation=jnp.where(ends, largest(position > end), before),

@@ -130,3 +130,5 @@ def test_the_fast_loop_makes_the_steps_of_update(sampler, sparse):
         np.testing.assert_allclose(getattr(fast.info, field), getattr(slow.info, field), rtol=1e-3, atol=1e-4)
     for field in ("passes", "visited", "rows"):
         assert int(getattr(fast.state.solver, field)) == int(getattr(slow.state.solver, field))
+    for one, other in zip(jax.tree.leaves(fast.state.solver), jax.tree.leaves(slow.state.solver), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
