@@ -422,7 +422,10 @@ def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
     inner = fields_of(inner)
     with_tol = inner.with_tol
     wrapped = None if with_tol is None else lambda tol: wrapper(with_tol(tol))
-    return inner._replace(**{"with_tol": wrapped} | fields)
+    known: dict[str, Any] = {"with_tol": wrapped}
+    if "update" in fields:  # the loop of the inner solver makes other updates
+        known["updates"] = None
+    return inner._replace(**known | fields)
 
 
 def check_scalars(**numbers: Any) -> None:

@@ -230,6 +230,10 @@ def _same(data: Batch) -> Batch:
     return data
 
 
+def _no_constants(data: Batch) -> Any:
+    return ()
+
+
 class Sampler(NamedTuple):
     """The choice of the rows of each step.
 
@@ -277,6 +281,11 @@ class Solver(NamedTuple):
     tol: Any = None
     # (data) -> data; for reads="all": the rows in the layout that updates read fastest
     layout: Callable = _same
+    # (state, data, index (T, 1), count, constants) -> (state, info): the first `count` of T updates
+    # on single rows as one faster loop; None: there is none. Of `info`, loss and evals are sums,
+    # index and progress are (T, 1), the rest is that of the last update.
+    updates: Callable | None = None
+    constants: Callable = _no_constants  # (data) -> what `updates` reads of all rows
 
 
 class Space(NamedTuple):

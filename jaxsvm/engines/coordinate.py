@@ -9,7 +9,7 @@ import chex
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import accum_dtype, count, gather, scatter_set
+from ..numerics import accum_dtype, add_counts, count, gather, scatter_set, split_count
 from ..recipe import register
 from ..samplers import epochs
 from ..types import Array, Batch, Info, Loss, Scalar, Solver, Space, State, drawn, take
@@ -178,6 +178,9 @@ def coordinate(
         )
         return new, info
 
+    def updates(state, data, index, count, sqnorms):
+        return _updates(loss, C, space, state, data, index, count, sqnorms)
+
     def build_model(state, data=None):
         return (
             space.model(state.f, data) if model is None else model(state.f, dual_coef(state), data)
@@ -192,7 +195,133 @@ def coordinate(
         space.reads,
         targets=targets,
         layout=space.layout,
+        updates=updates if space.reads == "rows" else None,
+        constants=lambda data: space.sqnorm(data.x),
     )
+
+
+PIECE = 1024  # visits between two writes to the arrays over all rows
+
+
+def _updates(
+    loss: Loss,
+    C: Scalar,
+    space: Space,
+    state: CoordinateState,
+    data: Batch,
+    index: Array,
+    count: Array,
+    sqnorms: Array,
+) -> tuple[CoordinateState, Info]:
+    """The first `count` steps of one row each, as `Solver.updates`.
+
+    The loop over rows does what one row needs. Everything else is computed afterwards, for a piece
+    of the rows at once. No row occurs twice in a piece, so that at most one pass ends in it.
+    """
+    steps = index.shape[0]
+    size = min(steps, PIECE)
+    index = jnp.concatenate([index[:, 0], jnp.full(size, -1, jnp.int32)])
+    position = jnp.arange(size, dtype=jnp.int32)
+
+    def make_piece(carry):
+        start, state, loss_sum, progress, evals = carry
+        rows = lax.dynamic_slice(index, (start,), (size,))
+        rows = jnp.where(position < count - start, rows, -1)
+        n = state.coef.shape[0]
+        place = jnp.where(rows >= 0, rows, n)
+        first = jnp.full(n + 1, size, jnp.int32).at[place].min(position, mode="promise_in_bounds")
+        again = (gather(first, place) < position) & (rows >= 0)
+        length = jnp.min(jnp.where(again, position, jnp.minimum(size, count - start)))
+        rows = jnp.where(position < length, rows, -1)
+        state, info = _visit_piece(loss, C, space, state, data, rows, length, sqnorms)
+        progress = lax.dynamic_update_slice(progress, info.progress, (start,))
+        return start + length, state, loss_sum + info.loss, progress, add_counts(evals, info.evals)
+
+    zero = jnp.zeros((), jnp.int32)
+    carry = zero, state, jnp.zeros_like(state.residual), jnp.zeros(steps + size, state.coef.dtype)
+    _, state, loss_sum, progress, evals = lax.while_loop(
+        lambda carry: carry[0] < count, make_piece, (*carry, split_count(zero))
+    )
+    made = jnp.where(jnp.arange(steps) < count, index[:steps], -1)
+    info = Info(
+        loss=loss_sum,
+        residual=state.residual,
+        progress=progress[:steps, None],
+        index=made[:, None],
+        support=state.support,
+        evals=evals,
+    )
+    return state, info
+
+
+def _visit_piece(
+    loss: Loss,
+    C: Scalar,
+    space: Space,
+    state: CoordinateState,
+    data: Batch,
+    index: Array,
+    length: Array,
+    sqnorms: Array,
+) -> tuple[CoordinateState, Info]:
+    """Visit the first `length` of the rows `index` (p,), which differ; -1 where there is none."""
+    n, p, dtype = state.coef.shape[0], index.shape[0], state.coef.dtype
+    row, _, row_stamp = state.pending
+    coef, stamp = dual_coef(state), scatter_set(state.stamp, row, row_stamp)
+    rows, position = jnp.maximum(index, 0), jnp.arange(p, dtype=jnp.int32)
+    weight = gather(data.weight, rows).astype(dtype)
+    live = (index >= 0) & (weight > 0)
+    y, sqnorm, old = gather(data.y, rows), gather(sqnorms, rows).astype(dtype), gather(coef, rows)
+    bound = jnp.asarray(C, dtype) * gather(state.weight, rows)
+    xs = rows, old, y, sqnorm, bound, live
+
+    def visit_row(k, carry):
+        f, out = carry
+        row, old, *rest, live = (lax.dynamic_slice_in_dim(a, k, 1) for a in xs)
+        batch = take(data, row, copy=False)
+        score = space.evaluate(f, batch).astype(dtype)
+        new = jnp.where(live, loss.dual_step(old, score, *rest).astype(dtype), old)
+        f = space.add(f, jnp.zeros((), dtype), new - old, batch)
+        return f, lax.dynamic_update_slice_in_dim(out, jnp.stack([score, new], 1), k, 0)
+
+    start = state.f, jnp.stack([jnp.zeros(p, dtype), old], 1)
+    f, out = lax.fori_loop(0, length, visit_row, start)
+    score, new = out[:, 0], out[:, 1]
+
+    # the pass ends with the visit at which every row was visited in it
+    last_pass = gather(stamp, rows)
+    first_visit = live & (last_pass < state.passes)
+    visited = state.visited + jnp.cumsum(first_visit, dtype=jnp.int32)
+    end = jnp.min(jnp.where((visited >= state.rows) & (position < length), position, p))
+    ends = end < p
+    violation = jnp.abs(new - old) * sqnorm
+    largest = lambda where: jnp.max(jnp.where(where, violation, 0))
+    before = jnp.maximum(state.max_violation, largest(position <= end))
+    last_pass = jnp.where(live, state.passes + (position > end).astype(jnp.int32), last_pass)
+    # the last visit is pending; scatters drop it, and what is no row
+    target = jnp.where(live & (position < length - 1), rows, n)
+    write = lambda a, values: a.at[target].set(values, mode="drop")
+    last = lambda a: lax.dynamic_slice_in_dim(a, length - 1, 1)
+    state = state._replace(
+        coef=write(coef, new),
+        f=f,
+        pending=(last(rows), last(new), last(last_pass)),
+        support=state.support + count(new != 0) - count(old != 0),
+        stamp=write(stamp, last_pass),
+        passes=state.passes + ends.astype(jnp.int32),
+        visited=jnp.where(ends, count(live & (position > end)), visited[-1]),
+        max_violation=jnp.where(ends, largest(position > end), before),
+        residual=jnp.where(ends, before, state.residual),
+    )
+    info = Info(
+        loss=jnp.sum(jnp.where(live, weight * loss.value(score, y), 0)),
+        residual=state.residual,
+        progress=_gain(loss, old, new, score, y, sqnorm, bound),
+        index=index,
+        support=state.support,
+        evals=space.evals(new - old, take(data, index, copy=False)),
+    )
+    return state, info
 
 
 def visit_sequentially(

@@ -53,7 +53,7 @@ from .checks import (
     check_targets,
     whole_number,
 )
-from .curve import add_info, curve_row, empty_sums
+from .curve import Sums, add_info, curve_row, empty_sums
 from .progress import Bar
 from .saving import Saver
 
@@ -210,6 +210,12 @@ def _layout(solver: Any, data: Batch) -> Any:
     return unwrap_static(solver).layout(data).x
 
 
+@jax.jit
+def _constants(solver: Any, data: Batch) -> Any:
+    """What the faster loop of the solver reads of all rows."""
+    return fields_of(solver).constants(data)
+
+
 @functools.partial(jax.jit, static_argnames=("every", "lift"))
 def run_chunk(
     solver: Any,
@@ -223,6 +229,7 @@ def run_chunk(
     *,
     every: int,
     lift: bool = False,
+    constants: Any = None,
 ) -> tuple[Run, Curve]:
     """Make `every` steps from `run`, or only the first `count` of them.
 
@@ -240,6 +247,7 @@ def run_chunk(
         count: () int32, steps to make; None: `every`.
         every: length of the chunk; structure.
         lift: prepare the rows of all steps before the loop; structure.
+        constants: of all rows, with which the steps are those of `Solver.updates`; or None.
     """
     # compiled: `eval_shape` below and the loop trace it once
     update = functools.partial(_step, solver)
@@ -275,26 +283,139 @@ def run_chunk(
             feedback = write(feedback[0], info.index), write(feedback[1], info.progress)
         return state, sums, feedback
 
+    # a Python integer gives the loop a reverse-mode derivative
+    length = every if count is None else count
+    if constants is not None:
+        state, info = jax.jit(solver.updates)(run.solver, step_data, indices, length, constants)
+        sums = add_info(empty_sums(info), info)
+        feedback: tuple = (info.index, info.progress)
+        return _end_chunk(
+            solver,
+            sampler if adaptive else None,
+            probe,
+            data,
+            run,
+            state,
+            sums,
+            feedback,
+            tol,
+            length,
+        )
+
     _, info = jax.eval_shape(update, run.solver, jax.eval_shape(batch, 0))
-    feedback: tuple = ()
+    feedback = ()
     # the changed rows and the progress of each step; -1 where a shorter chunk makes no step
     if adaptive:
         feedback = (
             jnp.full((every, *info.index.shape), -1, jnp.int32),
             jnp.zeros((every, *info.progress.shape), info.progress.dtype),
         )
-    # a Python integer gives the loop a reverse-mode derivative
-    length = every if count is None else count
     carry = run.solver, empty_sums(info), feedback
     # one step is a smaller program without the loop
     state, sums, feedback = body(0, carry) if every == 1 else lax.fori_loop(0, length, body, carry)
+    return _end_chunk(
+        solver, sampler if adaptive else None, probe, data, run, state, sums, feedback, tol, length
+    )
 
-    sampler_state = sampler.feedback(run.sampler, *feedback) if adaptive else run.sampler
+
+def _end_chunk(
+    solver: Solver,
+    sampler: Sampler | None,
+    probe: Callable | None,
+    data: Batch,
+    run: Run,
+    state: State,
+    sums: Sums,
+    feedback: tuple,
+    tol: Array | None,
+    length: Any,
+) -> tuple[Run, Curve]:
+    """The run after the steps of a chunk, and its row of the curve.
+
+    The sampler is an adaptive one, which `feedback` is for, or None.
+    """
+    sampler_state = run.sampler if sampler is None else sampler.feedback(run.sampler, *feedback)
     value: Any = None if probe is None else probe(solver.model(state, data))
     row = curve_row(sums, run.step, length, value)
     criterion = row.residual if solver.residual_scope == "whole" or probe is None else value
     done = criterion <= tol if tol is not None else jnp.zeros((), bool)
     return Run(state, sampler_state, row.step, done), row
+
+
+MOST_CHUNKS = 64  # chunks of one call of `run_chunks`
+LONGEST_CALL = 0.2  # seconds of a call after which the next ones make no more chunks
+
+
+@functools.partial(jax.jit, static_argnames=("every", "period", "stops"))
+def run_chunks(
+    solver: Any,
+    sampler: Any,
+    probe: Any,
+    data: Batch,
+    packed_rows: Any,
+    run: Run,
+    tol: Array | None,
+    constants: Any,
+    end: Any,
+    most: Any,
+    *,
+    every: int,
+    period: int | None,
+    stops: bool,
+) -> tuple[Run, Curve, Array]:
+    """Make up to `most` chunks from `run`, as one program.
+
+    Args:
+        solver: as of `run_chunk`, with `updates`.
+        sampler: as of `run_chunk`.
+        probe: as of `run_chunk`.
+        data: as of `run_chunk`.
+        packed_rows: as of `run_chunk`.
+        run: the state at the start.
+        tol: as of `run_chunk`.
+        constants: as of `run_chunk`.
+        end: () int32, the step at which the run ends.
+        most: () int32, at most `MOST_CHUNKS`.
+        every: as of `run_chunk`; structure.
+        period: steps between two updates of an adaptive sampler, or None; structure.
+        stops: whether the run ends once its tolerance is met; structure.
+
+    Returns:
+        The next run, a table of `MOST_CHUNKS` rows of the curve, and how many of them were made.
+    """
+
+    def chunk(run):
+        length = jnp.minimum(every, end - run.step)
+        if period is not None:
+            length = jnp.minimum(length, period - run.step % period)
+        return run_chunk(
+            solver,
+            sampler,
+            probe,
+            data,
+            packed_rows,
+            run,
+            tol,
+            length,
+            every=every,
+            constants=constants,
+        )
+
+    def goes_on(carry):
+        made, run, _ = carry
+        more = (made < most) & (run.step < end)
+        return more & ~run.done if stops else more
+
+    def body(carry):
+        made, run, table = carry
+        run, row = chunk(run)
+        write = lambda a, value: lax.dynamic_update_index_in_dim(a, value, made, 0)
+        return made + 1, run, jax.tree.map(write, table, row)
+
+    empty = lambda a: jnp.zeros((MOST_CHUNKS, *a.shape), a.dtype)
+    table = jax.tree.map(empty, jax.eval_shape(chunk, run)[1])
+    made, run, table = lax.while_loop(goes_on, body, (jnp.zeros((), jnp.int32), run, table))
+    return run, table, made
 
 
 def fit(
@@ -427,6 +548,10 @@ def fit(
     # packing pays off from MIN_ROWS rows a step on
     packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= MIN_ROWS)
 
+    is_raw = lift not in ("never", "once")
+    takes_updates = takes_rows and b == 1 and fields.updates is not None and not is_raw
+    constants = _constants(solver_arg, data) if takes_updates else None
+
     def chunk(run: Run, every: int, count: Any = None) -> tuple[Run, Curve]:
         prepared = lift == "piece"
         return run_chunk(
@@ -440,6 +565,7 @@ def fit(
             count,
             every=every,
             lift=prepared,
+            constants=constants,
         )
 
     if traced:
@@ -452,8 +578,15 @@ def fit(
         run, curve = run_traced(chunk, run, steps, every, limit if stops else None)
     else:
         saver.check(run)
+        many = None
+        if constants is not None and probe is None:
+
+            def many(run: Run, end: Any, most: Any) -> tuple[Run, Curve, Array]:
+                args = solver_arg, sampler_arg, probe_arg, data, packed_rows, run, limit, constants
+                return run_chunks(*args, end, most, every=every, period=period, stops=stops)
+
         run, curve, ended = run_host(
-            chunk, run, steps, every, period, seconds, saver, progress, stops
+            chunk, run, steps, every, period, seconds, saver, progress, stops, many
         )
     loss = (
         (curve.loss if traced else np.asarray(curve.loss))[-1]
@@ -681,25 +814,39 @@ def run_host(
     saver: Saver,
     progress: bool,
     stops: bool,
+    many: Callable | None,
 ) -> tuple[Run, Curve, int]:
     """The run as a loop on the host, which may stop after any chunk, and why it ended.
 
     A chunk also ends with each `period` of an adaptive sampler. If `stops`, the run ends once its
-    tolerance is met.
+    tolerance is met. `many`, if there is one, is `run_chunks`: each call makes twice as many chunks
+    as the one before, up to a limit, or one if something is to be done after each. What is
+    computed does not depend on that.
     """
     ended = STEPS
     first_step, steps_done, rows, start_time = int(run.step), 0, [], time.monotonic()
+    most, single = 1, progress or seconds is not None or saver.path is not None
     bar = Bar(steps, "steps") if progress else None
     try:
         while steps_done < steps and not (stops and bool(run.done)):
-            length = min(every, steps - steps_done)
-            if period is not None:
-                length = min(length, period - (first_step + steps_done) % period)
-            # Chunks of `every` steps and shorter ones are one program, so that interrupting a run
-            # does not change its bits.
-            next_run, row = jax.block_until_ready(chunk(run, every, np.int32(length)))
-            run, steps_done = next_run, steps_done + length
-            rows.append(row)
+            if many is not None:
+                end, call_time = np.int32(first_step + steps), time.monotonic()
+                run, table, made = jax.block_until_ready(many(run, end, np.int32(most)))
+                table = jax.tree.map(lambda a: np.asarray(a)[: int(made)], table)  # noqa: B023
+                rows += [jax.tree.map(lambda a: a[k], table) for k in range(int(made))]  # noqa: B023
+                if most < MOST_CHUNKS and not single:
+                    most *= 1 + (time.monotonic() - call_time < LONGEST_CALL)
+                steps_done = int(run.step) - first_step
+                row = rows[-1]
+            else:
+                length = min(every, steps - steps_done)
+                if period is not None:
+                    length = min(length, period - (first_step + steps_done) % period)
+                # Chunks of `every` steps and shorter ones are one program, so that interrupting a
+                # run does not change its bits.
+                next_run, row = jax.block_until_ready(chunk(run, every, np.int32(length)))
+                run, steps_done = next_run, steps_done + length
+                rows.append(row)
             saver.save(run)
             if bar:
                 bar.show(

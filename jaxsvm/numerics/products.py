@@ -47,6 +47,8 @@ def add_rows(w: Array, coef: Array, x: Array | SparseRows) -> Array:
     if isinstance(x, SparseRows):
         x = x.materialize()
         return w.at[x.index].add(coef[:, None] * x.value, mode="promise_in_bounds")
+    if x.shape[0] == 1:  # elementwise, which XLA fuses; its products of one row are slow
+        return w + coef[0] * x[0]
     return w + dot(coef, x)
 
 

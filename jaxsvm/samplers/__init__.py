@@ -5,6 +5,8 @@ Every draw is a function of (state, t), so that a run can resume at any step.
 
 from .acf import AcfState as AcfState
 from .acf import acf as acf
+from .active_rows import ActiveRowsState as ActiveRowsState
+from .active_rows import active_rows as active_rows
 from .epochs import EpochsState as EpochsState
 from .epochs import epochs as epochs
 from .shrinking import ShrinkingState as ShrinkingState
@@ -14,4 +16,4 @@ from .uniform import UniformState as UniformState
 from .uniform import uniform as uniform
 from .whole import whole as whole
 
-__all__ = ["acf", "epochs", "shrinking", "uniform", "whole"]
+__all__ = ["acf", "active_rows", "epochs", "shrinking", "uniform", "whole"]

@@ -37,7 +37,8 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
     Args:
         position: (b,) uint32.
         count: () uint32, >= 1.
-        words: (ROUNDS,) uint32, the key; or (ROUNDS, b), one for each position.
+        words: (r,) uint32, the key, r even; or (r, b), one for each position. `ROUNDS` of them make
+            any order as likely as another.
         n: at least `count`; structure.
 
     Reference: J. Black, P. Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002.
@@ -48,7 +49,7 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
     def rounds(x):
         row = x // columns
         column = x - row * columns
-        for word in range(0, ROUNDS, 2):
+        for word in range(0, words.shape[0], 2):
             row = _rotate(row, column, rows, words[word])
             column = _rotate(column, row, columns, words[word + 1])
         return row * columns + column

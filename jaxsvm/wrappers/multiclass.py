@@ -66,12 +66,28 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         )
         return state, _combine(info, jnp.mean(info.loss))
 
+    inner_updates: Any = inner.updates
+
+    def updates(state, data, index, count, constants):
+        state, info = jax.vmap(
+            lambda state, y: inner_updates(state, data._replace(y=y), index, count, constants)
+        )(state, labels(data.y))
+        return state, _combine(info, jnp.mean(info.loss))
+
     def model(state, data=None):
         targets = None if data is None else {"y": labels(data.y)}
         return _stack_models(inner, state, data, targets, OneVsRest)
 
     wrapper = lambda other: one_vs_rest(other, classes=classes)
-    return replace(inner, wrapper, init=init, update=update, model=model, targets=classes)
+    return replace(
+        inner,
+        wrapper,
+        init=init,
+        update=update,
+        model=model,
+        targets=classes,
+        updates=None if inner.updates is None else updates,
+    )
 
 
 @register("OneVsOneState")

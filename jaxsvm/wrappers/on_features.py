@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..checks import calling, shown
 from ..models import Mapped
@@ -55,6 +56,11 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
             )
         return Lifted(*inner.prepare(data._replace(x=rows)))
 
+    inner_updates: Any = inner.updates
+
+    def updates(state, data, *rest):  # of prepared rows
+        return inner_updates(state, prepare(data), *rest)
+
     return replace(
         inner,
         lambda other: on_features(phi, other),
@@ -64,5 +70,7 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
             as_static(phi), inner.model(state, None if data is None else prepare(data))
         ),
         prepare=prepare,
+        updates=None if inner.updates is None else updates,
+        constants=lambda data: inner.constants(prepare(data)),
         validate=None if inner.validate is None else lambda data: inner.validate(prepare(data)),
     )
