@@ -71,6 +71,7 @@ from .solvers import fogd as fogd
 from .solvers import forgetron as forgetron
 from .solvers import kernel_pegasos as kernel_pegasos
 from .solvers import lasvm as lasvm
+from .solvers import newton as newton
 from .solvers import nogd as nogd
 from .solvers import nu_svc as nu_svc
 from .solvers import nu_svr as nu_svr

@@ -44,7 +44,17 @@ from jax.custom_derivatives import SymbolicZero
 
 from .checks import integer
 from .kernels import Kernel, as_kernel, matvec
-from .numerics import blocked, count, dot
+from .numerics import (
+    affine,
+    affine_transpose,
+    blocked,
+    count,
+    dot,
+    preconditioner,
+    solve_normal,
+    squares,
+    system_for,
+)
 from .objectives.nu_problems import Parts
 from .recipe import as_static, cast, check_choice, check_scalars, unwrap_static
 from .types import Array, Batch, Loss, Quadratic, Scalar
@@ -350,3 +360,106 @@ def _jvp(fn: Any, primal: Any, tangent: Any) -> Any:
         return fn(tree.unflatten([replaced.get(i, leaf) for i, leaf in enumerate(leaves)]))
 
     return jax.jvp(of_nonzero, [leaves[i] for i in nonzero], [tangents[i] for i in nonzero])[1]
+
+
+def linear_solution(
+    w: Array, b: Scalar, data: Batch, lam: Scalar, loss: Loss, bias: str = "none"
+) -> tuple[Array, Array]:
+    """A given minimiser (w, b) of a smooth objective, with its derivatives attached.
+
+    (w, b) minimises lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i), so that its gradient g is 0. The
+    derivatives in the parameters p are those of the exact minimiser, in forward and reverse mode,
+    of any order:
+
+        H d(w, b) = - dg/dp,   H = lam I + sum_i share_i curvature_i x_i x_i'
+
+    The values are those passed. Without differentiation nothing is computed.
+
+    Args:
+        w: (d,) the weights.
+        b: () the bias; 0 without one.
+        data: the n rows. Derivatives with respect to sparse rows are with respect to their stored
+            values.
+        lam: () > 0.
+        loss: one with a continuous slope (`Loss.curvature`).
+        bias: "none", "feature" or "free".
+
+    Returns:
+        w (d,) and b ().
+
+    Raises:
+        ValueError: a loss whose slope is not continuous; another bias; lam not a scalar; a shape
+            that does not match.
+
+    Example: one point at 1 with target 1, squared loss: w = 1 / (1 + lam)
+        >>> import jaxsvm
+        >>> from jaxsvm import losses
+        >>> data = jaxsvm.dataset([[1.0]], [1.0], task="regression")
+        >>> weights = lambda lam: linear_solution(jnp.array([0.5]), 0.0, data, lam,
+        ...     losses.squared)[0]
+        >>> jax.jacobian(weights)(1.0).tolist()
+        [-0.25]
+    """
+    check_choice("bias", bias, ("none", "feature", "free"))
+    check_scalars(lam=lam, b=b)
+    if loss.curvature is None:
+        raise ValueError(
+            f"the slope of {loss!r} is not continuous: its solution has no such derivatives, take "
+            "another loss"
+        )
+    w = jnp.asarray(w)
+    chex.assert_shape(w, (data.x.shape[1],))
+    chex.assert_shape([data.y, data.weight], (data.x.shape[0],))
+    *parameters, b = cast((data.y, data.weight, lam, as_static(loss), b), w.dtype)
+    x = jax.tree.map(jnp.asarray, data.x)
+    v = w if bias == "none" else jnp.concatenate([w, b[None]])
+    v = _linear_attached(bias, lax.stop_gradient(v), (x, *parameters))
+    return (v, b) if bias == "none" else (v[:-1], v[-1])
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _linear_attached(bias: str, v: Array, parameters: tuple) -> Array:
+    return v
+
+
+@functools.partial(_linear_attached.defjvp, symbolic_zeros=True)
+def _linear_derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    """The values, and their tangents by the linear system in `linear_solution`'s docstring."""
+    v, constant = _linear_attached(bias, *primals), bias != "none"
+    is_regularised = jnp.ones_like(v).at[-1].set(0) if bias == "free" else jnp.ones_like(v)
+
+    def terms(parameters):
+        """Scores, shares and the diagonal of the regulariser."""
+        x, _, weight, lam, _ = parameters
+        return affine(x, v, constant), weight / jnp.sum(weight), lam * is_regularised
+
+    def grad(parameters):
+        x, y, *_, loss = parameters
+        score, share, ridge = terms(parameters)
+        slope = unwrap_static(loss).slope(score, y)
+        return ridge * v + affine_transpose(share * slope, x, constant)
+
+    x, y, *_, loss = primals[1]
+    score, share, ridge = terms(primals[1])
+    s = share * unwrap_static(loss).curvature(score, y)
+
+    def product(p):
+        return ridge * p + affine_transpose(s * affine(x, p, constant), x, constant)
+
+    def solve(_, r):
+        fixed_x, fixed_s, fixed_ridge = lax.stop_gradient((x, s, ridge))
+        system = system_for(fixed_x)
+        squared = squares(fixed_x) if system == "cg" else None
+        return solve_normal(
+            fixed_x,
+            fixed_s,
+            fixed_ridge,
+            r,
+            preconditioner(fixed_x, squared, fixed_s, fixed_ridge, system, constant),
+            10 * float(jnp.finfo(r.dtype).eps),
+            2 * r.shape[0] + 10,
+            constant,
+        ).v
+
+    d_grad = _jvp(grad, primals[1], tangents[1])
+    return v, lax.custom_linear_solve(product, -d_grad, solve, symmetric=True)

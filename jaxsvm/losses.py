@@ -142,7 +142,10 @@ def squared_hinge_loss() -> Loss:
     def quadratic(y, C):
         return _sided(y, _unbounded(C), _inverse(C) / 2)
 
-    return Loss(value, slope, conjugate, dual_step, quadratic=quadratic)
+    def curvature(f, y):
+        return jnp.where(y * f < 1, jnp.full_like(f, 2), jnp.zeros_like(f))
+
+    return Loss(value, slope, conjugate, dual_step, quadratic=quadratic, curvature=curvature)
 
 
 @loss
@@ -176,7 +179,11 @@ def smooth_hinge(width: float = 1.0) -> Loss:
     def quadratic(y, C):
         return _sided(y, C, width * _inverse(C))
 
-    return Loss(value, slope, conjugate, dual_step, quadratic=quadratic)
+    def curvature(f, y):
+        slack = 1 - y * f
+        return jnp.where((slack > 0) & (slack < width), 1 / width * jnp.ones_like(f), 0)
+
+    return Loss(value, slope, conjugate, dual_step, quadratic=quadratic, curvature=curvature)
 
 
 @_named("logistic")
@@ -218,7 +225,10 @@ def logistic_loss() -> Loss:
         s = jax.lax.fori_loop(0, 12, newton, s)
         return y * C * jax.nn.sigmoid(jnp.where(is_mirrored, -s, s))
 
-    return Loss(value, slope, conjugate, dual_step)
+    def curvature(f, y):
+        return jax.nn.sigmoid(y * f) * jax.nn.sigmoid(-y * f)
+
+    return Loss(value, slope, conjugate, dual_step, curvature=curvature)
 
 
 @_named("squared")
@@ -239,7 +249,13 @@ def squared_loss() -> Loss:
         return Quadratic(-_unbounded(C), _unbounded(C), l2=_inverse(C))
 
     return Loss(
-        optax.losses.l2_loss, slope, conjugate, dual_step, labels=False, quadratic=quadratic
+        optax.losses.l2_loss,
+        slope,
+        conjugate,
+        dual_step,
+        labels=False,
+        quadratic=quadratic,
+        curvature=lambda f, y: jnp.ones_like(f),
     )
 
 
@@ -308,7 +324,18 @@ def squared_eps_insensitive(eps: float = 0.1) -> Loss:
             -_unbounded(C), _unbounded(C), l1=jnp.full_like(C, eps), l2=_inverse(C) / 2
         )
 
-    return Loss(value, slope, conjugate, dual_step, labels=False, quadratic=quadratic)
+    def curvature(f, y):
+        return jnp.where(jnp.abs(f - y) > eps, jnp.full_like(f, 2), jnp.zeros_like(f))
+
+    return Loss(
+        value,
+        slope,
+        conjugate,
+        dual_step,
+        labels=False,
+        quadratic=quadratic,
+        curvature=curvature,
+    )
 
 
 @loss

@@ -312,6 +312,8 @@ class Loss(NamedTuple):
     labels: bool = True  # a function of the margin y f with y in {-1, +1}; False: real targets
     # (y, C) -> Quadratic, the loss's term of the dual; None: it is not quadratic
     quadratic: Callable | None = None
+    # (score, y) -> the derivative of a continuous slope; None: the slope is not continuous
+    curvature: Callable | None = None
 
 
 @with_new_options(kink="l1", soft="l2")

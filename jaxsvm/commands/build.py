@@ -36,7 +36,7 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         )
     if args.loss and not method.losses:
         raise ValueError(f"--solver {args.solver} has a loss of its own: leave --loss out")
-    loss = solvers.LOSSES[args.loss or ("hinge" if classes else "eps_insensitive")]
+    loss = solvers.LOSSES[args.loss or method.default_losses[0 if classes else 1]]
     if loss.labels != bool(classes):
         raise ValueError(
             f"--loss {args.loss} is for "

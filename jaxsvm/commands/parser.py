@@ -31,6 +31,7 @@ SOLVERS = {
     "bottou_sgd": "SGD with Bottou's schedule",
     "asgd": "averaged SGD",
     "subgradient": "subgradients of all rows",
+    "newton": "Newton steps for squared_hinge (its default), logistic, squared or smooth_hinge; fast",
     "perceptron": "averaged perceptron, linear or with a kernel; no lambda",
 }  # and what they are
 LOSSES = (
@@ -180,7 +181,7 @@ def add_train(commands: Any) -> None:
     group.add_argument(
         "--loss",
         choices=tuple(LOSSES),
-        help="hinge for classes, eps_insensitive for real targets",
+        help="hinge for classes, eps_insensitive for real targets; of newton the squared ones",
     )
     group.add_argument(
         "--bias",
@@ -215,7 +216,7 @@ def add_train(commands: Any) -> None:
     group.add_argument(
         "--tol",
         type=float,
-        help="stop at this residual: sdca, decomposition, smo, bsca (1e-3), "
+        help="stop at this residual: sdca, decomposition, smo, bsca (1e-3), newton (1e-6), "
         "subgradient (goes on to the end)",
     )
     group.add_argument(

@@ -41,6 +41,8 @@ class Method(NamedTuple):
     features: bool = True  # whether rows may be features of a kernel
     objective: bool = True  # whether there is an optimum to certify against
     budget: bool = False  # whether the model has a budget of points
+    # the default losses, for classes and for real targets
+    default_losses: tuple = ("hinge", "eps_insensitive")
 
 
 def _linear_weight(t: Any) -> Any:
@@ -113,6 +115,11 @@ METHODS = {
         ("feature", "none", "free"),
         batch=0,
         passes=500,
+    ),
+    "newton": Method(
+        lambda s: jaxsvm.newton(s.lam, loss=s.loss, bias=s.bias),
+        ("feature", "none", "free"),
+        batch=0, passes=10, tol=1e-6, default_losses=("squared_hinge", "squared"),
     ),
     "perceptron": Method(
         lambda s: jaxsvm.perceptron(s.kernel, average=True),

@@ -544,8 +544,10 @@ def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
     packed_rows = pack_rows(data.x) if pack else None
     layout = fields_of(solver).layout
     if layout is not Solver._field_defaults["layout"]:
-        # of few numbers by NumPy, as a program would have to be compiled
-        if on_host(data.x) is None or data.x.size > MOST_ON_HOST:
+        # of few numbers by NumPy, as a program would have to be compiled; sparse rows as they are,
+        # since they keep their packed form
+        is_dense = not isinstance(data.x, SparseRows)
+        if is_dense and (on_host(data.x) is None or data.x.size > MOST_ON_HOST):
             data = data._replace(x=_layout(solver, data))
         # Outside of the program, as a kernel chooses how to compute distances by the values of the
         # rows.

@@ -27,6 +27,12 @@ from .golden import golden_section as golden_section
 from .hashing import hash32 as hash32
 from .hashing import multiply_high as multiply_high
 from .means import running_mean as running_mean
+from .normal_equations import affine as affine
+from .normal_equations import affine_transpose as affine_transpose
+from .normal_equations import preconditioner as preconditioner
+from .normal_equations import solve_normal as solve_normal
+from .normal_equations import squares as squares
+from .normal_equations import system_for as system_for
 from .padding import pad_rows as pad_rows
 from .products import accum_dtype as accum_dtype
 from .products import add_rows as add_rows

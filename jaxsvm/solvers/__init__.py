@@ -16,6 +16,7 @@ from .fogd import fogd as fogd
 from .forgetron import forgetron as forgetron
 from .kernel_pegasos import kernel_pegasos as kernel_pegasos
 from .lasvm import lasvm as lasvm
+from .newton import newton as newton
 from .nogd import nogd as nogd
 from .nu_svc import nu_svc as nu_svc
 from .nu_svr import nu_svr as nu_svr

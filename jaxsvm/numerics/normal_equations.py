@@ -1,0 +1,173 @@
+"""Systems (diag(ridge) + X' diag(s) X) v = r over rows, by preconditioned conjugate gradients.
+
+X are the rows x, with a constant column 1 behind the others where `constant` is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..types import Array, SparseRows
+from .products import accum_dtype, dot
+
+FEW = 512  # columns up to which the matrix of a system is formed and factorised
+BLOCK = 2**17  # numbers of the rows of a block, which stay in the cache of a processor: 512 KiB
+
+
+def affine(x: Array | SparseRows, v: Array, constant: bool) -> Array:
+    """X v, (n, d), (d,) or (d + 1,) -> (n,)."""
+    return dot(x, v[:-1]) + v[-1] if constant else dot(x, v)
+
+
+def affine_transpose(u: Array, x: Array | SparseRows, constant: bool) -> Array:
+    """X' u, (n,), (n, d) -> (d,) or (d + 1,)."""
+    combined = dot(u, x)
+    return jnp.concatenate([combined, jnp.sum(u)[None]]) if constant else combined
+
+
+def weighted_gram(x: Array | SparseRows, s: Array, constant: bool) -> Array:
+    """X' diag(s) X in blocks of rows, (n, d), (n,) -> (d, d) or (d + 1, d + 1).
+
+    Under `vmap` over `s` each block is one product for all of them.
+    """
+    x = x.materialize() if isinstance(x, SparseRows) else x
+    (n, columns), dtype = x.shape, accum_dtype(x)
+    count = -(-n // max(256, BLOCK // columns))
+    block = -(-n // count)
+
+    def add(i, total):
+        # the last block overlaps the one before it
+        start = jnp.minimum(i * block, n - block)
+        rows = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, block), x)
+        rows = (rows.toarray() if isinstance(rows, SparseRows) else rows).astype(dtype)
+        if constant:
+            rows = jnp.concatenate([rows, jnp.ones((block, 1), dtype)], axis=1)
+        is_new = start + jnp.arange(block, dtype=jnp.int32) >= i * block
+        weight = jnp.where(is_new, lax.dynamic_slice_in_dim(s, start, block), 0)
+        return total + dot((rows * weight[:, None]).T, rows)
+
+    size = columns + constant
+    zero = jnp.zeros((size, size), dtype)
+    return add(0, zero) if count == 1 else lax.fori_loop(0, count, add, zero)
+
+
+def squares(x: Array | SparseRows) -> Array | SparseRows:
+    """The rows with squared entries, for `preconditioner`."""
+    return jax.tree.map(lambda a: a * a if jnp.issubdtype(a.dtype, jnp.floating) else a, x)
+
+
+def cholesky(ridge: Array, gram: Array) -> Callable:
+    """The map r -> v with (diag(ridge) + gram) v = r, up to rounding; positive definite.
+
+    The matrix is scaled to a diagonal of 1, and the diagonal is raised by the rounding error of
+    its sums. So the factor exists for any `gram` of rows.
+    """
+    eps, size = float(jnp.finfo(gram.dtype).eps), gram.shape[0]
+    diagonal = jnp.diagonal(gram) + ridge
+    is_zero = ~(diagonal > 0)
+    scale = lax.rsqrt(jnp.where(is_zero, 1, diagonal))
+    raised = ridge * scale**2 + jnp.where(is_zero, 1, 4 * eps * size**0.5)
+    matrix = gram * scale[:, None] * scale[None, :] + jnp.diag(raised)
+    factor = lax.linalg.cholesky(matrix, symmetrize_input=False)
+
+    def solve(r):
+        half = lax.linalg.triangular_solve(factor, (scale * r)[:, None], left_side=True, lower=True)
+        whole = lax.linalg.triangular_solve(
+            factor, half, left_side=True, lower=True, transpose_a=True
+        )
+        return scale * whole[:, 0]
+
+    return solve
+
+
+def jacobi(diagonal: Array) -> Callable:
+    """The map r -> r / diagonal, r where the diagonal is 0."""
+    inverse = 1 / jnp.where(diagonal > 0, diagonal, 1)
+    return lambda r: inverse * r
+
+
+def system_for(x: Array | SparseRows) -> str:
+    """ "cholesky" for dense rows of at most `FEW` columns, else "cg"."""
+    return "cholesky" if not isinstance(x, SparseRows) and x.shape[1] <= FEW else "cg"
+
+
+def preconditioner(
+    x: Array | SparseRows,
+    squared: Array | SparseRows | None,
+    s: Array,
+    ridge: Array,
+    system: str,
+    constant: bool,
+) -> Callable:
+    """The factorised matrix of the system ("cholesky"), or its diagonal ("cg").
+
+    `squared` are the rows with squared entries, which "cg" needs.
+    """
+    if system == "cholesky":
+        return cholesky(ridge, weighted_gram(x, s, constant))
+    return jacobi(ridge + affine_transpose(s, squared, constant))
+
+
+class Solution(NamedTuple):
+    """An approximate solution v, X v, and the number of products with X and X' that it took."""
+
+    v: Array  # (d,) or (d + 1,)
+    response: Array  # (n,)
+    products: Array  # ()  int32
+
+
+def solve_normal(
+    x: Array | SparseRows,
+    s: Array,
+    ridge: Array,
+    r: Array,
+    precondition: Callable,
+    rtol: Any,
+    limit: int,
+    constant: bool,
+) -> Solution:
+    """v with |r - (diag(ridge) + X' diag(s) X) v| <= rtol |r|, in the norm of the preconditioner.
+
+    Args:
+        x: (n, d) rows.
+        s: (n,) >= 0.
+        ridge: (d,) or (d + 1,) >= 0.
+        r: as `ridge`.
+        precondition: a symmetric positive definite map of residuals, `cholesky` or `jacobi`.
+        rtol: () the tolerance.
+        limit: maximum number of steps.
+        constant: whether X has a constant column.
+
+    Reference: M. Hestenes, E. Stiefel, Methods of conjugate gradients for solving linear systems,
+        1952.
+    """
+    preconditioned = precondition(r)
+    square = dot(r, preconditioned)
+    goal = rtol**2 * square
+
+    def goes_on(carry):
+        return (carry[0] < limit) & (carry[-1] > goal)
+
+    def step(carry):
+        k, v, response, residual, direction, square = carry
+        rate = affine(x, direction, constant)
+        weighted = s * rate
+        energy = dot(ridge * direction, direction) + dot(weighted, rate)
+        length = jnp.where(energy > 0, square / jnp.where(energy > 0, energy, 1), 0)
+        v, response = v + length * direction, response + length * rate
+        residual = residual - length * (
+            ridge * direction + affine_transpose(weighted, x, constant)
+        )
+        preconditioned = precondition(residual)
+        new_square = dot(residual, preconditioned)
+        direction = preconditioned + new_square / square * direction
+        return k + 1, v, response, residual, direction, jnp.where(energy > 0, new_square, 0)
+
+    start = jnp.zeros((), jnp.int32), jnp.zeros_like(r), jnp.zeros_like(s)
+    k, v, response, *_ = lax.while_loop(goes_on, step, (*start, r, preconditioned, square))
+    return Solution(v, response, k)
