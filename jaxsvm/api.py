@@ -69,6 +69,7 @@ from .solvers import decomposition as decomposition
 from .solvers import fixed_budget_perceptron as fixed_budget_perceptron
 from .solvers import fogd as fogd
 from .solvers import forgetron as forgetron
+from .solvers import interior_point as interior_point
 from .solvers import kernel_pegasos as kernel_pegasos
 from .solvers import lasvm as lasvm
 from .solvers import newton as newton

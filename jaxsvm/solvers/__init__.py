@@ -14,6 +14,7 @@ from .decomposition import decomposition as decomposition
 from .fixed_budget_perceptron import fixed_budget_perceptron as fixed_budget_perceptron
 from .fogd import fogd as fogd
 from .forgetron import forgetron as forgetron
+from .interior_point import interior_point as interior_point
 from .kernel_pegasos import kernel_pegasos as kernel_pegasos
 from .lasvm import lasvm as lasvm
 from .newton import newton as newton
