@@ -160,9 +160,7 @@ def solve_normal(
         energy = dot(ridge * direction, direction) + dot(weighted, rate)
         length = jnp.where(energy > 0, square / jnp.where(energy > 0, energy, 1), 0)
         v, response = v + length * direction, response + length * rate
-        residual = residual - length * (
-            ridge * direction + affine_transpose(weighted, x, constant)
-        )
+        residual = residual - length * (ridge * direction + affine_transpose(weighted, x, constant))
         preconditioned = precondition(residual)
         new_square = dot(residual, preconditioned)
         direction = preconditioned + new_square / square * direction
