@@ -137,7 +137,7 @@ CASES = [
     Case("newton(0.1)", lambda lam: jaxsvm.newton(lam), loss=losses.squared_hinge, excess=1e-6, copies=False, exact=True),
     Case("newton(0.1, loss=logistic())", lambda lam: jaxsvm.newton(lam, loss=losses.logistic), loss=losses.logistic, excess=1e-6,
          copies=False, exact=True, tol=1e-24),  # a gap, which is the square of a distance
-    Case("newton(0.1, loss=smooth_hinge(0.5), rounds=1)", lambda lam: jaxsvm.newton(lam, loss=SMOOTH, rounds=1), loss=SMOOTH,
+    Case("newton(0.1, loss=smooth_hinge(0.5), rounds=1.0)", lambda lam: jaxsvm.newton(lam, loss=SMOOTH, rounds=1), loss=SMOOTH,
          excess=1e-6, copies=False, exact=True),
     Case("newton(0.1, loss=squared(), system='cg', tol=1e-08)",
          lambda lam: jaxsvm.newton(lam, loss=losses.squared, system="cg", tol=1e-8), loss=losses.squared, excess=1e-6,

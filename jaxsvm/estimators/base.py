@@ -21,7 +21,7 @@ from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear, support_index
 from ..recipe import check_positive, fields_of
-from ..types import Run, Sampler, Solver
+from ..types import Fit, Run, Sampler, Solver
 from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
 from .compact import compact, inner_of, on_rows
 from .preprocess import (
@@ -46,14 +46,15 @@ class BaseSVM(BaseEstimator):
     `_make_solver(x, weight, copies, previous=None)` is the solver for two classes or for real
     targets. Its arguments are the training rows, their weights, their sample weights without class
     weights, and the solver of the call of `partial_fit` before. `_run_options(n)` are `steps`,
-    `passes`, `tol`, `sampler` and `progress` of a run on n rows. `_columns()` says what the columns
-    of X are.
+    `passes`, `tol`, `sampler` and `progress` of a run on n rows, and perhaps `accepted`, the
+    residual from which on there is a warning. `_columns()` says what the columns of X are.
     """
 
     _length = "max_passes"  # the parameter that sets the length of a run
     _seed: int
     _calls: int
     _solver: Any
+    n_iter_: Any
 
     def _columns(self) -> str:
         """What the columns of X are.
@@ -147,9 +148,10 @@ class BaseSVM(BaseEstimator):
         x = pad_columns(x) if columns == "padded" else x
         data, options = batch(x, target[index], weight), self._run_options(n)
         fields = fields_of(solver)
-        sampler, progress = (
+        sampler, progress, accepted = (
             options.pop("sampler") or fields.sampler or samplers.uniform(1),
             options.pop("progress"),
+            options.pop("accepted", -np.inf),
         )
         draws = fields_of(sampler)
         plan = plan_of(fields, draws, n_rows, n, one_pass=one_pass, length=self._length, **options)
@@ -160,7 +162,8 @@ class BaseSVM(BaseEstimator):
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         if not run.finite:
             raise ValueError(run.status)
-        if plan["tol"] is not None and not run.converged:
+        is_accepted = run.converged or float(run.info.residual[-1]) <= accepted
+        if plan["tol"] is not None and not is_accepted:
             residual = (
                 f"residual {float(run.info.residual[-1]):.1e}, tolerance {plan['tol']:.1e} not met"
             )
@@ -180,9 +183,13 @@ class BaseSVM(BaseEstimator):
         self.fit_ = run._replace(
             model=self.model_, state=run.state._replace(solver=solver_state, sampler=())
         )
-        steps = int(run.state.step)
-        self.n_iter_ = max(1, steps if draws.whole else -(-steps * draws.rows(n) // n_rows))
+        self.n_iter_ = max(1, self._iterations(run, draws, n, n_rows))
         return group
+
+    def _iterations(self, run: Fit, draws: Sampler, n: int, n_rows: int) -> int:
+        """Updates of a run that read all rows, or passes over `n_rows` rows padded to n."""
+        steps = int(run.state.step)
+        return steps if draws.whole else -(-steps * draws.rows(n) // n_rows)
 
     def _partial_options(self, first: bool) -> dict:
         """Options of `_run` for one call of `partial_fit`."""

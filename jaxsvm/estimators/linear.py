@@ -12,16 +12,24 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import samplers
+from ..loops.checks import whole_number
 from ..recipe import check_choice, check_positive
+from ..solvers.linear_choice import NAMES, ROUNDS, fastest_linear, linear_solver
+from ..types import Fit, Loss, Sampler
 from .base import BaseSVM
 from .compact import inner_of
 from .preprocess import FLOATS, is_sparse
 
+# relative duality gaps to stop at, as shares of `tol`; a warning comes above `tol`
+GAPS = {"newton": 1e-5, "interior_point": 1e-2}
+
 
 class LinearSVM(SparseCoefMixin, BaseSVM):
-    """A linear machine by dual coordinate ascent, with weights on the host that may be set."""
+    """A linear machine by the fastest solver, with weights on the host that may be set."""
 
     _length = "max_iter"
+    C: float
+    solver: str
     fit_intercept: bool
     intercept_scaling: float
     dual: bool | str
@@ -36,13 +44,43 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         return "padded"
 
     def _run_options(self, n: int) -> dict[str, Any]:
+        progress = self.progress or bool(self.verbose)
+        if self.solver_ == "sdca":
+            # a tenth of the time of epochs(1), or less
+            options = {"passes": self.max_iter, "tol": self.tol, "sampler": samplers.active_rows()}
+            return {"steps": None, "progress": progress, **options}
+        check_positive(**{} if self.tol is None else {"tol": self.tol})
         return {
-            "steps": None,
-            "passes": self.max_iter,
-            "tol": self.tol,
-            "sampler": samplers.active_rows(),  # a tenth of the time of epochs(1), or less
-            "progress": self.progress or bool(self.verbose),
+            "steps": -(-self.max_iter // self._steps()),
+            "passes": None,
+            "tol": None if self.tol is None else self.tol * GAPS[self.solver_],
+            "accepted": self.tol,
+            "sampler": None,
+            "progress": progress,
         }
+
+    def _steps(self) -> int:
+        """Steps of one update of a solver that reads all rows."""
+        return min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
+
+    def _linear_solver(self, x: Any, weight: Any, loss: Loss) -> Any:
+        """The solver of these rows, by `solver` or the fastest; its name becomes `solver_`."""
+        check_choice("solver", self.solver, ("auto", *NAMES))
+        auto = self.solver == "auto"
+        self.solver_ = fastest_linear(loss, x.shape[1], is_sparse(x)) if auto else self.solver
+        total = float(np.sum(weight, dtype=np.float64))
+        return linear_solver(
+            self.solver_, self.C, total, loss=loss, bias=self._bias(), steps=self._steps()
+        )
+
+    def _iterations(self, run: Fit, draws: Sampler, n: int, n_rows: int) -> int:
+        """Passes of ascent, or steps of the other solvers: the most of a class, or the mean."""
+        if self.solver_ == "sdca":
+            return super()._iterations(run, draws, n, n_rows)
+        if self.solver_ == "newton":
+            return int(np.max(run.state.solver.steps))
+        models = np.atleast_2d(inner_of(run.model).w).shape[0]
+        return run.evals // (n * models)
 
     def _check_options(self) -> None:
         """Raise for parameters out of their range."""

@@ -6,7 +6,6 @@ from typing import Any
 
 from ..recipe import check_choice
 from ..renamed import with_new_parameters
-from ..solvers import sdca
 from ..types import Loss
 from .classifier import BaseClassifier
 from .linear import LinearSVM
@@ -15,16 +14,23 @@ from .parameters import loss_of
 
 @with_new_parameters(max_passes="max_iter", bias="fit_intercept")
 class LinearSVC(LinearSVM, BaseClassifier):
-    """1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)) by dual coordinate ascent.
+    """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)).
 
     s is `intercept_scaling`. The class has the parameters and attributes of scikit-learn's
     `LinearSVC`, and solves its problem. More than two classes are reduced to one against the rest.
 
+    solver="auto" takes `jaxsvm.newton` for a loss with a continuous slope, such as the squared
+    hinge. For other losses it takes `jaxsvm.interior_point` where rows are dense and have at most
+    512 columns, else dual coordinate ascent, `jaxsvm.sdca`.
+
     Args:
         penalty: "l2".
         loss: "squared_hinge", "hinge", or a loss of jaxsvm.
-        dual: accepted without an effect on the solution: the dual is solved in any case.
-        tol: stop once the largest change of a margin in a pass is at most this, > 0.
+        dual: accepted without an effect on the solution; see `solver`.
+        tol: interior_point stops once the relative duality gap is at most tol / 100, newton once
+            it is at most tol / 10^5 or float32 allows no descent, > 0. There is a warning if the
+            gap stays above tol. Ascent stops once the largest change of a margin in a pass is at
+            most tol.
         C: weight of the loss of each row, > 0.
         multi_class: "ovr".
         fit_intercept: whether there is an intercept, regularised with the weights.
@@ -33,15 +39,19 @@ class LinearSVC(LinearSVM, BaseClassifier):
         class_weight: as `SVC`. For more than two classes it weighs rows in all k problems.
         verbose: as `progress`.
         random_state: int, `RandomState` or None; the order of rows.
-        max_iter: passes over the rows at most, >= 1. They are rounded up to whole chunks of steps:
-            one pass over the rows padded to a multiple of 256 or more, and at least 128 steps.
+        max_iter: steps of the solver at most, >= 1; above 1,000 rounded up to thousands. For
+            ascent they are passes over the rows, rounded up to whole chunks of steps: one pass
+            over the rows padded to a multiple of 256 or more, and at least 128 steps.
         progress: a bar on the standard error stream.
+        solver: "auto", "newton", "interior_point" or "sdca".
 
     Attributes:
         coef_: (1, d) or (k, d) weights; they may be set, and `sparsify` makes them sparse.
         intercept_: (1,) or (k,) intercepts; 0.0 without.
         classes_: (k,) class names.
-        n_iter_: passes made.
+        n_iter_: steps of the solver, or passes of ascent; for more than two classes the most of
+            newton and the mean of interior_point.
+        solver_: the name of the solver.
         model_, fit_: as `SVMClassifier`. With another `intercept_scaling` than 1, a certificate of
             `model_` counts b^2 in place of (b/s)^2.
 
@@ -74,6 +84,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
         random_state: Any = None,
         max_iter: int = 1000,
         progress: bool = False,
+        solver: str = "auto",
     ) -> None:
         self.penalty = penalty
         self.loss = loss
@@ -88,6 +99,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
         self.random_state = random_state
         self.max_iter = max_iter
         self.progress = progress
+        self.solver = solver
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -110,4 +122,4 @@ class LinearSVC(LinearSVM, BaseClassifier):
         check_choice("multi_class", self.multi_class, ("ovr",))
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        return sdca(self.C, loss=loss_of(self.loss), bias=self._bias())
+        return self._linear_solver(x, weight, loss_of(self.loss))

@@ -10,7 +10,6 @@ from sklearn.base import RegressorMixin
 from .. import losses
 from ..models import check_values
 from ..recipe import check_choice
-from ..solvers import sdca
 from .linear import LinearSVM
 
 LOSSES = {
@@ -20,14 +19,14 @@ LOSSES = {
 
 
 class LinearSVR(RegressorMixin, LinearSVM):
-    """1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(<w, x_i> + b - y_i) by dual coordinate ascent.
+    """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(<w, x_i> + b - y_i).
 
     s is `intercept_scaling`. The class has the parameters and attributes of scikit-learn's
     `LinearSVR`, and solves its problem.
 
     Args:
         epsilon: half the width of the tube without loss, units of y, >= 0.
-        tol: as `LinearSVC`, in units of y.
+        tol: as `LinearSVC`; for ascent in units of y.
         C: weight of the loss of each row, > 0.
         loss: "epsilon_insensitive", or its square "squared_epsilon_insensitive".
         fit_intercept: as `LinearSVC`.
@@ -37,11 +36,12 @@ class LinearSVR(RegressorMixin, LinearSVM):
         random_state: as `LinearSVC`.
         max_iter: as `LinearSVC`.
         progress: as `LinearSVC`.
+        solver: as `LinearSVC`.
 
     Attributes:
         coef_: (d,) weights; they may be set.
         intercept_: (1,) intercept; 0.0 without.
-        n_iter_, model_, fit_: as `LinearSVC`.
+        n_iter_, solver_, model_, fit_: as `LinearSVC`.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range.
@@ -68,6 +68,7 @@ class LinearSVR(RegressorMixin, LinearSVM):
         random_state: Any = None,
         max_iter: int = 1000,
         progress: bool = False,
+        solver: str = "auto",
     ) -> None:
         self.epsilon = epsilon
         self.tol = tol
@@ -80,10 +81,11 @@ class LinearSVR(RegressorMixin, LinearSVM):
         self.random_state = random_state
         self.max_iter = max_iter
         self.progress = progress
+        self.solver = solver
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         check_choice("loss", self.loss, tuple(LOSSES))
-        return sdca(self.C, loss=LOSSES[self.loss](self.epsilon), bias=self._bias())
+        return self._linear_solver(x, weight, LOSSES[self.loss](self.epsilon))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train a new model on (n, d) rows, (n,) targets and (n,) weights."""

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..checks import integer
+from ..checks import number
 from ..implicit import linear_solution
 from ..losses import squared_hinge
 from ..models import Linear
@@ -39,6 +39,7 @@ from ..recipe import (
 from ..samplers import whole
 from ..types import Array, Batch, Info, Loss, Solver, SparseRows
 
+MOST_ROUNDS = 1000
 TOL = 1e-6  # default tolerance of the duality gap, relative to the objective
 RATE = 0.1  # largest relative residual of a Newton system
 TRIALS = 40  # limit of trial steps in a line search
@@ -51,6 +52,7 @@ class NewtonState(NamedTuple):
 
     v: Array  # (d,) or (d + 1,)
     weight: Array  # (n,)
+    steps: Array  # () int32, Newton steps of all updates
 
 
 class Iterate(NamedTuple):
@@ -129,7 +131,7 @@ def newton(
     bias: str = "none",
     system: str | None = None,
     tol: float | None = None,
-    rounds: int = 100,
+    rounds: float = 100.0,
 ) -> Solver:
     """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by Newton's method.
 
@@ -148,8 +150,8 @@ def newton(
         system: "cholesky", which forms H, or "cg", which computes products with H only. None:
             "cholesky" for dense rows of at most 512 columns, else "cg".
         tol: relative duality gap to stop at, > 0; None: 1e-6; `fit(tol=)` overrides it.
-        rounds: Newton steps of one update, at most; structure. An update ends once `tol` is met, or
-            where rounding leaves no descent.
+        rounds: Newton steps of one update, at most; a whole number. An update ends once `tol` is
+            met, or where rounding leaves no descent.
 
     Returns:
         A solver on all rows; an update uses all of them. Model `Linear`, with the derivatives of
@@ -160,7 +162,7 @@ def newton(
         gradients and each row of H.
 
     Raises:
-        ValueError: lam or tol not a single positive number, rounds not an integer of at least 1, a
+        ValueError: lam or tol not a single positive number, rounds not from 1 to 1,000, a
             loss whose slope is not continuous, another bias or system.
 
     Differs from the papers: relative gaps decide when to stop; the residual of a Newton system is
@@ -182,7 +184,9 @@ def newton(
     check_choice("bias", bias, ("none", "feature", "free"))
     if system is not None:
         check_choice("system", system, ("cholesky", "cg"))
-    integer("rounds", rounds, 1)
+    known = number("rounds", rounds)
+    if known is not None and not 1 <= known <= MOST_ROUNDS:
+        raise ValueError(f"rounds must be a whole number from 1 to {MOST_ROUNDS}, got {known:g}")
     if loss.curvature is None:
         raise ValueError(
             "newton needs a loss with a continuous slope, such as losses.squared_hinge, "
@@ -192,13 +196,15 @@ def newton(
 
     def init(key, data):
         dtype = accum_dtype(data.x)
-        return NewtonState(jnp.zeros(data.x.shape[-1] + constant, dtype), data.weight.astype(dtype))
+        v = jnp.zeros(data.x.shape[-1] + constant, dtype)
+        return NewtonState(v, data.weight.astype(dtype), jnp.zeros((), jnp.int32))
 
     def update(state, batch):
         dtype, static_loss = state.v.dtype, as_static(loss)
-        numbers = cast((lam, tol, static_loss), dtype)
+        numbers = cast((lam, tol, rounds, static_loss), dtype)
         state, batch, numbers = jax.tree.map(lax.stop_gradient, (state, batch, numbers))
-        strength, limit, static_loss = numbers
+        strength, limit, most, static_loss = numbers
+        most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
         problem = Problem(
             batch.x,
             batch.y.astype(dtype),
@@ -208,7 +214,8 @@ def newton(
             bias,
         )
         first = problem.at(state.v)
-        last, passes = _minimise(problem, first, limit, system or system_for(batch.x), rounds)
+        form = system or system_for(batch.x)
+        last, steps, passes = _minimise(problem, first, limit, form, most)
         n, size = batch.y.shape[0], state.v.shape[0]
         info = Info(
             loss=dot(problem.share, problem.loss.value(first.score, problem.y)),
@@ -216,9 +223,9 @@ def newton(
             progress=(first.objective - last.objective)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=jnp.full((), batch.x.shape[1], jnp.int32),
-            evals=times_count(passes, n, 1 + rounds * (1 + size + _most_products(size))),
+            evals=times_count(passes, n, 1 + MOST_ROUNDS * (1 + size + _most_products(size))),
         )
-        return NewtonState(last.v, state.weight), info
+        return NewtonState(last.v, state.weight, state.steps + steps), info
 
     def model(state, data=None):
         w, b = (state.v[:-1], state.v[-1]) if constant else (state.v, jnp.zeros((), state.v.dtype))
@@ -254,9 +261,9 @@ def _most_products(size: int) -> int:
 
 
 def _minimise(
-    problem: Problem, first: Iterate, tol: Array, system: str, rounds: int
-) -> tuple[Iterate, Array]:
-    """Newton steps until the residual is at most `tol`, and the number of passes over the rows."""
+    problem: Problem, first: Iterate, tol: Array, system: str, rounds: Array
+) -> tuple[Iterate, Array, Array]:
+    """Newton steps until the residual is at most `tol`: the point, their number, passes of rows."""
     x, constant = problem.x, problem.bias != "none"
     squared = squares(x) if system == "cg" else None
     size = first.v.shape[0]
@@ -293,8 +300,8 @@ def _minimise(
         return k + 1, point, ~is_better, passes
 
     start = jnp.zeros((), jnp.int32), first, jnp.zeros((), bool), jnp.ones((), jnp.int32)
-    _, point, _, passes = lax.while_loop(goes_on, step, start)
-    return point, passes
+    steps, point, _, passes = lax.while_loop(goes_on, step, start)
+    return point, steps, passes
 
 
 def _packed(data: Batch) -> Batch:
