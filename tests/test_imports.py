@@ -19,7 +19,7 @@ LAYERS = (
     ("engines",),
     ("wrappers",),
     ("solvers",),
-    ("data",),
+    ("data", "linear_choice"),
     ("loops",),
     ("api",),
     ("estimators", "plots", "testing", "commands", "__main__"),

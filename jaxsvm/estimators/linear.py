@@ -12,9 +12,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import samplers
+from ..linear_choice import NAMES, ROUNDS, fastest_linear, linear_solver
 from ..loops.checks import whole_number
 from ..recipe import check_choice, check_positive
-from ..solvers.linear_choice import NAMES, ROUNDS, fastest_linear, linear_solver
 from ..types import Fit, Loss, Sampler
 from .base import BaseSVM
 from .compact import inner_of

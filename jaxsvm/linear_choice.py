@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..recipe import check_choice
-from ..types import Loss, Solver
-from .interior_point import interior_point
-from .newton import newton
-from .sdca import sdca
+from .recipe import check_choice
+from .solvers import interior_point, newton, sdca
+from .types import Loss, Solver
 
 NAMES = ("newton", "interior_point", "sdca")
 MOST_COLUMNS = 512  # of rows for which a step of the interior point method is cheap
