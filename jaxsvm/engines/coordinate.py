@@ -242,7 +242,7 @@ def _updates(
     _, state, loss_sum, progress, evals = lax.while_loop(
         lambda carry: carry[0] < count, make_piece, (*carry, split_count(zero))
     )
-    made = jnp.where(jnp.arange(steps) < count, index[:steps], -1)
+    made = jnp.where(jnp.arange(steps, dtype=jnp.int32) < count, index[:steps], -1)
     info = Info(
         loss=loss_sum,
         residual=state.residual,

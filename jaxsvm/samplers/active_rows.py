@@ -89,7 +89,7 @@ def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 2) -> Samp
         order_key, key = jax.random.split(key)
         rows, n_rows = positive_rows(data)
         order = jax.random.bits(order_key, rows.shape, jnp.uint32) >> 1
-        is_row = jnp.arange(rows.shape[0]) < n_rows
+        is_row = jnp.arange(rows.shape[0], dtype=jnp.int32) < n_rows
         rows = rows[jnp.argsort(jnp.where(is_row, order, jnp.uint32(2**32 - 1)))]
         zero, gain = jnp.zeros((), jnp.int32), jnp.zeros((), data.weight.dtype)
         return ActiveRowsState(
@@ -131,7 +131,7 @@ def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 2) -> Samp
         ends = visits >= pass_size(s)
 
         def compact():
-            is_active = (idle[s.rows] < patience) & (jnp.arange(n) < s.count)
+            is_active = (idle[s.rows] < patience) & (jnp.arange(n, dtype=jnp.int32) < s.count)
             target = jnp.where(is_active, jnp.cumsum(is_active, dtype=jnp.int32) - 1, n)
             return s.active.at[target].set(s.rows, mode="drop"), count(is_active)
 

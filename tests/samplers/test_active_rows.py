@@ -132,3 +132,15 @@ def test_the_fast_loop_makes_the_steps_of_update(sampler, sparse):
         assert int(getattr(fast.state.solver, field)) == int(getattr(slow.state.solver, field))
     for one, other in zip(jax.tree.leaves(fast.state.solver), jax.tree.leaves(slow.state.solver), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_double_precision(x64):
+    x, y = problem(False)
+    data = jaxsvm.dataset(x.astype(np.float64), y)
+    solver = fields_of(jaxsvm.sdca(1.0))
+    fast, slow = (
+        jaxsvm.fit(s, data, jax.random.key(0), steps=900, sampler=samplers.active_rows()).model
+        for s in (solver, solver._replace(updates=None))
+    )
+    assert fast.w.dtype == np.float64
+    np.testing.assert_allclose(fast.w, slow.w, atol=1e-10)
