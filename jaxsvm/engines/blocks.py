@@ -14,7 +14,7 @@ from ..checks import number
 from ..kernels import matvec
 from ..numerics import dot, times_count, top_k_index, two_sum
 from ..recipe import register
-from ..types import Array, Count
+from ..types import Array, Batch, Count
 from . import kernel_cache, whole_matrix
 from .dual_qp import Dual, DualState, Residual, gain_down, gain_up
 from .smo_step import solve
@@ -244,10 +244,12 @@ def check_options(working_set: int | None, memory: int | None, rounds: float) ->
         raise ValueError(f"rounds must be a whole number of at least 1, got {known:g}")
 
 
-def init_working_set(n: int, working_set: int | None) -> Array:
-    """The first working set (q,)."""
-    size = working_set or max(2 * BLOCK, min(MAX_SET, n // 16 * 4))
-    return jnp.arange(min(size, n), dtype=jnp.int32)
+def init_working_set(data: Batch, working_set: int | None) -> Array:
+    """The first working set (q,): an eighth of the rows, or less where columns are many."""
+    n, columns = data.x.shape
+    if working_set is None:
+        working_set = max(2 * BLOCK, min(MAX_SET, n // 32 * 4, 2**19 // columns // 4 * 4))
+    return jnp.arange(min(working_set, n), dtype=jnp.int32)
 
 
 def make_update(

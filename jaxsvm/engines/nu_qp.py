@@ -162,7 +162,7 @@ def init_state(form: str, data: Batch, start: Array | None, working_set: int | N
     grad = jnp.asarray(data.y, dtype) if form == "nu_svr" else zero
     weight = jnp.asarray(data.weight, dtype)
     dual = DualState(jnp.zeros((k, n), dtype), grad, zero, infinite, weight)
-    inner = DecompositionState(dual, blocks.init_working_set(n, working_set), infinite[0])
+    inner = DecompositionState(dual, blocks.init_working_set(data, working_set), infinite[0])
     return stop_gradients(NuState(inner, jnp.zeros(k, dtype)))
 
 

@@ -60,10 +60,10 @@ def decomposition(
         stop: the definition of the residual: "kkt", LIBSVM's violation max gain_up - min gain_down,
             in units of y; or "gap", the duality gap relative to the primal.
         working_set: q, rows of a block, a multiple of 4. None: all rows, if there are at most 2,048
-            and their kernel matrix fits `memory`, else a quarter of them, from 1,024 to 4,096. All
-            rows are one block: the whole matrix is computed, and steps on pairs of rows are made
-            until the violation is at most `tol`. The other sets are solved by blocks of 512 of
-            their rows.
+            and their kernel matrix fits `memory`, else an eighth of them, from 1,024 to 4,096, or
+            less above 128 columns. All rows are one block: the whole matrix is computed, and steps
+            on pairs of rows are made until the violation is at most `tol`. The other sets are
+            solved by blocks of 512 of their rows.
         memory: bytes of the cache of kernel rows, an integer; None: 512 MiB. It has at least 64
             rows. If it has room for all n, no row is computed twice.
         rounds: maximum number of working sets of one update, a whole number. If all rows are one,
@@ -111,7 +111,7 @@ def decomposition(
 
     def init(key, data):
         dual = init_state(qp, bias, data, start)
-        working = blocks.init_working_set(data.y.shape[0], working_set)
+        working = blocks.init_working_set(data, working_set)
         return DecompositionState(dual, working, jnp.full((), jnp.inf, dual.coef.dtype))
 
     def update(state, batch):
