@@ -14,7 +14,7 @@ Reference: L. Bottou, Stochastic gradient descent tricks, in Neural Networks: Tr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -42,8 +42,8 @@ class ScaledMean(NamedTuple):
     total: Array  # ()  sum of the weights of the iterates in the mean
     weight: Array  # ()  weight of the next iterate
     count: Array  # type: ignore[assignment]  # ()  int32, number of steps
-    b: Array | None  # ()  mean of the biases
-    b_compensation: Array | None  # ()  its rounding error
+    b: Any  # ()  mean of the biases, or None
+    b_compensation: Any  # ()  its rounding error, or None
 
 
 @register("ScaledState")
@@ -57,7 +57,7 @@ class ScaledState(NamedTuple):
     square: Array  # ()  |v|^2
     square_compensation: Array  # ()  its rounding error
     count: Array  # type: ignore[assignment]  # ()  int32, steps of the schedule
-    b: Array | None  # ()
+    b: Any  # (), or None without a bias
     mean: ScaledMean | None
 
 
@@ -100,38 +100,40 @@ def for_sparse_rows(
         table, scale, dtype = state.table, state.scale, state.table.dtype
         product, row_square = products_and_squares(table, batch.x)
         score = scale * product if state.b is None else scale * product + state.b
-        size = rows_in(batch)
         slope = loss.slope(score, batch.y)
-        row_gradient = batch.weight * slope / size
+        # XLA treats the loop over steps of one row as small only while it has few operations.
+        is_single = score.shape[0] == 1
+        total = (lambda a: a[0]) if is_single else (lambda a: jnp.sum(a) / rows_in(batch))
+        row_gradient = batch.weight * slope
+        row_gradient = row_gradient if is_single else row_gradient / rows_in(batch)
         active = jnp.any(row_gradient != 0)
         # The schedule 1 / (lam (count + 1 + offset)), and what it shrinks by.
         before = state.count.astype(dtype) + jnp.asarray(as_number("offset", offset), dtype)
-        step = 1 / (jnp.asarray(lam, dtype) * (before + 1))
+        inverse_step = jnp.asarray(lam, dtype) * (before + 1)
         # w is 0 before the first step, which shrinks it to 0: then any scale serves.
         drop = jnp.where(before > 0, -scale / (before + 1), 0)
         scale, scale_low = two_sum(scale, state.scale_compensation, drop)
-        coef = -step * row_gradient / scale
+        coef = row_gradient / (-inverse_step * scale)
         columns = coef[:, None]
         if state.mean is not None:
             columns = jnp.stack([coef, -state.mean.beta * coef], axis=1)
         table = add_outer(table, columns, batch.x)
         square, compensation = state.square, state.square_compensation
-        if project and coef.shape[0] == 1:
+        if project and is_single:
             gain = coef[0] * (2 * product[0] + coef[0] * row_square[0])
             square, compensation = two_sum(square, compensation, gain)
         elif project:
             square = jnp.sum(table[:, 0] ** 2)
         b = state.b
         if bias == "feature":
-            b = before / (before + 1) * b - step * jnp.sum(row_gradient)
+            b = before / (before + 1) * b - jnp.sum(row_gradient) / inverse_step
         elif bias == "free":
             rate = lax.rsqrt((state.count + 1).astype(dtype))
             b = b - rate * jnp.sum(row_gradient)
         if project:
-            norm_square = scale * scale * jnp.maximum(square + compensation, 0)
+            norm_square = scale * scale * (square + compensation)
             norm_square = norm_square + b * b if bias == "feature" else norm_square
-            outside = norm_square * lam > 1
-            factor = jnp.where(outside, lax.rsqrt(jnp.where(outside, norm_square * lam, 1)), 1)
+            factor = lax.rsqrt(jnp.maximum(norm_square * lam, 1))
             scale, scale_low = scale * factor, scale_low * factor
             b = factor * b if bias == "feature" else b
         steps = active.astype(jnp.int32) if advance_on_violation else jnp.ones((), jnp.int32)
@@ -139,8 +141,8 @@ def for_sparse_rows(
         numbers = scale, scale_low, square, compensation
         new = fold(ScaledState(table, *numbers, state.count + steps, b, mean))
         info = Info(
-            loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / size,
-            residual=jnp.sum(batch.weight * jnp.abs(slope)) / size,
+            loss=total(batch.weight * loss.value(score, batch.y)),
+            residual=total(batch.weight * jnp.abs(slope)),
             progress=jnp.zeros_like(score),
             index=batch.index,
             support=jnp.full((), table.shape[0], jnp.int32),
@@ -196,7 +198,7 @@ def fold(state: ScaledState) -> ScaledState:
     if mean is not None:
         due = due | (mean.count % BLOCK == 0)
     table = fold_columns(due, state.table, _fold_numbers(state))
-    to_table = lambda a: jnp.where(due, a * state.scale * state.scale, a)
+    square_factor = jnp.where(due, state.scale * state.scale, 1)
     if mean is not None:
         cleared = lambda a: jnp.where(due, 0, a)
         total = jnp.where(due, mean.total + mean.omega, mean.total)
@@ -205,8 +207,8 @@ def fold(state: ScaledState) -> ScaledState:
         table=table,
         scale=jnp.where(due, 1, state.scale),
         scale_compensation=jnp.where(due, 0, state.scale_compensation),
-        square=to_table(state.square),
-        square_compensation=to_table(state.square_compensation),
+        square=square_factor * state.square,
+        square_compensation=square_factor * state.square_compensation,
         mean=mean,
     )
 

@@ -55,8 +55,8 @@ def _products_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
     return products_and_squares(table, x), (dproduct, dsquare)
 
 
-# entries at once, few enough that XLA treats the whole step of Pegasos as one small loop
-_TABLE_TURN = 2
+# entries at once: so few that XLA treats a whole step of Pegasos as one small loop
+_TABLE_TURN = 1
 
 
 def _entry(table: Array, column: Array) -> Array:
