@@ -390,7 +390,8 @@ loss = recipe(Loss)
 def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
     """The solver `inner` with other fields.
 
-    What a wrapper does not change stays, also fields that come later.
+    What a wrapper does not change stays, also fields that come later; except for `sharing`, which
+    speaks of the states and models of `inner`.
 
     Args:
         inner: a solver, or the call of its factory.
@@ -400,7 +401,7 @@ def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
     inner = fields_of(inner)
     with_tol = inner.with_tol
     wrapped = None if with_tol is None else lambda tol: wrapper(with_tol(tol))
-    return inner._replace(**{"with_tol": wrapped} | fields)
+    return inner._replace(**{"with_tol": wrapped, "sharing": None} | fields)
 
 
 def check_scalars(**numbers: Any) -> None:

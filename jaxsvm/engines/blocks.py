@@ -45,6 +45,21 @@ class Task(NamedTuple):
     dual: Dual  # its bounds and curvature
     stop: str
     bias: str
+    matrix: Array | None = None  # (n, n)  the kernel matrix; None: rows are computed and cached
+
+    def gram(self, working: Array) -> Array:
+        """The kernel among the rows of a working set (q,), (q, q)."""
+        if self.matrix is None:
+            return self.qp.kernel.gram(self.x, working)
+        return self.matrix.at[working[:, None], working[None, :]].get(mode="promise_in_bounds")
+
+    def ensure_rows(
+        self, rows: kernel_cache.Rows | None, working: Array, wanted: Array
+    ) -> kernel_cache.Rows:
+        """The cache with the wanted rows of a working set; all rows of `matrix`."""
+        if self.matrix is not None:
+            return kernel_cache.all_rows(self.matrix)
+        return kernel_cache.ensure_rows(rows, self.qp.kernel, self.x, working, wanted)
 
     def residual(self, state: DualState) -> Residual:
         """The residual of these coefficients."""
@@ -57,7 +72,7 @@ class Progress(NamedTuple):
 
     state: DecompositionState
     residual: Residual  # of the state
-    rows: kernel_cache.Rows  # the kernel rows in memory
+    rows: kernel_cache.Rows | None  # the kernel rows in memory; None with `Task.matrix`
     changed: Array  # ()  bool, the last block changed a coefficient
     rounds: Array  # ()  int32, number of solved blocks
     settled: Array  # ()  bool, last block: at most q/16 rows new in memory, over q/2 rows free
@@ -68,11 +83,11 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
 
     coef_W' = argmax of D over coef_W;   grad -= K_.W (coef_W' - coef_W)
     """
-    qp, l2 = task.qp, task.dual.bounds.l2
+    l2 = task.dual.bounds.l2
     state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
     working = select_working_set(dual, progress.state.working[: size // 2], size)
     block = jax.tree.map(lambda a: a.at[..., working].get(mode="promise_in_bounds"), dual)
-    gram = qp.kernel.gram(task.x, working)
+    gram = task.gram(working)
     gram = gram if l2 is None else gram + jnp.diag(block.bounds.l2)
     block_tol = jnp.maximum(
         0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0
@@ -82,7 +97,7 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     coef = solved.dual.coef
     parts_change = coef - block.coef
     change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
-    cache = kernel_cache.ensure_rows(progress.rows, qp.kernel, task.x, working, change != 0)
+    cache = task.ensure_rows(progress.rows, working, change != 0)
     grad, compensation = kernel_cache.subtract(
         state.grad, state.compensation, cache, working, change
     )
@@ -96,11 +111,42 @@ def solve_block(task: Task, size: int, progress: Progress) -> Progress:
     )
     # Should the next block be larger?
     n_free = count((coef > block.bounds.low) & (coef < block.bounds.high))
-    few_new = cache.n_computed - progress.rows.n_computed <= size // 16
-    settled = few_new & (n_free > size // 2)
+    settled = n_free > size // 2
+    if progress.rows is not None:
+        settled &= cache.n_computed - progress.rows.n_computed <= size // 16
     residual = task.residual(state)
     new = DecompositionState(state, working, residual.value)
-    return Progress(new, residual, cache, jnp.any(parts_change != 0), progress.rounds + 1, settled)
+    rows = None if progress.rows is None else cache
+    return Progress(new, residual, rows, jnp.any(parts_change != 0), progress.rounds + 1, settled)
+
+
+def can_continue(task: Task, row_limit: int, progress: Progress) -> Array:
+    """Whether another block may improve the coefficients, and no limit is reached, () bool."""
+    more = progress.residual.unsolved & progress.changed & (progress.rounds < task.rounds)
+    return more if progress.rows is None else more & (progress.rows.n_computed < row_limit)
+
+
+def solve_blocks_while(
+    task: Task, condition: Callable, size: int, progress: Progress
+) -> Progress:
+    """Solve blocks of `size` rows as long as the condition of the progress holds."""
+    return lax.while_loop(condition, functools.partial(solve_block, task, size), progress)
+
+
+def finish_blocks(
+    task: Task, row_limit: int, q: int, large_block: int, progress: Progress
+) -> Progress:
+    """Solve blocks of q rows until one has settled, then large blocks, to the end."""
+    unfinished = functools.partial(can_continue, task, row_limit)
+    if large_block == q:
+        return solve_blocks_while(task, unfinished, q, progress)
+    unsettled = lambda progress: unfinished(progress) & ~progress.settled
+    progress = solve_blocks_while(task, unsettled, q, progress)
+    # Lengthen the working set for the next loop; its first half stays in the first large block.
+    working, dual = progress.state.working, task.dual.at_state(progress.state.dual)
+    added = select_working_set(dual, working, large_block)[: large_block - q]
+    state = progress.state._replace(working=jnp.concatenate([working, added]))
+    return solve_blocks_while(task, unfinished, large_block, progress._replace(state=state))
 
 
 @functools.cache
@@ -130,27 +176,9 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
         # one more block then stays below 2^31 kernel evaluations
         row_limit = max(1, 2**31 // n - large_block)
         task = Task(qp, tol, rounds, x, y, qp.dual(state.dual, x, y), stop, bias)
-
-        def should_continue(progress):
-            can_improve = progress.residual.unsolved & progress.changed
-            return can_improve & (progress.rounds < rounds) & (progress.rows.n_computed < row_limit)
-
-        def solve_while(condition, size, progress):
-            """Solve blocks of `size` rows as long as `condition` of the progress holds too."""
-            both = lambda progress: should_continue(progress) & condition(progress)
-            return lax.while_loop(both, functools.partial(solve_block, task, size), progress)
-
-        def finish(progress):
-            """Solve blocks of q rows until one has settled, then large blocks."""
-            if large_block == q:
-                return solve_while(lambda progress: True, q, progress)
-            progress = solve_while(lambda progress: ~progress.settled, q, progress)
-            # Lengthen the working set for the next loop; its first half stays in the first large
-            # block.
-            working, dual = progress.state.working, task.dual.at_state(progress.state.dual)
-            added = select_working_set(dual, working, large_block)[: large_block - q]
-            state = progress.state._replace(working=jnp.concatenate([working, added]))
-            return solve_while(lambda progress: True, large_block, progress._replace(state=state))
+        unfinished = functools.partial(can_continue, task, row_limit)
+        solve_while = functools.partial(solve_blocks_while, task)
+        finish = functools.partial(finish_blocks, task, row_limit, q, large_block)
 
         def result(progress):
             """The state, whose working set has q rows again, and the number of kernel rows."""
@@ -168,10 +196,11 @@ def make_solver(stop: str, bias: str, memory: int | None) -> Callable:
             suffices = lambda progress: (
                 ~kernel_cache.full(progress.rows, q) & ~(progress.settled & (progress.rounds >= 64))
             )
-            progress = solve_while(suffices, q, progress)
+            both = lambda progress: unfinished(progress) & suffices(progress)
+            progress = solve_while(both, q, progress)
             grow = lambda: progress._replace(rows=kernel_cache.grow(progress.rows, slots))
             return lax.cond(
-                should_continue(progress), lambda: result(finish(grow())), lambda: result(progress)
+                unfinished(progress), lambda: result(finish(grow())), lambda: result(progress)
             )
 
         residual = task.residual(state.dual)

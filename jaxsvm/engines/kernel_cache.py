@@ -56,6 +56,13 @@ def empty(x: Array, slots: int) -> Rows:
     return Rows(jnp.zeros((slots, n), accum_dtype(x)), minus_ones(n), minus_ones(slots), zero, zero)
 
 
+def all_rows(matrix: Array) -> Rows:
+    """A cache that holds all rows of a kernel matrix (n, n), each in its own slot."""
+    own = lax.iota(jnp.int32, matrix.shape[0])
+    zero = jnp.zeros((), jnp.int32)
+    return Rows(matrix, own, own, zero, zero)
+
+
 def grow(rows: Rows, slots: int) -> Rows:
     """The cache with more slots.
 

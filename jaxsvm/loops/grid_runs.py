@@ -1,0 +1,411 @@
+"""The fits of a grid of cells and folds: on top of what they share, or as programs of `fit`."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..numerics import accum_dtype
+from ..objectives import decision_values
+from ..recipe import fields_of, unwrap_static
+from ..types import Array, Batch, Lifted, Solver, take
+from .fit import as_argument, fit
+from .progress import Bar
+from .selection_file import ResultFile, Results
+from .sweep import sweep
+
+SHARED_BYTES = 2**31  # of what runs share, where the call names no `memory`
+RETAINED_BYTES = 2**31  # of features that are computed once for all runs of a program
+
+
+class Grid(NamedTuple):
+    """The grid, and the data of its folds."""
+
+    maker: Callable  # (one number of each axis by name) -> solver
+    axes: dict[str, np.ndarray]
+    order: list[np.ndarray]  # for each axis the indices from the strongest regularisation on
+    data: Batch
+    fold: np.ndarray  # (n,)  int32, -1: in all training sets
+    folds: int
+    key: Array
+    tol: float | None
+    steps: int | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of cells along each axis."""
+        return tuple(len(numbers) for numbers in self.axes.values())
+
+    @property
+    def cells(self) -> list[tuple[int, ...]]:
+        """All cells, from the strongest regularisation on, the first axis fastest."""
+        grids = np.meshgrid(*self.order[::-1], indexing="ij")
+        return [tuple(map(int, cell[::-1])) for cell in zip(*map(np.ravel, grids), strict=True)]
+
+    def numbers(self, cell: tuple[int, ...]) -> dict[str, Any]:
+        """The numbers of a cell by axis, as Python's."""
+        return {
+            name: values[i].item()
+            for (name, values), i in zip(self.axes.items(), cell, strict=True)
+        }
+
+    def solver(self, cell: tuple[int, ...]) -> Any:
+        """The solver of a cell, which stops at `tol`."""
+        solver = self.maker(**self.numbers(cell))
+        with_tol = fields_of(solver).with_tol
+        return solver if self.tol is None or with_tol is None else with_tol(self.tol)
+
+    def held_out(self, fold: int) -> np.ndarray:
+        """The rows of a fold."""
+        return np.flatnonzero(self.fold == fold)
+
+    def without(self, fold: int) -> Batch:
+        """The data with weight 0 for the rows of a fold."""
+        weight = np.asarray(self.data.weight)
+        return self.data._replace(
+            weight=np.where(self.fold == fold, np.zeros((), weight.dtype), weight)
+        )
+
+
+class Limits:
+    """When to stop: at the first of Ctrl-C, an error in another thread, and the time."""
+
+    def __init__(self, seconds: float | None) -> None:
+        """Start the clock."""
+        self.event = threading.Event()
+        self.end = None if seconds is None else time.monotonic() + seconds
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time is over."""
+        return self.end is not None and time.monotonic() > self.end
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no other fit may start."""
+        return self.event.is_set() or self.out_of_time
+
+
+class Progress:
+    """Counts fits on a bar, for several threads."""
+
+    def __init__(self, total: int, done: int, shown: bool) -> None:
+        """The bar, if it is shown."""
+        self.bar = Bar(total, "fits") if shown else None
+        self.done, self.lock = done, threading.Lock()
+
+    def add(self, count: int) -> None:
+        """So many more fits are made."""
+        with self.lock:
+            self.done += count
+            if self.bar:
+                self.bar.show(self.done)
+
+    def close(self) -> None:
+        """End the line."""
+        if self.bar:
+            self.bar.close()
+
+
+def run_jobs(work: Callable, jobs: list, threads: int, limits: Limits) -> None:
+    """Do all jobs in their order, by several threads; an error of one ends the others."""
+    pool = concurrent.futures.ThreadPoolExecutor(max(1, threads))
+
+    def run_job(job: Any) -> None:
+        if not limits.stopped:
+            work(job)
+
+    try:
+        for future in [pool.submit(run_job, job) for job in jobs]:
+            future.result()
+    finally:
+        limits.event.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+# Runs on top of what they share
+
+
+class _Group:
+    """Cells that share the result of `Sharing.prepare`."""
+
+    def __init__(self, number: int, cells: list[tuple[int, ...]], solvers: list[Any]) -> None:
+        self.number, self.cells, self.solvers = number, cells, solvers
+        self.lock = threading.Lock()
+        self.shared: Any = None
+        self.left = 0  # folds to come
+
+
+@functools.partial(jax.jit, static_argnames=())
+def _solve(solver: Any, shared: Any, data: Batch, state: Any) -> tuple[Any, Any]:
+    return fields_of(unwrap_static(solver)).sharing.solve(shared, data, state)
+
+
+_solve_in_place = jax.jit(_solve.__wrapped__, donate_argnums=(1,))
+
+
+def groups_of(grid: Grid) -> list[_Group]:
+    """The cells by what they share."""
+    groups: dict[Any, tuple[list, list]] = {}
+    for cell in grid.cells:
+        solver = grid.solver(cell)
+        sharing = fields_of(solver).sharing
+        if sharing is None:
+            raise ValueError(
+                f"the solver at {grid.numbers(cell)} is of another kind than that of the first "
+                "cell: call select once for each kind"
+            )
+        leaves, tree = jax.tree.flatten(sharing.key)
+        key = tree, tuple((np.asarray(leaf).tobytes(), np.shape(leaf)) for leaf in leaves)
+        cells, solvers = groups.setdefault(key, ([], []))
+        cells.append(cell)
+        solvers.append(solver)
+    return [_Group(i, *members) for i, members in enumerate(groups.values())]
+
+
+def run_shared(
+    grid: Grid,
+    results: Results,
+    file: ResultFile,
+    limits: Limits,
+    progress: Progress,
+    memory: float | None,
+    threads: int,
+) -> None:
+    """Make the fits group by group.
+
+    The fits of a fold in a group are a path: each starts from the solution before it. Several folds
+    are worked on at once.
+    """
+    memory = SHARED_BYTES if memory is None else memory
+    dtype = accum_dtype(grid.data.x)
+    groups = groups_of(grid)
+    size = max(fields_of(group.solvers[0]).sharing.size(grid.data) for group in groups)
+    # two groups at once, so that no thread waits for the last fold of a group
+    in_memory = 2 if 2 * size <= memory else 1
+    slots = threading.Semaphore(in_memory)
+    data = jax.device_put(grid.data)
+    if size > memory:
+        threads = 1
+
+    def one_path(job: tuple[_Group, int]) -> None:
+        group, fold = job
+        with group.lock:
+            if group.shared is None:
+                slots.acquire()
+                group.shared = fields_of(group.solvers[0]).sharing.prepare(data, memory)
+        run_path(group, fold)
+        with group.lock:
+            group.left -= 1
+            if group.left:
+                return
+            group.shared = None
+            slots.release()
+        if not limits.stopped:
+            certify_group(grid, group, results)
+            file.write()
+
+    def run_path(group: _Group, fold: int) -> None:
+        place = group.number, fold
+        leaves = results.paths.get(place, [])
+        first = fields_of(group.solvers[0]).sharing
+        train = grid.without(fold)
+        state = first.init(train)
+        tree = jax.tree.structure(state)
+        if leaves:
+            state = jax.tree.unflatten(tree, [leaf[-1] for leaf in leaves[:-1]])
+        start_at = len(leaves[0]) if leaves else 0
+        for solver in group.solvers[start_at:]:
+            if limits.stopped:
+                return
+            begin = time.perf_counter()
+            state = fields_of(solver).sharing.start(train, state)
+            argument = as_argument(solver, dtype)
+            if group.shared.changes:
+                shared, state = _solve_in_place(argument, group.shared, train, state)
+                group.shared = shared
+            else:
+                _, state = _solve(argument, group.shared, train, state)
+            state = jax.tree.map(np.asarray, jax.block_until_ready(state))
+            seconds = np.asarray(time.perf_counter() - begin)
+            new = [np.asarray(leaf)[None] for leaf in (*jax.tree.leaves(state), seconds)]
+            joined = (
+                [np.concatenate(pair) for pair in zip(leaves, new, strict=True)] if leaves else new
+            )
+            leaves = joined
+            with results.lock:
+                results.paths[place] = leaves
+            progress.add(1)
+            file.write()
+
+    jobs = []
+    for group in groups:
+        if all(results.arrays["done"][cell].all() for cell in group.cells):
+            continue
+        for fold in range(grid.folds):
+            jobs.append((group, fold))
+            group.left += 1
+    run_jobs(one_path, jobs, threads, limits)
+
+
+def certify_group(grid: Grid, group: _Group, results: Results) -> None:
+    """Work out scores and certificates of all runs of a group, and record them."""
+    first = fields_of(group.solvers[0]).sharing
+    tree = jax.tree.structure(first.init(grid.data))
+    paths = [results.paths[group.number, fold] for fold in range(grid.folds)]
+    # cells of a fold after each other, as the products of all are one
+    stacked = [np.concatenate(leaves) for leaves in zip(*paths, strict=True)]
+    states = jax.tree.unflatten(tree, stacked[:-1])
+    products = np.asarray(first.products(grid.data, states))
+    for i, (fold, k) in enumerate(
+        (fold, k) for fold in range(grid.folds) for k in range(len(group.cells))
+    ):
+        sharing = fields_of(group.solvers[k]).sharing
+        state = jax.tree.map(lambda a, i=i: a[i], states)
+        values, found, support = sharing.certify(grid.without(fold), state, products[i])
+        rows = grid.held_out(fold)
+        numbers = {
+            "primal": float(found.primal),
+            "gap": float(found.gap) / float(found.primal) if float(found.primal) > 0 else 0.0,
+            "support": support,
+            "seconds": float(stacked[-1][i]),
+        }
+        results.record(group.cells[k], fold, rows, np.asarray(values)[rows], numbers)
+    with results.lock:
+        for fold in range(grid.folds):
+            del results.paths[group.number, fold]
+
+
+# Runs as programs of `fit`
+
+
+def run_fitted(
+    grid: Grid,
+    results: Results,
+    file: ResultFile,
+    limits: Limits,
+    progress: Progress,
+    memory: float | None,
+    threads: int,
+) -> None:
+    """Make the fits by programs that hold all folds, and all numbers of the first axis.
+
+    Under `vmap`, what does not depend on the first axis is computed once for all of them. A maker
+    that reads its numbers, such as one that rounds them, gets one number at a time.
+    """
+    held = [grid.held_out(fold) for fold in range(grid.folds)]
+    most = max(map(len, held))
+    index = np.full((grid.folds, most), -1, np.int32)
+    for i, rows in enumerate(held):
+        index[i, : len(rows)] = rows
+    weights = np.stack([np.asarray(grid.without(fold).weight) for fold in range(grid.folds)])
+    args = jax.device_put((grid.data, weights, index)), grid.key
+    names = list(grid.axes)
+    traceable = _is_traceable(grid)
+
+    def program(solver: Any, arrays: Any, key: Array) -> Any:
+        data, weights, index = arrays
+        return _fit_folds(solver, data, weights, index, key, grid.tol, grid.steps)
+
+    whole: Any = None
+    if traceable:
+        rest = names[1:]
+
+        def point(number: Any, others: Any, arrays: Any, key: Array) -> Any:
+            solver = grid.maker(**{names[0]: number}, **dict(zip(rest, others, strict=True)))
+            return program(solver, arrays, key)
+
+        whole = sweep(
+            point, number=jnp.asarray(grid.axes[names[0]]), memory=memory, progress=False
+        )
+        jobs = [cells for cells in _rows_of(grid) if not _all_done(results, cells)]
+    else:
+        jobs = [[cell] for cell in grid.cells if not _all_done(results, [cell])]
+    one = jax.jit(program)
+
+    def work(cells: list[tuple[int, ...]]) -> None:
+        begin = time.perf_counter()
+        if traceable:
+            others = tuple(
+                jnp.asarray(grid.axes[name][i])
+                for name, i in zip(names[1:], cells[0][1:], strict=True)
+            )
+            found = whole(others, *args)
+        else:
+            solver = as_argument(grid.maker(**grid.numbers(cells[0])), accum_dtype(grid.data.x))
+            found = jax.tree.map(lambda a: a[None], one(solver, *args))
+        values, support = map(np.asarray, jax.block_until_ready(found))
+        seconds = (time.perf_counter() - begin) / (len(cells) * grid.folds)
+        for i, cell in enumerate(cells):
+            for fold, rows in enumerate(held):
+                numbers = {"support": support[i, fold], "seconds": seconds}
+                results.record(cell, fold, rows, values[i, fold, : len(rows)], numbers)
+        progress.add(len(cells) * grid.folds)
+        file.write()
+
+    if jobs:  # compiled once, before several threads ask for it
+        run_jobs(work, jobs[:1], 1, first_limits := Limits(None))
+        del first_limits
+        run_jobs(work, jobs[1:], threads, limits)
+
+
+def _all_done(results: Results, cells: list[tuple[int, ...]]) -> bool:
+    return all(results.arrays["done"][cell].all() for cell in cells)
+
+
+def _rows_of(grid: Grid) -> Iterator[list[tuple[int, ...]]]:
+    """The cells along the first axis, for each of the others, in the order of the numbers."""
+    for cell in grid.cells:
+        if cell[0] == grid.order[0][0]:
+            yield [(i, *cell[1:]) for i in range(grid.shape[0])]
+
+
+def _is_traceable(grid: Grid) -> bool:
+    """Whether the maker works on numbers without values, and gives one kind of solver."""
+    types = {
+        name: jax.ShapeDtypeStruct((), jnp.asarray(numbers).dtype)
+        for name, numbers in grid.axes.items()
+    }
+    if any(not jnp.issubdtype(kind.dtype, jnp.floating) for kind in types.values()):
+        return False  # integers are structure, as a rule
+    try:
+        jax.eval_shape(lambda numbers: jax.tree.leaves(grid.maker(**numbers)), types)
+    except Exception:  # whatever a maker does to numbers that have no values
+        return False
+    return True
+
+
+def _fit_folds(
+    solver: Any,
+    data: Batch,
+    weights: Array,
+    index: Array,
+    key: Array,
+    tol: float | None,
+    steps: int | None,
+) -> tuple[Array, Array]:
+    """Decision values (folds, m) at the rows held out, and the support of each fit (folds,)."""
+    solver = unwrap_static(solver)
+    fields = fields_of(solver)
+    if fields.with_tol is not None and steps is None:
+        steps = 1  # an update runs until its tolerance is met
+    if fields.prepare is not Solver._field_defaults["prepare"] and not isinstance(data, Lifted):
+        features = jax.eval_shape(fields.prepare, data).x
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(features))
+        data = fields.prepare(data) if size <= RETAINED_BYTES else data
+
+    def one_fold(weight: Array, rows: Array) -> tuple[Array, Array]:
+        run = fit(solver, data._replace(weight=weight), key, steps=steps, tol=tol)
+        values = decision_values(run.model, take(data, rows))
+        support = run.info.support
+        return values, support[-1] if support.shape[0] else jnp.zeros((), jnp.int32)
+
+    return jax.vmap(one_fold)(weights, index)
