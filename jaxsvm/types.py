@@ -293,7 +293,7 @@ class Sharing(NamedTuple):
     # `changes` is true, `solve` returns another one, and runs are made one after the other.
     prepare: Callable
     size: Callable  # (data) -> bytes that `prepare` would like to take
-    init: Callable  # (data, model=None) -> state before a run, or that of a model's solution
+    init: Callable  # (data) -> state before a run
     # (data, state) -> a start from the state of another run on rows of the same weights; on the host
     start: Callable
     solve: Callable  # (shared, data, state) -> shared, state after the run
@@ -302,6 +302,7 @@ class Sharing(NamedTuple):
     # (data, state, products of the state) -> decision values at the rows, `Certificate` in the
     # units of the solver's own objective, number of support vectors; in float64
     certify: Callable
+    model: Callable  # (data, state) -> Model
 
 
 class Space(NamedTuple):

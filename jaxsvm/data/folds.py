@@ -45,7 +45,8 @@ def folds(key: Any, y: Any, k: int, *, groups: Any = None, stratify: bool = True
     n = y.shape[0]
     if n < k:
         raise ValueError(f"{n} rows are too few for {k} folds: take at most {n}")
-    order = np.asarray(jax.random.permutation(key, n))
+    # by NumPy, so that no program is compiled
+    order = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel()).permutation(n)
     fold = np.empty(n, np.int32)
     if groups is not None:
         member = group_numbers(groups, n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -10,10 +11,11 @@ import numpy as np
 from jax import lax
 
 from ..kernels import Kernel, matvec
+from ..models import expansion
 from ..numerics import accum_dtype, dot, two_sum
 from ..objectives.evaluate import in_float64
 from ..recipe import cast, unwrap_static
-from ..types import Array, Batch, Certificate, Sharing
+from ..types import Array, Batch, Certificate, Quadratic, Sharing
 from . import blocks, kernel_cache, whole_matrix
 from .blocks import DecompositionState, Progress, Task
 from .dual_qp import DualState, Problem, intercept
@@ -90,20 +92,15 @@ def make_sharing(
         slots = kernel_cache.num_slots(x, memory, 4 * min(BLOCK, data.y.shape[0]))
         return CachedRows(kernel_cache.empty(x, slots), x, _diagonal(kernel, x))
 
-    def init(data, model=None):
+    def init(data):
         zero = np.zeros(data.y.shape[0], accum_dtype(data.x))
         number = np.zeros((), zero.dtype)
-        state = RunState(zero, zero, zero, zero, number, number, np.zeros((), np.int32))
-        if model is None:
-            return state
-        return state._replace(coef=np.asarray(model.coef), b=np.asarray(model.b))
-
-    def bounds_of(data, dtype):
-        y, weight, C = cast((data.y, data.weight, qp.C), dtype)
-        return unwrap_static(qp.loss).quadratic(y, C * weight), y
+        return RunState(zero, zero, zero, zero, number, number, np.zeros((), np.int32))
 
     def start(data, state):
-        return _scaled(state, *jax.tree.map(np.asarray, bounds_of(data, accum_dtype(data.x))))
+        C, loss, y, weight = cast((qp.C, qp.loss, data.y, data.weight), accum_dtype(data.x))
+        bounds = jax.tree.map(np.asarray, _bounds(loss, y, C, weight))
+        return _scaled(state, bounds, np.asarray(y))
 
     def solve(shared, data, state):
         y, weight = cast((data.y, data.weight), state.coef.dtype)
@@ -119,7 +116,16 @@ def make_sharing(
         scores, found = _certified(arrays, (unwrap_static(qp.loss),))
         return scores, found, int(np.count_nonzero(state.coef))
 
-    return Sharing(qp.kernel, prepare, size, init, start, solve, products, certify)
+    def model(data, state):
+        found = expansion(qp.kernel, jnp.asarray(state.coef), data, bias)
+        return dataclasses.replace(found, b=jnp.asarray(state.b))
+
+    return Sharing(qp.kernel, prepare, size, init, start, solve, products, certify, model)
+
+
+@jax.jit
+def _bounds(loss: Any, y: Array, C: Array, weight: Array) -> Quadratic:
+    return unwrap_static(loss).quadratic(y, C * weight)
 
 
 @jax.jit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ import numpy as np
 from ..numerics import accum_dtype
 from ..objectives import decision_values
 from ..recipe import fields_of, unwrap_static
-from ..types import Array, Batch, Lifted, Solver, take
+from ..types import Array, Batch, Certificate, Lifted, Solver, take
 from .fit import as_argument, fit
 from .progress import Bar
 from .selection_file import ResultFile, Results
@@ -144,12 +143,19 @@ class _Group:
         self.left = 0  # folds to come
 
 
-@functools.partial(jax.jit, static_argnames=())
-def _solve(solver: Any, shared: Any, data: Batch, state: Any) -> tuple[Any, Any]:
+def _run(solver: Any, shared: Any, data: Batch, state: Any) -> tuple[Any, Any]:
     return fields_of(unwrap_static(solver)).sharing.solve(shared, data, state)
 
 
-_solve_in_place = jax.jit(_solve.__wrapped__, donate_argnums=(1,))
+_solve, _solve_in_place = jax.jit(_run), jax.jit(_run, donate_argnums=(1,))
+
+
+def _solve_from(solver: Any, shared: Any, data: Batch, state: Any) -> tuple[Any, Any]:
+    """What runs share after a run, and the end of the run, on the host."""
+    start = fields_of(solver).sharing.start(data, state)
+    solve = _solve_in_place if shared.changes else _solve
+    shared, end = solve(as_argument(solver, accum_dtype(data.x)), shared, data, start)
+    return shared, jax.tree.map(np.asarray, jax.block_until_ready(end))
 
 
 def groups_of(grid: Grid) -> list[_Group]:
@@ -186,13 +192,11 @@ def run_shared(
     are worked on at once.
     """
     memory = SHARED_BYTES if memory is None else memory
-    dtype = accum_dtype(grid.data.x)
     groups = groups_of(grid)
     size = max(fields_of(group.solvers[0]).sharing.size(grid.data) for group in groups)
     # two groups at once, so that no thread waits for the last fold of a group
     in_memory = 2 if 2 * size <= memory else 1
     slots = threading.Semaphore(in_memory)
-    data = jax.device_put(grid.data)
     if size > memory:
         threads = 1
 
@@ -201,7 +205,7 @@ def run_shared(
         with group.lock:
             if group.shared is None:
                 slots.acquire()
-                group.shared = fields_of(group.solvers[0]).sharing.prepare(data, memory)
+                group.shared = fields_of(group.solvers[0]).sharing.prepare(grid.data, memory)
         run_path(group, fold)
         with group.lock:
             group.left -= 1
@@ -227,14 +231,9 @@ def run_shared(
             if limits.stopped:
                 return
             begin = time.perf_counter()
-            state = fields_of(solver).sharing.start(train, state)
-            argument = as_argument(solver, dtype)
+            shared, state = _solve_from(solver, group.shared, train, state)
             if group.shared.changes:
-                shared, state = _solve_in_place(argument, group.shared, train, state)
                 group.shared = shared
-            else:
-                _, state = _solve(argument, group.shared, train, state)
-            state = jax.tree.map(np.asarray, jax.block_until_ready(state))
             seconds = np.asarray(time.perf_counter() - begin)
             new = [np.asarray(leaf)[None] for leaf in (*jax.tree.leaves(state), seconds)]
             joined = (
@@ -284,7 +283,30 @@ def certify_group(grid: Grid, group: _Group, results: Results) -> None:
             del results.paths[group.number, fold]
 
 
+def refit_shared(
+    grid: Grid, place: tuple[int, ...], memory: float | None
+) -> tuple[Any, Certificate]:
+    """The model of a cell trained on all rows, and its certificate, by the programs of the grid."""
+    solver, data = grid.solver(place), grid.data
+    sharing = fields_of(solver).sharing
+    shared = sharing.prepare(data, SHARED_BYTES if memory is None else memory)
+    _, state = _solve_from(solver, shared, data, sharing.init(data))
+    group = next(group for group in groups_of(grid) if place in group.cells)
+    # as many states as in the grid, so that the program is that of the grid
+    repeat = lambda a: np.broadcast_to(a, (len(group.cells) * grid.folds, *np.shape(a)))
+    product = np.asarray(sharing.products(data, jax.tree.map(repeat, state)))[0]
+    certificate = sharing.certify(data, state, product)[1]
+    return sharing.model(data, state), certificate
+
+
 # Runs as programs of `fit`
+
+
+def refit_fitted(grid: Grid, place: tuple[int, ...], memory: float | None) -> tuple[Any, None]:
+    """The model of a cell trained on all rows; its certificate is not known."""
+    solver = grid.maker(**grid.numbers(place))
+    run = fit(solver, grid.data, grid.key, steps=grid.steps, tol=grid.tol)
+    return run.model, None
 
 
 def run_fitted(
@@ -352,8 +374,7 @@ def run_fitted(
         file.write()
 
     if jobs:  # compiled once, before several threads ask for it
-        run_jobs(work, jobs[:1], 1, first_limits := Limits(None))
-        del first_limits
+        run_jobs(work, jobs[:1], 1, Limits(None))
         run_jobs(work, jobs[1:], threads, limits)
 
 

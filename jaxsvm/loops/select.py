@@ -16,10 +16,17 @@ from ..checks import key as check_key
 from ..data.folds import folds as make_folds
 from ..numerics import check_process, is_traced
 from ..recipe import check_choice, check_positive, fields_of
-from ..types import Array, Batch, Certificate, check_batch
+from ..types import Array, Batch, check_batch
 from .checks import check_limit, check_solver, check_targets, whole_number
-from .fit import fit
-from .grid_runs import Grid, Limits, Progress, run_fitted, run_shared
+from .grid_runs import (
+    Grid,
+    Limits,
+    Progress,
+    refit_fitted,
+    refit_shared,
+    run_fitted,
+    run_shared,
+)
 from .selection import Scores, Selection, cells_of, strength
 from .selection_file import ResultFile, Results, fingerprint
 
@@ -159,7 +166,8 @@ def select(
         tuple(numbers),
     )
     place = table.one_se_place if rule == "one_se" else table.place
-    model, certificate = _refit(grid, place)
+    refit = refit_fitted if fields_of(first).sharing is None else refit_shared
+    model, certificate = refit(grid, place, memory)
     made = results.count
     status = f"{made} of {total} fits made, " if made < total else f"{total} fits, "
     status = ("out of time: " if made < total else "") + status
@@ -298,7 +306,7 @@ def _folds(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> np
         own = None if groups is None else np.asarray(groups)[live]
         k = integer("folds", folds, 2)
         stratify = targets == "labels" or isinstance(targets, int)
-        fold[live] = make_folds(jax.random.fold_in(key, 0), y[live], k, groups=own, stratify=stratify)
+        fold[live] = make_folds(key, y[live], k, groups=own, stratify=stratify)
         return fold
     given = np.asarray(folds)
     if given.shape != (n,) or given.dtype.kind not in "iu":
@@ -386,15 +394,3 @@ _SCORES: dict[tuple[str, bool], Callable] = {
     ("risk", True): lambda values, y, weight: _mean(np.abs(values - y), values, weight),
 }
 
-
-def _refit(grid: Grid, place: tuple[int, ...]) -> tuple[Any, Certificate | None]:
-    """The model of a cell trained on all rows, and its certificate."""
-    solver = grid.maker(**grid.numbers(place))
-    run = fit(solver, grid.data, grid.key, steps=grid.steps, tol=grid.tol)
-    sharing = fields_of(solver).sharing
-    if sharing is None:
-        return run.model, None
-    state = sharing.init(grid.data, run.model)
-    stacked = jax.tree.map(lambda a: np.asarray(a)[None], state)
-    product = np.asarray(sharing.products(grid.data, stacked))[0]
-    return run.model, sharing.certify(grid.data, state, product)[1]
