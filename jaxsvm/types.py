@@ -294,7 +294,8 @@ class Sharing(NamedTuple):
     prepare: Callable
     size: Callable  # (data) -> bytes that `prepare` would like to take
     init: Callable  # (data) -> state before a run
-    # (data, state) -> a start from the state of another run on rows of the same weights; on the host
+    # (shared, data, state) -> a start from the end of another run on rows of the same weights; on
+    # the host
     start: Callable
     solve: Callable  # (shared, data, state) -> shared, state after the run
     # (data, states with a leading axis (c,)) -> what `certify` needs of each, (c, ...), in float64

@@ -40,7 +40,7 @@ class Task(NamedTuple):
     qp: Any  # Problem, or `nu_qp.NuProblem`
     tol: Array  # ()  the residual to stop at
     rounds: Array  # ()  int32, maximum number of blocks
-    x: Array  # (n, d)  all rows
+    x: Array | None  # (n, d)  all rows; None with `matrix`
     y: Array  # (n,)
     dual: Dual  # its bounds and curvature
     stop: str
@@ -59,6 +59,7 @@ class Task(NamedTuple):
         """The cache with the wanted rows of a working set; all rows of `matrix`."""
         if self.matrix is not None:
             return kernel_cache.all_rows(self.matrix)
+        assert rows is not None and self.x is not None
         return kernel_cache.ensure_rows(rows, self.qp.kernel, self.x, working, wanted)
 
     def residual(self, state: DualState) -> Residual:
@@ -126,9 +127,7 @@ def can_continue(task: Task, row_limit: int, progress: Progress) -> Array:
     return more if progress.rows is None else more & (progress.rows.n_computed < row_limit)
 
 
-def solve_blocks_while(
-    task: Task, condition: Callable, size: int, progress: Progress
-) -> Progress:
+def solve_blocks_while(task: Task, condition: Callable, size: int, progress: Progress) -> Progress:
     """Solve blocks of `size` rows as long as the condition of the progress holds."""
     return lax.while_loop(condition, functools.partial(solve_block, task, size), progress)
 

@@ -15,7 +15,7 @@ from ..models import expansion
 from ..numerics import accum_dtype, dot, two_sum
 from ..objectives.evaluate import in_float64
 from ..recipe import cast, unwrap_static
-from ..types import Array, Batch, Certificate, Quadratic, Sharing
+from ..types import Array, Certificate, Quadratic, Sharing
 from . import blocks, kernel_cache, whole_matrix
 from .blocks import DecompositionState, Progress, Task
 from .dual_qp import DualState, Problem, intercept
@@ -58,14 +58,13 @@ class RunState(NamedTuple):
     product: Array  # (n,)  K coef, less what `compensation` and `pending` say
     compensation: Array  # (n,)  rounding errors of `product`, still to be added
     pending: Array  # (n,)  K pending is still to be added to `product`
+    sum_error: Array  # ()  the sum of the coefficients at a start, if the bias is free
     b: Array  # ()
     residual: Array  # ()
     steps: Array  # ()  int32, steps on pairs of all rows, and blocks
 
 
-def make_sharing(
-    qp: Problem, bias: str, stop: str, tol: Any, rounds: float
-) -> Sharing:
+def make_sharing(qp: Problem, bias: str, stop: str, tol: Any, rounds: float) -> Sharing:
     """What exact kernel machines share, for `Solver.sharing`.
 
     A run starts with steps on pairs of all rows. If these do not suffice, blocks follow, as in
@@ -93,14 +92,15 @@ def make_sharing(
         return CachedRows(kernel_cache.empty(x, slots), x, _diagonal(kernel, x))
 
     def init(data):
-        zero = np.zeros(data.y.shape[0], accum_dtype(data.x))
-        number = np.zeros((), zero.dtype)
-        return RunState(zero, zero, zero, zero, number, number, np.zeros((), np.int32))
+        zero: Any = np.zeros(data.y.shape[0], accum_dtype(data.x))  # on the host
+        number: Any = np.zeros((), zero.dtype)
+        steps: Any = np.zeros((), np.int32)
+        return RunState(zero, zero, zero, zero, number, number, number, steps)
 
-    def start(data, state):
+    def start(shared, data, state):
         C, loss, y, weight = cast((qp.C, qp.loss, data.y, data.weight), accum_dtype(data.x))
         bounds = jax.tree.map(np.asarray, _bounds(loss, y, C, weight))
-        return _scaled(state, bounds, np.asarray(y))
+        return _scaled(state, bounds, np.asarray(y), bias, not shared.changes)
 
     def solve(shared, data, state):
         y, weight = cast((data.y, data.weight), state.coef.dtype)
@@ -139,10 +139,15 @@ def _diagonal(kernel: Kernel, x: Array) -> Array:
     return kernel.diag(x).astype(accum_dtype(x))
 
 
-def _scaled(state: RunState, bounds: Any, y: np.ndarray) -> RunState:
+def _scaled(state: RunState, bounds: Quadratic, y: np.ndarray, bias: str, scale: bool) -> RunState:
     """The best feasible multiple of the coefficients, worked out in float64.
 
-    If a coefficient is beyond its bound even so, as where the loss is another one, it is zeros.
+    Args:
+        state: the end of another run.
+        bounds: of the coefficients in the next run.
+        y: (n,) targets.
+        bias: "free" or "none".
+        scale: False: the coefficients as they are, if they are feasible, else zeros.
     """
     low, high, l1, l2 = bounds
     coef = np.asarray(state.coef, np.float64)
@@ -153,26 +158,29 @@ def _scaled(state: RunState, bounds: Any, y: np.ndarray) -> RunState:
     nonzero = coef != 0
     room = np.min(ends[nonzero] / coef[nonzero], initial=np.inf)
     best = linear / square if square > 0 else 1.0
-    factor = min(max(best, 0.0), room)
+    factor = min(max(best, 0.0), room) if scale else float(room >= 1)
     exact = factor * coef
     # those that a bound stops are exactly at it
-    new = np.where(nonzero & (np.abs(exact) >= np.abs(ends) * (1 - 1e-6)), ends, exact)
-    rounded = new.astype(y.dtype)
+    at_end = nonzero & (np.abs(exact) >= np.abs(ends) * (1 - 1e-6)) & scale
+    rounded = np.where(at_end, ends, exact).astype(y.dtype)
     total = factor * product
     head = total.astype(y.dtype)
-    return state._replace(
-        coef=rounded,
-        product=head,
-        compensation=(total - head).astype(y.dtype),
-        pending=(rounded - exact).astype(y.dtype),
-    )
+    wide_sum = np.sum(rounded, dtype=np.float64) if bias == "free" else 0
+    fields: dict[str, Any] = {
+        "coef": rounded,
+        "product": head,
+        "compensation": (total - head).astype(y.dtype),
+        "pending": (rounded - exact).astype(y.dtype),
+        "sum_error": np.asarray(wide_sum, y.dtype),
+    }
+    return state._replace(**fields)
 
 
 def _solve(
     qp: Problem,
     tol: Array,
     rounds: Array,
-    shared: Matrix | CachedRows,
+    shared: Any,  # Matrix or CachedRows
     y: Array,
     weight: Array,
     state: RunState,
@@ -181,20 +189,19 @@ def _solve(
 ) -> tuple[Any, RunState]:
     """Solve from `state` to the tolerance."""
     matrix = isinstance(shared, Matrix)
-    gram = shared.gram if matrix else None
+    gram: Any = shared.gram if matrix else None
     n = y.shape[0]
     bounds = unwrap_static(qp.loss).quadratic(y, qp.C * weight)
     times_l2 = lambda coef: jnp.zeros_like(coef) if bounds.l2 is None else bounds.l2 * coef
-    if gram is None:
-        late = lambda: matvec(qp.kernel, shared.x, shared.x, state.pending)
-    else:
-        late = lambda: dot(gram, state.pending)
-    pending = lax.cond(jnp.any(state.pending != 0), late, lambda: jnp.zeros_like(y))
+    pending = jnp.zeros_like(y)  # a cache is never asked for it
+    if matrix:
+        pending = lax.cond(
+            jnp.any(state.pending != 0), lambda: dot(gram, state.pending), lambda: pending
+        )
     grad, compensation = y, jnp.zeros_like(y)
     for term in (state.product, state.compensation, pending, times_l2(state.coef)):
         grad, compensation = two_sum(grad, compensation, -term)
-    sum_error = jnp.sum(state.coef) if bias == "free" else jnp.zeros((), y.dtype)
-    dual = DualState(state.coef, grad, compensation, sum_error, weight)
+    dual = DualState(state.coef, grad, compensation, state.sum_error, weight)
 
     steps = jnp.zeros((), jnp.int32)
     small = n <= 2 * BLOCK
@@ -226,7 +233,7 @@ def _solve(
     product, rounding = two_sum(product, rounding, -times_l2(dual.coef))
     b = intercept(qp.dual_from_diag(dual, shared.diag, y), bias)
     zero = jnp.zeros_like(y)
-    return shared, RunState(dual.coef, product, rounding, zero, b, residual, steps)
+    return shared, RunState(dual.coef, product, rounding, zero, dual.sum_error, b, residual, steps)
 
 
 @in_float64

@@ -69,9 +69,8 @@ class Grid(NamedTuple):
     def without(self, fold: int) -> Batch:
         """The data with weight 0 for the rows of a fold."""
         weight = np.asarray(self.data.weight)
-        return self.data._replace(
-            weight=np.where(self.fold == fold, np.zeros((), weight.dtype), weight)
-        )
+        left: Any = np.where(self.fold == fold, np.zeros((), weight.dtype), weight)
+        return self.data._replace(weight=left)
 
 
 class Limits:
@@ -81,11 +80,12 @@ class Limits:
         """Start the clock."""
         self.event = threading.Event()
         self.end = None if seconds is None else time.monotonic() + seconds
+        self.made = False  # one fit is made in any case
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the time is over."""
-        return self.end is not None and time.monotonic() > self.end
+        """Whether the time is over, and a fit was made."""
+        return self.made and self.end is not None and time.monotonic() > self.end
 
     @property
     def stopped(self) -> bool:
@@ -119,8 +119,12 @@ def run_jobs(work: Callable, jobs: list, threads: int, limits: Limits) -> None:
     pool = concurrent.futures.ThreadPoolExecutor(max(1, threads))
 
     def run_job(job: Any) -> None:
-        if not limits.stopped:
-            work(job)
+        try:
+            if not limits.stopped:
+                work(job)
+        except BaseException:
+            limits.event.set()
+            raise
 
     try:
         for future in [pool.submit(run_job, job) for job in jobs]:
@@ -152,7 +156,7 @@ _solve, _solve_in_place = jax.jit(_run), jax.jit(_run, donate_argnums=(1,))
 
 def _solve_from(solver: Any, shared: Any, data: Batch, state: Any) -> tuple[Any, Any]:
     """What runs share after a run, and the end of the run, on the host."""
-    start = fields_of(solver).sharing.start(data, state)
+    start = fields_of(solver).sharing.start(shared, data, state)
     solve = _solve_in_place if shared.changes else _solve
     shared, end = solve(as_argument(solver, accum_dtype(data.x)), shared, data, start)
     return shared, jax.tree.map(np.asarray, jax.block_until_ready(end))
@@ -200,12 +204,21 @@ def run_shared(
     if size > memory:
         threads = 1
 
+    def has_shared(group: _Group) -> bool:
+        """Whether the group has what its runs share; waits until there is room for it."""
+        with group.lock:
+            if group.shared is not None:
+                return True
+            while not slots.acquire(timeout=0.1):
+                if limits.stopped:
+                    return False
+            group.shared = fields_of(group.solvers[0]).sharing.prepare(grid.data, memory)
+            return True
+
     def one_path(job: tuple[_Group, int]) -> None:
         group, fold = job
-        with group.lock:
-            if group.shared is None:
-                slots.acquire()
-                group.shared = fields_of(group.solvers[0]).sharing.prepare(grid.data, memory)
+        if not has_shared(group):
+            return
         run_path(group, fold)
         with group.lock:
             group.left -= 1
@@ -213,7 +226,7 @@ def run_shared(
                 return
             group.shared = None
             slots.release()
-        if not limits.stopped:
+        if _is_complete(group, grid, results):
             certify_group(grid, group, results)
             file.write()
 
@@ -243,6 +256,7 @@ def run_shared(
             with results.lock:
                 results.paths[place] = leaves
             progress.add(1)
+            limits.made = True
             file.write()
 
     jobs = []
@@ -253,20 +267,30 @@ def run_shared(
             jobs.append((group, fold))
             group.left += 1
     run_jobs(one_path, jobs, threads, limits)
+    for group in groups:  # where the time was over
+        if any((group.number, fold) in results.paths for fold in range(grid.folds)):
+            certify_group(grid, group, results)
+
+
+def _is_complete(group: _Group, grid: Grid, results: Results) -> bool:
+    """Whether all runs of a group are made."""
+    paths = [results.paths.get((group.number, fold)) for fold in range(grid.folds)]
+    return all(path is not None and len(path[0]) == len(group.cells) for path in paths)
 
 
 def certify_group(grid: Grid, group: _Group, results: Results) -> None:
     """Work out scores and certificates of all runs of a group, and record them."""
+    complete = _is_complete(group, grid, results)
     first = fields_of(group.solvers[0]).sharing
     tree = jax.tree.structure(first.init(grid.data))
-    paths = [results.paths[group.number, fold] for fold in range(grid.folds)]
+    made = [fold for fold in range(grid.folds) if (group.number, fold) in results.paths]
+    paths = [results.paths[group.number, fold] for fold in made]
     # cells of a fold after each other, as the products of all are one
     stacked = [np.concatenate(leaves) for leaves in zip(*paths, strict=True)]
     states = jax.tree.unflatten(tree, stacked[:-1])
     products = np.asarray(first.products(grid.data, states))
-    for i, (fold, k) in enumerate(
-        (fold, k) for fold in range(grid.folds) for k in range(len(group.cells))
-    ):
+    runs = [(fold, k) for fold, path in zip(made, paths, strict=True) for k in range(len(path[0]))]
+    for i, (fold, k) in enumerate(runs):
         sharing = fields_of(group.solvers[k]).sharing
         state = jax.tree.map(lambda a, i=i: a[i], states)
         values, found, support = sharing.certify(grid.without(fold), state, products[i])
@@ -279,7 +303,7 @@ def certify_group(grid: Grid, group: _Group, results: Results) -> None:
         }
         results.record(group.cells[k], fold, rows, np.asarray(values)[rows], numbers)
     with results.lock:
-        for fold in range(grid.folds):
+        for fold in made if complete else []:
             del results.paths[group.number, fold]
 
 
@@ -345,9 +369,7 @@ def run_fitted(
             solver = grid.maker(**{names[0]: number}, **dict(zip(rest, others, strict=True)))
             return program(solver, arrays, key)
 
-        whole = sweep(
-            point, number=jnp.asarray(grid.axes[names[0]]), memory=memory, progress=False
-        )
+        whole = sweep(point, number=jnp.asarray(grid.axes[names[0]]), memory=memory, progress=False)
         jobs = [cells for cells in _rows_of(grid) if not _all_done(results, cells)]
     else:
         jobs = [[cell] for cell in grid.cells if not _all_done(results, [cell])]
@@ -371,10 +393,11 @@ def run_fitted(
                 numbers = {"support": support[i, fold], "seconds": seconds}
                 results.record(cell, fold, rows, values[i, fold, : len(rows)], numbers)
         progress.add(len(cells) * grid.folds)
+        limits.made = True
         file.write()
 
-    if jobs:  # compiled once, before several threads ask for it
-        run_jobs(work, jobs[:1], 1, Limits(None))
+    if jobs:
+        work(jobs[0])  # compiled once, before several threads ask for it
         run_jobs(work, jobs[1:], threads, limits)
 
 

@@ -68,9 +68,9 @@ def select(
         maker: (one number of each axis by name) -> solver.
         data: n rows; rows of weight 0 are left out of all fits.
         key: a key of `jax.random.key`, for the folds and for all fits.
-        folds: number of folds; they are stratified for labels and class numbers. Or the fold of each
-            row, (n,) integers from 0 on, -1 for rows that are in all training sets. Or "loo": each
-            row is a fold.
+        folds: number of folds; they are stratified for labels and class numbers. Or the fold of
+            each row, (n,) integers from 0 on, -1 for rows that are in all training sets. Or "loo":
+            each row is a fold.
         groups: (n,) a name or number of the group of each row; rows of one group are in one fold.
         score: "error", the weighted share of misclassified rows, or the mean squared error of real
             targets; "risk", the mean hinge loss, or absolute error; or a function of decision
@@ -86,7 +86,8 @@ def select(
             replaced by a cache of its rows, which all C and folds share. For other solvers the
             bound of the temporaries of a program, as of `sweep`.
         threads: fits at the same time; None: the number of processors.
-        seconds: start no other fit after this time. Cells that were not completed are nan.
+        seconds: start no other fit after this time. Cells that were not completed are nan; if there
+            is no other, a ValueError says so.
         save: path of a file that holds all finished fits. A call with the same arguments goes on
             from it, with the same result.
         progress: a bar on the standard error stream.
@@ -132,7 +133,6 @@ def select(
         memory = as_number("memory", memory)
     numbers = {name: _axis(name, values) for name, values in axes.items()}
     _check_names(maker, list(numbers))
-    data = jax.tree.map(lambda a: a, data)
     first = _first_solver(maker, numbers, data)
     fold = _folds(key, data, fields_of(first).targets, folds, groups)
     count = int(fold.max()) + 1
@@ -341,8 +341,8 @@ def _check_folds(fold: np.ndarray, data: Batch, targets: Any) -> None:
     if len(missing):
         i, c = missing[0]
         raise ValueError(
-            f"without fold {i} there is no row of class {classes[c]:g}: take fewer folds, more rows "
-            "of that class, or other groups"
+            f"without fold {i} there is no row of class {classes[c]:g}: take fewer folds, more "
+            "rows of that class, or other groups"
         )
 
 
@@ -393,4 +393,3 @@ _SCORES: dict[tuple[str, bool], Callable] = {
     ("error", True): lambda values, y, weight: _mean((values - y) ** 2, values, weight),
     ("risk", True): lambda values, y, weight: _mean(np.abs(values - y), values, weight),
 }
-

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..recipe import static, struct
-from ..types import Array, Certificate
+from ..types import Certificate
 from .sweep import Table
 
 # axes whose larger numbers regularise more; of all others the smaller ones do
@@ -39,13 +39,13 @@ class Scores:
     Lower scores are better. What was not computed is nan, or -1 for counts.
     """
 
-    folds: Array  # (k_1, ..., k_a, folds)  the score of each fold
+    folds: np.ndarray  # (k_1, ..., k_a, folds)  the score of each fold
     # (k_1, ..., folds)  relative duality gap (P - D) / P, from float64; nan: no certificate
-    gap: Array
+    gap: np.ndarray
     # (k_1, ..., folds)  objective 1/2 |w|^2 + C sum_i weight_i loss_i; nan: no certificate
-    primal: Array
-    support: Array  # (k_1, ..., folds)  int32, support vectors or nonzero coefficients
-    seconds: Array  # (k_1, ..., folds)  an equal share each for runs that were one program
+    primal: np.ndarray
+    support: np.ndarray  # (k_1, ..., folds)  int32, support vectors or nonzero coefficients
+    seconds: np.ndarray  # (k_1, ..., folds)  an equal share each for runs that were one program
     numbers: tuple  # (k_i,) for each axis
     names: tuple = static()  # of the axes
 
@@ -146,8 +146,8 @@ class Selection:
     table: Scores
     # (k_1, ..., k_a, n), or (..., n, classes): decision values at each row by the model that was
     # trained without it; nan for rows that no fold holds out
-    scores: Array
-    fold: Array  # (n,)  int32, the fold that holds a row out; -1: none
+    scores: np.ndarray
+    fold: np.ndarray  # (n,)  int32, the fold that holds a row out; -1: none
     model: Any  # trained on all rows with the numbers of `chosen`
     certificate: Certificate | None  # of `model`, in the units of its objective; None: not known
     rule: str = static(default="best")  # "best" or "one_se"

@@ -150,7 +150,10 @@ class ResultFile:
                 arrays[f"path.{group}.{fold}.{i}"] = leaf
         with atomic_path(path) as temporary, open(temporary, "r+b") as stream:
             np.savez(
-                stream, format=np.asarray(FORMAT), call=np.asarray(self.call), **arrays  # type: ignore[arg-type]
+                stream,
+                format=np.asarray(FORMAT),
+                call=np.asarray(self.call),
+                **arrays,  # type: ignore[arg-type]
             )
 
 
