@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..numerics import accum_dtype
+from ..numerics import accum_dtype, is_traced
 from ..objectives import decision_values
 from ..recipe import fields_of, unwrap_static
 from ..types import Array, Batch, Certificate, Lifted, Solver, take
 from .fit import as_argument, fit
 from .progress import Bar
 from .selection_file import ResultFile, Results
-from .sweep import sweep
 
 SHARED_BYTES = 2**31  # of what runs share, where the call names no `memory`
 RETAINED_BYTES = 2**31  # of features that are computed once for all runs of a program
@@ -344,48 +344,35 @@ def run_fitted(
 ) -> None:
     """Make the fits by programs that hold all folds, and all numbers of the first axis.
 
-    Under `vmap`, what does not depend on the first axis is computed once for all of them. A maker
-    that reads its numbers, such as one that rounds them, gets one number at a time.
+    What does not depend on the first axis is computed once for all its numbers. A maker that reads
+    its numbers, such as one that rounds them, gets one of them at a time.
     """
     held = [grid.held_out(fold) for fold in range(grid.folds)]
-    most = max(map(len, held))
-    index = np.full((grid.folds, most), -1, np.int32)
+    index = np.full((grid.folds, max(map(len, held))), -1, np.int32)
     for i, rows in enumerate(held):
         index[i, : len(rows)] = rows
     weights = np.stack([np.asarray(grid.without(fold).weight) for fold in range(grid.folds)])
-    args = jax.device_put((grid.data, weights, index)), grid.key
-    names = list(grid.axes)
-    traceable = _is_traceable(grid)
-
-    def program(solver: Any, arrays: Any, key: Array) -> Any:
-        data, weights, index = arrays
-        return _fit_folds(solver, data, weights, index, key, grid.tol, grid.steps)
-
-    whole: Any = None
-    if traceable:
-        rest = names[1:]
-
-        def point(number: Any, others: Any, arrays: Any, key: Array) -> Any:
-            solver = grid.maker(**{names[0]: number}, **dict(zip(rest, others, strict=True)))
-            return program(solver, arrays, key)
-
-        whole = sweep(point, number=jnp.asarray(grid.axes[names[0]]), memory=memory, progress=False)
-        jobs = [cells for cells in _rows_of(grid) if not _all_done(results, cells)]
+    args = jax.device_put((grid.data, weights, index)), grid.key, grid.tol
+    rows_of_grid = [
+        [(i, *cell[1:]) for i in range(grid.shape[0])]
+        for cell in grid.cells
+        if cell[0] == grid.order[0][0]
+    ]
+    jobs = [cells for cells in rows_of_grid if not _all_done(results, cells)]
+    if jobs and (stacked := _stacked_solvers(grid, jobs[0])) is not None:
+        width = _width(stacked, len(jobs[0]), args, grid.steps, memory)
+        jobs = [row[i : i + width] for row in jobs for i in range(0, len(row), width)]
     else:
-        jobs = [[cell] for cell in grid.cells if not _all_done(results, [cell])]
-    one = jax.jit(program)
+        jobs = [[cell] for row in jobs for cell in row]
+    jobs = [cells for cells in jobs if not _all_done(results, cells)]
 
     def work(cells: list[tuple[int, ...]]) -> None:
         begin = time.perf_counter()
-        if traceable:
-            others = tuple(
-                jnp.asarray(grid.axes[name][i])
-                for name, i in zip(names[1:], cells[0][1:], strict=True)
-            )
-            found = whole(others, *args)
-        else:
+        stacked = _stacked_solvers(grid, cells) if len(cells) > 1 else None
+        if stacked is None:
             solver = as_argument(grid.maker(**grid.numbers(cells[0])), accum_dtype(grid.data.x))
-            found = jax.tree.map(lambda a: a[None], one(solver, *args))
+            stacked = solver, (False,) * len(jax.tree.leaves(solver))
+        found = _fit_cells(stacked[0], len(cells), *args, stacked=stacked[1], steps=grid.steps)
         values, support = map(np.asarray, jax.block_until_ready(found))
         seconds = (time.perf_counter() - begin) / (len(cells) * grid.folds)
         for i, cell in enumerate(cells):
@@ -405,26 +392,85 @@ def _all_done(results: Results, cells: list[tuple[int, ...]]) -> bool:
     return all(results.arrays["done"][cell].all() for cell in cells)
 
 
-def _rows_of(grid: Grid) -> Iterator[list[tuple[int, ...]]]:
-    """The cells along the first axis, for each of the others, in the order of the numbers."""
-    for cell in grid.cells:
-        if cell[0] == grid.order[0][0]:
-            yield [(i, *cell[1:]) for i in range(grid.shape[0])]
+def _stacked_solvers(grid: Grid, cells: list[tuple[int, ...]]) -> tuple[Any, tuple] | None:
+    """The solvers of cells along the first axis as one, and which of its leaves are stacked.
 
+    None if the maker does not work on numbers without values, or if they are structure, as integers
+    are as a rule.
+    """
+    first, numbers = next(iter(grid.axes.items()))
+    if numbers.dtype.kind != "f":
+        return None
+    others = {name: value for name, value in grid.numbers(cells[0]).items() if name != first}
+    found: list[Any] = []
 
-def _is_traceable(grid: Grid) -> bool:
-    """Whether the maker works on numbers without values, and gives one kind of solver."""
-    types = {
-        name: jax.ShapeDtypeStruct((), jnp.asarray(numbers).dtype)
-        for name, numbers in grid.axes.items()
-    }
-    if any(not jnp.issubdtype(kind.dtype, jnp.floating) for kind in types.values()):
-        return False  # integers are structure, as a rule
+    def solver_at(number: Array) -> list[Array]:
+        solver = as_argument(grid.maker(**{first: number}, **others), accum_dtype(grid.data.x))
+        leaves, tree = jax.tree.flatten(solver)
+        flags = tuple(is_traced(leaf) for leaf in leaves)
+        # what does not depend on the number was computed outside of the trace
+        found.append((tree, flags, [None if f else a for a, f in zip(leaves, flags, strict=True)]))
+        return [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
+
     try:
-        jax.eval_shape(lambda numbers: jax.tree.leaves(grid.maker(**numbers)), types)
+        stack = iter(jax.vmap(solver_at)(jnp.asarray(numbers[[cell[0] for cell in cells]])))
     except Exception:  # whatever a maker does to numbers that have no values
-        return False
-    return True
+        return None
+    tree, flags, leaves = found[-1]
+    leaves = [next(stack) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]
+    return jax.tree.unflatten(tree, leaves), flags
+
+
+def _width(
+    stacked: tuple[Any, tuple], cells: int, args: tuple, steps: int | None, memory: float | None
+) -> int:
+    """The number of cells of a program that fits `memory`, at most `cells`.
+
+    Raises:
+        ValueError: a single cell does not fit.
+    """
+    solver, flags = stacked
+    while memory is not None:
+        leaves, tree = jax.tree.flatten(solver)
+        part = [a[:cells] if flag else a for a, flag in zip(leaves, flags, strict=True)]
+        part_solver = jax.tree.unflatten(tree, part)
+        lowered = _fit_cells.lower(part_solver, cells, *args, stacked=flags, steps=steps)
+        analysis = lowered.compile().memory_analysis()
+        size = analysis.temp_size_in_bytes + analysis.output_size_in_bytes
+        if size <= memory:
+            break
+        if cells == 1:
+            raise ValueError(
+                f"the folds of one cell take {size:.3g} bytes, memory={memory:.3g}: raise memory, "
+                "or use fewer folds, features or rows"
+            )
+        cells = -(-cells // 2)
+    return cells
+
+
+@functools.partial(jax.jit, static_argnames=("cells", "stacked", "steps"))
+def _fit_cells(
+    solver: Any,
+    cells: int,
+    arrays: tuple,
+    key: Array,
+    tol: Array | None,
+    *,
+    stacked: tuple[bool, ...],
+    steps: int | None,
+) -> tuple[Array, Array]:
+    """`_fit_folds` for several solvers, whose leaves are stacked where `stacked` is true."""
+    leaves, tree = jax.tree.flatten(solver)
+    own = [leaf for leaf, flag in zip(leaves, stacked, strict=True) if flag]
+
+    def one_cell(_: Array, own: list[Array]) -> tuple[Array, Array]:
+        own_leaves = iter(own)
+        both = [
+            next(own_leaves) if flag else leaf for leaf, flag in zip(leaves, stacked, strict=True)
+        ]
+        return _fit_folds(jax.tree.unflatten(tree, both), *arrays, key, tol, steps)
+
+    return jax.vmap(one_cell)(jnp.arange(cells), own)
 
 
 def _fit_folds(
@@ -433,7 +479,7 @@ def _fit_folds(
     weights: Array,
     index: Array,
     key: Array,
-    tol: float | None,
+    tol: Array | None,
     steps: int | None,
 ) -> tuple[Array, Array]:
     """Decision values (folds, m) at the rows held out, and the support of each fit (folds,)."""

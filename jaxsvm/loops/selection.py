@@ -138,9 +138,9 @@ class Selection:
         >>> x = np.array([[0.0], [1], [2], [3], [4], [5], [6], [7]])
         >>> data = jaxsvm.dataset(x, [-1, -1, -1, -1, 1, 1, 1, 1])
         >>> found = jaxsvm.select(lambda C: jaxsvm.decomposition(C, jaxsvm.kernels.linear()), data,
-        ...     jax.random.key(0), C=np.array([1e-4, 1.0]), folds=2, progress=False)
-        >>> found.best, found.fold.shape, found.scores.shape
-        ({'C': 1.0}, (8,), (2, 8))
+        ...     jax.random.key(0), C=np.array([0.1, 1.0]), folds=2, progress=False)
+        >>> list(found.best), found.fold.shape, found.scores.shape
+        (['C'], (8,), (2, 8))
     """
 
     table: Scores
