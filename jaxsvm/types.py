@@ -304,6 +304,8 @@ class Sharing(NamedTuple):
     # units of the solver's own objective, number of support vectors; in float64
     certify: Callable
     model: Callable  # (data, state) -> Model
+    # (state) -> (n,) bool on the host: rows without which the solution may be another one
+    supports: Callable
 
 
 class Space(NamedTuple):

@@ -120,7 +120,11 @@ def make_sharing(qp: Problem, bias: str, stop: str, tol: Any, rounds: float) -> 
         found = expansion(qp.kernel, jnp.asarray(state.coef), data, bias)
         return dataclasses.replace(found, b=jnp.asarray(state.b))
 
-    return Sharing(qp.kernel, prepare, size, init, start, solve, products, certify, model)
+    def supports(state):
+        return np.asarray(state.coef) != 0
+
+    parts = prepare, size, init, start, solve, products, certify, model, supports
+    return Sharing(qp.kernel, *parts)
 
 
 @jax.jit

@@ -145,6 +145,8 @@ class _Group:
         self.lock = threading.Lock()
         self.shared: Any = None
         self.left = 0  # folds to come
+        # the runs on all rows, if a fold is a single row
+        self.whole: list[Any] = []
 
 
 def _run(solver: Any, shared: Any, data: Batch, state: Any) -> tuple[Any, Any]:
@@ -201,6 +203,7 @@ def run_shared(
     # two groups at once, so that no thread waits for the last fold of a group
     in_memory = 2 if 2 * size <= memory else 1
     slots = threading.Semaphore(in_memory)
+    single_rows = bool(np.bincount(grid.fold[grid.fold >= 0]).max() == 1)
     if size > memory:
         threads = 1
 
@@ -213,7 +216,18 @@ def run_shared(
                 if limits.stopped:
                     return False
             group.shared = fields_of(group.solvers[0]).sharing.prepare(grid.data, memory)
+            if single_rows:
+                run_whole(group)
             return True
+
+    def run_whole(group: _Group) -> None:
+        """The runs on all rows: without a row of coefficient 0 the solution is the same."""
+        state = fields_of(group.solvers[0]).sharing.init(grid.data)
+        for solver in group.solvers:
+            shared, state = _solve_from(solver, group.shared, grid.data, state)
+            group.whole.append(state)
+            if group.shared.changes:
+                group.shared = shared
 
     def one_path(job: tuple[_Group, int]) -> None:
         group, fold = job
@@ -224,7 +238,7 @@ def run_shared(
             group.left -= 1
             if group.left:
                 return
-            group.shared = None
+            group.shared, group.whole = None, []
             slots.release()
         if _is_complete(group, grid, results):
             certify_group(grid, group, results)
@@ -240,10 +254,13 @@ def run_shared(
         if leaves:
             state = jax.tree.unflatten(tree, [leaf[-1] for leaf in leaves[:-1]])
         start_at = len(leaves[0]) if leaves else 0
-        for solver in group.solvers[start_at:]:
+        row = grid.held_out(fold)[0]
+        for k, solver in list(enumerate(group.solvers))[start_at:]:
             if limits.stopped:
                 return
             begin = time.perf_counter()
+            if single_rows and not first.supports(group.whole[k])[row]:
+                state = group.whole[k]  # a solution without the row too; only b may be another
             shared, state = _solve_from(solver, group.shared, train, state)
             if group.shared.changes:
                 group.shared = shared

@@ -70,7 +70,8 @@ def select(
         key: a key of `jax.random.key`, for the folds and for all fits.
         folds: number of folds; they are stratified for labels and class numbers. Or the fold of
             each row, (n,) integers from 0 on, -1 for rows that are in all training sets. Or "loo":
-            each row is a fold.
+            each row is a fold; exact kernel machines then start from the solution on all rows
+            where the row is no support vector, which is the solution without it.
         groups: (n,) a name or number of the group of each row; rows of one group are in one fold.
         score: "error", the weighted share of misclassified rows, or the mean squared error of real
             targets; "risk", the mean hinge loss, or absolute error; or a function of decision
@@ -81,7 +82,8 @@ def select(
             regularisation.
         search: "grid", all cells.
         tol: of the fits, as of `fit`; None: the solver's.
-        steps: of the fits, as of `fit`; None: ten passes, or until an exact solver's tolerance.
+        steps: of the fits, as of `fit`; None: ten passes, or until an exact solver's tolerance. Ten
+            passes of dual ascent may be too few for a large C.
         memory: bytes of what fits share, > 0; None: 2 GiB. A kernel matrix that does not fit is
             replaced by a cache of its rows, which all C and folds share. For other solvers the
             bound of the temporaries of a program, as of `sweep`.

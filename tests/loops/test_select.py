@@ -147,6 +147,29 @@ def test_regression_with_the_tube_as_an_axis():
         assert absolute.table.folds[0, 0, f] == pytest.approx(np.abs(values - y)[held].mean(), rel=1e-5)
 
 
+SETS = {"normal": rows(60, 3), "separable": (np.linspace(-1, 1, 31)[:, None].astype(np.float32) ** np.arange(1, 3), np.where(np.linspace(-1, 1, 31) > 0, 1, -1)),
+        "noise": (rows(40, 4)[0], np.random.default_rng(2).choice([-1, 1], 40))}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_leave_one_out_is_that_of_refits(name):
+    x, y = SETS[name]
+    axes = {"C": np.array([0.5, 5.0, 50.0]), "gamma": np.array([0.1, 1.0])}
+    found = select(machine, jaxsvm.dataset(x, y), KEY, folds="loo", progress=False, tol=1e-5, **axes)
+    assert sorted(found.fold) == list(range(len(y)))
+    for i, C in enumerate(axes["C"]):
+        for j, gamma in enumerate(axes["gamma"]):
+            wanted = np.zeros(len(y))
+            for r in range(len(y)):
+                rest = np.arange(len(y)) != r
+                model = SVC(C=C, gamma=gamma, tol=1e-7).fit(x[rest].astype(float), y[rest])
+                wanted[r] = model.decision_function(x[r : r + 1].astype(float))[0]
+            np.testing.assert_allclose(found.scores[i, j], wanted, atol=2e-3 * max(1, np.abs(wanted).max()))
+            clear = np.abs(wanted) > 2e-3
+            wrong = found.table.folds[i, j][found.fold]
+            assert np.array_equal(wrong[clear], ((wanted > 0) != (y > 0))[clear])
+
+
 def one_by_one(maker, data, fold, cells, **options):
     """The share of wrong signs of runs of `fit` on the rows outside of each fold, by weights of 0."""
     out = []
