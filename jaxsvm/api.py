@@ -31,10 +31,13 @@ from .engines import gradient as gradient
 from .engines import online as online
 
 # Loops
+from .loops import C_grid as C_grid
 from .loops import SaveError as SaveError
+from .loops import Selection as Selection
 from .loops import cache_programs as cache_programs
 from .loops import fast_loops as fast_loops
 from .loops import fit as fit
+from .loops import select as select
 from .loops import step as step
 from .loops import stream as stream
 from .loops import sweep as sweep
@@ -101,6 +104,7 @@ from .types import Lifted as Lifted
 from .types import Loss as Loss
 from .types import Run as Run
 from .types import Sampler as Sampler
+from .types import Sharing as Sharing
 from .types import Solver as Solver
 from .types import Space as Space
 from .types import SparseRows as SparseRows

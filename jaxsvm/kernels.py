@@ -48,6 +48,7 @@ from .types import Array, Batch, SparseRows
 __all__ = [
     "Kernel",
     "custom",
+    "gamma_grid",
     "laplacian",
     "linear",
     "polynomial",
@@ -453,6 +454,35 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
         fields.differences,
         fields.gammas,
     )
+
+
+def gamma_grid(x: Array, size: int = 8) -> np.ndarray:
+    """The usual values of gamma for rows x: `size` numbers from 0.03 / m to 100 / m.
+
+    They are evenly spaced by their logarithms; m is the median of |x_i - x_j|^2 among 512 rows,
+    those of distance 0 left out.
+
+    Args:
+        x: (n, d) rows, n >= 2.
+        size: how many, >= 2.
+
+    Returns:
+        (size,) increasing numbers, on the host.
+
+    Raises:
+        ValueError: all rows are equal.
+
+    Example:
+        >>> gamma_grid(np.array([[0.0], [2.0]]), 2).round(4).tolist()
+        [0.0079, 25.0]
+    """
+    rows: Any = matrix("x", x)
+    size, n = integer("size", size, 2), rows.shape[0]
+    some = rows[np.unique(np.arange(min(n, 512)) * n // min(n, 512))]
+    square = np.asarray(sqdist(some, some), np.float64)[np.triu_indices(some.shape[0], 1)]
+    if not (square > 0).any():
+        raise ValueError(f"all {some.shape[0]} rows are equal: no gamma makes them differ")
+    return np.logspace(-1.5, 2, size) / np.median(square[square > 0])
 
 
 def holds_precomputed(kernel: Kernel) -> bool:

@@ -33,6 +33,7 @@ from .checks import (
     refuse_shape,
     rule_of,
     shown,
+    x64_enabled,
 )
 from .renamed import OPTIONS, refuse_old_options
 from .types import (
@@ -318,7 +319,7 @@ def _hashable(call: Recipe) -> Any:
     if not all(type(leaf) is float for leaf in call.numbers):
         return None
     types = tuple(type(choice[0]) for choice in call.spec[-1] if choice)  # True is no 1
-    key = call.numbers, call.spec, types, jax.config.jax_enable_x64
+    key = call.numbers, call.spec, types, x64_enabled()
     try:
         hash(key)
     except TypeError:
@@ -412,7 +413,8 @@ loss = recipe(Loss)
 def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
     """The solver `inner` with other fields.
 
-    What a wrapper does not change stays, also fields that come later.
+    What a wrapper does not change stays, also fields that come later; except for `sharing`, which
+    speaks of the states and models of `inner`.
 
     Args:
         inner: a solver, or the call of its factory.
@@ -422,7 +424,7 @@ def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
     inner = fields_of(inner)
     with_tol = inner.with_tol
     wrapped = None if with_tol is None else lambda tol: wrapper(with_tol(tol))
-    known: dict[str, Any] = {"with_tol": wrapped}
+    known: dict[str, Any] = {"with_tol": wrapped, "sharing": None}
     if "update" in fields:  # the loop of the inner solver makes other updates
         known["updates"] = None
     return inner._replace(**known | fields)

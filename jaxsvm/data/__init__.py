@@ -11,6 +11,7 @@ from .chunks import chunks as chunks
 from .csv import load_csv as load_csv
 from .dataset import dataset as dataset
 from .encode import encode as encode
+from .folds import folds as folds
 from .formats import load_file as load_file
 from .memory_map import memory_map as memory_map
 from .npz import load_npz as load_npz
@@ -33,6 +34,7 @@ __all__ = [
     "chunks",
     "dataset",
     "encode",
+    "folds",
     "load",
     "load_csv",
     "load_file",

@@ -40,11 +40,29 @@ class Task(NamedTuple):
     qp: Any  # Problem, or `nu_qp.NuProblem`
     tol: Array  # ()  the residual to stop at
     rounds: Array  # ()  int32, maximum number of blocks
-    x: Array  # (n, d)  all rows
+    x: Array | None  # (n, d)  all rows; None with `matrix`
     y: Array  # (n,)
     dual: Dual  # its bounds and curvature
     stop: str
     bias: str
+    matrix: Array | None = None  # (n, n)  the kernel matrix; None: rows are computed and cached
+
+    def gram(self, working: Array) -> Array:
+        """The kernel among the rows of a working set (q,), (q, q)."""
+        if self.matrix is None:
+            return self.qp.kernel.gram(self.x, working)
+        return self.matrix.at[working[:, None], working[None, :]].get(mode="promise_in_bounds")
+
+    def subtract(
+        self, state: DualState, rows: kernel_cache.Rows | None, working: Array, change: Array
+    ) -> tuple[Array, Array, kernel_cache.Rows | None]:
+        """The derivative less the kernel rows of a working set times `change`, and the cache."""
+        sums = state.grad, state.compensation
+        if self.matrix is not None:
+            own = kernel_cache.all_rows(self.matrix)
+            return *kernel_cache.subtract_cached(*sums, own, working, change), None
+        assert rows is not None and self.x is not None
+        return kernel_cache.subtract(*sums, rows, self.qp.kernel, self.x, working, change)
 
     def residual(self, state: DualState) -> Residual:
         """The residual of these coefficients."""
@@ -57,7 +75,7 @@ class Progress(NamedTuple):
 
     state: DecompositionState
     residual: Residual  # of the state
-    rows: kernel_cache.Rows  # the kernel rows in memory
+    rows: kernel_cache.Rows | None  # the kernel rows in memory; None with `Task.matrix`
     changed: Array  # ()  bool, the last working set changed a coefficient
     rounds: Array  # ()  int32, number of solved working sets
 
@@ -132,13 +150,13 @@ def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
 
     coef_W' = argmax of D over coef_W;   grad -= K_.W (coef_W' - coef_W)
     """
-    qp, l2 = task.qp, task.dual.bounds.l2
+    l2 = task.dual.bounds.l2
     state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
     size = progress.state.working.shape[0]
     working = select_working_set(dual, progress.state.working[: size // 2], size)
     at_working = lambda a: a.at[..., working].get(mode="promise_in_bounds")
     own = jax.tree.map(at_working, dual)
-    gram = qp.kernel.gram(task.x, working)
+    gram = task.gram(working)
     gram = gram if l2 is None else gram + jnp.diag(own.bounds.l2)
     tol = jnp.maximum(0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0)
     if by_blocks:
@@ -150,9 +168,7 @@ def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
     # The new coef_W, and grad -= K_.W times its change.
     parts_change = coef - own.coef
     change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
-    grad, compensation, cache = kernel_cache.subtract(
-        state.grad, state.compensation, progress.rows, qp.kernel, task.x, working, change
-    )
+    grad, compensation, cache = task.subtract(state, progress.rows, working, change)
     if l2 is not None:
         grad = grad.at[working].add(-own.bounds.l2 * change, mode="promise_in_bounds")
     state = state._replace(
@@ -168,6 +184,19 @@ def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
     residual = task.residual(state)
     new = DecompositionState(state, working, residual.value)
     return Progress(new, residual, cache, jnp.any(parts_change != 0), progress.rounds + 1)
+
+
+def can_continue(task: Task, row_limit: int, progress: Progress) -> Array:
+    """Whether another working set may improve the coefficients, and no limit is reached, ()."""
+    more = progress.residual.unsolved & progress.changed & (progress.rounds < task.rounds)
+    return more if progress.rows is None else more & (progress.rows.n_computed < row_limit)
+
+
+def solve_all(task: Task, row_limit: int, by_blocks: bool, progress: Progress) -> Progress:
+    """Solve working sets to the end."""
+    condition = functools.partial(can_continue, task, row_limit)
+    step = functools.partial(solve_set, task, by_blocks)
+    return lax.while_loop(condition, step, progress)
 
 
 @functools.cache
@@ -193,15 +222,11 @@ def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
         row_limit = max_rows(n, size, by_blocks) - size  # one more working set may follow
         task = Task(qp, tol, rounds, x, y, qp.dual(state.dual, x, y), stop, bias)
 
-        def should_continue(progress):
-            can_improve = progress.residual.unsolved & progress.changed
-            return can_improve & (progress.rounds < rounds) & (progress.rows.n_computed < row_limit)
-
         def run(state, residual):
             rows = kernel_cache.empty(x, kernel_cache.num_slots(x, memory))
             start = Progress(state, residual, rows, jnp.ones((), bool), jnp.zeros((), jnp.int32))
-            step = functools.partial(solve_set, task, by_blocks and size > BLOCK)
-            end = lax.while_loop(should_continue, step, start)
+            end = solve_all(task, row_limit, by_blocks and size > BLOCK, start)
+            assert end.rows is not None
             return end.state, end.rows.n_computed + start_rows
 
         residual = task.residual(state.dual)

@@ -54,6 +54,13 @@ def empty(x: Array, slots: int) -> Rows:
     return Rows(jnp.zeros((slots, n), accum_dtype(x)), minus_ones(n), minus_ones(slots), zero, zero)
 
 
+def all_rows(matrix: Array) -> Rows:
+    """A cache that holds all rows of a kernel matrix (n, n), each in its own slot."""
+    own = lax.iota(jnp.int32, matrix.shape[0])
+    zero = jnp.zeros((), jnp.int32)
+    return Rows(matrix, own, own, zero, zero)
+
+
 def by_turns(mask: Array, by: Array) -> tuple[Array, Array]:
     """The true entries of (q,) first, those of positive and of negative `by` in turns.
 
@@ -68,6 +75,28 @@ def by_turns(mask: Array, by: Array) -> tuple[Array, Array]:
     last = 2 * mask.shape[0] + 2
     key = jnp.where(positive, rank(positive), jnp.where(negative, rank(negative) + 1, last))
     return jnp.argsort(key).astype(jnp.int32), count(mask)
+
+
+def subtract_cached(
+    total: Array, compensation: Array, rows: Rows, index: Array, by: Array
+) -> tuple[Array, Array]:
+    """total - sum_k by_k row(index_k) over the cached rows, as `subtract`."""
+    slot_of = rows.slot[index]
+    order, n_cached = by_turns((by != 0) & (slot_of >= 0), by)
+    # Padding reads a cached row, times 0.
+    slot = jnp.pad(slot_of[order], (0, GROUP))
+    slot = jnp.where(lax.iota(jnp.int32, slot.shape[0]) < n_cached, slot, slot[0])
+    cached_by = _ordered(by, order, n_cached, GROUP)
+
+    def subtract_group(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Subtract the next rows of the cache."""
+        places = [k * GROUP + u for u in range(GROUP)]
+        terms = [
+            index_row(cached_by, i) * index_row(rows.value, index_row(slot, i)) for i in places
+        ]
+        return two_sum(*sums, _minus_sum(terms))
+
+    return lax.fori_loop(0, -(-n_cached // GROUP), subtract_group, (total, compensation))
 
 
 def subtract(
@@ -96,24 +125,8 @@ def subtract(
     Returns:
         The new total (n,), its rounding errors (n,), and the cache.
     """
-    slots = rows.owner.shape[0]
-    slot_of = rows.slot[index]
-    order, n_cached = by_turns((by != 0) & (slot_of >= 0), by)
-    # Padding reads a cached row, times 0.
-    slot = jnp.pad(slot_of[order], (0, GROUP))
-    slot = jnp.where(lax.iota(jnp.int32, slot.shape[0]) < n_cached, slot, slot[0])
-    cached_by = _ordered(by, order, n_cached, GROUP)
-
-    def subtract_group(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Subtract the next rows of the cache."""
-        places = [k * GROUP + u for u in range(GROUP)]
-        terms = [
-            index_row(cached_by, i) * index_row(rows.value, index_row(slot, i)) for i in places
-        ]
-        return two_sum(*sums, _minus_sum(terms))
-
-    sums = lax.fori_loop(0, -(-n_cached // GROUP), subtract_group, (total, compensation))
-
+    slots, slot_of = rows.owner.shape[0], rows.slot[index]
+    sums = subtract_cached(total, compensation, rows, index, by)
     order, n_missing = by_turns((by != 0) & (slot_of < 0), by)
     missing = jnp.pad(index[order], (0, CHUNK))
     missing_by = _ordered(by, order, n_missing, CHUNK)

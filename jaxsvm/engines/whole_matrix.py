@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
 from ..numerics import accum_dtype, dot, map_sharing
 from ..types import Array
+from .dual_qp import DualState
 from .smo_step import solve
 
 MAX_ROWS = 2048  # rows up to which steps on the whole matrix are as fast as blocks
@@ -50,37 +52,62 @@ def make_solver(stop: str, bias: str) -> Callable:
         return kernel(x, x).astype(dtype), kernel.diag(x).astype(dtype)
 
     def from_matrix(matrix, own):
-        (gram, diag), (qp, tol, max_steps, state, y) = matrix, own
-        state, _ = qp.feasible_start(state, lambda coef: dot(gram, coef))
-        constant = qp.dual_from_diag(state, diag, y)  # its bounds and curvature
-        if constant.bounds.l2 is not None:
-            gram = gram + jnp.diag(constant.bounds.l2)
-
-        def should_continue(carry):
-            return carry[-1]
-
-        def solve_and_check(carry):
-            """Look at the residual; if it is too large, make steps until the violation is small."""
-            state, steps, _, _ = carry
-            dual = constant.at_state(state)
-            residual = qp.residual(dual, state.weight, y, stop, bias, tol)
-            step_tol = residual.goal if stop == "kkt" else 0.1 * residual.kkt
-            limit = jnp.where(residual.unsolved, max_steps - steps, 0)
-            uncompensated = dual._replace(grad=state.grad)
-            end = solve(
-                gram, uncompensated, state.sum_error, step_tol, bias, limit, state.compensation
-            )
-            state = state._replace(
-                coef=end.dual.coef,
-                grad=end.dual.grad,
-                compensation=end.compensation,
-                sum_error=end.sum_error,
-            )
-            progress = (end.steps > 1) | ((end.steps == 1) & end.changed)
-            return state, steps + end.steps, residual.value, progress
-
-        start = state, jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, y.dtype), jnp.ones((), bool)
-        state, steps, residual, _ = lax.while_loop(should_continue, solve_and_check, start)
-        return state, residual, steps
+        return solve_matrix(*matrix, *own, stop=stop, bias=bias)
 
     return map_sharing(matrix, from_matrix)
+
+
+def solve_matrix(
+    gram: Array,
+    diag: Array,
+    qp: Any,
+    tol: Array,
+    max_steps: Array | int,
+    state: DualState,
+    y: Array,
+    *,
+    stop: str,
+    bias: str,
+) -> tuple[DualState, Array, Array]:
+    """The state after steps on pairs of all rows, its residual, and the number of steps.
+
+    Args:
+        gram: (n, n) kernel matrix.
+        diag: (n,) its diagonal.
+        qp: `Problem`, or `nu_qp.NuProblem`.
+        tol: () the residual to stop at.
+        max_steps: maximum number of steps.
+        state: at the start.
+        y: (n,) targets.
+        stop: as of `make_solver`.
+        bias: as of `make_solver`.
+    """
+    state, _ = qp.feasible_start(state, lambda coef: dot(gram, coef))
+    constant = qp.dual_from_diag(state, diag, y)  # its bounds and curvature
+    if constant.bounds.l2 is not None:
+        gram = gram + jnp.diag(constant.bounds.l2)
+
+    def should_continue(carry):
+        return carry[-1]
+
+    def solve_and_check(carry):
+        """Look at the residual; if it is too large, make steps until the violation is small."""
+        state, steps, _, _ = carry
+        dual = constant.at_state(state)
+        residual = qp.residual(dual, state.weight, y, stop, bias, tol)
+        step_tol = residual.goal if stop == "kkt" else 0.1 * residual.kkt
+        limit = jnp.where(residual.unsolved, max_steps - steps, 0)
+        uncompensated = dual._replace(grad=state.grad)
+        end = solve(gram, uncompensated, state.sum_error, step_tol, bias, limit, state.compensation)
+        state = state._replace(
+            coef=end.dual.coef,
+            grad=end.dual.grad,
+            compensation=end.compensation,
+            sum_error=end.sum_error,
+        )
+        progress = (end.steps > 1) | ((end.steps == 1) & end.changed)
+        return state, steps + end.steps, residual.value, progress
+
+    start = state, jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, y.dtype), jnp.ones((), bool)
+    state, steps, residual, _ = lax.while_loop(should_continue, solve_and_check, start)
+    return state, residual, steps

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from .. import models
@@ -76,8 +77,14 @@ class Saver:
         if self.path is None:
             return
         self.unsaved = state
+        self.write(lambda path: models.save(path, state))
+        self.unsaved = None
+
+    def write(self, writer: Callable[[str], None]) -> None:
+        """Call `writer` with the path; warn of its first failure only."""
+        assert self.path is not None
         try:
-            models.save(self.path, state)
+            writer(self.path)
             self.error = None
         except OSError as error:
             self.error = error
@@ -90,7 +97,6 @@ class Saver:
                         "the next state is tried again",
                         stacklevel=caller_stacklevel(),
                     )
-        self.unsaved = None
 
     def finish(self, run: Fit, *, raises: bool = False) -> Fit:
         """The run, provided that its last state was saved.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from ..engines import blocks
+from ..engines import blocks, shared_matrix
 from ..engines.blocks import DecompositionState
 from ..engines.dual_qp import (
     build_model,
@@ -142,4 +142,5 @@ def decomposition(
         tol=tol,
         validate=kernel_check(qp.kernel),
         layout=qp.kernel.layout,
+        sharing=shared_matrix.make_sharing(qp, bias, stop, tol, rounds),
     )

@@ -1,0 +1,259 @@
+"""Exact kernel machines on the same rows: one kernel matrix, or one cache of its rows, for all."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..kernels import Kernel, matvec
+from ..models import expansion
+from ..numerics import accum_dtype, dot, two_sum
+from ..objectives.evaluate import in_float64
+from ..recipe import cast, unwrap_static
+from ..types import Array, Certificate, Quadratic, Sharing
+from . import blocks, kernel_cache, whole_matrix
+from .blocks import DecompositionState, Progress, Task
+from .dual_qp import DualState, Problem, intercept
+
+# numbers of the matrix that steps on pairs of all rows may read before blocks are solved: no block
+# is gathered for the many runs that end with these steps
+PAIR_READS = 4e6
+
+
+class Matrix(NamedTuple):
+    """The kernel matrix of all rows."""
+
+    gram: Array  # (n, n)
+    diag: Array  # (n,)
+
+    @property
+    def changes(self) -> bool:
+        """False: runs do not change it, so that several may be made at once."""
+        return False
+
+
+class CachedRows(NamedTuple):
+    """The kernel rows in memory, of a matrix that does not fit."""
+
+    rows: kernel_cache.Rows
+    x: Array  # (n, d)
+    diag: Array  # (n,)
+
+    @property
+    def changes(self) -> bool:
+        """True: each run goes on with the rows that those before it computed."""
+        return True
+
+
+class RunState(NamedTuple):
+    """The end of a run, from which the next one may start."""
+
+    coef: Array  # (n,)
+    product: Array  # (n,)  K coef, less what `compensation` and `pending` say
+    compensation: Array  # (n,)  rounding errors of `product`, still to be added
+    pending: Array  # (n,)  K pending is still to be added to `product`
+    sum_error: Array  # ()  the sum of the coefficients at a start, if the bias is free
+    b: Array  # ()
+    residual: Array  # ()
+    steps: Array  # ()  int32, steps on pairs of all rows, and blocks
+
+
+def make_sharing(qp: Problem, bias: str, stop: str, tol: Any, rounds: float) -> Sharing:
+    """What exact kernel machines share, for `Solver.sharing`.
+
+    A run starts with steps on pairs of all rows. If these do not suffice, blocks follow, as in
+    `decomposition`. Where the matrix does not fit, there are blocks only, and the kernel rows that
+    were computed stay for the runs that follow.
+
+    Args:
+        qp: the quadratic program.
+        bias: as of `decomposition`.
+        stop: as of `decomposition`.
+        tol: () residual to stop at.
+        rounds: maximum number of blocks of a run.
+    """
+
+    def size(data):
+        n = data.y.shape[0]
+        return n * n * jnp.dtype(accum_dtype(data.x)).itemsize
+
+    def prepare(data, memory):
+        dtype = accum_dtype(data.x)
+        kernel, x = cast(qp.kernel, dtype), qp.kernel.layout(data).x
+        if size(data) <= memory:
+            return _matrix(kernel, x)
+        slots = kernel_cache.num_slots(x, memory, 4 * min(blocks.BLOCK, data.y.shape[0]))
+        return CachedRows(kernel_cache.empty(x, slots), x, _diagonal(kernel, x))
+
+    def init(data):
+        zero: Any = np.zeros(data.y.shape[0], accum_dtype(data.x))  # on the host
+        number: Any = np.zeros((), zero.dtype)
+        steps: Any = np.zeros((), np.int32)
+        return RunState(zero, zero, zero, zero, number, number, number, steps)
+
+    def start(shared, data, state):
+        C, loss, y, weight = cast((qp.C, qp.loss, data.y, data.weight), accum_dtype(data.x))
+        bounds = jax.tree.map(np.asarray, _bounds(loss, y, C, weight))
+        return _scaled(state, bounds, np.asarray(y), bias, not shared.changes)
+
+    def solve(shared, data, state):
+        y, weight = cast((data.y, data.weight), state.coef.dtype)
+        cast_qp, cast_tol = lax.stop_gradient(cast((qp, tol), y.dtype))
+        most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
+        return _solve(cast_qp, cast_tol, most, shared, y, weight, state, stop, bias)
+
+    def products(data, states):
+        return _products((qp.kernel, data.x, states.coef))
+
+    def certify(data, state, product):
+        arrays = cast(qp.C, accum_dtype(data.x)), data.weight, data.y, state.coef, product, state.b
+        scores, found = _certified(arrays, (unwrap_static(qp.loss),))
+        return scores, found, int(np.count_nonzero(state.coef))
+
+    def model(data, state):
+        found = expansion(qp.kernel, jnp.asarray(state.coef), data, bias)
+        return dataclasses.replace(found, b=jnp.asarray(state.b))
+
+    def supports(state):
+        return np.asarray(state.coef) != 0
+
+    parts = prepare, size, init, start, solve, products, certify, model, supports
+    return Sharing(qp.kernel, *parts)
+
+
+@jax.jit
+def _bounds(loss: Any, y: Array, C: Array, weight: Array) -> Quadratic:
+    return unwrap_static(loss).quadratic(y, C * weight)
+
+
+@jax.jit
+def _matrix(kernel: Kernel, x: Array) -> Matrix:
+    dtype = accum_dtype(x)  # a kernel of the user may return another one
+    return Matrix(kernel(x, x).astype(dtype), kernel.diag(x).astype(dtype))
+
+
+@jax.jit
+def _diagonal(kernel: Kernel, x: Array) -> Array:
+    return kernel.diag(x).astype(accum_dtype(x))
+
+
+def _scaled(state: RunState, bounds: Quadratic, y: np.ndarray, bias: str, scale: bool) -> RunState:
+    """The best feasible multiple of the coefficients, worked out in float64.
+
+    Args:
+        state: the end of another run.
+        bounds: of the coefficients in the next run.
+        y: (n,) targets.
+        bias: "free" or "none".
+        scale: False: the coefficients as they are, if they are feasible, else zeros.
+    """
+    low, high, l1, l2 = bounds
+    coef = np.asarray(state.coef, np.float64)
+    product = np.asarray(state.product, np.float64) + np.asarray(state.compensation, np.float64)
+    linear = y @ coef - (0 if l1 is None else l1 @ np.abs(coef))
+    square = coef @ product + (0 if l2 is None else l2 @ (coef * coef))
+    ends = np.where(coef > 0, high, low).astype(np.float64)
+    nonzero = coef != 0
+    room = np.min(ends[nonzero] / coef[nonzero], initial=np.inf)
+    best = linear / square if square > 0 else 1.0
+    factor = min(max(best, 0.0), room) if scale else float(room >= 1)
+    exact = factor * coef
+    # those that a bound stops are exactly at it
+    at_end = nonzero & (np.abs(exact) >= np.abs(ends) * (1 - 1e-6)) & scale
+    rounded = np.where(at_end, ends, exact).astype(y.dtype)
+    total = factor * product
+    head = total.astype(y.dtype)
+    wide_sum = np.sum(rounded, dtype=np.float64) if bias == "free" else 0
+    fields: dict[str, Any] = {
+        "coef": rounded,
+        "product": head,
+        "compensation": (total - head).astype(y.dtype),
+        "pending": (rounded - exact).astype(y.dtype),
+        "sum_error": np.asarray(wide_sum, y.dtype),
+    }
+    return state._replace(**fields)
+
+
+def _solve(
+    qp: Problem,
+    tol: Array,
+    rounds: Array,
+    shared: Any,  # Matrix or CachedRows
+    y: Array,
+    weight: Array,
+    state: RunState,
+    stop: str,
+    bias: str,
+) -> tuple[Any, RunState]:
+    """Solve from `state` to the tolerance."""
+    matrix = isinstance(shared, Matrix)
+    gram: Any = shared.gram if matrix else None
+    n = y.shape[0]
+    bounds = unwrap_static(qp.loss).quadratic(y, qp.C * weight)
+    times_l2 = lambda coef: jnp.zeros_like(coef) if bounds.l2 is None else bounds.l2 * coef
+    pending = jnp.zeros_like(y)  # a cache is never asked for it
+    if matrix:
+        pending = lax.cond(
+            jnp.any(state.pending != 0), lambda: dot(gram, state.pending), lambda: pending
+        )
+    grad, compensation = y, jnp.zeros_like(y)
+    for term in (state.product, state.compensation, pending, times_l2(state.coef)):
+        grad, compensation = two_sum(grad, compensation, -term)
+    dual = DualState(state.coef, grad, compensation, state.sum_error, weight)
+
+    steps = jnp.zeros((), jnp.int32)
+    small = n <= 2 * blocks.BLOCK
+    if gram is not None:
+        most = jnp.minimum(rounds, (2**31 - 1) // (100 * n)) * (100 * n)
+        most = most if small else jnp.minimum(most, int(PAIR_READS / n))
+        dual, residual, steps = whole_matrix.solve_matrix(
+            gram, shared.diag, qp, tol, most, dual, y, stop=stop, bias=bias
+        )
+    if gram is None or not small:
+        constant = qp.dual_from_diag(dual, shared.diag, y)
+        x = None if matrix else shared.x
+        task = Task(qp, tol, rounds, x, y, constant, stop, bias, gram)
+        q = min(2 * blocks.BLOCK, n // 4 * 4)
+        row_limit = max(1, 2**31 // n - q)
+        found = task.residual(dual)
+        working = jnp.arange(q, dtype=jnp.int32)
+        true, zero = jnp.ones((), bool), jnp.zeros((), jnp.int32)
+        rows = None if matrix else shared.rows._replace(n_computed=zero)
+        start = Progress(DecompositionState(dual, working, found.value), found, rows, true, zero)
+        end = blocks.solve_all(task, row_limit, q > blocks.BLOCK, start)
+        dual, residual, steps = end.state.dual, end.residual.value, steps + end.rounds
+        shared = shared if matrix else shared._replace(rows=end.rows)
+
+    product, rounding = two_sum(y, -dual.compensation, -dual.grad)
+    product, rounding = two_sum(product, rounding, -times_l2(dual.coef))
+    b = intercept(qp.dual_from_diag(dual, shared.diag, y), bias)
+    zero = jnp.zeros_like(y)
+    return shared, RunState(dual.coef, product, rounding, zero, dual.sum_error, b, residual, steps)
+
+
+@in_float64
+def _products(kernel: Kernel, x: Array, coefs: Array) -> Array:
+    """K coef for each of the coefficients (c, n), (c, n)."""
+    return matvec(kernel, x, x, coefs.T).T
+
+
+@in_float64
+def _certified(
+    C: Array, weight: Array, y: Array, coef: Array, product: Array, b: Array, loss: Any
+) -> tuple[Array, Certificate]:
+    """The scores (n,), and the certificate of 1/2 |w|^2 + sum_i C weight_i loss_i."""
+    row_C = C * weight
+    bounds = loss.quadratic(y, row_C)
+    feasible = jnp.clip(coef, bounds.low, bounds.high)  # beyond a bound by rounding only
+    score = product + b
+    value = loss.value(score, y)
+    slope = jnp.where(row_C > 0, -feasible / jnp.where(row_C > 0, row_C, 1), 0)
+    terms = jnp.maximum(value + loss.conjugate(slope, y) - slope * score, 0)
+    weighted_sum = lambda a: jnp.sum(jnp.where(row_C > 0, row_C * a, 0))
+    primal, gap = jnp.dot(coef, product) / 2 + weighted_sum(value), weighted_sum(terms)
+    return score, Certificate(primal, primal - gap, gap, jnp.ones((), bool))

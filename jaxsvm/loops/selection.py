@@ -1,0 +1,174 @@
+"""`Selection`, the result of `select`, and its table of scores."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from ..recipe import static, struct
+from ..types import Certificate
+from .sweep import Table
+
+# axes whose larger numbers regularise more; of all others the smaller ones do
+STRONGER_ABOVE = ("lam", "alpha", "sigma", "nu", "eps", "epsilon", "width")
+
+
+def strength(name: str, numbers: Any) -> np.ndarray:
+    """Numbers of an axis on a scale on which the strongest regularisation is the least."""
+    numbers = np.asarray(numbers, np.float64)
+    return -numbers if name in STRONGER_ABOVE else numbers
+
+
+class _MarkedTable(Table):
+    """A `Table` that marks the cell of `Scores.place`."""
+
+    __slots__ = ()
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """The cell that `Scores.place` names."""
+        return best_place(self.values, self.axes)
+
+
+@struct
+class Scores:
+    """The scores of a grid: cells by axis, and folds.
+
+    Lower scores are better. What was not computed is nan, or -1 for counts.
+    """
+
+    folds: np.ndarray  # (k_1, ..., k_a, folds)  the score of each fold
+    # (k_1, ..., folds)  relative duality gap (P - D) / P, from float64; nan: no certificate
+    gap: np.ndarray
+    # (k_1, ..., folds)  objective 1/2 |w|^2 + C sum_i weight_i loss_i; nan: no certificate
+    primal: np.ndarray
+    support: np.ndarray  # (k_1, ..., folds)  int32, support vectors or nonzero coefficients
+    seconds: np.ndarray  # (k_1, ..., folds)  an equal share each for runs that were one program
+    numbers: tuple  # (k_i,) for each axis
+    names: tuple = static()  # of the axes
+
+    @property
+    def axes(self) -> dict[str, np.ndarray]:
+        """The numbers of the axes by name, in the order of the call."""
+        return {
+            name: np.asarray(numbers)
+            for name, numbers in zip(self.names, self.numbers, strict=True)
+        }
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The mean score over the folds, (k_1, ..., k_a); nan where a fold is."""
+        return np.mean(np.asarray(self.folds, np.float64), axis=-1)
+
+    @property
+    def se(self) -> np.ndarray:
+        """The standard error of the mean over the folds, (k_1, ..., k_a)."""
+        values = np.asarray(self.folds, np.float64)
+        with np.errstate(invalid="ignore"):
+            return np.std(values, axis=-1, ddof=1) / np.sqrt(values.shape[-1])
+
+    @property
+    def values(self) -> np.ndarray:
+        """The mean scores, as `plots.heatmap` reads them."""
+        return self.mean
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """The indices of the least mean; of equal ones those of the strongest regularisation.
+
+        That is the least C or gamma, or the largest lam, sigma, nu or eps: of the first axis, then
+        of the second, and so on. Means that are not finite are left out.
+
+        Raises:
+            ValueError: no mean is finite.
+        """
+        return best_place(self.mean, self.axes)
+
+    @property
+    def one_se_place(self) -> tuple[int, ...]:
+        """The strongest regularisation with a mean of at most the least one plus its `se`.
+
+        Raises:
+            ValueError: no mean is finite.
+        """
+        mean, place = self.mean, self.place
+        limit = mean[place] + self.se[place]
+        return _strongest(np.isfinite(mean) & (mean <= limit), self.axes)
+
+    def at(self, place: tuple[int, ...]) -> dict[str, Any]:
+        """The numbers of the axes at a place."""
+        return {
+            name: numbers[i].item()
+            for (name, numbers), i in zip(self.axes.items(), place, strict=True)
+        }
+
+    def __str__(self) -> str:
+        """A grid of mean scores, as `Table` prints; * marks that of `place`."""
+        axes: Any = self.axes
+        return str(_MarkedTable(self.mean, axes))  # type: ignore[arg-type]  # on the host
+
+
+def best_place(values: Any, axes: dict[str, Any]) -> tuple[int, ...]:
+    """As `Scores.place`."""
+    values = np.asarray(values, np.float64)
+    finite = np.isfinite(values)
+    if not finite.any():
+        raise ValueError(
+            "no cell of the table has a finite score in all folds: there is none to choose; look "
+            "at the scale of the data and at the ends of the axes"
+        )
+    return _strongest(finite & (values == values[finite].min()), axes)
+
+
+def _strongest(allowed: np.ndarray, axes: dict[str, Any]) -> tuple[int, ...]:
+    """The allowed cell of the strongest regularisation."""
+    order = [strength(name, numbers) for name, numbers in axes.items()]
+    places = (tuple(map(int, place)) for place in np.argwhere(allowed))
+    return min(places, key=lambda place: [o[i] for o, i in zip(order, place, strict=True)])
+
+
+@struct
+class Selection:
+    """The result of `select`: a table of scores, the choice, and the model of the choice.
+
+    Example:
+        >>> import jax, jaxsvm, numpy as np
+        >>> x = np.array([[0.0], [1], [2], [3], [4], [5], [6], [7]])
+        >>> data = jaxsvm.dataset(x, [-1, -1, -1, -1, 1, 1, 1, 1])
+        >>> found = jaxsvm.select(lambda C: jaxsvm.decomposition(C, jaxsvm.kernels.linear()), data,
+        ...     jax.random.key(0), C=np.array([0.1, 1.0]), folds=2, progress=False)
+        >>> list(found.best), found.fold.shape, found.scores.shape
+        (['C'], (8,), (2, 8))
+    """
+
+    table: Scores
+    # (k_1, ..., k_a, n), or (..., n, classes): decision values at each row by the model that was
+    # trained without it; nan for rows that no fold holds out
+    scores: np.ndarray
+    fold: np.ndarray  # (n,)  int32, the fold that holds a row out; -1: none
+    model: Any  # trained on all rows with the numbers of `chosen`
+    certificate: Certificate | None  # of `model`, in the units of its objective; None: not known
+    rule: str = static(default="best")  # "best" or "one_se"
+    status: str = static(default="")  # one sentence on what was run
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The numbers of the least mean score, by the rule of `Scores.place` among equal ones."""
+        return self.table.at(self.table.place)
+
+    @property
+    def one_se(self) -> dict[str, Any]:
+        """The numbers of the strongest regularisation within one standard error of the least."""
+        return self.table.at(self.table.one_se_place)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The numbers that `model` was trained with: `best` or `one_se`, as `rule` says."""
+        return self.one_se if self.rule == "one_se" else self.best
+
+
+def cells_of(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The indices of all cells."""
+    return list(itertools.product(*map(range, shape)))
