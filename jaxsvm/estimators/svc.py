@@ -39,7 +39,7 @@ class SVC(KernelClassifier):
             runs. The decision values of the folds are those of Platt's sigmoids.
         tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0; with
             bias "feature", the largest change of a margin in a pass.
-        cache_size: accepted without an effect: the kernel cache takes what it needs, 2 GiB at most.
+        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
         class_weight: dict from class names to factors on C, "balanced", or None. "balanced" gives
             all classes the same total sample weight.
         verbose: as `progress`.
