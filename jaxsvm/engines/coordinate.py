@@ -291,9 +291,9 @@ def _visit_piece(
     # the pass ends with the visit at which every row was visited in it
     last_pass = gather(stamp, rows)
     first_visit = live & (last_pass < state.passes)
-    visited = state.visited + jnp.cumsum(first_visit, dtype=jnp.int32)
-    end = jnp.min(jnp.where((visited >= state.rows) & (position < length), position, p))
-    ends = end < p
+    visited = state.visited + count(first_visit)
+    ends = visited >= state.rows
+    end = jnp.where(ends, jnp.max(jnp.where(first_visit, position, -1)), p)
     violation = jnp.abs(new - old) * sqnorm
     largest = lambda where: jnp.max(jnp.where(where, violation, 0))
     before = jnp.maximum(state.max_violation, largest(position <= end))
@@ -309,7 +309,7 @@ def _visit_piece(
         support=state.support + count(new != 0) - count(old != 0),
         stamp=write(stamp, last_pass),
         passes=state.passes + ends.astype(jnp.int32),
-        visited=jnp.where(ends, count(live & (position > end)), visited[-1]),
+        visited=jnp.where(ends, count(live & (position > end)), visited),
         max_violation=jnp.where(ends, largest(position > end), before),
         residual=jnp.where(ends, before, state.residual),
     )

@@ -11,7 +11,7 @@ from ..checks import integer
 from ..numerics import count, hash32
 from ..recipe import register, sampler
 from ..types import Array, Sampler
-from .base import check_batch_size, per_step, positive_rows, share_of_rows
+from .base import check_batch_size, per_step, share_of_rows
 from .epochs import shuffled
 
 PERIOD = 1024  # rows between two updates of the counters
@@ -87,10 +87,10 @@ def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 2) -> Samp
 
     def init(key, data):
         order_key, key = jax.random.split(key)
-        rows, n_rows = positive_rows(data)
-        order = jax.random.bits(order_key, rows.shape, jnp.uint32) >> 1
-        is_row = jnp.arange(rows.shape[0], dtype=jnp.int32) < n_rows
-        rows = rows[jnp.argsort(jnp.where(is_row, order, jnp.uint32(2**32 - 1)))]
+        positive = data.weight > 0
+        order = jax.random.bits(order_key, positive.shape, jnp.uint32) >> 1
+        order = jnp.where(positive, order, jnp.uint32(2**32 - 1))
+        rows, n_rows = jnp.argsort(order).astype(jnp.int32), count(positive)
         zero, gain = jnp.zeros((), jnp.int32), jnp.zeros((), data.weight.dtype)
         return ActiveRowsState(
             key=key,
