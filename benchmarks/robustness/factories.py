@@ -66,6 +66,7 @@ def others() -> dict[str, tuple[Callable, dict[str, Any]]]:
         "samplers.uniform": (samplers.uniform, {"batch_size": 2, "replace": True}),
         "samplers.epochs": (samplers.epochs, {"batch_size": 2, "shuffle": True}),
         "samplers.shrinking": (samplers.shrinking, {"batch_size": 2, "rounds": 2}),
+        "samplers.active_rows": (samplers.active_rows, {"batch_size": 2, "patience": 2}),
         "samplers.acf": (samplers.acf, {"batch_size": 2, "change": 0.2}),
         "losses.smooth_hinge": (losses.smooth_hinge, {"width": 0.5}),
         "losses.eps_insensitive": (losses.eps_insensitive, {"eps": 0.1}),
