@@ -140,8 +140,13 @@ def run_jobs(work: Callable, jobs: list, threads: int, limits: Limits) -> None:
 class _Group:
     """Cells that share the result of `Sharing.prepare`."""
 
-    def __init__(self, number: int, cells: list[tuple[int, ...]], solvers: list[Any]) -> None:
+    def __init__(
+        self, number: int, cells: list[tuple[int, ...]], solvers: list[Any], dtype: Any
+    ) -> None:
         self.number, self.cells, self.solvers = number, cells, solvers
+        # once for each solver, as an attribute of a recipe calls its factory
+        self.sharing = [fields_of(solver).sharing for solver in solvers]
+        self.arguments = [as_argument(solver, dtype) for solver in solvers]
         self.lock = threading.Lock()
         self.shared: Any = None
         self.left = 0  # folds to come
@@ -156,11 +161,11 @@ def _run(solver: Any, shared: Any, data: Batch, state: Any) -> tuple[Any, Any]:
 _solve, _solve_in_place = jax.jit(_run), jax.jit(_run, donate_argnums=(1,))
 
 
-def _solve_from(solver: Any, shared: Any, data: Batch, state: Any) -> tuple[Any, Any]:
-    """What runs share after a run, and the end of the run, on the host."""
-    start = fields_of(solver).sharing.start(shared, data, state)
+def _solve_from(group: _Group, k: int, shared: Any, data: Batch, state: Any) -> tuple[Any, Any]:
+    """What runs share after a run of solver k, and the end of the run, on the host."""
+    start = group.sharing[k].start(shared, data, state)
     solve = _solve_in_place if shared.changes else _solve
-    shared, end = solve(as_argument(solver, accum_dtype(data.x)), shared, data, start)
+    shared, end = solve(group.arguments[k], shared, data, start)
     return shared, jax.tree.map(np.asarray, jax.block_until_ready(end))
 
 
@@ -180,7 +185,8 @@ def groups_of(grid: Grid) -> list[_Group]:
         cells, solvers = groups.setdefault(key, ([], []))
         cells.append(cell)
         solvers.append(solver)
-    return [_Group(i, *members) for i, members in enumerate(groups.values())]
+    dtype = accum_dtype(grid.data.x)
+    return [_Group(i, *members, dtype) for i, members in enumerate(groups.values())]
 
 
 def run_shared(
@@ -199,7 +205,7 @@ def run_shared(
     """
     memory = SHARED_BYTES if memory is None else memory
     groups = groups_of(grid)
-    size = max(fields_of(group.solvers[0]).sharing.size(grid.data) for group in groups)
+    size = max(group.sharing[0].size(grid.data) for group in groups)
     # two groups at once, so that no thread waits for the last fold of a group
     in_memory = 2 if 2 * size <= memory else 1
     slots = threading.Semaphore(in_memory)
@@ -215,16 +221,16 @@ def run_shared(
             while not slots.acquire(timeout=0.1):
                 if limits.stopped:
                     return False
-            group.shared = fields_of(group.solvers[0]).sharing.prepare(grid.data, memory)
+            group.shared = group.sharing[0].prepare(grid.data, memory)
             if single_rows:
                 run_whole(group)
             return True
 
     def run_whole(group: _Group) -> None:
         """The runs on all rows: without a row of coefficient 0 the solution is the same."""
-        state = fields_of(group.solvers[0]).sharing.init(grid.data)
-        for solver in group.solvers:
-            shared, state = _solve_from(solver, group.shared, grid.data, state)
+        state = group.sharing[0].init(grid.data)
+        for k in range(len(group.cells)):
+            shared, state = _solve_from(group, k, group.shared, grid.data, state)
             group.whole.append(state)
             if group.shared.changes:
                 group.shared = shared
@@ -247,7 +253,7 @@ def run_shared(
     def run_path(group: _Group, fold: int) -> None:
         place = group.number, fold
         leaves = results.paths.get(place, [])
-        first = fields_of(group.solvers[0]).sharing
+        first = group.sharing[0]
         train = grid.without(fold)
         state = first.init(train)
         tree = jax.tree.structure(state)
@@ -255,13 +261,13 @@ def run_shared(
             state = jax.tree.unflatten(tree, [leaf[-1] for leaf in leaves[:-1]])
         start_at = len(leaves[0]) if leaves else 0
         row = grid.held_out(fold)[0]
-        for k, solver in list(enumerate(group.solvers))[start_at:]:
+        for k in range(start_at, len(group.cells)):
             if limits.stopped:
                 return
             begin = time.perf_counter()
             if single_rows and not first.supports(group.whole[k])[row]:
                 state = group.whole[k]  # a solution without the row too; only b may be another
-            shared, state = _solve_from(solver, group.shared, train, state)
+            shared, state = _solve_from(group, k, group.shared, train, state)
             if group.shared.changes:
                 group.shared = shared
             seconds = np.asarray(time.perf_counter() - begin)
@@ -298,7 +304,7 @@ def _is_complete(group: _Group, grid: Grid, results: Results) -> bool:
 def certify_group(grid: Grid, group: _Group, results: Results) -> None:
     """Work out scores and certificates of all runs of a group, and record them."""
     complete = _is_complete(group, grid, results)
-    first = fields_of(group.solvers[0]).sharing
+    first = group.sharing[0]
     tree = jax.tree.structure(first.init(grid.data))
     made = [fold for fold in range(grid.folds) if (group.number, fold) in results.paths]
     paths = [results.paths[group.number, fold] for fold in made]
@@ -308,7 +314,7 @@ def certify_group(grid: Grid, group: _Group, results: Results) -> None:
     products = np.asarray(first.products(grid.data, states))
     runs = [(fold, k) for fold, path in zip(made, paths, strict=True) for k in range(len(path[0]))]
     for i, (fold, k) in enumerate(runs):
-        sharing = fields_of(group.solvers[k]).sharing
+        sharing = group.sharing[k]
         state = jax.tree.map(lambda a, i=i: a[i], states)
         values, found, support = sharing.certify(grid.without(fold), state, products[i])
         rows = grid.held_out(fold)
@@ -328,11 +334,11 @@ def refit_shared(
     grid: Grid, place: tuple[int, ...], memory: float | None
 ) -> tuple[Any, Certificate]:
     """The model of a cell trained on all rows, and its certificate, by the programs of the grid."""
-    solver, data = grid.solver(place), grid.data
-    sharing = fields_of(solver).sharing
-    shared = sharing.prepare(data, SHARED_BYTES if memory is None else memory)
-    _, state = _solve_from(solver, shared, data, sharing.init(data))
     group = next(group for group in groups_of(grid) if place in group.cells)
+    data, k = grid.data, group.cells.index(place)
+    sharing = group.sharing[k]
+    shared = sharing.prepare(data, SHARED_BYTES if memory is None else memory)
+    _, state = _solve_from(group, k, shared, data, sharing.init(data))
     # as many states as in the grid, so that the program is that of the grid
     repeat = lambda a: np.broadcast_to(a, (len(group.cells) * grid.folds, *np.shape(a)))
     product = np.asarray(sharing.products(data, jax.tree.map(repeat, state)))[0]
@@ -471,13 +477,13 @@ def _fit_cells(
     cells: int,
     arrays: tuple[Batch, Array, Array],
     key: Array,
-    tol: Array | None,
+    tol: Any,
     *,
     stacked: tuple[bool, ...],
     steps: int | None,
 ) -> tuple[Array, Array]:
     """`_fit_folds` for several solvers, whose leaves are stacked where `stacked` is true."""
-    leaves, tree = jax.tree.flatten(solver)
+    (data, weights, index), (leaves, tree) = arrays, jax.tree.flatten(solver)
     own = [leaf for leaf, flag in zip(leaves, stacked, strict=True) if flag]
 
     def one_cell(_: Array, own: list[Array]) -> tuple[Array, Array]:
@@ -485,7 +491,8 @@ def _fit_cells(
         both = [
             next(own_leaves) if flag else leaf for leaf, flag in zip(leaves, stacked, strict=True)
         ]
-        return _fit_folds(jax.tree.unflatten(tree, both), *arrays, key, tol, steps)
+        one = jax.tree.unflatten(tree, both)
+        return _fit_folds(one, data, weights, index, key, tol, steps)
 
     return jax.vmap(one_cell)(jnp.arange(cells), own)
 
@@ -496,7 +503,7 @@ def _fit_folds(
     weights: Array,
     index: Array,
     key: Array,
-    tol: Array | None,
+    tol: Any,
     steps: int | None,
 ) -> tuple[Array, Array]:
     """Decision values (folds, m) at the rows held out, and the support of each fit (folds,)."""
@@ -510,8 +517,7 @@ def _fit_folds(
         data = fields.prepare(data) if size <= RETAINED_BYTES else data
 
     def one_fold(weight: Array, rows: Array) -> tuple[Array, Array]:
-        limit: Any = tol
-        run = fit(solver, data._replace(weight=weight), key, steps=steps, tol=limit)
+        run = fit(solver, data._replace(weight=weight), key, steps=steps, tol=tol)
         values = decision_values(run.model, take(data, rows))
         support = run.info.support
         return values, support[-1] if support.shape[0] else jnp.zeros((), jnp.int32)
