@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .recipe import check_choice
+from .recipe import check_choice, check_positive
 from .solvers import interior_point, newton, sdca
 from .types import Loss, Solver
 
@@ -45,6 +45,7 @@ def linear_solver(
         ValueError: another name, or a loss that the solver does not take.
     """
     check_choice("solver", name, NAMES)
+    check_positive(C=C)
     if name == "newton":
         return newton(1 / (C * total), loss=loss, bias=bias, rounds=float(steps))
     if name == "interior_point":

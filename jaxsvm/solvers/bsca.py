@@ -131,5 +131,8 @@ def bsca(
         return new, info if stop == "moves" else info._replace(residual=new.residual)
 
     return inner._replace(
-        init=init, update=update, model=lambda state, data=None: inner.model(state.inner, data)
+        init=init,
+        update=update,
+        model=lambda state, data=None: inner.model(state.inner, data),
+        updates=None,
     )
