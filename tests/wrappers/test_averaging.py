@@ -210,7 +210,16 @@ def test_wrappers_keep_every_field_of_a_solver():
     )
     changed = {
         jaxsvm.averaged(inner): {"init", "update", "updates", "model", "with_tol"},
-        jaxsvm.on_features(jnp.tanh, inner): {"init", "update", "updates", "model", "with_tol", "prepare", "validate"},
+        jaxsvm.on_features(jnp.tanh, inner): {
+            "init",
+            "update",
+            "updates",
+            "constants",
+            "model",
+            "with_tol",
+            "prepare",
+            "validate",
+        },
         jaxsvm.one_vs_rest(inner, classes=3): {"init", "update", "updates", "model", "with_tol", "targets"},
         jaxsvm.one_vs_one(inner, classes=3): {"init", "update", "updates", "model", "with_tol", "targets"},
     }
