@@ -150,7 +150,8 @@ def run(case: Case) -> None:
     kind = kind_of(parameters[victim], plain.get(victim))
     pool = {"number": hostile_numbers, "count": hostile_numbers, "word": hostile_choices, "flag": hostile_choices,
             "array": hostile_numbers, "thing": things}[kind]()  # fmt: skip
-    value = case.one(pool)
+    ordinary = [0.3, 0.75, 1, 2, 4, 6, np.float32(0.25), np.float64(0.6), np.int32(2), jnp.float32(0.75), jnp.int32(3)]
+    value = case.one([*pool, *ordinary] if kind in ("number", "count") else pool)
     arguments = plain | {victim: value}
     text = show_call(name, **arguments)
     made = case.attempt(text, call, factory, arguments)

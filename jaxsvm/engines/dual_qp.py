@@ -147,7 +147,9 @@ def init_state(qp: Problem, bias: str, data: Batch, start: Array | None) -> Dual
         ValueError: start of another length than the data.
     """
     dtype, n = accum_dtype(data.x), data.y.shape[0]
-    loss, (weight, y) = unwrap_static(qp.loss), cast((data.weight, data.y), dtype)
+    loss = unwrap_static(qp.loss)
+    # constants of a jitted caller are NumPy arrays
+    weight, y = map(jnp.asarray, cast((data.weight, data.y), dtype))
     coef, grad = jnp.zeros(n, dtype), y
     if start is not None:
         if jnp.shape(start) != (n,):
