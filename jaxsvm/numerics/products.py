@@ -58,10 +58,9 @@ def cross_products(x: Array | SparseRows, z: Array | SparseRows) -> Array:
     Either may be `SparseRows`, of which no dense copy is made.
     """
     if not isinstance(x, SparseRows) and not isinstance(z, SparseRows):
-        # One row or two against many as matrix-vector products: otherwise XLA transposes the matrix
-        # in a slow loop.
-        few = 1 <= x.shape[0] <= 2 and x.shape[0] < z.shape[0]
-        return jnp.stack([dot(z, row) for row in x]) if few else dot(x, z.T)
+        # One row against many as a matrix-vector product: otherwise XLA transposes the matrix in a
+        # slow loop.
+        return dot(z, x[0])[None, :] if x.shape[0] == 1 else dot(x, z.T)
     return _pairs(_materialized(x), _materialized(z), jnp.multiply)
 
 
