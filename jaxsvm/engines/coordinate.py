@@ -242,12 +242,12 @@ def _updates(
     _, state, loss_sum, progress, evals = lax.while_loop(
         lambda carry: carry[0] < count, make_piece, (*carry, split_count(zero))
     )
-    made = jnp.where(jnp.arange(steps, dtype=jnp.int32) < count, index[:steps], -1)
+    visited_rows = jnp.where(jnp.arange(steps, dtype=jnp.int32) < count, index[:steps], -1)
     info = Info(
         loss=loss_sum,
         residual=state.residual,
         progress=progress[:steps, None],
-        index=made[:, None],
+        index=visited_rows[:, None],
         support=state.support,
         evals=evals,
     )

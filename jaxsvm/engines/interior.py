@@ -60,7 +60,7 @@ class InteriorState(NamedTuple):
     loss: Array  # ()  weighted mean at `best`
     residual: Array  # ()  of `best`; inf before the first evaluation
     infeasibility: Array  # ()  the smallest |C X' (weight sign t) - R w| so far
-    waiting: Array  # ()  int32, steps since the residual or the infeasibility decreased
+    idle_steps: Array  # ()  int32, steps since the residual or the infeasibility decreased
     weight: Array  # (n,)  example weights
 
 
@@ -225,7 +225,7 @@ class Progress(NamedTuple):
 
     def unsolved(self, tol: Array) -> Array:
         """Whether a step may improve the best iterate, () bool."""
-        return (self.state.residual > tol) & (self.state.waiting < PATIENCE)
+        return (self.state.residual > tol) & (self.state.idle_steps < PATIENCE)
 
 
 def improve(rows: Rows, tol: Array, progress: Progress) -> Progress:
@@ -236,15 +236,15 @@ def improve(rows: Rows, tol: Array, progress: Progress) -> Progress:
     progressed = (value.residual < 0.99 * state.residual) | (
         value.infeasibility < 0.9 * state.infeasibility
     )
-    waiting = jnp.where(progressed, 0, state.waiting + 1)
-    waiting = jnp.where(jnp.isfinite(value.residual), waiting, PATIENCE)
+    idle_steps = jnp.where(progressed, 0, state.idle_steps + 1)
+    idle_steps = jnp.where(jnp.isfinite(value.residual), idle_steps, PATIENCE)
     keep = lambda new, old: jnp.where(better, new, old)
     evaluated = progress._replace(
         state=state._replace(
             best=jax.tree.map(keep, state.iterate, state.best),
             residual=keep(value.residual, state.residual),
             infeasibility=jnp.minimum(value.infeasibility, state.infeasibility),
-            waiting=waiting.astype(jnp.int32),
+            idle_steps=idle_steps.astype(jnp.int32),
             loss=keep(value.loss, state.loss),
         )
     )

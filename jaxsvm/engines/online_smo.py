@@ -196,21 +196,21 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
 
             index = jnp.stack(lax.cond(joins, with_k, lambda: (at.pair.i, at.pair.j))[:width])
             in_set = solver_state.in_set | (joins & (rows_of_data == k))
-            few = restrict(rows_of(dual, index), gather(in_set, index) & active)
-            moves = violation(few, bias) > 0
+            step_dual = restrict(rows_of(dual, index), gather(in_set, index) & active)
+            moves = violation(step_dual, bias) > 0
             rows = with_rows(at, dual, index, moves)
             kernel_rows = [
                 index_row(rows.value, jnp.maximum(index_row(rows.slot, index[u]), 0))
                 for u in range(width)
             ]
-            gram = jnp.diag(few.diag)
+            gram = jnp.diag(step_dual.diag)
             if width == 2:
                 product = jnp.where(moves, index_row(kernel_rows[0], index[1]), 0)
                 gram = gram + product * (1 - jnp.eye(2, dtype=gram.dtype))
             new, sum_error, _ = STEPS[bias](
-                lambda u: index_row(gram, u), few, solver_state.dual.sum_error
+                lambda u: index_row(gram, u), step_dual, solver_state.dual.sum_error
             )
-            by = jnp.where(moves, new.coef - few.coef, 0)
+            by = jnp.where(moves, new.coef - step_dual.coef, 0)
             change = -sum(by[u] * add_l2(kernel_rows[u], dual, index[u]) for u in range(width))
             grad, compensation = two_sum(
                 solver_state.dual.grad,
@@ -219,7 +219,7 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
             )
             coef = solver_state.dual.coef
             for u in range(width):
-                coef = lax.dynamic_update_index_in_dim(coef, few.coef[u] + by[u], index[u], 0)
+                coef = lax.dynamic_update_index_in_dim(coef, step_dual.coef[u] + by[u], index[u], 0)
             sum_error = jnp.where(moves, sum_error, solver_state.dual.sum_error)
             new_state = DualState(coef, grad, compensation, sum_error, solver_state.dual.weight)
             dual = dual_at_start.at_state(new_state)

@@ -112,12 +112,12 @@ def make_sharing(qp: Problem, bias: str, stop: str, tol: Any, rounds: float) -> 
 
     def certify(data, state, product):
         arrays = cast(qp.C, accum_dtype(data.x)), data.weight, data.y, state.coef, product, state.b
-        scores, found = _certified(arrays, (unwrap_static(qp.loss),))
-        return scores, found, int(np.count_nonzero(state.coef))
+        scores, certificate = _certified(arrays, (unwrap_static(qp.loss),))
+        return scores, certificate, int(np.count_nonzero(state.coef))
 
     def model(data, state):
-        found = expansion(qp.kernel, jnp.asarray(state.coef), data, bias)
-        return dataclasses.replace(found, b=jnp.asarray(state.b))
+        model = expansion(qp.kernel, jnp.asarray(state.coef), data, bias)
+        return dataclasses.replace(model, b=jnp.asarray(state.b))
 
     def supports(state):
         return np.asarray(state.coef) != 0
@@ -220,11 +220,12 @@ def _solve(
         task = Task(qp, tol, rounds, x, y, constant, stop, bias, gram)
         q = min(2 * blocks.BLOCK, n // 4 * 4)
         row_limit = max(1, 2**31 // n - q)
-        found = task.residual(dual)
+        residual_at_start = task.residual(dual)
         working = jnp.arange(q, dtype=jnp.int32)
         true, zero = jnp.ones((), bool), jnp.zeros((), jnp.int32)
         rows = None if matrix else shared.rows._replace(n_computed=zero)
-        start = Progress(DecompositionState(dual, working, found.value), found, rows, true, zero)
+        begin = DecompositionState(dual, working, residual_at_start.value)
+        start = Progress(begin, residual_at_start, rows, true, zero)
         end = blocks.solve_all(task, row_limit, q > blocks.BLOCK, start)
         dual, residual, steps = end.state.dual, end.residual.value, steps + end.rounds
         shared = shared if matrix else shared._replace(rows=end.rows)

@@ -401,21 +401,23 @@ def run_chunks(
             constants=constants,
         )
 
-    def goes_on(carry):
-        made, run, _ = carry
-        more = (made < most) & (run.step < end)
+    def should_continue(carry):
+        n_chunks, run, _ = carry
+        more = (n_chunks < most) & (run.step < end)
         return more & ~run.done if stops else more
 
     def body(carry):
-        made, run, table = carry
+        n_chunks, run, table = carry
         run, row = chunk(run)
-        write = lambda a, value: lax.dynamic_update_index_in_dim(a, value, made, 0)
-        return made + 1, run, jax.tree.map(write, table, row)
+        write = lambda a, value: lax.dynamic_update_index_in_dim(a, value, n_chunks, 0)
+        return n_chunks + 1, run, jax.tree.map(write, table, row)
 
     empty = lambda a: jnp.zeros((MOST_CHUNKS, *a.shape), a.dtype)
     table = jax.tree.map(empty, jax.eval_shape(chunk, run)[1])
-    made, run, table = lax.while_loop(goes_on, body, (jnp.zeros((), jnp.int32), run, table))
-    return run, table, made
+    n_chunks, run, table = lax.while_loop(
+        should_continue, body, (jnp.zeros((), jnp.int32), run, table)
+    )
+    return run, table, n_chunks
 
 
 def fit(
@@ -831,9 +833,9 @@ def run_host(
         while steps_done < steps and not (stops and bool(run.done)):
             if many is not None:
                 end, call_time = np.int32(first_step + steps), time.monotonic()
-                run, table, made = jax.block_until_ready(many(run, end, np.int32(most)))
-                table = jax.tree.map(lambda a: np.asarray(a)[: int(made)], table)  # noqa: B023
-                rows += [jax.tree.map(lambda a: a[k], table) for k in range(int(made))]  # noqa: B023
+                run, table, n_chunks = jax.block_until_ready(many(run, end, np.int32(most)))
+                table = jax.tree.map(lambda a: np.asarray(a)[: int(n_chunks)], table)  # noqa: B023
+                rows += [jax.tree.map(lambda a: a[k], table) for k in range(int(n_chunks))]  # noqa: B023
                 if most < MOST_CHUNKS and not single:
                     most *= 1 + (time.monotonic() - call_time < LONGEST_CALL)
                 steps_done = int(run.step) - first_step

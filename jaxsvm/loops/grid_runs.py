@@ -80,12 +80,12 @@ class Limits:
         """Start the clock."""
         self.event = threading.Event()
         self.end = None if seconds is None else time.monotonic() + seconds
-        self.made = False  # one fit is made in any case
+        self.has_fit = False  # one fit is made in any case
 
     @property
     def out_of_time(self) -> bool:
         """Whether the time is over, and a fit was made."""
-        return self.made and self.end is not None and time.monotonic() > self.end
+        return self.has_fit and self.end is not None and time.monotonic() > self.end
 
     @property
     def stopped(self) -> bool:
@@ -279,7 +279,7 @@ def run_shared(
             with results.lock:
                 results.paths[place] = leaves
             progress.add(1)
-            limits.made = True
+            limits.has_fit = True
             file.write()
 
     jobs = []
@@ -306,27 +306,27 @@ def certify_group(grid: Grid, group: _Group, results: Results) -> None:
     complete = _is_complete(group, grid, results)
     first = group.sharing[0]
     tree = jax.tree.structure(first.init(grid.data))
-    made = [fold for fold in range(grid.folds) if (group.number, fold) in results.paths]
-    paths = [results.paths[group.number, fold] for fold in made]
+    folds = [fold for fold in range(grid.folds) if (group.number, fold) in results.paths]
+    paths = [results.paths[group.number, fold] for fold in folds]
     # cells of a fold after each other, as the products of all are one
     stacked = [np.concatenate(leaves) for leaves in zip(*paths, strict=True)]
     states = jax.tree.unflatten(tree, stacked[:-1])
     products = np.asarray(first.products(grid.data, states))
-    runs = [(fold, k) for fold, path in zip(made, paths, strict=True) for k in range(len(path[0]))]
+    runs = [(fold, k) for fold, path in zip(folds, paths, strict=True) for k in range(len(path[0]))]
     for i, (fold, k) in enumerate(runs):
         sharing = group.sharing[k]
         state = jax.tree.map(lambda a, i=i: a[i], states)
-        values, found, support = sharing.certify(grid.without(fold), state, products[i])
-        rows = grid.held_out(fold)
+        values, certificate, support = sharing.certify(grid.without(fold), state, products[i])
+        rows, primal = grid.held_out(fold), float(certificate.primal)
         numbers = {
-            "primal": float(found.primal),
-            "gap": float(found.gap) / float(found.primal) if float(found.primal) > 0 else 0.0,
+            "primal": primal,
+            "gap": float(certificate.gap) / primal if primal > 0 else 0.0,
             "support": support,
             "seconds": float(stacked[-1][i]),
         }
         results.record(group.cells[k], fold, rows, np.asarray(values)[rows], numbers)
     with results.lock:
-        for fold in made if complete else []:
+        for fold in folds if complete else []:
             del results.paths[group.number, fold]
 
 
@@ -395,15 +395,16 @@ def run_fitted(
         if stacked is None:
             solver = as_argument(grid.maker(**grid.numbers(cells[0])), accum_dtype(grid.data.x))
             stacked = solver, (False,) * len(jax.tree.leaves(solver))
-        found = _fit_cells(stacked[0], len(cells), *args, stacked=stacked[1], steps=grid.steps)
-        values, support = map(np.asarray, jax.block_until_ready(found))
+        solver, flags = stacked
+        outcome = _fit_cells(solver, len(cells), *args, stacked=flags, steps=grid.steps)
+        values, support = map(np.asarray, jax.block_until_ready(outcome))
         seconds = (time.perf_counter() - begin) / (len(cells) * grid.folds)
         for i, cell in enumerate(cells):
             for fold, rows in enumerate(held):
                 numbers = {"support": support[i, fold], "seconds": seconds}
                 results.record(cell, fold, rows, values[i, fold, : len(rows)], numbers)
         progress.add(len(cells) * grid.folds)
-        limits.made = True
+        limits.has_fit = True
         file.write()
 
     if jobs:
@@ -425,21 +426,23 @@ def _stacked_solvers(grid: Grid, cells: list[tuple[int, ...]]) -> tuple[Any, tup
     if numbers.dtype.kind != "f":
         return None
     others = {name: value for name, value in grid.numbers(cells[0]).items() if name != first}
-    found: list[Any] = []
+    solvers: list[Any] = []
 
     def solver_at(number: Array) -> list[Array]:
         solver = as_argument(grid.maker(**{first: number}, **others), accum_dtype(grid.data.x))
         leaves, tree = jax.tree.flatten(solver)
         flags = tuple(is_traced(leaf) for leaf in leaves)
         # what does not depend on the number was computed outside of the trace
-        found.append((tree, flags, [None if f else a for a, f in zip(leaves, flags, strict=True)]))
+        solvers.append(
+            (tree, flags, [None if f else a for a, f in zip(leaves, flags, strict=True)])
+        )
         return [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
 
     try:
         stack = iter(jax.vmap(solver_at)(jnp.asarray(numbers[[cell[0] for cell in cells]])))
     except Exception:  # whatever a maker does to numbers that have no values
         return None
-    tree, flags, leaves = found[-1]
+    tree, flags, leaves = solvers[-1]
     leaves = [next(stack) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]
     return jax.tree.unflatten(tree, leaves), flags
 

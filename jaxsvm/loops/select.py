@@ -170,9 +170,9 @@ def select(
     place = table.one_se_place if rule == "one_se" else table.place
     refit = refit_fitted if fields_of(first).sharing is None else refit_shared
     model, certificate = refit(grid, place, memory)
-    made = results.count
-    status = f"{made} of {total} fits made, " if made < total else f"{total} fits, "
-    status = ("out of time: " if made < total else "") + status
+    n_fits = results.count
+    status = f"{n_fits} of {total} fits made, " if n_fits < total else f"{total} fits, "
+    status = ("out of time: " if n_fits < total else "") + status
     status += f"{np.isfinite(table.mean).sum()} of {table.mean.size} cells with a score, "
     status += f"{time.monotonic() - start:.1f} s"
     return Selection(table, arrays["values"], fold, model, certificate, rule, status)

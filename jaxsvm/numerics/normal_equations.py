@@ -150,7 +150,7 @@ def solve_normal(
     square = dot(r, preconditioned)
     goal = rtol**2 * square
 
-    def goes_on(carry):
+    def should_continue(carry):
         return (carry[0] < limit) & (carry[-1] > goal)
 
     def step(carry):
@@ -167,5 +167,5 @@ def solve_normal(
         return k + 1, v, response, residual, direction, jnp.where(energy > 0, new_square, 0)
 
     start = jnp.zeros((), jnp.int32), jnp.zeros_like(r), jnp.zeros_like(s)
-    k, v, response, *_ = lax.while_loop(goes_on, step, (*start, r, preconditioned, square))
+    k, v, response, *_ = lax.while_loop(should_continue, step, (*start, r, preconditioned, square))
     return Solution(v, response, k)

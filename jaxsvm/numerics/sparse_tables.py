@@ -49,9 +49,9 @@ def products_and_squares(table: Array, x: SparseRows) -> tuple[Array, Array]:
 @products_and_squares.defjvp
 def _products_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
     (table, x), (dtable, dx) = primals, tangents
-    moved = dataclasses.replace(x, value=dx.value)
-    dproduct = gather(x, dtable[:, 0], jnp.multiply) + gather(moved, table[:, 0], jnp.multiply)
-    dsquare = 2 * jnp.sum(x.materialize().value * moved.materialize().value, axis=1)
+    tangent = dataclasses.replace(x, value=dx.value)
+    dproduct = gather(x, dtable[:, 0], jnp.multiply) + gather(tangent, table[:, 0], jnp.multiply)
+    dsquare = 2 * jnp.sum(x.materialize().value * tangent.materialize().value, axis=1)
     return products_and_squares(table, x), (dproduct, dsquare)
 
 
@@ -107,8 +107,10 @@ def add_outer(table: Array, coef: Array, x: SparseRows) -> Array:
 @add_outer.defjvp
 def _add_outer_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (table, coef, x), (dtable, dcoef, dx) = primals, tangents
-    moved, rows = dataclasses.replace(x, value=dx.value).materialize(), x.materialize()
-    terms = rows.value[:, :, None] * dcoef[:, None, :] + moved.value[:, :, None] * coef[:, None, :]
+    tangent, rows = dataclasses.replace(x, value=dx.value).materialize(), x.materialize()
+    terms = (
+        rows.value[:, :, None] * dcoef[:, None, :] + tangent.value[:, :, None] * coef[:, None, :]
+    )
     dtable = dtable.at[rows.index, : coef.shape[1]].add(terms, mode="promise_in_bounds")
     return add_outer(table, coef, x), dtable
 

@@ -268,7 +268,7 @@ def _minimise(
     squared = squares(x) if system == "cg" else None
     size = first.v.shape[0]
 
-    def goes_on(carry):
+    def should_continue(carry):
         k, point, is_stuck, _ = carry
         return (k < rounds) & ~is_stuck & (point.residual > tol)
 
@@ -300,7 +300,7 @@ def _minimise(
         return k + 1, point, ~is_better, passes
 
     start = jnp.zeros((), jnp.int32), first, jnp.zeros((), bool), jnp.ones((), jnp.int32)
-    steps, point, _, passes = lax.while_loop(goes_on, step, start)
+    steps, point, _, passes = lax.while_loop(should_continue, step, start)
     return point, steps, passes
 
 
