@@ -18,17 +18,12 @@ from ..numerics import check_process, is_traced
 from ..recipe import check_choice, check_positive, fields_of
 from ..types import Array, Batch, check_batch
 from .checks import check_limit, check_solver, check_targets, whole_number
-from .grid_runs import (
-    Grid,
-    Limits,
-    Progress,
-    refit_fitted,
-    refit_shared,
-    run_fitted,
-    run_shared,
-)
+from .fitted_runs import refit_fitted, run_fitted
+from .grid_runs import Grid, Limits, Part, Progress
+from .race import run_race
 from .selection import Scores, Selection, cells_of, strength
 from .selection_file import ResultFile, Results, fingerprint
+from .shared_runs import refit_shared, run_shared
 
 SEARCHES = ("grid", "race", "gradient")
 
@@ -80,7 +75,10 @@ def select(
         rule: of the model: "best", the least mean score, or "one_se", the strongest regularisation
             within one standard error of it. Among equal scores both take the strongest
             regularisation.
-        search: "grid", all cells.
+        search: "grid", all cells; or "race": after two fifths of the folds, and after each further
+            fifth, cells are left out whose losses exceed those of the best cell by more than two
+            standard errors of the paired differences. With a function as `score` its values are
+            compared, from three folds on. The scores of cells left out are nan.
         tol: of the fits, as of `fit`; None: the solver's.
         steps: of the fits, as of `fit`; None: ten passes, or until an exact solver's tolerance. Ten
             passes of dual ascent may be too few for a large C.
@@ -142,21 +140,28 @@ def select(
     order = [np.argsort(strength(name, values), kind="stable") for name, values in numbers.items()]
     grid = Grid(maker, numbers, order, data, fold, count, key, tol, steps)
     results = Results(grid.shape, count, fold.shape[0])
+    race = search == "race"
     call = fingerprint(
-        list(numbers), list(numbers.values()), data, fold, key, tol, steps, repr(first)
+        list(numbers), list(numbers.values()), data, fold, key, tol, steps, repr(first), race
     )
     file = ResultFile(save, results, "" if save is None else call)
     start, limits = time.monotonic(), Limits(seconds)
     total = int(np.prod(grid.shape)) * count
     known = results.count + sum(len(leaves[0]) for leaves in results.paths.values())
     bar = Progress(total, known, progress)
+    everything = tuple(range(count)), np.ones(grid.shape, bool)
+    part = Part(grid, *everything, results, file, limits, bar, memory, threads)
     run = run_fitted if fields_of(first).sharing is None else run_shared
+    rule_of_scores = _Rule(score, fields_of(first).targets == "real")
     try:
-        run(grid, results, file, limits, bar, memory, threads)
+        if race:
+            run_race(run, part, rule_of_scores.losses)
+        else:
+            run(part)
     finally:
         bar.close()
         file.write(now=True)
-    _score_all(grid, results, score, fields_of(first).targets)
+    rule_of_scores.fill(part)
     arrays = results.arrays
     table = Scores(
         arrays["score"],
@@ -170,11 +175,7 @@ def select(
     place = table.one_se_place if rule == "one_se" else table.place
     refit = refit_fitted if fields_of(first).sharing is None else refit_shared
     model, certificate = refit(grid, place, memory)
-    n_fits = results.count
-    status = f"{n_fits} of {total} fits made, " if n_fits < total else f"{total} fits, "
-    status = ("out of time: " if n_fits < total else "") + status
-    status += f"{np.isfinite(table.mean).sum()} of {table.mean.size} cells with a score, "
-    status += f"{time.monotonic() - start:.1f} s"
+    status = _status(table, limits, results.count, race, time.monotonic() - start)
     return Selection(table, arrays["values"], fold, model, certificate, rule, status)
 
 
@@ -221,7 +222,7 @@ def _check_arguments(
         check_choice("score", score, ("error", "risk"))
     check_choice("rule", rule, ("best", "one_se"))
     check_choice("search", search, SEARCHES)
-    if search != "grid":
+    if search == "gradient":
         raise ValueError(
             f"search={search!r} is not there yet: use search='grid', which computes all cells"
         )
@@ -348,50 +349,78 @@ def _check_folds(fold: np.ndarray, data: Batch, targets: Any) -> None:
         )
 
 
-def _score_all(grid: Grid, results: Results, score: str | Callable, targets: Any) -> None:
-    """Fill in the score of every finished fit."""
-    data = grid.data
-    y, weight = (np.asarray(a, np.float64) for a in (data.y, data.weight))
-    real = targets == "real"
-    rule = score if callable(score) else _SCORES[score, real]
-    rows = [grid.held_out(fold) for fold in range(grid.folds)]
-    for cell in cells_of(grid.shape):
-        values = results.arrays["values"][cell].astype(np.float64)
-        for fold, index in enumerate(rows):
-            if results.arrays["done"][(*cell, fold)]:
-                results.arrays["score"][(*cell, fold)] = rule(
-                    values[index], y[index], weight[index]
-                )
+def _status(table: Scores, limits: Limits, n_fits: int, race: bool, seconds: float) -> str:
+    """One sentence on what was run."""
+    total, complete = table.folds.size, int(np.isfinite(table.mean).sum())
+    fits = f"{total} fits" if n_fits == total else f"{n_fits} of {total} fits made"
+    text = f"{fits}, {complete} of {table.mean.size} cells with a score, {seconds:.1f} s"
+    return ("out of time: " if n_fits < total and (not race or limits.out_of_time) else "") + text
 
 
-def _error(values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-    """The weighted share of misclassified rows; nan if a value is not finite."""
-    wrong = (
-        (values > 0) != (y > 0) if values.ndim == 1 else np.argmax(values, axis=1) != y.astype(int)
-    )
-    return _mean(wrong, values, weight)
+class _Rule:
+    """The score of a fit, and the losses that a race compares."""
+
+    def __init__(self, score: str | Callable, real: bool) -> None:
+        self.score = score
+        self.loss = None if callable(score) else _LOSSES[score, real]
+
+    def of_fold(self, values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
+        """The score of decision values; nan if one is not finite and the rule is not the user's."""
+        if self.loss is None:
+            return self.score(values, y, weight)  # type: ignore[operator]  # a function
+        if not np.isfinite(values).all():
+            return np.nan
+        return float(np.average(self.loss(values, y), weights=weight))
+
+    def fill(self, part: Part) -> None:
+        """Fill in the score of every finished fit."""
+        arrays = part.results.arrays
+        for cell in cells_of(part.grid.shape):
+            for fold in part.folds:
+                place = (*cell, fold)
+                if arrays["done"][place] and np.isnan(arrays["score"][place]):
+                    arrays["score"][place] = self.of_fold(*_held_out(part, cell, fold))
+
+    def losses(
+        self, part: Part, cell: tuple[int, ...], folds: tuple[int, ...]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The losses of a cell on the rows of these folds, or its scores, and their weights."""
+        outcomes = [_held_out(part, cell, fold) for fold in folds]
+        if self.loss is None:
+            return np.array([self.of_fold(*outcome) for outcome in outcomes]), np.ones(len(folds))
+        values, y, weight = (np.concatenate(arrays) for arrays in zip(*outcomes, strict=True))
+        rows_finite = np.isfinite(values).reshape(len(y), -1).all(axis=1)
+        return np.where(rows_finite, self.loss(values, y), np.nan), weight
 
 
-def _mean(losses: np.ndarray, values: np.ndarray, weight: np.ndarray) -> float:
-    """The weighted mean of losses; nan if a value is not finite."""
-    if not np.isfinite(values).all():
-        return np.nan
-    return float(np.average(losses, weights=weight))
+def _held_out(
+    part: Part, cell: tuple[int, ...], fold: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Decision values, targets and weights of the rows of a fold."""
+    data, rows = part.grid.data, part.grid.held_out(fold)
+    y, weight = (np.asarray(a, np.float64)[rows] for a in (data.y, data.weight))
+    return part.results.arrays["values"][cell][rows].astype(np.float64), y, weight
 
 
-def _hinge(values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-    """The mean hinge loss."""
+def _error(values: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """1 for a misclassified row."""
+    one = values.ndim == 1
+    return (values > 0) != (y > 0) if one else np.argmax(values, axis=1) != y.astype(int)
+
+
+def _hinge(values: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The hinge loss."""
     if values.ndim > 1:
         raise ValueError(
             "score='risk' takes models with one value for each row; score many classes by 'error', "
             "or by a function of your own"
         )
-    return _mean(np.maximum(0, 1 - y * values), values, weight)
+    return np.maximum(0, 1 - y * values)
 
 
-_SCORES: dict[tuple[str, bool], Callable] = {
+_LOSSES: dict[tuple[str, bool], Callable] = {
     ("error", False): _error,
     ("risk", False): _hinge,
-    ("error", True): lambda values, y, weight: _mean((values - y) ** 2, values, weight),
-    ("risk", True): lambda values, y, weight: _mean(np.abs(values - y), values, weight),
+    ("error", True): lambda values, y: (values - y) ** 2,
+    ("risk", True): lambda values, y: np.abs(values - y),
 }

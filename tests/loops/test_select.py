@@ -334,6 +334,61 @@ def test_bad_input():
         call(machine, jaxsvm.dataset(X, np.arange(200) % 3, task="multiclass"), KEY, **axes)
 
 
+def worse_by_hand(scores, y, fold, folds, alive):
+    """Cells whose errors exceed those of the best cell by two standard errors, paired by rows."""
+    rows = np.isin(fold, folds)
+    wrong = ((scores > 0) != (y > 0))[..., rows].astype(float)
+    best = wrong[np.unravel_index(np.argmin(np.where(alive, wrong.mean(-1), np.inf)), alive.shape)]
+    difference = wrong - best
+    return alive & (difference.mean(-1) > 2 * difference.std(-1) / np.sqrt(rows.sum()))
+
+
+def test_a_race_leaves_out_what_is_significantly_worse(found, tmp_path):
+    raced = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, search="race", save=tmp_path / "race.npz")
+    alive = np.ones((4, 3), bool)
+    for folds in ([0, 1], [2], [3], [4]):
+        made = np.isfinite(raced.table.folds[..., folds]).all(-1)
+        np.testing.assert_array_equal(made, alive)
+        # the first fits of a path are those of the grid, the others start elsewhere: equal to the tolerance
+        np.testing.assert_allclose(raced.table.folds[alive][:, folds], found.table.folds[alive][:, folds], atol=0.026)
+        alive &= ~worse_by_hand(raced.scores, Y, raced.fold, range(folds[-1] + 1), alive)
+    assert 12 <= np.isfinite(raced.table.folds).sum() < 60 and raced.status.startswith(
+        f"{np.isfinite(raced.table.folds).sum()} of 60 fits made"
+    )
+    assert raced.best == found.best
+    again = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, search="race", save=tmp_path / "race.npz")
+    same(raced, again)
+    with pytest.raises(ValueError, match="is of another call of select"):
+        select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, save=tmp_path / "race.npz")
+
+
+def test_a_race_that_is_stopped_goes_on(tmp_path):
+    whole = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, search="race")
+    for _ in range(70):
+        with contextlib.suppress(ValueError):  # no cell was completed
+            part = select(
+                machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, search="race", seconds=0.05, save=tmp_path / "race.npz"
+            )
+            if not part.status.startswith("out of time"):
+                break
+    else:
+        raise AssertionError("not done in 70 calls")
+    same(whole, part)
+
+
+def test_races_of_programs_of_fit_and_of_own_scores():
+    score = lambda values, y, weight: float(np.mean((values > 0) != (y > 0)))
+    maker = lambda lam, scale: jaxsvm.on_features(lambda x: jnp.sin(scale * x), jaxsvm.pegasos(lam))
+    axes = {"lam": [1e-3, 1e-2], "scale": [0.5, 100.0]}
+    for options in ({}, {"score": score}):
+        raced = select(maker, PLANE, KEY, progress=False, search="race", **axes, **options)
+        grid = select(maker, PLANE, KEY, progress=False, **axes, **options)
+        assert raced.best == grid.best
+        made = np.isfinite(raced.table.folds)
+        np.testing.assert_array_equal(raced.table.folds[made], grid.table.folds[made])
+        assert made[raced.table.place].all() and not made.all()
+
+
 def test_grids_of_usual_values():
     assert np.allclose(jaxsvm.C_grid(), np.logspace(-1, 3, 8))
     distance = ((X[:, None].astype(float) - X[None]) ** 2).sum(-1)[np.triu_indices(200, 1)]
