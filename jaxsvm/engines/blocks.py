@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..checks import number
+from ..checks import check_whole
 from ..kernels import matvec
 from ..numerics import dot, times_count, top_k_index, two_sum
 from ..recipe import register
@@ -264,9 +264,7 @@ def check_options(working_set: int | None, memory: int | None, rounds: float) ->
     ):
         raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
     check_memory(memory)
-    known = number("rounds", rounds)
-    if known is not None and not (known >= 1 and known % 1 == 0):
-        raise ValueError(f"rounds must be a whole number of at least 1, got {known:g}")
+    check_whole("rounds", rounds)
 
 
 def init_working_set(data: Batch, working_set: int | None) -> Array:

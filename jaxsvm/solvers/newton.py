@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..checks import number
+from ..checks import check_whole
 from ..implicit import linear_solution
 from ..losses import squared_hinge
 from ..models import Linear
@@ -184,9 +184,7 @@ def newton(
     check_choice("bias", bias, ("none", "feature", "free"))
     if system is not None:
         check_choice("system", system, ("cholesky", "cg"))
-    known = number("rounds", rounds)
-    if known is not None and not 1 <= known <= MOST_ROUNDS:
-        raise ValueError(f"rounds must be a whole number from 1 to {MOST_ROUNDS}, got {known:g}")
+    check_whole("rounds", rounds, most=MOST_ROUNDS)
     if loss.curvature is None:
         raise ValueError(
             "newton needs a loss with a continuous slope, such as losses.squared_hinge, "
