@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..numerics import dot, gram
+from ..numerics import dot
 from ..recipe import register, unwrap_static
 from ..types import Array, Loss
 
@@ -173,25 +173,26 @@ def weighted_gram(x: Array, weight: Array) -> Array:
     p, n = x.shape
     least, most = BLOCK_ROWS
     block = min(max(least, BLOCK // p), most)
+    gram_of = lambda x, weight: dot(x * weight[None, :], x.T)
     whole = n // block
     if whole <= 1:
-        return gram(x, weight)
+        return gram_of(x, weight)
 
     def add(i, total):
         rows = lax.dynamic_slice_in_dim(x, i * block, block, 1)
-        return total + gram(rows, lax.dynamic_slice_in_dim(weight, i * block, block))
+        return total + gram_of(rows, lax.dynamic_slice_in_dim(weight, i * block, block))
 
     total = lax.fori_loop(0, whole, add, jnp.zeros((p, p), x.dtype))
     rest = whole * block
-    return total if rest == n else total + gram(x[:, rest:], weight[rest:])
+    return total if rest == n else total + gram_of(x[:, rest:], weight[rest:])
 
 
 def step(rows: Rows, at: Iterate, value: Value) -> Iterate:
     """One predictor-corrector step; both directions use one factorisation."""
     t, u, z, v = at.dual
     inverse = jnp.where(rows.active[0], 1 / (z / t + v / u + rows.q), 0)
-    product = weighted_gram(rows.x, rows.weight * jnp.sum(inverse, axis=0))
-    factor = lax.linalg.cholesky(jnp.diag(rows.ridge) + rows.C * product, symmetrize_input=False)
+    gram = weighted_gram(rows.x, rows.weight * jnp.sum(inverse, axis=0))
+    factor = lax.linalg.cholesky(jnp.diag(rows.ridge) + rows.C * gram, symmetrize_input=False)
 
     def direction(r, excess_z, excess_v):
         """The step to t z + excess_z = u v + excess_v = 0, and the length to its first bound."""

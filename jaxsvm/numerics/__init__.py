@@ -30,7 +30,6 @@ from .hashing import multiply_high as multiply_high
 from .means import running_mean as running_mean
 from .normal_equations import affine as affine
 from .normal_equations import affine_transpose as affine_transpose
-from .normal_equations import gram as gram
 from .normal_equations import preconditioner as preconditioner
 from .normal_equations import solve_normal as solve_normal
 from .normal_equations import squares as squares

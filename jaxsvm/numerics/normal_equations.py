@@ -5,7 +5,6 @@ X are the rows x, with a constant column 1 behind the others where `constant` is
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,8 +16,6 @@ from ..types import Array, SparseRows
 from .products import accum_dtype, dot
 
 FEW = 512  # columns up to which the matrix of a system is formed and factorised
-PART = 64  # columns of a part of `gram`, whose blocks below the diagonal are computed
-MOST_PARTS = 4
 BLOCK = 2**17  # numbers of the rows of a block, which stay in the cache of a processor: 512 KiB
 
 
@@ -31,19 +28,6 @@ def affine_transpose(u: Array, x: Array | SparseRows, constant: bool) -> Array:
     """X' u, (n,), (n, d) -> (d,) or (d + 1,)."""
     combined = dot(u, x)
     return jnp.concatenate([combined, jnp.sum(u)[None]]) if constant else combined
-
-
-def gram(x: Array, s: Array) -> Array:
-    """X' diag(s) X from the columns of X, (p, n), (n,) -> (p, p); each pair of parts once."""
-    p = x.shape[0]
-    parts = min(MOST_PARTS, -(-p // PART))
-    ends = [p * i // parts for i in range(parts + 1)]
-    columns = [x[begin:end] for begin, end in itertools.pairwise(ends)]
-    below = [[dot(a * s[None, :], b.T) for b in columns[: i + 1]] for i, a in enumerate(columns)]
-    if parts == 1:
-        return below[0][0]
-    above = [[below[j][i].T for j in range(i + 1, parts)] for i in range(parts)]
-    return jnp.block([left + right for left, right in zip(below, above, strict=True)])
 
 
 def weighted_gram(x: Array | SparseRows, s: Array, constant: bool) -> Array:
