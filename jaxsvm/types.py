@@ -414,8 +414,11 @@ class Curve(NamedTuple):
 
         They are exact 64-bit integers, floats inside a transformation.
         """
-        count = Count(self.evals_parts[..., 0], self.evals_parts[..., 1])
-        if isinstance(self.evals_parts, jax.core.Tracer):
+        traced = isinstance(self.evals_parts, jax.core.Tracer)
+        # on the host, as JAX compiles a program for each slice
+        parts = self.evals_parts if traced else np.asarray(self.evals_parts)
+        count = Count(parts[..., 0], parts[..., 1])
+        if traced:
             return count.high.astype(float) * 2**EVALS_BITS + count.low.astype(float)
         return np.asarray(count)
 

@@ -5,6 +5,7 @@ They are accurate in float32 and in forms that XLA compiles well.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -165,6 +166,12 @@ def top_k_index(a: Array, k: int) -> Array:
 
 def is_traced(*trees: Any) -> bool:
     """Whether any leaf is a tracer, or the call itself is being traced."""
-    # an array of the host, for which nothing is compiled
-    leaves = [*jax.tree.leaves(trees), jax.device_put(np.float32(0))]
+    leaves = [*jax.tree.leaves(trees), jax.device_put(_zero())]
     return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+
+
+@functools.cache
+def _zero() -> Array:
+    """An array on the device, as one of the host would be moved there at every call."""
+    with jax.ensure_compile_time_eval():
+        return jax.device_put(np.float32(0))
