@@ -33,7 +33,7 @@ class Search(NamedTuple):
     """The grid, as `jaxsvm.select` takes it."""
 
     maker: Callable  # (C, gamma or none) -> solver
-    axes: dict[str, np.ndarray]
+    axes: dict[str, Any]
     steps: int | None
     tol: float | None
     description: str

@@ -50,7 +50,7 @@ class CrossValidated(BaseSVM):
     memory: float | None
     n_jobs: int | None
     random_state: Any
-    verbose: int
+    verbose: Any
     progress = False
     multiclass: str
     _numbers: dict[str, Any]
@@ -71,7 +71,7 @@ class CrossValidated(BaseSVM):
         """The score of the predictions by `scoring`; by default the accuracy, or R^2."""
         scorer = self._scorer()
         if scorer is None:
-            return super().score(X, y, sample_weight)  # type: ignore[misc]  # of scikit-learn
+            return super().score(X, y, sample_weight)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return scorer(self, X, y, **weights)
 
@@ -80,12 +80,12 @@ class CrossValidated(BaseSVM):
         fold = fold_of_rows(self.cv, x, y, more.pop("groups", None), _classifies(self))
         self._choose(x, self._targets(y, weight), weight, fold)
         if self.refit:
-            super()._train(x, y, weight, **more)  # type: ignore[misc]  # of the machine
+            super()._train(x, y, weight, **more)
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         if not _classifies(self):
             return Targets(y, 1.0, None)
-        place, target, factors = self._encode(y, weight)  # type: ignore[attr-defined]
+        place, target, factors = self._encode(y, weight)
         return Targets(target, factors[place], tuple(self.classes_.tolist()))
 
     def _axes(self, x: Any) -> dict[str, np.ndarray]:
@@ -113,7 +113,7 @@ class CrossValidated(BaseSVM):
         rows, d = self._merged(x, key, weight), x.shape[1]
         index, names = rows.index, targets.names
         total = rows.copies * np.broadcast_to(targets.factors, len(fold))[index]
-        axes = self._axes(rows.x[: rows.n_rows])
+        axes: dict[str, Any] = self._axes(rows.x[: rows.n_rows])
         for name, numbers in axes.items():
             setattr(self, f"{name}s_", numbers)
 
