@@ -10,10 +10,14 @@ import numpy as np
 import jaxsvm
 from jaxsvm import samplers
 
-from ..types import Batch
+from ..linear_choice import fastest_linear
+from ..types import Batch, SparseRows
 from ..wrappers import one_vs_one, one_vs_rest
 from . import parser, solvers
 from .output import line
+
+# options whose units are those of the solver
+UNITS = ("passes", "steps", "batch", "tol", "budget")
 
 
 class Frame(NamedTuple):
@@ -70,6 +74,17 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
         exact = "" if iterates or n > 50_000 else "--solver decomposition or "
         line("", f"each step goes over {n} rows: {exact}--features nystrom is faster with so many")
     return solver, (steps, sampler, lam, frame.loss, tol, description)
+
+
+def linear_solver(args: Any, train: Batch, classes: tuple) -> str:
+    """The solver of a linear machine where the options name none: the fastest for these rows.
+
+    It is sdca where an option is in its units.
+    """
+    if any(getattr(args, name) is not None for name in UNITS):
+        return "sdca"
+    loss = solvers.LOSSES[args.loss or solvers.METHODS["sdca"].default_losses[not classes]]
+    return fastest_linear(loss, train.x.shape[1], isinstance(train.x, SparseRows))
 
 
 def total_weight(train: Batch) -> float:

@@ -190,7 +190,11 @@ def add_train(commands: Any) -> None:
     group = parser.add_argument_group("how")
     names = "; ".join(f"{name}: {text}" for name, text in SOLVERS.items())
     group.add_argument(
-        "--solver", choices=tuple(SOLVERS), default="sdca", metavar="NAME", help=f"{names} (sdca)"
+        "--solver",
+        choices=tuple(SOLVERS),
+        metavar="NAME",
+        help=f"{names} (of a linear machine newton, interior_point or sdca by the loss and the "
+        "columns; sdca with a kernel, or with an option in its units)",
     )
     add_length_options(group)
     group.add_argument("--batch", type=int, help="rows of an update")

@@ -12,9 +12,8 @@ import numpy as np
 import jaxsvm
 from jaxsvm import kernels, models
 
-from ..linear_choice import fastest_linear
 from ..recipe import as_static, fields_of
-from ..types import Batch, SparseRows
+from ..types import Batch
 from . import build, report, solvers, train
 from . import rows as reading
 from .output import STANDARD, check_output, line, result_file, results, title
@@ -165,8 +164,7 @@ def grid(args: Any, rows: Batch, classes: tuple, key: Any) -> Search:
 def choose_solver(args: Any, rows: Batch, classes: tuple) -> None:
     """Set --solver, and --features of a kernel machine on many rows."""
     if args.kernel == "linear":
-        loss = solvers.LOSSES[args.loss or ("hinge" if classes else "eps_insensitive")]
-        args.solver = fastest_linear(loss, rows.x.shape[1], isinstance(rows.x, SparseRows))
+        args.solver = build.linear_solver(args, rows, classes)
         return
     if args.features is None and rows.y.shape[0] <= EXACT_ROWS[len(classes) > 2]:
         args.solver = "decomposition"

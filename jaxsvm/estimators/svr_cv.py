@@ -51,7 +51,8 @@ class SVRCV(KernelCV, SVR):
 
     Example:
         >>> X = np.linspace(0, 6, 60)[:, None]
-        >>> reg = SVRCV(Cs=[0.1, 10.0], gammas=[0.01, 1.0], cv=3).fit(X, np.sin(X[:, 0]))
+        >>> reg = SVRCV(Cs=[0.1, 10.0], gammas=[0.01, 1.0], epsilons=0.01, cv=3).fit(X,
+        ...     np.sin(X[:, 0]))
         >>> reg.scores_.shape, round(float(reg.predict([[1.5]])[0]), 1)
         ((2, 2, 3), 1.0)
     """
