@@ -126,7 +126,10 @@ class CrossValidated(BaseSVM):
         columns = pad_columns(rows.x) if self._columns() == "padded" else rows.x
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the run on all rows warns about the scale
-            data = batch(columns, targets.value[index], total)
+            target = targets.value[index]
+            if names is not None and len(names) > 2:  # padding is not of one class
+                target[rows.n_rows :] = np.arange(len(index) - rows.n_rows) % len(names)
+            data = batch(columns, target, total)
         scorer = self._scorer()
         found = select(
             maker,
