@@ -1,7 +1,7 @@
 """The command line `python -m jaxsvm`.
 
-Without arguments it runs the main job; `train`, `predict`, `sweep`, `info` and `convert` work on
-files. Arguments are checked before JAX is imported.
+Without arguments it runs the main job; `train`, `predict`, `select`, `sweep`, `info` and `convert`
+work on files. Arguments are checked before JAX is imported.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def check_inputs(args: Any) -> None:
     Raises:
         FileNotFoundError, IsADirectoryError: as the readers do.
     """
-    names = [getattr(args, name, None) for name in ("file", "test")]
+    names = [getattr(args, name, None) for name in ("file", "test", "groups")]
     if args.module in ("predict", "info"):
         names.append(args.model)
     for name in names:

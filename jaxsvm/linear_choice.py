@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .recipe import check_choice, check_positive
+import jax.numpy as jnp
+
+from .losses import squared_hinge
+from .recipe import check_choice, check_positive, replace, solver
 from .solvers import interior_point, newton, sdca
-from .types import Loss, Solver
+from .types import Array, Loss, Solver
 
 NAMES = ("newton", "interior_point", "sdca")
 MOST_COLUMNS = 512  # of rows for which a step of the interior point method is cheap
@@ -28,15 +31,12 @@ def fastest_linear(loss: Loss, columns: int, sparse: bool) -> str:
     return "sdca"
 
 
-def linear_solver(
-    name: str, C: Any, total: float, *, loss: Loss, bias: str, steps: int = ROUNDS
-) -> Solver:
+def linear_solver(name: str, C: Any, *, loss: Loss, bias: str, steps: int = ROUNDS) -> Solver:
     """The solver of 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) of that name.
 
     Args:
         name: "newton", "interior_point" or "sdca".
         C: weight of one row's loss, > 0.
-        total: sum of the weights of the rows, > 0.
         loss: one that the solver takes.
         bias: "none" or "feature".
         steps: of one update of newton and interior_point, at most.
@@ -47,7 +47,61 @@ def linear_solver(
     check_choice("solver", name, NAMES)
     check_positive(C=C)
     if name == "newton":
-        return newton(1 / (C * total), loss=loss, bias=bias, rounds=float(steps))
+        return newton_by_C(C, loss=loss, bias=bias, rounds=float(steps))
     if name == "interior_point":
         return interior_point(C, loss=loss, bias=bias, rounds=float(steps))
     return sdca(C, loss=loss, bias=bias)
+
+
+@solver
+def newton_by_C(
+    C: float,
+    *,
+    loss: Loss = squared_hinge,
+    bias: str = "none",
+    tol: float | None = None,
+    rounds: float = 100.0,
+) -> Solver:
+    """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by `newton`.
+
+    lam is 1 / (C times the sum of the weights) of the rows that `init` is given. So runs on other
+    rows, such as those outside of a fold, have the same C.
+
+    Args:
+        C: weight of one row's loss, > 0.
+        loss: as of `newton`.
+        bias: as of `newton`.
+        tol: as of `newton`.
+        rounds: as of `newton`.
+
+    Returns:
+        A solver with the state, model and residual of `newton`.
+
+    Raises:
+        ValueError: as `newton`.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> run = jaxsvm.fit(newton_by_C(0.25), data, jax.random.key(0), steps=1)
+        >>> run.model.w.tolist()
+        [0.5]
+    """
+    check_positive(C=C)
+
+    def at(lam: Any) -> Any:
+        return newton(lam, loss=loss, bias=bias, tol=tol, rounds=rounds)
+
+    def on_rows(weight: Array) -> Any:
+        return at(1 / (C * jnp.sum(weight)).astype(weight.dtype))
+
+    def with_tol(tol: Any) -> Any:
+        return newton_by_C(C, loss=loss, bias=bias, tol=tol, rounds=rounds)
+
+    return replace(
+        at(1.0),
+        lambda other: other,
+        update=lambda state, batch: on_rows(state.weight).update(state, batch),
+        model=lambda state, data=None: on_rows(state.weight).model(state, data),
+        with_tol=with_tol,
+    )

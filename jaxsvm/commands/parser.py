@@ -41,6 +41,8 @@ LOSSES = (
 KERNELS = ("linear", "rbf", "laplacian", "polynomial", "sigmoid")
 FEATURES = ("nystrom", "fourier", "orthogonal")
 BUDGET = 500  # default number of points
+# rows up to which `select` takes the exact kernel machine: of at most two classes, and of more
+EXACT_ROWS = (5000, 2000)
 SCALES = {
     "standardize": "columns to mean 0, deviation 1",
     "unit": "columns to [0, 1], sparse ones to [-1, 1]",
@@ -52,6 +54,7 @@ examples:
   jaxsvm train adult.svm --kernel rbf --features nystrom --hold-out 0.2 --model adult.npz
   jaxsvm predict adult.npz new.svm --out classes.txt          a class name for each row
   jaxsvm sweep adult.svm --plot sweep.png                     find good values of lambda and sigma
+  jaxsvm select adult.csv --plot grid.png --model adult.npz   choose C and gamma, and train
   jaxsvm info adult.npz                                       what a model is
   jaxsvm convert adult.svm adult.csv                          from one format to another
 
@@ -95,6 +98,18 @@ Ctrl-C prints the table as far as it got.
 INFO_EXAMPLES = """\
 examples:
   jaxsvm info model.npz
+"""
+SELECT_EXAMPLES = """\
+examples:
+  jaxsvm select rows.csv --model best.npz              8 values of C x 8 of gamma, 5 folds
+  jaxsvm select rows.csv --C 1,10,100 --gamma 1e-3:1:7 --plot grid.png --model best.npz
+  jaxsvm select rows.csv --kernel linear --rule one_se --model small.npz
+  jaxsvm select rows.svm --features nystrom --count 1024 --save grid.npz --seconds 600
+  jaxsvm select rows.csv --groups patients.txt --folds 10
+
+A range is LOW:HIGH:COUNT, even in the logarithm, or numbers with commas. Every pair of numbers is
+trained once without each fold, and its error is that on the fold. The pair of the least mean error
+is the best. With --save, a command that was stopped goes on where it was.
 """
 CONVERT_EXAMPLES = """\
 examples:
@@ -141,7 +156,7 @@ def parser() -> Parser:
     commands = main_parser.add_subparsers(
         dest="command", metavar="command", required=True, parser_class=Parser
     )
-    for add in (add_train, add_predict, add_sweep, add_convert, add_info):
+    for add in (add_train, add_predict, add_select, add_sweep, add_convert, add_info):
         add(commands)
     return main_parser
 
@@ -162,57 +177,26 @@ def add_train(commands: Any) -> None:
         metavar="FILE",
         help="where the model goes (jaxsvm.models.load reads it); - is the standard output",
     )
-    test = parser.add_mutually_exclusive_group()
-    test.add_argument("--test", metavar="FILE", help="rows to work out the error on")
-    test.add_argument(
-        "--hold-out",
-        type=float,
-        metavar="SHARE",
-        help="share of the rows kept for the error, such as 0.2",
-    )
+    add_test_options(parser)
     add_naming_options(parser)
-    parser.add_argument(
-        "--task", choices=("binary", "multiclass", "regression"), help="without it, by the labels"
-    )
+    add_task_option(parser)
     add_scaling_options(parser)
     group = parser.add_argument_group("what is minimised: lambda/2 |w|^2 + mean loss")
     size = group.add_mutually_exclusive_group()
     size.add_argument("--C", type=float, help="1 / (lambda rows), as LIBSVM has it (1)")
     size.add_argument("--lam", type=float, help="lambda")
-    group.add_argument(
-        "--loss",
-        choices=tuple(LOSSES),
-        help="hinge for classes, eps_insensitive for real targets; of newton the squared ones",
-    )
-    group.add_argument(
-        "--bias",
-        choices=("feature", "none", "free"),
-        help="the constant: regularised, none or free (the solver's first)",
-    )
-    group.add_argument(
-        "--multiclass",
-        choices=("ovr", "ovo"),
-        help="more than two classes: a model for each against the rest (ovr), or for each pair, "
-        "which vote (ovo)",
-    )
+    add_problem_options(group)
     kernel_options(parser)
     group = parser.add_argument_group("how")
     names = "; ".join(f"{name}: {text}" for name, text in SOLVERS.items())
     group.add_argument(
-        "--solver", choices=tuple(SOLVERS), default="sdca", metavar="NAME", help=f"{names} (sdca)"
+        "--solver",
+        choices=tuple(SOLVERS),
+        metavar="NAME",
+        help=f"{names} (of a linear machine newton, interior_point or sdca by the loss and the "
+        "columns; sdca with a kernel, or with an option in its units)",
     )
-    how_long = group.add_mutually_exclusive_group()
-    how_long.add_argument(
-        "--passes",
-        type=int,
-        help="over the rows, at most; the printed line 'solver' shows the default",
-    )
-    how_long.add_argument("--steps", type=int, help="updates instead of passes")
-    group.add_argument(
-        "--budget",
-        type=int,
-        help=f"points of the model of bsca and bsgd, at least 2 ({BUDGET})",
-    )
+    add_length_options(group)
     group.add_argument("--batch", type=int, help="rows of an update")
     group.add_argument(
         "--tol",
@@ -224,8 +208,7 @@ def add_train(commands: Any) -> None:
     group.add_argument(
         "--seconds", type=float, help="stop after the first chunk of steps that ends later"
     )
-    group.add_argument("--seed", type=int, default=0, help="of all draws (0)")
-    group.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_run_options(group)
     group.add_argument(
         "--certificate",
         action=argparse.BooleanOptionalAction,
@@ -244,7 +227,7 @@ def add_predict(commands: Any) -> None:
         "predict", help="predict with a model", description=description, epilog=PREDICT_EXAMPLES
     )
     parser.set_defaults(module="predict")
-    parser.add_argument("model", help="what --model of train or sweep wrote, or -")
+    parser.add_argument("model", help="what --model of train, select or sweep wrote, or -")
     parser.add_argument(
         "file", help="rows: svmlight, .npz (its test part where it has one) or CSV; or -"
     )
@@ -254,6 +237,90 @@ def add_predict(commands: Any) -> None:
         action="store_true",
         help="a tab and the decision value behind each name; of many classes all values",
     )
+    add_reading_options(parser)
+
+
+def add_select(commands: Any) -> None:
+    """Add the command and its options."""
+    description = (
+        "Choose C and gamma by cross-validation over a grid, show the mean errors, and train the "
+        "machine of the choice on all rows."
+    )
+    parser = commands.add_parser(
+        "select",
+        help="choose C and gamma by cross-validation",
+        description=description,
+        epilog=SELECT_EXAMPLES,
+    )
+    parser.set_defaults(module="select", lam=None, sigma=None, batch=None)
+    parser.add_argument("file", help="rows: svmlight, .npz or CSV; or -")
+    parser.add_argument(
+        "--model", metavar="FILE", help="the machine of the choice, trained on all rows"
+    )
+    add_plot_option(parser)
+    parser.add_argument(
+        "--save",
+        metavar="FILE",
+        help="all finished fits; the same command goes on from this file, if it is there",
+    )
+    add_test_options(parser)
+    add_naming_options(parser)
+    add_task_option(parser)
+    add_scaling_options(parser)
+    group = parser.add_argument_group("the grid and the choice")
+    group.add_argument(
+        "--C", type=numbers, metavar="RANGE", help="values of C, 1 / (lambda rows) (0.1:1000:8)"
+    )
+    group.add_argument(
+        "--folds",
+        type=folds,
+        default=5,
+        metavar="COUNT",
+        help="how many folds, or loo: each row is a fold of its own (5)",
+    )
+    group.add_argument(
+        "--groups",
+        metavar="FILE",
+        help="a text file with the name of a group for each row, one a line: rows of one group "
+        "are in one fold",
+    )
+    group.add_argument(
+        "--score",
+        choices=("error", "risk"),
+        default="error",
+        help="error: share of wrong rows, mean squared error of real targets; risk: mean hinge "
+        "loss, mean absolute error (error)",
+    )
+    group.add_argument(
+        "--rule",
+        choices=("best", "one_se"),
+        default="best",
+        help="of the choice: best, the least mean; one_se, the least C and gamma within one "
+        "standard error of it (best)",
+    )
+    kernel_options(parser, grid=True)
+    group = parser.add_argument_group("what is minimised: 1/2 |w|^2 + C sum of losses")
+    add_problem_options(group)
+    group = parser.add_argument_group("how")
+    group.add_argument(
+        "--solver",
+        choices=tuple(SOLVERS),
+        metavar="NAME",
+        help="as of train, which says what they are; without it, of a kernel machine "
+        f"decomposition for up to {EXACT_ROWS[0]:,} rows, {EXACT_ROWS[1]:,} with more than two "
+        "classes, else sdca on Nystrom features; of a linear machine newton, interior_point or "
+        "sdca by the loss and the columns",
+    )
+    add_length_options(group)
+    group.add_argument("--tol", type=float, help="as of train")
+    group.add_argument(
+        "--memory", type=float, help="bytes that a kernel matrix or a program may take"
+    )
+    group.add_argument("--threads", type=int, help="fits at the same time (the processors)")
+    group.add_argument(
+        "--seconds", type=float, help="start no other fit after this time; then the table has gaps"
+    )
+    add_run_options(group)
     add_reading_options(parser)
 
 
@@ -300,12 +367,9 @@ def add_sweep(commands: Any) -> None:
     parser.add_argument(
         "--memory", type=float, default=4e9, help="bytes that the program may take (4e9)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of all draws (0)")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_run_options(parser)
     parser.add_argument("--out", metavar="FILE", help="the errors as CSV: lam, sigma, error")
-    parser.add_argument(
-        "--plot", metavar="FILE", help="a heat map (.png, .svg, .pdf), needs matplotlib"
-    )
+    add_plot_option(parser)
     parser.add_argument("--model", metavar="FILE", help="the best point, trained on all rows")
     add_naming_options(parser)
     add_scaling_options(parser)
@@ -353,19 +417,99 @@ def add_info(commands: Any) -> None:
         "info", help="tell what a model is", description=description, epilog=INFO_EXAMPLES
     )
     parser.set_defaults(module="info")
-    parser.add_argument("model", help="what --model of train or sweep wrote; - standard input")
-
-
-def kernel_options(parser: Any) -> None:
-    """Add the options of kernel and feature map."""
-    group = parser.add_argument_group("kernel")
-    group.add_argument("--kernel", choices=KERNELS, help="(linear; rbf with --features)")
-    group.add_argument("--sigma", type=float, help="width of rbf and laplacian")
-    group.add_argument(
-        "--gamma",
-        type=float,
-        help="1 / (2 sigma^2) of rbf; factor of polynomial, sigmoid (1 / (columns variance))",
+    parser.add_argument(
+        "model", help="what --model of train, select, sweep wrote; - standard input"
     )
+
+
+def add_test_options(parser: Any) -> None:
+    """Add the options for rows on which the error of the model is worked out."""
+    test = parser.add_mutually_exclusive_group()
+    test.add_argument("--test", metavar="FILE", help="rows to work out the error on")
+    test.add_argument(
+        "--hold-out",
+        type=float,
+        metavar="SHARE",
+        help="share of the rows kept for the error, such as 0.2",
+    )
+
+
+def add_task_option(parser: Any) -> None:
+    """Add the option for the kind of targets."""
+    parser.add_argument(
+        "--task", choices=("binary", "multiclass", "regression"), help="without it, by the labels"
+    )
+
+
+def add_plot_option(parser: Any) -> None:
+    """Add the option for a picture of the grid."""
+    parser.add_argument(
+        "--plot", metavar="FILE", help="a heat map (.png, .svg, .pdf), needs matplotlib"
+    )
+
+
+def add_run_options(group: Any) -> None:
+    """Add the options for draws and for the bar."""
+    group.add_argument("--seed", type=int, default=0, help="of all draws (0)")
+    group.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def add_length_options(group: Any) -> None:
+    """Add the options for the length of a run and the size of a model."""
+    how_long = group.add_mutually_exclusive_group()
+    how_long.add_argument(
+        "--passes",
+        type=int,
+        help="over the rows, at most; the printed line 'solver' shows the default",
+    )
+    how_long.add_argument("--steps", type=int, help="updates instead of passes")
+    group.add_argument(
+        "--budget",
+        type=int,
+        help=f"points of the model of bsca and bsgd, at least 2 ({BUDGET})",
+    )
+
+
+def add_problem_options(group: Any) -> None:
+    """Add the options for the loss, the constant and more than two classes."""
+    group.add_argument(
+        "--loss",
+        choices=tuple(LOSSES),
+        help="hinge for classes, eps_insensitive for real targets; of newton the squared ones",
+    )
+    group.add_argument(
+        "--bias",
+        choices=("feature", "none", "free"),
+        help="the constant: regularised, none or free (the solver's first)",
+    )
+    group.add_argument(
+        "--multiclass",
+        choices=("ovr", "ovo"),
+        help="more than two classes: a model for each against the rest (ovr), or for each pair, "
+        "which vote (ovo)",
+    )
+
+
+def kernel_options(parser: Any, *, grid: bool = False) -> None:
+    """Add the options of kernel and feature map; with `grid` gamma is a range."""
+    group = parser.add_argument_group("kernel")
+    default = "(rbf)" if grid else "(linear; rbf with --features)"
+    group.add_argument("--kernel", choices=KERNELS, help=default)
+    if grid:
+        group.add_argument(
+            "--gamma",
+            type=numbers,
+            metavar="RANGE",
+            help="gammas, exp(-gamma |x - z|^2) of rbf, exp(-gamma |x - z|_1) of laplacian, factor "
+            "of polynomial, sigmoid (8 from 0.03 to 100 over the median squared distance)",
+        )
+    else:
+        group.add_argument("--sigma", type=float, help="width of rbf and laplacian")
+        group.add_argument(
+            "--gamma",
+            type=float,
+            help="1 / (2 sigma^2) of rbf; factor of polynomial, sigmoid (1 / (columns variance))",
+        )
     group.add_argument("--degree", type=int, help="of polynomial (3)")
     group.add_argument("--coef0", type=float, help="constant of polynomial (1), sigmoid (0)")
     group.add_argument(
@@ -437,6 +581,13 @@ def add_scaling_options(parser: Any) -> None:
         + "; ".join(f"{name}: {description}" for name, description in SCALES.items())
         + "; auto (default): unit for sparse rows, else standardize",
     )
+
+
+def folds(text: str) -> int | str:
+    """A number of folds, or "loo"."""
+    if text == "loo" or text.isascii() and text.isdigit() and int(text) >= 2:
+        return text if text == "loo" else int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number of at least 2, or loo, got {text!r}")
 
 
 def numbers(text: str) -> list[float]:

@@ -12,7 +12,7 @@ import jaxsvm
 from jaxsvm import models
 
 from ..objectives import misclassified
-from ..types import Batch
+from ..types import Batch, Certificate
 from ..wrappers import OneVsOne, OneVsRest
 from . import rows as reading
 
@@ -70,7 +70,11 @@ def certified(args: Any, model: Any, train: Batch, lam: float, loss: Any) -> str
     passes = int(np.clip(2e8 // (n * columns), 10, 500))  # about a second
     passes = 0 if kernel or inner.bias == "free" else passes
     certificate = jaxsvm.certificate(model, train, lam, loss, passes=passes)
-    where = " on these features" if args.features else ""
+    return within(certificate, " on these features" if args.features else "")
+
+
+def within(certificate: Certificate, where: str = "") -> str:
+    """One line on an objective and the bound of its optimum."""
     return (
         f"objective {float(certificate.primal):.6f}, optimum{where} at least "
         f"{float(certificate.dual):.6f}: within {float(certificate.gap / certificate.primal):.2%}"

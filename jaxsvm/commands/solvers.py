@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import jaxsvm
 from jaxsvm import budget, features, kernels, losses
 
+from ..linear_choice import newton_by_C
 from ..numerics import sqnorms
 from .rows import variance_of
 
@@ -121,7 +122,7 @@ METHODS = {
         passes=500,
     ),
     "newton": Method(
-        lambda s: jaxsvm.newton(s.lam, loss=s.loss, bias=s.bias),
+        lambda s: newton_by_C(s.C, loss=s.loss, bias=s.bias),
         ("feature", "none", "free"),
         batch=0, passes=10, tol=1e-6, default_losses=("squared_hinge", "squared"),
     ),
@@ -135,43 +136,57 @@ LOSSES = {name: getattr(losses, name) for name in ("hinge", "squared_hinge", "lo
 LOSSES |= {name: getattr(losses, name)() for name in ("smooth_hinge", "eps_insensitive", "pinball")}
 
 
+TAKES: dict[str, tuple] = {  # options of the kernels
+    "rbf": ("sigma", "gamma"),
+    "laplacian": ("sigma",),
+    "polynomial": ("gamma", "degree", "coef0"),
+    "sigmoid": ("gamma", "coef0"),
+}
+
+
+def refuse_unused(args: Any, name: str, takes: dict[str, tuple]) -> None:
+    """Raise for an option that the kernel of that name does not take."""
+    for option in ("sigma", "gamma", "degree", "coef0"):
+        if getattr(args, option) is not None and option not in takes.get(name, ()):
+            raise ValueError(f"the {name} kernel has no --{option}")
+
+
 def kernel(args: Any, x: Any) -> tuple[Any, str]:
     """The kernel of the options and its description; (None, "linear") for none."""
     name = args.kernel or ("rbf" if args.features else "linear")
-    given = [
-        f"--{option}"
-        for option in ("sigma", "gamma", "degree", "coef0")
-        if getattr(args, option) is not None
-    ]
-    takes = {
-        "rbf": {"--sigma", "--gamma"},
-        "laplacian": {"--sigma"},
-        "polynomial": {"--gamma", "--degree", "--coef0"},
-    }
-    takes["sigmoid"] = {"--gamma", "--coef0"}
-    unused = [option for option in given if option not in takes.get(name, set())]
-    if unused:
-        raise ValueError(f"the {name} kernel has no {unused[0]}")
+    refuse_unused(args, name, TAKES)
     if name == "linear":
         return None, "linear"
     variance = variance_of(x) or 1.0
     gamma = 1 / (x.shape[1] * variance) if args.gamma is None else args.gamma
+    coef0, degree = constants(args, name)
     if name == "rbf" and args.sigma is not None:
         if args.gamma is not None:
             raise ValueError("--sigma and --gamma = 1 / (2 sigma^2) say the same: give one of them")
         return kernels.rbf(args.sigma), f"rbf(sigma={args.sigma:g})"
     if name == "rbf":
-        return kernels.rbf(gamma=gamma), f"rbf(gamma={gamma:.4g})"
+        return by_gamma(name, gamma, coef0, degree), f"rbf(gamma={gamma:.4g})"
     if name == "laplacian":
         sigma = x.shape[1] * variance**0.5 if args.sigma is None else args.sigma
         return kernels.laplacian(sigma), f"laplacian(sigma={sigma:.4g})"
+    more = f", degree={degree}" if name == "polynomial" else ""
+    description = f"{name}(gamma={gamma:.4g}, coef0={coef0:g}{more})"
+    return by_gamma(name, gamma, coef0, degree), description
+
+
+def constants(args: Any, name: str) -> tuple[float, int]:
+    """The constant and the degree of the options, for a kernel of that name."""
     coef0 = (1.0 if name == "polynomial" else 0.0) if args.coef0 is None else args.coef0
+    return coef0, 3 if args.degree is None else args.degree
+
+
+def by_gamma(name: str, gamma: float, coef0: float, degree: int) -> Any:
+    """The kernel of that name; laplacian is exp(-gamma |x - z|_1)."""
+    if name == "polynomial":
+        return kernels.polynomial(gamma, coef0, degree=degree)
     if name == "sigmoid":
-        return kernels.sigmoid(gamma, coef0), f"sigmoid(gamma={gamma:.4g}, coef0={coef0:g})"
-    degree = 3 if args.degree is None else args.degree
-    return kernels.polynomial(
-        gamma, coef0, degree=degree
-    ), f"polynomial(gamma={gamma:.4g}, coef0={coef0:g}, degree={degree})"
+        return kernels.sigmoid(gamma, coef0)
+    return kernels.rbf(gamma=gamma) if name == "rbf" else kernels.laplacian(1 / gamma)
 
 
 def feature_map(name: str, key: Any, kernel: Any, x: Any, count: int | None) -> Any:

@@ -53,7 +53,6 @@ def run(args: Any) -> int:
 def train(args: Any, stream: Any) -> int:
     """Run the command with `stream` as the standard output; returns the exit status."""
     check_output(args.model, args.file, args.test)
-    method = METHODS[args.solver]
     key_split, key_map, key = jax.random.split(jax.random.key(args.seed), 3)
     reading.ignore_range_warnings(args.scale != "none")
     parts, names, classes = read(args, key_split)
@@ -63,6 +62,11 @@ def train(args: Any, stream: Any) -> int:
     line("scaled", description)
     if scale is not None:
         parts = [part._replace(x=reading.call(scale, part.x)) for part in parts]
+    if args.solver is None:
+        # --seconds asks for a run that may stop at any time
+        is_linear = args.kernel in (None, "linear") and not args.features and args.seconds is None
+        args.solver = build.linear_solver(args, parts[0], classes) if is_linear else "sdca"
+    method = METHODS[args.solver]
     solver, settings = build.build(args, method, parts[0], classes, key_map)
     steps, sampler, lam, loss, tol, method_text = settings
     one_pass = -(-parts[0].y.shape[0] // (sampler.rows(parts[0].y.shape[0])))

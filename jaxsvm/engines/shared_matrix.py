@@ -15,7 +15,7 @@ from ..models import expansion
 from ..numerics import accum_dtype, dot, two_sum
 from ..objectives.evaluate import in_float64
 from ..recipe import cast, unwrap_static
-from ..types import Array, Certificate, Quadratic, Sharing
+from ..types import Array, Certificate, Quadratic, Sharing, take
 from . import blocks, kernel_cache, whole_matrix
 from .blocks import DecompositionState, Progress, Task
 from .dual_qp import DualState, Problem, intercept
@@ -122,7 +122,13 @@ def make_sharing(qp: Problem, bias: str, stop: str, tol: Any, rounds: float) -> 
     def supports(state):
         return np.asarray(state.coef) != 0
 
-    parts = prepare, size, init, start, solve, products, certify, model, supports
+    def restrict(data, shared, rows):
+        if isinstance(shared, Matrix):
+            return Matrix(shared.gram[rows[:, None], rows], shared.diag[rows])
+        kernel = cast(qp.kernel, accum_dtype(data.x))
+        return _matrix(kernel, qp.kernel.layout(take(data, rows)).x)
+
+    parts = prepare, size, init, start, solve, products, certify, model, supports, restrict
     return Sharing(qp.kernel, *parts)
 
 
@@ -146,29 +152,31 @@ def _scaled(state: RunState, bounds: Quadratic, y: np.ndarray, bias: str, scale:
     """The best feasible multiple of the coefficients, worked out in float64.
 
     Args:
-        state: the end of another run.
+        state: the end of another run, or of several, with leading axes.
         bounds: of the coefficients in the next run.
-        y: (n,) targets.
+        y: (..., n) targets.
         bias: "free" or "none".
         scale: False: the coefficients as they are, if they are feasible, else zeros.
     """
     low, high, l1, l2 = bounds
     coef = np.asarray(state.coef, np.float64)
     product = np.asarray(state.product, np.float64) + np.asarray(state.compensation, np.float64)
-    linear = y @ coef - (0 if l1 is None else l1 @ np.abs(coef))
-    square = coef @ product + (0 if l2 is None else l2 @ (coef * coef))
+    add = lambda terms: np.sum(terms, axis=-1, keepdims=True)
+    linear = add(y * coef - (0 if l1 is None else l1 * np.abs(coef)))
+    square = add(coef * product + (0 if l2 is None else l2 * coef * coef))
     ends = np.where(coef > 0, high, low).astype(np.float64)
     nonzero = coef != 0
-    room = np.min(ends[nonzero] / coef[nonzero], initial=np.inf)
-    best = linear / square if square > 0 else 1.0
-    factor = min(max(best, 0.0), room) if scale else float(room >= 1)
+    ratio = np.where(nonzero, ends / np.where(nonzero, coef, 1), np.inf)
+    room = np.min(ratio, axis=-1, keepdims=True, initial=np.inf)
+    best = np.where(square > 0, linear / np.where(square > 0, square, 1), 1.0)
+    factor = np.minimum(np.maximum(best, 0.0), room) if scale else (room >= 1).astype(np.float64)
     exact = factor * coef
     # those that a bound stops are exactly at it
     at_end = nonzero & (np.abs(exact) >= np.abs(ends) * (1 - 1e-6)) & scale
     rounded = np.where(at_end, ends, exact).astype(y.dtype)
     total = factor * product
     head = total.astype(y.dtype)
-    wide_sum = np.sum(rounded, dtype=np.float64) if bias == "free" else 0
+    wide_sum = np.sum(rounded, axis=-1, dtype=np.float64) * (bias == "free")
     fields: dict[str, Any] = {
         "coef": rounded,
         "product": head,

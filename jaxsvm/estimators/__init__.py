@@ -12,20 +12,24 @@ from .budgeted_svc import BudgetedSVC as BudgetedSVC
 from .features import FourierFeatures as FourierFeatures
 from .features import NystromFeatures as NystromFeatures
 from .linear_svc import LinearSVC as LinearSVC
+from .linear_svc_cv import LinearSVCCV as LinearSVCCV
 from .linear_svr import LinearSVR as LinearSVR
 from .nu_svc import NuSVC as NuSVC
 from .nu_svr import NuSVR as NuSVR
 from .one_class_svm import OneClassSVM as OneClassSVM
 from .pegasos import Pegasos as Pegasos
 from .svc import SVC as SVC
+from .svc_cv import SVCCV as SVCCV
 from .svm import SVMClassifier as SVMClassifier
 from .svm import SVMRegressor as SVMRegressor
 from .svr import SVR as SVR
+from .svr_cv import SVRCV as SVRCV
 
 __all__ = [
     "BudgetedSVC",
     "FourierFeatures",
     "LinearSVC",
+    "LinearSVCCV",
     "LinearSVR",
     "NuSVC",
     "NuSVR",
@@ -33,9 +37,11 @@ __all__ = [
     "OneClassSVM",
     "Pegasos",
     "SVC",
+    "SVCCV",
     "SVMClassifier",
     "SVMRegressor",
     "SVR",
+    "SVRCV",
 ]
 
 

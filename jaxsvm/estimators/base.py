@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -38,6 +38,16 @@ from .preprocess import (
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
 
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
+
+
+class MergedRows(NamedTuple):
+    """The rows of a run: of positive weight, merged where they are equal, and padded."""
+
+    x: Any  # (n, d)
+    index: np.ndarray  # type: ignore[assignment]  # (n,)  of the rows in the user's data
+    copies: np.ndarray  # (n,)  sums of sample weights; 0 for padding
+    n_rows: int  # without padding
+    group: np.ndarray  # (rows of the user,)  numbers of merged rows, or -1
 
 
 class BaseSVM(BaseEstimator):
@@ -112,6 +122,19 @@ class BaseSVM(BaseEstimator):
             self.__dict__.update(attributes)
             raise
 
+    def _check_options(self) -> None:
+        """Raise for parameters out of their range, before anything is computed."""
+
+    def _merged(self, x: Any, key: np.ndarray, weight: np.ndarray, least: int = 0) -> MergedRows:
+        """The rows as they are trained on; rows that differ in `key` (n,) are not merged."""
+        x = to_train_dtype(x)
+        rows, copies, group = merge_duplicates(x, key, weight)
+        padding = bucket_size(max(len(rows), least)) - len(rows)
+        index = np.concatenate([rows, np.full(padding, rows[0])])
+        copies = np.concatenate([copies, np.zeros(padding)])
+        x = x[index][:, index] if self._columns() == "rows" else x[index]
+        return MergedRows(x, index, copies, len(rows), group)
+
     def _run(
         self,
         x: Any,
@@ -132,14 +155,10 @@ class BaseSVM(BaseEstimator):
         `factors`, (n,) or a number, are the class weights of the rows. Equal rows of a class are
         merged. They are padded to at least the size of `least` rows.
         """
-        x = to_train_dtype(x)
-        rows, copies, group = merge_duplicates(x, target, weight)
-        n_rows, n = len(rows), bucket_size(max(len(rows), least))
-        index = np.concatenate([rows, np.full(n - n_rows, rows[0])])
-        copies = np.concatenate([copies, np.zeros(n - n_rows)])
-        weight = copies * np.broadcast_to(factors, len(target))[index]
         d, columns = x.shape[1], self._columns()
-        x = x[index][:, index] if columns == "rows" else x[index]
+        x, index, copies, n_rows, group = self._merged(x, target, weight, least)
+        n = len(index)
+        weight = copies * np.broadcast_to(factors, len(target))[index]
         solver = binary_solver = self._make_solver(
             x, weight, copies, None if state is None else self._solver
         )

@@ -28,6 +28,9 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             y: (n,) class names.
             sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
         """
+        return self._fit(X, y, sample_weight)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
             check_classification_targets(y)
@@ -37,7 +40,7 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
                 raise ValueError(
                     f"y holds one class, {only!r}: a classifier needs rows of two classes or more"
                 )
-            self._train(x, y, weight)
+            self._train(x, y, weight, **more)
         return self
 
     def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:

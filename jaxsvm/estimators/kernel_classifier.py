@@ -38,15 +38,19 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         """Whether probabilities are asked for; "deprecated", scikit-learn's default, is False."""
         return self.probability != "deprecated" and bool(self.probability)
 
-    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
+    def _check_options(self) -> None:
+        super()._check_options()
         check_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
-        k = len(self.classes_)
-        if k > 2 and self.multiclass == "ovr":
+        if len(self.classes_) > 2 and self.multiclass == "ovr":
             option = "probability=True" if self._probable() else "decision_function_shape='ovo'"
             if self._probable() or self.decision_function_shape == "ovo":
                 raise ValueError(
                     f"{option} needs a model for each pair of classes: leave multiclass='ovo'"
                 )
+
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
+        self._check_options()
+        k = len(self.classes_)
         place, target, factors = self._encode(y, weight)
         by_row = factors[place] if self._weighs_classes else 1.0
         options: dict[str, Any] = {"factors": by_row, "names": tuple(self.classes_.tolist())}

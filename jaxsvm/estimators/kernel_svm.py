@@ -74,13 +74,17 @@ class KernelSVM(BaseSVM):
         """Rounds of the solver at most."""
         return MAX_BLOCKS if self.max_iter == -1 else whole_number("max_iter", self.max_iter, 1)
 
-    def _kernel(self, x: Any, copies: Any) -> Kernel:
-        """The kernel; its gamma is that of the first training rows that it is called with."""
+    def _kernel(self, x: Any, copies: Any, gamma: float | None = None) -> Kernel:
+        """The kernel.
+
+        Without a number, gamma is that of the first training rows that this is called with.
+        """
         if self._kernel_rows is not None:
             return kernel_of("precomputed", 1.0, 3, 0.0, x, copies)
-        if isinstance(self.kernel, str) and self._gamma is None:
+        if gamma is None and isinstance(self.kernel, str) and self._gamma is None:
             self._gamma = gamma_of(self.kernel, self.gamma, x, copies)
-        return kernel_of(self.kernel, self._gamma, self.degree, self.coef0, x, copies)
+        gamma = self._gamma if gamma is None else gamma
+        return kernel_of(self.kernel, gamma, self.degree, self.coef0, x, copies)
 
     # Rows, and kernels that are functions of arrays.
 

@@ -63,15 +63,20 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         """Steps of one update of a solver that reads all rows."""
         return min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
 
-    def _linear_solver(self, x: Any, weight: Any, loss: Loss) -> Any:
+    def _linear_solver(self, x: Any, loss: Loss) -> Any:
         """The solver of these rows, by `solver` or the fastest; its name becomes `solver_`."""
+        self.solver_ = self._fastest(x, loss)
+        return self._solver_of(self.C, loss)
+
+    def _fastest(self, x: Any, loss: Loss) -> str:
+        """The name of the solver: that of `solver`, or the fastest for rows of this shape."""
         check_choice("solver", self.solver, ("auto", *NAMES))
         auto = self.solver == "auto"
-        self.solver_ = fastest_linear(loss, x.shape[1], is_sparse(x)) if auto else self.solver
-        total = float(np.sum(weight, dtype=np.float64))
-        return linear_solver(
-            self.solver_, self.C, total, loss=loss, bias=self._bias(), steps=self._steps()
-        )
+        return fastest_linear(loss, x.shape[1], is_sparse(x)) if auto else self.solver
+
+    def _solver_of(self, C: Any, loss: Loss) -> Any:
+        """The solver `solver_` for one value of C."""
+        return linear_solver(self.solver_, C, loss=loss, bias=self._bias(), steps=self._steps())
 
     def _iterations(self, run: Fit, draws: Sampler, n: int, n_rows: int) -> int:
         """Passes of ascent, or steps of the other solvers: the most of a class, or the mean."""
@@ -83,7 +88,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         return run.evals // (n * models)
 
     def _check_options(self) -> None:
-        """Raise for parameters out of their range."""
+        super()._check_options()
         check_choice("dual", self.dual, ("auto", True, False))
         if self.fit_intercept:
             check_positive(intercept_scaling=self.intercept_scaling)
@@ -94,12 +99,10 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
 
     def _run(self, x: Any, target: np.ndarray, weight: np.ndarray, **options: Any) -> np.ndarray:
         self._check_options()
-        scale = self.intercept_scaling if self.fit_intercept and self._bias() == "none" else None
-        group = super()._run(
-            x if scale is None else append_column(x, scale), target, weight, **options
-        )
-        if scale is not None:
-            self._split_intercept(scale)
+        group = super()._run(self._with_constant(x), target, weight, **options)
+        if self._has_column():
+            self.model_ = self._without_column(self.model_)
+            self.fit_ = self.fit_._replace(model=self.model_)
         inner = inner_of(self.model_)
         coef = np.asarray(inner.w, np.float64)
         b = np.asarray(inner.b, np.float64)
@@ -107,18 +110,21 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         self._intercept = np.atleast_1d(b).copy() if self.fit_intercept else 0.0
         return group
 
-    def _split_intercept(self, scale: float) -> None:
-        """Make the weight of the last column the intercept."""
+    def _has_column(self) -> bool:
+        """Whether the constant is a column of the rows."""
+        return self.fit_intercept and self._bias() == "none"
 
-        def split(model: Any) -> Any:
-            if hasattr(model, "w"):
-                w = np.asarray(model.w)
-                b = (scale * w[..., -1]).astype(w.dtype)
-                return dataclasses.replace(model, w=w[..., :-1], b=b, bias="feature")
-            return dataclasses.replace(model, inner=split(model.inner))
+    def _with_constant(self, x: Any) -> Any:
+        """The rows, with a constant column where the intercept is not that of the solver."""
+        return append_column(x, self.intercept_scaling) if self._has_column() else x
 
-        self.model_ = split(self.model_)
-        self.fit_ = self.fit_._replace(model=self.model_)
+    def _without_column(self, model: Any) -> Any:
+        """The model with the weight of the last column as its intercept."""
+        if not hasattr(model, "w"):
+            return dataclasses.replace(model, inner=self._without_column(model.inner))
+        w = np.asarray(model.w)
+        b = (self.intercept_scaling * w[..., -1]).astype(w.dtype)
+        return dataclasses.replace(model, w=w[..., :-1], b=b, bias="feature")
 
     @property
     def coef_(self) -> Any:

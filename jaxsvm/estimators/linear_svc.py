@@ -122,4 +122,4 @@ class LinearSVC(LinearSVM, BaseClassifier):
         check_choice("multi_class", self.multi_class, ("ovr",))
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        return self._linear_solver(x, weight, loss_of(self.loss))
+        return self._linear_solver(x, loss_of(self.loss))

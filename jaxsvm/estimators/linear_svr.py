@@ -85,7 +85,7 @@ class LinearSVR(RegressorMixin, LinearSVM):
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         check_choice("loss", self.loss, tuple(LOSSES))
-        return self._linear_solver(x, weight, LOSSES[self.loss](self.epsilon))
+        return self._linear_solver(x, LOSSES[self.loss](self.epsilon))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train a new model on (n, d) rows, (n,) targets and (n,) weights."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import samplers
+from ..kernels import Kernel
 from ..recipe import check_choice
 from ..renamed import with_new_parameters
 from ..solvers import decomposition, sdca
@@ -137,11 +138,15 @@ class SVC(KernelClassifier):
         self.progress = progress
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
+        return self._solver_of(self.C, self._kernel(x, copies))
+
+    def _solver_of(self, C: float, kernel: Kernel) -> Any:
+        """The solver for one value of C and a kernel."""
         check_choice("bias", self.bias, ("free", "none", "feature"))
-        kernel, loss = self._kernel(x, copies), loss_of(self.loss)
+        loss = loss_of(self.loss)
         if self.bias == "feature":
-            return sdca(cost(self.C), kernel, loss=loss, bias="feature")
-        return decomposition(cost(self.C), kernel, loss=loss, bias=self.bias, rounds=self._rounds())
+            return sdca(cost(C), kernel, loss=loss, bias="feature")
+        return decomposition(cost(C), kernel, loss=loss, bias=self.bias, rounds=self._rounds())
 
     def _run_options(self, n: int) -> dict[str, Any]:
         options = super()._run_options(n)

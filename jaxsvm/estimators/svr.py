@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from .. import losses
+from ..kernels import Kernel
 from ..models import check_values
 from ..solvers import decomposition
 from .kernel_svm import KernelSVM, cost
@@ -25,11 +26,17 @@ class KernelRegressor(RegressorMixin, KernelSVM):
             y: (n,) targets.
             sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
         """
+        return self._fit(X, y, sample_weight)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
-            group = self._run(x, y.astype(np.float64), weight)
-            self._set_dual(x, weight, group)
+            self._train(x, y.astype(np.float64), weight, **more)
         return self
+
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
+        group = self._run(x, y, weight, **more)
+        self._set_dual(x, weight, group)
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted targets, (n, d) -> (n,)."""
@@ -108,6 +115,9 @@ class SVR(KernelRegressor):
     random_state = None
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        loss = losses.eps_insensitive(self.epsilon)
-        kernel = self._kernel(x, copies)
-        return decomposition(cost(self.C), kernel, loss=loss, rounds=self._rounds())
+        return self._solver_of(self.C, self.epsilon, self._kernel(x, copies))
+
+    def _solver_of(self, C: float, epsilon: float, kernel: Kernel) -> Any:
+        """The solver for one value of C and of epsilon, and a kernel."""
+        loss = losses.eps_insensitive(epsilon)
+        return decomposition(cost(C), kernel, loss=loss, rounds=self._rounds())

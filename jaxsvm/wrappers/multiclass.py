@@ -14,6 +14,7 @@ from ..models import Mapped, OneVsOne, OneVsRest
 from ..numerics import depends_on, sum_counts
 from ..recipe import register, replace, solver
 from ..types import Array, Batch, Info, Solver, State, take
+from .shared_problems import share_classes, share_pairs
 
 
 @solver
@@ -87,6 +88,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         model=model,
         targets=classes,
         updates=None if inner.updates is None else updates,
+        sharing=share_classes(inner.sharing, classes),
     )
 
 
@@ -221,7 +223,10 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         )
 
     wrapper = lambda other: one_vs_one(other, classes=classes)
-    return replace(inner, wrapper, init=init, update=update, model=model, targets=classes)
+    sharing = share_pairs(inner.sharing, classes)
+    return replace(
+        inner, wrapper, init=init, update=update, model=model, targets=classes, sharing=sharing
+    )
 
 
 def _combine(info: Info, loss: Array) -> Info:

@@ -75,6 +75,31 @@ def test_a_linear_model_is_near_the_optimum_and_predicts_as_numpy_does(there, ca
     np.testing.assert_allclose(np.r_[np.asarray(inner.w), inner.b], best.coef_[0], atol=2e-3)  # both end at a tolerance
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("options", "solver"),
+    [
+        ((), "interior_point"),
+        (("--loss", "squared_hinge"), "newton"),
+        (("--kernel", "linear", "--tol", "1e-5"), "sdca"),
+        (("--seconds", "60"), "sdca"),
+        (("--kernel", "rbf"), "sdca"),
+        (("--solver", "pegasos"), "pegasos"),
+    ],
+)
+def test_without_a_name_the_solver_is_the_fastest_for_linear_machines(there, capsys, options, solver):
+    assert main(["train", "rows.svm", "--model", "f.npz", "--quiet", *options]) == 0
+    assert f"solver       {solver}, " in capsys.readouterr().out
+    if solver not in ("interior_point", "newton"):
+        return
+    from sklearn.svm import LinearSVC
+
+    scaled = (X - X.mean(0)) / X.std(0)
+    loss = "hinge" if solver == "interior_point" else "squared_hinge"
+    best = LinearSVC(loss=loss, tol=1e-9, max_iter=10**6, random_state=0).fit(scaled, Y)
+    np.testing.assert_allclose(jaxsvm.models.load("f.npz")(X.astype("f")), best.decision_function(scaled), atol=1e-3)
+
+
 def test_predictions_of_any_format_agree(there, capsys):
     printed = []
     for file in ("rows.svm", "rows.npz", "bare.csv"):

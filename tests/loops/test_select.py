@@ -1,6 +1,7 @@
 """`select` against scikit-learn's grid search on the same folds, and against runs of `fit` made one by one."""
 
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, NuSVC
 
 import jaxsvm
@@ -219,9 +221,46 @@ def test_other_solvers_as_by_fit(kind):
     # rounding of another program may move a row over the boundary
     assert np.abs((found.table.folds - wanted) * np.bincount(found.fold)).max() <= 2.001
     assert found.table.mean.min() < 0.45
-    assert found.certificate is None and np.isnan(found.table.gap).all()
+    shared = kind == "classes"  # pairs of an exact machine, which are certified
+    assert (found.certificate is None) != shared and np.isnan(found.table.gap).all() != shared
     shape = (len(data.y), 3) if kind == "classes" else (len(data.y),)
     assert found.model(data.x).shape == shape and np.isfinite(found.scores).all()
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    ("wrapper", "memory"), [("one_vs_one", None), ("one_vs_rest", None), ("one_vs_one", 1e5), ("one_vs_rest", 1e5)]
+)
+def test_more_classes_by_exact_machines(wrapper, memory):
+    """Errors of LIBSVM on the same folds; certificates are the sums of those of the problems."""
+    y = np.digitize(X[:, 0] + 0.3 * X[:, 1] ** 2, [-0.6, 0.2, 0.9])
+    data = jaxsvm.dataset(X, y, task="multiclass")
+    maker = lambda C, gamma: getattr(jaxsvm, wrapper)(machine(C, gamma), classes=4)
+    axes = {"C": np.array([0.1, 10.0]), "gamma": np.array([0.1, 1.0])}
+    found = select(maker, data, KEY, folds=3, progress=False, memory=memory, **axes)
+    theirs, names = SVC(), axes
+    if wrapper == "one_vs_rest":
+        theirs, names = OneVsRestClassifier(SVC()), {f"estimator__{name}": axis for name, axis in axes.items()}
+    wanted = 1 + errors_of(grid_search(theirs, names, found.fold, y=y), (2, 2), 3)
+    assert np.abs((found.table.folds - wanted) * np.bincount(found.fold)).max() <= 2.001
+    assert 0 < found.table.gap.max() < 1e-2
+    # the model on all rows, problem by problem
+    C, total = found.best["C"], 0.0
+    pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
+    for problem in pairs if wrapper == "one_vs_one" else range(4):
+        rows = np.isin(y, problem) if wrapper == "one_vs_one" else np.ones(200, bool)
+        first = problem[0] if wrapper == "one_vs_one" else problem
+        part = jaxsvm.dataset(X[rows], np.where(y[rows] == first, 1, -1))
+        model = found.model[problem]
+        proof = jaxsvm.certificate(dataclasses.replace(model, index=jnp.full(200, -1)), part, jaxsvm.lam_from_C(C, rows.sum()))
+        total += float(proof.primal) * C * rows.sum()
+        other = SVC(**found.best, tol=1e-6).fit(X[rows], np.where(y[rows] == first, 1, -1))
+        np.testing.assert_allclose(model(data.x), other.decision_function(X), atol=1e-2)
+    assert float(found.certificate.primal) == pytest.approx(total, rel=1e-4)
+    # out of fold, the values of the model trained without the fold
+    held = found.fold == 1
+    without = jaxsvm.fit(maker(10.0, 1.0), jaxsvm.dataset(X[~held], y[~held], task="multiclass"), KEY, steps=1)
+    np.testing.assert_allclose(found.scores[1, 1, held], without.model(data.x)[held], atol=1e-2)
 
 
 @pytest.mark.long

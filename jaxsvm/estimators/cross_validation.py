@@ -1,0 +1,360 @@
+"""Estimators that choose their numbers by cross-validation over a grid."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Self
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+
+from .. import kernels
+from ..checks import integer
+from ..data import dataset
+from ..loops import C_grid, Selection, select
+from ..models import Classifier
+from .base import MULTICLASS, BaseSVM, MergedRows
+from .compact import compact
+from .kernel_svm import KernelSVM
+from .preprocess import batch, make_seed, pad_columns
+
+WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian")
+
+
+class Targets(NamedTuple):
+    """What the rows are trained on."""
+
+    value: np.ndarray  # (n,)  labels, class numbers or real targets
+    factors: Any  # (n,) class weights of the rows, or 1.0
+    names: tuple | None  # of the classes
+
+
+class CrossValidated(BaseSVM):
+    """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them.
+
+    A subclass defines `_axes(x)`, the numbers of the axes by name, and `_solver_at(x, copies,
+    **numbers)`, the solver of a cell.
+    """
+
+    Cs: Any
+    cv: Any
+    scoring: Any
+    refit: bool
+    rule: str
+    tol: float | None
+    memory: float | None
+    n_jobs: int | None
+    random_state: Any
+    verbose: Any
+    progress = False
+    multiclass: str
+    _numbers: dict[str, Any]
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
+        """Choose the numbers, and train a model on all rows with them.
+
+        Args:
+            X: (n, d) rows, an array or any sparse matrix; of a precomputed kernel (n, n).
+            y: (n,) class names, or targets.
+            sample_weight: (n,) weights, >= 0, of training and of the scores; k equals k copies in
+                one fold, 0 equals absence.
+            groups: (n,) groups of the rows, for a splitter `cv` that reads them.
+        """
+        return self._fit(X, y, sample_weight, groups=groups)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The score of the predictions by `scoring`; by default the accuracy, or R^2."""
+        scorer = self._scorer()
+        if scorer is None:
+            return super().score(X, y, sample_weight)
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return scorer(self, X, y, **weights)
+
+    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
+        self._check_options()
+        fold = fold_of_rows(self.cv, x, y, more.pop("groups", None), _classifies(self))
+        self._choose(x, self._targets(y, weight), weight, fold)
+        if self.refit:
+            super()._train(x, y, weight, **more)
+
+    def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
+        if not _classifies(self):
+            return Targets(y, 1.0, None)
+        place, target, factors = self._encode(y, weight)
+        return Targets(target, factors[place], tuple(self.classes_.tolist()))
+
+    def _axes(self, x: Any) -> dict[str, np.ndarray]:
+        """The numbers of the axes, by the names of the arguments of `_solver_at`."""
+        raise NotImplementedError
+
+    def _solver_at(self, x: Any, copies: Any, **numbers: Any) -> Any:
+        """The solver of a cell, for two classes or real targets.
+
+        Args:
+            x: (n, d) training rows.
+            copies: (n,) their sample weights.
+            **numbers: one of each axis.
+        """
+        raise NotImplementedError
+
+    def _select_options(self, n: int) -> dict[str, Any]:
+        """Options of `select` on n rows."""
+        return {"tol": self.tol}
+
+    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> None:
+        """Search the grid; the result becomes attributes."""
+        # equal rows of one fold are one row; those of several folds are not
+        key = np.unique(np.stack([targets.value, fold]), axis=1, return_inverse=True)[1].ravel()
+        rows, d = self._merged(x, key, weight), x.shape[1]
+        index, names = rows.index, targets.names
+        total = rows.copies * np.broadcast_to(targets.factors, len(fold))[index]
+        axes: dict[str, Any] = self._axes(rows.x[: rows.n_rows])
+        for name, numbers in axes.items():
+            setattr(self, f"{name}s_", numbers)
+
+        def maker(**numbers: Any) -> Any:
+            solver = self._solver_at(rows.x, rows.copies, **numbers)
+            if names is None or len(names) == 2:
+                return solver
+            return MULTICLASS[self.multiclass](solver, classes=len(names))
+
+        columns = pad_columns(rows.x) if self._columns() == "padded" else rows.x
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the run on all rows warns about the scale
+            target = targets.value[index]
+            if names is not None and len(names) > 2:  # padding is not of one class
+                target[rows.n_rows :] = np.arange(len(index) - rows.n_rows) % len(names)
+            data = batch(columns, target, total)
+        scorer = self._scorer()
+        found = select(
+            maker,
+            data,
+            jax.random.key(make_seed(self.random_state)),
+            folds=np.where(rows.copies > 0, fold[index], -1),
+            score=_Score(self, scorer, targets),
+            rule=self.rule,
+            memory=self.memory,
+            threads=None if self.n_jobs in (None, -1) else self.n_jobs,
+            progress=bool(self.verbose),
+            **self._select_options(len(index)),
+            **axes,
+        )
+        self.scores_ = (1.0 if scorer is None else 0.0) - found.table.folds
+        place = found.table.one_se_place if self.rule == "one_se" else found.table.place
+        self.best_score_ = float(self.scores_[place].mean())
+        self._numbers = found.chosen
+        for name, number in self._numbers.items():
+            setattr(self, f"{name}_", number)
+        self.certificate_ = found.certificate
+        self.selection_ = _in_rows_of_user(found, rows, fold, names, d)
+
+    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
+        return self._solver_at(x, copies, **self._numbers)
+
+    def _scorer(self) -> Callable | None:
+        """The scorer of `scoring`; None: that of the class."""
+        if self.scoring is None:
+            return None
+        if not (isinstance(self.scoring, str) or callable(self.scoring)):
+            raise ValueError(
+                "scoring must be the name of one score of scikit-learn, a function (estimator, X, "
+                f"y) -> number, or None, got {self.scoring!r}"
+            )
+        return check_scoring(self, self.scoring)
+
+
+class KernelCV(CrossValidated, KernelSVM):
+    """Chooses C, and gamma of a kernel that has it, of a kernel machine."""
+
+    gammas: Any
+    gamma = "scale"
+
+    def _C_and_gamma(self, x: Any) -> dict[str, np.ndarray]:
+        """The axes C and gamma; the latter where it is chosen."""
+        self.gammas_ = None
+        axes = {"C": number_axis("Cs", self.Cs, C_grid)}
+        if self.gammas is None or not self._has_gamma():
+            return axes
+        return axes | {"gamma": gamma_axis(self.gammas, x)}
+
+    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> None:
+        super()._choose(x, targets, weight, fold)
+        if "gamma" not in self._numbers:
+            self.gamma_ = self._gamma if self._has_gamma() else None
+
+    def _has_gamma(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel in WITH_GAMMA
+
+
+def _classifies(estimator: Any) -> bool:
+    return isinstance(estimator, ClassifierMixin)
+
+
+def fold_of_rows(cv: Any, x: Any, y: np.ndarray, groups: Any, classifier: bool) -> np.ndarray:
+    """The fold of each row, (n,); -1 for rows that are in all training sets.
+
+    Args:
+        cv: a number of folds, a splitter of scikit-learn, an iterable of (train, test), or None.
+        x: (n, d) rows.
+        y: (n,) targets.
+        groups: (n,) for splitters that read them, or None.
+        classifier: whether folds by number are stratified.
+
+    Raises:
+        ValueError: test sets overlap, or a training set is not all other rows.
+    """
+    n = x.shape[0]
+    splitter = check_cv(cv, y, classifier=classifier)
+    fold, rows = np.full(n, -1), np.arange(n)
+    for number, (train, test) in enumerate(splitter.split(x, y, groups)):
+        test, train = rows[test], np.sort(rows[train])
+        problem = ""
+        if (fold[test] >= 0).any():
+            problem = "its test sets overlap"
+        elif not np.array_equal(train, np.setdiff1d(rows, test)):
+            problem = "a training set is not all rows outside of the test set"
+        if problem:
+            raise ValueError(
+                "cv must split the rows into disjoint test sets, each of them left out of training "
+                f"once, as KFold and GroupKFold do, got {cv!r}: {problem}; for other splits take "
+                "GridSearchCV of the machine without CV in its name"
+            )
+        fold[test] = number
+    return fold
+
+
+def number_axis(name: str, numbers: Any, grid: Callable) -> np.ndarray:
+    """The numbers of an axis: those given, or `grid(size)` for a whole number."""
+    if np.ndim(numbers) == 0 and not isinstance(numbers, Iterable):
+        return grid(integer(name, numbers, 2))
+    return np.asarray(numbers if isinstance(numbers, np.ndarray) else list(numbers))
+
+
+def gamma_axis(gammas: Any, x: Any) -> np.ndarray:
+    """The values of gamma; a whole number stands for the usual values for these rows."""
+
+    def grid(size: int) -> np.ndarray:
+        rows: Any = x
+        if hasattr(x, "tocsr"):
+            rows = dataset(x, np.zeros(x.shape[0]), task="regression").x
+        return kernels.gamma_grid(rows, size)
+
+    return number_axis("gammas", gammas, grid)
+
+
+class _OutOfFold(BaseEstimator):
+    """Decision values of rows by machines that were trained without them, as an estimator.
+
+    X are the numbers of the rows, (n, 1).
+    """
+
+    def __init__(self, values: Any = None, classes: Any = None, votes: bool = False) -> None:
+        self.values = values
+        self.classes = classes
+        self.votes = votes
+
+    def predict(self, X: Any) -> np.ndarray:
+        return self.values[X[:, 0]]
+
+
+class _OutOfFoldRegressor(RegressorMixin, _OutOfFold):
+    """Predicted targets."""
+
+
+class _OutOfFoldClassifier(ClassifierMixin, _OutOfFold):
+    """Decision values, and the classes that the machine would predict."""
+
+    @property
+    def classes_(self) -> np.ndarray:
+        return self.classes
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        return self.values[X[:, 0]]
+
+    def predict(self, X: Any) -> np.ndarray:
+        return self.classes[predicted(self.values, self.votes)[X[:, 0]]]
+
+
+def predicted(values: np.ndarray, votes: bool) -> np.ndarray:
+    """The class numbers (m,) of decision values (m,) or (m, k).
+
+    With `votes` the values are votes plus a part below 1/2 that breaks ties, which is left out: of
+    classes with equally many votes the first is predicted.
+    """
+    if values.ndim == 1:
+        return (values > 0).astype(int)
+    return np.argmax(np.rint(values) if votes else values, axis=1)
+
+
+class _Score:
+    """The score of a fold as `select` calls it: less is better."""
+
+    def __init__(self, estimator: Any, scorer: Callable | None, targets: Targets) -> None:
+        self.scorer, self.scoring = scorer, estimator.scoring
+        self.machine = type(estimator).__name__
+        self.classes = None if targets.names is None else np.asarray(estimator.classes_)
+        self.votes = False
+        if self.classes is not None:
+            ties = getattr(estimator, "break_ties", True)
+            self.votes = estimator.multiclass == "ovo" and not ties
+            first = np.unique(targets.value, return_index=True)[1]
+            self.class_weights = np.broadcast_to(targets.factors, len(targets.value))[first]
+
+    def __call__(self, values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
+        if not np.isfinite(values).all():
+            return np.nan
+        if self.classes is None:
+            return self._of_targets(values, y, weight)
+        place = (y > 0).astype(int) if values.ndim == 1 else y.astype(int)
+        weight = weight / self.class_weights[place]
+        if self.scorer is None:
+            return float(np.average(predicted(values, self.votes) != place, weights=weight))
+        estimator = _OutOfFoldClassifier(values, self.classes, self.votes)
+        return self._by_scorer(estimator, self.classes[place], weight)
+
+    def _of_targets(self, values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
+        if self.scorer is not None:
+            return self._by_scorer(_OutOfFoldRegressor(values), y, weight)
+        spread = weight @ (y - np.average(y, weights=weight)) ** 2
+        error = weight @ (values - y) ** 2
+        return float(error / spread) if spread > 0 else float(error > 0)  # 1 - R^2
+
+    def _by_scorer(self, estimator: Any, y: np.ndarray, weight: np.ndarray) -> float:
+        assert self.scorer is not None
+        rows, count = np.arange(len(y)), np.rint(weight)
+        options = {}
+        if np.allclose(weight, count, rtol=1e-5, atol=0):  # copies
+            rows = np.repeat(rows, count.astype(int))
+        else:
+            options["sample_weight"] = weight
+        try:
+            return -float(self.scorer(estimator, rows[:, None], y[rows], **options))
+        except AttributeError as error:
+            if "predict_proba" not in str(error):
+                raise
+            raise ValueError(
+                f"scoring={self.scoring!r} reads probabilities, and {self.machine} has none: take "
+                "one that reads predictions or decision values, such as 'roc_auc'"
+            ) from error
+
+
+def _in_rows_of_user(
+    found: Selection, rows: MergedRows, fold: np.ndarray, names: tuple | None, d: int
+) -> Selection:
+    """The result for the rows of the user in their order."""
+    axes = len(found.table.names)
+    scores = np.take(np.asarray(found.scores), rows.group, axis=axes)
+    absent = rows.group < 0
+    scores[(slice(None),) * axes + (absent,)] = np.nan
+    model = compact(found.model, rows.index, d)
+    return dataclasses.replace(
+        found,
+        scores=scores,
+        fold=np.where(absent, -1, fold).astype(np.int32),
+        model=model if names is None else Classifier(model, names),
+    )

@@ -1,0 +1,134 @@
+"""Kernel support vector machines for classes whose C and gamma are chosen by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..types import Loss
+from .cross_validation import KernelCV
+from .svc import SVC
+
+
+class SVCCV(KernelCV, SVC):
+    """`SVC` with C and gamma chosen by cross-validation, by one call of `jaxsvm.select`.
+
+        scores_[i, j, f] = score of SVC(C=Cs_[i], gamma=gammas_[j]), trained without fold f, on it
+
+    The largest mean over the folds is chosen; of equal ones the least C, then the least gamma. A
+    machine with these numbers is trained on all rows. Fits share the kernel matrix, start from each
+    other, and are certified where there are two classes.
+
+    Args:
+        Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
+            them.
+        gammas: of a kernel by name, list of numbers > 0, or how many: the usual values for the
+            training rows, as `kernels.gamma_grid` has them. None: gamma is "scale", as of `SVC`.
+        kernel: as `SVC`.
+        degree: as `SVC`.
+        coef0: as `SVC`.
+        cv: number of folds, stratified in the order of the rows; a splitter of scikit-learn whose
+            test sets are disjoint and left out of training once, such as `KFold` or `GroupKFold`;
+            an iterable of such (train, test); None: 5.
+        scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
+            stands for rows out of fold; greater is better. Only predictions and decision values are
+            there to read. None: the accuracy.
+        refit: whether a machine is trained on all rows with the numbers chosen.
+        rule: "best", or "one_se", the least C and gamma within one standard error of it.
+        tol: as `SVC`, of all fits.
+        class_weight: as `SVC`; "balanced" by all rows.
+        max_iter: as `SVC`, of all fits.
+        decision_function_shape: as `SVC`.
+        break_ties: as `SVC`.
+        random_state: int, `RandomState` or None; the seed of the key, of which exact machines draw
+            nothing.
+        loss: as `SVC`.
+        multiclass: as `SVC`.
+        memory: bytes of the kernel matrix, > 0, as of `jaxsvm.select`; None: 2 GiB.
+        n_jobs: fits at the same time, in threads; None or -1: the number of processors.
+        verbose: above 0: a bar on the standard error stream.
+
+    Attributes:
+        C_: the C chosen.
+        gamma_: the gamma chosen; None for kernels without.
+        Cs_: (k,) the values of C.
+        gammas_: (m,) the values of gamma; None if it is not chosen.
+        scores_: (k, m, folds) score of each cell on the rows of each fold, greater is better; (k,
+            folds) if gamma is not chosen.
+        best_score_: mean over the folds of the cell chosen.
+        selection_: the `jaxsvm.Selection`, for the rows as they were given. Its scores are
+            1 - accuracy, or minus the score of `scoring`.
+        certificate_: of `selection_.model`, a run on all rows with the numbers chosen; None for
+            more than two classes.
+        support_, dual_coef_, classes_, model_, fit_ and others: as `SVC`.
+
+    Raises:
+        ValueError: from `fit`, as `SVC`; test sets that overlap; a fold that holds all rows of a
+            class.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 2))
+        >>> clf = SVCCV(Cs=[0.1, 10.0], gammas=[0.01, 1.0], cv=3).fit(X, (X**2).sum(1) > 1.2)
+        >>> clf.C_, clf.gamma_, clf.scores_.shape
+        (10.0, 1.0, (2, 2, 3))
+
+    Reference: C.-W. Hsu, C.-C. Chang, C.-J. Lin, A practical guide to support vector
+        classification, 2003.
+    """
+
+    bias = "free"
+    probability = False
+
+    def __init__(
+        self,
+        Cs: Any = 8,
+        gammas: Any = 8,
+        *,
+        kernel: str | Callable = "rbf",
+        degree: int = 3,
+        coef0: float = 0.0,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        rule: str = "best",
+        tol: float | None = 1e-3,
+        class_weight: dict | str | None = None,
+        max_iter: int = -1,
+        decision_function_shape: str = "ovr",
+        break_ties: bool = False,
+        random_state: Any = None,
+        loss: str | Loss = "hinge",
+        multiclass: str = "ovo",
+        memory: float | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.Cs = Cs
+        self.gammas = gammas
+        self.kernel = kernel
+        self.degree = degree
+        self.coef0 = coef0
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.rule = rule
+        self.tol = tol
+        self.class_weight = class_weight
+        self.max_iter = max_iter
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
+        self.random_state = random_state
+        self.loss = loss
+        self.multiclass = multiclass
+        self.memory = memory
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _axes(self, x: Any) -> dict[str, np.ndarray]:
+        return self._C_and_gamma(x)
+
+    def _solver_at(self, x: Any, copies: Any, **numbers: Any) -> Any:
+        return self._solver_of(numbers["C"], self._kernel(x, copies, numbers.get("gamma")))
