@@ -18,6 +18,16 @@ from ..numerics import check_process, is_traced
 from ..recipe import check_choice, check_positive, fields_of
 from ..types import Array, Batch, check_batch
 from .checks import check_limit, check_solver, check_targets, whole_number
+from .gradient_search import (
+    EVALUATIONS,
+    TRACE,
+    Problem,
+    SearchResult,
+    as_numbers,
+    empty_trace,
+    start_of,
+)
+from .gradient_search import search as search_by_gradient
 from .grid_runs import (
     Grid,
     Limits,
@@ -27,7 +37,7 @@ from .grid_runs import (
     run_fitted,
     run_shared,
 )
-from .selection import Scores, Selection, cells_of, strength
+from .selection import POINT, Scores, Selection, cells_of, strength
 from .selection_file import ResultFile, Results, fingerprint
 
 SEARCHES = ("grid", "race", "gradient")
@@ -80,7 +90,8 @@ def select(
         rule: of the model: "best", the least mean score, or "one_se", the strongest regularisation
             within one standard error of it. Among equal scores both take the strongest
             regularisation.
-        search: "grid", all cells.
+        search: "grid", all cells; or "gradient": each axis is the start of one parameter, a number
+            C=1.0 or a vector gamma=np.ones(d), which the maker gets as a whole. See below.
         tol: of the fits, as of `fit`; None: the solver's.
         steps: of the fits, as of `fit`; None: ten passes, or until an exact solver's tolerance. Ten
             passes of dual ascent may be too few for a large C.
@@ -93,7 +104,16 @@ def select(
         save: path of a file that holds all finished fits. A call with the same arguments goes on
             from it, with the same result.
         progress: a bar on the standard error stream.
-        **axes: name -> (k,) numbers, one or more axes.
+        **axes: name -> (k,) numbers, one or more axes; with search="gradient" a number or a vector.
+
+    A gradient search minimises the smoothed out-of-fold risk over the logarithms of all numbers by
+    L-BFGS: the mean over the rows held out of log(1 + exp(-y f)), or of (y - f)^2 for real targets.
+    Derivatives of exact machines are those of the exact solution, those of other solvers of their
+    steps. The fits are made to a tolerance of 1e-6. Each number stays within a factor of 10,000 of
+    its start. The search ends after 100 evaluations at most. Then the folds are fitted at the start
+    and at the end, as in a grid of these two cells, and the one of less mean score is chosen. So
+    the result is not worse than the start. `seconds` limits the search, not these fits. `save`
+    keeps each evaluation. A file of a search that was stopped early continues it.
 
     Returns:
         `Selection`: the table of scores, the decision values of each row by models trained without
@@ -102,7 +122,8 @@ def select(
     Raises:
         TypeError: data is not a `Batch`, maker not a function.
         ValueError: no axis, an axis that is not a vector of finite numbers or not an argument of
-            maker; fewer rows than folds, groups or folds of another length, a fold without which
+            maker; a start that is not above 0, or a solver without derivatives for a gradient
+            search; fewer rows than folds, groups or folds of another length, a fold without which
             only one class is left; a file of another call; no cell with a finite score.
         FileNotFoundError: the folder of `save` does not exist.
 
@@ -133,20 +154,36 @@ def select(
     if memory is not None:
         check_positive(memory=memory)
         memory = as_number("memory", memory)
-    numbers = {name: _axis(name, values) for name, values in axes.items()}
+    by_gradient = search == "gradient"
+    as_axis = start_of if by_gradient else _axis
+    numbers = {name: as_axis(name, values) for name, values in axes.items()}
     _check_names(maker, list(numbers))
-    first = _first_solver(maker, numbers, data)
+    first = (
+        _checked_solver(maker, as_numbers(numbers), data)
+        if by_gradient
+        else _first_solver(maker, numbers, data)
+    )
     fold = _folds(key, data, fields_of(first).targets, folds, groups)
     count = int(fold.max()) + 1
     _check_folds(fold, data, fields_of(first).targets)
-    order = [np.argsort(strength(name, values), kind="stable") for name, values in numbers.items()]
-    grid = Grid(maker, numbers, order, data, fold, count, key, tol, steps)
-    results = Results(grid.shape, count, fold.shape[0])
+    results = Results((2,) if by_gradient else _shape(numbers), count, fold.shape[0])
+    if by_gradient:
+        results.arrays |= {TRACE: empty_trace(numbers), END: empty_trace(numbers)[0]}
     call = fingerprint(
         list(numbers), list(numbers.values()), data, fold, key, tol, steps, repr(first)
     )
+    call = f"{call} gradient {EVALUATIONS}" if by_gradient else call
     file = ResultFile(save, results, "" if save is None else call)
     start, limits = time.monotonic(), Limits(seconds)
+    found = None
+    if by_gradient:
+        problem = Problem(maker, numbers, data, fold, count, key, tol, steps)
+        found = _searched(problem, results, file, limits, progress)
+        # both points are checked in any case
+        maker, limits = _maker_of_points(maker, found.points), Limits(None)
+        numbers = {POINT: np.arange(2)}
+    order = [np.argsort(strength(name, values), kind="stable") for name, values in numbers.items()]
+    grid = Grid(maker, numbers, order, data, fold, count, key, tol, steps)
     total = int(np.prod(grid.shape)) * count
     known = results.count + sum(len(leaves[0]) for leaves in results.paths.values())
     bar = Progress(total, known, progress)
@@ -166,6 +203,7 @@ def select(
         arrays["seconds"],
         tuple(numbers.values()),
         tuple(numbers),
+        None if found is None else found.points,
     )
     place = table.one_se_place if rule == "one_se" else table.place
     refit = refit_fitted if fields_of(first).sharing is None else refit_shared
@@ -175,7 +213,43 @@ def select(
     status = ("out of time: " if n_fits < total else "") + status
     status += f"{np.isfinite(table.mean).sum()} of {table.mean.size} cells with a score, "
     status += f"{time.monotonic() - start:.1f} s"
+    status = status if found is None else f"{found.status}; {status}"
     return Selection(table, arrays["values"], fold, model, certificate, rule, status)
+
+
+END = "end"  # the array of the results that names the end of the search that was checked
+
+
+def _searched(
+    problem: Problem, results: Results, file: ResultFile, limits: Limits, progress: bool
+) -> SearchResult:
+    """The result of a gradient search; fits that are known of another end are forgotten."""
+    try:
+        found = search_by_gradient(problem, results, file, limits, progress)
+    finally:
+        file.write(now=True)
+    end = np.concatenate([np.ravel(numbers[1]) for numbers in found.points.values()])
+    known = results.arrays[END][: len(end)]
+    if not np.array_equal(known, end):
+        known[:] = end
+        results.arrays["done"][:] = False
+        results.paths = {}
+    return found
+
+
+def _maker_of_points(maker: Callable, points: dict[str, np.ndarray]) -> Callable:
+    """A maker of the solver at a point of a gradient search, by its number."""
+
+    def solver_at(**point: int) -> Any:
+        place = point[POINT]
+        return maker(**as_numbers({name: numbers[place] for name, numbers in points.items()}))
+
+    return solver_at
+
+
+def _shape(axes: dict[str, np.ndarray]) -> tuple[int, ...]:
+    """The number of cells along each axis."""
+    return tuple(map(len, axes.values()))
 
 
 def C_grid(size: int = 8) -> np.ndarray:
@@ -221,9 +295,14 @@ def _check_arguments(
         check_choice("score", score, ("error", "risk"))
     check_choice("rule", rule, ("best", "one_se"))
     check_choice("search", search, SEARCHES)
-    if search != "grid":
+    if search == "race":
         raise ValueError(
             f"search={search!r} is not there yet: use search='grid', which computes all cells"
+        )
+    if search == "gradient" and rule != "best":
+        raise ValueError(
+            f"search='gradient' compares two points, which have no order of regularisation: "
+            f"leave rule={rule!r} out, or use search='grid'"
         )
     check_limit("seconds", seconds)
     if not isinstance(progress, bool):
@@ -277,7 +356,12 @@ def _first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> 
     for name, numbers in axes.items():
         for value in {numbers.min().item(), numbers.max().item()} - {middle[name]}:
             check_solver(maker(**middle | {name: value}))
-    first = maker(**middle)
+    return _checked_solver(maker, middle, data)
+
+
+def _checked_solver(maker: Callable, numbers: dict[str, Any], data: Batch) -> Any:
+    """The solver at these numbers, after checks of it."""
+    first = maker(**numbers)
     try:
         check_solver(first)
     except TypeError as error:
