@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from ..checks import brief, shown
-from ..numerics import accum_dtype, is_traced
+from ..numerics import is_traced
 from ..objectives import decision_values
 from ..recipe import fields_of, unwrap_static
 from ..types import Array, Batch, take
@@ -25,7 +25,7 @@ EVALUATIONS = 100  # of the risk and its derivatives, at most
 FACTOR = 1e4  # a number stays within this factor of its start
 TOL = 1e-6  # of the fits, which are differentiated: at 1e-3 derivatives are wrong by 7 to 21 %
 SLOPE = 1e-4  # stop where no derivative with respect to a logarithm is larger, relative to the risk
-FALL = 1e-4  # stop once two steps in a row lower the risk by less, relative to it
+FALL = 3e-3  # stop once two steps in a row lower the risk by less, relative to it
 MOVE = 2.0  # the largest change of a logarithm in one step
 SHRINK, TRIALS = 0.3, 6  # factor of a step that did not lower the risk, and how many are tried
 ARMIJO = 1e-4  # share of the decrease that the derivative predicts
@@ -64,11 +64,11 @@ class Problem(NamedTuple):
     steps: int | None
 
     def numbers(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """The numbers by axis, in float64, at logarithms theta (m,)."""
+        """The numbers by axis, in float64; theta (m,) are logarithms of their ratios to the start."""
         sizes = [start.size for start in self.starts.values()]
         parts = np.split(np.exp(theta), np.cumsum(sizes)[:-1])
         return {
-            name: part.reshape(start.shape)
+            name: start * part.reshape(start.shape)
             for (name, start), part in zip(self.starts.items(), parts, strict=True)
         }
 
@@ -108,21 +108,21 @@ def search(
 ) -> SearchResult:
     """Minimise the smoothed out-of-fold risk over the logarithms of all numbers.
 
-        risk(theta) = sum_i weight_i loss(f_-fold(i)(x_i; exp theta), y_i) / sum_i weight_i
+        risk(theta) = sum_i weight_i loss(f_-fold(i)(x_i; start exp theta), y_i) / sum_i weight_i
 
     The model without a fold is that of `fit`, whose derivatives are those of the exact optimum for
     solvers that attach them (`implicit`), else of its steps. The loss is the logistic one for
     labels, the cross-entropy of the softmax for class numbers, and the squared error for real
     targets.
 
-    The steps are those of L-BFGS with limits of the box by projection, and of the length by
+    The risk is worked out in float64. The steps are those of L-BFGS with limits of the box by projection, and of the length by
     halving until the risk falls. Every evaluation is kept in the results, so that a search that
     was stopped repeats none of them.
 
     Raises:
         ValueError: the solver has no derivatives, or the risk at the start is not finite.
     """
-    theta = np.log(np.concatenate([np.ravel(start) for start in problem.starts.values()]))
+    theta = np.zeros(sum(start.size for start in problem.starts.values()))
     bar = Bar(EVALUATIONS, "evaluations") if progress else None
     evaluate = _Evaluations(problem, results, file, limits, bar)
     try:
@@ -147,20 +147,21 @@ def _descend(evaluate: _Evaluations, start: np.ndarray) -> tuple[np.ndarray, flo
     low, high = start - np.log(FACTOR), start + np.log(FACTOR)
     theta, (risk, slope) = start, evaluate(start)
     unit = 1 / np.linalg.norm(slope)  # the first step has length 1
-    fresh = state = _lbfgs.init(jnp.zeros(start.shape))
-    small_falls = 0
+    with jax.enable_x64(False):
+        fresh = state = _lbfgs.init(jnp.zeros(start.shape))
+    small_falls, steepest = 0, True
     try:
         while True:
             held = ((theta <= low) & (slope > 0)) | ((theta >= high) & (slope < 0))
             free_slope = np.where(held, 0, slope)
             if np.abs(free_slope).max() <= SLOPE * abs(risk):
                 return theta, risk, "the derivatives are small"
-            updates, state = _lbfgs_update(unit * free_slope, state, theta)
-            step = np.where(held, 0, np.asarray(updates, np.float64))
+            step, state = _direction(unit * free_slope, state, theta)
+            step = np.where(held, 0, step)
             if not np.isfinite(step).all() or free_slope @ step >= 0:
                 # the curvature along the last step was not positive
-                updates, state = _lbfgs_update(unit * free_slope, fresh, theta)
-                step = -unit * free_slope
+                step, state = _direction(unit * free_slope, fresh, theta)
+                steepest = True
             step *= min(1, MOVE / np.abs(step).max())
             for _ in range(TRIALS):
                 trial = np.clip(theta + step, low, high)
@@ -171,13 +172,24 @@ def _descend(evaluate: _Evaluations, start: np.ndarray) -> tuple[np.ndarray, flo
                     break
                 step = SHRINK * step
             else:
-                return theta, risk, "no step lowers the risk"
+                if steepest:
+                    return theta, risk, "no step lowers the risk"
+                state, steepest = fresh, True
+                continue
+            steepest = False
             small_falls = small_falls + 1 if risk - trial_risk <= FALL * abs(risk) else 0
             theta, risk, slope = trial, trial_risk, trial_slope
             if small_falls == 2:
                 return theta, risk, "the risk falls no more"
     except _OutOfEvaluations as limit:
         return theta, risk, str(limit)
+
+
+def _direction(slope: np.ndarray, state: Any, theta: np.ndarray) -> tuple[np.ndarray, Any]:
+    """The step of L-BFGS, and its next state; in float32, as only the risk needs more."""
+    with jax.enable_x64(False):
+        step, state = _lbfgs_update(slope.astype(np.float32), state, theta.astype(np.float32))
+    return np.asarray(step, np.float64), state
 
 
 class _Evaluations:
@@ -209,7 +221,9 @@ class _Evaluations:
             if self.count and self.limits.stopped:
                 raise _OutOfEvaluations("out of time")
             self.risk_at = self.risk_at or _risk_function(self.problem)
-            risk, slope = self.risk_at(theta)
+            # in float32 a large C has no solution to this tolerance
+            with jax.enable_x64(True):
+                risk, slope = self.risk_at(theta)
             self.limits.has_fit = True
             with self.results.lock:
                 row[:] = np.concatenate([theta, [risk], slope])
@@ -263,7 +277,7 @@ def _risk_function(problem: Problem) -> Callable:
     solver. So a maker may close over anything, and calls with solvers of the same structure share
     the program.
     """
-    data, dtype = problem.data, accum_dtype(problem.data.x)
+    data, dtype = jax.tree.map(_wide, problem.data), jnp.float64
     held = [np.flatnonzero(problem.fold == fold) for fold in range(problem.folds)]
     index = np.full((problem.folds, max(map(len, held))), -1, np.int32)
     for i, rows in enumerate(held):
@@ -274,41 +288,48 @@ def _risk_function(problem: Problem) -> Callable:
     )
     arrays = jax.device_put((data, weights, index))
     structure: list[Any] = []  # of the solver; that of the first call, as closures may be others
+    fixed: list[Any] = []  # the leaves of the solver that depend on no number
 
-    def solver_leaves(numbers: dict[str, Any]) -> tuple[list, list]:
-        """The leaves that depend on the numbers, and all others."""
+    def moving_leaves(numbers: dict[str, Any]) -> list[Array]:
+        """The leaves of the solver that depend on the numbers."""
         solver = as_argument(problem.maker(**numbers), dtype)
         leaves, tree = jax.tree.flatten(solver)
         flags = tuple(is_traced(leaf) for leaf in leaves)
         if not structure:
             structure.extend([tree, flags])
-        moving = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
-        return moving, [leaf for leaf, flag in zip(leaves, flags, strict=True) if not flag]
+        fixed[:] = [leaf for leaf, flag in zip(leaves, flags, strict=True) if not flag]
+        return [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
 
     def risk_at(theta: np.ndarray) -> tuple[float, np.ndarray]:
         numbers = problem.numbers(theta)
         try:
-            moving, pull_back, fixed = jax.vjp(
-                solver_leaves,
-                {name: jnp.asarray(a, dtype) for name, a in numbers.items()},
-                has_aux=True,
+            # under vmap a maker that reads its numbers fails: it would have no derivatives
+            moving, pull_back = jax.vjp(
+                jax.vmap(moving_leaves),
+                {name: jnp.asarray(a[None], dtype) for name, a in numbers.items()},
             )
             tree, flags = structure
-            solver = jax.tree.unflatten(tree, _merged(moving, fixed, flags))
+            solver = jax.tree.unflatten(tree, _merged([a[0] for a in moving], fixed, flags))
             risk, slopes = _value_and_slopes(
                 solver, *arrays, problem.key, flags=flags, tol=problem.tol, steps=problem.steps
             )
-            (derivatives,) = pull_back(slopes)
+            (derivatives,) = pull_back([a[None] for a in slopes])
         except Exception as error:  # of the maker or of JAX, where there is no derivative
             raise ValueError(
                 "search='gradient' needs a solver whose fit has derivatives in "
                 f"{', '.join(numbers)}, which this one or its maker has not: use search='grid'; "
                 f"{type(error).__name__}: {brief(error)}"
             ) from error
-        parts = [np.ravel(derivatives[name]).astype(np.float64) for name in numbers]
-        return float(risk), np.exp(theta) * np.concatenate(parts)
+        parts = [np.ravel(a * np.asarray(derivatives[name][0])) for name, a in numbers.items()]
+        return float(risk), np.concatenate(parts)
 
     return risk_at
+
+
+def _wide(leaf: Any) -> np.ndarray:
+    """An array on the host, in float64 if its numbers are floating-point ones."""
+    array = np.asarray(leaf)
+    return array.astype(np.float64) if jnp.issubdtype(array.dtype, np.floating) else array
 
 
 def _merged(moving: list, fixed: list, flags: tuple[bool, ...]) -> Iterator[Any]:

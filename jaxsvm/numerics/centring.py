@@ -172,8 +172,8 @@ def sqdist_of(x: CentredRows, z: CentredRows, factors: Array | None = None) -> A
     """`sqdist` of centred rows; with factors (d,) > 0, sum_j factor_j (x_j - z_j)^2."""
     root = None if factors is None else jnp.sqrt(factors).astype(x.dtype)
     if x.subtract or z.subtract:
-        scale = jnp.ones((), x.dtype) if root is None else root
-        return lax.map(lambda row: sqnorms(scale * (z.value - row[None, :])), x.value)
+        scale = jnp.ones(x.shape[-1], x.dtype) if root is None else root
+        return lax.map(lambda row: sqnorms(scale[None, :] * (z.value - row[None, :])), x.value)
     if root is not None:
         x, z = _times(x, root), _times(z, root)
     return distances(
@@ -187,7 +187,7 @@ def _times(x: CentredRows, scale: Array) -> CentredRows:
         rows = x.value.materialize()
         value: Any = dataclasses.replace(rows, value=rows.value * scale[rows.index])
     else:
-        value = x.value * scale
+        value = x.value * scale[None, :]
     return CentredRows(value, sqnorms(value), x.subtract)
 
 
