@@ -64,7 +64,7 @@ class Problem(NamedTuple):
     steps: int | None
 
     def numbers(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """The numbers by axis, in float64; theta (m,) are logarithms of their ratios to the start."""
+        """The numbers by axis; theta (m,) are the logarithms of their ratios to the start."""
         sizes = [start.size for start in self.starts.values()]
         parts = np.split(np.exp(theta), np.cumsum(sizes)[:-1])
         return {
@@ -115,8 +115,8 @@ def search(
     labels, the cross-entropy of the softmax for class numbers, and the squared error for real
     targets.
 
-    The risk is worked out in float64. The steps are those of L-BFGS with limits of the box by projection, and of the length by
-    halving until the risk falls. Every evaluation is kept in the results, so that a search that
+    The risk is worked out in float64. The steps are those of L-BFGS, projected onto the box, and
+    shortened until the risk falls. Every evaluation is kept in the results, so that a search that
     was stopped repeats none of them.
 
     Raises:
@@ -130,8 +130,8 @@ def search(
     finally:
         if bar:
             bar.close()
-    start, end = problem.numbers(theta), problem.numbers(end)
-    points = {name: np.stack([start[name], end[name]]) for name in start}
+    last = problem.numbers(end)
+    points = {name: np.stack([start, last[name]]) for name, start in problem.starts.items()}
     return SearchResult(points, (evaluate.first_risk, risk), evaluate.count, reason)
 
 

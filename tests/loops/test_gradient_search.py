@@ -1,11 +1,10 @@
 """Gradient search: derivatives against differences of LIBSVM's and LIBLINEAR's risks, searches against grids of one width."""
 
-import time
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import listen
 from sklearn.svm import SVC, SVR, LinearSVC
 
 import jaxsvm
@@ -60,6 +59,25 @@ def out_of_fold(fit_on, x, loss):
     return loss(values).mean()
 
 
+def svc(x, y, C):
+    """LIBSVM's machine with gamma 1, its free coefficients solved for in float64: its kernel rows are in float32."""
+    kernel = lambda a, b: np.exp(-((a[:, None] - b[None]) ** 2).sum(-1))
+    rough = SVC(C=C, gamma=1.0, tol=1e-8).fit(x, y)
+    coef = np.zeros(len(y))
+    coef[rough.support_] = rough.dual_coef_[0]
+    size, K = np.abs(coef), kernel(x, x)
+    free = (size > 0) & (size < C)
+    coef = np.where(free, 0, coef)
+    m = free.sum()
+    matrix = np.block([[K[np.ix_(free, free)], np.ones((m, 1))], [np.ones((1, m)), np.zeros((1, 1))]])
+    end = np.linalg.solve(matrix, np.append((y - K @ coef)[free], -coef.sum()))
+    coef[free], b = end[:-1], end[-1]
+    margin = y * (K @ coef + b)
+    assert (y * coef)[free].min() > 0 and np.abs(coef).max() <= C  # the optimality conditions
+    assert margin[size == 0].min() >= 1 and margin[size == C].max() <= 1
+    return lambda rows: kernel(rows, x) @ coef + b
+
+
 def logistic(values):
     return np.logaddexp(0, -Y * values)
 
@@ -72,13 +90,13 @@ def test_derivatives_are_differences_of_risks_of_libsvm(C, gamma):
 
     def risk(theta):
         x = X.astype(float) * np.exp(theta[1:] / 2)
-        fit_on = lambda train: SVC(C=np.exp(theta[0]), gamma=1.0, tol=1e-10).fit(x[train], Y[train]).decision_function
+        fit_on = lambda train: svc(x[train], Y[train], np.exp(theta[0]))
         return out_of_fold(fit_on, x, logistic)
 
     (value, slope), theta = slopes_of(problem(machine, DATA, C=C, gamma=gammas))
     want = differences(risk, theta)
     assert value == pytest.approx(risk(theta), rel=1e-6)
-    np.testing.assert_allclose(slope, want, atol=1e-3 * np.abs(want).max())
+    np.testing.assert_allclose(slope, want, rtol=1e-3, atol=1e-4 * np.abs(want).max())
     assert np.abs(want).min() > 0
 
 
@@ -108,7 +126,7 @@ def test_derivatives_of_a_linear_machine():
 
     def risk(theta):
         def fit_on(train):
-            C = 1 / (np.exp(theta[0]) * train.sum()) / 2  # our squared hinge has the factor 1/2
+            C = 1 / (np.exp(theta[0]) * train.sum())
             model = LinearSVC(C=C, dual=False, fit_intercept=False, tol=1e-12, max_iter=10000)
             return model.fit(X[train].astype(float), y[train]).decision_function
 
@@ -142,7 +160,7 @@ def test_widths_of_columns_beat_one_width(found):
 
 
 def test_the_result_is_that_of_libsvm_at_the_point(found):
-    assert found.best == found.chosen and list(found.best) == list(found.one_se) == ["C", "gamma"]
+    assert list(found.best) == list(found.chosen) == list(found.one_se) == ["C", "gamma"]
     C, scale = found.best["C"], np.sqrt(found.best["gamma"])
     assert isinstance(C, float) and found.table.axes["point"].tolist() == [0, 1]
     for point, (C_at, gamma) in enumerate([(START["C"], START["gamma"]), (C, found.best["gamma"])]):
@@ -243,7 +261,9 @@ def test_other_solvers():
 
 def test_bad_input():
     for wrong in (-1.0, 0.0, np.nan, [1.0, -2.0], np.ones((2, 2)), [], "a", True):
-        with pytest.raises(ValueError, match="search='gradient' takes as axis C the start of the search, a finite number above 0"):
+        with pytest.raises(
+            ValueError, match="search='gradient' takes as axis C the start of the search, a finite number above 0"
+        ):
             call(C=wrong, gamma=0.1)
     with pytest.raises(ValueError, match="maker has no parameter named gama, only C, gamma"):
         call(C=1.0, gama=0.1)
@@ -263,11 +283,8 @@ def test_bad_input():
         call(constant, C=1.0)
 
 
-def test_seconds_of_a_warm_search(found):
-    """The second call compiles nothing of the search: it takes a fraction of a compilation."""
-    counts = []
-    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: counts.append(name))
-    begin = time.perf_counter()
+def test_a_second_search_compiles_nothing(found):
+    """Also for another maker of the same solvers."""
+    events = listen()
     same(found, call(lambda C, gamma: machine(C, gamma), **START))
-    assert time.perf_counter() - begin < 60
-    assert sum("backend_compile" in name for name in counts) <= 3
+    assert not [event for event in events if event.endswith("backend_compile_duration")]
