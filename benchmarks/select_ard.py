@@ -56,7 +56,7 @@ def one_seed(seed: int) -> dict:
     began = time.perf_counter()
     grid = jaxsvm.select(machine, data, key, C=jaxsvm.C_grid(), gamma=kernels.gamma_grid(x), progress=False)
     grid_seconds, began = time.perf_counter() - began, time.perf_counter()
-    start = {"C": grid.best["C"], "gamma": np.full(D, grid.best["gamma"])}
+    start = {"C": grid.one_se["C"], "gamma": np.full(D, grid.one_se["gamma"])}
     found = jaxsvm.select(machine, data, key, search="gradient", folds=grid.fold, progress=False, **start)
     seconds = time.perf_counter() - began
     print(found.status, flush=True)

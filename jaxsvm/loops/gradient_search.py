@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -62,6 +63,7 @@ class Problem(NamedTuple):
     key: Array
     tol: float | None
     steps: int | None
+    threads: int
 
     def numbers(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """The numbers by axis; theta (m,) are the logarithms of their ratios to the start."""
@@ -220,9 +222,9 @@ class _Evaluations:
         if not np.array_equal(row[:m], theta):
             if self.count and self.limits.stopped:
                 raise _OutOfEvaluations("out of time")
-            self.risk_at = self.risk_at or _risk_function(self.problem)
             # in float32 a large C has no solution to this tolerance
             with jax.enable_x64(True):
+                self.risk_at = self.risk_at or _risk_function(self.problem)
                 risk, slope = self.risk_at(theta)
             self.limits.has_fit = True
             with self.results.lock:
@@ -282,11 +284,10 @@ def _risk_function(problem: Problem) -> Callable:
     index = np.full((problem.folds, max(map(len, held))), -1, np.int32)
     for i, rows in enumerate(held):
         index[i, : len(rows)] = rows
-    weight = np.asarray(data.weight)
-    weights = np.stack(
-        [np.where(problem.fold == f, np.zeros((), weight.dtype), weight) for f in range(len(held))]
-    )
-    arrays = jax.device_put((data, weights, index))
+    weights = [np.where(problem.fold == f, 0.0, data.weight) for f in range(problem.folds)]
+    total = np.sum(data.weight[problem.fold >= 0])
+    data = jax.device_put(data)
+    pool = concurrent.futures.ThreadPoolExecutor(problem.threads)
     structure: list[Any] = []  # of the solver; that of the first call, as closures may be others
     fixed: list[Any] = []  # the leaves of the solver that depend on no number
 
@@ -300,6 +301,13 @@ def _risk_function(problem: Problem) -> Callable:
         fixed[:] = [leaf for leaf, flag in zip(leaves, flags, strict=True) if not flag]
         return [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
 
+    def one_fold(solver: Any, flags: tuple[bool, ...], fold: int) -> Any:
+        """The sum of the losses of one fold and its derivatives, on the host."""
+        with jax.enable_x64(True):  # of this thread
+            arrays = data, weights[fold], index[fold], problem.key
+            options = {"flags": flags, "tol": problem.tol, "steps": problem.steps}
+            return jax.tree.map(np.asarray, _loss_and_slopes(solver, *arrays, **options))
+
     def risk_at(theta: np.ndarray) -> tuple[float, np.ndarray]:
         numbers = problem.numbers(theta)
         try:
@@ -309,10 +317,11 @@ def _risk_function(problem: Problem) -> Callable:
                 {name: jnp.asarray(a[None], dtype) for name, a in numbers.items()},
             )
             tree, flags = structure
-            solver = jax.tree.unflatten(tree, _merged([a[0] for a in moving], fixed, flags))
-            risk, slopes = _value_and_slopes(
-                solver, *arrays, problem.key, flags=flags, tol=problem.tol, steps=problem.steps
-            )
+            leaves = _merged([a[0] for a in moving], fixed, flags)
+            fold_of = functools.partial(one_fold, jax.tree.unflatten(tree, leaves), flags)
+            sums = [fold_of(0)]  # compiled once, before several threads ask for it
+            sums += pool.map(fold_of, range(1, problem.folds))
+            risk, slopes = jax.tree.map(lambda *a: sum(a) / total, *sums)
             (derivatives,) = pull_back([a[None] for a in slopes])
         except Exception as error:  # of the maker or of JAX, where there is no derivative
             raise ValueError(
@@ -339,34 +348,34 @@ def _merged(moving: list, fixed: list, flags: tuple[bool, ...]) -> Iterator[Any]
 
 
 @functools.partial(jax.jit, static_argnames=("flags", "tol", "steps"))
-def _value_and_slopes(
+def _loss_and_slopes(
     solver: Any,
     data: Batch,
-    weights: Array,
-    index: Array,
+    weight: Array,
+    places: Array,
     key: Array,
     *,
     flags: tuple[bool, ...],
     tol: float | None,
     steps: int | None,
 ) -> tuple[Array, list[Array]]:
-    """The smoothed risk, and its derivatives with respect to the leaves of the solver in `flags`.
+    """The sum of smooth losses of a fold, and its derivatives in the leaves `flags` of the solver.
 
     Args:
         solver: as an argument of a compiled function.
         data: n rows.
-        weights: (folds, n) of the rows without a fold.
-        index: (folds, m) the rows of the fold, -1 where padded.
-        key: of the fits.
+        weight: (n,) of the rows without the fold.
+        places: (m,) the rows of the fold, -1 where padded.
+        key: of the fit.
         flags: which leaves of the solver change; structure.
-        tol: the fits stop at `TOL`, or this where it is less; structure.
-        steps: of the fits; structure.
+        tol: the fit stops at `TOL`, or at this where it is less; structure.
+        steps: of the fit; structure.
     """
     leaves, tree = jax.tree.flatten(solver)
     moving = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
     fixed = [leaf for leaf, flag in zip(leaves, flags, strict=True) if not flag]
 
-    def risk(moving: list[Array]) -> Array:
+    def loss(moving: list[Array]) -> Array:
         one = unwrap_static(jax.tree.unflatten(tree, _merged(moving, fixed, flags)))
         fields = fields_of(one)
         most, limit = steps, tol
@@ -374,20 +383,12 @@ def _value_and_slopes(
             limit = TOL if tol is None else min(tol, TOL)
             most = 1 if steps is None else steps  # an update runs until its tolerance is met
         rows = with_features(fields, data)
+        run = fit(one, rows._replace(weight=weight), key, steps=most, tol=limit)
+        held = take(rows, places)
+        losses = _smooth_losses(decision_values(run.model, held), held.y, fields.targets)
+        return jnp.sum(jnp.where(held.weight > 0, held.weight * losses, 0))  # 0: padding
 
-        def fold_losses(fold: tuple[Array, Array]) -> tuple[Array, Array]:
-            weight, places = fold
-            run = fit(one, rows._replace(weight=weight), key, steps=most, tol=limit)
-            held = take(rows, places)
-            losses = _smooth_losses(decision_values(run.model, held), held.y, fields.targets)
-            # rows of padding have weight 0
-            live = held.weight > 0
-            return jnp.sum(jnp.where(live, held.weight * losses, 0)), jnp.sum(held.weight)
-
-        sums, totals = jax.lax.map(fold_losses, (weights, index))
-        return jnp.sum(sums) / jnp.sum(totals)
-
-    return jax.value_and_grad(risk)(moving)
+    return jax.value_and_grad(loss)(moving)
 
 
 def _smooth_losses(values: Array, y: Array, targets: Any) -> Array:

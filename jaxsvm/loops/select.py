@@ -177,7 +177,7 @@ def select(
     start, limits = time.monotonic(), Limits(seconds)
     found = None
     if by_gradient:
-        problem = Problem(maker, numbers, data, fold, count, key, tol, steps)
+        problem = Problem(maker, numbers, data, fold, count, key, tol, steps, threads)
         found = _searched(problem, results, file, limits, progress)
         # both points are checked in any case
         maker, limits = _maker_of_points(maker, found.points), Limits(None)
