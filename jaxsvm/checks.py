@@ -111,6 +111,8 @@ def _as_array(name: str, value: Any) -> Any:
                 )
             except (TypeError, ValueError):  # rows that differ in length
                 pass
+    elif isinstance(value, bool):
+        pass
     elif isinstance(value, float | int) or (_is_array(value) and is_numeric(value.dtype)):
         return value
     raise TypeError(f"{name} must be an array of numbers, got {shown(value)}")

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
-from .checks import calling, integer, matrix, on_host, shown
+from .checks import calling, has_shape, integer, matrix, on_host, shown
 from .numerics import (
     CentredRows,
     accum_dtype,
@@ -216,12 +216,15 @@ def _of_products(value: Callable, diagonal: Callable) -> _Kernel:
 
 
 @kernel
-def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
+def rbf(sigma: float | None = None, *, gamma: Array | None = None) -> _Kernel:
     """The Gaussian kernel exp(-|x - z|^2 / (2 sigma^2)), or exp(-gamma |x - z|^2).
+
+    With a vector, exp(-sum_j gamma_j (x_j - z_j)^2) has a width for each column, as in automatic
+    relevance determination (ARD). It is not known to Fourier features, `budget.merge` and LIBSVM.
 
     Args:
         sigma: width, units of x, > 0.
-        gamma: 1 / (2 sigma^2); give one of the two.
+        gamma: 1 / (2 sigma^2), a number or (d,) one for each column, > 0; give one of the two.
 
     For dense rows with any common shift, the error of gamma |x - z|^2 is at most (8 + 4 sqrt(d))
     eps gamma max |x - mean|^2. k between equal rows is exactly 1. Where the error would exceed
@@ -230,7 +233,14 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
     shifted.
 
     Raises:
-        ValueError: both or neither are passed; the one passed is not above 0.
+        ValueError: both or neither are passed; the one passed is not above 0; rows of another
+            number of columns than gamma.
+
+    Example: the first column counts, the second hardly
+        >>> import jax.numpy as jnp
+        >>> k = rbf(gamma=jnp.array([1.0, 1e-6]))
+        >>> k(jnp.zeros((1, 2)), jnp.eye(2)).round(2).tolist()
+        [[0.37, 1.0]]
     """
     if (sigma is None) == (gamma is None):
         raise ValueError("rbf takes sigma or gamma = 1 / (2 sigma^2), one of them")
@@ -238,6 +248,8 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
         check_positive(sigma=sigma)
         square = 2 * sigma * sigma
         rate: Any = float("inf") if isinstance(square, float) and square == 0 else 1 / square
+    elif has_shape(gamma):
+        return _rbf_by_column(gamma)
     else:
         check_positive(gamma=gamma)
         rate = gamma
@@ -252,6 +264,28 @@ def rbf(sigma: float | None = None, *, gamma: float | None = None) -> _Kernel:
         differences=True,
         gammas=(rate,),
     )
+
+
+def _rbf_by_column(gamma: Any) -> _Kernel:
+    """`rbf` with one gamma for each column, (d,)."""
+    wrong = "gamma must be a number above 0, or a vector with one for each column, got "
+    if gamma.ndim > 1:
+        raise ValueError(f"{wrong}shape {tuple(gamma.shape)}; sweep it with jax.vmap")
+    known = on_host(gamma)
+    if known is not None and not ((known > 0) & (known < np.inf)).all():
+        raise ValueError(wrong + f"{known[~((known > 0) & (known < np.inf))][0]:g} in it")
+
+    def block(x, z):
+        if x.shape[-1] != gamma.shape[0]:
+            raise ValueError(
+                f"gamma holds one number for each of {gamma.shape[0]} columns, but the rows have "
+                f"{x.shape[-1]}"
+            )
+        square = sqdist_of(x, z, jnp.asarray(gamma))
+        return jnp.where(square == 0, 1, jnp.exp(-square))
+
+    ones = lambda x: jnp.ones(x.shape[0], accum_dtype(x))
+    return _Kernel(block, ones, differences=True, gammas=(gamma,))
 
 
 @kernel

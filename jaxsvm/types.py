@@ -419,7 +419,7 @@ class Curve(NamedTuple):
         """
         traced = isinstance(self.evals_parts, jax.core.Tracer)
         # on the host, as JAX compiles a program for each slice
-        parts = self.evals_parts if traced else np.asarray(self.evals_parts)
+        parts: Any = self.evals_parts if traced else np.asarray(self.evals_parts)
         count = Count(parts[..., 0], parts[..., 1])
         if traced:
             return count.high.astype(float) * 2**EVALS_BITS + count.low.astype(float)

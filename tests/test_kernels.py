@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.metrics import pairwise
 
 import jaxsvm
@@ -24,6 +25,18 @@ CASES = {
     "product(rbf(1.5), linear())": lambda x, z: pairwise.rbf_kernel(x, z, gamma=1 / 4.5) * (x @ z.T),
     "scaled(laplacian(2.0), 3.0)": lambda x, z: 3 * pairwise.laplacian_kernel(x, z, gamma=1 / 2.0),
 }
+GAMMA = np.array([0.3, 2.0, 1e-4, 0.7, 0.1])  # one for each column
+
+
+def by_column(x, z):
+    """exp(-sum_j gamma_j (x_j - z_j)^2)."""
+    return np.exp(-(((x[:, None].astype(np.float64) - z[None]) ** 2) * GAMMA).sum(-1))
+
+
+CASES["rbf(gamma=GAMMA)"] = by_column
+CASES["sum_(scaled(rbf(gamma=GAMMA), 2.0), rbf(gamma=0.3))"] = lambda x, z: (
+    2 * by_column(x, z) + pairwise.rbf_kernel(x, z, gamma=0.3)
+)
 names = pytest.mark.parametrize("name", CASES)
 call = jax.jit(lambda kernel, x, z: kernel(x, z))
 diag = jax.jit(lambda kernel, x: kernel.diag(x))
@@ -31,7 +44,7 @@ gram = jax.jit(lambda kernel, x, index: kernel.gram(x, index))
 
 
 def make(name):
-    return eval(name, vars(kernels))
+    return eval(name, vars(kernels) | {"GAMMA": GAMMA})
 
 
 @names
@@ -59,7 +72,7 @@ def test_block_is_the_formula_in_float64_and_positive_semidefinite(name, x64):
         assert values[0] > -1e-13 * values[-1]
 
 
-@names
+@pytest.mark.parametrize("name", [name for name in CASES if "GAMMA" not in name])
 def test_a_kernel_prints_as_the_call_that_made_it(name):
     assert repr(make(name)) == name
 
@@ -226,6 +239,59 @@ def test_an_array_of_widths_is_refused_with_the_way_to_sweep_it():
     several = kernels.linear() + kernels.rbf(jnp.array([1.0, 2.0, 4.0]))  # which is how a sweep is written
     found = jax.vmap(lambda kernel: kernel(jnp.ones((1, 2)), jnp.zeros((1, 2))))(several)
     np.testing.assert_allclose(found[:, 0, 0], np.exp(-1 / np.array([1.0, 4.0, 16.0])), rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["dense", "far", "sparse", "sparse and dense"])
+def test_one_gamma_a_column(form):
+    x = np.random.default_rng(1).normal(size=(9, 5)).astype(np.float32)
+    x = x + 2.0**13 if form == "far" else np.where(np.abs(x) < 0.7, 0, x) if "sparse" in form else x
+    rows = jaxsvm.dataset(scipy.sparse.csr_array(x), (-1.0) ** np.arange(9)).x if "sparse" in form else x
+    other = x if form == "sparse and dense" else rows
+    kernel, want = kernels.rbf(gamma=GAMMA), by_column(x, x)
+    np.testing.assert_allclose(kernel(rows, other), want, atol=2e-6)
+    np.testing.assert_allclose(kernels.matvec(kernel, rows, other, jnp.ones(9)), want.sum(1), atol=2e-5)
+    assert np.array_equal(np.diag(kernel(rows, other)), np.ones(9)) and np.array_equal(kernel.diag(rows), np.ones(9))
+
+
+def test_one_gamma_a_column_where_products_are_too_coarse():
+    """Two clusters 2,000 apart: distances within one are lost in squared norms with a large gamma of that column."""
+    x = np.random.default_rng(1).normal(size=(9, 5)).astype(np.float32)
+    x[:4, 2] += 2000.0
+    for gamma, atol in ((GAMMA, 1e-3), (GAMMA[[2, 0, 1, 3, 4]], 1e-6)):
+        want = np.exp(-(((x[:, None].astype(np.float64) - x[None]) ** 2) * gamma).sum(-1))
+        np.testing.assert_allclose(kernels.rbf(gamma=gamma)(x, x), want, atol=atol)
+
+
+def test_the_gradient_in_one_gamma_a_column_is_that_of_finite_differences(x64):
+    total = lambda gamma: jnp.sum(jnp.tanh(kernels.rbf(gamma=gamma)(X, Z)))
+    steps = 1e-6 * np.eye(5)
+    want = [(float(total(GAMMA + h)) - float(total(GAMMA - h))) / 2e-6 for h in steps]
+    np.testing.assert_allclose(jax.grad(total)(jnp.asarray(GAMMA)), want, rtol=1e-6)
+
+
+def test_bad_gammas_of_columns():
+    one = lambda gamma: kernels.rbf(gamma=gamma)(jnp.ones((2, 3)), jnp.ones((2, 3)))
+    with pytest.raises(ValueError, match="gamma must be a number above 0, or a vector with one for each column, got -1 in it"):
+        one(np.array([1.0, -1.0, 1.0]))
+    with pytest.raises(ValueError, match=r"got shape \(1, 3\)"):
+        one(np.ones((1, 3)))
+    with pytest.raises(ValueError, match="gamma holds one number for each of 2 columns, but the rows have 3"):
+        one(np.ones(2))
+    with pytest.raises(TypeError, match="gamma must be an array of numbers, got True"):
+        one(True)
+    with pytest.raises(ValueError, match="budget.remove"):
+        jaxsvm.budget.merge().check(kernels.rbf(gamma=np.ones(3)))
+
+
+def test_a_model_with_one_gamma_a_column_is_saved_and_loaded(tmp_path):
+    data = jaxsvm.dataset(X.astype(np.float32), [1, -1, 1, -1, 1, 1, -1])
+    model = jaxsvm.fit(jaxsvm.decomposition(1.0, kernels.rbf(gamma=GAMMA)), data, jax.random.key(0)).model
+    jaxsvm.models.save(tmp_path / "model.npz", model)
+    loaded = jaxsvm.models.load(tmp_path / "model.npz")
+    assert np.array_equal(loaded(data.x), model(data.x))
+    np.testing.assert_allclose(model(data.x) - model.b, by_column(X, X) @ np.asarray(model.coef), atol=1e-5)
+    with pytest.raises(ValueError, match="rbf has one gamma for all columns"):
+        jaxsvm.models.to_libsvm(model, tmp_path / "model.txt")
 
 
 @pytest.mark.long

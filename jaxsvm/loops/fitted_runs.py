@@ -181,10 +181,7 @@ def _fit_folds(
     fields = fields_of(solver)
     if fields.with_tol is not None and steps is None:
         steps = 1  # an update runs until its tolerance is met
-    if fields.prepare is not Solver._field_defaults["prepare"] and not isinstance(data, Lifted):
-        features = jax.eval_shape(fields.prepare, data).x
-        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(features))
-        data = fields.prepare(data) if size <= RETAINED_BYTES else data
+    data = with_features(fields, data)
 
     def one_fold(weight: Array, rows: Array) -> tuple[Array, Array]:
         run = fit(solver, data._replace(weight=weight), key, steps=steps, tol=tol)
@@ -193,3 +190,12 @@ def _fit_folds(
         return values, support[-1] if support.shape[0] else jnp.zeros((), jnp.int32)
 
     return jax.vmap(one_fold)(weights, index)
+
+
+def with_features(fields: Any, data: Batch) -> Any:
+    """The rows after the feature map of a solver, if it has one and they are not too large."""
+    if fields.prepare is Solver._field_defaults["prepare"] or isinstance(data, Lifted):
+        return data
+    features = jax.eval_shape(fields.prepare, data).x
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(features))
+    return fields.prepare(data) if size <= RETAINED_BYTES else data

@@ -13,12 +13,14 @@ from .sweep import Table
 
 # axes whose larger numbers regularise more; of all others the smaller ones do
 STRONGER_ABOVE = ("lam", "alpha", "sigma", "nu", "eps", "epsilon", "width")
+POINT = "point"  # the axis of the two points of a gradient search
 
 
 def strength(name: str, numbers: Any) -> np.ndarray:
     """Numbers of an axis on a scale on which the strongest regularisation is the least."""
     numbers = np.asarray(numbers, np.float64)
-    return -numbers if name in STRONGER_ABOVE else numbers
+    # of points of equal score the end of the search, whose smoothed risk is less
+    return -numbers if name in (*STRONGER_ABOVE, POINT) else numbers
 
 
 class _MarkedTable(Table):
@@ -36,7 +38,8 @@ class _MarkedTable(Table):
 class Scores:
     """The scores of a grid: cells by axis, and folds.
 
-    Lower scores are better. What was not computed is nan, or -1 for counts.
+    Lower scores are better. What was not computed is nan, or -1 for counts. The table of a gradient
+    search has one axis, `point`, with 0 for the start and 1 for the end of the search.
     """
 
     folds: np.ndarray  # (k_1, ..., k_a, folds)  the score of each fold
@@ -48,6 +51,8 @@ class Scores:
     seconds: np.ndarray  # (k_1, ..., folds)  an equal share each for runs that were one program
     numbers: tuple  # (k_i,) for each axis
     names: tuple = static()  # of the axes
+    # of a gradient search: name -> (2,) or (2, d) numbers of its points; None: of a grid
+    points: dict[str, np.ndarray] | None = None
 
     @property
     def axes(self) -> dict[str, np.ndarray]:
@@ -90,15 +95,22 @@ class Scores:
     def one_se_place(self) -> tuple[int, ...]:
         """The strongest regularisation with a mean of at most the least one plus its `se`.
 
+        Points of a gradient search have no order of regularisation: there it is `place`.
+
         Raises:
             ValueError: no mean is finite.
         """
         mean, place = self.mean, self.place
+        if self.points is not None:
+            return place
         limit = mean[place] + self.se[place]
         return _strongest(np.isfinite(mean) & (mean <= limit), self.axes)
 
     def at(self, place: tuple[int, ...]) -> dict[str, Any]:
-        """The numbers of the axes at a place."""
+        """The numbers of the axes at a place; vectors where a gradient search has them."""
+        if self.points is not None:
+            pairs = {name: np.asarray(numbers)[place[0]] for name, numbers in self.points.items()}
+            return {name: a.copy() if a.ndim else a.item() for name, a in pairs.items()}
         return {
             name: numbers[i].item()
             for (name, numbers), i in zip(self.axes.items(), place, strict=True)

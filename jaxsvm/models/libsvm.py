@@ -280,6 +280,10 @@ def _kernel_lines(kernel: Kernel) -> Iterator[str]:
     factory, args, kwargs = kernel.call()
     if factory is rbf:
         sigma, gamma = args[0], kwargs["gamma"]
+        if np.ndim(gamma):
+            raise ValueError(
+                f"LIBSVM's rbf has one gamma for all columns, got {kernel!r}: {_OTHERWISE}"
+            )
         yield "kernel_type rbf"
         # as LIBSVM computes: in float64
         yield f"gamma {_numbers(gamma if sigma is None else 0.5 / np.float64(sigma) ** 2)}"

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..types import Array, Scalar, SparseRows
+from ..types import Array, SparseRows
 from .products import above_rounding, accum_dtype, cross_products, sqnorms
 from .reductions import is_traced
 
@@ -168,25 +168,46 @@ def sqdist(x: Array, z: Array) -> Array:
     return sqdist_of(*centred_pair(x, z))
 
 
-def sqdist_of(x: CentredRows, z: CentredRows) -> Array:
-    """`sqdist` of centred rows."""
+def sqdist_of(x: CentredRows, z: CentredRows, factors: Array | None = None) -> Array:
+    """`sqdist` of centred rows; with factors (d,) > 0, sum_j factor_j (x_j - z_j)^2."""
+    root = None if factors is None else jnp.sqrt(factors).astype(x.dtype)
     if x.subtract or z.subtract:
-        return lax.map(lambda row: sqnorms(z.value - row[None, :]), x.value)
+        scale = jnp.ones(x.shape[-1], x.dtype) if root is None else root
+        return lax.map(lambda row: sqnorms(scale[None, :] * (z.value - row[None, :])), x.value)
+    if root is not None:
+        x, z = _times(x, root), _times(z, root)
     return distances(
         cross_products(x.value, z.value), x.sqnorm[:, None], z.sqnorm[None, :], x.shape[-1]
     )
 
 
+def _times(x: CentredRows, scale: Array) -> CentredRows:
+    """The rows with their columns multiplied by `scale` (d,)."""
+    if isinstance(x.value, SparseRows):
+        rows = x.value.materialize()
+        value: Any = dataclasses.replace(rows, value=rows.value * scale[rows.index])
+    else:
+        value = x.value * scale[None, :]
+    return CentredRows(value, sqnorms(value), x.subtract)
+
+
 COARSE = 1e-3  # error of gamma |x - z|^2 above which distances are computed from differences
 
 
-def needs_subtraction(x: CentredRows, gamma: Scalar) -> bool:
-    """Whether the error of gamma |x - z|^2 by products exceeds `COARSE`.
+def needs_subtraction(x: CentredRows, gamma: Array) -> bool:
+    """Whether the error of gamma |x - z|^2 by products exceeds `COARSE`; gamma () or (d,).
 
     False under tracing and for sparse rows. Distances from differences need a pass over all rows
     for each row, several times the cost of a product.
     """
     if isinstance(x.value, SparseRows) or is_traced(x, gamma):
         return False
-    max_sqnorm = float(np.max(np.asarray(x.sqnorm), initial=0))
-    return bool(4 * float(jnp.finfo(x.dtype).eps) * 2 * max_sqnorm * float(gamma) > COARSE)
+    factor = np.asarray(gamma)
+    if factor.ndim:
+        if factor.shape != x.shape[-1:]:
+            return False  # the kernel refuses it
+        square = np.square(np.asarray(x.value)) @ factor
+    else:
+        square = np.asarray(x.sqnorm) * float(factor)
+    max_square = float(np.max(square, initial=0))
+    return bool(4 * float(jnp.finfo(x.dtype).eps) * 2 * max_square > COARSE)

@@ -365,8 +365,6 @@ def test_bad_input():
         call(machine, DATA, KEY, folds=np.zeros(200, int), **axes)
     with pytest.raises(ValueError, match="score must be one of 'error', 'risk'"):
         call(machine, DATA, KEY, score="accuracy", **axes)
-    with pytest.raises(ValueError, match="search='gradient' is not there yet"):
-        call(machine, DATA, KEY, search="gradient", **axes)
     with pytest.raises(ValueError, match="search must be one of 'grid', 'race', 'gradient'"):
         call(machine, DATA, KEY, search="random", **axes)
     with pytest.raises(ValueError, match="labels -1 and \\+1"):

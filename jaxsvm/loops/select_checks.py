@@ -1,0 +1,173 @@
+"""What `select` takes: checks of its arguments, its axes, and the folds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..checks import integer, shown
+from ..checks import key as check_key
+from ..data.folds import folds as make_folds
+from ..recipe import check_choice, fields_of
+from ..types import Array, Batch, check_batch
+from .checks import check_limit, check_solver, check_targets
+
+SEARCHES = ("grid", "race", "gradient")
+
+
+def check_arguments(
+    maker: Any,
+    data: Any,
+    key: Any,
+    score: Any,
+    rule: Any,
+    search: Any,
+    seconds: Any,
+    progress: Any,
+) -> None:
+    """Raise for arguments of `select` that are not what it takes."""
+    if not callable(maker) or isinstance(maker, type):
+        raise TypeError(
+            "maker must be a function of one number of each axis that returns a solver, got "
+            f"{shown(maker)}"
+        )
+    check_batch("data", data)
+    check_key("key", key)
+    if not callable(score):
+        check_choice("score", score, ("error", "risk"))
+    check_choice("rule", rule, ("best", "one_se"))
+    check_choice("search", search, SEARCHES)
+    if search == "gradient" and rule != "best":
+        raise ValueError(
+            f"search='gradient' compares two points, which have no order of regularisation: "
+            f"leave rule={rule!r} out, or use search='grid'"
+        )
+    check_limit("seconds", seconds)
+    if not isinstance(progress, bool):
+        raise TypeError(f"progress must be True or False, got {shown(progress)}")
+
+
+def axis_of(name: str, numbers: Any) -> np.ndarray:
+    """The numbers of an axis as a vector on the host; integers stay integers."""
+    wrong = f"the axis {name} must be a vector of at least one finite number, got "
+    try:
+        vector = np.asarray(numbers)
+    except (TypeError, ValueError) as error:
+        raise ValueError(wrong + shown(numbers)) from error
+    if vector.dtype.kind not in "iuf":
+        raise ValueError(wrong + shown(numbers))
+    if vector.ndim != 1 or not vector.shape[0]:
+        raise ValueError(f"{wrong}shape {vector.shape}")
+    if not np.isfinite(vector).all():
+        raise ValueError(wrong + f"{vector[~np.isfinite(vector)][0]:g}")
+    return vector
+
+
+def check_names(maker: Callable, names: list[str]) -> None:
+    """Raise unless the axes are arguments of the maker, and all that it needs."""
+    if not names:
+        raise ValueError("select needs at least one axis, such as C=jaxsvm.C_grid()")
+    try:
+        parameters = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):  # some builtins have no signature
+        return
+    by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    known = [p.name for p in by_name]
+    has_kwargs = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for name in names:
+        if name not in known and not has_kwargs:
+            raise ValueError(
+                f"maker has no parameter named {name}, only {', '.join(known)}: name the axes as "
+                "maker does"
+            )
+    missing = [p.name for p in by_name if p.default is p.empty and p.name not in names]
+    if missing:
+        raise ValueError(
+            f"maker needs {', '.join(missing)}, but the axes are {', '.join(names)}: give an axis "
+            "for each parameter without a default"
+        )
+
+
+def first_solver(maker: Callable, axes: dict[str, np.ndarray], data: Batch) -> Any:
+    """The solver of the first cell, after checks of it and of those at the ends of the axes."""
+    middle = {name: numbers[0].item() for name, numbers in axes.items()}
+    for name, numbers in axes.items():
+        for value in {numbers.min().item(), numbers.max().item()} - {middle[name]}:
+            check_solver(maker(**middle | {name: value}))
+    return checked_solver(maker, middle, data)
+
+
+def checked_solver(maker: Callable, numbers: dict[str, Any], data: Batch) -> Any:
+    """The solver at these numbers, after checks of it."""
+    first = maker(**numbers)
+    try:
+        check_solver(first)
+    except TypeError as error:
+        raise TypeError(f"maker must return a solver, got {shown(first)}") from error
+    check_targets(fields_of(first), data)
+    return first
+
+
+def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> np.ndarray:
+    """The fold of each row, -1 for rows of weight 0."""
+    weight, y = np.asarray(data.weight), np.asarray(data.y)
+    n, live = y.shape[0], np.flatnonzero(weight > 0)
+    fold = np.full(n, -1, np.int32)
+    if isinstance(folds, str):
+        if folds != "loo":
+            raise ValueError(
+                f"folds must be a number, the fold of each row, or 'loo', got {folds!r}"
+            )
+        if groups is not None:
+            raise ValueError("folds='loo' leaves out single rows: leave groups out")
+        fold[live] = np.arange(len(live))
+        return fold
+    if np.ndim(folds) == 0:
+        if groups is not None and np.shape(groups) != (n,):
+            raise ValueError(
+                f"groups must name the group of each of the {n} rows, got shape {np.shape(groups)}"
+            )
+        own = None if groups is None else np.asarray(groups)[live]
+        k = integer("folds", folds, 2)
+        stratify = targets == "labels" or isinstance(targets, int)
+        fold[live] = make_folds(key, y[live], k, groups=own, stratify=stratify)
+        return fold
+    given = np.asarray(folds)
+    if given.shape != (n,) or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"folds must hold a whole number for each of the {n} rows, got "
+            f"{given.dtype} of shape {given.shape}"
+        )
+    if groups is not None:
+        raise ValueError("folds that are given row by row take no groups: leave groups out")
+    if given.min() < -1 or given.max() < 1:
+        raise ValueError(
+            "folds must be numbered 0, 1, ..., at least two of them, -1 for rows that are always "
+            f"trained on, got {given.min()} to {given.max()}"
+        )
+    fold[live] = given[live]
+    return fold
+
+
+def check_folds(fold: np.ndarray, data: Batch, targets: Any) -> None:
+    """Raise for a fold without rows, or without which a class is missing."""
+    y, live = np.asarray(data.y), np.asarray(data.weight) > 0
+    for i, count in enumerate(np.bincount(fold[fold >= 0])):
+        if not count:
+            raise ValueError(f"fold {i} holds no row: number the folds 0, 1, ... without gaps")
+    if targets != "labels" and not isinstance(targets, int):
+        return
+    classes = np.unique(y[live])
+    place = np.searchsorted(classes, y)
+    counts = np.zeros((int(fold.max()) + 1, len(classes)), int)
+    np.add.at(counts, (fold[live & (fold >= 0)], place[live & (fold >= 0)]), 1)
+    missing = np.argwhere(counts == np.bincount(place[live], minlength=len(classes))[None, :])
+    if len(missing):
+        i, c = missing[0]
+        raise ValueError(
+            f"without fold {i} there is no row of class {classes[c]:g}: take fewer folds, more "
+            "rows of that class, or other groups"
+        )
