@@ -1,13 +1,15 @@
-"""`python -m benchmarks.select_ard`: widths of single columns by gradient search, on a problem with columns of noise.
+"""`OPENBLAS_NUM_THREADS=1 python -m benchmarks.select_ard`: widths of columns by gradient search, with columns of noise.
 
 300 rows to train on and 2,000 others to test, 25 columns of independent standard normal numbers. The label is the sign of
 
     sin(2 x_1) + x_2 x_3 + x_4^2 - 1 + x_5,
 
 flipped for 5 % of the training rows; the columns 6 to 25 are noise. Ten seeds. First the grid of 8 C x 8 gamma with one
-width for all columns, five folds: its best cell is the isotropic machine. Then a gradient search on the same folds from
-that cell, on C and a gamma for each column. Widths are 1 / sqrt(2 gamma_j); the ratio is that of the mean logarithm over
-the noise columns to that over the useful ones, as a factor. The seconds of the first seed hold the compilation.
+width for all columns, five folds: its best cell is the isotropic machine. Then a gradient search on the same folds, on C
+and a gamma for each column. It starts from the grid's cell by the rule of one standard error, whose C is the smallest: the
+best cell is often one of a large C, with long runs. Widths are 1 / sqrt(2 gamma_j); the ratio is that of the mean logarithm over
+the noise columns to that over the useful ones, as a factor. The seconds of the first seed hold the compilation. Folds run
+in threads, so that those of OpenBLAS, which solves the systems of the derivatives, would be in the way.
 """
 
 from __future__ import annotations
