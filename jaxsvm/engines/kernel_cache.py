@@ -49,9 +49,10 @@ def num_slots(x: Array, memory: float, least: int = 0) -> int:
 
 def empty(x: Array, slots: int) -> Rows:
     """A cache without rows."""
-    n, zero = x.shape[0], jnp.zeros((), jnp.int32)
+    n, zeros = x.shape[0], lambda: jnp.zeros((), jnp.int32)  # each a buffer that may be donated
     minus_ones = lambda k: jnp.full(k, -1, jnp.int32)
-    return Rows(jnp.zeros((slots, n), accum_dtype(x)), minus_ones(n), minus_ones(slots), zero, zero)
+    value = jnp.zeros((slots, n), accum_dtype(x))
+    return Rows(value, minus_ones(n), minus_ones(slots), zeros(), zeros())
 
 
 def all_rows(matrix: Array) -> Rows:

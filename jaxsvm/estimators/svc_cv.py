@@ -19,7 +19,7 @@ class SVCCV(KernelCV, SVC):
 
     The largest mean over the folds is chosen; of equal ones the least C, then the least gamma. A
     machine with these numbers is trained on all rows. Fits share the kernel matrix, start from each
-    other, and are certified where there are two classes.
+    other, and are certified.
 
     Args:
         Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
@@ -60,8 +60,8 @@ class SVCCV(KernelCV, SVC):
         best_score_: mean over the folds of the cell chosen.
         selection_: the `jaxsvm.Selection`, for the rows as they were given. Its scores are
             1 - accuracy, or minus the score of `scoring`.
-        certificate_: of `selection_.model`, a run on all rows with the numbers chosen; None for
-            more than two classes.
+        certificate_: of `selection_.model`, a run on all rows with the numbers chosen; for more
+            than two classes the sum over the problems, None beyond 20 classes.
         support_, dual_coef_, classes_, model_, fit_ and others: as `SVC`.
 
     Raises:

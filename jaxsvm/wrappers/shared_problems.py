@@ -40,6 +40,7 @@ def share_pairs(inner: Sharing | None, classes: int) -> Sharing | None:
     if inner is None or inner.restrict is None or classes > MOST_CLASSES:
         return None
     first, second = np.triu_indices(classes, 1)
+    restrict = inner.restrict
 
     def members(y):
         rows = [np.flatnonzero((y == a) | (y == b)) for a, b in zip(first, second, strict=True)]
@@ -55,7 +56,7 @@ def share_pairs(inner: Sharing | None, classes: int) -> Sharing | None:
             rows = jnp.maximum(index, 0)
             y, weight = data.y[rows], jnp.where(index >= 0, data.weight[rows], 0)
             part = data._replace(y=jnp.where(y == a, 1, -1).astype(y.dtype), weight=weight)
-            return inner.solve(inner.restrict(data, shared, rows), part, run)[1]
+            return inner.solve(restrict(data, shared, rows), part, run)[1]
 
         return shared, lax.map(one, (state.index, jnp.asarray(first, data.y.dtype), state.runs))
 
@@ -80,6 +81,14 @@ def share_classes(inner: Sharing | None, classes: int) -> Sharing | None:
     def members(y):
         return np.tile(np.arange(len(y)), (classes, 1))
 
+    def prepare(data, memory):
+        shared = inner.prepare(data, memory)
+        if not shared.changes:
+            return shared
+        # a loop over the classes takes these arrays over: none of them may be one of `data`
+        own = {id(leaf) for leaf in jax.tree.leaves(data)}
+        return jax.tree.map(lambda a: jnp.copy(a) if id(a) in own else a, shared)
+
     def solve_all(shared, data, state):
         def one(shared, problem):
             c, run = problem
@@ -97,7 +106,7 @@ def share_classes(inner: Sharing | None, classes: int) -> Sharing | None:
         return np.where(y == np.arange(classes)[:, None], 1, -1)
 
     return _share(
-        inner, classes, members, inner.prepare, solve_all, label, lambda values: values, OneVsRest
+        inner, classes, members, prepare, solve_all, label, lambda values: values, OneVsRest
     )
 
 
@@ -126,7 +135,7 @@ def _share(
         run = inner.init(data._replace(y=some, weight=some))
         repeat = lambda a: np.broadcast_to(a, (count, *np.shape(a)))
         total: Any = np.asarray(data.y.shape[0], np.int32)
-        return Problems(index, total, jax.tree.map(repeat, run))  # type: ignore[arg-type]
+        return Problems(index, total, jax.tree.map(repeat, run))
 
     def start(shared, data, state):
         index = np.asarray(state.index)

@@ -132,7 +132,12 @@ def test_more_classes(load, n, size, multiclass):
     scores = grid_of(theirs, size, size)
     same_choice(ours, theirs, scores, 2.001 / (len(y) // 3), ("C", "gamma"))
     assert np.mean(ours.predict(x) == theirs.predict(x)) > 0.99
-    assert ours.certificate_ is None and ours.selection_.scores.shape == (size, size, len(y), len(ours.classes_))
+    assert 0 <= ours.certificate_.gap < 1e-2 * ours.certificate_.primal and ours.selection_.scores.shape == (
+        size,
+        size,
+        len(y),
+        len(ours.classes_),
+    )
 
 
 @pytest.mark.long
@@ -177,7 +182,7 @@ def test_real_targets():
     np.testing.assert_array_equal(ours.predict(x), plain.predict(x))
     error = GridSearchCV(sklearn.svm.SVR(epsilon=0.2), {"C": [0.1, 1.0]}, scoring="neg_mean_absolute_error").fit(x, y)
     ours = SVRCV(Cs=[0.1, 1.0], gammas=None, epsilons=0.2, scoring="neg_mean_absolute_error").fit(x, y)
-    np.testing.assert_allclose(ours.scores_, grid_of(error, 2), atol=1e-3)
+    np.testing.assert_allclose(ours.scores_, grid_of(error, 2), atol=3e-3)
     assert ours.epsilon_ == 0.2 and ours.epsilons_ is None and ours.gammas_ is None
     assert ours.gamma_ == pytest.approx(1 / (x.shape[1] * x.var()), rel=1e-4)
     assert ours.score(x, y) == pytest.approx(-np.abs(ours.predict(x) - y).mean())

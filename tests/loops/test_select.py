@@ -231,13 +231,18 @@ def test_other_solvers_as_by_fit(kind):
 @pytest.mark.parametrize(
     ("wrapper", "memory"), [("one_vs_one", None), ("one_vs_rest", None), ("one_vs_one", 1e5), ("one_vs_rest", 1e5)]
 )
-def test_more_classes_by_exact_machines(wrapper, memory):
+def test_more_classes_by_exact_machines(wrapper, memory, tmp_path):
     """Errors of LIBSVM on the same folds; certificates are the sums of those of the problems."""
     y = np.digitize(X[:, 0] + 0.3 * X[:, 1] ** 2, [-0.6, 0.2, 0.9])
     data = jaxsvm.dataset(X, y, task="multiclass")
     maker = lambda C, gamma: getattr(jaxsvm, wrapper)(machine(C, gamma), classes=4)
     axes = {"C": np.array([0.1, 10.0]), "gamma": np.array([0.1, 1.0])}
     found = select(maker, data, KEY, folds=3, progress=False, memory=memory, **axes)
+    if memory is None:  # stopped after a fit, and resumed
+        options = {"folds": 3, "progress": False, "save": tmp_path / "grid.npz"}
+        with contextlib.suppress(ValueError):  # no cell was completed
+            select(maker, data, KEY, seconds=1e-3, **options, **axes)
+        same(found, select(maker, data, KEY, **options, **axes))
     theirs, names = SVC(), axes
     if wrapper == "one_vs_rest":
         theirs, names = OneVsRestClassifier(SVC()), {f"estimator__{name}": axis for name, axis in axes.items()}
