@@ -20,8 +20,9 @@ from .base import BaseSVM
 from .compact import inner_of
 from .preprocess import FLOATS, is_sparse
 
-# relative duality gaps to stop at, as shares of `tol`; a warning comes above `tol`
-GAPS = {"newton": 1e-5, "interior_point": 1e-2}
+# residuals to stop at, as shares of `tol`: objectives are then at most LIBLINEAR's at its `tol`; a
+# warning comes above `tol`
+SHARES = {"newton": 1e-5, "interior_point": 1e-2, "sdca": 0.5}
 
 
 class LinearSVM(SparseCoefMixin, BaseSVM):
@@ -44,19 +45,16 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         return "padded"
 
     def _run_options(self, n: int) -> dict[str, Any]:
-        progress = self.progress or bool(self.verbose)
-        if self.solver_ == "sdca":
-            # a tenth of the time of epochs(1), or less
-            options = {"passes": self.max_iter, "tol": self.tol, "sampler": samplers.active_rows()}
-            return {"steps": None, "progress": progress, **options}
         check_positive(**{} if self.tol is None else {"tol": self.tol})
+        rows = self.solver_ == "sdca"
         return {
-            "steps": -(-self.max_iter // self._steps()),
-            "passes": None,
-            "tol": None if self.tol is None else self.tol * GAPS[self.solver_],
-            "accepted": self.tol,
-            "sampler": None,
-            "progress": progress,
+            "steps": None if rows else -(-self.max_iter // self._steps()),
+            "passes": self.max_iter if rows else None,
+            "tol": None if self.tol is None else self.tol * SHARES[self.solver_],
+            "accepted": -np.inf if self.tol is None else self.tol,
+            # a tenth of the time of epochs(1), or less
+            "sampler": samplers.active_rows() if rows else None,
+            "progress": self.progress or bool(self.verbose),
         }
 
     def _steps(self) -> int:

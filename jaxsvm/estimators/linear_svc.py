@@ -30,7 +30,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
         tol: interior_point stops once the relative duality gap is at most tol / 100, newton once
             it is at most tol / 10^5 or float32 allows no descent, > 0. There is a warning if the
             gap stays above tol. Ascent stops once the largest change of a margin in a pass is at
-            most tol.
+            most tol / 2.
         C: weight of the loss of each row, > 0.
         multi_class: "ovr".
         fit_intercept: whether there is an intercept, regularised with the weights.
