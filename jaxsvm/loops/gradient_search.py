@@ -23,7 +23,7 @@ from .progress import Bar
 from .selection_file import ResultFile, Results
 
 EVALUATIONS = 100  # of the risk and its derivatives, at most
-FACTOR = 1e4  # a number stays within this factor of its start
+FACTOR = 1e3  # a number stays within this factor of its start
 TOL = 1e-6  # of the fits, which are differentiated: at 1e-3 derivatives are wrong by 7 to 21 %
 SLOPE = 1e-4  # stop where no derivative with respect to a logarithm is larger, relative to the risk
 FALL = 3e-3  # stop once three steps in a row lower the risk by less, relative to it

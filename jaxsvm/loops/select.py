@@ -78,7 +78,7 @@ def select(
     L-BFGS: the mean over the rows held out of log(1 + exp(-y f)), of the cross-entropy of the
     softmax for class numbers, or of (y - f)^2 for real targets. Derivatives of exact machines are
     those of the exact solution, those of other solvers of their steps. The fits are made in float64
-    to a tolerance of 1e-6. Each number stays within a factor of 10,000 of its start. The search
+    to a tolerance of 1e-6. Each number stays within a factor of 1,000 of its start. The search
     ends after 100 evaluations at most. Then the folds are fitted at the start and at the end, as in
     a grid of these two cells, and the one of less mean score is chosen. So its score is never above
     that of the start. Exact machines take long at a large C: start from a small one.
