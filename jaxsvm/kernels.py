@@ -239,8 +239,8 @@ def rbf(sigma: float | None = None, *, gamma: Array | None = None) -> _Kernel:
     Example: the first column counts, the second hardly
         >>> import jax.numpy as jnp
         >>> k = rbf(gamma=jnp.array([1.0, 1e-6]))
-        >>> k(jnp.zeros((1, 2)), jnp.eye(2)).round(2).tolist()
-        [[0.37, 1.0]]
+        >>> (k(jnp.zeros((1, 2)), jnp.eye(2)) > 0.9).tolist()
+        [[False, True]]
     """
     if (sigma is None) == (gamma is None):
         raise ValueError("rbf takes sigma or gamma = 1 / (2 sigma^2), one of them")

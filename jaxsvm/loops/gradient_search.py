@@ -24,10 +24,10 @@ from .progress import Bar
 from .selection_file import ResultFile, Results
 
 EVALUATIONS = 100  # of the risk and its derivatives, at most
-FACTOR = 1e4  # a number stays within this factor of its start
+FACTOR = 1e3  # a number stays within this factor of its start
 TOL = 1e-6  # of the fits, which are differentiated: at 1e-3 derivatives are wrong by 7 to 21 %
 SLOPE = 1e-4  # stop where no derivative with respect to a logarithm is larger, relative to the risk
-FALL = 3e-3  # stop once two steps in a row lower the risk by less, relative to it
+FALL = 3e-3  # stop once three steps in a row lower the risk by less, relative to it
 MOVE = 2.0  # the largest change of a logarithm in one step
 SHRINK, TRIALS = 0.3, 6  # factor of a step that did not lower the risk, and how many are tried
 ARMIJO = 1e-4  # share of the decrease that the derivative predicts
@@ -182,7 +182,7 @@ def _descend(evaluate: _Evaluations, start: np.ndarray) -> tuple[np.ndarray, flo
             steepest = False
             small_falls = small_falls + 1 if risk - trial_risk <= FALL * abs(risk) else 0
             theta, risk, slope = trial, trial_risk, trial_slope
-            if small_falls == 2:
+            if small_falls == 3:
                 return theta, risk, "the risk falls no more"
     except _OutOfEvaluations as limit:
         return theta, risk, str(limit)

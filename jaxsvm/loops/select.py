@@ -62,7 +62,7 @@ def select(
     progress: bool = True,
     **axes: Any,
 ) -> Selection:
-    """Choose numbers of a solver by cross-validation over a grid, and train it with the best.
+    """Choose numbers of a solver by cross-validation, and train it with the best.
 
         score[i, j, f] = score of maker(a=a[i], b=b[j]) trained without fold f, on the rows of f
 
@@ -73,6 +73,15 @@ def select(
     kernel as it is, each from the solution before, and several folds at once. The table then holds
     a certified gap of each fit, worked out in float64. Fits of other solvers are programs over all
     folds and all numbers of the first axis: put first the axis on which no feature map depends.
+
+    A gradient search minimises the smoothed out-of-fold risk over the logarithms of all numbers by
+    L-BFGS: the mean over the rows held out of log(1 + exp(-y f)), of the cross-entropy of the
+    softmax for class numbers, or of (y - f)^2 for real targets. Derivatives of exact machines are
+    those of the exact solution, those of other solvers of their steps. The fits are made in float64
+    to a tolerance of 1e-6. Each number stays within a factor of 1,000 of its start. The search
+    ends after 100 evaluations at most. Then the folds are fitted at the start and at the end, as in
+    a grid of these two cells, and the one of less mean score is chosen. So its score is never above
+    that of the start. Exact machines take long at a large C: start from a small one.
 
     Args:
         maker: (one number of each axis by name) -> solver.
@@ -90,12 +99,17 @@ def select(
         rule: of the model: "best", the least mean score, or "one_se", the strongest regularisation
             within one standard error of it. Among equal scores both take the strongest
             regularisation.
+<<<<<<< HEAD
         search: "grid", all cells; or "race": after two fifths of the folds, and after each further
             fifth, cells are left out whose losses exceed those of the best cell by more than two
             standard errors of the paired differences. With a function as `score` its values are
             compared, from three folds on. The scores of cells left out are nan. Or "gradient": each
             axis is the start of one parameter, a number C=1.0 or a vector gamma=np.ones(d), which
             the maker gets as a whole. See below.
+=======
+        search: "grid", all cells; or "gradient": each axis is the start of one parameter, a number
+            C=1.0 or a vector gamma=np.ones(d), which the maker gets as a whole.
+>>>>>>> grad
         tol: of the fits, as of `fit`; None: the solver's.
         steps: of the fits, as of `fit`; None: ten passes, or until an exact solver's tolerance. Ten
             passes of dual ascent may be too few for a large C.
@@ -104,20 +118,12 @@ def select(
             bound of the temporaries of a program, as of `sweep`.
         threads: fits at the same time; None: the number of processors.
         seconds: start no other fit after this time. Cells that were not completed are nan; if there
-            is no other, a ValueError says so.
-        save: path of a file that holds all finished fits. A call with the same arguments goes on
-            from it, with the same result.
+            is no other, a ValueError says so. A gradient search ends, but both of its points are
+            fitted in any case.
+        save: path of a file that holds all finished fits, and all evaluations of a gradient search.
+            A call with the same arguments goes on from it, with the same result.
         progress: a bar on the standard error stream.
         **axes: name -> (k,) numbers, one or more axes; with search="gradient" a number or a vector.
-
-    A gradient search minimises the smoothed out-of-fold risk over the logarithms of all numbers by
-    L-BFGS: the mean over the rows held out of log(1 + exp(-y f)), or of (y - f)^2 for real targets.
-    Derivatives of exact machines are those of the exact solution, those of other solvers of their
-    steps. The fits are made to a tolerance of 1e-6. Each number stays within a factor of 10,000 of
-    its start. The search ends after 100 evaluations at most. Then the folds are fitted at the start
-    and at the end, as in a grid of these two cells, and the one of less mean score is chosen. So
-    the result is not worse than the start. `seconds` limits the search, not these fits. `save`
-    keeps each evaluation. A file of a search that was stopped early continues it.
 
     Returns:
         `Selection`: the table of scores, the decision values of each row by models trained without
