@@ -99,17 +99,12 @@ def select(
         rule: of the model: "best", the least mean score, or "one_se", the strongest regularisation
             within one standard error of it. Among equal scores both take the strongest
             regularisation.
-<<<<<<< HEAD
         search: "grid", all cells; or "race": after two fifths of the folds, and after each further
             fifth, cells are left out whose losses exceed those of the best cell by more than two
             standard errors of the paired differences. With a function as `score` its values are
             compared, from three folds on. The scores of cells left out are nan. Or "gradient": each
             axis is the start of one parameter, a number C=1.0 or a vector gamma=np.ones(d), which
-            the maker gets as a whole. See below.
-=======
-        search: "grid", all cells; or "gradient": each axis is the start of one parameter, a number
-            C=1.0 or a vector gamma=np.ones(d), which the maker gets as a whole.
->>>>>>> grad
+            the maker gets as a whole.
         tol: of the fits, as of `fit`; None: the solver's.
         steps: of the fits, as of `fit`; None: ten passes, or until an exact solver's tolerance. Ten
             passes of dual ascent may be too few for a large C.
