@@ -1,9 +1,8 @@
-"""`step` and `fit`: the only place that runs a solver."""
+"""`step` and `fit`: the loops that run a solver."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import time
 from collections.abc import Callable
@@ -18,8 +17,7 @@ from ..checks import number, on_host, shown
 from ..files import DeferredInterrupt
 from ..numerics import CentredRows, accum_dtype, check_process, is_traced, pack_rows
 from ..numerics.sparse_products import MIN_ROWS
-from ..objectives import decision_values
-from ..recipe import as_static, cast, check_choice, fields_of, is_kind, untried, unwrap_static
+from ..recipe import cast, check_choice, fields_of, is_kind, untried, unwrap_static
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -31,16 +29,13 @@ from ..types import (
     Fit,
     Info,
     Lifted,
-    Model,
     Run,
     Sampler,
-    Scalar,
     Solver,
     SparseRows,
     State,
     check_batch,
     same_structure,
-    take,
 )
 from .checks import (
     check_counters,
@@ -53,23 +48,22 @@ from .checks import (
     check_targets,
     whole_number,
 )
-from .curve import Sums, add_info, curve_row, empty_sums
+from .programs import (
+    LONGEST_CALL,
+    MOST_CHUNKS,
+    MOST_ON_HOST,
+    as_argument,
+    conclude,
+    constants_of,
+    init_run,
+    layout_of,
+    prepare,
+    run_chunk,
+    run_chunks,
+    update,
+)
 from .progress import Bar
 from .saving import Saver
-
-
-def as_argument(node: Any, dtype: Any) -> Any:
-    """A solver, sampler or probe as an argument of a compiled function.
-
-    Its numbers are cast to `dtype`.
-    """
-    node = as_static(node)
-    return cast(node, dtype)
-
-
-@jax.jit
-def _step(solver: Any, state: State, batch: Batch) -> tuple[State, Info]:
-    return unwrap_static(solver).update(state, batch)
 
 
 def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
@@ -106,7 +100,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         )
     check_batch("batch", batch)
     try:
-        return _step(as_argument(solver, accum_dtype(batch.x)), state, batch)
+        return update(as_argument(solver, accum_dtype(batch.x)), state, batch)
     except Exception as error:
         expected = jax.eval_shape(solver.init, jax.random.key(0), batch)
         if not same_structure(expected, state):
@@ -115,309 +109,6 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
                 f"state must be that of solver.init(key, data), or of the step before: {what}"
             ) from error
         raise
-
-
-def _evenly_spread(data: Batch, k: int) -> Batch:
-    """k of the rows, evenly spread."""
-    return take(data, jnp.asarray(np.arange(k) * data.weight.shape[0] // k, jnp.int32))
-
-
-@functools.partial(jax.jit, static_argnames=("init_rows",))
-def init_run(
-    solver: Any, sampler: Any, key: Array, data: Batch, *, init_rows: int | None = None
-) -> Run:
-    """The run before its first step.
-
-    With `init_rows`, `solver.init` reads that many evenly spread rows, if its state has the same
-    shapes on them as on all.
-    """
-    solver, sampler = unwrap_static(solver), unwrap_static(sampler)
-    solver_key, sampler_key = jax.random.split(key)
-    init_data = data
-    if init_rows is not None:
-        subset = _evenly_spread(data, init_rows)
-        shapes = [
-            jax.tree.map(jnp.shape, jax.eval_shape(solver.init, solver_key, rows))
-            for rows in (data, subset)
-        ]
-        init_data = subset if shapes[0] == shapes[1] else data
-    zero = jnp.zeros((), jnp.int32)
-    return Run(
-        solver.init(solver_key, init_data),
-        sampler.init(sampler_key, data),
-        zero,
-        jnp.zeros((), bool),
-    )
-
-
-@jax.jit
-def _prepare(solver: Any, data: Batch) -> Lifted:
-    return unwrap_static(solver).prepare(data)
-
-
-@jax.jit
-def conclude(
-    solver: Any,
-    state: State,
-    data: Batch | None,
-    rows: Batch,
-    loss: Scalar,
-    packed_rows: Any = None,
-) -> tuple[Model, Array]:
-    """The model of a state, and whether its decision values at training rows are finite, () bool.
-
-    One program computes both.
-
-    Args:
-        solver: of the run.
-        state: of the solver.
-        data: all rows, or None; the second argument of `Solver.model`.
-        rows: training rows; decision values are computed at `CHECKED_ROWS` of them at most, evenly
-            spread. Rows of weight 0 are left out.
-        loss: () mean loss of the last chunk, which covers more rows; 0 if no step was made.
-        packed_rows: `rows.x` in the layout of the solver, in which values are cheaper; or None.
-    """
-    solver = fields_of(solver)
-    # y of the checked rows is not read; a copy of the weights stands in for it.
-    rows = rows._replace(y=rows.weight)
-    model = solver.model(state, data)
-    if packed_rows is None:
-        return model, _values_finite(*lax.stop_gradient((model, rows, loss)))
-    packed = rows._replace(x=packed_rows)
-    checked = solver.model(state, None if data is None else data._replace(x=packed_rows))
-    return model, _values_finite(*lax.stop_gradient((checked, packed, loss)))
-
-
-MOST_ON_HOST = 2**21  # numbers of rows up to which NumPy prepares them: a few milliseconds
-CHECKED_ROWS = 64  # training rows at which the final decision values are checked
-
-
-def _values_finite(model: Model, rows: Batch, loss: Scalar) -> Array:
-    subset = _evenly_spread(rows, min(rows.weight.shape[0], CHECKED_ROWS))
-    loss_finite = jnp.isfinite(loss)
-    try:
-        values = decision_values(model, subset)
-        row_finite = jnp.isfinite(values).reshape(subset.weight.shape[0], -1).all(axis=1)
-    # a user's solver whose model does not accept training rows
-    except (TypeError, ValueError, AssertionError):
-        return loss_finite
-    return loss_finite & jnp.all(row_finite | (subset.weight <= 0))
-
-
-@jax.jit
-def _layout(solver: Any, data: Batch) -> Any:
-    """The rows in the layout that updates read fastest."""
-    return unwrap_static(solver).layout(data).x
-
-
-@jax.jit
-def _constants(solver: Any, data: Batch) -> Any:
-    """What the faster loop of the solver reads of all rows."""
-    return fields_of(solver).constants(data)
-
-
-@functools.partial(jax.jit, static_argnames=("every", "lift"))
-def run_chunk(
-    solver: Any,
-    sampler: Any,
-    probe: Any,
-    data: Batch,
-    packed_rows: Any,
-    run: Run,
-    tol: Array | None,
-    count: Any,
-    *,
-    every: int,
-    lift: bool = False,
-    constants: Any = None,
-) -> tuple[Run, Curve]:
-    """Make `every` steps from `run`, or only the first `count` of them.
-
-    Returns the next run and a row of the curve.
-
-    Args:
-        solver: as an argument of a compiled function, as are `sampler` and `probe`.
-        sampler: draws the rows of the steps.
-        probe: model -> tree of arrays, or None.
-        data: the training rows.
-        packed_rows: the same rows in a faster layout, which the steps read instead of `data.x`; or
-            None.
-        run: the state at the start of the chunk.
-        tol: () the run is done once its criterion is at most this; or None.
-        count: () int32, steps to make; None: `every`.
-        every: length of the chunk; structure.
-        lift: prepare the rows of all steps before the loop; structure.
-        constants: of all rows, with which the steps are those of `Solver.updates`; or None.
-    """
-    # compiled: `eval_shape` below and the loop trace it once
-    update = functools.partial(_step, solver)
-    solver, sampler, probe = fields_of(solver), fields_of(sampler), unwrap_static(probe)
-    reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
-    step_data = data._replace(
-        x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data)
-    )
-    # drawn outside of the loop, which is cheaper
-    indices: Any = None if whole else sampler.draw(run.sampler, run.step, every)
-    if lift:
-        features = solver.prepare(take(step_data, indices.reshape(-1)))
-        features = jax.tree.map(lambda a: a.reshape(*indices.shape, *a.shape[1:]), features)
-
-    def batch(k):
-        if lift:
-            return jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, k, keepdims=False), features)
-        if whole:
-            return step_data
-        index = lax.dynamic_index_in_dim(indices, k, keepdims=False)
-        return (
-            step_data._replace(index=index)
-            if reads == "all"
-            else take(step_data, index, copy=False)
-        )
-
-    def body(k, carry):
-        state, sums, feedback = carry
-        state, info = update(state, batch(k))
-        sums = add_info(sums, info)
-        if adaptive:
-            write = functools.partial(lax.dynamic_update_index_in_dim, index=k, axis=0)
-            feedback = write(feedback[0], info.index), write(feedback[1], info.progress)
-        return state, sums, feedback
-
-    # a Python integer gives the loop a reverse-mode derivative
-    length = every if count is None else count
-    if constants is not None:
-        state, info = jax.jit(solver.updates)(run.solver, step_data, indices, length, constants)
-        sums = add_info(empty_sums(info), info)
-        feedback: tuple = (info.index, info.progress)
-        return _end_chunk(
-            solver,
-            sampler if adaptive else None,
-            probe,
-            data,
-            run,
-            state,
-            sums,
-            feedback,
-            tol,
-            length,
-        )
-
-    _, info = jax.eval_shape(update, run.solver, jax.eval_shape(batch, 0))
-    feedback = ()
-    # the changed rows and the progress of each step; -1 where a shorter chunk makes no step
-    if adaptive:
-        feedback = (
-            jnp.full((every, *info.index.shape), -1, jnp.int32),
-            jnp.zeros((every, *info.progress.shape), info.progress.dtype),
-        )
-    carry = run.solver, empty_sums(info), feedback
-    # one step is a smaller program without the loop
-    state, sums, feedback = body(0, carry) if every == 1 else lax.fori_loop(0, length, body, carry)
-    return _end_chunk(
-        solver, sampler if adaptive else None, probe, data, run, state, sums, feedback, tol, length
-    )
-
-
-def _end_chunk(
-    solver: Solver,
-    sampler: Sampler | None,
-    probe: Callable | None,
-    data: Batch,
-    run: Run,
-    state: State,
-    sums: Sums,
-    feedback: tuple,
-    tol: Array | None,
-    length: Any,
-) -> tuple[Run, Curve]:
-    """The run after the steps of a chunk, and its row of the curve.
-
-    The sampler is an adaptive one, which `feedback` is for, or None.
-    """
-    sampler_state = run.sampler if sampler is None else sampler.feedback(run.sampler, *feedback)
-    value: Any = None if probe is None else probe(solver.model(state, data))
-    row = curve_row(sums, run.step, length, value)
-    criterion = row.residual if solver.residual_scope == "whole" or probe is None else value
-    done = criterion <= tol if tol is not None else jnp.zeros((), bool)
-    return Run(state, sampler_state, row.step, done), row
-
-
-MOST_CHUNKS = 64  # chunks of one call of `run_chunks`
-LONGEST_CALL = 0.2  # seconds of a call after which the next ones make no more chunks
-
-
-@functools.partial(jax.jit, static_argnames=("every", "period", "stops"))
-def run_chunks(
-    solver: Any,
-    sampler: Any,
-    probe: Any,
-    data: Batch,
-    packed_rows: Any,
-    run: Run,
-    tol: Array | None,
-    constants: Any,
-    end: Any,
-    most: Any,
-    *,
-    every: int,
-    period: int | None,
-    stops: bool,
-) -> tuple[Run, Curve, Array]:
-    """Make up to `most` chunks from `run`, as one program.
-
-    Args:
-        solver: as of `run_chunk`, with `updates`.
-        sampler: as of `run_chunk`.
-        probe: as of `run_chunk`.
-        data: as of `run_chunk`.
-        packed_rows: as of `run_chunk`.
-        run: the state at the start.
-        tol: as of `run_chunk`.
-        constants: as of `run_chunk`.
-        end: () int32, the step at which the run ends.
-        most: () int32, at most `MOST_CHUNKS`.
-        every: as of `run_chunk`; structure.
-        period: steps between two updates of an adaptive sampler, or None; structure.
-        stops: whether the run ends once its tolerance is met; structure.
-
-    Returns:
-        The next run, a table of `MOST_CHUNKS` rows of the curve, and how many of them were made.
-    """
-
-    def chunk(run):
-        length = jnp.minimum(every, end - run.step)
-        if period is not None:
-            length = jnp.minimum(length, period - run.step % period)
-        return run_chunk(
-            solver,
-            sampler,
-            probe,
-            data,
-            packed_rows,
-            run,
-            tol,
-            length,
-            every=every,
-            constants=constants,
-        )
-
-    def should_continue(carry):
-        n_chunks, run, _ = carry
-        more = (n_chunks < most) & (run.step < end)
-        return more & ~run.done if stops else more
-
-    def body(carry):
-        n_chunks, run, table = carry
-        run, row = chunk(run)
-        write = lambda a, value: lax.dynamic_update_index_in_dim(a, value, n_chunks, 0)
-        return n_chunks + 1, run, jax.tree.map(write, table, row)
-
-    empty = lambda a: jnp.zeros((MOST_CHUNKS, *a.shape), a.dtype)
-    table = jax.tree.map(empty, jax.eval_shape(chunk, run)[1])
-    n_chunks, run, table = lax.while_loop(
-        should_continue, body, (jnp.zeros((), jnp.int32), run, table)
-    )
-    return run, table, n_chunks
 
 
 def fit(
@@ -542,7 +233,7 @@ def fit(
     if traced and (seconds is not None or save is not None):
         raise ValueError("seconds and save work outside of jit, vmap and grad only")
     if lift == "once":
-        data = _prepare(solver_arg, data)
+        data = prepare(solver_arg, data)
     init_rows = min(max_lifted, n) if lift in ("piece", "step") else None
     run = _init_or_resume(solver_arg, sampler_arg, key, data, state, init_rows)
     check_steps(0 if is_traced(run.step) else int(run.step), steps)
@@ -552,7 +243,7 @@ def fit(
 
     is_raw = lift not in ("never", "once")
     takes_updates = takes_rows and b == 1 and fields.updates is not None and not is_raw
-    constants = _constants(solver_arg, data) if takes_updates else None
+    constants = constants_of(solver_arg, data) if takes_updates else None
 
     def chunk(run: Run, every: int, count: Any = None) -> tuple[Run, Curve]:
         prepared = lift == "piece"
@@ -682,7 +373,7 @@ def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
         # since they keep their packed form
         is_dense = not isinstance(data.x, SparseRows)
         if is_dense and (on_host(data.x) is None or data.x.size > MOST_ON_HOST):
-            data = data._replace(x=_layout(solver, data))
+            data = data._replace(x=layout_of(solver, data))
         # Outside of the program, as a kernel chooses how to compute distances by the values of the
         # rows.
         packed_rows = layout(data).x
@@ -714,7 +405,7 @@ def plan_lift(
         or unwrap_static(solver).prepare is Solver._field_defaults["prepare"]
     ):
         return "never", data.y.shape[0]
-    features = _prepare.eval_shape(solver, data).x
+    features = prepare.eval_shape(solver, data).x
     row_bytes = sum(
         leaf.size // leaf.shape[0] * leaf.dtype.itemsize for leaf in jax.tree.leaves(features)
     )

@@ -14,8 +14,9 @@ from ..numerics import accum_dtype, is_traced
 from ..objectives import decision_values
 from ..recipe import fields_of, unwrap_static
 from ..types import Array, Batch, Lifted, Solver, take
-from .fit import as_argument, fit
+from .fit import fit
 from .grid_runs import Grid, Part, run_jobs
+from .programs import as_argument
 
 RETAINED_BYTES = 2**31  # of features that are computed once for all runs of a program
 

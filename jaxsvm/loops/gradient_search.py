@@ -17,9 +17,10 @@ from ..numerics import is_traced
 from ..objectives import decision_values
 from ..recipe import fields_of, unwrap_static
 from ..types import Array, Batch, take
-from .fit import as_argument, fit
+from .fit import fit
 from .fitted_runs import with_features
 from .grid_runs import Limits
+from .programs import as_argument
 from .progress import Bar
 from .selection_file import ResultFile, Results
 

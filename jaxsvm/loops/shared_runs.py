@@ -12,8 +12,8 @@ import numpy as np
 from ..numerics import accum_dtype
 from ..recipe import fields_of, unwrap_static
 from ..types import Batch, Certificate
-from .fit import as_argument
 from .grid_runs import Grid, Part, run_jobs
+from .programs import as_argument
 
 SHARED_BYTES = 2**31  # of what runs share, where the call names no `memory`
 

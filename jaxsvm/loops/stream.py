@@ -46,7 +46,8 @@ from .checks import (
 )
 from .chunks import feed, fixed_size_chunks, next_part
 from .curve import add_info, curve_row, empty_sums
-from .fit import conclude, plan_lift, rows_of_curve
+from .fit import plan_lift, rows_of_curve
+from .programs import conclude
 from .progress import Bar
 from .saving import Saver
 
