@@ -85,7 +85,7 @@ class CrossValidated(BaseSVM):
             super()._train(x, y, weight, **more)
             return
         for name in FITTED:  # of a call before this one
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         if not _classifies(self):
