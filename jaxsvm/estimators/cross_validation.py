@@ -23,6 +23,8 @@ from .compact import compact
 from .kernel_svm import KernelSVM
 from .preprocess import batch, make_seed, pad_columns
 
+# what a machine has once it is trained
+FITTED = ("model_", "fit_", "n_iter_", "fit_status_", "_dual", "_coef", "_intercept")
 WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian")
 
 
@@ -81,6 +83,9 @@ class CrossValidated(BaseSVM):
         self._choose(x, self._targets(y, weight), weight, fold)
         if self.refit:
             super()._train(x, y, weight, **more)
+            return
+        for name in FITTED:  # of a call before this one
+            self.__dict__.pop(name, None)
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         if not _classifies(self):

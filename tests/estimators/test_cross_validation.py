@@ -283,6 +283,7 @@ def test_one_standard_error_and_no_refit():
     assert other.best_score_ == pytest.approx(mean[np.argmax(enough)])
     with pytest.raises(NotFittedError):
         other.predict(x)
+    assert hasattr(best, "support_") and not hasattr(best.set_params(refit=False).fit(x, y), "support_")
 
 
 def test_bad_input():
