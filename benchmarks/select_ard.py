@@ -8,8 +8,8 @@ flipped for 5 % of the training rows; the columns 6 to 25 are noise. Ten seeds. 
 width for all columns, five folds: its best cell is the isotropic machine. Then a gradient search on the same folds, on C
 and a gamma for each column. It starts from the grid's cell by the rule of one standard error, whose C is the smallest: the
 best cell is often one of a large C, with long runs. Widths are 1 / sqrt(2 gamma_j); the ratio is that of the mean logarithm over
-the noise columns to that over the useful ones, as a factor. The seconds of the first seed hold the compilation. Folds run
-in threads, so that those of OpenBLAS, which solves the systems of the derivatives, would be in the way.
+the noise columns to that over the useful ones, as a factor. The seconds of the first seed hold the compilation. OpenBLAS
+solves the systems of the derivatives, which are too small for its threads.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -65,7 +64,6 @@ class Problem(NamedTuple):
     key: Array
     tol: float | None
     steps: int | None
-    threads: int
 
     def numbers(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """The numbers by axis; theta (m,) are the logarithms of their ratios to the start."""
@@ -289,7 +287,6 @@ def _risk_function(problem: Problem) -> Callable:
     weights = [np.where(problem.fold == f, 0.0, data.weight) for f in range(problem.folds)]
     total = np.sum(data.weight[problem.fold >= 0])
     data = jax.device_put(data)
-    pool = concurrent.futures.ThreadPoolExecutor(problem.threads)
     structure: list[Any] = []  # of the solver; that of the first call, as closures may be others
     fixed: list[Any] = []  # the leaves of the solver that depend on no number
 
@@ -305,10 +302,9 @@ def _risk_function(problem: Problem) -> Callable:
 
     def one_fold(solver: Any, flags: tuple[bool, ...], fold: int) -> Any:
         """The sum of the losses of one fold and its derivatives, on the host."""
-        with jax.enable_x64(True):  # of this thread
-            arrays = data, weights[fold], index[fold], problem.key
-            options = {"flags": flags, "tol": problem.tol, "steps": problem.steps}
-            return jax.tree.map(np.asarray, _loss_and_slopes(solver, *arrays, **options))
+        arrays = data, weights[fold], index[fold], problem.key
+        options = {"flags": flags, "tol": problem.tol, "steps": problem.steps}
+        return jax.tree.map(np.asarray, _loss_and_slopes(solver, *arrays, **options))
 
     def risk_at(theta: np.ndarray) -> tuple[float, np.ndarray]:
         numbers = problem.numbers(theta)
@@ -320,9 +316,9 @@ def _risk_function(problem: Problem) -> Callable:
             )
             tree, flags = structure
             leaves = _merged([a[0] for a in moving], fixed, flags)
-            fold_of = functools.partial(one_fold, jax.tree.unflatten(tree, leaves), flags)
-            sums = [fold_of(0)]  # compiled once, before several threads ask for it
-            sums += pool.map(fold_of, range(1, problem.folds))
+            solver = jax.tree.unflatten(tree, leaves)
+            # one after the other: XLA's thread pool may hang where two programs factorise matrices
+            sums = [one_fold(solver, flags, fold) for fold in range(problem.folds)]
             risk, slopes = jax.tree.map(lambda *a: sum(a) / total, *sums)
             (derivatives,) = pull_back([a[None] for a in slopes])
         except Exception as error:  # of the maker or of JAX, where there is no derivative

@@ -111,7 +111,8 @@ def select(
         memory: bytes of what fits share, > 0; None: 2 GiB. A kernel matrix that does not fit is
             replaced by a cache of its rows, which all C and folds share. For other solvers the
             bound of the temporaries of a program, as of `sweep`.
-        threads: fits at the same time; None: the number of processors.
+        threads: fits at the same time; None: the number of processors. Those of a gradient search
+            are made one after the other.
         seconds: start no other fit after this time. Cells that were not completed are nan; if there
             is no other, a ValueError says so. A gradient search ends, but both of its points are
             fitted in any case.
@@ -183,7 +184,7 @@ def select(
     start, limits = time.monotonic(), Limits(seconds)
     found = None
     if by_gradient:
-        problem = Problem(maker, numbers, data, fold, count, key, tol, steps, threads)
+        problem = Problem(maker, numbers, data, fold, count, key, tol, steps)
         found = _searched(problem, results, file, limits, progress)
         # both points are checked in any case
         maker, limits = _maker_of_points(maker, found.points), Limits(None)

@@ -37,7 +37,7 @@ def call(maker=machine, data=DATA, **options):
 
 def problem(maker, data, **starts):
     starts = {name: np.asarray(a, float) for name, a in starts.items()}
-    return gradient_search.Problem(maker, starts, data, FOLD.astype(np.int32), 3, KEY, None, None, 2)
+    return gradient_search.Problem(maker, starts, data, FOLD.astype(np.int32), 3, KEY, None, None)
 
 
 def slopes_of(problem):
