@@ -205,8 +205,9 @@ def test_a_mean_follows_late_values(name):
 
 def test_wrappers_keep_every_field_of_a_solver():
     """Those that a wrapper does not change are the inner one's, also fields that come later; but for `sharing`."""
+    sharing = jaxsvm.types.Sharing(*(object() for _ in jaxsvm.types.Sharing._fields))
     inner = jaxsvm.types.Solver(*(object() for _ in jaxsvm.types.Solver._fields))._replace(
-        with_tol=lambda tol: inner._replace(tol=tol), validate=lambda data: None
+        with_tol=lambda tol: inner._replace(tol=tol), validate=lambda data: None, sharing=sharing
     )
     changed = {
         jaxsvm.averaged(inner): {"init", "update", "updates", "model", "with_tol"},
@@ -225,7 +226,8 @@ def test_wrappers_keep_every_field_of_a_solver():
     }
     for wrapped, names in changed.items():
         made = wrapped.make()
-        assert made.sharing is None  # of the states of the inner solver
+        # what runs share is of the states of the inner solver: nothing, or that of several problems
+        assert (made.sharing is None) == ("targets" not in names) and made.sharing is not sharing
         for field in set(jaxsvm.types.Solver._fields) - {"sharing"}:
             assert getattr(made, field) is not None or field == "updates"  # the loop of another update is none
             assert (getattr(made, field) is not getattr(inner, field)) == (field in names), (wrapped, field)
