@@ -227,7 +227,7 @@ def test_other_solvers_as_by_fit(kind):
     assert found.model(data.x).shape == shape and np.isfinite(found.scores).all()
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("wrapper", "memory"), [("one_vs_one", None), ("one_vs_rest", None), ("one_vs_one", 1e5), ("one_vs_rest", 1e5)]
 )
@@ -418,6 +418,7 @@ def test_a_race_that_is_stopped_goes_on(tmp_path):
     same(whole, part)
 
 
+@pytest.mark.long
 def test_races_of_programs_of_fit_and_of_own_scores():
     score = lambda values, y, weight: float(np.mean((values > 0) != (y > 0)))
     maker = lambda lam, scale: jaxsvm.on_features(lambda x: jnp.sin(scale * x), jaxsvm.pegasos(lam))
