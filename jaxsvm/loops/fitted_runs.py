@@ -17,6 +17,7 @@ from ..types import Array, Batch, Lifted, Solver, take
 from .fit import fit
 from .grid_runs import Grid, Part, run_jobs
 from .programs import as_argument
+from .threads import may_overlap
 
 RETAINED_BYTES = 2**31  # of features that are computed once for all runs of a program
 
@@ -46,11 +47,7 @@ def run_fitted(part: Part) -> None:
 
     def work(cells: list[tuple[int, ...]]) -> None:
         begin = time.perf_counter()
-        stacked = _stacked_solvers(grid, cells) if len(cells) > 1 else None
-        if stacked is None:
-            solver = as_argument(grid.maker(**grid.numbers(cells[0])), accum_dtype(grid.data.x))
-            stacked = solver, (False,) * len(jax.tree.leaves(solver))
-        solver, flags = stacked
+        solver, flags = _solvers_of(grid, cells)
         outcome = _fit_cells(solver, len(cells), *args, stacked=flags, steps=grid.steps)
         values, support = map(np.asarray, jax.block_until_ready(outcome))
         seconds = (time.perf_counter() - begin) / (len(cells) * len(held))
@@ -65,7 +62,25 @@ def run_fitted(part: Part) -> None:
 
     if jobs:
         work(jobs[0])  # compiled once, before several threads ask for it
-        run_jobs(work, jobs[1:], part.threads, part.limits)
+    if len(jobs) > 1:
+        lowered = _lowered(grid, jobs[0], args) if part.threads > 1 else None
+        threads = part.threads if lowered is None or may_overlap(lowered) else 1
+        run_jobs(work, jobs[1:], threads, part.limits)
+
+
+def _solvers_of(grid: Grid, cells: list[tuple[int, ...]]) -> tuple[Any, tuple]:
+    """The solvers of a program as one, and which of its leaves are stacked."""
+    stacked = _stacked_solvers(grid, cells) if len(cells) > 1 else None
+    if stacked is not None:
+        return stacked
+    solver = as_argument(grid.maker(**grid.numbers(cells[0])), accum_dtype(grid.data.x))
+    return solver, (False,) * len(jax.tree.leaves(solver))
+
+
+def _lowered(grid: Grid, cells: list[tuple[int, ...]], args: tuple) -> Any:
+    """The program of these cells before compilation."""
+    solver, flags = _solvers_of(grid, cells)
+    return _fit_cells.lower(solver, len(cells), *args, stacked=flags, steps=grid.steps)
 
 
 def _jobs(part: Part, args: tuple) -> list[list[tuple[int, ...]]]:

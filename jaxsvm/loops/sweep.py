@@ -21,6 +21,7 @@ from ..numerics import check_process, is_traced
 from ..recipe import check_positive
 from ..types import Array
 from .progress import Bar
+from .threads import may_overlap
 
 
 class Table(NamedTuple):
@@ -357,7 +358,9 @@ def _plan(
     """
     threads = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
     while True:
-        program = run_part.lower(first_axis[:width], tuple(point), args, kwargs).compile()
+        lowered = run_part.lower(first_axis[:width], tuple(point), args, kwargs)
+        threads = threads if may_overlap(lowered) else 1
+        program = lowered.compile()
         analysis = program.memory_analysis()
         fixed, per_thread = (
             analysis.argument_size_in_bytes,
