@@ -5,7 +5,6 @@ They are accurate in float32 and in forms that XLA compiles well.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -166,12 +165,12 @@ def top_k_index(a: Array, k: int) -> Array:
 
 def is_traced(*trees: Any) -> bool:
     """Whether any leaf is a tracer, or the call itself is being traced."""
-    leaves = [*jax.tree.leaves(trees), jax.device_put(_zero())]
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    # inside of a trace this is a tracer, and starts no device
+    zero = jax.device_put(_zeros[0] if _zeros else np.float32(0))
+    if not isinstance(zero, jax.core.Tracer) and not _zeros:
+        _zeros.append(zero)
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in (zero, *jax.tree.leaves(trees)))
 
 
-@functools.cache
-def _zero() -> Array:
-    """An array on the device, as one of the host would be moved there at every call."""
-    with jax.ensure_compile_time_eval():
-        return jax.device_put(np.float32(0))
+# an array on the device, once there is one: one of the host would be moved there at every call
+_zeros: list[Array] = []
