@@ -449,9 +449,9 @@ def check_nonnegative(**numbers: Any) -> None:
         ValueError: with the name, what was expected and what came.
     """
     for name, value in numbers.items():
-        found = number(name, value)
-        if found is not None and not 0 <= found < np.inf:
-            raise ValueError(f"{name} must be a finite number of at least 0, got {found:g}")
+        known = number(name, value)
+        if known is not None and not 0 <= known < np.inf:
+            raise ValueError(f"{name} must be a finite number of at least 0, got {known:g}")
 
 
 def check_positive(**numbers: Any) -> None:
@@ -462,9 +462,9 @@ def check_positive(**numbers: Any) -> None:
         ValueError: with the name, what was expected and what came.
     """
     for name, value in numbers.items():
-        found = number(name, value)
-        if found is not None and not 0 < found < np.inf:
-            raise ValueError(f"{name} must be a finite number above 0, got {found:g}")
+        known = number(name, value)
+        if known is not None and not 0 < known < np.inf:
+            raise ValueError(f"{name} must be a finite number above 0, got {known:g}")
 
 
 def check_choice(name: str, value: Any, allowed: tuple) -> None:

@@ -318,14 +318,14 @@ def _check_init(s: _Subject) -> None:
 def _shapes_of_step(s: _Subject, rows: int) -> tuple[Any, Any, Any]:
     """The types of a state, of the state after a step, and of the step's info."""
     state = jax.eval_shape(s.solver.init, s.key, s.data)
-    made = jax.eval_shape(
+    result = jax.eval_shape(
         s.solver.update, state, _batch_of(s.solver, s.data, _draws(s.data, 1, rows)[0])
     )
     _require(
-        isinstance(made, tuple) and len(made) == 2,
-        f"update returns {type(made).__name__}, no pair (state, info)",
+        isinstance(result, tuple) and len(result) == 2,
+        f"update returns {type(result).__name__}, no pair (state, info)",
     )
-    return state, *made
+    return state, *result
 
 
 def _check_state(s: _Subject) -> None:

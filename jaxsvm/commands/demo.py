@@ -49,9 +49,9 @@ def trained(
 ) -> tuple[Model, Array]:
     """The model of one point of the grid, and its validation error."""
     key_map, key_fit = jax.random.split(key)
-    made = solver(lam, sigma, train, key_map)
+    solver_of_cell = solver(lam, sigma, train, key_map)
     model = jaxsvm.fit(
-        made, train, key_fit, steps=steps(train), sampler=samplers.epochs(BATCH)
+        solver_of_cell, train, key_fit, steps=steps(train), sampler=samplers.epochs(BATCH)
     ).model
     return model, jaxsvm.error_on(validation)(model)
 

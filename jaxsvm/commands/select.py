@@ -70,7 +70,7 @@ def select(args: Any, stream: Any) -> int:
     shown = "; ".join(_range(name, axis) for name, axis in search.axes.items())
     line("grid", f"{shown}; {_folds(args.folds)}; seed {args.seed}")
     try:
-        found = jaxsvm.select(
+        selection = jaxsvm.select(
             search.maker, parts[0], key, folds=args.folds, groups=groups, score=args.score,
             rule=args.rule, steps=search.steps, tol=search.tol, memory=args.memory,
             threads=args.threads, seconds=args.seconds, save=args.save, progress=not args.quiet,
@@ -83,35 +83,36 @@ def select(args: Any, stream: Any) -> int:
         return 130
     kind = "error" if classes else "squared error"
     what = f"mean {kind if args.score == 'error' else 'risk'} over the folds"
-    print(f"\n{what}\n{found.table}\n")
+    print(f"\n{what}\n{selection.table}\n")
     percent = bool(classes) and args.score == "error"
-    line("best", chosen(found.table, found.table.place, percent))
-    line("one_se", chosen(found.table, found.table.one_se_place, percent))
+    line("best", chosen(selection.table, selection.table.place, percent))
+    line("one_se", chosen(selection.table, selection.table.one_se_place, percent))
+    numbers = options(selection.chosen)
     notes = {
         "rows": reading.described(title(args.file), parts[0], classes),
         "scaled": scaling,
-        "solver": f"{search.description}; {options(found.chosen)}, chosen by {_folds(args.folds)}",
-        "status": found.status,
+        "solver": f"{search.description}; {numbers}, chosen by {_folds(args.folds)}",
+        "status": selection.status,
     }
-    if found.certificate is not None:
-        notes["certificate"] = report.within(found.certificate)
+    if selection.certificate is not None:
+        notes["certificate"] = report.within(selection.certificate)
         line("certificate", notes["certificate"])
-    line("status", found.status)
+    line("status", selection.status)
     for name, part in zip(("train", "test"), parts, strict=False):
-        head, text = report.error(name, found.model, part, classes)
+        head, text = report.error(name, selection.model, part, classes)
         notes[head] = text
         line(head, text)
     if draw is not None:
-        figure = draw.heatmap(found.table, label=what, percent=percent).figure
+        figure = draw.heatmap(selection.table, label=what, percent=percent).figure
         with result_file(args.plot, stream, ".png") as temporary:
             figure.savefig(temporary, dpi=120)
         line("heat map", args.plot)
     if args.model:
-        model = report.compact(found.model)
+        model = report.compact(selection.model)
         model = model if scale is None else models.Mapped(as_static(scale), model)
         model = models.Classifier(model, classes) if classes else model
         reading.save_model(args.model, stream, model, notes)
-        line("model", f"{args.model}, {options(found.chosen)}, trained on all rows")
+        line("model", f"{args.model}, {options(selection.chosen)}, trained on all rows")
     return 0
 
 

@@ -136,7 +136,7 @@ class CrossValidated(BaseSVM):
                 target[rows.n_rows :] = np.arange(len(index) - rows.n_rows) % len(names)
             data = batch(columns, target, total)
         scorer = self._scorer()
-        found = select(
+        selection = select(
             maker,
             data,
             jax.random.key(make_seed(self.random_state)),
@@ -149,14 +149,14 @@ class CrossValidated(BaseSVM):
             **self._select_options(len(index)),
             **axes,
         )
-        self.scores_ = (1.0 if scorer is None else 0.0) - found.table.folds
-        place = found.table.one_se_place if self.rule == "one_se" else found.table.place
+        self.scores_ = (1.0 if scorer is None else 0.0) - selection.table.folds
+        place = selection.table.one_se_place if self.rule == "one_se" else selection.table.place
         self.best_score_ = float(self.scores_[place].mean())
-        self._numbers = found.chosen
+        self._numbers = selection.chosen
         for name, number in self._numbers.items():
             setattr(self, f"{name}_", number)
-        self.certificate_ = found.certificate
-        self.selection_ = _in_rows_of_user(found, rows, fold, names, d)
+        self.certificate_ = selection.certificate
+        self.selection_ = _in_rows_of_user(selection, rows, fold, names, d)
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         return self._solver_at(x, copies, **self._numbers)
@@ -349,16 +349,16 @@ class _Score:
 
 
 def _in_rows_of_user(
-    found: Selection, rows: MergedRows, fold: np.ndarray, names: tuple | None, d: int
+    selection: Selection, rows: MergedRows, fold: np.ndarray, names: tuple | None, d: int
 ) -> Selection:
     """The result for the rows of the user in their order."""
-    axes = len(found.table.names)
-    scores = np.take(np.asarray(found.scores), rows.group, axis=axes)
+    axes = len(selection.table.names)
+    scores = np.take(np.asarray(selection.scores), rows.group, axis=axes)
     absent = rows.group < 0
     scores[(slice(None),) * axes + (absent,)] = np.nan
-    model = compact(found.model, rows.index, d)
+    model = compact(selection.model, rows.index, d)
     return dataclasses.replace(
-        found,
+        selection,
         scores=scores,
         fold=np.where(absent, -1, fold).astype(np.int32),
         model=model if names is None else Classifier(model, names),

@@ -182,12 +182,12 @@ def select(
     call = f"{call} gradient {EVALUATIONS}" if by_gradient else call
     file = ResultFile(save, results, "" if save is None else call)
     start, limits = time.monotonic(), Limits(seconds)
-    found = None
+    search_result = None
     if by_gradient:
         problem = Problem(maker, numbers, data, fold, count, key, tol, steps)
-        found = _searched(problem, results, file, limits, progress)
+        search_result = _searched(problem, results, file, limits, progress)
         # both points are checked in any case
-        maker, limits = _maker_of_points(maker, found.points), Limits(None)
+        maker, limits = _maker_of_points(maker, search_result.points), Limits(None)
         numbers = {POINT: np.arange(2)}
     order = [np.argsort(strength(name, values), kind="stable") for name, values in numbers.items()]
     grid = Grid(maker, numbers, order, data, fold, count, key, tol, steps)
@@ -216,13 +216,13 @@ def select(
         arrays["seconds"],
         tuple(numbers.values()),
         tuple(numbers),
-        None if found is None else found.points,
+        None if search_result is None else search_result.points,
     )
     place = table.one_se_place if rule == "one_se" else table.place
     refit = refit_fitted if fields_of(first).sharing is None else refit_shared
     model, certificate = refit(grid, place, memory)
     status = _status(table, limits, results.count, race, time.monotonic() - start)
-    status = status if found is None else f"{found.status}; {status}"
+    status = status if search_result is None else f"{search_result.status}; {status}"
     return Selection(table, arrays["values"], fold, model, certificate, rule, status)
 
 
@@ -234,16 +234,16 @@ def _searched(
 ) -> SearchResult:
     """The result of a gradient search; fits that are known of another end are forgotten."""
     try:
-        found = search_by_gradient(problem, results, file, limits, progress)
+        search_result = search_by_gradient(problem, results, file, limits, progress)
     finally:
         file.write(now=True)
-    end = np.concatenate([np.ravel(numbers[1]) for numbers in found.points.values()])
+    end = np.concatenate([np.ravel(numbers[1]) for numbers in search_result.points.values()])
     known = results.arrays[END][: len(end)]
     if not np.array_equal(known, end):
         known[:] = end
         results.arrays["done"][:] = False
         results.paths = {}
-    return found
+    return search_result
 
 
 def _maker_of_points(maker: Callable, points: dict[str, np.ndarray]) -> Callable:

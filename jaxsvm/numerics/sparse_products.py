@@ -139,8 +139,8 @@ def scores(x: SparseRows, w: Array) -> Array:
 @scores.defjvp
 def _scores_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (x, w), (dx, dw) = primals, tangents
-    moved = dataclasses.replace(x, value=dx.value)
-    return scores(x, w), gather(x, dw, jnp.multiply) + gather(moved, w, jnp.multiply)
+    tangent = dataclasses.replace(x, value=dx.value)
+    return scores(x, w), gather(x, dw, jnp.multiply) + gather(tangent, w, jnp.multiply)
 
 
 @jax.custom_jvp
@@ -178,8 +178,8 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
 @added.defjvp
 def _added_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (w, coef, x), (dw, dcoef, dx) = primals, tangents
-    moved = dataclasses.replace(x, value=dx.value)
-    return added(w, coef, x), dw + scatter(dcoef, x) + scatter(coef, moved)
+    tangent = dataclasses.replace(x, value=dx.value)
+    return added(w, coef, x), dw + scatter(dcoef, x) + scatter(coef, tangent)
 
 
 def pack_rows(x: Any) -> SparseRows | None:
