@@ -69,10 +69,10 @@ def select(
     A fold is left out by weights of 0, so that all fits are one program. What fits share is worked
     out once: a kernel matrix for all C and folds of a gamma, a feature map for all C.
 
-    Exact kernel machines (`decomposition`) run one after the other along the axes that leave the
-    kernel as it is, each from the solution before, and several folds at once. The table then holds
-    a certified gap of each fit, worked out in float64. Fits of other solvers are programs over all
-    folds and all numbers of the first axis: put first the axis on which no feature map depends.
+    Exact kernel machines (`decomposition`) of the same kernel run one after the other, each from
+    the solution before. Several folds run at once. The table then holds a certified gap of each
+    fit, worked out in float64. Fits of other solvers are programs over all folds and all numbers
+    of the first axis. So put first the axis on which no feature map depends.
 
     A gradient search minimises the smoothed out-of-fold risk over the logarithms of all numbers by
     L-BFGS: the mean over the rows held out of log(1 + exp(-y f)), of the cross-entropy of the
@@ -99,12 +99,12 @@ def select(
         rule: of the model: "best", the least mean score, or "one_se", the strongest regularisation
             within one standard error of it. Among equal scores both take the strongest
             regularisation.
-        search: "grid", all cells; or "race": after two fifths of the folds, and after each further
-            fifth, cells are left out whose losses exceed those of the best cell by more than two
-            standard errors of the paired differences. With a function as `score` its values are
-            compared, from three folds on. The scores of cells left out are nan. Or "gradient": each
-            axis is the start of one parameter, a number C=1.0 or a vector gamma=np.ones(d), which
-            the maker gets as a whole.
+        search: "grid", "race" or "gradient". A grid fits all cells. A race leaves out cells after
+            two fifths of the folds, and after each further fifth: those whose losses exceed the
+            best cell's by more than two standard errors of the paired differences. Their scores
+            are nan. With a function as `score` its values are compared, from three folds on. In a
+            gradient search each axis is the start of one parameter: a number such as C=1.0, or a
+            vector such as gamma=np.ones(d), which the maker gets as a whole.
         tol: of the fits, as of `fit`; None: the solver's.
         steps: of the fits, as of `fit`; None: ten passes, or until an exact solver's tolerance. Ten
             passes of dual ascent may be too few for a large C.
