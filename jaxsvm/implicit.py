@@ -52,7 +52,6 @@ from .numerics import (
     dot,
     preconditioner,
     solve_normal,
-    squares,
     system_for,
 )
 from .objectives.nu_problems import Parts
@@ -448,14 +447,13 @@ def _linear_derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Arra
 
     def solve(_, r):
         fixed_x, fixed_s, fixed_ridge = lax.stop_gradient((x, s, ridge))
-        system = system_for(fixed_x)
-        squared = squares(fixed_x) if system == "cg" else None
+        precondition = preconditioner(fixed_x, system_for(fixed_x), constant)
         return solve_normal(
             fixed_x,
             fixed_s,
             fixed_ridge,
             r,
-            preconditioner(fixed_x, squared, fixed_s, fixed_ridge, system, constant),
+            precondition(fixed_s, fixed_ridge),
             10 * float(jnp.finfo(r.dtype).eps),
             2 * r.shape[0] + 10,
             constant,

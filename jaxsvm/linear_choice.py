@@ -14,6 +14,7 @@ from .types import Array, Loss, Solver
 NAMES = ("newton", "interior_point", "sdca")
 MOST_COLUMNS = 512  # of rows for which a step of the interior point method is cheap
 ROUNDS = 1000  # steps of one update, at most
+MOST_EIGENVECTORS = 2048  # columns for which they are worked out once for all runs of a grid
 
 
 def fastest_linear(loss: Loss, columns: int, sparse: bool) -> str:
@@ -31,7 +32,14 @@ def fastest_linear(loss: Loss, columns: int, sparse: bool) -> str:
     return "sdca"
 
 
-def linear_solver(name: str, C: Any, *, loss: Loss, bias: str, steps: int = ROUNDS) -> Solver:
+def system_for_grid(columns: int, sparse: bool) -> str | None:
+    """The `system` of `newton` for many runs on the same rows; None: its default."""
+    return "eigen" if columns <= MOST_EIGENVECTORS and not sparse else None
+
+
+def linear_solver(
+    name: str, C: Any, *, loss: Loss, bias: str, steps: int = ROUNDS, system: str | None = None
+) -> Solver:
     """The solver of 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) of that name.
 
     Args:
@@ -40,6 +48,7 @@ def linear_solver(name: str, C: Any, *, loss: Loss, bias: str, steps: int = ROUN
         loss: one that the solver takes.
         bias: "none" or "feature".
         steps: of one update of newton and interior_point, at most.
+        system: of newton.
 
     Raises:
         ValueError: another name, or a loss that the solver does not take.
@@ -47,7 +56,7 @@ def linear_solver(name: str, C: Any, *, loss: Loss, bias: str, steps: int = ROUN
     check_choice("solver", name, NAMES)
     check_positive(C=C)
     if name == "newton":
-        return newton_by_C(C, loss=loss, bias=bias, rounds=float(steps))
+        return newton_by_C(C, loss=loss, bias=bias, system=system, rounds=float(steps))
     if name == "interior_point":
         return interior_point(C, loss=loss, bias=bias, rounds=float(steps))
     return sdca(C, loss=loss, bias=bias)
@@ -59,6 +68,7 @@ def newton_by_C(
     *,
     loss: Loss = squared_hinge,
     bias: str = "none",
+    system: str | None = None,
     tol: float | None = None,
     rounds: float = 100.0,
 ) -> Solver:
@@ -71,6 +81,7 @@ def newton_by_C(
         C: weight of one row's loss, > 0.
         loss: as of `newton`.
         bias: as of `newton`.
+        system: as of `newton`.
         tol: as of `newton`.
         rounds: as of `newton`.
 
@@ -90,13 +101,13 @@ def newton_by_C(
     check_positive(C=C)
 
     def at(lam: Any) -> Any:
-        return newton(lam, loss=loss, bias=bias, tol=tol, rounds=rounds)
+        return newton(lam, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
 
     def on_rows(weight: Array) -> Any:
         return at(1 / (C * jnp.sum(weight)).astype(weight.dtype))
 
     def with_tol(tol: Any) -> Any:
-        return newton_by_C(C, loss=loss, bias=bias, tol=tol, rounds=rounds)
+        return newton_by_C(C, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
 
     return replace(
         at(1.0),
@@ -104,4 +115,5 @@ def newton_by_C(
         update=lambda state, batch: on_rows(state.weight).update(state, batch),
         model=lambda state, data=None: on_rows(state.weight).model(state, data),
         with_tol=with_tol,
+        warm_start=at(1.0).warm_start,
     )

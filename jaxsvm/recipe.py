@@ -413,8 +413,8 @@ loss = recipe(Loss)
 def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
     """The solver `inner` with other fields.
 
-    What a wrapper does not change stays, also fields that come later; except for `sharing`, which
-    speaks of the states and models of `inner`.
+    What a wrapper does not change stays, also fields that come later; except for `sharing` and
+    `warm_start`, which speak of the states and models of `inner`.
 
     Args:
         inner: a solver, or the call of its factory.
@@ -424,7 +424,7 @@ def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
     inner = fields_of(inner)
     with_tol = inner.with_tol
     wrapped = None if with_tol is None else lambda tol: wrapper(with_tol(tol))
-    known: dict[str, Any] = {"with_tol": wrapped, "sharing": None}
+    known: dict[str, Any] = {"with_tol": wrapped, "sharing": None, "warm_start": None}
     if "update" in fields:  # the loop of the inner solver makes other updates
         known["updates"] = None
     return inner._replace(**known | fields)

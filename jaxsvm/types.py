@@ -288,6 +288,9 @@ class Solver(NamedTuple):
     constants: Callable = _no_constants  # (data) -> what `updates` reads of all rows
     # what runs on the same rows may share, which `select` reads; None: each run is one of `fit`
     sharing: Sharing | None = None
+    # (state) -> the start of a run of other numbers on the same rows and weights, from the end of
+    # this one; None: runs start from `init`. `select` then makes the runs of an axis one by one.
+    warm_start: Callable | None = None
 
 
 class Sharing(NamedTuple):

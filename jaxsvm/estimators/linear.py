@@ -72,9 +72,11 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         auto = self.solver == "auto"
         return fastest_linear(loss, x.shape[1], is_sparse(x)) if auto else self.solver
 
-    def _solver_of(self, C: Any, loss: Loss) -> Any:
+    def _solver_of(self, C: Any, loss: Loss, system: str | None = None) -> Any:
         """The solver `solver_` for one value of C."""
-        return linear_solver(self.solver_, C, loss=loss, bias=self._bias(), steps=self._steps())
+        return linear_solver(
+            self.solver_, C, loss=loss, bias=self._bias(), steps=self._steps(), system=system
+        )
 
     def _iterations(self, run: Fit, draws: Sampler, n: int, n_rows: int) -> int:
         """Passes of ascent, or steps of the other solvers: the most of a class, or the mean."""

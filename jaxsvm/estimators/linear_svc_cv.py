@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..linear_choice import system_for_grid
 from ..loops import C_grid
 from ..types import Loss
 from .cross_validation import CrossValidated, Targets, number_axis
 from .linear_svc import LinearSVC
 from .parameters import loss_of
+from .preprocess import is_sparse
 
 
 class LinearSVCCV(CrossValidated, LinearSVC):
@@ -105,7 +107,8 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         return {"C": number_axis("Cs", self.Cs, C_grid)}
 
     def _solver_at(self, x: Any, copies: Any, **numbers: Any) -> Any:
-        return self._solver_of(numbers["C"], loss_of(self.loss))
+        system = system_for_grid(x.shape[1], is_sparse(x))
+        return self._solver_of(numbers["C"], loss_of(self.loss), system)
 
     def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> None:
         super()._choose(self._with_constant(x), targets, weight, fold)

@@ -9,14 +9,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from ..numerics import accum_dtype, is_traced
+from ..numerics import accum_dtype, depends_on, is_traced
 from ..objectives import decision_values
 from ..recipe import fields_of, unwrap_static
+from ..samplers import uniform
 from ..types import Array, Batch, Lifted, Solver, take
 from .fit import fit
 from .grid_runs import Grid, Part, run_jobs
-from .programs import as_argument
+from .programs import as_argument, init_run
 from .threads import may_overlap
 
 RETAINED_BYTES = 2**31  # of features that are computed once for all runs of a program
@@ -87,7 +89,7 @@ def _jobs(part: Part, args: tuple) -> list[list[tuple[int, ...]]]:
     """The cells of each program."""
     grid = part.grid
     lines = [
-        [(i, *cell[1:]) for i in range(grid.shape[0])]
+        [(int(i), *cell[1:]) for i in grid.order[0]]
         for cell in grid.cells
         if cell[0] == grid.order[0][0]
     ]
@@ -168,19 +170,58 @@ def _fit_cells(
     stacked: tuple[bool, ...],
     steps: int | None,
 ) -> tuple[Array, Array]:
-    """`_fit_folds` for several solvers, whose leaves are stacked where `stacked` is true."""
+    """Decision values at the rows held out (cells, folds, m), and supports (cells, folds).
+
+    The solvers are one, whose leaves are stacked where `stacked` is true. Their runs are vectorised
+    if all start from `init`. Else those of a fold are a path of warm starts.
+    """
     (data, weights, index), (leaves, tree) = arrays, jax.tree.flatten(solver)
     own = [leaf for leaf, flag in zip(leaves, stacked, strict=True) if flag]
 
-    def one_cell(_: Array, own: list[Array]) -> tuple[Array, Array]:
+    def solver_of(own: list[Array]) -> Any:
         own_leaves = iter(own)
         both = [
             next(own_leaves) if flag else leaf for leaf, flag in zip(leaves, stacked, strict=True)
         ]
-        one = jax.tree.unflatten(tree, both)
-        return _fit_folds(one, data, weights, index, key, tol, steps)
+        return unwrap_static(jax.tree.unflatten(tree, both))
 
-    return jax.vmap(one_cell)(jnp.arange(cells), own)
+    first_own = [leaf[0] for leaf in own]
+    first = fields_of(solver_of(first_own))
+    features = lambda own: fields_of(solver_of(own)).prepare(data).x
+    if first.warm_start is None or any(depends_on(features, first_own)):
+        one_cell = lambda _, own: _fit_folds(solver_of(own), data, weights, index, key, tol, steps)
+        return jax.vmap(one_cell)(jnp.arange(cells), own)
+    data = with_features(first, data)
+
+    def one_fold(weight: Array, rows: Array) -> tuple[Array, Array]:
+        train, held = data._replace(weight=weight), take(data, rows)
+        solver = as_argument(solver_of(first_own), accum_dtype(train.x))
+        before = init_run(solver, first.sampler or uniform(1), key, train)
+
+        def one_cell(start: Any, own: list[Array]) -> tuple[Any, tuple[Array, Array]]:
+            run = fit(
+                solver_of(own),
+                train,
+                steps=_steps(first, steps),
+                tol=tol,
+                state=before._replace(solver=start),
+            )
+            outcome = decision_values(run.model, held), _support(run)
+            return first.warm_start(run.state.solver), outcome
+
+        return lax.scan(one_cell, before.solver, own, length=cells)[1]
+
+    return jax.vmap(one_fold, out_axes=1)(weights, index)
+
+
+def _steps(fields: Any, steps: int | None) -> int | None:
+    """The number of steps; one for a solver whose update runs until its tolerance is met."""
+    return 1 if fields.with_tol is not None and steps is None else steps
+
+
+def _support(run: Any) -> Array:
+    support = run.info.support
+    return support[-1] if support.shape[0] else jnp.zeros((), jnp.int32)
 
 
 def _fit_folds(
@@ -193,17 +234,13 @@ def _fit_folds(
     steps: int | None,
 ) -> tuple[Array, Array]:
     """Decision values (folds, m) at the rows held out, and the support of each fit (folds,)."""
-    solver = unwrap_static(solver)
     fields = fields_of(solver)
-    if fields.with_tol is not None and steps is None:
-        steps = 1  # an update runs until its tolerance is met
     data = with_features(fields, data)
 
     def one_fold(weight: Array, rows: Array) -> tuple[Array, Array]:
-        run = fit(solver, data._replace(weight=weight), key, steps=steps, tol=tol)
-        values = decision_values(run.model, take(data, rows))
-        support = run.info.support
-        return values, support[-1] if support.shape[0] else jnp.zeros((), jnp.int32)
+        train = data._replace(weight=weight)
+        run = fit(solver, train, key, steps=_steps(fields, steps), tol=tol)
+        return decision_values(run.model, take(data, rows)), _support(run)
 
     return jax.vmap(one_fold)(weights, index)
 

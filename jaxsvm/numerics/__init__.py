@@ -32,7 +32,6 @@ from .normal_equations import affine as affine
 from .normal_equations import affine_transpose as affine_transpose
 from .normal_equations import preconditioner as preconditioner
 from .normal_equations import solve_normal as solve_normal
-from .normal_equations import squares as squares
 from .normal_equations import system_for as system_for
 from .padding import pad_rows as pad_rows
 from .products import accum_dtype as accum_dtype

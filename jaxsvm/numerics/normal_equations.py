@@ -56,8 +56,8 @@ def weighted_gram(x: Array | SparseRows, s: Array, constant: bool) -> Array:
     return add(0, zero) if count == 1 else lax.fori_loop(0, count, add, zero)
 
 
-def squares(x: Array | SparseRows) -> Array | SparseRows:
-    """The rows with squared entries, for `preconditioner`."""
+def _squares(x: Array | SparseRows) -> Array | SparseRows:
+    """The rows with squared entries."""
     return jax.tree.map(lambda a: a * a if jnp.issubdtype(a.dtype, jnp.floating) else a, x)
 
 
@@ -96,21 +96,27 @@ def system_for(x: Array | SparseRows) -> str:
     return "cholesky" if not isinstance(x, SparseRows) and x.shape[1] <= FEW else "cg"
 
 
-def preconditioner(
-    x: Array | SparseRows,
-    squared: Any,
-    s: Array,
-    ridge: Array,
-    system: str,
-    constant: bool,
-) -> Callable:
-    """The factorised matrix of the system ("cholesky"), or its diagonal ("cg").
+def preconditioner(x: Array | SparseRows, system: str, constant: bool) -> Callable:
+    """The map (s, ridge) -> preconditioner of the system, a map of residuals r.
 
-    `squared` are the rows with squared entries, which "cg" needs.
+    It is the inverse of the matrix ("cholesky"); the inverse of its diagonal ("cg"); or the inverse
+    of max(ridge) I + sum(s) X'X / n ("eigen"). The last takes one eigendecomposition, also under
+    `vmap` over s and ridge, whose maps are then products with one matrix.
     """
     if system == "cholesky":
-        return cholesky(ridge, weighted_gram(x, s, constant))
-    return jacobi(ridge + affine_transpose(s, squared, constant))
+        return lambda s, ridge: cholesky(ridge, weighted_gram(x, s, constant))
+    if system == "cg":
+        squared = _squares(x)
+        return lambda s, ridge: jacobi(ridge + affine_transpose(s, squared, constant))
+    mean = jnp.full(x.shape[0], 1 / x.shape[0], accum_dtype(x))
+    values, vectors = jnp.linalg.eigh(weighted_gram(x, mean, constant))
+    values = jnp.maximum(values, 0)
+
+    def by_eigenvalues(s: Array, ridge: Array) -> Callable:
+        scale = 1 / (jnp.max(ridge) + jnp.sum(s) * values)
+        return lambda r: dot(vectors, scale * dot(r, vectors))
+
+    return by_eigenvalues
 
 
 class Solution(NamedTuple):

@@ -89,6 +89,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         targets=classes,
         updates=None if inner.updates is None else updates,
         sharing=share_classes(inner.sharing, classes),
+        warm_start=None if inner.warm_start is None else jax.vmap(inner.warm_start),
     )
 
 

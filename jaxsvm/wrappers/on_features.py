@@ -72,5 +72,6 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
         prepare=prepare,
         updates=None if inner.updates is None else updates,
         constants=lambda data: inner.constants(prepare(data)),
+        warm_start=inner.warm_start,
         validate=None if inner.validate is None else lambda data: inner.validate(prepare(data)),
     )

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.svm import SVC, SVR, NuSVC
+from sklearn.svm import SVC, SVR, LinearSVC, NuSVC
 
 import jaxsvm
 from jaxsvm import features, kernels, losses, select
+from jaxsvm.linear_choice import newton_by_C
 from jaxsvm.loops.selection import Scores
+from jaxsvm.recipe import fields_of
 
 KEY = jax.random.key(0)
 
@@ -225,6 +227,38 @@ def test_other_solvers_as_by_fit(kind):
     assert (found.certificate is None) != shared and np.isnan(found.table.gap).all() != shared
     shape = (len(data.y), 3) if kind == "classes" else (len(data.y),)
     assert found.model(data.x).shape == shape and np.isfinite(found.scores).all()
+
+
+@pytest.mark.parametrize("system", [None, "eigen"])
+def test_paths_of_newton_are_the_solutions_of_liblinear(system):
+    C = np.array([10.0, 0.01, 1.0])  # not in the order of the path
+    found = select(lambda C: newton_by_C(C, bias="feature", system=system, tol=1e-8), PLANE, KEY, folds=3, progress=False, C=C)
+    for i, f in np.ndindex(3, 3):
+        held = found.fold == f
+        model = LinearSVC(C=C[i], dual=False, tol=1e-10, max_iter=10_000).fit(X[~held], np.asarray(PLANE.y)[~held])
+        np.testing.assert_allclose(found.scores[i, held], model.decision_function(X[held]), atol=2e-3)
+
+
+def test_a_path_is_shorter_than_its_runs_from_nothing():
+    solver, inner = newton_by_C(30.0), newton_by_C(10.0)
+    before = jaxsvm.fit(inner, PLANE, KEY, steps=1).state
+    state = before._replace(solver=fields_of(solver).warm_start(before.solver), step=0)
+    warm = jaxsvm.fit(solver, PLANE, KEY, steps=1, state=state)
+    cold = jaxsvm.fit(solver, PLANE, KEY, steps=1)
+    assert warm.converged and cold.converged and warm.state.solver.steps < cold.state.solver.steps
+    np.testing.assert_allclose(warm.model.w, cold.model.w, atol=2e-3)
+
+
+@pytest.mark.long
+def test_no_path_where_the_features_are_those_of_the_first_axis():
+    phi = lambda gamma: features.nystrom(jax.random.key(1), kernels.rbf(gamma=gamma), X, landmarks=10)
+    maker = lambda gamma, C: jaxsvm.on_features(phi(gamma), newton_by_C(C))
+    found = select(maker, PLANE, KEY, folds=3, progress=False, gamma=[0.1, 2.0], C=[0.1, 1.0])
+    for i, j, f in np.ndindex(2, 2, 3):
+        held, mapped = found.fold == f, np.asarray(phi(float(found.table.numbers[0][i]))(X))
+        model = LinearSVC(C=found.table.numbers[1][j], dual=False, tol=1e-10, fit_intercept=False)
+        model.fit(mapped[~held], np.asarray(PLANE.y)[~held])
+        np.testing.assert_allclose(found.scores[i, j, held], model.decision_function(mapped[held]), atol=5e-3)
 
 
 @pytest.mark.long

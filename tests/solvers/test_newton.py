@@ -49,7 +49,7 @@ def parts(model):
 # Other programs
 
 
-@pytest.mark.parametrize("system", ["cholesky", "cg"])
+@pytest.mark.parametrize("system", ["cholesky", "cg", "eigen"])
 def test_squared_hinge_is_that_of_liblinear(system, x64):
     run = solve(dataset(), loss=losses.squared_hinge, bias="feature", system=system, tol=1e-16)
     other = LinearSVC(C=1 / (LAM * N), tol=1e-12, max_iter=10**6, dual=False).fit(X, Y)
@@ -102,7 +102,7 @@ def test_pairs_are_those_of_liblinear(x64):
 # Closed forms and formulas
 
 
-@pytest.mark.parametrize("system", ["cholesky", "cg"])
+@pytest.mark.parametrize("system", ["cholesky", "cg", "eigen"])
 @pytest.mark.parametrize("bias", BIASES)
 def test_squared_loss_is_ridge_regression_in_one_step(bias, system, x64):
     share = WEIGHT / WEIGHT.sum()
@@ -196,7 +196,7 @@ def test_step_by_step(name, bias, x64):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("name", SMOOTH)
-@pytest.mark.parametrize("system", ["cholesky", "cg"])
+@pytest.mark.parametrize("system", ["cholesky", "cg", "eigen"])
 def test_reaches_the_minimum_of_scipy_and_certifies_it(name, bias, system):
     """In float32, at the default tolerance."""
     loss, (value, slope, _) = SMOOTH[name], FORMULAS[name]
@@ -448,7 +448,7 @@ def test_without_differentiation_a_solution_is_given_back():
         ({"loss": losses.eps_insensitive(0.2)}, "newton needs a loss with a continuous slope"),
         ({"loss": losses.crammer_singer}, "newton needs a loss with a continuous slope"),
         ({"bias": "fixed"}, "bias must be one of 'none', 'feature', 'free'"),
-        ({"system": "qr"}, "system must be one of 'cholesky', 'cg'"),
+        ({"system": "qr"}, "system must be one of 'cholesky', 'cg', 'eigen'"),
         ({"rounds": 0}, "rounds must be a whole number"),
     ],
 )
