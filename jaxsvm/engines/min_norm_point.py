@@ -9,7 +9,12 @@ from ..numerics import dot
 from ..types import Array
 
 
-def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
+def nearest_point(
+    gram: Array,
+    live: Array,
+    gain: Array | None = None,
+    start: tuple[Array, Array] | None = None,
+) -> Array:
     """The convex weights of the minimum norm point of m vectors.
 
         argmin_w w' gram w / 2 - gain' w,   w >= 0 of sum 1
@@ -24,6 +29,8 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         gram: (m, m) inner products of the vectors.
         live: (m,) bool, the vectors that exist; at least one.
         gain: (m,) linear term; None: 0.
+        start: convex weights (m,), and the vectors (m,) bool that are active at first: at least
+            those of positive weight. None: the last live vector. Two vectors need no start.
 
     Returns:
         (m,) weights, 0 where there is no vector.
@@ -87,11 +94,12 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         return weight, jnp.where(done, active, next_active), cycles + 1, done
 
     fixed = lax.stop_gradient((gram, gain))
-    # the last live vector is the initial point
-    entry = jnp.arange(m) == m - 1 - jnp.argmax(live[::-1])
-    start = (entry.astype(gram.dtype), entry, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    if start is None:
+        entry = jnp.arange(m) == m - 1 - jnp.argmax(live[::-1])
+        start = entry.astype(gram.dtype), entry
+    initial = (*start, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
     weight, active, _, done = lax.while_loop(
-        lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, start
+        lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, initial
     )
     # Solve once more outside of the loop: while loops have no reverse-mode derivative.
     weight = jnp.where(done, jnp.maximum(on_plane(gram, gain, active), 0), weight)
