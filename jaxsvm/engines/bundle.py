@@ -36,7 +36,6 @@ from ..checks import integer
 from ..losses import crammer_singer, hinge
 from ..models import Linear, OneVsRest
 from ..numerics import (
-    accum_dtype,
     affine,
     affine_transpose,
     dot,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import dot
+from ..numerics import argmax_value, dot
 from ..types import Array
 
 
@@ -75,7 +75,7 @@ def nearest_point(
         target = on_plane(fixed[0], fixed[1], active)
         in_hull = jnp.all(target >= 0)
         ratio = jnp.where(target < 0, weight / jnp.where(target < 0, weight - target, 1), jnp.inf)
-        dropped = jnp.argmin(ratio)
+        dropped, _ = argmax_value(-ratio)
         boundary = (
             jnp.maximum(weight + jnp.where(in_hull, 0, ratio[dropped]) * (target - weight), 0)
             .at[dropped]
@@ -83,9 +83,9 @@ def nearest_point(
         )
         weight = jnp.where(in_hull, target, boundary)
         slope = jnp.where(live, fixed[1] - dot(fixed[0], weight), -jnp.inf)
-        joining = jnp.argmax(slope)
+        joining, steepest = argmax_value(slope)
         done = in_hull & (
-            (slope[joining] - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square)
+            (steepest - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square)
             | active[joining]
         )
         next_active = jnp.where(
