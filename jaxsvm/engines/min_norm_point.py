@@ -33,7 +33,7 @@ def nearest_point(
             those of positive weight. None: the last live vector. Two vectors need no start.
 
     Returns:
-        (m,) weights, 0 where there is no vector.
+        (m,) weights, 0 where there is no vector; without a start, with their derivatives.
 
     Reference: P. Wolfe, Finding the nearest point in a polytope, Mathematical Programming 11, 1976;
         of two: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized
@@ -94,13 +94,14 @@ def nearest_point(
         return weight, jnp.where(done, active, next_active), cycles + 1, done
 
     fixed = lax.stop_gradient((gram, gain))
-    if start is None:
-        entry = jnp.arange(m) == m - 1 - jnp.argmax(live[::-1])
-        start = entry.astype(gram.dtype), entry
-    initial = (*start, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    entry = jnp.arange(m, dtype=jnp.int32) == m - 1 - argmax_value(live[::-1].astype(jnp.int32))[0]
+    first = (entry.astype(gram.dtype), entry) if start is None else start
+    initial = (*first, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
     weight, active, _, done = lax.while_loop(
         lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, initial
     )
+    if start is not None:
+        return weight / jnp.sum(weight)
     # Solve once more outside of the loop: while loops have no reverse-mode derivative.
     weight = jnp.where(done, jnp.maximum(on_plane(gram, gain, active), 0), weight)
     return weight / jnp.sum(weight)
