@@ -125,8 +125,22 @@ class Problem(NamedTuple):
             return self.transposed(u), risk - pairwise_sum(jnp.ravel(u * response))
         return self.transposed(u), -self.risk.conjugate(u)
 
-    def search(self, a: Point, b: Point) -> Point:
-        """The point of least objective on the ray from a through b; a where none is less."""
+    def search(self, a: Point, b: Point, mix: Scalar) -> Point:
+        """The point of least objective on the ray from a through b; a where none is less.
+
+        A free bias changes linearly along the ray, and is minimised at its end. The objective may
+        decrease only where it is minimised between, too: at (1 - mix) a + mix b.
+        """
+        found = self._on_ray(a, b)
+        if self.bias != "free":
+            return found
+        w, bias, response = (
+            (1 - mix) * a + mix * b for a, b in zip(found[:3], b[:3], strict=True)
+        )
+        return self._on_ray(found, self.with_bias(w, bias, response))
+
+    def _on_ray(self, a: Point, b: Point) -> Point:
+        """`search` along one ray of weights and biases."""
         change = jax.tree.map(lambda a, b: b - a, a, b)
         cross, square = dot(a.w, change.w), dot(change.w, change.w)
         if is_loss(self.loss, hinge):

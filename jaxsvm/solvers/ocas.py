@@ -119,7 +119,7 @@ def ocas(
         between = (1 - part) * best.response + part * model.response
         bundle, minimiser = add_plane(problem.lam, bundle, *problem.plane(between))
         model = problem.at(minimiser)
-        new = problem.search(best, model)
+        new = problem.search(best, model, part)
         # Responses that are added up lose digits: from time to time they are computed again.
         is_due = any_under_vmap((t + 1) % REFRESH == 0)
         new = lax.cond(is_due, lambda: problem.at(new.w), lambda: new)
