@@ -37,7 +37,21 @@ NUMBERED = [case for case in CASES if case.number is not None]
 # The first case of every factory and kind of model: for tests that compile much and look at what options do not touch.
 FACTORIES = list({(case.text.split("(")[0], case.kernel): case for case in reversed(CASES)}.values())[::-1]
 # One or two of every engine and kind of state.
-KINDS = ("pegasos", "asset", "perceptron", "sdca", "decomposition", "bsgd", "bsca", "projectron", "sbp", "wolfe", "scs", "newton", "ocas")
+KINDS = (
+    "pegasos",
+    "asset",
+    "perceptron",
+    "sdca",
+    "decomposition",
+    "bsgd",
+    "bsca",
+    "projectron",
+    "sbp",
+    "wolfe",
+    "scs",
+    "newton",
+    "ocas",
+)
 ENGINES = [case for case in FACTORIES if case.text.split("(")[0] in KINDS]
 
 

@@ -134,9 +134,7 @@ class Problem(NamedTuple):
         found = self._on_ray(a, b)
         if self.bias != "free":
             return found
-        w, bias, response = (
-            (1 - mix) * a + mix * b for a, b in zip(found[:3], b[:3], strict=True)
-        )
+        w, bias, response = ((1 - mix) * a + mix * b for a, b in zip(found[:3], b[:3], strict=True))
         return self._on_ray(found, self.with_bias(w, bias, response))
 
     def _on_ray(self, a: Point, b: Point) -> Point:
