@@ -5,11 +5,16 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import dot
+from ..numerics import argmax_value, dot
 from ..types import Array
 
 
-def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
+def nearest_point(
+    gram: Array,
+    live: Array,
+    gain: Array | None = None,
+    start: tuple[Array, Array] | None = None,
+) -> Array:
     """The convex weights of the minimum norm point of m vectors.
 
         argmin_w w' gram w / 2 - gain' w,   w >= 0 of sum 1
@@ -24,9 +29,11 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         gram: (m, m) inner products of the vectors.
         live: (m,) bool, the vectors that exist; at least one.
         gain: (m,) linear term; None: 0.
+        start: convex weights (m,), and the vectors (m,) bool that are active at first: at least
+            those of positive weight. None: the last live vector. Two vectors need no start.
 
     Returns:
-        (m,) weights, 0 where there is no vector.
+        (m,) weights, 0 where there is no vector; without a start, with their derivatives.
 
     Reference: P. Wolfe, Finding the nearest point in a polytope, Mathematical Programming 11, 1976;
         of two: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized
@@ -68,7 +75,7 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         target = on_plane(fixed[0], fixed[1], active)
         in_hull = jnp.all(target >= 0)
         ratio = jnp.where(target < 0, weight / jnp.where(target < 0, weight - target, 1), jnp.inf)
-        dropped = jnp.argmin(ratio)
+        dropped, _ = argmax_value(-ratio)
         boundary = (
             jnp.maximum(weight + jnp.where(in_hull, 0, ratio[dropped]) * (target - weight), 0)
             .at[dropped]
@@ -76,9 +83,9 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         )
         weight = jnp.where(in_hull, target, boundary)
         slope = jnp.where(live, fixed[1] - dot(fixed[0], weight), -jnp.inf)
-        joining = jnp.argmax(slope)
+        joining, steepest = argmax_value(slope)
         done = in_hull & (
-            (slope[joining] - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square)
+            (steepest - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square)
             | active[joining]
         )
         next_active = jnp.where(
@@ -87,12 +94,14 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         return weight, jnp.where(done, active, next_active), cycles + 1, done
 
     fixed = lax.stop_gradient((gram, gain))
-    # the last live vector is the initial point
-    entry = jnp.arange(m) == m - 1 - jnp.argmax(live[::-1])
-    start = (entry.astype(gram.dtype), entry, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    entry = jnp.arange(m, dtype=jnp.int32) == m - 1 - argmax_value(live[::-1].astype(jnp.int32))[0]
+    first = (entry.astype(gram.dtype), entry) if start is None else start
+    initial = (*first, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
     weight, active, _, done = lax.while_loop(
-        lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, start
+        lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, initial
     )
+    if start is not None:
+        return weight / jnp.sum(weight)
     # Solve once more outside of the loop: while loops have no reverse-mode derivative.
     weight = jnp.where(done, jnp.maximum(on_plane(gram, gain, active), 0), weight)
     return weight / jnp.sum(weight)

@@ -1,0 +1,122 @@
+"""Joint risks of all responses: one number for all rows, with a subgradient and the conjugate.
+
+Methods that read all rows at once need no more of a loss than R(f) and u in the subdifferential of
+R at f, where f are the responses of the rows. R may couple the rows, as the losses of ranking do.
+For every f and f2, R(f2) >= R(f) + <u, f2 - f>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from .numerics import accum_dtype, fast_max, pairwise_sum
+from .types import Array, Batch, Loss
+
+__all__ = ["Risk", "best_bias", "free_bias", "risk_of"]
+
+DOUBLINGS = 60  # limit of the search for an interval of biases
+
+
+class Risk(NamedTuple):
+    """A convex function R >= 0 of the responses of all rows.
+
+    The weights of the rows, and the division by their sum, are parts of it.
+    """
+
+    # f (n,) or (n, k) -> R (), u as f: the value, and a subgradient
+    value_and_slope: Callable
+    # u -> sup_f <u, f> - R(f), inf outside its domain; None: not known
+    conjugate: Callable | None = None
+
+
+def risk_of(loss: Loss, data: Batch) -> Risk:
+    """The risk R(f) = sum_i share_i loss(f_i, y_i) with share_i = weight_i / sum_j weight_j.
+
+    A loss with a function `joint(data) -> Risk` gives that instead.
+
+    Args:
+        loss: of scores (n,), or of scores (n, k) and class numbers.
+        data: the rows, of which the targets and the weights are read. Rows of weight 0 have no
+            effect.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [2.0]], [1, -1], [3.0, 1.0])
+        >>> risk, slope = risk_of(jaxsvm.losses.hinge, data).value_and_slope(jnp.zeros(2))
+        >>> risk.item(), slope.tolist()
+        (1.0, [-0.75, 0.25])
+    """
+    joint: Any = getattr(loss, "joint", None)
+    if joint is not None:
+        return joint(data)
+    dtype = accum_dtype(data.x)
+    y = data.y.astype(dtype) if jnp.issubdtype(data.y.dtype, jnp.floating) else data.y
+    weight = data.weight.astype(dtype)
+    share = weight / pairwise_sum(weight)
+    shaped = lambda u: share.reshape(-1, *(1,) * (u.ndim - 1))
+    # A weight of 0 times an infinite loss is 0.
+    mean = lambda values: pairwise_sum(jnp.where(share > 0, share * values, 0))
+
+    def value_and_slope(f):
+        slope = loss.slope(f, y)
+        return mean(loss.value(f, y)), jnp.where(shaped(slope) > 0, shaped(slope) * slope, 0)
+
+    def conjugate(u):
+        divisor = jnp.where(shaped(u) > 0, shaped(u), 1)
+        return mean(loss.conjugate(u / divisor, y))
+
+    return Risk(value_and_slope, conjugate)
+
+
+def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
+    """The b that minimises R(f + b), by bisection of the sum of the slopes, with value and slope.
+
+    At a kink the slope is a convex combination of those at both ends of the last interval, so that
+    its sum is 0: R(f2 + b2) >= R(f + b) + <u, f2 - f> for all f2 and all b2.
+
+    Args:
+        risk: R, whose minimum over b exists.
+        f: (n,).
+
+    Returns:
+        b (), R(f + b) (), and u (n,).
+    """
+    balance = lambda b: pairwise_sum(risk.value_and_slope(f + b)[1])
+    reach = fast_max(jnp.abs(f)) + 1
+
+    def widen(carry):
+        k, low, high = carry
+        return (
+            k + 1,
+            jnp.where(balance(low) > 0, 2 * low, low),
+            jnp.where(balance(high) < 0, 2 * high, high),
+        )
+
+    def is_narrow(carry):
+        k, low, high = carry
+        return (k < DOUBLINGS) & ((balance(low) > 0) | (balance(high) < 0))
+
+    _, low, high = lax.while_loop(is_narrow, widen, (jnp.zeros((), jnp.int32), -reach, reach))
+
+    def halve(_, ends):
+        middle = (ends[0] + ends[1]) / 2
+        is_left = balance(middle) < 0
+        return jnp.where(is_left, middle, ends[0]), jnp.where(is_left, ends[1], middle)
+
+    low, high = lax.fori_loop(0, jnp.finfo(f.dtype).nmant + 9, halve, (low, high))
+    (value_low, u_low), (value_high, u_high) = (risk.value_and_slope(f + b) for b in (low, high))
+    fall, rise = -pairwise_sum(u_low), pairwise_sum(u_high)
+    total = fall + rise
+    share = jnp.clip(jnp.where(total > 0, rise / jnp.where(total > 0, total, 1), 0), 0, 1)
+    u = share * u_low + (1 - share) * u_high
+    return jnp.where(value_low < value_high, low, high), jnp.minimum(value_low, value_high), u
+
+
+def free_bias(risk: Risk) -> Risk:
+    """The risk min_b R(f + b)."""
+    # On slopes of sum 0 both conjugates are the same.
+    return Risk(lambda f: best_bias(risk, f)[1:], risk.conjugate)
