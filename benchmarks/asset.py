@@ -3,6 +3,9 @@
 table2       test error and time of ASSET and ASSET* on Nystrom features, the paper's C and gamma, three seeds; beside dual
              coordinate ascent (at most a minute) and LinearSVC on the same features; `table2 --data=adult` runs one data set
              (half an hour for all four)
+rivals       the other columns of table 2 on the first landmarks: cutting planes on the same features (CPNY), in a span of basis
+             points (CPSP), LASVM on the rows, the interior point method and least squares on the features; each iterative
+             method a given time at most; `rivals --data=adult` runs one data set
 rank         directions that the map of adult keeps, decomposed in float32 and in float64, and what they do to the error
 dimension    test error against the number of landmarks (figure 1)
 online       one pass over MNIST with Fourier features: error against their number (table 3's trend)
@@ -142,6 +145,44 @@ def table2() -> None:
             mean |= {key: f"{values.mean():.2f}", f"{key}_deviation": f"{values.std(ddof=1) if len(values) > 1 else 0:.2f}"}
         means.append(mean)
     write("asset_table2_mean", means)
+
+
+LIMIT, POINTS = 120.0, 128  # seconds of an iterative rival; basis points of CPSP
+
+
+def rivals() -> None:
+    """Errors and times of the paper's rivals, asset_rivals.csv; of one data set by `--data=NAME`."""
+    wanted = [name for name in ROWS if f"--data={name}" in sys.argv] or list(ROWS)
+    rows = [r for r in read("asset_rivals") if r["data"] not in wanted]
+    for name in wanted:
+        (gamma, C, n), (train, test) = ROWS[name][:3], data(name)
+        lam, kernel = 1 / (C * n), kernels.rbf(gamma=gamma)
+        parts = {landmarks: mapped(lambda k=landmarks: nystrom(name, train, k), train, test) for landmarks in (512, 1024)}  # noqa: B023
+        methods = [("LASVM", None, jaxsvm.lasvm(C, kernel, bias="none"), {"tol": 1e-3})]
+        methods += [(f"CPSP, {POINTS} points", None, jaxsvm.cpsp(lam, kernel, points=POINTS), {})]
+        for landmarks in parts:
+            solvers = {
+                "CPNY": jaxsvm.ocas(lam, bias="none", planes=200),
+                "interior point": jaxsvm.interior_point(C, bias="none"),
+                "least squares": jaxsvm.least_squares(lam, bias="none"),
+            }
+            methods += [(label, landmarks, solver, {"tol": 1e-3}) for label, solver in solvers.items()]
+        for label, landmarks, solver, options in methods:
+            (train_on, test_on), about = parts[landmarks] if landmarks else ((train, test), {})
+            rows.append({"data": name, "n": n, "landmarks": landmarks, **rival(label, solver, train_on, test_on, lam, options)})
+            rows[-1] |= {"rank": about.get("rank"), "device": device()}
+            print(rows[-1], flush=True)
+            write("asset_rivals", rows)
+
+
+def rival(label: str, solver, train, test, lam: float, options: dict) -> dict:
+    """The row of one method: it ends at its tolerance, or after `LIMIT` seconds."""
+    began = time.perf_counter()
+    run = jax.block_until_ready(jaxsvm.fit(solver, train, KEY, seconds=LIMIT, **options))
+    seconds = time.perf_counter() - began
+    value = float(jaxsvm.objectives.primal(run.model, train, lam))
+    found = row(label, 100 * float(jaxsvm.error_on(test)(run.model)), seconds, value, int(run.state.step), int(run.evals))
+    return found | {"converged": bool(run.converged), "residual": f"{float(run.info.residual[-1]):.2g}"}
 
 
 def on_one_map(name: str, landmarks: int, seed: int, train, test) -> list[dict]:
@@ -374,7 +415,7 @@ def libsvm() -> None:
 
 def main() -> None:
     """Run what the command line names, or everything but libsvm."""
-    known = {f.__name__: f for f in (table2, rank, dimension, online, convergence, mnist, libsvm)}
+    known = {f.__name__: f for f in (table2, rivals, rank, dimension, online, convergence, mnist, libsvm)}
     for name in [a for a in sys.argv[1:] if a in known] or list(known)[:-1]:
         known[name]()
 
