@@ -4,8 +4,8 @@ table2       test error and time of ASSET and ASSET* on Nystrom features, the pa
              coordinate ascent (at most a minute) and LinearSVC on the same features; `table2 --data=adult` runs one data set
              (half an hour for all four)
 rivals       the other columns of table 2 on the first landmarks: cutting planes on the same features (CPNY), in a span of basis
-             points (CPSP), LASVM on the rows, the interior point method and least squares on the features; each iterative
-             method a given time at most; `rivals --data=adult` runs one data set
+             points (CPSP), LASVM on the rows, the interior point method and least squares on the features; two minutes
+             each at most, compilation included; `rivals --data=adult` runs one data set
 rank         directions that the map of adult keeps, decomposed in float32 and in float64, and what they do to the error
 dimension    test error against the number of landmarks (figure 1)
 online       one pass over MNIST with Fourier features: error against their number (table 3's trend)
