@@ -75,6 +75,7 @@ from .solvers import forgetron as forgetron
 from .solvers import interior_point as interior_point
 from .solvers import kernel_pegasos as kernel_pegasos
 from .solvers import lasvm as lasvm
+from .solvers import least_squares as least_squares
 from .solvers import newton as newton
 from .solvers import nogd as nogd
 from .solvers import nu_svc as nu_svc

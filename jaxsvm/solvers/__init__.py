@@ -17,6 +17,7 @@ from .forgetron import forgetron as forgetron
 from .interior_point import interior_point as interior_point
 from .kernel_pegasos import kernel_pegasos as kernel_pegasos
 from .lasvm import lasvm as lasvm
+from .least_squares import least_squares as least_squares
 from .newton import newton as newton
 from .nogd import nogd as nogd
 from .nu_svc import nu_svc as nu_svc
