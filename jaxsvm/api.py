@@ -86,6 +86,8 @@ from .solvers import perceptron as perceptron
 from .solvers import projectron as projectron
 from .solvers import projectron_plus as projectron_plus
 from .solvers import random_budget_perceptron as random_budget_perceptron
+from .solvers import RidgePath as RidgePath
+from .solvers import ridge_path as ridge_path
 from .solvers import sbp as sbp
 from .solvers import scs as scs
 from .solvers import sdca as sdca

@@ -28,6 +28,8 @@ from .perceptron import perceptron as perceptron
 from .projectron import projectron as projectron
 from .projectron import projectron_plus as projectron_plus
 from .random_budget_perceptron import random_budget_perceptron as random_budget_perceptron
+from .ridge_path import RidgePath as RidgePath
+from .ridge_path import ridge_path as ridge_path
 from .sbp import sbp as sbp
 from .scs import scs as scs
 from .sdca import sdca as sdca

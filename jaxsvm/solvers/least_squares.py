@@ -14,7 +14,7 @@ from ..models import Linear, OneVsRest
 from ..numerics import accum_dtype, count, dot, in_double, times_count
 from ..recipe import cast, check_choice, check_positive, register, solver
 from ..samplers import epochs
-from ..types import Array, Batch, Info, Solver
+from ..types import Array, Batch, Info, Solver, SparseRows
 
 COLUMNS = 16_384  # whose squared number is stored
 ROWS = 256  # of a step
@@ -94,9 +94,7 @@ def least_squares(lam: float, *, bias: str = "free", classes: int | None = None)
             )
         dtype = accum_dtype(data.x)
         q = columns + (bias == "feature") + targets
-        shift = jnp.zeros(q, dtype)
-        if bias == "free":
-            shift = _mean(data, dtype, classes)
+        shift = _mean(data, dtype, classes) if bias == "free" else jnp.zeros(q, dtype)
         zero = jnp.zeros((), jnp.int32)
         return LeastSquaresState(no_moments(q, dtype), shift, count(data.weight > 0), zero)
 
@@ -144,13 +142,15 @@ def least_squares(lam: float, *, bias: str = "free", classes: int | None = None)
 
 
 def _mean(data: Batch, dtype: jnp.dtype, classes: int | None) -> Array:
-    """The mean of the rows, by which all are shifted: sums of small numbers round less."""
-    y, weight = data.y.astype(dtype), data.weight.astype(dtype)
-    share = weight / jnp.maximum(jnp.sum(weight), jnp.finfo(dtype).tiny)
-    # of no rows where all weights are 0
-    x = dot(share, data.x.astype(dtype))
-    targets = joint_rows(jnp.zeros((y.shape[0], 0), dtype), y, classes, False)
-    return lax.stop_gradient(jnp.concatenate([x, dot(share, targets)]))
+    """The mean of the rows, by which all are shifted: sums of small numbers round less.
+
+    Sparse rows are not shifted. Rows of weight 0 may hold anything.
+    """
+    weight = data.weight.astype(dtype)
+    x = jnp.zeros(data.x.shape, dtype) if isinstance(data.x, SparseRows) else data.x
+    rows = jnp.where((weight > 0)[:, None], joint_rows(x, data.y.astype(dtype), classes, False), 0)
+    total = jnp.maximum(jnp.sum(weight), jnp.finfo(dtype).tiny)
+    return lax.stop_gradient(dot(weight, rows) / total)
 
 
 def _solution(moments: Moments, p: int, lam: Array) -> Array:
