@@ -75,6 +75,7 @@ from .solvers import forgetron as forgetron
 from .solvers import interior_point as interior_point
 from .solvers import kernel_pegasos as kernel_pegasos
 from .solvers import lasvm as lasvm
+from .solvers import least_squares as least_squares
 from .solvers import newton as newton
 from .solvers import nogd as nogd
 from .solvers import nu_svc as nu_svc
@@ -86,6 +87,8 @@ from .solvers import perceptron as perceptron
 from .solvers import projectron as projectron
 from .solvers import projectron_plus as projectron_plus
 from .solvers import random_budget_perceptron as random_budget_perceptron
+from .solvers import RidgePath as RidgePath
+from .solvers import ridge_path as ridge_path
 from .solvers import sbp as sbp
 from .solvers import scs as scs
 from .solvers import sdca as sdca

@@ -152,6 +152,9 @@ CASES = [
          copies=False, exact=True),
     Case(f"on_features({SAME!r}, newton(0.1))", lambda lam: jaxsvm.on_features(SAME, jaxsvm.newton(lam)),
          loss=losses.squared_hinge, excess=1e-6, copies=False, exact=True),
+    Case("least_squares(0.1)", lambda lam: jaxsvm.least_squares(lam), loss=losses.squared, bias="free", copies=False),
+    Case("least_squares(0.1, bias='none')", lambda lam: jaxsvm.least_squares(lam, bias="none"), loss=losses.squared,
+         copies=False),
     _blocks("decomposition(1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)", bias="free"),
     _blocks("decomposition(1.0, rbf(1.0), loss=eps_insensitive(), tol=1e-05, working_set=8, rounds=1.0)", TUBE, "free"),
     _blocks("decomposition(1.0, rbf(1.0), loss=squared_hinge(), bias='none', tol=1e-05, working_set=8, rounds=1.0)",
@@ -298,19 +301,22 @@ def optimum(kind: str, real: bool, lam: float, loss: Loss, bias: str, kernel: bo
         ).fit(x, y)
         f, square = made.decision_function(x), float(np.sum(made.coef_**2) + np.sum(made.intercept_**2))
     else:
-        assert bias == "none"
-        f, square = _smooth(x, y, lam, loss)
+        f, square = _smooth(x, y, lam, loss, bias)
     risk = mean_loss(loss, f, data)
     return Optimum(lam / 2 * square + risk, square**0.5, risk)
 
 
-def _smooth(x: np.ndarray, y: np.ndarray, lam: float, loss: Loss) -> tuple[np.ndarray, float]:
-    """The optimum of a loss that has a slope everywhere, without bias: scores and |w|^2."""
+def _smooth(x: np.ndarray, y: np.ndarray, lam: float, loss: Loss, bias: str = "none") -> tuple[np.ndarray, float]:
+    """The optimum of a loss that has a slope everywhere: scores and |w|^2."""
+    assert bias in ("none", "free")
     value, slope = _FORMULAS[repr(loss)]
-    fun = lambda w: lam / 2 * w @ w + value(x @ w, y).mean()
-    grad = lambda w: lam * w + slope(x @ w, y) @ x / len(y)
+    x = x if bias == "none" else np.c_[x, np.ones(len(x))]
+    ridge = np.full(x.shape[1], lam)
+    ridge[-1] = 0 if bias == "free" else lam
+    fun = lambda w: w @ (ridge * w) / 2 + value(x @ w, y).mean()
+    grad = lambda w: ridge * w + slope(x @ w, y) @ x / len(y)
     w = scipy.optimize.minimize(fun, np.zeros(x.shape[1]), jac=grad, method="BFGS", options={"gtol": 1e-10}).x
-    return x @ w, float(w @ w)
+    return x @ w, float(w @ (ridge * w)) / lam
 
 
 def _box(gram: np.ndarray, y: np.ndarray, C: float) -> tuple[np.ndarray, float]:

@@ -39,6 +39,7 @@ from .products import add_rows as add_rows
 from .products import blocked as blocked
 from .products import cross_products as cross_products
 from .products import dot as dot
+from .products import fold_rows as fold_rows
 from .products import l1_distances as l1_distances
 from .products import sqnorms as sqnorms
 from .reductions import argmax_value as argmax_value

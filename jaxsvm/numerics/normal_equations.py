@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..types import Array, SparseRows
-from .products import accum_dtype, dot
+from .products import accum_dtype, dot, fold_rows
 
 FEW = 512  # columns up to which the matrix of a system is formed and factorised
 BLOCK = 2**17  # numbers of the rows of a block, which stay in the cache of a processor: 512 KiB
@@ -35,25 +35,17 @@ def weighted_gram(x: Array | SparseRows, s: Array, constant: bool) -> Array:
 
     Under `vmap` over `s` each block is one product for all of them.
     """
-    x = x.materialize() if isinstance(x, SparseRows) else x
-    (n, columns), dtype = x.shape, accum_dtype(x)
-    count = -(-n // max(256, BLOCK // columns))
-    block = -(-n // count)
+    columns, dtype = x.shape[1], accum_dtype(x)
 
-    def add(i, total):
-        # the last block overlaps the one before it
-        start = jnp.minimum(i * block, n - block)
-        rows = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, block), x)
+    def add(total, part, is_new):
+        rows, s = part
         rows = (rows.toarray() if isinstance(rows, SparseRows) else rows).astype(dtype)
         if constant:
-            rows = jnp.concatenate([rows, jnp.ones((block, 1), dtype)], axis=1)
-        is_new = start + jnp.arange(block, dtype=jnp.int32) >= i * block
-        weight = jnp.where(is_new, lax.dynamic_slice_in_dim(s, start, block), 0)
-        return total + dot((rows * weight[:, None]).T, rows)
+            rows = jnp.concatenate([rows, jnp.ones((rows.shape[0], 1), dtype)], axis=1)
+        return total + dot((rows * jnp.where(is_new, s, 0)[:, None]).T, rows)
 
     size = columns + constant
-    zero = jnp.zeros((size, size), dtype)
-    return add(0, zero) if count == 1 else lax.fori_loop(0, count, add, zero)
+    return fold_rows(add, jnp.zeros((size, size), dtype), (x, s), max(256, BLOCK // columns))
 
 
 def _squares(x: Array | SparseRows) -> Array | SparseRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -164,3 +165,32 @@ def blocked(fn: Callable, x: Array | SparseRows, block: int) -> Array:
         return parts.reshape((-1,) + parts.shape[2:])
     all_but_last = parts[:-1].reshape((-1,) + parts.shape[2:])
     return jnp.concatenate([all_but_last, parts[-1][count * block - n :]])
+
+
+def fold_rows(fn: Callable, total: Any, rows: Any, block: int) -> Any:
+    """The value of `fn` after all rows, which it receives in blocks.
+
+    Args:
+        fn: (total, rows (b, ...), is_new (b,) bool) -> total. Rows that are not new were in the
+            block before, too.
+        total: the value before the first row, a pytree.
+        rows: a pytree of arrays (n, ...) or `SparseRows`.
+        block: maximum number of rows per block, > 0.
+    """
+    is_sparse = lambda part: isinstance(part, SparseRows)
+    rows = jax.tree.map(
+        lambda part: part.materialize() if is_sparse(part) else part, rows, is_leaf=is_sparse
+    )
+    n = jax.tree.leaves(rows)[0].shape[0]
+    count = max(-(-n // block), 1)
+    size = -(-n // count)
+
+    def add(i, total):
+        # the last block overlaps the one before it
+        start = jnp.minimum(i * size, n - size)
+        part = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, size), rows)
+        return fn(total, part, start + jnp.arange(size, dtype=jnp.int32) >= i * size)
+
+    if count == 1:
+        return fn(total, rows, jnp.ones(n, bool))
+    return lax.fori_loop(0, count, add, total)

@@ -17,6 +17,7 @@ from .forgetron import forgetron as forgetron
 from .interior_point import interior_point as interior_point
 from .kernel_pegasos import kernel_pegasos as kernel_pegasos
 from .lasvm import lasvm as lasvm
+from .least_squares import least_squares as least_squares
 from .newton import newton as newton
 from .nogd import nogd as nogd
 from .nu_svc import nu_svc as nu_svc
@@ -28,6 +29,8 @@ from .perceptron import perceptron as perceptron
 from .projectron import projectron as projectron
 from .projectron import projectron_plus as projectron_plus
 from .random_budget_perceptron import random_budget_perceptron as random_budget_perceptron
+from .ridge_path import RidgePath as RidgePath
+from .ridge_path import ridge_path as ridge_path
 from .sbp import sbp as sbp
 from .scs import scs as scs
 from .sdca import sdca as sdca

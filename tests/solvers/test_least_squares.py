@@ -1,0 +1,325 @@
+"""Least squares and its path against scikit-learn's Ridge, RidgeCV and KernelRidge, NumPy's lstsq, and refits."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge, RidgeClassifier, RidgeCV
+
+import jaxsvm
+from jaxsvm import features, kernels, losses, models
+
+N, P, CLASSES = 60, 5, 3
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(N, P)) @ RNG.normal(size=(P, P)) + [50.0, 0, -3, 1, 200]
+Y = X @ [0.5, -1.0, 0.2, 0.0, 0.1] + RNG.normal(size=N) + 7
+LABELS = np.where(Y > np.median(Y), 1.0, -1.0)
+NUMBERS = np.digitize(Y, np.quantile(Y, [0.3, 0.7]))
+WEIGHT = RNG.integers(0, 4, N) * 1.0
+KEY = jax.random.key(5)
+BIASES = ("free", "none", "feature")
+LAMS = np.array([1e-6, 1e-3, 0.1, 3.0])
+
+
+def dataset(x=X, y=Y, weight=WEIGHT, dtype=np.float64, task="regression"):
+    x = x.astype(dtype) if scipy.sparse.issparse(x) else np.asarray(x, dtype)
+    return jaxsvm.dataset(x, y, weight, task=task)
+
+
+def wild(data):
+    """The same rows, but others where the weight is 0."""
+    absent = data.weight == 0
+    return data._replace(x=jnp.where(absent[:, None], jnp.nan, data.x), y=jnp.where(absent, jnp.nan, data.y))
+
+
+def peer(lam, bias, x=X, y=Y, weight=WEIGHT, method="svd"):
+    """The coefficients and intercept of scikit-learn's Ridge; a constant feature for a regularised bias."""
+    rows = np.c_[x, np.ones(len(x))] if bias == "feature" else x
+    made = Ridge(alpha=lam * weight.sum(), fit_intercept=bias == "free", solver=method).fit(rows, y, weight)
+    return (made.coef_[:-1], made.coef_[-1]) if bias == "feature" else (made.coef_, made.intercept_)
+
+
+def primal(w, b, lam, bias, x=X, y=Y, weight=WEIGHT):
+    square = w @ w + (b * b if bias == "feature" else 0)
+    return lam / 2 * square + np.average((x @ w + b - y) ** 2, weights=weight) / 2
+
+
+# ------------------------------------------------------------------------------------------------------- least_squares
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_one_pass_is_ridge_regression(bias, x64):
+    for lam in LAMS:
+        run = jaxsvm.fit(jaxsvm.least_squares(lam, bias=bias), wild(dataset()), KEY, sampler=jaxsvm.samplers.epochs(16))
+        w, b = peer(lam, bias)
+        # the condition of the shared columns, 1e6, times 1e-16
+        np.testing.assert_allclose(run.model.w, w, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(run.model.b, b, rtol=1e-7, atol=1e-7)
+        assert run.converged and int(run.state.step) == -(-int((WEIGHT > 0).sum()) // 16)
+        assert run.model.bias == bias
+
+
+def test_float32_sums_reach_the_optimum_of_columns_far_from_0():
+    """The first columns are 50 and 200 from 0, with a spread of about 2."""
+    x = X.astype(np.float32).astype(float)
+    y = Y.astype(np.float32).astype(float)
+    for lam in (1e-8, 1e-6, 1e-2):
+        run = jaxsvm.fit(jaxsvm.least_squares(lam), dataset(x, y, dtype=np.float32), KEY)
+        w, b = np.asarray(run.model.w, float), float(run.model.b)
+        b += np.average(y - x @ w - b, weights=WEIGHT)  # b is rounded to float32, at 1e-6 of 50 or so
+        best = primal(*peer(lam, "free", x, y), lam, "free", x, y)
+        assert primal(w, b, lam, "free", x, y) <= best * (1 + 1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("gamma", [1.0, 0.05])
+def test_float32_features_reach_the_optimum_at_small_lam(gamma):
+    """20,000 rows, 200 random features; their least eigenvalue is 4e-7 at gamma = 0.05."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(20_000, 8)).astype(np.float32)
+    y = np.sin(x[:, 0]) + x[:, 1] ** 2 + 0.3 * random.normal(size=len(x))
+    phi = features.fourier(KEY, kernels.rbf(gamma=gamma), dim=8, features=200)
+    rows, one = np.asarray(phi(x)), np.ones(len(x))
+    wide, target = rows.astype(float), y.astype(np.float32).astype(float)
+    data = dataset(rows, y, one, dtype=np.float32)
+    for lam in (1e-8, 1e-6, 1e-4):
+        model = jaxsvm.fit(jaxsvm.least_squares(lam), data, KEY).model
+        best = primal(*peer(lam, "free", wide, target, one, "cholesky"), lam, "free", wide, target, one)
+        excess = primal(np.asarray(model.w, float), float(model.b), lam, "free", wide, target, one) / best - 1
+        assert -1e-9 <= excess <= 1e-6
+
+
+def test_pieces_in_any_order_make_the_same_sums(x64):
+    """A stream cut into chunks of any size, in two orders, and one row at a time."""
+    data = dataset(weight=np.maximum(WEIGHT, 1))
+    order = RNG.permutation(N)
+    whole = jaxsvm.fit(jaxsvm.least_squares(0.1), data, KEY).model
+    for rows, batch in ((np.arange(N), 20), (order, 12), (order, 1)):
+        chunks = [jaxsvm.take(data, jnp.asarray(part)) for part in np.split(rows, [7, 40])]
+        run = jaxsvm.stream(jaxsvm.least_squares(0.1), chunks, KEY, batch_size=batch)
+        np.testing.assert_allclose(run.model.w, whole.w, rtol=1e-9)
+        np.testing.assert_allclose(run.model.b, whole.b, rtol=1e-9)
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_weights_are_copies_and_padding_changes_nothing(bias, x64):
+    times = WEIGHT.astype(int)
+    copied = dataset(np.repeat(X, times, 0), np.repeat(Y, times), None)
+    solver = jaxsvm.least_squares(0.1, bias=bias)
+    one, other = (jaxsvm.fit(solver, data, KEY).model for data in (wild(dataset()), copied))
+    np.testing.assert_allclose(one.w, other.w, rtol=1e-9)
+    state = jaxsvm.fit(solver, copied, KEY).state.solver
+    padding = copied._replace(weight=0 * copied.weight, x=copied.x + 1)
+    after, info = jaxsvm.step(solver, state, padding)
+    for before, now in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
+        np.testing.assert_allclose(now, before, rtol=1e-14)
+    assert info.evals == 0
+
+
+def test_sparse_rows_are_the_same_rows(x64):
+    sparse = scipy.sparse.random(N, P, 0.4, random_state=1, format="csr")
+    dense = jaxsvm.fit(jaxsvm.least_squares(0.1), dataset(sparse.toarray()), KEY).model
+    np.testing.assert_allclose(jaxsvm.fit(jaxsvm.least_squares(0.1), dataset(sparse), KEY).model.w, dense.w, rtol=1e-10)
+
+
+def test_limits(x64):
+    """Large lam: w = c / (n lam) and b = mean y. Small lam: NumPy's least squares."""
+    data = dataset()
+    large = jaxsvm.fit(jaxsvm.least_squares(1e9), data, KEY).model
+    mean_x, mean_y = np.average(X, axis=0, weights=WEIGHT), np.average(Y, weights=WEIGHT)
+    c = (WEIGHT[:, None] * (X - mean_x)).T @ (Y - mean_y)
+    np.testing.assert_allclose(large.w, c / (WEIGHT.sum() * 1e9), rtol=1e-5)
+    np.testing.assert_allclose(large.b, mean_y, rtol=1e-6)
+    small = jaxsvm.fit(jaxsvm.least_squares(1e-12), data, KEY).model
+    root = np.sqrt(WEIGHT)[:, None]
+    w = np.linalg.lstsq(root * np.c_[X, np.ones(N)], root[:, 0] * Y)[0]
+    np.testing.assert_allclose(np.append(small.w, small.b), w, rtol=1e-6, atol=1e-7)
+
+
+def test_classes_share_one_factorisation_and_are_the_classes_one_by_one(x64):
+    data = dataset(y=NUMBERS, task="multiclass")
+    run = jaxsvm.fit(jaxsvm.least_squares(0.1, classes=CLASSES), data, KEY)
+    assert run.state.solver.moments.gram.shape == (P + CLASSES, P + CLASSES)
+    made = RidgeClassifier(alpha=0.1 * WEIGHT.sum(), solver="svd").fit(X, NUMBERS, WEIGHT)
+    np.testing.assert_allclose(run.model(data.x), made.decision_function(X), rtol=1e-7, atol=1e-9)
+    rest = jaxsvm.fit(jaxsvm.one_vs_rest(jaxsvm.least_squares(0.1), classes=CLASSES), data, KEY)
+    np.testing.assert_allclose(rest.model(data.x), run.model(data.x), rtol=1e-9)
+    assert jax.tree.structure(rest.model) == jax.tree.structure(run.model)
+
+
+def test_it_is_the_other_solvers_of_the_squared_loss(x64):
+    data = dataset(X / np.abs(X).max(0))
+    C = jaxsvm.C_from_lam(0.1, WEIGHT.sum())
+    dual = jaxsvm.fit(jaxsvm.sdca(C, loss=losses.squared), data, KEY, steps=20_000, tol=1e-12).model
+    newton = jaxsvm.fit(jaxsvm.newton(0.1, loss=losses.squared, tol=1e-14), data, KEY, steps=2).model
+    model = jaxsvm.fit(jaxsvm.least_squares(0.1, bias="none"), data, KEY).model
+    np.testing.assert_allclose(model.w, newton.w, rtol=1e-6)
+    np.testing.assert_allclose(model.w, dual.w, rtol=1e-5)
+
+
+def test_all_pivots_are_kernel_ridge_regression(x64):
+    """The features of a full factorisation are the kernel."""
+    x = (X - X.mean(0)) / X.std(0)
+    data = dataset(x, weight=np.ones(N))
+    phi = features.cholesky(kernels.rbf(gamma=0.1), data.x, rank=N, tol=0.0)
+    model = jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.least_squares(0.01, bias="none")), data, KEY).model
+    made = KernelRidge(alpha=0.01 * N, kernel="rbf", gamma=0.1).fit(x, Y)
+    new = x + 0.1
+    np.testing.assert_allclose(model(new), made.predict(new), rtol=1e-6, atol=1e-6)
+
+
+def test_derivatives_are_those_of_the_solution(x64):
+    data = dataset(X / np.abs(X).max(0))
+
+    def value(lam, scale):
+        rows = data._replace(x=scale * data.x)
+        return jnp.sum(jnp.tanh(jaxsvm.fit(jaxsvm.least_squares(lam), rows, KEY, steps=1).model.w))
+
+    at, h = (jnp.asarray(0.1), jnp.asarray(1.3)), 1e-6
+    for found in (jax.grad(value, (0, 1))(*at), jax.jacfwd(value, (0, 1))(*at)):
+        lam = (value(at[0] + h, at[1]) - value(at[0] - h, at[1])) / (2 * h)
+        scale = (value(at[0], at[1] + h) - value(at[0], at[1] - h)) / (2 * h)
+        np.testing.assert_allclose(found, (lam, scale), rtol=1e-6)
+
+
+def test_sums_that_rounding_made_indefinite_have_a_solution():
+    """Columns in pairs that differ by less than float32 holds."""
+    x = RNG.normal(size=(N, 3))
+    data = dataset(np.concatenate([x, x + 1e-9], 1), x[:, 0], dtype=np.float32)
+    run = jaxsvm.fit(jaxsvm.least_squares(1e-12), data, KEY)
+    assert run.finite
+    np.testing.assert_allclose(run.model(data.x), x[:, 0], atol=1e-2)
+
+
+# ---------------------------------------------------------------------------------------------------------- ridge_path
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_the_path_is_ridge_regression_at_each_lam(bias):
+    path = jaxsvm.ridge_path(wild(dataset(dtype=np.float32)), lam=LAMS, bias=bias)
+    x, y = X.astype(np.float32).astype(float), Y.astype(np.float32).astype(float)
+    for i, lam in enumerate(LAMS):
+        w, b = peer(lam, bias, x, y)
+        np.testing.assert_allclose(path.w[i], w, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(path.objective[i], primal(w, b, lam, bias, x, y), rtol=1e-10)
+        np.testing.assert_allclose(primal(path.w[i], path.b[i], lam, bias, x, y), path.objective[i], rtol=1e-10)
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_leave_one_out_errors_are_those_of_refits(bias, x64):
+    """One copy of a row is left out, at the same total penalty."""
+    data = wild(dataset())
+    path = jaxsvm.ridge_path(data, lam=LAMS, bias=bias)
+    labels = jaxsvm.ridge_path(data._replace(y=jnp.asarray(LABELS)), lam=LAMS, bias=bias)
+    for i, lam in enumerate(LAMS):
+        squared, mistakes = 0.0, 0.0
+        for row in np.flatnonzero(WEIGHT):
+            rest = WEIGHT - (np.arange(N) == row)
+            total = lam * WEIGHT.sum() / rest.sum()
+            w, b = peer(total, bias, weight=rest)
+            squared += WEIGHT[row] * (Y[row] - X[row] @ w - b) ** 2
+            w, b = peer(total, bias, y=LABELS, weight=rest)
+            mistakes += WEIGHT[row] * (LABELS[row] * (X[row] @ w + b) <= 0)
+        np.testing.assert_allclose(path.loo_error[i], squared / WEIGHT.sum(), rtol=1e-8)
+        np.testing.assert_allclose(labels.loo_mistakes[i], mistakes / WEIGHT.sum(), rtol=1e-12)
+    assert path.best == int(np.argmin(path.loo_error))
+
+
+def test_the_errors_are_those_of_RidgeCV():
+    one = np.ones(N)
+    path = jaxsvm.ridge_path(dataset(weight=one, dtype=np.float32), lam=LAMS)
+    x, y = X.astype(np.float32).astype(float), Y.astype(np.float32).astype(float)
+    made = RidgeCV(LAMS * N, gcv_mode="eigen", store_cv_results=True).fit(x, y)
+    np.testing.assert_allclose(path.loo_error, made.cv_results_.mean(0), rtol=1e-8)
+    np.testing.assert_allclose(LAMS[path.best] * N, made.alpha_)
+    np.testing.assert_allclose(path.model(path.best)(x.astype(np.float32)), made.predict(x), rtol=1e-4)
+
+
+def test_weight_k_is_k_copies_on_the_path(x64):
+    times = WEIGHT.astype(int)
+    one = jaxsvm.ridge_path(dataset(), lam=LAMS)
+    other = jaxsvm.ridge_path(dataset(np.repeat(X, times, 0), np.repeat(Y, times), None), lam=LAMS)
+    for have, want in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-7, atol=1e-9)
+
+
+def test_weights_below_1_are_left_out_as_a_whole(x64):
+    """Weights of sum 1: row i with all of its weight, at the same total penalty."""
+    weight = WEIGHT / WEIGHT.sum()
+    path = jaxsvm.ridge_path(dataset(weight=weight), lam=[0.1])
+    squared = 0.0
+    for row in np.flatnonzero(weight):
+        rest = np.where(np.arange(N) == row, 0, weight)
+        w, b = peer(0.1 / rest.sum(), "free", weight=rest)
+        squared += weight[row] * (Y[row] - X[row] @ w - b) ** 2
+    np.testing.assert_allclose(path.loo_error, squared, rtol=1e-8)
+
+
+def test_the_path_of_classes_is_that_of_each_class(x64):
+    path = jaxsvm.ridge_path(dataset(y=NUMBERS, task="multiclass"), lam=LAMS, classes=CLASSES)
+    one_by_one = [jaxsvm.ridge_path(dataset(y=np.where(c == NUMBERS, 1.0, -1.0)), lam=LAMS) for c in range(CLASSES)]
+    np.testing.assert_allclose(path.w, np.stack([each.w for each in one_by_one], 1), rtol=1e-9)
+    np.testing.assert_allclose(path.b, np.stack([each.b for each in one_by_one], 1), rtol=1e-9)
+    for name in ("objective", "loo_error"):
+        np.testing.assert_allclose(getattr(path, name), sum(getattr(each, name) for each in one_by_one), rtol=1e-9)
+    mistakes = 0.0
+    for row in np.flatnonzero(WEIGHT):
+        rest = WEIGHT - (np.arange(N) == row)
+        made = RidgeClassifier(alpha=LAMS[1] * WEIGHT.sum(), solver="svd").fit(X, NUMBERS, rest)
+        mistakes += WEIGHT[row] * (made.predict(X[row : row + 1])[0] != NUMBERS[row])
+    np.testing.assert_allclose(path.loo_mistakes[1], mistakes / WEIGHT.sum())
+    model = path.model(1)
+    assert isinstance(model, models.OneVsRest) and model(jnp.asarray(X)).shape == (N, CLASSES)
+
+
+def test_more_columns_than_rows(x64):
+    """Eigenvalues of 0; the least-norm solution at a small lam."""
+    x, y = RNG.normal(size=(8, 20)), RNG.normal(size=8)
+    path = jaxsvm.ridge_path(dataset(x, y, None), lam=[1e-9, 1.0], bias="none")
+    np.testing.assert_allclose(path.w[0], np.linalg.lstsq(x, y)[0], rtol=1e-5, atol=1e-7)
+    w, b = peer(1.0, "none", x, y, np.ones(8))
+    np.testing.assert_allclose(path.w[1], w, rtol=1e-9)
+
+
+def test_rows_beyond_a_block_and_inside_of_a_transformation(x64):
+    x = RNG.normal(size=(5000, 3))
+    y = x @ [1.0, 2.0, 3.0] + RNG.normal(size=5000)
+    data = dataset(x, y, None)
+    path = jaxsvm.ridge_path(data, lam=LAMS)
+    np.testing.assert_allclose(path.w[2], peer(LAMS[2], "free", x, y, np.ones(5000))[0], rtol=1e-9)
+    made = RidgeCV(LAMS * 5000, gcv_mode="eigen", store_cv_results=True).fit(x, y)
+    np.testing.assert_allclose(path.loo_error, made.cv_results_.mean(0), rtol=1e-9)
+    inside = jax.jit(lambda lam: jaxsvm.ridge_path(data, lam=lam))(jnp.asarray(LAMS))
+    np.testing.assert_allclose(inside.loo_error, path.loo_error, rtol=1e-12)
+    slope = jax.jacfwd(lambda lam: jaxsvm.ridge_path(data, lam=lam).loo_error[0])(jnp.asarray(LAMS[2:3]))
+    errors = jaxsvm.ridge_path(data, lam=LAMS[2] + 1e-5 * np.array([-1, 1])).loo_error
+    np.testing.assert_allclose(slope[0], np.diff(errors)[0] / 2e-5, rtol=1e-5)
+
+
+# --------------------------------------------------------------------------------------------------------- what is refused
+
+
+def test_what_is_refused():
+    data = dataset(dtype=np.float32)
+    with pytest.raises(ValueError, match="lam must be a finite number above 0, got 0"):
+        jaxsvm.least_squares(0.0)
+    with pytest.raises(ValueError, match="bias must be one of 'free', 'none', 'feature', got 'both'"):
+        jaxsvm.least_squares(1.0, bias="both")
+    with pytest.raises(ValueError, match="classes must be a whole number of at least 2, got 1"):
+        jaxsvm.least_squares(1.0, classes=1)
+    wide = dataset(np.zeros((2, 16_385), np.float32), np.ones(2), None, np.float32)
+    for fit in (lambda: jaxsvm.fit(jaxsvm.least_squares(1.0), wide, KEY), lambda: jaxsvm.ridge_path(wide)):
+        with pytest.raises(ValueError, match="up to 16384 columns, got 16385: take newton"):
+            fit()
+    with pytest.raises(ValueError, match="lam must hold finite numbers above 0, got -1"):
+        jaxsvm.ridge_path(data, lam=[1.0, -1.0])
+    with pytest.raises(ValueError, match=r"lam must be a vector of numbers, got shape \(\)"):
+        jaxsvm.ridge_path(data, lam=1.0)
+    with pytest.raises(TypeError, match="data must be a Batch"):
+        jaxsvm.ridge_path(X)
+    with pytest.raises(ValueError, match="bias must be one of"):
+        jaxsvm.ridge_path(data, bias="some")
