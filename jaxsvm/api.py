@@ -24,6 +24,7 @@ from .averaging import averaged_params as averaged_params
 
 # Data
 from .data import dataset as dataset
+from .data import shard as shard
 
 # Engines: what a solver of your own is made of
 from .engines import coordinate as coordinate
