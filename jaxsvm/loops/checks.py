@@ -73,7 +73,7 @@ def check_draws(solver: Solver, sampler: Any, n: int) -> None:
         )
     raise ValueError(
         f"the rows lie on {k} devices, and {sampler} draws from all of them at once: draw in "
-        f"blocks, sampler=jaxsvm.samplers.strata({sampler}, blocks={k})"
+        f"blocks, sampler=strata({sampler}, blocks={k}) of jaxsvm.samplers"
     )
 
 
