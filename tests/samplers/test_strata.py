@@ -17,9 +17,13 @@ def rows(weight):
     return jaxsvm.Batch(jnp.zeros((n, 1)), jnp.ones(n), jnp.arange(n, dtype=jnp.int32), jnp.asarray(weight))
 
 
-def draws(sampler, data, steps, start=0):
-    state = sampler.init(KEY, data)
-    return np.asarray(sampler.draw(state, start, steps))
+_init = jax.jit(lambda sampler, key, data: sampler.init(key, data))
+_draw = jax.jit(lambda sampler, state, t, count: sampler.draw(state, t, count), static_argnums=3)
+_feed = jax.jit(lambda sampler, state, index, progress: sampler.feedback(state, index, progress))
+
+
+def draws(sampler, data, steps, start=0, key=KEY):
+    return np.asarray(_draw(sampler, _init(sampler, key, data), jnp.int32(start), steps))
 
 
 INNER = [samplers.epochs(2), samplers.uniform(2), samplers.uniform(2, replace=False)]
@@ -32,7 +36,7 @@ def test_a_block_is_drawn_from_as_by_its_own_sampler(inner):
     assert stratified.shape == (5, 6)
     for j in range(3):
         block = rows(weight[4 * j : 4 * j + 4])
-        own = np.asarray(inner.draw(inner.init(jax.random.fold_in(KEY, j), block), 0, 5))
+        own = draws(inner, block, 5, key=jax.random.fold_in(KEY, j))
         assert (stratified[:, 2 * j : 2 * j + 2] == np.where(own >= 0, own + 4 * j, -1)).all()
     later = draws(samplers.strata(inner, blocks=3), rows(weight), 2, start=3)
     assert (stratified[3:] == later).all()
@@ -65,16 +69,16 @@ def test_feedback_goes_to_its_block():
     inner = samplers.acf(2)
     both, data = samplers.strata(inner, blocks=2), rows(np.ones(8))
     assert both.period(8) == inner.period(4) == 2
-    state = both.init(KEY, data)
-    parts = [inner.init(jax.random.fold_in(KEY, j), rows(np.ones(4))) for j in range(2)]
+    state = _init(both, KEY, data)
+    parts = [_init(inner, jax.random.fold_in(KEY, j), rows(np.ones(4))) for j in range(2)]
     for t in range(0, 12, 2):
-        index = both.draw(state, t, 2)
+        index = _draw(both, state, jnp.int32(t), 2)
         progress = 1 + (index % 3).astype(jnp.float32)
-        state = both.feedback(state, index, progress)
+        state = _feed(both, state, index, progress)
         for j in range(2):
             own = index[:, 2 * j : 2 * j + 2] - 4 * j
-            assert (parts[j].schedule is not None) and (inner.draw(parts[j], t, 2) == own).all()
-            parts[j] = inner.feedback(parts[j], own, progress[:, 2 * j : 2 * j + 2])
+            assert (_draw(inner, parts[j], jnp.int32(t), 2) == own).all()
+            parts[j] = _feed(inner, parts[j], own, progress[:, 2 * j : 2 * j + 2])
     for j in range(2):
         np.testing.assert_allclose(state.inner.preference[j], parts[j].preference, rtol=1e-6)
     assert not (np.asarray(state.inner.preference[0]) == np.asarray(state.inner.preference[1])).all()

@@ -14,7 +14,7 @@ from jaxsvm import features, kernels, samplers
 
 KEY = jax.random.key(0)
 EPOCHS, UNIFORM = samplers.strata(samplers.epochs(8), blocks=4), samplers.strata(samplers.uniform(8), blocks=4)
-MAP = features.nystrom(None, kernels.rbf(1.0), landmarks=binary_rows(1024)[0][:32])
+MAP = features.fourier(jax.random.key(2), kernels.rbf(1.0), dim=COLUMNS, features=32)
 
 
 def relative(found, wanted):
