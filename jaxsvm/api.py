@@ -24,6 +24,7 @@ from .averaging import averaged_params as averaged_params
 
 # Data
 from .data import dataset as dataset
+from .data import shard as shard
 
 # Engines: what a solver of your own is made of
 from .engines import coordinate as coordinate
@@ -67,6 +68,7 @@ from .solvers import bottou_sgd as bottou_sgd
 from .solvers import bpas as bpas
 from .solvers import bsca as bsca
 from .solvers import bsgd as bsgd
+from .solvers import cocoa as cocoa
 from .solvers import constrained_sgd as constrained_sgd
 from .solvers import decomposition as decomposition
 from .solvers import fixed_budget_perceptron as fixed_budget_perceptron

@@ -22,6 +22,7 @@ from .scaling import Scale as Scale
 from .scaling import Standardize as Standardize
 from .scaling import scale as scale
 from .scaling import standardize as standardize
+from .sharding import shard as shard
 from .splits import split as split
 from .svmlight import load_svmlight as load_svmlight
 
@@ -45,6 +46,7 @@ __all__ = [
     "save_npz",
     "save_svmlight",
     "scale",
+    "shard",
     "split",
     "standardize",
 ]

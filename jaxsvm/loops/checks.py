@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import checks
 from ..checks import shown
-from ..numerics import is_traced
+from ..numerics import is_traced, shards
 from ..recipe import Recipe, fields_of, is_kind, refuse_factory
 from ..types import Batch, Solver, same_structure
 
@@ -33,6 +33,8 @@ def check_key(key: Any) -> None:
 
 def check_targets(solver: Any, data: Batch) -> None:
     """Raise for known targets and values that the solver cannot process."""
+    if not is_traced(data.y) and not getattr(data.y, "is_fully_addressable", True):
+        data = _own_rows(data)
     if solver.validate is not None and not is_traced(data):
         solver.validate(data)
     wanted = solver.targets
@@ -50,6 +52,29 @@ def check_targets(solver: Any, data: Batch) -> None:
             f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number "
             "them, or say classes=k"
         )
+
+
+def _own_rows(data: Batch) -> Batch:
+    """The targets and weights on the devices of this process, without their rows."""
+    local = lambda a: np.concatenate([np.asarray(part.data) for part in a.addressable_shards])
+    y, weight = local(data.y), local(data.weight)
+    return data._replace(y=y, weight=weight)
+
+
+def check_draws(solver: Solver, sampler: Any, n: int) -> None:
+    """Raise if steps would take rows from one device to another."""
+    k, draws = shards(n), fields_of(sampler)
+    if k == 1 or solver.reads == "all" or draws.whole or draws.blocks % k == 0:
+        return
+    if draws.blocks > 1:
+        raise ValueError(
+            f"the rows lie on {k} devices, and {sampler} has {draws.blocks} blocks: take a "
+            f"multiple of {k} blocks"
+        )
+    raise ValueError(
+        f"the rows lie on {k} devices, and {sampler} draws from all of them at once: draw in "
+        f"blocks, sampler=strata({sampler}, blocks={k}) of jaxsvm.samplers"
+    )
 
 
 def check_probe(probe: Any) -> None:

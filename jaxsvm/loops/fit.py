@@ -15,7 +15,14 @@ from jax import lax
 
 from ..checks import number, on_host, shown
 from ..files import DeferredInterrupt
-from ..numerics import CentredRows, accum_dtype, check_process, is_traced, pack_rows
+from ..numerics import (
+    CentredRows,
+    accum_dtype,
+    check_process,
+    in_mesh_of,
+    is_traced,
+    pack_rows,
+)
 from ..numerics.sparse_products import MIN_ROWS
 from ..recipe import cast, check_choice, fields_of, is_kind, untried, unwrap_static
 from ..samplers import uniform
@@ -39,6 +46,7 @@ from ..types import (
 )
 from .checks import (
     check_counters,
+    check_draws,
     check_key,
     check_like,
     check_limit,
@@ -66,6 +74,7 @@ from .progress import Bar
 from .saving import Saver
 
 
+@in_mesh_of("batch")
 def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
     """One compiled update, for loops written by the user.
 
@@ -111,6 +120,7 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         raise
 
 
+@in_mesh_of("data")
 def fit(
     solver: Solver,
     data: Batch,
@@ -201,6 +211,7 @@ def fit(
     # Rows of a step, and steps between two updates of an adaptive sampler.
     b, period = draws.rows(n), draws.period(n) if draws.period else None
     check_targets(fields, data)
+    check_draws(fields, sampler, n)
     stops = tol is not None or steps is None
     # `Fit.converged` refers to its own tolerance, even if all steps are made
     if fields.with_tol is not None:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..numerics import shards
 from ..objectives import decision_values
 from ..recipe import as_static, cast, fields_of, unwrap_static
 from ..types import (
@@ -26,6 +27,7 @@ from ..types import (
     Solver,
     State,
     take,
+    take_by_block,
 )
 from .curve import Sums, add_info, curve_row, empty_sums
 
@@ -187,9 +189,10 @@ def run_chunk(
     )
     # drawn outside of the loop, which is cheaper
     indices: Any = None if whole else sampler.draw(run.sampler, run.step, every)
+    # rows on several devices are taken where they are
+    blocks = sampler.blocks if shards(data.y.shape[0]) > 1 else 1
     if lift:
-        features = solver.prepare(take(step_data, indices.reshape(-1)))
-        features = jax.tree.map(lambda a: a.reshape(*indices.shape, *a.shape[1:]), features)
+        features = _features_of_steps(solver, step_data, indices, blocks)
 
     def batch(k):
         if lift:
@@ -197,11 +200,11 @@ def run_chunk(
         if whole:
             return step_data
         index = lax.dynamic_index_in_dim(indices, k, keepdims=False)
-        return (
-            step_data._replace(index=index)
-            if reads == "all"
-            else take(step_data, index, copy=False)
-        )
+        if reads == "all":
+            return step_data._replace(index=index)
+        if blocks > 1:
+            return take_by_block(step_data, index, blocks)
+        return take(step_data, index, copy=False)
 
     def body(k, carry):
         state, sums, feedback = carry
@@ -245,6 +248,21 @@ def run_chunk(
     return _end_chunk(
         solver, sampler if adaptive else None, probe, data, run, state, sums, feedback, tol, length
     )
+
+
+def _features_of_steps(solver: Solver, data: Batch, indices: Array, blocks: int) -> Batch:
+    """The prepared rows of each step, (steps, rows of a step, ...).
+
+    They are prepared block by block, in the order in which blocks lie on devices.
+    """
+    steps = indices.shape[0]
+    by_block = jnp.moveaxis(indices.reshape(steps, blocks, -1), 1, 0)
+    rows = by_block.reshape(-1)
+    prepared = solver.prepare(
+        take(data, rows) if blocks == 1 else take_by_block(data, rows, blocks)
+    )
+    by_step = lambda a: jnp.moveaxis(a.reshape(*by_block.shape, *a.shape[1:]), 0, 1)
+    return jax.tree.map(lambda a: by_step(a).reshape(*indices.shape, *a.shape[1:]), prepared)
 
 
 def _end_chunk(

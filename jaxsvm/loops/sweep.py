@@ -15,11 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Mesh
 
 from ..checks import as_number, integer, shown
 from ..numerics import check_process, is_traced
 from ..recipe import check_positive
 from ..types import Array
+from .deal import Deal
 from .progress import Bar
 from .threads import may_overlap
 
@@ -187,6 +189,7 @@ def sweep(
     memory: float | None = None,
     chunk: int | None = None,
     progress: bool = True,
+    mesh: Mesh | None = None,
     **axes: Array,
 ) -> Callable:
     """Run `fn` at every point of a grid, as one compiled program.
@@ -207,6 +210,12 @@ def sweep(
         chunk: numbers of the first axis in one call of the program, >= 1; None: all, or as many as
             `memory` allows.
         progress: a bar on the standard error stream, if the program is called more than once.
+        mesh: devices among which the points are dealt: each device of its axis "runs" computes the
+            next part of the grid with the program of one device, and none of them sends anything to
+            another. `chunk` and `memory` are those of one device; None for `chunk`: the widest that
+            occupies all devices. A mesh of one axis may give it any name. With a second axis
+            "rows", each part runs on the rows of `jaxsvm.shard(data, mesh)` over that axis.
+            Arguments not on the mesh are copied to all its devices. None: one device.
         **axes: name -> (k,) numbers, k >= 1.
 
     Returns:
@@ -215,8 +224,9 @@ def sweep(
         number of bytes of such a call, as the compiler counts them, of all threads together.
 
     Raises:
+        TypeError: mesh is not a mesh.
         ValueError: no axis, an axis that is not a vector, chunk < 1, one point that exceeds
-            `memory`.
+            `memory`, a mesh without an axis "runs".
 
     Example:
         >>> values = sweep(lambda lam, sigma, x: lam * sigma + x, lam=jnp.arange(3.0),
@@ -253,6 +263,7 @@ def sweep(
         """(points, first axis, ...) -> (first axis, the other axes, ...)."""
         return jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(*shape, *a.shape[2:]), tree)
 
+    deal = None if mesh is None else Deal.over(mesh, run_part)
     plans: dict[tuple, tuple] = {}
 
     def plan(args, kwargs):
@@ -261,9 +272,13 @@ def sweep(
         types = tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
         if types not in plans:
             width = min(chunk or shape[0], shape[0])
-            plans[types] = _plan(
-                run_part, first_axis, width, [p[0] for p in points], args, kwargs, memory
-            )
+            point = tuple(p[0] for p in points)
+            if deal is not None and chunk is None:
+                width = deal.widest(shape[0], math.prod(shape[1:]))
+            lower = lambda width: run_part.lower(first_axis[:width], point, args, kwargs)
+            if deal is not None:
+                lower = lambda width: deal.lower(first_axis[:width], point, args, kwargs)
+            plans[types] = _plan(lower, width, memory, 1 if deal else _processors())
         return plans[types]
 
     def run(*args, **kwargs):
@@ -280,6 +295,8 @@ def sweep(
             )
         # converted in this thread, as others do not inherit JAX's settings
         args, kwargs = jax.tree.map(jnp.asarray, (args, kwargs))
+        if deal is not None:
+            args, kwargs = jax.tree.map(deal.place, (args, kwargs))
         program, width, threads, _ = plan(args, kwargs)
         # the last chunk overlaps the one before
         starts = [min(i, shape[0] - width) for i in range(0, shape[0], width)]
@@ -291,9 +308,12 @@ def sweep(
             for point in other_points
             for start in starts
         ]
-        results = _run_jobs(
-            lambda job: jax.block_until_ready(program(*job, args, kwargs)), jobs, threads, progress
-        )
+        work = lambda job: jax.block_until_ready(program(*job, args, kwargs))
+        if deal is None:
+            results = _run_jobs(work, jobs, threads, progress)
+        else:
+            rounds = _run_jobs(work, deal.rounds(jobs), 1, progress)
+            results = [part for done in rounds for part in deal.parts(done)][: len(jobs)]
 
         def join(*parts):
             return jnp.concatenate(
@@ -343,22 +363,20 @@ def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
     return call
 
 
+def _processors() -> int:
+    """Threads that may run programs at the same time."""
+    return os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
+
+
 def _plan(
-    run_part: Any,
-    first_axis: Array,
-    width: int,
-    point: list[Array],
-    args: tuple,
-    kwargs: dict,
-    memory: float | None,
+    lower: Callable[[int], Any], width: int, memory: float | None, threads: int
 ) -> tuple[Any, int, int, int]:
     """The compiled program of the widest chunk that fits `memory`, its width, and its resources.
 
-    The resources are the number of threads and the bytes of all.
+    The resources are the number of threads, at most `threads`, and the bytes of all.
     """
-    threads = os.cpu_count() or 1 if jax.default_backend() == "cpu" else 1
     while True:
-        lowered = run_part.lower(first_axis[:width], tuple(point), args, kwargs)
+        lowered = lower(width)
         threads = threads if may_overlap(lowered) else 1
         program = lowered.compile()
         analysis = program.memory_analysis()

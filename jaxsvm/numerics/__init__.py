@@ -55,6 +55,12 @@ from .reductions import sample_proportional as sample_proportional
 from .reductions import scatter_set as scatter_set
 from .reductions import top_k_index as top_k_index
 from .reductions import two_sum as two_sum
+from .shards import in_mesh_of as in_mesh_of
+from .shards import map_shards as map_shards
+from .shards import mesh_of as mesh_of
+from .shards import on_one_device as on_one_device
+from .shards import shards as shards
+from .shards import split_rows as split_rows
 from .sparse_products import pack_rows as pack_rows
 from .water_filling import WaterFill as WaterFill
 from .water_filling import one_level as one_level

@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import PartitionSpec
 
 from ..types import Array
 from .products import dot
+from .shards import ROWS, map_shards, on_one_device, shards
 
 BLOCK = 128  # entries that are searched linearly for one sample
 
@@ -29,6 +31,8 @@ def pairwise_sum(a: Array) -> Array:
 
     It is several times as fast as `jnp.sum` on a CPU, with a smaller rounding error.
     """
+    if shards(a.shape[0]) > 1:
+        return jnp.sum(map_shards(pairwise_sum, a))
     n = a.shape[0]
     folds = max((n - 1).bit_length() - 8, 0)  # to at most 256 numbers
     foldable = n >> folds << folds
@@ -103,20 +107,23 @@ def scatter_set(a: Array, index: Array, values: Array) -> Array:
         index: (b,) in [0, n); repeated indices must carry equal values.
         values: (b,).
     """
-    if index.shape[0] == 1:  # a slice update instead of a scatter: XLA fuses loops of slices
+    # a slice update instead of a scatter: XLA fuses loops of slices
+    if index.shape[0] == 1 and shards(a.shape[0]) == 1:
         return lax.dynamic_update_slice_in_dim(a, values, index[0], 0)
     return a.at[index].set(values, mode="promise_in_bounds")
 
 
 def gather(a: Array, index: Array) -> Array:
     """`a[index]` for (b,) indices in [0, n)."""
-    if index.shape[0] == 1:
+    if index.shape[0] == 1 and shards(a.shape[0]) == 1:
         return lax.dynamic_slice_in_dim(a, index[0], 1)
     return a.at[index].get(mode="promise_in_bounds")
 
 
 def index_row(a: Array, i: Array) -> Array:
     """`a[i]` for one i in [0, n): an entry of (n,), or a row of (n, d)."""
+    if shards(a.shape[0]) > 1:  # a gather within each shard; a slice would join them first
+        return a.at[jnp.reshape(i, 1)].get(mode="promise_in_bounds")[0]
     return lax.dynamic_index_in_dim(a, i, keepdims=False)
 
 
@@ -131,17 +138,25 @@ def _halved(a: Array, fn: Callable) -> Array:
     return a
 
 
+def _fold_shards(fold: Callable, a: Array) -> Array:
+    """`fold` over the last axis, within each shard first."""
+    k = shards(a.shape[-1])
+    if k == 1:
+        return fold(a)
+    return fold(on_one_device(fold)(a.reshape(*a.shape[:-1], k, -1)))
+
+
 def fast_max(a: Array) -> Array:
     """The maximum over the last axis, several times as fast as `jnp.max` on a CPU.
 
     Rows of a matrix (k, n) are reduced by one loop, which compiles to less than k loops.
     """
-    return jnp.max(_halved(a, jnp.maximum), axis=-1)
+    return _fold_shards(lambda a: jnp.max(_halved(a, jnp.maximum), axis=-1), a)
 
 
 def fast_min(a: Array) -> Array:
     """The minimum over the last axis, as `fast_max`."""
-    return jnp.min(_halved(a, jnp.minimum), axis=-1)
+    return _fold_shards(lambda a: jnp.min(_halved(a, jnp.minimum), axis=-1), a)
 
 
 def argmax_value(a: Array) -> tuple[Array, Array]:
@@ -158,9 +173,23 @@ def top_k_index(a: Array, k: int) -> Array:
     """The indices of the k largest entries of (n,), int32, in descending order of the entries.
 
     Without the barrier, XLA fuses the operations that follow and sorts all of `a`, which takes
-    thirty times as long.
+    thirty times as long. On rows of several shards, each selects its k largest, and the largest of
+    these are the same in the same order.
     """
+    if (many := shards(a.shape[0])) > 1 and a.shape[0] // many >= k:
+        return _top_k_of_shards(a, k, many)
     return lax.optimization_barrier(lax.top_k(a, k))[1]
+
+
+def _top_k_of_shards(a: Array, k: int, many: int) -> Array:
+    # A barrier for each output, as XLA's partitioner aborts where one barrier has two; and
+    # `shard_map`, as it would join all rows for a mapped `top_k`.
+    select = lambda a: tuple(map(lax.optimization_barrier, lax.top_k(a, k)))
+    rows = PartitionSpec(ROWS)
+    candidates = jax.shard_map(select, in_specs=rows, out_specs=rows)(a)
+    value, place = lax.with_sharding_constraint(candidates, PartitionSpec())
+    first = jnp.arange(many, dtype=place.dtype) * (a.shape[0] // many)
+    return (place + jnp.repeat(first, k))[select(value)[1]]
 
 
 def is_traced(*trees: Any) -> bool:

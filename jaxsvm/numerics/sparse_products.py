@@ -185,13 +185,10 @@ def _added_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 def pack_rows(x: Any) -> SparseRows | None:
     """Sparse rows packed for loops that read them in place.
 
-    None if they are not on a CPU or cannot be packed.
+    None if they are not on one CPU device or cannot be packed.
     """
     packable = isinstance(x, SparseRows) and x.offsets is None and x.rows is None
     packable = packable and x.value.shape[1] % LANE_WIDTH == 0 and x.value.size < 2**31
-    platforms = (
-        {device.platform for device in x.value.devices()}
-        if packable and isinstance(x.value, jax.Array)
-        else set()
-    )
-    return x.packed if platforms == {"cpu"} else None
+    packable = packable and isinstance(x.value, jax.Array)
+    platforms = [device.platform for device in x.value.devices()] if packable else []
+    return x.packed if platforms == ["cpu"] else None

@@ -11,9 +11,11 @@ from .epochs import EpochsState as EpochsState
 from .epochs import epochs as epochs
 from .shrinking import ShrinkingState as ShrinkingState
 from .shrinking import shrinking as shrinking
+from .strata import StrataState as StrataState
+from .strata import strata as strata
 from .uniform import SubsetState as SubsetState
 from .uniform import UniformState as UniformState
 from .uniform import uniform as uniform
 from .whole import whole as whole
 
-__all__ = ["acf", "active_rows", "epochs", "shrinking", "uniform", "whole"]
+__all__ = ["acf", "active_rows", "epochs", "shrinking", "strata", "uniform", "whole"]

@@ -9,6 +9,7 @@ from .bottou_sgd import bottou_sgd as bottou_sgd
 from .bpas import bpas as bpas
 from .bsca import bsca as bsca
 from .bsgd import bsgd as bsgd
+from .cocoa import cocoa as cocoa
 from .constrained_sgd import constrained_sgd as constrained_sgd
 from .decomposition import decomposition as decomposition
 from .fixed_budget_perceptron import fixed_budget_perceptron as fixed_budget_perceptron

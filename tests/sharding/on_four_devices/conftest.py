@@ -1,0 +1,61 @@
+"""Rows on four devices, the same rows on one, and the program of a chunk of a run."""
+
+import functools
+
+import collectives
+import jax
+import numpy as np
+import pytest
+from compiling import as_users
+from jax.sharding import Mesh
+
+import jaxsvm
+from jaxsvm.loops.programs import as_argument, run_chunk
+
+COLUMNS = 123  # as a9a has them
+
+
+@functools.cache
+def binary_rows(n):
+    """Rows of 14 ones among 123 columns, times a number that makes products round; labels of a noisy plane."""
+    rng = np.random.default_rng(n)
+    x = np.zeros((n, COLUMNS), np.float32)
+    x[np.arange(n)[:, None], rng.random((n, COLUMNS)).argsort(axis=1)[:, :14]] = 0.37
+    score = x @ rng.normal(size=COLUMNS) + 0.3 * rng.normal(size=n)
+    return x, np.where(score > np.median(score), 1, -1).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def mesh():
+    assert jax.device_count() == 4
+    return jax.make_mesh((4,), ("rows",))
+
+
+@pytest.fixture(scope="session")
+def pair(mesh):
+    """n -> the same rows on one device and on four, in the same blocks."""
+
+    @functools.cache
+    def make(n, blocks=4):
+        data = jaxsvm.dataset(*binary_rows(n))
+        one = Mesh(np.array(jax.devices()[:1]), ("rows",))
+        return jaxsvm.shard(data, one, blocks=blocks), jaxsvm.shard(data, mesh, blocks=blocks)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def compiled():
+    """(solver, sharded data, sampler=None) -> the optimised program of a chunk of two steps, and its collectives by depth."""
+
+    def make(solver, data, sampler=None, **options):
+        key = jax.random.key(0)
+        run = jaxsvm.fit(solver, data, key, steps=0, sampler=sampler).state
+        sampler = solver.sampler if sampler is None else sampler
+        arguments = as_argument(solver, np.float32), as_argument(sampler, np.float32)
+        with jax.set_mesh(data.y.sharding.mesh):
+            lowered = run_chunk.lower(*arguments, None, data, None, run, None, np.int32(2), every=2, **options)
+            program = lowered.compile(as_users())
+        return program, collectives.by_depth(program.as_text())
+
+    return make
