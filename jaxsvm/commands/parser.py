@@ -33,6 +33,8 @@ SOLVERS = {
     "asgd": "averaged SGD",
     "subgradient": "subgradients of all rows",
     "newton": "Newton steps for squared_hinge (its default), logistic, squared, smooth_hinge",
+    "ocas": "cutting planes with a line search: few passes of all rows, stops by itself",
+    "svm_perf": "cutting planes of the mean loss, the one-slack form",
     "perceptron": "averaged perceptron, linear or with a kernel; no lambda",
 }  # and what they are
 LOSSES = (
@@ -201,7 +203,7 @@ def add_train(commands: Any) -> None:
     group.add_argument(
         "--tol",
         type=float,
-        help="stop at this residual: sdca, decomposition, smo, bsca (1e-3), "
+        help="stop at this residual: sdca, decomposition, smo, bsca, ocas, svm_perf (1e-3), "
         "newton, interior_point (1e-6), "
         "subgradient (goes on to the end)",
     )

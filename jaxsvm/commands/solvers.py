@@ -126,6 +126,14 @@ METHODS = {
         ("feature", "none", "free"),
         batch=0, passes=10, tol=1e-6, default_losses=("squared_hinge", "squared"),
     ),
+    "ocas": Method(
+        lambda s: jaxsvm.ocas(s.lam, loss=s.loss, bias=s.bias),
+        ("feature", "free", "none"), batch=0, passes=500, tol=1e-3,
+    ),
+    "svm_perf": Method(
+        lambda s: jaxsvm.svm_perf(s.lam, loss=s.loss, bias=s.bias),
+        ("feature", "free", "none"), batch=0, passes=500, tol=1e-3,
+    ),
     "perceptron": Method(
         lambda s: jaxsvm.perceptron(s.kernel, average=True),
         kernel="yes", batch=1, passes=10, losses=False, objective=False,

@@ -85,17 +85,18 @@ def test_a_linear_model_is_near_the_optimum_and_predicts_as_numpy_does(there, ca
         (("--seconds", "60"), "sdca"),
         (("--kernel", "rbf"), "sdca"),
         (("--solver", "pegasos"), "pegasos"),
+        (("--solver", "ocas", "--tol", "1e-7"), "ocas"),
     ],
 )
 def test_without_a_name_the_solver_is_the_fastest_for_linear_machines(there, capsys, options, solver):
     assert main(["train", "rows.svm", "--model", "f.npz", "--quiet", *options]) == 0
     assert f"solver       {solver}, " in capsys.readouterr().out
-    if solver not in ("interior_point", "newton"):
+    if solver not in ("interior_point", "newton", "ocas"):
         return
     from sklearn.svm import LinearSVC
 
     scaled = (X - X.mean(0)) / X.std(0)
-    loss = "hinge" if solver == "interior_point" else "squared_hinge"
+    loss = "squared_hinge" if solver == "newton" else "hinge"
     best = LinearSVC(loss=loss, tol=1e-9, max_iter=10**6, random_state=0).fit(scaled, Y)
     np.testing.assert_allclose(jaxsvm.models.load("f.npz")(X.astype("f")), best.decision_function(scaled), atol=1e-3)
 
