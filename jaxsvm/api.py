@@ -59,6 +59,7 @@ from .recipe import static as static
 from .recipe import struct as struct
 
 # Solvers
+from .solvers import RidgePath as RidgePath
 from .solvers import asgd as asgd
 from .solvers import asset as asset
 from .solvers import asset_star as asset_star
@@ -89,7 +90,6 @@ from .solvers import perceptron as perceptron
 from .solvers import projectron as projectron
 from .solvers import projectron_plus as projectron_plus
 from .solvers import random_budget_perceptron as random_budget_perceptron
-from .solvers import RidgePath as RidgePath
 from .solvers import ridge_path as ridge_path
 from .solvers import sbp as sbp
 from .solvers import scs as scs

@@ -128,6 +128,9 @@ CASES = [
     Case("interior_point(1.0, loss=squared_hinge(), bias='none', rounds=1.0)",
          lambda C: jaxsvm.interior_point(C, loss=losses.squared_hinge, bias="none", rounds=1), 1.0, "C", losses.squared_hinge,
          excess=1e-6, copies=False, exact=True),
+    Case("interior_point(1.0, loss=eps_insensitive(), bias='free', rounds=1.0)",
+         lambda C: jaxsvm.interior_point(C, loss=TUBE, bias="free", rounds=1), 1.0, "C", TUBE, "free", excess=1e-6,
+         copies=False, exact=True, tol=1e-14),
     Case("kernel_pegasos(0.1, rbf(1.0))", lambda lam: jaxsvm.kernel_pegasos(lam, RBF), kernel=True),
     Case("asset(0.1, average_from=50)", lambda lam: jaxsvm.asset(lam, average_from=50), bias="free", excess=4e-2, sums=True),
     Case("asset(0.1, average_from=50, bias='none')", lambda lam: jaxsvm.asset(lam, average_from=50, bias="none"), excess=1e-2,
@@ -295,6 +298,9 @@ def optimum(kind: str, real: bool, lam: float, loss: Loss, bias: str, kernel: bo
     elif hinge and bias == "free":
         made = SVC(kernel="linear", C=C, tol=1e-10).fit(x, y)
         f, square = made.decision_function(x), float((made.coef_**2).sum())
+    elif loss is TUBE and bias == "free":
+        made = SVR(kernel="linear", C=C, tol=1e-10, epsilon=0.1).fit(x, y)
+        f, square = made.predict(x), float((made.coef_**2).sum())
     elif hinge:  # intercept_scaling 1: a constant feature 1
         made = LinearSVC(
             loss="hinge", dual=True, fit_intercept=bias == "feature", C=C, tol=1e-10, max_iter=10**6, random_state=0

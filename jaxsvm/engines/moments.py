@@ -20,6 +20,7 @@ from ..recipe import register
 from ..types import Array, SparseRows
 
 BLOCK = 4096  # rows whose numbers are centred at once
+COLUMNS = 16_384  # whose squared number is stored
 
 
 @register("Moments")
@@ -98,3 +99,16 @@ def add_joint(
         return add_rows(moments, rows, weight, bias == "free")
 
     return fold_rows(add, moments, (x, y, weight), BLOCK)
+
+
+def check_columns(caller: str, x: Array | SparseRows) -> None:
+    """Raise for rows of too many columns.
+
+    Raises:
+        ValueError: more than `COLUMNS`.
+    """
+    if x.shape[-1] > COLUMNS:
+        raise ValueError(
+            f"{caller} takes rows of up to {COLUMNS} columns, got {x.shape[-1]}: take "
+            "newton(loss=losses.squared)"
+        )

@@ -51,7 +51,7 @@ def low_rank_bound(phi: Nystrom, x: Array, coef: Array) -> Array:
         >>> phi = jaxsvm.features.cholesky(jaxsvm.kernels.rbf(1.0), data.x, rank=2)
         >>> run = jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.interior_point(1.0)), data,
         ...     jax.random.key(0), steps=1)
-        >>> 0 < low_rank_bound(phi, data.x, run.state.solver.coef) < 1
+        >>> bool(0 < low_rank_bound(phi, data.x, run.state.solver.coef) < 1)
         True
 
     Reference: S. Fine, K. Scheinberg, Efficient SVM training using low-rank kernel representations,
@@ -76,7 +76,8 @@ def low_rank_bound(phi: Nystrom, x: Array, coef: Array) -> Array:
         live = np.where(np.arange(len(padded)) < len(support), np.asarray(coef)[padded], 0)
         rows = rows[padded] if isinstance(rows, SparseRows) else np.asarray(rows)[padded]
         wide = cast((phi, jax.tree.map(jnp.asarray, rows), jnp.asarray(live)), jnp.float64)
-        return np.asarray(_bound(*wide))[()]
+        bound: Any = np.asarray(_bound(*wide))[()]  # JAX warns of float64 outside
+        return bound
 
 
 def _bound(phi: Nystrom, x: Array, coef: Array) -> Array:

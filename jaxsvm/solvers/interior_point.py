@@ -38,8 +38,10 @@ def interior_point(
 ) -> Solver:
     """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by an interior point method.
 
-    It is for up to 1,000 columns. A step solves one system of d numbers, by one factorisation for
-    two right-hand sides. For the hinge, with alpha_i = C weight_i t_i, u = 1 - t, and multipliers
+    It is for up to 1,000 columns, or features: `on_features(features.cholesky(...),
+    interior_point(C))` is a kernel machine, and `features.low_rank_bound` bounds what its low-rank
+    kernel costs. A step solves one system of d numbers, by one factorisation for two right-hand
+    sides. For the hinge, with alpha_i = C weight_i t_i, u = 1 - t, and multipliers
     z of t >= 0 and v of u >= 0:
 
         theta = z / t + v / u;   M = I + C X' diag(weight / theta) X

@@ -9,14 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..checks import integer
-from ..engines.moments import Moments, add_joint, joint_rows, no_moments
+from ..engines.moments import Moments, add_joint, check_columns, joint_rows, no_moments
 from ..models import Linear, OneVsRest
 from ..numerics import accum_dtype, count, dot, in_double, times_count
 from ..recipe import cast, check_choice, check_positive, register, solver
 from ..samplers import epochs
 from ..types import Array, Batch, Info, Solver, SparseRows
 
-COLUMNS = 16_384  # whose squared number is stored
 ROWS = 256  # of a step
 
 
@@ -86,14 +85,9 @@ def least_squares(lam: float, *, bias: str = "free", classes: int | None = None)
     targets = 1 if classes is None else classes
 
     def init(key, data):
-        columns = data.x.shape[-1]
-        if columns > COLUMNS:
-            raise ValueError(
-                f"least_squares takes rows of up to {COLUMNS} columns, got {columns}: take "
-                "newton(loss=losses.squared)"
-            )
+        check_columns("least_squares", data.x)
         dtype = accum_dtype(data.x)
-        q = columns + (bias == "feature") + targets
+        q = data.x.shape[-1] + (bias == "feature") + targets
         shift = _mean(data, dtype, classes) if bias == "free" else jnp.zeros(q, dtype)
         zero = jnp.zeros((), jnp.int32)
         return LeastSquaresState(no_moments(q, dtype), shift, count(data.weight > 0), zero)

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checks import integer
-from ..engines.moments import BLOCK, add_joint, joint_rows, no_moments
+from ..engines.moments import BLOCK, add_joint, check_columns, joint_rows, no_moments
 from ..models import Linear, OneVsRest
 from ..numerics import accum_dtype, dot, fold_rows, is_traced
 from ..recipe import check_choice, static, struct
 from ..types import Array, Batch, SparseRows, check_batch
-from .least_squares import COLUMNS
 
 
 @struct
@@ -103,11 +102,7 @@ def ridge_path(
     check_choice("bias", bias, ("free", "none", "feature"))
     if classes is not None:
         integer("classes", classes, 2)
-    if data.x.shape[-1] > COLUMNS:
-        raise ValueError(
-            f"ridge_path takes rows of up to {COLUMNS} columns, got {data.x.shape[-1]}: take "
-            "newton(loss=losses.squared)"
-        )
+    check_columns("ridge_path", data.x)
     strengths = _strengths(lam)
     x, y, weight = data.x, data.y, data.weight
     if is_traced(x, y, weight, strengths):

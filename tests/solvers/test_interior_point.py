@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -306,6 +309,114 @@ def test_features():
     run = fit(jaxsvm.on_features(phi, jaxsvm.interior_point(C)), data)
     slow = fit(jaxsvm.on_features(phi, jaxsvm.sdca(C, bias="feature")), data, steps=10**5, tol=1e-6)
     np.testing.assert_allclose(run.model(data.x), slow.model(data.x), atol=2e-3)
+
+
+# ------------------------------------------------------------------------------------------- the steps, and known optima
+
+# The optima of lam/2 |w|^2 + mean hinge without a bias, of a transcription in NumPy; intervals where it ended above 1e-9.
+OPTIMA = {
+    ("svmguide1", 1e-3): (0.423561017, 0.423561017),
+    ("svmguide1", 1e-4): (0.422345, 0.422353),
+    ("svmguide1", 1e-5): (0.422223, 0.422231),
+    ("svmguide1", 1e-6): (0.422217963, 0.422217963),
+    ("a9a", 1e-3): (0.351328928, 0.351328928),
+    ("a9a", 1e-4): (0.344647062, 0.344647062),
+    ("a9a", 1e-5): (0.343067293, 0.343067293),
+    ("a9a", 1e-6): (0.342890692, 0.342890692),
+    ("covtype", 1e-3): (0.630805887, 0.630805887),
+    ("covtype", 1e-4): (0.590961082, 0.590961082),
+    ("covtype", 1e-5): (0.582775540, 0.582775540),
+    ("covtype", 1e-6): (0.581824365, 0.581824365),
+    ("ijcnn1", 1e-3): (0.193501, 0.193511),
+    ("ijcnn1", 1e-4): (0.175797, 0.175812),
+    ("ijcnn1", 1e-5): (0.171376, 0.171393),
+    ("ijcnn1", 1e-6): (0.170855, 0.170869),
+}
+
+
+def known_rows(name):
+    """svmguide1 standardised; 10,000 rows of a9a; 20,000 of covtype, class 2 against the rest, columns in [0, 1]; ijcnn1."""
+    files = np.load(pathlib.Path(os.environ["JAXSVM_DATA"]) / f"{name}.npz")
+    x, y = files["X_train"], files["y_train"]
+    count = {"a9a": 10_000, "covtype": 20_000}.get(name, len(y))
+    if count < len(y):
+        drawn = np.random.default_rng(0).choice(len(y), count, replace=False)
+        x, y = x[drawn], y[drawn]
+    x, y = x.astype(float), y.astype(float)
+    if name == "svmguide1":
+        x = (x - x.mean(0)) / x.std(0)
+    if name == "covtype":
+        low, width = x.min(0), np.ptp(x, 0)
+        x, y = (x - low) / np.where(width > 0, width, 1), np.where(y == 2, 1.0, -1.0)
+    return x, y
+
+
+def steps_to(solver, data, tol):
+    run = fit(solver, data, tol=tol)
+    assert run.converged and float(run.info.residual[-1]) <= tol
+    return run, run.evals // len(data.y)
+
+
+@pytest.mark.parametrize("bias", ["none", "free"])
+@pytest.mark.filterwarnings("ignore:Liblinear failed to converge")
+def test_steps_to_the_optimum(bias, x64):
+    x, y = load_breast_cancer(return_X_y=True)
+    x, y = (x - x.mean(0)) / x.std(0), 2.0 * y - 1
+    data = dataset(x, y)
+    for lam in (1e-3, 1e-6):
+        solver = jaxsvm.interior_point(1 / (lam * len(y)), bias=bias)
+        assert steps_to(solver, data, 1e-6)[1] <= 70
+        run, steps = steps_to(solver, data, 1e-8)
+        assert steps <= 75
+        # SVC stops at a violation, LIBLINEAR's dual value is a bound
+        C = 1 / (lam * len(y))
+        value = primal(weights_of(run.model, bias), bias, x, y, C)
+        if bias == "free":
+            made = SVC(kernel="linear", C=C, tol=1e-8).fit(x, y)
+            coef = np.zeros(len(y))
+            coef[made.support_] = made.dual_coef_[0]
+        else:
+            options = {"loss": "hinge", "tol": 1e-9, "max_iter": 10**6, "random_state": 0}
+            w = LinearSVC(C=C, fit_intercept=False, **options).fit(x, y).coef_[0]
+            assert value <= primal(w, bias, x, y, C) * (1 + 1e-8)
+            coef = np.asarray(run.state.solver.coef)
+        assert 0 <= value / dual(coef, bias, x, y) - 1 <= 1e-7
+
+
+@pytest.mark.long
+@pytest.mark.skipif("JAXSVM_DATA" not in os.environ, reason="no folder of data sets")
+@pytest.mark.parametrize("name", ["svmguide1", "a9a", "covtype", "ijcnn1"])
+def test_known_optima(name, x64):
+    x, y = known_rows(name)
+    data = dataset(x, y)
+    for lam in (1e-3, 1e-4, 1e-5, 1e-6):
+        C = 1 / (lam * len(y))
+        for bias in BIASES:
+            solver = jaxsvm.interior_point(C, bias=bias)
+            assert steps_to(solver, data, 1e-6)[1] <= 70
+            run, steps = steps_to(solver, data, 1e-8)
+            assert steps <= 75
+            if bias == "none":
+                low, high = OPTIMA[name, lam]
+                value = lam * primal(weights_of(run.model, bias), bias, x, y, C)
+                assert low * (1 - 1e-7) <= value <= high * (1 + 1e-7)
+
+
+@pytest.mark.long
+@pytest.mark.skipif("JAXSVM_DATA" not in os.environ, reason="no folder of data sets")
+@pytest.mark.parametrize("name", ["svmguide1", "a9a", "covtype", "ijcnn1"])
+def test_known_optima_from_rows_in_float32(name):
+    """Steps are in float64 there too; 40 of them, and w rounded to float32."""
+    x, y = known_rows(name)
+    data = dataset(x, y, dtype=np.float32)
+    for lam, ask in ((1e-3, 1e-3), (1e-5, 1e-3), (1e-6, 2e-2)):
+        for bias in BIASES:
+            solver = jaxsvm.interior_point(1 / (lam * len(y)), bias=bias, rounds=40)
+            run = fit(solver, data, steps=1)
+            assert float(run.info.residual[-1]) <= ask
+            if bias == "none":
+                value = lam * primal(weights_of(run.model, bias), bias, x, y, 1 / (lam * len(y)))
+                assert OPTIMA[name, lam][0] * (1 - 1e-6) <= value <= OPTIMA[name, lam][1] * (1 + ask)
 
 
 # --------------------------------------------------------------------------------------------------------- what is refused
