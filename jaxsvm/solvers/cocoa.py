@@ -96,6 +96,7 @@ def cocoa(
         """Blocks of m rows, (K, m, ...); those beyond the last row have weight 0."""
         n = data.y.shape[0]
         m = -(-n // blocks)
+        data = data._replace(index=jnp.arange(n, dtype=jnp.int32))
         pad = lambda a: jnp.pad(a, ((0, m * blocks - n),) + ((0, 0),) * (a.ndim - 1))
         return jax.tree.map(lambda a: split_rows(a if m * blocks == n else pad(a), blocks), data)
 
