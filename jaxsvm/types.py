@@ -361,6 +361,18 @@ class Loss(NamedTuple):
     curvature: Callable | None = None
 
 
+class JointLoss(NamedTuple):
+    """A convex loss of the scores of all rows together, such as that of ranking."""
+
+    joint: Callable  # (data) -> Risk, see `jaxsvm.risks`
+    labels: bool = False  # as of `Loss`
+    # (data) -> None, or raises for targets that it cannot process; called on the host
+    validate: Callable | None = None
+
+
+AnyLoss: TypeAlias = Loss | JointLoss
+
+
 @with_new_options(kink="l1", soft="l2")
 class Quadratic(NamedTuple):
     """One coefficient's term of a quadratic dual: y coef - l1 |coef| - l2/2 coef^2 on [low, high].

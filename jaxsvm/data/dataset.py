@@ -11,6 +11,7 @@ import numpy as np
 
 from ..checks import jax_dtype, refuse_masked, x64_enabled
 from ..numerics import pad_rows
+from ..ranking import check_grades
 from ..recipe import check_choice
 from ..types import Batch
 from .folds import group_numbers
@@ -197,24 +198,6 @@ def _class_numbers(y: np.ndarray) -> None:
         raise ValueError(
             "class numbers must be 0 .. k-1, k >= 2, each of them present, got "
             f"{shown}; use jaxsvm.data.encode(y)"
-        )
-
-
-def check_grades(y: Any, weight: Any, query: Any) -> None:
-    """Raise unless two rows of one query, of positive weight, have different grades.
-
-    Raises:
-        ValueError: there is no pair of rows to compare.
-    """
-    present = np.asarray(weight) > 0
-    y = np.asarray(y)[present]
-    query = np.zeros(len(y)) if query is None else np.asarray(query)[present]
-    order = np.lexsort((y, query))
-    same = np.diff(query[order]) == 0
-    if not (same & (np.diff(y[order]) != 0)).any():
-        raise ValueError(
-            "no two rows of one query have different grades: there is nothing to rank; look at y "
-            "and query"
         )
 
 

@@ -24,8 +24,8 @@ def load_npz(
     """Read data sets from `.npz` files, or from `.npy` files given as tuples. Nothing is unpickled.
 
     A `.npz` file holds the arrays x and y (or X and y), and optionally weight and, for ranking,
-    query; or several parts, as x_train, y_train, x_test, y_test. A sparse matrix is stored as x_data, x_indices, x_indptr,
-    x_shape. An array class_names holds the names of class numbers.
+    query; or several parts, as x_train, y_train, x_test, y_test. A sparse matrix is stored as
+    x_data, x_indices, x_indptr, x_shape. An array class_names holds the names of class numbers.
 
     Args:
         *paths: one or more; ("x.npy", "y.npy") or ("x.npy", "y.npy", "weight.npy") is one of `.npy`
@@ -139,7 +139,8 @@ def _check_part(arrays: Mapping[str, ArrayHeader | np.ndarray], x: str, part: st
     ):
         if array is not None and array.shape != (n,):
             raise ValueError(
-                f"{name}{part} must hold one {what} for each of the {n} rows, got shape {array.shape}"
+                f"{name}{part} must hold one {what} for each of the {n} rows, got shape "
+                f"{array.shape}"
             )
     if weight is not None and weight.dtype.kind not in "biuf":
         raise ValueError(f"weight{part} must hold numbers, got dtype {weight.dtype}")
