@@ -44,6 +44,16 @@ def load_all(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.n
     return (*parts[0], *(parts[1] if len(parts) > 1 else (None, None)))
 
 
+def load_sparse(name: str) -> tuple:
+    """Training rows and test rows as SciPy's CSR, float32, with labels -1 and +1."""
+    from scipy.sparse import csr_matrix
+
+    with np.load(folder() / f"{name}.npz") as arrays:
+        rows = lambda p: tuple(arrays[f"X_{p}_{k}"] for k in ("data", "indices", "indptr"))
+        x, x_test = (csr_matrix(rows(p), arrays[f"X_{p}_shape"]) for p in ("train", "test"))
+        return x, arrays["y_train"], x_test, arrays["y_test"]
+
+
 def side_by_side(functions: dict, repeats: int = 15) -> dict:
     """Seconds of each function, in turns so that the machine's moods hit all alike: name -> list of seconds."""
     for function in functions.values():

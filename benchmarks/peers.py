@@ -53,11 +53,7 @@ REPEATS = 3
 def linear_rows(name: str) -> tuple:
     """Rows and targets of a linear job; columns of scikit-learn's sets and svmguide1 are standardised."""
     if name == "reuters":
-        from scipy.sparse import csr_matrix
-
-        with np.load(common.folder() / "reuters_money_fx.npz") as a:
-            x = csr_matrix((a["X_train_data"], a["X_train_indices"], a["X_train_indptr"]), a["X_train_shape"])
-            return x, a["y_train"]
+        return common.load_sparse("reuters_money_fx")[:2]
     if name in ("breast_cancer", "digits"):
         import sklearn.datasets
 

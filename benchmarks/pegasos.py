@@ -19,12 +19,11 @@ import warnings
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse
 
 import jaxsvm
 from jaxsvm import samplers
 
-from .common import RESULTS, device, folder, load_all, panels, write
+from .common import RESULTS, device, load_all, load_sparse, panels, write
 
 LAM = 1e-4
 NAMES = ("reuters_money_fx", "a9a", "ijcnn1", "covtype")
@@ -42,12 +41,7 @@ def rows(name: str):
             x, y, x_test, y_test = x[:cut], y[:cut], x[cut:], y[cut:]
         unit = lambda x: x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
         return unit(x), y, unit(x_test), y_test
-    with np.load(folder() / f"{name}.npz") as arrays:
-        csr = [
-            scipy.sparse.csr_matrix(tuple(arrays[f"X_{p}_{k}"] for k in ("data", "indices", "indptr")), arrays[f"X_{p}_shape"])
-            for p in ("train", "test")
-        ]
-        return csr[0], arrays["y_train"], csr[1], arrays["y_test"]
+    return load_sparse(name)
 
 
 class Problem:

@@ -79,6 +79,7 @@ from .solvers import newton as newton
 from .solvers import nogd as nogd
 from .solvers import nu_svc as nu_svc
 from .solvers import nu_svr as nu_svr
+from .solvers import ocas as ocas
 from .solvers import one_class as one_class
 from .solvers import pegasos as pegasos
 from .solvers import perceptron as perceptron
@@ -92,6 +93,7 @@ from .solvers import simba as simba
 from .solvers import smo as smo
 from .solvers import stoptron as stoptron
 from .solvers import subgradient as subgradient
+from .solvers import svm_perf as svm_perf
 from .solvers import tighter_perceptron as tighter_perceptron
 from .solvers import tightest_perceptron as tightest_perceptron
 from .solvers import wolfe as wolfe

@@ -11,11 +11,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+from jax import lax
 
-from .numerics import accum_dtype, pairwise_sum
+from .numerics import accum_dtype, fast_max, pairwise_sum
 from .types import Array, Batch, Loss
 
-__all__ = ["Risk", "risk_of"]
+__all__ = ["Risk", "best_bias", "free_bias", "risk_of"]
+
+DOUBLINGS = 60  # limit of the search for an interval of biases
 
 
 class Risk(NamedTuple):
@@ -67,3 +70,53 @@ def risk_of(loss: Loss, data: Batch) -> Risk:
         return mean(loss.conjugate(u / divisor, y))
 
     return Risk(value_and_slope, conjugate)
+
+
+def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
+    """The b that minimises R(f + b), by bisection of the sum of the slopes, with value and slope.
+
+    At a kink the slope is a convex combination of those at both ends of the last interval, so that
+    its sum is 0: R(f2 + b2) >= R(f + b) + <u, f2 - f> for all f2 and all b2.
+
+    Args:
+        risk: R, whose minimum over b exists.
+        f: (n,).
+
+    Returns:
+        b (), R(f + b) (), and u (n,).
+    """
+    balance = lambda b: pairwise_sum(risk.value_and_slope(f + b)[1])
+    reach = fast_max(jnp.abs(f)) + 1
+
+    def widen(carry):
+        k, low, high = carry
+        return (
+            k + 1,
+            jnp.where(balance(low) > 0, 2 * low, low),
+            jnp.where(balance(high) < 0, 2 * high, high),
+        )
+
+    def is_narrow(carry):
+        k, low, high = carry
+        return (k < DOUBLINGS) & ((balance(low) > 0) | (balance(high) < 0))
+
+    _, low, high = lax.while_loop(is_narrow, widen, (jnp.zeros((), jnp.int32), -reach, reach))
+
+    def halve(_, ends):
+        middle = (ends[0] + ends[1]) / 2
+        is_left = balance(middle) < 0
+        return jnp.where(is_left, middle, ends[0]), jnp.where(is_left, ends[1], middle)
+
+    low, high = lax.fori_loop(0, jnp.finfo(f.dtype).nmant + 9, halve, (low, high))
+    (value_low, u_low), (value_high, u_high) = (risk.value_and_slope(f + b) for b in (low, high))
+    fall, rise = -pairwise_sum(u_low), pairwise_sum(u_high)
+    total = fall + rise
+    share = jnp.clip(jnp.where(total > 0, rise / jnp.where(total > 0, total, 1), 0), 0, 1)
+    u = share * u_low + (1 - share) * u_high
+    return jnp.where(value_low < value_high, low, high), jnp.minimum(value_low, value_high), u
+
+
+def free_bias(risk: Risk) -> Risk:
+    """The risk min_b R(f + b)."""
+    # On slopes of sum 0 both conjugates are the same.
+    return Risk(lambda f: best_bias(risk, f)[1:], risk.conjugate)

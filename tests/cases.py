@@ -34,6 +34,7 @@ class Case(NamedTuple):
     exact: bool = False  # chooses its own rows, whatever the sampler draws; derivatives are those of the optimum
     sums: bool = False  # its constants are sums over the data
     tol: float = 1e-12  # of an exact one, the residual at which its derivatives are looked at
+    derivatives: bool = True  # False: they are refused with a sentence
     own: bool = False  # chooses its own rows, of the sampler's only how many they are counts
 
     def at(self, number: float | None = None) -> Solver:
@@ -50,6 +51,12 @@ def _blocks(text: str, loss: Loss = losses.hinge, bias: str = "none") -> Case:
     """Decomposition that needs several blocks, one an update."""
     make = lambda C: jaxsvm.decomposition(C, RBF, loss=loss, bias=bias, tol=1e-5, working_set=8, rounds=1)
     return Case(text, make, 1.0, "C", loss, bias, kernel=True, excess=2e-5, copies=False, exact=True)
+
+
+def _planes(text: str, factory: Callable[..., Solver], loss: Loss = losses.hinge, bias: str = "none") -> Case:
+    """Cutting planes, of which there are as few as the columns need."""
+    make = lambda lam: factory(lam, loss=loss, planes=6, bias=bias)
+    return Case(text, make, loss=loss, bias=bias, excess=1e-5, copies=False, exact=True, derivatives=False)
 
 
 NU_OPTIONS = {"tol": 1e-5, "working_set": 8, "rounds": 1}  # several blocks, one an update
@@ -85,6 +92,7 @@ def _budgeted(text: str) -> Case:
 # - robust steps (asset): D_X D_G / sqrt(T) = 9e-2 with the free bias, 6e-2 without, on any data.
 # - coordinate ascent converges linearly: what is left is the rounding of float32.
 # - subgradients of all rows have no noise: the mean is off by 1/T^2 and roundings where no row changes sides any more.
+# - cutting planes end at a gap of the rounding of float32.
 # - a violation of tol leaves a gap of C n tol at most, which is tol in units of the objective; SMO goes on to the rounding.
 CASES = [
     Case("pegasos(0.1)", lambda lam: jaxsvm.pegasos(lam)),
@@ -170,6 +178,11 @@ CASES = [
     Case("simba(0.3, horizon=200.0)", lambda nu: jaxsvm.simba(nu, horizon=200.0), 0.3, None, copies=False, own=True),
     Case("wolfe(0.01)", lambda lam: jaxsvm.wolfe(lam), 0.01, excess=1e-5, copies=False, own=True),  # ends at a vertex
     Case("wolfe(0.05, rbf(1.0))", lambda lam: jaxsvm.wolfe(lam, RBF), 0.05, kernel=True, excess=1e-5, own=True),
+    _planes("ocas(0.1, planes=6)", jaxsvm.ocas),
+    _planes("ocas(0.1, planes=6, bias='free')", jaxsvm.ocas, bias="free"),
+    _planes("ocas(0.1, loss=logistic(), planes=6)", jaxsvm.ocas, losses.logistic),
+    _planes("svm_perf(0.1, planes=6)", jaxsvm.svm_perf),
+    _planes("svm_perf(0.1, planes=6, bias='feature')", jaxsvm.svm_perf, bias="feature"),
     Case("scs(0.1, capacity=12)", lambda lam: jaxsvm.scs(lam, capacity=12), LAM, None, copies=False, own=True),
     Case("scs(0.1, rbf(1.0), capacity=12)", lambda lam: jaxsvm.scs(lam, RBF, capacity=12), LAM, None, kernel=True, copies=False,
          own=True),

@@ -37,7 +37,21 @@ NUMBERED = [case for case in CASES if case.number is not None]
 # The first case of every factory and kind of model: for tests that compile much and look at what options do not touch.
 FACTORIES = list({(case.text.split("(")[0], case.kernel): case for case in reversed(CASES)}.values())[::-1]
 # One or two of every engine and kind of state.
-KINDS = ("pegasos", "asset", "perceptron", "sdca", "decomposition", "bsgd", "bsca", "projectron", "sbp", "wolfe", "scs", "newton")
+KINDS = (
+    "pegasos",
+    "asset",
+    "perceptron",
+    "sdca",
+    "decomposition",
+    "bsgd",
+    "bsca",
+    "projectron",
+    "sbp",
+    "wolfe",
+    "scs",
+    "newton",
+    "ocas",
+)
 ENGINES = [case for case in FACTORIES if case.text.split("(")[0] in KINDS]
 
 
@@ -467,12 +481,20 @@ def difference(case: Case, steps: int) -> tuple[float, float]:
     return outside(case.number), (outside(case.number + h) - outside(case.number - h)) / (2 * h)
 
 
+@over([case for case in FACTORIES if not case.derivatives])
+def test_missing_derivatives_are_refused(case):
+    score = lambda number: jnp.sum(jaxsvm.fit(case.at(number), data_for(case), KEY, steps=2, every=2).model(NEW_ROWS))
+    for derivative in (jax.grad(score), lambda number: jax.jvp(score, (number,), (number,))):
+        with pytest.raises(TypeError, match="have no derivatives: take newton"):
+            derivative(jnp.asarray(case.number))
+
+
 def assert_slopes(found, expected, tolerance: float) -> None:
     assert np.all(np.isfinite(found))
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@over([case for case in NUMBERED if case in FACTORIES or case in SMOOTH])
+@over([case for case in NUMBERED if (case in FACTORIES or case in SMOOTH) and case.derivatives])
 def test_derivatives_through_a_run(case, x64):
     """A run is a piecewise smooth function of its number; differences of one part in a million meet no kink here."""
     number = jnp.asarray(case.number)

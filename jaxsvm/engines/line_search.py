@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -17,6 +18,9 @@ UNIT = 8  # rounding error of a response, in units of eps
 
 
 TRIALS = 60  # limit of trial steps in a line search
+
+
+FLATNESS = 1e-3  # `slope_step` ends at this share of the initial slope
 
 
 class Line(NamedTuple):
@@ -116,6 +120,59 @@ def exact_step(line: Line) -> Array:
     jump = fast_min(jnp.where((line.rate != 0) & (jumps > low) & (line.share > 0), jumps, jnp.inf))
     # at the jump itself, not at the end of the interval
     return jnp.where(first < 0, jnp.minimum(level, jump), 0)
+
+
+def slope_step(slope: Callable, curvature: Array) -> Array:
+    """A step t >= 0 at which a slope is at most 1/1000 of that at 0, by false position, ().
+
+    Trials are doubled from 1 until the slope is not negative. Then the root of the line through
+    both ends is tried, with the slope at an end that stays halved (the Illinois rule). At a jump of
+    the slope through 0 the search ends just before the jump.
+
+    Args:
+        slope: t -> (), the slope of a convex function at t.
+        curvature: () a lower bound of the growth of the slope, > 0.
+
+    Returns:
+        0 where the slope at 0 is not negative.
+
+    Reference: M. Dowell, P. Jarratt, A modified regula falsi method for computing the root of an
+        equation, BIT 11, 1971.
+    """
+    zero = jnp.zeros_like(curvature)
+    first = slope(zero)
+    most = jnp.where(first < 0, -first / jnp.where(curvature > 0, curvature, 1), 0)
+    eps = jnp.finfo(first.dtype).eps
+
+    def trial(search):
+        k, low, high, t, result, _ = search
+        value = slope(t)
+        is_left = value < 0
+        # The slope at the end that stays counts half, if it has stayed before.
+        halve = lambda end, stays: (end[0], jnp.where(stays & end[2], end[1] / 2, end[1]), stays)
+        moved = (t, value, jnp.zeros((), bool))
+        select = lambda new, old: jax.tree.map(lambda a, b: jnp.where(is_left, a, b), new, old)
+        low, high = select(moved, halve(low, ~is_left)), select(halve(high, is_left), moved)
+        is_bracketed = jnp.isfinite(high[0])
+        rise = high[1] - low[1]
+        root = high[0] - high[1] * (high[0] - low[0]) / jnp.where(rise > 0, rise, 1)
+        is_inside = (root > low[0]) & (root < high[0])
+        inner = jnp.where(is_inside, root, (low[0] + high[0]) / 2)
+        next_t = jnp.where(is_bracketed, inner, jnp.minimum(2 * t, most))
+        is_flat = jnp.abs(value) <= FLATNESS * jnp.abs(first)
+        is_narrow = is_bracketed & (high[0] - low[0] <= 4 * eps * high[0])
+        result = jnp.where(is_flat, t, low[0])
+        return k + 1, low, high, next_t, result, is_flat | is_narrow
+
+    initial = (
+        jnp.zeros((), jnp.int32),
+        (zero, first, jnp.zeros((), bool)),
+        (jnp.full_like(most, jnp.inf), zero, jnp.zeros((), bool)),
+        jnp.minimum(jnp.ones_like(most), most),
+        zero,
+        first >= 0,
+    )
+    return lax.while_loop(lambda search: (search[0] < TRIALS) & ~search[-1], trial, initial)[4]
 
 
 def bounded_step(

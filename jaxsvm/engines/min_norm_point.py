@@ -5,11 +5,18 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import dot
+from ..numerics import argmax_value, dot
 from ..types import Array
 
+COMPACT = 128  # the system of at most so many active vectors, of more than twice as many, is small
 
-def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
+
+def nearest_point(
+    gram: Array,
+    live: Array,
+    gain: Array | None = None,
+    start: tuple[Array, Array] | None = None,
+) -> Array:
     """The convex weights of the minimum norm point of m vectors.
 
         argmin_w w' gram w / 2 - gain' w,   w >= 0 of sum 1
@@ -24,9 +31,11 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         gram: (m, m) inner products of the vectors.
         live: (m,) bool, the vectors that exist; at least one.
         gain: (m,) linear term; None: 0.
+        start: convex weights (m,), and the vectors (m,) bool that are active at first: at least
+            those of positive weight. None: the last live vector. Two vectors need no start.
 
     Returns:
-        (m,) weights, 0 where there is no vector.
+        (m,) weights, 0 where there is no vector; without a start, with their derivatives.
 
     Reference: P. Wolfe, Finding the nearest point in a polytope, Mathematical Programming 11, 1976;
         of two: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized
@@ -49,7 +58,20 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
     least_square = 4 * jnp.finfo(gram.dtype).eps * jnp.where(scale > 0, scale, 1)
 
     def on_plane(gram, gain, active):
-        active_float = active.astype(gram.dtype)
+        if m <= 2 * COMPACT:
+            return on_plane_of(gram, gain, active)
+
+        def compact():
+            index = lax.top_k(active.astype(jnp.int32), COMPACT)[1]
+            weight = on_plane_of(gram[index][:, index], gain[index], active[index])
+            return jnp.zeros_like(gain).at[index].set(weight)
+
+        # most vectors are not active as a rule
+        is_small = jnp.sum(active.astype(jnp.int32), dtype=jnp.int32) <= COMPACT
+        return lax.cond(is_small, compact, lambda: on_plane_of(gram, gain, active))
+
+    def on_plane_of(gram, gain, active):
+        size, active_float = gain.shape[0], active.astype(gram.dtype)
         active_gram = jnp.where(active[:, None] & active[None, :], gram, 0) + jnp.diag(
             jnp.where(active, least_square, 1)
         )
@@ -60,7 +82,7 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
             ]
         )
         return jnp.where(
-            active, jnp.linalg.solve(system, jnp.append(jnp.where(active, gain, 0), 1))[:m], 0
+            active, jnp.linalg.solve(system, jnp.append(jnp.where(active, gain, 0), 1))[:size], 0
         )
 
     def cycle(carry):
@@ -68,7 +90,7 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         target = on_plane(fixed[0], fixed[1], active)
         in_hull = jnp.all(target >= 0)
         ratio = jnp.where(target < 0, weight / jnp.where(target < 0, weight - target, 1), jnp.inf)
-        dropped = jnp.argmin(ratio)
+        dropped, _ = argmax_value(-ratio)
         boundary = (
             jnp.maximum(weight + jnp.where(in_hull, 0, ratio[dropped]) * (target - weight), 0)
             .at[dropped]
@@ -76,9 +98,9 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         )
         weight = jnp.where(in_hull, target, boundary)
         slope = jnp.where(live, fixed[1] - dot(fixed[0], weight), -jnp.inf)
-        joining = jnp.argmax(slope)
+        joining, steepest = argmax_value(slope)
         done = in_hull & (
-            (slope[joining] - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square)
+            (steepest - dot(weight, jnp.where(live, slope, 0)) <= 2 * least_square)
             | active[joining]
         )
         next_active = jnp.where(
@@ -87,12 +109,14 @@ def nearest_point(gram: Array, live: Array, gain: Array | None = None) -> Array:
         return weight, jnp.where(done, active, next_active), cycles + 1, done
 
     fixed = lax.stop_gradient((gram, gain))
-    # the last live vector is the initial point
-    entry = jnp.arange(m) == m - 1 - jnp.argmax(live[::-1])
-    start = (entry.astype(gram.dtype), entry, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    entry = jnp.arange(m, dtype=jnp.int32) == m - 1 - argmax_value(live[::-1].astype(jnp.int32))[0]
+    first = (entry.astype(gram.dtype), entry) if start is None else start
+    initial = (*first, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
     weight, active, _, done = lax.while_loop(
-        lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, start
+        lambda carry: ~carry[3] & (carry[2] < 5 * m), cycle, initial
     )
+    if start is not None:
+        return weight / jnp.sum(weight)
     # Solve once more outside of the loop: while loops have no reverse-mode derivative.
     weight = jnp.where(done, jnp.maximum(on_plane(gram, gain, active), 0), weight)
     return weight / jnp.sum(weight)

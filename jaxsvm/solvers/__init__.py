@@ -21,6 +21,7 @@ from .newton import newton as newton
 from .nogd import nogd as nogd
 from .nu_svc import nu_svc as nu_svc
 from .nu_svr import nu_svr as nu_svr
+from .ocas import ocas as ocas
 from .one_class import one_class as one_class
 from .pegasos import pegasos as pegasos
 from .perceptron import perceptron as perceptron
@@ -34,6 +35,7 @@ from .simba import simba as simba
 from .smo import smo as smo
 from .stoptron import stoptron as stoptron
 from .subgradient import subgradient as subgradient
+from .svm_perf import svm_perf as svm_perf
 from .tighter_perceptron import tighter_perceptron as tighter_perceptron
 from .tightest_perceptron import tightest_perceptron as tightest_perceptron
 from .wolfe import wolfe as wolfe

@@ -1,0 +1,130 @@
+"""Planes, their model and its gap against SciPy and sums in NumPy; the searches on lines against their formulas."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+
+from jaxsvm.engines import bundle
+from jaxsvm.engines.line_search import slope_step
+from jaxsvm.engines.min_norm_point import nearest_point
+
+RANDOM = np.random.default_rng(2)
+P, SIZE = 5, 8
+SLOPES = RANDOM.normal(size=(30, P))
+OFFSETS = RANDOM.random(30)
+add = jax.jit(bundle.add_plane)
+
+
+def dual(theta, planes, lam):
+    slope = np.asarray(planes.slope, np.float64)
+    return theta @ np.asarray(planes.offset, np.float64) - np.sum((theta @ slope) ** 2) / (2 * lam)
+
+
+def best_dual(planes, lam):
+    """The maximum over the simplex, by SciPy from several starts."""
+    m = int(planes.count)
+    whole = lambda theta: np.append(theta, np.zeros(len(planes.offset) - m))
+    slope, offset = np.asarray(planes.slope, np.float64)[:m], np.asarray(planes.offset, np.float64)[:m]
+    scale = lam / max(1.0, np.abs(slope @ slope.T).max())
+    found = scipy.optimize.minimize(
+        lambda t: -scale * dual(whole(t), planes, lam), np.full(m, 1 / m),
+        jac=lambda t: scale * (slope @ (t @ slope) / lam - offset),
+        bounds=[(0, 1)] * m, constraints={"type": "eq", "fun": lambda t: t.sum() - 1, "jac": lambda t: np.ones(m)},
+        method="SLSQP", options={"ftol": 1e-16, "maxiter": 500},
+    )  # fmt: skip
+    return -found.fun / scale
+
+
+def filled(count, lam, dtype, size=SIZE):
+    planes, history = bundle.no_planes(size, P, jnp.dtype(dtype)), []
+    for slope, offset in zip(SLOPES[:count], OFFSETS[:count], strict=True):
+        planes, w = add(jnp.asarray(lam, dtype), planes, jnp.asarray(slope, dtype), jnp.asarray(offset, dtype))
+        history.append((planes, w))
+    return history
+
+
+@pytest.mark.parametrize("lam", [1.0, 1e-3, 1e-6])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_model_is_minimised(lam, dtype, x64):
+    for planes, w in filled(SIZE, lam, dtype)[::3]:
+        theta = np.asarray(planes.theta, np.float64)
+        assert np.all(theta >= 0)
+        np.testing.assert_allclose(theta.sum(), 1, rtol=1e-6)
+        tolerance = 1e-9 if dtype == "float64" else 1e-6 * (1 + 1e-3 / lam)  # of weights that are rounded afterwards
+        assert dual(theta, planes, lam) >= best_dual(planes, lam) - tolerance
+        np.testing.assert_allclose(w, -theta @ np.asarray(planes.slope, np.float64) / lam, atol=1e-6 / lam)
+
+
+def test_the_solution_is_in_float64_where_64_bit_types_are_off():
+    """Planes of size 1 cancel to lam |w|, 1e-6: in float32 the error would be about 1e-7 / lam."""
+    lam = 1e-6
+    planes, w = filled(SIZE, lam, "float32")[-1]
+    worst = np.max(np.asarray(planes.offset) + np.asarray(planes.slope, np.float64) @ np.asarray(w, np.float64))
+    primal = lam / 2 * np.sum(np.asarray(w, np.float64) ** 2) + worst
+    np.testing.assert_allclose(primal, best_dual(planes, lam), atol=1e-6)
+
+
+def test_planes_leave_idle_first_and_the_dual_value_never_falls(x64):
+    lam, size = 0.05, 3
+    merged = replaced = 0
+    previous, value = bundle.no_planes(size, P, jnp.dtype("float64")), 0.0
+    for planes, _ in filled(30, lam, "float64", size):
+        assert not np.any(planes.slope[0]) and planes.offset[0] == 0
+        new = dual(np.asarray(planes.theta), planes, lam)
+        assert new >= value - 1e-12
+        np.testing.assert_allclose(planes.gram.sum(0), planes.slope @ planes.slope.T, atol=1e-12)
+        if int(previous.count) == size + 1:
+            changed = np.flatnonzero(np.any(np.asarray(planes.slope != previous.slope), axis=1))
+            idle = np.asarray(previous.idle)[1:]
+            if idle.max() > 0:  # the longest idle one alone
+                assert list(changed) == [1 + np.argmax(idle)]
+                replaced += 1
+            else:
+                assert set(changed) == set(1 + np.argsort(previous.theta[1:])[:2])
+                merged += 1
+        previous, value = planes, new
+    assert merged > 3 and replaced > 3
+
+
+def test_the_gap_is_primal_minus_dual(x64):
+    lam = 0.1
+    planes, _ = filled(SIZE, lam, "float64")[-1]
+    for _ in range(5):
+        w = RANDOM.normal(size=P)
+        risk = np.max(planes.offset + planes.slope @ w) + 0.3
+        exact = lam / 2 * w @ w + risk - dual(np.asarray(planes.theta), planes, lam)
+        np.testing.assert_allclose(bundle.gap_at(jnp.asarray(lam), planes, jnp.asarray(w), risk), exact, rtol=1e-12)
+
+
+def test_a_start_does_not_change_the_nearest_point(x64):
+    gram, gain = SLOPES[:6] @ SLOPES[:6].T, OFFSETS[:6]
+    live = np.arange(6) < 5
+    best = nearest_point(gram, live, gain)
+    start = np.eye(6)[1]
+    np.testing.assert_allclose(nearest_point(gram, live, gain, (start, start > 0)), best, atol=1e-12)
+    two = np.array([0.0, 0.5, 0.0, 0.5, 0.0, 0.0])
+    np.testing.assert_allclose(nearest_point(gram, live, gain, (two, two > 0)), best, atol=1e-12)
+
+
+SLOPE_FUNCTIONS = {  # slope, a lower bound of its growth, its root
+    "line": (lambda t: 2 * t - 3, 2.0, 1.5),
+    "cubic": (lambda t: t**3 + 0.01 * t - 8, 0.01, 1.9991670138686535),
+    "far": (lambda t: 1e-4 * t - 1, 1e-4, 1e4),
+    "near": (lambda t: 1e4 * t - 1, 1e4, 1e-4),
+    "jump": (lambda t: t - 2 + jnp.where(t > 0.7, 3.0, 0.0), 1.0, 0.7),
+    "rises": (lambda t: t + 1, 1.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", SLOPE_FUNCTIONS)
+def test_a_search_ends_where_the_slope_is_small_or_changes_sign(name, x64):
+    slope, curvature, root = SLOPE_FUNCTIONS[name]
+    t = jax.jit(functools.partial(slope_step, slope))(jnp.asarray(curvature))
+    np.testing.assert_allclose(t, root, rtol=1e-3, atol=1e-12)
+    if name == "jump":
+        np.testing.assert_allclose(t, root, rtol=1e-12)
+        assert slope(t) < 0
