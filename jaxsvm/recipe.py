@@ -42,6 +42,7 @@ from .types import (
     Curve,
     Fit,
     Info,
+    JointLoss,
     Lifted,
     Loss,
     Run,
@@ -121,7 +122,8 @@ def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, float | complex) or hasattr(leaf, "dtype")
 
 
-_KINDS = {
+_KINDS: dict[str, tuple[Any, str]] = {
+    "AnyLoss": ((Loss, JointLoss), "a loss such as jaxsvm.losses.hinge"),
     "Loss": (Loss, "a loss such as jaxsvm.losses.hinge"),
     "Sampler": (Sampler, "a sampler such as jaxsvm.samplers.epochs(64)"),
     "Solver": (Solver, "a solver such as jaxsvm.pegasos(1e-3)"),
@@ -130,7 +132,9 @@ _KINDS = {
 
 
 def is_kind(value: Any, kind: Any) -> bool:
-    """Whether `value` is such a tuple, or the recipe of one."""
+    """Whether `value` is such a tuple, or the recipe of one; of several kinds, any."""
+    if isinstance(kind, tuple):
+        return any(is_kind(value, each) for each in kind)
     return isinstance(value, kind) or (isinstance(value, Recipe) and value.spec[1] == kind._fields)
 
 
@@ -142,12 +146,24 @@ def refuse_factory(name: str, value: Any) -> None:
         )
 
 
+def refuse_joint(name: str, value: Any) -> None:
+    """Raise TypeError for a loss that couples rows, where one of single rows is needed."""
+    if is_kind(value, JointLoss):
+        raise TypeError(
+            f"{name} must be one of single rows here, and {shown(value)} couples rows: take a "
+            f"solver of joint risks, jaxsvm.ocas(lam, loss={shown(value)}), or train on "
+            "differences of rows, jaxsvm.fit(..., sampler=jaxsvm.samplers.pairs())"
+        )
+
+
 def _checked(rule: Rule, value: Any) -> Any:
     """An argument of a factory, refused where it is not what the signature says."""
     refuse_factory(rule.name, value)
     value = as_argument(rule, value)
     if rule.asks in _KINDS and not (value is None and rule.optional):
         kind, example = _KINDS[rule.asks]
+        if kind is Loss:
+            refuse_joint(rule.name, value)
         if not is_kind(value, kind):
             raise TypeError(f"{rule.name} must be {example}, got {shown(value)}")
     if rule.asks == "Callable" and not (callable(value) or (value is None and rule.optional)):
@@ -408,6 +424,7 @@ solver = recipe(Solver)
 sampler = recipe(Sampler, counts=True)
 space = recipe(Space)
 loss = recipe(Loss)
+joint_loss = recipe(JointLoss)
 
 
 def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:

@@ -568,12 +568,13 @@ def _check_dtype(s: _Subject) -> None:
         if jnp.issubdtype(s.key.dtype, jax.dtypes.prng_key)
         else None
     )
-    parts = [np.asarray(part) for part in s.data]
+    on_host = jax.tree.map(np.asarray, s.data)
     with jax.enable_x64(True):
         for dtype, other in (("float32", np.float64), ("float64", np.float32)):
-            data = Batch(
-                *(jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype) for a in parts)
+            as_dtype = lambda a, dtype=dtype: jnp.asarray(
+                a, dtype if a.dtype.kind == "f" else a.dtype
             )
+            data = jax.tree.map(as_dtype, on_host)
             solver = s.solver
             if isinstance(solver, Recipe):
                 solver = jax.tree.map(

@@ -175,6 +175,8 @@ class Batch(NamedTuple):
     y: Array  # (b,)  labels in {-1, +1}, or real targets
     index: Array  # type: ignore[assignment]  # (b,)  int32 row numbers in the training set; with reads="all": of this step, -1 = padding
     weight: Array  # (b,)  >= 0, the weight of the example; 0 marks padding
+    # (b,)  int32, the query of each row, for ranking; y then holds grades. None: all rows are one
+    query: Array | None = None
 
     def __check__(self) -> None:
         front = shape_of(self.x)[:-1]
@@ -185,6 +187,8 @@ class Batch(NamedTuple):
         check_field("y", self.y, "real", front)
         check_field("index", self.index, "whole", front, least=-1)
         check_field("weight", self.weight, "real", front, least=0)
+        if self.query is not None:
+            check_field("query", self.query, "whole", front)
 
 
 class Lifted(Batch):
@@ -360,6 +364,18 @@ class Loss(NamedTuple):
     quadratic: Callable | None = None
     # (score, y) -> the derivative of a continuous slope; None: the slope is not continuous
     curvature: Callable | None = None
+
+
+class JointLoss(NamedTuple):
+    """A convex loss of the scores of all rows together, such as that of ranking."""
+
+    joint: Callable  # (data) -> Risk, see `jaxsvm.risks`
+    labels: bool = False  # as of `Loss`
+    # (data) -> None, or raises for targets that it cannot process; called on the host
+    validate: Callable | None = None
+
+
+AnyLoss: TypeAlias = Loss | JointLoss
 
 
 @with_new_options(kink="l1", soft="l2")
@@ -572,6 +588,8 @@ def check_batch(name: str, data: Any) -> None:
             f"{shown(data)}"
         )
     for field, part in zip(data._fields, data, strict=True):
+        if field == "query" and part is None:
+            continue
         if not hasattr(part, "dtype") or not hasattr(part, "shape"):
             raise TypeError(
                 f"{field} of {name} must be an array, got {shown(part)}: make the "
@@ -582,6 +600,11 @@ def check_batch(name: str, data: Any) -> None:
         raise ValueError(
             f"{name} must hold one target and one weight for each of its {data.x.shape[0]} rows, "
             f"got shapes {shapes[0]} and {shapes[1]}: take rows with jaxsvm.take(data, index)"
+        )
+    if data.query is not None and np.shape(data.query) != shapes[0]:
+        raise ValueError(
+            f"{name} must hold one query for each of its {shapes[0][0]} rows, got shape "
+            f"{np.shape(data.query)}: take rows with jaxsvm.take(data, index)"
         )
 
 

@@ -13,7 +13,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
     ("files", "types", "checks", "recipe", "renamed", "numerics"),
-    ("losses", "risks", "kernels", "schedules", "projections", "averaging", "models", "samplers"),
+    ("losses", "risks", "ranking", "kernels", "schedules", "projections", "averaging", "models", "samplers"),
     ("objectives", "features", "budget", "implicit"),
     ("spaces",),
     ("engines",),

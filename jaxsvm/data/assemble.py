@@ -28,6 +28,7 @@ class Rows(NamedTuple):
     x: Any  # (n, d)  array, or CSR matrix
     y: np.ndarray | None = None  # (n,)  class names or targets; None: not in the file
     weight: np.ndarray | None = None  # (n,)
+    query: np.ndarray | None = None  # (n,)  read with task="ranking"
 
 
 class Loaded(tuple):
@@ -138,8 +139,8 @@ def assemble(
 
     Args:
         parts: each with targets.
-        task: "binary", "multiclass", "regression"; None: the first for two classes, the second for
-            more.
+        task: "binary", "multiclass", "regression", "ranking"; None: the first for two classes, the
+            second for more.
         positive: the class, or several, that are +1 against the rest; None: the last of two.
         classes: names of an earlier call; None: those of the first part.
 
@@ -148,22 +149,20 @@ def assemble(
             first part.
     """
     if task is not None:
-        check_choice("task", task, ("binary", "multiclass", "regression"))
+        check_choice("task", task, ("binary", "multiclass", "regression", "ranking"))
     if any(part.y is None for part in parts):
         raise ValueError("there are no labels beside the rows")
     names = [normalize_names(part.y) for part in parts]
-    if task == "regression":
+    if task in ("regression", "ranking"):
         if positive is not None:
             raise ValueError(
-                "positive is a class, and task='regression' has none: give one of the two"
+                f"positive is a class, and task={task!r} has none: give one of the two"
             )
         for y in (y for y in names if y.dtype.kind in "US"):
-            raise ValueError(
-                f"targets must be numbers with task='regression', got {y[0]!r} and others"
-            )
+            raise ValueError(f"targets must be numbers with task={task!r}, got {y[0]!r} and others")
         return Loaded(
             [
-                _batch(part, y, "regression", not i)
+                _batch(part, y, task, not i)
                 for i, (part, y) in enumerate(zip(parts, names, strict=True))
             ]
         )
@@ -196,7 +195,8 @@ def _batch(part: Rows, y: np.ndarray, task: str, warn: bool) -> Batch:
     with warnings.catch_warnings():
         if not warn:  # the warning is shown once
             warnings.simplefilter("ignore")
-        return dataset(part.x, y, part.weight, task=task)
+        query = part.query if task == "ranking" else None
+        return dataset(part.x, y, part.weight, query=query, task=task)
 
 
 def with_file_names(paths: Sequence, make: Callable[[], Loaded]) -> Loaded:

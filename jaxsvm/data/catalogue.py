@@ -173,7 +173,7 @@ def breast_cancer(columns: Sequence[int] | None = None) -> Batch:
     Reference: W. Wolberg, O. Mangasarian, N. Street, W. Street, UCI Machine Learning Repository,
         1995, CC BY 4.0, https://doi.org/10.24432/C5DW2B.
     """
-    x, y, _ = _breast_cancer()
+    x, y = _breast_cancer()[:2]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the docstring says that the columns are unscaled
         return dataset(x if columns is None else x[:, list(columns)], y)

@@ -11,12 +11,16 @@ import numpy as np
 
 from ..checks import jax_dtype, refuse_masked, x64_enabled
 from ..numerics import pad_rows
+from ..ranking import check_grades
 from ..recipe import check_choice
 from ..types import Batch
+from .folds import group_numbers
 from .from_scipy import csr, is_sparse, stored_range
 
 
-def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batch:
+def dataset(
+    x: Any, y: Any, weight: Any = None, *, query: Any = None, task: str | None = None
+) -> Batch:
     """A data set of rows, targets and weights, which are checked on the host.
 
     Integers and booleans become float32; y and weight are converted to the dtype of x, at least
@@ -25,14 +29,19 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     Args:
         x: (n, d) numbers, n >= 1, d >= 1; finite. An array, or a sparse matrix of SciPy.
         y: (n,) labels, -1 and +1 both present; class numbers 0 .. k-1 with task="multiclass", all
-            of them present; real targets with task="regression". See `jaxsvm.data.encode` for
-            labels with other names.
+            of them present; real targets with task="regression"; grades with task="ranking", of
+            which a larger one is to have a higher score. See `jaxsvm.data.encode` for labels with
+            other names.
         weight: (n,) example weights, >= 0, not all 0; None: all 1. Weight k equals k copies.
-        task: "binary", "multiclass" or "regression".
+        query: (n,) a number or name of the query of each row, for ranking; rows are compared
+            within a query. None: all rows are of one query.
+        task: "binary", "multiclass", "regression" or "ranking"; None: "ranking" with `query`, else
+            "binary".
 
     Raises:
         ValueError: shapes or dtypes that do not match, labels other than -1 and +1, a single class,
-            NaN, infinity, no rows, a sum of squares (of weights: a sum) that overflows.
+            no two rows of one query with different grades, NaN, infinity, no rows, a sum of squares
+            (of weights: a sum) that overflows.
 
     Warns:
         UserWarning: the ranges of the columns differ by more than a factor of 1,000; rounding to
@@ -43,7 +52,8 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
         >>> dataset([[1, 2], [3, 4]], [1, -1]).x.dtype.name
         'float32'
     """
-    check_choice("task", task, ("binary", "multiclass", "regression"))
+    task = ("binary" if query is None else "ranking") if task is None else task
+    check_choice("task", task, ("binary", "multiclass", "regression", "ranking"))
     sparse = is_sparse(x)
     x, y = csr(x) if sparse else numbers("x", x), numbers("y", y)
     if x.ndim != 2:
@@ -76,6 +86,9 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
         _labels(y[cast_weight > 0])
     if task == "multiclass":
         _class_numbers(y[cast_weight > 0])
+    groups = None if query is None else group_numbers(query, len(y), "query").astype(np.int32)
+    if task == "ranking":
+        check_grades(y, cast_weight, groups)
     columns, low, high = _range(x)
     _scales(high - low, sparse)
     _digits(x, columns, low, high, dtype)
@@ -85,7 +98,8 @@ def dataset(x: Any, y: Any, weight: Any = None, *, task: str = "binary") -> Batc
     # put on the device as they are: no program is compiled
     x = pad_rows(x) if sparse else jax.device_put(np.array(x, jax_dtype(x.dtype)))
     index = np.arange(x.shape[0], dtype=np.int32)
-    fields = y.astype(np.float64).astype(dtype), index, weight.astype(np.float64).astype(dtype)
+    y, weight = y.astype(np.float64).astype(dtype), weight.astype(np.float64).astype(dtype)
+    fields = y, index, weight, groups
     return Batch(x, *jax.device_put(fields))
 
 

@@ -61,8 +61,8 @@ def folds(key: Any, y: Any, k: int, *, groups: Any = None, stratify: bool = True
     return fold
 
 
-def group_numbers(groups: Any, n: int) -> np.ndarray:
-    """The groups of n rows as numbers from 0 on.
+def group_numbers(groups: Any, n: int, name: str = "groups") -> np.ndarray:
+    """The groups of n rows as numbers from 0 on; `name` is that of the argument.
 
     Raises:
         ValueError: another length, or what has no order.
@@ -70,12 +70,13 @@ def group_numbers(groups: Any, n: int) -> np.ndarray:
     names = np.asarray(groups)
     if names.shape != (n,):
         raise ValueError(
-            f"groups must name the group of each of the {n} rows, got shape {names.shape}"
+            f"{name} must name the {name.removesuffix('s')} of each of the {n} rows, got shape "
+            f"{names.shape}"
         )
     try:
         return np.unique(names, return_inverse=True)[1].reshape(n)
     except TypeError as error:
-        raise ValueError(f"groups must be numbers or names, got {shown(groups)}") from error
+        raise ValueError(f"{name} must be numbers or names, got {shown(groups)}") from error
 
 
 def _by_group(member: np.ndarray, y: np.ndarray, order: np.ndarray, k: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from ..files import ArrayHeader, open_npz, read_array
 from .assemble import Loaded, Rows, assemble, with_file_names
 from .memory_map import array_file, is_npy, whole_arrays
 
+BESIDE = ("y", "weight", "query")  # the arrays beside the rows
 SPARSE = ("data", "indices", "indptr", "shape")  # the arrays of a sparse matrix
 
 
@@ -22,9 +23,9 @@ def load_npz(
 ) -> Loaded:
     """Read data sets from `.npz` files, or from `.npy` files given as tuples. Nothing is unpickled.
 
-    A `.npz` file holds the arrays x and y (or X and y), and optionally weight; or several parts, as
-    x_train, y_train, x_test, y_test. A sparse matrix is stored as x_data, x_indices, x_indptr,
-    x_shape. An array class_names holds the names of class numbers.
+    A `.npz` file holds the arrays x and y (or X and y), and optionally weight and, for ranking,
+    query; or several parts, as x_train, y_train, x_test, y_test. A sparse matrix is stored as
+    x_data, x_indices, x_indptr, x_shape. An array class_names holds the names of class numbers.
 
     Args:
         *paths: one or more; ("x.npy", "y.npy") or ("x.npy", "y.npy", "weight.npy") is one of `.npy`
@@ -96,9 +97,7 @@ def _heads(names: Iterable[str]) -> list[tuple[str, str]]:
 def _needed(heads: list[tuple[str, str]]) -> set[str]:
     """The names of the arrays of the parts; no others are read."""
     rows = {f"{x}{part}{end}" for x, part in heads for end in ("", *(f"_{end}" for end in SPARSE))}
-    return (
-        {"class_names"} | rows | {f"{name}{part}" for _, part in heads for name in ("y", "weight")}
-    )
+    return {"class_names"} | rows | {f"{name}{part}" for _, part in heads for name in BESIDE}
 
 
 @contextmanager
@@ -134,15 +133,15 @@ def _check_part(arrays: Mapping[str, ArrayHeader | np.ndarray], x: str, part: st
                 f"{x}{part} must be a matrix with a row for each example, got shape {rows.shape}"
             )
         n = rows.shape[0]
-    y, weight = arrays.get("y" + part), arrays.get("weight" + part)
-    if y is not None and y.shape != (n,):
-        raise ValueError(
-            f"y{part} must hold one label for each of the {n} rows, got shape {y.shape}"
-        )
-    if weight is not None and weight.shape != (n,):
-        raise ValueError(
-            f"weight{part} must hold one number for each of the {n} rows, got shape {weight.shape}"
-        )
+    y, weight, query = (arrays.get(name + part) for name in BESIDE)
+    for name, what, array in zip(
+        BESIDE, ("label", "number", "query"), (y, weight, query), strict=True
+    ):
+        if array is not None and array.shape != (n,):
+            raise ValueError(
+                f"{name}{part} must hold one {what} for each of the {n} rows, got shape "
+                f"{array.shape}"
+            )
     if weight is not None and weight.dtype.kind not in "biuf":
         raise ValueError(f"weight{part} must hold numbers, got dtype {weight.dtype}")
 
@@ -157,7 +156,7 @@ def _part(arrays: dict[str, np.ndarray], x: str, part: str) -> Rows:
         data, indices, indptr, shape = (arrays[f"{x}{part}_{end}"] for end in SPARSE)
         rows = scipy.sparse.csr_matrix((data, indices, indptr), shape=tuple(int(k) for k in shape))
         rows.check_format(full_check=True)
-    y, weight = arrays.get("y" + part), arrays.get("weight" + part)
+    y, weight, query = (arrays.get(name + part) for name in BESIDE)
     if (
         y is not None
         and names is not None
@@ -167,4 +166,4 @@ def _part(arrays: dict[str, np.ndarray], x: str, part: str) -> Rows:
         and y.max() < len(names)
     ):
         y = names[y]
-    return Rows(rows, y, weight)
+    return Rows(rows, y, weight, query)

@@ -14,7 +14,9 @@ from .assemble import normalize_names
 from .parsing import open_any
 
 
-def save_npz(path: str | bytes | os.PathLike, x: Any, y: Any = None, weight: Any = None) -> None:
+def save_npz(
+    path: str | bytes | os.PathLike, x: Any, y: Any = None, weight: Any = None, query: Any = None
+) -> None:
     """Write rows to an uncompressed `.npz` file, which `load_npz` reads and `memory_map` maps.
 
     Args:
@@ -22,6 +24,7 @@ def save_npz(path: str | bytes | os.PathLike, x: Any, y: Any = None, weight: Any
         x: (n, d) array, or a sparse matrix of SciPy.
         y: (n,) class names or targets; None: none.
         weight: (n,); None: none.
+        query: (n,) queries of the rows, for ranking; None: none.
 
     Raises:
         ValueError: arrays of Python objects.
@@ -39,7 +42,8 @@ def save_npz(path: str | bytes | os.PathLike, x: Any, y: Any = None, weight: Any
         else {f"x_{a}": getattr(x.tocsr(), a) for a in ("data", "indices", "indptr")}
     )
     arrays |= {"x_shape": np.asarray(x.shape, np.int64)} if hasattr(x, "tocsr") else {}
-    arrays |= {name: a for name, a in (("y", y), ("weight", weight)) if a is not None}
+    beside = ("y", y), ("weight", weight), ("query", query)
+    arrays |= {name: a for name, a in beside if a is not None}
     arrays = {name: np.asarray(a) for name, a in arrays.items()}
     for name, a in arrays.items():
         if a.dtype.hasobject:
@@ -50,7 +54,7 @@ def save_npz(path: str | bytes | os.PathLike, x: Any, y: Any = None, weight: Any
         np.savez(file, **arrays)
 
 
-def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
+def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any, query: Any = None) -> None:
     """Write rows as svmlight, indices from 1, with all digits.
 
     The file is compressed if the name ends in .gz or .bz2.
@@ -59,6 +63,7 @@ def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
         path: the file, in a folder that exists.
         x: (n, d) array, or a sparse matrix of SciPy.
         y: (n,) numbers.
+        query: (n,) whole numbers of at least 0, the queries of the rows; None: none.
 
     Raises:
         ValueError: labels that are not numbers.
@@ -69,6 +74,7 @@ def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
             f"labels in svmlight files are numbers, got {str(y[0])!r}: number the "
             "classes, or write .npz or .csv"
         )
+    queries = [] if query is None else np.asarray(query).astype(np.int64).tolist()
     show = _show(x.dtype)
     rows = x.tocsr() if hasattr(x, "tocsr") else None
     with atomic_path(path) as temporary, open_any(temporary, "w") as file:
@@ -83,9 +89,9 @@ def save_svmlight(path: str | bytes | os.PathLike, x: Any, y: Any) -> None:
             cells = [
                 f"{c + 1}:{show(v)}" for c, v in zip(places.tolist(), values.tolist(), strict=True)
             ]
-            file.write(
-                " ".join([repr(name) if isinstance(name, float) else str(int(name)), *cells]) + "\n"
-            )
+            number = repr(name) if isinstance(name, float) else str(int(name))
+            qid = [f"qid:{queries[i]}"] if queries else []
+            file.write(" ".join([number, *qid, *cells]) + "\n")
 
 
 def save_csv(

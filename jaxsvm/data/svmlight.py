@@ -32,8 +32,8 @@ def load_svmlight(
 
     Args:
         *paths: one or more.
-        task: "binary", "multiclass" or "regression"; None: the first for two classes, the second
-            for more.
+        task: "binary", "multiclass", "regression" or "ranking", which reads the queries, qid:1,
+            of the rows; None: the first for two classes, the second for more.
         positive: the class, or several, that are +1 against the rest; None: the last of two.
         classes: names of an earlier call, such as `train.classes`; None: those of the first file.
         columns: number of columns; None: the largest index in the files.
@@ -84,14 +84,22 @@ def read_svmlight(
         with np.errstate(over="ignore"), contextlib.ExitStack() as stack:
             files = [stack.enter_context(open_any(path, "rb")) for path in names]
             arrays = load_svmlight_files(
-                files, n_features=columns, dtype=dtype, zero_based=zero_based
+                files, n_features=columns, dtype=dtype, zero_based=zero_based, query_id=True
             )
     except (ValueError, OverflowError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         for path in names:
             _find_bad_line(path, dtype, columns, zero_based)
         raise ValueError(f"{', '.join(names)} cannot be read as svmlight: {error}") from error
-    parts = [Rows(x, y) for x, y in zip(arrays[::2], arrays[1::2], strict=True)]
-    for path, part, labels in zip(names, parts, arrays[1::2], strict=True):
+    parts = [
+        Rows(x, y, query=query if len(query) else None)
+        for x, y, query in zip(arrays[::3], arrays[1::3], arrays[2::3], strict=True)
+    ]
+    for path, part, labels in zip(names, parts, arrays[1::3], strict=True):
+        if part.query is not None and len(part.query) != len(labels):
+            raise ValueError(
+                f"{path} names the query, qid, of {len(part.query)} of {len(labels)} rows: name it "
+                "in all rows or in none"
+            )
         if not part.x.shape[0]:
             raise ValueError(f"{path} holds no rows")
         if not (np.isfinite(part.x.data).all() and np.isfinite(labels).all()) or _holds(path, _ODD):

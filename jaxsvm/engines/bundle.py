@@ -48,7 +48,7 @@ from ..numerics import (
 )
 from ..recipe import Recipe, as_static, cast, check_choice, register, unwrap_static
 from ..risks import Risk, best_bias, risk_of
-from ..types import Array, Batch, Info, Loss, Scalar
+from ..types import AnyLoss, Array, Batch, Info, Scalar
 from .line_search import UNIT, Line, exact_step, slope_step
 from .min_norm_point import nearest_point
 
@@ -82,7 +82,7 @@ class Problem(NamedTuple):
 
     lam: Scalar
     data: Batch
-    loss: Loss
+    loss: AnyLoss
     bias: str
     classes: int | None  # k; None: one response for each row
     risk: Risk
@@ -293,7 +293,7 @@ def linear_model(point: Point, bias: str, classes: int | None) -> Linear | OneVs
     return Linear(w, b, bias) if classes is None else OneVsRest(Linear(w, b, bias), (True, True))
 
 
-def check_problem(loss: Loss, bias: str, classes: int | None) -> None:
+def check_problem(loss: AnyLoss, bias: str, classes: int | None) -> None:
     """Check that a loss, a bias and a number of classes go together.
 
     Raises:

@@ -8,6 +8,8 @@ from jax import lax
 from ..numerics import argmax_value, dot
 from ..types import Array
 
+COMPACT = 128  # the system of at most so many active vectors, of more than twice as many, is small
+
 
 def nearest_point(
     gram: Array,
@@ -56,7 +58,20 @@ def nearest_point(
     least_square = 4 * jnp.finfo(gram.dtype).eps * jnp.where(scale > 0, scale, 1)
 
     def on_plane(gram, gain, active):
-        active_float = active.astype(gram.dtype)
+        if m <= 2 * COMPACT:
+            return on_plane_of(gram, gain, active)
+
+        def compact():
+            index = lax.top_k(active.astype(jnp.int32), COMPACT)[1]
+            weight = on_plane_of(gram[index][:, index], gain[index], active[index])
+            return jnp.zeros_like(gain).at[index].set(weight)
+
+        # most vectors are not active as a rule
+        is_small = jnp.sum(active.astype(jnp.int32), dtype=jnp.int32) <= COMPACT
+        return lax.cond(is_small, compact, lambda: on_plane_of(gram, gain, active))
+
+    def on_plane_of(gram, gain, active):
+        size, active_float = gain.shape[0], active.astype(gram.dtype)
         active_gram = jnp.where(active[:, None] & active[None, :], gram, 0) + jnp.diag(
             jnp.where(active, least_square, 1)
         )
@@ -67,7 +82,7 @@ def nearest_point(
             ]
         )
         return jnp.where(
-            active, jnp.linalg.solve(system, jnp.append(jnp.where(active, gain, 0), 1))[:m], 0
+            active, jnp.linalg.solve(system, jnp.append(jnp.where(active, gain, 0), 1))[:size], 0
         )
 
     def cycle(carry):

@@ -93,6 +93,7 @@ def select(
             each row is a fold; exact kernel machines then start from the solution on all rows
             where the row is no support vector, which is the solution without it.
         groups: (n,) a name or number of the group of each row; rows of one group are in one fold.
+            None: the queries of the data, if it has them.
         score: "error", the weighted share of misclassified rows, or the mean squared error of real
             targets; "risk", the mean hinge loss, or absolute error; or a function of decision
             values (m,) or (m, classes), targets (m,) and weights (m,) of a fold, NumPy arrays, ->

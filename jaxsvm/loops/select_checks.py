@@ -112,7 +112,7 @@ def checked_solver(maker: Callable, numbers: dict[str, Any], data: Batch) -> Any
 
 
 def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> np.ndarray:
-    """The fold of each row, -1 for rows of weight 0."""
+    """The fold of each row, -1 for rows of weight 0; rows of one query are in one fold."""
     weight, y = np.asarray(data.weight), np.asarray(data.y)
     n, live = y.shape[0], np.flatnonzero(weight > 0)
     fold = np.full(n, -1, np.int32)
@@ -130,6 +130,7 @@ def folds_of(key: Array, data: Batch, targets: Any, folds: Any, groups: Any) -> 
             raise ValueError(
                 f"groups must name the group of each of the {n} rows, got shape {np.shape(groups)}"
             )
+        groups = data.query if groups is None else groups
         own = None if groups is None else np.asarray(groups)[live]
         k = integer("folds", folds, 2)
         stratify = targets == "labels" or isinstance(targets, int)

@@ -29,17 +29,23 @@ from .nu_problems import nu_certificate as nu_certificate
 from .probes import error_on as error_on
 from .probes import misclassified as misclassified
 from .probes import risk_on as risk_on
+from .ranking import auc_on as auc_on
+from .ranking import ndcg_on as ndcg_on
+from .ranking import pair_accuracy_on as pair_accuracy_on
 
 __all__ = [
     "C_from_lam",
+    "auc_on",
     "certificate",
     "dual",
     "error_on",
     "kkt_residual",
     "lam_from_C",
     "lam_from_nu",
+    "ndcg_on",
     "nu_certificate",
     "nu_from",
+    "pair_accuracy_on",
     "primal",
     "radius_from",
     "risk_on",

@@ -15,12 +15,24 @@ from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
 from ..models import Classifier, Expansion, Linear, Mapped
 from ..numerics import dot, is_traced
-from ..recipe import Recipe, as_static, cast, check_positive, is_kind, refuse_factory, unwrap_static
-from ..types import Array, Batch, Fit, Lifted, Loss, Model, check_batch
+from ..recipe import (
+    Recipe,
+    as_static,
+    cast,
+    check_positive,
+    is_kind,
+    refuse_factory,
+    refuse_joint,
+    unwrap_static,
+)
+from ..risks import risk_of
+from ..types import AnyLoss, Array, Batch, Fit, JointLoss, Lifted, Loss, Model, check_batch
 
 
-def check_objective(model: Any, data: Any, loss: Any = hinge, needs: str = "sqnorm") -> None:
-    """Check the types of model, data and loss.
+def check_objective(
+    model: Any, data: Any, loss: Any = hinge, needs: str = "sqnorm", joint: bool = False
+) -> None:
+    """Check the types of model, data and loss; `joint`: the loss may be one that couples rows.
 
     Raises:
         TypeError: with the expected and the actual type.
@@ -32,7 +44,7 @@ def check_objective(model: Any, data: Any, loss: Any = hinge, needs: str = "sqno
             f"model must be a model, such as run.model, got {type(model).__name__}{how}"
         )
     check_batch("data", data)
-    check_loss(loss)
+    check_loss(loss, joint)
 
 
 def check_dual_model(model: Any) -> None:
@@ -49,10 +61,12 @@ def check_dual_model(model: Any) -> None:
         )
 
 
-def check_loss(loss: Any) -> None:
-    """Raise TypeError for what is not a loss."""
+def check_loss(loss: Any, joint: bool = False) -> None:
+    """Raise TypeError for what is not a loss; `joint`: it may be one that couples rows."""
     refuse_factory("loss", loss)
-    if not is_kind(loss, Loss):
+    if not joint:
+        refuse_joint("loss", loss)
+    if not is_kind(loss, (Loss, JointLoss)):
         raise TypeError(f"loss must be a loss such as jaxsvm.losses.hinge, got {shown(loss)}")
 
 
@@ -128,7 +142,7 @@ def normalized_weights(data: Batch) -> Array:
     return data.weight / jnp.sum(data.weight)
 
 
-def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
+def primal(model: Model, data: Batch, lam: float, loss: AnyLoss = hinge) -> Array:
     """The primal objective P(w) = lam/2 |w|^2 + weighted mean loss, in float64.
 
     Under tracing it is in the dtype of the model.
@@ -137,7 +151,7 @@ def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
         model: one with `sqnorm()`.
         data: n rows.
         lam: regularisation, > 0.
-        loss: of scores.
+        loss: of scores, or one that couples rows, such as `losses.rank_hinge`.
 
     Returns:
         () the objective.
@@ -148,7 +162,7 @@ def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
         >>> float(primal(Linear(jnp.ones(1), jnp.zeros(())), data, 1.0))
         0.5
     """
-    check_objective(model, data, loss)
+    check_objective(model, data, loss, joint=True)
     check_positive(lam=lam)
     lam = as_number("lam", lam)
     return _primal((model, data, lam), (loss,))
@@ -156,9 +170,16 @@ def primal(model: Model, data: Batch, lam: float, loss: Loss = hinge) -> Array:
 
 @in_float64
 def _primal(model: Any, data: Batch, lam: Array, loss: Loss) -> Array:
-    return lam / 2 * model.sqnorm() + jnp.dot(
-        normalized_weights(data), loss.value(decision_values(model, data), data.y)
-    )
+    return lam / 2 * model.sqnorm() + mean_loss(decision_values(model, data), data, loss)
+
+
+def mean_loss(score: Array, data: Batch, loss: Any) -> Array:
+    """The weighted mean loss (), or the joint risk of a loss that couples rows."""
+    if is_kind(loss, JointLoss):
+        return risk_of(loss, data).value_and_slope(score)[0]
+    share = normalized_weights(data)
+    losses = loss.value(score, data.y)
+    return jnp.dot(share, jnp.where(share > 0, losses, jnp.zeros_like(losses)))
 
 
 def dual(

@@ -10,8 +10,14 @@ import numpy as np
 from ..losses import hinge
 from ..numerics import is_traced
 from ..recipe import as_static, static, struct, unwrap_static
-from ..types import Array, Batch, Loss, Model, check_batch
-from .evaluate import check_loss, check_objective, decision_values, normalized_weights
+from ..types import AnyLoss, Array, Batch, Model, check_batch
+from .evaluate import (
+    check_loss,
+    check_objective,
+    decision_values,
+    mean_loss,
+    normalized_weights,
+)
 
 
 def misclassified(score: Array, y: Array) -> Array:
@@ -79,14 +85,14 @@ def error_on(data: Batch) -> Any:
     return _Error(data, labels)
 
 
-def risk_on(data: Batch, loss: Loss = hinge) -> Any:
+def risk_on(data: Batch, loss: AnyLoss = hinge) -> Any:
     """A probe for `fit`: model -> weighted mean loss on the rows of `data`.
 
     It is inf if a score is not finite.
 
     Args:
         data: held-out rows, raw or by `solver.prepare`.
-        loss: of scores.
+        loss: of scores, or one that couples rows, such as `losses.rank_hinge`.
 
     Example:
         >>> import jaxsvm
@@ -96,7 +102,7 @@ def risk_on(data: Batch, loss: Loss = hinge) -> Any:
         0.5
     """
     check_batch("data", data)
-    check_loss(loss)
+    check_loss(loss, joint=True)
     return _Risk(data, as_static(loss))
 
 
@@ -113,7 +119,6 @@ class _Risk:
                 "risk_on takes models with one value for each row; measure a model "
                 "of many classes with error_on"
             )
-        share = normalized_weights(self.data)
-        losses = unwrap_static(self.loss).value(score, self.data.y)
-        risk = jnp.dot(share, jnp.where(share > 0, losses, jnp.zeros_like(losses)))
-        return jnp.where(jnp.all(jnp.isfinite(score) | (share <= 0)), risk, jnp.inf)
+        risk = mean_loss(score, self.data, unwrap_static(self.loss))
+        is_finite = jnp.all(jnp.isfinite(score) | (self.data.weight <= 0))
+        return jnp.where(is_finite, risk, jnp.inf)

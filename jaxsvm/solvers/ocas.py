@@ -26,7 +26,7 @@ from ..losses import hinge
 from ..numerics import accum_dtype, any_under_vmap
 from ..recipe import cast, check_positive, register, solver
 from ..samplers import whole
-from ..types import Array, Loss, Solver
+from ..types import AnyLoss, Array, Solver
 
 
 @register("OcasState")
@@ -44,7 +44,7 @@ class OcasState(NamedTuple):
 def ocas(
     lam: float,
     *,
-    loss: Loss = hinge,
+    loss: AnyLoss = hinge,
     mix: float = 0.1,
     planes: int = 100,
     bias: str = "none",
@@ -131,4 +131,5 @@ def ocas(
         return linear_model(state.best, bias, classes)
 
     targets = classes or ("labels" if loss.labels else "real")
-    return Solver(init, update, model, whole(), "all", targets=targets)
+    validate = getattr(loss, "validate", None)
+    return Solver(init, update, model, whole(), "all", targets=targets, validate=validate)

@@ -24,7 +24,7 @@ from ..losses import hinge
 from ..numerics import accum_dtype
 from ..recipe import check_positive, register, solver
 from ..samplers import whole
-from ..types import Array, Loss, Solver
+from ..types import AnyLoss, Array, Solver
 
 
 @register("SvmPerfState")
@@ -41,7 +41,7 @@ class SvmPerfState(NamedTuple):
 def svm_perf(
     lam: float,
     *,
-    loss: Loss = hinge,
+    loss: AnyLoss = hinge,
     planes: int = 100,
     bias: str = "none",
     classes: int | None = None,
@@ -120,4 +120,5 @@ def svm_perf(
         return linear_model(state.best, bias, classes)
 
     targets = classes or ("labels" if loss.labels else "real")
-    return Solver(init, update, model, whole(), "all", targets=targets)
+    validate = getattr(loss, "validate", None)
+    return Solver(init, update, model, whole(), "all", targets=targets, validate=validate)

@@ -1,0 +1,222 @@
+"""Probes of ranking: how well the scores of a model order held-out rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..checks import integer
+from ..numerics import is_traced, pairwise_sum
+from ..numerics.wavelet import Ranges
+from ..ranking import (
+    Blocks,
+    Pairs,
+    SortedRows,
+    blocks_of,
+    check_grades,
+    pairs_of,
+    sort_rows,
+    sorted_scores,
+    sum_partners,
+)
+from ..recipe import check_choice, static, struct
+from ..types import Array, Batch, Model, check_batch
+from .evaluate import check_objective, decision_values
+
+GAINS = ("exponential", "linear")
+
+
+def auc_on(data: Batch) -> Any:
+    """A probe for `fit`: model -> the area under the ROC curve.
+
+    It is the weighted share of pairs of a positive and a negative row in which the positive one has
+    the higher score. Equal scores count one half.
+
+    Args:
+        data: held-out rows of two classes; queries are not read.
+
+    Returns:
+        A function of a model; nan if a score is not finite.
+
+    Raises:
+        ValueError: rows of other than two classes, if they are known.
+
+    Example:
+        >>> import jaxsvm
+        >>> from jaxsvm.models import Linear
+        >>> data = jaxsvm.dataset([[1.0], [-1.0], [1.0]], [1, -1, -1])
+        >>> float(auc_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
+        0.75
+    """
+    check_batch("data", data)
+    if not is_traced(data.y, data.weight):
+        classes = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0])
+        if len(classes) != 2:
+            raise ValueError(
+                f"auc_on takes rows of two classes, got {len(classes)}: for grades take "
+                "pair_accuracy_on or ndcg_on"
+            )
+    return _Auc(data._replace(query=None))
+
+
+def pair_accuracy_on(data: Batch) -> Any:
+    """A probe for `fit`: model -> the weighted share of pairs that are in the right order.
+
+    The pairs are those of `losses.rank_hinge`: two rows of one query with different grades. A pair
+    of equal scores is not in the right order. So the share is at least 1 - `risk_on(data,
+    losses.rank_hinge)`. Kendall's tau is 2 share - 1 if no scores are equal.
+
+    Args:
+        data: held-out rows with grades, and with queries, if there are several.
+
+    Returns:
+        A function of a model; nan if a score is not finite.
+
+    Raises:
+        ValueError: no pair, if the grades are known.
+
+    Example:
+        >>> import jaxsvm
+        >>> from jaxsvm.models import Linear
+        >>> data = jaxsvm.dataset([[3.0], [1.0], [2.0]], [2, 1, 0], task="ranking")
+        >>> round(float(pair_accuracy_on(data)(Linear(jnp.ones(1), jnp.zeros(())))), 4)
+        0.6667
+    """
+    check_batch("data", data)
+    if not is_traced(data.y, data.weight, data.query):
+        check_grades(data.y, data.weight, data.query)
+    return _PairAccuracy(data)
+
+
+def ndcg_on(data: Batch, k: int | None = None, *, gains: str = "exponential") -> Any:
+    """A probe for `fit`: model -> the mean normalised discounted cumulative gain of the queries.
+
+        DCG = sum of gain(grade) / log2(1 + rank) over the k rows of the highest scores
+        nDCG = DCG / (the DCG of the best order)
+
+    Rows of equal scores have the mean over all of their orders. A query without a grade above 0 is
+    left out of the mean.
+
+    Args:
+        data: held-out rows with grades of at least 0, and with queries, if there are several. Rows
+            of weight 0 are left out; other weights are not read.
+        k: rows that count, >= 1; None: all of a query. Structure.
+        gains: "exponential", 2^grade - 1, or "linear", the grade. Structure.
+
+    Returns:
+        A function of a model; nan if a score is not finite or no query has a grade above 0.
+
+    Raises:
+        ValueError: k or gains out of range; a known grade below 0.
+
+    Example:
+        >>> import jaxsvm
+        >>> from jaxsvm.models import Linear
+        >>> data = jaxsvm.dataset([[3.0], [1.0], [2.0]], [0, 1, 2], task="ranking")
+        >>> round(float(ndcg_on(data)(Linear(jnp.ones(1), jnp.zeros(())))), 4)
+        0.659
+
+    Reference: K. Jarvelin, J. Kekalainen, Cumulated gain-based evaluation of IR techniques, ACM
+        TOIS 20, 2002; equal scores: F. McSherry, M. Najork, Computing information retrieval
+        performance measures efficiently in the presence of tied scores, ECIR 2008.
+    """
+    check_batch("data", data)
+    k = None if k is None else integer("k", k, 1)
+    check_choice("gains", gains, GAINS)
+    if not is_traced(data.y, data.weight):
+        y = np.asarray(data.y)[np.asarray(data.weight) > 0]
+        if y.size and y.min() < 0:
+            raise ValueError(
+                f"ndcg_on takes grades of at least 0, got {y.min():g}: shift them, or number "
+                "them from 0 on"
+            )
+    return _Ndcg(data, k, gains)
+
+
+def _scores(model: Model, data: Batch) -> Array:
+    """The scores (n,) of the rows, in the dtype of the weights."""
+    check_objective(model, data, needs="__call__")
+    score = decision_values(model, data)
+    if score.ndim != 1:
+        raise ValueError(
+            f"ranking takes models with one value for each row, got {score.shape[-1]} values"
+        )
+    return score.astype(data.weight.dtype)
+
+
+def _finite_or_nan(value: Array, score: Array, data: Batch) -> Array:
+    return jnp.where(jnp.all(jnp.isfinite(score) | (data.weight <= 0)), value, jnp.nan)
+
+
+def _misordered(pairs: Pairs, rows: SortedRows, start: Array) -> Array:
+    """The weight of the pairs whose row of lower grade is at position `start` or later."""
+    below = Ranges(start, pairs.block.end)
+    nothing = Ranges(pairs.block.first, pairs.block.first)
+    weight = pairs.weight[rows.row][None]
+    sums = sum_partners(pairs, rows.row, weight, below, nothing)
+    return pairwise_sum(pairs.share[rows.row] * sums.below[0])
+
+
+@struct
+class _Auc:
+    data: Batch
+
+    def __call__(self, model: Model) -> Array:
+        score, pairs = _scores(model, self.data), pairs_of(self.data)
+        rows = sorted_scores(pairs, score)
+        ties = blocks_of(pairs.block.first, rows.score)
+        wrong = _misordered(pairs, rows, ties.first) + _misordered(pairs, rows, ties.end)
+        return _finite_or_nan(1 - wrong / 2, score, self.data)
+
+
+@struct
+class _PairAccuracy:
+    data: Batch
+
+    def __call__(self, model: Model) -> Array:
+        score, pairs = _scores(model, self.data), pairs_of(self.data)
+        rows = sorted_scores(pairs, score)
+        ties = blocks_of(pairs.block.first, rows.score)
+        right = 1 - _misordered(pairs, rows, ties.first)
+        return _finite_or_nan(right, score, self.data)
+
+
+@struct
+class _Ndcg:
+    data: Batch
+    k: Any = static(default=None)
+    gains: str = static(default=GAINS[0])
+
+    def __call__(self, model: Model) -> Array:
+        data, score = self.data, _scores(model, self.data)
+        present = data.weight > 0
+        grade = data.y.astype(score.dtype)
+        gain = jnp.exp2(grade) - 1 if self.gains == "exponential" else grade
+        gain = jnp.where(present, gain, 0)
+        query = jnp.zeros(score.shape, jnp.int32) if data.query is None else data.query
+        by_score = self._discounted(query, jnp.where(present, -score, jnp.inf), gain)
+        best = self._discounted(query, -gain, gain)
+        ratio = by_score / jnp.where(best > 0, best, 1)
+        mean = pairwise_sum(ratio) / jnp.sum(best > 0)
+        return _finite_or_nan(mean, score, data)
+
+    def _discounted(self, query: Array, key: Array, gain: Array) -> Array:
+        """The DCG of each query, rows in the order of the key, at the query's first position."""
+        n = key.shape[0]
+        query, key, row = sort_rows(query, key)
+        block, ties = blocks_of(query), blocks_of(query, key)
+        rank = jnp.arange(n, dtype=jnp.int32) - block.first
+        discount = 1 / jnp.log2(2 + rank.astype(gain.dtype))
+        discount = discount if self.k is None else jnp.where(rank < self.k, discount, 0)
+        mean_discount = _mean(discount, ties)
+        return jax.ops.segment_sum(gain[row] * mean_discount, block.first, num_segments=n)
+
+
+def _mean(values: Array, block: Blocks) -> Array:
+    """The mean of the values of the block of each position, (n,)."""
+    n = values.shape[0]
+    total = jax.ops.segment_sum(values, block.first, num_segments=n)
+    return total[block.first] / (block.end - block.first).astype(values.dtype)

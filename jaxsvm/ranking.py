@@ -1,0 +1,215 @@
+"""Pairs of rows of one query with different grades, summed over without a list of them.
+
+A pair (i, j) has grade_i > grade_j, both rows are of one query, and its weight c_ij is proportional
+to weight_i weight_j, with sum 1. A score is invariant to a constant for each query.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .numerics import accum_dtype, gather, pairwise_sum
+from .numerics.wavelet import Ranges, key_bits, sums_by_key
+from .risks import Risk
+from .types import Array, Batch
+
+
+class Blocks(NamedTuple):
+    """The block of equal keys around each position of a sorted sequence."""
+
+    first: Array  # (n,)  int32
+    end: Array  # (n,)  int32, after the last position
+
+
+class Pairs(NamedTuple):
+    """The pairs of a data set: what does not depend on scores."""
+
+    query: Array | None  # (n,)  int32
+    grade: Array  # (n,)  int32, the grades numbered from 0 in ascending order
+    bits: Array  # ()    int32, of the largest of these numbers
+    block: Blocks  # of the queries, where rows are sorted by query
+    weight: Array  # (n,)
+    # (n,)  weight of the row, over the sum of weight_i weight_j over all pairs: c_ij = share_i
+    # weight_j = share_j weight_i. Of each query its own sum, if all queries have equal weight.
+    share: Array
+
+
+class SortedRows(NamedTuple):
+    """Rows sorted by query, and by score within a query."""
+
+    row: Array  # (n,)  int32, row numbers
+    score: Array  # (n,)
+
+
+class Partners(NamedTuple):
+    """Sums over the partners of each row in some of its pairs, (m, n)."""
+
+    below: Array  # of those with a lower grade
+    above: Array  # of those with a higher grade
+
+
+def blocks_of(*keys: Array) -> Blocks:
+    """The blocks of sorted keys (n,), which are equal if all of them are."""
+    n = keys[0].shape[0]
+    place = lax.iota(jnp.int32, n)
+    changes = jnp.zeros(n - 1, bool)
+    for key in keys:
+        changes = changes | (key[1:] != key[:-1])
+    edge = jnp.ones(1, bool)
+    first = lax.cummax(jnp.where(jnp.concatenate([edge, changes]), place, 0))
+    end = jnp.where(jnp.concatenate([changes, edge]), place + 1, n)
+    return Blocks(first, lax.cummin(end, reverse=True))
+
+
+def sort_rows(*keys: Array | None) -> tuple[Array, ...]:
+    """The keys (n,) that are not None, sorted by the first, then the second, and so on.
+
+    The last result are the row numbers, int32.
+    """
+    known = [key for key in keys if key is not None]
+    place = lax.iota(jnp.int32, known[0].shape[0])
+    return tuple(lax.sort((*known, place), num_keys=len(known)))
+
+
+def pairs_of(data: Batch, per_query: bool = False) -> Pairs:
+    """The pairs of the rows of positive weight.
+
+    Args:
+        data: n rows, whose y are grades.
+        per_query: whether the pairs of each query have the same sum of weights.
+    """
+    weight = data.weight.astype(accum_dtype(data.x))
+    n = weight.shape[0]
+    # the grades of absent rows count for nothing, and make no number of their own
+    present = weight > 0
+    y = jnp.where(present, data.y, jnp.min(jnp.where(present, data.y, jnp.inf)))
+    sorted_y, row = sort_rows(y)
+    changes = jnp.concatenate([jnp.zeros(1, jnp.int32), (sorted_y[1:] != sorted_y[:-1]) * 1])
+    grade = at_rows(row, jnp.cumsum(changes.astype(jnp.int32), dtype=jnp.int32))
+    *_, row = sort_rows(data.query, grade)
+    if data.query is None:
+        block = Blocks(jnp.zeros(n, jnp.int32), jnp.full(n, n, jnp.int32))
+    else:
+        block = blocks_of(data.query[row])
+    lower = weight_below(block, grade[row], weight[row])
+    number = jnp.zeros(n, jnp.int32)
+    if per_query:  # queries numbered by their first position
+        number = block.first
+    totals = jax.ops.segment_sum(weight[row] * lower, number, num_segments=n)
+    n_queries = jnp.sum(totals > 0)
+    total = totals[number] * n_queries
+    share = jnp.where(total > 0, weight[row] / jnp.where(total > 0, total, 1), 0)
+    return Pairs(data.query, grade, key_bits(grade), block, weight, at_rows(row, share))
+
+
+def weight_below(block: Blocks, grade: Array, weight: Array) -> Array:
+    """The weight of the rows of a query with a lower grade, (n,); sorted by query and grade."""
+    before = jnp.concatenate([jnp.zeros(1, weight.dtype), jnp.cumsum(weight)])
+    return before[blocks_of(block.first, grade).first] - before[block.first]
+
+
+def check_grades(y: Any, weight: Any, query: Any) -> None:
+    """Raise unless two rows of one query, of positive weight, have different grades.
+
+    Raises:
+        ValueError: there is no pair of rows to compare.
+    """
+    present = np.asarray(weight) > 0
+    y = np.asarray(y)[present]
+    query = np.zeros(len(y)) if query is None else np.asarray(query)[present]
+    order = np.lexsort((y, query))
+    same = np.diff(query[order]) == 0
+    if not (same & (np.diff(y[order]) != 0)).any():
+        raise ValueError(
+            "no two rows of one query have different grades: there is nothing to rank; look at y "
+            "and query"
+        )
+
+
+def at_rows(row: Array, values: Array) -> Array:
+    """Values (n,) of sorted positions in the order of the rows."""
+    return jnp.zeros_like(values).at[row].set(values, unique_indices=True)
+
+
+def sorted_scores(pairs: Pairs, score: Array) -> SortedRows:
+    """The rows sorted by query and score; the scores of absent rows are not read."""
+    score = jnp.where(pairs.weight > 0, score, 0)
+    *_, score, row = sort_rows(pairs.query, score)
+    return SortedRows(row, score)
+
+
+def violators(block: Blocks, score: Array) -> tuple[Ranges, Ranges]:
+    """The partners of each position in pairs with score_i < score_j + 1: ranges of positions.
+
+    Args:
+        block: of the queries.
+        score: (n,) sorted in each query.
+
+    Returns:
+        The range of those below, for the grade of i; and of those above, for that of j. Both are
+        decided by one comparison, so that they are the same pairs.
+    """
+    first, end = block
+    n, bound = score.shape[0], score - 1
+
+    def halve(_, interval):
+        low, high = interval  # the first position with score > bound is in [low, high]
+        middle = (low + high) // 2
+        is_beyond = gather(score, middle) > bound
+        return jnp.where(is_beyond, low, middle + 1), jnp.where(is_beyond, middle, high)
+
+    # the score at the position itself is beyond
+    start, _ = lax.fori_loop(0, n.bit_length(), halve, (first, lax.iota(jnp.int32, n)))
+    # `start` never falls: the positions that have j in their range end at their number
+    counts = jnp.zeros(n, jnp.int32).at[start].add(1, indices_are_sorted=True)
+    return Ranges(start, end), Ranges(first, jnp.cumsum(counts, dtype=jnp.int32))
+
+
+def sum_partners(pairs: Pairs, row: Array, values: Array, below: Ranges, above: Ranges) -> Partners:
+    """Sums of `values` (m, n) over the partners of each position, of lower and of higher grade.
+
+    Args:
+        pairs: of the data.
+        row: (n,) the rows at the positions.
+        values: (m, n) m numbers of each position.
+        below: n ranges of positions in which partners of lower grade are.
+        above: n ranges of positions in which partners of higher grade are.
+    """
+    grade = pairs.grade[row]
+    return Partners(*sums_by_key(grade, values, pairs.bits, grade, below, above))
+
+
+def pair_risk(data: Batch, squared: bool = False, per_query: bool = False) -> Risk:
+    """The mean hinge loss of the pairs, or its square; see `losses.pairwise`.
+
+        R = sum_i v_i (d_i (1 - f_i) + p_i f_i),   u_i = v_i (p_i - d_i)
+
+    where v are the shares, and d_i and p_i the weights of the violators below and above row i. With
+    D and P the same sums of weight_j f_j, the square has the slope
+
+        u_i = 2 v_i (p_i (1 + f_i) - P_i - d_i (1 - f_i) - D_i)
+    """
+    pairs = pairs_of(data, per_query)
+
+    def value_and_slope(score):
+        row, f = sorted_scores(pairs, score.astype(pairs.weight.dtype))
+        f = f - gather(f, pairs.block.first)  # of one magnitude for all queries
+        share, weight = pairs.share[row], pairs.weight[row]
+        values = jnp.stack([weight, weight * f] if squared else [weight])
+        below, above = sum_partners(pairs, row, values, *violators(pairs.block, f))
+        d, p = below[0], above[0]
+        if squared:
+            slack = below[1] + d * (1 - f)  # of the pairs with partners below, summed
+            slope = 2 * share * (p * (1 + f) - above[1] - slack)
+            risk = pairwise_sum(slope * f / 2 + share * slack)
+        else:
+            slope = share * (p - d)
+            risk = pairwise_sum(share * (d * (1 - f) + p * f))
+        return jnp.maximum(risk, 0), at_rows(row, slope)
+
+    return Risk(value_and_slope)
