@@ -42,7 +42,9 @@ def best_dual(planes, lam):
 def filled(count, lam, dtype, size=SIZE):
     planes, history = bundle.no_planes(size, P, jnp.dtype(dtype)), []
     for slope, offset in zip(SLOPES[:count], OFFSETS[:count], strict=True):
-        planes, w = add(jnp.asarray(lam, dtype), planes, jnp.asarray(slope, dtype), jnp.asarray(offset, dtype))
+        planes, w = add(
+            jnp.asarray(lam, dtype), planes, jnp.asarray(slope, dtype), jnp.asarray(offset, dtype), jnp.zeros(1, dtype)
+        )
         history.append((planes, w))
     return history
 
