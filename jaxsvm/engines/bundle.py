@@ -64,6 +64,7 @@ class Planes(NamedTuple):
     theta: Array  # (m,)  convex weights of the last solution
     idle: Array  # (m,)  int32, solutions since the weight was above `IDLE`
     gram: Array  # (2, m, m)  slope slope', as a sum of two numbers each
+    u: Array  # (m, n)  subgradients in the responses; (m, 0) where they are not kept
     count: Array  # ()  int32, occupied slots
 
 
@@ -118,12 +119,12 @@ class Problem(NamedTuple):
         """P, ()."""
         return self.lam / 2 * dot(point.w, point.w) + point.risk
 
-    def plane(self, response: Array) -> tuple[Array, Array]:
-        """The slope (p,) and the offset () of the plane at a response."""
+    def plane(self, response: Array) -> tuple[Array, Array, Array]:
+        """The slope (p,) and the offset () of the plane at a response, and its u."""
         _, risk, u = self.evaluate(response)
         if self.risk.conjugate is None:
-            return self.transposed(u), risk - pairwise_sum(jnp.ravel(u * response))
-        return self.transposed(u), -self.risk.conjugate(u)
+            return self.transposed(u), risk - pairwise_sum(jnp.ravel(u * response)), u
+        return self.transposed(u), -self.risk.conjugate(u), u
 
     def search(self, a: Point, b: Point, mix: Scalar) -> Point:
         """The point of least objective on the ray from a through b; a where none is less.
@@ -183,8 +184,8 @@ def columns_of(data: Batch, bias: str, classes: int | None) -> int:
     return (data.x.shape[-1] + (bias == "feature")) * (classes or 1)
 
 
-def no_planes(size: int, columns: int, dtype: Any) -> Planes:
-    """The zero plane, and `size` free slots."""
+def no_planes(size: int, columns: int, dtype: Any, rows: int = 0) -> Planes:
+    """The zero plane, and `size` free slots; `rows` numbers of each u are kept."""
     m = size + 1
     return Planes(
         jnp.zeros((m, columns), dtype),
@@ -192,13 +193,16 @@ def no_planes(size: int, columns: int, dtype: Any) -> Planes:
         jnp.zeros(m, dtype).at[0].set(1),
         jnp.zeros(m, jnp.int32),
         jnp.zeros((2, m, m), dtype),
+        jnp.zeros((m, rows), dtype),
         jnp.ones((), jnp.int32),
     )
 
 
-def add_plane(lam: Array, planes: Planes, slope: Array, offset: Array) -> tuple[Planes, Array]:
+def add_plane(
+    lam: Array, planes: Planes, slope: Array, offset: Array, u: Array
+) -> tuple[Planes, Array]:
     """The planes with a new one, and the minimiser of their model (p,)."""
-    planes, changed, newest = _insert(planes, slope, offset)
+    planes, changed, newest = _insert(planes, slope, offset, jnp.ravel(u)[: planes.u.shape[1]])
     solution = in_double(_solve)(slope.dtype, lam, planes, changed, newest)
     theta, gram, w = lax.stop_gradient(solution)
     idle = jnp.where(theta > IDLE, 0, planes.idle + 1)
@@ -210,7 +214,7 @@ def gap_at(lam: Array, planes: Planes, w: Array, risk: Array) -> Array:
     return in_double(_gap)(w.dtype, lam, planes, w, risk)
 
 
-def _insert(planes: Planes, slope: Array, offset: Array) -> tuple[Planes, Array, Array]:
+def _insert(planes: Planes, slope: Array, offset: Array, u: Array) -> tuple[Planes, Array, Array]:
     """The planes with a new one, the two changed slots (2,), and the slot of the new one."""
     slot = jnp.arange(planes.offset.shape[0], dtype=jnp.int32)
     is_free = slot >= planes.count
@@ -233,6 +237,7 @@ def _insert(planes: Planes, slope: Array, offset: Array) -> tuple[Planes, Array,
     planes = planes._replace(
         slope=write(planes.slope, slope),
         offset=write(planes.offset, offset),
+        u=write(planes.u, u),
         theta=theta / jnp.sum(theta),
         idle=planes.idle.at[dropped].set(0),
         count=jnp.minimum(planes.count + 1, slot.shape[0]).astype(jnp.int32),

@@ -11,6 +11,7 @@ from .bsca import bsca as bsca
 from .bsgd import bsgd as bsgd
 from .cocoa import cocoa as cocoa
 from .constrained_sgd import constrained_sgd as constrained_sgd
+from .cpsp import cpsp as cpsp
 from .decomposition import decomposition as decomposition
 from .fixed_budget_perceptron import fixed_budget_perceptron as fixed_budget_perceptron
 from .fogd import fogd as fogd

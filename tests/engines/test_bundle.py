@@ -42,7 +42,9 @@ def best_dual(planes, lam):
 def filled(count, lam, dtype, size=SIZE):
     planes, history = bundle.no_planes(size, P, jnp.dtype(dtype)), []
     for slope, offset in zip(SLOPES[:count], OFFSETS[:count], strict=True):
-        planes, w = add(jnp.asarray(lam, dtype), planes, jnp.asarray(slope, dtype), jnp.asarray(offset, dtype))
+        planes, w = add(
+            jnp.asarray(lam, dtype), planes, jnp.asarray(slope, dtype), jnp.asarray(offset, dtype), jnp.zeros(1, dtype)
+        )
         history.append((planes, w))
     return history
 
@@ -108,6 +110,18 @@ def test_a_start_does_not_change_the_nearest_point(x64):
     np.testing.assert_allclose(nearest_point(gram, live, gain, (start, start > 0)), best, atol=1e-12)
     two = np.array([0.0, 0.5, 0.0, 0.5, 0.0, 0.0])
     np.testing.assert_allclose(nearest_point(gram, live, gain, (two, two > 0)), best, atol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [5, 300])
+def test_many_vectors_meet_the_optimality_conditions(columns, x64):
+    """Of 300 in 5 columns at most 6 have weight; in 300 columns all have."""
+    vectors = np.random.default_rng(4).normal(size=(300, columns)) + (2 if columns == 5 else 0)
+    gram, gain = vectors @ vectors.T, 0.1 * np.resize(OFFSETS, 300)
+    theta = np.asarray(jax.jit(nearest_point)(gram, np.ones(300, bool), gain))
+    slope = gain - gram @ theta
+    assert slope.max() - theta @ slope <= 1e-11 * gram.max()
+    assert (theta > 0).sum() <= 6 if columns == 5 else (theta > 0).sum() > 128
+    np.testing.assert_allclose(theta.sum(), 1, rtol=1e-12)
 
 
 SLOPE_FUNCTIONS = {  # slope, a lower bound of its growth, its root
