@@ -252,6 +252,11 @@ class Sampler(NamedTuple):
     period: Callable | None = None  # (n) -> steps between two updates of an adaptive schedule
     rows: Callable = lambda n: 1  # (n) -> b, the rows of a step on n training rows
     whole: bool = False  # every draw is all rows in order: loops then pass the data without a copy
+    # (the drawn rows, a Batch) -> the batch of the step, for solvers that read drawn rows; None:
+    # the rows themselves
+    combine: Callable | None = None
+    # (data) -> None, or raises for targets from which it cannot draw; called on the host
+    validate: Callable | None = None
 
 
 @with_new_options(residual="residual_scope", until="with_tol", check="validate")
