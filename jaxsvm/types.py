@@ -254,6 +254,11 @@ class Sampler(NamedTuple):
     whole: bool = False  # every draw is all rows in order: loops then pass the data without a copy
     # k: a draw has k parts of equal length, part j from the j-th of k equal blocks of the rows
     blocks: int = 1
+    # (the drawn rows, a Batch) -> the batch of the step, for solvers that read drawn rows; None:
+    # the rows themselves
+    combine: Callable | None = None
+    # (data) -> None, or raises for targets from which it cannot draw; called on the host
+    validate: Callable | None = None
 
 
 @with_new_options(residual="residual_scope", until="with_tol", check="validate")

@@ -18,6 +18,7 @@ from .nu_svc import NuSVC as NuSVC
 from .nu_svr import NuSVR as NuSVR
 from .one_class_svm import OneClassSVM as OneClassSVM
 from .pegasos import Pegasos as Pegasos
+from .ranker import Ranker as Ranker
 from .svc import SVC as SVC
 from .svc_cv import SVCCV as SVCCV
 from .svm import SVMClassifier as SVMClassifier
@@ -36,6 +37,7 @@ __all__ = [
     "NystromFeatures",
     "OneClassSVM",
     "Pegasos",
+    "Ranker",
     "SVC",
     "SVCCV",
     "SVMClassifier",

@@ -179,20 +179,7 @@ class BaseSVM(BaseEstimator):
             step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
             state = Run(state, sampler.init(key, data), step, done)
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
-        if not run.finite:
-            raise ValueError(run.status)
-        is_accepted = run.converged or float(run.info.residual[-1]) <= accepted
-        if plan["tol"] is not None and not is_accepted:
-            residual = (
-                f"residual {float(run.info.residual[-1]):.1e}, tolerance {plan['tol']:.1e} not met"
-            )
-            advice = f"a larger {self._length} or columns of one scale may help"
-            status = run.status.partition(";")[0]
-            warnings.warn(
-                f"{status}; {residual}: {advice}",
-                ConvergenceWarning,
-                stacklevel=caller_stacklevel(),
-            )
+        self._warn_unless_accepted(run, plan["tol"], accepted)
         model = compact(run.model, index, d)
         self.model_, self._solver = (
             model if names is None else Classifier(model, names),
@@ -204,6 +191,24 @@ class BaseSVM(BaseEstimator):
         )
         self.n_iter_ = max(1, self._iterations(run, draws, n, n_rows))
         return group
+
+    def _warn_unless_accepted(self, run: Fit, tol: float | None, accepted: float = -np.inf) -> None:
+        """Warn of a run that missed its tolerance; raise for one whose model is not finite.
+
+        There is no warning where the residual is at most `accepted`.
+        """
+        if not run.finite:
+            raise ValueError(run.status)
+        is_accepted = run.converged or float(run.info.residual[-1]) <= accepted
+        if tol is not None and not is_accepted:
+            residual = f"residual {float(run.info.residual[-1]):.1e}, tolerance {tol:.1e} not met"
+            advice = f"a larger {self._length} or columns of one scale may help"
+            status = run.status.partition(";")[0]
+            warnings.warn(
+                f"{status}; {residual}: {advice}",
+                ConvergenceWarning,
+                stacklevel=caller_stacklevel(),
+            )
 
     def _iterations(self, run: Fit, draws: Sampler, n: int, n_rows: int) -> int:
         """Updates of a run that read all rows, or passes over `n_rows` rows padded to n."""

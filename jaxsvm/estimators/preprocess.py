@@ -101,9 +101,9 @@ def pad_columns(x: Any) -> Any:
     return x
 
 
-def batch(x: Any, y: np.ndarray, weight: np.ndarray) -> Batch:
+def batch(x: Any, y: np.ndarray, weight: np.ndarray, query: np.ndarray | None = None) -> Batch:
     """A checked data set whose sparse rows are padded to a width of `bucket_size`."""
-    data = dataset(x, y, weight, task="regression")
+    data = dataset(x, y, weight, query=query, task="regression")
     if isinstance(data.x, SparseRows):
         width = data.x.value.shape[1]
         padding = ((0, 0), (0, bucket_size(width, 8) - width))

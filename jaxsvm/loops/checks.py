@@ -12,7 +12,7 @@ from .. import checks
 from ..checks import shown
 from ..numerics import is_traced, shards
 from ..recipe import Recipe, fields_of, is_kind, refuse_factory
-from ..types import Batch, Solver, same_structure
+from ..types import Batch, Sampler, Solver, same_structure
 
 
 def check_solver(solver: Any) -> Solver:
@@ -75,6 +75,34 @@ def check_draws(solver: Solver, sampler: Any, n: int) -> None:
         f"the rows lie on {k} devices, and {sampler} draws from all of them at once: draw in "
         f"blocks, sampler=strata({sampler}, blocks={k}) of jaxsvm.samplers"
     )
+
+
+def check_combined(solver: Solver, sampler: Sampler, data: Batch) -> None:
+    """Raise unless the solver can read what the sampler combines rows to.
+
+    Raises:
+        ValueError: a solver that reads all rows, has a variable for each row or takes class
+            numbers; targets from which the sampler cannot draw.
+    """
+    how = "take one that reads drawn rows, such as jaxsvm.pegasos(lam)"
+    if solver.reads == "all":
+        raise ValueError(
+            "the sampler gives differences of rows, which a solver that reads all rows does not "
+            f"see: {how}"
+        )
+    if isinstance(solver.targets, int):
+        raise ValueError(f"the sampler gives pairs, and this solver takes class numbers: {how}")
+    n = data.y.shape[0]
+    rows = lambda n: jax.tree.map(lambda a: jax.ShapeDtypeStruct((n, *a.shape[1:]), a.dtype), data)
+    state = lambda n: jax.eval_shape(solver.init, jax.random.key(0), rows(n))
+    sizes = [[leaf.shape for leaf in jax.tree.leaves(state(size))] for size in (n, n + 1)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(
+            "the sampler gives differences of rows, and this solver has a variable for each row: "
+            f"{how}"
+        )
+    if sampler.validate is not None and not is_traced(data.y, data.weight, data.query):
+        sampler.validate(data)
 
 
 def check_probe(probe: Any) -> None:

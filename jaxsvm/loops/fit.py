@@ -45,6 +45,7 @@ from ..types import (
     same_structure,
 )
 from .checks import (
+    check_combined,
     check_counters,
     check_draws,
     check_key,
@@ -210,7 +211,10 @@ def fit(
     n, draws = data.y.shape[0], fields_of(sampler)
     # Rows of a step, and steps between two updates of an adaptive sampler.
     b, period = draws.rows(n), draws.period(n) if draws.period else None
-    check_targets(fields, data)
+    if draws.combine is None:
+        check_targets(fields, data)
+    else:
+        check_combined(fields, draws, data)
     check_draws(fields, sampler, n)
     stops = tol is not None or steps is None
     # `Fit.converged` refers to its own tolerance, even if all steps are made

@@ -63,8 +63,11 @@ def init_run(
     """
     solver, sampler = unwrap_static(solver), unwrap_static(sampler)
     solver_key, sampler_key = jax.random.split(key)
-    init_data = data
-    if init_rows is not None:
+    init_data, draws = data, fields_of(sampler)
+    sampler_state = draws.init(sampler_key, data)
+    if draws.combine is not None:
+        init_data = _combined(solver, draws, sampler_state, data, init_rows)
+    elif init_rows is not None:
         subset = _evenly_spread(data, init_rows)
         shapes = [
             jax.tree.map(jnp.shape, jax.eval_shape(solver.init, solver_key, rows))
@@ -74,10 +77,21 @@ def init_run(
     zero = jnp.zeros((), jnp.int32)
     return Run(
         solver.init(solver_key, init_data),
-        sampler.init(sampler_key, data),
+        sampler_state,
         zero,
         jnp.zeros((), bool),
     )
+
+
+def _combined(solver: Any, draws: Any, state: State, data: Batch, rows: int | None) -> Batch:
+    """Combined rows of the first steps: as many as the data have rows, or at most about `rows`."""
+    n = data.y.shape[0]
+    steps = max(1, min(n, n if rows is None else rows) // draws.rows(n))
+    index = draws.draw(state, 0, steps)
+    drawn_rows = solver.prepare(take(data, index.ravel()))
+    by_step = jax.tree.map(lambda a: a.reshape(*index.shape, *a.shape[1:]), drawn_rows)
+    combined = jax.vmap(draws.combine)(by_step)
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), combined)
 
 
 @jax.jit
@@ -187,6 +201,7 @@ def run_chunk(
     step_data = data._replace(
         x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data)
     )
+    combine = sampler.combine or (lambda rows: rows)
     # drawn outside of the loop, which is cheaper
     indices: Any = None if whole else sampler.draw(run.sampler, run.step, every)
     # rows on several devices are taken where they are
@@ -196,7 +211,8 @@ def run_chunk(
 
     def batch(k):
         if lift:
-            return jax.tree.map(lambda a: lax.dynamic_index_in_dim(a, k, keepdims=False), features)
+            read = lambda a: lax.dynamic_index_in_dim(a, k, keepdims=False)
+            return combine(jax.tree.map(read, features))
         if whole:
             return step_data
         index = lax.dynamic_index_in_dim(indices, k, keepdims=False)
@@ -204,7 +220,8 @@ def run_chunk(
             return step_data._replace(index=index)
         if blocks > 1:
             return take_by_block(step_data, index, blocks)
-        return take(step_data, index, copy=False)
+        rows = take(step_data, index, copy=False)
+        return rows if sampler.combine is None else combine(solver.prepare(rows))
 
     def body(k, carry):
         state, sums, feedback = carry

@@ -38,6 +38,7 @@ from .products import accum_dtype as accum_dtype
 from .products import add_rows as add_rows
 from .products import blocked as blocked
 from .products import cross_products as cross_products
+from .products import differences as differences
 from .products import dot as dot
 from .products import fold_rows as fold_rows
 from .products import l1_distances as l1_distances

@@ -65,6 +65,26 @@ def cross_products(x: Array | SparseRows, z: Array | SparseRows) -> Array:
     return _pairs(_materialized(x), _materialized(z), jnp.multiply)
 
 
+def differences(x: Array | SparseRows, b: int) -> Array | SparseRows:
+    """The rows x_i - x_{i+b} for the first b of 2 b rows."""
+    if not isinstance(x, SparseRows):
+        return x[:b] - x[b:]
+    x = x.materialize()
+    in_row = jnp.arange(x.value.shape[1], dtype=jnp.int32) < x.length[:, None]
+    index = jnp.where(in_row, x.index, x.columns)  # padding last
+    index = jnp.concatenate([index[:b], index[b:]], axis=1)
+    value = jnp.concatenate([x.value[:b], -x.value[b:]], axis=1)
+    index, value = lax.sort_key_val(index, value)
+    # a column of both rows occurs twice: the first entry becomes the sum, the second padding
+    is_second = jnp.pad(index[:, 1:] == index[:, :-1], ((0, 0), (1, 0)))
+    second = jnp.where(is_second, value, 0)
+    value = jnp.where(is_second, 0, value) + jnp.pad(second[:, 1:], ((0, 0), (0, 1)))
+    index, value = lax.sort_key_val(jnp.where(is_second, x.columns, index), value)
+    is_entry = index < x.columns
+    length = jnp.sum(is_entry, axis=1, dtype=jnp.int32)
+    return SparseRows(jnp.where(is_entry, index, 0), value, length, x.columns)
+
+
 def l1_distances(x: Array | SparseRows, z: Array | SparseRows) -> Array:
     """sum_c |x_c - z_c| of rows, (n, d), (m, d) -> (n, m), one column at a time."""
     if isinstance(x, SparseRows) or isinstance(z, SparseRows):

@@ -36,7 +36,7 @@ def strata(inner: Sampler, *, blocks: int) -> Sampler:
     the devices.
 
     Args:
-        inner: any sampler except `whole`.
+        inner: any sampler except `whole` and `pairs`.
         blocks: number of blocks, >= 1; structure.
 
     Returns:
@@ -44,7 +44,7 @@ def strata(inner: Sampler, *, blocks: int) -> Sampler:
 
     Raises:
         TypeError: inner is not a sampler.
-        ValueError: blocks below 1, or inner draws all rows or has blocks itself.
+        ValueError: blocks below 1, or inner draws all rows, has blocks itself or combines rows.
 
     Example:
         >>> import jax, jaxsvm
@@ -59,8 +59,12 @@ def strata(inner: Sampler, *, blocks: int) -> Sampler:
     """
     integer("blocks", blocks, 1)
     of_block = fields_of(inner)
-    if of_block.whole or of_block.blocks > 1:
-        kind = "draws all rows" if of_block.whole else "has blocks of its own"
+    kinds = {
+        "draws all rows": of_block.whole,
+        "has blocks of its own": of_block.blocks > 1,
+        "combines rows": of_block.combine is not None,
+    }
+    for kind in [text for text, is_so in kinds.items() if is_so]:
         raise ValueError(
             f"inner must draw rows of one block, and {inner} {kind}: take one such as "
             "samplers.epochs(16)"

@@ -31,7 +31,7 @@ class SubsetState(NamedTuple):
     count: Array  # type: ignore[assignment]  # ()   int32, how many they are
 
 
-def _quanta(weight: Array) -> Array:
+def cumulative_units(weight: Array) -> Array:
     """The cumulative sum of the weights as integers (n,).
 
     It is exact for integer weights, else in units of 2^-31 of the sum.
@@ -81,7 +81,7 @@ def uniform(batch_size: int = 1, replace: bool = True) -> Sampler:
         return _subsets(b)
 
     def init(key, data):
-        return UniformState(key, _quanta(data.weight), jnp.all(data.weight == 1))
+        return UniformState(key, cumulative_units(data.weight), jnp.all(data.weight == 1))
 
     def draw(s, t, count):
         bits = per_step(

@@ -1,0 +1,158 @@
+"""Linear ranking of the rows of queries."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from .. import losses
+from ..data.dataset import dataset
+from ..data.folds import group_numbers
+from ..loops import fit as run_solver
+from ..loops.checks import whole_number
+from ..models import Linear, check_values
+from ..objectives import ndcg_on
+from ..ranking import check_grades
+from ..recipe import check_choice, check_positive
+from ..solvers import ocas
+from .base import BaseSVM
+from .compact import compact
+from .preprocess import batch, pad_columns
+
+LOSSES = ("hinge", "squared_hinge")
+EVERY = 10  # rounds between two looks at the tolerance
+
+
+class Ranker(BaseSVM):
+    """Minimise lam/2 |w|^2 + sum_ij c_ij loss(<w, x_i - x_j>) over pairs with grade_i > grade_j.
+
+    The pairs are of rows of one query; c_ij is in proportion to weight_i weight_j, with sum 1. The
+    scores are <w, x>. It is RankSVM, by the cutting planes of `jaxsvm.ocas`, and takes O(n log n)
+    for a round. For kernels put a feature map in front, `make_pipeline(NystromFeatures(),
+    Ranker())`.
+
+    Args:
+        lam: regularisation, > 0.
+        loss: "hinge", max(0, 1 - d), or "squared_hinge", max(0, 1 - d)^2, of the difference d of
+            the scores.
+        per_query: every query has the same weight, whatever its number of pairs; else every pair
+            has.
+        k: rows of each query that `score` reads, >= 1; None: all.
+        tol: relative duality gap to stop at, > 0.
+        max_iter: rounds at most, >= 1.
+        progress: a bar on the standard error stream.
+
+    Attributes:
+        coef_: (d,) weights.
+        n_iter_: rounds made.
+        model_: `jaxsvm.models.Linear`.
+        fit_: the `jaxsvm.Fit` of the run.
+
+    Raises:
+        ValueError: from `fit`, for a parameter out of its range, and for data without two rows of
+            one query with different grades.
+
+    Example:
+        >>> x, y = [[3.0], [1.0], [0.0], [2.0]], [2, 1, 0, 1]
+        >>> ranker = Ranker(lam=0.1).fit(x, y, qid=[0, 0, 1, 1])
+        >>> ranker.predict([[1.0], [2.0]]).argmax().item()
+        1
+
+    Reference: T. Joachims, Optimizing search engines using clickthrough data, KDD 2002; V. Franc,
+        S. Sonnenburg, Optimized cutting plane algorithm for large-scale risk minimization, JMLR 10,
+        2009.
+    """
+
+    _length = "max_iter"
+
+    def __init__(
+        self,
+        *,
+        lam: float = 1e-3,
+        loss: str = "hinge",
+        per_query: bool = False,
+        k: int | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        progress: bool = False,
+    ) -> None:
+        self.lam = lam
+        self.loss = loss
+        self.per_query = per_query
+        self.k = k
+        self.tol = tol
+        self.max_iter = max_iter
+        self.progress = progress
+
+    random_state = 0  # the method is deterministic
+
+    def _columns(self) -> str:
+        return "padded"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, qid: Any = None) -> Self:
+        """Train a new model on (n, d) rows.
+
+        Args:
+            X: (n, d) rows.
+            y: (n,) grades; a larger one is to have a higher score.
+            sample_weight: (n,) >= 0; None: all 1.
+            qid: (n,) a number or name of the query of each row; None: all are of one query.
+        """
+        check_choice("loss", self.loss, LOSSES)
+        check_positive(lam=self.lam, tol=self.tol)
+        with self._restore_on_error():
+            x, y, weight = self._checked(X, y, sample_weight, reset=True)
+            if len(y) < 2:
+                raise ValueError("ranking compares rows: give two or more, got n_samples=1")
+            y, query = y.astype(np.float64), self._queries(qid, len(y))
+            check_grades(y, weight, query)
+            self._minimise(x, y, query, weight)
+        return self
+
+    def _minimise(self, x: Any, y: np.ndarray, query: np.ndarray, weight: np.ndarray) -> None:
+        """Set the fitted attributes from checked rows; equal rows of a query are merged."""
+        d, targets = x.shape[1], np.stack([query, y], axis=1)
+        kind = np.unique(targets, axis=0, return_inverse=True)[1].reshape(-1)
+        rows = self._merged(x, kind, weight)
+        data = batch(pad_columns(rows.x), y[rows.index], rows.copies, query[rows.index])
+        loss = losses.pairwise(squared=self.loss == "squared_hinge", per_query=self.per_query)
+        run = run_solver(
+            ocas(self.lam, loss=loss),
+            data,
+            self._next_key(True),
+            steps=whole_number("max_iter", self.max_iter, 1),
+            every=EVERY,
+            tol=self.tol,
+            progress=self.progress,
+        )
+        self._warn_unless_accepted(run, self.tol)
+        self.model_ = compact(run.model, rows.index, d)
+        self.fit_ = run._replace(model=self.model_, state=run.state._replace(solver=(), sampler=()))
+        self.n_iter_ = int(run.state.step)
+
+    def _queries(self, qid: Any, n: int) -> np.ndarray:
+        return np.zeros(n, int) if qid is None else group_numbers(qid, n, "qid")
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Scores, (n, d) -> (n,); of two rows of a query the one of higher score comes first."""
+        return check_values(self._scores(X))
+
+    def score(self, X: Any, y: Any, *, qid: Any = None) -> float:
+        """The mean nDCG of the queries, in [0, 1], see `jaxsvm.objectives.ndcg_on`.
+
+        Args:
+            X: (n, d) rows.
+            y: (n,) grades, >= 0.
+            qid: (n,) queries of the rows; None: all are of one query.
+        """
+        scores = self.predict(X)
+        query = self._queries(qid, len(scores))
+        data = dataset(scores[:, None], np.asarray(y), query=query, task="regression")
+        one = np.ones(1, data.x.dtype)
+        return float(ndcg_on(data, self.k)(Linear(one, one[0] * 0)))
