@@ -32,6 +32,7 @@ GOOD = {
     "perceptron": lambda: jaxsvm.perceptron(kernels.rbf(0.5)),
     "sdca": lambda: jaxsvm.sdca(1.0),
     "interior_point": lambda: jaxsvm.interior_point(1.0, bias="free", rounds=4),
+    "least_squares": lambda: jaxsvm.least_squares(0.1),
     "kernel_pegasos": lambda: jaxsvm.kernel_pegasos(0.1, kernels.rbf(1.0)),
     "decomposition": lambda: jaxsvm.decomposition(1.0, kernels.rbf(1.0), tol=1e-5, working_set=8, rounds=4),
     "bsgd": lambda: jaxsvm.bsgd(0.1, kernels.rbf(1.0), budget=5),

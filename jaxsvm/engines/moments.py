@@ -19,7 +19,7 @@ from ..numerics import dot, fold_rows, two_sum
 from ..recipe import register
 from ..types import Array, SparseRows
 
-BLOCK = 4096  # rows whose numbers are centred at once
+BLOCK = 512  # rows whose products are added without compensation
 COLUMNS = 16_384  # whose squared number is stored
 
 

@@ -12,11 +12,11 @@ from ..checks import integer
 from ..engines.moments import Moments, add_joint, check_columns, joint_rows, no_moments
 from ..models import Linear, OneVsRest
 from ..numerics import accum_dtype, count, dot, in_double, times_count
-from ..recipe import cast, check_choice, check_positive, register, solver
+from ..recipe import cast, check_choice, check_positive, fields_of, register, sampler, solver
 from ..samplers import epochs
-from ..types import Array, Batch, Info, Solver, SparseRows
+from ..types import Array, Batch, Info, Sampler, Solver, SparseRows
 
-ROWS = 256  # of a step
+ROWS = 4096  # of a step, at most
 
 
 @register("LeastSquaresState")
@@ -27,6 +27,17 @@ class LeastSquaresState(NamedTuple):
     shift: Array  # (p + k,)  the mean of the rows of `init`; 0 without a free bias
     rows: Array  # ()  int32, rows of positive weight of `init`
     read: Array  # ()  int32, how many were read, at most `rows`
+
+
+@sampler
+def in_order() -> Sampler:
+    """Passes over the rows in their order, up to 4,096 rows a step; all where there are fewer."""
+    passes = fields_of(epochs(ROWS, shuffle=False))
+
+    def draw(state, t, count):
+        return passes.draw(state, t, count)[:, : state.rows.shape[0]]
+
+    return passes._replace(draw=draw, rows=lambda n: min(ROWS, n))
 
 
 @solver
@@ -56,8 +67,8 @@ def least_squares(lam: float, *, bias: str = "free", classes: int | None = None)
         state has p^2 numbers. Sums are compensated, and the system is solved in float64, also where
         64-bit types are off. The model has the derivatives of the solution in lam and in the rows.
 
-    In `stream` the rows that do not fill a batch are not in the model. Take a `batch_size` that
-    divides their number, or 1.
+    In `stream` a batch has as many rows as the first chunk, up to 4,096. Rows at the end that do
+    not fill a batch are not in the model. Take a `batch_size` that divides their number, or 1.
 
     Raises:
         ValueError: lam not a single positive number, another bias, classes below 2, rows of more
@@ -128,7 +139,7 @@ def least_squares(lam: float, *, bias: str = "free", classes: int | None = None)
         init,
         update,
         model,
-        epochs(ROWS, shuffle=False),
+        in_order(),
         targets="real" if classes is None else classes,
         with_tol=lambda tol: least_squares(lam, bias=bias, classes=classes),
         tol=0.0,

@@ -10,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checks import integer
-from ..engines.moments import BLOCK, add_joint, check_columns, joint_rows, no_moments
+from ..engines.moments import add_joint, check_columns, joint_rows, no_moments
 from ..models import Linear, OneVsRest
 from ..numerics import accum_dtype, dot, fold_rows, is_traced
 from ..recipe import check_choice, static, struct
 from ..types import Array, Batch, SparseRows, check_batch
+
+BLOCK = 4096  # rows whose errors are computed at once
 
 
 @struct
