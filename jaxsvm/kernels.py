@@ -34,10 +34,14 @@ from .numerics import (
     cross_products,
     distances,
     dot,
+    gather,
+    index_row,
     is_traced,
     l1_distances,
     needs_subtraction,
     offset,
+    shards,
+    split_rows,
     sqdist_of,
     sqnorms,
 )
@@ -618,12 +622,39 @@ def matvec(kernel: Kernel, x: Array, z: Array, coef: Array, block: int = 1024) -
 
 def _sums(kernel: Kernel, x: Any, z: Any, coef: Array, block: int) -> Array:
     """As `matvec`, after its checks."""
-    prepare_rows = lambda rows: rows
+    prepare_rows: Callable = lambda rows: rows
     if kernel.differences and not isinstance(z, CentredRows):
         shift = offset(z)  # one shift for all blocks
         z = kernel.make().settled(centred(z, shift))
         prepare_rows = lambda rows: centred(rows, shift)
-    return blocked(lambda rows: dot(kernel(prepare_rows(rows), z), coef), x, block)
+    sums = lambda rows, z, coef: dot(kernel(prepare_rows(rows), z), coef)
+    if shards(z.shape[0]) > 1:
+        return _sums_over_shards(sums, x, z, coef, block)
+    return blocked(lambda rows: sums(rows, z, coef), x, block)
+
+
+def _sums_over_shards(sums: Callable, x: Any, z: Any, coef: Array, block: int) -> Array:
+    """As `matvec`, where the rows of z lie on several devices: no device holds all of them.
+
+    Of x and z, the one with fewer rows is sent to all devices, part by part.
+    """
+    x, z = (a.materialize() if isinstance(a, SparseRows) else a for a in (x, z))
+    n, m = x.shape[0], z.shape[0]
+    if n < m or shards(n) == 1:
+        block = min(block, n)
+        count = -(-n // block)
+        rows = jnp.arange(count * block, dtype=jnp.int32).reshape(count, -1)
+        part = lambda rows: jax.tree.map(lambda a: gather(a, jnp.minimum(rows, n - 1)), x)
+        parts = jax.lax.map(lambda rows: sums(part(rows), z, coef), rows)
+        return parts.reshape(-1, *parts.shape[2:])[:n]
+    shards_of_z = jax.tree.map(lambda a: split_rows(a, shards(m)), (z, coef))
+
+    def add(total, j):
+        one = jax.tree.map(lambda a: index_row(a, j), shards_of_z)
+        return total + blocked(lambda rows: sums(rows, *one), x, block), None
+
+    zero = jnp.zeros((n, *coef.shape[1:]), jnp.result_type(accum_dtype(x), coef.dtype))
+    return jax.lax.scan(add, zero, jnp.arange(shards(m), dtype=jnp.int32))[0]
 
 
 _compiled_sums = functools.partial(jax.jit, static_argnames=("block",))(_sums)

@@ -12,6 +12,7 @@ from jax import lax
 
 from ..types import Array, SparseRows
 from . import sparse_products
+from .shards import on_one_device, shards, split_rows
 
 
 def dot(a: Array | SparseRows, b: Array | SparseRows) -> Array:
@@ -175,6 +176,10 @@ def blocked(fn: Callable, x: Array | SparseRows, block: int) -> Array:
     if n <= block:
         return fn(x)
     x = x.materialize() if isinstance(x, SparseRows) else x
+    if (k := shards(n)) > 1:  # blocks within each shard, of all shards at once
+        each = on_one_device(lambda part: blocked(fn, part, max(1, block // k)))
+        parts = jax.vmap(each)(jax.tree.map(lambda a: split_rows(a, k), x))
+        return parts.reshape(n, *parts.shape[2:])
     count = -(-n // block)
     block = -(-n // count)  # blocks of equal size; an exact fit needs no copy at the end
     # The last block overlaps the one before it; padding would copy x.
