@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .numerics import accum_dtype, gather, pairwise_sum
+from .numerics import accum_dtype, count, gather, pairwise_sum
 from .numerics.wavelet import Ranges, key_bits, sums_by_key
 from .risks import Risk
 from .types import Array, Batch
@@ -89,8 +89,8 @@ def pairs_of(data: Batch, per_query: bool = False) -> Pairs:
     present = weight > 0
     y = jnp.where(present, data.y, jnp.min(jnp.where(present, data.y, jnp.inf)))
     sorted_y, row = sort_rows(y)
-    changes = jnp.concatenate([jnp.zeros(1, jnp.int32), (sorted_y[1:] != sorted_y[:-1]) * 1])
-    grade = at_rows(row, jnp.cumsum(changes.astype(jnp.int32), dtype=jnp.int32))
+    changes = jnp.concatenate([jnp.zeros(1, bool), sorted_y[1:] != sorted_y[:-1]])
+    grade = at_rows(row, jnp.cumsum(changes, dtype=jnp.int32))
     *_, row = sort_rows(data.query, grade)
     if data.query is None:
         block = Blocks(jnp.zeros(n, jnp.int32), jnp.full(n, n, jnp.int32))
@@ -101,8 +101,7 @@ def pairs_of(data: Batch, per_query: bool = False) -> Pairs:
     if per_query:  # queries numbered by their first position
         number = block.first
     totals = jax.ops.segment_sum(weight[row] * lower, number, num_segments=n)
-    n_queries = jnp.sum(totals > 0)
-    total = totals[number] * n_queries
+    total = totals[number] * count(totals > 0).astype(weight.dtype)
     share = jnp.where(total > 0, weight[row] / jnp.where(total > 0, total, 1), 0)
     return Pairs(data.query, grade, key_bits(grade), block, weight, at_rows(row, share))
 

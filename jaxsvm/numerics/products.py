@@ -71,7 +71,7 @@ def differences(x: Array | SparseRows, b: int) -> Array | SparseRows:
     if not isinstance(x, SparseRows):
         return x[:b] - x[b:]
     x = x.materialize()
-    in_row = jnp.arange(x.value.shape[1], dtype=jnp.int32) < x.length[:, None]
+    in_row = jnp.arange(x.value.shape[1], dtype=jnp.int32)[None, :] < x.length[:, None]
     index = jnp.where(in_row, x.index, x.columns)  # padding last
     index = jnp.concatenate([index[:b], index[b:]], axis=1)
     value = jnp.concatenate([x.value[:b], -x.value[b:]], axis=1)

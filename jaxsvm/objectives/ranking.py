@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checks import integer
-from ..numerics import is_traced, pairwise_sum
+from ..numerics import count, is_traced, pairwise_sum
 from ..numerics.wavelet import Ranges
 from ..ranking import (
     Blocks,
@@ -200,7 +200,7 @@ class _Ndcg:
         by_score = self._discounted(query, jnp.where(present, -score, jnp.inf), gain)
         best = self._discounted(query, -gain, gain)
         ratio = by_score / jnp.where(best > 0, best, 1)
-        mean = pairwise_sum(ratio) / jnp.sum(best > 0)
+        mean = pairwise_sum(ratio) / count(best > 0).astype(score.dtype)
         return _finite_or_nan(mean, score, data)
 
     def _discounted(self, query: Array, key: Array, gain: Array) -> Array:

@@ -1,0 +1,100 @@
+"""The queries of rows: from arrays and files, through all that takes rows apart."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxsvm
+from jaxsvm import models
+from jaxsvm.types import Batch
+
+X = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+Y = [0, 1, 2, 0, 1, 1, 2, 0]
+NAMES = ["a", "a", "b", "b", "b", "c", "c", "c"]
+NUMBERS = [0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def data():
+    return jaxsvm.dataset(X, Y, query=NAMES)
+
+
+def test_queries_are_numbered_and_go_with_their_rows():
+    batch = data()
+    assert batch.query.dtype == jnp.int32 and batch.query.tolist() == NUMBERS
+    assert jaxsvm.take(batch, [7, -1, 2]).query.tolist()[::2] == [2, 1]
+    for part in jaxsvm.data.split(jax.random.key(0), batch, 1, 1):  # rows in a random order
+        place = [int(np.flatnonzero((X == row).all(axis=1))[0]) for row in np.asarray(part.x)]
+        assert part.query.tolist() == [NUMBERS[i] for i in place]
+    chunks = [part.query.tolist() for part in jaxsvm.data.chunks(batch, rows=3)]
+    assert sum(chunks, []) == NUMBERS
+    phi = jaxsvm.features.nystrom(None, jaxsvm.kernels.linear(), landmarks=np.eye(3, dtype="f"))
+    assert jaxsvm.on_features(phi, jaxsvm.pegasos(0.1)).prepare(batch).query.tolist() == NUMBERS
+
+
+def test_data_without_queries_have_no_leaf_for_them():
+    plain = jaxsvm.dataset(X, [1, -1] * 4)
+    assert plain.query is None and len(jax.tree.leaves(plain)) == 4
+    assert jaxsvm.take(plain, [1, -1]).query is None
+
+
+def test_files_hold_queries(tmp_path):
+    jaxsvm.data.save_npz(tmp_path / "a.npz", X, Y, query=NAMES)
+    jaxsvm.data.save_svmlight(tmp_path / "a.svm", X, Y, query=NUMBERS)
+    for loaded in (
+        jaxsvm.data.load_npz(tmp_path / "a.npz", task="ranking"),
+        jaxsvm.data.load_svmlight(tmp_path / "a.svm", task="ranking"),
+    ):
+        assert loaded[0].query.tolist() == NUMBERS and loaded[0].y.tolist() == Y
+    assert jaxsvm.data.load_svmlight(tmp_path / "a.svm", positive=2)[0].query is None
+    models.save(tmp_path / "batch.npz", data())
+    assert models.load(tmp_path / "batch.npz").query.tolist() == NUMBERS
+    text = (tmp_path / "a.svm").read_text().replace("qid:0 ", "", 1)
+    (tmp_path / "b.svm").write_text(text)
+    with pytest.raises(ValueError, match="names the query, qid, of 7 of 8 rows"):
+        jaxsvm.data.load_svmlight(tmp_path / "b.svm", task="ranking")
+
+
+def test_a_batch_of_an_older_version_is_one_without_queries(tmp_path, monkeypatch):
+    """Files of 0.3.0 hold four fields of a batch."""
+    monkeypatch.setattr(models.serialization, "_encode", _four_fields(models.serialization._encode))
+    models.save(tmp_path / "old.npz", jaxsvm.dataset(X, [1, -1] * 4))
+    monkeypatch.undo()
+    loaded = models.load(tmp_path / "old.npz")
+    assert isinstance(loaded, Batch) and loaded.query is None
+    np.testing.assert_array_equal(loaded.x, X)
+
+
+def _four_fields(encode):
+    def encoded(node, arrays):
+        entry = encode(node, arrays)
+        if entry.get("named") == "Batch":
+            assert entry["fields"].pop("query") == {"value": None}
+        return entry
+
+    return encoded
+
+
+def test_select_keeps_queries_whole():
+    rng = np.random.default_rng(1)
+    query = rng.integers(0, 10, 40)
+    y = np.where(rng.random(40) < 0.5, 1, -1)
+    batch = jaxsvm.dataset(rng.normal(size=(40, 2)), y, query=query)
+    found = jaxsvm.select(lambda lam: jaxsvm.newton(lam), batch, jax.random.key(0), lam=[0.1, 1.0], folds=4)
+    fold = np.asarray(found.fold) if hasattr(found, "fold") else None
+    from jaxsvm.loops.select_checks import folds_of
+
+    fold = folds_of(jax.random.key(0), batch, "labels", 4, None) if fold is None else fold
+    assert all(len(set(fold[query == q])) == 1 for q in range(10)) and len(set(fold)) == 4
+
+
+def test_bad_queries_and_grades_get_one_sentence():
+    for call, expected in (
+        (lambda: jaxsvm.dataset(X, Y, query=NAMES[:3]), r"query must name the query of each of the 8 rows, got shape \(3,\)"),
+        (lambda: jaxsvm.dataset(X, [0, 0, 1, 1, 1, 2, 2, 2], query=NAMES), "no two rows of one query have different grades"),
+        (lambda: jaxsvm.dataset(X, [1] * 8, task="ranking"), "no two rows of one query have different grades"),
+        (lambda: jaxsvm.dataset(X, Y, query=NAMES, task="grades"), "task must be one of"),
+        (lambda: jaxsvm.take(data()._replace(query=jnp.zeros(3, jnp.int32)), [0]), "must hold one query for each of its 8 rows"),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            call()
