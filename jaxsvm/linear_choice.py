@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from .losses import squared_hinge
-from .recipe import check_choice, check_positive, replace, solver
+from .recipe import check_choice, check_positive, fields_of, replace, solver
 from .solvers import interior_point, newton, sdca
 from .types import Array, Loss, Solver
 
@@ -109,11 +109,12 @@ def newton_by_C(
     def with_tol(tol: Any) -> Any:
         return newton_by_C(C, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
 
+    inner = fields_of(at(1.0))
     return replace(
-        at(1.0),
+        inner,
         lambda other: other,
         update=lambda state, batch: on_rows(state.weight).update(state, batch),
         model=lambda state, data=None: on_rows(state.weight).model(state, data),
         with_tol=with_tol,
-        warm_start=at(1.0).warm_start,
+        warm_start=inner.warm_start,
     )
