@@ -8,8 +8,8 @@ import pytest
 import jaxsvm
 
 ROOT = pathlib.Path(__file__).parent.parent
-README, TOUR, GUIDE, CATALOGUE = (
-    ROOT / name for name in ("README.md", "docs/tour.md", "docs/guide.md", "jaxsvm/solvers/README.md")
+README, TOUR, GUIDE, DEVICES, CATALOGUE = (
+    ROOT / name for name in ("README.md", "docs/tour.md", "docs/guide.md", "docs/devices.md", "jaxsvm/solvers/README.md")
 )
 
 
@@ -34,6 +34,12 @@ def test_snippets_run_in_order(tmp_path, monkeypatch):
     assert names["run"].finite
     assert (tmp_path / "model.npz").exists() and (tmp_path / "run.npz").exists()
     assert float(names["errors"].min()) < 0.1
+
+
+@pytest.mark.long
+def test_snippets_on_devices(tmp_path, monkeypatch):
+    names = run(DEVICES, tmp_path, monkeypatch)
+    assert names["run"].finite and names["weights"].shape == (8, 30)
 
 
 @pytest.mark.long
