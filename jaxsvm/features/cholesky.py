@@ -59,6 +59,9 @@ def cholesky(
     The features of the rows of `x` are the rows of F. They span the same space as Nystrom features
     of the pivots. A column takes n kernel values and O(n k) operations; memory is n rank numbers.
 
+    The largest d are those of outliers first. Where `rank` is far below what `tol` needs, random
+    pivots leave less of the trace.
+
     The factorisation also ends where d_p is below the rounding error of the features,
     (k + 1) eps max diag K, with eps of the dtype of the rows. In float32 a residual below about
     1e-5 cannot be reached.

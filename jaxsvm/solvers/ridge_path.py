@@ -83,8 +83,8 @@ def ridge_path(
 
     Raises:
         TypeError: data is not a `Batch`.
-        ValueError: lam not a vector of positive numbers, another bias, classes below 2, rows of
-            more than 16,384 columns.
+        ValueError: lam not a vector of positive numbers, another bias, classes below 2 or not those
+            of y, no row of positive weight, rows of more than 16,384 columns.
 
     Differs from the paper: the lambda form, weights, and several targets.
 
@@ -111,10 +111,22 @@ def ridge_path(
         dtype = accum_dtype(x)
         numbers = (jnp.asarray(a).astype(dtype) for a in (y, weight, strengths))
         return _path(x, *numbers, bias, classes)
+    _check_rows(y, weight, classes)
     with jax.enable_x64(True):
         wide = (np.asarray(a, np.float64) for a in (y, weight, strengths))
         path = _path(x, *map(jnp.asarray, wide), bias, classes)
         return jax.tree.map(np.asarray, path)
+
+
+def _check_rows(y: Any, weight: Any, classes: int | None) -> None:
+    """Raise for rows without weight, and for targets that are not the class numbers."""
+    live = np.asarray(weight) > 0
+    if not live.any():
+        raise ValueError("data must hold a row of positive weight, got none")
+    values = np.unique(np.asarray(y, np.float64)[live])
+    if classes is not None and not np.isin(values, np.arange(classes)).all():
+        wrong = values[~np.isin(values, np.arange(classes))][0]
+        raise ValueError(f"y must hold class numbers 0 .. {classes - 1}, got {wrong:g}")
 
 
 def _strengths(lam: Any) -> Any:

@@ -117,6 +117,23 @@ def test_random_pivots_are_drawn_in_proportion_to_what_is_left():
     assert phi.pivots.tolist() == cholesky(RBF, X.astype(np.float32), rank=60, tol=1e-3, key=KEY).pivots.tolist()
 
 
+def test_random_pivots_leave_less_where_outliers_come_first():
+    """A dense cloud and outliers far from each other, more than there are pivots."""
+    random = np.random.default_rng(0)
+    x = np.concatenate([random.normal(size=(300, 2)), 60 * random.normal(size=(40, 2))]).astype(np.float32)
+    greedy = cholesky(RBF, x, rank=32, tol=1e-3)
+    drawn = cholesky(RBF, x, rank=32, tol=1e-3, key=KEY)
+    wide = x.astype(float)
+    for phi in (greedy, drawn):
+        pivots = np.asarray(phi.pivots)
+        among, values = gaussian(wide[pivots], wide[pivots]), gaussian(wide, wide[pivots])
+        left = 340 - np.trace(values @ np.linalg.solve(among, values.T))
+        np.testing.assert_allclose(phi.residual, left / 340, rtol=1e-4)
+    columns, _ = transcription(gaussian(wide, wide), 32, 1e-3)
+    np.testing.assert_allclose(greedy.residual, 1 - np.sum(columns**2) / 340, rtol=1e-4)
+    assert float(drawn.residual) < 0.7 * float(greedy.residual)
+
+
 def test_inside_of_transformations_it_is_the_same_map(x64):
     widths = jnp.array([0.05, 0.1])
     maps = jax.jit(jax.vmap(lambda gamma: cholesky(kernels.rbf(gamma=gamma), X, rank=32, tol=5e-2)))(widths)
@@ -190,7 +207,7 @@ def optimum(loss, C, bias, gram):
     return np.abs(coef).sum() - coef @ gram[np.ix_(support, support)] @ coef / 2
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [losses.hinge, losses.squared_hinge, losses.eps_insensitive(0.1)], ids=repr)
 def test_the_bound_is_above_what_the_rest_of_the_kernel_is_worth(loss, x64):
     C, gram = 2.0, gaussian(X, X)

@@ -334,11 +334,11 @@ OPTIMA = {
 }
 
 
-def known_rows(name):
+def known_rows(name, count=None):
     """svmguide1 standardised; 10,000 rows of a9a; 20,000 of covtype, class 2 against the rest, columns in [0, 1]; ijcnn1."""
     files = np.load(pathlib.Path(os.environ["JAXSVM_DATA"]) / f"{name}.npz")
     x, y = files["X_train"], files["y_train"]
-    count = {"a9a": 10_000, "covtype": 20_000}.get(name, len(y))
+    count = count or {"a9a": 10_000, "covtype": 20_000}.get(name, len(y))
     if count < len(y):
         drawn = np.random.default_rng(0).choice(len(y), count, replace=False)
         x, y = x[drawn], y[drawn]
@@ -400,6 +400,23 @@ def test_known_optima(name, x64):
                 low, high = OPTIMA[name, lam]
                 value = lam * primal(weights_of(run.model, bias), bias, x, y, C)
                 assert low * (1 - 1e-7) <= value <= high * (1 + 1e-7)
+
+
+@pytest.mark.long
+@pytest.mark.skipif("JAXSVM_DATA" not in os.environ, reason="no folder of data sets")
+@pytest.mark.parametrize("bias", BIASES)
+def test_steps_on_100_000_rows(bias, x64):
+    x, y = known_rows("covtype", 100_000)
+    data = dataset(x, y)
+    for lam in (1e-4, 1e-6):
+        C = 1 / (lam * len(y))
+        run, steps = steps_to(jaxsvm.interior_point(C, bias=bias), data, 1e-8)
+        assert steps <= 75
+        coef = np.asarray(run.state.solver.coef)
+        assert np.all((y * coef >= 0) & (y * coef <= C))
+        upper, lower = primal(weights_of(run.model, bias), bias, x, y, C), dual(coef, bias, x, y)
+        lower += weights_of(run.model, bias)[-1] * coef.sum() if bias == "free" else 0  # of the Lagrangian
+        assert -1e-9 <= upper / lower - 1 <= 2e-8
 
 
 @pytest.mark.long

@@ -330,3 +330,7 @@ def test_what_is_refused():
         jaxsvm.ridge_path(X)
     with pytest.raises(ValueError, match="bias must be one of"):
         jaxsvm.ridge_path(data, bias="some")
+    with pytest.raises(ValueError, match=r"y must hold class numbers 0 \.\. 1, got 2"):
+        jaxsvm.ridge_path(dataset(y=NUMBERS, task="multiclass"), classes=2)
+    with pytest.raises(ValueError, match="a row of positive weight, got none"):
+        jaxsvm.ridge_path(data._replace(weight=0 * data.weight))
