@@ -65,7 +65,7 @@ class Planes(NamedTuple):
     idle: Array  # (m,)  int32, solutions since the weight was above `IDLE`
     gram: Array  # (2, m, m)  slope slope', as a sum of two numbers each
     u: Array  # (m, n)  subgradients in the responses; (m, 0) where they are not kept
-    count: Array  # ()  int32, occupied slots
+    size: Array  # ()  int32, occupied slots
 
 
 @register("BundlePoint")
@@ -81,7 +81,7 @@ class Point(NamedTuple):
 class Problem(NamedTuple):
     """The objective over given rows."""
 
-    lam: Scalar
+    lam: Array
     data: Batch
     loss: AnyLoss
     bias: str
@@ -217,7 +217,7 @@ def gap_at(lam: Array, planes: Planes, w: Array, risk: Array) -> Array:
 def _insert(planes: Planes, slope: Array, offset: Array, u: Array) -> tuple[Planes, Array, Array]:
     """The planes with a new one, the two changed slots (2,), and the slot of the new one."""
     slot = jnp.arange(planes.offset.shape[0], dtype=jnp.int32)
-    is_free = slot >= planes.count
+    is_free = slot >= planes.size
     # free slots first, then the longest without weight, then the lightest
     rank = jnp.where(planes.idle > 0, planes.idle.astype(slope.dtype), -planes.theta)
     rank = jnp.where(is_free, jnp.inf, jnp.where(slot == 0, -jnp.inf, rank))
@@ -240,7 +240,7 @@ def _insert(planes: Planes, slope: Array, offset: Array, u: Array) -> tuple[Plan
         u=write(planes.u, u),
         theta=theta / jnp.sum(theta),
         idle=planes.idle.at[dropped].set(0),
-        count=jnp.minimum(planes.count + 1, slot.shape[0]).astype(jnp.int32),
+        size=jnp.minimum(planes.size + 1, slot.shape[0]).astype(jnp.int32),
     )
     return planes, jnp.stack([partner, dropped]), dropped
 
@@ -254,7 +254,7 @@ def _solve(lam: Array, planes: Planes, changed: Array, newest: Array) -> tuple[A
         gram = gram.at[changed[i]].set(products[:, i]).at[:, changed[i]].set(products[:, i])
     slot = jnp.arange(planes.offset.shape[0], dtype=jnp.int32)
     start = planes.theta, (planes.theta > 0) | (slot == newest)
-    theta = nearest_point(gram / lam, slot < planes.count, planes.offset, start)
+    theta = nearest_point(gram / lam, slot < planes.size, planes.offset, start)
     head = gram.astype(jnp.float32).astype(dtype)
     return theta, jnp.stack([head, gram - head]), -dot(theta, planes.slope) / lam
 

@@ -26,7 +26,7 @@ def dual(theta, planes, lam):
 
 def best_dual(planes, lam):
     """The maximum over the simplex, by SciPy from several starts."""
-    m = int(planes.count)
+    m = int(planes.size)
     whole = lambda theta: np.append(theta, np.zeros(len(planes.offset) - m))
     slope, offset = np.asarray(planes.slope, np.float64)[:m], np.asarray(planes.offset, np.float64)[:m]
     scale = lam / max(1.0, np.abs(slope @ slope.T).max())
@@ -79,7 +79,7 @@ def test_planes_leave_idle_first_and_the_dual_value_never_falls(x64):
         new = dual(np.asarray(planes.theta), planes, lam)
         assert new >= value - 1e-12
         np.testing.assert_allclose(planes.gram.sum(0), planes.slope @ planes.slope.T, atol=1e-12)
-        if int(previous.count) == size + 1:
+        if int(previous.size) == size + 1:
             changed = np.flatnonzero(np.any(np.asarray(planes.slope != previous.slope), axis=1))
             idle = np.asarray(previous.idle)[1:]
             if idle.max() > 0:  # the longest idle one alone

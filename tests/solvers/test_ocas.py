@@ -1,5 +1,7 @@
 """Cutting planes against LIBLINEAR, LIBSVM, scikit-learn, closed forms, and the methods written out in NumPy, float64."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,6 +42,7 @@ def hinge(w, b=0.0, x=X, y=Y):
 # Other programs
 
 
+@pytest.mark.long
 @both
 def test_the_hinge_is_that_of_liblinear(factory, x64):
     for bias, intercept in (("none", False), ("feature", True)):
@@ -50,6 +53,7 @@ def test_the_hinge_is_that_of_liblinear(factory, x64):
         np.testing.assert_allclose(run.model.b, other.intercept_ if intercept else 0, atol=1e-4)
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_free_bias_is_that_of_libsvm(factory, weighted, x64):
@@ -60,6 +64,7 @@ def test_a_free_bias_is_that_of_libsvm(factory, weighted, x64):
     np.testing.assert_allclose(run.model.b, other.intercept_[0], atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bias", ["none", "free"])
 def test_logistic_is_that_of_scikit_learn(bias, x64):
     run = solve(ocas(LAM, loss=losses.logistic, planes=PLANES, bias=bias), dataset(weight=WEIGHT))
@@ -70,12 +75,14 @@ def test_logistic_is_that_of_scikit_learn(bias, x64):
     np.testing.assert_allclose(run.model.b, other.intercept_[0] if bias == "free" else 0, atol=1e-4)
 
 
+@pytest.mark.long
 def test_the_tube_is_that_of_liblinear(x64):
     run = solve(ocas(LAM, loss=losses.eps_insensitive(0.3), planes=PLANES, bias="feature"), dataset(y=TARGETS))
     other = LinearSVR(C=1 / (LAM * N), epsilon=0.3, tol=1e-10, max_iter=10**6, random_state=0).fit(X, TARGETS)
     np.testing.assert_allclose([*run.model.w, run.model.b], [*other.coef_, *other.intercept_], atol=1e-4)
 
 
+@pytest.mark.long
 @both
 def test_classes_are_those_of_liblinear(factory, x64):
     kinds = np.digitize(TARGETS, [-1.0, 1.5])
@@ -102,15 +109,12 @@ def test_one_plane_solves_a_strong_regularisation(factory, x64):
 
 
 def simplex_dual(slopes, offsets, lam):
-    """The convex weights of highest dual value: nonnegative least squares, with a heavy row for their sum."""
+    """The convex weights of highest dual value, and that: the best of all active sets."""
     slopes, offsets = np.asarray(slopes), np.asarray(offsets)
     gram = slopes @ slopes.T / lam
     m = len(offsets)
     best, found = -np.inf, None
-    # all active sets, of few planes
     for size in range(1, min(m, D + 1) + 1):
-        import itertools
-
         for active in itertools.combinations(range(m), size):
             active = list(active)
             system = np.block([[gram[np.ix_(active, active)], np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
@@ -192,6 +196,7 @@ def test_the_search_ends_at_the_minimum_of_the_ray(loss, x64):
 # Promises of the docstrings
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_gap_bounds_the_distance_to_the_optimum(factory, dtype, x64):
@@ -213,6 +218,7 @@ def test_the_gap_bounds_the_distance_to_the_optimum(factory, dtype, x64):
     assert info.residual < 1e-3
 
 
+@pytest.mark.long
 @both
 def test_weights_are_copies(factory, x64):
     times = WEIGHT.astype(int)
@@ -224,6 +230,7 @@ def test_weights_are_copies(factory, x64):
         np.testing.assert_allclose(one.model.b, other.model.b, atol=1e-9)
 
 
+@pytest.mark.long
 @both
 def test_sparse_rows_give_the_same_without_a_dense_copy(factory, x64):
     x = X * (np.abs(X) > 0.5)
@@ -238,6 +245,7 @@ def test_sparse_rows_give_the_same_without_a_dense_copy(factory, x64):
     assert f"{N}x977x" not in text and "977x" in text
 
 
+@pytest.mark.long
 def test_features_of_drawn_rows_are_cpny(x64):
     """Cutting planes on Nystrom features: the optimum is that of the interior point method on the same features."""
     data = dataset()
@@ -251,6 +259,7 @@ def test_features_of_drawn_rows_are_cpny(x64):
     np.testing.assert_allclose(one, other, rtol=1e-8)
 
 
+@pytest.mark.long
 def test_a_sweep_over_lam_is_a_loop(x64):
     data = dataset()
     lams = jnp.asarray([0.3, 0.02, 1e-4])
