@@ -91,7 +91,8 @@ def write_folder(
     process = jax.process_index()
 
     def write_parts():
-        places, members = [], {}
+        places: list[Any] = []
+        members: dict[str, Any] = {}
         for i, a in arrays.items():
             for part in a.addressable_shards:
                 if part.replica_id == 0:

@@ -23,6 +23,7 @@ class Case(NamedTuple):
     gathered: float = 0  # numbers that a step may gather
 
 
+BLOCKS = jaxsvm.decomposition(1.0, RBF, working_set=64, tol=1e-5)
 CASES = {
     "sdca": Case(jaxsvm.sdca(1.0, RBF), 40),
     "cocoa": Case(jaxsvm.cocoa(0.1, blocks=4), 12),
@@ -31,7 +32,12 @@ CASES = {
     "smo": Case(jaxsvm.smo(1.0, RBF), 40, 5e-5, gathered=5 * 4),
     "wolfe": Case(jaxsvm.wolfe(1e-3, RBF), 10, 5e-5, reduced=2 * N // 4 * (COLUMNS + 2) + 1000),
     "decomposition": Case(
-        jaxsvm.decomposition(1.0, RBF, working_set=64, tol=1e-5), None, 5e-5, 1e-5, reduced=2 * 64 * (COLUMNS + 8), gathered=4 * 64 + 64
+        BLOCKS,
+        None,
+        5e-5,
+        1e-5,
+        reduced=2 * 64 * (COLUMNS + 8),
+        gathered=4 * 64 + 64,
     ),
     "newton": Case(jaxsvm.newton(1e-3), 5, 1e-5, reduced=(COLUMNS + 1) ** 2 + 4 * COLUMNS),
     "interior_point": Case(jaxsvm.interior_point(1.0), 20, 1e-5, reduced=2 * (COLUMNS + 2) ** 2 + 8 * COLUMNS),
@@ -57,7 +63,9 @@ def test_solutions_are_those_of_one_device(pair, compiled, name):
     certified = jaxsvm.kkt_residual if name in ("smo", "decomposition") else None
     if certified:
         lam = 1 / N
-        assert float(certified(there.model, four, lam)) == pytest.approx(float(certified(here.model, one, lam)), rel=1e-2, abs=1e-5)
+        assert float(certified(there.model, four, lam)) == pytest.approx(
+            float(certified(here.model, one, lam)), rel=1e-2, abs=1e-5
+        )
 
     program, table = compiled(case.solver, four)
     text = program.as_text()
