@@ -572,9 +572,18 @@ def all_finite(tree: Any) -> bool:
 
 
 def inexact_leaves(tree: Any) -> list[np.ndarray]:
-    """The leaves of floating-point numbers, as float64 on the host."""
+    """The leaves of floating-point numbers, as float64 on the host.
+
+    Of an array that several processes hold, it is the part of this one, as a vector.
+    """
+
+    def on_host(leaf: Any) -> Any:
+        if getattr(leaf, "is_fully_addressable", True) or leaf.is_fully_replicated:
+            return leaf
+        return np.concatenate([np.ravel(part.data) for part in leaf.addressable_shards])
+
     return [
-        np.asarray(leaf, np.float64)
+        np.asarray(on_host(leaf), np.float64)
         for leaf in jax.tree.leaves(tree)
         if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
     ]

@@ -32,6 +32,7 @@ SOLVERS = {
     "bottou_sgd": "SGD with Bottou's schedule",
     "asgd": "averaged SGD",
     "subgradient": "subgradients of all rows",
+    "cocoa": "dual coordinate ascent of several --processes at once, its default there",
     "newton": "Newton steps for squared_hinge (its default), logistic, squared, smooth_hinge",
     "ocas": "cutting planes with a line search: few passes of all rows, stops by itself",
     "svm_perf": "cutting planes of the mean loss, the one-slack form",
@@ -74,7 +75,9 @@ examples:
   jaxsvm train rows.svm --solver pegasos --lam 1e-4 --passes 50 --test other.svm --model model.npz
 
 `decomposition` is exact, for up to some 50,000 rows. `nystrom` is for many rows. `bsca` makes a
-small kernel model of many rows. Ctrl-C ends the run and keeps the model after the last complete
+small kernel model of many rows. With --processes K, each of K calls trains on its own file:
+  jaxsvm train part-0.svm --processes 2 --process 0 --coordinator localhost:1234 --model model.npz
+Ctrl-C ends the run and keeps the model after the last complete
 chunk of steps.
 """
 PREDICT_EXAMPLES = """\
@@ -217,7 +220,25 @@ def add_train(commands: Any) -> None:
         help="bound the distance to the optimum; without the option where that takes no more than "
         "1 GiB",
     )
+    add_process_options(parser)
     add_reading_options(parser)
+
+
+def add_process_options(parser: Any) -> None:
+    """Add the options of a run of several processes."""
+    group = parser.add_argument_group(
+        "several processes, on one machine or on many: each calls this command with the rows of "
+        "its own file, and all train one linear machine (cocoa); the first writes it"
+    )
+    group.add_argument(
+        "--processes",
+        metavar="K",
+        help="how many; auto: what Slurm, Open MPI, GKE or a TPU pod has started",
+    )
+    group.add_argument("--process", type=int, metavar="k", help="which of them, from 0 to K - 1")
+    group.add_argument(
+        "--coordinator", metavar="HOST:PORT", help="a free port of the machine of process 0"
+    )
 
 
 def add_predict(commands: Any) -> None:

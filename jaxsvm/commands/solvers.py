@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 import jaxsvm
@@ -69,6 +70,10 @@ METHODS = {
     "sdca": Method(
         lambda s: jaxsvm.sdca(s.C, s.kernel, loss=s.loss, bias=s.bias),
         ("feature", "none"), "yes", 1, 100, 1e-3,
+    ),
+    "cocoa": Method(
+        lambda s: jaxsvm.cocoa(s.C, blocks=jax.device_count(), loss=s.loss, bias=s.bias),
+        ("feature", "none"), batch=0, passes=200, tol=1e-2,
     ),
     "interior_point": Method(
         lambda s: jaxsvm.interior_point(s.C, loss=s.loss, bias=s.bias),

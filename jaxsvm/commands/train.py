@@ -13,7 +13,7 @@ from jaxsvm import models
 from ..data.assemble import assemble
 from ..recipe import as_static
 from ..types import Batch
-from . import build, report
+from . import build, report, together
 from . import rows as reading
 from .build import pace
 from .output import STANDARD, check_output, line, results, title
@@ -46,6 +46,8 @@ def read(args: Any, key: Any) -> tuple[list[Batch], list[str], tuple]:
 
 def run(args: Any) -> int:
     """Run the command; returns the exit status."""
+    if args.processes or args.process is not None or args.coordinator:
+        return together.train(args, read)
     with results(args.model) as stream:
         return train(args, stream)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -56,9 +57,10 @@ def check_targets(solver: Any, data: Batch) -> None:
 
 def _own_rows(data: Batch) -> Batch:
     """The targets and weights on the devices of this process, without their rows."""
-    local = lambda a: np.concatenate([np.asarray(part.data) for part in a.addressable_shards])
-    y, weight = local(data.y), local(data.weight)
-    return data._replace(y=y, weight=weight)
+    local: Callable[[Any], Any] = lambda a: np.concatenate(
+        [np.asarray(part.data) for part in a.addressable_shards]
+    )
+    return data._replace(y=local(data.y), weight=local(data.weight))
 
 
 def check_draws(solver: Solver, sampler: Any, n: int) -> None:

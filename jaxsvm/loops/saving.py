@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from .. import models
 from ..checks import shown
 from ..data.dataset import caller_stacklevel
@@ -60,7 +62,10 @@ class Saver:
         self.error: OSError | None = None
         self.unsaved: Any = None  # the state whose saving Ctrl-C cut short
         self.warned = False
-        if self.path is not None:
+        # the state of several processes is saved to a folder
+        if self.path is not None and not (
+            jax.distributed.is_initialized() and os.path.isdir(self.path)
+        ):
             check_target(self.path)
 
     def check(self, state: Any) -> None:

@@ -17,8 +17,9 @@ import numpy as np
 from jax import lax
 
 from ..types import Array, SparseRows
-from .products import above_rounding, accum_dtype, cross_products, sqnorms
+from .products import above_rounding, accum_dtype, cross_products, dot, sqnorms
 from .reductions import is_traced
+from .shards import mesh_of
 
 
 @functools.partial(
@@ -203,9 +204,11 @@ def needs_subtraction(x: CentredRows, gamma: Array) -> bool:
     if isinstance(x.value, SparseRows) or is_traced(x, gamma):
         return False
     factor = np.asarray(gamma)
-    if factor.ndim:
-        if factor.shape != x.shape[-1:]:
-            return False  # the kernel refuses it
+    if factor.ndim and factor.shape != x.shape[-1:]:
+        return False  # the kernel refuses it
+    if mesh_of(x.sqnorm) is not None:  # rows on several devices, which may be of other processes
+        square: Any = jnp.max(dot(x.value**2, gamma) if factor.ndim else x.sqnorm * gamma)
+    elif factor.ndim:
         square = np.square(np.asarray(x.value)) @ factor
     else:
         square = np.asarray(x.sqnorm) * float(factor)

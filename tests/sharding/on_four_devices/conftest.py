@@ -25,6 +25,15 @@ def binary_rows(n):
     return x, np.where(score > np.median(score), 1, -1).astype(np.float32)
 
 
+@functools.cache
+def normal_rows(n):
+    """Normal rows, among which no two gains are equal, and noisy labels."""
+    rng = np.random.default_rng(n)
+    x = 0.3 * rng.normal(size=(n, COLUMNS))
+    score = x @ rng.normal(size=COLUMNS) + rng.normal(size=n)
+    return x.astype(np.float32), np.where(score > 0, 1, -1).astype(np.float32)
+
+
 @pytest.fixture(scope="session")
 def mesh():
     assert jax.device_count() == 4
@@ -36,8 +45,8 @@ def pair(mesh):
     """n -> the same rows on one device and on four, in the same blocks."""
 
     @functools.cache
-    def make(n, blocks=4):
-        data = jaxsvm.dataset(*binary_rows(n))
+    def make(n, blocks=4, rows=binary_rows):
+        data = jaxsvm.dataset(*rows(n))
         one = Mesh(np.array(jax.devices()[:1]), ("rows",))
         return jaxsvm.shard(data, one, blocks=blocks), jaxsvm.shard(data, mesh, blocks=blocks)
 

@@ -1,0 +1,99 @@
+"""Solvers that read all rows, on four devices: the same solution as on one, and no device holds all rows."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+from conftest import COLUMNS, binary_rows, normal_rows
+
+import jaxsvm
+from jaxsvm import kernels
+
+KEY, N = jax.random.key(0), 1024
+RBF = kernels.rbf(3.0)
+
+
+class Case(NamedTuple):
+    solver: Any
+    steps: int | None
+    tolerance: float = 1e-6  # of decision values, relative to the largest
+    residual: float | None = None  # the tolerance that both runs meet
+    reduced: float = 8 * COLUMNS  # numbers that a step may add up over devices, each loop counted once
+    gathered: float = 0  # numbers that a step may gather
+
+
+BLOCKS = jaxsvm.decomposition(1.0, RBF, working_set=64, tol=1e-5)
+CASES = {
+    "sdca": Case(jaxsvm.sdca(1.0, RBF), 40),
+    "cocoa": Case(jaxsvm.cocoa(0.1, blocks=4), 12),
+    "sbp": Case(jaxsvm.sbp(0.3, RBF), 40, reduced=N // 4 * (COLUMNS + 2) + 1000, gathered=8),
+    "scs": Case(jaxsvm.scs(1e-3, RBF, capacity=256), 5),
+    "smo": Case(jaxsvm.smo(1.0, RBF), 40, 5e-5, gathered=5 * 4),
+    "wolfe": Case(jaxsvm.wolfe(1e-3, RBF), 10, 5e-5, reduced=2 * N // 4 * (COLUMNS + 2) + 1000),
+    "decomposition": Case(
+        BLOCKS,
+        None,
+        5e-5,
+        1e-5,
+        reduced=2 * 64 * (COLUMNS + 8),
+        gathered=4 * 64 + 64,
+    ),
+    "newton": Case(jaxsvm.newton(1e-3), 5, 1e-5, reduced=(COLUMNS + 1) ** 2 + 4 * COLUMNS),
+    "interior_point": Case(jaxsvm.interior_point(1.0), 20, 1e-5, reduced=2 * (COLUMNS + 2) ** 2 + 8 * COLUMNS),
+}
+
+
+def sent(table, kind):
+    """The numbers that the collectives of one kind move within the loop over steps."""
+    return sum(kinds.get(kind, (0, 0))[1] for depth, kinds in table.items() if depth > 0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_solutions_are_those_of_one_device(pair, compiled, name):
+    case = CASES[name]
+    one, four = pair(N, rows=normal_rows)
+    here, there = (jaxsvm.fit(case.solver, rows, KEY, steps=case.steps) for rows in (one, four))
+    x = normal_rows(N)[0]
+    wanted, found = np.asarray(here.model(x), np.float64), np.asarray(there.model(x), np.float64)
+    assert np.abs(found - wanted).max() <= case.tolerance * np.abs(wanted).max()
+    assert int(there.state.step) == int(here.state.step) and there.converged == here.converged
+    if case.residual is not None:
+        assert max(float(run.info.residual[-1]) for run in (here, there)) <= case.residual
+    certified = jaxsvm.kkt_residual if name in ("smo", "decomposition") else None
+    if certified:
+        lam = 1 / N
+        assert float(certified(there.model, four, lam)) == pytest.approx(
+            float(certified(here.model, one, lam)), rel=1e-2, abs=1e-5
+        )
+
+    program, table = compiled(case.solver, four)
+    text = program.as_text()
+    assert f"f32[{N},{COLUMNS}]" not in text and f"f32[{COLUMNS},{N}]" not in text  # all rows on one device
+    assert not any("collective-permute" in kinds for depth, kinds in table.items() if depth > 0 and name != "sbp"), table
+    assert sent(table, "all-gather") <= case.gathered, table
+    assert sent(table, "all-reduce") <= case.reduced, table
+    assert sent(table, "all-to-all") == 0
+
+
+def test_cocoa_sends_four_times_a_round(pair, compiled):
+    table = compiled(jaxsvm.cocoa(0.1, blocks=4), pair(4096)[1])[1]
+    many, numbers = table[1]["all-reduce"]
+    assert many <= 4 and numbers <= COLUMNS + 16
+    assert all(kinds == {"all-reduce": (1, 1)} for depth, kinds in table.items() if depth > 1)  # a loop that asks who goes on
+
+
+@pytest.mark.parametrize("rows_of_x", [5, 300, 512, 1500])
+def test_kernel_sums_over_shards(mesh, rows_of_x):
+    """Sums of kernels in NumPy, for few rows of x, which are sent, and for many, which are not."""
+    (z, _), (x, _) = binary_rows(512), binary_rows(1500)
+    x = x[:rows_of_x]
+    coef = np.random.default_rng(0).normal(size=512).astype(np.float32)
+    sharding = jaxsvm.shard(jaxsvm.dataset(*binary_rows(512)), mesh).y.sharding
+    square = ((x.astype(float)[:, None] - z.astype(float)[None]) ** 2).sum(-1)
+    wanted = np.exp(-square / 18) @ coef.astype(float)
+    over = lambda a: jax.device_put(a, sharding) if a.shape[0] % 4 == 0 else a
+    with jax.set_mesh(sharding.mesh):
+        sums = jax.jit(lambda x, z, coef: kernels.matvec(RBF, x, z, coef, block=128))
+        found = sums(over(x), over(z), over(coef))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,103 @@
+"""Two real processes with two devices each, against one process with four devices and with one."""
+
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.svm import LinearSVC
+
+import jaxsvm
+from jaxsvm.__main__ import main
+
+WORKER = pathlib.Path(__file__).parent / "worker.py"
+NAMES = ("pegasos", "cocoa", "sdca")
+
+
+def start(folder, process, processes, port, devices):
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, str(WORKER), *map(str, (folder, process, processes, port))]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def finish(*started):
+    for each in started:
+        text, _ = each.communicate(timeout=600)
+        assert each.returncode == 0, text[-4000:]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.mark.long
+def test_two_processes_are_one(tmp_path):
+    port = free_port()
+    finish(*(start(tmp_path, process, 2, port, 2) for process in range(2)))
+    finish(*(start(tmp_path, 0, 1, 0, devices) for devices in (4, 1)))
+    read = lambda name: dict(np.load(tmp_path / f"results-{name}.npz"))
+    first, second, four, one = (read(name) for name in ("2-4-0", "2-4-1", "1-4-0", "1-1-0"))
+    close = lambda a, b: np.abs(a - b).max() <= 5e-7 * np.abs(b).max()
+    for key in first:
+        assert (first[key] == second[key]).all(), key  # the model is the same in all processes
+    for name in NAMES:
+        for part in (f"{name} half", f"{name} whole"):
+            assert close(first[part], one[part]) and close(first[part], four[part]), part
+        assert (first[f"{name} again"] == first[f"{name} whole"]).all()
+        for other in (four, one):
+            assert close(other[f"{name} resumed"], first[f"{name} whole"]), name
+            assert close(other[f"{name} saved model"], first[f"{name} whole"]), name
+            assert str(other[f"{name} status"])[:10] == str(first[f"{name} status"])[:10]
+    parts = sorted(path.name for path in (tmp_path / "cocoa-2").iterdir())
+    assert parts == ["part-1-0.npz", "part-1-1.npz", "tree.npz"]
+
+
+@pytest.mark.long
+def test_two_commands_train_one_model(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(101, 3))
+    y = np.where(x[:, 0] + 0.5 * x[:, 1] + 0.3 * rng.normal(size=101) > 0, "yes", "no")
+    lines = [f"{label}," + ",".join(map(repr, row.tolist())) for label, row in zip(y, x, strict=True)]
+    for process, part in enumerate((lines[:50], lines[50:])):
+        (tmp_path / f"part-{process}.csv").write_text("\n".join(part) + "\n")
+    port, environment = free_port(), os.environ | {"JAX_PLATFORMS": "cpu"}
+    options = ["--label", "0", "--C", "0.1", "--passes", "400", "--tol", "1e-4", "--model", "model.npz", "--quiet"]
+    commands = [
+        [sys.executable, "-m", "jaxsvm", "train", f"part-{process}.csv", *options, "--processes", "2"]
+        + ["--process", str(process), "--coordinator", f"localhost:{port}"]
+        for process in range(2)
+    ]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    started = [subprocess.Popen(command, cwd=tmp_path, env=environment, **streams) for command in commands]
+    first, second = (each.communicate(timeout=300)[0] for each in started)
+    assert [each.returncode for each in started] == [0, 0], first + second
+    assert "101 rows in 2 files, 2 devices" in first and "train error" in first and "train error" not in second
+    model = jaxsvm.models.load(tmp_path / "model.npz")
+    best = LinearSVC(loss="hinge", C=0.1, tol=1e-10, max_iter=10**6, random_state=0).fit(x, y)
+    assert model.classes == ("no", "yes")
+    np.testing.assert_allclose(np.asarray(model.inner(x.astype(np.float32))), best.decision_function(x), atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    "options, sentence",
+    [
+        (["--processes", "2"], "--processes, --process and --coordinator go together"),
+        (["--process", "1"], "go together"),
+        (["--processes", "2", "--process", "2", "--coordinator", "h:1"], "--process must be from 0 to K - 1"),
+        (["--processes", "auto", "--process", "0"], "--processes auto finds the others by itself"),
+        (["--processes", "auto", "--kernel", "rbf"], "trains a linear machine: leave --kernel out"),
+        (["--processes", "auto", "--solver", "smo"], "trains by --solver cocoa, got smo"),
+        (["--processes", "auto", "--scale", "unit"], "does not scale columns"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_options_get_a_sentence(options, sentence, tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("1,0\n-1,1\n")
+    assert main(["train", str(tmp_path / "rows.csv"), "--model", str(tmp_path / "m.npz"), *options]) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
