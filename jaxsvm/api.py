@@ -68,6 +68,7 @@ from .solvers import bpas as bpas
 from .solvers import bsca as bsca
 from .solvers import bsgd as bsgd
 from .solvers import constrained_sgd as constrained_sgd
+from .solvers import cpsp as cpsp
 from .solvers import decomposition as decomposition
 from .solvers import fixed_budget_perceptron as fixed_budget_perceptron
 from .solvers import fogd as fogd

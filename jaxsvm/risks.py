@@ -85,8 +85,17 @@ def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
     Returns:
         b (), R(f + b) (), and u (n,).
     """
-    balance = lambda b: pairwise_sum(risk.value_and_slope(f + b)[1])
-    reach = fast_max(jnp.abs(f)) + 1
+
+    def balance(b):
+        """The sum of the slopes; 0 where it is no more than rounding.
+
+        So the lowest of equally good biases is found, whichever way the rows are summed.
+        """
+        u = risk.value_and_slope(f + b)[1]
+        total = pairwise_sum(u)
+        return jnp.where(jnp.abs(total) > tol * pairwise_sum(jnp.abs(u)), total, 0)
+
+    tol, reach = 8 * jnp.finfo(f.dtype).eps, fast_max(jnp.abs(f)) + 1
 
     def widen(carry):
         k, low, high = carry

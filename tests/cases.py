@@ -34,6 +34,7 @@ class Case(NamedTuple):
     exact: bool = False  # chooses its own rows, whatever the sampler draws; derivatives are those of the optimum
     sums: bool = False  # its constants are sums over the data
     tol: float = 1e-12  # of an exact one, the residual at which its derivatives are looked at
+    spread: float = 5e-5  # between runs whose sums are rounded in another way
     derivatives: bool = True  # False: they are refused with a sentence
     own: bool = False  # chooses its own rows, of the sampler's only how many they are counts
 
@@ -183,6 +184,8 @@ CASES = [
     _planes("ocas(0.1, loss=logistic(), planes=6)", jaxsvm.ocas, losses.logistic),
     _planes("svm_perf(0.1, planes=6)", jaxsvm.svm_perf),
     _planes("svm_perf(0.1, planes=6, bias='feature')", jaxsvm.svm_perf, bias="feature"),
+    Case("cpsp(0.1, rbf(1.0), points=4, planes=6)", lambda lam: jaxsvm.cpsp(lam, RBF, points=4, planes=6), LAM, None,
+         kernel=True, copies=False, exact=True, derivatives=False, spread=1e-2),  # flat maxima: a point is known to sqrt(eps)
     Case("scs(0.1, capacity=12)", lambda lam: jaxsvm.scs(lam, capacity=12), LAM, None, copies=False, own=True),
     Case("scs(0.1, rbf(1.0), capacity=12)", lambda lam: jaxsvm.scs(lam, RBF, capacity=12), LAM, None, kernel=True, copies=False,
          own=True),

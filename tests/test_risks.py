@@ -72,7 +72,7 @@ def test_the_best_bias_is_that_of_scipy(name, x64):
     best = scipy.optimize.minimize_scalar(lambda b: total(F + b), bracket=(start - 0.01, start + 0.01), tol=1e-12)
     np.testing.assert_allclose(value, min(best.fun, total(F + start)), rtol=1e-9)
     np.testing.assert_allclose(total(F + float(b)), value, rtol=1e-12)
-    assert abs(u.sum()) < 1e-15
+    assert abs(u.sum()) < 1e-14
     free = risks.free_bias(risk)
     np.testing.assert_allclose(-free.conjugate(u), value - u @ F, rtol=1e-9)
     for _ in range(20):  # a lower bound for all responses and all biases

@@ -64,7 +64,8 @@ class Planes(NamedTuple):
     theta: Array  # (m,)  convex weights of the last solution
     idle: Array  # (m,)  int32, solutions since the weight was above `IDLE`
     gram: Array  # (2, m, m)  slope slope', as a sum of two numbers each
-    count: Array  # ()  int32, occupied slots
+    u: Array  # (m, n)  subgradients in the responses; (m, 0) where they are not kept
+    size: Array  # ()  int32, occupied slots
 
 
 @register("BundlePoint")
@@ -80,7 +81,7 @@ class Point(NamedTuple):
 class Problem(NamedTuple):
     """The objective over given rows."""
 
-    lam: Scalar
+    lam: Array
     data: Batch
     loss: AnyLoss
     bias: str
@@ -118,12 +119,12 @@ class Problem(NamedTuple):
         """P, ()."""
         return self.lam / 2 * dot(point.w, point.w) + point.risk
 
-    def plane(self, response: Array) -> tuple[Array, Array]:
-        """The slope (p,) and the offset () of the plane at a response."""
+    def plane(self, response: Array) -> tuple[Array, Array, Array]:
+        """The slope (p,) and the offset () of the plane at a response, and its u."""
         _, risk, u = self.evaluate(response)
         if self.risk.conjugate is None:
-            return self.transposed(u), risk - pairwise_sum(jnp.ravel(u * response))
-        return self.transposed(u), -self.risk.conjugate(u)
+            return self.transposed(u), risk - pairwise_sum(jnp.ravel(u * response)), u
+        return self.transposed(u), -self.risk.conjugate(u), u
 
     def search(self, a: Point, b: Point, mix: Scalar) -> Point:
         """The point of least objective on the ray from a through b; a where none is less.
@@ -183,8 +184,8 @@ def columns_of(data: Batch, bias: str, classes: int | None) -> int:
     return (data.x.shape[-1] + (bias == "feature")) * (classes or 1)
 
 
-def no_planes(size: int, columns: int, dtype: Any) -> Planes:
-    """The zero plane, and `size` free slots."""
+def no_planes(size: int, columns: int, dtype: Any, rows: int = 0) -> Planes:
+    """The zero plane, and `size` free slots; `rows` numbers of each u are kept."""
     m = size + 1
     return Planes(
         jnp.zeros((m, columns), dtype),
@@ -192,13 +193,16 @@ def no_planes(size: int, columns: int, dtype: Any) -> Planes:
         jnp.zeros(m, dtype).at[0].set(1),
         jnp.zeros(m, jnp.int32),
         jnp.zeros((2, m, m), dtype),
+        jnp.zeros((m, rows), dtype),
         jnp.ones((), jnp.int32),
     )
 
 
-def add_plane(lam: Array, planes: Planes, slope: Array, offset: Array) -> tuple[Planes, Array]:
+def add_plane(
+    lam: Array, planes: Planes, slope: Array, offset: Array, u: Array
+) -> tuple[Planes, Array]:
     """The planes with a new one, and the minimiser of their model (p,)."""
-    planes, changed, newest = _insert(planes, slope, offset)
+    planes, changed, newest = _insert(planes, slope, offset, jnp.ravel(u)[: planes.u.shape[1]])
     solution = in_double(_solve)(slope.dtype, lam, planes, changed, newest)
     theta, gram, w = lax.stop_gradient(solution)
     idle = jnp.where(theta > IDLE, 0, planes.idle + 1)
@@ -210,10 +214,10 @@ def gap_at(lam: Array, planes: Planes, w: Array, risk: Array) -> Array:
     return in_double(_gap)(w.dtype, lam, planes, w, risk)
 
 
-def _insert(planes: Planes, slope: Array, offset: Array) -> tuple[Planes, Array, Array]:
+def _insert(planes: Planes, slope: Array, offset: Array, u: Array) -> tuple[Planes, Array, Array]:
     """The planes with a new one, the two changed slots (2,), and the slot of the new one."""
     slot = jnp.arange(planes.offset.shape[0], dtype=jnp.int32)
-    is_free = slot >= planes.count
+    is_free = slot >= planes.size
     # free slots first, then the longest without weight, then the lightest
     rank = jnp.where(planes.idle > 0, planes.idle.astype(slope.dtype), -planes.theta)
     rank = jnp.where(is_free, jnp.inf, jnp.where(slot == 0, -jnp.inf, rank))
@@ -233,9 +237,10 @@ def _insert(planes: Planes, slope: Array, offset: Array) -> tuple[Planes, Array,
     planes = planes._replace(
         slope=write(planes.slope, slope),
         offset=write(planes.offset, offset),
+        u=write(planes.u, u),
         theta=theta / jnp.sum(theta),
         idle=planes.idle.at[dropped].set(0),
-        count=jnp.minimum(planes.count + 1, slot.shape[0]).astype(jnp.int32),
+        size=jnp.minimum(planes.size + 1, slot.shape[0]).astype(jnp.int32),
     )
     return planes, jnp.stack([partner, dropped]), dropped
 
@@ -249,7 +254,7 @@ def _solve(lam: Array, planes: Planes, changed: Array, newest: Array) -> tuple[A
         gram = gram.at[changed[i]].set(products[:, i]).at[:, changed[i]].set(products[:, i])
     slot = jnp.arange(planes.offset.shape[0], dtype=jnp.int32)
     start = planes.theta, (planes.theta > 0) | (slot == newest)
-    theta = nearest_point(gram / lam, slot < planes.count, planes.offset, start)
+    theta = nearest_point(gram / lam, slot < planes.size, planes.offset, start)
     head = gram.astype(jnp.float32).astype(dtype)
     return theta, jnp.stack([head, gram - head]), -dot(theta, planes.slope) / lam
 

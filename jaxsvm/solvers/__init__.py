@@ -10,6 +10,7 @@ from .bpas import bpas as bpas
 from .bsca import bsca as bsca
 from .bsgd import bsgd as bsgd
 from .constrained_sgd import constrained_sgd as constrained_sgd
+from .cpsp import cpsp as cpsp
 from .decomposition import decomposition as decomposition
 from .fixed_budget_perceptron import fixed_budget_perceptron as fixed_budget_perceptron
 from .fogd import fogd as fogd

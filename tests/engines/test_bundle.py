@@ -26,7 +26,7 @@ def dual(theta, planes, lam):
 
 def best_dual(planes, lam):
     """The maximum over the simplex, by SciPy from several starts."""
-    m = int(planes.count)
+    m = int(planes.size)
     whole = lambda theta: np.append(theta, np.zeros(len(planes.offset) - m))
     slope, offset = np.asarray(planes.slope, np.float64)[:m], np.asarray(planes.offset, np.float64)[:m]
     scale = lam / max(1.0, np.abs(slope @ slope.T).max())
@@ -42,7 +42,9 @@ def best_dual(planes, lam):
 def filled(count, lam, dtype, size=SIZE):
     planes, history = bundle.no_planes(size, P, jnp.dtype(dtype)), []
     for slope, offset in zip(SLOPES[:count], OFFSETS[:count], strict=True):
-        planes, w = add(jnp.asarray(lam, dtype), planes, jnp.asarray(slope, dtype), jnp.asarray(offset, dtype))
+        planes, w = add(
+            jnp.asarray(lam, dtype), planes, jnp.asarray(slope, dtype), jnp.asarray(offset, dtype), jnp.zeros(1, dtype)
+        )
         history.append((planes, w))
     return history
 
@@ -77,7 +79,7 @@ def test_planes_leave_idle_first_and_the_dual_value_never_falls(x64):
         new = dual(np.asarray(planes.theta), planes, lam)
         assert new >= value - 1e-12
         np.testing.assert_allclose(planes.gram.sum(0), planes.slope @ planes.slope.T, atol=1e-12)
-        if int(previous.count) == size + 1:
+        if int(previous.size) == size + 1:
             changed = np.flatnonzero(np.any(np.asarray(planes.slope != previous.slope), axis=1))
             idle = np.asarray(previous.idle)[1:]
             if idle.max() > 0:  # the longest idle one alone
@@ -108,6 +110,18 @@ def test_a_start_does_not_change_the_nearest_point(x64):
     np.testing.assert_allclose(nearest_point(gram, live, gain, (start, start > 0)), best, atol=1e-12)
     two = np.array([0.0, 0.5, 0.0, 0.5, 0.0, 0.0])
     np.testing.assert_allclose(nearest_point(gram, live, gain, (two, two > 0)), best, atol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [5, 300])
+def test_many_vectors_meet_the_optimality_conditions(columns, x64):
+    """Of 300 in 5 columns at most 6 have weight; in 300 columns all have."""
+    vectors = np.random.default_rng(4).normal(size=(300, columns)) + (2 if columns == 5 else 0)
+    gram, gain = vectors @ vectors.T, 0.1 * np.resize(OFFSETS, 300)
+    theta = np.asarray(jax.jit(nearest_point)(gram, np.ones(300, bool), gain))
+    slope = gain - gram @ theta
+    assert slope.max() - theta @ slope <= 1e-11 * gram.max()
+    assert (theta > 0).sum() <= 6 if columns == 5 else (theta > 0).sum() > 128
+    np.testing.assert_allclose(theta.sum(), 1, rtol=1e-12)
 
 
 SLOPE_FUNCTIONS = {  # slope, a lower bound of its growth, its root

@@ -1,0 +1,291 @@
+"""Cutting planes against LIBLINEAR, LIBSVM, scikit-learn, closed forms, and the methods written out in NumPy, float64."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC, LinearSVC, LinearSVR
+
+import jaxsvm
+from jaxsvm import features, kernels, losses, objectives, ocas, svm_perf
+from jaxsvm.engines.bundle import make_problem
+
+KEY = jax.random.key(0)
+N, D, LAM, PLANES = 60, 4, 0.02, 30
+RANDOM = np.random.default_rng(5)
+X = RANDOM.normal(size=(N, D)) * np.array([1.0, 0.5, 2.0, 1.0])
+TARGETS = X @ np.array([1.0, -2.0, 0.5, 0.0]) + 0.7 * RANDOM.normal(size=N) + 0.8
+Y = np.where(TARGETS > 0, 1.0, -1.0)
+WEIGHT = RANDOM.integers(0, 4, size=N).astype(float)
+both = pytest.mark.parametrize("factory", [ocas, svm_perf])
+
+
+def dataset(x=X, y=Y, weight=None, dtype="float64"):
+    return jaxsvm.dataset(x.astype(dtype), y, weight, task="binary" if set(np.unique(y)) <= {-1, 1} else "regression")
+
+
+def solve(solver, data, *, tol=1e-10, steps=300):
+    run = jaxsvm.fit(solver, data, KEY, steps=steps, every=25, tol=tol)
+    assert run.converged
+    return run
+
+
+def hinge(w, b=0.0, x=X, y=Y):
+    return np.maximum(0, 1 - y * (x @ w + b)).mean()
+
+
+# Other programs
+
+
+@pytest.mark.long
+@both
+def test_the_hinge_is_that_of_liblinear(factory, x64):
+    for bias, intercept in (("none", False), ("feature", True)):
+        run = solve(factory(LAM, planes=PLANES, bias=bias), dataset())
+        other = LinearSVC(loss="hinge", C=1 / (LAM * N), fit_intercept=intercept, tol=1e-10, max_iter=10**6, random_state=0)
+        other.fit(X, Y)
+        np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-4)
+        np.testing.assert_allclose(run.model.b, other.intercept_ if intercept else 0, atol=1e-4)
+
+
+@pytest.mark.long
+@both
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_free_bias_is_that_of_libsvm(factory, weighted, x64):
+    weight = WEIGHT if weighted else np.ones(N)
+    run = solve(factory(LAM, planes=PLANES, bias="free"), dataset(weight=weight))
+    other = SVC(kernel="linear", C=1 / (LAM * weight.sum()), tol=1e-10).fit(X, Y, sample_weight=weight)
+    np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-4)
+    np.testing.assert_allclose(run.model.b, other.intercept_[0], atol=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bias", ["none", "free"])
+def test_logistic_is_that_of_scikit_learn(bias, x64):
+    run = solve(ocas(LAM, loss=losses.logistic, planes=PLANES, bias=bias), dataset(weight=WEIGHT))
+    C = 1 / (LAM * WEIGHT.sum())
+    other = LogisticRegression(C=C, fit_intercept=bias == "free", solver="newton-cholesky", tol=1e-10)
+    other.fit(X, Y, sample_weight=WEIGHT)
+    np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-4)
+    np.testing.assert_allclose(run.model.b, other.intercept_[0] if bias == "free" else 0, atol=1e-4)
+
+
+@pytest.mark.long
+def test_the_tube_is_that_of_liblinear(x64):
+    run = solve(ocas(LAM, loss=losses.eps_insensitive(0.3), planes=PLANES, bias="feature"), dataset(y=TARGETS))
+    other = LinearSVR(C=1 / (LAM * N), epsilon=0.3, tol=1e-10, max_iter=10**6, random_state=0).fit(X, TARGETS)
+    np.testing.assert_allclose([*run.model.w, run.model.b], [*other.coef_, *other.intercept_], atol=1e-4)
+
+
+@pytest.mark.long
+@both
+def test_classes_are_those_of_liblinear(factory, x64):
+    kinds = np.digitize(TARGETS, [-1.0, 1.5])
+    data = jaxsvm.dataset(X, kinds, task="multiclass")
+    for bias, intercept in (("none", False), ("feature", True)):
+        solver = factory(LAM, loss=losses.crammer_singer, classes=3, planes=PLANES, bias=bias)
+        run = solve(solver, data, tol=1e-9, steps=600)
+        other = LinearSVC(
+            multi_class="crammer_singer", C=1 / (LAM * N), fit_intercept=intercept, tol=1e-10, max_iter=10**6, random_state=0
+        ).fit(X, kinds)
+        np.testing.assert_allclose(run.model(X), other.decision_function(X), atol=1e-3)
+
+
+# Closed forms and formulas
+
+
+@both
+def test_one_plane_solves_a_strong_regularisation(factory, x64):
+    lam = 1.1 * (X**2).sum(1).max()
+    run = jaxsvm.fit(factory(lam), dataset(weight=WEIGHT), KEY, steps=2)
+    mean = np.average(Y[:, None] * X, axis=0, weights=WEIGHT)
+    np.testing.assert_allclose(run.model.w, mean / lam, rtol=1e-12)
+    assert run.info.residual[-1] < 1e-14
+
+
+def simplex_dual(slopes, offsets, lam):
+    """The convex weights of highest dual value, and that: the best of all active sets."""
+    slopes, offsets = np.asarray(slopes), np.asarray(offsets)
+    gram = slopes @ slopes.T / lam
+    m = len(offsets)
+    best, found = -np.inf, None
+    for size in range(1, min(m, D + 1) + 1):
+        for active in itertools.combinations(range(m), size):
+            active = list(active)
+            system = np.block([[gram[np.ix_(active, active)], np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
+            theta = np.linalg.lstsq(system, np.append(offsets[active], 1), rcond=None)[0][:size]
+            if theta.min() < -1e-12 or abs(theta.sum() - 1) > 1e-9:
+                continue
+            value = theta @ offsets[active] - theta @ gram[np.ix_(active, active)] @ theta / 2
+            if value > best + 1e-13:
+                best, found = value, np.zeros(m)
+                found[active] = theta
+    return found, best
+
+
+def written_out(rounds, mix):
+    """OCAS in NumPy: (objective, dual value, w) after each round."""
+    slopes, offsets = [np.zeros(D)], [0.0]
+    w, model, out = np.zeros(D), np.zeros(D), []
+    objective = lambda w: LAM / 2 * w @ w + hinge(w)
+    for _ in range(rounds):
+        point = (1 - mix) * w + mix * model
+        on = Y * (X @ point) < 1
+        slopes.append(-(Y * on) @ X / N)
+        offsets.append(on.mean())
+        theta, dual = simplex_dual(slopes, offsets, LAM)
+        model = -theta @ np.array(slopes) / LAM
+        d = model - w
+        # the search by sorting: the slope before each breakpoint
+        z, q = 1 - Y * (X @ w), Y * (X @ d)
+        on = (z > 0) | ((z == 0) & (q < 0))
+        slope = LAM * w @ d - (on * q).mean()
+        t = 0.0
+        if slope < 0:
+            breaks = np.where((q != 0) & (z / np.where(q, q, 1) > 0), z / np.where(q, q, 1), np.inf)
+            order = np.argsort(breaks)
+            t = np.inf
+            for i in order[np.isfinite(breaks[order])]:
+                zero = -slope / (LAM * d @ d)
+                if zero <= breaks[i]:
+                    t = zero
+                    break
+                slope += abs(q[i]) / N
+                if slope + LAM * d @ d * breaks[i] >= 0:
+                    t = breaks[i]
+                    break
+            t = -slope / (LAM * d @ d) if np.isinf(t) else t
+        w = w + t * d
+        out.append((objective(w), dual, w))
+    return out
+
+
+@pytest.mark.parametrize("mix", [0.1, 1.0])
+def test_rounds_are_those_of_the_method_written_out(mix, x64):
+    expected = written_out(8, mix)
+    solver, data = ocas(LAM, mix=mix, planes=PLANES), dataset()
+    step, state = jax.jit(solver.update), solver.init(KEY, data)
+    for primal, dual, w in expected:
+        state, info = step(state, data)
+        np.testing.assert_allclose(state.best.w, w, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(info.residual, (primal - dual) / primal, rtol=1e-7)
+
+
+@pytest.mark.parametrize("loss", [losses.hinge, losses.logistic], ids=repr)
+def test_the_search_ends_at_the_minimum_of_the_ray(loss, x64):
+    problem = make_problem(LAM, loss, "none", None, dataset(), jnp.asarray(WEIGHT))
+    risk = losses.hinge.value if loss is losses.hinge else losses.logistic.value
+    share = WEIGHT / WEIGHT.sum()
+    for _ in range(5):
+        a, b = RANDOM.normal(size=(2, D))
+        found = problem.search(problem.at(jnp.asarray(a)), problem.at(jnp.asarray(b)), 0.1)
+        objective = lambda t, a=a, b=b: (
+            LAM / 2 * np.sum((a + t * (b - a)) ** 2) + share @ np.asarray(risk(jnp.asarray(X @ (a + t * (b - a))), Y))
+        )
+        best = scipy.optimize.minimize_scalar(objective, bounds=(0, 50), method="bounded", options={"xatol": 1e-10})
+        least = min(best.fun, objective(0.0))
+        np.testing.assert_allclose(problem.objective(found), least, rtol=1e-9 if loss is losses.hinge else 1e-5)
+        np.testing.assert_allclose(found.response, X @ found.w, atol=1e-12)
+
+
+# Promises of the docstrings
+
+
+@pytest.mark.long
+@both
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_gap_bounds_the_distance_to_the_optimum(factory, dtype, x64):
+    best = LinearSVC(loss="hinge", C=1 / (LAM * N), fit_intercept=False, tol=1e-10, max_iter=10**6, random_state=0).fit(X, Y)
+    w = best.coef_[0]
+    least = LAM / 2 * w @ w + hinge(w)
+    data = dataset(dtype=dtype)
+    solver = factory(LAM, planes=6)
+    step, state, last = jax.jit(solver.update), solver.init(KEY, data), np.inf
+    rounding = 1e-6 if dtype == "float32" else 1e-9  # of LIBLINEAR
+    for _ in range(40):
+        state, info = step(state, data)
+        found = np.asarray(state.best.w, np.float64)
+        primal = LAM / 2 * found @ found + hinge(found)
+        assert info.residual >= 0
+        assert primal * (1 - float(info.residual)) <= least * (1 + rounding)  # the dual value
+        assert least * (1 - rounding) <= primal <= last * (1 + rounding)
+        last = primal
+    assert info.residual < 1e-3
+
+
+@pytest.mark.long
+@both
+def test_weights_are_copies(factory, x64):
+    times = WEIGHT.astype(int)
+    copies = dataset(np.repeat(X, times, 0), np.repeat(Y, times))
+    for bias in ("none", "free"):
+        one = jaxsvm.fit(factory(LAM, planes=PLANES, bias=bias), dataset(weight=WEIGHT), KEY, steps=12)
+        other = jaxsvm.fit(factory(LAM, planes=PLANES, bias=bias), copies, KEY, steps=12)
+        np.testing.assert_allclose(one.model.w, other.model.w, atol=1e-9)
+        np.testing.assert_allclose(one.model.b, other.model.b, atol=1e-9)
+
+
+@pytest.mark.long
+@both
+def test_sparse_rows_give_the_same_without_a_dense_copy(factory, x64):
+    x = X * (np.abs(X) > 0.5)
+    for bias in ("none", "feature"):
+        solver = factory(LAM, planes=PLANES, bias=bias)
+        sparse = jaxsvm.dataset(scipy.sparse.csr_matrix(x), Y)
+        one, other = (jaxsvm.fit(solver, data, KEY, steps=12).model for data in (dataset(x), sparse))
+        np.testing.assert_allclose(one.w, other.w, atol=1e-9)
+        np.testing.assert_allclose(one.b, other.b, atol=1e-9)
+    wide = jaxsvm.dataset(scipy.sparse.random(N, 977, 0.02, "csr", random_state=0), Y)
+    text = jax.jit(solver.update).lower(solver.init(KEY, wide), wide).as_text()
+    assert f"{N}x977x" not in text and "977x" in text
+
+
+@pytest.mark.long
+def test_features_of_drawn_rows_are_cpny(x64):
+    """Cutting planes on Nystrom features: the optimum is that of the interior point method on the same features."""
+    data = dataset()
+    phi = features.nystrom(KEY, kernels.rbf(1.0), data.x, landmarks=12)
+    run = jaxsvm.fit(jaxsvm.on_features(phi, ocas(LAM)), data, KEY, steps=300, tol=1e-9)
+    inner = jaxsvm.interior_point(1 / (LAM * N), bias="none")
+    exact = jaxsvm.fit(jaxsvm.on_features(phi, inner), data, KEY, steps=1, tol=1e-12)
+    assert run.converged
+    np.testing.assert_allclose(run.model(data.x), exact.model(data.x), atol=1e-3)
+    one, other = (float(objectives.primal(each.model, data, LAM)) for each in (run, exact))
+    np.testing.assert_allclose(one, other, rtol=1e-8)
+
+
+@pytest.mark.long
+def test_a_sweep_over_lam_is_a_loop(x64):
+    data = dataset()
+    lams = jnp.asarray([0.3, 0.02, 1e-4])
+    several = jax.vmap(lambda lam: jaxsvm.fit(ocas(lam, planes=PLANES), data, KEY, steps=15).model.w)(lams)
+    for w, lam in zip(several, lams, strict=True):
+        alone = jaxsvm.fit(ocas(float(lam), planes=PLANES), data, KEY, steps=15).model.w
+        np.testing.assert_allclose(w, alone, rtol=1e-7)
+
+
+# Bad input
+
+
+def test_bad_input_is_refused():
+    for factory in (ocas, svm_perf):
+        for options, sentence in (
+            ({"planes": 1}, "planes must be a whole number of at least 2, got 1"),
+            ({"bias": "some"}, "bias must be one of 'none', 'feature', 'free', got 'some'"),
+            ({"classes": 3}, "belong together"),
+            ({"loss": losses.crammer_singer}, "belong together"),
+            ({"loss": losses.crammer_singer, "classes": 1}, "classes must be a whole number of at least 2"),
+            ({"loss": losses.crammer_singer, "classes": 3, "bias": "free"}, "free bias of several classes"),
+        ):
+            with pytest.raises(ValueError, match=sentence):
+                factory(LAM, **options)
+        with pytest.raises(ValueError, match="lam must be a finite number above 0"):
+            factory(0.0)
+    for mix, sentence in ((0.0, "above 0, got 0"), (1.5, "mix must be at most 1, got 1.5")):
+        with pytest.raises(ValueError, match=sentence):
+            ocas(LAM, mix=mix)
