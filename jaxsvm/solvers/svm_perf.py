@@ -21,7 +21,7 @@ from ..engines.bundle import (
     relative_gap,
 )
 from ..losses import hinge
-from ..numerics import accum_dtype
+from ..numerics import accum_dtype, packed_by_reference
 from ..recipe import check_positive, register, solver
 from ..samplers import whole
 from ..types import Array, Loss, Solver
@@ -120,4 +120,5 @@ def svm_perf(
         return linear_model(state.best, bias, classes)
 
     targets = classes or ("labels" if loss.labels else "real")
-    return Solver(init, update, model, whole(), "all", targets=targets)
+    layout = packed_by_reference if classes is None else (lambda data: data)
+    return Solver(init, update, model, whole(), "all", targets=targets, layout=layout)
