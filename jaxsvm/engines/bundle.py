@@ -49,6 +49,7 @@ from ..numerics import (
 from ..recipe import Recipe, as_static, cast, check_choice, register, unwrap_static
 from ..risks import Risk, best_bias, risk_of
 from ..types import AnyLoss, Array, Batch, Info, Scalar
+from .conjugate import ROUNDINGS
 from .line_search import UNIT, Line, exact_step, slope_step
 from .min_norm_point import nearest_point
 
@@ -146,6 +147,9 @@ class Problem(NamedTuple):
             t = exact_step(self._hinge_line(cross, square, a, b))
         else:
             t = slope_step(lambda t: self._slope(cross, square, a, change, t), self.lam * square)
+        # Weights that differ by rounding only have responses that do not belong to the ray.
+        unit = ROUNDINGS * jnp.finfo(a.w.dtype).eps
+        t = jnp.where(square > unit**2 * (dot(a.w, a.w) + dot(b.w, b.w)), t, 0)
         w, bias, response = (old + t * rate for old, rate in zip(a[:3], change[:3], strict=True))
         found = self.with_bias(w, bias, response)
         is_better = self.objective(found) < self.objective(a)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +17,7 @@ from ..numerics import (
     affine,
     affine_transpose,
     dot,
-    is_traced,
-    pack_rows,
+    packed_by_reference,
     pairwise_sum,
     preconditioner,
     solve_normal,
@@ -36,7 +34,7 @@ from ..recipe import (
     unwrap_static,
 )
 from ..samplers import whole
-from ..types import Array, Batch, Info, Loss, Solver, SparseRows
+from ..types import Array, Info, Loss, Solver, SparseRows
 
 MOST_ROUNDS = 1000
 TOL = 1e-6  # default tolerance of the duality gap, relative to the objective
@@ -244,7 +242,7 @@ def newton(
         targets="labels" if loss.labels else "real",
         with_tol=with_tol,
         tol=tol,
-        layout=_packed,
+        layout=packed_by_reference,
         warm_start=lambda state: state._replace(steps=jnp.zeros_like(state.steps)),
     )
 
@@ -301,12 +299,3 @@ def _minimise(
     start = jnp.zeros((), jnp.int32), first, jnp.zeros((), bool), jnp.ones((), jnp.int32)
     steps, point, _, passes = lax.while_loop(should_continue, step, start)
     return point, steps, passes
-
-
-def _packed(data: Batch) -> Batch:
-    """Sparse rows packed and given by reference, which products read fastest; on a CPU."""
-    packed: Any = None if is_traced(data.x) else pack_rows(data.x)
-    if packed is None:
-        return data
-    rows = jnp.arange(packed.shape[0], dtype=jnp.int32)
-    return data._replace(x=dataclasses.replace(packed, rows=rows))

@@ -23,7 +23,7 @@ from ..engines.bundle import (
 )
 from ..engines.conjugate import REFRESH
 from ..losses import hinge
-from ..numerics import accum_dtype, any_under_vmap
+from ..numerics import accum_dtype, any_under_vmap, packed_by_reference
 from ..recipe import cast, check_positive, register, solver
 from ..samplers import whole
 from ..types import AnyLoss, Array, Solver
@@ -132,4 +132,7 @@ def ocas(
 
     targets = classes or ("labels" if loss.labels else "real")
     validate = getattr(loss, "validate", None)
-    return Solver(init, update, model, whole(), "all", targets=targets, validate=validate)
+    layout = packed_by_reference if classes is None else (lambda data: data)
+    return Solver(
+        init, update, model, whole(), "all", targets=targets, layout=layout, validate=validate
+    )

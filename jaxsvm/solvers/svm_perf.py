@@ -21,7 +21,7 @@ from ..engines.bundle import (
     relative_gap,
 )
 from ..losses import hinge
-from ..numerics import accum_dtype
+from ..numerics import accum_dtype, packed_by_reference
 from ..recipe import check_positive, register, solver
 from ..samplers import whole
 from ..types import AnyLoss, Array, Solver
@@ -121,4 +121,7 @@ def svm_perf(
 
     targets = classes or ("labels" if loss.labels else "real")
     validate = getattr(loss, "validate", None)
-    return Solver(init, update, model, whole(), "all", targets=targets, validate=validate)
+    layout = packed_by_reference if classes is None else (lambda data: data)
+    return Solver(
+        init, update, model, whole(), "all", targets=targets, layout=layout, validate=validate
+    )
