@@ -196,6 +196,11 @@ def _batch(part: Rows, y: np.ndarray, task: str, warn: bool) -> Batch:
         if not warn:  # the warning is shown once
             warnings.simplefilter("ignore")
         query = part.query if task == "ranking" else None
+        if query is not None and len(query) != len(y):
+            raise ValueError(
+                f"{len(query)} of {len(y)} rows name their query, qid: name it in all rows or in "
+                "none"
+            )
         return dataset(part.x, y, part.weight, query=query, task=task)
 
 

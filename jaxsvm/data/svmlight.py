@@ -95,11 +95,6 @@ def read_svmlight(
         for x, y, query in zip(arrays[::3], arrays[1::3], arrays[2::3], strict=True)
     ]
     for path, part, labels in zip(names, parts, arrays[1::3], strict=True):
-        if part.query is not None and len(part.query) != len(labels):
-            raise ValueError(
-                f"{path} names the query, qid, of {len(part.query)} of {len(labels)} rows: name it "
-                "in all rows or in none"
-            )
         if not part.x.shape[0]:
             raise ValueError(f"{path} holds no rows")
         if not (np.isfinite(part.x.data).all() and np.isfinite(labels).all()) or _holds(path, _ODD):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import jax.numpy as jnp
 import numpy as np
 
 from .. import losses
@@ -154,5 +155,5 @@ class Ranker(BaseSVM):
         scores = self.predict(X)
         query = self._queries(qid, len(scores))
         data = dataset(scores[:, None], np.asarray(y), query=query, task="regression")
-        one = np.ones(1, data.x.dtype)
-        return float(ndcg_on(data, self.k)(Linear(one, one[0] * 0)))
+        identity = Linear(jnp.ones(1, data.x.dtype), jnp.zeros((), data.x.dtype))
+        return float(ndcg_on(data, self.k)(identity))

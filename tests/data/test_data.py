@@ -34,12 +34,12 @@ def refused(message, *args, **kwargs):
 def test_fields():
     data = dataset(X, Y)
     assert isinstance(data, jaxsvm.Batch)
-    assert all(isinstance(field, jax.Array) for field in data)
+    assert all(isinstance(field, jax.Array) for field in data[:4]) and data.query is None
     np.testing.assert_array_equal(data.x, X)
     np.testing.assert_array_equal(data.y, Y)
     np.testing.assert_array_equal(data.index, [0, 1, 2])
     np.testing.assert_array_equal(data.weight, [1, 1, 1])
-    assert [field.dtype.name for field in data] == ["float32", "float32", "int32", "float32"]
+    assert [field.dtype.name for field in data[:4]] == ["float32", "float32", "int32", "float32"]
 
 
 def test_weights_are_kept():
@@ -108,7 +108,7 @@ def test_regression_takes_any_finite_targets():
 
 
 def test_unknown_task():
-    refused("^task must be one of 'binary', 'multiclass', 'regression', got 'ranking'$", X, Y, task="ranking")
+    refused("^task must be one of 'binary', 'multiclass', 'regression', 'ranking', got 'clustering'$", X, Y, task="clustering")
 
 
 # What is refused: labels

@@ -51,7 +51,7 @@ def test_files_hold_queries(tmp_path):
     assert models.load(tmp_path / "batch.npz").query.tolist() == NUMBERS
     text = (tmp_path / "a.svm").read_text().replace("qid:0 ", "", 1)
     (tmp_path / "b.svm").write_text(text)
-    with pytest.raises(ValueError, match="names the query, qid, of 7 of 8 rows"):
+    with pytest.raises(ValueError, match="b.svm: 7 of 8 rows name their query, qid"):
         jaxsvm.data.load_svmlight(tmp_path / "b.svm", task="ranking")
 
 
