@@ -1,4 +1,4 @@
-"""`jaxsvm train` with several processes: each reads the rows of its own file, all train one model."""
+"""`jaxsvm train` in several processes: each reads rows of its own, all train one model."""
 
 from __future__ import annotations
 
