@@ -1,4 +1,4 @@
-"""`jaxsvm train` with several processes: each reads its own file, all train one model."""
+"""`jaxsvm train` in several processes: each reads rows of its own, all train one model."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def _train(args: Any, parts: list[Batch], names: list[str], classes: tuple) -> i
         raise ValueError(f"--processes trains a machine of two classes, got {len(classes)}")
     loss = LOSSES[args.loss or method.default_losses[not classes]]
     data = jaxsvm.shard(own)
-    rows, weight = (int(number) for number in _sums(np.array([len(own.y), own.weight.sum()])))
+    rows, weight = map(float, _sums(np.array([len(own.y), own.weight.sum()])))
     lam = args.lam or jaxsvm.lam_from_C(1.0 if args.C is None else args.C, weight)
     C, bias = jaxsvm.C_from_lam(lam, weight), args.bias or method.biases[0]
-    say("read", f"{rows} rows in {jax.process_count()} files, {jax.device_count()} devices")
+    say("read", f"{rows:.0f} rows in {jax.process_count()} files, {jax.device_count()} devices")
     solver = jaxsvm.cocoa(C, blocks=jax.device_count(), loss=loss, bias=bias)
     steps = args.passes or method.passes
     text = f"cocoa, at most {steps} rounds; lambda = {lam:.3g} (C = {C:.3g}), bias {bias}"

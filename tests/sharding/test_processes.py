@@ -54,6 +54,7 @@ def test_two_processes_are_one(tmp_path):
             assert close(other[f"{name} resumed"], first[f"{name} whole"]), name
             assert close(other[f"{name} saved model"], first[f"{name} whole"]), name
             assert str(other[f"{name} status"])[:10] == str(first[f"{name} status"])[:10]
+    assert close(first["chunks"], one["chunks"]) and close(first["chunks"], four["chunks"])
     parts = sorted(path.name for path in (tmp_path / "cocoa-2").iterdir())
     assert parts == ["part-1-0.npz", "part-1-1.npz", "tree.npz"]
 

@@ -60,4 +60,12 @@ for name, (solver, sampler, steps) in CASES.items():
         results[f"{name} resumed"] = responses(jaxsvm.fit(solver, data, state=state, **options).model)
         results[f"{name} saved model"] = responses(models.load(os.path.join(folder, f"model-{name}")))
 
+flow = None  # rows that come in chunks, of which each process reads its own: one program for all
+for chunk in range(2):
+    turn = np.roll(np.arange(N), 100 * chunk)[own]
+    part = jaxsvm.shard(jaxsvm.dataset(x[turn], y[turn]), data.y.sharding.mesh, blocks=4)
+    going_on = {"state": flow.state} if flow else {"key": KEY}
+    flow = jaxsvm.fit(CASES["pegasos"][0], part, steps=30, every=30, sampler=STRATA, **going_on)
+results["chunks"] = responses(flow.model)
+
 np.savez(os.path.join(folder, f"results-{processes}-{jax.device_count()}-{process}.npz"), **results)

@@ -67,6 +67,12 @@ def test_solutions_are_those_of_one_device(pair, compiled, name):
             float(certified(here.model, one, lam)), rel=1e-2, abs=1e-5
         )
 
+    if name in ("sdca", "cocoa"):
+        lam = 1 / (N * (1.0 if name == "sdca" else 0.1))
+        bounds = [jaxsvm.certificate(run.model, rows, lam, passes=5) for run, rows in ((here, one), (there, four))]
+        assert float(bounds[1].primal) == pytest.approx(float(bounds[0].primal), rel=1e-6)
+        assert 0 <= float(bounds[1].gap) == pytest.approx(float(bounds[0].gap), rel=1e-3)
+
     program, table = compiled(case.solver, four)
     text = program.as_text()
     assert f"f32[{N},{COLUMNS}]" not in text and f"f32[{COLUMNS},{N}]" not in text  # all rows on one device
