@@ -54,22 +54,27 @@ def convert(args: Any, stream: Any) -> int:
     parts = reading.rows(args, args.file, dtype=dtype)
     if not 0 <= args.part < len(parts):
         raise ValueError(f"--part {args.part}: {args.file} has {len(parts)} parts, counted from 0")
-    x, y, weight = parts[args.part]
+    x, y, weight, query = parts[args.part]
     if x.dtype == np.float64 and dtype == np.float32:
         x = x.astype(dtype)
     if weight is not None and kind != "npz":
         raise ValueError(
             f"{args.file} holds weights, for which there is no place in {kind} files: write .npz"
         )
+    if query is not None and kind == "csv":
+        raise ValueError(
+            f"{args.file} names queries, qid, for which there is no place in csv files: write .npz "
+            "or .svm"
+        )
     if kind == "npz":
-        save = functools.partial(save_npz, x=x, y=y, weight=weight)
+        save = functools.partial(save_npz, x=x, y=y, weight=weight, query=query)
     elif kind == "csv":
         delimiter = "\t" if plain.endswith(".tsv") else args.delimiter or ","
         save = functools.partial(save_csv, x=x, y=y, delimiter=delimiter)
     elif y is None:
         raise ValueError(f"{args.file} holds no labels, and every line of svmlight begins with one")
     else:
-        save = functools.partial(save_svmlight, x=x, y=y)
+        save = functools.partial(save_svmlight, x=x, y=y, query=query)
     if args.out == STANDARD:
         with result_file(args.out, stream, suffix) as temporary:
             save(temporary)

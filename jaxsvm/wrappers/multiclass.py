@@ -75,6 +75,9 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         )(state, labels(data.y))
         return state, _combine(info, jnp.mean(info.loss))
 
+    def warm_start(state):
+        return jax.vmap(inner.warm_start)(state)
+
     def model(state, data=None):
         targets = None if data is None else {"y": labels(data.y)}
         return _stack_models(inner, state, data, targets, OneVsRest)
@@ -89,7 +92,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         targets=classes,
         updates=None if inner.updates is None else updates,
         sharing=share_classes(inner.sharing, classes),
-        warm_start=None if inner.warm_start is None else jax.vmap(inner.warm_start),
+        warm_start=None if inner.warm_start is None else warm_start,
     )
 
 

@@ -282,6 +282,16 @@ def test_convert_there_and_back(there, capsys):
         assert arrays["y"].tolist() == KINDS.tolist()
 
 
+def test_convert_keeps_queries(there, capsys):
+    there.joinpath("ranked.svm").write_text("2 qid:1 1:0.5\n1 qid:1 2:1\n0 qid:7 1:2\n1 qid:7 2:3\n")
+    assert main(["convert", "ranked.svm", "ranked.npz"]) == 0
+    assert main(["convert", "ranked.npz", "again.svm"]) == 0
+    data = jaxsvm.data.load_svmlight("again.svm", task="ranking")
+    assert data.query.tolist() == [0, 0, 1, 1] and data.y.tolist() == [2, 1, 0, 1]
+    assert main(["convert", "ranked.svm", "ranked.csv"]) == 2
+    assert "no place in csv files" in capsys.readouterr().err
+
+
 def test_bad_input_is_one_line(there, capsys):
     (there / "bad.svm").write_text("1 1:1\n-1 2:x\n")
     (there / "wide.svm").write_text("1 5:1\n-1 1:1\n")

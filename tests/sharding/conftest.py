@@ -3,4 +3,4 @@
 import os
 
 FLAG = "--xla_force_host_platform_device_count=4"
-collect_ignore = [] if FLAG in os.environ.get("XLA_FLAGS", "") else ["on_four_devices"]
+collect_ignore = ["worker.py"] if FLAG in os.environ.get("XLA_FLAGS", "") else ["worker.py", "on_four_devices"]
