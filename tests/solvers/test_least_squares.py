@@ -254,6 +254,13 @@ def test_weight_k_is_k_copies_on_the_path(x64):
         np.testing.assert_allclose(have, want, rtol=1e-7, atol=1e-9)
 
 
+def test_the_first_row_of_the_path_may_have_weight_0(x64):
+    order = np.argsort(WEIGHT, kind="stable")
+    rows = dataset(X[order], Y[order], WEIGHT[order])
+    for have, want in zip(*(jax.tree.leaves(jaxsvm.ridge_path(data, lam=LAMS)) for data in (wild(rows), rows)), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-9)
+
+
 def test_weights_below_1_are_left_out_as_a_whole(x64):
     """Weights of sum 1: row i with all of its weight, at the same total penalty."""
     weight = WEIGHT / WEIGHT.sum()
