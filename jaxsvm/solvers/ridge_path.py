@@ -79,8 +79,9 @@ def ridge_path(
 
     Returns:
         `RidgePath`: NumPy arrays of float64. Inside of a transformation they are in the dtype of
-        the rows, where float32 loses leave-one-out errors for lam far below the eigenvalues of
-        G / n and few rows. Choose lam by `loo_error` for real targets, and by `loo_mistakes` for classes.
+        the rows. In float32 the leave-one-out errors of fewer rows than columns are inf for lam of
+        1e-6 and less. Choose lam by `loo_error` for real targets, and by `loo_mistakes` for
+        classes.
 
     Raises:
         TypeError: data is not a `Batch`.

@@ -85,7 +85,7 @@ def test_probes_of_traced_grades_without_a_pair_are_nan():
     data = jaxsvm.dataset(score[:, None], y, query=query)
     for make in (objectives.auc_on, objectives.pair_accuracy_on):
         of_grades = jax.jit(lambda y, make=make: make(data._replace(y=y))(MODEL))
-        assert np.isnan(of_grades(jnp.ones(N))) and np.isfinite(of_grades(data.y > 1))
+        assert np.isnan(of_grades(jnp.ones(N))) and np.isfinite(of_grades((data.y > 1).astype(data.y.dtype)))
 
 
 def test_bad_input_gets_one_sentence():
