@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .numerics import accum_dtype, count, gather, pairwise_sum
+from .numerics import accum_dtype, count, gather, in_double, pairwise_sum
 from .numerics.wavelet import Ranges, key_bits, sums_by_key
 from .risks import Risk
 from .types import Array, Batch
@@ -96,11 +96,10 @@ def pairs_of(data: Batch, per_query: bool = False) -> Pairs:
         block = Blocks(jnp.zeros(n, jnp.int32), jnp.full(n, n, jnp.int32))
     else:
         block = blocks_of(data.query[row])
-    lower = weight_below(block, grade[row], weight[row])
     number = jnp.zeros(n, jnp.int32)
     if per_query:  # queries numbered by their first position
         number = block.first
-    totals = jax.ops.segment_sum(weight[row] * lower, number, num_segments=n)
+    totals = in_double(_pair_weights)(weight.dtype, block, grade[row], weight[row], number)
     total = totals[number] * count(totals > 0).astype(weight.dtype)
     share = jnp.where(total > 0, weight[row] / jnp.where(total > 0, total, 1), 0)
     return Pairs(data.query, grade, key_bits(grade), block, weight, at_rows(row, share))
@@ -110,6 +109,12 @@ def weight_below(block: Blocks, grade: Array, weight: Array) -> Array:
     """The weight of the rows of a query with a lower grade, (n,); sorted by query and grade."""
     before = jnp.concatenate([jnp.zeros(1, weight.dtype), jnp.cumsum(weight)])
     return before[blocks_of(block.first, grade).first] - before[block.first]
+
+
+def _pair_weights(block: Blocks, grade: Array, weight: Array, number: Array) -> Array:
+    """The sums of the weights of pairs with equal numbers, (n,)."""
+    of_rows = weight * weight_below(block, grade, weight)
+    return jax.ops.segment_sum(of_rows, number, num_segments=number.shape[0])
 
 
 def check_grades(y: Any, weight: Any, query: Any) -> None:
@@ -172,6 +177,8 @@ def violators(block: Blocks, score: Array) -> tuple[Ranges, Ranges]:
 def sum_partners(pairs: Pairs, row: Array, values: Array, below: Ranges, above: Ranges) -> Partners:
     """Sums of `values` (m, n) over the partners of each position, of lower and of higher grade.
 
+    In float32, differences of sums over all queries would lose the digits of a small query.
+
     Args:
         pairs: of the data.
         row: (n,) the rows at the positions.
@@ -180,7 +187,8 @@ def sum_partners(pairs: Pairs, row: Array, values: Array, below: Ranges, above: 
         above: n ranges of positions in which partners of higher grade are.
     """
     grade = pairs.grade[row]
-    return Partners(*sums_by_key(grade, values, pairs.bits, grade, below, above))
+    sums = in_double(sums_by_key)
+    return Partners(*sums(values.dtype, grade, values, pairs.bits, grade, below, above))
 
 
 def pair_risk(data: Batch, squared: bool = False, per_query: bool = False) -> Risk:
@@ -192,11 +200,14 @@ def pair_risk(data: Batch, squared: bool = False, per_query: bool = False) -> Ri
     D and P the same sums of weight_j f_j, the square has the slope
 
         u_i = 2 v_i (p_i (1 + f_i) - P_i - d_i (1 - f_i) - D_i)
+
+    R has the derivative u in the scores. The slope itself is a constant in derivatives.
     """
     pairs = pairs_of(data, per_query)
 
     def value_and_slope(score):
-        row, f = sorted_scores(pairs, score.astype(pairs.weight.dtype))
+        score = score.astype(pairs.weight.dtype)
+        row, f = sorted_scores(pairs, lax.stop_gradient(score))
         f = f - gather(f, pairs.block.first)  # of one magnitude for all queries
         share, weight = pairs.share[row], pairs.weight[row]
         values = jnp.stack([weight, weight * f] if squared else [weight])
@@ -209,6 +220,19 @@ def pair_risk(data: Batch, squared: bool = False, per_query: bool = False) -> Ri
         else:
             slope = share * (p - d)
             risk = pairwise_sum(share * (d * (1 - f) + p * f))
-        return jnp.maximum(risk, 0), at_rows(row, slope)
+        slope = at_rows(row, slope)
+        return _with_slope(jnp.maximum(risk, 0), score, slope), slope
 
     return Risk(value_and_slope)
+
+
+@jax.custom_jvp
+def _with_slope(value: Array, score: Array, slope: Array) -> Array:
+    """The value (), with the derivative `slope` (n,) in the scores."""
+    return value
+
+
+@_with_slope.defjvp
+def _along_slope(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    value, _, slope = primals
+    return value, pairwise_sum(slope * tangents[1])

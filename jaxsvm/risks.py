@@ -96,6 +96,9 @@ def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
         return jnp.where(jnp.abs(total) > tol * pairwise_sum(jnp.abs(u)), total, 0)
 
     tol, reach = 8 * jnp.finfo(f.dtype).eps, fast_max(jnp.abs(f)) + 1
+    # R may be least at all b <= 0, as that of ranking: b = 0, or a sum of such b would grow.
+    is_flat = (balance(jnp.zeros_like(reach)) == 0) & (balance(-reach) == 0)
+    reach = jnp.where(is_flat, 0, reach)
 
     def widen(carry):
         k, low, high = carry

@@ -101,6 +101,27 @@ def test_what_changes_nothing():
             np.testing.assert_allclose(slope2, np.asarray(slope)[place], atol=3e-6, err_msg=name)
 
 
+def test_a_query_of_small_weights_keeps_its_digits():
+    """Partial sums over all queries would round it to the digits of the heaviest."""
+    y, query, _, score = rows(5, 2)
+    weight = np.random.default_rng(7).uniform(1, 2, N) * np.where(query == 0, 2.0**20, 1)
+    weight = weight.astype("f").astype(float)
+    found = evaluated(batch(y, query, weight), jnp.asarray(score, jnp.float32))
+    c = pair_weights(y, query, weight, per_query=True)
+    for (value, slope), squared in zip(found[1::2], (False, True), strict=True):
+        expected, pull = by_pairs(c, score.astype("f").astype(float), squared)
+        np.testing.assert_allclose(value, expected, rtol=1e-6)
+        np.testing.assert_allclose(slope, pull, atol=1e-6)
+
+
+def test_the_derivative_in_the_scores_is_the_slope():
+    data = batch(*rows(5, 6)[:3])
+    risk = risk_of(losses.rank_squared_hinge, data)
+    score = jnp.asarray(rows(5, 6)[3], jnp.float32)
+    _, slope = risk.value_and_slope(score)
+    np.testing.assert_allclose(jax.grad(lambda f: risk.value_and_slope(f)[0])(score), slope, rtol=1e-6)
+
+
 def test_weight_two_is_two_copies():
     y, query, _, score = rows(5, 6)
     weight = np.r_[np.full(20, 2.0), np.ones(N - 20)]

@@ -80,6 +80,16 @@ def test_the_best_bias_is_that_of_scipy(name, x64):
         assert total(other + RANDOM.normal()) >= value + u @ (other - F) - 1e-12
 
 
+def test_a_bias_without_effect_does_not_grow():
+    """A risk that no bias changes has b = 0; one that all lower biases minimise is at rest there."""
+    apart = risks.Risk(lambda f: (jnp.maximum(1 - f[0] + f[1], 0), jnp.where(f[0] - f[1] < 1, jnp.array([-1.0, 1.0]), 0)))
+    one_class = risks.Risk(lambda f: (jnp.maximum(1 + f, 0).sum(), jnp.where(f > -1, 1.0, 0.0)))
+    f = jnp.array([0.5, 0.25])
+    assert risks.best_bias(apart, f)[0] == 0
+    b, value, _ = risks.best_bias(one_class, f)
+    assert value == 0 and risks.best_bias(one_class, f + b)[0] == 0
+
+
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e5])
 def test_the_best_bias_is_a_breakpoint_of_the_hinge_at_all_scales(scale):
     f = (F * scale).astype("f")

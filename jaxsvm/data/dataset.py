@@ -40,8 +40,8 @@ def dataset(
 
     Raises:
         ValueError: shapes or dtypes that do not match, labels other than -1 and +1, a single class,
-            no two rows of one query with different grades, NaN, infinity, no rows, a sum of squares
-            (of weights: a sum) that overflows.
+            no two rows of one query with different grades, grades that differ by little more than
+            rounding, NaN, infinity, no rows, a sum of squares (of weights: a sum) that overflows.
 
     Warns:
         UserWarning: the ranges of the columns differ by more than a factor of 1,000; rounding to
@@ -89,6 +89,7 @@ def dataset(
     groups = None if query is None else group_numbers(query, len(y), "query").astype(np.int32)
     if task == "ranking":
         check_grades(y, cast_weight, groups)
+        _rounded_grades(y[cast_weight > 0], dtype)
     columns, low, high = _range(x)
     _scales(high - low, sparse)
     _digits(x, columns, low, high, dtype)
@@ -186,6 +187,16 @@ def _labels(y: np.ndarray) -> None:
         raise ValueError(
             f"labels must be -1 and +1, got {shown}; use {how}, or task='regression' "
             f"for real targets{many}"
+        )
+
+
+def _rounded_grades(y: np.ndarray, dtype: np.dtype) -> None:
+    wide = y.astype(np.float64)
+    error, width = np.abs(wide - wide.astype(dtype)).max(), np.ptp(wide)
+    if error > 1e-4 * width:
+        raise ValueError(
+            f"rounding to {dtype} moves a grade by {error:.2g}, but grades differ by {width:.2g} "
+            "only: number them from 0 on, np.unique(y, return_inverse=True)[1]"
         )
 
 

@@ -65,7 +65,7 @@ def group_numbers(groups: Any, n: int, name: str = "groups") -> np.ndarray:
     """The groups of n rows as numbers from 0 on; `name` is that of the argument.
 
     Raises:
-        ValueError: another length, or what has no order.
+        ValueError: another length, NaN, or what has no order.
     """
     names = np.asarray(groups)
     if names.shape != (n,):
@@ -73,6 +73,9 @@ def group_numbers(groups: Any, n: int, name: str = "groups") -> np.ndarray:
             f"{name} must name the {name.removesuffix('s')} of each of the {n} rows, got shape "
             f"{names.shape}"
         )
+    if names.dtype.kind == "f" and np.isnan(names).any():
+        first = int(np.flatnonzero(np.isnan(names))[0])
+        raise ValueError(f"{name} holds a NaN, first in row {first}: name it, or drop such rows")
     try:
         return np.unique(names, return_inverse=True)[1].reshape(n)
     except TypeError as error:

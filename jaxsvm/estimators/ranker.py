@@ -22,7 +22,7 @@ from .compact import compact
 from .preprocess import batch, pad_columns
 
 LOSSES = ("hinge", "squared_hinge")
-EVERY = 10  # rounds between two looks at the tolerance
+EVERY = 10  # rounds between two comparisons with the tolerance
 
 
 class Ranker(BaseSVM):
@@ -107,12 +107,16 @@ class Ranker(BaseSVM):
         """
         check_choice("loss", self.loss, LOSSES)
         check_positive(lam=self.lam, tol=self.tol)
+        if self.k is not None:
+            whole_number("k", self.k, 1)
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
             if len(y) < 2:
                 raise ValueError("ranking compares rows: give two or more, got n_samples=1")
-            y, query = y.astype(np.float64), self._queries(qid, len(y))
+            query = self._queries(qid, len(y))
             check_grades(y, weight, query)
+            # The order of the grades matters only: in float32 large ones may be equal.
+            y = np.unique(y, return_inverse=True)[1].reshape(-1).astype(np.float64)
             self._minimise(x, y, query, weight)
         return self
 

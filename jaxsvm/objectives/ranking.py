@@ -39,7 +39,7 @@ def auc_on(data: Batch) -> Any:
         data: held-out rows of two classes; queries are not read.
 
     Returns:
-        A function of a model; nan if a score is not finite.
+        A function of a model; nan if a score is not finite or there is no pair.
 
     Raises:
         ValueError: rows of other than two classes, if they are known.
@@ -73,7 +73,7 @@ def pair_accuracy_on(data: Batch) -> Any:
         data: held-out rows with grades, and with queries, if there are several.
 
     Returns:
-        A function of a model; nan if a score is not finite.
+        A function of a model; nan if a score is not finite or there is no pair.
 
     Raises:
         ValueError: no pair, if the grades are known.
@@ -110,7 +110,7 @@ def ndcg_on(data: Batch, k: int | None = None, *, gains: str = "exponential") ->
         A function of a model; nan if a score is not finite or no query has a grade above 0.
 
     Raises:
-        ValueError: k or gains out of range; a known grade below 0.
+        ValueError: k or gains out of range; a known grade below 0, or too large for 2^grade.
 
     Example:
         >>> import jaxsvm
@@ -133,6 +133,12 @@ def ndcg_on(data: Batch, k: int | None = None, *, gains: str = "exponential") ->
                 f"ndcg_on takes grades of at least 0, got {y.min():g}: shift them, or number "
                 "them from 0 on"
             )
+        most = np.finfo(np.asarray(data.weight).dtype).maxexp
+        if gains == "exponential" and y.size and y.max() >= most:
+            raise ValueError(
+                f"ndcg_on takes grades below {most} with gains='exponential', got {y.max():g}: "
+                "take gains='linear', or number them from 0 on"
+            )
     return _Ndcg(data, k, gains)
 
 
@@ -149,6 +155,10 @@ def _scores(model: Model, data: Batch) -> Array:
 
 def _finite_or_nan(value: Array, score: Array, data: Batch) -> Array:
     return jnp.where(jnp.all(jnp.isfinite(score) | (data.weight <= 0)), value, jnp.nan)
+
+
+def _if_any(pairs: Pairs, value: Array) -> Array:
+    return jnp.where(jnp.any(pairs.share > 0), value, jnp.nan)
 
 
 def _misordered(pairs: Pairs, rows: SortedRows, start: Array) -> Array:
@@ -169,7 +179,7 @@ class _Auc:
         rows = sorted_scores(pairs, score)
         ties = blocks_of(pairs.block.first, rows.score)
         wrong = _misordered(pairs, rows, ties.first) + _misordered(pairs, rows, ties.end)
-        return _finite_or_nan(1 - wrong / 2, score, self.data)
+        return _finite_or_nan(_if_any(pairs, 1 - wrong / 2), score, self.data)
 
 
 @struct
@@ -181,7 +191,7 @@ class _PairAccuracy:
         rows = sorted_scores(pairs, score)
         ties = blocks_of(pairs.block.first, rows.score)
         right = 1 - _misordered(pairs, rows, ties.first)
-        return _finite_or_nan(right, score, self.data)
+        return _finite_or_nan(_if_any(pairs, right), score, self.data)
 
 
 @struct

@@ -28,8 +28,9 @@ def strata(inner: Sampler, *, blocks: int) -> Sampler:
         a step: inner.draw of block 0, .., inner.draw of block blocks - 1
 
     A step has `blocks` times as many rows as one of `inner`. A row of block j has the weight that
-    `inner` gives it in its block, times blocks W_j / W, where W_j is the sum of the weights in the
-    block: a step estimates the weighted mean loss of all rows without bias.
+    `inner` gives it in its block, times K W_j / W. Here W_j is the sum of the weights in the block,
+    and K the number of blocks where it is positive. So a step estimates the weighted mean loss of
+    all rows without bias.
 
     On rows that lie on several devices (`jaxsvm.shard`), no row leaves its device if `blocks` is a
     multiple of the devices. What is drawn is a function of the key, the step and `blocks`, not of

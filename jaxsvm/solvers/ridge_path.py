@@ -79,7 +79,9 @@ def ridge_path(
 
     Returns:
         `RidgePath`: NumPy arrays of float64. Inside of a transformation they are in the dtype of
-        the rows. Choose lam by `loo_error` for real targets, and by `loo_mistakes` for classes.
+        the rows. In float32 the leave-one-out errors of fewer rows than columns are inf for lam of
+        1e-6 and less. Choose lam by `loo_error` for real targets, and by `loo_mistakes` for
+        classes.
 
     Raises:
         TypeError: data is not a `Batch`.
@@ -155,6 +157,7 @@ def _path(
     shift = jnp.zeros(p + k, y.dtype)
     if bias == "free":
         shift = joint_rows(x[:1], y[:1], classes, False)[0]
+        shift = jnp.where(weight[0] > 0, shift, 0)  # a row of weight 0 may hold anything
     moments = add_joint(no_moments(p + k, y.dtype), x, y, weight, shift, classes, bias)
     n, mean = moments.weight, moments.mean + shift
     gram, cross, square = moments.inputs(p)

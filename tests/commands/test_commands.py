@@ -286,7 +286,7 @@ def test_convert_keeps_queries(there, capsys):
     there.joinpath("ranked.svm").write_text("2 qid:1 1:0.5\n1 qid:1 2:1\n0 qid:7 1:2\n1 qid:7 2:3\n")
     assert main(["convert", "ranked.svm", "ranked.npz"]) == 0
     assert main(["convert", "ranked.npz", "again.svm"]) == 0
-    data = jaxsvm.data.load_svmlight("again.svm", task="ranking")
+    (data,) = jaxsvm.data.load_svmlight("again.svm", task="ranking")
     assert data.query.tolist() == [0, 0, 1, 1] and data.y.tolist() == [2, 1, 0, 1]
     assert main(["convert", "ranked.svm", "ranked.csv"]) == 2
     assert "no place in csv files" in capsys.readouterr().err

@@ -80,6 +80,14 @@ def test_probes_of_scores_that_are_not_finite_are_nan_and_map_over_models():
         assert np.isfinite(values[1]) and np.isnan(values[2])
 
 
+def test_probes_of_traced_grades_without_a_pair_are_nan():
+    score, y, query, _ = rows(9)
+    data = jaxsvm.dataset(score[:, None], y, query=query)
+    for make in (objectives.auc_on, objectives.pair_accuracy_on):
+        of_grades = jax.jit(lambda y, make=make: make(data._replace(y=y))(MODEL))
+        assert np.isnan(of_grades(jnp.ones(N))) and np.isfinite(of_grades((data.y > 1).astype(data.y.dtype)))
+
+
 def test_bad_input_gets_one_sentence():
     x = np.arange(3.0)[:, None]
     grades = jaxsvm.dataset(x, [0, 1, 2], task="ranking")
@@ -89,6 +97,7 @@ def test_bad_input_gets_one_sentence():
         (lambda: objectives.pair_accuracy_on(alone), "no two rows of one query have different grades"),
         (lambda: objectives.ndcg_on(jaxsvm.dataset(x, [-1, 1, 1])), "takes grades of at least 0, got -1"),
         (lambda: objectives.ndcg_on(grades, 0), "k must be"),
+        (lambda: objectives.ndcg_on(grades._replace(y=100 * grades.y)), "grades below 128 with gains='exponential', got"),
         (lambda: objectives.ndcg_on(grades, gains="best"), "gains must be one of"),
         (lambda: objectives.ndcg_on(grades)(lambda x: jnp.ones((3, 2))), "one value for each row"),
     ):

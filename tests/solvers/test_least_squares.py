@@ -254,6 +254,13 @@ def test_weight_k_is_k_copies_on_the_path(x64):
         np.testing.assert_allclose(have, want, rtol=1e-7, atol=1e-9)
 
 
+def test_the_first_row_of_the_path_may_have_weight_0(x64):
+    order = np.argsort(WEIGHT, kind="stable")
+    rows = dataset(X[order], Y[order], WEIGHT[order])
+    for have, want in zip(*(jax.tree.leaves(jaxsvm.ridge_path(data, lam=LAMS)) for data in (wild(rows), rows)), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-9)
+
+
 def test_weights_below_1_are_left_out_as_a_whole(x64):
     """Weights of sum 1: row i with all of its weight, at the same total penalty."""
     weight = WEIGHT / WEIGHT.sum()
@@ -285,9 +292,10 @@ def test_the_path_of_classes_is_that_of_each_class(x64):
 
 def test_more_columns_than_rows(x64):
     """Eigenvalues of 0; the least-norm solution at a small lam."""
-    random = np.random.default_rng(1)  # the distance to the least norm is that of lam over the least eigenvalue
+    random = np.random.default_rng(1)
     x, y = random.normal(size=(8, 20)), random.normal(size=8)
-    path = jaxsvm.ridge_path(dataset(x, y, None), lam=[1e-9, 1.0], bias="none")
+    # lam / least eigenvalue and eps / lam, the two distances to the least norm, are both some 1e-8
+    path = jaxsvm.ridge_path(dataset(x, y, None), lam=[1e-8, 1.0], bias="none")
     np.testing.assert_allclose(path.w[0], np.linalg.lstsq(x, y)[0], rtol=1e-5, atol=1e-7)
     w, b = peer(1.0, "none", x, y, np.ones(8))
     np.testing.assert_allclose(path.w[1], w, rtol=1e-9)

@@ -204,7 +204,7 @@ def test_a_mean_follows_late_values(name):
 
 
 def test_wrappers_keep_every_field_of_a_solver():
-    """Those that a wrapper does not change are the inner one's, also fields that come later; but for `sharing`."""
+    """Those that a wrapper does not change are the inner one's, also fields that come later; but for `sharing` and `warm_start`."""
     sharing = jaxsvm.types.Sharing(*(object() for _ in jaxsvm.types.Sharing._fields))
     inner = jaxsvm.types.Solver(*(object() for _ in jaxsvm.types.Solver._fields))._replace(
         with_tol=lambda tol: inner._replace(tol=tol), validate=lambda data: None, sharing=sharing
@@ -228,7 +228,9 @@ def test_wrappers_keep_every_field_of_a_solver():
         made = wrapped.make()
         # what runs share is of the states of the inner solver: nothing, or that of several problems
         assert (made.sharing is None) == ("targets" not in names) and made.sharing is not sharing
-        for field in set(jaxsvm.types.Solver._fields) - {"sharing"}:
+        # a start is of the state of the inner solver, which only the features leave as it is
+        assert (made.warm_start is inner.warm_start) == ("prepare" in names)
+        for field in set(jaxsvm.types.Solver._fields) - {"sharing", "warm_start"}:
             assert getattr(made, field) is not None or field == "updates"  # the loop of another update is none
             assert (getattr(made, field) is not getattr(inner, field)) == (field in names), (wrapped, field)
         again = made.with_tol(0.25)
