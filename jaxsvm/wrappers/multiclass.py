@@ -75,8 +75,10 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         )(state, labels(data.y))
         return state, _combine(info, jnp.mean(info.loss))
 
+    inner_start: Any = inner.warm_start
+
     def warm_start(state):
-        return jax.vmap(inner.warm_start)(state)
+        return jax.vmap(inner_start)(state)
 
     def model(state, data=None):
         targets = None if data is None else {"y": labels(data.y)}

@@ -204,7 +204,7 @@ def test_a_mean_follows_late_values(name):
 
 
 def test_wrappers_keep_every_field_of_a_solver():
-    """Those that a wrapper does not change are the inner one's, also fields that come later; but for `sharing` and `warm_start`."""
+    """What a wrapper does not change is the inner one's, also later fields; but for `sharing` and `warm_start`."""
     sharing = jaxsvm.types.Sharing(*(object() for _ in jaxsvm.types.Sharing._fields))
     inner = jaxsvm.types.Solver(*(object() for _ in jaxsvm.types.Solver._fields))._replace(
         with_tol=lambda tol: inner._replace(tol=tol), validate=lambda data: None, sharing=sharing
