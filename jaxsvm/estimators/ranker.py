@@ -111,6 +111,9 @@ class Ranker(BaseSVM):
             whole_number("k", self.k, 1)
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
+            if y.dtype.kind not in "buif":
+                first = y.tolist()[0]
+                raise ValueError(f"y must hold grades, numbers, got {first!r}: number them first")
             if len(y) < 2:
                 raise ValueError("ranking compares rows: give two or more, got n_samples=1")
             query = self._queries(qid, len(y))

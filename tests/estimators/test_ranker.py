@@ -85,3 +85,5 @@ def test_bad_input_gets_one_sentence():
             make.fit(x, y, **fit)
     with pytest.raises(ValueError, match="two or more, got n_samples=1"):
         Ranker().fit(x[:1], y[:1])
+    with pytest.raises(ValueError, match="must hold grades, numbers, got 'low'"):
+        Ranker().fit(x[:2], ["low", "high"])

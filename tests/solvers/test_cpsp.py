@@ -8,7 +8,7 @@ import scipy.sparse
 from sklearn.svm import SVC
 
 import jaxsvm
-from jaxsvm import cpsp, features, kernels, objectives
+from jaxsvm import cpsp, features, kernels, losses, objectives
 from jaxsvm.solvers.cpsp import _fixed_point
 
 KEY = jax.random.key(0)
@@ -137,6 +137,7 @@ def test_bad_input_is_refused():
         ({"points": 0}, "points must be a whole number of at least 1, got 0"),
         ({"points": 3, "planes": 1}, "planes must be a whole number of at least 2, got 1"),
         ({"points": 3, "bias": "feature"}, "bias must be one of 'none', 'free', got 'feature'"),
+        ({"points": 3, "loss": losses.crammer_singer}, "needs a score of each class"),
     ):
         with pytest.raises(ValueError, match=sentence):
             cpsp(LAM, RBF, **options)
