@@ -262,6 +262,7 @@ def test_one_gamma_a_column_where_products_are_too_coarse():
         np.testing.assert_allclose(kernels.rbf(gamma=gamma)(x, x), want, atol=atol)
 
 
+@pytest.mark.long
 def test_the_gradient_in_one_gamma_a_column_is_that_of_finite_differences(x64):
     total = lambda gamma: jnp.sum(jnp.tanh(kernels.rbf(gamma=gamma)(X, Z)))
     steps = 1e-6 * np.eye(5)

@@ -114,6 +114,7 @@ def test_a_query_of_small_weights_keeps_its_digits():
         np.testing.assert_allclose(slope, pull, atol=1e-6)
 
 
+@pytest.mark.long
 def test_the_derivative_in_the_scores_is_the_slope():
     data = batch(*rows(5, 6)[:3])
     risk = risk_of(losses.rank_squared_hinge, data)
@@ -159,6 +160,7 @@ def differences(x, y, query, weight):
     return x[i] - x[j], c[i, j]
 
 
+@pytest.mark.long
 def test_ocas_finds_the_optimum_of_the_explicit_pair_problem():
     """LIBLINEAR on the differences, half of them turned round as it needs two classes."""
     lam = 1e-2
@@ -208,6 +210,7 @@ def test_solvers_of_single_rows_refuse_a_loss_that_couples_rows():
         jaxsvm.ocas(0.1, loss="rank_hinge")
 
 
+@pytest.mark.long
 def test_data_without_a_pair_are_refused_with_one_sentence():
     data = jaxsvm.dataset(np.eye(3), [0, 1, 2], query=[0, 1, 2], task="regression")
     with pytest.raises(ValueError, match="no two rows of one query have different grades"):

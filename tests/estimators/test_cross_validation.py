@@ -80,6 +80,7 @@ def on_cancer():
     return ours, GridSearchCV(sklearn.svm.SVC(), axes).fit(x, np.array(["bad", "good"])[y]), x, y
 
 
+@pytest.mark.long
 def test_two_classes():
     ours, theirs, x, y = on_cancer()
     scores = grid_of(theirs, 4, 4)

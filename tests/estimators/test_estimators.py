@@ -308,6 +308,7 @@ def test_balanced_class_weights_are_those_of_scikit_learn():
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)  # a smooth problem: some times the residual
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("estimator", [LinearSVC(), SVC()], ids=["LinearSVC", "SVC"])
 def test_sparse_rows_of_any_kind(estimator):
     """The same run as on dense rows, up to sums in another order; int64 indices too."""

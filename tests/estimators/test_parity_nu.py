@@ -120,6 +120,7 @@ def test_novelties_are_found():
     assert np.mean(made.predict(train) == -1) <= 0.1 + 1e-9 <= len(made.support_) / 200 + 1e-9
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("ours, options", [(NuSVR, {"nu": 0.317, "C": 0.5}), (OneClassSVM, {"nu": 0.2171})])
 def test_sparse_rows_and_kernels_of_arrays(ours, options):
     made, theirs, x = fitted(ours, "linear", **options)

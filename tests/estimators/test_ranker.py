@@ -28,6 +28,7 @@ def test_scikit_learn(estimator, check):
     check(estimator)
 
 
+@pytest.mark.long
 def test_the_weights_are_those_of_liblinear_on_all_pairs():
     x, y, query = rows()
     lam = 0.05
@@ -41,6 +42,7 @@ def test_the_weights_are_those_of_liblinear_on_all_pairs():
     np.testing.assert_allclose(ranker.predict(x), x @ ranker.coef_, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_the_score_is_ndcg_and_queries_help():
     x, y, query = rows()
     ranker = Ranker(lam=0.05, k=5).fit(x, y, qid=query)
@@ -62,6 +64,7 @@ def test_copies_are_weights_and_names_are_numbers():
     np.testing.assert_allclose(named.coef_, weighted.coef_, atol=1e-3)
 
 
+@pytest.mark.long
 def test_kernels_rank_by_a_pipeline():
     x, _, query = rows()
     y = np.clip(np.round(np.abs(x[:, 0]) * 2), 0, 4)  # no linear score ranks it

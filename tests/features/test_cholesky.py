@@ -145,6 +145,7 @@ def test_inside_of_transformations_it_is_the_same_map(x64):
         np.testing.assert_allclose(maps.residual[i], alone.residual, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_derivatives_are_those_of_differences_with_the_pivots_constant(x64):
     def value(gamma, shift):
         phi = cholesky(kernels.rbf(gamma=gamma), X + shift * jnp.asarray(X) ** 2, rank=12, tol=1e-12)
@@ -158,6 +159,7 @@ def test_derivatives_are_those_of_differences_with_the_pivots_constant(x64):
         np.testing.assert_allclose(found[i], (value(*up) - value(*down)) / (2 * h), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_sparse_rows_and_saved_maps(tmp_path):
     x = scipy.sparse.random(40, 6, 0.5, random_state=0, format="csr", dtype=np.float32)
     rows = jaxsvm.dataset(x, np.ones(40), task="regression").x
@@ -228,6 +230,7 @@ def test_the_bound_is_above_what_the_rest_of_the_kernel_is_worth(loss, x64):
     np.testing.assert_allclose(inside, bound, atol=1e-9)
 
 
+@pytest.mark.long
 def test_the_bound_of_nystrom_features_in_float32():
     """The bound is in float64 whatever the rows; by definition, in NumPy."""
     x, y = load_breast_cancer(return_X_y=True)

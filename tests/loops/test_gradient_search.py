@@ -195,6 +195,7 @@ def same(first, second):
         np.testing.assert_array_equal(numbers, second.best[name])
 
 
+@pytest.mark.long
 def test_stopped_by_the_time_and_continued(found, tmp_path, monkeypatch):
     path = tmp_path / "search.npz"
     part = call(**START, save=path, seconds=1e-6)
@@ -212,6 +213,7 @@ def test_stopped_by_the_time_and_continued(found, tmp_path, monkeypatch):
         call(**START | {"C": 2.0}, save=path)
 
 
+@pytest.mark.long
 def test_the_start_is_chosen_if_the_exact_folds_say_so():
     """A score that is worse the more decision values differ from those of the start."""
     first = select(machine, DATA, KEY, C=[1.0], gamma=[0.1], progress=False)
@@ -283,6 +285,7 @@ def test_bad_input():
         call(constant, C=1.0)
 
 
+@pytest.mark.long
 def test_a_second_search_compiles_nothing(found):
     """Also for another maker of the same solvers."""
     events = listen()

@@ -666,6 +666,7 @@ def test_decision_values_that_are_not_finite_are_no_finite_run():
         jaxsvm.models.class_places(np.asarray(run.model(DATA.x)))
 
 
+@pytest.mark.long
 def test_the_reason_in_one_word():
     """Each word once, of a run that ended so; of several runs an array."""
     assert fit(WHOLE, DATA, KEY, steps=4).reason == "steps"

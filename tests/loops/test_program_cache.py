@@ -54,6 +54,7 @@ def numbers(line):
     return folder, int(misses), int(hits), value
 
 
+@pytest.mark.long
 def test_a_second_process_compiles_nothing(tmp_path):
     folder, misses, hits, value = numbers(python(RUN, tmp_path / "new" / "programs")[0])
     assert folder == str(tmp_path / "new" / "programs") and misses > 0
@@ -80,6 +81,7 @@ def test_worker_processes_of_scikit_learn_find_it(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*-cache")} == before, "and read it the next time"
 
 
+@pytest.mark.long
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
     (tmp_path / "file").write_text("")
     lines = python(RUN, tmp_path / "file" / "programs")

@@ -156,6 +156,7 @@ SETS = {"normal": rows(60, 3), "separable": (GRID[:, None].astype(np.float32) **
         "noise": (rows(40, 4)[0], np.random.default_rng(2).choice([-1, 1], 40))}  # fmt: skip
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", SETS)
 def test_leave_one_out_is_that_of_refits(name):
     x, y = SETS[name]
@@ -438,6 +439,7 @@ def test_a_race_leaves_out_what_is_significantly_worse(found, tmp_path):
         select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, save=tmp_path / "race.npz")
 
 
+@pytest.mark.long
 def test_a_race_that_is_stopped_goes_on(tmp_path):
     whole = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, search="race")
     for _ in range(70):
@@ -488,6 +490,7 @@ def test_threads_change_nothing(found):
     same(found, select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, threads=1))
 
 
+@pytest.mark.long
 def test_no_time_is_resumed(found, tmp_path):
     """Stopped after a few fits, again and again: the result of the call that was not stopped."""
     path, counts = tmp_path / "grid.npz", []

@@ -140,6 +140,7 @@ def test_what_cannot_be_read_is_told():
         from_sklearn(machine)
 
 
+@pytest.mark.long
 def test_scikit_learn_is_not_imported():
     code = "import sys, jaxsvm; jaxsvm.models.from_sklearn; assert 'sklearn' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

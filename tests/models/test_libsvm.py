@@ -107,6 +107,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_file_of_libsvm_gives_its_values(name, dtype, tmp_path):
     source, options = OPTIONS[name]

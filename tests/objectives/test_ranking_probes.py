@@ -22,6 +22,7 @@ def rows(seed):
     return score, rng.integers(0, 4, N), rng.integers(0, QUERIES, N), (rng.random(N) < 0.8).astype(float)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_auc_is_that_of_scikit_learn_with_ties_and_weights(seed):
     score, *_ = rows(seed)

@@ -66,6 +66,7 @@ def test_the_rows_of_each_pass_follow_the_rule(patience, effort):
         assert visits.max() <= -(-period // len(rows))
 
 
+@pytest.mark.long
 def test_draws_do_not_depend_on_how_they_are_cut():
     sampler = samplers.active_rows(2)
     state = start(sampler)
@@ -134,6 +135,7 @@ def test_the_fast_loop_makes_the_steps_of_update(sampler, sparse):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_double_precision(x64):
     x, y = problem(False)
     data = jaxsvm.dataset(x.astype(np.float64), y)

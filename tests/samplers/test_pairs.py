@@ -24,6 +24,7 @@ def data():
     return jaxsvm.dataset(x, y, weight, query=query)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("per_query", [False, True])
 def test_pairs_are_drawn_by_their_weights(per_query):
     _, y, query, weight = rows()
@@ -42,6 +43,7 @@ def test_pairs_are_drawn_by_their_weights(per_query):
     assert abs(z).max() < 5 and 0.8 < z.std() < 1.2  # of some hundred pairs, with 50,000 draws
 
 
+@pytest.mark.long
 def test_draws_go_on_where_they_ended():
     sampler = samplers.pairs(3)
     state = sampler.init(jax.random.key(1), data())
@@ -71,6 +73,7 @@ def test_pegasos_on_drawn_pairs_reaches_the_optimum_of_ranking():
     assert best.converged and primal[1] * (1 - 1e-5) <= primal[0] <= 1.005 * primal[1]
 
 
+@pytest.mark.long
 def test_features_are_computed_before_the_difference():
     """phi(x_i) - phi(x_j), whenever features are computed; `init` of asset reads pairs, not grades."""
     x, *_ = rows()
@@ -95,6 +98,7 @@ def test_a_run_on_pairs_resumes_to_the_bit():
     np.testing.assert_array_equal(parts.model.w, whole.model.w)
 
 
+@pytest.mark.long
 def test_sparse_rows_make_the_run_of_dense_ones():
     rng = np.random.default_rng(3)
     _, y, query, weight = rows()

@@ -29,6 +29,7 @@ def draws(sampler, data, steps, start=0, key=KEY):
 INNER = [samplers.epochs(2), samplers.uniform(2), samplers.uniform(2, replace=False)]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("inner", INNER, ids=str)
 def test_a_block_is_drawn_from_as_by_its_own_sampler(inner):
     weight = np.array([1, 0, 2, 1, 1, 1, 3, 0, 1, 1, 1, 1], np.float32)
@@ -65,6 +66,7 @@ def test_steps_have_no_bias(inner):
     assert (index[:, 3] == -1).all() and (weight[index[:, :3]] > 0).all()
 
 
+@pytest.mark.long
 def test_feedback_goes_to_its_block():
     inner = samplers.acf(2)
     both, data = samplers.strata(inner, blocks=2), rows(np.ones(8))
@@ -84,6 +86,7 @@ def test_feedback_goes_to_its_block():
     assert not (np.asarray(state.inner.preference[0]) == np.asarray(state.inner.preference[1])).all()
 
 
+@pytest.mark.long
 def test_a_run_with_strata_reaches_the_optimum_of_the_plain_one():
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     data = jaxsvm.dataset(x, np.where(x[:, 0] + 0.5 * x[:, 1] > 0.1, 1, -1))

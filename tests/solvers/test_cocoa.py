@@ -63,6 +63,7 @@ def visits(state, rounds, visit):
     return orders
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("visit", [1, 4])
 def test_rounds_are_those_of_the_paper(visit, x64):
     (x, y), weight = problem(), np.ones(N)
@@ -79,6 +80,7 @@ def test_rounds_are_those_of_the_paper(visit, x64):
     np.testing.assert_allclose(alpha, history[-1][1], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.long
 def test_the_dual_never_falls_and_the_optimum_is_that_of_liblinear(x64):
     (x, y), rows = problem(), data()
     best = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-9, max_iter=10**6, random_state=0).fit(x, y).coef_[0]
@@ -102,6 +104,7 @@ def test_the_dual_never_falls_and_the_optimum_is_that_of_liblinear(x64):
     assert certificate.gap < 1e-6 and float(certificate.primal) == pytest.approx(primal(best) / (C * N), rel=1e-6)
 
 
+@pytest.mark.long
 def test_one_block_is_coordinate_ascent():
     """With one block nothing is stretched: a round is a pass of sdca in the same order."""
     rows = data(np.float32)
@@ -114,6 +117,7 @@ def test_one_block_is_coordinate_ascent():
     np.testing.assert_allclose(run.model.w, state.f, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_real_targets_and_a_regularised_bias(x64):
     x, y = problem(real=True)
     loss = losses.eps_insensitive(0.1)
@@ -125,6 +129,7 @@ def test_real_targets_and_a_regularised_bias(x64):
     assert run.model.bias == "feature"
 
 
+@pytest.mark.long
 def test_sparse_rows_are_visited_as_dense_ones():
     x, y = problem()
     x = np.where(np.abs(x) > 0.7, x, 0)

@@ -357,6 +357,7 @@ def steps_to(solver, data, tol):
     return run, run.evals // len(data.y)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", ["none", "free"])
 @pytest.mark.filterwarnings("ignore:Liblinear failed to converge")
 def test_steps_to_the_optimum(bias, x64):

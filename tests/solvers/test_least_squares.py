@@ -93,6 +93,7 @@ def test_float32_features_reach_the_optimum_at_small_lam(gamma):
         assert -1e-9 <= excess <= 1e-6
 
 
+@pytest.mark.long
 def test_pieces_in_any_order_make_the_same_sums(x64):
     """A stream cut into chunks of any size, in two orders, and one row at a time."""
     data = dataset(weight=np.maximum(WEIGHT, 1))
@@ -179,6 +180,7 @@ def test_all_pivots_are_kernel_ridge_regression(x64):
     np.testing.assert_allclose(model(new), made.predict(new), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.long
 def test_derivatives_are_those_of_the_solution(x64):
     data = dataset(X / np.abs(X).max(0))
 

@@ -338,6 +338,7 @@ def test_nu_outside_of_its_range_is_refused(form, nu):
 # ---------------------------------------------------------------------------------------------------------- properties
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None, derandomize=True, database=None)
 @given(st.sampled_from(FORMS), st.floats(0.05, 0.9), st.floats(0.05, 3.0))
 def test_nu_bounds_the_errors_from_above_and_the_support_vectors_from_below(form, nu, gamma):

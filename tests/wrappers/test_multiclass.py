@@ -113,6 +113,7 @@ def test_sparse_rows():
     np.testing.assert_allclose(*scores, atol=1e-5)  # sums in another order
 
 
+@pytest.mark.long
 def test_resumes_and_is_saved_bit_for_bit(tmp_path):
     solver = one_vs_rest(CASES["kernel"][0], classes=K)
     whole = jaxsvm.fit(solver, DATA, KEY, steps=2 * N, every=N)
