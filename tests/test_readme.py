@@ -49,7 +49,8 @@ def test_snippets_of_the_readme_run_in_order(tmp_path, monkeypatch):
     assert names["run"].finite
     assert names["grid"].score(names["x_test"], names["y_test"]) > 0.9
     assert float(names["table"].values.min()) < 0.1
-    assert 0 <= float(names["proof"].gap) < 1e-3 * float(names["proof"].primal)
+    proof = names["found"].certificate
+    assert 0 <= float(proof.gap) < 1e-3 * float(proof.primal)
 
 
 @pytest.mark.long

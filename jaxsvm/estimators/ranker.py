@@ -111,9 +111,7 @@ class Ranker(BaseSVM):
             whole_number("k", self.k, 1)
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
-            if y.dtype.kind not in "buif":
-                first = y.tolist()[0]
-                raise ValueError(f"y must hold grades, numbers, got {first!r}: number them first")
+            y = _grades(y)
             if len(y) < 2:
                 raise ValueError("ranking compares rows: give two or more, got n_samples=1")
             query = self._queries(qid, len(y))
@@ -164,3 +162,12 @@ class Ranker(BaseSVM):
         data = dataset(scores[:, None], np.asarray(y), query=query, task="regression")
         identity = Linear(jnp.ones(1, data.x.dtype), jnp.zeros((), data.x.dtype))
         return float(ndcg_on(data, self.k)(identity))
+
+
+def _grades(y: np.ndarray) -> np.ndarray:
+    """The grades as numbers."""
+    try:
+        return np.asarray(y, np.float64)
+    except (TypeError, ValueError):
+        first = y.tolist()[0]
+        raise ValueError(f"y must hold grades, numbers, got {first!r}: number them first") from None
