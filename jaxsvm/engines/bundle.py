@@ -130,14 +130,15 @@ class Problem(NamedTuple):
     def search(self, a: Point, b: Point, mix: Scalar) -> Point:
         """The point of least objective on the ray from a through b; a where none is less.
 
-        A free bias changes linearly along the ray, and is minimised at its end. The objective may
-        decrease only where it is minimised between, too: at (1 - mix) a + mix b.
+        A free bias changes linearly along the ray, and is minimised at its end. Along that ray the
+        objective may not decrease. So a second ray leads through (1 - mix) a + mix b, with the best
+        bias there.
         """
-        found = self._on_ray(a, b)
+        joint = self._on_ray(a, b)
         if self.bias != "free":
-            return found
-        w, bias, response = ((1 - mix) * a + mix * b for a, b in zip(found[:3], b[:3], strict=True))
-        return self._on_ray(found, self.with_bias(w, bias, response))
+            return joint
+        w, bias, response = ((1 - mix) * a + mix * b for a, b in zip(joint[:3], b[:3], strict=True))
+        return self._on_ray(joint, self.with_bias(w, bias, response))
 
     def _on_ray(self, a: Point, b: Point) -> Point:
         """`search` along one ray of weights and biases."""
@@ -151,9 +152,9 @@ class Problem(NamedTuple):
         unit = ROUNDINGS * jnp.finfo(a.w.dtype).eps
         t = jnp.where(square > unit**2 * (dot(a.w, a.w) + dot(b.w, b.w)), t, 0)
         w, bias, response = (old + t * rate for old, rate in zip(a[:3], change[:3], strict=True))
-        found = self.with_bias(w, bias, response)
-        is_better = self.objective(found) < self.objective(a)
-        return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), found, a)
+        trial = self.with_bias(w, bias, response)
+        is_better = self.objective(trial) < self.objective(a)
+        return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), trial, a)
 
     def _hinge_line(self, cross: Array, square: Array, a: Point, b: Point) -> Line:
         """The restriction of P to a + t (b - a), for the hinge."""

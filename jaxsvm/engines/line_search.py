@@ -15,11 +15,7 @@ from ..types import Array, Scalar
 from .conjugate import FunctionValues, InnerProductSpace
 
 UNIT = 8  # rounding error of a response, in units of eps
-
-
 TRIALS = 60  # limit of trial steps in a line search
-
-
 FLATNESS = 1e-3  # `slope_step` ends at this share of the initial slope
 
 
@@ -150,9 +146,9 @@ def slope_step(slope: Callable, curvature: Array) -> Array:
         is_left = value < 0
         # The slope at the end that stays counts half, if it has stayed before.
         halve = lambda end, stays: (end[0], jnp.where(stays & end[2], end[1] / 2, end[1]), stays)
-        moved = (t, value, jnp.zeros((), bool))
+        replaced = (t, value, jnp.zeros((), bool))
         select = lambda new, old: jax.tree.map(lambda a, b: jnp.where(is_left, a, b), new, old)
-        low, high = select(moved, halve(low, ~is_left)), select(halve(high, is_left), moved)
+        low, high = select(replaced, halve(low, ~is_left)), select(halve(high, is_left), replaced)
         is_bracketed = jnp.isfinite(high[0])
         rise = high[1] - low[1]
         root = high[0] - high[1] * (high[0] - low[0]) / jnp.where(rise > 0, rise, 1)

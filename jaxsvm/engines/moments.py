@@ -30,11 +30,11 @@ class Moments(NamedTuple):
     weight: Array  # ()
     mean: Array  # (q,)  0 for moments about 0
     gram: Array  # (q, q)  second moments about the mean, times the weight
-    lost: Array  # (q, q)  what rounding took from `gram`; the sum is gram + lost
+    compensation: Array  # (q, q)  rounding errors of `gram`, still to be added
 
     def inputs(self, p: int) -> tuple[Array, Array, Array]:
         """The moments of the p inputs (p, p), with the targets (p, k), and of each target (k,)."""
-        gram = self.gram + self.lost
+        gram = self.gram + self.compensation
         return gram[:p, :p], gram[:p, p:], jnp.diagonal(gram)[p:]
 
 
@@ -55,8 +55,8 @@ def add_rows(moments: Moments, rows: Array, weight: Array, centred: bool) -> Mom
     rows = rows - mean[None, :]
     between = share * moments.weight * change[:, None] * change[None, :]
     piece = dot((weight[:, None] * rows).T, rows) + between
-    gram, lost = two_sum(moments.gram, moments.lost, piece)
-    return Moments(total, moments.mean + share * change, gram, lost)
+    gram, compensation = two_sum(moments.gram, moments.compensation, piece)
+    return Moments(total, moments.mean + share * change, gram, compensation)
 
 
 def joint_rows(x: Array | SparseRows, y: Array, classes: int | None, constant: bool) -> Array:

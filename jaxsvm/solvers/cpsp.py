@@ -239,8 +239,8 @@ def _next_point(
     drawn = sample_proportional(is_row, jax.random.uniform(key, (CANDIDATES,), e.dtype))
     rows = x[drawn]
     rows = rows.toarray() if isinstance(rows, SparseRows) else rows
-    found = dot(kernel(rows, x), e) - dot(basis.features[:, drawn].T, projection)
-    return _fixed_point(residual, rows[argmax_value(found * found)[0]].astype(e.dtype))
+    of_rows = dot(kernel(rows, x), e) - dot(basis.features[:, drawn].T, projection)
+    return _fixed_point(residual, rows[argmax_value(of_rows * of_rows)[0]].astype(e.dtype))
 
 
 def _fixed_point(residual: Callable, b: Array) -> tuple[Array, Array]:

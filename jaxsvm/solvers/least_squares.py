@@ -165,20 +165,20 @@ def _solution(moments: Moments, p: int, lam: Array) -> Array:
     matrix = gram / weight
 
     def solve(_, rhs):
-        exact = moments.gram[:p, :p], moments.lost[:p, :p]
+        exact = moments.gram[:p, :p], moments.compensation[:p, :p]
         return in_double(_solve)(rhs.dtype, *exact, weight, lam, rhs)
 
     matvec = lambda v: dot(matrix, v) + lam * v
     return lax.custom_linear_solve(matvec, cross / weight, solve, symmetric=True)
 
 
-def _solve(gram: Array, lost: Array, weight: Array, lam: Array, rhs: Array) -> Array:
-    """The solution of ((gram + lost) / weight + lam I) w = rhs, (p, k).
+def _solve(gram: Array, compensation: Array, weight: Array, lam: Array, rhs: Array) -> Array:
+    """The solution of ((gram + compensation) / weight + lam I) w = rhs, (p, k).
 
     Rounding of the sums may make the matrix indefinite. Its negative eigenvalues are then taken as
     0.
     """
-    matrix = (gram + lost) / weight
+    matrix = (gram + compensation) / weight
     factor = lax.linalg.cholesky(
         matrix + lam * jnp.eye(matrix.shape[0], dtype=matrix.dtype), symmetrize_input=False
     )
