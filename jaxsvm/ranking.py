@@ -155,8 +155,9 @@ def violators(block: Blocks, score: Array) -> tuple[Ranges, Ranges]:
         score: (n,) sorted in each query.
 
     Returns:
-        The range of those below, for the grade of i; and of those above, for that of j. Both are
-        decided by one comparison, so that they are the same pairs.
+        For each position in the place of i, the range of its partners j, which have the lower
+        grade; and for each in the place of j the range of its partners i. The grades are not read
+        here. Both ranges are decided by one comparison, so that they are the same pairs.
     """
     first, end = block
     n, bound = score.shape[0], score - 1

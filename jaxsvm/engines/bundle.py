@@ -26,6 +26,7 @@ Reference: C. Teo, S. Vishwanathan, A. Smola, Q. Le, Bundle methods for regulari
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -43,12 +44,14 @@ from ..numerics import (
     in_double,
     index_row,
     norm,
+    packed_by_reference,
     pairwise_sum,
     times_count,
 )
 from ..recipe import Recipe, as_static, cast, check_choice, register, unwrap_static
 from ..risks import Risk, best_bias, risk_of
-from ..types import AnyLoss, Array, Batch, Info, Scalar
+from ..samplers import whole
+from ..types import AnyLoss, Array, Batch, Info, Scalar, Solver
 from .conjugate import ROUNDINGS
 from .line_search import UNIT, Line, exact_step, slope_step
 from .min_norm_point import nearest_point
@@ -303,12 +306,29 @@ def linear_model(point: Point, bias: str, classes: int | None) -> Linear | OneVs
     return Linear(w, b, bias) if classes is None else OneVsRest(Linear(w, b, bias), (True, True))
 
 
-def check_problem(loss: AnyLoss, bias: str, classes: int | None) -> None:
-    """Check that a loss, a bias and a number of classes go together.
+def bundle_solver(
+    init: Callable, update: Callable, loss: AnyLoss, bias: str, classes: int | None
+) -> Solver:
+    """A solver on all rows whose state holds its model's point as `best`."""
+
+    def model(state: Any, data: Batch | None = None) -> Linear | OneVsRest:
+        return linear_model(state.best, bias, classes)
+
+    targets = classes or ("labels" if loss.labels else "real")
+    validate = getattr(loss, "validate", None)
+    layout = packed_by_reference if classes is None else (lambda data: data)
+    return Solver(
+        init, update, model, whole(), "all", targets=targets, layout=layout, validate=validate
+    )
+
+
+def check_problem(loss: AnyLoss, planes: int, bias: str, classes: int | None) -> None:
+    """Check that a loss, a number of planes, a bias and a number of classes go together.
 
     Raises:
         ValueError: with what to take instead.
     """
+    integer("planes", planes, 2)
     check_choice("bias", bias, ("none", "feature", "free"))
     if is_loss(loss, crammer_singer) != (classes is not None):
         raise ValueError(

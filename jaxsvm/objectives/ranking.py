@@ -59,7 +59,7 @@ def auc_on(data: Batch) -> Any:
                 f"auc_on takes rows of two classes, got {len(classes)}: for grades take "
                 "pair_accuracy_on or ndcg_on"
             )
-    return _Auc(data._replace(query=None))
+    return _PairShare(data._replace(query=None), tie=0.5)
 
 
 def pair_accuracy_on(data: Batch) -> Any:
@@ -88,7 +88,7 @@ def pair_accuracy_on(data: Batch) -> Any:
     check_batch("data", data)
     if not is_traced(data.y, data.weight, data.query):
         check_grades(data.y, data.weight, data.query)
-    return _PairAccuracy(data)
+    return _PairShare(data)
 
 
 def ndcg_on(data: Batch, k: int | None = None, *, gains: str = "exponential") -> Any:
@@ -171,26 +171,19 @@ def _misordered(pairs: Pairs, rows: SortedRows, start: Array) -> Array:
 
 
 @struct
-class _Auc:
+class _PairShare:
+    """The share of pairs in the right order; `tie` is what a pair of equal scores counts."""
+
     data: Batch
+    tie: float = static(default=0.0)
 
     def __call__(self, model: Model) -> Array:
         score, pairs = _scores(model, self.data), pairs_of(self.data)
         rows = sorted_scores(pairs, score)
         ties = blocks_of(pairs.block.first, rows.score)
-        wrong = _misordered(pairs, rows, ties.first) + _misordered(pairs, rows, ties.end)
-        return _finite_or_nan(_if_any(pairs, 1 - wrong / 2), score, self.data)
-
-
-@struct
-class _PairAccuracy:
-    data: Batch
-
-    def __call__(self, model: Model) -> Array:
-        score, pairs = _scores(model, self.data), pairs_of(self.data)
-        rows = sorted_scores(pairs, score)
-        ties = blocks_of(pairs.block.first, rows.score)
-        right = 1 - _misordered(pairs, rows, ties.first)
+        wrong = _misordered(pairs, rows, ties.end)
+        wrong_or_tied = _misordered(pairs, rows, ties.first)
+        right = 1 - (1 - self.tie) * wrong_or_tied - self.tie * wrong
         return _finite_or_nan(_if_any(pairs, right), score, self.data)
 
 

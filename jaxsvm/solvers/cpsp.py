@@ -71,16 +71,18 @@ def cpsp(
 ) -> Solver:
     """Minimise lam/2 |f|^2 + mean_i loss(f(x_i), y_i) over f in the span of chosen points.
 
-        e = - sum_k theta_k u_k,   f* = sum_i e_i k(x_i, .) / lam for the exact solution
+        f* = sum_i e_i k(x_i, .) / lam,   e = - sum_k theta_k u_k
         r = sum_i e_i k(x_i, .) - its projection on the span
-        the basis gains b = argmax r(b)^2:  the best of 59 drawn rows, then
-            b = sum_i r_i k(x_i, b) x_i / sum_i r_i k(x_i, b)   over the rows and the basis
-        rounds of `ocas` in the span, to a gap of 1e-3 or for 30 rounds
+        the basis gains b = argmax r(b)^2
 
-    theta are the weights of the planes and u_k their subgradients in the responses. A step of the
-    fixed point that does not increase r(b)^2 is halved. The basis grows by one point at a time, for
-    more than 50 points by a tenth of them. The points need not be rows, so that a few of them do
-    the work of many landmarks.
+    f* is the solution outside of the span: theta_k are the weights of the planes, and u_k their
+    subgradients in the responses. The search for b starts at the best of 59 drawn rows. It goes on
+    by the fixed point b = sum_i r_i k(x_i, b) x_i / sum_i r_i k(x_i, b), with r as a sum over rows
+    and basis points. A step that does not increase r(b)^2 is halved. Between two growths there are
+    rounds of `ocas` in the span, to a gap of 1e-3, at most 30.
+
+    The basis grows by one point at a time, for more than 50 points by a tenth of them. The points
+    need not be rows, so that a few of them do the work of many landmarks.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).

@@ -63,9 +63,10 @@ def least_squares(lam: float, *, bias: str = "free", classes: int | None = None)
     Returns:
         A solver on single batches of rows, for `fit` and `stream`; model `Linear`, with `classes`
         `OneVsRest`. The residual is the share of the rows of `init` that were not read yet, so that
-        `fit` ends after one pass if `steps` is not given. The loss of a step is that of f = 0. The
-        state has p^2 numbers. Sums are compensated, and the system is solved in float64, also where
-        64-bit types are off. The model has the derivatives of the solution in lam and in the rows.
+        `fit` ends after one pass if `steps` is not given. No weights exist before the end, so the
+        loss of a step is that of f = 0 on its rows. The state has p^2 numbers. Sums are
+        compensated, and the system is solved in float64, also where 64-bit types are off. The model
+        has the derivatives of the solution in lam and in the rows.
 
     In `stream` a batch has as many rows as the first chunk, up to 4,096. Rows at the end that do
     not fill a batch are not in the model. Take a `batch_size` that divides their number, or 1.

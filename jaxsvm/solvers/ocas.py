@@ -7,15 +7,15 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from ..checks import integer, number
+from ..checks import number
 from ..engines.bundle import (
     Planes,
     Point,
     add_plane,
+    bundle_solver,
     check_problem,
     columns_of,
     info_of,
-    linear_model,
     make_problem,
     no_planes,
     relative_gap,
@@ -23,9 +23,8 @@ from ..engines.bundle import (
 )
 from ..engines.conjugate import REFRESH
 from ..losses import hinge
-from ..numerics import accum_dtype, any_under_vmap, packed_by_reference
+from ..numerics import accum_dtype, any_under_vmap
 from ..recipe import cast, check_positive, register, solver
-from ..samplers import whole
 from ..types import AnyLoss, Array, Solver
 
 
@@ -101,8 +100,7 @@ def ocas(
     check_positive(mix=mix)
     if (number("mix", mix) or 0) > 1:
         raise ValueError(f"mix must be at most 1, got {float(mix):g}")
-    integer("planes", planes, 2)
-    check_problem(loss, bias, classes)
+    check_problem(loss, planes, bias, classes)
     problem_of = lambda data, weight: make_problem(lam, loss, bias, classes, data, weight)
 
     def init(key, data):
@@ -127,12 +125,4 @@ def ocas(
         info = info_of(problem, best, new, residual, jnp.where(is_due, 3, 2))
         return OcasState(new, model, bundle, weight, t + 1), info
 
-    def model(state, data=None):
-        return linear_model(state.best, bias, classes)
-
-    targets = classes or ("labels" if loss.labels else "real")
-    validate = getattr(loss, "validate", None)
-    layout = packed_by_reference if classes is None else (lambda data: data)
-    return Solver(
-        init, update, model, whole(), "all", targets=targets, layout=layout, validate=validate
-    )
+    return bundle_solver(init, update, loss, bias, classes)

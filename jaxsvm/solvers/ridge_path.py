@@ -32,12 +32,13 @@ class RidgePath:
     b: Array  # (m,)  0 without a bias
     objective: Array  # (m,)  lam/2 |w|^2 + mean of (f - y)^2 / 2
     loo_error: Array  # (m,)  mean of (y_i - f_i)^2, where f_i is fitted to all other rows
-    loo_mistakes: Array  # (m,)  share of rows whose label or class is not that of f_i
+    loo_mistakes: Array  # (m,)  share of rows whose label or class is not that of f_i; for real
+    # targets it says nothing
     bias: str = static(default="free")
 
     @property
     def best(self) -> int:
-        """The index of the least squared leave-one-out error."""
+        """The index of the least `loo_error`; for classes `loo_mistakes.argmin()` may differ."""
         return int(np.argmin(np.asarray(self.loo_error)))
 
     def model(self, i: int) -> Linear | OneVsRest:

@@ -7,23 +7,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..checks import integer
 from ..engines.bundle import (
     Planes,
     Point,
     add_plane,
+    bundle_solver,
     check_problem,
     columns_of,
     info_of,
-    linear_model,
     make_problem,
     no_planes,
     relative_gap,
 )
 from ..losses import hinge
-from ..numerics import accum_dtype, packed_by_reference
+from ..numerics import accum_dtype
 from ..recipe import check_positive, register, solver
-from ..samplers import whole
 from ..types import AnyLoss, Array, Solver
 
 
@@ -94,8 +92,7 @@ def svm_perf(
         2010.
     """
     check_positive(lam=lam)
-    integer("planes", planes, 2)
-    check_problem(loss, bias, classes)
+    check_problem(loss, planes, bias, classes)
     problem_of = lambda data, weight: make_problem(lam, loss, bias, classes, data, weight)
 
     def init(key, data):
@@ -116,12 +113,4 @@ def svm_perf(
         info = info_of(problem, best, new, residual, 2)
         return SvmPerfState(new, minimiser, bundle, weight), info
 
-    def model(state, data=None):
-        return linear_model(state.best, bias, classes)
-
-    targets = classes or ("labels" if loss.labels else "real")
-    validate = getattr(loss, "validate", None)
-    layout = packed_by_reference if classes is None else (lambda data: data)
-    return Solver(
-        init, update, model, whole(), "all", targets=targets, layout=layout, validate=validate
-    )
+    return bundle_solver(init, update, loss, bias, classes)
