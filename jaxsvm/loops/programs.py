@@ -29,6 +29,7 @@ from ..types import (
     take,
     take_by_block,
 )
+from .compile_options import jit_by_size
 from .curve import Sums, add_info, curve_row, empty_sums
 
 
@@ -52,7 +53,7 @@ def _evenly_spread(data: Batch, k: int) -> Batch:
     return take(data, jnp.asarray(np.arange(k) * data.weight.shape[0] // k, jnp.int32))
 
 
-@functools.partial(jax.jit, static_argnames=("init_rows",))
+@jit_by_size(once=True, static_argnames=("init_rows",))
 def init_run(
     solver: Any, sampler: Any, key: Array, data: Batch, *, init_rows: int | None = None
 ) -> Run:
@@ -100,7 +101,7 @@ def prepare(solver: Any, data: Batch) -> Lifted:
     return unwrap_static(solver).prepare(data)
 
 
-@jax.jit
+@jit_by_size(once=True)
 def conclude(
     solver: Any,
     state: State,
@@ -161,7 +162,7 @@ def constants_of(solver: Any, data: Batch) -> Any:
     return fields_of(solver).constants(data)
 
 
-@functools.partial(jax.jit, static_argnames=("every", "lift"))
+@jit_by_size(static_argnames=("every", "lift"))
 def run_chunk(
     solver: Any,
     sampler: Any,
@@ -310,7 +311,7 @@ MOST_CHUNKS = 64  # chunks of one call of `run_chunks`
 LONGEST_CALL = 0.2  # seconds of a call after which the next ones make no more chunks
 
 
-@functools.partial(jax.jit, static_argnames=("every", "period", "stops"))
+@jit_by_size(static_argnames=("every", "period", "stops"))
 def run_chunks(
     solver: Any,
     sampler: Any,

@@ -1,0 +1,59 @@
+"""Programs on small data, compiled in less time."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from ..numerics import is_traced
+
+SMALL = 2**18  # numbers in all arguments up to which compilation takes longer than most runs
+ONCE = {"xla_backend_optimization_level": 0}  # for a program that a run calls once
+# JAX 0.10 has emitters of loops that compile in half of the time; they run up to a fifth slower
+FEWER_PASSES: dict[str, Any] = (
+    {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__[:2] < (0, 11) else {}
+)
+
+
+def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
+    """`jax.jit` that compiles another program where all arguments are small, on a CPU.
+
+    That one is compiled with fewer optimisations. Inside of a transformation, and where the user
+    chose options of XLA's CPU compiler (`XLA_FLAGS`), there is one program only.
+
+    Args:
+        once: whether a run calls the function once, so that its speed does not matter.
+        **kwargs: of `jax.jit`.
+
+    Returns:
+        A decorator. The function has the methods `lower` and `eval_shape` of `jax.jit`.
+    """
+    options = {**FEWER_PASSES, **(ONCE if once else {})}
+
+    def decorate(function: Callable) -> Callable:
+        optimised = jax.jit(function, **kwargs)
+        quick = jax.jit(function, compiler_options=options, **kwargs) if options else optimised
+
+        @functools.wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            return (quick if _is_small((args, named)) else optimised)(*args, **named)
+
+        programs = {optimised, quick}
+        call.lower = optimised.lower  # type: ignore[attr-defined]
+        call.eval_shape = optimised.eval_shape  # type: ignore[attr-defined]
+        call._cache_size = lambda: sum(f._cache_size() for f in programs)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _is_small(arguments: Any) -> bool:
+    if is_traced(arguments) or jax.default_backend() != "cpu":
+        return False
+    if "xla_cpu" in os.environ.get("XLA_FLAGS", ""):
+        return False
+    return sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(arguments)) <= SMALL
