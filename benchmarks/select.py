@@ -24,7 +24,7 @@ import numpy as np
 from . import common
 
 GRIDS = {"mnist 1000": ("mnist", 1_000), "a9a 2000": ("a9a", 2_000), "a9a 5000": ("a9a", 5_000), "ijcnn1 2000": ("ijcnn1", 2_000)}
-FEATURES = ("linear a9a 10000", "nystrom a9a 5000")
+FEATURES = ("linear a9a 10000", "linear covtype 20000", "linear ijcnn1 20000", "nystrom a9a 5000")
 CS = np.logspace(-1, 3, 8)
 REPEATS, MINUTE = 3, 60.0
 
