@@ -14,11 +14,18 @@ import jax.numpy as jnp
 from jax import lax
 
 from .numerics import accum_dtype, fast_max, pairwise_sum
-from .types import Array, Batch, Loss
+from .types import Array, Batch
 
-__all__ = ["Risk", "best_bias", "free_bias", "risk_of"]
+__all__ = ["Hessian", "Risk", "best_bias", "couples_rows", "free_bias", "is_smooth", "risk_of"]
 
 DOUBLINGS = 60  # limit of the search for an interval of biases
+
+
+class Hessian(NamedTuple):
+    """A symmetric positive semi-definite matrix over the rows."""
+
+    product: Callable  # v (n,) -> H v (n,)
+    diagonal: Array  # (n,)
 
 
 class Risk(NamedTuple):
@@ -31,9 +38,11 @@ class Risk(NamedTuple):
     value_and_slope: Callable
     # u -> sup_f <u, f> - R(f), inf outside its domain; None: not known
     conjugate: Callable | None = None
+    # f (n,) -> R (), u (n,) and the derivative of u, a `Hessian`; None: u is not continuous
+    second_order: Callable | None = None
 
 
-def risk_of(loss: Loss, data: Batch) -> Risk:
+def risk_of(loss: Any, data: Batch) -> Risk:
     """The risk R(f) = sum_i share_i loss(f_i, y_i) with share_i = weight_i / sum_j weight_j.
 
     A loss with a function `joint(data) -> Risk` gives that instead.
@@ -50,9 +59,8 @@ def risk_of(loss: Loss, data: Batch) -> Risk:
         >>> risk.item(), slope.tolist()
         (1.0, [-0.75, 0.25])
     """
-    joint: Any = getattr(loss, "joint", None)
-    if joint is not None:
-        return joint(data)
+    if couples_rows(loss):
+        return loss.joint(data)
     dtype = accum_dtype(data.x)
     y = data.y.astype(dtype) if jnp.issubdtype(data.y.dtype, jnp.floating) else data.y
     weight = data.weight.astype(dtype)
@@ -69,7 +77,21 @@ def risk_of(loss: Loss, data: Batch) -> Risk:
         divisor = jnp.where(shaped(u) > 0, shaped(u), 1)
         return mean(loss.conjugate(u / divisor, y))
 
-    return Risk(value_and_slope, conjugate)
+    def second_order(f):
+        s = jnp.where(share > 0, share * loss.curvature(f, y), 0)
+        return *value_and_slope(f), Hessian(lambda v: s * v, s)
+
+    return Risk(value_and_slope, conjugate, second_order if is_smooth(loss) else None)
+
+
+def couples_rows(loss: Any) -> bool:
+    """Whether a loss has a joint risk of its own, as those of ranking."""
+    return getattr(loss, "joint", None) is not None
+
+
+def is_smooth(loss: Any) -> bool:
+    """Whether the slope of a loss is continuous, so that its risk has a Hessian."""
+    return getattr(loss, "smooth", False) if couples_rows(loss) else loss.curvature is not None
 
 
 def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:

@@ -376,6 +376,7 @@ class JointLoss(NamedTuple):
 
     joint: Callable  # (data) -> Risk, see `jaxsvm.risks`
     labels: bool = False  # as of `Loss`
+    smooth: bool = False  # whether the slope is continuous: the risk has a Hessian
     # (data) -> None, or raises for targets that it cannot process; called on the host
     validate: Callable | None = None
 

@@ -198,7 +198,6 @@ def test_solvers_of_single_rows_refuse_a_loss_that_couples_rows():
     couples = "loss must be one of single rows here, and pairwise.. couples rows: take a solver of joint risks, jaxsvm.ocas"
     for call in (
         lambda: jaxsvm.pegasos(0.1, loss=losses.rank_hinge),
-        lambda: jaxsvm.newton(0.1, loss=losses.rank_hinge),
         lambda: jaxsvm.sdca(1.0, loss=losses.rank_hinge),
     ):
         with pytest.raises(TypeError, match=couples):
