@@ -58,7 +58,7 @@ from .numerics import (
 )
 from .objectives.nu_problems import Parts
 from .recipe import as_static, cast, check_choice, check_scalars, unwrap_static
-from .risks import couples_rows, is_smooth, risk_of
+from .risks import couples_rows, is_smooth, second_order_of
 from .types import AnyLoss, Array, Batch, Loss, Quadratic, Scalar
 
 FREE = 2048  # default limit for the rows of the linear system: 16 MiB in float32, 32 MiB in float64
@@ -414,9 +414,7 @@ def linear_solution(
     w = jnp.asarray(w)
     chex.assert_shape(w, (data.x.shape[1],))
     chex.assert_shape([data.y, data.weight], (data.x.shape[0],))
-    y, weight, lam, static_loss, b = cast(
-        (data.y, data.weight, lam, as_static(loss), b), w.dtype
-    )
+    y, weight, lam, static_loss, b = cast((data.y, data.weight, lam, as_static(loss), b), w.dtype)
     data = data._replace(x=jax.tree.map(jnp.asarray, data.x), y=y, weight=weight)
     v = w if bias == "none" else jnp.concatenate([w, b[None]])
     v = _linear_attached(bias, lax.stop_gradient(v), (data, lam, static_loss))
@@ -478,6 +476,6 @@ def _second_order(loss: Any, data: Batch, score: Array) -> tuple[Array, Callable
         s = share * loss.curvature(score, data.y)
         return share * loss.slope(score, data.y), lambda u: s * u, s
     fixed = lax.stop_gradient(score)
-    _, slope, hessian = risk_of(loss, data).second_order(fixed)
+    _, slope, hessian = second_order_of(loss, data)(fixed)
     weigh = symmetric(hessian.product)
     return slope + weigh(score - fixed), weigh, hessian.diagonal

@@ -16,7 +16,16 @@ from jax import lax
 from .numerics import accum_dtype, fast_max, pairwise_sum
 from .types import Array, Batch
 
-__all__ = ["Hessian", "Risk", "best_bias", "couples_rows", "free_bias", "is_smooth", "risk_of"]
+__all__ = [
+    "Hessian",
+    "Risk",
+    "best_bias",
+    "couples_rows",
+    "free_bias",
+    "is_smooth",
+    "risk_of",
+    "second_order_of",
+]
 
 DOUBLINGS = 60  # limit of the search for an interval of biases
 
@@ -82,6 +91,18 @@ def risk_of(loss: Any, data: Batch) -> Risk:
         return *value_and_slope(f), Hessian(lambda v: s * v, s)
 
     return Risk(value_and_slope, conjugate, second_order if is_smooth(loss) else None)
+
+
+def second_order_of(loss: Any, data: Batch) -> Callable:
+    """The map f -> R (), u (n,), `Hessian` of the risk of a smooth loss.
+
+    Raises:
+        ValueError: the slope of the loss is not continuous.
+    """
+    second_order = risk_of(loss, data).second_order
+    if second_order is None:
+        raise ValueError(f"the slope of {loss!r} is not continuous: it has no Hessian")
+    return second_order
 
 
 def couples_rows(loss: Any) -> bool:

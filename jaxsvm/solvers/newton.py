@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,7 @@ from ..recipe import (
     solver,
     unwrap_static,
 )
-from ..risks import Risk, couples_rows, is_smooth, risk_of
+from ..risks import couples_rows, is_smooth, second_order_of
 from ..samplers import whole
 from ..types import AnyLoss, Array, Info, Solver, SparseRows
 
@@ -69,13 +70,13 @@ class Problem(NamedTuple):
 
     x: Array | SparseRows
     ridge: Array  # as v
-    risk: Risk  # R, with a Hessian
+    risk: Callable  # scores -> R (), slopes (n,), Hessian
     bias: str
 
     def at(self, v: Array) -> Iterate:
         """The point v."""
         score = affine(self.x, v, self.bias != "none")
-        risk, slope, hessian = self.risk.second_order(score)
+        risk, slope, hessian = self.risk(score)
         grad = self.ridge * v + affine_transpose(slope, self.x, self.bias != "none")
         objective = dot(self.ridge * v, v) / 2 + risk
         # The gap of the dual point -slope / lam is |grad|^2 / (2 lam). For a free bias a Newton
@@ -98,7 +99,7 @@ class Problem(NamedTuple):
 
         def trial(carry):
             k, t, low, high, _ = carry
-            _, u, hessian = self.risk.second_order(point.score + t * rate)
+            _, u, hessian = self.risk(point.score + t * rate)
             slope = linear + t * square + dot(u, rate)
             curvature = square + dot(hessian.product(rate), rate)
             is_last = jnp.abs(slope) <= STEEPNESS * jnp.abs(initial)
@@ -130,18 +131,19 @@ def newton(
         d = - H^-1 g,  by conjugate gradients to a relative residual of at most 0.1
         w = w + t d,   t by an exact line search on the scores of the rows
 
-    (w, b) takes the place of w where there is a bias. The conjugate gradients are preconditioned by
+    (w, b) takes the place of w where there is a bias. For a ranking loss, with u the slopes of its
+    risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate gradients are preconditioned by
     a Cholesky factor of H, of which one step is exact up to rounding, by the diagonal of H, or by
     the eigenvectors of X'X, the same for all weights and lam.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
         loss: one with a continuous slope: squared_hinge, smooth_hinge, logistic, squared,
-            squared_eps_insensitive; or of your own, with `Loss.curvature`.
-        bias: "none", "feature" (regularised) or "free".
+            squared_eps_insensitive, rank_squared_hinge; or of your own, with `Loss.curvature`.
+        bias: "none", "feature" (regularised) or "free", which a ranking loss does not take.
         system: "cholesky", which forms H; "cg", which computes products with H only; or "eigen",
             the fastest for many runs on the same rows, as in `select` or under `vmap`. None:
-            "cholesky" for dense rows of at most 512 columns, else "cg".
+            "cholesky" for dense rows of at most 512 columns, else "cg". A ranking loss takes "cg".
         tol: relative duality gap to stop at, > 0; None: 1e-6; `fit(tol=)` overrides it.
         rounds: Newton steps of one update, at most; a whole number. An update ends once `tol` is
             met, or where rounding leaves no descent.
@@ -156,7 +158,8 @@ def newton(
 
     Raises:
         ValueError: lam or tol not a single positive number, rounds not from 1 to 1,000, a
-            loss whose slope is not continuous, another bias or system.
+            loss whose slope is not continuous, another bias or system, or one that a ranking loss
+            does not take. TypeError: for derivatives of a ranking loss in the weights of rows.
 
     Differs from the papers: relative gaps decide when to stop; the residual of a Newton system is
     at most the square root of the gap; no trust region (LIBLINEAR's TRON has one).
@@ -170,7 +173,8 @@ def newton(
 
     Reference: S. Keerthi, D. DeCoste, A modified finite Newton method for fast solution of large
         scale linear SVMs, JMLR 6, 2005; C.-J. Lin, R. Weng, S. Keerthi, Trust region Newton method
-        for large-scale logistic regression, JMLR 9, 2008.
+        for large-scale logistic regression, JMLR 9, 2008; C.-P. Lee, C.-J. Lin, Large-scale linear
+        RankSVM, Neural Computation 26, 2014.
     """
     tol = TOL if tol is None else tol
     check_positive(lam=lam, tol=tol)
@@ -198,7 +202,7 @@ def newton(
         state, batch, numbers = jax.tree.map(lax.stop_gradient, (state, batch, numbers))
         strength, limit, most, static_loss = numbers
         most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
-        risk = risk_of(unwrap_static(static_loss), batch._replace(weight=state.weight))
+        risk = second_order_of(unwrap_static(static_loss), batch._replace(weight=state.weight))
         problem = Problem(batch.x, _ridge(strength, state.v, bias), risk, bias)
         first = problem.at(state.v)
         form = "centred" if couples_rows(loss) else system or system_for(batch.x)
@@ -273,7 +277,7 @@ def _minimise(
 
     def step(carry):
         k, point, _, passes = carry
-        _, _, hessian = problem.risk.second_order(point.score)
+        _, _, hessian = problem.risk(point.score)
         ridge = problem.ridge
         if problem.bias == "free":  # without curvature its system would have no solution
             ridge = ridge.at[-1].set(jnp.where(jnp.any(hessian.diagonal > 0), 0, ridge[0]))
