@@ -425,7 +425,7 @@ def crammer_singer_loss() -> Loss:
         point = jnp.maximum(lead / _guard(q * C), -1)  # classes further behind have coefficient 0
         return C * (one_hot - jax.vmap(_simplex)(point))
 
-    return Loss(value, slope, conjugate, dual_step)
+    return Loss(value, slope, conjugate, dual_step, multiclass=True)
 
 
 @joint_loss

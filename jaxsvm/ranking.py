@@ -235,7 +235,11 @@ def pair_risk(data: Batch, squared: bool = False, per_query: bool = False) -> Ri
         hessian = Hessian(product, at_rows(row, 2 * share * (d + p)))
         return _with_slope(jnp.maximum(risk, 0), score, slope), slope, hessian
 
-    return Risk(lambda score: evaluate(score)[:2], second_order=evaluate if squared else None)
+    return Risk(
+        lambda score: evaluate(score)[:2],
+        second_order=evaluate if squared else None,
+        present=pairs.weight > 0,
+    )
 
 
 @jax.custom_jvp

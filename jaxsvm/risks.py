@@ -49,6 +49,8 @@ class Risk(NamedTuple):
     conjugate: Callable | None = None
     # f (n,) -> R (), u (n,) and the derivative of u, a `Hessian`; None: u is not continuous
     second_order: Callable | None = None
+    # (n,) bool, the rows that R reads: those of positive weight; None: all
+    present: Array | None = None
 
 
 def risk_of(loss: Any, data: Batch) -> Risk:
@@ -90,7 +92,7 @@ def risk_of(loss: Any, data: Batch) -> Risk:
         s = jnp.where(share > 0, share * loss.curvature(f, y), 0)
         return *value_and_slope(f), Hessian(lambda v: s * v, s)
 
-    return Risk(value_and_slope, conjugate, second_order if is_smooth(loss) else None)
+    return Risk(value_and_slope, conjugate, second_order if is_smooth(loss) else None, share > 0)
 
 
 def second_order_of(loss: Any, data: Batch) -> Callable:
@@ -138,7 +140,8 @@ def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
         total = pairwise_sum(u)
         return jnp.where(jnp.abs(total) > tol * pairwise_sum(jnp.abs(u)), total, 0)
 
-    tol, reach = 8 * jnp.finfo(f.dtype).eps, fast_max(jnp.abs(f)) + 1
+    size = jnp.abs(f) if risk.present is None else jnp.where(risk.present, jnp.abs(f), 0)
+    tol, reach = 8 * jnp.finfo(f.dtype).eps, fast_max(size) + 1
     # R may be least at all b <= 0, as that of ranking: b = 0, or a sum of such b would grow.
     is_flat = (balance(jnp.zeros_like(reach)) == 0) & (balance(-reach) == 0)
     reach = jnp.where(is_flat, 0, reach)
@@ -174,4 +177,4 @@ def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
 def free_bias(risk: Risk) -> Risk:
     """The risk min_b R(f + b)."""
     # On slopes of sum 0 both conjugates are the same.
-    return Risk(lambda f: best_bias(risk, f)[1:], risk.conjugate)
+    return Risk(lambda f: best_bias(risk, f)[1:], risk.conjugate, present=risk.present)

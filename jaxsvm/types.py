@@ -369,6 +369,7 @@ class Loss(NamedTuple):
     quadratic: Callable | None = None
     # (score, y) -> the derivative of a continuous slope; None: the slope is not continuous
     curvature: Callable | None = None
+    multiclass: bool = False  # of scores (b, k), and class numbers as targets
 
 
 class JointLoss(NamedTuple):

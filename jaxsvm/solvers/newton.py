@@ -132,9 +132,9 @@ def newton(
         w = w + t d,   t by an exact line search on the scores of the rows
 
     (w, b) takes the place of w where there is a bias. For a ranking loss, with u the slopes of its
-    risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate gradients are preconditioned by
-    a Cholesky factor of H, of which one step is exact up to rounding, by the diagonal of H, or by
-    the eigenvectors of X'X, the same for all weights and lam.
+    risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate
+    gradients are preconditioned by a Cholesky factor of H, of which one step is exact up to
+    rounding, by the diagonal of H, or by the eigenvectors of X'X, the same for all weights and lam.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
