@@ -226,7 +226,7 @@ def pair_risk(data: Batch, squared: bool = False, per_query: bool = False) -> Ri
             risk = pairwise_sum(share * (d * (1 - f) + p * f))
 
         def product(z):
-            z = z[row]
+            z = jnp.where(weight > 0, z[row], 0)  # an absent row may be the first of its query
             z = z - gather(z, first)
             below, above = sum_partners(pairs, row, (weight * z)[None], *ranges)
             return at_rows(row, 2 * share * ((d + p) * z - below[0] - above[0]))

@@ -33,8 +33,7 @@ class Ranker(BaseSVM):
     The pairs are of rows of one query; c_ij is in proportion to weight_i weight_j, with sum 1. The
     scores are <w, x>. It is RankSVM, by the cutting planes of `jaxsvm.ocas` for the hinge, and by
     `jaxsvm.newton` for its square. A round takes O(n log n), beside products with the rows. For
-    kernels put a feature map in front, `make_pipeline(NystromFeatures(),
-    Ranker())`.
+    kernels put a feature map in front, `make_pipeline(NystromFeatures(), Ranker())`.
 
     Args:
         lam: regularisation, > 0.
@@ -44,7 +43,8 @@ class Ranker(BaseSVM):
             has.
         k: rows of each query that `score` reads, >= 1; None: all.
         tol: relative duality gap to stop at, > 0.
-        max_iter: rounds at most, of cutting planes or of Newton's method, >= 1.
+        max_iter: rounds at most, of cutting planes or of Newton's method, >= 1; of the latter not
+            more than 1,000.
         progress: a bar on the standard error stream.
 
     Attributes:
