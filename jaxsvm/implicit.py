@@ -34,6 +34,7 @@ Reference: O. Chapelle, V. Vapnik, O. Bousquet, S. Mukherjee, Choosing multiple 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import chex
@@ -52,11 +53,13 @@ from .numerics import (
     dot,
     preconditioner,
     solve_normal,
+    symmetric,
     system_for,
 )
 from .objectives.nu_problems import Parts
 from .recipe import as_static, cast, check_choice, check_scalars, unwrap_static
-from .types import Array, Batch, Loss, Quadratic, Scalar
+from .risks import couples_rows, is_smooth, second_order_of
+from .types import AnyLoss, Array, Batch, Loss, Quadratic, Scalar
 
 FREE = 2048  # default limit for the rows of the linear system: 16 MiB in float32, 32 MiB in float64
 BLOCK = 512  # rows per block of the kernel; reverse mode holds several blocks at once
@@ -362,7 +365,7 @@ def _jvp(fn: Any, primal: Any, tangent: Any) -> Any:
 
 
 def linear_solution(
-    w: Array, b: Any, data: Batch, lam: Scalar, loss: Loss, bias: str = "none"
+    w: Array, b: Any, data: Batch, lam: Scalar, loss: AnyLoss, bias: str = "none"
 ) -> tuple[Array, Array]:
     """A given minimiser (w, b) of a smooth objective, with its derivatives attached.
 
@@ -372,15 +375,17 @@ def linear_solution(
 
         H d(w, b) = - dg/dp,   H = lam I + sum_i share_i curvature_i x_i x_i'
 
+    For a ranking loss the Hessian of its risk takes the place of the shares and curvatures.
+
     The values are those passed. Without differentiation nothing is computed.
 
     Args:
         w: (d,) the weights.
         b: () the bias; 0 without one.
         data: the n rows. Derivatives with respect to sparse rows are with respect to their stored
-            values.
+            values. For a ranking loss there are none with respect to the weights of rows.
         lam: () > 0.
-        loss: one with a continuous slope (`Loss.curvature`).
+        loss: one with a continuous slope (`Loss.curvature`, or a ranking loss).
         bias: "none", "feature" or "free".
 
     Returns:
@@ -401,7 +406,7 @@ def linear_solution(
     """
     check_choice("bias", bias, ("none", "feature", "free"))
     check_scalars(lam=lam, b=b)
-    if loss.curvature is None:
+    if not is_smooth(loss):
         raise ValueError(
             f"the slope of {loss!r} is not continuous: its solution has no such derivatives, take "
             "another loss"
@@ -409,10 +414,10 @@ def linear_solution(
     w = jnp.asarray(w)
     chex.assert_shape(w, (data.x.shape[1],))
     chex.assert_shape([data.y, data.weight], (data.x.shape[0],))
-    *parameters, b = cast((data.y, data.weight, lam, as_static(loss), b), w.dtype)
-    x = jax.tree.map(jnp.asarray, data.x)
+    y, weight, lam, static_loss, b = cast((data.y, data.weight, lam, as_static(loss), b), w.dtype)
+    data = data._replace(x=jax.tree.map(jnp.asarray, data.x), y=y, weight=weight)
     v = w if bias == "none" else jnp.concatenate([w, b[None]])
-    v = _linear_attached(bias, lax.stop_gradient(v), (x, *parameters))
+    v = _linear_attached(bias, lax.stop_gradient(v), (data, lam, static_loss))
     return (v, b) if bias == "none" else (v[:-1], v[-1])
 
 
@@ -428,29 +433,30 @@ def _linear_derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Arra
     is_regularised = jnp.ones_like(v).at[-1].set(0) if bias == "free" else jnp.ones_like(v)
 
     def terms(parameters):
-        """Scores, shares and the diagonal of the regulariser."""
-        x, _, weight, lam, _ = parameters
-        return affine(x, v, constant), weight / jnp.sum(weight), lam * is_regularised
+        """The slopes of the rows, the map by their Hessian, its diagonal, and the regulariser."""
+        data, lam, loss = parameters
+        score = affine(data.x, v, constant)
+        return *_second_order(unwrap_static(loss), data, score), lam * is_regularised
 
     def grad(parameters):
-        x, y, *_, loss = parameters
-        score, share, ridge = terms(parameters)
-        slope = unwrap_static(loss).slope(score, y)
-        return ridge * v + affine_transpose(share * slope, x, constant)
+        slope, _, _, ridge = terms(parameters)
+        return ridge * v + affine_transpose(slope, parameters[0].x, constant)
 
-    x, y, *_, loss = primals[1]
-    score, share, ridge = terms(primals[1])
-    s = share * unwrap_static(loss).curvature(score, y)
+    x, loss = primals[1][0].x, unwrap_static(primals[1][-1])
+    _, weigh, s, ridge = terms(primals[1])
 
     def product(p):
-        return ridge * p + affine_transpose(s * affine(x, p, constant), x, constant)
+        return ridge * p + affine_transpose(weigh(affine(x, p, constant)), x, constant)
 
     def solve(_, r):
-        fixed_x, fixed_s, fixed_ridge = lax.stop_gradient((x, s, ridge))
-        precondition = preconditioner(fixed_x, system_for(fixed_x), constant)
+        parameters = lax.stop_gradient(primals[1])
+        _, fixed_weigh, fixed_s, fixed_ridge = terms(parameters)
+        fixed_x = parameters[0].x
+        system = "centred" if couples_rows(loss) else system_for(fixed_x)
+        precondition = preconditioner(fixed_x, system, constant)
         return solve_normal(
             fixed_x,
-            fixed_s,
+            fixed_weigh,
             fixed_ridge,
             r,
             precondition(fixed_s, fixed_ridge),
@@ -461,3 +467,15 @@ def _linear_derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Arra
 
     d_grad = _jvp(grad, primals[1], tangents[1])
     return v, lax.custom_linear_solve(product, -d_grad, solve, symmetric=True)
+
+
+def _second_order(loss: Any, data: Batch, score: Array) -> tuple[Array, Callable, Array]:
+    """The slopes of a risk (n,), the map by its Hessian, and the diagonal of that (n,)."""
+    if not couples_rows(loss):
+        share = data.weight / jnp.sum(data.weight)
+        s = share * loss.curvature(score, data.y)
+        return share * loss.slope(score, data.y), lambda u: s * u, s
+    fixed = lax.stop_gradient(score)
+    _, slope, hessian = second_order_of(loss, data)(fixed)
+    weigh = symmetric(hessian.product)
+    return slope + weigh(score - fixed), weigh, hessian.diagonal

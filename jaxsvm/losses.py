@@ -425,7 +425,7 @@ def crammer_singer_loss() -> Loss:
         point = jnp.maximum(lead / _guard(q * C), -1)  # classes further behind have coefficient 0
         return C * (one_hot - jax.vmap(_simplex)(point))
 
-    return Loss(value, slope, conjugate, dual_step)
+    return Loss(value, slope, conjugate, dual_step, multiclass=True)
 
 
 @joint_loss
@@ -445,8 +445,8 @@ def pairwise(*, squared: bool = False, per_query: bool = False) -> JointLoss:
             has. Queries without a pair have none.
 
     Returns:
-        A joint loss, for `ocas` and other solvers of joint risks; `y` of the data are the grades,
-        `query` the queries. A bias has no effect.
+        A joint loss, for `ocas` and other solvers of joint risks, and with `squared` for `newton`;
+        `y` of the data are the grades, `query` the queries. A bias has no effect.
 
     Raises:
         ValueError: from the host's checks, data without two rows of one query with different
@@ -467,6 +467,7 @@ def pairwise(*, squared: bool = False, per_query: bool = False) -> JointLoss:
     """
     return JointLoss(
         lambda data: pair_risk(data, squared, per_query),
+        smooth=squared,
         validate=lambda data: check_grades(data.y, data.weight, data.query),
     )
 

@@ -15,7 +15,7 @@ from jax import lax
 
 from .numerics import accum_dtype, count, gather, in_double, pairwise_sum
 from .numerics.wavelet import Ranges, key_bits, sums_by_key
-from .risks import Risk
+from .risks import Hessian, Risk
 from .types import Array, Batch
 
 
@@ -83,7 +83,7 @@ def pairs_of(data: Batch, per_query: bool = False) -> Pairs:
         data: n rows, whose y are grades.
         per_query: whether the pairs of each query have the same sum of weights.
     """
-    weight = data.weight.astype(accum_dtype(data.x))
+    weight = _constant(data.weight.astype(accum_dtype(data.x)))
     n = weight.shape[0]
     # the grades of absent rows count for nothing, and make no number of their own
     present = weight > 0
@@ -198,21 +198,24 @@ def pair_risk(data: Batch, squared: bool = False, per_query: bool = False) -> Ri
         R = sum_i v_i (d_i (1 - f_i) + p_i f_i),   u_i = v_i (p_i - d_i)
 
     where v are the shares, and d_i and p_i the weights of the violators below and above row i. With
-    D and P the same sums of weight_j f_j, the square has the slope
+    D(f) and P(f) the same sums of weight_j f_j, the square has the slope and the Hessian
 
-        u_i = 2 v_i (p_i (1 + f_i) - P_i - d_i (1 - f_i) - D_i)
+        u_i = 2 v_i (p_i (1 + f_i) - P_i(f) - d_i (1 - f_i) - D_i(f))
+        (H z)_i = 2 v_i ((d_i + p_i) z_i - D_i(z) - P_i(z))
 
     R has the derivative u in the scores. The slope itself is a constant in derivatives.
     """
     pairs = pairs_of(data, per_query)
 
-    def value_and_slope(score):
+    def evaluate(score):
+        """The risk, its slope, and the Hessian of the square."""
         score = score.astype(pairs.weight.dtype)
         row, f = sorted_scores(pairs, lax.stop_gradient(score))
-        f = f - gather(f, pairs.block.first)  # of one magnitude for all queries
-        share, weight = pairs.share[row], pairs.weight[row]
+        first = pairs.block.first
+        f = f - gather(f, first)  # of one magnitude for all queries
+        share, weight, ranges = pairs.share[row], pairs.weight[row], violators(pairs.block, f)
         values = jnp.stack([weight, weight * f] if squared else [weight])
-        below, above = sum_partners(pairs, row, values, *violators(pairs.block, f))
+        below, above = sum_partners(pairs, row, values, *ranges)
         d, p = below[0], above[0]
         if squared:
             slack = below[1] + d * (1 - f)  # of the pairs with partners below, summed
@@ -221,10 +224,36 @@ def pair_risk(data: Batch, squared: bool = False, per_query: bool = False) -> Ri
         else:
             slope = share * (p - d)
             risk = pairwise_sum(share * (d * (1 - f) + p * f))
-        slope = at_rows(row, slope)
-        return _with_slope(jnp.maximum(risk, 0), score, slope), slope
 
-    return Risk(value_and_slope)
+        def product(z):
+            z = jnp.where(weight > 0, z[row], 0)  # an absent row may be the first of its query
+            z = z - gather(z, first)
+            below, above = sum_partners(pairs, row, (weight * z)[None], *ranges)
+            return at_rows(row, 2 * share * ((d + p) * z - below[0] - above[0]))
+
+        slope = at_rows(row, slope)
+        hessian = Hessian(product, at_rows(row, 2 * share * (d + p)))
+        return _with_slope(jnp.maximum(risk, 0), score, slope), slope, hessian
+
+    return Risk(
+        lambda score: evaluate(score)[:2],
+        second_order=evaluate if squared else None,
+        present=pairs.weight > 0,
+    )
+
+
+@jax.custom_jvp
+def _constant(weight: Array) -> Array:
+    """The weights of the rows; derivatives in them are refused."""
+    return weight
+
+
+@_constant.defjvp
+def _refuse(primals: tuple, tangents: tuple) -> Any:
+    raise TypeError(
+        "losses of ranking have no derivatives in the weights of the rows: take "
+        "jax.lax.stop_gradient of the weights"
+    )
 
 
 @jax.custom_jvp

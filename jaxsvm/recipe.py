@@ -156,6 +156,16 @@ def refuse_joint(name: str, value: Any) -> None:
         )
 
 
+def refuse_multiclass(name: str, value: Any) -> None:
+    """Raise ValueError for a loss of the scores of all classes, where there is one score."""
+    if is_kind(value, Loss) and value.multiclass:
+        raise ValueError(
+            f"{name} must be one of single scores here, and {shown(value)} needs a score of each "
+            f"class: take jaxsvm.ocas(lam, loss={shown(value)}, classes=k), or another loss and "
+            "jaxsvm.one_vs_rest(solver, classes=k)"
+        )
+
+
 def _checked(rule: Rule, value: Any) -> Any:
     """An argument of a factory, refused where it is not what the signature says."""
     refuse_factory(rule.name, value)
@@ -164,6 +174,7 @@ def _checked(rule: Rule, value: Any) -> Any:
         kind, example = _KINDS[rule.asks]
         if kind is Loss:
             refuse_joint(rule.name, value)
+            refuse_multiclass(rule.name, value)
         if not is_kind(value, kind):
             raise TypeError(f"{rule.name} must be {example}, got {shown(value)}")
     if rule.asks == "Callable" and not (callable(value) or (value is None and rule.optional)):

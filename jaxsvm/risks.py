@@ -14,11 +14,27 @@ import jax.numpy as jnp
 from jax import lax
 
 from .numerics import accum_dtype, fast_max, pairwise_sum
-from .types import Array, Batch, Loss
+from .types import Array, Batch
 
-__all__ = ["Risk", "best_bias", "free_bias", "risk_of"]
+__all__ = [
+    "Hessian",
+    "Risk",
+    "best_bias",
+    "couples_rows",
+    "free_bias",
+    "is_smooth",
+    "risk_of",
+    "second_order_of",
+]
 
 DOUBLINGS = 60  # limit of the search for an interval of biases
+
+
+class Hessian(NamedTuple):
+    """A symmetric positive semi-definite matrix over the rows."""
+
+    product: Callable  # v (n,) -> H v (n,)
+    diagonal: Array  # (n,)
 
 
 class Risk(NamedTuple):
@@ -31,9 +47,13 @@ class Risk(NamedTuple):
     value_and_slope: Callable
     # u -> sup_f <u, f> - R(f), inf outside its domain; None: not known
     conjugate: Callable | None = None
+    # f (n,) -> R (), u (n,) and the derivative of u, a `Hessian`; None: u is not continuous
+    second_order: Callable | None = None
+    # (n,) bool, the rows that R reads: those of positive weight; None: all
+    present: Array | None = None
 
 
-def risk_of(loss: Loss, data: Batch) -> Risk:
+def risk_of(loss: Any, data: Batch) -> Risk:
     """The risk R(f) = sum_i share_i loss(f_i, y_i) with share_i = weight_i / sum_j weight_j.
 
     A loss with a function `joint(data) -> Risk` gives that instead.
@@ -50,9 +70,8 @@ def risk_of(loss: Loss, data: Batch) -> Risk:
         >>> risk.item(), slope.tolist()
         (1.0, [-0.75, 0.25])
     """
-    joint: Any = getattr(loss, "joint", None)
-    if joint is not None:
-        return joint(data)
+    if couples_rows(loss):
+        return loss.joint(data)
     dtype = accum_dtype(data.x)
     y = data.y.astype(dtype) if jnp.issubdtype(data.y.dtype, jnp.floating) else data.y
     weight = data.weight.astype(dtype)
@@ -69,7 +88,33 @@ def risk_of(loss: Loss, data: Batch) -> Risk:
         divisor = jnp.where(shaped(u) > 0, shaped(u), 1)
         return mean(loss.conjugate(u / divisor, y))
 
-    return Risk(value_and_slope, conjugate)
+    def second_order(f):
+        s = jnp.where(share > 0, share * loss.curvature(f, y), 0)
+        return *value_and_slope(f), Hessian(lambda v: s * v, s)
+
+    return Risk(value_and_slope, conjugate, second_order if is_smooth(loss) else None, share > 0)
+
+
+def second_order_of(loss: Any, data: Batch) -> Callable:
+    """The map f -> R (), u (n,), `Hessian` of the risk of a smooth loss.
+
+    Raises:
+        ValueError: the slope of the loss is not continuous.
+    """
+    second_order = risk_of(loss, data).second_order
+    if second_order is None:
+        raise ValueError(f"the slope of {loss!r} is not continuous: it has no Hessian")
+    return second_order
+
+
+def couples_rows(loss: Any) -> bool:
+    """Whether a loss has a joint risk of its own, as those of ranking."""
+    return getattr(loss, "joint", None) is not None
+
+
+def is_smooth(loss: Any) -> bool:
+    """Whether the slope of a loss is continuous, so that its risk has a Hessian."""
+    return getattr(loss, "smooth", False) if couples_rows(loss) else loss.curvature is not None
 
 
 def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
@@ -95,7 +140,8 @@ def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
         total = pairwise_sum(u)
         return jnp.where(jnp.abs(total) > tol * pairwise_sum(jnp.abs(u)), total, 0)
 
-    tol, reach = 8 * jnp.finfo(f.dtype).eps, fast_max(jnp.abs(f)) + 1
+    size = jnp.abs(f) if risk.present is None else jnp.where(risk.present, jnp.abs(f), 0)
+    tol, reach = 8 * jnp.finfo(f.dtype).eps, fast_max(size) + 1
     # R may be least at all b <= 0, as that of ranking: b = 0, or a sum of such b would grow.
     is_flat = (balance(jnp.zeros_like(reach)) == 0) & (balance(-reach) == 0)
     reach = jnp.where(is_flat, 0, reach)
@@ -131,4 +177,4 @@ def best_bias(risk: Risk, f: Array) -> tuple[Array, Array, Array]:
 def free_bias(risk: Risk) -> Risk:
     """The risk min_b R(f + b)."""
     # On slopes of sum 0 both conjugates are the same.
-    return Risk(lambda f: best_bias(risk, f)[1:], risk.conjugate)
+    return Risk(lambda f: best_bias(risk, f)[1:], risk.conjugate, present=risk.present)

@@ -369,6 +369,7 @@ class Loss(NamedTuple):
     quadratic: Callable | None = None
     # (score, y) -> the derivative of a continuous slope; None: the slope is not continuous
     curvature: Callable | None = None
+    multiclass: bool = False  # of scores (b, k), and class numbers as targets
 
 
 class JointLoss(NamedTuple):
@@ -376,6 +377,7 @@ class JointLoss(NamedTuple):
 
     joint: Callable  # (data) -> Risk, see `jaxsvm.risks`
     labels: bool = False  # as of `Loss`
+    smooth: bool = False  # whether the slope is continuous: the risk has a Hessian
     # (data) -> None, or raises for targets that it cannot process; called on the host
     validate: Callable | None = None
 

@@ -12,6 +12,8 @@ from sklearn.svm import SVC, SVR, LinearSVC
 
 import jaxsvm
 from jaxsvm import Loss, Sampler, Solver, budget, features, kernels, losses, samplers
+from jaxsvm.risks import couples_rows
+from jaxsvm.types import JointLoss
 
 LAM = 0.1  # below R^2 = 1: some margins are met at the optimum
 RBF = kernels.rbf(1.0)
@@ -26,7 +28,7 @@ class Case(NamedTuple):
     make: Callable[..., Solver]  # of the number; of nothing where `number` is None
     number: float | None = LAM
     objective: str | None = "lam"  # what the number is: "lam", "C", "radius" of a ball; None: there is no objective
-    loss: Loss = losses.hinge
+    loss: Loss | JointLoss = losses.hinge
     bias: str = "none"
     kernel: bool = False  # the model is an expansion; one with an objective is in RBF
     excess: float = 2e-3  # after 6,000 steps the objective is at most so far above its minimum, relatively; see CASES
@@ -37,6 +39,11 @@ class Case(NamedTuple):
     spread: float = 5e-5  # between runs whose sums are rounded in another way
     derivatives: bool = True  # False: they are refused with a sentence
     own: bool = False  # chooses its own rows, of the sampler's only how many they are counts
+
+    @property
+    def targets(self) -> str:
+        """The kind of targets: "labels", "real", or "grades" with queries."""
+        return "grades" if couples_rows(self.loss) else "labels" if self.loss.labels else "real"
 
     def at(self, number: float | None = None) -> Solver:
         """The solver at a number, its own by default."""
@@ -54,10 +61,13 @@ def _blocks(text: str, loss: Loss = losses.hinge, bias: str = "none") -> Case:
     return Case(text, make, 1.0, "C", loss, bias, kernel=True, excess=2e-5, copies=False, exact=True)
 
 
-def _planes(text: str, factory: Callable[..., Solver], loss: Loss = losses.hinge, bias: str = "none") -> Case:
+def _planes(
+    text: str, factory: Callable[..., Solver], loss: Loss | JointLoss = losses.hinge, bias: str = "none", spread: float = 5e-5
+) -> Case:
     """Cutting planes, of which there are as few as the columns need."""
     make = lambda lam: factory(lam, loss=loss, planes=6, bias=bias)
-    return Case(text, make, loss=loss, bias=bias, excess=1e-5, copies=False, exact=True, derivatives=False)
+    common = {"excess": 1e-5, "copies": False, "exact": True, "derivatives": False}
+    return Case(text, make, loss=loss, bias=bias, spread=spread, **common)
 
 
 NU_OPTIONS = {"tol": 1e-5, "working_set": 8, "rounds": 1}  # several blocks, one an update
@@ -159,6 +169,9 @@ CASES = [
          copies=False, exact=True),
     Case(f"on_features({SAME!r}, newton(0.1))", lambda lam: jaxsvm.on_features(SAME, jaxsvm.newton(lam)),
          loss=losses.squared_hinge, excess=1e-6, copies=False, exact=True),
+    Case("newton(0.1, loss=pairwise(squared=True), rounds=1.0)",
+         lambda lam: jaxsvm.newton(lam, loss=losses.rank_squared_hinge, rounds=1), loss=losses.rank_squared_hinge, excess=1e-6,
+         copies=False, exact=True, tol=1e-24),
     Case("least_squares(0.1)", lambda lam: jaxsvm.least_squares(lam), loss=losses.squared, bias="free", copies=False),
     Case("least_squares(0.1, bias='none')", lambda lam: jaxsvm.least_squares(lam, bias="none"), loss=losses.squared,
          copies=False),
@@ -191,6 +204,7 @@ CASES = [
     _planes("ocas(0.1, planes=6)", jaxsvm.ocas),
     _planes("ocas(0.1, planes=6, bias='free')", jaxsvm.ocas, bias="free"),
     _planes("ocas(0.1, loss=logistic(), planes=6)", jaxsvm.ocas, losses.logistic),
+    _planes("ocas(0.1, loss=pairwise(), planes=6)", jaxsvm.ocas, losses.rank_hinge, spread=1e-3),  # gaps are squares of distances
     _planes("svm_perf(0.1, planes=6)", jaxsvm.svm_perf),
     _planes("svm_perf(0.1, planes=6, bias='feature')", jaxsvm.svm_perf, bias="feature"),
     Case("cpsp(0.1, rbf(1.0), points=4, planes=6)", lambda lam: jaxsvm.cpsp(lam, RBF, points=4, planes=6), LAM, None,
@@ -208,35 +222,38 @@ class Rows(NamedTuple):
     x: np.ndarray  # (n, d)
     y: np.ndarray  # (n,)
     weight: np.ndarray  # (n,)
+    query: np.ndarray | None = None  # (n,)
 
     def copied(self) -> Rows:
         """Row i standing weight_i times in a row, with weight 1."""
         times = self.weight.astype(int)
-        return Rows(np.repeat(self.x, times, 0), np.repeat(self.y, times), np.ones(times.sum()))
+        query = None if self.query is None else np.repeat(self.query, times)
+        return Rows(np.repeat(self.x, times, 0), np.repeat(self.y, times), np.ones(times.sum()), query)
 
     def batch(self, dtype: str = "float32") -> jaxsvm.Batch:
         """As a data set of jaxsvm."""
         task = "binary" if set(np.unique(self.y)) == {-1, 1} else "regression"
-        return jaxsvm.dataset(self.x.astype(dtype), self.y, self.weight, task=task)
+        return jaxsvm.dataset(self.x.astype(dtype), self.y, self.weight, query=self.query, task=task)
 
 
 N, D = 24, 3  # one shape for all data sets, so that they share programs
 
 
 @functools.cache
-def rows(kind: str, real: bool = False) -> Rows:
+def rows(kind: str, targets: str = "labels") -> Rows:
     """Noisy rows of norm at most 1.
 
     Args:
         kind: "plain"; "padded": 20 rows and 4 wild ones of weight 0 among them; "weighted": whole weights whose sum is
             N too, with wild rows of weight 0.
-        real: real targets instead of labels.
+        targets: "labels", "real", or "grades", of which there are 4, in 3 queries.
     """
     random = np.random.default_rng(7)
     x = random.normal(size=(N, D))
     x /= np.linalg.norm(x, axis=1).max()
     y = x @ np.array([2.0, -1.0, 0.5]) + 0.6 * random.normal(size=N) + 0.3
-    y = y if real else np.sign(y)
+    query = np.arange(N) % 3 if targets == "grades" else None
+    y = {"labels": np.sign(y), "real": y, "grades": np.digitize(y, [-1.0, 0.0, 1.0]).astype(float)}[targets]
     weight = np.ones(N)
     if kind == "padded":
         weight[[0, 3, 11, 23]] = 0
@@ -245,7 +262,7 @@ def rows(kind: str, real: bool = False) -> Rows:
         assert weight.sum() == N
     wild = weight == 0
     x[wild], y[wild] = 9 * x[wild], -y[wild]
-    return Rows(x, y, weight)
+    return Rows(x, y, weight, query)
 
 
 # Optima by other programs and other formulas, in float64.
@@ -282,9 +299,11 @@ def gaussian(x: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def optimum(kind: str, real: bool, lam: float, loss: Loss, bias: str, kernel: bool) -> Optimum:
+def optimum(kind: str, targets: str, lam: float, loss: Loss, bias: str, kernel: bool) -> Optimum:
     """The minimum on a data set, weights written out as copies."""
-    data = rows(kind, real).copied()
+    data = rows(kind, targets).copied()
+    if targets == "grades":
+        return _pairs(data, lam, loss)
     x, y, n = data.x, data.y, len(data.y)
     C = 1 / (lam * n)
     hinge = loss is losses.hinge
@@ -316,6 +335,18 @@ def optimum(kind: str, real: bool, lam: float, loss: Loss, bias: str, kernel: bo
         f, square = _smooth(x, y, lam, loss, bias)
     risk = mean_loss(loss, f, data)
     return Optimum(lam / 2 * square + risk, square**0.5, risk)
+
+
+def _pairs(data: Rows, lam: float, loss: JointLoss) -> Optimum:
+    """The minimum over the differences of all pairs; LIBLINEAR takes half of them turned round, as it needs two classes."""
+    i, j = np.nonzero((data.y[:, None] > data.y) & (data.query[:, None] == data.query))
+    z, sign = data.x[i] - data.x[j], np.where(np.arange(len(i)) % 2, 1, -1)
+    squared = loss is losses.rank_squared_hinge
+    made = LinearSVC(loss="squared_hinge" if squared else "hinge", dual=True, fit_intercept=False, C=1 / (lam * len(z)),
+                     tol=1e-10, max_iter=10**6, random_state=0).fit(sign[:, None] * z, sign)  # fmt: skip
+    w = made.coef_[0]
+    risk = float((np.maximum(1 - z @ w, 0) ** (2 if squared else 1)).mean())
+    return Optimum(lam / 2 * w @ w + risk, float(w @ w) ** 0.5, risk)
 
 
 def _smooth(x: np.ndarray, y: np.ndarray, lam: float, loss: Loss, bias: str = "none") -> tuple[np.ndarray, float]:

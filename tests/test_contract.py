@@ -34,8 +34,10 @@ NEW_ROWS = np.random.default_rng(11).normal(size=(6, D)).astype(np.float32)
 QUICK = {"xla_backend_optimization_level": 0}  # for programs that run once and whose bits are not looked at
 NUMBERED = [case for case in CASES if case.number is not None]
 
-# The first case of every factory and kind of model: for tests that compile much and look at what options do not touch.
-FACTORIES = list({(case.text.split("(")[0], case.kernel): case for case in reversed(CASES)}.values())[::-1]
+# The first case of every factory and kind of model, and of ranking: for tests that compile much and look at what options do
+# not touch.
+KIND_OF = lambda case: (case.text.split("(")[0], case.kernel, case.targets == "grades")
+FACTORIES = list({KIND_OF(case): case for case in reversed(CASES)}.values())[::-1]
 # One or two of every engine and kind of state.
 KINDS = (
     "pegasos",
@@ -75,7 +77,7 @@ each_minimising = over([case for case in CASES if case.objective])
 @functools.cache
 def data_for(case: Case, kind: str = "plain", dtype: str = "float32") -> jaxsvm.Batch:
     with jax.ensure_compile_time_eval():  # a first call may come from inside a trace
-        return rows(kind, not case.loss.labels).batch(dtype)
+        return rows(kind, case.targets).batch(dtype)
 
 
 def run(case: Case, steps: int, number: float | None = None, **options) -> jaxsvm.Fit:
@@ -339,7 +341,7 @@ def test_a_weight_is_a_number_of_copies(case):
 
     Not where each row has a dual variable with a box of its own: there the optimum is the same, the run is not.
     """
-    weighted, copied = data_for(case, "weighted"), rows("weighted", not case.loss.labels).copied().batch()
+    weighted, copied = data_for(case, "weighted"), rows("weighted", case.targets).copied().batch()
     sampler = samplers.uniform(1)
     if case.feed().whole:
         sampler = samplers.uniform(5)  # of a solver that is fed all rows any batch will do
@@ -362,13 +364,13 @@ def at_lam(case: Case, lam: float, kind: str) -> jaxsvm.Solver:
     if case.objective == "C":
         return case.at(1 / (lam * rows(kind).weight.sum()))
     if case.objective == "radius":
-        return case.at(optimum(kind, False, lam, case.loss, case.bias, case.kernel).norm)
+        return case.at(optimum(kind, "labels", lam, case.loss, case.bias, case.kernel).norm)
     return case.at(lam)
 
 
 def excess(case: Case, model, lam: float, kind: str, best) -> float:
     """(objective - minimum) / minimum."""
-    data = rows(kind, not case.loss.labels)
+    data = rows(kind, case.targets)
     if case.objective == "radius":
         assert float(model.sqnorm()) <= best.norm**2 * (1 + 1e-5)  # inside the ball, but for roundings of |w|^2
         return mean_loss(case.loss, np.asarray(model(data.x.astype(np.float32))), data) / best.risk - 1
@@ -379,7 +381,7 @@ def excess(case: Case, model, lam: float, kind: str, best) -> float:
 @pytest.mark.parametrize("kind", ["plain", "padded", "weighted"])
 def test_reaches_the_optimum(case, kind):
     """Weight 0 is absence and weight k is k copies: the optimum is that of the rows written out."""
-    best = optimum(kind, not case.loss.labels, LAM, case.loss, case.bias, case.kernel)
+    best = optimum(kind, case.targets, LAM, case.loss, case.bias, case.kernel)
     fit = jaxsvm.fit(at_lam(case, LAM, kind), data_for(case, kind), KEY, steps=6000, every=EVERY, sampler=case.feed())
     above = excess(case, fit.model, LAM, kind, best)
     assert -1e-6 <= above <= case.excess  # none is below the minimum, but for the rounding of a float32 model
@@ -396,7 +398,7 @@ def test_strong_regularisation_has_a_closed_form(case):
     product = gaussian if case.kernel else lambda x, z: x @ z.T
     mean = lambda x: product(x, data.x) @ data.y / len(data.y)
     square = float(np.mean(data.y * mean(data.x)))  # |mean(y phi)|^2
-    best = optimum("weighted", False, lam, case.loss, case.bias, case.kernel)
+    best = optimum("weighted", "labels", lam, case.loss, case.bias, case.kernel)
     np.testing.assert_allclose(best, (1 - square / (2 * lam), square**0.5 / lam, 1 - square / lam), rtol=1e-6)
     solver = at_lam(case, lam, "weighted")
     fit = jaxsvm.fit(solver, data_for(case, "weighted"), KEY, steps=6000, every=EVERY, sampler=case.feed())
@@ -419,7 +421,7 @@ def floats(tree) -> set:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_everything_keeps_the_dtype_of_the_rows(case, dtype, x64):
     """A number of 64 bits does not widen rows of 32, nor a number of 32 bits narrow rows of 64."""
-    data = rows("plain", not case.loss.labels).batch(dtype)
+    data = rows("plain", case.targets).batch(dtype)
     number = None if case.number is None else jnp.asarray(case.number, "float64" if dtype == "float32" else "float32")
     fit = jax.eval_shape(lambda number, data: jaxsvm.fit(case.at(number), data, KEY, steps=3, every=3), number, data)
     assert floats(fit.state) | floats(fit.model) | floats(fit.info.loss) | floats(fit.info.residual) == {dtype}

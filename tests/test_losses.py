@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
+import jaxsvm
 from jaxsvm import losses
 
 SIGNS = (-1.0, 1.0)
@@ -399,6 +400,16 @@ def multiclass_scores(rows=60, classes=4):
 
 def multiclass_value(f, y):
     return np.array([max(row[j] + (j != label) for j in range(len(row))) - row[label] for row, label in zip(f, y, strict=True)])
+
+
+def test_solvers_of_single_scores_refuse_crammer_singer_where_they_are_written():
+    sentence = (
+        r"loss must be one of single scores here, and crammer_singer.. needs a score of each class: take "
+        r"jaxsvm.ocas\(lam, loss=crammer_singer.., classes=k\), or another loss and jaxsvm.one_vs_rest\(solver, classes=k\)"
+    )
+    for make in (jaxsvm.sdca, jaxsvm.pegasos, jaxsvm.asset, jaxsvm.bottou_sgd, jaxsvm.interior_point, jaxsvm.subgradient):
+        with pytest.raises(ValueError, match=sentence):
+            make(0.1, loss=multiclass)
 
 
 @dtypes

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from sklearn.svm import LinearSVC
 
 import jaxsvm
@@ -12,6 +13,7 @@ from jaxsvm.numerics.wavelet import Ranges, key_bits, sums_by_key
 from jaxsvm.risks import risk_of
 
 N = 60
+KEY = jax.random.key(0)
 CASES = [  # grades, queries
     pytest.param(2, 1, id="labels"),
     pytest.param(7, 1, id="7 grades"),
@@ -153,6 +155,49 @@ def test_a_wavelet_matrix_sums_by_brute_force():
             np.testing.assert_allclose(above[:, i], (values * (keys > bound[i]))[:, high].sum(axis=1), atol=1e-5)
 
 
+@jax.jit
+def hessians(data, score, direction):
+    """The slope, the product and the diagonal of both Hessians."""
+    found = []
+    for per_query in (False, True):
+        _, slope, hessian = risk_of(losses.pairwise(squared=True, per_query=per_query), data).second_order(score)
+        found.append((slope, hessian.product(direction), hessian.diagonal))
+    return found
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("x64", [True, False])
+@pytest.mark.parametrize(("grades", "queries"), CASES)
+def test_the_hessian_is_that_of_all_pairs(grades, queries, x64, ties):
+    """A Laplacian of the violated pairs; ties: equal scores, and no differences of 1 that rounding decides."""
+    with jax.enable_x64(x64):
+        y, query, weight, score = rows(grades, queries)
+        score = np.round(score * 8) / 8 + 2.0**-10 * y if ties else score  # exact numbers
+        score = score.astype(np.float64 if x64 else np.float32)
+        direction = np.random.default_rng(9).normal(size=N).astype(score.dtype)
+        wild = np.where(weight > 0, direction, 1e20).astype(score.dtype)  # rows of weight 0 may hold anything
+        data = batch(y, query, weight, np.ones((N, 1), score.dtype))
+        found = hessians(data, jnp.asarray(score), jnp.asarray(wild))
+        tol = 1e-10 if x64 else 3e-6
+        for (slope, product, diagonal), per_query in zip(found, (False, True), strict=True):
+            c = pair_weights(y, query, weight, per_query)
+            violated = 2 * c * (score[:, None].astype(float) - score < 1)
+            laplacian = np.diag(violated.sum(axis=0) + violated.sum(axis=1)) - violated - violated.T
+            np.testing.assert_allclose(product, laplacian @ direction, rtol=tol, atol=tol)
+            np.testing.assert_array_equal(np.asarray(product)[weight == 0], 0)
+            np.testing.assert_allclose(diagonal, np.diag(laplacian), rtol=tol, atol=tol)
+            np.testing.assert_allclose(slope, by_pairs(c, score.astype(float), True)[1], rtol=tol, atol=tol)
+
+
+def test_the_hessian_is_the_derivative_of_the_slope(x64):
+    y, query, weight, score = rows(5, 6)
+    data, direction = batch(y, query, weight, np.ones((N, 1))), np.random.default_rng(9).normal(size=N)
+    shifted = lambda h: np.asarray(hessians(data, jnp.asarray(score + h * direction), jnp.asarray(direction))[0][0])
+    product = hessians(data, jnp.asarray(score), jnp.asarray(direction))[0][1]
+    np.testing.assert_allclose((shifted(1e-7) - shifted(-1e-7)) / 2e-7, product, rtol=1e-6, atol=1e-8)
+
+
 def differences(x, y, query, weight):
     """The rows x_i - x_j of all pairs, and their weights."""
     c = pair_weights(y, query, weight)
@@ -182,6 +227,124 @@ def test_ocas_finds_the_optimum_of_the_explicit_pair_problem():
     )
 
 
+SQUARED = losses.rank_squared_hinge
+
+
+def smooth_pairs(x, y, query, weight, lam):
+    """The optimum of the squared loss by SciPy on the differences of all pairs: its weights and value."""
+    z, c = differences(x, y, query, weight)
+    slack = lambda w: np.maximum(1 - z @ w, 0)
+    fun = lambda w: lam / 2 * w @ w + c @ slack(w) ** 2
+    jac = lambda w: lam * w - 2 * (c * slack(w)) @ z
+    best = scipy.optimize.minimize(fun, np.zeros(x.shape[1]), jac=jac, method="BFGS", options={"gtol": 1e-11})
+    return best.x, best.fun
+
+
+def by_newton(data, lam, tol=1e-14, **options):
+    """A run of `newton` on the squared loss."""
+    return jaxsvm.fit(jaxsvm.newton(lam, loss=SQUARED, **options), data, KEY, steps=3, tol=tol)
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("queries", [6, 1])
+def test_newton_finds_the_optimum_of_scipy_on_all_pairs(queries, x64):
+    lam = 1e-2
+    y, query, weight, _ = rows(7, queries)
+    x = np.random.default_rng(8).normal(size=(N, 4)) * [1, 20, 1, 1] + [0, 100, 0, 0]
+    w, least = smooth_pairs(x, y, query, weight, lam)
+    run = by_newton(batch(y, query, weight, x), lam)
+    assert run.converged and int(run.state.solver.steps) <= 10
+    np.testing.assert_allclose(run.model.w, w, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(objectives.primal(run.model, batch(y, query, weight, x), lam, SQUARED), least, rtol=1e-10)
+    single = by_newton(batch(y, query, weight, x.astype("f")), lam, tol=1e-6)
+    assert single.converged and single.model.w.dtype == np.float32
+    np.testing.assert_allclose(single.model.w, w, rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.long
+def test_newton_and_ocas_have_one_optimum():
+    lam = 1e-3
+    y, query, weight, _ = rows(7, 6)
+    data = batch(y, query, weight, np.random.default_rng(8).normal(size=(N, 4)).astype(np.float32))
+    value = lambda run: float(objectives.primal(run.model, data, lam, SQUARED))
+    planes = jaxsvm.fit(jaxsvm.ocas(lam, loss=SQUARED), data, KEY, steps=200, every=10, tol=1e-5)
+    newton = by_newton(data, lam, tol=1e-6)
+    assert planes.converged and newton.converged
+    assert abs(value(newton) / value(planes) - 1) <= 1.1e-5
+    np.testing.assert_allclose(newton.model.w, planes.model.w, atol=1e-2)
+
+
+@pytest.mark.long
+def test_weights_are_copies_under_newton(x64):
+    y, query, _, _ = rows(5, 6)
+    x, times = np.random.default_rng(8).normal(size=(N, 4)), np.random.default_rng(2).integers(0, 4, N)
+    weighted = by_newton(batch(y, query, times.astype(float), x), 1e-2)
+    copies = np.repeat(np.arange(N), times)
+    copied = by_newton(batch(y[copies], query[copies], np.ones(len(copies)), x[copies]), 1e-2)
+    np.testing.assert_allclose(weighted.model.w, copied.model.w, atol=1e-9)
+
+
+@pytest.mark.long
+def test_several_lam_at_once_are_a_loop_of_newton(x64):
+    y, query, weight, _ = rows(5, 6)
+    data, lams = batch(y, query, weight, np.random.default_rng(8).normal(size=(N, 4))), jnp.array([1e-3, 1e-2, 1.0])
+    several = jax.vmap(lambda lam: by_newton(data, lam).model.w)(lams)
+    np.testing.assert_allclose(several, [by_newton(data, float(lam)).model.w for lam in lams], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.long
+def test_a_run_of_newton_goes_on_to_the_bit():
+    y, query, weight, _ = rows(7, 6)
+    data = batch(y, query, weight, np.random.default_rng(8).normal(size=(N, 4)).astype(np.float32))
+    solver = jaxsvm.newton(1e-4, loss=SQUARED, rounds=1, tol=1e-12)
+    whole = jaxsvm.fit(solver, data, KEY, steps=4, every=1)
+    first = jaxsvm.fit(solver, data, KEY, steps=2, every=1)
+    second = jaxsvm.fit(solver, data, steps=2, every=1, state=first.state)
+    assert np.asarray(first.model.w).tobytes() != np.asarray(whole.model.w).tobytes()
+    assert np.asarray(second.model.w).tobytes() == np.asarray(whole.model.w).tobytes()
+
+
+@pytest.mark.long
+def test_derivatives_of_newton_are_those_of_the_optimum_of_all_pairs(x64):
+    """In lam and in the rows, against SciPy's optima nearby; of second order in lam; in the weights a sentence."""
+    lam = 1e-2
+    y, query, weight, _ = rows(7, 6)
+    x = np.random.default_rng(8).normal(size=(N, 4))
+    data = batch(y, query, weight, x)
+    score = lambda w: jnp.sum(jnp.tanh(w))
+    of_lam = lambda lam: score(by_newton(data, lam).model.w)
+    of_rows = lambda x: score(by_newton(data._replace(x=x), lam).model.w)
+    peer = lambda x, lam: float(score(smooth_pairs(x, y, query, weight, lam)[0]))
+    slope = jax.jit(jax.grad(of_lam))
+    h = 1e-4 * lam
+    np.testing.assert_allclose(slope(lam), (peer(x, lam + h) - peer(x, lam - h)) / (2 * h), rtol=1e-5)
+    np.testing.assert_allclose(jax.jvp(of_lam, (lam,), (1.0,))[1], slope(lam), rtol=1e-10)
+    several = jax.vmap(jax.grad(of_lam))(jnp.array([lam, 2 * lam]))
+    np.testing.assert_allclose(several, [slope(lam), slope(2 * lam)], rtol=1e-8)
+    second = (slope(lam + h) - slope(lam - h)) / (2 * h)
+    np.testing.assert_allclose(jax.jit(jax.hessian(of_lam))(lam), second, rtol=1e-5)
+    direction = np.random.default_rng(3).normal(size=x.shape)
+    found = np.sum(np.asarray(jax.jit(jax.grad(of_rows))(jnp.asarray(x))) * direction)
+    h = 1e-5
+    np.testing.assert_allclose(found, (peer(x + h * direction, lam) - peer(x - h * direction, lam)) / (2 * h), rtol=1e-4)
+    with pytest.raises(TypeError, match="losses of ranking have no derivatives in the weights of the rows"):
+        jax.grad(lambda weight: score(by_newton(data._replace(weight=weight), lam).model.w))(data.weight)
+
+
+def test_what_newton_does_not_take_of_ranking_is_refused_with_one_sentence():
+    for options, sentence in (
+        ({"loss": losses.rank_hinge}, r"newton needs a loss with a continuous slope.*got pairwise\(\)"),
+        ({"system": "cholesky"}, "couples rows, so that its systems are not formed: take system='cg', got 'cholesky'"),
+        ({"system": "eigen"}, "take system='cg', got 'eigen'"),
+        ({"bias": "free"}, "does not depend on a free bias: take bias='none'"),
+        ({"loss": losses.crammer_singer}, "newton needs a loss with a continuous slope"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            jaxsvm.newton(0.1, **({"loss": SQUARED} | options))
+    with pytest.raises(ValueError, match="no two rows of one query have different grades"):
+        jaxsvm.fit(jaxsvm.newton(0.1, loss=SQUARED), jaxsvm.dataset(np.eye(3), [1, 1, 1], task="ranking"), KEY)
+
+
 def test_strong_regularisation_has_a_closed_form():
     """lam above max |x_i - x_j|^2: all pairs violate their margin, w = sum c_ij (x_i - x_j) / lam, after one plane."""
     y, query, weight, _ = rows(7, 6)
@@ -198,7 +361,6 @@ def test_solvers_of_single_rows_refuse_a_loss_that_couples_rows():
     couples = "loss must be one of single rows here, and pairwise.. couples rows: take a solver of joint risks, jaxsvm.ocas"
     for call in (
         lambda: jaxsvm.pegasos(0.1, loss=losses.rank_hinge),
-        lambda: jaxsvm.newton(0.1, loss=losses.rank_hinge),
         lambda: jaxsvm.sdca(1.0, loss=losses.rank_hinge),
     ):
         with pytest.raises(TypeError, match=couples):

@@ -80,6 +80,16 @@ def test_the_best_bias_is_that_of_scipy(name, x64):
         assert total(other + RANDOM.normal()) >= value + u @ (other - F) - 1e-12
 
 
+@pytest.mark.parametrize("size", [1e6, 1e30, np.inf])
+def test_rows_of_weight_zero_do_not_change_the_best_bias(size):
+    """They would widen the interval that is searched, to where no digits are left."""
+    risk = risk_of(losses.squared_hinge)
+    plain = risks.best_bias(risk, jnp.asarray(np.where(WEIGHT > 0, F, 0), "f"))
+    wild = risks.best_bias(risk, jnp.asarray(np.where(WEIGHT > 0, F, size), "f"))
+    for one, other in zip(plain, wild, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_bias_without_effect_does_not_grow():
     """A risk that no bias changes has b = 0; one that all lower biases minimise is at rest there."""
     apart = risks.Risk(lambda f: (jnp.maximum(1 - f[0] + f[1], 0), jnp.where(f[0] - f[1] < 1, jnp.array([-1.0, 1.0]), 0)))

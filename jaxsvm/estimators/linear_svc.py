@@ -117,7 +117,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
         if self.multi_class == "crammer_singer":
             raise ValueError(
                 "multi_class='crammer_singer' is not supported: take multi_class='ovr', or "
-                "SVMClassifier with a solver of jaxsvm.losses.crammer_singer"
+                "the solver jaxsvm.ocas(lam, loss=jaxsvm.losses.crammer_singer, classes=k)"
             )
         check_choice("multi_class", self.multi_class, ("ovr",))
 

@@ -32,6 +32,7 @@ from .normal_equations import affine as affine
 from .normal_equations import affine_transpose as affine_transpose
 from .normal_equations import preconditioner as preconditioner
 from .normal_equations import solve_normal as solve_normal
+from .normal_equations import symmetric as symmetric
 from .normal_equations import system_for as system_for
 from .packing import packed_by_reference as packed_by_reference
 from .padding import pad_rows as pad_rows

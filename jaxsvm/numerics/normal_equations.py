@@ -1,6 +1,7 @@
-"""Systems (diag(ridge) + X' diag(s) X) v = r over rows, by preconditioned conjugate gradients.
+"""Systems (diag(ridge) + X' S X) v = r over rows, by preconditioned conjugate gradients.
 
-X are the rows x, with a constant column 1 behind the others where `constant` is true.
+S >= 0 is a matrix over the rows, most often diagonal with entries s. X are the rows x, with a
+constant column 1 behind the others where `constant` is true.
 """
 
 from __future__ import annotations
@@ -28,6 +29,17 @@ def affine_transpose(u: Array, x: Array | SparseRows, constant: bool) -> Array:
     """X' u, (n,), (n, d) -> (d,) or (d + 1,)."""
     combined = dot(u, x)
     return jnp.concatenate([combined, jnp.sum(u)[None]]) if constant else combined
+
+
+def symmetric(product: Callable) -> Callable:
+    """A symmetric linear map (n,) -> (n,), with its derivatives and its transpose: itself.
+
+    `product` may be written in operations that have none. What else it reads is constant in them.
+    """
+    # As the solution of a system with the inverse map, which is never needed.
+    inverse = lambda u: u
+    solve = lambda _, u: product(u)
+    return lambda u: lax.custom_linear_solve(inverse, u, solve, symmetric=True)
 
 
 def weighted_gram(x: Array | SparseRows, s: Array, constant: bool) -> Array:
@@ -89,17 +101,29 @@ def system_for(x: Array | SparseRows) -> str:
 
 
 def preconditioner(x: Array | SparseRows, system: str, constant: bool) -> Callable:
-    """The map (s, ridge) -> preconditioner of the system, a map of residuals r.
+    """The map (s, ridge) -> preconditioner of the system, a map of residuals r; s = diag(S).
 
     It is the inverse of the matrix ("cholesky"); the inverse of its diagonal ("cg"); or the inverse
     of max(ridge) I + sum(s) X'X / n ("eigen"). The last takes one eigendecomposition, also under
     `vmap` over s and ridge, whose maps are then products with one matrix.
+
+    "centred" is for matrices S that are not diagonal, with S 1 = 0: the inverse of the diagonal
+    where S is diag(s) - s s' / sum(s).
     """
     if system == "cholesky":
         return lambda s, ridge: cholesky(ridge, weighted_gram(x, s, constant))
-    if system == "cg":
+    if system in ("cg", "centred"):
         squared = _squares(x)
-        return lambda s, ridge: jacobi(ridge + affine_transpose(s, squared, constant))
+
+        def by_diagonal(s: Array, ridge: Array) -> Callable:
+            diagonal = affine_transpose(s, squared, constant)
+            if system == "centred":
+                total = jnp.sum(s)
+                sums = affine_transpose(s, x, constant)
+                diagonal = jnp.maximum(diagonal - sums**2 / jnp.where(total > 0, total, 1), 0)
+            return jacobi(ridge + diagonal)
+
+        return by_diagonal
     mean = jnp.full(x.shape[0], 1 / x.shape[0], accum_dtype(x))
     values, vectors = jnp.linalg.eigh(weighted_gram(x, mean, constant))
     values = jnp.maximum(values, 0)
@@ -121,7 +145,7 @@ class Solution(NamedTuple):
 
 def solve_normal(
     x: Array | SparseRows,
-    s: Array,
+    weigh: Callable,
     ridge: Array,
     r: Array,
     precondition: Callable,
@@ -129,11 +153,11 @@ def solve_normal(
     limit: int,
     constant: bool,
 ) -> Solution:
-    """v with |r - (diag(ridge) + X' diag(s) X) v| <= rtol |r|, in the norm of the preconditioner.
+    """v with |r - (diag(ridge) + X' S X) v| <= rtol |r|, in the norm of the preconditioner.
 
     Args:
         x: (n, d) rows.
-        s: (n,) >= 0.
+        weigh: the map u -> S u of (n,), symmetric and positive semi-definite.
         ridge: (d,) or (d + 1,) >= 0.
         r: as `ridge`.
         precondition: a symmetric positive definite map of residuals, `cholesky` or `jacobi`.
@@ -154,7 +178,7 @@ def solve_normal(
     def step(carry):
         k, v, response, residual, direction, square = carry
         rate = affine(x, direction, constant)
-        weighted = s * rate
+        weighted = weigh(rate)
         energy = dot(ridge * direction, direction) + dot(weighted, rate)
         length = jnp.where(energy > 0, square / jnp.where(energy > 0, energy, 1), 0)
         v, response = v + length * direction, response + length * rate
@@ -164,6 +188,6 @@ def solve_normal(
         direction = preconditioned + new_square / square * direction
         return k + 1, v, response, residual, direction, jnp.where(energy > 0, new_square, 0)
 
-    start = jnp.zeros((), jnp.int32), jnp.zeros_like(r), jnp.zeros_like(s)
+    start = jnp.zeros((), jnp.int32), jnp.zeros_like(r), jnp.zeros(x.shape[0], r.dtype)
     k, v, response, *_ = lax.while_loop(should_continue, step, (*start, r, preconditioned, square))
     return Solution(v, response, k)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..checks import integer
-from ..numerics import count, is_traced, pairwise_sum
+from ..numerics import is_traced, pairwise_sum
 from ..numerics.wavelet import Ranges
 from ..ranking import (
     Blocks,
@@ -91,7 +91,9 @@ def pair_accuracy_on(data: Batch) -> Any:
     return _PairShare(data)
 
 
-def ndcg_on(data: Batch, k: int | None = None, *, gains: str = "exponential") -> Any:
+def ndcg_on(
+    data: Batch, k: int | None = None, *, gains: str = "exponential", weighted: bool = False
+) -> Any:
     """A probe for `fit`: model -> the mean normalised discounted cumulative gain of the queries.
 
         DCG = sum of gain(grade) / log2(1 + rank) over the k rows of the highest scores
@@ -102,9 +104,11 @@ def ndcg_on(data: Batch, k: int | None = None, *, gains: str = "exponential") ->
 
     Args:
         data: held-out rows with grades of at least 0, and with queries, if there are several. Rows
-            of weight 0 are left out; other weights are not read.
+            of weight 0 are left out.
         k: rows that count, >= 1; None: all of a query. Structure.
         gains: "exponential", 2^grade - 1, or "linear", the grade. Structure.
+        weighted: each query has the mean weight of its rows in the mean over queries; else all have
+            the same. Structure.
 
     Returns:
         A function of a model; nan if a score is not finite or no query has a grade above 0.
@@ -139,7 +143,7 @@ def ndcg_on(data: Batch, k: int | None = None, *, gains: str = "exponential") ->
                 f"ndcg_on takes grades below {most} with gains='exponential', got {y.max():g}: "
                 "take gains='linear', or number them from 0 on"
             )
-    return _Ndcg(data, k, gains)
+    return _Ndcg(data, k, gains, weighted)
 
 
 def _scores(model: Model, data: Batch) -> Array:
@@ -192,6 +196,7 @@ class _Ndcg:
     data: Batch
     k: Any = static(default=None)
     gains: str = static(default=GAINS[0])
+    weighted: bool = static(default=False)
 
     def __call__(self, model: Model) -> Array:
         data, score = self.data, _scores(model, self.data)
@@ -203,8 +208,18 @@ class _Ndcg:
         by_score = self._discounted(query, jnp.where(present, -score, jnp.inf), gain)
         best = self._discounted(query, -gain, gain)
         ratio = by_score / jnp.where(best > 0, best, 1)
-        mean = pairwise_sum(ratio) / count(best > 0).astype(score.dtype)
+        weight = self._query_weights(query, present) if self.weighted else jnp.ones_like(best)
+        weight = jnp.where(best > 0, weight, 0)
+        mean = pairwise_sum(weight * ratio) / pairwise_sum(weight)
         return _finite_or_nan(mean, score, data)
+
+    def _query_weights(self, query: Array, present: Array) -> Array:
+        """The mean weight of the present rows of each query, at its first position."""
+        query, row = sort_rows(query)
+        first, n = blocks_of(query).first, query.shape[0]
+        sums = lambda values: jax.ops.segment_sum(values[row], first, num_segments=n)
+        present = present.astype(self.data.weight.dtype)
+        return sums(self.data.weight * present) / jnp.maximum(sums(present), 1)
 
     def _discounted(self, query: Array, key: Array, gain: Array) -> Array:
         """The DCG of each query, rows in the order of the key, at the query's first position."""

@@ -15,13 +15,12 @@ from ..engines.bundle import (
     Point,
     add_plane,
     info_of,
-    is_loss,
     make_problem,
     no_planes,
     relative_gap,
 )
 from ..kernels import Kernel, as_kernel, holds_precomputed
-from ..losses import crammer_singer, hinge
+from ..losses import hinge
 from ..models import Expansion
 from ..numerics import accum_dtype, argmax_value, dot, sample_proportional, times_count
 from ..recipe import check_choice, check_positive, register, solver
@@ -122,11 +121,6 @@ def cpsp(
     integer("points", points, 1)
     integer("planes", planes, 2)
     check_choice("bias", bias, ("none", "free"))
-    if is_loss(loss, crammer_singer):
-        raise ValueError(
-            "crammer_singer needs a score of each class, and cpsp gives one: take "
-            "one_vs_rest(cpsp(lam, kernel, points=...), classes=k)"
-        )
     kernel = as_kernel(kernel)
     if holds_precomputed(kernel):
         raise ValueError("cpsp makes points of its own: a precomputed kernel has no values there")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..checks import check_whole
+from ..checks import check_whole, shown
 from ..implicit import linear_solution
 from ..losses import squared_hinge
 from ..models import Linear
@@ -33,8 +34,9 @@ from ..recipe import (
     solver,
     unwrap_static,
 )
+from ..risks import couples_rows, is_smooth, second_order_of
 from ..samplers import whole
-from ..types import Array, Info, Loss, Solver, SparseRows
+from ..types import AnyLoss, Array, Info, Solver, SparseRows
 
 MOST_ROUNDS = 1000
 TOL = 1e-6  # default tolerance of the duality gap, relative to the objective
@@ -58,39 +60,33 @@ class Iterate(NamedTuple):
     v: Array  # (d,) or (d + 1,)
     score: Array  # (n,)
     grad: Array  # as v
+    risk: Array  # ()
     objective: Array  # ()
     residual: Array  # ()
 
 
 class Problem(NamedTuple):
-    """The objective sum_j ridge_j v_j^2 / 2 + sum_i share_i loss(score_i, y_i) over given rows."""
+    """The objective sum_j ridge_j v_j^2 / 2 + R(scores) over given rows."""
 
     x: Array | SparseRows
-    y: Array  # (n,)
-    share: Array  # (n,)
     ridge: Array  # as v
-    loss: Any  # with a curvature
+    risk: Callable  # scores -> R (), slopes (n,), Hessian
     bias: str
-
-    def curvature(self, score: Array) -> Array:
-        """The second derivatives of the rows' terms in their scores, (n,) >= 0."""
-        return self.share * self.loss.curvature(score, self.y)
 
     def at(self, v: Array) -> Iterate:
         """The point v."""
         score = affine(self.x, v, self.bias != "none")
-        slopes = self.share * self.loss.slope(score, self.y)
-        grad = self.ridge * v + affine_transpose(slopes, self.x, self.bias != "none")
-        risk = dot(self.share, self.loss.value(score, self.y))
+        risk, slope, hessian = self.risk(score)
+        grad = self.ridge * v + affine_transpose(slope, self.x, self.bias != "none")
         objective = dot(self.ridge * v, v) / 2 + risk
-        # The gap of the dual point -slopes / lam is |grad|^2 / (2 lam). For a free bias a Newton
+        # The gap of the dual point -slope / lam is |grad|^2 / (2 lam). For a free bias a Newton
         # step in b alone comes first.
         curvature = self.ridge
         if self.bias == "free":
-            curvature = curvature.at[-1].set(dot(self.share, self.loss.curvature(score, self.y)))
+            curvature = curvature.at[-1].set(pairwise_sum(hessian.diagonal))
         gap = jnp.sum(jnp.where(grad == 0, 0, grad * grad / (2 * curvature)))
         residual = gap / jnp.maximum(objective, jnp.finfo(grad.dtype).tiny)
-        return Iterate(v, score, grad, objective, residual)
+        return Iterate(v, score, grad, risk, objective, residual)
 
     def step_length(self, point: Iterate, direction: Array, rate: Array) -> Array:
         """The minimiser t > 0 of the objective along `direction`, to a hundredth of its slope.
@@ -100,13 +96,12 @@ class Problem(NamedTuple):
         initial = dot(point.grad, direction)
         linear = dot(self.ridge * point.v, direction)
         square = dot(self.ridge * direction, direction)
-        weight, square_weight = self.share * rate, self.share * rate * rate
 
         def trial(carry):
             k, t, low, high, _ = carry
-            score = point.score + t * rate
-            slope = linear + t * square + dot(weight, self.loss.slope(score, self.y))
-            curvature = square + dot(square_weight, self.loss.curvature(score, self.y))
+            _, u, hessian = self.risk(point.score + t * rate)
+            slope = linear + t * square + dot(u, rate)
+            curvature = square + dot(hessian.product(rate), rate)
             is_last = jnp.abs(slope) <= STEEPNESS * jnp.abs(initial)
             low, high = jnp.where(slope < 0, t, low), jnp.where(slope < 0, high, t)
             next_t = t - slope / jnp.where(curvature > 0, curvature, 1)
@@ -124,7 +119,7 @@ class Problem(NamedTuple):
 def newton(
     lam: float,
     *,
-    loss: Loss = squared_hinge,
+    loss: AnyLoss = squared_hinge,
     bias: str = "none",
     system: str | None = None,
     tol: float | None = None,
@@ -136,18 +131,19 @@ def newton(
         d = - H^-1 g,  by conjugate gradients to a relative residual of at most 0.1
         w = w + t d,   t by an exact line search on the scores of the rows
 
-    (w, b) takes the place of w where there is a bias. The conjugate gradients are preconditioned by
-    a Cholesky factor of H, of which one step is exact up to rounding, by the diagonal of H, or by
-    the eigenvectors of X'X, the same for all weights and lam.
+    (w, b) takes the place of w where there is a bias. For a ranking loss, with u the slopes of its
+    risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate
+    gradients are preconditioned by a Cholesky factor of H, of which one step is exact up to
+    rounding, by the diagonal of H, or by the eigenvectors of X'X, the same for all weights and lam.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
         loss: one with a continuous slope: squared_hinge, smooth_hinge, logistic, squared,
-            squared_eps_insensitive; or of your own, with `Loss.curvature`.
-        bias: "none", "feature" (regularised) or "free".
+            squared_eps_insensitive, rank_squared_hinge; or of your own, with `Loss.curvature`.
+        bias: "none", "feature" (regularised) or "free", which a ranking loss does not take.
         system: "cholesky", which forms H; "cg", which computes products with H only; or "eigen",
             the fastest for many runs on the same rows, as in `select` or under `vmap`. None:
-            "cholesky" for dense rows of at most 512 columns, else "cg".
+            "cholesky" for dense rows of at most 512 columns, else "cg". A ranking loss takes "cg".
         tol: relative duality gap to stop at, > 0; None: 1e-6; `fit(tol=)` overrides it.
         rounds: Newton steps of one update, at most; a whole number. An update ends once `tol` is
             met, or where rounding leaves no descent.
@@ -162,7 +158,8 @@ def newton(
 
     Raises:
         ValueError: lam or tol not a single positive number, rounds not from 1 to 1,000, a
-            loss whose slope is not continuous, another bias or system.
+            loss whose slope is not continuous, another bias or system, or one that a ranking loss
+            does not take. TypeError: for derivatives of a ranking loss in the weights of rows.
 
     Differs from the papers: relative gaps decide when to stop; the residual of a Newton system is
     at most the square root of the gap; no trust region (LIBLINEAR's TRON has one).
@@ -176,7 +173,8 @@ def newton(
 
     Reference: S. Keerthi, D. DeCoste, A modified finite Newton method for fast solution of large
         scale linear SVMs, JMLR 6, 2005; C.-J. Lin, R. Weng, S. Keerthi, Trust region Newton method
-        for large-scale logistic regression, JMLR 9, 2008.
+        for large-scale logistic regression, JMLR 9, 2008; C.-P. Lee, C.-J. Lin, Large-scale linear
+        RankSVM, Neural Computation 26, 2014.
     """
     tol = TOL if tol is None else tol
     check_positive(lam=lam, tol=tol)
@@ -184,11 +182,13 @@ def newton(
     if system is not None:
         check_choice("system", system, ("cholesky", "cg", "eigen"))
     check_whole("rounds", rounds, most=MOST_ROUNDS)
-    if loss.curvature is None:
+    if not is_smooth(loss):
         raise ValueError(
             "newton needs a loss with a continuous slope, such as losses.squared_hinge, "
-            f"smooth_hinge or logistic, got {loss!r}"
+            f"smooth_hinge, logistic or rank_squared_hinge, got {shown(loss)}"
         )
+    if couples_rows(loss):
+        _check_joint(loss, bias, system)
     constant = bias != "none"
 
     def init(key, data):
@@ -202,20 +202,14 @@ def newton(
         state, batch, numbers = jax.tree.map(lax.stop_gradient, (state, batch, numbers))
         strength, limit, most, static_loss = numbers
         most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
-        problem = Problem(
-            batch.x,
-            batch.y.astype(dtype),
-            state.weight / pairwise_sum(state.weight),
-            _ridge(strength, state.v, bias),
-            unwrap_static(static_loss),
-            bias,
-        )
+        risk = second_order_of(unwrap_static(static_loss), batch._replace(weight=state.weight))
+        problem = Problem(batch.x, _ridge(strength, state.v, bias), risk, bias)
         first = problem.at(state.v)
-        form = system or system_for(batch.x)
+        form = "centred" if couples_rows(loss) else system or system_for(batch.x)
         last, steps, passes = _minimise(problem, first, limit, form, most)
         n, size = batch.y.shape[0], state.v.shape[0]
         info = Info(
-            loss=dot(problem.share, problem.loss.value(first.score, problem.y)),
+            loss=first.risk,
             residual=last.residual,
             progress=(first.objective - last.objective)[None],
             index=jnp.full(1, -1, jnp.int32),
@@ -243,8 +237,20 @@ def newton(
         with_tol=with_tol,
         tol=tol,
         layout=packed_by_reference,
+        validate=getattr(loss, "validate", None),
         warm_start=lambda state: state._replace(steps=jnp.zeros_like(state.steps)),
     )
+
+
+def _check_joint(loss: AnyLoss, bias: str, system: str | None) -> None:
+    """Raise for options that a loss of all rows together does not have."""
+    if bias == "free":
+        raise ValueError(f"{shown(loss)} does not depend on a free bias: take bias='none'")
+    if system not in (None, "cg"):
+        raise ValueError(
+            f"{shown(loss)} couples rows, so that its systems are not formed: take system='cg', "
+            f"got {system!r}"
+        )
 
 
 def _ridge(lam: Array, v: Array, bias: str) -> Array:
@@ -271,17 +277,17 @@ def _minimise(
 
     def step(carry):
         k, point, _, passes = carry
-        s = problem.curvature(point.score)
+        _, _, hessian = problem.risk(point.score)
         ridge = problem.ridge
         if problem.bias == "free":  # without curvature its system would have no solution
-            ridge = ridge.at[-1].set(jnp.where(jnp.any(s > 0), 0, ridge[0]))
+            ridge = ridge.at[-1].set(jnp.where(jnp.any(hessian.diagonal > 0), 0, ridge[0]))
         rtol = jnp.minimum(jnp.sqrt(point.residual), RATE)
         direction, rate, products = solve_normal(
             x,
-            s,
+            hessian.product,
             ridge,
             -point.grad,
-            precondition(s, ridge),
+            precondition(hessian.diagonal, ridge),
             rtol,
             _most_products(size),
             constant,

@@ -12,7 +12,7 @@ import numpy as np
 from ..checks import integer
 from ..engines.moments import add_joint, check_columns, joint_rows, no_moments
 from ..models import Linear, OneVsRest
-from ..numerics import accum_dtype, dot, fold_rows, is_traced
+from ..numerics import accum_dtype, dot, fold_rows, in_double, is_traced
 from ..recipe import check_choice, static, struct
 from ..types import Array, Batch, SparseRows, check_batch
 
@@ -79,9 +79,9 @@ def ridge_path(
         classes: k, >= 2, for class numbers 0 .. k-1: each class against the rest. None: one target.
 
     Returns:
-        `RidgePath`: NumPy arrays of float64. Inside of a transformation they are in the dtype of
-        the rows. In float32 the leave-one-out errors of fewer rows than columns are inf for lam of
-        1e-6 and less. Choose lam by `loo_error` for real targets, and by `loo_mistakes` for
+        `RidgePath`: NumPy arrays of float64. Inside of a transformation they are computed in
+        float64, too, and returned in the dtype of the rows; derivatives are computed in that, and
+        `vmap` is sequential. Choose lam by `loo_error` for real targets, and by `loo_mistakes` for
         classes.
 
     Raises:
@@ -113,7 +113,7 @@ def ridge_path(
     if is_traced(x, y, weight, strengths):
         dtype = accum_dtype(x)
         numbers = (jnp.asarray(a).astype(dtype) for a in (y, weight, strengths))
-        return _path(x, *numbers, bias, classes)
+        return _traced_path(bias, classes, x, *numbers)
     _check_rows(y, weight, classes)
     with jax.enable_x64(True):
         wide = (np.asarray(a, np.float64) for a in (y, weight, strengths))
@@ -145,6 +145,20 @@ def _strengths(lam: Any) -> Any:
             wrong = known[~((known > 0) & (known < np.inf))][0]
             raise ValueError(f"lam must hold finite numbers above 0, got {wrong:g}")
     return lam
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _traced_path(
+    bias: str, classes: int | None, x: Any, y: Array, weight: Array, lam: Array
+) -> RidgePath:
+    """The path computed in float64, in the dtype of y; its derivatives are computed in that."""
+    return in_double(lambda _, *rows: _path(*rows, bias, classes))(y.dtype, x, y, weight, lam)
+
+
+@_traced_path.defjvp
+def _tangents_in_dtype(bias: str, classes: int | None, primals: tuple, tangents: tuple) -> tuple:
+    plain = lambda *rows: _path(*rows, bias, classes)
+    return _traced_path(bias, classes, *primals), jax.jvp(plain, primals, tangents)[1]
 
 
 @functools.partial(jax.jit, static_argnames=("bias", "classes"))

@@ -29,15 +29,17 @@ def test_scikit_learn(estimator, check):
 
 
 @pytest.mark.long
-def test_the_weights_are_those_of_liblinear_on_all_pairs():
+@pytest.mark.parametrize(("loss", "power"), [("hinge", 1), ("squared_hinge", 2)])
+def test_the_weights_are_those_of_liblinear_on_all_pairs(loss, power):
     x, y, query = rows()
     lam = 0.05
     i, j = np.nonzero((y[:, None] > y) & (query[:, None] == query))
     z, sign = x[i] - x[j], np.where(np.arange(len(i)) % 2, 1, -1)
-    peer = LinearSVC(C=1 / (lam * len(z)), loss="hinge", fit_intercept=False, tol=1e-9, max_iter=10**6)
+    peer = LinearSVC(C=1 / (lam * len(z)), loss=loss, dual=True, fit_intercept=False, tol=1e-9, max_iter=10**6)
     w = peer.fit(sign[:, None] * z, sign).coef_[0]
-    ranker = Ranker(lam=lam, tol=1e-5).fit(x, y, qid=query)
-    objective = lambda w: lam / 2 * w @ w + np.maximum(1 - z @ w, 0).mean()
+    ranker = Ranker(lam=lam, loss=loss, tol=1e-5).fit(x, y, qid=query)
+    assert 1 <= ranker.n_iter_ <= (100 if power == 1 else 10)
+    objective = lambda w: lam / 2 * w @ w + (np.maximum(1 - z @ w, 0) ** power).mean()
     assert objective(w) * (1 - 1e-6) <= objective(ranker.coef_) <= objective(w) * (1 + 2e-5)
     np.testing.assert_allclose(ranker.predict(x), x @ ranker.coef_, rtol=1e-5, atol=1e-6)
 
@@ -50,6 +52,27 @@ def test_the_score_is_ndcg_and_queries_help():
     theirs = [ndcg_score([2.0 ** y[query == q] - 1], [scores[query == q]], k=5) for q in range(QUERIES) if y[query == q].any()]
     assert ranker.score(x, y, qid=query) == pytest.approx(np.mean(theirs), rel=1e-5)
     assert ranker.score(x, y, qid=query) > clone(ranker).fit(x, y).score(x, y, qid=query)
+
+
+@pytest.mark.long
+def test_the_weights_of_a_score_are_those_of_queries():
+    """The mean weight of a query, as scikit-learn's score takes; a row of weight 0 is absent."""
+    x, y, query = rows()
+    ranker = Ranker(lam=0.05, k=5).fit(x, y, qid=query)
+    of_query = np.random.default_rng(1).uniform(0.5, 3, QUERIES)
+    of_query[4] = 0
+    absent = np.random.default_rng(2).random(N) < 0.2
+    scores, gain, factor = ranker.predict(x), 2.0**y - 1, np.where(absent, 0, of_query[query])
+    present = lambda q: (query == q) & ~absent
+    theirs = np.array([ndcg_score([gain[present(q)]], [scores[present(q)]], k=5) for q in range(QUERIES)])
+    found = ranker.score(x, y, sample_weight=factor, qid=query)
+    assert found == pytest.approx(np.average(theirs, weights=of_query), rel=1e-5)
+    assert abs(found - ranker.score(x, y, qid=query)) > 1e-3
+    uneven = np.where(np.arange(N) % 2, 0.5, 2) * factor
+    mean = [uneven[present(q)].mean() for q in range(QUERIES)]
+    assert ranker.score(x, y, sample_weight=uneven, qid=query) == pytest.approx(np.average(theirs, weights=mean), rel=1e-5)
+    with pytest.raises(ValueError, match="weight"):
+        ranker.score(x, y, sample_weight=-factor, qid=query)
 
 
 def test_copies_are_weights_and_names_are_numbers():
