@@ -84,6 +84,15 @@ def x64():
 
 
 @pytest.fixture
+def optimised():
+    """Programs compiled with all optimisations, for a test whose runs take longer than its compilation."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
 def registry():
     """The registry as it was, afterwards."""
     before = dict(REGISTRY)

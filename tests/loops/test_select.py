@@ -113,7 +113,7 @@ def test_the_model_is_that_of_the_choice_on_all_rows(found):
 
 @pytest.mark.long
 @pytest.mark.parametrize("n", [1100])
-def test_blocks_on_the_matrix_and_shared_rows(n):
+def test_blocks_on_the_matrix_and_shared_rows(n, optimised):
     """More rows than the pair steps end with; a matrix that fits, and one that does not."""
     x, y = rows(n, seed=1)
     data = jaxsvm.dataset(x, y)
