@@ -229,8 +229,8 @@ def wolfe(
 
 def _move_lightest(bundle: Bundle, hull_weights: Array, slot: Array) -> Bundle:
     """The bundle with its lightest vector of slots 1 to m - 1 in `slot`, if that is occupied."""
-    lightest = 1 + jnp.argmin(hull_weights[1:])
-    place = jnp.arange(hull_weights.shape[0])
+    lightest = 1 + jnp.argmin(hull_weights[1:]).astype(jnp.int32)
+    place = jnp.arange(hull_weights.shape[0], dtype=jnp.int32)
     swapped = place.at[slot].set(lightest).at[lightest].set(slot)
     order = jnp.where(bundle.active[slot], swapped, place)
     return jax.tree.map(lambda a: a[order], bundle)
