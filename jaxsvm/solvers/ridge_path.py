@@ -152,7 +152,7 @@ def _traced_path(
     bias: str, classes: int | None, x: Any, y: Array, weight: Array, lam: Array
 ) -> RidgePath:
     """The path computed in float64, in the dtype of y; its derivatives are computed in that."""
-    return in_double(lambda _, *rows: _path(*rows, bias, classes))(y.dtype, x, y, weight, lam)
+    return in_double(lambda *rows: _path(*rows, bias, classes))(y.dtype, x, y, weight, lam)
 
 
 @_traced_path.defjvp

@@ -93,7 +93,7 @@ def wolfe(
             structure.
         weights: "norm": the vector of least norm in the hull; "dual": the combination of highest
             dual value, with h = lam w - sum_i share_i a_i y_i phi(x_i) at the current w, and
-            without resets; structure.
+            without resets. There the lightest vector leaves the bundle, not the oldest; structure.
         line_search: "exact", or "wolfe" with decrease of at least m_L t |h|^2 and slope of at least
             -m_R |h|^2; structure.
         reset: kappa, >= 0; larger values reset more often, 0 never. The default 0.5 resets where
@@ -150,7 +150,8 @@ def wolfe(
         y, share = batch.y.astype(a.dtype), weight / pairwise_sum(weight)
         space = make_space(kernel, batch.x)
         margin = y * w.response
-        # The subgradient at the trial point replaces the oldest of slots 1 to m - 1.
+        # The subgradient at the trial point replaces the oldest of slots 1 to m - 1; with dual
+        # weights the lightest, which was moved there.
         z = space.function(share * y * a)
         g = subgradient(lam, trial, z)
         newest = Bundle(g, z, a, jnp.ones((), bool))
@@ -184,6 +185,9 @@ def wolfe(
         subgradients = jax.tree.map(
             lambda slots, value: slots.at[0].set(value), subgradients, first
         )._replace(active=active)
+        if weights == "dual" and bundle > 2:
+            next_slot = 1 + (t + 1) % (bundle - 1)
+            subgradients = _move_lightest(subgradients, hull_weights, next_slot)
         # The line search along d = -h.
         d = scale(-1.0, h)
         line = line_of(lam, space, w, d, z, y, share)
@@ -221,3 +225,12 @@ def wolfe(
 
     check = None if kernel is None else kernel_check(kernel)
     return Solver(init, update, model, whole(), "all", targets="labels", validate=check)
+
+
+def _move_lightest(bundle: Bundle, hull_weights: Array, slot: Array) -> Bundle:
+    """The bundle with its lightest vector of slots 1 to m - 1 in `slot`, if that is occupied."""
+    lightest = 1 + jnp.argmin(hull_weights[1:]).astype(jnp.int32)
+    place = jnp.arange(hull_weights.shape[0], dtype=jnp.int32)
+    swapped = place.at[slot].set(lightest).at[lightest].set(slot)
+    order = jnp.where(bundle.active[slot], swapped, place)
+    return jax.tree.map(lambda a: a[order], bundle)

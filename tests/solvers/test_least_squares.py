@@ -322,20 +322,21 @@ def test_rows_beyond_a_block_and_inside_of_a_transformation(x64):
 def test_inside_of_a_transformation_float32_rows_keep_their_digits(bias):
     """Fewer rows than columns: 1 minus a leverage, some lam / eigenvalue, is below the rounding of float32."""
     random = np.random.default_rng(1)
-    x, y, lams = random.normal(size=(8, 20)), random.normal(size=8), np.array([1e-8, 1e-4, 1.0])
-    data = dataset(x, y, None, dtype=np.float32)
+    x, y = random.normal(size=(8, 20)).astype("f"), random.normal(size=8).astype("f")
+    lams, data = np.array([1e-8, 1e-4, 1.0], "f"), dataset(x, y, None, dtype=np.float32)
     outside = jaxsvm.ridge_path(data, lam=lams, bias=bias)
-    inside = jax.jit(lambda data, lam: jaxsvm.ridge_path(data, lam=lam, bias=bias))(data, jnp.asarray(lams, "f"))
-    one = np.asarray(x, "f").astype(float)
-    one = np.c_[one, np.ones(8)] if bias == "feature" else one - one.mean(0) if bias == "free" else one
-    gram = one @ one.T
-    centre = np.eye(8) - (1 / 8 if bias == "free" else 0)
-    for i, lam in enumerate(np.asarray(lams, "f").astype(float)):
-        hat = gram @ np.linalg.inv(gram + 8 * lam * np.eye(8)) @ centre + np.eye(8) - centre
-        targets = np.asarray(y, "f").astype(float)
-        errors = (targets - hat @ targets) / (1 - np.diag(hat))
-        np.testing.assert_allclose(outside.loo_error[i], np.mean(errors**2), rtol=1e-5)
-        np.testing.assert_allclose(inside.loo_error[i], np.mean(errors**2), rtol=1e-5)
+    inside = jax.jit(lambda data, lam: jaxsvm.ridge_path(data, lam=lam, bias=bias))(data, jnp.asarray(lams))
+    rows, targets = x.astype(float), y.astype(float)
+    rows = np.c_[rows, np.ones(8)] if bias == "feature" else rows
+    for k, lam in enumerate(lams.astype(float)):
+        errors = []
+        for i in range(8):
+            z, t = np.delete(rows, i, 0), np.delete(targets, i)
+            shift, level = (z.mean(0), t.mean()) if bias == "free" else (0 * z[0], 0)
+            alpha = np.linalg.solve((z - shift) @ (z - shift).T + 8 * lam * np.eye(7), t - level)
+            errors.append(targets[i] - level - (rows[i] - shift) @ (z - shift).T @ alpha)
+        for path in (outside, inside):
+            np.testing.assert_allclose(path.loo_error[k], np.mean(np.square(errors)), rtol=1e-5)
     for have, want in zip(jax.tree.leaves(inside), jax.tree.leaves(outside), strict=True):
         assert have.dtype == jnp.float32
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-6)
