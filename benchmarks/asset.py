@@ -159,7 +159,7 @@ def means(rows: list[dict]) -> list[dict]:
 
 LIMIT, POINTS = 25.0, 128  # seconds of an iterative rival; basis points of CPSP
 FEWER = {"LASVM": 5_000, "CPSP": 10_000, "interior point": 20_000}  # rows at most
-WIDEST = 512  # directions of a map, beyond which the interior point method takes minutes
+WIDEST = 1_000  # columns that the interior point method takes
 ABOUT = ("test_error", "train_s", "objective", "steps", "visits", "converged", "residual", "rank", "device")
 
 

@@ -23,8 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxsvm
-from jaxsvm import samplers
-from jaxsvm.recipe import sampler
+from jaxsvm import recipe, samplers
 
 from .common import RESULTS, device, load_all, load_sparse, panels, write
 
@@ -192,7 +191,7 @@ def batch() -> None:
     figure.savefig(RESULTS / "pegasos_batch.png", dpi=120)
 
 
-@sampler
+@recipe.sampler
 def again(inner, times: int):
     """The draws of `inner`, each for so many steps."""
 
