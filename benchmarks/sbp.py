@@ -228,6 +228,12 @@ def comparison(options) -> None:
             results.add(run, [row | scale for row in found])
 
 
+def lifted(problem: Problem, landmarks: int) -> list:
+    """Training and test rows in the space of Nystrom features."""
+    phi = jaxsvm.features.nystrom(KEY, problem.kernel, problem.train.x, landmarks=landmarks)
+    return [jaxsvm.on_features(phi, jaxsvm.simba(0.0)).prepare(part) for part in (problem.train, problem.test)]
+
+
 HORIZON = 30_000
 
 
@@ -241,15 +247,13 @@ def simba(options) -> None:
             continue
         best, found, n = reference(results, problem, "decomposition"), [], problem.n
         for landmarks in (64, 256, 1024):
-            lift = lambda m=landmarks, own=problem: jaxsvm.features.nystrom(KEY, own.kernel, own.train.x, landmarks=m)
-            go = lambda s, own=problem: jaxsvm.fit(s, own.train, KEY, steps=HORIZON, every=HORIZON)
             for _ in range(2):  # the first compiles
-                phi, mapping = timed(lift)
-                solver = jaxsvm.on_features(phi, jaxsvm.simba(best["nu"], horizon=HORIZON))
-                made, seconds = timed(lambda go=go, s=solver: go(s))
-            inner, held = (np.asarray(made.model(part.x), np.float64) for part in (problem.train, problem.test))
-            weights = np.concatenate([np.ravel(a) for a in jax.tree.leaves(made.model.inner)]).astype(np.float64)
-            judged = problem.judge(inner, held, float(weights @ weights), 0.0, "none")
+                (rows, held), mapping = timed(lambda m=landmarks, own=problem: lifted(own, m))
+                solver = jaxsvm.simba(best["nu"], horizon=HORIZON)
+                made, seconds = timed(lambda s=solver, rows=rows: jaxsvm.fit(s, rows, KEY, steps=HORIZON, every=HORIZON))
+            inner, outer = (np.asarray(made.model(part.x), np.float64) for part in (rows, held))
+            weights = np.asarray(made.model.w, np.float64)
+            judged = problem.judge(inner, outer, float(weights @ weights), 0.0, "none")
             evals = n * landmarks
             found.append({"steps": HORIZON, "evals": evals, "passes": evals / n**2, "seconds": mapping + seconds} | judged)
         results.add(run, found)
