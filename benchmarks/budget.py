@@ -50,8 +50,9 @@ from jax import lax
 import jaxsvm
 from jaxsvm import budget, features, kernels, objectives, samplers
 from jaxsvm.budget.merge import GRID, table
-from jaxsvm.engines import online as engine
 from jaxsvm.engines.coordinate import dual_coef
+from jaxsvm.engines.online import ogd_rule
+from jaxsvm.engines.online import online as online_solver
 from jaxsvm.spaces.budgeted import flush
 from jaxsvm.spaces.expansion import expansion
 
@@ -439,7 +440,7 @@ def counting(inner):
 @jaxsvm.solver
 def kernel_ogd(lam, kernel, *, eta):
     """Online gradient descent on lam/2 |w|^2 + hinge with all its points: what `bogd` keeps on a budget."""
-    return engine.online(lambda data: (), engine.ogd_rule(eta, lam), expansion(kernel), sampler=samplers.epochs(1))
+    return online_solver(lambda data: (), ogd_rule(eta, lam), expansion(kernel), sampler=samplers.epochs(1))
 
 
 FIVE = "bsca(1), five passes"
