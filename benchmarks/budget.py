@@ -16,13 +16,16 @@ maintenance: BSCA on ijcnn1 with all partners or 59, by golden section or look-u
 newcomers to a full state that stays as it is, less a scan that does nothing, in a process as it is and in one with
 `jaxsvm.fast_loops(10**9)`; its share of 5 epochs; accuracy over the later half of 50 epochs.
 stop: BSCA and ACF-BSCA on ijcnn1 until the rule of the paper says so, with 0.01 and 0.001, 60 epochs at most.
-seeds: ten seeds in one program: primal value and accuracy after every epoch, mean and deviation; eight seeds and eight lambdas
-by vmap, by lax.map, and one after the other.
+seeds: ten seeds in one program: primal value and accuracy after every epoch, mean and deviation, 200 points; ijcnn1 by 10,000
+rows, three others by 5,000.
+sweep: eight seeds and eight lambdas by vmap, by lax.map, and one after the other.
+dual: the dual value of BSCA after every epoch: of the function sum_i alpha_i y_i phi(x_i), and with the model on a budget in the
+place of that function, sum_i alpha_i - |w|^2 / 2, which is no bound.
 online: one pass in ten orders: mistakes y f <= 0 of the function before it sees the label, and the test error of what stands at
-the end.
+the end; online gradient descent with all its points, and BSCA after one and five passes (its mistakes are of the first).
 step: one step of BSGD on a full budget of 500 points beside a plain C loop (budget_step.c, compiled by the system's cc), in
 turns; in a process as it is, and in one with `jaxsvm.fast_loops(10**9)`.
-figure: the curves of accuracy.csv and seeds.csv as pictures.
+figure: accuracy, dual, maintenance, stop, seeds and online as pictures.
 
 `--rows`, `--epochs`: at most so many; `--out`: another folder for the results.
 """
@@ -48,7 +51,10 @@ import jaxsvm
 from jaxsvm import budget, features, kernels, objectives, samplers
 from jaxsvm.budget.merge import GRID, table
 from jaxsvm.engines.coordinate import dual_coef
+from jaxsvm.engines.online import ogd_rule
+from jaxsvm.engines.online import online as online_solver
 from jaxsvm.spaces.budgeted import flush
+from jaxsvm.spaces.expansion import expansion
 
 from . import common
 from .common import error, panels, rows_of, saved, timed
@@ -188,6 +194,43 @@ def later(models: list) -> list:
     return models[len(models) // 2 :]
 
 
+ASCENTS = [  # data, rows, C, gamma, epochs
+    ("ijcnn1", 10_000, 2, 2, 10), ("susy_30k_subset", 10_000, 2, 2**-7, 20), ("a9a", 10_000, 1, 2**-5, 10),
+    ("a9a", 10_000, 32, 2**-7, 30),
+]  # fmt: skip
+
+
+def dual(options) -> None:
+    """The dual value after every epoch, of the function of alpha and of the model on a budget."""
+    results = common.Results("budget_dual", (*PROBLEM, "method", "budget", "epoch"), ("dual", "dual_on_budget", "primal"))
+    for name, n, C, gamma, epochs in ASCENTS:
+        own, epochs = dict(zip(PROBLEM, (name, min(n, options.rows), C, gamma), strict=True)), min(epochs, options.epochs)
+        ways, problem = [("decomposition", "")] + [(m, size) for size in (200, 500) for m in METHODS if m != "BSGD"], None
+        for method, size in ways:
+            if results.of(own | {"method": method, "budget": size, "epoch": epochs if size else ""}):
+                continue
+            problem = problem or Problem(name, own["rows"], C, gamma)
+            if not size:
+                found = exact_run(problem, method)
+                results.add(own | {"method": method, "budget": "", "epoch": ""}, [{k: found[k] for k in ("dual", "primal")}])
+                continue
+            for epoch, (model, coef) in enumerate(ascent(problem, method, size, epochs)):
+                alpha = np.asarray(coef, np.float64) * problem.y
+                on_budget = (alpha.sum() - float(model.sqnorm()) / 2) / (problem.C * problem.n)
+                row = {"dual": problem.dual(coef), "dual_on_budget": on_budget, "primal": problem.primal(model)}
+                results.add(own | {"method": method, "budget": size, "epoch": epoch + 1}, [row])
+
+
+def ascent(problem: Problem, method: str, size: int, epochs: int):
+    """The model and the signed dual coefficients after every epoch."""
+    solver, state, n = jaxsvm.bsca(problem.C, problem.kernel, budget=size, maintain=MERGE), None, problem.n
+    for _ in range(epochs):
+        key = jax.random.key(0) if state is None else None
+        run = jaxsvm.fit(solver, problem.train, key, steps=n, every=n, state=state, sampler=METHODS[method])
+        state = run.state
+        yield run.model, dual_coef(state.solver.inner)
+
+
 def by_seed(options) -> None:
     """How much the mean over the later epochs depends on the seed."""
     C, gamma, epochs = 32, 2**-7, min(30, options.epochs)
@@ -325,23 +368,37 @@ def stop(options) -> None:
     common.write("budget_stop", rows)
 
 
+TEN = [  # data, rows, C, gamma: ten epochs of each
+    ("ijcnn1", 10_000, 2, 2), ("susy_30k_subset", 5_000, 2, 2**-7), ("a9a", 5_000, 1, 2**-5), ("covtype", 5_000, 128, 8),
+]  # fmt: skip
+
+
 def seeds(options) -> None:
-    """Ten seeds in one program: curves; eight seeds or lambdas: time."""
+    """Ten seeds in one program: curves."""
+    results = common.Results("budget_seeds", (*PROBLEM, "method", "epoch"), CURVE)
+    for name, n, C, gamma in TEN:
+        epochs, own = min(10, options.epochs), dict(zip(PROBLEM, (name, min(n, options.rows), C, gamma), strict=True))
+        for method in METHODS:
+            if not results.of(own | {"method": method, "epoch": epochs}):
+                for row in curves(Problem(name, own["rows"], C, gamma), method, epochs):
+                    results.add(own | {"method": method, "epoch": row.pop("epoch")}, [row])
+
+
+def sweep(options) -> None:
+    """Eight seeds or lambdas: time."""
     problem, epochs = Problem("ijcnn1", min(10_000, options.rows), 2, 2), min(10, options.epochs)
-    rows, timing = [], []
-    for method in ("BSGD", "BSCA"):
-        rows += curves(problem, method, epochs)
-        timing += sweeps(problem, method, epochs)
-    common.write("budget_seeds", rows)
-    common.write("budget_sweep", timing)
+    common.write("budget_sweep", [row for method in ("BSGD", "BSCA") for row in sweeps(problem, method, epochs)])
+
+
+CURVE = ("seeds", "primal", "primal_deviation", "accuracy", "accuracy_deviation")
 
 
 def curves(problem: Problem, method: str, epochs: int) -> list[dict]:
     """Mean and deviation over ten seeds after every epoch."""
-    run = jax.jit(jax.vmap(lambda key: problem.fit(method, 200, epochs, key=key).info.probe))
+    run = jax.jit(lambda keys: lax.map(lambda key: problem.fit(method, 200, epochs, key=key).info.probe, keys))
     models, rows = [each(seed) for seed in each(run(jax.random.split(jax.random.key(0), 10)))], []
     for epoch, at in enumerate(zip(*models, strict=True)):
-        row = {"method": method, "seeds": len(at), "epoch": epoch + 1}
+        row = {"seeds": len(at), "epoch": epoch + 1}
         for name, judge in (("primal", problem.primal), ("accuracy", problem.accuracy)):
             values = [judge(model) for model in at]
             row |= {name: f"{np.mean(values):.6g}", f"{name}_deviation": f"{np.std(values):.4g}"}
@@ -380,6 +437,15 @@ def counting(inner):
     return jaxsvm.Solver(**fields | {"update": update})
 
 
+@jaxsvm.solver
+def kernel_ogd(lam, kernel, *, eta):
+    """Online gradient descent on lam/2 |w|^2 + hinge with all its points: what `bogd` keeps on a budget."""
+    return online_solver(lambda data: (), ogd_rule(eta, lam), expansion(kernel), sampler=samplers.epochs(1))
+
+
+FIVE = "bsca(1), five passes"
+
+
 def online_methods(kernel, size: int, d: int, lam: float) -> dict:
     """A line each, as in the table."""
     plain = ("stoptron", "random_budget_perceptron", "fixed_budget_perceptron", "tighter_perceptron", "tightest_perceptron",
@@ -387,6 +453,7 @@ def online_methods(kernel, size: int, d: int, lam: float) -> dict:
     frequencies = features.fourier(jax.random.key(1), kernel, dim=d, features=8 * size)  # 4 a point, a cosine and a sine each
     return {
         "perceptron, no budget": jaxsvm.perceptron(kernel),
+        "kernel OGD(0.001, eta=0.2), no budget": kernel_ogd(1e-3, kernel, eta=0.2),
         **{name: getattr(jaxsvm, name)(kernel, budget=size) for name in plain},
         "projectron(eta=0.1)": jaxsvm.projectron(kernel, budget=size, eta=0.1),
         "projectron_plus(eta=0.1)": jaxsvm.projectron_plus(kernel, budget=size, eta=0.1),
@@ -395,12 +462,14 @@ def online_methods(kernel, size: int, d: int, lam: float) -> dict:
         f"fogd(1, {4 * size} frequencies)": jaxsvm.fogd(1.0, frequencies),
         f"nogd(0.2, features={size // 5})": jaxsvm.nogd(0.2, kernel, budget=size, features=size // 5),
         "bsgd(1/n)": jaxsvm.bsgd(lam, kernel, budget=size, maintain=MERGE),
+        "bsca(1)": jaxsvm.bsca(1.0, kernel, budget=size, maintain=MERGE),
+        FIVE: jaxsvm.bsca(1.0, kernel, budget=size, maintain=MERGE),
     }
 
 
-def passes(problem: Problem, solver) -> list:
-    """One pass in ten orders, and seconds."""
-    run = lambda key: jaxsvm.fit(solver, problem.train, key, steps=problem.n, every=problem.n)
+def passes(problem: Problem, solver, count: int) -> list:
+    """So many passes in ten orders, and seconds."""
+    run = lambda key: jaxsvm.fit(solver, problem.train, key, steps=count * problem.n, every=problem.n)
     run(jax.random.key(0))
     return [timed(lambda key=key: run(key)) for key in jax.random.split(jax.random.key(0), 10)]
 
@@ -411,7 +480,7 @@ def online(options) -> None:
     for name, n, gamma, size in (("svmguide1", 3_089, 0.5, 100), ("a9a", 10_000, 2**-5, 200), ("ijcnn1", 10_000, 2, 200)):
         problem = Problem(name, min(n, options.rows), 1, gamma, standardised=name == "svmguide1")
         for method, solver in online_methods(problem.kernel, size, problem.x.shape[1], problem.lam).items():
-            runs = passes(problem, counting(solver))
+            runs = passes(problem, counting(solver), 5 if method == FIVE else 1)
             mistakes = spread([100 * float(run.info.loss[0]) for run, _ in runs])
             errors = [100 - problem.accuracy(run.model) for run, _ in runs]
             row = {"data": name, "rows": problem.n, "gamma": gamma, "budget": size, "method": method}
@@ -506,22 +575,156 @@ def figure(options) -> None:
         axes[0, 0].set_ylabel("test accuracy in per cent")
         axes[0, 0].legend(fontsize=8)
         drawn.savefig(common.RESULTS / "budget_accuracy.png", dpi=120)
-    rows = saved("budget_seeds")
-    if rows:
-        drawn, axes = panels(1, 2)
-        for ax, name in zip(axes[0], ("primal", "accuracy"), strict=True):
-            for method in ("BSGD", "BSCA"):
-                own = [row for row in rows if row["method"] == method]
-                epoch, mean, deviation = (np.array([float(r[k]) for r in own]) for k in ("epoch", name, f"{name}_deviation"))
-                ax.plot(epoch, mean, label=f"{method}, {own[0]['seeds']} seeds")
+    drawings = {"epochs": ("accuracy", draw_epochs), "dual": ("dual", draw_dual), "seeds": ("seeds", draw_seeds),
+                "online": ("online", draw_online), "maintenance": ("maintenance", draw_maintenance),
+                "stop": ("stop", draw_stop)}  # fmt: skip
+    for name, (file, draw) in drawings.items():
+        rows = saved(f"budget_{file}")
+        if rows:
+            draw(rows).savefig(common.RESULTS / f"budget_{name}.png", dpi=120)
+
+
+def cases_of(rows: list[dict]) -> list[tuple]:
+    """The problems of a results file, and its rows on each."""
+    cases = dict.fromkeys(tuple(row[k] for k in PROBLEM) for row in rows)
+    return [(case, [row for row in rows if tuple(row[k] for k in PROBLEM) == case]) for case in cases]
+
+
+def title(ax, case: tuple) -> None:
+    ax.set_title(f"{case[0]}, {int(case[1]):,} rows, C = {case[2]}, $\\gamma$ = {float(case[3]):.3g}", fontsize=8)
+    ax.grid(alpha=0.3)
+
+
+def draw_epochs(rows: list[dict]):
+    """Figures 1 to 3: accuracy and primal value against epochs, a column for each problem."""
+    cases, kinds = cases_of(rows), list(METHODS)
+    drawn, axes = panels(2, len(cases))
+    for (upper, lower), (case, own) in zip(axes.T, cases, strict=True):
+        for row in [row for row in own if row["method"] in kinds]:
+            style = {"color": f"C{kinds.index(row['method'])}", "ls": "-" if row["budget"] == "500" else ":", "lw": 1.2}
+            for ax, name in ((upper, "accuracies"), (lower, "primals")):
+                curve = np.array(row[name].split(), float)
+                ax.plot(np.arange(1, len(curve) + 1), curve, label=f"{row['method']} {row['budget']}", **style)
+        svc, optimum = (next(row for row in own if row["method"] == method) for method in EXACT)
+        upper.axhline(float(svc["last"]), color="grey", lw=1, label="SVC")
+        upper.set_ylim(float(svc["last"]) - 12, float(svc["last"]) + 2)
+        lower.axhline(float(optimum["primal"]), color="grey", lw=1, label="optimum")
+        lower.set(yscale="log", xlabel="epochs")
+        title(upper, case)
+        lower.grid(alpha=0.3)
+    axes[0, 0].set_ylabel("test accuracy in per cent")
+    axes[1, 0].set_ylabel("primal value / (C n)")
+    axes[0, 0].legend(fontsize=7)
+    return drawn
+
+
+def draw_dual(rows: list[dict]):
+    """Figure 4: dual values against epochs."""
+    cases = cases_of(rows)
+    drawn, (axes,) = panels(1, len(cases))
+    for ax, (case, own) in zip(axes, cases, strict=True):
+        best = next(float(row["dual"]) for row in own if row["method"] == "decomposition")
+        for colour, (method, size) in enumerate(dict.fromkeys((r["method"], r["budget"]) for r in own if r["budget"])):
+            curve = [row for row in own if (row["method"], row["budget"]) == (method, size)]
+            epochs = common.column(curve, "epoch")
+            ax.plot(epochs, common.column(curve, "dual"), "-", color=f"C{colour}", label=f"{method} {size}, of alpha")
+            ax.plot(
+                epochs, common.column(curve, "dual_on_budget"), ":", color=f"C{colour}", label=f"{method} {size}, on a budget"
+            )
+        ax.axhline(best, color="grey", lw=1, label="optimum")
+        ax.set(xlabel="epochs", ylim=(0, 1.25 * best) if best > 0 else None)
+        title(ax, case)
+    axes[0].set_ylabel("dual value / (C n)")
+    axes[0].legend(fontsize=6)
+    return drawn
+
+
+def draw_seeds(rows: list[dict]):
+    """Figure 8: mean and deviation over ten seeds."""
+    cases = cases_of(rows)
+    drawn, axes = panels(2, len(cases))
+    for column, (case, own) in zip(axes.T, cases, strict=True):
+        for ax, name in zip(column, ("accuracy", "primal"), strict=True):
+            for method in METHODS:
+                curve = [row for row in own if row["method"] == method]
+                epoch, mean, deviation = (common.column(curve, k) for k in ("epoch", name, f"{name}_deviation"))
+                ax.plot(epoch, mean, label=f"{method}, {curve[0]['seeds']} seeds")
                 ax.fill_between(epoch, mean - deviation, mean + deviation, alpha=0.3)
-            ax.set(xlabel="epochs", ylabel={"primal": "primal value / (C n)", "accuracy": "test accuracy in per cent"}[name])
-        axes[0, 0].legend(fontsize=8)
-        drawn.savefig(common.RESULTS / "budget_seeds.png", dpi=120)
+        column[1].set(yscale="log", xlabel="epochs")
+        column[1].grid(alpha=0.3)
+        title(column[0], case)
+    axes[0, 0].set_ylabel("test accuracy in per cent")
+    axes[1, 0].set_ylabel("primal value / (C n)")
+    axes[0, 0].legend(fontsize=7)
+    return drawn
+
+
+def draw_online(rows: list[dict]):
+    """Figure 6: test error against seconds, a mark for each method."""
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    drawn, (axes,) = panels(1, len(names))
+    marks, legend = "osD^v<>pPX*hd", {}
+    for ax, name in zip(axes, names, strict=True):
+        own = [row for row in rows if row["data"] == name]
+        for k, row in enumerate(own):
+            mean, low, high = (float(row[f"test_error_{k}"]) for k in ("mean", "min", "max"))
+            colour = "black" if row["method"].startswith("bsca") else f"C{k % 10}"
+            style = {"fmt": marks[k % len(marks)], "color": colour, "ms": 6, "elinewidth": 0.7}
+            made = ax.errorbar(float(row["seconds"]), mean, [[mean - low], [high - mean]], **style)
+            legend.setdefault(row["method"].split(", 4")[0].split(", 8")[0].split(", features")[0].rstrip("(").strip(), made)
+        ax.set(xscale="log", yscale="log", xlabel="seconds of training")
+        ax.set_title(f"{name}, {int(own[0]['rows']):,} rows, {own[0]['budget']} points", fontsize=9)
+        ticks = [t for t in (2, 5, 10, 20, 40, 80) if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]
+        ax.set_yticks(ticks, ticks)
+        ax.minorticks_off()
+        ax.grid(alpha=0.3)
+    axes[0].set_ylabel("test error in per cent, least and largest of ten orders")
+    drawn.legend(legend.values(), legend, loc="outside lower center", ncols=5, fontsize=7)
+    drawn.set_size_inches(4 * len(names), 5)
+    return drawn
+
+
+def draw_maintenance(rows: list[dict]):
+    """Figure 7: time by partners and search, and accuracy."""
+    drawn, (axes,) = panels(1, 3)
+    names = [f"{row['partners']}, {row['search']}" for row in rows]
+    for ax, fields, what in ((axes[0], ("us_a_maintenance", "us_with_fast_loops"), "microseconds a maintenance"),
+                             (axes[1], ("seconds",), "seconds of five epochs"),
+                             (axes[2], ("accuracy_mean",), "test accuracy in per cent")):  # fmt: skip
+        places = np.arange(len(rows))
+        for k, field in enumerate(fields):
+            label = {"us_a_maintenance": "as it is", "us_with_fast_loops": "with fast loops"}.get(field)
+            deviation = common.column(rows, "accuracy_deviation") if field == "accuracy_mean" else None
+            width = 0.8 / len(fields)
+            ax.bar(places + (k - (len(fields) - 1) / 2) * width, common.column(rows, field), width, yerr=deviation, label=label)
+        ax.set_xticks(places, names, fontsize=7)
+        ax.set_ylabel(what)
+    axes[0].legend(fontsize=7)
+    axes[2].set_ylim(98.5, 100)
+    axes[1].set_xlabel("partners, search")
+    return drawn
+
+
+def draw_stop(rows: list[dict]):
+    """Figure 11: where the rule ends a run."""
+    drawn, (axes,) = panels(1, 2)
+    for row in rows:
+        colour, mark = f"C{['BSCA', 'ACF-BSCA'].index(row['method']) + 1}", "o" if row["tol"] == "0.01" else "s"
+        label = f"{row['method']}, {row['tol']}" + ("" if row["converged"] == "True" else ": not met")
+        for ax, field in zip(axes, ("accuracy", "primal"), strict=True):
+            style = {"color": colour, "marker": mark, "label": label, "ls": "", "ms": 7}
+            ax.plot(int(row["epochs"]), float(row[field]), fillstyle="full" if row["converged"] == "True" else "none", **style)
+    axes[0].set(ylabel="test accuracy in per cent", xlabel="epochs until the rule is met (60 at most)")
+    axes[1].set(ylabel="primal value / (C n)", xlabel="epochs")
+    for ax in axes:
+        ax.set_xlim(0, 65)
+        ax.grid(alpha=0.3)
+    axes[1].legend(fontsize=7)
+    return drawn
 
 
 def main() -> None:
-    known = {f.__name__: f for f in (accuracy, by_seed, by_rows, maintenance, stop, seeds, online, step, figure)}
+    known = {f.__name__: f for f in (accuracy, dual, by_seed, by_rows, maintenance, stop, seeds, sweep, online, step, figure)}
     parser = argparse.ArgumentParser()
     parser.add_argument("parts", nargs="*", help=f"{', '.join(known)}; none: all")
     parser.add_argument("--rows", type=int, default=10**9)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.pegasos [convergence] [start] [batch] [speed]`: the figures of the Pegasos overview, on real rows.
+"""`python -m benchmarks.pegasos [convergence] [start] [batch] [again] [speed]`: figures of the Pegasos overview, on real rows.
 
 Rows scaled to norm 1, no intercept, lambda = 1e-4; the optimum is LIBLINEAR's on the same rows (LinearSVC, hinge). Three seeds.
 
@@ -6,6 +6,8 @@ convergence: excess of the objective and test error against passes, for averaged
 rows also of more, drawn with replacement) and for SGDClassifier(average=True); LinearSVC's error beside them.
 start: the excess from ten random starting points on the ball of radius 1/sqrt(lambda).
 batch: k rows a step and T steps, k T fixed to ten passes: the excess against k.
+again: the variants of section 4.5: several steps on each drawn batch, for as many rows drawn (ten passes) and for as many steps
+as ten passes have; and a step counter that stands still where no row violates. The average and the last iterate.
 speed: `reuters_money_fx`, sparse: microseconds a row, SGDClassifier and LinearSVC on the same CSR, in turns; memory.
 """
 
@@ -21,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxsvm
-from jaxsvm import samplers
+from jaxsvm import recipe, samplers
 
 from .common import RESULTS, device, load_all, load_sparse, panels, write
 
@@ -189,6 +191,62 @@ def batch() -> None:
     figure.savefig(RESULTS / "pegasos_batch.png", dpi=120)
 
 
+@recipe.sampler
+def again(inner, times: int):
+    """The draws of `inner`, each for so many steps."""
+
+    def draw(s, t, count):
+        batches = inner.draw(s, t // times, -(-count // times) + 1)
+        return batches[(t + jnp.arange(count)) // times - t // times]
+
+    return jaxsvm.Sampler(inner.init, draw, inner.weight, inner.feedback, rows=inner.rows)
+
+
+TIMES = (1, 2, 4, 8, 16)
+
+
+def several() -> None:
+    """Several steps on one drawn batch, and the counter of violations."""
+    table = []
+    for name in NAMES[:3]:
+        problem = Problem(name)
+        for k, times, counter in ((k, times, counter) for k in (64, 1024) for times in TIMES for counter in (False, True)):
+            if counter and times > 1:
+                continue
+            whole = -(-10 * problem.n // k)  # steps of ten passes
+            for budget, steps in (("rows drawn", whole * times), ("steps", whole))[: 1 if times == 1 else 2]:
+                for seed in range(SEEDS):
+                    inner = jaxsvm.pegasos(LAM, advance_on_violation=counter)
+                    for model, solver in (("average", jaxsvm.averaged(inner, weights=late)), ("last", inner)):
+                        run = jaxsvm.fit(solver, problem.data, jax.random.key(seed), steps=steps, every=steps,
+                                         sampler=again(samplers.uniform(k), times))  # fmt: skip
+                        row = {"data": name, "k": k, "times": times, "counter": "violations" if counter else "steps"}
+                        row |= {"equal": "both" if times == 1 else budget, "seed": seed, "steps": steps}
+                        table.append(row | {"rows_drawn": steps // times * k, "model": model,
+                                            "excess": f"{problem.excess(run.model.w):.3e}",
+                                            "test_error": f"{problem.error(run.model.w):.2f}"})  # fmt: skip
+    write("pegasos_again", table)
+    figure, axes = panels(2, 3)
+    for across, k in zip(axes, (64, 1024), strict=True):
+        for ax, name in zip(across, NAMES, strict=False):
+            for colour, model in enumerate(("average", "last")):
+                for equal, style in (("rows drawn", "o-"), ("steps", "s--")):
+                    own = [r for r in table if (r["data"], r["k"], r["model"], r["counter"]) == (name, k, model, "steps")]
+                    values = [
+                        [float(r["excess"]) for r in own if r["times"] == t and r["equal"] in (equal, "both")] for t in TIMES
+                    ]
+                    ax.plot(TIMES, np.mean(values, 1), style, color=f"C{colour}", label=f"{model}, equal {equal}", ms=4)
+            ax.set(xscale="log", yscale="log", title=f"{name}, {k} rows a batch")
+            ax.set_xticks(TIMES, TIMES)
+            ax.minorticks_off()
+            ax.grid(alpha=0.3)
+        across[0].set_ylabel("excess over the optimum")
+    for ax in axes[1]:
+        ax.set_xlabel("steps on one drawn batch")
+    axes[0, 0].legend(fontsize=7)
+    figure.savefig(RESULTS / "pegasos_again.png", dpi=120)
+
+
 def speed() -> None:
     """Sparse rows: time a row beside scikit-learn, and memory beside the padded rows."""
     from sklearn.linear_model import SGDClassifier
@@ -250,7 +308,7 @@ def speed() -> None:
 
 
 def main() -> None:
-    known = {f.__name__: f for f in (convergence, start, batch, speed)}
+    known = {"convergence": convergence, "start": start, "batch": batch, "again": several, "speed": speed}
     for name in [a for a in sys.argv[1:] if a in known] or list(known):
         known[name]()
 

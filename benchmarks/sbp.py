@@ -1,4 +1,6 @@
-"""`python -m benchmarks.sbp [comparison] [claim] [block] [features] [front] [step] [guarantee] [figure]`: SBP beside its rivals.
+"""`python -m benchmarks.sbp [comparison] [simba] [large] [claim] [block] [features] [front] [step] [guarantee] [figure]`.
+
+SBP beside its rivals.
 
 The experiments of Cotter, Shalev-Shwartz and Srebro (The kernelized stochastic batch perceptron, ICML 2012). Gaussian kernel at
 the paper's widths, lam = 1/(C n), nu and the radius from `decomposition` at a violation of 1e-4, with a free bias and without
@@ -12,6 +14,10 @@ visited ten times, where a method spends little. error: on test rows; level: of 
 best; hinge: mean hinge of that direction at the radius; primal: lam/2 |w|^2 + mean hinge of the model as it is (none for
 perceptrons, which have no scale). `decomposition` is the optimum, SVC scikit-learn's with a free bias; smo and sbp in both
 forms, the others without a bias.
+simba: SIMBA, which is linear, on 64, 256 and 1,024 Nystrom features, 30,000 steps; the kernel evaluations are those of the
+features, the seconds with them. Its rows are in the file of the comparison.
+large: 100,000 rows of covtype with C = 1, error at looks up to 3/32 of a pass; nu and the radius from `decomposition` at a
+violation of 1e-3.
 claim: SVC's seconds and error; SBP's error after a quarter of these, with 1, 8 and 32 rows a step.
 block: rows a step, looks as in the comparison, on a9a.
 features: n/2 inner products in d dimensions for each column of paired Fourier features, on which averaged Pegasos makes 30
@@ -77,8 +83,9 @@ def rows_of(name: str):
 class Problem:
     """Rows to train on and to test on, what C and gamma make of them, and the optimum once it is known."""
 
-    def __init__(self, name: str, n: int | None = None):
+    def __init__(self, name: str, n: int | None = None, C: float | None = None):
         own, self.C, self.gamma = SETTINGS[name]
+        self.C = self.C if C is None else C
         self.name, (x, y, x_test, y_test) = name, rows_of(name)
         n = min(n or own, x.shape[0] if x_test is not None else x.shape[0] * 4 // 5)
         x_test, y_test = (x[n:], y[n:]) if x_test is None else (x_test, y_test)
@@ -102,21 +109,22 @@ class Problem:
 
     def judged(self, models: list, bias: str) -> list[dict]:
         """What models are worth in the problem with this bias, all by one pass over the kernel."""
-        best, y = self.best(bias), np.asarray(self.train.y, np.float64)
         b, room = np.array([model.b for model in models], np.float64), [jnp.zeros(self.n)] * (-len(models) % len(LOOKS))
         coefs = jnp.stack([*(model.coef for model in models), *room], 1)  # of one shape, for one program
         inner = np.asarray(values(self.kernel, self.train.x, self.train.x, coefs), np.float64)
         held = np.asarray(values(self.kernel, self.test.x, self.train.x, coefs), np.float64)
-        found = []
-        for k in range(len(models)):
-            size = math.sqrt(max(np.asarray(coefs[:, k], np.float64) @ inner[:, k], 0)) or 1.0
-            hinge = lambda scale, k=k: np.maximum(0, 1 - y * scale * (inner[:, k] + b[k])).mean()
-            row = {"error": 100 * np.mean((held[:, k] + b[k] > 0) != (self.y_test > 0))}
-            with jax.enable_x64(True):
-                row["level"] = float(level_of(y * inner[:, k] / size, y, best["nu"], bias)) * best["radius"]
-            row |= {"hinge": hinge(best["radius"] / size), "primal": self.lam / 2 * size**2 + hinge(1)}
-            found.append(row | {"nu": best["nu"], "radius": best["radius"]})
-        return found
+        square = [np.asarray(coefs[:, k], np.float64) @ inner[:, k] for k in range(len(models))]
+        return [self.judge(inner[:, k], held[:, k], square[k], b[k], bias) for k in range(len(models))]
+
+    def judge(self, inner, held, square: float, b: float, bias: str) -> dict:
+        """What a function is worth, from its values without b at training and test rows, and its squared norm."""
+        best, y, size = self.best(bias), np.asarray(self.train.y, np.float64), math.sqrt(max(square, 0)) or 1.0
+        hinge = lambda scale: np.maximum(0, 1 - y * scale * (inner + b)).mean()
+        row = {"error": 100 * np.mean((held + b > 0) != (self.y_test > 0))}
+        with jax.enable_x64(True):
+            row["level"] = float(level_of(y * inner / size, y, best["nu"], bias)) * best["radius"]
+        row |= {"hinge": hinge(best["radius"] / size), "primal": self.lam / 2 * size**2 + hinge(1)}
+        return row | {"nu": best["nu"], "radius": best["radius"]}
 
     def svc(self) -> dict:
         """scikit-learn's machine, which has a free bias: its row."""
@@ -144,7 +152,7 @@ def level_of(margin, y, nu, bias):
     return numerics.two_levels(margin, y, volume).level if bias == "free" else numerics.water_level(margin, volume)
 
 
-def curve(problem: Problem, solver, sampler=None) -> tuple[list, list[dict]]:
+def curve(problem: Problem, solver, sampler=None, looks=LOOKS) -> tuple[list, list[dict]]:
     """Models and rows at each look."""
     # Fewer steps than `every` are one piece of a length that is not compiled in: one program for all.
     go = lambda steps, state: jaxsvm.fit(solver, problem.train, steps=steps, every=MOST + 1, state=state, sampler=sampler)
@@ -153,7 +161,7 @@ def curve(problem: Problem, solver, sampler=None) -> tuple[list, list[dict]]:
     made, spent, seconds, models, found, rate = 0, 0, 0.0, [], [], None
     n = problem.n
     most = 10 * -(-n // (sampler or solver.sampler).rows(n))
-    for look in LOOKS:
+    for look in looks:
         before = made
         while spent < 0.97 * look * n * n and made < most:
             missing = look * n * n - spent
@@ -218,6 +226,60 @@ def comparison(options) -> None:
             found = [a | b for a, b in zip(found, problem.judged(models, bias), strict=True)]
             scale = {"primal": ""} if method.startswith("perceptron") else {}
             results.add(run, [row | scale for row in found])
+
+
+def lifted(problem: Problem, landmarks: int) -> list:
+    """Training and test rows in the space of Nystrom features."""
+    phi = jaxsvm.features.nystrom(KEY, problem.kernel, problem.train.x, landmarks=landmarks)
+    return [jaxsvm.on_features(phi, jaxsvm.simba(0.0)).prepare(part) for part in (problem.train, problem.test)]
+
+
+HORIZON = 30_000
+
+
+def simba(options) -> None:
+    """SIMBA on Nystrom features of three sizes."""
+    results = Results("sbp_comparison", (*PROBLEM, "method", "bias"), LOOKED)
+    for name in options.data or SETTINGS:
+        problem = Problem(name, options.rows)
+        run = problem.key | {"method": "simba on features", "bias": "none"}
+        if results.of(run):
+            continue
+        best, found, n = reference(results, problem, "decomposition"), [], problem.n
+        for landmarks in (64, 256, 1024):
+            for _ in range(2):  # the first compiles
+                (rows, held), mapping = timed(lambda m=landmarks, own=problem: lifted(own, m))
+                solver = jaxsvm.simba(best["nu"], horizon=HORIZON)
+                made, seconds = timed(lambda s=solver, rows=rows: jaxsvm.fit(s, rows, KEY, steps=HORIZON, every=HORIZON))
+            inner, outer = (np.asarray(made.model(part.x), np.float64) for part in (rows, held))
+            weights = np.asarray(made.model.w, np.float64)
+            judged = problem.judge(inner, outer, float(weights @ weights), 0.0, "none")
+            evals = n * landmarks
+            found.append({"steps": HORIZON, "evals": evals, "passes": evals / n**2, "seconds": mapping + seconds} | judged)
+        results.add(run, found)
+
+
+def large(options) -> None:
+    """Error on covtype with 100,000 rows, in the first tenth of a pass."""
+    results = Results("sbp_large", (*PROBLEM, "method", "bias"), ("steps", "evals", "passes", "seconds", "error", "nu", "radius"))
+    problem, looks = Problem("covtype", options.rows or 100_000, C=1), LOOKS[:7]
+    exact = problem.key | {"method": "decomposition", "bias": "none"}
+    if not results.of(exact):
+        solver = jaxsvm.decomposition(float(problem.C), problem.kernel, bias="none", tol=1e-3)
+        run, seconds = timed(lambda: jaxsvm.fit(solver, problem.train, KEY, steps=1))  # with its compilation
+        row = {"steps": 1, "evals": run.evals, "passes": run.evals / problem.n**2, "seconds": seconds}
+        row |= {"nu": float(objectives.nu_from(run.model, problem.train)), "radius": float(objectives.radius_from(run.model))}
+        results.add(exact, [row | {"error": 100 * float(error(run.model, problem.test))}])
+    nu, radius = (float(results.of(exact)[0][k]) for k in ("nu", "radius"))
+    for method, (bias, make) in methods(problem).items():
+        run = problem.key | {"method": method, "bias": bias}
+        if bias == "free" or method == "perceptron" or results.of(run):
+            continue
+        models, found = curve(problem, make(nu, radius), looks=looks)
+        coefs = jnp.stack([model.coef for model in models], 1)
+        held = np.asarray(values(problem.kernel, problem.test.x, problem.train.x, coefs))
+        wrong = 100 * np.mean((held > 0) != (problem.y_test > 0)[:, None], 0)
+        results.add(run, [row | {"error": e, "nu": nu, "radius": radius} for row, e in zip(found, wrong, strict=True)])
 
 
 def claim(options) -> None:
@@ -390,13 +452,14 @@ def levels(nu, kernel, data, keys, bias):
 
 STYLES = {
     "sbp": "C0-", "sbp, free bias": "C0--", "kernel_pegasos": "C1-", "sdca": "C2-", "smo": "C3-", "smo, free bias": "C3--",
-    "constrained_sgd": "C4-", "perceptron": "C5-", "perceptron, average": "C5--",
+    "constrained_sgd": "C4-", "perceptron": "C5-", "perceptron, average": "C5--", "simba on features": "C6o:",
 }  # fmt: skip
 
 
 def figure(options) -> None:
     """The curves of comparison, block and features."""
-    for name, draw in (("sbp_comparison", draw_comparison), ("sbp_block", draw_block), ("sbp_features", draw_features)):
+    drawings = {"comparison": draw_comparison, "large": draw_large, "block": draw_block, "features": draw_features}
+    for name, draw in ((f"sbp_{part}", draw) for part, draw in drawings.items()):
         rows = saved(name)
         if rows:
             draw(rows).savefig(common.RESULTS / f"{name}.png", dpi=120)
@@ -439,6 +502,23 @@ def draw_comparison(rows: list[dict]):
         ax.set_ylabel(what)
     axes[0, 0].legend(fontsize=7)
     axes[2, 0].legend(fontsize=7)
+    return drawn
+
+
+def draw_large(rows: list[dict]):
+    """Error against passes and seconds."""
+    drawn, (axes,) = panels(1, 2)
+    for ax, x in zip(axes, ("passes", "seconds"), strict=True):
+        for method, style in STYLES.items():
+            curve = [row for row in rows if row["method"] == method]
+            if curve:
+                ax.plot(column(curve, x), column(curve, "error"), style, lw=1.3, label=method)
+        for row in [row for row in rows if row["method"] in EXACT]:
+            ax.axhline(float(row["error"]), color="grey", lw=0.8, ls=":", label="optimum")
+        ax.set(xscale="log", xlabel="kernel evaluations / $n^2$" if x == "passes" else "seconds")
+        ax.grid(alpha=0.3)
+    axes[0].set_ylabel(f"test error in per cent, covtype, {int(rows[0]['rows']):,} rows")
+    axes[0].legend(fontsize=7)
     return drawn
 
 
@@ -491,4 +571,6 @@ def draw_features(rows: list[dict]):
 
 
 if __name__ == "__main__":
-    common.run({f.__name__: f for f in (comparison, claim, block, features, front, step, guarantee, figure)}, SETTINGS)
+    common.run(
+        {f.__name__: f for f in (comparison, simba, large, claim, block, features, front, step, guarantee, figure)}, SETTINGS
+    )
