@@ -219,9 +219,7 @@ def run_chunk(
                 return combine(jax.tree.map(read, features))
             place, index = read(places), read(indices)
             rows = jax.tree.map(lambda a: a.at[place].get(mode="promise_in_bounds"), features)
-            return combine(
-                rows._replace(index=index, weight=jnp.where(index >= 0, rows.weight, 0))
-            )
+            return combine(rows._replace(index=index, weight=jnp.where(index >= 0, rows.weight, 0)))
         if whole:
             return step_data
         index = lax.dynamic_index_in_dim(indices, k, keepdims=False)
