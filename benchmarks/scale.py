@@ -1,4 +1,6 @@
-"""Weak scaling to 1,000 hosts: seconds of compute measured on this machine, seconds of the network from stated constants.
+"""Many hosts by a model, and one machine to its limit.
+
+Weak scaling to 1,000 hosts: seconds of compute measured on this machine, seconds of the network from stated constants.
 
 The seconds of compute are processor seconds divided by the processors, so that other programs do not count. On an idle
 machine a step takes at least as long: the efficiencies are lower bounds under this model of the network.
@@ -9,12 +11,16 @@ The last two terms are those of a recursive all-reduce (R. Thakur, R. Rabenseifn
 communication operations in MPICH, IJHPCA 19, 2005). Efficiency is seconds of one host / seconds of K hosts, with the same
 rows on every host. Hosts are taken to be equally fast: a slow one delays all.
 
-    python -m benchmarks.scale            tables scale_weak.csv, scale_rounds.csv, scale_plan.csv and scale.png
+    python -m benchmarks.scale weak       tables scale_weak.csv and scale_plan.csv, and scale.png
+    python -m benchmarks.scale rounds     table scale_rounds.csv
+    python -m benchmarks.scale covtype    table scale_covtype.csv, see `one_machine`
+    python -m benchmarks.scale rows       table scale_rows.csv, see `one_machine`
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import time
@@ -25,7 +31,7 @@ import numpy as np
 import jaxsvm
 from jaxsvm import samplers
 
-from . import common
+from . import common, one_machine
 
 LATENCY, BANDWIDTH = 10e-6, 25e9 / 8  # seconds of a message, bytes a second: Ethernet of 25 Gbit/s
 HOSTS = (1, 2, 4, 8, 16, 32, 64, 125, 250, 500, 1000)
@@ -157,13 +163,8 @@ def draw(table: list[dict], path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weak", action="store_true", help="without the rounds of cocoa on a9a")
-    parser.add_argument("--small", action="store_true", help="few rows, nothing is written")
-    given = parser.parse_args(arguments)
-    small = given.small
+def weak_part(small: bool) -> None:
+    """The tables of weak scaling, the plan and the plot."""
     n, batches, repeats = (4096, (256, 1024), 1) if small else (ROWS, BATCHES, 7)
     table = weak(n, batches, repeats)
     plan_table = plan(table, n)
@@ -171,12 +172,44 @@ def main(arguments: list[str] | None = None) -> None:
         for row in table + plan_table:
             print(row)
         return
-    print(common.device())
     common.write("scale_weak", table)
     common.write("scale_plan", plan_table)
-    if not given.weak:
-        common.write("scale_rounds", rounds(None, (1, 2, 4, 8, 16, 32, 64), 200))
     draw(table, common.RESULTS / "scale.png")
+
+
+def rounds_part(small: bool) -> None:
+    """The table of rounds."""
+    table = rounds(2000, (2,), 5) if small else rounds(None, (1, 2, 4, 8, 16, 32, 64), 200)
+    print(table) if small else common.write("scale_rounds", table)
+
+
+def one_machine_part(name: str, small: bool) -> None:
+    """The table of a part of `one_machine`."""
+    table = one_machine.measure(name, small)
+    if not small:
+        common.write(f"scale_{name}", table)
+
+
+PARTS = {
+    "weak": weak_part,
+    "rounds": rounds_part,
+    "covtype": functools.partial(one_machine_part, "covtype"),
+    "rows": functools.partial(one_machine_part, "rows"),
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; none: all")
+    parser.add_argument("--small", action="store_true", help="few rows, nothing is written")
+    given = parser.parse_args(arguments)
+    if wrong := set(given.parts) - set(PARTS):
+        parser.error(f"no part: {', '.join(sorted(wrong))}")
+    if not given.small:
+        print(common.device())
+    for name in given.parts or PARTS:
+        PARTS[name](given.small)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy as np
 
 import jaxsvm
 from benchmarks.common import write
+from benchmarks.one_machine import resident
 
 COLUMNS, BATCH, CHUNK = 128, 64, 131_072  # a chunk is 64 MiB
 SOLVER = jaxsvm.averaged(jaxsvm.pegasos(1e-4), weights=lambda t: t + 1)
@@ -38,12 +39,6 @@ def make(folder: pathlib.Path, rows: int) -> None:
         y[start:stop] = np.where(block @ w + 0.5 * random.standard_normal(stop - start, np.float32) > 0, 1, -1)
     x.flush()
     y.flush()
-
-
-def resident() -> float:
-    """Largest resident memory of this process so far, in GB."""
-    status = pathlib.Path("/proc/self/status").read_text()  # getrusage hands down what the parent process had
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e9
 
 
 def child(folder: pathlib.Path, how: str) -> None:

@@ -207,13 +207,20 @@ def run_chunk(
     indices: Any = None if whole else sampler.draw(run.sampler, run.step, every)
     # rows on several devices are taken where they are
     blocks = sampler.blocks if shards(data.y.shape[0]) > 1 else 1
-    if lift:
+    places: Any = None
+    if lift and adaptive and blocks == 1 and count is not None:
+        features, places = _features_of_drawn(solver, step_data, indices, count)
+    elif lift:
         features = _features_of_steps(solver, step_data, indices, blocks)
 
     def batch(k):
         if lift:
             read = lambda a: lax.dynamic_index_in_dim(a, k, keepdims=False)
-            return combine(jax.tree.map(read, features))
+            if places is None:
+                return combine(jax.tree.map(read, features))
+            place, index = read(places), read(indices)
+            rows = jax.tree.map(lambda a: a.at[place].get(mode="promise_in_bounds"), features)
+            return combine(rows._replace(index=index, weight=jnp.where(index >= 0, rows.weight, 0)))
         if whole:
             return step_data
         index = lax.dynamic_index_in_dim(indices, k, keepdims=False)
@@ -281,6 +288,46 @@ def _features_of_steps(solver: Solver, data: Batch, indices: Array, blocks: int)
     )
     by_step = lambda a: jnp.moveaxis(a.reshape(*by_block.shape, *a.shape[1:]), 0, 1)
     return jax.tree.map(lambda a: by_step(a).reshape(*indices.shape, *a.shape[1:]), prepared)
+
+
+PREPARED_BLOCK = 4096  # rows that are prepared at once
+
+
+def _features_of_drawn(
+    solver: Solver, data: Batch, indices: Array, count: Array
+) -> tuple[Batch, Array]:
+    """The prepared rows that the first `count` steps draw, each once, and their places by step.
+
+    Adaptive samplers draw the same rows several times in a chunk, and chunks end early with their
+    periods. A loop over blocks ends with the last row that is drawn.
+
+    Returns:
+        The rows, as many as the chunk has draws, of which the drawn ones come first; and places,
+        int32 of the shape of `indices`.
+    """
+    n, size = data.y.shape[0], indices.size
+    steps = lax.broadcasted_iota(jnp.int32, indices.shape, 0)
+    made = jnp.where((steps < count) & (indices >= 0), indices, n)
+    is_drawn = jnp.zeros(n, jnp.int32).at[made.ravel()].set(1, mode="drop")
+    place = jnp.cumsum(is_drawn, dtype=jnp.int32) - 1
+    rows = jnp.zeros(size, jnp.int32)
+    rows = rows.at[jnp.where(is_drawn > 0, place, size)].set(
+        jnp.arange(n, dtype=jnp.int32), mode="drop"
+    )
+    block = min(size, PREPARED_BLOCK)
+
+    def prepare_block(start):
+        return solver.prepare(take(data, lax.dynamic_slice_in_dim(rows, start, block)))
+
+    def write_block(k, features):
+        start = jnp.minimum(k * block, size - block)
+        write = lambda a, part: lax.dynamic_update_slice_in_dim(a, part, start, 0)
+        return jax.tree.map(write, features, prepare_block(start))
+
+    types = jax.eval_shape(prepare_block, jnp.zeros((), jnp.int32))
+    empty = jax.tree.map(lambda a: jnp.zeros((size, *a.shape[1:]), a.dtype), types)
+    features = lax.fori_loop(0, (place[-1] + block) // block, write_block, empty)
+    return features, jnp.maximum(place[jnp.maximum(indices, 0)], 0)
 
 
 def _end_chunk(

@@ -185,11 +185,15 @@ def blocked(fn: Callable, x: Array | SparseRows, block: int) -> Array:
     # The last block overlaps the one before it; padding would copy x.
     starts = jnp.minimum(jnp.arange(count, dtype=jnp.int32) * block, n - block)
     block_at = lambda start: jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, start, block), x)
-    parts = lax.map(lambda start: fn(block_at(start)), starts)
     if count * block == n:
+        parts = lax.map(lambda start: fn(block_at(start)), starts)
         return parts.reshape((-1,) + parts.shape[2:])
-    all_but_last = parts[:-1].reshape((-1,) + parts.shape[2:])
-    return jnp.concatenate([all_but_last, parts[-1][count * block - n :]])
+
+    def write(values, start):  # in place, as joining the blocks would hold all values twice
+        return lax.dynamic_update_slice_in_dim(values, fn(block_at(start)), start, 0), None
+
+    types = jax.eval_shape(fn, jax.eval_shape(block_at, starts[0]))
+    return lax.scan(write, jnp.zeros((n, *types.shape[1:]), types.dtype), starts)[0]
 
 
 def fold_rows(fn: Callable, total: Any, rows: Any, block: int) -> Any:

@@ -526,6 +526,28 @@ def test_the_three_ways_of_lifting_make_the_same_run():
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("sampler", [samplers.shrinking(4, rounds=3), samplers.active_rows(4)])
+def test_rows_that_an_adaptive_sampler_repeats_are_mapped_once_in_a_piece(sampler, monkeypatch):
+    """The run is that with all features at hand, and fewer rows are mapped than visited."""
+    monkeypatch.setattr(jaxsvm.loops.programs, "PREPARED_BLOCK", 2)
+    data, phi, blocks = train(), mapped(), []
+
+    def spy(x):
+        jax.debug.callback(lambda x: blocks.append(x.shape), x)
+        return apply(phi, x)
+
+    solver, steps = on_features(spy, jaxsvm.sdca(0.5)), 36
+    run = fit(solver, data, KEY, steps=steps, sampler=sampler, lift="piece")
+    jax.effects_barrier()
+    want = fit(on_features(phi, jaxsvm.sdca(0.5)), data, KEY, steps=steps, sampler=sampler)
+    np.testing.assert_allclose(run.model.inner.w, want.model.inner.w, atol=1e-5)
+    coef, wanted = (np.asarray(r.state.solver.coef) for r in (run, want))
+    np.testing.assert_allclose(coef, wanted, atol=1e-5)
+    mapped_rows = sum(shape[0] for shape in blocks if shape[0] == 2)
+    assert 0 < mapped_rows < 4 * steps
+
+
+@pytest.mark.long
 def test_a_kernel_solver_on_features_lifts_all_rows_in_every_step():
     data, solver = train(), on_features(mapped(), jaxsvm.sdca(1.0, kernels.linear()))
     model = fit(solver, data, KEY, steps=960, every=24, lift="step").model
