@@ -598,8 +598,12 @@ def title(ax, case: tuple) -> None:
 def draw_epochs(rows: list[dict]):
     """Figures 1 to 3: accuracy and primal value against epochs, a column for each problem."""
     cases, kinds = cases_of(rows), list(METHODS)
-    drawn, axes = panels(2, len(cases))
-    for (upper, lower), (case, own) in zip(axes.T, cases, strict=True):
+    drawn, axes = panels(4, 4)
+    pairs = [(axes[2 * (k // 4), k % 4], axes[2 * (k // 4) + 1, k % 4]) for k in range(8)]
+    for upper, lower in pairs[len(cases) :]:
+        upper.axis("off")
+        lower.axis("off")
+    for (upper, lower), (case, own) in zip(pairs, cases, strict=False):
         for row in [row for row in own if row["method"] in kinds]:
             style = {"color": f"C{kinds.index(row['method'])}", "ls": "-" if row["budget"] == "500" else ":", "lw": 1.2}
             for ax, name in ((upper, "accuracies"), (lower, "primals")):
@@ -612,30 +616,35 @@ def draw_epochs(rows: list[dict]):
         lower.set(yscale="log", xlabel="epochs")
         title(upper, case)
         lower.grid(alpha=0.3)
-    axes[0, 0].set_ylabel("test accuracy in per cent")
-    axes[1, 0].set_ylabel("primal value / (C n)")
+    for upper, lower in pairs[::4]:
+        upper.set_ylabel("test accuracy in per cent")
+        lower.set_ylabel("primal value / (C n)")
     axes[0, 0].legend(fontsize=7)
     return drawn
 
 
 def draw_dual(rows: list[dict]):
-    """Figure 4: dual values against epochs."""
+    """Figure 4: dual values against epochs, and what they lack of the optimum."""
     cases = cases_of(rows)
-    drawn, (axes,) = panels(1, len(cases))
-    for ax, (case, own) in zip(axes, cases, strict=True):
+    drawn, axes = panels(2, len(cases))
+    for (ax, lower), (case, own) in zip(axes.T, cases, strict=True):
         best = next(float(row["dual"]) for row in own if row["method"] == "decomposition")
         for colour, (method, size) in enumerate(dict.fromkeys((r["method"], r["budget"]) for r in own if r["budget"])):
             curve = [row for row in own if (row["method"], row["budget"]) == (method, size)]
             epochs = common.column(curve, "epoch")
-            ax.plot(epochs, common.column(curve, "dual"), "-", color=f"C{colour}", label=f"{method} {size}, of alpha")
-            ax.plot(
-                epochs, common.column(curve, "dual_on_budget"), ":", color=f"C{colour}", label=f"{method} {size}, on a budget"
-            )
+            for field, style, what in (("dual", "-", "of alpha"), ("dual_on_budget", ":", "on a budget")):
+                values = common.column(curve, field)
+                ax.plot(epochs, values, style, color=f"C{colour}", label=f"{method} {size}, {what}")
+                missing = np.where(values < best, 1 - values / best, np.nan)  # beyond the optimum: nothing to draw
+                lower.plot(epochs, missing, style, color=f"C{colour}")
         ax.axhline(best, color="grey", lw=1, label="optimum")
-        ax.set(xlabel="epochs", ylim=(0, 1.25 * best) if best > 0 else None)
+        ax.set(ylim=(0, 1.1 * best))
+        lower.set(xlabel="epochs", yscale="log")
+        lower.grid(alpha=0.3)
         title(ax, case)
-    axes[0].set_ylabel("dual value / (C n)")
-    axes[0].legend(fontsize=6)
+    axes[0, 0].set_ylabel("dual value / (C n)")
+    axes[1, 0].set_ylabel("missing to the optimum, as a share")
+    axes[0, 0].legend(fontsize=6)
     return drawn
 
 
@@ -671,7 +680,8 @@ def draw_online(rows: list[dict]):
             colour = "black" if row["method"].startswith("bsca") else f"C{k % 10}"
             style = {"fmt": marks[k % len(marks)], "color": colour, "ms": 6, "elinewidth": 0.7}
             made = ax.errorbar(float(row["seconds"]), mean, [[mean - low], [high - mean]], **style)
-            legend.setdefault(row["method"].split(", 4")[0].split(", 8")[0].split(", features")[0].rstrip("(").strip(), made)
+            suffix = next((end for end in (", no budget", ", five passes") if row["method"].endswith(end)), "")
+            legend.setdefault(row["method"].split("(")[0].removesuffix(suffix) + suffix, made)
         ax.set(xscale="log", yscale="log", xlabel="seconds of training")
         ax.set_title(f"{name}, {int(own[0]['rows']):,} rows, {own[0]['budget']} points", fontsize=9)
         ticks = [t for t in (2, 5, 10, 20, 40, 80) if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]
