@@ -30,7 +30,9 @@ from ..numerics import (
     fast_min,
     index_row,
     is_traced,
+    map_shards,
     norm,
+    shards,
     two_sum,
 )
 from ..recipe import as_static, cast, check_choice, check_positive, register, unwrap_static
@@ -241,8 +243,12 @@ def intercept(dual: Dual, bias: str) -> Array:
 def _free_and_extremes(free: Array, value: Array, up: Array, down: Array) -> tuple[Array, ...]:
     """The number of free rows, the sum of their values with its rounding error, max up, min down.
 
-    One loop over the rows, as each reduction of its own takes time to compile.
+    One loop over the rows, as each reduction of its own takes time to compile. What it leaves of
+    each shard is reduced by columns, as XLA's partitioner would gather it.
     """
+    if shards(free.shape[0]) > 1:
+        *sums, up, down = map_shards(_free_and_extremes, free, value, up, down)
+        return *map(jnp.sum, sums), jnp.max(up), jnp.min(down)
 
     def add(first, second):
         number, total, rounding, up, down = (*zip(first, second, strict=True),)

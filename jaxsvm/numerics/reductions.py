@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec
 
 from ..types import Array
 from .products import dot
-from .shards import ROWS, shards
+from .shards import ROWS, map_shards, on_one_device, shards
 
 BLOCK = 128  # entries that are searched linearly for one sample
 
@@ -56,20 +56,52 @@ def sample_proportional(share: Array, u: Array) -> Array:
         (b,) int32, rows of positive share.
     """
     share, u = lax.stop_gradient((share, u))
+    if (k := shards(share.shape[0])) > 1:
+        return _sample_on_shards(share, u, k)
+    blocks, ends = _blocks_and_ends(share)
+    return jax.vmap(lambda u: _search_blocks(blocks, ends, _below(u * ends[-1], ends[-1])))(u)
+
+
+def _blocks_and_ends(share: Array) -> tuple[Array, Array]:
+    """The shares in blocks, and their cumulative sum at the end of each block."""
     blocks = jnp.pad(share, (0, -share.shape[0] % BLOCK)).reshape(-1, BLOCK)
-    ends = jnp.cumsum(dot(blocks, jnp.ones(BLOCK, share.dtype)))
-    clip_below = lambda target, end: jnp.clip(target, 0, jnp.nextafter(end, jnp.zeros_like(end)))
+    return blocks, jnp.cumsum(dot(blocks, jnp.ones(BLOCK, share.dtype)))
 
-    def draw(u):
-        target = clip_below(u * ends[-1], ends[-1])
-        block = count(ends <= target)
-        within = jnp.cumsum(index_row(blocks, block))
-        remainder = clip_below(
-            target - jnp.where(block > 0, index_row(ends, jnp.maximum(block - 1, 0)), 0), within[-1]
-        )
-        return block * BLOCK + count(within <= remainder)
 
-    return jax.vmap(draw)(u)
+def _below(target: Array, end: Array) -> Array:
+    """The target, clipped to [0, end)."""
+    return jnp.clip(target, 0, jnp.nextafter(end, jnp.zeros_like(end)))
+
+
+def _search_blocks(blocks: Array, ends: Array, target: Array) -> Array:
+    """The first row at which the cumulative sum of the shares exceeds the target."""
+    block = count(ends <= target)
+    within = jnp.cumsum(index_row(blocks, block))
+    remainder = _below(
+        target - jnp.where(block > 0, index_row(ends, jnp.maximum(block - 1, 0)), 0), within[-1]
+    )
+    return block * BLOCK + count(within <= remainder)
+
+
+def _sample_on_shards(share: Array, u: Array, k: int) -> Array:
+    """`sample_proportional` in two levels: a shard by the sums of all, then a row of that shard.
+
+    Masked sums over the shards are all-reduces, of k numbers and of b.
+    """
+    blocks, ends = map_shards(_blocks_and_ends, share)
+    sums = jnp.sum(jnp.where(jnp.eye(k, dtype=bool), ends[:, -1:], 0), axis=0)
+    shard_ends = jnp.cumsum(sums)
+    starts = jnp.concatenate([jnp.zeros_like(sums[:1]), shard_ends[:-1]])
+    target = _below(u * shard_ends[-1], shard_ends[-1])
+    drawn = jnp.sum((shard_ends[None, :] <= target[:, None]).astype(jnp.int32), axis=1)
+
+    def search(shard, blocks, ends):
+        within = _below(target - starts[shard], ends[-1])
+        row = jax.vmap(lambda target: _search_blocks(blocks, ends, target))(within)
+        return jnp.where(drawn == shard, shard * (share.shape[0] // k) + row, 0)
+
+    rows = jax.vmap(on_one_device(search))(jnp.arange(k, dtype=jnp.int32), blocks, ends)
+    return jnp.sum(rows, axis=0)
 
 
 def norm(w: Array) -> Array:
