@@ -232,5 +232,5 @@ def _move_lightest(bundle: Bundle, hull_weights: Array, slot: Array) -> Bundle:
     lightest = 1 + jnp.argmin(hull_weights[1:]).astype(jnp.int32)
     place = jnp.arange(hull_weights.shape[0], dtype=jnp.int32)
     swapped = place.at[slot].set(lightest).at[lightest].set(slot)
-    order = jnp.where(bundle.active[slot], swapped, place)
+    order = jnp.where(jnp.asarray(bundle.active)[slot], swapped, place)
     return jax.tree.map(lambda a: a[order], bundle)
