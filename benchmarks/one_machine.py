@@ -5,7 +5,8 @@ covtype   a machine on 2,048 Nystrom features of all rows of covtype, by dual as
 rows      averaged Pegasos on Fourier features of 10 million rows, which are streamed from memory-mapped files.
 
 Every run is a process of its own, which prints its figures: seconds from the data to the model, compilation included,
-processor seconds of the process, largest resident memory, test error. Those of scikit-learn do not import JAX. Rows lie in a temporary folder.
+processor seconds of the process, largest resident memory, test error. Those of scikit-learn do not import JAX. Rows lie in
+a temporary folder.
 """
 
 from __future__ import annotations
