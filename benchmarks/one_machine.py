@@ -5,7 +5,8 @@ covtype   a machine on 2,048 Nystrom features of all rows of covtype, by dual as
 rows      averaged Pegasos on Fourier features of 10 million rows, which are streamed from memory-mapped files.
 
 Every run is a process of its own, which prints its figures: seconds from the data to the model, compilation included,
-largest resident memory, test error. Those of scikit-learn do not import JAX. Rows lie in a temporary folder.
+processor seconds of the process, largest resident memory, test error. Those of scikit-learn do not import JAX. Rows lie in
+a temporary folder.
 """
 
 from __future__ import annotations
@@ -34,6 +35,12 @@ def resident() -> float:
     """Largest resident memory of this process so far, in GB."""
     status = pathlib.Path("/proc/self/status").read_text()  # getrusage hands down what the parent process had
     return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e9
+
+
+def spent(began: float, map_s: float = 0.0) -> dict:
+    """Seconds since `began`, processor seconds and largest resident memory of this process."""
+    seconds, cpu = time.perf_counter() - began, time.process_time()
+    return {"seconds": seconds, "map_s": map_s, "cpu_s": cpu, "resident_GB": resident()}
 
 
 def in_blocks(scores, x: np.ndarray) -> np.ndarray:
@@ -88,7 +95,7 @@ def dual_ascent(folder: pathlib.Path, size: dict, n: int, memory: float) -> dict
     steps = size["periods"] * -(-n // BATCH)
     run = jaxsvm.fit(solver, data, key, steps=steps, sampler=samplers.shrinking(BATCH), memory=memory)
     jax.block_until_ready(run.model)
-    found = {"seconds": time.perf_counter() - began, "map_s": map_s, "resident_GB": resident()}
+    found = spent(began, map_s)
     print("residual", run.info.residual[-1], "active", run.state.sampler.n_active, file=sys.stderr)
     w, scores = run.model.inner.w, jax.jit(run.model)
     return found | figures(folder, scores, w, 1 / (C * n), n)
@@ -113,7 +120,7 @@ def nystroem_and(machine: str):
         else:
             model = SGDClassifier(alpha=lam, fit_intercept=False, average=True, random_state=0)
             partial_passes(model, phi, x, y, passes=size["periods"] // 3)
-        found = {"seconds": time.perf_counter() - began, "map_s": map_s, "resident_GB": resident()}
+        found = spent(began, map_s)
         scores = lambda rows: model.decision_function(phi.transform(rows))
         return found | figures(folder, scores, model.coef_, lam, n)
 
@@ -162,7 +169,7 @@ def streamed(folder: pathlib.Path, size: dict, n: int, on: str) -> dict:
         solver = jaxsvm.on_features(phi, solver)
     run = jaxsvm.stream(solver, parts, jax.random.key(1), batch_size=64)
     jax.block_until_ready(run.model)
-    found = {"seconds": time.perf_counter() - began, "map_s": 0.0, "resident_GB": resident()}
+    found = spent(began)
     w = run.model.inner.w if on == "features" else run.model.w
     return found | figures(folder, jax.jit(run.model), w, LAM, n)
 
@@ -177,7 +184,7 @@ def streamed_sgd(folder: pathlib.Path, size: dict, n: int) -> dict:
     phi = RBFSampler(gamma=1 / (2 * SIGMA**2), n_components=size["features"], random_state=0).fit(np.asarray(x[:2]))
     model = SGDClassifier(alpha=LAM, fit_intercept=False, average=True, random_state=0)
     partial_passes(model, phi, x[:n], y[:n], passes=1)
-    found = {"seconds": time.perf_counter() - began, "map_s": 0.0, "resident_GB": resident()}
+    found = spent(began)
     scores = lambda rows: model.decision_function(phi.transform(rows))
     return found | figures(folder, scores, model.coef_, LAM, n)
 
@@ -194,7 +201,7 @@ def subset_svc(folder: pathlib.Path, size: dict, n: int) -> dict:
     map_s = time.perf_counter() - began
     # the same number of passes at most as on covtype
     model = LinearSVC(loss="hinge", C=1 / (LAM * n), fit_intercept=False, random_state=0, max_iter=100).fit(phi.transform(x), y)
-    found = {"seconds": time.perf_counter() - began, "map_s": map_s, "resident_GB": resident()}
+    found = spent(began, map_s)
     scores = lambda rows: model.decision_function(phi.transform(rows))
     return found | figures(folder, scores, model.coef_, LAM, n)
 

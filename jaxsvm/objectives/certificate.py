@@ -12,7 +12,7 @@ from ..checks import as_number, integer
 from ..kernels import matvec
 from ..losses import hinge
 from ..models import Expansion, Linear
-from ..numerics import dot, golden_section, is_traced, sqnorms
+from ..numerics import dot, gather, golden_section, is_traced, scatter_set, sqnorms
 from ..recipe import check_choice, check_positive
 from ..types import Array, Batch, Certificate, Loss, Model
 from .evaluate import (
@@ -247,7 +247,7 @@ def dual_ascent(
 
     def visit(carry, i):
         coef, (f, b) = carry
-        row_at = lambda a: jax.lax.dynamic_slice_in_dim(a, i, 1)
+        row_at = lambda a: gather(a, i[None])
         row = jax.tree.map(row_at, data.x)
         score = dot(row, f) + constant * b if linear else row_at(f)
         new = loss.dual_step(row_at(coef), score, row_at(data.y), row_at(sqnorm), row_at(bound))
@@ -255,7 +255,7 @@ def dual_ascent(
         f = f + (
             dot(move[None], row) if linear else move * (model.kernel(row, data.x)[0] + constant)
         )
-        return (jax.lax.dynamic_update_slice_in_dim(coef, new, i, 0), (f, b + move)), None
+        return (scatter_set(coef, i[None], new), (f, b + move)), None
 
     order = jnp.tile(jnp.arange(data.y.shape[0], dtype=jnp.int32), passes)
     return jax.lax.scan(visit, (coef, state), order)[0][0]

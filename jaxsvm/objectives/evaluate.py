@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,8 @@ from ..checks import as_number, shown
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
 from ..models import Classifier, Expansion, Linear, Mapped
-from ..numerics import dot, is_traced
+from ..models.parts import as_numpy, is_remote
+from ..numerics import dot, is_traced, mesh_of
 from ..recipe import (
     Recipe,
     as_static,
@@ -73,7 +75,8 @@ def check_loss(loss: Any, joint: bool = False) -> None:
 def in_float64(fn: Callable) -> Callable:
     """The function `fn`, compiled and in float64.
 
-    Under tracing it is uncompiled and in the dtype of its arguments.
+    Under tracing it is uncompiled and in the dtype of its arguments. Rows that several processes
+    hold stay where they are; all processes make the call.
     """
 
     @functools.partial(jax.jit, static_argnames=("choices",))
@@ -84,20 +87,26 @@ def in_float64(fn: Callable) -> Callable:
     def run(arrays, statics=(), choices=()):
         if is_traced(arrays, jax.tree.leaves(statics)):
             return fn(*arrays, *statics, *choices)
-        with jax.enable_x64(True):
+        rows = [a.y for a in arrays if isinstance(a, Batch) and is_remote(a.y)]
+        mesh = jax.set_mesh(mesh_of(rows[0])) if rows else contextlib.nullcontext()
+        with jax.enable_x64(True), mesh:
             arrays = jax.tree.map(_wide, arrays)
             args = cast((arrays, tuple(as_static(thing) for thing in statics)), jnp.float64)
             # JAX warns of float64 outside
-            return jax.tree.map(lambda a: np.asarray(a)[()], compiled(*args, choices))
+            results = compiled(*args, choices)
+            return jax.tree.map(lambda a: a if is_remote(a) else as_numpy(a)[()], results)
 
     return run
 
 
 def _wide(leaf: Any) -> Any:
-    """An array of floating-point numbers in float64, converted without compilation."""
+    """An array of floating-point numbers in float64, converted without compilation.
+
+    What several processes hold is converted where it lies.
+    """
     if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
-    return np.asarray(leaf).astype(np.float64)
+    return leaf.astype(np.float64) if is_remote(leaf) else as_numpy(leaf).astype(np.float64)
 
 
 def _bare(model: Model) -> Model:

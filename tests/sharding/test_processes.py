@@ -54,6 +54,18 @@ def test_two_processes_are_one(tmp_path):
             assert close(other[f"{name} resumed"], first[f"{name} whole"]), name
             assert close(other[f"{name} saved model"], first[f"{name} whole"]), name
             assert str(other[f"{name} status"])[:10] == str(first[f"{name} status"])[:10]
+    for name in NAMES:  # certificates: those of one process, and the objective by NumPy
+        for passes in (0, 1):
+            primal, gap, exact = first[f"{name} certificate {passes}"]
+            assert 0 < gap < primal
+            for other in (four, one):
+                theirs = other[f"{name} certificate {passes}"]
+                assert primal == pytest.approx(theirs[0], rel=2e-6) and exact == theirs[2]
+                assert gap == pytest.approx(theirs[1], rel=1e-3)
+        assert first[f"{name} certificate 1"][1] < first[f"{name} certificate 0"][1]
+        assert first[f"{name} kkt"] == pytest.approx(one[f"{name} kkt"], rel=1e-4)
+        if name != "sdca":
+            assert first[f"{name} certificate 0"][0] == pytest.approx(first[f"{name} primal"], rel=1e-12)
     assert close(first["chunks"], one["chunks"]) and close(first["chunks"], four["chunks"])
     parts = sorted(path.name for path in (tmp_path / "cocoa-2").iterdir())
     assert parts == ["part-1-0.npz", "part-1-1.npz", "tree.npz"]

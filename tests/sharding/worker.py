@@ -26,7 +26,7 @@ x = (0.37 * (rng.random((N, 20)) < 0.3)).astype(np.float32)
 y = np.where(x @ rng.normal(size=20) + 0.1 * rng.normal(size=N) > 0, 1, -1).astype(np.float32)
 own = slice(*((0, 250), (250, N))[process]) if processes > 1 else slice(0, N)
 data = jaxsvm.shard(jaxsvm.dataset(x[own], y[own]), Mesh(np.array(jax.devices()), ("rows",)), blocks=4)
-assert data.y.shape == (504,)
+assert data.y.shape == (504,) and float(data.weight.sum()) == N
 
 STRATA = samplers.strata(samplers.epochs(8), blocks=4)
 CASES = {  # solver, sampler, steps of each half
@@ -34,6 +34,7 @@ CASES = {  # solver, sampler, steps of each half
     "cocoa": (jaxsvm.cocoa(1.0, blocks=4), None, 5),
     "sdca": (jaxsvm.sdca(1.0, kernels.rbf(1.0)), None, 20),
 }
+LAM = {"pegasos": 1e-3, "cocoa": 1 / N, "sdca": 1 / N}  # of the problem that each solves
 results = {}
 
 
@@ -51,6 +52,14 @@ for name, (solver, sampler, steps) in CASES.items():
     whole = jaxsvm.fit(solver, data, state=half.state, **options)
     results[f"{name} half"], results[f"{name} whole"] = responses(half.model), responses(whole.model)
     results[f"{name} status"] = np.array(whole.status)
+    for passes in (0, 1):
+        bound = jaxsvm.certificate(whole.model, data, LAM[name], passes=passes)
+        results[f"{name} certificate {passes}"] = np.array([bound.primal, bound.gap, bound.exact], np.float64)
+    results[f"{name} kkt"] = np.array(jaxsvm.kkt_residual(whole.model, data, LAM[name])) if name == "sdca" else np.array(0.0)
+    if name != "sdca":
+        assert jaxsvm.objectives.primal(whole.model, data, LAM[name]) == bound.primal
+        w, hinge = np.asarray(whole.model.w, np.float64), lambda score: np.maximum(1 - y.astype(np.float64) * score, 0).mean()
+        results[f"{name} primal"] = np.array(LAM[name] / 2 * w @ w + hinge(x.astype(np.float64) @ w))
     if processes > 1:  # saved and loaded here: the same bits
         again = jaxsvm.fit(solver, data, state=models.load(path, mesh=data.y.sharding.mesh), **options)
         results[f"{name} again"] = responses(again.model)
