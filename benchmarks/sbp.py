@@ -517,7 +517,8 @@ def draw_large(rows: list[dict]):
             ax.axhline(float(row["error"]), color="grey", lw=0.8, ls=":", label="optimum")
         ax.set(xscale="log", xlabel="kernel evaluations / $n^2$" if x == "passes" else "seconds")
         ax.grid(alpha=0.3)
-    axes[0].set_ylabel(f"test error in per cent, covtype, {int(rows[0]['rows']):,} rows")
+        ax.set_title(f"{rows[0]['data']}, {int(rows[0]['rows']):,} rows", fontsize=9)
+    axes[0].set_ylabel("test error in per cent")
     axes[0].legend(fontsize=7)
     return drawn
 
