@@ -125,9 +125,9 @@ def _plain(rule: Rule, value: Any) -> Any:
         return value
     if isinstance(value, numbers.Integral) and not rule.to_float:
         value = int(value)
-        if value.bit_length() > 64:
+        # larger ones do not fit JAX's integers; a float holds them where any number is expected
+        if rule.asks != "number" and value.bit_length() > 64:
             raise ValueError(f"{rule.name} is too large: {shown(value)}")
-        # larger ones do not fit JAX's integers
         if rule.asks != "number" or abs(value) <= MOST_COUNT:
             return value
     return _float(rule.name, value)

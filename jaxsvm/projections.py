@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .checks import calling, shown
+from .checks import as_number, calling, shown
 from .numerics import dot
 from .recipe import check_nonnegative
 from .types import Array, Scalar
@@ -78,6 +78,7 @@ def ball(radius: Scalar) -> Callable[[Array], Array]:
         ValueError: radius below 0, or not a scalar.
     """
     check_nonnegative(radius=radius)
+    radius = as_number("radius", radius)
 
     def project(w):
         return w * shorten(dot(w, w), radius)

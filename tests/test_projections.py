@@ -133,3 +133,9 @@ def test_a_projection_of_another_shape_is_refused():
             projections.keep(wrong)
     with pytest.raises(ValueError, match="radius must be a finite number of at least 0, got -1"):
         projections.ball(-1)
+
+
+@pytest.mark.parametrize("radius", [2**31, 2**63, 10**30])
+def test_a_large_integer_is_a_radius(radius):
+    w = jnp.asarray([3.0, 4.0])
+    np.testing.assert_array_equal(projections.ball(radius)(w), w)

@@ -686,6 +686,13 @@ def test_counts_fit_in_32_bits(much):
             made()
 
 
+@pytest.mark.parametrize("much", [2**31, 2**63, 10**30])
+def test_where_any_number_is_expected_large_integers_are_floats(much):
+    kernel = kernels.rbf(1.0)
+    one, other = (jaxsvm.nu_svr(nu=0.3, C=1.0, working_set=8, kernel=kernel, tol=tol) for tol in (much, float(much)))
+    assert one.numbers == other.numbers
+
+
 def test_words_and_lists_of_other_libraries_are_taken():
     assert jaxsvm.pegasos(0.1, bias=np.str_("free")).spec == jaxsvm.pegasos(0.1, bias="free").spec
     assert [np.shape(number) for number in jaxsvm.sdca(1.0, start=[0.1, 0.2]).numbers] == [(), (2,)]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from ..checks import integer
+from ..checks import as_number, integer
 from ..kernels import Kernel
 from ..numerics import accum_dtype, blocked, sqdist, sqnorms
 from ..recipe import check_positive
@@ -89,6 +89,7 @@ def leverage_scores(ridge: float = 1e-3, pilot: int | None = None) -> Callable:
         2017.
     """
     check_positive(ridge=ridge)
+    ridge = as_number("ridge", ridge)
     if pilot is not None:
         integer("pilot", pilot, 1)
     return functools.partial(_leverage_scores, ridge=ridge, pilot=pilot)

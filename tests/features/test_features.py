@@ -734,3 +734,9 @@ def test_what_is_no_map_of_rows_is_refused(phi):
     data = jaxsvm.dataset(np.eye(4), [1, -1, 1, -1])
     with pytest.raises((TypeError, ValueError), match=r"^phi(, .*expected a function \(n, d\)| must give a row of features)"):
         jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.pegasos(0.1)), data, jax.random.key(0), steps=2)
+
+
+def test_leverage_scores_take_a_large_integer():
+    key, kernel, x = jax.random.key(0), kernels.rbf(1.0), jnp.arange(12.0).reshape(6, 2)
+    drawn = [features.leverage_scores(ridge=ridge, pilot=3)(key, kernel, x, 3) for ridge in (2**63, 2.0**63)]
+    np.testing.assert_array_equal(*drawn)
