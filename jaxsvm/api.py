@@ -63,6 +63,7 @@ from .solvers import RidgePath as RidgePath
 from .solvers import asgd as asgd
 from .solvers import asset as asset
 from .solvers import asset_star as asset_star
+from .solvers import augmented_lagrangian as augmented_lagrangian
 from .solvers import batch_perceptron as batch_perceptron
 from .solvers import bogd as bogd
 from .solvers import bottou_sgd as bottou_sgd

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 
 from .losses import squared_hinge
 from .recipe import check_choice, check_positive, fields_of, replace, solver
-from .solvers import interior_point, newton, sdca
+from .solvers import augmented_lagrangian, interior_point, newton, sdca
 from .types import Array, Loss, Solver
 
-NAMES = ("newton", "interior_point", "sdca")
+NAMES = ("newton", "augmented_lagrangian", "interior_point", "sdca")
 MOST_COLUMNS = 512  # of rows for which a step of the interior point method is cheap
 ROUNDS = 1000  # steps of one update, at most
 MOST_EIGENVECTORS = 2048  # columns for which they are worked out once for all runs of a grid
@@ -43,11 +43,11 @@ def linear_solver(
     """The solver of 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) of that name.
 
     Args:
-        name: "newton", "interior_point" or "sdca".
+        name: "newton", "augmented_lagrangian", "interior_point" or "sdca".
         C: weight of one row's loss, > 0.
         loss: one that the solver takes.
         bias: "none" or "feature".
-        steps: of one update of newton and interior_point, at most.
+        steps: of one update of a solver that reads all rows, at most.
         system: of newton.
 
     Raises:
@@ -57,6 +57,8 @@ def linear_solver(
     check_positive(C=C)
     if name == "newton":
         return newton_by_C(C, loss=loss, bias=bias, system=system, rounds=float(steps))
+    if name == "augmented_lagrangian":
+        return augmented_lagrangian(C, loss=loss, bias=bias, rounds=float(steps))
     if name == "interior_point":
         return interior_point(C, loss=loss, bias=bias, rounds=float(steps))
     return sdca(C, loss=loss, bias=bias)

@@ -31,6 +31,7 @@ GOOD = {
     "asset": lambda: jaxsvm.asset(0.1, loss=losses.squared, average_from=5),
     "perceptron": lambda: jaxsvm.perceptron(kernels.rbf(0.5)),
     "sdca": lambda: jaxsvm.sdca(1.0),
+    "augmented_lagrangian": lambda: jaxsvm.augmented_lagrangian(1.0, rounds=4),
     "interior_point": lambda: jaxsvm.interior_point(1.0, bias="free", rounds=4),
     "least_squares": lambda: jaxsvm.least_squares(0.1),
     "kernel_pegasos": lambda: jaxsvm.kernel_pegasos(0.1, kernels.rbf(1.0)),

@@ -37,7 +37,7 @@ def solvers() -> dict[str, dict[str, Any]]:
         "pegasos": {"lam": 0.1}, "bottou_sgd": {"lam": 0.1}, "asgd": {"lam": 0.1, "average_from": 2}, "subgradient": {"lam": 0.1},
         "newton": {"lam": 0.1},
         "asset": {"lam": 0.1}, "asset_star": {"lam": 0.1}, "sdca": {"C": 1.0}, "constrained_sgd": {"radius": 1.0},
-        "interior_point": {"C": 1.0},
+        "interior_point": {"C": 1.0}, "augmented_lagrangian": {"C": 1.0},
         "perceptron": {}, "simba": {"nu": 0.3}, "wolfe": {"lam": 0.1}, "scs": {"lam": 0.1, "capacity": 6},
         "kernel_pegasos": {"lam": 0.1} | kernel, "smo": {"C": 1.0} | kernel, "lasvm": {"C": 1.0} | kernel,
         "decomposition": {"C": 1.0, "working_set": 8} | kernel, "nu_svc": {"nu": 0.3, "working_set": 8} | kernel,

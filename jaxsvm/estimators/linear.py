@@ -22,7 +22,9 @@ from .preprocess import FLOATS, is_sparse
 
 # residuals to stop at, as shares of `tol`: objectives are then at most LIBLINEAR's at its `tol`; a
 # warning comes above `tol`
-SHARES = {"newton": 1e-5, "interior_point": 1e-2, "sdca": 0.5}
+SHARES = {"newton": 1e-5, "augmented_lagrangian": 1e-2, "interior_point": 1e-2, "sdca": 0.5}
+MANY = 5000  # padded rows from which on augmented_lagrangian is tried before interior_point
+TRIAL = 150  # steps of augmented_lagrangian after which interior_point begins anew
 
 
 class LinearSVM(SparseCoefMixin, BaseSVM):
@@ -40,6 +42,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     progress: bool
     _coef: Any
     _intercept: Any
+    _is_hard: bool = False  # whether augmented_lagrangian has not met the tolerance
 
     def _columns(self) -> str:
         return "padded"
@@ -48,7 +51,11 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         check_positive(**{} if self.tol is None else {"tol": self.tol})
         rows = self.solver_ == "sdca"
         return {
-            "steps": None if rows else -(-self.max_iter // self._steps()),
+            "steps": None
+            if rows
+            else 1
+            if self._is_trial()
+            else -(-self.max_iter // self._steps()),
             "passes": self.max_iter if rows else None,
             "tol": None if self.tol is None else self.tol * SHARES[self.solver_],
             "accepted": -np.inf if self.tol is None else self.tol,
@@ -59,12 +66,20 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
 
     def _steps(self) -> int:
         """Steps of one update of a solver that reads all rows."""
-        return min(whole_number("max_iter", self.max_iter, 1), ROUNDS)
+        most = TRIAL if self._is_trial() else ROUNDS
+        return min(whole_number("max_iter", self.max_iter, 1), most)
 
     def _linear_solver(self, x: Any, loss: Loss) -> Any:
         """The solver of these rows, by `solver` or the fastest; its name becomes `solver_`."""
         self.solver_ = self._fastest(x, loss)
+        is_tried = self.solver == "auto" and x.shape[0] >= MANY and not self._is_hard
+        if is_tried and self.solver_ == "interior_point":
+            self.solver_ = "augmented_lagrangian"
         return self._solver_of(self.C, loss)
+
+    def _is_trial(self) -> bool:
+        """Whether another solver follows where this one does not meet the tolerance."""
+        return self.solver == "auto" and self.solver_ == "augmented_lagrangian"
 
     def _fastest(self, x: Any, loss: Loss) -> str:
         """The name of the solver: that of `solver`, or the fastest for rows of this shape."""
@@ -99,7 +114,12 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
 
     def _run(self, x: Any, target: np.ndarray, weight: np.ndarray, **options: Any) -> np.ndarray:
         self._check_options()
-        group = super()._run(self._with_constant(x), target, weight, **options)
+        x = self._with_constant(x)
+        self._is_hard = False
+        group = super()._run(x, target, weight, **options)
+        if self._is_trial() and not self.fit_.converged and self.tol is not None:
+            self._is_hard = True
+            group = super()._run(x, target, weight, **options)
         if self._has_column():
             self.model_ = self._without_column(self.model_)
             self.fit_ = self.fit_._replace(model=self.model_)
@@ -109,6 +129,10 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
         self._coef = np.atleast_2d(coef) if isinstance(self, ClassifierMixin) else coef
         self._intercept = np.atleast_1d(b).copy() if self.fit_intercept else 0.0
         return group
+
+    def _warn_unless_accepted(self, run: Fit, tol: float | None, accepted: float = -np.inf) -> None:
+        if not self._is_trial():
+            super()._warn_unless_accepted(run, tol, accepted)
 
     def _has_column(self) -> bool:
         """Whether the constant is a column of the rows."""

@@ -20,17 +20,18 @@ class LinearSVC(LinearSVM, BaseClassifier):
     `LinearSVC`, and solves its problem. More than two classes are reduced to one against the rest.
 
     solver="auto" takes `jaxsvm.newton` for a loss with a continuous slope, such as the squared
-    hinge. For other losses it takes `jaxsvm.interior_point` where rows are dense and have at most
-    512 columns, else dual coordinate ascent, `jaxsvm.sdca`.
+    hinge. For other losses of dense rows of at most 512 columns it takes `jaxsvm.interior_point`,
+    from 5,000 rows on after 150 steps of `jaxsvm.augmented_lagrangian` that have not met the
+    tolerance. Else it takes dual coordinate ascent, `jaxsvm.sdca`.
 
     Args:
         penalty: "l2".
         loss: "squared_hinge", "hinge", or a loss of jaxsvm.
         dual: accepted without an effect on the solution; see `solver`.
-        tol: interior_point stops once the relative duality gap is at most tol / 100, newton once
-            it is at most tol / 10^5 or float32 allows no descent, > 0. There is a warning if the
-            gap stays above tol. Ascent stops once the largest change of a margin in a pass is at
-            most tol / 2.
+        tol: interior_point and augmented_lagrangian stop once the relative duality gap is at most
+            tol / 100, newton once it is at most tol / 10^5 or float32 allows no descent, > 0. There
+            is a warning if the gap stays above tol. Ascent stops once the largest change of a
+            margin in a pass is at most tol / 2.
         C: weight of the loss of each row, > 0.
         multi_class: "ovr".
         fit_intercept: whether there is an intercept, regularised with the weights.
@@ -43,14 +44,14 @@ class LinearSVC(LinearSVM, BaseClassifier):
             ascent they are passes over the rows, rounded up to whole chunks of steps: one pass
             over the rows padded to a multiple of 256 or more, and at least 128 steps.
         progress: a bar on the standard error stream.
-        solver: "auto", "newton", "interior_point" or "sdca".
+        solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca".
 
     Attributes:
         coef_: (1, d) or (k, d) weights; they may be set, and `sparsify` makes them sparse.
         intercept_: (1,) or (k,) intercepts; 0.0 without.
         classes_: (k,) class names.
         n_iter_: steps of the solver, or passes of ascent; for more than two classes the most of
-            newton and the mean of interior_point.
+            newton and the mean of the others.
         solver_: the name of the solver.
         model_, fit_: as `SVMClassifier`. With another `intercept_scaling` than 1, a certificate of
             `model_` counts b^2 in place of (b/s)^2.

@@ -4,6 +4,7 @@ It is the only place that sets matmul precision.
 """
 
 from .batching import any_under_vmap as any_under_vmap
+from .batching import map_on_cpu as map_on_cpu
 from .batching import map_sharing as map_sharing
 from .centring import CentredRows as CentredRows
 from .centring import centre as centre
@@ -30,8 +31,10 @@ from .hashing import multiply_high as multiply_high
 from .means import running_mean as running_mean
 from .normal_equations import affine as affine
 from .normal_equations import affine_transpose as affine_transpose
+from .normal_equations import cholesky as cholesky
 from .normal_equations import preconditioner as preconditioner
 from .normal_equations import solve_normal as solve_normal
+from .normal_equations import sparsely_weighted_gram as sparsely_weighted_gram
 from .normal_equations import symmetric as symmetric
 from .normal_equations import system_for as system_for
 from .packing import packed_by_reference as packed_by_reference

@@ -17,6 +17,7 @@ from ..types import Array, SparseRows
 from .products import accum_dtype, dot, fold_rows
 
 FEW = 512  # columns up to which the matrix of a system is formed and factorised
+GATHERED = 256  # rows that are gathered at once
 BLOCK = 2**17  # numbers of the rows of a block, which stay in the cache of a processor: 512 KiB
 
 
@@ -58,6 +59,27 @@ def weighted_gram(x: Array | SparseRows, s: Array, constant: bool) -> Array:
 
     size = columns + constant
     return fold_rows(add, jnp.zeros((size, size), dtype), (x, s), max(256, BLOCK // columns))
+
+
+def sparsely_weighted_gram(x: Array, s: Array, constant: bool) -> Array:
+    """X' diag(s) X, (n, d), (n,) -> (d, d) or (d + 1, d + 1), from the rows with s_i != 0 alone."""
+    n, columns = x.shape
+    is_used = s != 0
+    used = jnp.sum(is_used, dtype=jnp.int32)
+    place = jnp.nonzero(is_used, size=n, fill_value=0)[0].astype(jnp.int32)
+    place = jnp.concatenate([place, jnp.zeros(GATHERED, jnp.int32)])
+
+    def add(k, total):
+        start = k * GATHERED
+        index = lax.dynamic_slice_in_dim(place, start, GATHERED)
+        rows = x[index].astype(s.dtype)
+        if constant:
+            rows = jnp.concatenate([rows, jnp.ones((GATHERED, 1), s.dtype)], axis=1)
+        is_row = start + jnp.arange(GATHERED, dtype=jnp.int32) < used
+        return total + dot((rows * jnp.where(is_row, s[index], 0)[:, None]).T, rows)
+
+    size = columns + constant
+    return lax.fori_loop(0, -(-used // GATHERED), add, jnp.zeros((size, size), s.dtype))
 
 
 def _squares(x: Array | SparseRows) -> Array | SparseRows:

@@ -3,6 +3,7 @@
 from .asgd import asgd as asgd
 from .asset import asset as asset
 from .asset import asset_star as asset_star
+from .augmented_lagrangian import augmented_lagrangian as augmented_lagrangian
 from .batch_perceptron import batch_perceptron as batch_perceptron
 from .bogd import bogd as bogd
 from .bottou_sgd import bottou_sgd as bottou_sgd

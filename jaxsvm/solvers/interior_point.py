@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +13,10 @@ from ..checks import check_whole
 from ..engines import interior
 from ..engines.dual_qp import stop_gradients
 from ..engines.interior import InteriorState, Iterate
-from ..implicit import solution
-from ..kernels import linear
+from ..engines.linear_dual import attach_derivatives
 from ..losses import hinge
 from ..models import Linear
-from ..numerics import accum_dtype, count, dot, in_double, is_traced, times_count
+from ..numerics import accum_dtype, count, in_double, is_traced, times_count
 from ..recipe import as_static, cast, check_choice, check_positive, solver, unwrap_static
 from ..samplers import whole
 from ..types import Array, Batch, Info, Loss, Scalar, Solver, SparseRows
@@ -191,29 +189,4 @@ def _with_derivatives(bias: str, loss: Loss, C: Scalar, state: InteriorState, da
     C, static_loss, y, weight = jax.tree.map(jnp.asarray, numbers)
     w, coef = stop_gradients((state.best.w, _snapped(state.best, y, unwrap_static(static_loss))))
     coef = lax.stop_gradient(C * weight) * coef
-    return _attached(bias, w, coef, (x.astype(dtype), y, weight, C, static_loss))
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _attached(bias: str, w: Array, coef: Array, parameters: tuple[Any, ...]) -> Array:
-    return w
-
-
-@_attached.defjvp
-def _derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    """The weights, and their tangents by `implicit.solution`."""
-    w, coef, parameters = primals
-
-    def weights_of(parameters):
-        x, y, weight, C, loss = parameters
-        if bias == "feature":
-            x = jnp.concatenate([x, jnp.ones_like(x[:, :1])], axis=1)
-        data = Batch(x, y, jnp.arange(y.shape[0], dtype=jnp.int32), weight)
-        b = w[-1] if bias == "free" else jnp.zeros((), w.dtype)
-        kind = "free" if bias == "free" else "none"
-        attached, b = solution(coef, b, linear(), data, C, unwrap_static(loss), kind)
-        weights = dot(attached, x)
-        return jnp.concatenate([weights, b[None]]) if bias == "free" else weights
-
-    tangent = jax.jvp(weights_of, (parameters,), (tangents[2],))[1]
-    return _attached(bias, w, coef, parameters), tangent
+    return attach_derivatives(bias, w, coef, (x.astype(dtype), y, weight, C, static_loss))

@@ -1,0 +1,247 @@
+"""Augmented Lagrangians against steps in NumPy, LIBLINEAR, the interior point method and bounds in float64."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.svm import LinearSVC, LinearSVR
+
+import jaxsvm
+from jaxsvm import kernels, losses, models
+from jaxsvm.estimators import LinearSVC as OurLinearSVC
+
+N, D, C = 90, 4, 2.0
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(N, D))
+TARGET = X @ [1.0, -0.7, 0.4, 0.0] + 0.6 * RNG.normal(size=N) + 0.3
+Y = np.where(TARGET > 0, 1.0, -1.0)
+WEIGHT = RNG.integers(0, 4, N) * 1.0
+KEY = jax.random.key(5)
+BIASES = ("none", "feature")
+
+
+def dataset(x=X, y=Y, weight=None, dtype=np.float64, task="binary"):
+    return jaxsvm.dataset(x if scipy.sparse.issparse(x) else np.asarray(x, dtype), y, weight, task=task)
+
+
+def fit(solver, data, **options):
+    return jaxsvm.fit(solver, data, KEY, **options)
+
+
+def with_ones(x, bias):
+    return x if bias == "none" else np.c_[x, np.ones(len(x))]
+
+
+def weights_of(model, bias):
+    w = np.asarray(model.w, np.float64)
+    return w if bias == "none" else np.append(w, float(model.b))
+
+
+def primal(w, bias, x=X, y=Y, C=C, weight=1.0):
+    """The objective of the hinge."""
+    return w @ w / 2 + C * np.sum(weight * np.maximum(1 - y * (with_ones(x, bias) @ w), 0))
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_steps_are_those_of_the_formulas(bias, x64):
+    """The direction and its line search by hand, from the state before each step; the multipliers and penalties, too."""
+    weight = np.maximum(WEIGHT, 1)
+    data, solver = dataset(weight=weight), jaxsvm.augmented_lagrangian(C, bias=bias, rounds=1, tol=1e-12)
+    x = with_ones(X, bias)
+    state, kinds = solver.init(KEY, data), []
+    np.testing.assert_array_equal(state.multiplier, Y / 2)
+    for _ in range(25):
+        v, m, s = np.asarray(state.v), Y * np.asarray(state.multiplier), float(state.penalty)
+        clipped = lambda v, m=m, s=s: np.clip(m + s * (1 - Y * (x @ v)), 0, 1)
+        grad = lambda v, clipped=clipped: v - C * x.T @ (weight * Y * clipped(v))
+        c = clipped(v)
+        J = (m + s * (1 - Y * (x @ v)) > 0) & (m + s * (1 - Y * (x @ v)) < 1)
+        dual = C * weight @ c - np.sum((x.T @ (C * weight * Y * c)) ** 2) / 2
+        gap = primal(v, bias, weight=weight) - dual
+        new, info = jaxsvm.step(solver, state, data)
+        assert float(info.residual) <= gap / primal(v, bias, weight=weight) * (1 + 1e-9) + 1e-15
+        if not state.is_new and grad(v) @ grad(v) / 2 <= 0.5 * gap:
+            kinds.append("multiplier")
+            np.testing.assert_allclose(new.multiplier, Y * c, atol=1e-10)
+            np.testing.assert_allclose(new.penalty, min(3 * s, 30))
+            np.testing.assert_array_equal(new.v, v)
+        else:
+            kinds.append("step")
+            direction = -np.linalg.solve(np.eye(len(v)) + C * s * x[J].T @ (weight[J, None] * x[J]), grad(v))
+            moved = np.asarray(new.v) - v
+            t = moved @ direction / (direction @ direction)
+            np.testing.assert_allclose(moved, t * direction, atol=1e-8 * np.abs(v + direction).max())
+            assert t > 0 and abs(grad(v + t * direction) @ direction) <= 1.1e-3 * abs(grad(v) @ direction)
+        state = new
+    assert kinds.count("multiplier") >= 3 and kinds.count("step") >= 6
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_optima_of_the_hinge(bias, C):
+    options = {"loss": "hinge", "dual": True, "tol": 1e-9, "max_iter": 10**7, "random_state": 0}
+    peer = LinearSVC(C=C, fit_intercept=bias == "feature", **options).fit(X, Y)
+    best = primal(np.append(peer.coef_[0], [] if bias == "none" else peer.intercept_), bias, C=C)
+    run = fit(jaxsvm.augmented_lagrangian(C, bias=bias), dataset(dtype=np.float32))
+    assert run.converged and int(run.state.step) == 1
+    assert -2e-6 <= primal(weights_of(run.model, bias), bias, C=C) / best - 1 <= 2e-6
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_optima_of_the_tube_at_all_scales_of_the_targets(scale):
+    """1/2 |w|^2 + C/scale sum max(|y - f| / scale - eps, 0) is the problem at scale 1, written in other units."""
+    y = scale * TARGET
+    peer = LinearSVR(C=C, epsilon=0.2, tol=1e-10, max_iter=10**7, random_state=0, dual=True).fit(X, TARGET)
+    solver = jaxsvm.augmented_lagrangian(C * scale, loss=losses.eps_insensitive(0.2 * scale))
+    run = fit(solver, dataset(y=y, dtype=np.float32, task="regression"))
+    assert run.converged
+    found, wanted = np.append(run.model.w, run.model.b) / scale, np.append(peer.coef_, peer.intercept_)
+    np.testing.assert_allclose(found, wanted, atol=2e-3)
+
+
+OTHERS = [
+    losses.pinball(0.3),
+    losses.smooth_hinge(0.5),
+    losses.squared_hinge,
+    losses.squared,
+    losses.squared_eps_insensitive(0.2),
+]
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("loss", OTHERS, ids=repr)
+def test_optima_of_other_losses_are_those_of_the_interior_point_method(loss):
+    data = dataset(dtype=np.float32) if loss.labels else dataset(y=TARGET, dtype=np.float32, task="regression")
+    ours, other = (fit(make(C, loss=loss), data) for make in (jaxsvm.augmented_lagrangian, jaxsvm.interior_point))
+    assert ours.converged
+    np.testing.assert_allclose(ours.model(data.x), other.model(data.x), atol=2e-3)
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_the_dual_coefficients_certify_the_solution(bias):
+    data = dataset(weight=WEIGHT, dtype=np.float32)
+    run = fit(jaxsvm.augmented_lagrangian(C, bias=bias), data)
+    share = np.asarray(run.state.solver.coef)
+    assert np.all((Y * share >= 0) & (Y * share <= 1))
+    coef = jnp.asarray(C * WEIGHT * share, jnp.float32)
+    b = jnp.sum(coef) if bias == "feature" else jnp.zeros(())
+    dual = models.Expansion(kernels.linear(), data.x, coef, b, jnp.arange(N, dtype=jnp.int32), bias)
+    certificate = jaxsvm.certificate(dual, data, 1 / (C * WEIGHT.sum()))
+    upper = jaxsvm.certificate(run.model, data, 1 / (C * WEIGHT.sum())).primal
+    assert certificate.exact and -1e-6 * upper <= upper - certificate.dual <= 2e-6 * upper
+    assert float(run.info.residual[-1]) <= 1e-6
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
+    times = WEIGHT.astype(int)
+    solver = jaxsvm.augmented_lagrangian(C, bias=bias, tol=1e-10)
+    weighted = fit(solver, dataset(weight=WEIGHT))
+    copied = fit(solver, dataset(np.repeat(X, times, 0), np.repeat(Y, times)))
+    data = dataset(weight=WEIGHT)
+    absent = data.weight == 0
+    other = data._replace(x=jnp.where(absent[:, None], 1e9, data.x), y=jnp.where(absent, -data.y, data.y))
+    assert weighted.converged
+    for run in (copied, fit(solver, other)):
+        np.testing.assert_allclose(weighted.model.w, run.model.w, atol=1e-6)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 30.0]), st.sampled_from([0.0, 0.2]))
+def test_the_residual_is_a_gap_whatever_the_data(seed, C, noise):
+    """Separable rows, equal rows and columns of zeros are among them."""
+    random = np.random.default_rng(seed)
+    x = np.round(random.normal(size=(40, 3)), 1) * [1, 1, 0]
+    y = np.where(x[:, 0] + noise * random.normal(size=40) > 0, 1.0, -1.0)
+    run = fit(jaxsvm.augmented_lagrangian(C), dataset(x, y, dtype=np.float32))
+    x = x.astype(np.float32).astype(np.float64)
+    share = np.asarray(run.state.solver.coef, np.float64)
+    vector = with_ones(x, "feature").T @ (C * share)
+    dual = C * np.sum(y * share) - vector @ vector / 2
+    upper = primal(weights_of(run.model, "feature"), "feature", x, y, C)
+    assert -2e-6 * upper <= upper - dual <= (float(run.info.residual[-1]) + 2e-6) * upper
+    assert float(run.info.residual[-1]) <= 1e-5
+
+
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_float32_meets_the_tolerance_on_standardised_columns(C):
+    x, y = load_breast_cancer(return_X_y=True)
+    x, y = ((x - x.mean(0)) / x.std(0)).astype(np.float32), 2.0 * y - 1
+    run = fit(jaxsvm.augmented_lagrangian(C), dataset(x, y, dtype=np.float32), tol=1e-5)
+    assert run.converged and run.evals <= 100 * len(y)
+    best = fit(jaxsvm.interior_point(C), dataset(x, y, dtype=np.float32))
+    x = x.astype(np.float64)
+    values = [primal(weights_of(each.model, "feature"), "feature", x, y, C) for each in (run, best)]
+    assert values[0] / values[1] - 1 <= 1.2e-5
+
+
+def test_an_update_ends_where_nothing_improves():
+    run = fit(jaxsvm.augmented_lagrangian(C, rounds=10_000), dataset(dtype=np.float32), steps=1, tol=1e-30)
+    assert not run.converged and run.finite and run.evals < 1000 * N
+    assert float(run.info.residual[-1]) <= 1e-6
+
+
+def test_updates_of_one_step_are_one_update(x64):
+    """A run that is cut after every step ends at the same point."""
+    many = fit(jaxsvm.augmented_lagrangian(C, rounds=1), dataset(), steps=60, every=1)
+    one = fit(jaxsvm.augmented_lagrangian(C, rounds=60), dataset(), steps=1)
+    assert one.converged and np.all(np.diff(np.asarray(many.info.residual)) <= 0)
+    np.testing.assert_allclose(many.model.w, one.model.w, atol=1e-9)
+
+
+@pytest.mark.long
+def test_many_classes_many_C_and_sparse_rows():
+    x, y = load_iris(return_X_y=True)
+    data = jaxsvm.dataset(x.astype(np.float32), y, task="multiclass")
+    run = fit(jaxsvm.one_vs_rest(jaxsvm.augmented_lagrangian(1.0), classes=3), data)
+    peer = LinearSVC(loss="hinge", C=1.0, tol=1e-8, max_iter=10**7, random_state=0).fit(x, y)
+    for c in range(3):
+        sign, own = np.where(y == c, 1.0, -1.0), np.append(run.model.inner.w[c], run.model.inner.b[c]).astype(float)
+        best = primal(np.append(peer.coef_[c], peer.intercept_[c]), "feature", x, sign, 1.0)
+        assert primal(own, "feature", x, sign, 1.0) <= best * (1 + 1e-5)
+    data, several = dataset(dtype=np.float32), jnp.array([0.1, 1.0, 10.0])
+    swept = jax.vmap(lambda C: fit(jaxsvm.augmented_lagrangian(C), data, steps=1).model.w)(several)
+    alone = [fit(jaxsvm.augmented_lagrangian(float(C)), data, steps=1).model.w for C in several]
+    np.testing.assert_allclose(swept, np.stack(alone), rtol=1e-4, atol=1e-4)
+    sparse = fit(jaxsvm.augmented_lagrangian(C), dataset(scipy.sparse.csr_matrix(X.astype(np.float32))))
+    np.testing.assert_allclose(sparse.model.w, fit(jaxsvm.augmented_lagrangian(C), data).model.w, rtol=1e-4, atol=1e-4)
+
+
+def test_derivatives_are_those_of_the_interior_point_method(x64):
+    data = dataset()
+    slopes = [
+        jax.jacobian(lambda C, make=make: fit(make(C, tol=1e-12), data, steps=1).model(X[:5]))(0.3)
+        for make in (jaxsvm.augmented_lagrangian, jaxsvm.interior_point)
+    ]
+    assert np.abs(slopes[0]).max() > 1e-2
+    np.testing.assert_allclose(*slopes, rtol=1e-5, atol=1e-7)
+
+
+def test_linear_svc_tries_it_on_many_rows_and_falls_back():
+    x = RNG.normal(size=(5000, 5)).astype(np.float32)
+    y = np.where(x @ [1.0, 0.5, 0, 0, -1] + 0.5 * RNG.normal(size=5000) > 0, 1, -1)
+    easy = OurLinearSVC(loss="hinge").fit(x, y)
+    assert easy.solver_ == "augmented_lagrangian" and easy.fit_.converged
+    assert OurLinearSVC(loss="hinge").fit(x[:4000], y[:4000]).solver_ == "interior_point"
+    few = OurLinearSVC(loss="hinge", max_iter=5).fit  # five steps are not enough for either
+    with pytest.warns(Warning, match="not met"):
+        assert few(x, y).solver_ == "interior_point"
+    hard = OurLinearSVC(loss="hinge", C=1e6).fit(x * np.float32([1, 1, 1, 1, 300]), y)  # no warning
+    assert hard.fit_.converged
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="up to 1000 columns, got 1001: take sdca"):
+        fit(jaxsvm.augmented_lagrangian(C), dataset(np.ones((4, 1001)), np.array([1, -1, 1, -1.0])))
+    with pytest.raises(ValueError, match="is not quadratic: take sdca"):
+        jaxsvm.augmented_lagrangian(C, loss=losses.logistic)
+    with pytest.raises(ValueError, match="rounds must be a whole number from 1 to 10000, got 0"):
+        jaxsvm.augmented_lagrangian(C, rounds=0)
+    with pytest.raises(ValueError, match="bias"):
+        jaxsvm.augmented_lagrangian(C, bias="free")
