@@ -16,7 +16,7 @@ cases = pytest.importorskip("benchmarks.robustness.cases")
 # part -> (first seed, cases): two SIGKILLs and one SIGINT among them
 SHARES = {
     "data": (100_000, 200),
-    "factories": (100_000, 40),
+    "factories": (120_000, 60),
     "loops": (100_000, 50),
     "exact": (100_000, 8),
     "files": (100_000, 60),

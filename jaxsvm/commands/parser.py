@@ -16,6 +16,7 @@ from ..__about__ import __version__
 SOLVERS = {
     "sdca": "dual coordinate ascent, linear or with a kernel: no step size, stops by itself",
     "interior_point": "interior point method, linear or on features: up to 1,000 columns, exact",
+    "augmented_lagrangian": "the same for many rows, in float32: up to 1,000 columns",
     "decomposition": (
         "the kernel machine of LIBSVM, exactly, a block of rows at a time: up to some 50,000 rows"
     ),
@@ -207,7 +208,7 @@ def add_train(commands: Any) -> None:
         "--tol",
         type=float,
         help="stop at this residual: sdca, decomposition, smo, bsca, ocas, svm_perf (1e-3), "
-        "newton, interior_point (1e-6), "
+        "newton, interior_point, augmented_lagrangian (1e-6), "
         "subgradient (goes on to the end)",
     )
     group.add_argument(

@@ -79,6 +79,10 @@ METHODS = {
         lambda s: jaxsvm.interior_point(s.C, loss=s.loss, bias=s.bias),
         ("feature", "free", "none"), batch=0, passes=10, tol=1e-6,
     ),
+    "augmented_lagrangian": Method(
+        lambda s: jaxsvm.augmented_lagrangian(s.C, loss=s.loss, bias=s.bias),
+        ("feature", "none"), batch=0, passes=10, tol=1e-6,
+    ),
     "decomposition": Method(
         lambda s: jaxsvm.decomposition(s.C, _kernel_of(s), loss=s.loss, bias=s.bias),
         ("free", "none"), "yes", 0, 10, 1e-3, features=False,
