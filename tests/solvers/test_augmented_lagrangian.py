@@ -69,7 +69,9 @@ def test_steps_are_those_of_the_formulas(bias, x64):
         if not state.is_new and grad(v) @ grad(v) / 2 <= 0.5 * gap:
             kinds.append("multiplier")
             np.testing.assert_allclose(new.multiplier, Y * c, atol=1e-10)
-            np.testing.assert_allclose(new.penalty, min(3 * s, 30))
+            most = 1e4 if float(new.previous) > 0.9 * float(state.previous) else 30
+            np.testing.assert_allclose(new.penalty, max(s, min(3 * s, most)))
+            np.testing.assert_allclose(new.previous, gap / primal(v, bias, weight=weight), rtol=1e-6, atol=1e-14)
             np.testing.assert_array_equal(new.v, v)
         else:
             kinds.append("step")
