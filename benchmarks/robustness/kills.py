@@ -95,6 +95,7 @@ def child(words: list[str]) -> int:
     if how == "begin":
         try:
             result = run(paths[0])
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run has come to its end, what follows is not its part
         except KeyboardInterrupt as error:
             if not hasattr(error, "run"):  # before the first chunk
                 return 3
