@@ -201,9 +201,14 @@ def build_model(
     total, b = coef[0] if form == "one_class" else coef[0] + coef[1], jnp.mean(level)
     if form == "nu_svc":
         margin = (level[1] - level[0]) / 2
-        rounding = 8 * jnp.finfo(b.dtype).eps * jnp.max(jnp.abs(level))
+        # the sums of coefficients times kernel values, of which the levels are, may cancel to 0
+        size = jnp.sqrt(jnp.abs(kernel.diag(data.x)).astype(b.dtype))
+        largest = jnp.maximum(jnp.max(jnp.abs(level)), norm(total * size) * jnp.max(size))
+        rounding = 8 * jnp.finfo(b.dtype).eps * largest
+        # a small margin below the violation may be 0 as well
+        violation = jnp.where(margin <= LEAST_UNIT, state.inner.residual, 0)
         # at margin 0 unscaled; nan stays
-        margin = jnp.where(margin <= rounding, jnp.ones_like(margin), margin)
+        margin = jnp.where(margin <= jnp.maximum(rounding, violation), jnp.ones_like(margin), margin)
         total, b = total / margin, b / margin
     return dataclasses.replace(model, coef=total, b=b)
 

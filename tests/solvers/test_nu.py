@@ -492,11 +492,13 @@ def test_second_derivatives_and_forward_mode_agree(x64):
 
 def test_a_run_ends_where_the_hulls_of_the_classes_intersect():
     """Then w = 0 solves the problem, the margin is 0, and the model is not divided by it: LIBSVM's decision values are noise."""
-    x = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
-    data = jaxsvm.dataset(x, np.where(np.arange(60) % 2, 1, -1))
-    run = jaxsvm.fit(make("nu_svc", 0.1, kernel=kernels.linear()), data, KEY, steps=1)
-    assert run.finite and run.converged and abs(float(run.state.solver.margin)) < 1e-3
-    assert np.abs(run.model(data.x)).max() < 1e-2
+    # the margin is rounding of either sign, which differs from seed to seed and from machine to machine
+    for seed in range(8):
+        x = np.random.default_rng(seed).normal(size=(60, 2)).astype(np.float32)
+        data = jaxsvm.dataset(x, np.where(np.arange(60) % 2, 1, -1))
+        run = jaxsvm.fit(make("nu_svc", 0.1, kernel=kernels.linear()), data, KEY, steps=1)
+        assert run.finite and run.converged and abs(float(run.state.solver.margin)) < 1e-3
+        assert np.abs(run.model(data.x)).max() < 1e-2
 
 
 @pytest.mark.parametrize("form", FORMS)
