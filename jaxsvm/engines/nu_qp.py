@@ -207,8 +207,8 @@ def build_model(
         rounding = 8 * jnp.finfo(b.dtype).eps * largest
         # a small margin below the violation may be 0 as well
         violation = jnp.where(margin <= LEAST_UNIT, state.inner.residual, 0)
-        # at margin 0 unscaled; nan stays
-        margin = jnp.where(margin <= jnp.maximum(rounding, violation), jnp.ones_like(margin), margin)
+        is_zero = margin <= jnp.maximum(rounding, violation)
+        margin = jnp.where(is_zero, jnp.ones_like(margin), margin)  # unscaled; nan stays
         total, b = total / margin, b / margin
     return dataclasses.replace(model, coef=total, b=b)
 
