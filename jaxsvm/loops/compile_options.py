@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from ..numerics import is_traced
+from .stored_programs import StoredPrograms
 
 SMALL = 2**18  # numbers in all arguments up to which compilation takes longer than most runs
 ONCE = {"xla_backend_optimization_level": 0}  # for a program that a run calls once
@@ -23,7 +24,8 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
     """`jax.jit` that compiles another program where all arguments are small, on a CPU.
 
     That one is compiled with fewer optimisations. Inside of a transformation, and where the user
-    chose options of XLA's CPU compiler (`XLA_FLAGS`), there is one program only.
+    chose options of XLA's CPU compiler (`XLA_FLAGS`), there is one program only. After
+    `cache_programs` both are read from disk.
 
     Args:
         once: whether a run calls the function once, so that its speed does not matter.
@@ -33,19 +35,27 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
         A decorator. The function has the methods `lower` and `eval_shape` of `jax.jit`.
     """
     options = {**FEWER_PASSES, **(ONCE if once else {})}
+    static = tuple(kwargs.get("static_argnames", ()))
 
     def decorate(function: Callable) -> Callable:
-        optimised = jax.jit(function, **kwargs)
+        optimised: Any = jax.jit(function, **kwargs)
         quick = jax.jit(function, compiler_options=options, **kwargs) if options else optimised
+        on_disk: dict[Any, StoredPrograms] = {
+            optimised: StoredPrograms(function, {}, static),
+            quick: StoredPrograms(function, options, static),
+        }
 
         @functools.wraps(function)
         def call(*args: Any, **named: Any) -> Any:
-            return (quick if _is_small((args, named)) else optimised)(*args, **named)
+            run = quick if _is_small((args, named)) else optimised
+            result = on_disk[run](args, named)
+            return result[0] if result else run(*args, **named)
 
-        programs = {optimised, quick}
         call.lower = optimised.lower  # type: ignore[attr-defined]
         call.eval_shape = optimised.eval_shape  # type: ignore[attr-defined]
-        call._cache_size = lambda: sum(f._cache_size() for f in programs)  # type: ignore[attr-defined]
+        call._cache_size = lambda: sum(  # type: ignore[attr-defined]
+            run._cache_size() + len(stored) for run, stored in on_disk.items()
+        )
         return call
 
     return decorate

@@ -17,6 +17,7 @@ from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 from ..checks import as_path
 from ..data.dataset import caller_stacklevel
+from .stored_programs import use_folder
 
 SETTINGS = {  # so that programs of any size and compilation time are kept
     "jax_enable_compilation_cache": True,
@@ -33,9 +34,12 @@ def cache_programs(folder: str | os.PathLike | None = None) -> str | None:
     the workers of `cross_val_score(..., n_jobs=2)`, for example. Call it before the first
     computation; programs compiled before are not kept.
 
+    Programs of `fit` are kept before compilation, too, so that later processes need not trace them
+    (`loops/stored_programs.py`). These are programs of the package's own solvers, on one device.
+
     Other versions of JAX, other devices and other XLA flags make other files, so that environments
     may share a folder. A damaged file costs a warning and the compilation. The folder grows without
-    a bound; delete it to empty the cache.
+    a bound; delete it to empty the cache. Whoever can write to the folder decides what is run.
 
     Args:
         folder: of the files; it is made if it does not exist. None: that of JAX's setting
@@ -78,6 +82,7 @@ def cache_programs(folder: str | os.PathLike | None = None) -> str | None:
         os.environ[name.upper()] = str(value)
     if not was_on:
         reset_cache()  # JAX reads the settings at its first program only
+    use_folder(path)
     return path
 
 
