@@ -186,11 +186,11 @@ def _write(path: str, content: bytes) -> None:
 @functools.cache
 def _sources() -> list:
     """Versions, and sizes and times of the package's files, as Python tells its own stale files."""
-    package = Path(__file__).parents[1]
     files = []
-    for path in package.rglob("*.py"):
-        about = path.stat()
-        files.append((str(path.relative_to(package)), about.st_size, about.st_mtime_ns))
+    for folder, _, names in os.walk(Path(__file__).parents[1]):
+        for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
+            about = os.stat(path)
+            files.append((path, about.st_size, about.st_mtime_ns))
     versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "optax", "numpy")]
     return [__about__.__version__, versions, sorted(files)]
 
