@@ -104,13 +104,14 @@ def features(name: str, n: int) -> dict:
 
     x, y = common.load(name)
     x, y = x[:n], y[:n]
-    phi = jaxsvm.features.nystrom(jaxsvm.kernels.rbf(gamma=GAMMA[name]), x[:: len(x) // 1024][:1024])
+    kernel = jaxsvm.kernels.rbf(gamma=GAMMA[name])
+    phi = jaxsvm.features.nystrom(jax.random.key(0), kernel, x, landmarks=1024)
     lifted = np.concatenate([np.asarray(phi(x[i : i + 8192])) for i in range(0, len(x), 8192)])
     data = jaxsvm.dataset(lifted, y)
     peer = sklearn.svm.LinearSVC(loss="hinge", C=10.0, fit_intercept=False, max_iter=10_000, random_state=0)
-    solver = jaxsvm.sdca(10.0)
+    solver, active = jaxsvm.sdca(10.0), jaxsvm.samplers.active_rows()
     return {
-        "ours": lambda: jaxsvm.fit(solver, data, jax.random.key(0), tol=1e-3, steps=1000 * len(y)),
+        "ours": lambda: jaxsvm.fit(solver, data, jax.random.key(0), tol=1e-3, steps=1000 * len(y), sampler=active),
         "peer": lambda: peer.fit(lifted, y),
         "name": "LIBLINEAR",
         "value": (
