@@ -32,6 +32,7 @@ def read(args: Any, key: Any) -> tuple[list[Batch], list[str], tuple]:
     loaded = assemble(
         reading.compact(used), task=getattr(args, "task", None), positive=reading.positive(args)
     )
+    refuse_measurements(args, loaded.classes, used[0].x.shape[0])
     parts, names = list(loaded), [args.file, test or f"test part of {args.file}"][: len(loaded)]
     share = getattr(args, "hold_out", None)
     if share is not None:
@@ -42,6 +43,16 @@ def read(args: Any, key: Any) -> tuple[list[Batch], list[str], tuple]:
             [args.file, "held out of it"],
         )
     return parts, names, loaded.classes
+
+
+def refuse_measurements(args: Any, classes: tuple, n: int) -> None:
+    """Raise ValueError where labels look like measurements, unless the user named the task."""
+    numbers = [name for name in classes if isinstance(name, float) and name % 1]
+    if getattr(args, "task", None) is None and numbers and len(classes) > max(2, n / 2):
+        raise ValueError(
+            f"the labels of {args.file} are {len(classes)} different numbers in {n} rows, such as "
+            f"{numbers[0]:g}: name the column of classes (--label), or take --task regression"
+        )
 
 
 def run(args: Any) -> int:

@@ -662,3 +662,14 @@ def test_newton_has_losses_of_its_own(there, capsys):
     other = LinearSVC(C=1.0, tol=1e-10, max_iter=10**6, dual=False).fit(scaled, Y)
     np.testing.assert_allclose(np.ravel(model(X.astype("f"))), other.decision_function(scaled), atol=1e-3)
     refused(capsys, "newton needs a loss with a continuous slope", *argv, "--model", "other.npz", "--loss", "hinge")
+
+
+def test_labels_that_look_like_measurements_are_refused(tmp_path, capsys):
+    """Each would be a class of one row; a few classes with decimals in their names are classes."""
+    x = np.random.default_rng(0).normal(size=(12, 3))
+    np.savetxt(tmp_path / "rows.csv", x, delimiter=",", fmt="%.4f")
+    refused(capsys, "12 different numbers in 12 rows", "train", str(tmp_path / "rows.csv"), "--model", "m.npz")
+    assert main(["train", str(tmp_path / "rows.csv"), "--task", "regression", "--model", str(tmp_path / "m.npz"), "--quiet"]) == 0
+    x[:, 2] = np.arange(12) % 3 + 0.5
+    np.savetxt(tmp_path / "classes.csv", x, delimiter=",", fmt="%.4f")
+    assert main(["train", str(tmp_path / "classes.csv"), "--model", str(tmp_path / "n.npz"), "--quiet"]) == 0
