@@ -35,7 +35,8 @@ def cache_programs(folder: str | os.PathLike | None = None) -> str | None:
     computation; programs compiled before are not kept.
 
     Programs of `fit` are kept before compilation, too, so that later processes need not trace them
-    (`loops/stored_programs.py`). These are programs of the package's own solvers, on one device.
+    (`loops/stored_programs.py`). These are programs of the package's own solvers, on one device;
+    they need the package flatbuffers, which the extra `sklearn` installs.
 
     Other versions of JAX, other devices and other XLA flags make other files, so that environments
     may share a folder. A damaged file costs a warning and the compilation. The folder grows without

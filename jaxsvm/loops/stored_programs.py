@@ -3,7 +3,8 @@
 JAX's cache of compiled programs is read after a function is traced, which takes most of the time of
 a first `fit`. Here the traced program itself is kept (`jax.export`), under a key that needs no
 tracing: the function, the structure and types of its arguments, the versions, the source files and
-the settings. It is compiled through JAX's cache.
+the settings. It is compiled through JAX's cache. JAX writes programs by the package flatbuffers:
+where it is not installed, nothing is kept.
 
 Only programs of the package's own functions are kept. Those of users are known to the process by
 their identity, which says nothing about their source.
@@ -15,6 +16,7 @@ import functools
 import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 from collections.abc import Callable
@@ -63,12 +65,18 @@ def folder_in_use() -> str | None:
     """The folder of traced programs, or None."""
     config: Any = jax.config
     folder = os.environ.get(VARIABLE)
-    used = folder and folder == config.jax_compilation_cache_dir
+    used = folder and folder == config.jax_compilation_cache_dir and _has_flatbuffers()
     if not used or not config.jax_enable_compilation_cache or jax.device_count() > 1:
         return None
     if any(getattr(config, name) for name in DEBUGGING):
         return None
     return os.path.join(folder or "", FOLDER)
+
+
+@functools.cache
+def _has_flatbuffers() -> bool:
+    """Whether the package in whose format JAX writes programs is there; JAX does not require it."""
+    return importlib.util.find_spec("flatbuffers") is not None
 
 
 class StoredPrograms:

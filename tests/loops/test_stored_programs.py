@@ -142,6 +142,16 @@ def test_functions_of_users_are_not_kept(folder):
     assert run((*args[:2], programs.as_argument(probe[0], jnp.float32), *args[3:]), named) == ()
 
 
+@pytest.mark.long
+def test_without_flatbuffers_programs_are_traced(tmp_path):
+    """JAX does not require the package."""
+    plain, _ = python(RUN)[0].split()
+    for _ in range(2):
+        value, n_traced = python("import sys; sys.modules['flatbuffers'] = None\n" + RUN, tmp_path)[0].split()
+        assert value == plain and int(n_traced) == 3
+    assert not (tmp_path / FOLDER).exists()
+
+
 def test_nothing_is_kept_without_a_folder_and_inside_of_transformations(folder, monkeypatch):
     args, named = chunk_arguments(jaxsvm.pegasos(0.1))
     run = stored()
