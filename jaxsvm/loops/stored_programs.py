@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -25,7 +24,9 @@ from types import FunctionType
 from typing import Any
 
 import jax
+import jaxlib
 import numpy as np
+import optax
 from jax import export
 
 from .. import __about__
@@ -54,6 +55,20 @@ VARIABLE = "JAXSVM_PROGRAM_CACHE"  # the folder, which processes that are starte
 
 class _Unknown(Exception):
     """Something that has no description by which another process would know it."""
+
+
+def _sources() -> list:
+    """Versions, and sizes and times of the package's files, as Python tells its own stale files."""
+    files = []
+    for folder, _, names in os.walk(Path(__file__).parents[1]):
+        for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
+            about = os.stat(path)
+            files.append((path, about.st_size, about.st_mtime_ns))
+    versions = [__about__.__version__, *(m.__version__ for m in (jax, jaxlib, optax, np))]
+    return [versions, sorted(files)]
+
+
+SOURCES = _sources()  # read at import: files that change later are not those of this process
 
 
 def use_folder(folder: str) -> None:
@@ -138,7 +153,7 @@ def _program(function: Callable, options: dict, leaves: list, key: tuple) -> tup
     except _Unknown:
         return None, None
     types = [str(each) for each in types]
-    text = json.dumps([*about, types, settings, sorted(options.items()), _sources()])
+    text = json.dumps([*about, types, settings, sorted(options.items()), SOURCES])
     path = os.path.join(folder, hashlib.sha256(text.encode()).hexdigest())
     found = _read(path)
     if found is None:
@@ -189,18 +204,6 @@ def _write(path: str, content: bytes) -> None:
             Path(temporary).write_bytes(hashlib.sha256(content).digest() + content)
     except OSError:
         pass
-
-
-@functools.cache
-def _sources() -> list:
-    """Versions, and sizes and times of the package's files, as Python tells its own stale files."""
-    files = []
-    for folder, _, names in os.walk(Path(__file__).parents[1]):
-        for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
-            about = os.stat(path)
-            files.append((path, about.st_size, about.st_mtime_ns))
-    versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "optax", "numpy")]
-    return [__about__.__version__, versions, sorted(files)]
 
 
 def _settings() -> tuple:

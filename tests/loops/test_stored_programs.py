@@ -119,7 +119,7 @@ def test_other_source_files_make_other_programs(folder, monkeypatch):
     args, named = chunk_arguments(jaxsvm.pegasos(0.1))
     stored()(args, named)
     before = {*(folder / FOLDER).iterdir()}
-    monkeypatch.setattr(stored_programs, "_sources", lambda: ["another"])
+    monkeypatch.setattr(stored_programs, "SOURCES", ["another"])
     stored()(args, named)
     assert len({*(folder / FOLDER).iterdir()} - before) == 1
 
