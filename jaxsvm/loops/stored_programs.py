@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -24,9 +25,7 @@ from types import FunctionType
 from typing import Any
 
 import jax
-import jaxlib
 import numpy as np
-import optax
 from jax import export
 
 from .. import __about__
@@ -64,7 +63,8 @@ def _sources() -> list:
         for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
             about = os.stat(path)
             files.append((path, about.st_size, about.st_mtime_ns))
-    versions = [__about__.__version__, *(m.__version__ for m in (jax, jaxlib, optax, np))]
+    installed = [importlib.metadata.version(name) for name in ("jax", "jaxlib", "optax", "numpy")]
+    versions = [__about__.__version__, *installed]
     return [versions, sorted(files)]
 
 
