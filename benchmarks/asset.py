@@ -78,7 +78,7 @@ def exact(train, C, seconds=40.0):
     """
     b = 16
     n, sampler = train.y.shape[0], samplers.shrinking(16, rounds=4)
-    feed = {"every": -(-n // b), "sampler": sampler, "steps": 100_000 * -(-n // b), "seconds": seconds / 2}
+    feed = {"every": -(-n // b), "sampler": sampler, "steps": min(100_000 * -(-n // b), 2**30), "seconds": seconds / 2}
     began = time.perf_counter()
     run = jaxsvm.fit(jaxsvm.sdca(C), train, KEY, tol=1e-4, **feed)
     start = jnp.clip(dual_coef(run.state.solver) * train.y, 0, C)

@@ -61,6 +61,10 @@ def _zeros_like(field: str) -> Callable[[dict], Any]:
     return lambda fields: jax.tree.map(jnp.zeros_like, fields[field])
 
 
+def _unknown(fields: dict) -> Any:
+    return jnp.full_like(fields["dual"], jnp.nan)
+
+
 def _zero_shift(fields: dict) -> Any:
     return jnp.zeros(fields["x"].shape[-1], fields["x"].dtype)
 
@@ -73,6 +77,7 @@ ADDED: dict[str, dict[str, Callable[[dict], Any]]] = {
     "SbpState": {"compensation": _zeros_like("p")},
     "SimbaState": {"compensation": _zeros_like("mean")},
     "SpanState": {"shift": _zero_shift},
+    "WolfeState": {"lam": _unknown},
 }
 
 

@@ -34,6 +34,7 @@ from ..types import Array, Loss
 FLOOR = float(np.sqrt(np.finfo(np.float32).tiny))  # of t, u, z, v: no quotient overflows in float32
 FRACTION = 0.995  # of the way to the boundary
 PATIENCE = 5  # steps without progress after which a run ends
+ROUNDING = 1e-4  # residual that the best iterate may gain by its rounding to float32
 BLOCK = 2**19  # numbers of a block of rows, 4 MiB in float64
 BLOCK_ROWS = 256, 8192  # its least and largest number of rows
 
@@ -228,6 +229,28 @@ class Progress(NamedTuple):
         return (self.state.residual > tol) & (self.state.idle_steps < PATIENCE)
 
 
+def begin(rows: Rows, tol: Array, state: InteriorState) -> InteriorState:
+    """The state with the best iterate evaluated on these rows, with this C and loss.
+
+    Where a finished run is far from its optimum now, its rows, C or loss were others. The steps
+    start anew then: from the end of a run they would be too short.
+    """
+    is_first = ~jnp.isfinite(state.residual)
+    value = evaluate(rows, state.best)
+    residual = jnp.where(is_first, state.residual, value.residual)
+    ended = (state.residual <= tol) | (state.idle_steps >= PATIENCE)
+    known = 10 * jnp.maximum(tol, state.residual) + ROUNDING
+    is_other = ended & ~is_first & ~(residual <= known)
+    first = start(rows.loss, rows.y, rows.weight, state.best.w.shape[0])
+    return state._replace(
+        iterate=jax.tree.map(lambda a, b: jnp.where(is_other, a, b), first, state.iterate),
+        residual=residual,
+        loss=jnp.where(is_first, state.loss, value.loss),
+        infeasibility=jnp.where(is_other, jnp.inf, state.infeasibility),
+        idle_steps=jnp.where(is_other, 0, state.idle_steps),
+    )
+
+
 def improve(rows: Rows, tol: Array, progress: Progress) -> Progress:
     """Evaluate the iterate, keep it if it is the best, and make a step unless that is good."""
     state = progress.state
@@ -270,7 +293,7 @@ def solve(
 ) -> tuple[InteriorState, Array]:
     """Make steps until the residual is at most `tol`, or until `rounds` of them are made.
 
-    The run also ends when nothing has improved for `PATIENCE` steps.
+    No step is made once nothing has improved for `PATIENCE` steps, of all updates.
 
     Returns:
         The state, and the number of steps () int32.
@@ -280,11 +303,11 @@ def solve(
     dual = jnp.where(rows.active, jnp.maximum(state.iterate.dual, FLOOR), state.iterate.dual)
     iterate = state.iterate._replace(dual=dual)
     zero = jnp.zeros((), jnp.int32)
-    start = Progress(state._replace(iterate=iterate), zero)
+    progress = Progress(begin(rows, tol, state._replace(iterate=iterate)), zero)
     end = lax.while_loop(
         lambda progress: progress.unsolved(tol) & (progress.steps < rounds),
         lambda progress: improve(rows, tol, progress),
-        start,
+        progress,
     )
     t = end.state.best.dual[0]
     coef = C * rows.weight * jnp.sum(rows.sign * t, axis=0)

@@ -123,7 +123,7 @@ def slope_step(slope: Callable, curvature: Array) -> Array:
 
     Trials are doubled from 1 until the slope is not negative. Then the root of the line through
     both ends is tried, with the slope at an end that stays halved (the Illinois rule). At a jump of
-    the slope through 0 the search ends just before the jump.
+    the slope through 0 the search ends just before the jump. It ends after 60 trials, too.
 
     Args:
         slope: t -> (), the slope of a convex function at t.

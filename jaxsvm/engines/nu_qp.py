@@ -53,12 +53,18 @@ class NuState(NamedTuple):
 
     @property
     def margin(self) -> Array:
-        """The margin of `nu_svc` before its model is scaled to 1, () >= 0: LIBSVM's r."""
+        """The margin of `nu_svc` before its model is scaled to 1, (): LIBSVM's r.
+
+        It is at least 0 but for the violation at the end.
+        """
         return (self.level[..., 1] - self.level[..., 0]) / 2
 
     @property
     def tube(self) -> Array:
-        """Half the width of the tube that `nu_svr` found, () >= 0: epsilon."""
+        """Half the width of the tube that `nu_svr` found, (): epsilon.
+
+        It is at least 0 but for the violation at the end.
+        """
         return -self.margin
 
     @property

@@ -83,7 +83,7 @@ def make_visits(bias: str, labels: bool, passes: int, memory: int | None) -> Cal
         bias: "free" or "none".
         labels: whether the targets are labels; 0 is then a bound of every coefficient.
         passes: number of passes that make PROCESS steps.
-        memory: bytes of the cache of kernel rows; None: 2 GiB.
+        memory: bytes of the cache of kernel rows; None: 1 GiB.
 
     Returns:
         A function qp, tol, state, x, y, index -> state, violation on S after the last step, number

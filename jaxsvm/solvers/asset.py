@@ -39,7 +39,8 @@ def measure(data: Batch, lam: float, loss: Loss, intercept: bool) -> AssetSet:
             which bounds the optimal b at w = 0
         D_X^2 = radius^2 + bound^2;   D_G^2 = mean slope(0, y_i)^2 (|x_i|^2 + 1)
 
-    Without an intercept the bound is 0 and the + 1 is absent.
+    Without an intercept the bound is 0 and the + 1 is absent. D_G is that of draws by weight. Draws
+    without replacement scale slopes by the weights instead, so that it is larger there.
 
     Reference: S. Lee, S. Wright, ASSET: approximate stochastic subgradient estimation training for
         support vector machines, ICPRAM 2012, section 3 (D_X and D_G); the radius as in Pegasos, for

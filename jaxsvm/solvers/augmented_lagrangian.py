@@ -46,6 +46,7 @@ GROWTH = 3.0  # of the penalty, from one augmented Lagrangian to the next
 # penalties of targets of mean size 1; with larger ones than needed float32 ends above 1e-6
 USUAL_PENALTY, MOST_PENALTY = 30.0, 1e4
 SLOW = 0.9  # share of the residual before, above which the penalty grows beyond the usual one
+OTHER = 10.0  # growth of the residual of the best point from which on the problem is another one
 SHARE = 0.5  # of the duality gap that the error of a minimisation may be
 PATIENCE = 30  # Newton steps without a smaller residual after which a run ends
 
@@ -104,24 +105,54 @@ class Rows(NamedTuple):
         slope = jnp.where(is_inside, factor * state.penalty, 0)
         return jnp.clip(free, low, high), slope
 
-    def at(self, state: AugmentedLagrangianState, scores: Array) -> Point:
-        """The gradient and the duality gap; all terms of the gap are at least 0."""
-        coef, slope = self.coef_of(state, scores)
-        grad = state.v - affine_transpose(self.share * coef, self.x, self.constant)
+    def gap_at(self, v: Array, coef: Array, scores: Array) -> tuple[Array, Array, Array, Array]:
+        """The gradient (p,), the sum of losses, the duality gap and its relative size.
+
+        The gap is half of the squared gradient and a sum of terms of at least 0.
+        """
+        grad = v - affine_transpose(self.share * coef, self.x, self.constant)
         value = self.loss.value(scores, self.y)
         terms = jnp.maximum(value + self.loss.conjugate(-coef, self.y) + coef * scores, 0)
         total = lambda a: pairwise_sum(self.share * jnp.where(self.share > 0, a, 0))
-        loss, error = total(value), dot(grad, grad) / 2
-        objective = dot(state.v, state.v) / 2 + loss
-        gap = error + total(terms)
-        residual = gap / jnp.where(objective > 0, objective, 1)
-        is_minimum = (error <= SHARE * gap) & ~state.is_new
+        loss = total(value)
+        objective = dot(v, v) / 2 + loss
+        gap = dot(grad, grad) / 2 + total(terms)
+        return grad, loss, gap, gap / jnp.where(objective > 0, objective, 1)
+
+    def at(self, state: AugmentedLagrangianState, scores: Array) -> Point:
+        """What is known of the iterate."""
+        coef, slope = self.coef_of(state, scores)
+        grad, loss, gap, residual = self.gap_at(state.v, coef, scores)
+        is_minimum = (dot(grad, grad) / 2 <= SHARE * gap) & ~state.is_new
         return Point(coef, slope, grad, loss / self.size, residual, is_minimum)
+
+    def begin(self, state: AugmentedLagrangianState, tol: Array) -> AugmentedLagrangianState:
+        """The state with the best point evaluated on these rows, with this C and loss.
+
+        Where a finished run is far from its optimum now, its rows, C or loss were others.
+        """
+        is_first = ~jnp.isfinite(state.residual)
+        low, high, *_ = self.bounds
+        coef = jnp.clip(state.coef, low, high)
+        scores = affine(self.x, state.best, self.constant)
+        _, loss, _, residual = self.gap_at(state.best, coef, scores)
+        keep = lambda old, new: jnp.where(is_first, old, new)
+        residual, loss = keep(state.residual, residual), keep(state.loss, loss / self.size)
+        ended = (state.residual <= tol) | (state.idle_steps >= PATIENCE)
+        is_other = ended & ~is_first & ~(residual <= OTHER * jnp.maximum(tol, state.residual))
+        anew = state._replace(
+            penalty=self.unit,
+            is_new=jnp.ones((), bool),
+            previous=jnp.full_like(state.previous, jnp.inf),
+            idle_steps=jnp.zeros_like(state.idle_steps),
+        )
+        state = jax.tree.map(lambda new, old: jnp.where(is_other, new, old), anew, state)
+        return state._replace(coef=keep(state.coef, coef), loss=loss, residual=residual)
 
     def newton_step(
         self, state: AugmentedLagrangianState, scores: Array, point: Point
     ) -> AugmentedLagrangianState:
-        """v + t d, with the Newton direction d and an exact line search for t."""
+        """v + t d, with the Newton direction d and a line search for t."""
         gram = sparsely_weighted_gram(self.x, self.share * point.slope, self.constant)
         direction = cholesky(jnp.ones_like(state.v), gram)(-point.grad)
         rate = affine(self.x, direction, self.constant)
@@ -150,12 +181,12 @@ def augmented_lagrangian(
 
         L(w) = 1/2 |w|^2 + C sum_i weight_i max_c (-loss*(-c) - c score_i - (c - m_i)^2 / (2 s))
 
-    by Newton steps with an exact line search. For the hinge, margins y_i score_i and the unsigned
+    by Newton steps with a line search. For the hinge, margins y_i score_i and the unsigned
     c_i and m_i, a step is
 
         c_i = min(max(m_i + s (1 - margin_i), 0), 1),   J = {i: 0 < c_i < 1}
         g = w - C X' (weight y c),   H = I + C s sum_{i in J} weight_i x_i x_i'
-        w += - t H^-1 g,   t minimises L along the direction
+        w += - t H^-1 g,   where the slope of L along it is 1/1000 of that at t = 0
 
     Once 1/2 |g|^2 is at most half of the duality gap of w and c: m = c, s = min(3 s, 30); s goes
     on to 10^4 where the gap is more than 0.9 of that at the change before. It starts at w = 0, m =
@@ -171,14 +202,16 @@ def augmented_lagrangian(
         bias: "feature" (regularised) or "none".
         tol: relative duality gap to stop at, > 0; None: 1e-6; `fit(tol=)` overrides it.
         rounds: maximum number of Newton steps and changes of multipliers of one update, a whole
-            number. An update also ends when the gap has not decreased for 30 steps.
+            number. No further step is made once the gap has not decreased by 1 % for 30
+            steps, of all updates.
 
     Returns:
         A solver on all rows; model `Linear`. The residual is the relative duality gap of the best
         iterate so far, which is the model; its signed dual coefficients, divided by C weight, are
         `run.state.solver.coef`. The model has the derivatives of the exact solution in C, the loss
         and the rows (`implicit.solution`); they are nan if more than 2,048 coefficients are free.
-        Sparse rows are made dense. Under `vmap` runs are sequential on a CPU.
+        Sparse rows are made dense. Under `vmap` runs are sequential on a CPU. An update first
+        evaluates the best iterate, so that a run goes on from the state of another C or loss.
 
     Raises:
         ValueError: C or tol not a single positive number, another loss or bias, rows of more than
@@ -186,7 +219,7 @@ def augmented_lagrangian(
 
     Differs from the paper: the multipliers change when the error of the minimisation is a share of
     the duality gap, which is also the criterion to stop. The Newton system is solved by a Cholesky
-    factor, not by conjugate gradients. The line search is exact.
+    factor, not by conjugate gradients. The line search is by false position.
 
     Example:
         >>> import jax, jaxsvm
@@ -317,7 +350,7 @@ def _minimise(constant: bool) -> Callable:
         return lax.while_loop(
             lambda carry: (carry[0] < limit) & is_unsolved(carry[1]),
             step,
-            (jnp.zeros((), jnp.int32), state),
+            (jnp.zeros((), jnp.int32), rows.begin(state, tol)),
         )
 
     return run

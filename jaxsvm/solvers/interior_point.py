@@ -60,8 +60,8 @@ def interior_point(
         tol: relative duality gap to stop at, > 0; None: 1e-6; `fit(tol=)` overrides it. With a free
             bias the mean coefficient, divided by C, is at most that, too.
         rounds: maximum number of steps of one update, a whole number. `fit` evaluates, saves and
-            reacts to Ctrl-C between updates only. An update also ends when nothing has improved
-            for 5 steps.
+            reacts to Ctrl-C between updates only. No further step is made once nothing has
+            improved for 5 steps, of all updates.
 
     Returns:
         A solver on all rows; model `Linear`. The residual is the relative duality gap of the best
@@ -70,7 +70,8 @@ def interior_point(
         off, and the state is rounded to the dtype of the rows after it. The model has the
         derivatives of the exact solution in C, the loss and the rows (`implicit.solution`); they
         are nan if more than 2,048 coefficients are free. Sparse rows are made dense. Under `vmap`
-        runs are sequential.
+        runs are sequential. A later update first evaluates the best iterate as it is stored, so
+        that a run goes on from the state of another C or loss.
 
     Raises:
         ValueError: C or tol not a single positive number, another loss or bias, rows of more than

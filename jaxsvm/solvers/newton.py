@@ -19,7 +19,6 @@ from ..numerics import (
     affine_transpose,
     dot,
     packed_by_reference,
-    pairwise_sum,
     preconditioner,
     solve_normal,
     system_for,
@@ -80,11 +79,14 @@ class Problem(NamedTuple):
         grad = self.ridge * v + affine_transpose(slope, self.x, self.bias != "none")
         objective = dot(self.ridge * v, v) / 2 + risk
         # The gap of the dual point -slope / lam is |grad|^2 / (2 lam). For a free bias a Newton
-        # step in b alone comes first.
-        curvature = self.ridge
+        # step in b alone comes first: it changes the gradient in w, too.
+        after, curvature = grad, self.ridge
         if self.bias == "free":
-            curvature = curvature.at[-1].set(pairwise_sum(hessian.diagonal))
-        gap = jnp.sum(jnp.where(grad == 0, 0, grad * grad / (2 * curvature)))
+            column = affine_transpose(hessian.diagonal, self.x, True)
+            step = jnp.where(column[-1] > 0, grad[-1] / column[-1], 0)
+            after = (grad - step * column).at[-1].set(grad[-1])
+            curvature = curvature.at[-1].set(column[-1])
+        gap = jnp.sum(jnp.where(after == 0, 0, after * after / (2 * curvature)))
         residual = gap / jnp.maximum(objective, jnp.finfo(grad.dtype).tiny)
         return Iterate(v, score, grad, risk, objective, residual)
 
@@ -129,7 +131,7 @@ def newton(
 
         g = lam w + sum_i share_i slope_i x_i,   H = lam I + sum_i share_i curvature_i x_i x_i'
         d = - H^-1 g,  by conjugate gradients to a relative residual of at most 0.1
-        w = w + t d,   t by an exact line search on the scores of the rows
+        w = w + t d,   t by a line search on the scores of the rows, to 1/100 of the slope at 0
 
     (w, b) takes the place of w where there is a bias. For a ranking loss, with u the slopes of its
     risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate
@@ -152,9 +154,9 @@ def newton(
         A solver on all rows; an update uses all of them. Model `Linear`, with the derivatives of
         the exact solution (`implicit.linear_solution`). The residual after the update is
         |g|^2 / (2 lam P), where P is the objective. That is the duality gap of the slopes at w,
-        relative to P. With a free bias, g_b^2 / (2 H_bb) takes the place of the term of b, which is
-        the gap to second order. `evals` counts n for each gradient, each step of conjugate
-        gradients and each row of H.
+        relative to P. With a free bias it is the gap to second order, where H_wb and H_bb are from
+        the column of b in H: (|g_w - H_wb g_b / H_bb|^2 / (2 lam) + g_b^2 / (2 H_bb)) / P. `evals`
+        counts n for each gradient, each step of conjugate gradients and each row of H.
 
     Raises:
         ValueError: lam or tol not a single positive number, rounds not from 1 to 1,000, a

@@ -78,7 +78,7 @@ def sbp(
     u minimise lam/2 |w|^2 + mean hinge, and let nu = (mean hinge of u) / |u|. Then u / |u| is
     optimal, and f = 1/|u| there. With a free bias a step draws one row of each class and halves the
     step of each. The expected distance of f at the mean of the iterates from its maximum is at most
-    3 R / sqrt(t).
+    3 R / sqrt(t) + R / t.
 
     Args:
         nu: mean slack, >= 0, in units of the margin; 0 is the hard margin.

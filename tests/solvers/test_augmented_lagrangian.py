@@ -189,6 +189,21 @@ def test_an_update_ends_where_nothing_improves():
     assert float(run.info.residual[-1]) <= 1e-6
 
 
+@pytest.mark.parametrize("other", ["C", "loss", "rows"])
+def test_a_run_goes_on_from_the_state_of_another_problem(other):
+    """The state says that the old one is solved. The new one is solved then, or the residual says that it is not."""
+    old, new = jaxsvm.augmented_lagrangian(1e-3), jaxsvm.augmented_lagrangian(10.0)
+    if other == "loss":
+        new = jaxsvm.augmented_lagrangian(1e-3, loss=losses.squared_hinge)
+    data = dataset(dtype=np.float32)
+    state = fit(old, dataset(-X if other == "rows" else X, dtype=np.float32)).state
+    run, alone = fit(new, data, steps=2, state=state), fit(new, data, steps=2)
+    assert alone.converged and run.converged
+    np.testing.assert_allclose(run.model.w, alone.model.w, rtol=1e-2, atol=1e-2 * np.abs(alone.model.w).max())
+    short = fit(jaxsvm.augmented_lagrangian(10.0, rounds=1), data, steps=1, state=state)
+    assert not short.converged and float(short.info.residual[-1]) > 1e-3
+
+
 def test_updates_of_one_step_are_one_update(x64):
     """A run that is cut after every step ends at the same point."""
     many = fit(jaxsvm.augmented_lagrangian(C, rounds=1), dataset(), steps=60, every=1)

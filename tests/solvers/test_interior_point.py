@@ -254,11 +254,27 @@ def test_blocks_of_rows_add_up(x64):
 
 def test_the_end_of_progress_is_the_end_of_the_run():
     """A tolerance below the rounding of float64 is not met; the model is the best one, and later updates make no step."""
-    run = fit(jaxsvm.interior_point(C), dataset(dtype=np.float32), tol=1e-30)
+    run = fit(jaxsvm.interior_point(C), dataset(dtype=np.float32), tol=1e-30, steps=1)
     assert not run.converged and run.finite and run.evals <= 40 * N
     assert float(run.info.residual[-1]) <= 1e-12
     again = fit(jaxsvm.interior_point(C), dataset(dtype=np.float32), tol=1e-30, state=run.state)
     assert again.evals == 0 and np.array_equal(again.model.w, run.model.w)
+    assert float(again.info.residual[-1]) <= 1e-7  # of the model, which is rounded to float32
+
+
+@pytest.mark.parametrize("other", ["C", "loss", "rows"])
+def test_a_run_goes_on_from_the_state_of_another_problem(other):
+    """The state says that the old one is solved. The new one is solved then, or the residual says that it is not."""
+    old, new = jaxsvm.interior_point(1e-3), jaxsvm.interior_point(10.0)
+    if other == "loss":
+        new = jaxsvm.interior_point(1e-3, loss=losses.squared_hinge)
+    data = dataset(dtype=np.float32)
+    state = fit(old, dataset(-X if other == "rows" else X, dtype=np.float32)).state
+    run, alone = fit(new, data, steps=2, state=state), fit(new, data, steps=2)
+    assert alone.converged and run.converged
+    np.testing.assert_allclose(run.model.w, alone.model.w, rtol=1e-2, atol=1e-2 * np.abs(alone.model.w).max())
+    short = fit(jaxsvm.interior_point(10.0, rounds=1), data, steps=1, state=state)
+    assert not short.converged and float(short.info.residual[-1]) > 1e-3
 
 
 # ------------------------------------------------------------------------------------------------- certificates, wrappers

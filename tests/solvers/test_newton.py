@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC, LinearSVR
 
 import jaxsvm
-from jaxsvm import features, implicit, kernels, losses, newton, objectives
+from jaxsvm import features, implicit, kernels, losses, models, newton, objectives
 from jaxsvm.numerics.normal_equations import cholesky, weighted_gram
 
 KEY = jax.random.key(0)
@@ -232,6 +232,23 @@ def test_the_residual_is_the_duality_gap(name, x64):
     primal = float(objectives.primal(model, data, 0.3, loss))
     assert float(info.residual) > 1e-9 or name == "squared"
     np.testing.assert_allclose(info.residual, (primal - dual) / primal, rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["logistic", "smooth_hinge", "squared_hinge", "squared"])
+def test_the_residual_bounds_the_excess_with_a_free_bias(name, x64):
+    """Near the minimum, in all directions, on columns far from the origin, where b changes much of the gradient in w."""
+    loss, x = SMOOTH[name], X + np.array([3.0, -2.0, 0.0, 5.0])
+    data, solver = dataset(x, targets_of(loss)), newton(LAM, loss=loss, bias="free", tol=1e30)
+    best = solve(data, loss=loss, bias="free", tol=1e-14)
+    v, least = np.append(*parts(best.model)), float(objectives.primal(best.model, data, LAM, loss))
+    state, excesses = best.state.solver, []
+    for direction in np.random.default_rng(3).normal(size=(20, D + 1)):
+        _, info = jaxsvm.step(solver, state._replace(v=jnp.asarray(v + 1e-4 * direction)), data)
+        model = models.Linear(jnp.asarray(v[:-1] + 1e-4 * direction[:-1]), v[-1] + 1e-4 * direction[-1], "free")
+        value = float(objectives.primal(model, data, LAM, loss))
+        excesses.append((value - least) / value)
+        assert excesses[-1] <= 1.01 * float(info.residual) + 1e-13
+    assert max(excesses) > 1e-9
 
 
 # Rows of every kind

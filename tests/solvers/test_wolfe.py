@@ -103,6 +103,22 @@ def primal(gram, y, share, lam, beta):
     return lam / 2 * beta @ gram @ beta + share @ np.maximum(0, 1 - y * (gram @ beta))
 
 
+@pytest.mark.parametrize("weights", ["norm", "dual"])
+def test_a_run_goes_on_with_another_lam(weights, x64):
+    """The dual value and the bundle of the old lam do not count: the gap is never below the excess of the objective."""
+    share = np.full(N, 1 / N)
+    before = jaxsvm.fit(jaxsvm.wolfe(1.0, weights=weights), dataset(), KEY, steps=50)
+    solver = jaxsvm.wolfe(LAM, weights=weights)
+    best = jaxsvm.fit(jaxsvm.interior_point(1 / (LAM * N), bias="none"), dataset(), KEY, tol=1e-9)
+    run = jaxsvm.fit(solver, dataset(), state=before.state, steps=20_000, tol=1e-2, every=1)
+    assert best.converged and run.converged
+    value = lambda w: LAM / 2 * w @ w + share @ np.maximum(0, 1 - Y * (X @ w))
+    assert value(np.asarray(run.model.w)) <= value(np.asarray(best.model.w)) * (1 + 1.02e-2)
+    one = jaxsvm.fit(solver, dataset(), state=before.state, steps=1)
+    excess = 1 - value(np.asarray(best.model.w)) / value(np.asarray(before.model.w))
+    assert excess > 0.01 and float(one.info.residual[-1]) >= excess
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["plain", "weights"])
 @pytest.mark.parametrize("weights", ["norm", "dual"])
