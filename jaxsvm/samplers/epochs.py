@@ -52,6 +52,8 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
         for word in range(0, words.shape[0], 2):
             row = _rotate(row, column, rows, words[word])
             column = _rotate(column, row, columns, words[word + 1])
+            # JAX 0.12 would compile all rounds as one loop, whose vectorisation does not end.
+            row, column = jax.lax.optimization_barrier((row, column))
         return row * columns + column
 
     def walk(start):

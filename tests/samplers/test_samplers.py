@@ -4,6 +4,9 @@ Every data set has N rows, those that a test does not want have weight 0: compil
 """
 
 import itertools
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -252,3 +255,22 @@ def test_the_order_of_a_pass_does_not_depend_on_the_size_of_its_steps(n):
 def test_a_batch_size_that_is_no_whole_number_above_zero_is_refused(make, batch_size):
     with pytest.raises(ValueError, match="batch_size"):
         make(batch_size).init(jax.random.key(0), rows(WEIGHT))
+
+
+SEVERAL = """
+import jax, jaxsvm
+from jaxsvm import samplers
+data = jaxsvm.dataset([[float(i)] for i in range(3000)], [1, -1] * 1500)
+for sampler in (samplers.epochs(1024), samplers.epochs(3000), samplers.shrinking(512)):
+    state = sampler.init(jax.random.key(0), data)
+    index = jax.jit(lambda state: sampler.draw(state, 0, 3))(state)
+    print(index.size)
+"""
+
+
+@pytest.mark.parametrize("program", [SEVERAL], ids=["samplers"])
+def test_large_draws_compile_with_all_optimisations(program):
+    """LLVM of JAX 0.12 did not come to an end with all rounds of the permutation in one loop."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and len(done.stdout.split()) == 3, done.stderr[-2000:]
