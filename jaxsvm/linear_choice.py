@@ -33,8 +33,10 @@ def fastest_linear(loss: Loss, columns: int, sparse: bool) -> str:
 
 
 def system_for_grid(columns: int, sparse: bool) -> str | None:
-    """The `system` of `newton` for many runs on the same rows; None: its default."""
-    return "eigen" if columns <= MOST_EIGENVECTORS and not sparse else None
+    """The `system` of `newton` for a path over C on the same rows; None: its default."""
+    if sparse or columns > MOST_EIGENVECTORS:
+        return None
+    return "update" if columns <= MOST_COLUMNS else "eigen"
 
 
 def linear_solver(

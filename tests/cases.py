@@ -172,6 +172,8 @@ CASES = [
     Case("newton(0.1, loss=squared(), system='cg', tol=1e-08)",
          lambda lam: jaxsvm.newton(lam, loss=losses.squared, system="cg", tol=1e-8), loss=losses.squared, excess=1e-6,
          copies=False, exact=True),
+    Case("newton(0.1, system='update')", lambda lam: jaxsvm.newton(lam, system="update"), loss=losses.squared_hinge, excess=1e-6,
+         copies=False, exact=True),
     Case(f"on_features({SAME!r}, newton(0.1))", lambda lam: jaxsvm.on_features(SAME, jaxsvm.newton(lam)),
          loss=losses.squared_hinge, excess=1e-6, copies=False, exact=True),
     Case("newton(0.1, loss=pairwise(squared=True), rounds=1.0)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +14,20 @@ from ..implicit import linear_solution
 from ..losses import squared_hinge
 from ..models import Linear
 from ..numerics import (
+    WeightedGram,
     accum_dtype,
     affine,
     affine_transpose,
+    any_under_vmap,
+    cholesky,
     dot,
+    no_gram,
     packed_by_reference,
     preconditioner,
     solve_normal,
     system_for,
     times_count,
+    update_gram,
 )
 from ..recipe import (
     as_static,
@@ -51,6 +56,7 @@ class NewtonState(NamedTuple):
     v: Array  # (d,) or (d + 1,)
     weight: Array  # (n,)
     steps: Array  # () int32, Newton steps of all updates
+    gram: WeightedGram | None = None  # of the last step, where system="update"
 
 
 class Iterate(NamedTuple):
@@ -137,15 +143,20 @@ def newton(
     risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate
     gradients are preconditioned by a Cholesky factor of H, of which one step is exact up to
     rounding, by the diagonal of H, or by the eigenvectors of X'X, the same for all weights and lam.
+    With system="update" a step tries t = 1 and d by the factor alone first. It is kept where the
+    objective falls by at least 1/100 of its slope at 0, up to rounding.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
         loss: one with a continuous slope: squared_hinge, smooth_hinge, logistic, squared,
             squared_eps_insensitive, rank_squared_hinge; or of your own, with `Loss.curvature`.
         bias: "none", "feature" (regularised) or "free", which a ranking loss does not take.
-        system: "cholesky", which forms H; "cg", which computes products with H only; or "eigen",
-            the fastest for many runs on the same rows, as in `select` or under `vmap`. None:
-            "cholesky" for dense rows of at most 512 columns, else "cg". A ranking loss takes "cg".
+        system: "cholesky", which forms H; "update", which keeps H in the state and adds the rows
+            whose curvature has changed: with losses of piecewise constant curvature, such as
+            squared_hinge, the fastest for paths over lam, as in `select`, on up to 512 columns;
+            "cg", which computes products with H only; or "eigen", for many runs on the same rows of
+            more columns. None: "cholesky" for dense rows of at most 512 columns, else "cg". A
+            ranking loss takes "cg".
         tol: relative duality gap to stop at, > 0; None: 1e-6; `fit(tol=)` overrides it.
         rounds: Newton steps of one update, at most; a whole number. An update ends once `tol` is
             met, or where rounding leaves no descent.
@@ -156,7 +167,8 @@ def newton(
         |g|^2 / (2 lam P), where P is the objective. That is the duality gap of the slopes at w,
         relative to P. With a free bias it is the gap to second order, where H_wb and H_bb are from
         the column of b in H: (|g_w - H_wb g_b / H_bb|^2 / (2 lam) + g_b^2 / (2 H_bb)) / P. `evals`
-        counts n for each gradient, each step of conjugate gradients and each row of H.
+        counts n for each gradient, each step of conjugate gradients and each row of H; where H is
+        updated, the rows of H times the share of the rows that were added.
 
     Raises:
         ValueError: lam or tol not a single positive number, rounds not from 1 to 1,000, a
@@ -182,7 +194,7 @@ def newton(
     check_positive(lam=lam, tol=tol)
     check_choice("bias", bias, ("none", "feature", "free"))
     if system is not None:
-        check_choice("system", system, ("cholesky", "cg", "eigen"))
+        check_choice("system", system, ("cholesky", "update", "cg", "eigen"))
     check_whole("rounds", rounds, most=MOST_ROUNDS)
     if not is_smooth(loss):
         raise ValueError(
@@ -196,7 +208,8 @@ def newton(
     def init(key, data):
         dtype = accum_dtype(data.x)
         v = jnp.zeros(data.x.shape[-1] + constant, dtype)
-        return NewtonState(v, data.weight.astype(dtype), jnp.zeros((), jnp.int32))
+        gram = no_gram(data.x, constant) if system == "update" else None
+        return NewtonState(v, data.weight.astype(dtype), jnp.zeros((), jnp.int32), gram)
 
     def update(state, batch):
         dtype, static_loss = state.v.dtype, as_static(loss)
@@ -208,17 +221,21 @@ def newton(
         problem = Problem(batch.x, _ridge(strength, state.v, bias), risk, bias)
         first = problem.at(state.v)
         form = "centred" if couples_rows(loss) else system or system_for(batch.x)
-        last, steps, passes = _minimise(problem, first, limit, form, most)
-        n, size = batch.y.shape[0], state.v.shape[0]
+        zero = jnp.zeros((), jnp.int32)
+        needs_search = jnp.asarray(form != "update")
+        start = Search(zero, first, state.gram, needs_search, zero > 0, zero + 1)
+        search = _minimise(problem, start, limit, form, most)
+        last, n, size = search.point, batch.y.shape[0], state.v.shape[0]
+        most_passes = 1 + 2 * MOST_ROUNDS * (2 + size + _most_products(size))
         info = Info(
             loss=first.risk,
             residual=last.residual,
             progress=(first.objective - last.objective)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=jnp.full((), batch.x.shape[1], jnp.int32),
-            evals=times_count(passes, n, 1 + MOST_ROUNDS * (1 + size + _most_products(size))),
+            evals=times_count(search.passes, n, most_passes),
         )
-        return NewtonState(last.v, state.weight, state.steps + steps), info
+        return NewtonState(last.v, state.weight, state.steps + search.steps, search.gram), info
 
     def model(state, data=None):
         w, b = (state.v[:-1], state.v[-1]) if constant else (state.v, jnp.zeros((), state.v.dtype))
@@ -266,44 +283,82 @@ def _most_products(size: int) -> int:
     return min(2 * size + 10, 500)
 
 
-def _minimise(
-    problem: Problem, first: Iterate, tol: Array, system: str, rounds: Array
-) -> tuple[Iterate, Array, Array]:
-    """Newton steps until the residual is at most `tol`: the point, their number, passes of rows."""
+class Search(NamedTuple):
+    """The state of the loop over Newton steps."""
+
+    steps: Array  # () int32
+    point: Iterate
+    gram: WeightedGram | None
+    needs_search: Array  # () bool, whether the next step has a line search
+    is_stuck: Array  # () bool
+    passes: Array  # () int32, over the rows
+
+
+def _minimise(problem: Problem, search: Search, tol: Array, system: str, rounds: Array) -> Search:
+    """Newton steps until the residual is at most `tol`."""
     x, constant = problem.x, problem.bias != "none"
-    size, precondition = first.v.shape[0], preconditioner(x, system, constant)
+    size = search.point.v.shape[0]
+    precondition = None if system == "update" else preconditioner(x, system, constant)
 
-    def should_continue(carry):
-        k, point, is_stuck, _ = carry
-        return (k < rounds) & ~is_stuck & (point.residual > tol)
+    def should_continue(search):
+        is_met = search.point.residual <= tol
+        return (search.steps < rounds) & ~search.is_stuck & ~is_met
 
-    def step(carry):
-        k, point, _, passes = carry
+    def step(search):
+        point, gram = search.point, search.gram
         _, _, hessian = problem.risk(point.score)
         ridge = problem.ridge
         if problem.bias == "free":  # without curvature its system would have no solution
             ridge = ridge.at[-1].set(jnp.where(jnp.any(hessian.diagonal > 0), 0, ridge[0]))
-        rtol = jnp.minimum(jnp.sqrt(point.residual), RATE)
-        direction, rate, products = solve_normal(
-            x,
-            hessian.product,
-            ridge,
-            -point.grad,
-            precondition(hessian.diagonal, ridge),
-            rtol,
-            _most_products(size),
-            constant,
-        )
-        t = problem.step_length(point, direction, rate)
+        built: Any
+        if precondition is None:
+            is_used = should_continue(search)
+            gram, rows = update_gram(gram, x, hessian.diagonal, constant, is_used)
+            solve, built = (
+                cholesky(ridge, gram.matrix),
+                jnp.ceil(rows.astype(point.v.dtype) * (size / x.shape[0])),
+            )
+        else:
+            solve = precondition(hessian.diagonal, ridge)
+            built = size if system == "cholesky" else 0
+
+        def searched_change():
+            rtol = jnp.minimum(jnp.sqrt(point.residual), RATE)
+            direction, rate, products = solve_normal(
+                x,
+                hessian.product,
+                ridge,
+                -point.grad,
+                solve,
+                rtol,
+                _most_products(size),
+                constant,
+            )
+            return problem.step_length(point, direction, rate) * direction, products
+
+        if precondition is None:
+            full = solve(-point.grad), jnp.zeros((), jnp.int32)
+            select = lambda a, b: jnp.where(search.needs_search, a, b)
+            either = lambda: jax.tree.map(select, searched_change(), full)
+            is_any = any_under_vmap(search.needs_search & is_used)
+            change, products = lax.cond(is_any, either, lambda: full)
+        else:
+            change, products = searched_change()
         # Scores anew: added up, their rounding errors would hide the residual. Far from the minimum
         # the objective falls; within its rounding error the residual still may.
-        new = problem.at(point.v + t * direction)
+        new = problem.at(point.v + change)
         is_better = (new.objective < point.objective) | (new.residual < point.residual)
+        rounding = 16 * jnp.finfo(point.v.dtype).eps * point.objective
+        goal = point.objective + STEEPNESS * dot(point.grad, change) + rounding
+        is_better = is_better & (search.needs_search | (new.objective <= goal))
         is_better = is_better & jnp.isfinite(new.objective)
-        point = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, point)
-        passes = passes + products + (1 + size if system == "cholesky" else 1)
-        return k + 1, point, ~is_better, passes
+        return Search(
+            search.steps + (is_better | search.needs_search).astype(jnp.int32),
+            jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, point),
+            gram,
+            jnp.ones((), bool) if precondition is not None else ~is_better,
+            ~is_better & search.needs_search,
+            search.passes + products + 1 + jnp.asarray(built, jnp.int32),
+        )
 
-    start = jnp.zeros((), jnp.int32), first, jnp.zeros((), bool), jnp.ones((), jnp.int32)
-    steps, point, _, passes = lax.while_loop(should_continue, step, start)
-    return point, steps, passes
+    return lax.while_loop(should_continue, step, search)

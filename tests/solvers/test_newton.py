@@ -49,7 +49,7 @@ def parts(model):
 # Other programs
 
 
-@pytest.mark.parametrize("system", ["cholesky", "cg", "eigen"])
+@pytest.mark.parametrize("system", ["cholesky", "update", "cg", "eigen"])
 def test_squared_hinge_is_that_of_liblinear(system, x64):
     run = solve(dataset(), loss=losses.squared_hinge, bias="feature", system=system, tol=1e-16)
     other = LinearSVC(C=1 / (LAM * N), tol=1e-12, max_iter=10**6, dual=False).fit(X, Y)
@@ -102,7 +102,7 @@ def test_pairs_are_those_of_liblinear(x64):
 # Closed forms and formulas
 
 
-@pytest.mark.parametrize("system", ["cholesky", "cg", "eigen"])
+@pytest.mark.parametrize("system", ["cholesky", "update", "cg", "eigen"])
 @pytest.mark.parametrize("bias", BIASES)
 def test_squared_loss_is_ridge_regression_in_one_step(bias, system, x64):
     share = WEIGHT / WEIGHT.sum()
@@ -114,7 +114,7 @@ def test_squared_loss_is_ridge_regression_in_one_step(bias, system, x64):
     run = solve(dataset(y=TARGETS, weight=WEIGHT), loss=losses.squared, bias=bias, system=system, rounds=1, steps=9, tol=1e-20)
     found = [*run.model.w, run.model.b][: len(want)]
     np.testing.assert_allclose(found, want, rtol=1e-8)
-    if system == "cholesky":  # the first update is exact
+    if system in ("cholesky", "update"):  # the first update is exact
         assert run.info.step[-1] == 1
 
 
@@ -143,8 +143,11 @@ FORMULAS = {  # value, slope and curvature
 }
 
 
-def by_hand(x, y, lam, name, bias, steps):
-    """Newton steps with the line search of the docstring: the weights after each, b last."""
+def by_hand(x, y, lam, name, bias, steps, full=False):
+    """Newton steps with the line search of the docstring: the weights after each, b last.
+
+    `full`: t = 1 where that is enough, without the alternative of the residual.
+    """
     value, slope, curvature = FORMULAS[name]
     x = x if bias == "none" else np.column_stack([x, np.ones(len(y))])
     ridge = np.full(x.shape[1], lam)
@@ -165,6 +168,11 @@ def by_hand(x, y, lam, name, bias, steps):
             ridge * d @ d + curvature(f + t * r, y) @ r**2 / len(y),
         )
         t, low, high = 1.0, 0.0, np.inf
+        objective = lambda v: ridge * v @ v / 2 + value(x @ v, y).mean()
+        if full and objective(v + direction) <= objective(v) + 0.01 * grad @ direction:
+            v = v + direction
+            found.append(v)
+            continue
         for _ in range(40):
             now, bend = along(t)
             if abs(now) <= 0.01 * abs(grad @ direction):
@@ -177,14 +185,15 @@ def by_hand(x, y, lam, name, bias, steps):
     return np.array(found)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("name", SMOOTH)
-def test_step_by_step(name, bias, x64):
+@pytest.mark.parametrize("system", ["cholesky", "update"])
+def test_step_by_step(system, name, bias, x64):
     loss = SMOOTH[name]
     y, steps = targets_of(loss), 4
-    want = by_hand(X, y, 1e-3, name, bias, steps)
-    solver, data = newton(1e-3, loss=loss, bias=bias, rounds=1, system="cholesky", tol=1e-30), dataset(y=y)
+    want = by_hand(X, y, 1e-3, name, bias, steps, full=system == "update")
+    solver, data = newton(1e-3, loss=loss, bias=bias, rounds=1, system=system, tol=1e-30), dataset(y=y)
     state = solver.init(KEY, data)
     for step in range(steps):
         state, info = jaxsvm.step(solver, state, data)
@@ -196,7 +205,7 @@ def test_step_by_step(name, bias, x64):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("name", SMOOTH)
-@pytest.mark.parametrize("system", ["cholesky", "cg", "eigen"])
+@pytest.mark.parametrize("system", ["cholesky", "update", "cg", "eigen"])
 def test_reaches_the_minimum_of_scipy_and_certifies_it(name, bias, system):
     """In float32, at the default tolerance."""
     loss, (value, slope, _) = SMOOTH[name], FORMULAS[name]
@@ -467,7 +476,7 @@ def test_without_differentiation_a_solution_is_given_back():
         ({"loss": losses.eps_insensitive(0.2)}, "newton needs a loss with a continuous slope"),
         ({"loss": losses.crammer_singer}, "newton needs a loss with a continuous slope"),
         ({"bias": "fixed"}, "bias must be one of 'none', 'feature', 'free'"),
-        ({"system": "qr"}, "system must be one of 'cholesky', 'cg', 'eigen'"),
+        ({"system": "qr"}, "system must be one of 'cholesky', 'update', 'cg', 'eigen'"),
         ({"rounds": 0}, "rounds must be a whole number"),
     ],
 )
