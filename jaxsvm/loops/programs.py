@@ -307,8 +307,8 @@ def _features_of_drawn(
     """
     n, size = data.y.shape[0], indices.size
     steps = lax.broadcasted_iota(jnp.int32, indices.shape, 0)
-    made = jnp.where((steps < count) & (indices >= 0), indices, n)
-    is_drawn = jnp.zeros(n, jnp.int32).at[made.ravel()].set(1, mode="drop")
+    drawn_rows = jnp.where((steps < count) & (indices >= 0), indices, n)  # n: no row
+    is_drawn = jnp.zeros(n, jnp.int32).at[drawn_rows.ravel()].set(1, mode="drop")
     place = jnp.cumsum(is_drawn, dtype=jnp.int32) - 1
     rows = jnp.zeros(size, jnp.int32)
     rows = rows.at[jnp.where(is_drawn > 0, place, size)].set(

@@ -155,11 +155,11 @@ def _program(function: Callable, options: dict, leaves: list, key: tuple) -> tup
     types = [str(each) for each in types]
     text = json.dumps([*about, types, settings, sorted(options.items()), SOURCES])
     path = os.path.join(folder, hashlib.sha256(text.encode()).hexdigest())
-    found = _read(path)
-    if found is None:
-        found = _trace(function, tree, leaves, dict(choices))
-        _write(path, found)
-    header, _, body = found.partition(b"\n")
+    content = _read(path)
+    if content is None:
+        content = _trace(function, tree, leaves, dict(choices))
+        _write(path, content)
+    header, _, body = content.partition(b"\n")
     if not body:  # cannot be kept
         return None, None
     exported = export.deserialize(bytearray(body))
@@ -263,10 +263,10 @@ def _is_known(module: str) -> bool:
 
 def _find(module: str, name: str) -> Any:
     """The class or function of that name, or None."""
-    found: Any = importlib.import_module(module)
+    definition: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        definition = getattr(definition, part, None)
+    return definition
 
 
 def _rebuild(about: Any) -> Any:
