@@ -130,8 +130,8 @@ def conclude(
     if packed_rows is None:
         return model, _values_finite(*lax.stop_gradient((model, rows, loss)))
     packed = rows._replace(x=packed_rows)
-    checked = solver.model(state, None if data is None else data._replace(x=packed_rows))
-    return model, _values_finite(*lax.stop_gradient((checked, packed, loss)))
+    packed_model = solver.model(state, None if data is None else data._replace(x=packed_rows))
+    return model, _values_finite(*lax.stop_gradient((packed_model, packed, loss)))
 
 
 MOST_ON_HOST = 2**21  # numbers of rows up to which NumPy prepares them: a few milliseconds

@@ -111,16 +111,16 @@ class StoredPrograms:
     def __len__(self) -> int:
         return sum(program is not None for program, _ in self.programs.values())
 
-    def __call__(self, args: tuple, named: dict) -> tuple:
+    def __call__(self, args: tuple, keywords: dict) -> tuple:
         """The result for these arguments, in a tuple.
 
         An empty tuple where the program cannot be kept: then the caller runs its own.
         """
         folder = folder_in_use()
-        if folder is None or is_traced(args, named):
+        if folder is None or is_traced(args, keywords):
             return ()
-        choices = {name: named[name] for name in self.static if name in named}
-        rest = {name: value for name, value in named.items() if name not in choices}
+        choices = {name: keywords[name] for name in self.static if name in keywords}
+        rest = {name: value for name, value in keywords.items() if name not in choices}
         leaves, tree = jax.tree.flatten((args, rest))
         if not _on_default_device(leaves):
             return ()
@@ -172,8 +172,8 @@ def _trace(function: Callable, tree: Any, leaves: list, choices: dict) -> bytes:
     structures = []
 
     def flat(*leaves: Any) -> list:
-        args, named = jax.tree.unflatten(tree, leaves)
-        results, structure = jax.tree.flatten(function(*args, **named, **choices))
+        args, keywords = jax.tree.unflatten(tree, leaves)
+        results, structure = jax.tree.flatten(function(*args, **keywords, **choices))
         structures.append(structure)
         return results
 
