@@ -346,8 +346,8 @@ def newcomers(problem: Problem, maintain, f):
                 birth=jnp.append(f.birth, f.added), annotations=f.annotations, front=f.front, back=f.back, bits=bits,
             )  # fmt: skip
             change = budget.remove_point(points, 0) if maintain is None else maintain.change(problem.kernel, points, f.memory)[0]
-            told = jnp.sum(change.coef) + jnp.sum(change.row) + (change.removed + change.moved).astype(total.dtype)
-            return total + told, None
+            checksum = jnp.sum(change.coef) + jnp.sum(change.row) + (change.removed + change.replaced).astype(total.dtype)
+            return total + checksum, None
 
         return lax.scan(one, jnp.zeros((), f.x.dtype), (x, y, bits))[0]
 

@@ -12,7 +12,7 @@ import optax
 from .checks import integer, shown
 from .numerics import accum_dtype, running_mean
 from .recipe import register
-from .renamed import moved
+from .renamed import module_getattr
 from .types import Array
 
 __all__ = ["average_iterates", "averaged_params"]
@@ -122,4 +122,4 @@ def averaged_params(opt_state: Any, params: Any) -> Any:
     return averages[-1].mean if averages else params
 
 
-__getattr__ = moved(__name__, averaged="jaxsvm.averaged")
+__getattr__ = module_getattr(__name__, averaged="jaxsvm.averaged")

@@ -117,8 +117,8 @@ def refuse_old_options(name: str, new: dict[str, str], given: Iterable[str]) -> 
             )
 
 
-def moved(module: str, **homes: str) -> Callable[[str], Any]:
-    """A `__getattr__` of a module for names that were moved.
+def module_getattr(module: str, **homes: str) -> Callable[[str], Any]:
+    """A `__getattr__` of a module for names that are elsewhere today.
 
     They raise AttributeError with their home of today.
     """

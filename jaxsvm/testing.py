@@ -125,19 +125,19 @@ def _run(name: str, check: Callable) -> None:
         check()
         return
     except _Broken as broken:
-        seen, cause = str(broken), None
+        observation, cause = str(broken), None
     except Exception as error:
         lines = str(error).strip().splitlines()
-        seen, cause = (
+        observation, cause = (
             f"it raised {type(error).__name__}: {lines[0] if lines else 'without a message'}",
             error,
         )
-    raise AssertionError(f"{name}: {PROMISES[name]}, but {seen}") from cause
+    raise AssertionError(f"{name}: {PROMISES[name]}, but {observation}") from cause
 
 
-def _require(kept: bool, seen: str) -> None:
-    if not kept:
-        raise _Broken(seen)
+def _require(holds: bool, observation: str) -> None:
+    if not holds:
+        raise _Broken(observation)
 
 
 # What solvers are tested on
@@ -392,11 +392,11 @@ def _check_pure(s: _Subject) -> None:
     changed = _difference(*results)
     _require(changed is None, f"two calls with the same state and batch differ: {changed}")
     after = [_numbers(leaf) for leaf in jax.tree.leaves((state, batch))]
-    kept = all(
+    unchanged = all(
         np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
         for a, b in zip(before, after, strict=True)
     )
-    _require(kept, "a call changed its arguments")
+    _require(unchanged, "a call changed its arguments")
 
 
 def _check_scan(s: _Subject) -> None:

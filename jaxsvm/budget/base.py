@@ -11,6 +11,7 @@ from jax import lax
 from ..kernels import Kernel
 from ..numerics import argmax_value, dot, fast_max, index_row
 from ..recipe import recipe
+from ..renamed import with_new_options
 from ..types import Array
 
 
@@ -101,12 +102,13 @@ def occupied(budget: int, front: Array, back: Array) -> Array:
     return (place < front) | (place >= budget - back)
 
 
+@with_new_options(gone="removed", moved="replaced")
 class Change(NamedTuple):
     """A decision of the maintenance: one point is removed, and at most one point is replaced."""
 
     coef: Array  # (m + 1,)  after the change; that of the removed place is not read
     removed: Array  # ()  int32, the place to free; m: the new point is not stored
-    moved: Array  # ()  int32, the place whose point is replaced by `row`; -1: none
+    replaced: Array  # ()  int32, the place whose point is replaced by `row`; -1: none
     row: Array  # (d,)
 
 

@@ -85,8 +85,8 @@ def select(args: Any, stream: Any) -> int:
     what = f"mean {kind if args.score == 'error' else 'risk'} over the folds"
     print(f"\n{what}\n{selection.table}\n")
     percent = bool(classes) and args.score == "error"
-    line("best", chosen(selection.table, selection.table.place, percent))
-    line("one_se", chosen(selection.table, selection.table.one_se_place, percent))
+    line("best", describe_cell(selection.table, selection.table.place, percent))
+    line("one_se", describe_cell(selection.table, selection.table.one_se_place, percent))
     numbers = options(selection.chosen)
     notes = {
         "rows": reading.described(title(args.file), parts[0], classes),
@@ -190,7 +190,7 @@ def options(numbers: dict[str, Any]) -> str:
     return " ".join(f"--{name} {number:.4g}" for name, number in numbers.items())
 
 
-def chosen(table: Any, place: tuple[int, ...], percent: bool) -> str:
+def describe_cell(table: Any, place: tuple[int, ...], percent: bool) -> str:
     """One line on a cell: its numbers, its mean score, and its standard error."""
     mean, se = (f"{a[place]:.2%}" if percent else f"{a[place]:.4g}" for a in (table.mean, table.se))
     return f"{options(table.at(place))}: {mean}, standard error {se}"

@@ -191,8 +191,8 @@ def _labels(y: np.ndarray) -> None:
 
 
 def _rounded_grades(y: np.ndarray, dtype: np.dtype) -> None:
-    wide = y.astype(np.float64)
-    error, width = np.abs(wide - wide.astype(dtype)).max(), np.ptp(wide)
+    exact = y.astype(np.float64)
+    error, width = np.abs(exact - exact.astype(dtype)).max(), np.ptp(exact)
     if error > 1e-4 * width:
         raise ValueError(
             f"rounding to {dtype} moves a grade by {error:.2g}, but grades differ by {width:.2g} "

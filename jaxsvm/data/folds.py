@@ -94,9 +94,9 @@ def _by_group(member: np.ndarray, y: np.ndarray, order: np.ndarray, k: int) -> n
     frequency = counts.sum(axis=0)
     _, first = np.unique(member[order], return_index=True)
     by_size = sorted(range(len(counts)), key=lambda g: (-counts[g].sum(), first[g]))
-    filled, fold_of = np.zeros((k, counts.shape[1])), np.zeros(len(counts), np.int32)
+    fold_counts, fold_of = np.zeros((k, counts.shape[1])), np.zeros(len(counts), np.int32)
     for g in by_size:
-        growth = ((2 * filled + counts[g]) * counts[g] / frequency**2).sum(axis=1)
-        fold_of[g] = np.lexsort((filled.sum(axis=1), growth))[0]
-        filled[fold_of[g]] += counts[g]
+        growth = ((2 * fold_counts + counts[g]) * counts[g] / frequency**2).sum(axis=1)
+        fold_of[g] = np.lexsort((fold_counts.sum(axis=1), growth))[0]
+        fold_counts[fold_of[g]] += counts[g]
     return fold_of[member]

@@ -42,8 +42,8 @@ def save_npz(
         else {f"x_{a}": getattr(x.tocsr(), a) for a in ("data", "indices", "indptr")}
     )
     arrays |= {"x_shape": np.asarray(x.shape, np.int64)} if hasattr(x, "tocsr") else {}
-    beside = ("y", y), ("weight", weight), ("query", query)
-    arrays |= {name: a for name, a in beside if a is not None}
+    vectors = ("y", y), ("weight", weight), ("query", query)
+    arrays |= {name: a for name, a in vectors if a is not None}
     arrays = {name: np.asarray(a) for name, a in arrays.items()}
     for name, a in arrays.items():
         if a.dtype.hasobject:

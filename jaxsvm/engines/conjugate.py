@@ -67,15 +67,15 @@ def make_space(kernel: Kernel | None, x: Any, gram: Array | None = None) -> Inne
 
 
 def recompute_values(
-    frame: InnerProductSpace, w: FunctionValues, steps: Array
+    space: InnerProductSpace, w: FunctionValues, steps: Array
 ) -> tuple[FunctionValues, Array]:
-    """w, its values recomputed at every REFRESH-th step, and whether they were, () bool.
+    """w, and whether its values were recomputed from its coefficients, () bool.
 
-    The values are recomputed from the coefficients.
+    They are at every REFRESH-th step.
     """
     is_due = any_under_vmap(steps % REFRESH == 0)
     return FunctionValues(
-        w.coef, lax.cond(is_due, lambda: frame.values(w.coef), lambda: w.response)
+        w.coef, lax.cond(is_due, lambda: space.values(w.coef), lambda: w.response)
     ), is_due
 
 

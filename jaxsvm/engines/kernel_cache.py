@@ -32,7 +32,7 @@ class Rows(NamedTuple):
 
 CHUNK = 64  # rows of a kernel product
 GROUP = 8  # cached rows that are summed without compensation
-PART = 16  # the same of computed rows
+PART = 16  # newly computed rows that are summed without compensation
 
 
 def num_slots(x: Array, memory: float, least: int = 0) -> int:
@@ -57,24 +57,29 @@ def empty(x: Array, slots: int) -> Rows:
 
 def all_rows(matrix: Array) -> Rows:
     """A cache that holds all rows of a kernel matrix (n, n), each in its own slot."""
-    own = lax.iota(jnp.int32, matrix.shape[0])
+    index = lax.iota(jnp.int32, matrix.shape[0])
     zero = jnp.zeros((), jnp.int32)
-    return Rows(matrix, own, own, zero, zero)
+    return Rows(matrix, index, index, zero, zero)
 
 
-def by_turns(mask: Array, by: Array) -> tuple[Array, Array]:
-    """The true entries of (q,) first, those of positive and of negative `by` in turns.
+def alternate_signs(mask: Array, by: Array) -> tuple[Array, Array]:
+    """The order with the true entries of (q,) first, those of positive and negative `by` in turns.
 
     In a sum of similar rows neighbours then cancel, so that partial sums and their rounding errors
     stay small.
+
+    Args:
+        mask: (q,) bool.
+        by: (q,) the coefficients of the sum.
 
     Returns:
         Indices (q,) int32 and the number of true entries.
     """
     positive, negative = mask & (by > 0), mask & (by <= 0)
-    rank = lambda own: 2 * jnp.cumsum(own.astype(jnp.int32))
-    last = 2 * mask.shape[0] + 2
-    key = jnp.where(positive, rank(positive), jnp.where(negative, rank(negative) + 1, last))
+    # Sort keys: even numbers for positive entries, odd ones for negative, the largest for others.
+    rank = lambda side: 2 * jnp.cumsum(side.astype(jnp.int32))
+    largest = 2 * mask.shape[0] + 2
+    key = jnp.where(positive, rank(positive), jnp.where(negative, rank(negative) + 1, largest))
     return jnp.argsort(key).astype(jnp.int32), count(mask)
 
 
@@ -83,17 +88,17 @@ def subtract_cached(
 ) -> tuple[Array, Array]:
     """total - sum_k by_k row(index_k) over the cached rows, as `subtract`."""
     slot_of = rows.slot[index]
-    order, n_cached = by_turns((by != 0) & (slot_of >= 0), by)
+    order, n_cached = alternate_signs((by != 0) & (slot_of >= 0), by)
     # Padding reads a cached row, times 0.
     slot = jnp.pad(slot_of[order], (0, GROUP))
     slot = jnp.where(lax.iota(jnp.int32, slot.shape[0]) < n_cached, slot, slot[0])
-    cached_by = _ordered(by, order, n_cached, GROUP)
+    cached_by = _reorder(by, order, n_cached, GROUP)
 
     def subtract_group(k: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
         """Subtract the next rows of the cache."""
-        places = [k * GROUP + u for u in range(GROUP)]
+        entries = [k * GROUP + u for u in range(GROUP)]
         terms = [
-            index_row(cached_by, i) * index_row(rows.value, index_row(slot, i)) for i in places
+            index_row(cached_by, i) * index_row(rows.value, index_row(slot, i)) for i in entries
         ]
         return two_sum(*sums, _minus_sum(terms))
 
@@ -128,9 +133,9 @@ def subtract(
     """
     slots, slot_of = rows.owner.shape[0], rows.slot[index]
     sums = subtract_cached(total, compensation, rows, index, by)
-    order, n_missing = by_turns((by != 0) & (slot_of < 0), by)
+    order, n_missing = alternate_signs((by != 0) & (slot_of < 0), by)
     missing = jnp.pad(index[order], (0, CHUNK))
-    missing_by = _ordered(by, order, n_missing, CHUNK)
+    missing_by = _reorder(by, order, n_missing, CHUNK)
 
     def subtract_chunk(k: Array, carry: tuple[Array, Array, Rows]) -> tuple[Array, Array, Rows]:
         """Compute the next rows, write them to consecutive slots, and subtract them."""
@@ -144,11 +149,11 @@ def subtract(
         )
         # Without the barrier, XLA computes the values twice, for both of their uses.
         value = lax.optimization_barrier(value)
-        for place in range(0, CHUNK, PART):
-            part = lax.dynamic_slice_in_dim(value, start + place, PART)
-            terms = [chunk_by[place + u] * part[u] for u in range(PART)]
+        for offset in range(0, CHUNK, PART):
+            part = lax.dynamic_slice_in_dim(value, start + offset, PART)
+            terms = [chunk_by[offset + u] * part[u] for u in range(PART)]
             total, compensation = two_sum(total, compensation, _minus_sum(terms))
-        return total, compensation, _written(rows, value, start, chunk, is_row)
+        return total, compensation, _record_slots(rows, value, start, chunk, is_row)
 
     return lax.fori_loop(0, -(-n_missing // CHUNK), subtract_chunk, (*sums, rows))
 
@@ -156,7 +161,7 @@ def subtract(
 def first(mask: Array) -> tuple[Array, Array]:
     """The indices of the true entries of (q,) in order, padded with zeros, and their number."""
     q = mask.shape[0]
-    position = jnp.where(mask, jnp.cumsum(mask.astype(jnp.int32)) - 1, q)
+    position = jnp.where(mask, jnp.cumsum(mask.astype(jnp.int32)) - 1, q)  # q: dropped
     return jnp.zeros(q, jnp.int32).at[position].set(lax.iota(jnp.int32, q), mode="drop"), count(
         mask
     )
@@ -173,7 +178,9 @@ def is_cached(rows: Rows, index: Array, q: int, sizes: tuple[int, ...]) -> Array
     """
     slots, n = rows.owner.shape[0], rows.slot.shape[0]
     slot = rows.slot[index]
-    # where slots are reused, a row that may be overwritten during the call counts as missing
+    # Where slots are reused, a row that may be overwritten during the call counts as missing. The
+    # call writes at most q rows, the padding of its last product, and skips less than a product's
+    # slots at the end of the cache.
     if slots >= n + sizes[0]:
         return slot >= 0
     distance = slot - rows.next  # slots from the next one to that of the row
@@ -217,20 +224,23 @@ def ensure_rows(
         value = lax.dynamic_update_slice(
             rows.value, kernel(x[chunk], x).astype(rows.value.dtype), (start, jnp.zeros_like(start))
         )
-        return _written(rows, value, start, chunk, is_row), n_done + count(is_row)
+        return _record_slots(rows, value, start, chunk, is_row), n_done + count(is_row)
 
     # Whole chunks, and for the rest one product of the smallest size that holds it.
-    largest, rest = n_missing // sizes[0], n_missing % sizes[0]
+    n_whole, rest = n_missing // sizes[0], n_missing % sizes[0]
     carry = rows, jnp.zeros((), jnp.int32)
     for size, next_size in zip(sizes, (*sizes[1:], 0), strict=True):
         repeats = ((rest > next_size) & (rest <= size)).astype(jnp.int32)
-        repeats = repeats + largest if size == sizes[0] else repeats
+        repeats = repeats + n_whole if size == sizes[0] else repeats
         carry = lax.fori_loop(0, repeats, functools.partial(fill, size), carry)
     return carry[0]
 
 
-def _written(rows: Rows, value: Array, start: Array, chunk: Array, is_row: Array) -> Rows:
-    """The cache with `value`, in which the rows `chunk` were written to slots from `start` on."""
+def _record_slots(rows: Rows, value: Array, start: Array, chunk: Array, is_row: Array) -> Rows:
+    """The cache with `value`, in which the rows `chunk` were written to slots from `start` on.
+
+    Rows count where `is_row` is true; the slots of the others are empty.
+    """
     n, slots_written = rows.slot.shape[0], start + lax.iota(jnp.int32, chunk.shape[0])
     # Entries at n are dropped. A row that was computed again into another slot stays cached there.
     old_owner = rows.owner[slots_written]
@@ -242,10 +252,10 @@ def _written(rows: Rows, value: Array, start: Array, chunk: Array, is_row: Array
     return Rows(value, slot, owner, start + computed, rows.n_computed + computed)
 
 
-def _ordered(by: Array, order: Array, number: Array, padding: int) -> Array:
+def _reorder(by: Array, order: Array, number: Array, padding: int) -> Array:
     """The first `number` coefficients in an order, (q,), and zeros, (q + padding,)."""
-    used = jnp.where(lax.iota(jnp.int32, by.shape[0]) < number, by[order], 0)
-    return jnp.pad(used, (0, padding))
+    coef = jnp.where(lax.iota(jnp.int32, by.shape[0]) < number, by[order], 0)
+    return jnp.pad(coef, (0, padding))
 
 
 def _minus_sum(terms: list[Array]) -> Array:

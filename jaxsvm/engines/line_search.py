@@ -61,7 +61,7 @@ class Line(NamedTuple):
 
 def line_of(
     lam: Scalar,
-    frame: InnerProductSpace,
+    space: InnerProductSpace,
     w: FunctionValues,
     d: FunctionValues,
     z: FunctionValues,
@@ -76,8 +76,8 @@ def line_of(
     margin_tol, rate_tol = lax.stop_gradient((margin_tol, rate_tol))
     return Line(
         lam,
-        frame.inner(w, d),
-        frame.inner(d, d),
+        space.inner(w, d),
+        space.inner(d, d),
         y * w.response,
         y * d.response,
         share,

@@ -31,6 +31,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    from ..renamed import moved
+    from ..renamed import module_getattr
 
-    return moved(__name__, on_features="jaxsvm.on_features")(name)
+    return module_getattr(__name__, on_features="jaxsvm.on_features")(name)

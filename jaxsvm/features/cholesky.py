@@ -125,9 +125,9 @@ def cholesky(
             wide_kernel, wide_rows, wide_tol, key, eps, rank, laid_out=laid_out
         )
         size = min(rank, -(-max(int(factor.rank), 1) // WIDTH) * WIDTH)
-        wide = _map_of(wide_kernel, wide_rows, factor.pivots[:size], wide_share)
-    whitening, residual = wide.whitening.astype(rows.dtype), wide.residual.astype(rows.dtype)
-    return Cholesky(kernel, _rows_at(rows, wide.pivots), whitening, residual, wide.pivots)
+        map64 = _map_of(wide_kernel, wide_rows, factor.pivots[:size], wide_share)
+    whitening, residual = map64.whitening.astype(rows.dtype), map64.residual.astype(rows.dtype)
+    return Cholesky(kernel, _rows_at(rows, map64.pivots), whitening, residual, map64.pivots)
 
 
 def _unlabelled(x: Any) -> Batch:

@@ -75,8 +75,8 @@ def low_rank_bound(phi: Nystrom, x: Array, coef: Array) -> Array:
         padded[: len(support)] = support
         live = np.where(np.arange(len(padded)) < len(support), np.asarray(coef)[padded], 0)
         rows = rows[padded] if isinstance(rows, SparseRows) else np.asarray(rows)[padded]
-        wide = cast((phi, jax.tree.map(jnp.asarray, rows), jnp.asarray(live)), jnp.float64)
-        bound: Any = np.asarray(_bound(*wide))[()]  # JAX warns of float64 outside
+        wide_args = cast((phi, jax.tree.map(jnp.asarray, rows), jnp.asarray(live)), jnp.float64)
+        bound: Any = np.asarray(_bound(*wide_args))[()]  # JAX warns of float64 outside
         return bound
 
 

@@ -46,10 +46,10 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
         }
 
         @functools.wraps(function)
-        def call(*args: Any, **named: Any) -> Any:
-            run = quick if _is_small((args, named)) else optimised
-            result = on_disk[run](args, named)
-            return result[0] if result else run(*args, **named)
+        def call(*args: Any, **keywords: Any) -> Any:
+            run = quick if _is_small((args, keywords)) else optimised
+            result = on_disk[run](args, keywords)
+            return result[0] if result else run(*args, **keywords)
 
         call.lower = optimised.lower  # type: ignore[attr-defined]
         call.eval_shape = optimised.eval_shape  # type: ignore[attr-defined]

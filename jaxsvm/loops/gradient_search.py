@@ -154,12 +154,12 @@ def _descend(evaluate: _Evaluations, start: np.ndarray) -> tuple[np.ndarray, flo
     small_falls, steepest = 0, True
     try:
         while True:
-            held = ((theta <= low) & (slope > 0)) | ((theta >= high) & (slope < 0))
-            free_slope = np.where(held, 0, slope)
+            at_bound = ((theta <= low) & (slope > 0)) | ((theta >= high) & (slope < 0))
+            free_slope = np.where(at_bound, 0, slope)
             if np.abs(free_slope).max() <= SLOPE * abs(risk):
                 return theta, risk, "the derivatives are small"
             step, state = _direction(unit * free_slope, state, theta)
-            step = np.where(held, 0, step)
+            step = np.where(at_bound, 0, step)
             if not np.isfinite(step).all() or free_slope @ step >= 0:
                 # the curvature along the last step was not positive
                 step, state = _direction(unit * free_slope, fresh, theta)
@@ -280,9 +280,9 @@ def _risk_function(problem: Problem) -> Callable:
     the program.
     """
     data, dtype = jax.tree.map(_wide, problem.data), jnp.float64
-    held = [np.flatnonzero(problem.fold == fold) for fold in range(problem.folds)]
-    index = np.full((problem.folds, max(map(len, held))), -1, np.int32)
-    for i, rows in enumerate(held):
+    fold_rows = [np.flatnonzero(problem.fold == fold) for fold in range(problem.folds)]
+    index = np.full((problem.folds, max(map(len, fold_rows))), -1, np.int32)
+    for i, rows in enumerate(fold_rows):
         index[i, : len(rows)] = rows
     weights = [np.where(problem.fold == f, 0.0, data.weight) for f in range(problem.folds)]
     total = np.sum(data.weight[problem.fold >= 0])
@@ -382,9 +382,9 @@ def _loss_and_slopes(
             most = 1 if steps is None else steps  # an update runs until its tolerance is met
         rows = with_features(fields, data)
         run = fit(one, rows._replace(weight=weight), key, steps=most, tol=limit)
-        held = take(rows, places)
-        losses = _smooth_losses(decision_values(run.model, held), held.y, fields.targets)
-        return jnp.sum(jnp.where(held.weight > 0, held.weight * losses, 0))  # 0: padding
+        test = take(rows, places)
+        losses = _smooth_losses(decision_values(run.model, test), test.y, fields.targets)
+        return jnp.sum(jnp.where(test.weight > 0, test.weight * losses, 0))  # 0: padding
 
     return jax.value_and_grad(loss)(moving)
 

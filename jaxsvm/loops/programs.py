@@ -130,8 +130,8 @@ def conclude(
     if packed_rows is None:
         return model, _values_finite(*lax.stop_gradient((model, rows, loss)))
     packed = rows._replace(x=packed_rows)
-    checked = solver.model(state, None if data is None else data._replace(x=packed_rows))
-    return model, _values_finite(*lax.stop_gradient((checked, packed, loss)))
+    packed_model = solver.model(state, None if data is None else data._replace(x=packed_rows))
+    return model, _values_finite(*lax.stop_gradient((packed_model, packed, loss)))
 
 
 MOST_ON_HOST = 2**21  # numbers of rows up to which NumPy prepares them: a few milliseconds
@@ -307,8 +307,8 @@ def _features_of_drawn(
     """
     n, size = data.y.shape[0], indices.size
     steps = lax.broadcasted_iota(jnp.int32, indices.shape, 0)
-    made = jnp.where((steps < count) & (indices >= 0), indices, n)
-    is_drawn = jnp.zeros(n, jnp.int32).at[made.ravel()].set(1, mode="drop")
+    drawn_rows = jnp.where((steps < count) & (indices >= 0), indices, n)  # n: no row
+    is_drawn = jnp.zeros(n, jnp.int32).at[drawn_rows.ravel()].set(1, mode="drop")
     place = jnp.cumsum(is_drawn, dtype=jnp.int32) - 1
     rows = jnp.zeros(size, jnp.int32)
     rows = rows.at[jnp.where(is_drawn > 0, place, size)].set(

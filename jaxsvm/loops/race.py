@@ -35,11 +35,11 @@ def run_race(run: Callable, part: Part, losses: Callable) -> None:
     rounds = [np.concatenate(rounds[:2]), *rounds[2:]]
     known: tuple[int, ...] = ()
     for folds in rounds:
-        chosen = tuple(int(fold) for fold in folds)
-        run(part._replace(folds=chosen, wanted=wanted))
+        next_folds = tuple(int(fold) for fold in folds)
+        run(part._replace(folds=next_folds, wanted=wanted))
         if part.limits.stopped:
             return
-        known += chosen
+        known += next_folds
         wanted = wanted & ~_worse(part, wanted, known, losses)
 
 

@@ -111,16 +111,16 @@ class StoredPrograms:
     def __len__(self) -> int:
         return sum(program is not None for program, _ in self.programs.values())
 
-    def __call__(self, args: tuple, named: dict) -> tuple:
+    def __call__(self, args: tuple, keywords: dict) -> tuple:
         """The result for these arguments, in a tuple.
 
         An empty tuple where the program cannot be kept: then the caller runs its own.
         """
         folder = folder_in_use()
-        if folder is None or is_traced(args, named):
+        if folder is None or is_traced(args, keywords):
             return ()
-        choices = {name: named[name] for name in self.static if name in named}
-        rest = {name: value for name, value in named.items() if name not in choices}
+        choices = {name: keywords[name] for name in self.static if name in keywords}
+        rest = {name: value for name, value in keywords.items() if name not in choices}
         leaves, tree = jax.tree.flatten((args, rest))
         if not _on_default_device(leaves):
             return ()
@@ -155,11 +155,11 @@ def _program(function: Callable, options: dict, leaves: list, key: tuple) -> tup
     types = [str(each) for each in types]
     text = json.dumps([*about, types, settings, sorted(options.items()), SOURCES])
     path = os.path.join(folder, hashlib.sha256(text.encode()).hexdigest())
-    found = _read(path)
-    if found is None:
-        found = _trace(function, tree, leaves, dict(choices))
-        _write(path, found)
-    header, _, body = found.partition(b"\n")
+    content = _read(path)
+    if content is None:
+        content = _trace(function, tree, leaves, dict(choices))
+        _write(path, content)
+    header, _, body = content.partition(b"\n")
     if not body:  # cannot be kept
         return None, None
     exported = export.deserialize(bytearray(body))
@@ -172,8 +172,8 @@ def _trace(function: Callable, tree: Any, leaves: list, choices: dict) -> bytes:
     structures = []
 
     def flat(*leaves: Any) -> list:
-        args, named = jax.tree.unflatten(tree, leaves)
-        results, structure = jax.tree.flatten(function(*args, **named, **choices))
+        args, keywords = jax.tree.unflatten(tree, leaves)
+        results, structure = jax.tree.flatten(function(*args, **keywords, **choices))
         structures.append(structure)
         return results
 
@@ -263,10 +263,10 @@ def _is_known(module: str) -> bool:
 
 def _find(module: str, name: str) -> Any:
     """The class or function of that name, or None."""
-    found: Any = importlib.import_module(module)
+    definition: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        definition = getattr(definition, part, None)
+    return definition
 
 
 def _rebuild(about: Any) -> Any:

@@ -134,8 +134,8 @@ def _columns(model: Any) -> int:
 
 def _dtype(model: Any) -> np.dtype:
     """float64 if the model holds such numbers and they are switched on, else float32."""
-    wide = any(getattr(leaf, "dtype", None) == np.float64 for leaf in jax.tree.leaves(model))
-    return np.dtype(np.float64 if wide and x64_enabled() else np.float32)
+    has_float64 = any(getattr(leaf, "dtype", None) == np.float64 for leaf in jax.tree.leaves(model))
+    return np.dtype(np.float64 if has_float64 and x64_enabled() else np.float32)
 
 
 def _write(exported: Exported, path: str | bytes | os.PathLike) -> None:

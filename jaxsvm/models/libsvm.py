@@ -311,14 +311,14 @@ def _home_classes(coef: np.ndarray, k: int) -> np.ndarray:
     nonzero coefficients are then those of pairs with this class. Signs decide between two classes.
     """
     first, second = np.triu_indices(k, 1)
-    used = coef != 0
+    is_nonzero = coef != 0
     of_class = lambda c: (first == c) | (second == c)
-    covered = np.array([used[of_class(c)].sum(0) for c in range(k)])
+    covered = np.array([is_nonzero[of_class(c)].sum(0) for c in range(k)])
     signs = np.array(
         [(coef[first == c] > 0).sum(0) + (coef[second == c] < 0).sum(0) for c in range(k)]
     )
-    home = np.argmax(np.where(covered == used.sum(0), signs, -1), axis=0)
-    return np.where(covered.max(0) == used.sum(0), home, -1)
+    home = np.argmax(np.where(covered == is_nonzero.sum(0), signs, -1), axis=0)
+    return np.where(covered.max(0) == is_nonzero.sum(0), home, -1)
 
 
 def _class_blocks(coef: np.ndarray, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -348,8 +348,8 @@ def _libsvm_text(model: Expansion | OneVsOne, labels: list[int], task: str) -> I
     elif labels:  # values > 0 are for the first label there and the second name here
         labels, blocks = labels[::-1], list(_class_blocks(points.coef, 2))
     else:
-        used = np.flatnonzero(points.coef[0])
-        blocks = [(used, points.coef[0][used, None])]
+        support = np.flatnonzero(points.coef[0])
+        blocks = [(support, points.coef[0][support, None])]
     rows = np.concatenate([block[0] for block in blocks])
     coef = np.concatenate([block[1] for block in blocks])
     if points.kernel.call()[0] is precomputed and (points.index[rows] < 0).any():
@@ -489,11 +489,11 @@ def _read_points(
         lengths[row] = len(index)
         indices.append(index - 1)
         values.append(value)
-    joined = np.concatenate(indices)
-    width = columns or int(joined.max(initial=0)) + 1
+    columns_of_entries = np.concatenate(indices)
+    width = columns or int(columns_of_entries.max(initial=0)) + 1
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     data = np.concatenate(values).astype(run_dtype())
-    return sv_coef, _Csr(indptr, joined, data, (total, width))
+    return sv_coef, _Csr(indptr, columns_of_entries, data, (total, width))
 
 
 def _read_pairs(
@@ -573,13 +573,13 @@ def _read_liblinear(file: TextFile, columns: int | None) -> Any:
         file.refuse(file.line_of("nr_feature"), f"nr_feature is {d}, but columns={columns}")
     bias = float(file.numbers("bias", 1)[0])
     outputs = 1 if k == 2 and solver_type != "MCSVM_CS" else k
-    used = 1 if k == 2 else k  # LIBLINEAR predicts two classes from the first value
+    n_models = 1 if k == 2 else k  # LIBLINEAR predicts two classes from the first value
     rows = [
         _read_weights(file, line, text, outputs)
         for line, text in file.body(d + (bias >= 0), "weights")
     ]
-    weights = np.array(rows).reshape(-1, outputs).T[:used]
-    w, b = np.zeros((used, columns or d)), np.zeros(used)
+    weights = np.array(rows).reshape(-1, outputs).T[:n_models]
+    w, b = np.zeros((n_models, columns or d)), np.zeros(n_models)
     w[:, :d] = weights[:, :d]
     if bias >= 0:
         b = bias * weights[:, d]
@@ -588,7 +588,7 @@ def _read_liblinear(file: TextFile, columns: int | None) -> Any:
     kind = "none" if not b.any() and bias < 0 else "feature" if bias == 1 else "free"
     dtype = run_dtype()
     model = Linear(jnp.asarray(w, dtype), jnp.asarray(b, dtype), kind)
-    if used > 1:
+    if n_models > 1:
         return Classifier(OneVsRest(model, (True, True)), _read_labels(file, k))
     model = dataclasses.replace(model, w=model.w[0], b=model.b[0])
     return Classifier(model, _read_labels(file, k)[::-1]) if classification else model

@@ -124,8 +124,8 @@ def two_levels(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> found = two_levels(jnp.array([0.0, 1.0, 5.0]), jnp.array([1.0, 1.0, -1.0]), 2.0)
-        >>> float(found.level), float(found.bias)
+        >>> fill = two_levels(jnp.array([0.0, 1.0, 5.0]), jnp.array([1.0, 1.0, -1.0]), 2.0)
+        >>> float(fill.level), float(fill.bias)
         (3.5, 3.0)
 
     Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,

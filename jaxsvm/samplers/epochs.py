@@ -58,15 +58,15 @@ def shuffled(position: Array, count: Array, words: Array, n: int) -> Array:
 
     def walk(start):
         """The first image below `count`, or `start` for a cycle that never goes below."""
-        beyond = lambda x: (x >= count) & (x != start)
+        is_extra = lambda x: (x >= count) & (x != start)
 
         # the first pass is made here, too, as the rounds are most of what is compiled
         def body(carry):
             x, is_first = carry
-            return jnp.where(is_first | beyond(x), rounds(x), x), jnp.zeros((), bool)
+            return jnp.where(is_first | is_extra(x), rounds(x), x), jnp.zeros((), bool)
 
         return jax.lax.while_loop(
-            lambda carry: carry[1] | jnp.any(beyond(carry[0])), body, (start, jnp.ones((), bool))
+            lambda carry: carry[1] | jnp.any(is_extra(carry[0])), body, (start, jnp.ones((), bool))
         )[0]
 
     extra = math.isqrt(n) + 2  # an upper bound on the grid cells at or above `count`

@@ -48,7 +48,7 @@ def decomposition(
     the data.
 
     D is the dual of `engines.dual_qp`, and grad its derivative without the term of l1. One update
-    solves blocks until the violation is at most `tol`, so that a run needs one update as a rule.
+    solves blocks until the residual is at most `tol`, so that a run needs one update as a rule.
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
@@ -56,13 +56,13 @@ def decomposition(
         loss: one whose dual is quadratic: hinge, squared_hinge, smooth_hinge, eps_insensitive,
             pinball, squared.
         bias: "free" (not regularised; sum_i coef_i = 0) or "none".
-        tol: violation to stop at, > 0; None: 1e-3, as LIBSVM; `fit(tol=)` overrides it.
+        tol: residual to stop at, > 0; None: 1e-3, as LIBSVM; `fit(tol=)` overrides it.
         stop: the definition of the residual: "kkt", LIBSVM's violation max gain_up - min gain_down,
             in units of y; or "gap", the duality gap relative to the primal.
         working_set: q, rows of a block, a multiple of 4. None: all rows, if there are at most 2,048
-            and their kernel matrix fits `memory`, else an eighth of them, from 1,024 to 4,096, or
-            less above 128 columns. All rows are one block: the whole matrix is computed, and steps
-            on pairs of rows are made until the violation is at most `tol`. The other sets are
+            and their kernel matrix fits `memory`. The whole matrix is then computed, and steps on
+            pairs of rows are made until the residual is at most `tol`. For more rows None is an
+            eighth of them, between 1,024 and 4,096, and less above 128 columns. These sets are
             solved by blocks of 512 of their rows.
         memory: bytes of the cache of kernel rows, an integer; None: 512 MiB. It has at least 64
             rows. If it has room for all n, no row is computed twice.
@@ -116,6 +116,7 @@ def decomposition(
 
     def update(state, batch):
         y = batch.y.astype(state.dual.coef.dtype)
+        # Steps have no derivatives: the model has those of the exact solution, from `qp` itself.
         cast_qp, cast_tol = stop_gradients(cast((qp, tol), y.dtype))
         state, x, y = stop_gradients((state, cast_qp.kernel.layout(batch).x, y))
         new, evals = solve(cast_qp, cast_tol, state, x, y)

@@ -71,8 +71,8 @@ def _switching(kernel: Kernel, budget: int, features: int) -> Space:
     def flush(f):
         """The state with its pending row written."""
         slot, row = f.pending
-        put = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)
-        return f._replace(x=put(f.x, row), sqnorm=put(f.sqnorm, dot(row, row)))
+        write = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)
+        return f._replace(x=write(f.x, row), sqnorm=write(f.sqnorm, dot(row, row)))
 
     def values(f, x):
         return jnp.where(lax.iota(jnp.int32, m) < f.size, values_at(kernel, f, x), 0)

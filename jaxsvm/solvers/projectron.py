@@ -76,9 +76,11 @@ def _span(
     def flush(f):
         """The state with its pending row written."""
         slot, row, factor_row = f.pending
-        put = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)
+        write = lambda a, new: lax.dynamic_update_index_in_dim(a, new, slot, 0)
         return f._replace(
-            x=put(f.x, row), inverse=put(f.inverse, factor_row), sqnorm=put(f.sqnorm, dot(row, row))
+            x=write(f.x, row),
+            inverse=write(f.inverse, factor_row),
+            sqnorm=write(f.sqnorm, dot(row, row)),
         )
 
     def values(f, x):

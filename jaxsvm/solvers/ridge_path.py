@@ -116,8 +116,8 @@ def ridge_path(
         return _traced_path(bias, classes, x, *numbers)
     _check_rows(y, weight, classes)
     with jax.enable_x64(True):
-        wide = (np.asarray(a, np.float64) for a in (y, weight, strengths))
-        path = _path(x, *map(jnp.asarray, wide), bias, classes)
+        vectors = (np.asarray(a, np.float64) for a in (y, weight, strengths))
+        path = _path(x, *map(jnp.asarray, vectors), bias, classes)
         return jax.tree.map(np.asarray, path)
 
 

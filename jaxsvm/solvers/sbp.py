@@ -128,9 +128,10 @@ def sbp(
             f"{shown(bound_every)}"
         )
     kernel = as_kernel(kernel)
+    # The model is the mean of the functions after each step.
     space = averaged(expansion(kernel, unconditional=True), of="moves")
 
-    def water(margin, y, weight, start=None):
+    def water_filling(margin, y, weight, start=None):
         """The water filling of margins (n,): its level, the bias, and the distribution p.
 
         p attains the level. The search starts at `start`: the bias, the level, and the initial
@@ -147,9 +148,9 @@ def sbp(
         The scale is 1 or that of norm 1.
         """
         margin, square = y * (f.response + f.compensation), jnp.dot(f.coef, f.response)
-        unit_scale = lax.rsqrt(jnp.where(square > 0, square, 1))
+        unit_scale = lax.rsqrt(jnp.where(square > 0, square, 1))  # 1 / |mean|
         scales = jnp.stack([jnp.ones_like(unit_scale), unit_scale][: 2 if normalise else 1])
-        fills = jax.vmap(lambda scale: water(scale * margin, y, weight))(scales)
+        fills = jax.vmap(lambda scale: water_filling(scale * margin, y, weight))(scales)
         best = jnp.argmax(fills.level)
         return scales[best], jax.tree.map(lambda a: a[best], fills)
 
@@ -176,7 +177,17 @@ def sbp(
         R = jnp.sqrt(jnp.max(jnp.where(weight > 0, kernel.diag(data.x), 0)).astype(y.dtype))
         zero, t = jnp.zeros((), y.dtype), jnp.zeros((), jnp.int32)
         return SbpState(
-            s, water(0 * y, y, weight), 0 * y, 0 * y, zero + jnp.inf, zero, zero, R, weight, key, t
+            s=s,
+            fill=water_filling(0 * y, y, weight),  # all margins of w = 0 are 0
+            p=0 * y,
+            compensation=0 * y,
+            residual=zero + jnp.inf,
+            bias_change=zero,
+            square=zero,
+            reach=R,
+            weight=weight,
+            key=key,
+            t=t,
         )
 
     def update(state, batch):
@@ -207,7 +218,7 @@ def sbp(
                 [sample_proportional(p_class, u[k]) for k, p_class in enumerate(shares)]
             )
         )
-        # w + eta mean of y_i phi(x_i), then w / max(1, |w|).
+        # w + eta mean of y_i phi(x_i), and the squared norm of the sum.
         eta = 1 / (R * jnp.sqrt(step.astype(y.dtype)))
         coef = eta * gather(y, drawn.index) / drawn.index.shape[0]
         square = (
@@ -216,19 +227,17 @@ def sbp(
             + jnp.dot(coef, dot(space.gram(drawn), coef))
         )
         square = jnp.maximum(square, 0)
-        factor = shorten(square, 1.0)
+        factor = shorten(square, 1.0)  # 1 / max(1, |w|)
         s = space.add(s, 1 - factor, factor * coef, drawn)
         square = lax.cond(
             any_under_vmap(step % REFRESH == 0),
             lambda: jnp.dot(s.f.coef, s.f.response),
             lambda: square * factor * factor,
         )
-        fill = water(
-            y * (s.f.response + s.f.compensation),
-            y,
-            weight,
-            (b, level, 2 * bias_change + 1e-3 * eta * R),
-        )
+        # The initial stride of the bias: twice its last change, and above 0.
+        stride = 2 * bias_change + 1e-3 * eta * R
+        margin = y * (s.f.response + s.f.compensation)
+        fill = water_filling(margin, y, weight, (b, level, stride))
         p, compensation = running_mean(p, compensation, share, 1 / step.astype(y.dtype))
         # The bound of the optimum, every k-th step.
         period = n if bound_every is None else bound_every
@@ -238,11 +247,10 @@ def sbp(
             lambda: relative_distance(s.mean, p, batch.x, y, weight),
             lambda: last_residual,
         )
-        bound_rows, max_evals = (
-            jnp.where(is_bound_step, n, 0).astype(jnp.int32),
-            n * (n + drawn.index.shape[0]),
-        )
+        bound_rows = jnp.where(is_bound_step, n, 0).astype(jnp.int32)
+        max_evals = n * (n + drawn.index.shape[0])
         info = Info(
+            # nu / level of the iterate before the step
             loss=jnp.where(level > 0, jnp.asarray(nu, y.dtype) / jnp.where(level > 0, level, 1), 1),
             residual=residual,
             progress=jnp.zeros_like(coef),
@@ -252,14 +260,23 @@ def sbp(
                 add_counts(space.evals(coef, drawn), multiply_counts(bound_rows, n)), max_evals
             ),
         )
-        return SbpState(
-            s, fill, p, compensation, residual, jnp.abs(fill.bias - b), square, R, weight, key, step
-        ), info
+        new = state._replace(
+            s=s,
+            fill=fill,
+            p=p,
+            compensation=compensation,
+            residual=residual,
+            bias_change=jnp.abs(fill.bias - b),
+            square=square,
+            t=step,
+        )
+        return new, info
 
     def model(state, data=None):
         f = state.s.mean
         mean = models.expansion(kernel, f.coef, data, bias)
         scale, fill = rescale(f, data.y.astype(f.coef.dtype), state.weight)
+        # to margin 1, if the level is above 0
         scale, b = (jnp.where(fill.level > 0, a / fill.level, a) for a in (scale, fill.bias))
         return dataclasses.replace(mean, coef=scale * f.coef, b=b)
 

@@ -46,6 +46,8 @@ from ..samplers import whole
 from ..types import Array, Batch, Count, Info, Solver
 
 MIN_STEP_DIVISOR = 100  # the "wolfe" search tries no step with t |h| < radius / MIN_STEP_DIVISOR
+ZERO_STEP = 1e-8  # a shorter step of the "exact" search, relative to the longest one, counts as 0
+MAX_RADIUS = 10  # bound on the radius, in units of 1 / sqrt(lam)
 
 
 @register("ScsState")
@@ -190,36 +192,37 @@ def scs(
             jnp.zeros(capacity, dtype),
         )
         radius, weight = 1 / jnp.sqrt(jnp.asarray(lam, dtype)), data.weight.astype(dtype)
-        size, t = jnp.full((), first, jnp.int32), jnp.zeros((), jnp.int32)
         return ScsState(
-            zero,
-            zero,
-            jnp.ones(capacity, dtype),
-            zero,
-            radius,
-            size,
-            index,
-            weight,
-            gram,
-            fresh_key,
-            t,
+            w=zero,
+            trial=zero,
+            a=jnp.ones(capacity, dtype),
+            h=zero,
+            radius=radius,
+            size=jnp.full((), first, jnp.int32),
+            index=index,
+            weight=weight,
+            gram=gram,
+            key=fresh_key,
+            t=jnp.zeros((), jnp.int32),
         )
 
     def search(line, sqnorm_h, max_step):
         """The step t along -h, and the step to the trial point where t is 0."""
-        if line_search == "exact":
+        if line_search == "exact":  # where t is 0, the trial point is w
             step = jnp.minimum(exact_step(line), max_step)
-            step = jnp.where(step < 1e-8 * max_step, 0, step)
+            step = jnp.where(step < ZERO_STEP * max_step, 0, step)
             return step, step
+        # The first trial 1 / lam is the step from w to z / lam if h is the subgradient at w.
+        first_trial = jnp.minimum(1 / lam, max_step)
         min_step = max_step / MIN_STEP_DIVISOR
-        return bounded_step(
-            line, sqnorm_h, m_L, m_R, min_step, max_step, jnp.minimum(1 / lam, max_step)
-        )
+        return bounded_step(line, sqnorm_h, m_L, m_R, min_step, max_step, first_trial)
 
     def update(state, batch):
-        w, trial, a, last_h, radius, size, index, all_weights, gram, key, t = state
+        w, trial, a, last_h, radius, size, index, all_weights, gram, key, n_steps = state
         weight = all_weights[index]
         y = batch.y.astype(a.dtype)[index]
+        # Functions are expansions over the `capacity` sampled rows; those beyond `size` have
+        # share 0.
         space = make_space(kernel, batch.x[index] if kernel is None else None, gram)
         share, grown_size = _sample_weights(weight, size), jnp.minimum(size + growth, capacity)
         # h, the shortest vector between the last h and g = lam trial - z, the subgradient at the
@@ -230,14 +233,14 @@ def scs(
         if euclidean:  # the derivatives of f in the coefficients are the values of lam trial - z
             g = space.function(jnp.where(share > 0, g.response, 0))
         inner = space.inner if metric == "rkhs" else lambda p, q: dot(p.coef, q.coef)
-        h = _shortest(inner, last_h, g, t)
+        h = _shortest(inner, last_h, g, n_steps)
         sqnorm_h = inner(h, h)
         norm_h = jnp.where(sqnorm_h > 0, jnp.sqrt(jnp.where(sqnorm_h > 0, sqnorm_h, 1)), 0)
         # The line search along d = -h, within the radius.
         d, max_step = scale(-1.0, h), radius / jnp.where(norm_h > 0, norm_h, 1)
         line = line_of(lam, space, w, d, z, y, share)
         step, rejected_step = search(line, sqnorm_h, max_step)
-        # A vector h within the rounding error of the terms of g is no direction.
+        # There is no step if h is within the rounding error of the terms lam w and z.
         sqnorm = (
             (lambda p: dot(p.response, p.response)) if euclidean else (lambda p: space.inner(p, p))
         )
@@ -248,7 +251,7 @@ def scs(
         )
         # The step is accepted if the grown sample, or a fresh one, confirms the decrease.
         if fresh_sample:  # of equal weights, as its rows are drawn in proportion to their weight
-            margins = _fresh_margins(kernel, batch, all_weights, index, key, t, w, d)
+            margins = _fresh_margins(kernel, batch, all_weights, index, key, n_steps, w, d)
             grown_line = line._replace(
                 **margins, share=_sample_weights(jnp.ones_like(weight), grown_size)
             )
@@ -263,31 +266,29 @@ def scs(
             loss=pairwise_sum(share * jnp.maximum(1 - line.margin, 0)),
             residual=jnp.where(size == capacity, norm_h, jnp.inf),
             progress=jnp.where(accepted, -line.change(step), 0)[None],
-            index=jnp.full(1, -1, jnp.int32),
+            index=jnp.full(1, -1, jnp.int32),  # no single row
             support=count(w.coef != 0),
             evals=_new_values(
-                kernel, size, grown_size, t, capacity**2 if fresh_sample else 0, capacity
+                kernel, size, grown_size, n_steps, capacity**2 if fresh_sample else 0, capacity
             ),
         )
-        w, _ = recompute_values(space, add_scaled(w, jnp.where(accepted, step, 0), d), t + 1)
+        new_w = add_scaled(w, jnp.where(accepted, step, 0), d)
+        w, _ = recompute_values(space, new_w, n_steps + 1)
+        # An accepted step is already part of w.
         trial = add_scaled(w, jnp.where(accepted, trial_step - step, trial_step), d)
         radius = jnp.where(
             accepted,
-            jnp.minimum(gamma * radius, 10 / jnp.sqrt(jnp.asarray(lam, a.dtype))),
+            jnp.minimum(gamma * radius, MAX_RADIUS / jnp.sqrt(jnp.asarray(lam, a.dtype))),
             radius / gamma,
         )
-        new = ScsState(
-            w,
-            trial,
-            line.active(trial_step),
-            h,
-            radius,
-            grown_size,
-            index,
-            all_weights,
-            gram,
-            key,
-            t + 1,
+        new = state._replace(
+            w=w,
+            trial=trial,
+            a=line.active(trial_step),
+            h=h,
+            radius=radius,
+            size=grown_size,
+            t=n_steps + 1,
         )
         return new, info
 
@@ -344,13 +345,13 @@ def _sample_weights(weight: Array, size: Array) -> Array:
 
 
 def _shortest(
-    inner: Callable, last_h: FunctionValues, g: FunctionValues, t: Array
+    inner: Callable, last_h: FunctionValues, g: FunctionValues, n_steps: Array
 ) -> FunctionValues:
     """The shortest vector of the segment from the last h to g; g at the first step."""
     cross = inner(g, last_h)
     gram = jnp.array([[inner(last_h, last_h), cross], [cross, inner(g, g)]])
-    # at the first step there is no last h
-    weights = nearest_point(gram, jnp.stack([t > 0, t >= 0]))
+    is_vector = jnp.stack([n_steps > 0, n_steps >= 0])  # at the first step there is no last h
+    weights = nearest_point(gram, is_vector)
     return add_scaled(scale(weights[0], last_h), weights[1], g)
 
 
@@ -360,7 +361,7 @@ def _fresh_margins(
     weight: Array,
     index: Array,
     key: Array,
-    t: Array,
+    n_steps: Array,
     w: FunctionValues,
     d: FunctionValues,
 ) -> dict[str, Array]:
@@ -370,7 +371,7 @@ def _fresh_margins(
     """
     rows = sample_proportional(
         weight,
-        jax.random.uniform(jax.random.fold_in(key, t), index.shape, jnp.float32).astype(
+        jax.random.uniform(jax.random.fold_in(key, n_steps), index.shape, jnp.float32).astype(
             weight.dtype
         ),
     )
@@ -381,7 +382,7 @@ def _fresh_margins(
 
 
 def _new_values(
-    kernel: Kernel | None, size: Array, grown: Array, t: Array, other: int, capacity: int
+    kernel: Kernel | None, size: Array, grown_size: Array, n_steps: Array, other: int, capacity: int
 ) -> Array | Count:
     """The number of new kernel values: pairs with a row that joined the sample, and `other`.
 
@@ -389,7 +390,8 @@ def _new_values(
     sample are new.
     """
     if kernel is None:
-        return grown
-    before = jnp.where(t > 0, size, 0)
-    new = multiply_counts(grown - before, grown + before)
+        return grown_size
+    old_size = jnp.where(n_steps > 0, size, 0)
+    # grown_size^2 - old_size^2
+    new = multiply_counts(grown_size - old_size, grown_size + old_size)
     return narrow_count(add_counts(new, other), capacity**2 + other)

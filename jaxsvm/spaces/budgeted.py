@@ -300,7 +300,7 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
         change: the new point goes to the removed place; m: it is not stored.
         grows: () bool, whether that place was free.
     """
-    m, (coef, removed, moved, row) = points.budget, change
+    m, (coef, removed, replaced, row) = points.budget, change
     place = lax.iota(jnp.int32, m)
     new_positive, new_negative = coef[m] > 0, coef[m] < 0
     is_stored, in_front = removed < m, removed < f.front
@@ -321,10 +321,10 @@ def apply_change(f: BudgetedState, points: Points, change: Change, grows: Array)
         return jnp.where(expand(is_stored & (place == target)), new, shifted)
 
     # copy the row of `last`, unless another write covers it
-    copies_last = shifts & (last != removed) & (last != moved)
-    replaces = (moved >= 0) & (moved < m)
-    new = target, jnp.where(moved == m, row, points.row)
-    second = jnp.where(shifts & (moved == last), removed, moved), row
+    copies_last = shifts & (last != removed) & (last != replaced)
+    replaces = (replaced >= 0) & (replaced < m)
+    new = target, jnp.where(replaced == m, row, points.row)
+    second = jnp.where(shifts & (replaced == last), removed, replaced), row
     first = jax.tree.map(functools.partial(jnp.where, is_stored), new, second)
     second = jax.tree.map(functools.partial(jnp.where, replaces), second, first)
     third = jax.tree.map(

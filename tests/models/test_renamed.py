@@ -71,6 +71,8 @@ def test_old_options_are_told_the_new_name():
         jaxsvm.Solver(None, None, None, until=None)
     with pytest.raises(TypeError, match=r"Quadratic\(kink=\) is Quadratic\(l1=\)"):
         types.Quadratic(0.0, 1.0, kink=1.0)
+    with pytest.raises(TypeError, match=r"Change\(moved=\) is Change\(replaced=\)"):
+        jaxsvm.budget.Change(None, removed=None, moved=None, row=None)
 
 
 def test_the_tables_name_what_there_is():
