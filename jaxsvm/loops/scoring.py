@@ -28,11 +28,13 @@ class Rule:
     def fill(self, part: Part) -> None:
         """Fill in the score of every finished fit."""
         arrays = part.results.arrays
-        for cell in cells_of(part.grid.shape):
-            for fold in part.folds:
+        for fold in part.folds:
+            rows, y, weight = _rows_of(part, fold)
+            for cell in cells_of(part.grid.shape):
                 place = (*cell, fold)
                 if arrays["done"][place] and np.isnan(arrays["score"][place]):
-                    arrays["score"][place] = self.of_fold(*_held_out(part, cell, fold))
+                    values = arrays["values"][cell][rows].astype(np.float64)
+                    arrays["score"][place] = self.of_fold(values, y, weight)
 
     def losses(
         self, part: Part, cell: tuple[int, ...], folds: tuple[int, ...]
@@ -46,12 +48,17 @@ class Rule:
         return np.where(rows_finite, self.loss(values, y), np.nan), weight
 
 
+def _rows_of(part: Part, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of a fold, their targets and weights."""
+    data, rows = part.grid.data, part.grid.held_out(fold)
+    return rows, *(np.asarray(a, np.float64)[rows] for a in (data.y, data.weight))
+
+
 def _held_out(
     part: Part, cell: tuple[int, ...], fold: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Decision values, targets and weights of the rows of a fold."""
-    data, rows = part.grid.data, part.grid.held_out(fold)
-    y, weight = (np.asarray(a, np.float64)[rows] for a in (data.y, data.weight))
+    rows, y, weight = _rows_of(part, fold)
     return part.results.arrays["values"][cell][rows].astype(np.float64), y, weight
 
 

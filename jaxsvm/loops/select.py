@@ -178,11 +178,13 @@ def select(
     if by_gradient:
         results.arrays |= {TRACE: empty_trace(numbers), END: empty_trace(numbers)[0]}
     race = search == "race"
-    call = fingerprint(
-        list(numbers), list(numbers.values()), data, fold, key, tol, steps, repr(first), race
-    )
-    call = f"{call} gradient {EVALUATIONS}" if by_gradient else call
-    file = ResultFile(save, results, "" if save is None else call)
+    call = ""
+    if save is not None:
+        call = fingerprint(
+            list(numbers), list(numbers.values()), data, fold, key, tol, steps, repr(first), race
+        )
+        call = f"{call} gradient {EVALUATIONS}" if by_gradient else call
+    file = ResultFile(save, results, call)
     start, limits = time.monotonic(), Limits(seconds)
     search_result = None
     if by_gradient:

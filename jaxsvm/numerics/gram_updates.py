@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from ..recipe import register
 from ..types import Array, SparseRows
 from .batching import any_under_vmap
 from .normal_equations import weighted_gram
@@ -18,6 +19,7 @@ BLOCK = 256  # rows of one update
 SHARE = 8  # the matrix is summed anew where more than n / SHARE weights have changed
 
 
+@register("WeightedGram")
 class WeightedGram(NamedTuple):
     """The matrix X' diag(s) X of the rows, with a constant column 1 where there is a bias."""
 
