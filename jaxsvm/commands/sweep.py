@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from jaxsvm import kernels, models, samplers
 
 from ..numerics import sqdist
 from ..recipe import as_static
+from ..types import Batch
 from . import rows as reading
 from . import solvers, train
 from .build import pace
@@ -29,80 +30,27 @@ def run(args: Any) -> int:
 
 def sweep(args: Any, stream: Any) -> int:
     """Run the command with `stream` as the standard output; returns the exit status."""
-    for path in (args.out, args.plot, args.model):
-        check_output(path, args.file)
-    if args.plot:
-        draw_with()
-    if args.passes < 1 or args.batch < 1:
-        raise ValueError("--passes and --batch must be at least 1")
+    check(args)
     key_split, key_map, key_fit = jax.random.split(jax.random.key(args.seed), 3)
-    reading.ignore_range_warnings(args.scale != "none")
-    parts, names, classes = train.read(args, key_split)
-    if len(classes) > 2:
-        raise ValueError(
-            f"a sweep takes two classes, {args.file} has {len(classes)}: say which "
-            f"is +1, --positive {classes[-1]}"
-        )
-    for i, (name, part) in enumerate(zip(names, parts, strict=True)):
-        line("" if i else "read", reading.described(name, part, classes))
-    scale, description = reading.scaler(args, parts[0].x)
-    line("scaled", description)
-    train_rows, validation = (
-        part if scale is None else part._replace(x=reading.call(scale, part.x)) for part in parts
+    rows = read(args, key_split)
+    n = rows.train.y.shape[0]
+    method = Method(
+        kind=args.features,
+        n_features=min(128, n) if args.count is None else args.count,
+        passes=args.passes,
+        batch=min(args.batch, n),
+        key=key_map,
     )
-    count = min(128, train_rows.y.shape[0]) if args.count is None else args.count
-    sigmas = (
-        median_distance(train_rows.x) * np.geomspace(0.1, 10, 8)
-        if args.sigma is None
-        else args.sigma
-    )
-    axes: dict[str, Any] = {
-        "lam": jnp.asarray(args.lam, jnp.float32),
-        "sigma": jnp.asarray(sigmas, jnp.float32),
-    }
-    b = min(args.batch, train_rows.y.shape[0])
-    steps = args.passes * -(-train_rows.y.shape[0] // b)
+    axes = axes_of(args, rows.train.x)
     line(
         "solver",
-        f"asset on {count} {args.features} features, {args.passes} passes in "
-        f"batches of {b}; seed {args.seed}",
+        f"{method}, {args.passes} passes in batches of {method.batch}; seed {args.seed}",
     )
-
-    def solver(lam, sigma, data, steps):
-        phi = solvers.feature_map(args.features, key_map, kernels.rbf(sigma), data.x, count)
-        return jaxsvm.on_features(phi, jaxsvm.asset(lam, average_from=steps // 2))
-
-    finished: dict = {}
-
-    def record(lam, sigma, error):
-        finished[float(lam), float(sigma)] = float(error)
-
-    def point(lam, sigma, data, validation, key):
-        model = jaxsvm.fit(
-            solver(lam, sigma, data, steps), data, key, steps=steps, sampler=samplers.epochs(b)
-        ).model
-        error = jaxsvm.error_on(validation)(model)
-        jax.debug.callback(record, lam, sigma, error)  # so that Ctrl-C keeps all finished points
-        return error
-
-    start_time, stopped = time.monotonic(), False
-    try:
-        errors = jaxsvm.sweep(point, memory=args.memory, progress=not args.quiet, **axes)(
-            train_rows, validation, key_fit
-        )
-    except KeyboardInterrupt:
-        stopped = True
-        grid = [
-            [finished.get((float(lam), float(sigma)), np.nan) for sigma in axes["sigma"]]
-            for lam in axes["lam"]
-        ]
-        errors = np.array(grid)
-        if np.isnan(errors).all():
-            raise
+    start_time = time.monotonic()
+    errors, interrupted = errors_on(args, method, rows, axes, key_fit)
     table = jaxsvm.sweep.table(errors, **axes)
-    print(
-        f"\nerror on the rows held out{', as far as the sweep got' if stopped else ''}\n{table}\n"
-    )
+    extent = ", as far as the sweep got" if interrupted else ""
+    print(f"\nerror on the rows held out{extent}\n{table}\n")
     best = table.best
     line(
         "best",
@@ -118,34 +66,144 @@ def sweep(args: Any, stream: Any) -> int:
         with result_file(args.plot, stream, ".png") as temporary:
             figure.savefig(temporary, dpi=120)
         line("heat map", args.plot)
-    if args.model and not stopped:
-        all_rows = jax.tree.map(lambda *a: jnp.concatenate(a), train_rows, validation)
-        all_rows = all_rows._replace(index=jnp.arange(all_rows.y.shape[0], dtype=jnp.int32))
-        steps = args.passes * -(-all_rows.y.shape[0] // b)
-        best_solver = solver(best["lam"], best["sigma"], all_rows, steps)
-        fit = jaxsvm.fit(
-            best_solver, all_rows, key_fit, steps=steps,
-            every=pace(steps, steps // args.passes), sampler=samplers.epochs(b),
-            progress=not args.quiet, on_interrupt="return",
-        )  # fmt: skip
-        stopped = fit.reason == "interrupted"
-        model = fit.model if scale is None else models.Mapped(as_static(scale), fit.model)
-        if not fit.finite or not int(fit.state.step):
-            raise ValueError(f"{fit.status}; no model was written")
-        notes = {
-            "rows": reading.described(title(args.file), all_rows, classes),
-            "scaled": description,
-            "solver": f"asset on {count} {args.features} features; lambda = {best['lam']:.4g}, "
-            f"sigma = {best['sigma']:.4g}, chosen by the error on rows held out",
-            "status": fit.status,
-        }
-        reading.save_model(args.model, stream, models.Classifier(model, classes), notes)
-        line(
-            "model",
-            f"{args.model}, trained on all {all_rows.y.shape[0]} "
-            f"rows{', as it was at the last look' if stopped else ''}",
+    if args.model and not interrupted:
+        interrupted = write_model(args, stream, method, rows, best, key_fit)
+    return 130 if interrupted else 0
+
+
+class Rows(NamedTuple):
+    """The rows of the command, scaled."""
+
+    train: Batch
+    validation: Batch
+    classes: tuple
+    scale: Any  # x -> scaled x; None: the rows are as in the file
+    description: str  # of the scale
+
+
+class Method(NamedTuple):
+    """`asset` on random features, with the options of the command."""
+
+    kind: str  # of the features
+    n_features: int
+    passes: int
+    batch: int  # rows of a step
+    key: Any  # of the features
+
+    def __str__(self) -> str:
+        return f"asset on {self.n_features} {self.kind} features"
+
+    def steps(self, data: Batch) -> int:
+        """The steps of a run."""
+        return self.passes * -(-data.y.shape[0] // self.batch)
+
+    def fit(self, lam: Any, sigma: Any, data: Batch, key: Any, **options: Any) -> Any:
+        """The run at one point of the grid."""
+        steps = self.steps(data)
+        phi = solvers.feature_map(self.kind, self.key, kernels.rbf(sigma), data.x, self.n_features)
+        solver = jaxsvm.on_features(phi, jaxsvm.asset(lam, average_from=steps // 2))
+        sampler = samplers.epochs(self.batch)
+        return jaxsvm.fit(solver, data, key, steps=steps, sampler=sampler, **options)
+
+
+def check(args: Any) -> None:
+    """Raise for paths that cannot be written, and for numbers out of range."""
+    for path in (args.out, args.plot, args.model):
+        check_output(path, args.file)
+    if args.plot:
+        draw_with()
+    if args.passes < 1 or args.batch < 1:
+        raise ValueError("--passes and --batch must be at least 1")
+
+
+def read(args: Any, key: Any) -> Rows:
+    """The training and validation rows, scaled; prints a line for each."""
+    reading.ignore_range_warnings(args.scale != "none")
+    parts, names, classes = train.read(args, key)
+    if len(classes) > 2:
+        raise ValueError(
+            f"a sweep takes two classes, {args.file} has {len(classes)}: say which "
+            f"is +1, --positive {classes[-1]}"
         )
-    return 130 if stopped else 0
+    for i, (name, part) in enumerate(zip(names, parts, strict=True)):
+        line("" if i else "read", reading.described(name, part, classes))
+    scale, description = reading.scaler(args, parts[0].x)
+    line("scaled", description)
+    train_rows, validation = (
+        part if scale is None else part._replace(x=reading.call(scale, part.x)) for part in parts
+    )
+    return Rows(train_rows, validation, classes, scale, description)
+
+
+def axes_of(args: Any, x: Any) -> dict[str, Any]:
+    """The numbers of lambda and of sigma, by default around the median distance of rows."""
+    sigmas = median_distance(x) * np.geomspace(0.1, 10, 8) if args.sigma is None else args.sigma
+    return {
+        "lam": jnp.asarray(args.lam, jnp.float32),
+        "sigma": jnp.asarray(sigmas, jnp.float32),
+    }
+
+
+def errors_on(
+    args: Any, method: Method, rows: Rows, axes: dict[str, Any], key: Any
+) -> tuple[Any, bool]:
+    """The validation error at each point of the grid, and whether Ctrl-C ended the sweep.
+
+    Errors that were not computed before Ctrl-C are nan.
+    """
+    errors: dict = {}
+
+    def record(lam, sigma, error):
+        errors[float(lam), float(sigma)] = float(error)
+
+    def point(lam, sigma, data, validation, key):
+        model = method.fit(lam, sigma, data, key).model
+        error = jaxsvm.error_on(validation)(model)
+        jax.debug.callback(record, lam, sigma, error)  # so that Ctrl-C keeps all computed errors
+        return error
+
+    try:
+        grid = jaxsvm.sweep(point, memory=args.memory, progress=not args.quiet, **axes)
+        return grid(rows.train, rows.validation, key), False
+    except KeyboardInterrupt:
+        table = [
+            [errors.get((float(lam), float(sigma)), np.nan) for sigma in axes["sigma"]]
+            for lam in axes["lam"]
+        ]
+        if np.isnan(np.array(table)).all():
+            raise
+        return np.array(table), True
+
+
+def write_model(
+    args: Any, stream: Any, method: Method, rows: Rows, best: dict[str, float], key: Any
+) -> bool:
+    """Train on all rows at the best point and write the model; whether Ctrl-C ended the run."""
+    data = jax.tree.map(lambda *a: jnp.concatenate(a), rows.train, rows.validation)
+    data = data._replace(index=jnp.arange(data.y.shape[0], dtype=jnp.int32))
+    steps = method.steps(data)
+    fit = method.fit(
+        best["lam"], best["sigma"], data, key, every=pace(steps, steps // method.passes),
+        progress=not args.quiet, on_interrupt="return",
+    )  # fmt: skip
+    interrupted = fit.reason == "interrupted"
+    model = fit.model if rows.scale is None else models.Mapped(as_static(rows.scale), fit.model)
+    if not fit.finite or not int(fit.state.step):
+        raise ValueError(f"{fit.status}; no model was written")
+    notes = {
+        "rows": reading.described(title(args.file), data, rows.classes),
+        "scaled": rows.description,
+        "solver": f"{method}; lambda = {best['lam']:.4g}, "
+        f"sigma = {best['sigma']:.4g}, chosen by the error on rows held out",
+        "status": fit.status,
+    }
+    reading.save_model(args.model, stream, models.Classifier(model, rows.classes), notes)
+    line(
+        "model",
+        f"{args.model}, trained on all {data.y.shape[0]} "
+        f"rows{', as it was at the last look' if interrupted else ''}",
+    )
+    return interrupted
 
 
 def median_distance(x: Any) -> float:

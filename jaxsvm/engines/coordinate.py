@@ -95,88 +95,10 @@ def coordinate(
                 )
             coef = jnp.asarray(start, dtype) * (data.y.astype(dtype) if loss.labels else 1)
             f = _lift(space, f, coef, data)
-        return CoordinateState(
-            coef=coef,
-            weight=data.weight.astype(dtype),
-            f=f,
-            pending=(jnp.zeros(1, jnp.int32), coef[:1], jnp.zeros(1, jnp.int32)),
-            support=count(coef != 0),
-            rows=count(data.weight > 0),
-            stamp=jnp.zeros(n, jnp.int32),
-            passes=jnp.ones((), jnp.int32),
-            visited=jnp.zeros((), jnp.int32),
-            max_violation=jnp.zeros((), dtype),
-            residual=jnp.full((), jnp.inf, dtype),
-        )
+        return _init_state(f, coef, data)
 
     def update(state, batch):
-        row, _, row_stamp = state.pending
-        # the pending write; only reads follow
-        coef, stamp = dual_coef(state), scatter_set(state.stamp, row, row_stamp)
-        step = drawn(batch, space.reads)
-        rows = jnp.maximum(step.index, 0)
-        bound = jnp.asarray(C, coef.dtype) * gather(state.weight, rows)
-        score, gram = space.evaluate(state.f, batch), space.gram(batch)
-        chex.assert_equal_shape([score, step.y, step.weight])
-        sqnorm, live = jnp.diagonal(gram), step.weight > 0
-
-        def visit(old, score, y, sqnorm, bound, live):
-            new = loss.dual_step(old, score, y, sqnorm, bound).astype(old.dtype)
-            return jnp.where(live, new, old)
-
-        before, last_pass = gather(coef, rows), gather(stamp, rows)
-        first_visit, current_pass = (
-            live & (last_pass < state.passes),
-            jnp.broadcast_to(state.passes, rows.shape),
-        )
-        if rows.shape[0] == 1:
-            after = visit(before, score, step.y, sqnorm, bound, live)
-            score_at_visit, old, pending = (
-                score,
-                before,
-                (rows, after, jnp.where(live, current_pass, last_pass)),
-            )
-        else:
-            after, score_at_visit, old = visit_sequentially(
-                visit, before, score, gram, rows, (step.y, sqnorm, bound, live)
-            )
-            same = live[None, :] & (rows[:, None] == rows[None, :])
-            # a row that occurs twice in the batch counts once
-            first_visit = first_visit & ~jnp.any(jnp.tril(same, -1), axis=1)
-            final, last_pass = (
-                _final(after, rows),
-                jnp.where(jnp.any(same, axis=1), current_pass, last_pass),
-            )
-            coef = coef.at[rows].set(final, mode="promise_in_bounds")
-            stamp = stamp.at[rows].set(last_pass, mode="promise_in_bounds")
-            pending = (rows[:1], final[:1], last_pass[:1])
-        move = after - old
-        max_violation = jnp.maximum(state.max_violation, jnp.max(jnp.abs(move) * sqnorm))
-        visited = state.visited + count(first_visit)
-        pass_ends = visited >= state.rows
-        new = CoordinateState(
-            coef=coef,
-            weight=state.weight,
-            f=space.add(state.f, jnp.zeros((), coef.dtype), move, batch),
-            pending=pending,
-            support=state.support + count(after != 0) - count(old != 0),
-            rows=state.rows,
-            stamp=stamp,
-            passes=state.passes + pass_ends.astype(jnp.int32),
-            visited=jnp.where(pass_ends, jnp.zeros_like(visited), visited),
-            max_violation=jnp.where(pass_ends, jnp.zeros_like(max_violation), max_violation),
-            residual=jnp.where(pass_ends, max_violation, state.residual),
-        )
-        normalized_weight = step.weight / jnp.maximum(jnp.sum(live.astype(coef.dtype)), 1)
-        info = Info(
-            loss=jnp.sum(normalized_weight * loss.value(score, step.y)),
-            residual=new.residual,
-            progress=_gain(loss, old, after, score_at_visit, step.y, sqnorm, bound),
-            index=step.index,
-            support=new.support,
-            evals=space.evals(move, batch),
-        )
-        return new, info
+        return _update(loss, C, space, state, batch)
 
     def updates(state, data, index, count, sqnorms):
         return _updates(loss, C, space, state, data, index, count, sqnorms)
@@ -198,6 +120,128 @@ def coordinate(
         updates=updates if space.reads == "rows" else None,
         constants=lambda data: space.sqnorm(data.x),
     )
+
+
+def _init_state(f: State, coef: Array, data: Batch) -> CoordinateState:
+    """The state before the first step, from a function and its coefficients (n,)."""
+    n, dtype = coef.shape[0], coef.dtype
+    return CoordinateState(
+        coef=coef,
+        weight=data.weight.astype(dtype),
+        f=f,
+        pending=(jnp.zeros(1, jnp.int32), coef[:1], jnp.zeros(1, jnp.int32)),
+        support=count(coef != 0),
+        rows=count(data.weight > 0),
+        stamp=jnp.zeros(n, jnp.int32),
+        passes=jnp.ones((), jnp.int32),
+        visited=jnp.zeros((), jnp.int32),
+        max_violation=jnp.zeros((), dtype),
+        residual=jnp.full((), jnp.inf, dtype),
+    )
+
+
+class BatchRows(NamedTuple):
+    """The rows of a batch, as the visits read them."""
+
+    row: Array  # (b,)  int32, row numbers; they may repeat
+    y: Array  # (b,)
+    sqnorm: Array  # (b,)  k(x_i, x_i)
+    bound: Array  # (b,)  C weight_i
+    live: Array  # (b,)  bool, whether there is a row of positive weight
+
+
+class Visits(NamedTuple):
+    """The visits of a batch, and the writes to the arrays over all rows."""
+
+    new: Array  # (b,)  coefficient after each visit
+    score: Array  # (b,)  score at it
+    old: Array  # (b,)  coefficient before it
+    first_visit: Array  # (b,)  bool, whether it is the first of its row in the pass
+    coef: Array  # (n,)  without the pending entry, as is `stamp`
+    stamp: Array  # (n,)  int32
+    pending: tuple[Array, Array, Array]  # as of `CoordinateState`
+
+
+def _update(
+    loss: Loss, C: Scalar, space: Space, state: CoordinateState, batch: Batch
+) -> tuple[CoordinateState, Info]:
+    """Visit the rows of a batch in sequence, as `Solver.update`."""
+    state = _write_pending(state)  # only reads follow
+    dtype, step = state.coef.dtype, drawn(batch, space.reads)
+    index = jnp.maximum(step.index, 0)
+    bound = jnp.asarray(C, dtype) * gather(state.weight, index)
+    score, gram = space.evaluate(state.f, batch), space.gram(batch)
+    chex.assert_equal_shape([score, step.y, step.weight])
+    rows = BatchRows(index, step.y, jnp.diagonal(gram), bound, step.weight > 0)
+    visits = _visit_batch(loss, state, rows, score, gram)
+    move = visits.new - visits.old
+    max_violation = jnp.maximum(state.max_violation, jnp.max(jnp.abs(move) * rows.sqnorm))
+    visited = state.visited + count(visits.first_visit)
+    pass_ends = visited >= state.rows
+    new_state = state._replace(
+        coef=visits.coef,
+        f=space.add(state.f, jnp.zeros((), dtype), move, batch),
+        pending=visits.pending,
+        support=state.support + count(visits.new != 0) - count(visits.old != 0),
+        stamp=visits.stamp,
+        passes=state.passes + pass_ends.astype(jnp.int32),
+        visited=jnp.where(pass_ends, jnp.zeros_like(visited), visited),
+        max_violation=jnp.where(pass_ends, jnp.zeros_like(max_violation), max_violation),
+        residual=jnp.where(pass_ends, max_violation, state.residual),
+    )
+    normalized_weight = step.weight / jnp.maximum(jnp.sum(rows.live.astype(dtype)), 1)
+    info = Info(
+        loss=jnp.sum(normalized_weight * loss.value(score, step.y)),
+        residual=new_state.residual,
+        progress=_gain(loss, visits.old, visits.new, visits.score, step.y, rows.sqnorm, rows.bound),
+        index=step.index,
+        support=new_state.support,
+        evals=space.evals(move, batch),
+    )
+    return new_state, info
+
+
+def _write_pending(state: CoordinateState) -> CoordinateState:
+    """The state with the pending entries in `coef` and `stamp`."""
+    row, _, stamp = state.pending
+    return state._replace(coef=dual_coef(state), stamp=scatter_set(state.stamp, row, stamp))
+
+
+def _visit_batch(
+    loss: Loss, state: CoordinateState, rows: BatchRows, score: Array, gram: Array
+) -> Visits:
+    """Visit the rows of a batch in sequence.
+
+    Args:
+        loss: one that has a `dual_step`.
+        state: without pending entries.
+        rows: of the batch.
+        score: (b,) scores before the batch.
+        gram: (b, b) kernel among the rows.
+    """
+    index, *rest = rows
+
+    def visit(old, score, y, sqnorm, bound, live):
+        new = loss.dual_step(old, score, y, sqnorm, bound).astype(old.dtype)
+        return jnp.where(live, new, old)
+
+    before, last_pass = gather(state.coef, index), gather(state.stamp, index)
+    first_visit = rows.live & (last_pass < state.passes)
+    current_pass = jnp.broadcast_to(state.passes, index.shape)
+    if index.shape[0] == 1:
+        new = visit(before, score, *rest)
+        pending = index, new, jnp.where(rows.live, current_pass, last_pass)
+        return Visits(new, score, before, first_visit, state.coef, state.stamp, pending)
+    new, score_at_visit, old = visit_sequentially(visit, before, score, gram, index, tuple(rest))
+    same = rows.live[None, :] & (index[:, None] == index[None, :])
+    # a row that occurs twice in the batch counts once
+    first_visit = first_visit & ~jnp.any(jnp.tril(same, -1), axis=1)
+    final = _final(new, index)
+    last_pass = jnp.where(jnp.any(same, axis=1), current_pass, last_pass)
+    coef = state.coef.at[index].set(final, mode="promise_in_bounds")
+    stamp = state.stamp.at[index].set(last_pass, mode="promise_in_bounds")
+    pending = index[:1], final[:1], last_pass[:1]
+    return Visits(new, score_at_visit, old, first_visit, coef, stamp, pending)
 
 
 PIECE = 1024  # visits between two writes to the arrays over all rows
@@ -230,8 +274,8 @@ def _updates(
         n = state.coef.shape[0]
         place = jnp.where(rows >= 0, rows, n)
         first = jnp.full(n + 1, size, jnp.int32).at[place].min(position, mode="promise_in_bounds")
-        again = (gather(first, place) < position) & (rows >= 0)
-        length = jnp.min(jnp.where(again, position, jnp.minimum(size, count - start)))
+        repeats = (gather(first, place) < position) & (rows >= 0)
+        length = jnp.min(jnp.where(repeats, position, jnp.minimum(size, count - start)))
         rows = jnp.where(position < length, rows, -1)
         state, info = _visit_piece(loss, C, space, state, data, rows, length, sqnorms)
         progress = lax.dynamic_update_slice(progress, info.progress, (start,))
@@ -266,12 +310,12 @@ def _visit_piece(
 ) -> tuple[CoordinateState, Info]:
     """Visit the first `length` of the rows `index` (p,), which differ; -1 where there is none."""
     n, p, dtype = state.coef.shape[0], index.shape[0], state.coef.dtype
-    row, _, row_stamp = state.pending
-    coef, stamp = dual_coef(state), scatter_set(state.stamp, row, row_stamp)
+    state = _write_pending(state)
     rows, position = jnp.maximum(index, 0), jnp.arange(p, dtype=jnp.int32)
     weight = gather(data.weight, rows).astype(dtype)
     live = (index >= 0) & (weight > 0)
-    y, sqnorm, old = gather(data.y, rows), gather(sqnorms, rows).astype(dtype), gather(coef, rows)
+    y, sqnorm = gather(data.y, rows), gather(sqnorms, rows).astype(dtype)
+    old = gather(state.coef, rows)
     bound = jnp.asarray(C, dtype) * gather(state.weight, rows)
     xs = rows, old, y, sqnorm, bound, live
 
@@ -289,29 +333,29 @@ def _visit_piece(
     score, new = out[:, 0], out[:, 1]
 
     # the pass ends with the visit at which every row was visited in it
-    last_pass = gather(stamp, rows)
+    last_pass = gather(state.stamp, rows)
     first_visit = live & (last_pass < state.passes)
     visited = state.visited + count(first_visit)
     ends = visited >= state.rows
     end = jnp.where(ends, jnp.max(jnp.where(first_visit, position, -1)), p)
     violation = jnp.abs(new - old) * sqnorm
-    largest = lambda where: jnp.max(jnp.where(where, violation, 0))
-    before = jnp.maximum(state.max_violation, largest(position <= end))
+    max_over = lambda mask: jnp.max(jnp.where(mask, violation, 0))
+    max_violation = jnp.maximum(state.max_violation, max_over(position <= end))
     last_pass = jnp.where(live, state.passes + (position > end).astype(jnp.int32), last_pass)
     # the last visit is pending; scatters drop it, and what is no row
     target = jnp.where(live & (position < length - 1), rows, n)
     write = lambda a, values: a.at[target].set(values, mode="drop")
-    last = lambda a: lax.dynamic_slice_in_dim(a, length - 1, 1)
+    last_of = lambda a: lax.dynamic_slice_in_dim(a, length - 1, 1)
     state = state._replace(
-        coef=write(coef, new),
+        coef=write(state.coef, new),
         f=f,
-        pending=(last(rows), last(new), last(last_pass)),
+        pending=(last_of(rows), last_of(new), last_of(last_pass)),
         support=state.support + count(new != 0) - count(old != 0),
-        stamp=write(stamp, last_pass),
+        stamp=write(state.stamp, last_pass),
         passes=state.passes + ends.astype(jnp.int32),
         visited=jnp.where(ends, count(live & (position > end)), visited),
-        max_violation=jnp.where(ends, largest(position > end), before),
-        residual=jnp.where(ends, before, state.residual),
+        max_violation=jnp.where(ends, max_over(position > end), max_violation),
+        residual=jnp.where(ends, max_violation, state.residual),
     )
     info = Info(
         loss=jnp.sum(jnp.where(live, weight * loss.value(score, y), 0)),

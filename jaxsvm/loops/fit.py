@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -211,18 +211,9 @@ def fit(
     n, draws = data.y.shape[0], fields_of(sampler)
     # Rows of a step, and steps between two updates of an adaptive sampler.
     b, period = draws.rows(n), draws.period(n) if draws.period else None
-    if draws.combine is None:
-        check_targets(fields, data)
-    else:
-        check_combined(fields, draws, data)
-    check_draws(fields, sampler, n)
+    _check_rows(fields, sampler, data)
     stops = tol is not None or steps is None
-    # `Fit.converged` refers to its own tolerance, even if all steps are made
-    if fields.with_tol is not None:
-        if tol is not None:
-            with untried():  # `tol` was checked, and the solver when it was made
-                solver = fields.with_tol(tol)
-        tol = fields.tol if tol is None and fields.residual_scope == "whole" else tol
+    solver, tol = _with_tolerance(solver, fields, tol)
     dtype = accum_dtype(data.x)
     solver_arg, sampler_arg = as_argument(solver, dtype), as_argument(sampler, dtype)
     probe_arg = None if probe is None else as_argument(probe, dtype)
@@ -231,15 +222,8 @@ def fit(
     lift, max_lifted = plan_lift(solver_arg, data, lift, memory, b * (every or 1), reads_all)
     limit = None if tol is None else cast(tol if is_traced(tol) else float(tol), dtype)
     traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)
-    if every is None:
-        # An update of a solver with a tolerance runs until it is met, so that each one is a chunk.
-        every = 1 if fields.with_tol else default_every(steps, -(-n // b), fields.reads)
-        every = every if period is None else max(1, min(steps, period))
-        every = max(1, min(every, max_lifted // b)) if lift == "piece" else every
-    # no chunk crosses the end of a period; inside a transformation all chunks have one length
-    if period is not None:
-        every = min(every, period)
-        every = next(e for e in range(every, 0, -1) if period % e == 0) if traced else every
+    max_every = max_lifted // b if lift == "piece" else None
+    every = _chunk_length(fields, Lengths(steps, -(-n // b), period, max_every), every, traced)
     if lift == "piece" and every * b > max_lifted:
         raise ValueError(
             f"the {every * b} rows of a piece are too many to prepare at once, memory={memory:g} "
@@ -255,26 +239,17 @@ def fit(
     takes_rows = not traced and lift != "piece" and fields.reads == "rows" and not draws.whole
     # packing pays off from MIN_ROWS rows a step on
     packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= MIN_ROWS)
-
-    is_raw = lift not in ("never", "once")
-    takes_updates = takes_rows and b == 1 and fields.updates is not None and not is_raw
+    takes_updates = takes_rows and b == 1 and fields.updates is not None and lift != "step"
     constants = constants_of(solver_arg, data) if takes_updates else None
+    inputs: Any = solver_arg, sampler_arg, probe_arg, data, packed_rows
 
     def chunk(run: Run, every: int, count: Any = None) -> tuple[Run, Curve]:
-        prepared = lift == "piece"
-        return run_chunk(
-            solver_arg,
-            sampler_arg,
-            probe_arg,
-            data,
-            packed_rows,
-            run,
-            limit,
-            count,
-            every=every,
-            lift=prepared,
-            constants=constants,
-        )
+        options: Any = {"every": every, "lift": lift == "piece", "constants": constants}
+        return run_chunk(*inputs, run, limit, count, **options)
+
+    def chunks(run: Run, end: Any, most: Any) -> tuple[Run, Curve, Array]:
+        options: Any = {"every": every, "period": period, "stops": stops}
+        return run_chunks(*inputs, run, limit, constants, end, most, **options)
 
     if traced:
         if period is not None and state is not None:
@@ -282,32 +257,22 @@ def fit(
                 "an adaptive sampler cannot go on from a state inside a transformation; go on "
                 "outside"
             )
-        ended = STEPS
+        cause = STEPS
         run, curve = run_traced(chunk, run, steps, every, limit if stops else None)
     else:
         saver.check(run)
-        many = None
-        if constants is not None and probe is None:
-
-            def many(run: Run, end: Any, most: Any) -> tuple[Run, Curve, Array]:
-                args = solver_arg, sampler_arg, probe_arg, data, packed_rows, run, limit, constants
-                return run_chunks(*args, end, most, every=every, period=period, stops=stops)
-
-        run, curve, ended = run_host(
-            chunk, run, steps, every, period, seconds, saver, progress, stops, many
+        several = chunks if constants is not None and probe is None else None
+        run, curve, cause = run_host(
+            chunk, run, steps, every, period, seconds, saver, progress, stops, several
         )
-    loss = (
-        (curve.loss if traced else np.asarray(curve.loss))[-1]
-        if curve.loss.shape[0]
-        else np.zeros((), accum_dtype(data.x))
-    )
+    loss = _last_loss(curve, traced, accum_dtype(data.x))
     centred = packed_rows if isinstance(packed_rows, CentredRows) else None
     # a second Ctrl-C does not lose the run
-    with DeferredInterrupt() if ended == INTERRUPTED else contextlib.nullcontext():
+    with DeferredInterrupt() if cause == INTERRUPTED else contextlib.nullcontext():
         model, finite = conclude(solver_arg, run.solver, data, data, loss, centred)
         limit = cast(np.nan, dtype) if limit is None else limit
-        result = Fit(model, run, curve, limit, finite, jax.device_put(np.int32(ended)))
-        return saver.finish(result, raises=ended == INTERRUPTED and on_interrupt == "raise")
+        result = Fit(model, run, curve, limit, finite, jax.device_put(np.int32(cause)))
+        return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
 
 
 def _check_arguments(
@@ -358,6 +323,60 @@ def _check_arguments(
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be True or False, got {shown(progress)}")
     return fields
+
+
+def _check_rows(fields: Solver, sampler: Any, data: Batch) -> None:
+    """Raise for targets or draws that the solver does not take."""
+    draws = fields_of(sampler)
+    if draws.combine is None:
+        check_targets(fields, data)
+    else:
+        check_combined(fields, draws, data)
+    check_draws(fields, sampler, data.y.shape[0])
+
+
+def _with_tolerance(solver: Any, fields: Solver, tol: Any) -> tuple[Any, Any]:
+    """The solver that stops its updates at `tol`, if there is one, and the tolerance of the run.
+
+    `Fit.converged` refers to the tolerance of the solver, even if all steps are made.
+    """
+    if fields.with_tol is None:
+        return solver, tol
+    if tol is None:
+        return solver, fields.tol if fields.residual_scope == "whole" else None
+    with untried():  # `tol` was checked, and the solver when it was created
+        return fields.with_tol(tol), tol
+
+
+class Lengths(NamedTuple):
+    """Numbers of updates that bound the length of a chunk."""
+
+    run: int  # in this call
+    one_pass: int  # about a pass over the rows
+    period: int | None  # between two updates of an adaptive sampler
+    max_every: int | None  # whose rows `memory` holds, where each chunk prepares its own
+
+
+def _chunk_length(fields: Solver, lengths: Lengths, every: int | None, traced: bool) -> int:
+    """The length of a chunk, in updates; `every` if it is given and no period is shorter."""
+    period, max_every = lengths.period, lengths.max_every
+    if every is None:
+        # An update of a solver with a tolerance runs until it is met, so that each one is a chunk.
+        every = 1 if fields.with_tol else default_every(lengths.run, lengths.one_pass, fields.reads)
+        every = every if period is None else max(1, min(lengths.run, period))
+        every = every if max_every is None else max(1, min(every, max_every))
+    if period is None:
+        return every
+    # no chunk crosses the end of a period; inside a transformation all chunks have one length
+    every = min(every, period)
+    return next(e for e in range(every, 0, -1) if period % e == 0) if traced else every
+
+
+def _last_loss(curve: Curve, traced: bool, dtype: Any) -> Any:
+    """The mean loss of the last chunk, (); 0 if no step was made."""
+    if not curve.loss.shape[0]:
+        return np.zeros((), dtype)
+    return (curve.loss if traced else np.asarray(curve.loss))[-1]
 
 
 def _init_or_resume(
@@ -522,28 +541,28 @@ def run_host(
     saver: Saver,
     progress: bool,
     stops: bool,
-    many: Callable | None,
+    chunks: Callable | None,
 ) -> tuple[Run, Curve, int]:
     """The run as a loop on the host, which may stop after any chunk, and why it ended.
 
     A chunk also ends with each `period` of an adaptive sampler. If `stops`, the run ends once its
-    tolerance is met. `many`, if there is one, is `run_chunks`: each call makes twice as many chunks
-    as the one before, up to a limit, or one if something is to be done after each. What is
+    tolerance is met. `chunks`, if there is one, is `run_chunks`: each call makes twice as many
+    chunks as the one before, up to a limit, or one if something is to be done after each. What is
     computed does not depend on that.
     """
-    ended = STEPS
+    cause = STEPS
     first_step, steps_done, rows, start_time = int(run.step), 0, [], time.monotonic()
-    most, single = 1, progress or seconds is not None or saver.path is not None
+    max_chunks, one_by_one = 1, progress or seconds is not None or saver.path is not None
     bar = Bar(steps, "steps") if progress else None
     try:
         while steps_done < steps and not (stops and bool(run.done)):
-            if many is not None:
+            if chunks is not None:
                 end, call_time = np.int32(first_step + steps), time.monotonic()
-                run, table, n_chunks = jax.block_until_ready(many(run, end, np.int32(most)))
+                run, table, n_chunks = jax.block_until_ready(chunks(run, end, np.int32(max_chunks)))
                 table = jax.tree.map(lambda a: np.asarray(a)[: int(n_chunks)], table)  # noqa: B023
                 rows += [jax.tree.map(lambda a: a[k], table) for k in range(int(n_chunks))]  # noqa: B023
-                if most < MOST_CHUNKS and not single:
-                    most *= 1 + (time.monotonic() - call_time < LONGEST_CALL)
+                if max_chunks < MOST_CHUNKS and not one_by_one:
+                    max_chunks *= 1 + (time.monotonic() - call_time < LONGEST_CALL)
                 steps_done = int(run.step) - first_step
                 row = rows[-1]
             else:
@@ -561,12 +580,12 @@ def run_host(
                     steps_done, f"loss {float(row.loss):.3g}, residual {float(row.residual):.2g}"
                 )
             if seconds is not None and time.monotonic() - start_time > seconds:
-                ended = SECONDS if steps_done < steps else STEPS
+                cause = SECONDS if steps_done < steps else STEPS
                 break
     except KeyboardInterrupt:
-        ended = INTERRUPTED  # the result of the last complete chunk is kept
+        cause = INTERRUPTED  # the result of the last complete chunk is kept
     finally:
         if bar:
             bar.close()
     row_types = jax.eval_shape(lambda run: chunk(run, every)[1], run) if not rows else None
-    return run, rows_of_curve(rows, row_types), ended
+    return run, rows_of_curve(rows, row_types), cause

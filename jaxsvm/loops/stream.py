@@ -152,33 +152,8 @@ def stream(
         (569, (3,))
     """
     check_process()
-    if key is None and state is None:
-        raise ValueError("stream needs a key, such as jax.random.key(0), or a state to go on from")
-    check_key(key)
-    if state is not None and not isinstance(state, StreamState):
-        what = "that of fit" if isinstance(state, Run) else type(state).__name__
-        raise TypeError(
-            f"state must be that of an earlier stream, got {what}: pass the run.state of a stream"
-        )
-    if state is not None:
-        check_counters(state, ("n_pending", "step", "seen", "chunks"))
-    if not isinstance(chunks, Iterable) and not hasattr(chunks, "__getitem__"):
-        raise TypeError(
-            f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}"
-        )
-    check_solver(solver)
-    check_probe(probe)
-    if task is None:
-        task = {"labels": "binary", "real": "regression", None: "binary"}.get(
-            solver.targets, "multiclass"
-        )
-    check_choice("task", task, ("binary", "multiclass", "regression"))
+    task = _check_arguments(solver, chunks, key, state, task, probe)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
-    if solver.reads == "all":
-        raise ValueError(
-            "this solver reads all rows at every step: use fit, or features "
-            "(jaxsvm.on_features), in a stream"
-        )
     saver = Saver(save)
     rows = None if rows is None else whole_number("rows", rows, 1)
     host_chunks = feed(chunks, task, 0 if state is None else int(state.seen), rows, x64_enabled())
@@ -191,17 +166,7 @@ def stream(
     b = b if batch_size is None else whole_number("batch_size", batch_size, 1)
     solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
     per_row = _check_rows(solver, first, rows)
-    shapes: Any = dict(rows=rows if per_row else None, batch=b)
-    if state is None:
-        stream_state = init_stream(solver, key, first, **shapes)
-    else:
-        check_like(
-            state,
-            init_stream.eval_shape(solver, jax.random.key(0), first, **shapes),
-            ("solver", "pending"),
-        )
-        # a copy, as the program reuses the memory of its argument
-        stream_state = jax.tree.map(jnp.copy, state)
+    stream_state = _init_or_resume(solver, key, state, first, rows if per_row else None, b)
     saver.check(stream_state)
     buffer = jax.eval_shape(
         lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first)
@@ -229,11 +194,10 @@ def stream(
                         solver, probe, stream_state, batch, count, lift=lift
                     )
                     curve.append(row)
-                seen, chunks_read = (
-                    jnp.asarray(chunk.seen, jnp.int32),
-                    stream_state.chunks + chunk.chunks,
+                stream_state = stream_state._replace(
+                    seen=jnp.asarray(chunk.seen, jnp.int32),
+                    chunks=stream_state.chunks + chunk.chunks,
                 )
-                stream_state = stream_state._replace(seen=seen, chunks=chunks_read)
                 jax.block_until_ready(stream_state)
                 chunks_done += chunk.chunks
                 saver.save(stream_state)
@@ -252,15 +216,65 @@ def stream(
         return saver.finish(run, raises=interrupted and on_interrupt == "raise")
 
 
+def _check_arguments(
+    solver: Any, chunks: Any, key: Any, state: Any, task: str | None, probe: Any
+) -> str:
+    """The task, by default that of the solver; raise for arguments that are not valid."""
+    if key is None and state is None:
+        raise ValueError("stream needs a key, such as jax.random.key(0), or a state to go on from")
+    check_key(key)
+    if state is not None and not isinstance(state, StreamState):
+        what = "that of fit" if isinstance(state, Run) else type(state).__name__
+        raise TypeError(
+            f"state must be that of an earlier stream, got {what}: pass the run.state of a stream"
+        )
+    if state is not None:
+        check_counters(state, ("n_pending", "step", "seen", "chunks"))
+    if not isinstance(chunks, Iterable) and not hasattr(chunks, "__getitem__"):
+        raise TypeError(
+            f"chunks must be a sequence or an iterator of chunks, got {type(chunks).__name__}"
+        )
+    check_solver(solver)
+    check_probe(probe)
+    if task is None:
+        task = {"labels": "binary", "real": "regression", None: "binary"}.get(
+            solver.targets, "multiclass"
+        )
+    check_choice("task", task, ("binary", "multiclass", "regression"))
+    if solver.reads == "all":
+        raise ValueError(
+            "this solver reads all rows at every step: use fit, or features "
+            "(jaxsvm.on_features), in a stream"
+        )
+    return task
+
+
+def _init_or_resume(
+    solver: Any,
+    key: Array | None,
+    state: StreamState | None,
+    first: Batch,
+    rows: int | None,
+    batch: int,
+) -> StreamState:
+    """The stream before its first row, or `state`, checked and copied."""
+    if state is None:
+        return init_stream(solver, key, first, rows=rows, batch=batch)
+    expected = init_stream.eval_shape(solver, jax.random.key(0), first, rows=rows, batch=batch)
+    check_like(state, expected, ("solver", "pending"))
+    # a copy, as the program reuses the memory of its argument
+    return jax.tree.map(jnp.copy, state)
+
+
 def _fit(solver: Any, state: Any, curve: Curve, first_step: int, interrupted: bool = False) -> Fit:
     """The `Fit` of a stream; `first_step` is the number of updates made before this call."""
     step, losses = np.asarray(curve.step), np.asarray(curve.loss)
     # rows of the curve with at least one step
-    filled = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))
-    loss = losses[filled[-1]] if filled.size else np.zeros((), losses.dtype)
+    rows_with_steps = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))
+    loss = losses[rows_with_steps[-1]] if rows_with_steps.size else np.zeros((), losses.dtype)
     model, finite = conclude(solver, state.solver, None, state.pending, loss)
-    ended = jnp.asarray(np.int32(INTERRUPTED if interrupted else STEPS))
-    return Fit(model, state, curve, jnp.asarray(jnp.nan, state.pending.y.dtype), finite, ended)
+    cause = jnp.asarray(np.int32(INTERRUPTED if interrupted else STEPS))
+    return Fit(model, state, curve, jnp.asarray(jnp.nan, state.pending.y.dtype), finite, cause)
 
 
 _FULL = (

@@ -48,17 +48,17 @@ class Table(NamedTuple):
         finite = np.isfinite(values)
         if not finite.any():
             raise ValueError("no value of the table is finite: there is no best point")
-        filled = np.where(finite, values, values[finite].max())
-        least = np.argwhere(finite & (values == values[finite].min()))
+        finite_values = np.where(finite, values, values[finite].max())
+        minima = np.argwhere(finite & (values == values[finite].min()))
         numbers = [np.asarray(axis, float) for axis in self.axes.values()]
         order = [
             (
-                _mean_around(filled, place),
+                _mean_around(finite_values, place),
                 *(-axis[i] for axis, i in zip(numbers, place, strict=True)),
             )
-            for place in least
+            for place in minima
         ]
-        return tuple(int(i) for i in least[min(range(len(least)), key=order.__getitem__)])
+        return tuple(int(i) for i in minima[min(range(len(minima)), key=order.__getitem__)])
 
     @property
     def best(self) -> dict[str, float]:
@@ -74,21 +74,21 @@ class Table(NamedTuple):
         * marks the least value.
         """
         names, values = list(self.axes), np.asarray(self.values, float)
-        least = np.zeros(values.shape, bool)
+        is_least = np.zeros(values.shape, bool)
         if np.isfinite(values).any():
-            least[self.place] = True
+            is_least[self.place] = True
         cells = [
             f"{v:.4g}{'*' if m else ' '}"
-            for v, m in zip(values.ravel(), least.ravel(), strict=True)
+            for v, m in zip(values.ravel(), is_least.ravel(), strict=True)
         ]
-        marked: Any = np.array(cells, object)
-        marked = marked.reshape(values.shape + (1,) * max(0, 2 - values.ndim))
+        texts: Any = np.array(cells, object)
+        texts = texts.reshape(values.shape + (1,) * max(0, 2 - values.ndim))
         numbers = [[f"{v:.3g}" for v in np.asarray(axis)] for axis in self.axes.values()]
         rows, columns = numbers[0], numbers[1] if len(names) > 1 else [""]
         corner = f"{names[0]} | {names[1]}" if len(names) > 1 else names[0]
         blocks = []
         for place in itertools.product(*map(range, values.shape[2:])):
-            cells = marked[(slice(None), slice(None), *place)]
+            cells = texts[(slice(None), slice(None), *place)]
             width = max(len(text) for text in [*columns, *cells.ravel()]) + 2
             left = max(len(text) for text in [corner, *rows])
             heads = [f"{names[2 + k]} = {numbers[2 + k][i]}" for k, i in enumerate(place)]
@@ -234,6 +234,59 @@ def sweep(
         >>> values(10.0).tolist()
         [[10.0, 10.0], [10.0, 11.0], [10.0, 12.0]]
     """
+    axes, memory = _check_arguments(fn, axes, memory, chunk)
+    grid, call = Grid.over(axes), _bind_axes(fn, tuple(axes))
+
+    @jax.jit
+    def run_part(values, point, args, kwargs):
+        run_point = lambda value: call(grid.numbers(value, point), args, kwargs)
+        return jax.vmap(run_point)(values)
+
+    deal = None if mesh is None else Deal.over(mesh, run_part)
+    plans: dict[tuple, tuple] = {}
+
+    def plan(args, kwargs):
+        """The plan for arguments of these types, compiled once."""
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        types = tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+        if types not in plans:
+            k, *others = grid.shape
+            width = min(chunk or k, k)
+            if deal is not None and chunk is None:
+                width = deal.widest(k, math.prod(others))
+            lower_part = run_part.lower if deal is None else deal.lower
+            point = tuple(column[0] for column in grid.columns)
+            lower = lambda width: lower_part(grid.values[:width], point, args, kwargs)
+            plans[types] = _plan(lower, width, memory, 1 if deal else _processors())
+        return plans[types]
+
+    def run(*args, **kwargs):
+        check_process()
+        if is_traced(args, kwargs, axes):
+            return _run_traced(grid, run_part, args, kwargs)
+        # converted in this thread, as others do not inherit JAX's settings
+        args, kwargs = jax.tree.map(jnp.asarray, (args, kwargs))
+        if deal is not None:
+            args, kwargs = jax.tree.map(deal.place, (args, kwargs))
+        program, width, threads, _ = plan(args, kwargs)
+        jobs = grid.jobs(width)
+        work = lambda job: jax.block_until_ready(program(*job, args, kwargs))
+        if deal is None:
+            results = _run_jobs(work, jobs, threads, progress)
+        else:
+            rounds = _run_jobs(work, deal.rounds(jobs), 1, progress)
+            results = [part for parts in rounds for part in deal.parts(parts)][: len(jobs)]
+        return grid.join(results, width)
+
+    result: Any = run
+    result.memory = lambda *args, **kwargs: plan(args, kwargs)[3]
+    return result
+
+
+def _check_arguments(
+    fn: Callable, axes: dict[str, Any], memory: float | None, chunk: int | None
+) -> tuple[dict[str, Array], float | None]:
+    """The axes as vectors and `memory` as a number; raise for arguments that are not valid."""
     if not axes:
         raise ValueError("sweep needs at least one axis, such as lam=jnp.logspace(-6, 0, 8)")
     axes = {name: _axis(name, numbers) for name, numbers in axes.items()}
@@ -244,94 +297,70 @@ def sweep(
         memory = as_number("memory", memory)
     if not callable(fn) or isinstance(fn, type):
         raise TypeError(f"fn must be a function of one number of each axis, got {shown(fn)}")
-    (first, first_axis), others = next(iter(axes.items())), dict(list(axes.items())[1:])
-    call = _bind_axes(fn, tuple(axes))
-    shape = tuple(numbers.shape[0] for numbers in axes.values())
-    # a vector for each axis
-    points = [
-        jnp.stack(column) for column in zip(*itertools.product(*others.values()), strict=True)
-    ]
+    return axes, memory
 
-    @jax.jit
-    def run_part(values, point, args, kwargs):
-        run_point = lambda value: call(
-            {first: value} | dict(zip(others, point, strict=True)), args, kwargs
+
+class Grid(NamedTuple):
+    """The points of a sweep: the numbers of the first axis, and points of the other axes."""
+
+    names: tuple[str, ...]  # of the axes
+    shape: tuple[int, ...]  # numbers of each axis
+    values: Array  # (k,) numbers of the first axis
+    columns: tuple[Array, ...]  # for each other axis its number at each of their points
+
+    @classmethod
+    def over(cls, axes: dict[str, Array]) -> Grid:
+        """The grid of all combinations of the numbers of the axes."""
+        values, *others = axes.values()
+        columns = tuple(
+            jnp.stack(column) for column in zip(*itertools.product(*others), strict=True)
         )
-        return jax.vmap(run_point)(values)
+        return cls(tuple(axes), tuple(a.shape[0] for a in axes.values()), values, columns)
 
-    def to_grid(tree):
-        """(points, first axis, ...) -> (first axis, the other axes, ...)."""
-        return jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1).reshape(*shape, *a.shape[2:]), tree)
+    def numbers(self, value: Array, point: tuple) -> dict[str, Array]:
+        """The numbers of a point by the names of the axes."""
+        return dict(zip(self.names, (value, *point), strict=True))
 
-    deal = None if mesh is None else Deal.over(mesh, run_part)
-    plans: dict[tuple, tuple] = {}
+    def starts(self, width: int) -> list[int]:
+        """The first index of each chunk of the first axis; the last one overlaps that before it."""
+        return [min(i, self.shape[0] - width) for i in range(0, self.shape[0], width)]
 
-    def plan(args, kwargs):
-        """The plan for arguments of these types, compiled once."""
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        types = tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-        if types not in plans:
-            width = min(chunk or shape[0], shape[0])
-            point = tuple(p[0] for p in points)
-            if deal is not None and chunk is None:
-                width = deal.widest(shape[0], math.prod(shape[1:]))
-            lower = lambda width: run_part.lower(first_axis[:width], point, args, kwargs)
-            if deal is not None:
-                lower = lambda width: deal.lower(first_axis[:width], point, args, kwargs)
-            plans[types] = _plan(lower, width, memory, 1 if deal else _processors())
-        return plans[types]
-
-    def run(*args, **kwargs):
-        check_process()
-        if is_traced(args, kwargs, axes):
-            if not others:
-                return to_grid(
-                    jax.tree.map(lambda a: a[None], run_part(first_axis, (), args, kwargs))
-                )
-            return to_grid(
-                lax.map(
-                    lambda point: run_part(first_axis, tuple(point), args, kwargs), tuple(points)
-                )
-            )
-        # converted in this thread, as others do not inherit JAX's settings
-        args, kwargs = jax.tree.map(jnp.asarray, (args, kwargs))
-        if deal is not None:
-            args, kwargs = jax.tree.map(deal.place, (args, kwargs))
-        program, width, threads, _ = plan(args, kwargs)
-        # the last chunk overlaps the one before
-        starts = [min(i, shape[0] - width) for i in range(0, shape[0], width)]
-        other_points = (
-            [tuple(p[i] for p in points) for i in range(len(points[0]))] if points else [()]
-        )
-        jobs = [
-            (lax.dynamic_slice_in_dim(first_axis, start, width), point)
-            for point in other_points
-            for start in starts
+    def jobs(self, width: int) -> list[tuple[Array, tuple]]:
+        """The arguments of each call of the program: `width` numbers, and a point of the others."""
+        columns = self.columns
+        points = [tuple(a[i] for a in columns) for i in range(len(columns[0]))] if columns else [()]
+        return [
+            (lax.dynamic_slice_in_dim(self.values, start, width), point)
+            for point in points
+            for start in self.starts(width)
         ]
-        work = lambda job: jax.block_until_ready(program(*job, args, kwargs))
-        if deal is None:
-            results = _run_jobs(work, jobs, threads, progress)
-        else:
-            rounds = _run_jobs(work, deal.rounds(jobs), 1, progress)
-            results = [part for done in rounds for part in deal.parts(done)][: len(jobs)]
 
-        def join(*parts):
-            return jnp.concatenate(
-                [
-                    a[i * width - start :]
-                    for i, (start, a) in enumerate(zip(starts, parts, strict=True))
-                ]
-            )
+    def join(self, results: list, width: int) -> Any:
+        """The results of all jobs as one tree, with a leading axis for each axis of the grid."""
+        starts = self.starts(width)
+
+        def join_chunks(*chunks):
+            numbered = enumerate(zip(starts, chunks, strict=True))
+            return jnp.concatenate([a[i * width - start :] for i, (start, a) in numbered])
 
         rows = [
-            jax.tree.map(join, *results[i : i + len(starts)])
+            jax.tree.map(join_chunks, *results[i : i + len(starts)])
             for i in range(0, len(results), len(starts))
         ]
-        return to_grid(jax.tree.map(lambda *a: jnp.stack(a), *rows))
+        return self.to_grid(jax.tree.map(lambda *a: jnp.stack(a), *rows))
 
-    result: Any = run
-    result.memory = lambda *args, **kwargs: plan(args, kwargs)[3]
-    return result
+    def to_grid(self, tree: Any) -> Any:
+        """(points, first axis, ...) -> (first axis, the other axes, ...)."""
+        reshape = lambda a: jnp.moveaxis(a, 0, 1).reshape(*self.shape, *a.shape[2:])
+        return jax.tree.map(reshape, tree)
+
+
+def _run_traced(grid: Grid, run_part: Callable, args: tuple, kwargs: dict) -> Any:
+    """All points inside a transformation: a `lax.map` over the points of the other axes."""
+    run_values = lambda point: run_part(grid.values, tuple(point), args, kwargs)
+    if grid.columns:
+        return grid.to_grid(lax.map(run_values, grid.columns))
+    return grid.to_grid(jax.tree.map(lambda a: a[None], run_values(())))
 
 
 def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
@@ -344,21 +373,25 @@ def _bind_axes(fn: Callable, names: tuple[str, ...]) -> Callable:
     except (TypeError, ValueError):  # some builtins have no signature
         parameters = []
     has_kwargs = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    parameter_names = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
     for name in names:
-        if parameters and name not in known and not has_kwargs:
+        if parameters and name not in parameter_names and not has_kwargs:
             raise ValueError(
-                f"fn has no parameter named {name}, only {', '.join(known)}: name "
+                f"fn has no parameter named {name}, only {', '.join(parameter_names)}: name "
                 "the axes as fn does"
             )
-    free = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in names]
+    other_names = [
+        p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in names
+    ]
 
     def call(numbers, args, kwargs):
-        if len(args) > len(free):
+        if len(args) > len(other_names):
             raise TypeError(
-                f"fn takes {len(free)} arguments beside {', '.join(names)}, got {len(args)}"
+                f"fn takes {len(other_names)} arguments beside {', '.join(names)}, got {len(args)}"
             )
-        return fn(**numbers, **dict(zip(free, args, strict=False)), **kwargs)
+        return fn(**numbers, **dict(zip(other_names, args, strict=False)), **kwargs)
 
     return call
 
