@@ -32,11 +32,12 @@ def fastest_linear(loss: Loss, columns: int, sparse: bool) -> str:
     return "sdca"
 
 
-def system_for_grid(columns: int, sparse: bool) -> str | None:
+def system_for_grid(loss: Loss, columns: int, sparse: bool) -> str | None:
     """The `system` of `newton` for a path over C on the same rows; None: its default."""
     if sparse or columns > MOST_EIGENVECTORS:
         return None
-    return "update" if columns <= MOST_COLUMNS else "eigen"
+    # the curvature of a loss with a quadratic dual is piecewise constant
+    return "update" if loss.quadratic is not None and columns <= MOST_COLUMNS else "eigen"
 
 
 def linear_solver(

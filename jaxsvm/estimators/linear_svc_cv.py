@@ -107,8 +107,9 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         return {"C": number_axis("Cs", self.Cs, C_grid)}
 
     def _solver_at(self, x: Any, copies: Any, **numbers: Any) -> Any:
-        system = system_for_grid(x.shape[1], is_sparse(x))
-        return self._solver_of(numbers["C"], loss_of(self.loss), system)
+        loss = loss_of(self.loss)
+        system = system_for_grid(loss, x.shape[1], is_sparse(x))
+        return self._solver_of(numbers["C"], loss, system)
 
     def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> None:
         super()._choose(self._with_constant(x), targets, weight, fold)

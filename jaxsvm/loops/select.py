@@ -73,7 +73,8 @@ def select(
     the solution before. Several folds run at once. The table then holds a certified gap of each
     fit, worked out in float64. Fits of other solvers are programs over all folds and all numbers
     of the first axis. So put first the axis on which no feature map depends. Along it, fits of
-    `newton` start from the solution before; `newton(system="update")` is the fastest there.
+    `newton` start from the solution before. With squared_hinge and up to 512 columns
+    `newton(system="update")` is the fastest there.
 
     A gradient search minimises the smoothed out-of-fold risk over the logarithms of all numbers by
     L-BFGS: the mean over the rows held out of log(1 + exp(-y f)), of the cross-entropy of the

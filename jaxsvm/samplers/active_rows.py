@@ -38,7 +38,7 @@ class ActiveRowsState(NamedTuple):
 
 
 @sampler
-def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 2) -> Sampler:
+def active_rows(batch_size: int = 1, patience: int = 2, effort: int = 4) -> Sampler:
     """Passes over the active rows, each in a random order; passes over all rows in between.
 
     They are for dual methods, most of whose variables stay at a bound. A row is active until

@@ -53,7 +53,8 @@ STEEPNESS = 0.01  # a line search ends at this share of the initial slope
 class NewtonPath(NamedTuple):
     """What the steps of system="update" keep from one solution to the next."""
 
-    gram: WeightedGram  # at the last step
+    gram: WeightedGram  # where the last step began
+    risk: Array  # ()
     risk_grad: Array  # as v, X' slopes of the risk
     predicts: Array  # () bool, whether the next update starts from the solution of this system
 
@@ -153,7 +154,7 @@ def newton(
     gradients are preconditioned by a Cholesky factor of H, of which one step is exact up to
     rounding, by the diagonal of H, or by the eigenvectors of X'X, the same for all weights and lam.
     With system="update" a step tries t = 1 and d by the factor alone first. It is kept where the
-    objective falls by at least 1/100 of its slope at 0, up to rounding.
+    objective falls by at least 1/100 of its slope at 0, up to rounding; else the step is as above.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
@@ -168,7 +169,7 @@ def newton(
             ranking loss takes "cg".
         tol: relative duality gap to stop at, > 0; None: 1e-6; `fit(tol=)` overrides it.
         rounds: Newton steps of one update, at most; a whole number. An update ends once `tol` is
-            met, or where rounding leaves no descent.
+            met, or where rounding leaves no descent. Full steps that fail are not counted.
 
     Returns:
         A solver on all rows; an update uses all of them. Model `Linear`, with the derivatives of
@@ -176,8 +177,8 @@ def newton(
         |g|^2 / (2 lam P), where P is the objective. That is the duality gap of the slopes at w,
         relative to P. With a free bias it is the gap to second order, where H_wb and H_bb are from
         the column of b in H: (|g_w - H_wb g_b / H_bb|^2 / (2 lam) + g_b^2 / (2 H_bb)) / P. `evals`
-        counts n for each gradient, each step of conjugate gradients and each row of H; where H is
-        updated, the rows of H times the share of the rows that were added.
+        counts n for each gradient, each step of conjugate gradients and each row of H. With
+        system="update" each row of H counts the rows whose curvature has changed.
 
     Raises:
         ValueError: lam or tol not a single positive number, rounds not from 1 to 1,000, a
@@ -219,7 +220,8 @@ def newton(
         v = jnp.zeros(data.x.shape[-1] + constant, dtype)
         path = None
         if system == "update":
-            path = NewtonPath(no_gram(data.x, constant), v, jnp.zeros((), bool))
+            zero = jnp.zeros((), dtype)
+            path = NewtonPath(no_gram(data.x, constant), zero, v, jnp.zeros((), bool))
         return NewtonState(v, data.weight.astype(dtype), jnp.zeros((), jnp.int32), path)
 
     def update(state, batch):
@@ -230,7 +232,7 @@ def newton(
         most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
         risk = second_order_of(unwrap_static(static_loss), batch._replace(weight=state.weight))
         problem = Problem(batch.x, _ridge(strength, state.v, bias), risk, bias)
-        first = problem.at(_predicted(problem.ridge, state))
+        first, risk_before, objective_before = _first_point(problem, state)
         form = "centred" if couples_rows(loss) else system or system_for(batch.x)
         zero = jnp.zeros((), jnp.int32)
         needs_search = jnp.asarray(form != "update")
@@ -240,16 +242,17 @@ def newton(
         last, n, size = search.point, batch.y.shape[0], state.v.shape[0]
         most_passes = 1 + 2 * MOST_ROUNDS * (2 + size + _most_products(size))
         info = Info(
-            loss=first.risk,
+            loss=risk_before,
             residual=last.residual,
-            progress=(first.objective - last.objective)[None],
+            progress=(objective_before - last.objective)[None],
             index=jnp.full(1, -1, jnp.int32),
             support=jnp.full((), batch.x.shape[1], jnp.int32),
             evals=times_count(search.passes, n, most_passes),
         )
         path = None
         if search.gram is not None:
-            path = NewtonPath(search.gram, last.grad - problem.ridge * last.v, zero > 0)
+            risk_grad = last.grad - problem.ridge * last.v
+            path = NewtonPath(search.gram, last.risk, risk_grad, zero > 0)
         return NewtonState(last.v, state.weight, state.steps + search.steps, path), info
 
     def model(state, data=None):
@@ -283,20 +286,32 @@ def _warm_start(state: NewtonState) -> NewtonState:
     return state._replace(steps=jnp.zeros_like(state.steps), path=path)
 
 
-def _predicted(ridge: Array, state: NewtonState) -> Array:
-    """The point to start from: the Newton step for another lam, by the curvatures of the old one.
+def _first_point(problem: Problem, state: NewtonState) -> tuple[Iterate, Array, Array]:
+    """The point to start from, and the risk and the objective at the weights of the state.
 
-    It is exact where no row changes sides.
+    On a path it is the Newton step for the new lam with the matrix of the last step, if its
+    objective is smaller. For piecewise quadratic losses it is the solution if no row changes sides.
     """
     v, path = state.v, state.path
     if path is None:
-        return v
-
-    def predict() -> Array:
-        point = v - cholesky(ridge, path.gram.matrix)(ridge * v + path.risk_grad)
-        return jnp.where(path.predicts & jnp.all(jnp.isfinite(point)), point, v)
-
-    return lax.cond(any_under_vmap(path.predicts), predict, lambda: v)
+        point = problem.at(v)
+        return point, point.risk, point.objective
+    grad = problem.ridge * v + path.risk_grad
+    objective = dot(problem.ridge * v, v) / 2 + path.risk
+    step = lambda: v - cholesky(problem.ridge, path.gram.matrix)(grad)
+    predicted = lax.cond(any_under_vmap(path.predicts), step, lambda: v)
+    point = problem.at(jnp.where(path.predicts, predicted, v))
+    is_worse = path.predicts & ~(point.objective <= objective)
+    either = lambda new, old: jnp.where(is_worse, new, old)
+    point = lax.cond(
+        any_under_vmap(is_worse), lambda: jax.tree.map(either, problem.at(v), point), lambda: point
+    )
+    known = path.predicts & ~is_worse
+    return (
+        point,
+        jnp.where(known, path.risk, point.risk),
+        jnp.where(known, objective, point.objective),
+    )
 
 
 def _check_joint(loss: AnyLoss, bias: str, system: str | None) -> None:
@@ -351,10 +366,11 @@ def _minimise(problem: Problem, search: Search, tol: Array, system: str, rounds:
         built: Any
         if precondition is None:
             is_used = should_continue(search)
-            gram, rows = update_gram(gram, x, hessian.diagonal, constant, is_used)
+            s, is_doubtful = hessian.diagonal, search.needs_search
+            gram, rows = update_gram(gram, x, s, constant, is_used, is_doubtful)
             solve, built = (
                 cholesky(ridge, gram.matrix),
-                jnp.ceil(rows.astype(point.v.dtype) * (size / x.shape[0])),
+                jnp.ceil(rows.astype(point.v.dtype) * (size / x.shape[0]) - 1e-3),
             )
         else:
             solve = precondition(hessian.diagonal, ridge)

@@ -12,6 +12,7 @@ from sklearn.svm import SVC, LinearSVC, LinearSVR
 import jaxsvm
 from jaxsvm import features, implicit, kernels, losses, models, newton, objectives
 from jaxsvm.numerics.normal_equations import cholesky, weighted_gram
+from jaxsvm.recipe import fields_of
 
 KEY = jax.random.key(0)
 N, D, LAM = 60, 4, 0.02
@@ -116,6 +117,48 @@ def test_squared_loss_is_ridge_regression_in_one_step(bias, system, x64):
     np.testing.assert_allclose(found, want, rtol=1e-8)
     if system in ("cholesky", "update"):  # the first update is exact
         assert run.info.step[-1] == 1
+
+
+def path_of(data, lams, **options):
+    """Runs along lams, each from the solution before: their updates, and the last state."""
+    state, infos = None, []
+    for lam in lams:
+        solver = newton(lam, system="update", **options)
+        start = solver.init(KEY, data) if state is None else fields_of(solver).warm_start(state)
+        state, info = jaxsvm.step(solver, start, data)
+        infos.append(info)
+    return infos, state
+
+
+def test_a_path_predicts_the_solution_where_no_row_changes_sides(x64):
+    data = dataset(0.1 * X)  # all rows on one side for both lams
+    infos, state = path_of(data, [10.0, 8.0], tol=1e-20)
+    want = np.linalg.solve(2 * (0.1 * X).T @ (0.1 * X) / N + 8.0 * np.eye(D), 2 * Y @ (0.1 * X) / N)
+    np.testing.assert_allclose(state.v, want, rtol=1e-9)
+    assert int(state.steps) == 0 and int(infos[1].evals) <= N  # one gradient
+    before = np.asarray(path_of(data, [10.0], tol=1e-20)[1].v)
+    objective = lambda v: 4 * v @ v + (np.maximum(1 - Y * (0.1 * X @ v), 0) ** 2).mean()
+    np.testing.assert_allclose(infos[1].loss, (np.maximum(1 - Y * (0.1 * X @ before), 0) ** 2).mean(), rtol=1e-12)
+    np.testing.assert_allclose(infos[1].progress[0], objective(before) - objective(want), rtol=1e-6)
+
+
+def test_a_poor_prediction_is_not_the_start(x64):
+    """The first lam makes no step, so that nothing is known of the rows."""
+    infos, state = path_of(dataset(100 * X), [1e12, 1e-2], tol=1e-6)
+    assert int(infos[0].evals) == N and float(infos[1].loss) == pytest.approx(1) and float(infos[1].residual) <= 1e-6
+    straight = path_of(dataset(100 * X), [1e-2], tol=1e-6)[1]
+    assert int(state.steps) == int(straight.steps)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_a_path_in_float32_over_rows_of_very_different_size_converges(seed):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(500, 10)) * np.where(np.arange(500) < 3, 1e3, 1)[:, None]
+    y = np.sign(x @ random.normal(size=10) + 0.3 * random.normal(size=500))
+    data = dataset(x, y, dtype="float32")
+    lams = 1 / (500 * np.logspace(-6, 3, 30))
+    infos, _ = path_of(data, lams.tolist(), bias="feature", tol=1e-5)
+    assert max(float(info.residual) for info in infos) <= 1e-5
 
 
 FORMULAS = {  # value, slope and curvature
