@@ -117,9 +117,9 @@ def to_gaps(name: str) -> list[dict]:
         seconds = side_by_side({way: lambda way=way, tol=tol: fit(way, tol).model.w for way, (tol, _) in reached.items()}, 3)
         medians = {way: float(np.median(times)) for way, times in seconds.items()}
         for way, (tol, gap) in reached.items():
-            share = medians[way] / medians["shrinking(16)"] if "shrinking(16)" in medians else np.nan
+            share = f"{medians[way] / medians['shrinking(16)']:.2f}" if "shrinking(16)" in medians else ""
             row = {"rows": f"{name} {n}", "gap": goal, "sampler": way, "tol": f"{tol:.2g}", "gap_reached": f"{gap:.2g}"}
-            table.append(row | {"median_s": f"{medians[way]:.3g}", "share_of_shrinking": f"{share:.2f}"})
+            table.append(row | {"median_s": f"{medians[way]:.3g}", "share_of_shrinking": share})
     return table
 
 
