@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -31,8 +32,9 @@ from ..projections import shorten
 from ..recipe import check_choice, check_nonnegative, register, solver
 from ..samplers import uniform
 from ..spaces import averaged, expansion
+from ..spaces.expansion import ExpansionState
 from ..spaces.running_mean import MeanState
-from ..types import Array, Info, Solver
+from ..types import Array, Batch, Info, Scalar, Solver, Space
 
 REFRESH = 64  # |w|^2 is recomputed from its coefficients every REFRESH steps
 
@@ -122,148 +124,55 @@ def sbp(
     """
     check_nonnegative(nu=nu)
     check_choice("bias", bias, ("none", "free"))
-    if bound_every is not None and not is_whole(bound_every, 0):
-        raise ValueError(
-            "bound_every must be a whole number of steps, 0 for none, or None, got "
-            f"{shown(bound_every)}"
-        )
+    _check_period(bound_every)
     kernel = as_kernel(kernel)
+    problem = MarginProblem(nu, kernel, bias, normalise)
     # The model is the mean of the functions after each step.
     space = averaged(expansion(kernel, unconditional=True), of="moves")
 
-    def water_filling(margin, y, weight, start=None):
-        """The water filling of margins (n,): its level, the bias, and the distribution p.
-
-        p attains the level. The search starts at `start`: the bias, the level, and the initial
-        stride of the bias.
-        """
-        volume = jnp.asarray(nu, weight.dtype) * pairwise_sum(weight)
-        if bias == "free":
-            return two_levels(margin, y, volume, weight=weight, start=start)
-        return one_level(margin, volume, weight=weight, start=None if start is None else start[1])
-
-    def rescale(f, y, weight):
-        """The scale of the mean iterate with the higher level, and the water filling there.
-
-        The scale is 1 or that of norm 1.
-        """
-        margin, square = y * (f.response + f.compensation), jnp.dot(f.coef, f.response)
-        unit_scale = lax.rsqrt(jnp.where(square > 0, square, 1))  # 1 / |mean|
-        scales = jnp.stack([jnp.ones_like(unit_scale), unit_scale][: 2 if normalise else 1])
-        fills = jax.vmap(lambda scale: water_filling(scale * margin, y, weight))(scales)
-        best = jnp.argmax(fills.level)
-        return scales[best], jax.tree.map(lambda a: a[best], fills)
-
-    def relative_distance(f, p, x, y, weight):
-        """A bound of 1 - level / maximum, by weak duality.
-
-        f <= |sum_i p_i y_i phi(x_i)| + n nu max_i p_i for every p.
-
-        With a free bias p has sum 1/2 in each class. With weights the last term is nu sum_i
-        weight_i max_i p_i / weight_i.
-        """
-        v = p * y
-        max_p = jnp.max(jnp.where(weight > 0, p / jnp.where(weight > 0, weight, 1), 0))
-        bound = (
-            jnp.sqrt(jnp.maximum(jnp.dot(v, matvec(kernel, x, x, v)), 0))
-            + jnp.asarray(nu, v.dtype) * pairwise_sum(weight) * max_p
-        )
-        level = rescale(f, y, weight)[1].level
-        return jnp.where(level > 0, jnp.maximum(1 - level / bound, 0), jnp.inf)
-
     def init(key, data):
-        s = space.zero(key, data)
-        weight, y = data.weight.astype(s.f.coef.dtype), data.y.astype(s.f.coef.dtype)
-        R = jnp.sqrt(jnp.max(jnp.where(weight > 0, kernel.diag(data.x), 0)).astype(y.dtype))
-        zero, t = jnp.zeros((), y.dtype), jnp.zeros((), jnp.int32)
-        return SbpState(
-            s=s,
-            fill=water_filling(0 * y, y, weight),  # all margins of w = 0 are 0
-            p=0 * y,
-            compensation=0 * y,
-            residual=zero + jnp.inf,
-            bias_change=zero,
-            square=zero,
-            reach=R,
-            weight=weight,
-            key=key,
-            t=t,
-        )
+        return _init_state(problem, space.zero(key, data), key, data)
 
     def update(state, batch):
-        (
-            s,
-            (level, b, share),
-            p,
-            compensation,
-            last_residual,
-            bias_change,
-            square,
-            R,
-            weight,
-            key,
-            t,
-        ) = state
-        y, n, step = batch.y.astype(share.dtype), batch.y.shape[0], t + 1
-        # i ~ share, as many times as the sampler has rows; as many of each class if the bias is
-        # free.
-        shares = (
-            (jnp.where(y > 0, share, 0), jnp.where(y > 0, 0, share)) if bias == "free" else (share,)
-        )
-        u = jax.random.uniform(
-            jax.random.fold_in(key, t), (len(shares), batch.index.shape[0]), jnp.float32
-        ).astype(y.dtype)
-        drawn = batch._replace(
-            index=jnp.concatenate(
-                [sample_proportional(p_class, u[k]) for k, p_class in enumerate(shares)]
-            )
-        )
-        # w + eta mean of y_i phi(x_i), and the squared norm of the sum.
+        (level, b, p), R, n = state.fill, state.reach, batch.y.shape[0]
+        y, step = batch.y.astype(p.dtype), state.t + 1
+        rows = batch._replace(y=y, weight=state.weight)
+        # i ~ p, as many times as the sampler has rows; as many of each class if the bias is free.
+        drawn = _draw(state, rows, _by_class(p, y) if bias == "free" else (p,))
+        # w = w + eta mean of y_i phi(x_i);  w = w / max(1, |w|)
         eta = 1 / (R * jnp.sqrt(step.astype(y.dtype)))
         coef = eta * gather(y, drawn.index) / drawn.index.shape[0]
-        square = (
-            square
-            + 2 * jnp.dot(coef, space.evaluate(s, drawn))
-            + jnp.dot(coef, dot(space.gram(drawn), coef))
+        s, square = _step_in_ball(space, state, coef, drawn, step)
+        # The water level f(w). The initial stride of the bias: twice its last change, and above 0.
+        stride = 2 * state.bias_change + 1e-3 * eta * R
+        fill = problem.water_filling(_margin(s.f, y), rows, (b, level, stride))
+        mean_p, compensation = running_mean(
+            state.p, state.compensation, p, 1 / step.astype(y.dtype)
         )
-        square = jnp.maximum(square, 0)
-        factor = shorten(square, 1.0)  # 1 / max(1, |w|)
-        s = space.add(s, 1 - factor, factor * coef, drawn)
-        square = lax.cond(
-            any_under_vmap(step % REFRESH == 0),
-            lambda: jnp.dot(s.f.coef, s.f.response),
-            lambda: square * factor * factor,
-        )
-        # The initial stride of the bias: twice its last change, and above 0.
-        stride = 2 * bias_change + 1e-3 * eta * R
-        margin = y * (s.f.response + s.f.compensation)
-        fill = water_filling(margin, y, weight, (b, level, stride))
-        p, compensation = running_mean(p, compensation, share, 1 / step.astype(y.dtype))
         # The bound of the optimum, every k-th step.
         period = n if bound_every is None else bound_every
         is_bound_step = any_under_vmap(step % period == 0) if period else jnp.zeros((), bool)
         residual = lax.cond(
             is_bound_step,
-            lambda: relative_distance(s.mean, p, batch.x, y, weight),
-            lambda: last_residual,
+            lambda: problem.relative_distance(s.mean, mean_p, rows),
+            lambda: state.residual,
         )
         bound_rows = jnp.where(is_bound_step, n, 0).astype(jnp.int32)
-        max_evals = n * (n + drawn.index.shape[0])
         info = Info(
-            # nu / level of the iterate before the step
-            loss=jnp.where(level > 0, jnp.asarray(nu, y.dtype) / jnp.where(level > 0, level, 1), 1),
+            loss=problem.mean_hinge(level),  # of the iterate before the step
             residual=residual,
             progress=jnp.zeros_like(coef),
             index=drawn.index,
             support=space.support(s),
             evals=narrow_count(
-                add_counts(space.evals(coef, drawn), multiply_counts(bound_rows, n)), max_evals
+                add_counts(space.evals(coef, drawn), multiply_counts(bound_rows, n)),
+                n * (n + drawn.index.shape[0]),
             ),
         )
         new = state._replace(
             s=s,
             fill=fill,
-            p=p,
+            p=mean_p,
             compensation=compensation,
             residual=residual,
             bias_change=jnp.abs(fill.bias - b),
@@ -275,26 +184,11 @@ def sbp(
     def model(state, data=None):
         f = state.s.mean
         mean = models.expansion(kernel, f.coef, data, bias)
-        scale, fill = rescale(f, data.y.astype(f.coef.dtype), state.weight)
+        rows = data._replace(y=data.y.astype(f.coef.dtype), weight=state.weight)
+        scale, fill = problem.rescale(f, rows)
         # to margin 1, if the level is above 0
         scale, b = (jnp.where(fill.level > 0, a / fill.level, a) for a in (scale, fill.bias))
         return dataclasses.replace(mean, coef=scale * f.coef, b=b)
-
-    def check(data):
-        check_symmetric(kernel, data)
-        diag = np.asarray(kernel.diag(data.x))[np.asarray(data.weight) > 0]
-        if not (np.all(diag >= 0) and np.any(diag > 0)):
-            raise ValueError(
-                f"k(x, x) must not be negative nor 0 for all rows, got {diag.min():g} to "
-                f"{diag.max():g}: scale the rows"
-            )
-        if (
-            bias == "free"
-            and len(np.unique(np.sign(np.asarray(data.y)[np.asarray(data.weight) > 0]))) < 2
-        ):
-            raise ValueError(
-                "bias='free' needs rows of both classes: with one class the level has no bound"
-            )
 
     return Solver(
         init,
@@ -303,6 +197,163 @@ def sbp(
         uniform(),
         "all",
         targets="labels",
-        validate=check,
+        validate=_rows_check(kernel, bias),
         layout=kernel.layout,
     )
+
+
+def _check_period(bound_every: int | None) -> None:
+    """Check the number of steps between two bounds.
+
+    Raises:
+        ValueError: not an integer of at least 0, nor None.
+    """
+    if bound_every is not None and not is_whole(bound_every, 0):
+        raise ValueError(
+            "bound_every must be a whole number of steps, 0 for none, or None, got "
+            f"{shown(bound_every)}"
+        )
+
+
+class MarginProblem(NamedTuple):
+    """The problem max f(w) over |w| <= 1.
+
+    Its methods take all rows, with y and weights of the dtype of the coefficients.
+    """
+
+    nu: Scalar  # ()   mean slack
+    kernel: Kernel
+    bias: str  # "none" or "free"
+    normalise: bool  # whether the mean iterate may be scaled to norm 1
+
+    def water_filling(
+        self, margin: Array, rows: Batch, start: tuple[Array, Array, Array] | None = None
+    ) -> WaterFill:
+        """The water filling of margins (n,): its level, the bias, and the distribution p.
+
+        p attains the level. The search starts at `start`: the bias, the level, and the initial
+        stride of the bias.
+        """
+        weight = rows.weight
+        volume = self._volume(weight)
+        if self.bias == "free":
+            return two_levels(margin, rows.y, volume, weight=weight, start=start)
+        return one_level(margin, volume, weight=weight, start=None if start is None else start[1])
+
+    def rescale(self, f: ExpansionState, rows: Batch) -> tuple[Array, WaterFill]:
+        """The scale of the mean iterate with the higher level, and the water filling there.
+
+        The scale is 1 or that of norm 1.
+        """
+        margin, square = _margin(f, rows.y), jnp.dot(f.coef, f.response)
+        unit_scale = lax.rsqrt(jnp.where(square > 0, square, 1))  # 1 / |mean|
+        scales = jnp.stack([jnp.ones_like(unit_scale), unit_scale][: 2 if self.normalise else 1])
+        fills = jax.vmap(lambda scale: self.water_filling(scale * margin, rows))(scales)
+        best = jnp.argmax(fills.level)
+        return scales[best], jax.tree.map(lambda a: a[best], fills)
+
+    def relative_distance(self, f: ExpansionState, p: Array, rows: Batch) -> Array:
+        """A bound of 1 - level / maximum, by weak duality.
+
+        f <= |sum_i p_i y_i phi(x_i)| + n nu max_i p_i for every p.
+
+        With a free bias p has sum 1/2 in each class. With weights the last term is nu sum_i
+        weight_i max_i p_i / weight_i.
+        """
+        v, weight = p * rows.y, rows.weight
+        max_p = jnp.max(jnp.where(weight > 0, p / jnp.where(weight > 0, weight, 1), 0))
+        square = jnp.dot(v, matvec(self.kernel, rows.x, rows.x, v))
+        bound = jnp.sqrt(jnp.maximum(square, 0)) + self._volume(weight) * max_p
+        level = self.rescale(f, rows)[1].level
+        return jnp.where(level > 0, jnp.maximum(1 - level / bound, 0), jnp.inf)
+
+    def mean_hinge(self, level: Array) -> Array:
+        """The mean hinge at margin 1, nu / level; 1 where the level is not above 0."""
+        return jnp.where(
+            level > 0, jnp.asarray(self.nu, level.dtype) / jnp.where(level > 0, level, 1), 1
+        )
+
+    def _volume(self, weight: Array) -> Array:
+        """The volume of water, nu sum_i weight_i."""
+        return jnp.asarray(self.nu, weight.dtype) * pairwise_sum(weight)
+
+
+def _init_state(problem: MarginProblem, zero: MeanState, key: Array, data: Batch) -> SbpState:
+    """The state at w = 0, `zero`."""
+    dtype = zero.f.coef.dtype
+    weight, y = data.weight.astype(dtype), data.y.astype(dtype)
+    diag = jnp.where(weight > 0, problem.kernel.diag(data.x), 0)
+    R = jnp.sqrt(jnp.max(diag).astype(dtype))
+    none, t = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
+    return SbpState(
+        s=zero,
+        fill=problem.water_filling(0 * y, data._replace(y=y, weight=weight)),  # all margins are 0
+        p=0 * y,
+        compensation=0 * y,
+        residual=none + jnp.inf,
+        bias_change=none,
+        square=none,
+        reach=R,
+        weight=weight,
+        key=key,
+        t=t,
+    )
+
+
+def _margin(f: ExpansionState, y: Array) -> Array:
+    """The margins y_i f(x_i) (n,)."""
+    return y * (f.response + f.compensation)
+
+
+def _by_class(p: Array, y: Array) -> tuple[Array, Array]:
+    """p in the positive class, and p in the other; 0 elsewhere."""
+    return jnp.where(y > 0, p, 0), jnp.where(y > 0, 0, p)
+
+
+def _draw(state: SbpState, rows: Batch, distributions: tuple[Array, ...]) -> Batch:
+    """The rows, with an index drawn from each distribution (n,) in sequence."""
+    size = len(distributions), rows.index.shape[0]
+    u = jax.random.uniform(jax.random.fold_in(state.key, state.t), size, jnp.float32)
+    u = u.astype(rows.y.dtype)
+    index = [sample_proportional(p, u[k]) for k, p in enumerate(distributions)]
+    return rows._replace(index=jnp.concatenate(index))
+
+
+def _step_in_ball(
+    space: Space, state: SbpState, coef: Array, drawn: Batch, step: Array
+) -> tuple[MeanState, Array]:
+    """w = v / max(1, |v|) and |w|^2, with v = w + sum_k coef_k phi(x_k) over the drawn rows."""
+    square = (
+        state.square
+        + 2 * jnp.dot(coef, space.evaluate(state.s, drawn))
+        + jnp.dot(coef, dot(space.gram(drawn), coef))
+    )
+    square = jnp.maximum(square, 0)
+    factor = shorten(square, 1.0)  # 1 / max(1, |v|)
+    s = space.add(state.s, 1 - factor, factor * coef, drawn)
+    square = lax.cond(
+        any_under_vmap(step % REFRESH == 0),
+        lambda: jnp.dot(s.f.coef, s.f.response),
+        lambda: square * factor * factor,
+    )
+    return s, square
+
+
+def _rows_check(kernel: Kernel, bias: str) -> Callable[[Batch], None]:
+    """The check that kernel and rows have a finite level above that of w = 0."""
+
+    def check(data: Batch) -> None:
+        check_symmetric(kernel, data)
+        in_use = np.asarray(data.weight) > 0
+        diag = np.asarray(kernel.diag(data.x))[in_use]
+        if not (np.all(diag >= 0) and np.any(diag > 0)):
+            raise ValueError(
+                f"k(x, x) must not be negative nor 0 for all rows, got {diag.min():g} to "
+                f"{diag.max():g}: scale the rows"
+            )
+        if bias == "free" and len(np.unique(np.sign(np.asarray(data.y)[in_use]))) < 2:
+            raise ValueError(
+                "bias='free' needs rows of both classes: with one class the level has no bound"
+            )
+
+    return check

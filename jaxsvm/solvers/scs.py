@@ -12,6 +12,7 @@ from jax import lax
 from ..checks import integer
 from ..engines.conjugate import (
     FunctionValues,
+    InnerProductSpace,
     above_rounding,
     add_scaled,
     make_space,
@@ -19,7 +20,7 @@ from ..engines.conjugate import (
     scale,
     subgradient,
 )
-from ..engines.line_search import bounded_step, check_constants, exact_step, line_of
+from ..engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ..engines.min_norm_point import nearest_point
 from ..kernels import Kernel, as_kernel, holds_precomputed, matvec
 from ..models import Expansion, Linear
@@ -43,7 +44,7 @@ from ..recipe import (
     solver,
 )
 from ..samplers import whole
-from ..types import Array, Batch, Count, Info, Solver
+from ..types import Array, Batch, Count, Info, Scalar, Solver
 
 MIN_STEP_DIVISOR = 100  # the "wolfe" search tries no step with t |h| < radius / MIN_STEP_DIVISOR
 ZERO_STEP = 1e-8  # a shorter step of the "exact" search, relative to the longest one, counts as 0
@@ -159,152 +160,87 @@ def scs(
     check_choice("metric", metric, ("rkhs", "euclidean"))
     check_choice("line_search", line_search, ("exact", "wolfe"))
     growth, first = _sample_sizes(capacity, growth, first)
-    for name, value, low, high in (("eta1", eta1, 0, 1), ("gamma", gamma, 1, float("inf"))):
-        check_scalars(**{name: value})
-        if not is_traced(value) and not low < float(value) < high:
-            raise ValueError(f"{name} must lie between {low} and {high:g}, got {float(value):g}")
+    _check_between(0, 1, eta1=eta1)
+    _check_between(1, float("inf"), gamma=gamma)
     if paper_constants:
-        m_L, m_R, eta1, min_norm, line_search, at_incumbent = 0.4, 0.2, 1.1, eta2, "wolfe", True
-    else:
-        min_norm = eta2 * lam  # lower bound of |h| / radius
+        m_L, m_R, eta1, line_search, at_incumbent = 0.4, 0.2, 1.1, "wolfe", True
+    min_norm = eta2 if paper_constants else eta2 * lam  # lower bound of |h| / radius
     check_constants(m_L, m_R, apart=paper_constants)
-    kernel = None if kernel is None else as_kernel(kernel)
-    if kernel is not None and holds_precomputed(kernel):
-        raise ValueError(
-            "scs holds a sample of the rows, and a precomputed kernel needs all of them: take "
-            "wolfe, or another kernel"
-        )
+    kernel = _as_sample_kernel(kernel)
+    search = _line_search(line_search, m_L, m_R)
+    fresh_values = capacity**2 if fresh_sample else 0
 
     def init(key, data):
-        n, dtype = data.y.shape[0], accum_dtype(data.x)
+        n = data.y.shape[0]
         if capacity > n:
             raise ValueError(f"capacity is {capacity}, but there are {n} rows: lower it")
         order_key, fresh_key = jax.random.split(key)
-        # A random order of the rows, those of weight 0 last.
-        absent = (data.weight <= 0).astype(jnp.float32)
-        index = jnp.argsort(jax.random.uniform(order_key, (n,), jnp.float32) + absent)[
-            :capacity
-        ].astype(jnp.int32)
-        x = data.x[index]
-        gram = None if kernel is None else kernel(x, x)
-        zero = FunctionValues(
-            jnp.zeros(data.x.shape[1] if kernel is None else capacity, dtype),
-            jnp.zeros(capacity, dtype),
-        )
-        radius, weight = 1 / jnp.sqrt(jnp.asarray(lam, dtype)), data.weight.astype(dtype)
-        return ScsState(
-            w=zero,
-            trial=zero,
-            a=jnp.ones(capacity, dtype),
-            h=zero,
-            radius=radius,
-            size=jnp.full((), first, jnp.int32),
-            index=index,
-            weight=weight,
-            gram=gram,
-            key=fresh_key,
-            t=jnp.zeros((), jnp.int32),
-        )
-
-    def search(line, sqnorm_h, max_step):
-        """The step t along -h, and the step to the trial point where t is 0."""
-        if line_search == "exact":  # where t is 0, the trial point is w
-            step = jnp.minimum(exact_step(line), max_step)
-            step = jnp.where(step < ZERO_STEP * max_step, 0, step)
-            return step, step
-        # The first trial 1 / lam is the step from w to z / lam if h is the subgradient at w.
-        first_trial = jnp.minimum(1 / lam, max_step)
-        min_step = max_step / MIN_STEP_DIVISOR
-        return bounded_step(line, sqnorm_h, m_L, m_R, min_step, max_step, first_trial)
+        index = _random_order(order_key, data.weight)[:capacity].astype(jnp.int32)
+        return _init_state(lam, kernel, first, data._replace(index=index), fresh_key)
 
     def update(state, batch):
-        w, trial, a, last_h, radius, size, index, all_weights, gram, key, n_steps = state
-        weight = all_weights[index]
-        y = batch.y.astype(a.dtype)[index]
-        # Functions are expansions over the `capacity` sampled rows; those beyond `size` have
-        # share 0.
-        space = make_space(kernel, batch.x[index] if kernel is None else None, gram)
-        share, grown_size = _sample_weights(weight, size), jnp.minimum(size + growth, capacity)
-        # h, the shortest vector between the last h and g = lam trial - z, the subgradient at the
-        # trial point.
-        z = space.function(share * y * a)
-        g = subgradient(lam, trial, z)
-        euclidean = metric == "euclidean" and kernel is not None
-        if euclidean:  # the derivatives of f in the coefficients are the values of lam trial - z
-            g = space.function(jnp.where(share > 0, g.response, 0))
-        inner = space.inner if metric == "rkhs" else lambda p, q: dot(p.coef, q.coef)
-        h = _shortest(inner, last_h, g, n_steps)
-        sqnorm_h = inner(h, h)
+        w, radius, size, t = state.w, state.radius, state.size, state.t
+        sample = _current_sample(kernel, state, batch, metric)
+        grown_size = jnp.minimum(size + growth, capacity)
+        # h, the shortest vector between the last h and g, the subgradient at the trial point.
+        z = sample.space.function(sample.share * sample.y * state.a)
+        g = sample.gradient(subgradient(lam, state.trial, z))
+        h = _shortest(sample.inner, state.h, g, t)
+        sqnorm_h = sample.inner(h, h)
         norm_h = jnp.where(sqnorm_h > 0, jnp.sqrt(jnp.where(sqnorm_h > 0, sqnorm_h, 1)), 0)
         # The line search along d = -h, within the radius.
         d, max_step = scale(-1.0, h), radius / jnp.where(norm_h > 0, norm_h, 1)
-        line = line_of(lam, space, w, d, z, y, share)
+        line = line_of(lam, sample.space, w, d, z, sample.y, sample.share)
         step, rejected_step = search(line, sqnorm_h, max_step)
         # There is no step if h is within the rounding error of the terms lam w and z.
-        sqnorm = (
-            (lambda p: dot(p.response, p.response)) if euclidean else (lambda p: space.inner(p, p))
-        )
-        significant = above_rounding(sqnorm_h, lam, sqnorm(trial), sqnorm(z))
-        step, rejected_step = (
-            jnp.where(significant, step, 0),
-            jnp.where(significant, rejected_step, 0),
-        )
+        sqnorms = sample.gradient_sqnorm(state.trial), sample.gradient_sqnorm(z)
+        significant = above_rounding(sqnorm_h, lam, *sqnorms)
+        step, rejected_step = (jnp.where(significant, a, 0) for a in (step, rejected_step))
         # The step is accepted if the grown sample, or a fresh one, confirms the decrease.
-        if fresh_sample:  # of equal weights, as its rows are drawn in proportion to their weight
-            margins = _fresh_margins(kernel, batch, all_weights, index, key, n_steps, w, d)
-            grown_line = line._replace(
-                **margins, share=_sample_weights(jnp.ones_like(weight), grown_size)
-            )
-        else:
-            grown_line = line._replace(share=_sample_weights(weight, grown_size))
+        grown_line, weight = line, sample.weight
+        if fresh_sample:
+            grown_line, weight = _fresh_line(kernel, state, batch, line, d)
+        grown_line = grown_line._replace(share=_sample_weights(weight, grown_size))
         sufficient = grown_line.change(step) <= eta1 * line.change(step)
         accepted = sufficient & (norm_h > min_norm * radius) & (step > 0)
         # The next subgradient is that at w + trial_step d, after an accepted step the new w.
         trial_step = jnp.where(step > 0, step, rejected_step)
         trial_step = jnp.where(accepted, step, 0) if at_incumbent else trial_step
         info = Info(
-            loss=pairwise_sum(share * jnp.maximum(1 - line.margin, 0)),
+            loss=pairwise_sum(sample.share * jnp.maximum(1 - line.margin, 0)),
             residual=jnp.where(size == capacity, norm_h, jnp.inf),
             progress=jnp.where(accepted, -line.change(step), 0)[None],
             index=jnp.full(1, -1, jnp.int32),  # no single row
             support=count(w.coef != 0),
-            evals=_new_values(
-                kernel, size, grown_size, n_steps, capacity**2 if fresh_sample else 0, capacity
-            ),
+            evals=_new_values(kernel, size, grown_size, t, fresh_values, capacity),
         )
         new_w = add_scaled(w, jnp.where(accepted, step, 0), d)
-        w, _ = recompute_values(space, new_w, n_steps + 1)
-        # An accepted step is already part of w.
-        trial = add_scaled(w, jnp.where(accepted, trial_step - step, trial_step), d)
-        radius = jnp.where(
-            accepted,
-            jnp.minimum(gamma * radius, MAX_RADIUS / jnp.sqrt(jnp.asarray(lam, a.dtype))),
-            radius / gamma,
-        )
-        new = state._replace(
-            w=w,
-            trial=trial,
-            a=line.active(trial_step),
-            h=h,
-            radius=radius,
-            size=grown_size,
-            t=n_steps + 1,
-        )
-        return new, info
+        new_w, _ = recompute_values(sample.space, new_w, t + 1)
+        # An accepted step is already part of the new w.
+        trial = add_scaled(new_w, jnp.where(accepted, trial_step - step, trial_step), d)
+        radius = _next_radius(lam, gamma, radius, accepted)
+        a = line.active(trial_step)
+        new = state._replace(w=new_w, trial=trial, a=a, h=h, radius=radius, size=grown_size)
+        return new._replace(t=t + 1), info
 
     def model(state, data=None):
-        b = jnp.zeros((), state.a.dtype)
-        if kernel is None:
-            return Linear(state.w.coef, b)
-        if data is None:
-            raise ValueError(
-                "this model is an expansion over training rows: call solver.model(state, data)"
-            )
-        return Expansion(kernel, data.x[state.index], state.w.coef, b, state.index)
+        return _build_model(kernel, state, data)
 
     return Solver(
         init, update, model, whole(), "all", targets="labels", validate=_rows_check(capacity)
     )
+
+
+def _check_between(low: float, high: float, **options: Scalar) -> None:
+    """Check that each option lies between two limits.
+
+    Raises:
+        ValueError: not a single number, or outside of the limits.
+    """
+    check_scalars(**options)
+    for name, value in options.items():
+        if not is_traced(value) and not low < float(value) < high:
+            raise ValueError(f"{name} must lie between {low} and {high:g}, got {float(value):g}")
 
 
 def _sample_sizes(capacity: int, growth: int | None, first: int | None) -> tuple[int, int]:
@@ -338,6 +274,102 @@ def _rows_check(capacity: int) -> Callable[[Batch], None]:
     return check
 
 
+def _as_sample_kernel(kernel: Kernel | None) -> Kernel | None:
+    """The kernel, or None for linear weights.
+
+    Raises:
+        ValueError: a precomputed kernel.
+    """
+    if kernel is None:
+        return None
+    kernel = as_kernel(kernel)
+    if holds_precomputed(kernel):
+        raise ValueError(
+            "scs holds a sample of the rows, and a precomputed kernel needs all of them: take "
+            "wolfe, or another kernel"
+        )
+    return kernel
+
+
+def _random_order(key: Array, weight: Array) -> Array:
+    """A random order of the rows, those of weight 0 last."""
+    absent = (weight <= 0).astype(jnp.float32)
+    return jnp.argsort(jax.random.uniform(key, weight.shape, jnp.float32) + absent)
+
+
+def _init_state(
+    lam: Scalar, kernel: Kernel | None, first: int, drawn: Batch, key: Array
+) -> ScsState:
+    """The state at w = 0, where all rows have margin 0.
+
+    Args:
+        lam: regularisation.
+        kernel: of the expansions; None: linear weights.
+        first: initial sample size.
+        drawn: all rows, with the numbers of the sampled ones as index.
+        key: of the fresh samples.
+    """
+    capacity, dtype = drawn.index.shape[0], accum_dtype(drawn.x)
+    x = drawn.x[drawn.index]
+    gram = None if kernel is None else kernel(x, x)
+    zero = FunctionValues(
+        jnp.zeros(x.shape[1] if kernel is None else capacity, dtype), jnp.zeros(capacity, dtype)
+    )
+    return ScsState(
+        w=zero,
+        trial=zero,
+        radius=1 / jnp.sqrt(jnp.asarray(lam, dtype)),
+        weight=drawn.weight.astype(dtype),
+        a=jnp.ones(capacity, dtype),
+        h=zero,
+        size=jnp.full((), first, jnp.int32),
+        index=drawn.index,
+        gram=gram,
+        key=key,
+        t=jnp.zeros((), jnp.int32),
+    )
+
+
+class Sample(NamedTuple):
+    """The current sample, and its functions with the metric of the method.
+
+    Functions are expansions over the `capacity` sampled rows; those beyond the current sample have
+    share 0.
+    """
+
+    space: InnerProductSpace
+    y: Array  # (capacity,)
+    weight: Array  # (capacity,)
+    share: Array  # (capacity,)  normalised weights
+    euclidean: bool  # whether the metric is that of the coefficients of an expansion
+
+    def inner(self, p: FunctionValues, q: FunctionValues) -> Array:
+        """The inner product of the metric, ()."""
+        return dot(p.coef, q.coef) if self.euclidean else self.space.inner(p, q)
+
+    def gradient(self, q: FunctionValues) -> FunctionValues:
+        """The subgradient in the metric, from q = lam w - z.
+
+        The derivatives of f in the coefficients are the values of q.
+        """
+        if not self.euclidean:
+            return q
+        return self.space.function(jnp.where(self.share > 0, q.response, 0))
+
+    def gradient_sqnorm(self, q: FunctionValues) -> Array:
+        """The squared norm of a subgradient, from its function, ()."""
+        return dot(q.response, q.response) if self.euclidean else self.space.inner(q, q)
+
+
+def _current_sample(kernel: Kernel | None, state: ScsState, batch: Batch, metric: str) -> Sample:
+    """The first `size` of the sampled rows, and the space of functions over all of them."""
+    index = state.index
+    weight, y = state.weight[index], batch.y.astype(state.a.dtype)[index]
+    space = make_space(kernel, batch.x[index] if kernel is None else None, state.gram)
+    share = _sample_weights(weight, state.size)
+    return Sample(space, y, weight, share, metric == "euclidean" and kernel is not None)
+
+
 def _sample_weights(weight: Array, size: Array) -> Array:
     """The weights of the first `size` rows, normalised to sum 1; 0 for the others."""
     in_sample = jnp.where(lax.iota(jnp.int32, weight.shape[0]) < size, weight, 0)
@@ -355,30 +387,50 @@ def _shortest(
     return add_scaled(scale(weights[0], last_h), weights[1], g)
 
 
-def _fresh_margins(
-    kernel: Kernel | None,
-    batch: Batch,
-    weight: Array,
-    index: Array,
-    key: Array,
-    n_steps: Array,
-    w: FunctionValues,
-    d: FunctionValues,
-) -> dict[str, Array]:
-    """The fields of a `Line` at rows drawn anew: the margins of w and their rates along d.
+def _line_search(name: str, m_L: float, m_R: float) -> Callable[..., tuple[Array, Array]]:
+    """The line search: (line, |h|^2, max_step) -> the step t along -h, and a rejected step.
 
-    Rows are drawn in proportion to their weight.
+    The rejected step is that to the trial point where t is 0.
     """
-    rows = sample_proportional(
-        weight,
-        jax.random.uniform(jax.random.fold_in(key, n_steps), index.shape, jnp.float32).astype(
-            weight.dtype
-        ),
-    )
+
+    def exact(line: Line, sqnorm_h: Array, max_step: Array) -> tuple[Array, Array]:
+        step = jnp.minimum(exact_step(line), max_step)
+        step = jnp.where(step < ZERO_STEP * max_step, 0, step)
+        return step, step  # where t is 0, the trial point is w
+
+    def wolfe(line: Line, sqnorm_h: Array, max_step: Array) -> tuple[Array, Array]:
+        # The first trial 1 / lam is the step from w to z / lam if h is the subgradient at w.
+        first_trial = jnp.minimum(1 / line.lam, max_step)
+        min_step = max_step / MIN_STEP_DIVISOR
+        return bounded_step(line, sqnorm_h, m_L, m_R, min_step, max_step, first_trial)
+
+    return exact if name == "exact" else wolfe
+
+
+def _fresh_line(
+    kernel: Kernel | None, state: ScsState, batch: Batch, line: Line, d: FunctionValues
+) -> tuple[Line, Array]:
+    """The line w + t d with margins and rates at rows drawn anew, and their weights.
+
+    Rows are drawn in proportion to their weight, so that those drawn have equal weights.
+    """
+    weight, index = state.weight, state.index
+    u = jax.random.uniform(jax.random.fold_in(state.key, state.t), index.shape, jnp.float32)
+    rows = sample_proportional(weight, u.astype(weight.dtype))
     x, y = batch.x[rows], batch.y.astype(weight.dtype)[rows]
-    coef = jnp.stack([w.coef, d.coef], axis=1)
+    coef = jnp.stack([state.w.coef, d.coef], axis=1)
     values = dot(x, coef) if kernel is None else matvec(kernel, x, batch.x[index], coef)
-    return {"margin": y * values[:, 0], "rate": y * values[:, 1]}
+    margin, rate = y * values[:, 0], y * values[:, 1]
+    return line._replace(margin=margin, rate=rate), jnp.ones_like(line.share)
+
+
+def _next_radius(lam: Scalar, gamma: Scalar, radius: Array, accepted: Array) -> Array:
+    """gamma radius, at most MAX_RADIUS / sqrt(lam), after an accepted step; else radius / gamma."""
+    return jnp.where(
+        accepted,
+        jnp.minimum(gamma * radius, MAX_RADIUS / jnp.sqrt(jnp.asarray(lam, radius.dtype))),
+        radius / gamma,
+    )
 
 
 def _new_values(
@@ -395,3 +447,15 @@ def _new_values(
     # grown_size^2 - old_size^2
     new = multiply_counts(grown_size - old_size, grown_size + old_size)
     return narrow_count(add_counts(new, other), capacity**2 + other)
+
+
+def _build_model(kernel: Kernel | None, state: ScsState, data: Batch | None) -> Expansion | Linear:
+    """The model of w: an expansion over the sampled rows, or linear weights."""
+    b = jnp.zeros((), state.a.dtype)
+    if kernel is None:
+        return Linear(state.w.coef, b)
+    if data is None:
+        raise ValueError(
+            "this model is an expansion over training rows: call solver.model(state, data)"
+        )
+    return Expansion(kernel, data.x[state.index], state.w.coef, b, state.index)

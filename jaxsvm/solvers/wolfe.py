@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ from .. import models
 from ..checks import integer
 from ..engines.conjugate import (
     FunctionValues,
+    InnerProductSpace,
     above_rounding,
     add_scaled,
     combined,
@@ -20,14 +22,14 @@ from ..engines.conjugate import (
     subgradient,
 )
 from ..engines.dual_qp import kernel_check
-from ..engines.line_search import bounded_step, check_constants, exact_step, line_of
+from ..engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
 from ..engines.min_norm_point import nearest_point
 from ..kernels import Kernel, as_kernel
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot, pairwise_sum, times_count
 from ..recipe import check_choice, check_nonnegative, check_positive, register, solver
 from ..samplers import whole
-from ..types import Array, Info, Solver
+from ..types import Array, Batch, Info, Scalar, Solver
 
 
 @register("Bundle")
@@ -133,17 +135,10 @@ def wolfe(
     integer("bundle", bundle, 2)
     check_constants(m_L, m_R)
     kernel = None if kernel is None else as_kernel(kernel)
+    search = _line_search(line_search, m_L, m_R)
 
     def init(key, data):
-        n, dtype = data.y.shape[0], accum_dtype(data.x)
-        zero = FunctionValues(
-            jnp.zeros(data.x.shape[1] if kernel is None else n, dtype), jnp.zeros(n, dtype)
-        )
-        empty = jax.tree.map(lambda a: jnp.zeros((bundle, *a.shape), dtype), zero)
-        subgradients = Bundle(empty, empty, jnp.zeros((bundle, n), dtype), jnp.zeros(bundle, bool))
-        weight, dual = data.weight.astype(dtype), jnp.full((), -jnp.inf, dtype)
-        t, strength = jnp.zeros((), jnp.int32), jnp.asarray(lam, dtype)
-        return WolfeState(zero, zero, jnp.ones(n, dtype), subgradients, dual, weight, t, strength)
+        return _init_state(lam, kernel, bundle, data)
 
     def update(state, batch):
         w, trial, a, subgradients, dual, weight, t, lam_before = state
@@ -160,17 +155,9 @@ def wolfe(
         z = space.function(share * y * a)
         g = subgradient(lam, trial, z)
         newest = Bundle(g, z, a, jnp.ones((), bool))
-        slot = 1 + t % (bundle - 1)
-        subgradients = jax.tree.map(
-            lambda slots, value: slots.at[slot].set(value), subgradients, newest
-        )
+        subgradients = _put(subgradients, 1 + t % (bundle - 1), newest)
         # h, a convex combination of the bundle; the dual value of its a, and the duality gap.
-        vectors = subgradients.z if weights == "dual" else subgradients.h
-        gram = jax.vmap(lambda p: jax.vmap(lambda q: space.inner(p, q))(vectors))(vectors)
-        linear_gain = dot(subgradients.a, share) if weights == "dual" else None
-        hull_weights = nearest_point(
-            gram / lam if weights == "dual" else gram, subgradients.active, linear_gain
-        )
+        hull_weights = _hull_weights(weights, lam, space, subgradients, share)
         mean = combined(hull_weights, subgradients._replace(active=hull_weights))
         dual = jnp.maximum(dual, dot(share, mean.a) - space.inner(mean.z, mean.z) / (2 * lam))
         risk = pairwise_sum(share * jnp.maximum(1 - margin, 0))
@@ -181,31 +168,21 @@ def wolfe(
         # combination, or that subgradient.
         resets = (
             (weights == "norm")
-            & (count(subgradients.active) > 1)
+            & (count(jnp.asarray(subgradients.active)) > 1)
             & (space.inner(h, h) < 2 * lam * reset * gap)
         )
         after_reset, after_step = (newest._replace(active=True), g), (mean._replace(active=True), h)
         first, h = jax.tree.map(lambda g, m: jnp.where(resets, g, m), after_reset, after_step)
-        active = jnp.where(resets, jnp.zeros(bundle, bool), subgradients.active).at[0].set(True)
-        subgradients = jax.tree.map(
-            lambda slots, value: slots.at[0].set(value), subgradients, first
-        )._replace(active=active)
+        subgradients = _put_first(subgradients, first, resets)
         if weights == "dual" and bundle > 2:
             next_slot = 1 + (t + 1) % (bundle - 1)
             subgradients = _move_lightest(subgradients, hull_weights, next_slot)
         # The line search along d = -h.
         d = scale(-1.0, h)
         line = line_of(lam, space, w, d, z, y, share)
-        if line_search == "exact":
-            step = trial_step = exact_step(line)
-        else:
-            start = 1 / lam
-            step, rejected_step = bounded_step(
-                line, line.square, m_L, m_R, 1e-8 * start, jnp.inf * start, start
-            )
-            trial_step = jnp.where(step > 0, step, rejected_step)
+        step, trial_step = search(line)
         significant = above_rounding(line.square, lam, space.inner(w, w), space.inner(z, z))
-        step, trial_step = jnp.where(significant, step, 0), jnp.where(significant, trial_step, 0)
+        step, trial_step = (jnp.where(significant, a, 0) for a in (step, trial_step))
         new_w, is_recomputed = recompute_values(space, add_scaled(w, step, d), t + 1)
         n, evals_per_row = y.shape[0], 1 if kernel is None else y.shape[0]
         info = Info(
@@ -230,6 +207,62 @@ def wolfe(
 
     check = None if kernel is None else kernel_check(kernel)
     return Solver(init, update, model, whole(), "all", targets="labels", validate=check)
+
+
+def _init_state(lam: Scalar, kernel: Kernel | None, size: int, data: Batch) -> WolfeState:
+    """The state at w = 0, with an empty bundle of `size` slots."""
+    n, dtype = data.y.shape[0], accum_dtype(data.x)
+    zero = FunctionValues(
+        jnp.zeros(data.x.shape[1] if kernel is None else n, dtype), jnp.zeros(n, dtype)
+    )
+    empty = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), dtype), zero)
+    bundle = Bundle(empty, empty, jnp.zeros((size, n), dtype), jnp.zeros(size, bool))
+    weight, dual = data.weight.astype(dtype), jnp.full((), -jnp.inf, dtype)
+    t, strength = jnp.zeros((), jnp.int32), jnp.asarray(lam, dtype)
+    return WolfeState(zero, zero, jnp.ones(n, dtype), bundle, dual, weight, t, strength)
+
+
+def _put(bundle: Bundle, slot: Scalar, vector: Bundle) -> Bundle:
+    """The bundle with a vector in a slot."""
+    return jax.tree.map(lambda slots, value: slots.at[slot].set(value), bundle, vector)
+
+
+def _put_first(bundle: Bundle, vector: Bundle, resets: Array) -> Bundle:
+    """The bundle with a vector in slot 0, and without the other vectors at a reset."""
+    empty = jnp.zeros_like(bundle.active)
+    active = jnp.where(resets, empty, bundle.active).at[0].set(True)
+    return _put(bundle, 0, vector)._replace(active=active)
+
+
+def _hull_weights(
+    weights: str, lam: Scalar, space: InnerProductSpace, bundle: Bundle, share: Array
+) -> Array:
+    """The weights (m,) of a convex combination of the bundle.
+
+    With "norm" it is that of least norm, with "dual" that of highest dual value.
+    """
+    vectors = bundle.z if weights == "dual" else bundle.h
+    gram = jax.vmap(lambda p: jax.vmap(lambda q: space.inner(p, q))(vectors))(vectors)
+    linear_gain = dot(bundle.a, share) if weights == "dual" else None
+    scaled_gram = gram / lam if weights == "dual" else gram
+    return nearest_point(scaled_gram, jnp.asarray(bundle.active), linear_gain)
+
+
+def _line_search(name: str, m_L: float, m_R: float) -> Callable[[Line], tuple[Array, Array]]:
+    """The line search: a line -> the step t along -h, and the step to the trial point."""
+
+    def exact(line: Line) -> tuple[Array, Array]:
+        step = exact_step(line)
+        return step, step
+
+    def wolfe(line: Line) -> tuple[Array, Array]:
+        start = 1 / line.lam
+        step, rejected_step = bounded_step(
+            line, line.square, m_L, m_R, 1e-8 * start, jnp.inf * start, start
+        )
+        return step, jnp.where(step > 0, step, rejected_step)
+
+    return exact if name == "exact" else wolfe
 
 
 def _move_lightest(bundle: Bundle, hull_weights: Array, slot: Array) -> Bundle:
