@@ -458,7 +458,7 @@ def _check_model(s: _Subject) -> None:
 
 def _check_finite(s: _Subject) -> None:
     run = _fit(s)
-    _require(run.finite, f"after {s.steps} steps {run.status}")
+    _require(run.finite, run.status)
 
 
 def _check_resume(s: _Subject) -> None:
