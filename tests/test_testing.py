@@ -190,7 +190,7 @@ BROKEN = [  # the promise, a solver that does not keep it, what the sentence say
     ("model", lambda: SOUND._replace(
         model=lambda state, data=None: jax.tree_util.Partial(lambda w, x: x @ w + jnp.cumsum(x[:, 0]), state.w)),
      "the values of rows in another order differ by up to"),
-    ("finite", lambda: SOUND._replace(update=changed_w(lambda w, batch: w / 0)), "after 25 steps the model is not finite"),
+    ("finite", lambda: SOUND._replace(update=changed_w(lambda w, batch: w / 0)), "the model is not finite after 25 steps"),
     ("resume", lambda: SOUND._replace(sampler=FORGETFUL), "a run cut after 1 of 25 steps differs: leaf"),
     ("save", lambda: UNKNOWN, "it raised "),
     ("padding", lambda: SOUND._replace(update=biased_mean),
