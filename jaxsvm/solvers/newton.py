@@ -155,6 +155,7 @@ def newton(
     rounding, by the diagonal of H, or by the eigenvectors of X'X, the same for all weights and lam.
     With system="update" a step tries t = 1 and d by the factor alone first. It is kept where the
     objective falls by at least 1/100 of its slope at 0, up to rounding; else the step is as above.
+    On a path over lam it starts from the step for the new lam with the last H, if that is better.
 
     Args:
         lam: regularisation, > 0; C = 1/(lam n).
@@ -232,12 +233,12 @@ def newton(
         most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
         risk = second_order_of(unwrap_static(static_loss), batch._replace(weight=state.weight))
         problem = Problem(batch.x, _ridge(strength, state.v, bias), risk, bias)
-        first, risk_before, objective_before = _first_point(problem, state)
+        first, risk_before, objective_before, tries = _first_point(problem, state)
         form = "centred" if couples_rows(loss) else system or system_for(batch.x)
         zero = jnp.zeros((), jnp.int32)
         needs_search = jnp.asarray(form != "update")
         gram = None if state.path is None else state.path.gram
-        start = Search(zero, first, gram, needs_search, zero > 0, zero + 1)
+        start = Search(zero, first, gram, needs_search, zero > 0, tries)
         search = _minimise(problem, start, limit, form, most)
         last, n, size = search.point, batch.y.shape[0], state.v.shape[0]
         most_passes = 1 + 2 * MOST_ROUNDS * (2 + size + _most_products(size))
@@ -286,8 +287,8 @@ def _warm_start(state: NewtonState) -> NewtonState:
     return state._replace(steps=jnp.zeros_like(state.steps), path=path)
 
 
-def _first_point(problem: Problem, state: NewtonState) -> tuple[Iterate, Array, Array]:
-    """The point to start from, and the risk and the objective at the weights of the state.
+def _first_point(problem: Problem, state: NewtonState) -> tuple[Iterate, Array, Array, Array]:
+    """The point to start from, the risk and the objective at the weights of the state, and passes.
 
     On a path it is the Newton step for the new lam with the matrix of the last step, if its
     objective is smaller. For piecewise quadratic losses it is the solution if no row changes sides.
@@ -295,7 +296,7 @@ def _first_point(problem: Problem, state: NewtonState) -> tuple[Iterate, Array, 
     v, path = state.v, state.path
     if path is None:
         point = problem.at(v)
-        return point, point.risk, point.objective
+        return point, point.risk, point.objective, jnp.ones((), jnp.int32)
     grad = problem.ridge * v + path.risk_grad
     objective = dot(problem.ridge * v, v) / 2 + path.risk
     step = lambda: v - cholesky(problem.ridge, path.gram.matrix)(grad)
@@ -311,6 +312,7 @@ def _first_point(problem: Problem, state: NewtonState) -> tuple[Iterate, Array, 
         point,
         jnp.where(known, path.risk, point.risk),
         jnp.where(known, objective, point.objective),
+        1 + is_worse.astype(jnp.int32),
     )
 
 
