@@ -15,6 +15,7 @@ NAMES = ("newton", "augmented_lagrangian", "interior_point", "sdca")
 MOST_COLUMNS = 512  # of rows for which a step of the interior point method is cheap
 ROUNDS = 1000  # steps of one update, at most
 MOST_EIGENVECTORS = 2048  # columns for which they are worked out once for all runs of a grid
+MANY_NUMBERS = 2**20  # of the rows, from which on "update" saves what its compilation takes
 
 
 def fastest_linear(loss: Loss, columns: int, sparse: bool) -> str:
@@ -32,12 +33,14 @@ def fastest_linear(loss: Loss, columns: int, sparse: bool) -> str:
     return "sdca"
 
 
-def system_for_grid(loss: Loss, columns: int, sparse: bool) -> str | None:
-    """The `system` of `newton` for a path over C on the same rows; None: its default."""
+def system_for_grid(loss: Loss, shape: tuple[int, int], sparse: bool) -> str | None:
+    """The `system` of `newton` for a path over C on rows of that shape; None: its default."""
+    rows, columns = shape
     if sparse or columns > MOST_EIGENVECTORS:
         return None
     # the curvature of a loss with a quadratic dual is piecewise constant
-    return "update" if loss.quadratic is not None and columns <= MOST_COLUMNS else "eigen"
+    updates = loss.quadratic is not None and columns <= MOST_COLUMNS
+    return "update" if updates and rows * columns >= MANY_NUMBERS else "eigen"
 
 
 def linear_solver(

@@ -108,7 +108,7 @@ class LinearSVCCV(CrossValidated, LinearSVC):
 
     def _solver_at(self, x: Any, copies: Any, **numbers: Any) -> Any:
         loss = loss_of(self.loss)
-        system = system_for_grid(loss, x.shape[1], is_sparse(x))
+        system = system_for_grid(loss, x.shape, is_sparse(x))
         return self._solver_of(numbers["C"], loss, system)
 
     def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> None:

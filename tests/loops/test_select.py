@@ -18,7 +18,7 @@ from sklearn.svm import SVC, SVR, LinearSVC, NuSVC
 
 import jaxsvm
 from jaxsvm import features, kernels, losses, select
-from jaxsvm.linear_choice import newton_by_C
+from jaxsvm.linear_choice import newton_by_C, system_for_grid
 from jaxsvm.loops.selection import Scores
 from jaxsvm.recipe import fields_of
 
@@ -238,6 +238,21 @@ def test_paths_of_newton_are_the_solutions_of_liblinear(system):
         held = found.fold == f
         model = LinearSVC(C=C[i], dual=False, tol=1e-10, max_iter=10_000).fit(X[~held], np.asarray(PLANE.y)[~held])
         np.testing.assert_allclose(found.scores[i, held], model.decision_function(X[held]), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "shape", "sparse", "system"),
+    [
+        (losses.squared_hinge, (20_000, 54), False, "update"),
+        (losses.squared_hinge, (569, 30), False, "eigen"),  # few numbers: it is compiled sooner
+        (losses.squared_hinge, (20_000, 513), False, "eigen"),
+        (losses.squared_hinge, (20_000, 2_049), False, None),
+        (losses.squared_hinge, (20_000, 54), True, None),
+        (losses.logistic, (20_000, 54), False, "eigen"),  # every curvature changes at every step
+    ],
+)
+def test_the_system_of_a_grid_follows_the_loss_and_the_rows(loss, shape, sparse, system):
+    assert system_for_grid(loss, shape, sparse) == system
 
 
 def test_a_path_is_shorter_than_its_runs_from_nothing():
