@@ -399,6 +399,20 @@ def on_host(x: Any) -> Any:
     return np.asarray(x) if {device.platform for device in x.devices()} == {"cpu"} else None
 
 
+def own_values(a: Any) -> np.ndarray:
+    """An array on the host; of one that several processes hold, the parts of this process.
+
+    These are joined in their order along the axis that is sharded.
+    """
+    if getattr(a, "is_fully_addressable", True) or a.is_fully_replicated:
+        return np.asarray(a)
+    start = lambda part: tuple(where.start or 0 for where in part.index)
+    parts = {start(part): np.asarray(part.data) for part in a.addressable_shards}
+    starts = np.array(sorted(parts))
+    axis = int(np.argmax(np.ptp(starts, axis=0)))
+    return np.concatenate([parts[tuple(where)] for where in starts.tolist()], axis)
+
+
 def is_known(leaf: Any) -> bool:
     """Whether a leaf is a single number or key with a known value (not traced)."""
     if isinstance(leaf, jax.core.Tracer):

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .checks import row_numbers, shown
+from .checks import own_values, row_numbers, shown
 from .files import check_field, shape_of
 from .renamed import with_new_options
 
@@ -155,11 +155,11 @@ class SparseRows:
             check_field("rows", self.rows, "whole", least=0, most=shape[0] - 1)
         if self.offsets is not None:
             check_field("offsets", self.offsets, "whole", shape[:-1], least=0)
-            lanes = -(-np.asarray(self.length, np.int64) // LANE_WIDTH)
-            if (np.asarray(self.offsets) + LANE_WIDTH * lanes > np.prod(shape)).any():
+            lanes = -(-own_values(self.length).astype(np.int64) // LANE_WIDTH)
+            if (own_values(self.offsets) + LANE_WIDTH * lanes > np.prod(shape)).any():
                 raise ValueError("offsets and length name numbers behind the last one")
-        elif np.asarray(self.value)[
-            np.arange(shape[-1]) >= np.asarray(self.length)[..., None]
+        elif own_values(self.value)[
+            np.arange(shape[-1]) >= own_values(self.length)[..., None]
         ].any():
             raise ValueError("value must be 0 behind the numbers of each row, which length counts")
 
@@ -576,16 +576,10 @@ def all_finite(tree: Any) -> bool:
 def inexact_leaves(tree: Any) -> list[np.ndarray]:
     """The leaves of floating-point numbers, as float64 on the host.
 
-    Of an array that several processes hold, it is the part of this one, as a vector.
+    Of an array that several processes hold, it is the part of this one.
     """
-
-    def on_host(leaf: Any) -> Any:
-        if getattr(leaf, "is_fully_addressable", True) or leaf.is_fully_replicated:
-            return leaf
-        return np.concatenate([np.ravel(part.data) for part in leaf.addressable_shards])
-
     return [
-        np.asarray(on_host(leaf), np.float64)
+        np.asarray(own_values(leaf), np.float64)
         for leaf in jax.tree.leaves(tree)
         if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
     ]

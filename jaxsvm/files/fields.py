@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
+
+from ..checks import own_values
 
 KINDS = {"real": (jnp.floating, jnp.integer), "whole": (jnp.integer,), "truth": (jnp.bool_,)}
 
@@ -46,7 +47,7 @@ def check_field(
         raise ValueError(f"{name} must have shape {shape}, got {value_shape}")
     if least is None and most is None:
         return
-    numbers = np.asarray(value)
+    numbers = own_values(value)
     if least is not None and (numbers < least).any():
         raise ValueError(f"{name} must be at least {least}, got {numbers[numbers < least].flat[0]}")
     if most is not None and (numbers > most).any():

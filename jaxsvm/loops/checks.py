@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from ..checks import shown
+from ..checks import own_values, shown
 from ..numerics import is_traced, shards
 from ..recipe import Recipe, fields_of, is_kind, refuse_factory
 from ..types import Batch, Sampler, Solver, same_structure
@@ -57,10 +56,8 @@ def check_targets(solver: Any, data: Batch) -> None:
 
 def _own_rows(data: Batch) -> Batch:
     """The targets and weights on the devices of this process, without their rows."""
-    local: Callable[[Any], Any] = lambda a: np.concatenate(
-        [np.asarray(part.data) for part in a.addressable_shards]
-    )
-    return data._replace(y=local(data.y), weight=local(data.weight))
+    own: Any = own_values
+    return data._replace(y=own(data.y), weight=own(data.weight))
 
 
 def check_draws(solver: Solver, sampler: Any, n: int) -> None:

@@ -19,16 +19,22 @@ from ..types import Batch, Lifted, SparseRows
 
 
 class HostChunk(NamedTuple):
-    """Rows of a stream, and the position of the stream after them."""
+    """Rows of a stream, and what was read for them."""
 
     batch: Batch  # of NumPy arrays
-    seen: int  # rows read up to the end of this chunk
-    chunks: int  # chunks read for this one: itself and the empty ones before it
+    first: int  # the number of its first row
+    n_read: int  # rows read: its own, those of weight 0, and those of the chunks before it
+    chunks: int  # chunks read: itself and those before it that had no rows
     complete: bool  # it had no rows of weight 0
 
 
 def feed(
-    chunks: Iterable, task: str, seen: int, rows: int | None, double: bool
+    chunks: Iterable,
+    task: str,
+    seen: int,
+    rows: int | None,
+    double: bool,
+    keep_empty: bool = False,
 ) -> Iterator[HostChunk]:
     """The checked chunks of a stream; rows of weight 0 are numbered, then left out.
 
@@ -38,23 +44,24 @@ def feed(
         seen: rows read before the first chunk.
         rows: rows are numbered modulo this; None: 2^31.
         double: keep float64.
+        keep_empty: pass chunks without rows, in place of counting them with the next one.
     """
-    chunks_read = 1
+    chunks_read, n_read = 0, 0
     for number, chunk in enumerate(chunks):
         x, y, weight = _arrays(chunk, f"chunk {number}", double)
         index = ((seen + np.arange(len(y), dtype=np.int64)) % (rows or 2**31)).astype(np.int32)
-        seen = (seen + len(y)) % (rows or 2**31)
+        first, seen = seen, (seen + len(y)) % (rows or 2**31)
+        chunks_read, n_read = chunks_read + 1, n_read + len(y)
         arrays: Any = x, y, index, weight
         batch = (Lifted if isinstance(chunk, Lifted) else Batch)(*arrays)
         complete = not (weight == 0).any()
         if not complete:
             batch = jax.tree.map(lambda a: a[weight > 0], batch)  # noqa: B023
-        if not len(batch.y):
-            chunks_read += 1
+        if not len(batch.y) and not keep_empty:
             continue
         _check(batch, f"chunk {number}", task)
-        yield HostChunk(batch, seen, chunks_read, complete)
-        chunks_read = 1
+        yield HostChunk(batch, first, n_read, chunks_read, complete)
+        chunks_read, n_read = 0, 0
 
 
 def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -140,38 +147,6 @@ def _check(batch: Batch, name: str, task: str) -> None:
             f"class numbers must be 0 .. k-1, {name} holds others: number them with "
             "jaxsvm.data.encode"
         )
-
-
-def fixed_size_chunks(batch: Batch, like: Batch) -> Iterator[tuple[Batch, np.int32]]:
-    """The rows in chunks of the size of `like`, and the numbers of their rows without padding.
-
-    The last chunk is padded.
-
-    Raises:
-        ValueError: rows of another type or with other columns.
-    """
-    x, first = batch.x, like.x
-    shapes = [
-        (type(a).__name__, *a.shape[1:], *(a.index.shape[1:] if isinstance(a, SparseRows) else ()))
-        for a in (x, first)
-    ]
-    if shapes[0] != shapes[1] or type(batch) is not type(like):
-        raise ValueError(
-            f"chunks must have the same columns: one has {shapes[0]}, the first has {shapes[1]}"
-        )
-    size = like.y.shape[0]
-
-    def pad(a, like, start):
-        part = np.asarray(a[start : start + size], like.dtype)
-        return (
-            part
-            if len(part) == size
-            else np.concatenate([part, np.zeros((size - len(part), *part.shape[1:]), part.dtype)])
-        )
-
-    for start in range(0, batch.y.shape[0], size):
-        part = jax.tree.map(lambda a, like: pad(a, like, start), batch, like)  # noqa: B023
-        yield part, np.int32(min(size, batch.y.shape[0] - start))
 
 
 def next_part(future: concurrent.futures.Future, interrupt: DeferredInterrupt) -> Any:

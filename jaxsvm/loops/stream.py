@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -16,10 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..checks import x64_enabled
+from ..data.sharding import shard
 from ..files import DeferredInterrupt, check_field
 from ..numerics import accum_dtype, check_process, depends_on
+from ..numerics.shards import split_rows
 from ..recipe import as_static, cast, check_choice, register, unwrap_static
 from ..samplers import uniform
 from ..types import (
@@ -44,11 +46,23 @@ from .checks import (
     check_targets,
     whole_number,
 )
-from .chunks import feed, fixed_size_chunks, next_part
+from .chunks import HostChunk, feed
 from .curve import add_info, curve_row, empty_sums
 from .fit import plan_lift, rows_of_curve
 from .programs import conclude
 from .progress import Bar
+from .rounds import (
+    Layout,
+    Pending,
+    Round,
+    Rounds,
+    check_columns,
+    check_mesh,
+    layout_of_batch,
+    no_rows,
+    pending_of_state,
+    to_devices,
+)
 from .saving import Saver
 
 
@@ -57,11 +71,13 @@ class StreamState(NamedTuple):
     """The state that `stream` resumes from."""
 
     solver: State
-    pending: Batch  # (b,) buffer: its last `n_pending` rows have not filled a batch yet
-    n_pending: Array  # ()    int32
+    # (b,) the last rows read; those with an index >= 0 have not filled a batch yet. On a mesh each
+    # device has its part.
+    pending: Batch
+    n_pending: Array  # ()    int32, how many these are
     step: Array  # ()    int32, updates made
     seen: Array  # ()    int32, rows read so far (modulo `rows` if that was given, else 2^31)
-    chunks: Array  # ()  int32, chunks read so far
+    chunks: Array  # ()  int32, chunks read so far, in each process
     done: Array  # ()    bool, False: a stream has no tolerance
 
     def __check__(self) -> None:
@@ -84,6 +100,7 @@ def stream(
     task: str | None = None,
     probe: Callable | None = None,
     memory: float | None = None,
+    mesh: Mesh | None = None,
     save: str | bytes | os.PathLike | None = None,
     progress: bool = False,
     on_interrupt: str = "raise",
@@ -100,6 +117,16 @@ def stream(
     that are no longer than the first; longer ones are split. Rows of weight 0 are left out. Rows
     are not shuffled: if they are sorted (by class, by time), shuffle them beforehand.
 
+    On a mesh of K devices each takes b / K rows of a step. With several processes
+    (`jax.distributed.initialize`) all make this call, each with chunks of its own:
+
+        batch_t = the rows t b_p .. (t+1) b_p - 1 of each process p, side by side,
+        b_p = b * devices of p / K
+
+    A round reads the next chunk of each process and makes the steps that the longest of them
+    fills. A process without rows for a step adds none: chunks of equal sizes keep all at work. The
+    model is the same in all.
+
     Args:
         solver: any with `reads="rows"` (linear, on features, on a budget).
         chunks: batches or tuples (x, y) or (x, y, weight), finite numbers, x (m, d) dense or
@@ -111,15 +138,18 @@ def stream(
         state: the state to resume from, `run.state` of an earlier call or `models.load(path)`.
             `chunks` are then those that were not read yet, `chunks[int(state.chunks):]` of the same
             sequence; if none is left, the run is returned unchanged.
-        batch_size: rows of an update, >= 1; None: that of the state, else that of the solver's
-            paper.
+        batch_size: rows of an update, >= 1, on a mesh a multiple of its devices; None: that of the
+            state, else that of the solver's paper (on a mesh rounded up to such a multiple).
         task: required targets of the chunks, "binary", "multiclass" or "regression"; None: those of
             the solver.
         probe: model -> any tree of arrays, computed after every chunk.
         memory: bytes that the features of a chunk may occupy (solvers on features); above, each
             update computes its own. None: 2 GiB.
-        save: path of a file that holds the state after every chunk. If it cannot be written there
-            is a warning, and the run continues.
+        mesh: of all devices with the one axis "rows", such as `jax.make_mesh((8,), ("rows",))`;
+            not for solvers with a state for each row. None: one device.
+        save: path of a file that holds the state after every chunk; of several processes, of a
+            folder that all can write. If it cannot be written there is a warning, and the run
+            continues.
         progress: a bar on the standard error stream.
         on_interrupt: what Ctrl-C does, as of `fit`; the chunk at work is completed first. The chunk
             that was fetched ahead is not part of the run, so that an iterator must be created again
@@ -136,7 +166,8 @@ def stream(
         ValueError: neither key nor state, no chunk, chunks of other columns, numbers that are not
             finite, targets that are not those of `task`, a solver that reads all rows, one whose
             initial state depends on the values of each row (`one_vs_one` of a dual method), a state
-            of another solver.
+            of another solver, a mesh of other axes.
+        RuntimeError: another process could not read its chunk.
         FileNotFoundError: the folder of `save` does not exist.
         loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as
         `run`.
@@ -154,66 +185,173 @@ def stream(
     check_process()
     task = _check_arguments(solver, chunks, key, state, task, probe)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
-    saver = Saver(save)
+    mesh, saver = check_mesh(mesh), Saver(save)
     rows = None if rows is None else whole_number("rows", rows, 1)
-    host_chunks = feed(chunks, task, 0 if state is None else int(state.seen), rows, x64_enabled())
-    chunk = next(host_chunks, None)
-    if chunk is None:
-        return _empty_stream(solver, state)
-    first = chunk.batch
-    size, dtype = first.y.shape[0], accum_dtype(first.x)
-    b = state.pending.y.shape[0] if state is not None else (solver.sampler or uniform(1)).rows(size)
-    b = b if batch_size is None else whole_number("batch_size", batch_size, 1)
-    solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
-    per_row = _check_rows(solver, first, rows)
-    stream_state = _init_or_resume(solver, key, state, first, rows if per_row else None, b)
-    saver.check(stream_state)
-    buffer = jax.eval_shape(
-        lambda: jax.tree.map(lambda a: jnp.zeros((size + b, *a.shape[1:]), a.dtype), first)
-    )
-    lift = plan_lift(solver, buffer, "auto", memory, 2**62, False)[0] == "once"
+    seen, several = 0 if state is None else int(state.seen), jax.process_count() > 1
+    host_chunks = feed(chunks, task, seen, rows, x64_enabled(), keep_empty=several)
+    bar: Any = contextlib.nullcontext()
+    if progress and jax.process_index() == 0:
+        n_chunks = len(chunks) if isinstance(chunks, Sized) else None
+        bar = contextlib.closing(Bar(n_chunks, "chunks"))
+    with (
+        bar as shown_bar,
+        contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh),
+        DeferredInterrupt() as interrupt,
+        contextlib.closing(Rounds(host_chunks, interrupt)) as rounds,
+    ):
+        like = None if state is None else jax.tree.map(_no_rows_of, state.pending)
+        first, lengths = rounds.first(like)
+        if first is None or not lengths.any():
+            return _empty_stream(solver, state)
+        b = uniform(1) if solver.sampler is None else solver.sampler
+        b = b.rows(int(lengths.sum())) if state is None else state.pending.y.shape[0]
+        layout = layout_of_batch(mesh, batch_size, b)
+        dtype = accum_dtype(first.x)
+        solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
+        plan = _plan(solver, probe, first, lengths, layout, rows, memory)
+        start = _init_or_resume(plan, key, state, first)
+        saver.check(_state(plan, start))
+        first_step = start.step  # the program reuses the memory of its argument
+        position, curve = _make_rounds(plan, rounds, start, saver, shown_bar)
+        end, interrupted = _state(plan, position), rounds.interrupted or interrupt.requested
+        # a second Ctrl-C does not lose the run
+        with DeferredInterrupt() if interrupted else contextlib.nullcontext():
+            run = _fit(plan.solver, end, curve, first_step, interrupted)
+            return saver.finish(run, raises=interrupted and on_interrupt == "raise")
 
-    bar = Bar(len(chunks) if isinstance(chunks, Sized) else None, "chunks") if progress else None
-    executor = concurrent.futures.ThreadPoolExecutor(1)
-    curve, chunks_done, first_step, start_time = [], 0, int(stream_state.step), time.monotonic()
-    try:
-        with DeferredInterrupt() as interrupt:
-            while chunk is not None:
-                check_targets(unwrap_static(solver), chunk.batch)
-                if int(stream_state.step) + chunk.batch.y.shape[0] // b + 1 > MOST_STEPS:
-                    warnings.warn(_FULL, RuntimeWarning, stacklevel=2)
-                    break
-                if per_row and not (chunk.complete and (chunk.batch.weight == 1).all()):
-                    raise ValueError(
-                        "this solver has a bound for each row, which a stream cannot know "
-                        "beforehand: use weights of 1, or fit"
-                    )
-                next_chunk = executor.submit(next, host_chunks, None)
-                for batch, count in fixed_size_chunks(chunk.batch, first):
-                    stream_state, row = run_stream_chunk(
-                        solver, probe, stream_state, batch, count, lift=lift
-                    )
-                    curve.append(row)
-                stream_state = stream_state._replace(
-                    seen=jnp.asarray(chunk.seen, jnp.int32),
-                    chunks=stream_state.chunks + chunk.chunks,
-                )
-                jax.block_until_ready(stream_state)
-                chunks_done += chunk.chunks
-                saver.save(stream_state)
-                if bar:
-                    speed = (int(stream_state.step) - first_step) / (time.monotonic() - start_time)
-                    bar.show(chunks_done, f"loss {float(row.loss):.3g}, {speed:.3g} steps/s")
-                chunk = next_part(next_chunk, interrupt)
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+
+class Plan(NamedTuple):
+    """What stays the same in all rounds of a stream."""
+
+    solver: Any  # as an argument of a compiled function
+    probe: Any
+    layout: Layout
+    size: int  # steps of one call of the program
+    like: Batch  # no rows, of the types and columns of all
+    rows: int | None  # as of `stream`
+    per_row: bool  # whether the state has an entry for each row
+    lift: bool  # compute the features of all rows of a call at once
+
+
+class Position(NamedTuple):
+    """A stream between two rounds: the fields of `StreamState`, with numbers of the host."""
+
+    carry: tuple[State, Array]  # of the solver; () int32, updates made
+    pending: Pending
+    n_pending: int
+    seen: int
+    chunks: int
+
+    @property
+    def step(self) -> int:
+        """The number of updates made."""
+        return int(self.carry[1])
+
+
+def _no_rows_of(a: Any) -> np.ndarray:
+    return np.zeros((0, *a.shape[1:]), a.dtype)
+
+
+def _plan(
+    solver: Any,
+    probe: Any,
+    first: Batch,
+    lengths: np.ndarray,
+    layout: Layout,
+    rows: int | None,
+    memory: float | None,
+) -> Plan:
+    """How a stream of chunks like the first is read.
+
+    Args:
+        solver: as an argument of a compiled function, as is `probe`.
+        probe: or None.
+        first: the first chunk of this process.
+        lengths: the rows of the first chunk of each process.
+        layout: of a step.
+        rows: as of `stream`.
+        memory: as of `stream`.
+    """
+    size = max(1, int((-(-lengths // layout.shares)).max()))
+    like = jax.tree.map(_no_rows_of, first)
+    n = size * layout.batch
+    call = jax.tree.map(lambda a: jax.ShapeDtypeStruct((n, *a.shape[1:]), a.dtype), like)
+    per_row = layout.mesh is None and _check_rows(solver, first, rows)
+    if layout.mesh is not None and _per_row_leaves(solver, no_rows(like, 1)):
+        raise ValueError(
+            "this solver has a state for each row, and a stream on a mesh keeps none: leave mesh "
+            "out, or use fit on jaxsvm.shard(data)"
+        )
+    lift = plan_lift(solver, call, "auto", memory, 2**62, False)[0] == "once"
+    return Plan(solver, probe, layout, size, like, rows, per_row, lift)
+
+
+def _make_rounds(
+    plan: Plan, rounds: Rounds, position: Position, saver: Saver, bar: Bar | None
+) -> tuple[Position, list[Curve]]:
+    """All rounds from `position` on; the position after them, and rows of the curve."""
+
+    def check(chunk: HostChunk) -> None:
+        check_columns(chunk.batch, plan.like)
+        check_targets(unwrap_static(plan.solver), chunk.batch)
+        if plan.per_row and not (chunk.complete and (chunk.batch.weight == 1).all()):
+            raise ValueError(
+                "this solver has a bound for each row, which a stream cannot know "
+                "beforehand: use weights of 1, or fit"
+            )
+
+    curve, start_time = [], time.monotonic()
+    first_step, first_chunk = position.step, position.chunks
+    while True:
+        next_round = rounds.next(plan.layout, position.pending.unused, position.seen, check)
+        if next_round is None:
+            break
+        if position.step + next_round.length > MOST_STEPS:
+            warnings.warn(_FULL, RuntimeWarning, stacklevel=3)
+            break
+        position, table = _make_round(plan, position, next_round)
+        curve += table
+        if saver.path is not None:
+            saver.save(_state(plan, position))
         if bar:
-            bar.close()
-    interrupted = interrupt.requested
-    # a second Ctrl-C does not lose the run
-    with DeferredInterrupt() if interrupted else contextlib.nullcontext():
-        run = _fit(solver, stream_state, rows_of_curve(curve, None), first_step, interrupted)
-        return saver.finish(run, raises=interrupted and on_interrupt == "raise")
+            speed = (position.step - first_step) / (time.monotonic() - start_time)
+            loss = float(table[-1].loss)
+            bar.show(position.chunks - first_chunk, f"loss {loss:.3g}, {speed:.3g} steps/s")
+    return position, curve
+
+
+def _make_round(plan: Plan, position: Position, now: Round) -> tuple[Position, list[Curve]]:
+    """The steps of one round; the position after it, and rows of the curve."""
+    layout, carry, table = plan.layout, position.carry, []
+    options: Any = {"batch": layout.batch, "devices": layout.devices, "lift": plan.lift}
+    for rows, length in now.parts(layout, plan.size):
+        carry, row = run_stream_chunk(plan.solver, plan.probe, carry, rows, length, **options)
+        table.append(row)
+    jax.block_until_ready(carry)
+    after = Position(
+        carry,
+        position.pending.read(now.rows, now.used),
+        now.n_pending,
+        (position.seen + now.n_read) % (plan.rows or 2**31),
+        position.chunks + now.chunks,
+    )
+    return after, table
+
+
+def _state(plan: Plan, position: Position) -> StreamState:
+    """The state to save, with arrays on the devices."""
+    solver_state, step = position.carry
+    mesh = plan.layout.mesh
+    numbers = (np.int32(position.n_pending), np.int32(position.seen), np.int32(position.chunks))
+    if mesh is None:
+        pending, numbers, done = jax.device_put((position.pending.rows, numbers, np.bool_(False)))
+    else:
+        everywhere = NamedSharding(mesh, PartitionSpec())
+        place = lambda a: jax.make_array_from_process_local_data(everywhere, np.asarray(a))
+        pending = to_devices(plan.layout, position.pending.rows)
+        numbers, done = jax.tree.map(place, (numbers, np.bool_(False)))
+    n_pending, seen, chunks = numbers
+    return StreamState(solver_state, pending, n_pending, step, seen, chunks, done)
 
 
 def _check_arguments(
@@ -250,24 +388,33 @@ def _check_arguments(
 
 
 def _init_or_resume(
-    solver: Any,
-    key: Array | None,
-    state: StreamState | None,
-    first: Batch,
-    rows: int | None,
-    batch: int,
-) -> StreamState:
+    plan: Plan, key: Array | None, state: StreamState | None, first: Batch
+) -> Position:
     """The stream before its first row, or `state`, checked and copied."""
+    layout, n = plan.layout, plan.rows if plan.per_row else None
     if state is None:
-        return init_stream(solver, key, first, rows=rows, batch=batch)
-    expected = init_stream.eval_shape(solver, jax.random.key(0), first, rows=rows, batch=batch)
-    check_like(state, expected, ("solver", "pending"))
+        data = first if layout.mesh is None else shard(first, layout.mesh)
+        carry = init_stream(plan.solver, key, data, rows=n, devices=layout.devices)
+        return Position(carry, Pending(no_rows(plan.like, layout.own_batch)), 0, 0, 0)
+    data = first if layout.mesh is None else no_rows(plan.like, layout.devices)
+    solver_state, _ = init_stream.eval_shape(plan.solver, jax.random.key(0), data, rows=n)
+    like = state._replace(solver=solver_state, pending=no_rows(plan.like, layout.batch))
+    check_like(state, like, ("solver", "pending"))
     # a copy, as the program reuses the memory of its argument
-    return jax.tree.map(jnp.copy, state)
+    carry = jax.tree.map(jnp.copy, (state.solver, jnp.asarray(state.step, jnp.int32)))
+    n_pending = int(state.n_pending)
+    pending = pending_of_state(layout, state.pending, n_pending)
+    return Position(carry, pending, n_pending, int(state.seen), int(state.chunks))
 
 
-def _fit(solver: Any, state: Any, curve: Curve, first_step: int, interrupted: bool = False) -> Fit:
-    """The `Fit` of a stream; `first_step` is the number of updates made before this call."""
+def _fit(solver: Any, state: Any, rows: list, first_step: int, interrupted: bool = False) -> Fit:
+    """The `Fit` of a stream, whose curve has these rows.
+
+    `first_step` is the number of updates made before this call.
+    """
+    value, count = (jax.ShapeDtypeStruct((), a.dtype) for a in (state.pending.y, state.step))
+    types: Any = count, value, value, count, jax.ShapeDtypeStruct((2,), jnp.int32), None
+    curve = rows_of_curve(rows, Curve(*types))
     step, losses = np.asarray(curve.step), np.asarray(curve.loss)
     # rows of the curve with at least one step
     rows_with_steps = np.flatnonzero(step > np.concatenate([[first_step], step[:-1]]))
@@ -287,23 +434,22 @@ def _empty_stream(solver: Any, state: StreamState | None) -> Fit:
     """The `Fit` of a stream without rows: the run of `state`, unchanged."""
     if state is None:
         raise ValueError("there is no chunk with rows: the stream is empty")
-    dtype = state.pending.y.dtype
-    count, value = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), dtype)
-    types: Any = count, value, value, count, jax.ShapeDtypeStruct((2,), jnp.int32), None
-    curve = rows_of_curve([], Curve(*types))
-    return _fit(cast(as_static(solver), dtype), state, curve, int(state.step))
+    return _fit(cast(as_static(solver), state.pending.y.dtype), state, [], int(state.step))
+
+
+def _per_row_leaves(solver: Any, first: Batch) -> list[int]:
+    """The places of the leaves of the state whose shapes depend on the number of rows."""
+    states = [
+        init_stream.eval_shape(solver, jax.random.key(0), first, rows=n)[0]
+        for n in (first.y.shape[0], 2**30)
+    ]
+    leaf_pairs = zip(*map(jax.tree.leaves, states), strict=True)
+    return [place for place, (short, long) in enumerate(leaf_pairs) if short.shape != long.shape]
 
 
 def _check_rows(solver: Any, first: Batch, rows: int | None) -> bool:
     """Whether the state has an entry for each row, in which case `rows` must be given."""
-    states = [
-        init_stream.eval_shape(solver, jax.random.key(0), first, rows=n, batch=1).solver
-        for n in (first.y.shape[0], 2**30)
-    ]
-    leaf_pairs = zip(*map(jax.tree.leaves, states), strict=True)
-    per_row_leaves = [
-        place for place, (short, long) in enumerate(leaf_pairs) if short.shape != long.shape
-    ]
+    per_row_leaves = _per_row_leaves(solver, first)
     if not per_row_leaves:
         return False
     if rows is None:
@@ -331,11 +477,11 @@ def _check_rows(solver: Any, first: Batch, rows: int | None) -> bool:
     return True
 
 
-@functools.partial(jax.jit, static_argnames=("rows", "batch"))
+@functools.partial(jax.jit, static_argnames=("rows", "devices"))
 def init_stream(
-    solver: Any, key: Array, first: Batch, *, rows: int | None, batch: int
-) -> StreamState:
-    """The stream before its first row.
+    solver: Any, key: Array, first: Batch, *, rows: int | None, devices: int = 1
+) -> tuple[State, Array]:
+    """The state of the solver before the first row, and the number of updates made, 0.
 
     With `rows`, `solver.init` reads rows of zeros behind the first chunk.
     """
@@ -354,57 +500,65 @@ def init_stream(
         weight=extend(jnp.asarray(first.weight), 1),
         index=jnp.arange(data.y.shape[0], dtype=jnp.int32),
     )
-    buffer = jax.tree.map(lambda a: jnp.zeros((batch, *a.shape[1:]), a.dtype), first)
-    zero = jnp.zeros((), jnp.int32)
-    return StreamState(
-        unwrap_static(solver).init(jax.random.split(key)[0], data),
-        buffer,
-        zero,
-        zero,
-        zero,
-        zero,
-        jnp.zeros((), bool),
-    )
+    state = unwrap_static(solver).init(jax.random.split(key)[0], data)
+    return _on_each_device(state, devices), jnp.zeros((), jnp.int32)
 
 
-@functools.partial(jax.jit, static_argnames=("lift",), donate_argnums=(2,))
+def _on_each_device(tree: Any, devices: int) -> Any:
+    """All arrays whole on each device: the compiler would be free to divide them."""
+    return tree if devices == 1 else lax.with_sharding_constraint(tree, PartitionSpec())
+
+
+@functools.partial(
+    jax.jit, static_argnames=("batch", "devices", "lift"), donate_argnames=("carry",)
+)
 def run_stream_chunk(
-    solver: Any, probe: Any, stream_state: StreamState, chunk: Batch, count: np.int32, *, lift: bool
-) -> tuple[StreamState, Curve]:
-    """One update for each batch filled; and a row of the curve.
+    solver: Any,
+    probe: Any,
+    carry: tuple[State, Array],
+    rows: Batch,
+    length: np.int32,
+    *,
+    batch: int,
+    devices: int,
+    lift: bool,
+) -> tuple[tuple[State, Array], Curve]:
+    """The first `length` updates on the rows of a call, and a row of the curve.
 
-    Batches are filled by the buffered rows and the first `count` of a chunk.
+    Args:
+        solver: as an argument of a compiled function, as is `probe`.
+        probe: model -> tree of arrays, or None.
+        carry: the state of the solver, and the number of updates made.
+        rows: of all steps that the call may make, device by device, step by step.
+        length: () int32, updates to make.
+        batch: rows of an update; structure, as are the next ones.
+        devices: how many parts a batch has.
+        lift: compute the features of all rows before the loop.
     """
     solver, probe = unwrap_static(solver), unwrap_static(probe)
-    b = stream_state.pending.y.shape[0]
-    rows = jax.tree.map(lambda *a: jnp.concatenate(a), stream_state.pending, chunk)
-    # buffered rows are the last of the buffer
-    start, total = b - stream_state.n_pending, stream_state.n_pending + count
-    length = total // b
+    state, step = carry
     step_rows = solver.prepare(rows) if lift else rows
-    slice_of = lambda tree, start: jax.tree.map(
-        lambda a: lax.dynamic_slice_in_dim(a, start, b), tree
-    )
+    share = batch // devices
 
-    def batch(start):
-        if not isinstance(step_rows.x, SparseRows):
-            return slice_of(step_rows, start)
-        # rows by reference, as in fit
-        index = jnp.asarray(start, jnp.int32) + jnp.arange(b, dtype=jnp.int32)
-        return slice_of(step_rows._replace(x=step_rows.y), start)._replace(
-            x=dataclasses.replace(step_rows.x, rows=index)
-        )
+    def rows_of_step(k):
+        if isinstance(step_rows.x, SparseRows) and devices == 1:
+            # rows by reference, as in fit
+            index = k * batch + jnp.arange(batch, dtype=jnp.int32)
+            sliced = jax.tree.map(lambda a: cut(a, k), step_rows._replace(x=step_rows.y))
+            return sliced._replace(x=dataclasses.replace(step_rows.x, rows=index))
+        return jax.tree.map(lambda a: cut(a, k), step_rows)
+
+    def cut(a, k):
+        part = lax.dynamic_slice_in_dim(split_rows(a, devices), k * share, share, axis=1)
+        return part.reshape(batch, *a.shape[1:])
 
     def body(k, carry):
         state, sums = carry
-        state, info = solver.update(state, batch(start + k * b))
+        state, info = solver.update(state, rows_of_step(k))
         return state, add_info(sums, info)
 
-    info = jax.eval_shape(lambda state: solver.update(state, batch(0))[1], stream_state.solver)
-    state, sums = lax.fori_loop(0, length, body, (stream_state.solver, empty_sums(info)))
+    info = jax.eval_shape(lambda state: solver.update(state, rows_of_step(0))[1], state)
+    state, sums = lax.fori_loop(0, length, body, (state, empty_sums(info)))
     value = None if probe is None else probe(solver.model(state, None))
-    row = curve_row(sums, stream_state.step, length, value)
-    n_pending = total - length * b
-    return stream_state._replace(
-        solver=state, pending=slice_of(rows, count), n_pending=n_pending, step=row.step
-    ), row
+    row = curve_row(sums, step, length, value)
+    return (_on_each_device(state, devices), row.step), row

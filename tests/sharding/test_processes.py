@@ -25,9 +25,12 @@ def start(folder, process, processes, port, devices):
 
 
 def finish(*started):
+    texts = []
     for each in started:
         text, _ = each.communicate(timeout=600)
         assert each.returncode == 0, text[-4000:]
+        texts.append(text)
+    return texts
 
 
 def free_port():
@@ -39,7 +42,7 @@ def free_port():
 @pytest.mark.long
 def test_two_processes_are_one(tmp_path):
     port = free_port()
-    finish(*(start(tmp_path, process, 2, port, 2) for process in range(2)))
+    texts = finish(*(start(tmp_path, process, 2, port, 2) for process in range(2)))
     finish(*(start(tmp_path, 0, 1, 0, devices) for devices in (4, 1)))
     read = lambda name: dict(np.load(tmp_path / f"results-{name}.npz"))
     first, second, four, one = (read(name) for name in ("2-4-0", "2-4-1", "1-4-0", "1-1-0"))
@@ -67,6 +70,19 @@ def test_two_processes_are_one(tmp_path):
         if name != "sdca":
             assert first[f"{name} certificate 0"][0] == pytest.approx(first[f"{name} primal"], rel=1e-12)
     assert close(first["chunks"], one["chunks"]) and close(first["chunks"], four["chunks"])
+    for name in ("pegasos", "bsgd", "features"):  # streams, of which each process reads its own chunks
+        key = f"stream {name}"
+        assert (first[f"{key} again"] == first[key]).all()
+        for other in (four, one):
+            assert np.abs(first[key] - other[key]).max() <= 1e-6 * np.abs(other[key]).max(), name
+            assert close(other[f"{key} resumed"], other[f"{key} resumed by steps"]), name
+            assert (first[f"{key} counts"] == other[f"{key} counts"]).all()
+    assert first["stream interrupted"].tolist() == [30, 2, 1]
+    assert "failed: RuntimeError process 1 could not read its next chunk" in texts[0]
+    assert "failed: OSError the disk of process 1" in texts[1]
+    for text in texts:
+        assert "refused: the first chunks of the processes have different columns or types" in text
+        assert "refused: there is no chunk with rows" in text and "refused: a stream in several processes needs the mesh" in text
     parts = sorted(path.name for path in (tmp_path / "cocoa-2").iterdir())
     assert parts == ["part-1-0.npz", "part-1-1.npz", "tree.npz"]
 

@@ -6,6 +6,7 @@ Results are written to FOLDER/results-PROCESSES-DEVICES-PROCESS.npz, states to f
 """
 
 import os
+import signal
 import sys
 
 import jax
@@ -18,7 +19,8 @@ import numpy as np  # noqa: E402
 from jax.sharding import Mesh  # noqa: E402
 
 import jaxsvm  # noqa: E402
-from jaxsvm import kernels, models, samplers  # noqa: E402
+from jaxsvm import features, kernels, models, samplers  # noqa: E402
+from jaxsvm.types import Batch  # noqa: E402
 
 N, KEY = 501, jax.random.key(3)
 rng = np.random.default_rng(0)
@@ -76,5 +78,97 @@ for chunk in range(2):
     going_on = {"state": flow.state} if flow else {"key": KEY}
     flow = jaxsvm.fit(CASES["pegasos"][0], part, steps=30, every=30, sampler=STRATA, **going_on)
 results["chunks"] = responses(flow.model)
+
+# streams: two processes read chunks of 60 and of 50 rows, so that the second reads one more
+
+KINDS = {
+    "pegasos": jaxsvm.pegasos(1e-2, bias="free"),
+    "bsgd": jaxsvm.bsgd(1e-2, kernels.rbf(0.5), budget=12),
+    "features": jaxsvm.on_features(features.fourier(KEY, kernels.rbf(0.5), dim=20, features=16), jaxsvm.pegasos(1e-2)),
+}
+FILES = [(x[start:end], y[start:end]) for start, end in ((0, 250), (250, N))]
+CHUNKS = [list(jaxsvm.data.chunks(*file, rows=rows)) for file, rows in zip(FILES, (60, 50), strict=True)]
+STREAM = {"batch_size": 8, "mesh": jax.make_mesh((jax.device_count(),), ("rows",)) if jax.device_count() > 1 else None}
+
+
+def steps_of(lists, unused=None):
+    """The batches that processes with these lists of chunks make, and what is left: by the rule in the docstring."""
+    share = 8 // len(lists)
+    rows = unused or [(x[:0], y[:0]) for _ in lists]
+    batches = []
+    for number in range(max(map(len, lists))):
+        for j, chunks in enumerate(lists):
+            if number < len(chunks):
+                part = chunks[number]
+                rows[j] = np.concatenate([rows[j][0], part.x]), np.concatenate([rows[j][1], part.y])
+        for _ in range(max(len(part) // share for _, part in rows)):
+            ready = [j for j, (_, part) in enumerate(rows) if len(part) >= share]
+            batches.append([np.concatenate(parts) for parts in zip(*((a[:share] for a in rows[j]) for j in ready), strict=True)])
+            rows = [tuple(a[share:] if j in ready else a for a in part) for j, part in enumerate(rows)]
+    return batches, rows
+
+
+def as_batch(x, y):
+    return Batch(x, y, np.arange(len(y), dtype=np.int32), np.ones_like(y))
+
+
+for name, solver in KINDS.items():
+    path = os.path.join(folder, f"stream-{name}")
+    if processes > 1:
+        mine = CHUNKS[process]
+        jaxsvm.stream(solver, mine[:2], KEY, save=path, **STREAM)
+        whole = jaxsvm.stream(solver, iter(mine), KEY, **STREAM)
+        state = models.load(path, mesh=STREAM["mesh"])
+        assert int(state.chunks) == 2 and int(state.seen) == 220
+        rest = jaxsvm.stream(solver, mine[2:], state=state, **STREAM)
+        results[f"stream {name}"] = np.asarray(whole.model(x))
+        results[f"stream {name} again"] = np.asarray(rest.model(x))
+        results[f"stream {name} counts"] = np.array([rest.state.step, rest.state.seen, rest.state.chunks, rest.state.n_pending])
+    else:
+        at_start = jaxsvm.stream(solver, [(x[:1], y[:1])], KEY, **STREAM).state.solver
+        state, (batches, left) = at_start, steps_of(CHUNKS)
+        for batch in batches:
+            state, _ = jaxsvm.step(solver, state, as_batch(*batch))
+        results[f"stream {name}"] = np.asarray(solver.model(state)(x))
+        results[f"stream {name} counts"] = np.array([len(batches), N, 6, sum(len(part) for _, part in left)])
+        # what two processes saved goes on in one
+        rest = [*CHUNKS[0][2:], *CHUNKS[1][2:]]
+        loaded = models.load(path, mesh=STREAM["mesh"])
+        run = jaxsvm.stream(solver, rest, state=loaded, **STREAM)
+        state, (batches, left) = loaded.solver, steps_of([chunks[:2] for chunks in CHUNKS])
+        together = [tuple(np.concatenate(parts) for parts in zip(*left, strict=True))]
+        for batch in steps_of([rest], together)[0]:
+            state, _ = jaxsvm.step(solver, state, as_batch(*batch))
+        results[f"stream {name} resumed"] = np.asarray(run.model(x))
+        results[f"stream {name} resumed by steps"] = np.asarray(solver.model(state)(x))
+
+
+def failing():
+    yield CHUNKS[0][0]
+    if process == 1:
+        raise OSError("the disk of process 1")
+    yield CHUNKS[0][1]
+
+
+def interrupted():
+    for number, chunk in enumerate(CHUNKS[process]):
+        if number == 2 and process == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        yield chunk
+
+
+if processes > 1:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        jaxsvm.stream(KINDS["pegasos"], failing(), KEY, **STREAM)
+    except (OSError, RuntimeError) as error:
+        print("failed:", type(error).__name__, error)
+    run = jaxsvm.stream(KINDS["pegasos"], interrupted(), KEY, on_interrupt="return", **STREAM)
+    results["stream interrupted"] = np.array([run.state.step, run.state.chunks, run.reason == "interrupted"])
+    for chunks, options in (([(x[:9, : 5 + process], y[:9])], STREAM), ([], STREAM), (CHUNKS[0], {"batch_size": 8})):
+        try:
+            jaxsvm.stream(KINDS["pegasos"], [(x[:0], y[:0])] if not chunks and process else chunks, KEY, **options)
+        except ValueError as error:
+            print("refused:", error)
 
 np.savez(os.path.join(folder, f"results-{processes}-{jax.device_count()}-{process}.npz"), **results)

@@ -1,0 +1,113 @@
+"""Streams on four devices: the model of one device, a few numbers sent a step, and runs that go on."""
+
+import jax
+import numpy as np
+import pytest
+import scipy.sparse
+from collectives import by_depth
+from conftest import COLUMNS, binary_rows, normal_rows
+
+import jaxsvm
+from jaxsvm import features, kernels, models
+from jaxsvm.loops.programs import as_argument
+from jaxsvm.loops.rounds import layout_of_batch, no_rows, to_devices
+from jaxsvm.loops.stream import init_stream, run_stream_chunk
+
+KEY = jax.random.key(0)
+X, Y = normal_rows(1000)
+MAP = features.fourier(jax.random.key(2), kernels.rbf(1.0), dim=COLUMNS, features=32)
+SOLVERS = {
+    "pegasos": jaxsvm.pegasos(1e-3, bias="free"),
+    "asset": jaxsvm.asset(1e-3),
+    "averaged": jaxsvm.averaged(jaxsvm.pegasos(1e-3)),
+    "perceptron": jaxsvm.perceptron(),
+    "features": jaxsvm.on_features(MAP, jaxsvm.pegasos(1e-3)),
+    "bsgd": jaxsvm.bsgd(1e-2, kernels.rbf(0.1), budget=20),
+    "bogd": jaxsvm.bogd(1e-2, kernels.rbf(0.1), budget=20),
+    "fogd": jaxsvm.fogd(0.5, MAP),
+}
+
+
+def chunks(rows=160, x=X):
+    return jaxsvm.data.chunks(jaxsvm.dataset(x, Y), rows=rows)
+
+
+def relative(found, wanted):
+    found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
+    return np.abs(found - wanted).max() / np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_the_model_is_that_of_one_device(name, mesh):
+    """With the same rows in the same steps: 62 of 16, and 8 rows that fill none."""
+    solver = SOLVERS[name]
+    one = jaxsvm.stream(solver, chunks(), KEY, batch_size=16)
+    four = jaxsvm.stream(solver, chunks(), KEY, batch_size=16, mesh=mesh, probe=jaxsvm.error_on(jaxsvm.dataset(X, Y)))
+    assert int(four.state.step) == 62 and int(four.state.n_pending) == 8 and int(four.state.seen) == 1000
+    # products of 123 columns with frequencies round otherwise in blocks of other sizes
+    assert relative(four.model(X), one.model(X)) <= (5e-6 if name == "features" else 1e-6)
+    assert relative(four.info.loss, one.info.loss) <= 1e-6 and four.info.probe.shape == (7,)
+    for leaf in jax.tree.leaves(four.state.solver):
+        assert leaf.sharding.is_fully_replicated and len(leaf.sharding.device_set) == 4
+    assert len(four.state.pending.y.sharding.device_set) == 4 and four.state.pending.y.addressable_shards[0].data.shape == (4,)
+
+
+@pytest.mark.parametrize("memory", [None, 4000])
+def test_sparse_rows_and_features_of_each_step(mesh, memory):
+    x = scipy.sparse.csr_matrix(binary_rows(1000)[0])
+    solver = SOLVERS["features"] if memory else SOLVERS["averaged"]
+    one = jaxsvm.stream(solver, chunks(x=x), KEY, batch_size=16, memory=memory)
+    four = jaxsvm.stream(solver, chunks(x=x), KEY, batch_size=16, memory=memory, mesh=mesh)
+    assert relative(four.model(x.toarray()), one.model(x.toarray())) <= 5e-6  # sums of sparse rows in another order
+
+
+def test_a_step_sends_its_gradient_alone(mesh):
+    """No row leaves its device: one sum of the columns, and a few single numbers."""
+    layout = layout_of_batch(jaxsvm.loops.rounds.check_mesh(mesh), 64, 1)
+    rows = to_devices(layout, no_rows(jaxsvm.dataset(X, Y), 640))
+    with jax.set_mesh(layout.mesh):
+        solver = as_argument(jaxsvm.pegasos(1e-3), np.float32)
+        carry = init_stream(solver, KEY, rows, rows=None, devices=4)
+        options = {"batch": 64, "devices": 4, "lift": False}
+        program = run_stream_chunk.lower(solver, None, carry, rows, np.int32(10), **options).compile()
+    table = by_depth(program.as_text())
+    assert set(table.pop(1)) == {"all-reduce"} and set(table) <= {0}
+    numbers = sum(numbers for _, numbers in by_depth(program.as_text())[1].values())
+    assert numbers <= COLUMNS + 8
+    arguments = program.memory_analysis().argument_size_in_bytes
+    assert arguments <= 1.3 * 4 * (COLUMNS + 3) * 640 / 4 + 4096
+
+
+def test_a_stream_goes_on_on_any_number_of_devices(mesh, tmp_path):
+    solver, path, parts = SOLVERS["pegasos"], tmp_path / "run.npz", chunks()
+    whole = jaxsvm.stream(solver, parts, KEY, batch_size=16, mesh=mesh)
+    jaxsvm.stream(solver, [parts[0], parts[1], parts[2]], KEY, batch_size=16, mesh=mesh, save=path)
+    same = jaxsvm.stream(solver, parts[3:], state=models.load(path, mesh=mesh), mesh=mesh)
+    assert all(map(np.array_equal, jax.tree.leaves(same.state), jax.tree.leaves(whole.state)))
+    for other in (None, jax.make_mesh((2,), ("rows",), devices=jax.devices()[:2])):
+        run = jaxsvm.stream(solver, parts[3:], state=models.load(path, mesh=other), mesh=other)
+        assert relative(run.model(X), whole.model(X)) <= 1e-6
+        assert int(run.state.step) == 62 and int(run.state.n_pending) == 8
+
+
+def test_the_default_batch_is_a_multiple_of_the_devices(mesh):
+    run = jaxsvm.stream(SOLVERS["pegasos"], chunks(), KEY, mesh=mesh)
+    assert int(run.state.step) == 250 and run.state.pending.y.shape == (4,)
+
+
+@pytest.mark.parametrize(
+    "options, error, sentence",
+    [
+        ({"mesh": 4}, TypeError, "mesh must be a mesh such as"),
+        ({"mesh": ((4,), ("x",))}, ValueError, 'mesh must have the axis "rows" alone, got x: make it'),
+        ({"mesh": ((2, 2), ("runs", "rows"))}, ValueError, 'mesh must have the axis "rows" alone, got runs, rows'),
+        ({"batch_size": 6}, ValueError, "batch_size must be a multiple of the 4 devices .* got 6"),
+        ({"solver": jaxsvm.sdca(1.0), "rows": 1000}, ValueError, "state for each row, and a stream on a mesh keeps none"),
+    ],
+)
+def test_bad_meshes_and_batches_get_a_sentence(mesh, options, error, sentence):
+    options = {"mesh": mesh, "solver": SOLVERS["pegasos"]} | options
+    if isinstance(options["mesh"], tuple):
+        options["mesh"] = jax.make_mesh(*options["mesh"])
+    with pytest.raises(error, match=sentence):
+        jaxsvm.stream(options.pop("solver"), chunks(), KEY, **options)
