@@ -2,10 +2,12 @@
 
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 from sklearn.svm import LinearSVC
@@ -13,6 +15,7 @@ from sklearn.svm import LinearSVC
 import jaxsvm
 from jaxsvm.__main__ import main
 
+ROOT = pathlib.Path(__file__).parents[2]
 WORKER = pathlib.Path(__file__).parent / "worker.py"
 NAMES = ("pegasos", "cocoa", "sdca")
 
@@ -111,6 +114,37 @@ def test_two_commands_train_one_model(tmp_path):
     best = LinearSVC(loss="hinge", C=0.1, tol=1e-10, max_iter=10**6, random_state=0).fit(x, y)
     assert model.classes == ("no", "yes")
     np.testing.assert_allclose(np.asarray(model.inner(x.astype(np.float32))), best.decision_function(x), atol=2e-2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["train.py", "stream.py"])
+def test_programs_of_the_document(name, tmp_path):
+    """In two processes, as docs/devices.md starts them, each with a file of its own; then, for a stream, once more."""
+    text = (ROOT / "docs" / "devices.md").read_text()
+    program = next(block for block in re.findall(r"```py\n(.*?)```", text, re.S) if f"# {name}" in block)
+    (tmp_path / name).write_text(program)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4096, 3)).astype(np.float32)
+    y = np.where(x[:, 0] > 0.1, 1, -1).astype(np.float32)
+    for process in range(2):
+        own = slice(process, None, 2)
+        np.savetxt(tmp_path / f"rows-{process}.csv", np.column_stack([x[own], y[own]])[:100], delimiter=",")
+        np.save(tmp_path / f"x-{process}.npy", x[own])
+        np.save(tmp_path / f"y-{process}.npy", y[own])
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    options = {"cwd": tmp_path, "env": environment, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    for again in range(2 if name == "stream.py" else 1):
+        port = free_port()
+        command = [sys.executable, name, "2"]
+        started = [subprocess.Popen([*command, str(i), f"localhost:{port}"], **options) for i in range(2)]
+        texts = finish(*started)
+        assert ("no step was made" if again else "after") in texts[0]
+    if name == "stream.py":
+        model = jaxsvm.models.load(tmp_path / "machine.npz")
+        by_step = np.concatenate([np.arange(k * 1024 + j, (k + 1) * 1024, 2) for k in range(4) for j in range(2)])
+        run = jaxsvm.stream(jaxsvm.pegasos(1e-4), [(x[by_step], y[by_step])], jax.random.key(0), batch_size=1024)
+        np.testing.assert_allclose(model.w, run.model.w, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
