@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 from cases import CASES, LAM, Case, D, gaussian, mean_loss, optimum, rows
 from compiling import listen
 from hypothesis import example, given, settings
@@ -280,6 +281,25 @@ def test_the_same_run_inside_jit(case):
     if case.exact:  # the function is what an optimum determines: its coefficients only up to tol over the least eigenvalue
         found, whole = found.model(NEW_ROWS), whole.model(NEW_ROWS)
     assert_close(found, whole, 5e-5)
+
+
+@each_factory
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_a_run_is_a_program_for_other_devices(case, platform):
+    """It is lowered without such a device at hand, and calls nothing on the host."""
+    fit = jax.jit(lambda solver, data, key: jaxsvm.fit(solver, data, key, steps=4, every=2, sampler=case.feed()))
+    text = fit.trace(case.at(), data_for(case), KEY).lower(lowering_platforms=(platform,)).as_text()
+    assert "callback" not in text and "while" in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize("solver", [jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0), jaxsvm.newton(0.1)], ids=str)
+def test_a_run_on_sparse_rows_is_a_program_for_other_devices(solver, platform):
+    x = scipy.sparse.random(64, 50, 0.1, random_state=0, format="csr", dtype=np.float32)
+    data = jaxsvm.dataset(x, np.resize([1, -1], 64))
+    fit = jax.jit(lambda data, key: jaxsvm.fit(solver, data, key, steps=4, every=2))
+    assert "callback" not in fit.trace(data, KEY).lower(lowering_platforms=(platform,)).as_text()
 
 
 @each_factory
