@@ -2,14 +2,16 @@
 
 Weak scaling to 1,000 hosts: seconds of compute measured on this machine, seconds of the network from stated constants.
 
-The seconds of compute are processor seconds divided by the processors, so that other programs do not count. On an idle
-machine a step takes at least as long: the efficiencies are lower bounds under this model of the network.
+compute_s are wall seconds of a step, the least of a few runs: run it on an idle machine. processor_s are processor seconds
+divided by the processors, the least that a step can take. The network adds one of
 
-    seconds of a step on K hosts = seconds of one host + 2 ceil(log2 K) latency + 2 (K - 1) / K bytes / bandwidth
+    network_s       ceil(log2 K) (latency + bytes / bandwidth)                     recursive doubling, for short messages
+    network_long_s  2 ceil(log2 K) latency + 2 (K - 1) / K bytes / bandwidth       Rabenseifner's, for long messages
 
-The last two terms are those of a recursive all-reduce (R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective
-communication operations in MPICH, IJHPCA 19, 2005). Efficiency is seconds of one host / seconds of K hosts, with the same
-rows on every host. Hosts are taken to be equally fast: a slow one delays all.
+(R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective communication operations in MPICH, IJHPCA 19, 2005; a
+gradient of 123 columns is short.) Efficiency is seconds of one host / seconds of K hosts, with the same rows on every host:
+efficiency from compute_s and network_s, efficiency_low from processor_s and network_long_s. Hosts are taken to be equally
+fast: a slow one delays all.
 
     python -m benchmarks.scale weak       tables scale_weak.csv and scale_plan.csv, and scale.png
     python -m benchmarks.scale rounds     table scale_rounds.csv
@@ -41,8 +43,13 @@ ROWS = 131_072  # of a host, for methods that read all of its rows
 KEY = jax.random.key(0)
 
 
+def network_short(hosts: int, numbers: int) -> float:
+    """Seconds of an all-reduce of so many float32 by recursive doubling."""
+    return math.ceil(math.log2(hosts)) * (LATENCY + 4 * numbers / BANDWIDTH)
+
+
 def network(hosts: int, numbers: int) -> float:
-    """Seconds of an all-reduce of so many float32."""
+    """Seconds of an all-reduce of so many float32 by Rabenseifner's algorithm."""
     if hosts == 1:
         return 0.0
     return 2 * math.ceil(math.log2(hosts)) * LATENCY + 2 * (hosts - 1) / hosts * 4 * numbers / BANDWIDTH
@@ -59,21 +66,21 @@ def rows_of(n: int) -> jaxsvm.Batch:
     return jaxsvm.dataset(x, np.where(score > np.median(score), 1, -1))
 
 
-def seconds_of_step(solver, data, steps: int, repeats: int, **options) -> float:
-    """Processor seconds of a step / processors, the least of a few runs: no more than a step takes on an idle machine.
+def seconds_of_step(solver, data, steps: int, repeats: int, **options) -> tuple[float, float]:
+    """Wall seconds of a step, and its processor seconds / processors; each the least of a few runs.
 
     The difference of runs of three chunks and of one leaves out what a call takes.
     """
 
-    def cost(chunks: int, state: jaxsvm.Run) -> float:
-        began = time.process_time()
+    def cost(chunks: int, state: jaxsvm.Run) -> tuple[float, float]:
+        began = time.perf_counter(), time.process_time()
         jax.block_until_ready(jaxsvm.fit(solver, data, steps=chunks * steps, every=steps, state=state, **options).state)
-        return time.process_time() - began
+        return time.perf_counter() - began[0], (time.process_time() - began[1]) / os.cpu_count()
 
     state = jaxsvm.fit(solver, data, KEY, steps=steps, every=steps, **options).state
     cost(3, state)
-    one, three = (min(cost(chunks, state) for _ in range(repeats)) for chunks in (1, 3))
-    return (three - one) / (2 * steps) / os.cpu_count()
+    one, three = (np.min([cost(chunks, state) for _ in range(repeats)], axis=0) for chunks in (1, 3))
+    return tuple((three - one) / (2 * steps))
 
 
 def weak(n: int, batches: tuple[int, ...], repeats: int) -> list[dict]:
@@ -88,16 +95,19 @@ def weak(n: int, batches: tuple[int, ...], repeats: int) -> list[dict]:
     measured[f"subgradient, {n} rows"] = seconds_of_step(jaxsvm.subgradient(1e-4), data, 10, repeats)
     measured[f"cocoa, {n} rows"] = seconds_of_step(jaxsvm.cocoa(1e-4, blocks=1), data, 2, repeats)
     table = []
-    for name, compute in measured.items():
+    for name, (compute, processor) in measured.items():
         for hosts in HOSTS:
-            sent = network(hosts, COLUMNS + 8)
+            short, long = network_short(hosts, COLUMNS + 8), network(hosts, COLUMNS + 8)
             table.append(
                 {
                     "method": name,
                     "hosts": hosts,
                     "compute_s": f"{compute:.3e}",
-                    "network_s": f"{sent:.3e}",
-                    "efficiency": f"{compute / (compute + sent):.3f}",
+                    "processor_s": f"{processor:.3e}",
+                    "network_s": f"{short:.3e}",
+                    "network_long_s": f"{long:.3e}",
+                    "efficiency": f"{compute / (compute + short):.3f}",
+                    "efficiency_low": f"{processor / (processor + long):.3f}",
                 }
             )
     return table

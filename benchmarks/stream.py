@@ -106,7 +106,7 @@ def main() -> None:
                 pace, before, after, w = start(folder, how).communicate()[0].split()
                 found.setdefault(how, []).append(float(pace))
                 table.append(row(how, repeat, rows, pace, before, after))
-            for batch in (BATCH, 64 * BATCH):
+            for batch in (16 * BATCH, 256 * BATCH):
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", 0))
                     port = probe.getsockname()[1]

@@ -19,6 +19,8 @@ def test_the_model_of_the_network_is_the_formula():
     assert scale.network(1, 123) == 0
     seconds = 2 * 10 * 10e-6 + 2 * 999 / 1000 * 4 * 123 / (25e9 / 8)  # ceil(log2 1000) = 10 rounds of 10 microseconds
     assert scale.network(1000, 123) == pytest.approx(seconds)
+    assert scale.network_short(1, 123) == 0
+    assert scale.network_short(1000, 123) == pytest.approx(10 * (10e-6 + 4 * 123 / (25e9 / 8)))
 
 
 @pytest.mark.long
