@@ -103,6 +103,7 @@ def _with_help(args: Any, paths: tuple, local: list[str]) -> Iterator[None]:
         for path, name in zip(paths, local, strict=True):
             text = text.replace(name, INPUT) if path == STANDARD else text
         if isinstance(error, ReadError):
+            text = text.replace("header=True", "--header yes")
             advice = [
                 f"try --{option} {value!r}" if value else HELP[option]
                 for option, value in error.options.items()

@@ -88,8 +88,9 @@ def _by_group(member: np.ndarray, y: np.ndarray, order: np.ndarray, k: int) -> n
     Evenly means the least sum over the values of y of the squared counts, in units of the value's
     frequency. Groups of equal size come in the order of their first rows in `order`.
     """
-    value = np.unique(y, return_inverse=True)[1].reshape(-1)
-    counts = np.zeros((member.max() + 1, value.max() + 1))
+    values, inverse = np.unique(y, return_inverse=True)
+    value = inverse.reshape(-1)
+    counts = np.zeros((int(np.max(member)) + 1, len(values)))
     np.add.at(counts, (member, value), 1)
     frequency = counts.sum(axis=0)
     _, first = np.unique(member[order], return_index=True)

@@ -25,7 +25,7 @@ class Bar:
         if total is None:
             self.line = f"\r{count} {self.unit}{note} "
         else:
-            full = 24 * count // total
+            full = 24 * count // max(total, 1)
             bar = f"[{'#' * full}{'.' * (24 - full)}]"
             left = self._left(now, count, total)
             self.line = f"\r{bar} {count}/{total} {self.unit}{note}{left} "

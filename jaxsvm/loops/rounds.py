@@ -72,13 +72,17 @@ def check_mesh(mesh: Any) -> Mesh | None:
     return auto_axes(mesh)
 
 
-def layout_of_batch(mesh: Mesh | None, batch_size: Any, default: int) -> Layout:
+def layout_of_batch(
+    mesh: Mesh | None, batch_size: Any, default: int, of_state: bool = False
+) -> Layout:
     """How the rows of a step are divided.
 
     Args:
         mesh: of `check_mesh`.
         batch_size: rows of a step, or None.
-        default: what None means; it is rounded up to a multiple of the devices.
+        default: what None means.
+        of_state: whether that is the number of a state; if not, it is rounded up to a multiple of
+            the devices.
 
     Raises:
         ValueError: a batch size that is not a multiple of the devices.
@@ -87,8 +91,13 @@ def layout_of_batch(mesh: Mesh | None, batch_size: Any, default: int) -> Layout:
         batch = default if batch_size is None else whole_number("batch_size", batch_size, 1)
         return Layout(None, batch, 1, np.arange(1), np.array([batch]))
     devices = mesh.size
-    batch = -(-default // devices) * devices
+    batch = default if of_state else -(-default // devices) * devices
     batch = batch if batch_size is None else whole_number("batch_size", batch_size, 1)
+    if batch % devices and batch_size is None:
+        raise ValueError(
+            f"the state has batches of {batch} rows, which the {devices} devices of the mesh do "
+            "not divide: take a mesh of fewer devices"
+        )
     if batch % devices:
         raise ValueError(
             f'batch_size must be a multiple of the {devices} devices on the axis "{ROWS}", got '
@@ -114,14 +123,19 @@ def to_devices(layout: Layout, rows: Batch) -> Batch:
     return jax.tree.map(lay, rows)
 
 
+def _is_whole(a: Any) -> bool:
+    """Whether this process holds all of an array."""
+    return getattr(a, "is_fully_addressable", True) or a.is_fully_replicated
+
+
 def own_rows(layout: Layout, rows: Batch) -> Batch:
     """The part of a batch on the devices of this process, as NumPy arrays."""
 
     def part(a: Any) -> np.ndarray:
-        if getattr(a, "is_fully_addressable", True):
-            a = np.asarray(a)
-            return a.reshape(layout.devices, -1, *a.shape[1:])[layout.own].reshape(-1, *a.shape[1:])
-        return own_values(a)
+        if not _is_whole(a):
+            return own_values(a)
+        a = np.asarray(a)
+        return a.reshape(layout.devices, -1, *a.shape[1:])[layout.own].reshape(-1, *a.shape[1:])
 
     return jax.tree.map(part, rows)
 
@@ -133,7 +147,7 @@ def no_rows(like: Batch, n: int) -> Batch:
     return zeros._replace(y=np.ones_like(zeros.y), index=np.full(n, -1, np.int32))
 
 
-def _joined(*parts: Batch) -> Batch:
+def _concatenate(*parts: Batch) -> Batch:
     """The rows of several batches; without a copy if only one has any."""
     parts = tuple(part for part in parts if len(part.y)) or parts[:1]
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda *a: np.concatenate(a), *parts)
@@ -154,12 +168,13 @@ class Pending(NamedTuple):
         return jax.tree.map(lambda a: a[is_unused], self.rows)
 
     def read(self, rows: Batch, used: int) -> Pending:
-        """After a round with these unused and new rows, the first `used` part of a step."""
-        size, is_used = len(self.rows.y), self.rows.index < 0
+        """After new rows; the first `used` of the unused and the new ones were part of a step."""
+        size, n_unused = len(self.rows.y), int(np.sum(self.rows.index >= 0))
+        order = np.argsort(self.rows.index >= 0, kind="stable")  # the unused rows last
         last = jax.tree.map(
-            lambda a, b: np.concatenate([a[is_used], b[-size:]])[-size:], self.rows, rows
+            lambda a, b: np.concatenate([a[order], b[-size:]])[-size:], self.rows, rows
         )
-        unused = np.arange(size) >= size - (len(rows.y) - used)
+        unused = np.arange(size) >= size - (n_unused + len(rows.y) - used)
         return Pending(last._replace(index=np.where(unused, last.index, -1).astype(np.int32)))
 
 
@@ -181,7 +196,7 @@ def check_columns(batch: Batch, like: Batch) -> None:
 
 def pending_of_state(layout: Layout, pending: Batch, n_pending: int) -> Pending:
     """What this process has of the rows in a saved state."""
-    if layout.mesh is None:
+    if _is_whole(pending.index):
         index = np.asarray(pending.index)
         # files of version 0.3 hold numbers of rows that were used, too
         if np.sum(index >= 0) != n_pending:
@@ -190,7 +205,7 @@ def pending_of_state(layout: Layout, pending: Batch, n_pending: int) -> Pending:
     return Pending(own_rows(layout, pending))
 
 
-def _numbered(chunk: HostChunk, first: int, like: Batch) -> Batch:
+def _number_rows(chunk: HostChunk, first: int, like: Batch) -> Batch:
     """The rows of a chunk with the dtypes of `like`; of several processes numbered from `first`."""
     rows = jax.tree.map(lambda a, b: np.asarray(a, b.dtype), chunk.batch, like)
     if jax.process_count() == 1:  # `feed` has numbered them
@@ -202,7 +217,8 @@ def _numbered(chunk: HostChunk, first: int, like: Batch) -> Batch:
 class Round(NamedTuple):
     """One chunk of each process, of which all processes know the same."""
 
-    rows: Batch  # unused rows of this process, then those of its chunk; may be none
+    unused: Batch  # rows of this process that were read before
+    rows: Batch  # of its chunk; may be none
     steps: np.ndarray  # (processes,) how many steps each of them has rows for
     shares: np.ndarray  # (processes,) rows of each in a step
     n_pending: int  # rows of all processes that fill no step
@@ -225,12 +241,21 @@ class Round(NamedTuple):
         A process without rows for a step adds rows of weight 0, which are not part of the mean.
         """
         q = layout.own_batch
+        before = len(self.unused.y)
         for start in range(0, max(self.length, 1), size):
-            end = min((start + size) * q, self.used)
-            own = jax.tree.map(lambda a: a[start * q : end], self.rows)  # noqa: B023
-            own = _joined(own, no_rows(own, size * q - len(own.y)))
+            first, end = start * q, min((start + size) * q, self.used)
+            parts = (
+                _rows_between(self.unused, first, min(end, before)),
+                _rows_between(self.rows, first - before, end - before),
+            )
+            n_missing = size * q - sum(len(part.y) for part in parts)
+            own = _concatenate(*parts, no_rows(self.rows, n_missing))
             length = np.int32(min(size, self.length - start))
             yield to_devices(layout, _by_device(layout, own, size)), length
+
+
+def _rows_between(rows: Batch, first: int, end: int) -> Batch:
+    return jax.tree.map(lambda a: a[max(first, 0) : max(end, 0)], rows)
 
 
 def _by_device(layout: Layout, rows: Batch, steps: int) -> Batch:
@@ -246,6 +271,11 @@ def _by_device(layout: Layout, rows: Batch, steps: int) -> Batch:
     return jax.tree.map(order, rows)
 
 
+def _hash(value: Any) -> int:
+    """A number from 1 on that other values hardly have."""
+    return (zlib.crc32(repr(value).encode()) >> 1) | 1
+
+
 def _all_processes(*numbers: int) -> np.ndarray:
     """What each process passed, (processes, numbers)."""
     own = np.array(numbers, np.int32)
@@ -258,8 +288,8 @@ def _raise_failure(statuses: np.ndarray, error: Exception | None) -> None:
         raise error
     if (statuses == FAILED).any():
         raise RuntimeError(
-            f"process {int(np.argmax(statuses == FAILED))} could not read its next chunk, so that "
-            "all processes end the stream: see the error of that process"
+            f"process {int(np.argmax(statuses == FAILED))} failed at its next chunk, so that all "
+            "processes end the stream: see the error of that process"
         )
 
 
@@ -281,12 +311,15 @@ class Rounds:
         self._executor = concurrent.futures.ThreadPoolExecutor(1)
         self._future = self._executor.submit(next, chunks, None)
         self.interrupted = False  # in any process
+        self.ended = False  # in all processes, before the first round
 
     def close(self) -> None:
         """Leave the chunk that was fetched ahead."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _fetched(self, check: Callable = lambda batch: None) -> tuple[int, HostChunk | None, Any]:
+    def _fetch_chunk(
+        self, check: Callable = lambda batch: None
+    ) -> tuple[int, HostChunk | None, Any]:
         """What became of the next chunk of this process, the chunk, and an error."""
         try:
             chunk = next_part(self._future, self._interrupt)
@@ -296,33 +329,44 @@ class Rounds:
                 return ENDED, None, None
             check(chunk)
             return READ, chunk, None
-        except Exception as error:  # noqa: BLE001, raised once the other processes know
+        except (Exception, SystemExit) as error:  # noqa: BLE001, raised once all processes know
             return FAILED, None, error
 
-    def first(self, like: Batch | None) -> tuple[Batch | None, np.ndarray]:
+    def first(
+        self, like: Batch | None, call: tuple, error: Exception | None
+    ) -> tuple[Batch | None, np.ndarray]:
         """The first chunk of this process, and the rows of that of each process, (processes,).
 
         Args:
-            like: rows to return where this process has no chunk.
+            like: rows of the state, to return where this process has no chunk; or None.
+            call: what must be the same in all processes, beside the columns of the rows.
+            error: of this process before this call; or None.
 
         Raises:
-            ValueError: processes whose rows have other columns or types.
+            ValueError: processes that do not make the same call, or have no rows to start with.
         """
-        status, chunk, error = self._fetched()
+        status, chunk, failure = self._fetch_chunk()
+        error = error or failure
         rows = chunk.batch if chunk is not None else like
         columns = None if rows is None else columns_of(rows)
-        kind = 0 if rows is None else zlib.crc32(repr(columns).encode()) >> 1
+        kinds = (0 if rows is None else _hash(columns)), _hash(call)
         length = 0 if chunk is None else len(chunk.batch.y)
-        statuses, kinds, lengths = _all_processes(status, kind, length).T
+        status = FAILED if error is not None else status
+        statuses, of_rows, of_call, lengths = _all_processes(status, *kinds, length).T
         _raise_failure(statuses, error)
-        if (statuses == STOPPED).any():
-            raise KeyboardInterrupt("the stream was interrupted before its first chunk")
-        if len(set(kinds.tolist()) - {0}) > 1:
+        self.interrupted = bool((statuses == STOPPED).any())
+        self.ended = bool((statuses == ENDED).all())
+        if len(set(of_rows.tolist()) - {0}) > 1:
             raise ValueError(
                 "the first chunks of the processes have different columns or types, that of "
                 f"process {jax.process_index()} has {columns}"
             )
-        if like is None and lengths.any() and not lengths.all():
+        if len(set(of_call.tolist())) > 1:
+            raise ValueError(
+                "all processes must make the same call of stream, that of process "
+                f"{jax.process_index()} has (batch_size, step, rows read, chunks) = {call}"
+            )
+        if like is None and not (self.interrupted or self.ended) and not lengths.all():
             raise ValueError(
                 f"process {int(np.argmin(lengths))} has no rows in its first chunk: each needs some"
             )
@@ -337,7 +381,7 @@ class Rounds:
             seen: rows that all processes have read.
             check: raises for a chunk that the solver does not take.
         """
-        status, chunk, error = self._fetched(check)
+        status, chunk, error = self._fetch_chunk(check)
         n_read, n_rows = (0, 0) if chunk is None else (chunk.n_read, len(chunk.batch.y))
         table = _all_processes(status, n_read, len(unused.y) + n_rows)
         statuses, all_read, available = table.T
@@ -345,12 +389,12 @@ class Rounds:
         self.interrupted = bool((statuses == STOPPED).any())
         if self.interrupted or (statuses == ENDED).all():
             return None
-        rows = unused
+        rows = jax.tree.map(lambda a: a[:0], unused)
         if chunk is not None:
             self._future = self._executor.submit(next, self._chunks, None)
             before = seen + int(all_read[: jax.process_index()].sum())
-            rows = _joined(unused, _numbered(chunk, before, unused))
+            rows = _number_rows(chunk, before, unused)
         steps = available // layout.shares
         n_pending = int((available - steps * layout.shares).sum())
         chunks = 1 if chunk is None else chunk.chunks
-        return Round(rows, steps, layout.shares, n_pending, int(all_read.sum()), chunks)
+        return Round(unused, rows, steps, layout.shares, n_pending, int(all_read.sum()), chunks)

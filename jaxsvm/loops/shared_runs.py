@@ -93,7 +93,7 @@ class _SharedRuns:
         # two groups at once, so that no thread waits for the last fold of a group
         self.slots = threading.Semaphore(2 if 2 * size <= self.memory else 1)
         self.threads = part.threads if size <= self.memory else 1
-        self.single_rows = bool(np.bincount(grid.fold[grid.fold >= 0]).max() == 1)
+        self.single_rows = bool(np.max(np.bincount(grid.fold[grid.fold >= 0])) == 1)
 
     def jobs(self) -> list[tuple[_Group, int]]:
         """The folds of each group in which a fit is left to make."""

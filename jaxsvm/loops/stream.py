@@ -167,7 +167,7 @@ def stream(
             finite, targets that are not those of `task`, a solver that reads all rows, one whose
             initial state depends on the values of each row (`one_vs_one` of a dual method), a state
             of another solver, a mesh of other axes.
-        RuntimeError: another process could not read its chunk.
+        RuntimeError: another process failed at its next chunk.
         FileNotFoundError: the folder of `save` does not exist.
         loops.SaveError: the last state could not be saved; the exception holds the whole `Fit` as
         `run`.
@@ -185,39 +185,62 @@ def stream(
     check_process()
     task = _check_arguments(solver, chunks, key, state, task, probe)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
-    mesh, saver = check_mesh(mesh), Saver(save)
+    mesh = check_mesh(mesh)
     rows = None if rows is None else whole_number("rows", rows, 1)
-    seen, several = 0 if state is None else int(state.seen), jax.process_count() > 1
+    several = jax.process_count() > 1
+    saver, error = _saver(save, several)
+    seen = 0 if state is None else int(state.seen)
     host_chunks = feed(chunks, task, seen, rows, x64_enabled(), keep_empty=several)
-    bar: Any = contextlib.nullcontext()
-    if progress and jax.process_index() == 0:
-        n_chunks = len(chunks) if isinstance(chunks, Sized) else None
-        bar = contextlib.closing(Bar(n_chunks, "chunks"))
     with (
-        bar as shown_bar,
+        _bar(chunks, progress) as bar,
         contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh),
         DeferredInterrupt() as interrupt,
         contextlib.closing(Rounds(host_chunks, interrupt)) as rounds,
     ):
-        like = None if state is None else jax.tree.map(_no_rows_of, state.pending)
-        first, lengths = rounds.first(like)
-        if first is None or not lengths.any():
-            return _empty_stream(solver, state)
-        b = uniform(1) if solver.sampler is None else solver.sampler
-        b = b.rows(int(lengths.sum())) if state is None else state.pending.y.shape[0]
-        layout = layout_of_batch(mesh, batch_size, b)
-        dtype = accum_dtype(first.x)
-        solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
-        plan = _plan(solver, probe, first, lengths, layout, rows, memory)
-        start = _init_or_resume(plan, key, state, first)
-        saver.check(_state(plan, start))
-        first_step = start.step  # the program reuses the memory of its argument
-        position, curve = _make_rounds(plan, rounds, start, saver, shown_bar)
-        end, interrupted = _state(plan, position), rounds.interrupted or interrupt.requested
+        like: Batch | None = None
+        call: tuple = (batch_size,)
+        if state is not None:
+            like = jax.tree.map(_no_rows_of, state.pending)
+            call += tuple(map(int, (state.step, state.seen, state.chunks)))
+        first, lengths = rounds.first(like, call, error)
+        curve: list[Curve] = []
+        if rounds.interrupted and state is None:
+            raise KeyboardInterrupt("the stream was interrupted before its first chunk")
+        if first is None or rounds.ended or rounds.interrupted:
+            solver, end, step = _empty_stream(solver, state)
+        else:
+            plan = _plan(solver, probe, first, lengths, mesh, batch_size, state, rows, memory)
+            start = _init_or_resume(plan, key, state, first)
+            del first  # the program reads it once more, as part of the first round
+            saver.check(_state(plan, start))
+            step = start.step  # the program reuses the memory of its argument
+            position, curve = _make_rounds(plan, rounds, start, saver, bar)
+            solver, end = plan.solver, _state(plan, position)
+        interrupted = rounds.interrupted or interrupt.requested
         # a second Ctrl-C does not lose the run
         with DeferredInterrupt() if interrupted else contextlib.nullcontext():
-            run = _fit(plan.solver, end, curve, first_step, interrupted)
-            return saver.finish(run, raises=interrupted and on_interrupt == "raise")
+            run = _fit(solver, end, curve, step, interrupted)
+            raises = interrupted or interrupt.requested
+            return saver.finish(run, raises=raises and on_interrupt == "raise")
+
+
+def _saver(save: Any, several: bool) -> tuple[Saver, Exception | None]:
+    """The writer of the state; with several processes an error is kept until all know."""
+    try:
+        return Saver(save), None
+    except (OSError, TypeError) as error:
+        if not several:
+            raise
+        return Saver(None), error
+
+
+def _bar(chunks: Any, progress: bool) -> Any:
+    """A context with the bar, or with None; it is that of the first process."""
+    if not progress or jax.process_index() > 0:
+        return contextlib.nullcontext()
+    # another process may have more chunks
+    has_end = isinstance(chunks, Sized) and jax.process_count() == 1
+    return contextlib.closing(Bar(len(chunks) if has_end else None, "chunks"))
 
 
 class Plan(NamedTuple):
@@ -257,21 +280,32 @@ def _plan(
     probe: Any,
     first: Batch,
     lengths: np.ndarray,
-    layout: Layout,
+    mesh: Mesh | None,
+    batch_size: Any,
+    state: StreamState | None,
     rows: int | None,
     memory: float | None,
 ) -> Plan:
     """How a stream of chunks like the first is read.
 
     Args:
-        solver: as an argument of a compiled function, as is `probe`.
+        solver: as of `stream`, as are the others.
         probe: or None.
         first: the first chunk of this process.
         lengths: the rows of the first chunk of each process.
-        layout: of a step.
-        rows: as of `stream`.
-        memory: as of `stream`.
+        mesh: of `check_mesh`.
+        batch_size: or None.
+        state: or None.
+        rows: or None.
+        memory: or None.
     """
+    if state is None:
+        b = (solver.sampler or uniform(1)).rows(int(lengths.sum()))
+    else:
+        b = state.pending.y.shape[0]
+    layout = layout_of_batch(mesh, batch_size, b, state is not None)
+    dtype = accum_dtype(first.x)
+    solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
     size = max(1, int((-(-lengths // layout.shares)).max()))
     like = jax.tree.map(_no_rows_of, first)
     n = size * layout.batch
@@ -303,13 +337,14 @@ def _make_rounds(
     curve, start_time = [], time.monotonic()
     first_step, first_chunk = position.step, position.chunks
     while True:
-        next_round = rounds.next(plan.layout, position.pending.unused, position.seen, check)
-        if next_round is None:
+        this_round = rounds.next(plan.layout, position.pending.unused, position.seen, check)
+        if this_round is None:
             break
-        if position.step + next_round.length > MOST_STEPS:
+        if position.step + this_round.length > MOST_STEPS:
             warnings.warn(_FULL, RuntimeWarning, stacklevel=3)
             break
-        position, table = _make_round(plan, position, next_round)
+        position, table = _make_round(plan, position, this_round)
+        del this_round  # its rows, while the next ones are read
         curve += table
         if saver.path is not None:
             saver.save(_state(plan, position))
@@ -320,22 +355,22 @@ def _make_rounds(
     return position, curve
 
 
-def _make_round(plan: Plan, position: Position, now: Round) -> tuple[Position, list[Curve]]:
+def _make_round(plan: Plan, position: Position, this_round: Round) -> tuple[Position, list[Curve]]:
     """The steps of one round; the position after it, and rows of the curve."""
     layout, carry, table = plan.layout, position.carry, []
     options: Any = {"batch": layout.batch, "devices": layout.devices, "lift": plan.lift}
-    for rows, length in now.parts(layout, plan.size):
+    for rows, length in this_round.parts(layout, plan.size):
         carry, row = run_stream_chunk(plan.solver, plan.probe, carry, rows, length, **options)
         table.append(row)
     jax.block_until_ready(carry)
-    after = Position(
+    next_position = Position(
         carry,
-        position.pending.read(now.rows, now.used),
-        now.n_pending,
-        (position.seen + now.n_read) % (plan.rows or 2**31),
-        position.chunks + now.chunks,
+        position.pending.read(this_round.rows, this_round.used),
+        this_round.n_pending,
+        (position.seen + this_round.n_read) % (plan.rows or 2**31),
+        position.chunks + this_round.chunks,
     )
-    return after, table
+    return next_position, table
 
 
 def _state(plan: Plan, position: Position) -> StreamState:
@@ -401,10 +436,21 @@ def _init_or_resume(
     like = state._replace(solver=solver_state, pending=no_rows(plan.like, layout.batch))
     check_like(state, like, ("solver", "pending"))
     # a copy, as the program reuses the memory of its argument
-    carry = jax.tree.map(jnp.copy, (state.solver, jnp.asarray(state.step, jnp.int32)))
+    place = functools.partial(_copy_to, layout.mesh)
+    carry = jax.tree.map(place, (state.solver, jnp.asarray(state.step, jnp.int32)))
     n_pending = int(state.n_pending)
     pending = pending_of_state(layout, state.pending, n_pending)
     return Position(carry, pending, n_pending, int(state.seen), int(state.chunks))
+
+
+def _copy_to(mesh: Mesh | None, a: Any) -> Array:
+    """A copy of an array on each device of the mesh; without one, on a single device."""
+    a = jnp.asarray(a)
+    if mesh is not None and a.is_fully_addressable:
+        a = jax.device_put(a, NamedSharding(mesh, PartitionSpec()))
+    if mesh is None and len(a.sharding.device_set) > 1:
+        a = jax.device_put(a, jax.local_devices()[0])
+    return jnp.copy(a)
 
 
 def _fit(solver: Any, state: Any, rows: list, first_step: int, interrupted: bool = False) -> Fit:
@@ -430,11 +476,15 @@ _FULL = (
 )
 
 
-def _empty_stream(solver: Any, state: StreamState | None) -> Fit:
-    """The `Fit` of a stream without rows: the run of `state`, unchanged."""
+def _empty_stream(solver: Any, state: StreamState | None) -> tuple[Any, StreamState, int]:
+    """The solver as an argument of a compiled function, the state, and its number of steps.
+
+    Raises:
+        ValueError: there is no state.
+    """
     if state is None:
         raise ValueError("there is no chunk with rows: the stream is empty")
-    return _fit(cast(as_static(solver), state.pending.y.dtype), state, [], int(state.step))
+    return cast(as_static(solver), state.pending.y.dtype), state, int(state.step)
 
 
 def _per_row_leaves(solver: Any, first: Batch) -> list[int]:

@@ -168,8 +168,8 @@ def pair_coef(sv_coef: np.ndarray, n_support: Any) -> np.ndarray:
     owner, coef = np.repeat(np.arange(k), n_support), np.zeros((k * (k - 1) // 2, len(sv_coef)))
     for pair, (first, second) in enumerate(zip(*np.triu_indices(k, 1), strict=True)):
         of_first, of_second = owner == first, owner == second
-        coef[pair, of_first] = sv_coef[of_first, second - 1]
-        coef[pair, of_second] = sv_coef[of_second, first]
+        coef[pair, of_first] = sv_coef[of_first, int(second) - 1]
+        coef[pair, of_second] = sv_coef[of_second, int(first)]
     return coef
 
 

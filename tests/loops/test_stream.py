@@ -301,6 +301,52 @@ def test_ctrl_c_keeps_what_was_reached(files, tmp_path, how):
     assert words == (["raised", "interrupted"] if how == "raise" else ["interrupted"])
 
 
+def interrupting(chunks, number):
+    """The chunks, with Ctrl-C before that of this number."""
+    for i, chunk in enumerate(chunks):
+        if i == number:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+        yield chunk
+
+
+def test_ctrl_c_before_the_first_chunk():
+    """Without a state there is no run; with one it is returned as it stands."""
+    with pytest.raises(KeyboardInterrupt, match="interrupted before its first chunk"):
+        jaxsvm.stream(SOLVERS["pegasos"], interrupting(pieces([50, 50]), 0), KEY)
+    state = in_one("pegasos", 8).state
+    run = jaxsvm.stream(SOLVERS["pegasos"], interrupting(pieces([50, 50]), 0), state=state, on_interrupt="return")
+    assert run.reason == "interrupted" and int(run.state.step) == int(state.step)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        jaxsvm.stream(SOLVERS["pegasos"], interrupting(pieces([50, 50]), 0), state=state)
+    assert same(caught.value.run.state, state)
+
+
+def test_ctrl_c_after_the_last_chunk_is_not_lost(monkeypatch):
+    conclude = streams.conclude
+
+    def late(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return conclude(*arguments)
+
+    monkeypatch.setattr(streams, "conclude", late)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        jaxsvm.stream(SOLVERS["pegasos"], pieces([50, 50]), KEY)
+    assert int(caught.value.run.state.chunks) == 2
+    run = jaxsvm.stream(SOLVERS["pegasos"], pieces([50, 50]), KEY, on_interrupt="return")
+    assert run.reason == "steps" and int(run.state.step) == 100
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("b", [3, 50, 77, 250])
+def test_batches_of_any_size_are_those_of_fit(b):
+    run = jaxsvm.stream(SOLVERS["pegasos"], pieces([40, 7, 53]), KEY, batch_size=b)
+    assert int(run.state.step) == N // b and int(run.state.n_pending) == N % b
+    if N // b:
+        fit = jaxsvm.fit(SOLVERS["pegasos"], DATA, KEY, steps=N // b, sampler=samplers.epochs(b, shuffle=False))
+        near(run.model, fit.model)
+
+
 def test_a_stream_in_another_thread():
     made = []
     thread = threading.Thread(target=lambda: made.append(jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], KEY)))

@@ -81,11 +81,19 @@ def test_two_processes_are_one(tmp_path):
             assert close(other[f"{key} resumed"], other[f"{key} resumed by steps"]), name
             assert (first[f"{key} counts"] == other[f"{key} counts"]).all()
     assert first["stream interrupted"].tolist() == [30, 2, 1]
-    assert "failed: RuntimeError process 1 could not read its next chunk" in texts[0]
+    # 3 rows of the file and 25 of each process: the second has 28, 7 steps, and the first one left
+    assert first["stream from one"].tolist() == [[13, 1, 2]] * 2 and first["stream from nothing"].tolist() == [13, 1, 3]
+    assert first["stream of one"].tolist() == [13, 0, 2]
+    assert "ended: RuntimeError process 1 failed at" in texts[0] and "ended: FileNotFoundError" in texts[1]
+    assert all("ended: ValueError all processes must make the same call of stream" in text for text in texts)
+    assert "failed: RuntimeError process 1 failed at its next chunk" in texts[0]
     assert "failed: OSError the disk of process 1" in texts[1]
     for text in texts:
         assert "refused: the first chunks of the processes have different columns or types" in text
-        assert "refused: there is no chunk with rows" in text and "refused: a stream in several processes needs the mesh" in text
+        assert (
+            "refused: process 0 has no rows in its first chunk" in text
+            and "refused: a stream in several processes needs the mesh" in text
+        )
     parts = sorted(path.name for path in (tmp_path / "cocoa-2").iterdir())
     assert parts == ["part-1-0.npz", "part-1-1.npz", "tree.npz"]
 

@@ -16,6 +16,7 @@ if processes > 1:
     jax.distributed.initialize(f"127.0.0.1:{port}", processes, process)
 
 import numpy as np  # noqa: E402
+from jax.experimental import multihost_utils  # noqa: E402
 from jax.sharding import Mesh  # noqa: E402
 
 import jaxsvm  # noqa: E402
@@ -156,6 +157,30 @@ def interrupted():
             os.kill(os.getpid(), signal.SIGINT)
         yield chunk
 
+
+def goes_on(state, chunks, **options):
+    run = jaxsvm.stream(KINDS["pegasos"], chunks, state=state, **STREAM, **options)
+    return [int(run.state.step), int(run.state.n_pending), int(run.state.chunks)]
+
+
+if processes > 1:
+    # a file of one process, which has read 51 rows: 3 of its last 8 are in no step yet
+    started = jaxsvm.stream(KINDS["pegasos"], CHUNKS[process], KEY, **STREAM).state
+    last = Batch(x[43:51], y[43:51], np.where(np.arange(8) < 5, -1, np.arange(43, 51)).astype(np.int32), np.ones(8, np.float32))
+    numbers = {"n_pending": np.int32(3), "step": np.int32(6), "seen": np.int32(51), "chunks": np.int32(1)}
+    path = os.path.join(folder, "one.npz")
+    models.save(path, jax.tree.map(np.asarray, started._replace(pending=last, **numbers)))
+    multihost_utils.sync_global_devices("saved")
+    whole = models.load(path, mesh=STREAM["mesh"])
+    piece, nothing = (x[:25], y[:25]), (x[:9], y[:9], np.zeros(9, np.float32))
+    results["stream from one"] = np.array([goes_on(state, [piece]) for state in (whole, models.load(path))])
+    results["stream from nothing"] = np.array(goes_on(whole, [nothing, piece]))
+    results["stream of one"] = np.array(goes_on(whole, [piece] if process else [], progress=True))
+    for options in ({"save": os.path.join(folder, "nowhere", "x")} if process else {}, {"batch_size": 8 + 8 * process}):
+        try:
+            jaxsvm.stream(KINDS["pegasos"], CHUNKS[process], KEY, **STREAM | options)
+        except (OSError, RuntimeError, ValueError) as error:
+            print("ended:", type(error).__name__, error)
 
 if processes > 1:
     signal.signal(signal.SIGINT, signal.default_int_handler)
