@@ -300,7 +300,7 @@ def test_bad_input_is_one_line(there, capsys):
     train = ("--model", "new.npz")
     refused(capsys, "there is no file nope.svm", "train", "nope.svm", *train)
     refused(capsys, "bad.svm, line 2: the value 'x' of index 2 is no number", "train", "bad.svm", *train)
-    (there / "names.csv").write_text("a,b,7\n1,2,1\n3,4,0\n")
+    (there / "names.csv").write_text("a,b,3,7\n1,2,1,1\n3,4,0,0\n")
     refused(capsys, "others of the line are: say --header yes if the line names the columns", "train", "names.csv", *train)
     refused(capsys, "bad.csv, line 3 has 1 cells", "train", "bad.csv", *train)
     refused(capsys, "damaged.npz is damaged", "predict", "damaged.npz", "rows.svm")
