@@ -295,7 +295,7 @@ def speed() -> None:
     program = jax.jit(lambda data: jaxsvm.fit(SOLVER, data, key, steps=200, every=200, sampler=samplers.epochs(64)).model)
     used = program.lower(data).compile().memory_analysis()
     held = used.argument_size_in_bytes + used.temp_size_in_bytes + used.output_size_in_bytes
-    held += sum(a.nbytes for a in (data.x.packed.index, data.x.packed.value, data.x.packed.start))
+    held += sum(a.nbytes for a in (data.x.packed.index, data.x.packed.value, data.x.packed.offsets))
     table.append(
         {
             "method": f"memory of the program over that of the padded rows, {padded / 1e6:.1f} MB",
