@@ -79,6 +79,8 @@ def check_inputs(args: Any) -> None:
     Raises:
         FileNotFoundError, IsADirectoryError: as the readers do.
     """
+    if getattr(args, "processes", None) is not None:
+        return  # the other processes, which wait for this one, are to learn of it
     names = [getattr(args, name, None) for name in ("file", "test", "groups")]
     if args.module in ("predict", "info"):
         names.append(args.model)

@@ -73,7 +73,7 @@ METHODS = {
     ),
     "cocoa": Method(
         lambda s: jaxsvm.cocoa(s.C, blocks=jax.device_count(), loss=s.loss, bias=s.bias),
-        ("feature", "none"), batch=0, passes=200, tol=1e-2,
+        ("feature", "none"), batch=0, passes=1000, tol=1e-2,
     ),
     "interior_point": Method(
         lambda s: jaxsvm.interior_point(s.C, loss=s.loss, bias=s.bias),

@@ -17,6 +17,7 @@ from ..types import Batch, SparseRows
 from . import rows as reading
 from .build import pace
 from .output import STANDARD, check_output, line
+from .report import within
 from .solvers import LOSSES, METHODS
 
 # options that this way of training does not have
@@ -68,15 +69,34 @@ def train(args: Any, read: Callable) -> int:
         read: reads the rows of `args.file`.
     """
     check(args)
-    check_output(args.model, args.file, None)
     if args.processes == "auto":
         jax.distributed.initialize()
     else:
+        line("waits", f"for all {args.processes} processes at {args.coordinator}")
         jax.distributed.initialize(args.coordinator, int(args.processes), args.process)
     try:
-        return _train(args, *read(args, None))
+        return _train(args, *_read(args, read))
     finally:
         jax.distributed.shutdown()
+
+
+def _read(args: Any, read: Callable) -> tuple:
+    """What `read` returns; or, in all processes, an error where one could not read its file."""
+    rows, error = (), None
+    try:
+        check_output(args.model, args.file, None)
+        rows = read(args, None)
+    except (ValueError, OSError) as failure:
+        error = failure
+    failed = np.asarray(multihost_utils.process_allgather(np.array([error is not None]))).ravel()
+    if error is not None:
+        raise error
+    if failed.any():
+        raise ValueError(
+            f"process {int(np.argmax(failed))} could not read its file, so that all end: see the "
+            "line that it has printed"
+        )
+    return rows
 
 
 def _train(args: Any, parts: list[Batch], names: list[str], classes: tuple) -> int:
@@ -98,7 +118,10 @@ def _train(args: Any, parts: list[Batch], names: list[str], classes: tuple) -> i
     fit = jaxsvm.fit(
         solver, data, jax.random.key(args.seed), steps=steps, every=pace(steps, 1),
         tol=method.tol if args.tol is None else args.tol, progress=first and not args.quiet,
+        on_interrupt="return",
     )  # fmt: skip
+    if not int(fit.state.step):
+        raise KeyboardInterrupt
     if not fit.finite:
         raise ValueError(
             "the run met numbers that are not finite: look at the scale of the rows; nothing was "
@@ -112,12 +135,16 @@ def _train(args: Any, parts: list[Batch], names: list[str], classes: tuple) -> i
     status = fit.status.replace("; go on with state=run.state", "")
     say("status", status)
     say("train error", error)
+    notes = {"rows": f"{rows:.0f} rows", "solver": text, "status": status, "train error": error}
+    stopped = fit.reason == "interrupted"
+    if classes and not stopped:
+        notes["certificate"] = within(jaxsvm.certificate(fit.model, data, lam, loss))
+        say("certificate", notes["certificate"])
     if first:
         model = jaxsvm.models.Classifier(linear, classes) if classes else linear
-        notes = {"rows": f"{rows} rows", "solver": text, "status": status, "train error": error}
         reading.save_model(args.model, None, model, notes)
     say("model", args.model)
-    return 0
+    return 130 if stopped else 0
 
 
 def _sums(own: np.ndarray) -> np.ndarray:

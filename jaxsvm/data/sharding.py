@@ -10,7 +10,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..checks import integer, shown
-from ..numerics.shards import ROWS, auto_axes
+from ..numerics.shards import ROWS, auto_axes, example_mesh
 from ..types import Array, Batch, SparseRows, check_batch
 
 
@@ -55,13 +55,11 @@ def shard(data: Batch, mesh: Mesh | None = None, *, blocks: int | None = None) -
     check_batch("data", data)
     mesh = Mesh(np.array(jax.devices()), (ROWS,)) if mesh is None else mesh
     if not isinstance(mesh, Mesh):
-        raise TypeError(
-            f'mesh must be a mesh such as jax.make_mesh((8,), ("{ROWS}",)), got {shown(mesh)}'
-        )
+        raise TypeError(f"mesh must be a mesh such as {example_mesh()}, got {shown(mesh)}")
     if ROWS not in mesh.axis_names:
         raise ValueError(
             f'mesh must have an axis "{ROWS}", got the axes {", ".join(mesh.axis_names)}: make it '
-            f'with jax.make_mesh((8,), ("{ROWS}",))'
+            f"with {example_mesh()}"
         )
     if not data.y.shape[0]:
         raise ValueError("data has no rows: every process must hold at least one")

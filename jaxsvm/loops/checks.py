@@ -63,8 +63,15 @@ def _own_rows(data: Batch) -> Batch:
 def check_draws(solver: Solver, sampler: Any, n: int) -> None:
     """Raise if steps would take rows from one device to another."""
     k, draws = shards(n), fields_of(sampler)
-    if k == 1 or solver.reads == "all" or draws.whole or draws.blocks % k == 0:
+    if k == 1 or solver.reads == "all" or draws.whole:
         return
+    if draws.blocks % k == 0 and n % draws.blocks == 0:
+        return
+    if draws.blocks % k == 0:
+        raise ValueError(
+            f"the {n} rows do not divide into the {draws.blocks} blocks of {sampler}: lay them "
+            f"with jaxsvm.shard(data, blocks={draws.blocks})"
+        )
     if draws.blocks > 1:
         raise ValueError(
             f"the rows lie on {k} devices, and {sampler} has {draws.blocks} blocks: take a "

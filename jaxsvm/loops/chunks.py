@@ -139,8 +139,8 @@ def _check(batch: Batch, name: str, task: str) -> None:
     y = batch.y
     if task == "binary" and not (np.abs(y) == 1).all():
         raise ValueError(
-            f"labels must be -1 and +1, {name} holds {y[np.abs(y) != 1][0]:g}; number them with "
-            "jaxsvm.data.encode, or say task='regression' or task='multiclass'"
+            f"labels must be -1 and +1, {name} holds {y[np.abs(y) != 1][0]:g}; use "
+            "np.where(y == positive, 1, -1), or say task='regression' or task='multiclass'"
         )
     if task == "multiclass" and not ((y >= 0) & (y == np.floor(y))).all():
         raise ValueError(

@@ -57,6 +57,7 @@ from .checks import (
     check_targets,
     whole_number,
 )
+from .processes import all_processes, mesh_has_all_processes
 from .programs import (
     LONGEST_CALL,
     MOST_CHUNKS,
@@ -551,18 +552,23 @@ def run_host(
     computed does not depend on that.
     """
     cause = STEPS
+    # several processes make the same calls: an interrupt of one ends them all after the same one
+    together = mesh_has_all_processes()
+    interrupt = DeferredInterrupt()
     first_step, steps_done, rows, start_time = int(run.step), 0, [], time.monotonic()
     max_chunks, one_by_one = 1, progress or seconds is not None or saver.path is not None
     bar = Bar(steps, "steps") if progress else None
+    context = contextlib.ExitStack()
     try:
+        if together:
+            context.enter_context(interrupt)
         while steps_done < steps and not (stops and bool(run.done)):
+            call_time = time.monotonic()
             if chunks is not None:
-                end, call_time = np.int32(first_step + steps), time.monotonic()
+                end = np.int32(first_step + steps)
                 run, table, n_chunks = jax.block_until_ready(chunks(run, end, np.int32(max_chunks)))
                 table = jax.tree.map(lambda a: np.asarray(a)[: int(n_chunks)], table)  # noqa: B023
                 rows += [jax.tree.map(lambda a: a[k], table) for k in range(int(n_chunks))]  # noqa: B023
-                if max_chunks < MOST_CHUNKS and not one_by_one:
-                    max_chunks *= 1 + (time.monotonic() - call_time < LONGEST_CALL)
                 steps_done = int(run.step) - first_step
                 row = rows[-1]
             else:
@@ -579,12 +585,23 @@ def run_host(
                 bar.show(
                     steps_done, f"loss {float(row.loss):.3g}, residual {float(row.residual):.2g}"
                 )
-            if seconds is not None and time.monotonic() - start_time > seconds:
+            single = one_by_one or time.monotonic() - call_time >= LONGEST_CALL
+            late = seconds is not None and time.monotonic() - start_time > seconds
+            if together:
+                table = all_processes(single, late, interrupt.requested)
+                single, late, stopped = (bool(flags.any()) for flags in table.T)
+                if stopped:
+                    cause = INTERRUPTED
+                    break
+            if max_chunks < MOST_CHUNKS and not single:
+                max_chunks *= 2
+            if late:
                 cause = SECONDS if steps_done < steps else STEPS
                 break
     except KeyboardInterrupt:
         cause = INTERRUPTED  # the result of the last complete chunk is kept
     finally:
+        context.close()
         if bar:
             bar.close()
     row_types = jax.eval_shape(lambda run: chunk(run, every)[1], run) if not rows else None

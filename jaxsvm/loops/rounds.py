@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..checks import own_values, shown
 from ..files import DeferredInterrupt
-from ..numerics.shards import ROWS, auto_axes
+from ..numerics.shards import ROWS, auto_axes, example_mesh
 from ..types import Batch, SparseRows
 from .checks import whole_number
 from .chunks import HostChunk, next_part
+from .processes import all_processes
 
 READ, ENDED, STOPPED, FAILED = range(4)  # what became of the next chunk of a process
 
@@ -51,17 +51,15 @@ def check_mesh(mesh: Any) -> Mesh | None:
         if jax.process_count() > 1:
             raise ValueError(
                 "a stream in several processes needs the mesh of all devices: mesh="
-                f'jax.make_mesh((jax.device_count(),), ("{ROWS}",))'
+                f"{example_mesh()}"
             )
         return None
     if not isinstance(mesh, Mesh):
-        raise TypeError(
-            f'mesh must be a mesh such as jax.make_mesh((8,), ("{ROWS}",)), got {shown(mesh)}'
-        )
+        raise TypeError(f"mesh must be a mesh such as {example_mesh()}, got {shown(mesh)}")
     if tuple(mesh.axis_names) != (ROWS,):
         raise ValueError(
             f'mesh must have the axis "{ROWS}" alone, got {", ".join(mesh.axis_names)}: make it '
-            f'with jax.make_mesh((8,), ("{ROWS}",))'
+            f"with {example_mesh()}"
         )
     processes = {device.process_index for device in mesh.devices.flat}
     if len(processes) != jax.process_count():
@@ -101,7 +99,7 @@ def layout_of_batch(
     if batch % devices:
         raise ValueError(
             f'batch_size must be a multiple of the {devices} devices on the axis "{ROWS}", got '
-            f"{batch}"
+            f"{batch}: take {batch // devices * devices + devices}"
         )
     process = np.array([device.process_index for device in mesh.devices.flat])
     own = np.flatnonzero(process == jax.process_index())
@@ -189,8 +187,13 @@ def check_columns(batch: Batch, like: Batch) -> None:
     """Raise a ValueError for rows of another kind or with other columns."""
     shapes = [columns_of(rows)[1:-1] for rows in (batch, like)]
     if shapes[0] != shapes[1] or type(batch) is not type(like):
+        kinds = [f"rows of type {kind} with {columns} columns" for kind, columns, *_ in shapes]
+        if shapes[0][:2] == shapes[1][:2]:
+            kinds = [
+                f"{type(rows).__name__} rows, padded to {rows.x.shape}" for rows in (batch, like)
+            ]
         raise ValueError(
-            f"chunks must have the same columns: one has {shapes[0]}, the first has {shapes[1]}"
+            f"chunks must have the same columns: one has {kinds[0]}, those before it {kinds[1]}"
         )
 
 
@@ -276,12 +279,6 @@ def _hash(value: Any) -> int:
     return (zlib.crc32(repr(value).encode()) >> 1) | 1
 
 
-def _all_processes(*numbers: int) -> np.ndarray:
-    """What each process passed, (processes, numbers)."""
-    own = np.array(numbers, np.int32)
-    return own[None] if jax.process_count() == 1 else multihost_utils.process_allgather(own)
-
-
 def _raise_failure(statuses: np.ndarray, error: Exception | None) -> None:
     """Raise the error of this process; or one that names a process that failed."""
     if error is not None:
@@ -352,7 +349,7 @@ class Rounds:
         kinds = (0 if rows is None else _hash(columns)), _hash(call)
         length = 0 if chunk is None else len(chunk.batch.y)
         status = FAILED if error is not None else status
-        statuses, of_rows, of_call, lengths = _all_processes(status, *kinds, length).T
+        statuses, of_rows, of_call, lengths = all_processes(status, *kinds, length).T
         _raise_failure(statuses, error)
         self.interrupted = bool((statuses == STOPPED).any())
         self.ended = bool((statuses == ENDED).all())
@@ -383,7 +380,7 @@ class Rounds:
         """
         status, chunk, error = self._fetch_chunk(check)
         n_read, n_rows = (0, 0) if chunk is None else (chunk.n_read, len(chunk.batch.y))
-        table = _all_processes(status, n_read, len(unused.y) + n_rows)
+        table = all_processes(status, n_read, len(unused.y) + n_rows)
         statuses, all_read, available = table.T
         _raise_failure(statuses, error)
         self.interrupted = bool((statuses == STOPPED).any())

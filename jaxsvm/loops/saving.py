@@ -63,9 +63,7 @@ class Saver:
         self.unsaved: Any = None  # the state whose saving Ctrl-C cut short
         self.warned = False
         # the state of several processes is saved to a folder
-        if self.path is not None and not (
-            jax.distributed.is_initialized() and os.path.isdir(self.path)
-        ):
+        if self.path is not None and not (jax.process_count() > 1 and os.path.isdir(self.path)):
             check_target(self.path)
 
     def check(self, state: Any) -> None:

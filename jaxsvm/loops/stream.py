@@ -207,7 +207,7 @@ def stream(
         if rounds.interrupted and state is None:
             raise KeyboardInterrupt("the stream was interrupted before its first chunk")
         if first is None or rounds.ended or rounds.interrupted:
-            solver, end, step = _empty_stream(solver, state)
+            solver, end, step = _empty_stream(solver, state, rows)
         else:
             plan = _plan(solver, probe, first, lengths, mesh, batch_size, state, rows, memory)
             start = _init_or_resume(plan, key, state, first)
@@ -313,8 +313,8 @@ def _plan(
     per_row = layout.mesh is None and _check_rows(solver, first, rows)
     if layout.mesh is not None and _per_row_leaves(solver, no_rows(like, 1)):
         raise ValueError(
-            "this solver has a state for each row, and a stream on a mesh keeps none: leave mesh "
-            "out, or use fit on jaxsvm.shard(data)"
+            "this solver has a state for each row, and a stream on a mesh keeps none: take one "
+            "such as pegasos or asset, or leave mesh out and give rows="
         )
     lift = plan_lift(solver, call, "auto", memory, 2**62, False)[0] == "once"
     return Plan(solver, probe, layout, size, like, rows, per_row, lift)
@@ -416,8 +416,8 @@ def _check_arguments(
     check_choice("task", task, ("binary", "multiclass", "regression"))
     if solver.reads == "all":
         raise ValueError(
-            "this solver reads all rows at every step: use fit, or features "
-            "(jaxsvm.on_features), in a stream"
+            "this solver reads all rows at every step: use fit; or, in a stream, one such as "
+            "pegasos or asset, for kernels on features (jaxsvm.on_features)"
         )
     return task
 
@@ -476,15 +476,22 @@ _FULL = (
 )
 
 
-def _empty_stream(solver: Any, state: StreamState | None) -> tuple[Any, StreamState, int]:
+def _empty_stream(
+    solver: Any, state: StreamState | None, rows: int | None
+) -> tuple[Any, StreamState, int]:
     """The solver as an argument of a compiled function, the state, and its number of steps.
 
     Raises:
-        ValueError: there is no state.
+        ValueError: there is no state, or it is that of another solver.
     """
     if state is None:
         raise ValueError("there is no chunk with rows: the stream is empty")
-    return cast(as_static(solver), state.pending.y.dtype), state, int(state.step)
+    solver = cast(as_static(solver), state.pending.y.dtype)
+    first = no_rows(jax.tree.map(_no_rows_of, state.pending), 1)
+    if rows is not None or not _per_row_leaves(solver, first):
+        expected, _ = init_stream.eval_shape(solver, jax.random.key(0), first, rows=rows)
+        check_like(state, state._replace(solver=expected), ("solver",))
+    return solver, state, int(state.step)
 
 
 def _per_row_leaves(solver: Any, first: Batch) -> list[int]:

@@ -35,6 +35,11 @@ def shards(n: int) -> int:
     return k if n % k == 0 else 1
 
 
+def example_mesh() -> str:
+    """The call that makes a mesh of all devices, for messages."""
+    return f'jax.make_mesh(({jax.device_count()},), ("{ROWS}",))'
+
+
 def split_rows(a: Array, k: int) -> Array:
     """(n, ...) -> (k, n / k, ...): no row leaves its device if k is a multiple of the shards."""
     return a.reshape(k, a.shape[0] // k, *a.shape[1:])

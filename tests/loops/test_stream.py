@@ -359,6 +359,8 @@ def test_a_finished_stream_is_returned_as_it_stands():
     run = in_one("averaged", 8)
     again = jaxsvm.stream(SOLVERS["averaged"], [], state=run.state)
     assert same(again.model, run.model) and again.status == "no step was made; the run stands at step 12"
+    with pytest.raises(ValueError, match="state comes from another solver"):
+        jaxsvm.stream(SOLVERS["pegasos"], [], state=run.state)
 
 
 def test_rows_matter_to_solvers_with_a_state_for_each_row_only():

@@ -3,9 +3,11 @@
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 import jax
 import numpy as np
@@ -80,7 +82,7 @@ def test_two_processes_are_one(tmp_path):
             assert np.abs(first[key] - other[key]).max() <= 1e-6 * np.abs(other[key]).max(), name
             assert close(other[f"{key} resumed"], other[f"{key} resumed by steps"]), name
             assert (first[f"{key} counts"] == other[f"{key} counts"]).all()
-    assert first["stream interrupted"].tolist() == [30, 2, 1]
+    assert first["stream interrupted"].tolist() == [30, 2, 1] and first["fit interrupted"] == second["fit interrupted"]
     # 3 rows of the file and 25 of each process: the second has 28, 7 steps, and the first one left
     assert first["stream from one"].tolist() == [[13, 1, 2]] * 2 and first["stream from nothing"].tolist() == [13, 1, 3]
     assert first["stream of one"].tolist() == [13, 0, 2]
@@ -118,6 +120,7 @@ def test_two_commands_train_one_model(tmp_path):
     first, second = (each.communicate(timeout=300)[0] for each in started)
     assert [each.returncode for each in started] == [0, 0], first + second
     assert "101 rows in 2 files, 2 devices" in first and "train error" in first and "train error" not in second
+    assert "certificate" in first and "certificate" in jaxsvm.models.load_notes(tmp_path / "model.npz")
     model = jaxsvm.models.load(tmp_path / "model.npz")
     best = LinearSVC(loss="hinge", C=0.1, tol=1e-10, max_iter=10**6, random_state=0).fit(x, y)
     assert model.classes == ("no", "yes")
@@ -128,8 +131,8 @@ def test_two_commands_train_one_model(tmp_path):
 @pytest.mark.parametrize("name", ["train.py", "stream.py"])
 def test_programs_of_the_document(name, tmp_path):
     """In two processes, as docs/devices.md starts them, each with a file of its own; then, for a stream, once more."""
-    text = (ROOT / "docs" / "devices.md").read_text()
-    program = next(block for block in re.findall(r"```py\n(.*?)```", text, re.S) if f"# {name}" in block)
+    text_of_page = (ROOT / "docs" / "devices.md").read_text()
+    program = next(block for block in re.findall(r"```py\n(.*?)```", text_of_page, re.S) if f"# {name}" in block)
     (tmp_path / name).write_text(program)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4096, 3)).astype(np.float32)
@@ -150,9 +153,50 @@ def test_programs_of_the_document(name, tmp_path):
         assert ("no step was made" if again else "after") in texts[0]
     if name == "stream.py":
         model = jaxsvm.models.load(tmp_path / "machine.npz")
+        one = next(block for block in re.findall(r"```py\n(.*?)```", text_of_page, re.S) if "# one.py" in block)
+        subprocess.run([sys.executable, "-c", one], cwd=tmp_path, env=environment, check=True, timeout=120)
         by_step = np.concatenate([np.arange(k * 1024 + j, (k + 1) * 1024, 2) for k in range(4) for j in range(2)])
         run = jaxsvm.stream(jaxsvm.pegasos(1e-4), [(x[by_step], y[by_step])], jax.random.key(0), batch_size=1024)
         np.testing.assert_allclose(model.w, run.model.w, rtol=1e-5)
+
+
+def commands(folder, *options, rows=(50, 51)):
+    """`jaxsvm train` in two processes, each with rows of a noisy plane in a file of its own."""
+    rng, port = np.random.default_rng(0), free_port()
+    for process, n in enumerate(rows):
+        x = rng.normal(size=(n, 3))
+        y = np.where(x[:, 0] + rng.normal(size=n) > 0, 1, -1)
+        np.savetxt(folder / f"part-{process}.csv", np.column_stack([x, y]), delimiter=",")
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": folder}
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "jaxsvm", "train", "--processes", "2", "--coordinator", f"localhost:{port}"]
+    command += ["--model", "model.npz", "--quiet", *options]
+    files = lambda process: [f"part-{process}.csv", "--process", str(process)]
+    return lambda: [subprocess.Popen(command + files(process), env=environment, **streams) for process in range(2)]
+
+
+@pytest.mark.long
+def test_a_file_that_cannot_be_read_ends_both_commands(tmp_path):
+    start_both = commands(tmp_path)
+    (tmp_path / "part-1.csv").unlink()
+    began = time.monotonic()
+    started = start_both()
+    texts = [each.communicate(timeout=300)[0] for each in started]
+    assert [each.returncode for each in started] == [2, 2] and time.monotonic() - began < 60, texts
+    assert "process 1 could not read its file" in texts[0] and "there is no file part-1.csv" in texts[1]
+
+
+@pytest.mark.long
+def test_ctrl_c_in_one_of_two_commands_keeps_the_model(tmp_path):
+    start_both = commands(tmp_path, "--passes", "20000", "--tol", "0")
+    started = start_both()
+    line = next(line for line in started[0].stdout if line.startswith("solver"))
+    assert "at most 20000 rounds" in line
+    time.sleep(5)
+    started[1].send_signal(signal.SIGINT)
+    texts = [each.communicate(timeout=120)[0] for each in started]
+    assert [each.returncode for each in started] == [130, 130], texts
+    assert "interrupted" in texts[0] and (tmp_path / "model.npz").exists()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ Results are written to FOLDER/results-PROCESSES-DEVICES-PROCESS.npz, states to f
 import os
 import signal
 import sys
+import threading
 
 import jax
 
@@ -151,6 +152,12 @@ def failing():
     yield CHUNKS[0][1]
 
 
+def interrupt_soon():
+    """Ctrl-C in the second process, a second from now."""
+    if process == 1:
+        threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
 def interrupted():
     for number, chunk in enumerate(CHUNKS[process]):
         if number == 2 and process == 1:
@@ -189,6 +196,15 @@ if processes > 1:
     except (OSError, RuntimeError) as error:
         print("failed:", type(error).__name__, error)
     run = jaxsvm.stream(KINDS["pegasos"], interrupted(), KEY, on_interrupt="return", **STREAM)
+    options = {"every": 20, "sampler": STRATA}
+    jaxsvm.fit(CASES["pegasos"][0], data, KEY, steps=20, **options)  # compiles
+    interrupt_soon()
+    end = jaxsvm.fit(CASES["pegasos"][0], data, KEY, steps=10**8, on_interrupt="return", **options)
+    assert end.reason == "interrupted" and int(end.state.step) > 0
+    results["fit interrupted"] = np.array(end.state.step)
+    end = jaxsvm.fit(CASES["pegasos"][0], data, KEY, steps=10**8, seconds=0.5 + process, **options)
+    assert end.reason == "seconds"
+    results["fit in time"] = np.array(end.state.step)
     results["stream interrupted"] = np.array([run.state.step, run.state.chunks, run.reason == "interrupted"])
     for chunks, options in (([(x[:9, : 5 + process], y[:9])], STREAM), ([], STREAM), (CHUNKS[0], {"batch_size": 8})):
         try:

@@ -71,6 +71,9 @@ def test_draws_across_devices_are_refused(pair):
         jaxsvm.fit(jaxsvm.pegasos(0.1), rows, KEY, steps=1)
     with pytest.raises(ValueError, match="has 2 blocks: take a multiple of 4 blocks"):
         jaxsvm.fit(jaxsvm.pegasos(0.1), rows, KEY, steps=1, sampler=samplers.strata(samplers.epochs(8), blocks=2))
+    uneven = jaxsvm.shard(jaxsvm.dataset(*binary_rows(1000)), rows.y.sharding.mesh, blocks=4)
+    with pytest.raises(ValueError, match=r"1000 rows do not divide into the 16 blocks .* jaxsvm.shard\(data, blocks=16\)"):
+        jaxsvm.fit(jaxsvm.pegasos(0.1), uneven, KEY, steps=1, sampler=samplers.strata(samplers.epochs(8), blocks=16))
 
 
 SOLVERS = {
