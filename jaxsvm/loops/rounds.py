@@ -187,7 +187,7 @@ def check_columns(batch: Batch, like: Batch) -> None:
     """Raise a ValueError for rows of another kind or with other columns."""
     shapes = [columns_of(rows)[1:-1] for rows in (batch, like)]
     if shapes[0] != shapes[1] or type(batch) is not type(like):
-        kinds = [f"rows of type {kind} with {columns} columns" for kind, columns, *_ in shapes]
+        kinds = [f"{columns} columns ({kind})" for kind, columns, *_ in shapes]
         if shapes[0][:2] == shapes[1][:2]:
             kinds = [
                 f"{type(rows).__name__} rows, padded to {rows.x.shape}" for rows in (batch, like)
