@@ -399,12 +399,17 @@ def on_host(x: Any) -> Any:
     return np.asarray(x) if {device.platform for device in x.devices()} == {"cpu"} else None
 
 
+def is_remote(a: Any) -> bool:
+    """Whether other processes hold parts of an array that this one does not hold."""
+    return isinstance(a, jax.Array) and not a.is_fully_addressable and not a.is_fully_replicated
+
+
 def own_values(a: Any) -> np.ndarray:
     """An array on the host; of one that several processes hold, the parts of this process.
 
     These are joined in their order along the axis that is sharded.
     """
-    if getattr(a, "is_fully_addressable", True) or a.is_fully_replicated:
+    if not is_remote(a):
         return np.asarray(a)
     start = lambda part: tuple(where.start or 0 for where in part.index)
     parts = {start(part): np.asarray(part.data) for part in a.addressable_shards}

@@ -13,6 +13,7 @@ from jax.experimental import multihost_utils
 
 import jaxsvm
 
+from ..loops.processes import all_processes
 from ..types import Batch, SparseRows
 from . import rows as reading
 from .build import pace
@@ -88,7 +89,7 @@ def _read(args: Any, read: Callable) -> tuple:
         rows = read(args, None)
     except (ValueError, OSError) as failure:
         error = failure
-    failed = np.asarray(multihost_utils.process_allgather(np.array([error is not None]))).ravel()
+    failed = all_processes(error is not None).ravel()
     if error is not None:
         raise error
     if failed.any():

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..checks import own_values, shown
+from ..checks import is_remote, own_values, shown
 from ..files import DeferredInterrupt
 from ..numerics.shards import ROWS, auto_axes, example_mesh
 from ..types import Batch, SparseRows
@@ -121,16 +121,11 @@ def to_devices(layout: Layout, rows: Batch) -> Batch:
     return jax.tree.map(lay, rows)
 
 
-def _is_whole(a: Any) -> bool:
-    """Whether this process holds all of an array."""
-    return getattr(a, "is_fully_addressable", True) or a.is_fully_replicated
-
-
 def own_rows(layout: Layout, rows: Batch) -> Batch:
     """The part of a batch on the devices of this process, as NumPy arrays."""
 
     def part(a: Any) -> np.ndarray:
-        if not _is_whole(a):
+        if is_remote(a):
             return own_values(a)
         a = np.asarray(a)
         return a.reshape(layout.devices, -1, *a.shape[1:])[layout.own].reshape(-1, *a.shape[1:])
@@ -199,7 +194,7 @@ def check_columns(batch: Batch, like: Batch) -> None:
 
 def pending_of_state(layout: Layout, pending: Batch, n_pending: int) -> Pending:
     """What this process has of the rows in a saved state."""
-    if _is_whole(pending.index):
+    if not is_remote(pending.index):
         index = np.asarray(pending.index)
         # files of version 0.3 hold numbers of rows that were used, too
         if np.sum(index >= 0) != n_pending:

@@ -26,11 +26,6 @@ from ..numerics.shards import auto_axes
 TREE = "tree.npz"
 
 
-def is_remote(a: Any) -> bool:
-    """Whether other processes hold parts of an array that this one does not hold."""
-    return isinstance(a, jax.Array) and not a.is_fully_addressable and not a.is_fully_replicated
-
-
 def as_numpy(a: Any) -> np.ndarray:
     """An array on the host; a replicated one from a device of this process."""
     if isinstance(a, jax.Array) and not a.is_fully_addressable:

@@ -18,14 +18,14 @@ import optax
 from jax.sharding import Mesh
 
 from .. import __about__
-from ..checks import brief, x64_enabled
+from ..checks import brief, is_remote, x64_enabled
 from ..files import Npz, atomic_path, is_damage, open_npz, refuse_special, shape_of
 from ..kernels import Kernel
 from ..recipe import REGISTRY, Recipe, registered_name, unwrap_static
 from ..renamed import FIELDS, OPTIONS, added, current_keys, current_name
 from ..types import Array, all_finite
 from .functions import Classifier, Expansion, Linear, Mapped
-from .parts import TREE, as_numpy, is_remote, lay, read_folder, spec_of, write_folder
+from .parts import TREE, as_numpy, lay, read_folder, spec_of, write_folder
 
 _FORMAT = 1
 

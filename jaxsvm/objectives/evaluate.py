@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import as_number, shown
+from ..checks import as_number, is_remote, shown
 from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
 from ..models import Classifier, Expansion, Linear, Mapped
-from ..models.parts import as_numpy, is_remote
+from ..models.parts import as_numpy
 from ..numerics import dot, is_traced, mesh_of
 from ..recipe import (
     Recipe,
