@@ -29,6 +29,8 @@ from .preprocess import (
     apply,
     batch,
     bucket_size,
+    copies_in,
+    equal_trees,
     make_seed,
     merge_duplicates,
     pad_columns,
@@ -36,6 +38,8 @@ from .preprocess import (
 )
 
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
+
+SHORT_PASS = 10_000  # copies of a row count as rows in passes of at most so many rows
 
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
@@ -61,6 +65,8 @@ class BaseSVM(BaseEstimator):
     """
 
     _length = "max_passes"  # the parameter that sets the length of a run
+    _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
+    _fitted_with: dict[str, Any]  # their values
     _seed: int
     _calls: int
     _solver: Any
@@ -158,6 +164,7 @@ class BaseSVM(BaseEstimator):
         d, columns = x.shape[1], self._columns()
         x, index, copies, n_rows, group = self._merged(x, target, weight, least)
         n = len(index)
+        n_rows = max(n_rows, min(copies_in(weight), SHORT_PASS))
         weight = copies * np.broadcast_to(factors, len(target))[index]
         solver = binary_solver = self._make_solver(
             x, weight, copies, None if state is None else self._solver
@@ -185,6 +192,7 @@ class BaseSVM(BaseEstimator):
             model if names is None else Classifier(model, names),
             binary_solver,
         )
+        self._fitted_with = {name: getattr(self, name) for name in self._structure}
         solver_state = run.state.solver if streams(fields) else ()
         self.fit_ = run._replace(
             model=self.model_, state=run.state._replace(solver=solver_state, sampler=())
@@ -211,12 +219,23 @@ class BaseSVM(BaseEstimator):
             )
 
     def _iterations(self, run: Fit, draws: Sampler, n: int, n_rows: int) -> int:
-        """Updates of a run that read all rows, or passes over `n_rows` rows padded to n."""
+        """Updates of a run that read all rows, or passes over `n_rows` rows."""
         steps = int(run.state.step)
         return steps if draws.whole else -(-steps * draws.rows(n) // n_rows)
 
     def _partial_options(self, first: bool) -> dict:
-        """Options of `_run` for one call of `partial_fit`."""
+        """Options of `_run` for one call of `partial_fit`.
+
+        Raises:
+            ValueError: a parameter that is structure has changed.
+        """
+        for name in () if first else self._structure:
+            before, now = self._fitted_with[name], getattr(self, name)
+            if not equal_trees(before, now):
+                raise ValueError(
+                    f"{name} is {before!r} since the first rows, got {now!r}: call fit for a new "
+                    "model, or set it back for partial_fit"
+                )
         state = None if first else self.fit_.state.solver
         return {"first": first, "state": state, "one_pass": True}
 
@@ -321,7 +340,7 @@ def plan_of(
     one_pass: bool,
     length: str,
 ) -> dict[str, Any]:
-    """`steps`, `every` and `tol` of `jaxsvm.fit` for `n_rows` rows padded to n.
+    """`steps`, `every` and `tol` of `jaxsvm.fit` for passes of `n_rows` rows, merged into n.
 
     Lengths depend on n, so that data of similar size share a program. An update of a solver
     `with_tol` iterates to its tolerance, so that each one is a chunk. `length` is the parameter

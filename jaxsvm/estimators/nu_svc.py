@@ -25,7 +25,7 @@ class NuSVC(KernelClassifier):
         gamma: as `SVC`.
         coef0: as `SVC`.
         shrinking: as `SVC`.
-        probability: as `SVC`. The folds have to be feasible too.
+        probability: as `SVC`. In a training set nu is at most its limit there.
         tol: as `SVC`.
         cache_size: as `SVC`.
         class_weight: accepted without an effect, as in LIBSVM; `class_weight_` holds the factors.

@@ -10,6 +10,7 @@ import numpy as np
 from .. import kernels, losses
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..recipe import Recipe, check_positive
+from ..wrappers import on_features
 from .preprocess import is_sparse
 
 
@@ -81,6 +82,16 @@ def takes_matrix(node: Any) -> bool:
         return False
     _, args, kwargs = node.call()
     return any(map(takes_matrix, (*args, *kwargs.values())))
+
+
+def spaces_of(node: Any) -> list:
+    """The kernels and feature maps of a solver, in which its state has a meaning."""
+    if isinstance(node, Kernel) or not isinstance(node, Recipe):
+        return [node] if isinstance(node, Kernel) else []
+    factory, args, kwargs = node.call()
+    values = (*args, *kwargs.values())
+    maps = [*values[:1]] if factory is on_features else []
+    return sum(map(spaces_of, values), maps)
 
 
 def loss_of(loss: Any) -> Any:

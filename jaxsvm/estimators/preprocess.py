@@ -92,6 +92,11 @@ def merge_duplicates(
     return order[starts], np.add.reduceat(weight[order], starts), group
 
 
+def copies_in(weight: np.ndarray) -> int:
+    """The number of rows where one of integer weight k stands for k, and any other for one."""
+    return int(np.where(weight == np.rint(weight), weight, 1.0).sum())
+
+
 def pad_columns(x: Any) -> Any:
     """The rows with columns of zeros appended, up to a multiple of 8."""
     d = -(-x.shape[1] // 8) * 8
@@ -130,6 +135,14 @@ def apply(fn: Any, x: Any) -> np.ndarray:
         warnings.simplefilter("ignore")  # `fit` warns about the scale of the columns
         rows = batch(x, np.zeros(x.shape[0]), np.ones(x.shape[0])).x
     return np.asarray(_call(fn, rows))[:n]
+
+
+def equal_trees(one: Any, other: Any) -> bool:
+    """Whether two parameters, such as kernels, are of one structure with equal numbers."""
+    trees: list[Any] = [jax.tree.structure(each) for each in (one, other)]
+    return trees[0] == trees[1] and all(
+        map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other))
+    )
 
 
 def make_seed(random_state: Any) -> int:

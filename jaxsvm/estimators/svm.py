@@ -16,7 +16,8 @@ from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Solver
 from .base import BaseSVM, streams
 from .classifier import PartialFitMixin
-from .parameters import is_matrix, kernel_of, may_widen, takes_matrix
+from .parameters import is_matrix, kernel_of, may_widen, spaces_of, takes_matrix
+from .preprocess import equal_trees
 
 EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
@@ -53,6 +54,11 @@ class SolverParameterMixin:
             raise TypeError(
                 "solver must be a solver such as jaxsvm.pegasos(1e-3), got "
                 f"{solver!r}: call the factory first"
+            )
+        if previous is not None and not equal_trees(spaces_of(solver), spaces_of(previous)):
+            raise ValueError(
+                f"solver is {previous!r} since the first rows, got {solver!r} with another kernel "
+                "or feature map: call fit for a new model, or set it back for partial_fit"
             )
         return solver
 
@@ -141,6 +147,8 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         ...     [3.5]]).tolist()
         ['no', 'yes']
     """
+
+    _structure = ("multiclass",)
 
     def __init__(
         self,
