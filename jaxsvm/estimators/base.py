@@ -170,7 +170,7 @@ class BaseSVM(BaseEstimator):
             x, weight, copies, None if state is None else self._solver
         )
         if names is not None and len(names) > 2:
-            solver = MULTICLASS[self.multiclass](solver, classes=len(names))
+            solver = self._for_classes(solver, len(names))
         x = pad_columns(x) if columns == "padded" else x
         data, options = batch(x, target[index], weight), self._run_options(n)
         fields = fields_of(solver)
@@ -199,6 +199,10 @@ class BaseSVM(BaseEstimator):
         )
         self.n_iter_ = max(1, self._iterations(run, draws, n, n_rows))
         return group
+
+    def _for_classes(self, solver: Any, k: int) -> Any:
+        """The solver of k > 2 classes by that of two."""
+        return MULTICLASS[self.multiclass](solver, classes=k)
 
     def _warn_unless_accepted(self, run: Fit, tol: float | None, accepted: float = -np.inf) -> None:
         """Warn of a run that missed its tolerance; raise for one whose model is not finite.

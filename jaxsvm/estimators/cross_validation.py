@@ -18,7 +18,7 @@ from ..checks import integer
 from ..data import dataset
 from ..loops import C_grid, Selection, select
 from ..models import Classifier
-from .base import MULTICLASS, BaseSVM, MergedRows
+from .base import BaseSVM, MergedRows
 from .compact import compact
 from .kernel_svm import KernelSVM
 from .preprocess import batch, make_seed, pad_columns
@@ -126,7 +126,7 @@ class CrossValidated(BaseSVM):
             solver = self._solver_at(rows.x, rows.copies, **numbers)
             if names is None or len(names) == 2:
                 return solver
-            return MULTICLASS[self.multiclass](solver, classes=len(names))
+            return self._for_classes(solver, len(names))
 
         columns = pad_columns(rows.x) if self._columns() == "padded" else rows.x
         with warnings.catch_warnings():

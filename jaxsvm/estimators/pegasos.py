@@ -51,7 +51,8 @@ class Pegasos(PartialFitMixin):
         verbose: as `progress`.
         n_jobs: accepted without an effect: all classes are trained in one program.
         random_state: int, `RandomState` or None; the order of rows.
-        class_weight: dict from class names to factors, "balanced", or None.
+        class_weight: dict from class names to factors, "balanced", or None. For more than two
+            classes it weighs rows in all k problems, in `SGDClassifier` those of the class alone.
         average: whether the model is the mean of the iterates with weights 1, 2, ..., else the last
             one.
         batch_size: rows of a step, >= 1.

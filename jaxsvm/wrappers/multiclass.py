@@ -82,7 +82,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
     def model(state, data=None):
         targets = None if data is None else {"y": labels(data.y)}
-        return _stack_models(inner, state, data, targets, OneVsRest)
+        return stack_models(inner, state, data, targets, OneVsRest)
 
     wrapper = lambda other: one_vs_rest(other, classes=classes)
     return replace(
@@ -220,7 +220,7 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
             targets = dict(
                 zip(("y", "weight"), pair_targets(data.y, data.weight[None, :]), strict=True)
             )
-        return _stack_models(
+        return stack_models(
             inner,
             state.inner,
             data,
@@ -273,7 +273,7 @@ def _select_state(has_rows: Array, new: State, old: State) -> State:
     return jax.tree.map(select, new, old, is_leaf=ignores_padding)
 
 
-def _stack_models(
+def stack_models(
     inner: Solver, state: State, data: Batch | None, targets: dict | None, make_model: Callable
 ) -> Any:
     """The models of stacked states as one; leaves that do not depend on the state are stored once.

@@ -18,7 +18,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import jaxsvm
@@ -302,9 +301,7 @@ def test_balanced_class_weights_are_those_of_scikit_learn():
     x, y = rows(3)
     keep = (y != "ant") | (np.arange(len(y)) % 3 == 0)
     ours = LinearSVC(class_weight="balanced", loss="squared_hinge", tol=1e-4, random_state=0).fit(x[keep], y[keep])
-    # LIBLINEAR weighs the class of each problem only, not the rows of the rest.
-    weight = compute_sample_weight("balanced", y[keep])
-    theirs = sklearn.svm.LinearSVC(dual=False, tol=1e-8).fit(x[keep], y[keep], weight)
+    theirs = sklearn.svm.LinearSVC(dual=False, tol=1e-8, class_weight="balanced").fit(x[keep], y[keep])
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)  # a smooth problem: some times the residual
 
 
