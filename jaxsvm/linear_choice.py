@@ -161,7 +161,7 @@ def one_vs_weighted_rest(inner: Solver, factors: Array) -> Solver:
         factor = jnp.where(positive, jnp.asarray(factors, data.weight.dtype)[:, None], 1)
         return {
             "y": jnp.where(positive, 1, -1).astype(data.y.dtype),
-            "weight": factor * data.weight,
+            "weight": factor * data.weight[None, :],
         }
 
     def init(key: Array, data: Any) -> Any:

@@ -303,6 +303,15 @@ class Recipe:
         factory, args, kwargs = self.call()
         return _rebuild, (factory.__module__, registered_name(factory) or factory, args, kwargs)
 
+    def __getstate__(self) -> tuple:
+        """The call, for programs that do not read `__reduce__`, such as skops."""
+        return self.__reduce__()[1]
+
+    def __setstate__(self, state: tuple) -> None:
+        """Hold the call of `__getstate__`."""
+        call = _rebuild(*state)
+        self.numbers, self.spec = call.numbers, call.spec
+
 
 def _try(call: Recipe) -> None:
     """Evaluate a call once, where all its numbers are known, so that its factory can refuse them.

@@ -76,7 +76,7 @@ def dataset(
     # the dtype of all sums
     dtype = np.dtype(np.float64 if x.dtype == np.float64 and x64_enabled() else np.float32)
     for name, a in (("x", x.data if sparse else x), ("y", y), ("weight", weight)):
-        _finite(name, a, dtype, x.indptr if sparse and name == "x" else None)
+        check_finite(name, a, dtype, x.indptr if sparse and name == "x" else None)
     cast_weight = weight.astype(dtype)  # as solvers read it
     if (cast_weight < 0).any() or not (cast_weight > 0).any():
         raise ValueError(
@@ -129,7 +129,7 @@ def numbers(name: str, a: Any) -> np.ndarray:
         return a.astype(jax_dtype(a.dtype), copy=False)
 
 
-def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None) -> None:
+def check_finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None) -> None:
     """Raise for NaN, infinity and sums that overflow.
 
     With `indptr`, `a` holds the entries of a CSR matrix.

@@ -133,7 +133,7 @@ class BaseSVM(BaseEstimator):
 
     def _merged(self, x: Any, key: np.ndarray, weight: np.ndarray, least: int = 0) -> MergedRows:
         """The rows as they are trained on; rows that differ in `key` (n,) are not merged."""
-        x = to_train_dtype(x)
+        x = to_train_dtype(x, weight)
         rows, copies, group = merge_duplicates(x, key, weight)
         padding = bucket_size(max(len(rows), least)) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
@@ -249,7 +249,8 @@ class BaseSVM(BaseEstimator):
             (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
         )
         # the bits of jax.random.key(seed), put on the device as they are: no program is compiled
-        key = jax.random.wrap_key_data(jax.device_put(np.array([0, self._seed], np.uint32)))
+        bits = jax.device_put(np.array([0, self._seed], np.uint32))
+        key = jax.random.wrap_key_data(bits, impl="threefry2x32")  # whatever the default of JAX
         return jax.random.fold_in(key, self._calls) if self._calls else key
 
     def _scores(self, X: Any) -> np.ndarray:

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from ..checks import x64_enabled
 from ..data import dataset
+from ..data.dataset import check_finite
 from ..numerics import blocked
 from ..types import Batch, SparseRows
 
@@ -33,11 +34,26 @@ def bucket_size(n: int, least: int = 256) -> int:
     return -(-n // step) * step
 
 
-def to_train_dtype(x: Any) -> Any:
-    """The rows in the dtype of training, with -0 replaced by 0."""
-    with np.errstate(over="ignore"):  # overflows become infinities, which `dataset` rejects
-        x = x.astype(np.float64 if x64_enabled() and x.dtype == np.float64 else np.float32)
-    return x.tocsr() if is_sparse(x) else x + x.dtype.type(0)
+def to_train_dtype(x: Any, weight: np.ndarray | None = None) -> Any:
+    """The rows in the dtype of training, with -0 replaced by 0.
+
+    Raises:
+        ValueError: a number of a row, of weight above 0, is too large for this dtype.
+    """
+    dtype = np.dtype(np.float64 if x64_enabled() and x.dtype == np.float64 else np.float32)
+    x = x.tocsr() if is_sparse(x) else x
+    try:
+        with np.errstate(over="raise"):
+            cast = x.astype(dtype)
+    except FloatingPointError:
+        x = x.copy()
+        values, indptr = (x.data, x.indptr) if is_sparse(x) else (x, None)
+        if weight is not None:
+            absent = weight == 0
+            values[absent if indptr is None else np.repeat(absent, np.diff(indptr))] = 0
+        check_finite("X", values, dtype, indptr)
+        cast = x.astype(dtype)
+    return cast if is_sparse(x) else cast + dtype.type(0)
 
 
 def row_hashes(x: Any) -> np.ndarray:

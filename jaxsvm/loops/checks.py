@@ -133,6 +133,11 @@ def check_limit(name: str, value: Any, signed: bool = False) -> None:
         )
 
 
+def _kind(leaf: Any) -> Any:
+    """The dtype of a leaf; keys of all implementations are of one kind."""
+    return "key" if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
+
+
 def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
     """Raise unless the fields `parts` of `state` match those of `like`.
 
@@ -146,7 +151,7 @@ def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampl
     for part in parts:
         actual, expected = getattr(state, part), getattr(like, part)
         shapes = [
-            [(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)]
+            [(jnp.shape(leaf), _kind(leaf)) for leaf in jax.tree.leaves(tree)]
             for tree in (actual, expected)
         ]
         if not same_structure(actual, expected) or shapes[0] != shapes[1]:
