@@ -327,7 +327,8 @@ def _try(call: Recipe) -> None:
     known = _hashable(call)
     if known in _passed:
         return
-    refusals = []
+    refusals: list[Exception] = []
+    results: dict[int, tuple[Recipe, Any]] = {}
 
     def trial_of_a_factory():
         try:
@@ -336,8 +337,10 @@ def _try(call: Recipe) -> None:
             pass
         except Exception as error:  # raised below, where JAX adds nothing to its sentence
             refusals.append(error)
+        finally:
+            results.clear()  # before JAX looks for tracers that outlive the trial
 
-    _trial.results = {}
+    _trial.results = results
     try:
         jax.eval_shape(trial_of_a_factory)
     finally:
@@ -510,7 +513,7 @@ def check_choice(name: str, value: Any, allowed: tuple) -> None:
     Raises:
         ValueError: with the name, the choices and what came.
     """
-    if not isinstance(value, str | bool) or value not in allowed:
+    if not isinstance(value, str | bool | np.bool_) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 

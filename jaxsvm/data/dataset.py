@@ -129,7 +129,9 @@ def numbers(name: str, a: Any) -> np.ndarray:
         return a.astype(jax_dtype(a.dtype), copy=False)
 
 
-def check_finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None) -> None:
+def check_finite(
+    name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None
+) -> None:
     """Raise for NaN, infinity and sums that overflow.
 
     With `indptr`, `a` holds the entries of a CSR matrix.

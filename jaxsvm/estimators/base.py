@@ -33,6 +33,7 @@ from .preprocess import (
     equal_trees,
     make_seed,
     merge_duplicates,
+    on_cpu,
     pad_columns,
     to_train_dtype,
 )
@@ -268,7 +269,7 @@ class BaseSVM(BaseEstimator):
             outer, OneVsOne
         ):  # on the host: nothing is compiled or copied to a device
             weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)
-            return safe_sparse_dot(X, weights.T, dense_output=True) + b
+            return safe_sparse_dot(on_cpu(X), weights.T, dense_output=True) + b
         if isinstance(model, Expansion) and self._columns() == "rows":
             X = X[:, np.maximum(np.asarray(model.index), 0)]
         return apply(outer, X)

@@ -128,9 +128,9 @@ class LinearSVC(LinearSVM, BaseClassifier):
             )
         check_choice("multi_class", self.multi_class, ("ovr",))
 
-    def _class_weights(self, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    def _class_weights(self, y: np.ndarray, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """As `BaseClassifier._class_weights`; of more than two classes they are of the solver."""
-        factors = super()._class_weights(place, weight)
+        factors = super()._class_weights(y, place, weight)
         self._factors = factors if len(factors) > 2 and (factors != 1).any() else None
         return factors if self._factors is None else np.ones(len(factors))
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import kernels, losses
+from ..checks import x64_enabled
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..recipe import Recipe, check_positive
 from ..wrappers import on_features
@@ -48,7 +49,22 @@ def gamma_of(name: Any, gamma: Any, x: Any, weight: np.ndarray | None = None) ->
             variance = _variance(x, weight)
         return 1 / (x.shape[1] * variance) if variance and np.isfinite(variance) else 1.0
     check_positive(gamma=gamma)
-    return float(gamma)
+    return in_range("gamma", gamma)
+
+
+def in_range(name: str, value: Any) -> float:
+    """A number that is not 0 as a float.
+
+    Raises:
+        ValueError: it is out of the range of the numbers of solvers.
+    """
+    limits = np.finfo(np.float64 if x64_enabled() else np.float32)
+    if not limits.tiny <= abs(value) <= limits.max:
+        raise ValueError(
+            f"{name} must be from {limits.tiny:.3g} to {limits.max:.3g} for {limits.dtype}, got "
+            f"{value:g}: scale the columns of X instead"
+        )
+    return float(value)
 
 
 def _variance(x: Any, weight: np.ndarray | None) -> float:

@@ -25,6 +25,11 @@ def is_sparse(x: Any) -> bool:
     return hasattr(x, "tocsr")
 
 
+def on_cpu(x: Any) -> Any:
+    """The rows for NumPy: those of other libraries, under array API dispatch, become arrays."""
+    return x if is_sparse(x) else np.asarray(x)
+
+
 def bucket_size(n: int, least: int = 256) -> int:
     """The padded length of n rows.
 

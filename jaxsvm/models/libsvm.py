@@ -54,6 +54,9 @@ def to_libsvm(model: Any, path: str | bytes | os.PathLike, *, task: str | None =
     `OneVsRest` of it, are written for LIBLINEAR (`predict`). Their decision values are those of the
     model. Numbers have 17 digits, so that none is rounded.
 
+    Probabilities, which are those of an estimator and not of its model, are not written:
+    `svm-predict -b 1` refuses the file.
+
     LIBLINEAR's solver type is written as that of the hinge loss, as the model does not tell its
     loss. A bias becomes the weight of a feature with value 1. Of `OneVsRest` with two classes the
     difference of the values is written. Where two classes have equally many
@@ -88,6 +91,11 @@ def to_libsvm(model: Any, path: str | bytes | os.PathLike, *, task: str | None =
         check_choice("task", task, TASKS)
     names = model.classes if isinstance(model, Classifier) else None
     inner = model.inner if isinstance(model, Classifier) else model
+    if hasattr(model, "model_"):
+        lost = ", without its probabilities" if np.size(getattr(model, "probA_", ())) else ""
+        raise TypeError(
+            f"to_libsvm takes the model of an estimator, got {shown(model)}: pass its model_{lost}"
+        )
     if not isinstance(inner, Expansion | Linear | OneVsOne | OneVsRest):
         what = "a model on features" if hasattr(inner, "features") else shown(inner)
         kind = ValueError if hasattr(inner, "features") else TypeError
