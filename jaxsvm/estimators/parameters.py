@@ -59,7 +59,7 @@ def in_range(name: str, value: Any) -> float:
         ValueError: it is out of the range of the numbers of solvers.
     """
     limits = np.finfo(np.float64 if x64_enabled() else np.float32)
-    if not limits.tiny <= abs(value) <= limits.max:
+    if not float(limits.tiny) <= abs(value) <= float(limits.max):
         raise ValueError(
             f"{name} must be from {limits.tiny:.3g} to {limits.max:.3g} for {limits.dtype}, got "
             f"{value:g}: scale the columns of X instead"

@@ -55,6 +55,7 @@ def test_an_overflow_of_rows_that_repeat_or_weigh_nothing():
         np.testing.assert_array_equal(made.coef_, LinearSVC().fit(form[rest], Y[rest]).coef_)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("implementation", ["rbg", "unsafe_rbg"])
 def test_keys_of_any_implementation(implementation):
     usual = Pegasos(random_state=0).partial_fit(X, Y, classes=[0, 1]).partial_fit(X, Y).coef_
