@@ -18,7 +18,7 @@ from jax import lax
 from jax.sharding import Mesh
 
 from ..checks import as_number, integer, shown
-from ..numerics import check_process, is_traced
+from ..numerics import is_traced
 from ..recipe import check_positive
 from ..types import Array
 from .deal import Deal
@@ -261,7 +261,6 @@ def sweep(
         return plans[types]
 
     def run(*args, **kwargs):
-        check_process()
         if is_traced(args, kwargs, axes):
             return _run_traced(grid, run_part, args, kwargs)
         # converted in this thread, as others do not inherit JAX's settings
