@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import gc
 import importlib
 import inspect
 import threading
@@ -328,6 +329,9 @@ def _try(call: Recipe) -> None:
             pass
         except Exception as error:  # raised below, where JAX adds nothing to its sentence
             refusals.append(error)
+        _trial.results.clear()
+        if jax.config.jax_check_tracer_leaks:  # what was made refers to itself
+            gc.collect()
 
     _trial.results = {}
     try:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from ..checks import is_remote, own_values, shown
+from ..checks import is_class_number, is_remote, own_values, shown
 from ..numerics import is_traced, shards
 from ..recipe import Recipe, fields_of, is_kind, refuse_factory
 from ..types import Batch, Curve, Run, Sampler, Solver, same_structure
@@ -47,7 +47,7 @@ def check_targets(solver: Any, data: Batch) -> None:
             f"this solver takes labels -1 and +1, the data hold {shown}: for class numbers wrap "
             "it, jaxsvm.one_vs_rest(solver, classes=k), for real targets choose another loss"
         )
-    if wanted != "labels" and not np.isin(values, np.arange(wanted)).all():
+    if wanted != "labels" and not is_class_number(values, wanted).all():
         raise ValueError(
             f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number "
             "them, or say classes=k"

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..checks import check_bytes
 from ..numerics import shards
 from ..objectives import decision_values
 from ..recipe import as_static, cast, fields_of, unwrap_static
@@ -76,8 +77,12 @@ def init_run(
         ]
         init_data = subset if shapes[0] == shapes[1] else data
     zero = jnp.zeros((), jnp.int32)
+    state = solver.init(solver_key, init_data)
+    # known before it is made, as this function is compiled
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    check_bytes("the numbers of the solver's state", size, "lower its sizes, such as budget")
     return Run(
-        solver.init(solver_key, init_data),
+        state,
         sampler_state,
         zero,
         jnp.zeros((), bool),
