@@ -321,6 +321,7 @@ def _try(call: Recipe) -> None:
     if known in _passed:
         return
     refusals = []
+    results: dict[int, tuple[Recipe, Any]] = {}
 
     def trial_of_a_factory():
         try:
@@ -329,11 +330,11 @@ def _try(call: Recipe) -> None:
             pass
         except Exception as error:  # raised below, where JAX adds nothing to its sentence
             refusals.append(error)
-        _trial.results.clear()
-        if jax.config.jax_check_tracer_leaks:  # what was made refers to itself
+        results.clear()
+        if getattr(jax.config, "jax_check_tracer_leaks", False):  # what was made refers to itself
             gc.collect()
 
-    _trial.results = {}
+    _trial.results = results
     try:
         jax.eval_shape(trial_of_a_factory)
     finally:

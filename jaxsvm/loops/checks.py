@@ -180,7 +180,15 @@ def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampl
             [(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)]
             for tree in (actual, expected)
         ]
-        if not same_structure(actual, expected) or shapes[0] != shapes[1]:
+        same = same_structure(actual, expected)
+        forms = [[shape for shape, _ in tree] for tree in shapes]
+        if same and forms[0] == forms[1] and shapes[0] != shapes[1]:
+            old, new = next((a[1], b[1]) for a, b in zip(*shapes, strict=True) if a != b)
+            raise ValueError(
+                f"state holds numbers of {old}, and this run computes in {new}: go on with rows "
+                "and settings (jax_enable_x64) of the precision that it was made with"
+            )
+        if not same or shapes[0] != shapes[1]:
             raise ValueError(
                 f"state comes from {what[part]}: go on with the solver, sampler and "
                 "data that it was made with"

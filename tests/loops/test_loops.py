@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import jaxsvm
@@ -939,6 +940,39 @@ def test_converged_implies_finite(name):
     solver = jaxsvm.decomposition(1.0, jaxsvm.kernels.rbf(1.0))
     run = jax.jit(lambda data: fit(solver, data, KEY))(data)
     assert not run.converged and not run.finite
+
+
+@pytest.mark.long
+def test_a_run_does_not_go_on_in_another_precision():
+    solver = jaxsvm.pegasos(0.1)
+    single = fit(solver, FOUR, KEY, steps=6, every=3)
+    with jax.enable_x64(True):
+        wide = jaxsvm.dataset(np.array([[1.0], [-1.0], [2.0], [-2.0]]), [1, -1, 1, -1])
+        double = fit(solver, wide, KEY, steps=6, every=3)
+        with pytest.raises(ValueError, match="state holds numbers of float32, and this run computes in float64"):
+            fit(solver, wide, steps=6, every=3, state=single.state)
+    with pytest.raises(ValueError, match="state holds numbers of float64, and this run computes in float32"):
+        fit(solver, FOUR, steps=6, every=3, state=double.state)
+
+
+@pytest.mark.parametrize(
+    "tx", [optax.lbfgs(), optax.polyak_sgd(), optax.chain(optax.sgd(1.0), optax.scale_by_backtracking_linesearch(5))]
+)
+def test_optimisers_that_need_values_are_refused_in_a_sentence(tx):
+    solver = jaxsvm.gradient(jaxsvm.losses.hinge, tx)
+    with pytest.raises(TypeError, match="tx must be a chain of gradients alone"):
+        jax.eval_shape(lambda: solver.update(solver.init(KEY, FOUR), FOUR))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["rbg", "unsafe_rbg"])
+def test_runs_and_maps_under_other_generators(name):
+    with jax.default_prng_impl(name):
+        key, rbf = jax.random.key(0), jaxsvm.kernels.rbf(1.0)
+        assert fit(jaxsvm.bsgd(0.1, rbf, budget=3), FOUR, key, steps=6).finite
+        assert fit(jaxsvm.sdca(1.0), FOUR, key, steps=6, sampler=jaxsvm.samplers.acf()).finite
+        assert np.isfinite(jaxsvm.features.fourier(key, rbf, dim=1, features=4)(FOUR.x)).all()
+        assert np.isfinite(jaxsvm.features.nystrom(key, rbf, FOUR.x, landmarks=2)(FOUR.x)).all()
 
 
 def test_a_run_whose_tolerance_is_met_is_not_converged_if_it_is_not_finite():
