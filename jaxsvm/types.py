@@ -472,14 +472,15 @@ class Fit(NamedTuple):
 
     @property
     def converged(self) -> bool:
-        """Whether the tolerance was met (for every run of a batch)."""
-        return bool(np.all(np.asarray(self.state.done)))
+        """Whether the tolerance was met, and the run is finite (for every run of a batch)."""
+        return bool(np.all(np.asarray(self.state.done))) and self.finite
 
     @property
     def finite(self) -> bool:
-        """Whether the model and the last loss are finite.
+        """Whether the model, the last loss and the weights of rows are finite.
 
-        Of the model these are its numbers, and its decision values at some training rows.
+        Of the model these are its numbers, and its decision values at some training rows. No loss
+        of the curve may be nan, and no weight below 0.
         """
         return all_finite(self.model) and (
             self.values_finite is None or bool(np.all(np.asarray(self.values_finite)))
@@ -540,9 +541,15 @@ class Fit(NamedTuple):
             )
         if not self.finite:
             if all_finite(self.model):
+                if np.isnan(np.asarray(self.info.loss)).any():
+                    return (
+                        f"a loss is not a number after {int(steps)} steps: look at the targets and "
+                        "weights of the rows, and at the row numbers that the sampler draws"
+                    )
                 return (
                     f"the decision values of the model are not finite after {int(steps)} steps: "
-                    "look at the scale of the data, at the kernel's width and at the step size"
+                    "look at the scale of the data, at the weights of rows, at the kernel's width "
+                    "and at the step size"
                 )
             return (
                 f"the model is not finite after {int(steps)} steps: look at the scale of the data "
@@ -574,12 +581,12 @@ def all_finite(tree: Any) -> bool:
 
 
 def inexact_leaves(tree: Any) -> list[np.ndarray]:
-    """The leaves of floating-point numbers, as float64 on the host.
+    """The leaves of floating-point numbers, on the host.
 
     Of an array that several processes hold, it is the part of this one.
     """
     return [
-        np.asarray(own_values(leaf), np.float64)
+        own_values(leaf)
         for leaf in jax.tree.leaves(tree)
         if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
     ]
@@ -623,7 +630,8 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
 
     Args:
         data: n rows.
-        index: (b,) int32 in [-1, n), or a list of integers.
+        index: (b,) int32 in [-1, n), or a list of integers. Other numbers become -1 where their
+            values are not known, inside of transformations.
         copy: False: sparse rows are selected by reference, for loops over constant data; structure.
 
     Raises:
@@ -638,6 +646,8 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     """
     check_batch("data", data)
     index = row_numbers("index", index, data.y.shape[0])
+    if copy and isinstance(index, jax.core.Tracer):
+        index = jnp.where((index >= 0) & (index < data.y.shape[0]), index, -1)
     safe = jnp.maximum(index, 0)
     if isinstance(data.x, SparseRows) and (
         not copy or data.x.rows is not None or data.x.offsets is not None

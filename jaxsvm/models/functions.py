@@ -11,7 +11,7 @@ import numpy as np
 from ..checks import class_names, integer, matrix, shown
 from ..files import check_field, check_front, shape_of
 from ..kernels import Kernel, holds_precomputed, matvec, precomputed
-from ..numerics import blocked, check_process, dot, is_traced
+from ..numerics import blocked, dot, is_traced
 from ..recipe import Recipe, check_choice, static, struct, unwrap_static
 from ..types import Array, Batch
 
@@ -32,7 +32,6 @@ class Linear:
 
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, p) -> (n,)."""
-        check_process()
         x = matrix("x", x, self.w.shape[-1])
         return dot(x, self.w) + self.b
 
@@ -70,7 +69,6 @@ class Expansion:
 
     def __call__(self, x: Array, *, block: int = 1024) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, m)."""
-        check_process()
         x = matrix("x", x, None if holds_precomputed(self.kernel) else self.x.shape[-1])
         integer("block", block, 1)
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
@@ -139,7 +137,6 @@ class Mapped:
 
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
-        check_process()
         x = matrix("x", x)
         integer("block", block, 1)
         return blocked(lambda rows: self.inner(self.features(rows)), x, block)

@@ -23,7 +23,6 @@ from .counts import sum_counts as sum_counts
 from .counts import times_count as times_count
 from .dependence import depends_on as depends_on
 from .double import in_double as in_double
-from .fork import check_process as check_process
 from .fork import jax_has_started as jax_has_started
 from .golden import golden_section as golden_section
 from .gram_updates import WeightedGram as WeightedGram
