@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import lzma
 import os
@@ -43,10 +44,20 @@ def check_paths(paths: Sequence) -> list[str]:
 
 
 def open_any(path: str, mode: str = "r") -> Any:
-    """An open file, UTF-8 text or bytes; decompressed if the name ends in .gz, .bz2 or .xz."""
+    """An open file, UTF-8 text or bytes; decompressed if the name ends in .gz, .bz2 or .xz.
+
+    A byte order mark is skipped.
+    """
     opener: Any = _PACKED.get(os.path.splitext(path)[1], open)
-    if "b" in mode:
-        return opener(path, mode)
+    if mode == "rb":
+        file = opener(path, mode)
+        try:
+            if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+                file.read(len(codecs.BOM_UTF8))
+        except BaseException:  # a damaged file
+            file.close()
+            raise
+        return file
     return opener(path, mode + "t", encoding="utf-8-sig" if mode == "r" else "utf-8", newline="")
 
 
@@ -73,7 +84,8 @@ def reading(path: str) -> Iterator[None]:
                         pass
             if isinstance(error, UnicodeDecodeError):
                 raise ValueError(
-                    f"{path} is no text in UTF-8: {error.reason} at byte {error.start}"
+                    f"{path} is no text in UTF-8: {error.reason} at byte {error.start}; "
+                    "save it as UTF-8"
                 ) from error
             raise
 
@@ -95,8 +107,9 @@ def run_dtype() -> Any:
     return np.float64 if x64_enabled() else np.float32
 
 
+# no two neighbours match the same characters, so that it is linear in the length
 _NUMBER = re.compile(
-    r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
+    r"[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
 )
 
 
