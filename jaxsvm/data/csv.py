@@ -244,7 +244,8 @@ def _numbers_columns(
     if not rows or any(len(cells) != len(head) for cells in rows):
         return False  # an error that names the line follows
     columns = counted - {place}
-    fractional = {i for i in counted if not any(_is_whole(cells[i]) for cells in rows)}
+    known = {i: [cells[i] for cells in rows if not is_missing(cells[i])] for i in counted}
+    fractional = {i for i, cells in known.items() if cells and all(map(_is_fractional, cells))}
     other_labels = False  # words below a number, or numbers below a word
     if place is not None:
         labels = {cells[place].strip() for cells in rows} - {""}
@@ -276,6 +277,11 @@ def _is_whole(cell: str) -> bool:
     """Whether a cell is a whole number without a point."""
     digits = cell.strip().removeprefix("-")
     return digits.isascii() and digits.isdigit() and len(digits) < 16
+
+
+def _is_fractional(cell: str) -> bool:
+    """Whether a cell is a number with a point or an exponent."""
+    return not _is_whole(cell) and number_fault(cell, np.inf) != "is no number"
 
 
 def _warn_of_delimiter(path: str, names: list[str], delimiter: str) -> None:

@@ -47,14 +47,20 @@ def open_any(path: str, mode: str = "r") -> Any:
     """An open file, UTF-8 text or bytes; decompressed if the name ends in .gz, .bz2 or .xz.
 
     A byte order mark is skipped.
+
+    Raises:
+        ValueError: bytes of UTF-16.
     """
     opener: Any = _PACKED.get(os.path.splitext(path)[1], open)
     if mode == "rb":
         file = opener(path, mode)
         try:
-            if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+            start = file.peek(len(codecs.BOM_UTF8))
+            if start.startswith(codecs.BOM_UTF8):
                 file.read(len(codecs.BOM_UTF8))
-        except BaseException:  # a damaged file
+            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise ValueError(f"{path} is text in UTF-16: save it as UTF-8")
+        except BaseException:
             file.close()
             raise
         return file
