@@ -584,6 +584,11 @@ def test_first_rows_of_numbers_stay_rows(write, no_warning, rows):
     assert jdata.load_csv(path, task="regression")[0].x.shape == (rows.count("\n") + 1, 2)
 
 
+def test_a_first_label_that_comes_again_is_no_name_of_a_column(write, no_warning):
+    rows = [(0.5, 2.25, "dog"), (1.5, 0.75, "cat"), (2.5, 1e-3, "dog")]
+    assert jdata.load_csv(write(lines(rows, "0,1,cat"), "a.csv"))[0].x.shape == (4, 2)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -608,7 +613,7 @@ def test_what_is_odd_in_a_table_is_a_warning(write, text, said):
             jdata.load_csv(write(text, "a.csv"), header=False)
 
 
-@pytest.mark.parametrize("labels", [["1;2", "2;3"] * 9, ["a;b", "c;d"] * 9, [*"abcdefgh"] * 2, [*"aabbcdefg"]])
+@pytest.mark.parametrize("labels", [["1;2", "2;3"] * 9, ["a;b", "c;d"] * 9, [*"abcdefgh"] * 2, [*"aabbcdefg"], [*"abcdeeeeee"]])
 def test_labels_that_are_not_odd(write, labels):
     """Few classes of one row among many, quoted delimiters in words, a small file."""
     with warnings.catch_warnings(record=True) as seen:
