@@ -3,7 +3,8 @@
 `test_svm.py`, `test_bounds.py` and `test_sparse.py` of the installed scikit-learn are copied to a temporary folder, and run
 there with our classes in the place of those of the same name. The table says of each test whether it passes, and why a test
 that fails does not apply. The reasons are in sklearn_suites_reasons.csv beside this file. A test that fails without a reason
-ends the command with status 1; so does a reason for a test that passes.
+ends the command with status 1; so does a reason for a test that passes. Most of the time is compilation: what was compiled
+is found again in the folder of JAX_COMPILATION_CACHE_DIR.
 
 `--only TEXT` runs the tests whose name holds the text, and writes no table.
 """
