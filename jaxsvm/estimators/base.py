@@ -23,7 +23,7 @@ from ..models import Classifier, Expansion, Linear, support_index
 from ..recipe import check_positive, fields_of
 from ..types import Fit, Run, Sampler, Solver
 from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
-from .compact import compact, inner_of, on_rows
+from .compact import add_to_intercept, compact, inner_of, on_rows
 from .preprocess import (
     FLOATS,
     apply,
@@ -61,6 +61,7 @@ class BaseSVM(BaseEstimator):
     """
 
     _length = "max_passes"  # the parameter that sets the length of a run
+    _centre: float = 0.0  # subtracted from real targets in float64; part of a free intercept
     _seed: int
     _calls: int
     _solver: Any
@@ -156,6 +157,7 @@ class BaseSVM(BaseEstimator):
         merged. They are padded to at least the size of `least` rows.
         """
         d, columns = x.shape[1], self._columns()
+        target = target if names is not None else target - self._centre
         x, index, copies, n_rows, group = self._merged(x, target, weight, least)
         n = len(index)
         weight = copies * np.broadcast_to(factors, len(target))[index]
@@ -181,6 +183,7 @@ class BaseSVM(BaseEstimator):
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         self._warn_unless_accepted(run, plan["tol"], accepted)
         model = compact(run.model, index, d)
+        model = add_to_intercept(model, self._centre) if self._centre else model
         self.model_, self._solver = (
             model if names is None else Classifier(model, names),
             binary_solver,
@@ -247,6 +250,9 @@ class BaseSVM(BaseEstimator):
             return safe_sparse_dot(X, weights.T, dense_output=True) + b
         if isinstance(model, Expansion) and self._columns() == "rows":
             X = X[:, np.maximum(np.asarray(model.index), 0)]
+        if self._centre:  # added in float64
+            values = apply(add_to_intercept(outer, -self._centre), X)
+            return values.astype(np.float64) + self._centre
         return apply(outer, X)
 
     def _field(self, name: str, kind: Any, fn: Callable) -> np.ndarray:

@@ -40,6 +40,18 @@ def to_train_dtype(x: Any) -> Any:
     return x.tocsr() if is_sparse(x) else x + x.dtype.type(0)
 
 
+def centre_of(y: np.ndarray, weight: np.ndarray) -> float:
+    """The weighted median of real targets that lie far from 0, which rounding would spoil; else 0.
+
+    Far means more than twice the distance between their quartiles. Weight k equals k copies.
+    """
+    order = np.argsort(y, kind="stable")
+    total = np.cumsum(weight[order])
+    places = np.searchsorted(total, total[-1] * np.array([0.25, 0.5, 0.75]))
+    low, median, high = y[order[places]]
+    return float(median) if abs(median) > 2 * (high - low) else 0.0
+
+
 def row_hashes(x: Any) -> np.ndarray:
     """Hashes of the rows, (n,) uint64, the same for dense and sparse rows."""
 
