@@ -287,7 +287,7 @@ def _squares(columns: np.ndarray, ranges: np.ndarray, dtype: np.dtype) -> None:
         least = ranges[small].min()
         _warn(
             f"the numbers of column {columns[small[ranges[small].argmin()]]} differ by {least:.2g} "
-            f"at most, and squares of such numbers underflow in {dtype}: multiply its unit, for "
+            f"at most, and squares of such numbers underflow in {dtype}: multiply its numbers, for "
             f"example by {2.0 ** -np.floor(np.log2(least)):.2g}"
         )
 

@@ -58,7 +58,7 @@ def _standardize(x: Array) -> Standardize:
     constant = jnp.max(x, 0) == jnp.min(x, 0)
     # in units of a power of two near the largest number: no sum of squares leaves the range
     unit = power_of_two(jnp.max(jnp.abs(x), 0))
-    scaled = x / unit
+    scaled = x / unit[None, :]
     mean, deviation = unit * jnp.mean(scaled, 0), unit * jnp.std(scaled, 0)
     constant = constant | (deviation < jnp.finfo(x.dtype).tiny)
     return Standardize(

@@ -24,6 +24,7 @@ from ..recipe import check_positive, fields_of
 from ..types import Fit, Run, Sampler, Solver
 from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
 from .compact import add_to_intercept, compact, inner_of, on_rows
+from .parameters import divides_rows
 from .preprocess import (
     FLOATS,
     apply,
@@ -167,7 +168,8 @@ class BaseSVM(BaseEstimator):
         if names is not None and len(names) > 2:
             solver = MULTICLASS[self.multiclass](solver, classes=len(names))
         x = pad_columns(x) if columns == "padded" else x
-        data, options = batch(x, target[index], weight), self._run_options(n)
+        any_unit = divides_rows(binary_solver)
+        data, options = batch(x, target[index], weight, any_unit=any_unit), self._run_options(n)
         fields = fields_of(solver)
         sampler, progress, accepted = (
             options.pop("sampler") or fields.sampler or samplers.uniform(1),

@@ -12,7 +12,6 @@ from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..recipe import Recipe, check_positive
 from .preprocess import is_sparse
 
-
 WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian")
 TINY = 1e-12  # size of rows of which the squares, and smaller ones, are not far from underflow
 
@@ -96,6 +95,14 @@ def takes_matrix(node: Any) -> bool:
         return False
     _, args, kwargs = node.call()
     return any(map(takes_matrix, (*args, *kwargs.values())))
+
+
+def divides_rows(node: Any) -> bool:
+    """Whether a kernel, or an argument of a solver, divides rows by their unit."""
+    if not isinstance(node, Recipe):
+        return False
+    factory, args, kwargs = node.call()
+    return factory is kernels.in_units or any(map(divides_rows, (*args, *kwargs.values())))
 
 
 def loss_of(loss: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from typing import Any
@@ -113,9 +114,22 @@ def pad_columns(x: Any) -> Any:
     return x
 
 
-def batch(x: Any, y: np.ndarray, weight: np.ndarray, query: np.ndarray | None = None) -> Batch:
-    """A checked data set whose sparse rows are padded to a width of `bucket_size`."""
-    data = dataset(x, y, weight, query=query, task="regression")
+def batch(
+    x: Any,
+    y: np.ndarray,
+    weight: np.ndarray,
+    query: np.ndarray | None = None,
+    *,
+    any_unit: bool = False,
+) -> Batch:
+    """A checked data set whose sparse rows are padded to a width of `bucket_size`.
+
+    With `any_unit` the rows may be so small that squares of their numbers underflow.
+    """
+    with warnings.catch_warnings() if any_unit else contextlib.nullcontext():
+        if any_unit:
+            warnings.filterwarnings("ignore", ".*squares of such numbers underflow")
+        data = dataset(x, y, weight, query=query, task="regression")
     if isinstance(data.x, SparseRows):
         width = data.x.value.shape[1]
         padding = ((0, 0), (0, bucket_size(width, 8) - width))

@@ -253,7 +253,7 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
     def _has_free_intercept(self, columns: int) -> bool:
         solver = self._make_solver(None, None, None)
         n = columns if self._columns() == "rows" else 8
-        shape = lambda *size, dtype=np.float32: jax.ShapeDtypeStruct(size, dtype)
+        shape: Any = lambda *size, dtype=np.float32: jax.ShapeDtypeStruct(size, dtype)
         data = Batch(shape(n, columns), shape(n), shape(n, dtype=np.int32), shape(n))
         model = jax.eval_shape(
             lambda key, data: solver.model(solver.init(key, data), data), jax.random.key(0), data

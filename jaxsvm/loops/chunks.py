@@ -65,9 +65,7 @@ def feed(
         chunks_read, n_read = 0, 0
 
 
-def _arrays(
-    chunk: Any, name: str, double: bool, warn: bool
-) -> tuple[Any, np.ndarray, np.ndarray]:
+def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.ndarray, np.ndarray]:
     """Rows, targets and weights as NumPy arrays of the dtypes that solvers read.
 
     With `warn` there is a warning where these lack digits of the rows or the targets.
