@@ -58,6 +58,7 @@ def test_a_shift_of_the_targets_is_one_of_the_intercept():
     np.testing.assert_allclose(first.predict(X) + 2.0**33, second.predict(X), rtol=1e-15)
 
 
+@pytest.mark.long
 def test_copies_and_weights_have_the_same_centre():
     weight = RNG.integers(0, 3, 200)
     y, copies = FAR["1e9"], np.repeat(np.arange(200), weight)
@@ -65,6 +66,7 @@ def test_copies_and_weights_have_the_same_centre():
     np.testing.assert_array_equal(weighted.predict(X), SVR(gamma=0.5, C=100).fit(X[copies], y[copies]).predict(X))
 
 
+@pytest.mark.long
 def test_the_model_holds_the_centre(tmp_path):
     y = FAR["1e9"]
     reg = SVR(gamma=0.5, C=100).fit(X, y)
@@ -85,17 +87,20 @@ EXACT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", EXACT.values(), ids=EXACT.keys())
 def test_machines_with_a_free_intercept(make):
     assert np.abs(make().fit(X, FAR["1e9"]).predict(X) - FAR["1e9"]).max() < 0.3
 
 
+@pytest.mark.long
 def test_least_squares_on_targets_far_from_0():
     reg = SVMRegressor(jaxsvm.least_squares(1e-4)).fit(np.sin(X), FAR["1e9"])
     assert np.abs(reg.predict(np.sin(X)) - FAR["1e9"]).max() < 0.3
     np.testing.assert_allclose(reg.intercept_, 1e9, atol=0.05)
 
 
+@pytest.mark.long
 def test_partial_fit_keeps_its_centre():
     solver = jaxsvm.pegasos(1e-3, loss=losses.eps_insensitive(0.0), bias="free")
     far, near = SVMRegressor(solver, random_state=0), SVMRegressor(solver, random_state=0)
@@ -107,6 +112,7 @@ def test_partial_fit_keeps_its_centre():
     np.testing.assert_allclose(far.predict(rows) - 1e9, near.predict(rows), atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scoring", [None, "neg_mean_absolute_percentage_error"])
 def test_cross_validation_of_targets_far_from_0(scoring):
     y = FAR["1e9"]
@@ -117,12 +123,14 @@ def test_cross_validation_of_targets_far_from_0(scoring):
     assert np.abs(reg.predict(X) - y).max() < 0.3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [LinearSVR, SVMRegressor])
 def test_a_regularised_intercept_is_warned_of(make):
     with pytest.warns(UserWarning, match="rounding to float32 moves y by .* subtract it beforehand"):
         make(random_state=0).fit(np.sin(X), FAR["1e9"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("y", [2000 + 5 * IRIS[:, 0], 250_000 + 40 * IRIS[:, 0]], ids=["5", "40"])
 def test_far_targets_take_no_more_rounds(y):
     far, near = SVR(C=50).fit(IRIS, y), SVR(C=50).fit(IRIS, y - np.median(y))
@@ -143,6 +151,7 @@ TINY = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("clf", "unit"), TINY.values(), ids=TINY.keys())
 def test_the_unit_of_the_rows_changes_nothing(clf, unit):
     by_size = isinstance(clf.gamma, float)
@@ -154,6 +163,7 @@ def test_the_unit_of_the_rows_changes_nothing(clf, unit):
     np.testing.assert_allclose(tiny.decision_function(IRIS * unit), values, atol=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_tiny_sparse_rows_and_their_model(tmp_path):
     rows = scipy.sparse.csr_matrix(IRIS * 1e-20)
