@@ -23,7 +23,8 @@ from ..models import Classifier, Expansion, Linear, support_index
 from ..recipe import check_positive, fields_of
 from ..types import Fit, Run, Sampler, Solver
 from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
-from .compact import compact, inner_of, on_rows
+from .compact import add_to_intercept, compact, inner_of, on_rows
+from .parameters import divides_rows
 from .preprocess import (
     FLOATS,
     apply,
@@ -68,6 +69,7 @@ class BaseSVM(BaseEstimator):
     _length = "max_passes"  # the parameter that sets the length of a run
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
     _fitted_with: dict[str, Any]  # their values
+    _centre: float = 0.0  # subtracted from real targets in float64; part of a free intercept
     _seed: int
     _calls: int
     _solver: Any
@@ -163,6 +165,7 @@ class BaseSVM(BaseEstimator):
         merged. They are padded to at least the size of `least` rows.
         """
         d, columns = x.shape[1], self._columns()
+        target = target if names is not None else target - self._centre
         x, index, copies, n_rows, group = self._merged(x, target, weight, least)
         n = len(index)
         n_rows = max(n_rows, min(copies_in(weight), SHORT_PASS))
@@ -173,7 +176,8 @@ class BaseSVM(BaseEstimator):
         if names is not None and len(names) > 2:
             solver = self._for_classes(solver, len(names))
         x = pad_columns(x) if columns == "padded" else x
-        data, options = batch(x, target[index], weight), self._run_options(n)
+        any_unit = divides_rows(binary_solver)
+        data, options = batch(x, target[index], weight, any_unit=any_unit), self._run_options(n)
         fields = fields_of(solver)
         sampler, progress, accepted = (
             options.pop("sampler") or fields.sampler or samplers.uniform(1),
@@ -189,6 +193,7 @@ class BaseSVM(BaseEstimator):
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         self._warn_unless_accepted(run, plan["tol"], accepted)
         model = compact(run.model, index, d)
+        model = add_to_intercept(model, self._centre) if self._centre else model
         self.model_, self._solver = (
             model if names is None else Classifier(model, names),
             binary_solver,
@@ -272,6 +277,9 @@ class BaseSVM(BaseEstimator):
             return safe_sparse_dot(on_cpu(X), weights.T, dense_output=True) + b
         if isinstance(model, Expansion) and self._columns() == "rows":
             X = X[:, np.maximum(np.asarray(model.index), 0)]
+        if self._centre:  # added in float64
+            values = apply(add_to_intercept(outer, -self._centre), X)
+            return values.astype(np.float64) + self._centre
         return apply(outer, X)
 
     def _field(self, name: str, kind: Any, fn: Callable) -> np.ndarray:

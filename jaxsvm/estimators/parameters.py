@@ -14,6 +14,9 @@ from ..recipe import Recipe, check_positive
 from ..wrappers import on_features
 from .preprocess import is_sparse
 
+WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian")
+TINY = 1e-12  # size of rows of which the squares, and smaller ones, are not far from underflow
+
 
 def kernel_of(
     name: Any, gamma: Any, degree: int, coef0: float, x: Any, weight: np.ndarray | None = None
@@ -22,12 +25,14 @@ def kernel_of(
     if not isinstance(name, str):
         return as_kernel(name)
     gamma = gamma_of(name, gamma, x, weight)
+    unit = unit_of(x) if name in WITH_GAMMA else 1.0
+    square = gamma if unit == 1 else gamma * unit * unit
     by_name: dict[str, Callable] = {
         "linear": kernels.linear,
-        "poly": lambda: kernels.polynomial(gamma, coef0, degree=degree),
-        "rbf": lambda: kernels.rbf(gamma=gamma),
-        "sigmoid": lambda: kernels.sigmoid(gamma, coef0),
-        "laplacian": lambda: kernels.laplacian(1 / gamma),
+        "poly": lambda: kernels.polynomial(square, coef0, degree=degree),
+        "rbf": lambda: kernels.rbf(gamma=square),
+        "sigmoid": lambda: kernels.sigmoid(square, coef0),
+        "laplacian": lambda: kernels.laplacian(1 / (gamma * unit)),
         "precomputed": kernels.precomputed,
     }
     if name not in by_name:
@@ -35,7 +40,15 @@ def kernel_of(
             f"kernel must be one of {', '.join(map(repr, by_name))}, a kernel or a "
             f"function, got {name!r}"
         )
-    return by_name[name]()
+    kernel = by_name[name]()
+    return kernel if unit == 1 else kernels.in_units(kernel, unit)
+
+
+def unit_of(x: Any) -> float:
+    """A power of two near the largest number of rows whose squares underflow in float32, or 1."""
+    values = x.data if is_sparse(x) else x
+    most = 0.0 if not values.size else max(float(values.max()), -float(values.min()))
+    return 2.0 ** np.floor(np.log2(most)) if 0 < most < TINY else 1.0
 
 
 def gamma_of(name: Any, gamma: Any, x: Any, weight: np.ndarray | None = None) -> float:
@@ -74,7 +87,8 @@ def _variance(x: Any, weight: np.ndarray | None) -> float:
         data, share = x.data.astype(np.float64), np.repeat(share, np.diff(x.indptr)) / x.shape[1]
         return max(float(share @ data**2 - (share @ data) ** 2), 0.0)
     mean = float(share @ x.mean(axis=1, dtype=np.float64))
-    return float(share @ ((x - mean) ** 2).mean(axis=1, dtype=np.float64))
+    deviation = x - mean
+    return float(share @ np.einsum("nd,nd->n", deviation, deviation, dtype=np.float64)) / x.shape[1]
 
 
 def is_matrix(kernel: Any) -> bool:
@@ -108,6 +122,14 @@ def spaces_of(node: Any) -> list:
     values = (*args, *kwargs.values())
     maps = [*values[:1]] if factory is on_features else []
     return sum(map(spaces_of, values), maps)
+
+
+def divides_rows(node: Any) -> bool:
+    """Whether a kernel, or an argument of a solver, divides rows by their unit."""
+    if not isinstance(node, Recipe):
+        return False
+    factory, args, kwargs = node.call()
+    return factory is kernels.in_units or any(map(divides_rows, (*args, *kwargs.values())))
 
 
 def loss_of(loss: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from typing import Any
@@ -59,6 +60,18 @@ def to_train_dtype(x: Any, weight: np.ndarray | None = None) -> Any:
         check_finite("X", values, dtype, indptr)
         cast = x.astype(dtype)
     return cast if is_sparse(x) else cast + dtype.type(0)
+
+
+def centre_of(y: np.ndarray, weight: np.ndarray) -> float:
+    """The weighted median of real targets that lie far from 0, which rounding would spoil; else 0.
+
+    Far means more than twice the distance between their quartiles. Weight k equals k copies.
+    """
+    order = np.argsort(y, kind="stable")
+    total = np.cumsum(weight[order])
+    places = np.searchsorted(total, total[-1] * np.array([0.25, 0.5, 0.75]))
+    low, median, high = y[order[places]]
+    return float(median) if abs(median) > 2 * (high - low) else 0.0
 
 
 def row_hashes(x: Any) -> np.ndarray:
@@ -127,9 +140,22 @@ def pad_columns(x: Any) -> Any:
     return x
 
 
-def batch(x: Any, y: np.ndarray, weight: np.ndarray, query: np.ndarray | None = None) -> Batch:
-    """A checked data set whose sparse rows are padded to a width of `bucket_size`."""
-    data = dataset(x, y, weight, query=query, task="regression")
+def batch(
+    x: Any,
+    y: np.ndarray,
+    weight: np.ndarray,
+    query: np.ndarray | None = None,
+    *,
+    any_unit: bool = False,
+) -> Batch:
+    """A checked data set whose sparse rows are padded to a width of `bucket_size`.
+
+    With `any_unit` the rows may be so small that squares of their numbers underflow.
+    """
+    with warnings.catch_warnings() if any_unit else contextlib.nullcontext():
+        if any_unit:
+            warnings.filterwarnings("ignore", ".*squares of such numbers underflow")
+        data = dataset(x, y, weight, query=query, task="regression")
     if isinstance(data.x, SparseRows):
         width = data.x.value.shape[1]
         padding = ((0, 0), (0, bucket_size(width, 8) - width))

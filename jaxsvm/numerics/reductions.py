@@ -218,6 +218,13 @@ def _top_k_of_shards(a: Array, k: int, many: int) -> Array:
     return (place + jnp.repeat(first, k))[select(value)[1]]
 
 
+def power_of_two(size: Array) -> Array:
+    """The powers of two just below numbers, within those of a normal inverse; elementwise."""
+    least = float(jnp.finfo(size.dtype).tiny) * 4
+    exponent = jnp.frexp(jnp.clip(size, least, 1 / least))[1]
+    return jnp.ldexp(jnp.ones_like(size), exponent - 1)
+
+
 def is_traced(*trees: Any) -> bool:
     """Whether any leaf is a tracer, or the call itself is being traced."""
     # inside of a trace this is a tracer, and starts no device
