@@ -63,6 +63,7 @@ from .reductions import pairwise_sum as pairwise_sum
 from .reductions import sample_proportional as sample_proportional
 from .reductions import scatter_set as scatter_set
 from .reductions import top_k_index as top_k_index
+from .reductions import rounding_of_sums as rounding_of_sums
 from .reductions import two_sum as two_sum
 from .shards import in_mesh_of as in_mesh_of
 from .shards import map_shards as map_shards
