@@ -174,11 +174,11 @@ def model_dual(
 
 
 def balanced(coef: Array) -> Array:
-    """The coefficients (n,) or (n, c) with the side of larger sum scaled down: their sum is 0.
+    """The coefficients (n,) with the side of larger sum scaled down: their sum is 0.
 
     Every bound that has 0 inside is respected.
     """
-    up, down = jnp.sum(jnp.maximum(coef, 0), 0), jnp.sum(jnp.maximum(-coef, 0), 0)
+    up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
     least = jnp.minimum(up, down)
     factor = lambda side: least / jnp.where(side > 0, side, 1)
     return jnp.where(coef > 0, coef * factor(up), coef * factor(down))
@@ -238,7 +238,7 @@ def dual_from_scores(
     ]
     slopes = jnp.stack([loss.slope(score, data.y), *mean_slopes], axis=1)  # (n, c)
     coefs = -slopes * (share / lam)[:, None]
-    coefs = balanced(coefs) if bias == "free" else coefs
+    coefs = jax.vmap(balanced, 1, 1)(coefs) if bias == "free" else coefs
     dual_scores_of = dual_scores(model, data, coefs, bias)
 
     def best_factor(coef, score_of):
