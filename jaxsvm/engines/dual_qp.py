@@ -350,8 +350,8 @@ def residual_of(
 
 def shift_grad(state: DualState, shift: Array) -> DualState:
     """The state with `shift` () added to the derivative, without rounding."""
-    grad, compensation = two_sum(state.grad, state.compensation, shift)
-    return state._replace(grad=grad, compensation=compensation)
+    grad, rounding = two_sum(state.grad, jnp.zeros_like(state.grad), shift)
+    return state._replace(grad=grad, compensation=state.compensation + rounding)
 
 
 def centre(state: DualState, bias: str) -> tuple[DualState, Array]:
@@ -372,6 +372,7 @@ def has_gained(before: Dual, after: Dual, gap: Array, steps: Array | int) -> Arr
     A step on a pair with a violation of `gap` gains at least gap^2 / (8 max k) where no bound stops
     it. Steps that gain less than a hundredth of it on average only change the rounding.
     """
+    before, after = (dual._replace(coef=dual.total) for dual in (before, after))
     gain = jnp.sum(dual_gain(before, after))
     return gain > 0.01 / 8 * steps * gap * gap / jnp.max(before.diag)
 

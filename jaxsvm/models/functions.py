@@ -100,8 +100,10 @@ class Expansion:
         ):
             return 0.0
         diag = jax.vmap(self.kernel.diag) if len(self.x.shape) > 2 else self.kernel.diag
-        errors = jnp.vectorize(rounding_of_sums, signature="(n),(n)->()")(self.coef, diag(self.x))
-        return float(jnp.max(errors))
+        diag_of = jnp.broadcast_to(diag(self.x), self.coef.shape)
+        return float(
+            jnp.max(jnp.vectorize(rounding_of_sums, signature="(n),(n)->()")(self.coef, diag_of))
+        )
 
     def support(self) -> Support:
         """The rows with a nonzero coefficient, on the host, as their number determines the shapes.
