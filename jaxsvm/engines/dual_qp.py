@@ -283,9 +283,7 @@ def dual_gain(before: Dual, after: Dual) -> Array:
     return change * (before.grad + after.grad) / 2 - l1_change
 
 
-def relative_gap(
-    dual: Dual, y: Array, C: Array, loss: Loss, bias: str
-) -> tuple[Array, Array]:
+def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> tuple[Array, Array]:
     """The relative duality gap (P - D) / P (), as a sum of nonnegative terms, and P ().
 
     Args:

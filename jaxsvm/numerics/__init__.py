@@ -60,10 +60,10 @@ from .reductions import index_row as index_row
 from .reductions import is_traced as is_traced
 from .reductions import norm as norm
 from .reductions import pairwise_sum as pairwise_sum
+from .reductions import rounding_of_sums as rounding_of_sums
 from .reductions import sample_proportional as sample_proportional
 from .reductions import scatter_set as scatter_set
 from .reductions import top_k_index as top_k_index
-from .reductions import rounding_of_sums as rounding_of_sums
 from .reductions import two_sum as two_sum
 from .shards import in_mesh_of as in_mesh_of
 from .shards import map_shards as map_shards

@@ -128,7 +128,7 @@ def rounding_of_sums(coef: Array, diag: Array) -> Array:
         diag: (n,) values k(x_i, x_i).
     """
     size = jnp.sqrt(jnp.abs(diag))
-    return jnp.finfo(coef.dtype).eps * jnp.max(size) * norm(coef * size)
+    return jnp.finfo(coef.dtype).eps / 2 * jnp.max(size) * norm(coef * size)
 
 
 def two_sum(total: Array, compensation: Array, term: Array) -> tuple[Array, Array]:

@@ -26,7 +26,9 @@ def test_rows_that_were_overwritten_are_computed_again():
     x = jnp.asarray(X)
     rows = kernel_cache.empty(x, kernel_cache.num_slots(x, 1))  # the least number
     assert len(rows.owner) < N
-    subtract = jax.jit(lambda total, lost, rows, index, by: kernel_cache.subtract(total, lost, rows, kernels.rbf(gamma=1.0), x, index, by))
+    subtract = jax.jit(
+        lambda total, lost, rows, index, by: kernel_cache.subtract(total, lost, rows, kernels.rbf(gamma=1.0), x, index, by)
+    )
     total, lost, want = jnp.zeros(N), jnp.zeros(N), np.zeros(N)
     for call in range(6):
         rng = np.random.default_rng(call)
@@ -44,9 +46,7 @@ def test_a_cache_of_two_rows(slots):
     x = jnp.asarray(X[:8])
     rows = kernel_cache.empty(x, slots)
     for row in [0, 1, 0, 2, 3, 2, 0, 7, 0]:
-        ensure = kernel_cache.ensure_rows(
-            rows, kernels.rbf(gamma=1.0), x, jnp.array([row], jnp.int32), jnp.array([True]), (1,)
-        )
+        ensure = kernel_cache.ensure_rows(rows, kernels.rbf(gamma=1.0), x, jnp.array([row], jnp.int32), jnp.array([True]), (1,))
         rows = ensure
         owner, slot = np.asarray(rows.owner), np.asarray(rows.slot)
         assert slot[row] >= 0 and (slot >= 0).sum() <= slots

@@ -160,7 +160,9 @@ STOPPED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name if name == "near pair" else pytest.param(name, marks=pytest.mark.long) for name in STOPPED])
+@pytest.mark.parametrize(
+    "name", [name if name == "near pair" else pytest.param(name, marks=pytest.mark.long) for name in STOPPED]
+)
 def test_a_run_that_rounding_has_stopped_ends_and_says_so(name):
     solver, x, y = STOPPED[name]
     data = jaxsvm.dataset(np.array(x), np.array(y), task="binary" if set(np.unique(y)) == {-1, 1} else "regression")

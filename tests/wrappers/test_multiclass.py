@@ -376,9 +376,11 @@ def test_four_classes_have_their_pairs_in_order():
     x = np.repeat([0.0, 1.0, 2.0, 3.0], 3)[:, None] + np.tile([-0.1, 0.0, 0.1], 4)[:, None]
     y = np.repeat([0, 1, 2, 3], 3)
     data = jaxsvm.dataset(x, y, task="multiclass")
-    model = jaxsvm.fit(jaxsvm.one_vs_one(jaxsvm.decomposition(100.0, jaxsvm.kernels.linear()), classes=4), data, jax.random.key(0)).model
+    model = jaxsvm.fit(
+        jaxsvm.one_vs_one(jaxsvm.decomposition(100.0, jaxsvm.kernels.linear()), classes=4), data, jax.random.key(0)
+    ).model
     values = np.asarray(model.pairs(data.x))
-    for pair, (a, b) in enumerate((a, b) for a in range(4) for b in range(a + 1, 4)):
+    for pair, (a, b) in enumerate([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]):
         margin = b - a - 0.2  # hard: the values are 1 and -1 at the nearest rows
         want = (x[:, 0] - (a + b) / 2) * -2 / margin
         np.testing.assert_allclose(values[:, pair], want, atol=2e-2)
