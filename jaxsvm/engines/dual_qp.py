@@ -316,8 +316,8 @@ class Residual(NamedTuple):
 def residual_at(value: Array, kkt: Array, rounding: Array, tol: Array) -> Residual:
     """The residual of a value whose error by rounding is `rounding`, () each.
 
-    Steps go on to tol - rounding, or to half of the larger one of the two. Where rounding exceeds the
-    tolerance, the residual is at least `rounding`, so that the tolerance is not met.
+    Steps go on to tol - rounding, or to half of the larger one of the two. Where rounding
+    exceeds the tolerance, the residual is at least `rounding`, so that the tolerance is not met.
     """
     goal = jnp.maximum(tol - rounding, jnp.maximum(tol, rounding) / 2)
     residual = jnp.where(rounding > tol, jnp.maximum(value, rounding), value)
