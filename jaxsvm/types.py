@@ -454,6 +454,8 @@ class Curve(NamedTuple):
         return np.asarray(count)
 
 
+# residual, in units of the rounding error of decision values, from which on more steps may help
+MOST_ROUNDINGS = 10
 # why the host ended a run, by their numbers in `Fit.ended`
 STEPS, SECONDS, INTERRUPTED = range(3)
 
@@ -530,6 +532,19 @@ class Fit(NamedTuple):
         reason = self.reason
         return (cause.get(reason, "") if isinstance(reason, str) else "") + self._outcome()
 
+    def _advice(self, residual: float) -> str:
+        """What to do about a tolerance that was not met, for `status`."""
+        model = self.model
+        while not hasattr(model, "rounding") and hasattr(model, "inner"):
+            model = model.inner
+        rounding = model.rounding() if hasattr(model, "rounding") else 0.0
+        if not residual <= MOST_ROUNDINGS * rounding:
+            return "; go on with state=run.state"
+        return (
+            f"; rounding to {model.coef.dtype} leaves about {rounding:.1e}, as coefficients or "
+            "kernel values are large: lower C, scale the columns, or use 64-bit numbers"
+        )
+
     def _outcome(self) -> str:
         """The sentence of `status` without the cause."""
         steps, done = np.asarray(self.state.step), np.asarray(self.state.done)
@@ -564,7 +579,7 @@ class Fit(NamedTuple):
         if bool(done):
             met = f"tolerance {tol:.1e} met, residual {residual:.1e}"
             return f"converged after {int(steps)} steps: {met}"
-        goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; go on with state=run.state"
+        goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met" + self._advice(residual)
         note = " (no bound yet)" if np.isinf(residual) else ""
         return f"stopped after {int(steps)} steps; residual {residual:.1e}{note}{goal}"
 

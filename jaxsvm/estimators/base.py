@@ -219,11 +219,11 @@ class BaseSVM(BaseEstimator):
             raise ValueError(run.status)
         is_accepted = run.converged or float(run.info.residual[-1]) <= accepted
         if tol is not None and not is_accepted:
-            residual = f"residual {float(run.info.residual[-1]):.1e}, tolerance {tol:.1e} not met"
-            advice = f"a larger {self._length} or columns of one scale may help"
-            status = run.status.partition(";")[0]
+            status, _, advice = run.status.rpartition("; ")
+            if not advice.startswith("rounding"):
+                advice = f"a larger {self._length} or columns of one scale may help"
             warnings.warn(
-                f"{status}; {residual}: {advice}",
+                f"{status}: {advice}",
                 ConvergenceWarning,
                 stacklevel=caller_stacklevel(),
             )
