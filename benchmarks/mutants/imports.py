@@ -34,7 +34,11 @@ class _Finder(importlib.abc.MetaPathFinder):
         if name.split(".")[0] != "jaxsvm":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader) and self.wanted(relative(spec.origin)):
+        if (
+            spec is not None
+            and isinstance(spec.loader, importlib.machinery.SourceFileLoader)
+            and self.wanted(relative(spec.origin))
+        ):
             spec.loader = self.loader(spec.name, spec.origin)
         return spec
 

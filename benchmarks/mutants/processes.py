@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -11,6 +13,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -24,11 +27,12 @@ LIBRARIES = """jax jax.numpy numpy scipy.optimize scipy.sparse scipy.stats optax
 sklearn.model_selection sklearn.datasets sklearn.utils.estimator_checks sklearn.linear_model sklearn.kernel_approximation"""
 
 
-def prepare() -> None:
+def prepare(folder: pathlib.Path) -> None:
     """Set the environment as tests/conftest.py does, and import what every child needs."""
     os.chdir(ROOT)
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder / "programs"))
     for name in LIBRARIES.split():
         __import__(name)
     import jax
@@ -42,7 +46,7 @@ def prepare() -> None:
 
 
 def in_child(work: Callable[[Callable], None], log: pathlib.Path, cpu: float, wall: float) -> Iterator[dict]:
-    """The messages of a forked child that runs `work(tell)`; the last is {"end": "exit", "cpu" or "wall"}."""
+    """The messages of a forked child that runs `work(tell)`; the last is {"end": "exit", "wall" or a signal}."""
     receiving, sending = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -59,32 +63,31 @@ def in_child(work: Callable[[Callable], None], log: pathlib.Path, cpu: float, wa
         try:
             work(lambda message: pipe.write(json.dumps(message) + "\n"))
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             pipe.flush()
             os._exit(status)
     os.close(sending)
-    deadline, waiting, end = time.monotonic() + wall, b"", "exit"
-    with os.fdopen(receiving, "rb", buffering=0) as pipe:
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                end = "wall"
-                break
-            piece = pipe.read(1 << 16)
-            if not piece:
-                break
-            *whole, waiting = (waiting + piece).split(b"\n")
-            yield from map(json.loads, whole)
-        try:
+    deadline, waiting, end = time.monotonic() + wall, b"", "wall"
+    try:
+        with os.fdopen(receiving, "rb", buffering=0) as pipe:
+            while (left := deadline - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
+                piece = pipe.read(1 << 16)
+                if not piece:
+                    _, status = os.waitpid(pid, 0)
+                    end = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "exit"
+                    break
+                *whole, waiting = (waiting + piece).split(b"\n")
+                yield from map(json.loads, whole)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)  # its own children too
-        except ProcessLookupError:
-            pass
-    _, status = os.waitpid(pid, 0)
-    if end == "exit" and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
-        end = "cpu"
-    yield {"end": end}
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+    yield {"end": end}  # SIGXCPU at the limit, SIGSEGV in a crash
 
 
 class Chosen:
@@ -95,16 +98,20 @@ class Chosen:
 
     @pytest.hookimpl(trylast=True)  # after the order of tests/conftest.py
     def pytest_collection_modifyitems(self, items):
+        """Leave the chosen tests, in their order."""
         items[:] = sorted((i for i in items if i.nodeid in self.order), key=lambda i: self.order[i.nodeid])
 
     def pytest_runtest_logstart(self, nodeid):
+        """Tell which test begins."""
         self.tell({"start": nodeid})
 
     def pytest_runtest_logreport(self, report):
+        """Note failures."""
         if report.failed:
             self.tell({"failed": report.nodeid})
 
     def pytest_collectreport(self, report):
+        """Tell of files that cannot be read."""
         if report.failed:
             self.tell({"failed": f"{report.nodeid} (collection)"})
 
@@ -116,10 +123,12 @@ class Recorder:
         self.hits, self.tell, self.failed = hits, tell, set()
 
     def pytest_collection_finish(self, session):
+        """Tell what ran at imports."""
         self.tell({"test": "", "seconds": 0.0, "hits": self.hits.take()})
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
+        """Tell what one test ran, where it passed."""
         began = time.process_time()
         done = yield
         if item.nodeid not in self.failed:
@@ -127,13 +136,14 @@ class Recorder:
         return done
 
     def pytest_runtest_logreport(self, report):
+        """Note failures."""
         if report.failed:
             self.failed.add(report.nodeid)
 
 
-def run_pytest(arguments: list[str], plugin: object) -> None:
-    """Run pytest; programs that take less than 0.1 s to compile are kept on disk too."""
-    pytest.main([*OPTIONS, *arguments], plugins=[plugin])
+def run_pytest(arguments: list[str], plugin: object) -> int:
+    """Run pytest; its exit status."""
+    return int(pytest.main([*OPTIONS, *arguments], plugins=[plugin]))
 
 
 def record(file: str, log: pathlib.Path, long: bool) -> dict:
@@ -166,21 +176,23 @@ def test_files() -> list[str]:
     return [file for file in examples + tests if not file.startswith(LEFT_OUT) and not file.endswith("__main__.py")]
 
 
-def records(folder: pathlib.Path, again: bool, say: Callable[[str], None]) -> dict[str, dict]:
-    """What each file of tests runs, recorded where that is missing or, with `again`, of another version of the file."""
+def records(folder: pathlib.Path, again: bool, long: bool) -> dict[tuple[str, str], dict]:
+    """What the tests of each file run, short and long: recorded where missing or, with `again`, where the file has changed."""
     (folder / "records").mkdir(parents=True, exist_ok=True)
     found = {}
-    for file in test_files():
-        path = folder / "records" / (file.replace("/", "-") + ".json")
+    for kind, file in itertools.product(("short", "long"), test_files()):
+        path = folder / "records" / f"{file.replace('/', '-')}.{kind}.json"
         version = hashlib.sha256((ROOT / file).read_bytes()).hexdigest()
         known = json.loads(path.read_text()) if path.exists() else {}
-        if not known or (again and known["version"] != version):
+        if not known and (kind == "short" or long) or again and known and known["version"] != version:
             began = time.monotonic()
-            known = {"version": version} | record(file, folder / "log.txt", long=False)
+            known = {"version": version} | record(file, folder / "log.txt", kind == "long")
             partial = path.with_suffix(".part")
             partial.write_text(json.dumps(known))
             partial.replace(path)
             seconds = sum(seconds for seconds, _ in known["tests"].values())
-            say(f"recorded {file}: {len(known['tests'])} tests, {seconds:.0f} s of {time.monotonic() - began:.0f} s")
-        found[file] = known
+            print(f"recorded {file}: {len(known['tests'])} {kind} tests, {seconds:.0f} s of "
+                  f"{time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
+        if known:
+            found[file, kind] = known
     return found
