@@ -31,6 +31,7 @@ def options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="stop after so many seconds; the same command goes on from there")
     parser.add_argument("--limit", type=float, default=90, help="seconds of tests for a change that the first ones do not notice")
     parser.add_argument("--again", action="store_true", help="run those alive and unreached again, after new tests")
+    parser.add_argument("--tests", action="append", help="a file of tests, or several; none: all")
     parser.add_argument("--long", action="store_true", help="record long tests too, once; they are used from then on")
     parser.add_argument("--rerecord", action="store_true", help="record test files again that have changed")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "mutants", help="folder of records and verdicts")
@@ -154,7 +155,7 @@ def known_verdicts(path: pathlib.Path) -> dict[tuple, dict]:
 
 def equivalents(path: pathlib.Path = EQUIVALENT) -> dict[tuple[str, str, str], str]:
     """Reasons why a change cannot be noticed, by file, line and change."""
-    entries = tomllib.loads(path.read_text())["equivalent"]
+    entries = tomllib.loads(path.read_text()).get("equivalent", [])
     return {(entry["file"], entry["line"], entry["change"]): entry["reason"] for entry in entries}
 
 
@@ -182,7 +183,7 @@ def main(argv: list[str] | None = None) -> int:
     began = time.monotonic()
     chosen.work.mkdir(parents=True, exist_ok=True)
     processes.prepare(chosen.work)
-    tests = Tests(processes.records(chosen.work, chosen.rerecord, chosen.long))
+    tests = Tests(processes.records(chosen.work, chosen.tests or processes.test_files(), chosen.rerecord, chosen.long))
     sample = drawn(chosen.count, chosen.seed, tests.functions, chosen.part)
     path = chosen.work / "verdicts.jsonl"
     known = known_verdicts(path)

@@ -176,11 +176,11 @@ def test_files() -> list[str]:
     return [file for file in examples + tests if not file.startswith(LEFT_OUT) and not file.endswith("__main__.py")]
 
 
-def records(folder: pathlib.Path, again: bool, long: bool) -> dict[tuple[str, str], dict]:
+def records(folder: pathlib.Path, files: list[str], again: bool, long: bool) -> dict[tuple[str, str], dict]:
     """What the tests of each file run, short and long: recorded where missing or, with `again`, where the file has changed."""
     (folder / "records").mkdir(parents=True, exist_ok=True)
     found = {}
-    for kind, file in itertools.product(("short", "long"), test_files()):
+    for kind, file in itertools.product(("short", "long"), files):
         path = folder / "records" / f"{file.replace('/', '-')}.{kind}.json"
         version = hashlib.sha256((ROOT / file).read_bytes()).hexdigest()
         known = json.loads(path.read_text()) if path.exists() else {}
