@@ -17,7 +17,7 @@ from .imports import ROOT, install
 
 EQUIVALENT = pathlib.Path(__file__).parent / "equivalent.toml"
 VERDICTS = ("killed", "alive", "equivalent", "unreached")
-QUICK, FILES = 12, 6  # seconds and files of the tests that are tried first
+QUICK = 12  # seconds of the tests that are tried first
 
 
 def options(argv: list[str] | None) -> argparse.Namespace:
@@ -28,6 +28,7 @@ def options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=320, help="changes, in equal parts of all folders")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", action="append", help="a folder or file below jaxsvm/, or several; none: all")
+    parser.add_argument("--share", default="0/1", help="of several processes side by side this one, for instance 0/2 and 1/2")
     parser.add_argument("--seconds", type=float, help="stop after so many seconds; the same command goes on from there")
     parser.add_argument("--limit", type=float, default=90, help="seconds of tests for a change that the first ones do not notice")
     parser.add_argument("--again", action="store_true", help="run those alive and unreached again, after new tests")
@@ -63,44 +64,40 @@ class Tests:
     """Which tests run which statements."""
 
     def __init__(self, records: dict[tuple[str, str], dict]):
-        self.records = records
-        self.seconds, self.of, self.files = {}, collections.defaultdict(list), collections.defaultdict(set)
-        self.functions = set()
+        self.seconds, self.hits, self.in_file = {}, {}, collections.defaultdict(set)
+        self.of, self.functions = collections.defaultdict(set), set()
         for (file, _), found in records.items():
             for test, (seconds, hits) in found["tests"].items():
-                self.seconds[test] = seconds
+                self.seconds[test], self.hits[test] = seconds, len(hits)
+                self.in_file[file].add(test)
                 for hit in hits:
-                    key = tuple(found["keys"][hit])
-                    self.of[key].append(test)
-            for source, statement in found["keys"]:
-                self.files[source, statement].add(file)
-                self.functions.add((source, statement.split(": ")[0]))
+                    self.of[tuple(found["keys"][hit])].add((file, test))
+            self.functions.update((source, statement.split(": ")[0]) for source, statement in found["keys"])
 
-    def first(self, change: changes.Change) -> list[str]:
-        """The tests to try first: those that run the statement, named as its module or short before others."""
-        stem = pathlib.Path(change.file).stem
+    def order(self, change: changes.Change) -> list[str]:
+        """Tests of a change: first the short ones that run little else.
 
-        def cost(test: str) -> float:
-            file = test.split("::")[0]
-            near = stem in file or file.split("/")[1] == folder_of(change.file)
-            return (0.02 + self.seconds[test]) * (1 if near else 4)
+        JAX traces a function once for several tests of a file. Those that do not run the statement come later, as if they ran as
+        much as those of their file that do.
+        """
+        direct, cost = collections.defaultdict(set), {}
+        for file, test in self.of[change.file, change.statement]:
+            direct[file].add(test)
+        for file, tests in direct.items():
+            least = min(self.hits[test] for test in tests)
+            for test in self.in_file[file]:
+                cost[test] = (0.05 + self.seconds[test]) * (self.hits[test] if test in tests else 2 * max(least, self.hits[test]))
+        return sorted(set(cost) - {""}, key=cost.__getitem__)
 
-        found, files, total = [], set(), 0.0
-        for test in sorted(filter(None, self.of[change.file, change.statement]), key=cost):
-            if total < QUICK and len(files | {test.split("::")[0]}) <= FILES:
-                found.append(test)
-                files.add(test.split("::")[0])
-                total += self.seconds[test]
-        return found
-
-    def rest(self, change: changes.Change, tried: list[str], limit: float) -> list[str]:
-        """Other tests that run the statement, then those of files that run it: JAX traces a function once for several."""
-        direct = set(self.of[change.file, change.statement])
-        files = self.files[change.file, change.statement]
-        beside = [test for (file, _), found in self.records.items() if file in files for test in found["tests"]]
-        order = sorted({*direct, *beside} - {*tried, ""}, key=lambda t: (t not in direct, self.seconds[t]))
-        total = itertools.accumulate(self.seconds[test] + 0.02 for test in order)
-        return [test for test, seconds in zip(order, total, strict=True) if seconds < limit]
+    def within(self, tests: list[str], limit: float) -> list[str]:
+        """As many as end within `limit` seconds, one at least; a file takes half a second to read."""
+        total, files = 0.0, set()
+        for count, test in enumerate(tests):
+            total += self.seconds[test] + 0.02 + 0.5 * (test.split("::")[0] not in files)
+            files.add(test.split("::")[0])
+            if total > limit and count:
+                return tests[:count]
+        return tests
 
 
 def run(change: changes.Change, tests: list[str], tests_of: Tests, seed: int, log: pathlib.Path) -> str | None:
@@ -122,7 +119,7 @@ def run(change: changes.Change, tests: list[str], tests_of: Tests, seed: int, lo
         last, status = message.get("start", last), message.get("status", status)
         if "failed" in message:
             return message["failed"]
-        if message.get("end") not in (None, "exit"):
+        if message.get("end", "exit") != "exit":
             return f"{last} ({message['end']})"
     if status is None:
         raise RuntimeError(f"the child did not reach its end: {log.read_text()[-2000:]}")
@@ -132,9 +129,10 @@ def run(change: changes.Change, tests: list[str], tests_of: Tests, seed: int, lo
 def judge(change: changes.Change, tests: Tests, seed: int, limit: float, log: pathlib.Path) -> dict:
     """The verdict on one change."""
     began = time.monotonic()
-    first = tests.first(change)
+    order = tests.order(change)
+    first = tests.within(order, min(QUICK, limit))
     by = run(change, first, tests, seed, log) if first else None
-    rest = [] if by else tests.rest(change, first, limit)
+    rest = [] if by else tests.within(order[len(first) :], limit)
     by = by or (run(change, rest, tests, seed, log) if rest else None)
     verdict = "killed" if by else "alive" if first or rest else "unreached"
     return change._asdict() | {"verdict": verdict, "by": by, "tests": len(first) + len(rest),
@@ -188,11 +186,13 @@ def main(argv: list[str] | None = None) -> int:
     path = chosen.work / "verdicts.jsonl"
     known = known_verdicts(path)
     left = [c for c in sample if c.name not in known or (chosen.again and known[c.name]["verdict"] != "killed")]
+    turn, of = map(int, chosen.share.split("/"))
+    left = left[turn::of]
     with open(path, "a", buffering=1) as log:
         for done, change in enumerate(left, 1):
             if chosen.seconds is not None and time.monotonic() - began > chosen.seconds:
                 break
-            known[change.name] = verdict = judge(change, tests, chosen.seed, chosen.limit, chosen.work / "log.txt")
+            known[change.name] = verdict = judge(change, tests, chosen.seed, chosen.limit, chosen.work / f"log{turn}.txt")
             log.write(json.dumps(verdict) + "\n")
             print(f"{done}/{len(left)} {verdict['verdict']} {change.file}:{change.number} {change.change} | {verdict['by']}, "
                   f"{verdict['seconds']} s", flush=True)  # fmt: skip
