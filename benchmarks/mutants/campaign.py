@@ -72,7 +72,7 @@ class Tests:
                 self.in_file[file].add(test)
                 for hit in hits:
                     self.of[tuple(found["keys"][hit])].add((file, test))
-            self.functions.update((source, statement.split(": ")[0]) for source, statement in found["keys"])
+            self.functions.update((source, statement.split(": ")[0]) for source, statement in found.get("keys", ()))
 
     def order(self, change: changes.Change) -> list[str]:
         """Tests of a change: first the short ones that run little else.
@@ -86,8 +86,13 @@ class Tests:
         for file, tests in direct.items():
             least = min(self.hits[test] for test in tests)
             for test in self.in_file[file]:
-                cost[test] = (0.05 + self.seconds[test]) * (self.hits[test] if test in tests else 2 * max(least, self.hits[test]))
+                cost[test] = (0.5 + self.seconds[test]) * (self.hits[test] if test in tests else 2 * max(least, self.hits[test]))
         return sorted(set(cost) - {""}, key=cost.__getitem__)
+
+    def near(self, test: str, change: changes.Change) -> bool:
+        """Whether the file of a test has the name or the folder of the module."""
+        file = test.split("::")[0]
+        return pathlib.Path(change.file).stem in file or folder_of(change.file) == file.split("/")[1]
 
     def within(self, tests: list[str], limit: float) -> list[str]:
         """As many as end within `limit` seconds, one at least; a file takes half a second to read."""
@@ -132,7 +137,7 @@ def judge(change: changes.Change, tests: Tests, seed: int, limit: float, log: pa
     order = tests.order(change)
     first = tests.within(order, min(QUICK, limit))
     by = run(change, first, tests, seed, log) if first else None
-    rest = [] if by else tests.within(order[len(first) :], limit)
+    rest = [] if by else tests.within(sorted(order[len(first) :], key=lambda test: not tests.near(test, change)), limit)
     by = by or (run(change, rest, tests, seed, log) if rest else None)
     verdict = "killed" if by else "alive" if first or rest else "unreached"
     return change._asdict() | {"verdict": verdict, "by": by, "tests": len(first) + len(rest),

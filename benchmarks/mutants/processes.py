@@ -176,6 +176,27 @@ def test_files() -> list[str]:
     return [file for file in examples + tests if not file.startswith(LEFT_OUT) and not file.endswith("__main__.py")]
 
 
+def long_tests(files: list[str], folder: pathlib.Path) -> list[str]:
+    """The names of the long tests, kept while the files stay as they are."""
+    text = b"".join((ROOT / file).read_bytes() for file in files)
+    path = folder / f"long-{hashlib.sha256(text).hexdigest()[:16]}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+
+    class Names:
+        def pytest_collection_finish(self, session):
+            names.extend(item.nodeid for item in session.items)
+
+    def work(tell):
+        run_pytest([*files, "-m", "long", "--collect-only"], Names())
+        tell({"names": names})
+
+    names: list[str] = []
+    found = next(message["names"] for message in in_child(work, folder / "log.txt", 600, 3000) if "names" in message)
+    path.write_text(json.dumps(found))
+    return found
+
+
 def records(folder: pathlib.Path, files: list[str], again: bool, long: bool) -> dict[tuple[str, str], dict]:
     """What the tests of each file run, short and long: recorded where missing or, with `again`, where the file has changed."""
     (folder / "records").mkdir(parents=True, exist_ok=True)
@@ -195,4 +216,8 @@ def records(folder: pathlib.Path, files: list[str], again: bool, long: bool) -> 
                   f"{time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
         if known:
             found[file, kind] = known
+    for test in long_tests(files, folder):
+        file = test.split("::")[0]
+        if "keys" not in found.get((file, "long"), {}):  # not recorded: known by name, 2 seconds by guess
+            found.setdefault((file, "long"), {"tests": {}})["tests"][test] = [2.0, []]
     return found
