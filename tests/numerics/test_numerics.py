@@ -40,6 +40,20 @@ def test_mix_is_a_permutation_that_spreads_every_bit():
         assert np.all(np.abs(share - 0.5) < 0.05)
 
 
+def test_mix_is_the_finaliser_of_murmurhash3():
+    """Written out with Python's integers; what is drawn by it stays the same from version to version."""
+
+    def fmix32(h):
+        for multiplier in (0x85EBCA6B, 0xC2B2AE35):
+            h ^= h >> (16 if multiplier == 0x85EBCA6B else 13)
+            h = h * multiplier % 2**32
+        return h ^ h >> 16
+
+    numbers = np.array([0, 1, 2, 12345, 2**31, 2**32 - 1], np.uint32)
+    assert fmix32(1) == 0x514E28B7
+    assert numerics.hash32(numbers).tolist() == [fmix32(int(number)) for number in numbers]
+
+
 @pytest.mark.parametrize("offset", [0.0, 0.7])
 def test_two_sum_keeps_a_million_float32_terms_to_the_last_place(offset):
     rng = np.random.default_rng(0)
