@@ -306,3 +306,18 @@ def test_double_keeps_digits_inside_of_every_transformation(call):
     assert value.dtype == jnp.float32
     np.testing.assert_allclose(value, 2 * 3e-12, rtol=1e-3)
     assert float(jax.jit(_digits)(jnp.asarray(1e-12, jnp.float32))) == 0
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("system", ["cholesky", "cg", "centred", "eigen"])
+def test_preconditioners_are_inverses_of_what_they_say(system, constant):
+    """Of the whole matrix, of its diagonal, of that with S = diag(s) - s s' / sum(s), and of max(ridge) I + sum(s) X'X / n."""
+    rng = np.random.default_rng(6)
+    x, s = rng.normal(size=(9, 3)).astype(np.float32), rng.uniform(0, 0.2, 9).astype(np.float32)
+    ridge, r = rng.uniform(0.01, 0.1, (2, 3 + constant)).astype(np.float32)
+    got = jax.jit(lambda s, ridge, r: numerics.preconditioner(x, system, constant)(s, ridge)(r))(s, ridge, r)
+    wide = np.c_[x, np.ones(9)] if constant else x.astype(np.float64)
+    S = {"centred": np.diag(s) - np.outer(s, s) / s.sum(), "eigen": np.eye(9) * s.sum() / 9}.get(system, np.diag(s))
+    matrix = np.diag(np.full_like(ridge, ridge.max()) if system == "eigen" else ridge) + wide.T @ S @ wide
+    matrix = matrix if system in ("cholesky", "eigen") else np.diag(np.diag(matrix))
+    np.testing.assert_allclose(got, np.linalg.solve(matrix, r), rtol=1e-3)
