@@ -1321,3 +1321,18 @@ def test_step_refuses_rows_that_are_no_arrays():
     for rows in (None, [[1.0]]):
         with pytest.raises(TypeError, match="x of batch must be an array, got .*: make the batch with jaxsvm.dataset"):
             jaxsvm.step(solver, state, DATA._replace(x=rows))
+
+
+def test_the_length_of_a_chunk():
+    """A pass of at least 100 steps, 10 in a short one; at most 100 where a step reads all rows; a divisor if one is near."""
+    of = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
+    cases = {(1000, 50, "rows"): 100, (1000, 300, "rows"): 250, (1000, 10, "rows"): 10, (1000, 11, "rows"): 100}
+    cases |= {
+        (1000, 300, "all"): 100,
+        (7, 50, "rows"): 7,
+        (0, 50, "rows"): 1,
+        (1009, 300, "rows"): 300,
+        (1009, 50, "rows"): 100,
+        (100, 50, "rows"): 100,
+    }
+    assert {call: of.default_every(*call) for call in cases} == cases
