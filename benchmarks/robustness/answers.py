@@ -163,19 +163,24 @@ def several_classes(case: Case) -> None:
     x, y, weight = problem(case, N, k)
     C, kernel = float(np.float32(case.one((1.0, 10.0)))), Kernel("rbf", 0.5)
     make = jaxsvm.one_vs_one if pairs else jaxsvm.one_vs_rest
-    solver = make(jaxsvm.decomposition(C, kernel.made()), classes=k)
+    name = case.block(16).one(("sdca", "sdca", "decomposition"))
+    inner, how = jaxsvm.decomposition(C, kernel.made()), {"steps": 2, "tol": 1e-4}
+    if name == "sdca":
+        inner, how = jaxsvm.sdca(C, kernel.made()), {"steps": 400 * N, "every": 20 * N, "tol": 1e-5, "sampler": ORDER}
+    solver = make(inner, classes=k)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data = jaxsvm.dataset(x, y, weight, task="multiclass")
-    text = f"fit({make.__name__}(decomposition({C:g}, rbf), classes={k}), tol=1e-4)"
-    run = case.attempt(text, jaxsvm.fit, solver, data, KEY, tol=1e-4, steps=2, must=True)
+    text = f"fit({make.__name__}({name}({C:g}, rbf), classes={k}))"
+    run = case.attempt(text, jaxsvm.fit, solver, data, KEY, must=True, **how)
     have = np.asarray(run.model.pairs(x) if pairs else run.model(x))
     gram = kernel.block(x, x)
     problems = [(a, b) for a in range(k) for b in range(a + 1, k)] if pairs else [(c, None) for c in range(k)]
     scores = []
     for column, (a, b) in enumerate(problems):
         live = ((y == a) | (y == b)) if pairs else np.ones(N, bool)
-        best = oracles.with_bias(gram, np.where(y == a, 1, -1), C, np.where(live, weight, 0))
+        answer = oracles.without_bias if name == "sdca" else oracles.with_bias
+        best = answer(gram, np.where(y == a, 1, -1), C, np.where(live, weight, 0))
         if best.exact and run.converged:
             off = (have[:, column] - best.scores)[live]
             near(case, have[live, column], best.scores[live] + np.clip(np.median(off), best.low, best.high), f"problem {a}, {b}")

@@ -32,19 +32,27 @@ STEPS = 20
 ORDER = samplers.epochs(1, shuffle=False)
 
 
+class Known(dict):
+    """Data and runs by name, each made when it is asked for."""
+
+    def __missing__(self, name: str) -> Any:
+        data = lambda: self["data"]
+        fit = lambda solver, **how: jaxsvm.fit(solver, data(), KEY, steps=STEPS, every=STEPS, **how)
+        self[name] = {
+            "data": lambda: jaxsvm.dataset(X, Y, WEIGHT),
+            "sparse": lambda: jaxsvm.dataset(scipy.sparse.csr_matrix(X), Y, WEIGHT),
+            "many": lambda: jaxsvm.dataset(X, np.arange(N) % 3, task="multiclass"),
+            "linear": lambda: fit(jaxsvm.pegasos(0.1, bias="free")),
+            "kernel": lambda: fit(jaxsvm.sdca(1.0, RBF.made())),
+            "plain": lambda: fit(jaxsvm.pegasos(0.1), sampler=ORDER),
+        }[name]()
+        return self[name]
+
+
 @functools.cache
 def known() -> dict[str, Any]:
     """Data and runs that all cases share."""
-    data = jaxsvm.dataset(X, Y, WEIGHT)
-    fit = lambda solver, **how: jaxsvm.fit(solver, data, KEY, steps=STEPS, every=STEPS, **how)
-    return {
-        "data": data,
-        "sparse": jaxsvm.dataset(scipy.sparse.csr_matrix(X), Y, WEIGHT),
-        "many": jaxsvm.dataset(X, np.arange(N) % 3, task="multiclass"),
-        "linear": fit(jaxsvm.pegasos(0.1, bias="free")),
-        "kernel": fit(jaxsvm.sdca(1.0, RBF.made())),
-        "plain": fit(jaxsvm.pegasos(0.1), sampler=ORDER),
-    }
+    return Known()
 
 
 @functools.cache
