@@ -50,6 +50,7 @@ ANSWERS = {
     "small_cache": 1,
     "several_classes": 1,
     "other_program": 2,
+    "kernel_block": 12,
     "features_of": 1,
 }
 
@@ -212,7 +213,7 @@ def test_a_planted_fault_is_seen(tmp_path):
     planted = tmp_path / "jaxsvm" / fault.file
     before = planted.read_bytes()
     assert not faults.fails(tmp_path, fault.tests, tmp_path / "cache")
-    assert faults.seen_by(fault, tmp_path, tmp_path / "cache", short=True) == f"short: {fault.tests}"
+    assert faults.seen_by(fault, tmp_path, tmp_path / "cache", named=True) == f"short: {fault.tests}"
     assert planted.read_bytes() == before == (faults.ROOT / "jaxsvm" / fault.file).read_bytes()
 
 

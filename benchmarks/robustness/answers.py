@@ -100,14 +100,15 @@ def weighted_stream(case: Case) -> None:
 
 
 def dual_stream(case: Case) -> None:
-    """Coordinate ascent over two passes of chunks, cut anywhere: each row keeps its own coefficient."""
+    """Coordinate ascent over two passes of chunks, cut in three: each row keeps its own coefficient."""
     x, y, _ = problem(case)
     C = float(np.float32(case.one((0.3, 1.0, 10.0))))
     parts = [(x[part], y[part]) for part in cut(case, N) * 2]
-    at = int(case.random.integers(1, len(parts)))
-    text = f"stream(sdca({C:g}), {len(parts)} chunks, rows={N}, cut after {at})"
-    run = case.attempt(text, jaxsvm.stream, jaxsvm.sdca(C), parts[:at], KEY, rows=N, must=True)
-    run = case.attempt(text, jaxsvm.stream, jaxsvm.sdca(C), parts[at:], state=again(case, run.state), rows=N, must=True)
+    first, second = sorted(case.random.choice(np.arange(1, len(parts)), 2, replace=False).tolist())
+    text = f"stream(sdca({C:g}), {len(parts)} chunks, rows={N}, cut after {first} and {second})"
+    run = case.attempt(text, jaxsvm.stream, jaxsvm.sdca(C), parts[:first], KEY, rows=N, must=True)
+    for left in (parts[first:second], parts[second:]):
+        run = case.attempt(text, jaxsvm.stream, jaxsvm.sdca(C), left, state=again(case, run.state), rows=N, must=True)
     x, y = wide(x, y)
     near(case, run.model.w, oracles.sdca(x @ x.T, y, C, np.arange(2 * N) % N) @ x, "w", 1e-3)
 
@@ -185,6 +186,9 @@ def several_classes(case: Case) -> None:
             off = (have[:, column] - best.scores)[live]
             near(case, have[live, column], best.scores[live] + np.clip(np.median(off), best.low, best.high), f"problem {a}, {b}")
         scores.append(have[:, column])
+        if pairs:
+            alone = case.attempt(f"model[{a}, {b}](x) of {text}", lambda a=a, b=b: run.model[a, b](x), must=True)
+            near(case, alone, have[:, column], f"the model of {a} and {b} alone", 1e-4)
     votes = np.stack(scores, 1)
     if pairs:
         votes = np.zeros((N, k))
@@ -366,6 +370,18 @@ def other_program(case: Case) -> None:
     near(case, np.abs(pairs(back)), np.abs(want), "what comes back", 1e-3)
 
 
+def kernel_block(case: Case) -> None:
+    """Values between two sets of rows, near the origin and far from it, and those of rows with themselves."""
+    kernel = Kernel(case.one(("rbf", "laplacian", "polynomial", "rbf + linear", "0.5 rbf + laplacian", "rbf * polynomial")), 0.5)
+    far = 1000.0 if kernel.name in ("rbf", "laplacian", "0.5 rbf + laplacian") and case.one((True, False)) else 0.0
+    x = (case.random.normal(size=(12, D)) + far).astype("f4")
+    z = (case.random.normal(size=(7, D)) + far + 0.7).astype("f4")
+    made = kernel.made()
+    have = case.attempt(f"{kernel.name}(x, z), offset {far:g}", lambda: (made(x, z), made.diag(x)), must=True)
+    near(case, have[0], kernel.block(x, z), "a block", 1e-3)
+    near(case, have[1], np.diag(kernel.block(x, x)), "the diagonal", 1e-3)
+
+
 def features_of(case: Case) -> None:
     """Nystrom maps beside the pseudo-inverse of NumPy, and what they do to a machine."""
     x, _, _ = problem(case)
@@ -393,6 +409,7 @@ KINDS: dict[str, Callable[[Case], None]] = {
         wide_numbers,
         derivative,
         other_program,
+        kernel_block,
         features_of,
     )  # fmt: skip
 }
