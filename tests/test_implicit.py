@@ -371,3 +371,22 @@ def test_what_does_not_fit_is_refused(changes, text):
     usual = {"coef": jnp.zeros(N), "b": 0.0, "kernel": kernels.linear(), "data": data, "C": 1.0, "loss": losses.hinge}
     with pytest.raises(ValueError, match=text):
         solution(**(usual | changes))
+
+
+def test_free_coefficients_of_one_sum_have_a_closed_form():
+    """c = total K^-1 1 / 1' K^-1 1 at level -total / 1' K^-1 1: the derivatives in the total."""
+    from jaxsvm.implicit import Parts, parts_solution
+
+    x = np.array([[0.0], [0.6], [2.0]], np.float32)
+    gram = np.exp(-0.5 * (x - x.T).astype(np.float64) ** 2)
+    share = np.linalg.solve(gram, np.ones(3))
+    share, level = share / share.sum(), -1 / share.sum()
+
+    def solution_at(total):
+        one, fixed = jnp.ones((1, 3), jnp.float32), jnp.asarray(share[None], jnp.float32)
+        parts = Parts(jnp.zeros(3, jnp.float32), -one, one, total[None])
+        return parts_solution(fixed, jnp.asarray([level], jnp.float32), kernels.rbf(gamma=0.5), jnp.asarray(x), parts)
+
+    slopes = jax.jacobian(solution_at)(jnp.float32(1))
+    np.testing.assert_allclose(slopes[0][0], share, rtol=1e-4)
+    np.testing.assert_allclose(slopes[1][0], level, rtol=1e-4)

@@ -51,6 +51,7 @@ ANSWERS = {
     "several_classes": 1,
     "other_program": 2,
     "kernel_block": 12,
+    "written_rows": 2,
     "features_of": 1,
 }
 
