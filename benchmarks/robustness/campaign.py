@@ -15,11 +15,17 @@ import sys
 import tempfile
 import time
 
+BAD = ("WRONG", "FOREIGN", "DIFFERENT", "BROKEN")
+ACCEPTED = ("right", "warned", "unjudged")
+VERDICTS = ("right", "warned", "refused", "unjudged", *BAD)
 COUNTS = {  # part -> cases of a whole campaign
     "data": 3200,
     "factories": 2400,
     "loops": 1600,
     "exact": 400,
+    "answers": 800,
+    "estimators": 400,
+    "selections": 100,
     "files": 1600,
     "readers": 1600,
     "kills": 100,
@@ -168,6 +174,12 @@ def known_verdicts(path: pathlib.Path) -> dict[tuple[str, int], dict]:
     return found
 
 
+def judged_share(counts: dict) -> str:
+    """The share of accepted cases that an independent answer judged, in percent."""
+    accepted = sum(counts[kind] for kind in ACCEPTED)
+    return f"{100 * (1 - counts['unjudged'] / accepted):.0f} %" if accepted else ""
+
+
 def main(argv: list[str] | None = None) -> int:
     """The campaign; 1 if there was a bad verdict."""
     chosen = options(argv)
@@ -184,8 +196,6 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
     from benchmarks import common
-
-    from .cases import BAD, VERDICTS
 
     log = open(chosen.out, "a", buffering=1) if chosen.out else None
     verdicts = [before[job] for job in jobs if job in before]
@@ -206,6 +216,8 @@ def main(argv: list[str] | None = None) -> int:
         mine = [v for v in verdicts if v["part"] == part]
         table.append({"part": part, "cases": len(mine)} | {k: sum(v["verdict"] == k for v in mine) for k in VERDICTS})
     table.append({"part": "all"} | {k: sum(row[k] for row in table) for k in ("cases", *VERDICTS)})
+    for row in table:
+        row["judged"] = judged_share(row)
     bad = sorted((v for v in verdicts if v["verdict"] in BAD), key=lambda v: (v["part"], v["message"], v["seed"]))
     for v in bad:
         print(f"{v['verdict']} {v['call']}\n    {v['message']}\n    python -m benchmarks.robustness --part {v['part']} "

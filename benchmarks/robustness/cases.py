@@ -21,8 +21,6 @@ import jaxsvm
 
 PACKAGE = str(pathlib.Path(jaxsvm.__file__).parent)
 REFUSALS = (ValueError, TypeError, OSError, ImportError)
-BAD = ("WRONG", "FOREIGN", "DIFFERENT", "BROKEN")
-VERDICTS = ("right", "warned", "refused", *BAD)
 FLOAT32 = np.finfo(np.float32)
 
 
@@ -59,6 +57,9 @@ class Case:
         self.part, self.seed, self.folder = part, seed, folder
         self.random = np.random.default_rng([zlib.crc32(part.encode()), seed])
         self.text, self.warnings = "", []
+        self.refusers: tuple[str, ...] = (PACKAGE,)  # folders whose exceptions may be refusals
+        self.judged = False  # whether an independent answer was compared with that of the package
+        self.twin: Callable[[], Any] | None = None  # the same call with the hostile piece mended
 
     def block(self, size: int) -> Case:
         """A case that so many neighbouring seeds share: what it draws decides which program is compiled."""
@@ -75,6 +76,8 @@ class Case:
     def attempt(self, text: str, fn: Callable, *args: Any, must: bool = False, **kwargs: Any) -> Any:
         """What a call of the package returns.
 
+        What is refused must be taken once its hostile piece is mended: `twin`, set before, is then called.
+
         Args:
             text: the call, for the report.
             fn: the function.
@@ -85,7 +88,7 @@ class Case:
         Raises:
             Refused: the package refused the input, in a sentence.
             Foreign: any other exception.
-            Wrong: a refusal of what must be taken.
+            Wrong: a refusal of what must be taken, of this input or of its twin.
         """
         self.text = text
         with warnings.catch_warnings(record=True) as caught:
@@ -93,27 +96,44 @@ class Case:
             try:
                 return fn(*args, **kwargs)
             except Exception as error:
-                fault = refusal_fault(error)
+                fault = refusal_fault(error, self.refusers)
                 if fault:
                     raise Foreign(f"{fault}: {show_error(error)}") from error
                 if must:
                     raise Wrong(f"refused what the documentation promises to take: {error}") from error
+                self.check_twin(error)
                 raise Refused(str(error)) from error
             finally:
                 self.warnings += [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
 
+    def check_twin(self, refusal: Exception) -> None:
+        """Judge a refusal as wrong where the valid twin of the call is refused, too."""
+        if self.twin is None:
+            raise RuntimeError(f"no valid twin of a call that was refused: {refusal}")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.twin()
+        except Exception as error:
+            raise Wrong(f"refused ({refusal}), and its valid twin too: {show_error(error)}") from error
+
     def expect(self, right: Any, message: str) -> None:
-        """Judge the answer as wrong where `right` is not true."""
+        """Judge the answer as wrong where `right` is not true: what any answer must be."""
         if not right:
             raise Wrong(message)
 
+    def compare(self, right: Any, message: str) -> None:
+        """As `expect`, where `right` compares the answer with an independent one: the case is judged."""
+        self.judged = True
+        self.expect(right, message)
 
-def refusal_fault(error: BaseException) -> str | None:
+
+def refusal_fault(error: BaseException, refusers: tuple[str, ...] = (PACKAGE,)) -> str | None:
     """Why an exception is no refusal of the package; None: it is one."""
     if not isinstance(error, REFUSALS):
         return f"a {type(error).__name__}"
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    if not frame.filename.startswith(PACKAGE):
+    if not frame.filename.startswith(refusers):
         return f"raised in {place_of(frame)}"
     if isinstance(error, OSError) and error.errno is not None:
         return None  # the words of the operating system
@@ -142,6 +162,7 @@ def judge(part: str, seed: int, run: Callable[[Case], None], folder: pathlib.Pat
         try:
             run(case)
             kind, message = ("warned", case.warnings[-1]) if case.warnings else ("right", "")
+            kind = kind if case.judged else "unjudged"
         except Refused as error:
             kind, message = "refused", str(error)
         except Wrong as error:

@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 from jaxsvm import data as jdata
 
@@ -35,6 +36,11 @@ def number(text: str) -> float | None:
         return None
     value = float(text)
     return value if abs(value) <= BIG else None
+
+
+def without_last_break(case: Case, text: bytes) -> bytes:
+    """The text of one file in three without its last line break, as editors leave it."""
+    return text.rstrip(b"\r\n") if case.seed % 3 == 2 else text
 
 
 def mutate(case: Case, text: bytes) -> bytes:
@@ -80,6 +86,13 @@ def unpacked(packed: bytes, name: str) -> bytes | None:
         return None
 
 
+def read_valid(case: Case, reader: str, name: str, text: bytes, **options: Any) -> Any:
+    """The file before it was damaged, read."""
+    path = case.folder / name
+    path.write_bytes(text)
+    return getattr(jdata, reader)(path, **options)
+
+
 # svmlight
 
 
@@ -118,7 +131,7 @@ def svmlight_rows(text: bytes) -> tuple[list[dict[int, float]], list[float]] | N
 
 def svmlight(case: Case) -> None:
     """`load_svmlight` with real targets."""
-    text = svmlight_text(case)
+    text = valid = without_last_break(case, svmlight_text(case))
     clean = case.rarely(3)
     text = text if clean else mutate(case, text)
     packed, end, damaged = pack(case, text, ".svm", (".gz", ".bz2"))
@@ -128,13 +141,14 @@ def svmlight(case: Case) -> None:
         text = unpacked(packed, end)
     wanted = None if text is None else svmlight_rows(text)
     must = clean and not damaged
+    case.twin = lambda: read_valid(case, "load_svmlight", "valid.svm", valid, task="regression")
     name = f"load_svmlight({text if text is None or len(text) < 200 else text[:200]!r}, {end}{', damaged' if damaged else ''})"
     (data,) = case.attempt(name, jdata.load_svmlight, path, task="regression", must=must)
     case.expect(wanted is not None, "read what is not svmlight of numbers in ASCII")
     rows, y = wanted
     first = min((c for row in rows for c in row), default=1)
     rows = [{c - (first > 0): v for c, v in row.items()} for row in rows]
-    case.expect(data.x.shape == (len(rows), max((c for row in rows for c in row), default=0) + 1), f"shape {data.x.shape}")
+    case.compare(data.x.shape == (len(rows), max((c for row in rows for c in row), default=0) + 1), f"shape {data.x.shape}")
     case.expect(np.array_equal(np.asarray(data.y), np.array(y, np.float32)), "other targets")
     plain = np.asarray(data.x.toarray()) if data.x.shape[1] < 10**4 else None
     for i, row in enumerate(rows):
@@ -156,6 +170,16 @@ def csv_text(case: Case) -> tuple[bytes, str]:
     ends = case.one(("\n", "\r\n"))
     text = ends.join([delimiter.join(cells) for cells in [head, *lines]] + [""])
     return (("\ufeff" if case.rarely(5) else "") + text).encode(), delimiter
+
+
+def valid_csv(text: bytes, delimiter: str, header: Any) -> dict[str, Any]:
+    """A file and the options that read it, from a file that may hold one class only."""
+    lines = csv_lines(text, delimiter)[bool(header) :]
+    names = {cells[-1].strip() for cells in lines}
+    if len(names) < 2:
+        text = text.rstrip() + b"\n" + delimiter.join([*["1"] * (len(lines[0]) - 1), "other"]).encode()
+    task = {"task": "multiclass"} if len(names) > 2 else {}
+    return {"text": text, "header": header, "delimiter": delimiter, **task}
 
 
 def csv_lines(text: bytes, delimiter: str) -> list[list[str]] | None:
@@ -192,6 +216,7 @@ def csv_file(case: Case) -> None:
     if header is False:
         lines = text.split(b"\n", 1)
         text = lines[1]
+    text = valid = without_last_break(case, text)
     text = text if clean else mutate(case, text)
     if case.rarely(40):
         text = text.replace(b"1", b"1" + b"0" * 140_000, 1)
@@ -219,11 +244,12 @@ def csv_file(case: Case) -> None:
     )
     must = clean and not damaged and label == -1 and wanted is not None and len(set(wanted[1])) > 1
     task = {} if wanted is None or len(set(wanted[1])) < 3 else {"task": "multiclass"}
+    case.twin = lambda: read_valid(case, "load_csv", "valid.csv", **valid_csv(valid, delimiter, header))
     found = case.attempt(name, jdata.load_csv, path, header=header, label=label, delimiter=delimiter, must=must, **task)
     case.expect(wanted is not None, "read what is no table of numbers with labels")
     rows, names = wanted
     (data,) = found
-    case.expect(np.array_equal(np.asarray(data.x), np.array(rows, np.float32)), "other numbers")
+    case.compare(np.array_equal(np.asarray(data.x), np.array(rows, np.float32)), "other numbers")
     y = np.asarray(data.y)
     place = (y + 1) / 2 if len(found.classes) == 2 and not task else y
     got = [found.classes[int(k)] for k in place]
@@ -280,16 +306,30 @@ def npz(case: Case) -> None:
     classes = case.one((None, None, None, None, ("a", "b"), ("b", "a"), ("a",), (), "ab", 3, (1, 2), ("a", "b", "c")))
     shapes = {k: f"{a.dtype}{list(a.shape)}" for k, a in arrays.items()}
     text = f"load_npz({shapes}, task={task!r}, positive={show(positive)}, classes={show(classes)})"
+
+    def twin():
+        np.savez(case.folder / "valid.npz", x=ROWS, y=np.arange(6.0) if task == "regression" else NAMES)
+        names = {} if task == "regression" else {"positive": positive and "a", "classes": None if classes is None else ("b", "a")}
+        jdata.load_npz(case.folder / "valid.npz", task=task, **names if task != "multiclass" else {"classes": ("a", "b")})
+
+    case.twin = twin
     found = case.attempt(text, jdata.load_npz, path, task=task, positive=positive, classes=classes)
     case.expect(len(found) >= 1, "an empty tuple of data sets")
     for part in found:
         x = part.x.toarray() if hasattr(part.x, "toarray") else part.x
         case.expect(all(np.isfinite(np.asarray(a, np.float64)).all() for a in (x, part.y, part.weight)), "numbers are not finite")
         case.expect(part.y.shape == part.weight.shape == x.shape[:1], "rows, labels and weights differ in number")
+    if "x_data" in arrays and len(found) == 1 and not {"x", "X"} & set(arrays):
+        parts = [arrays[name] for name in ("x_data", "x_indices", "x_indptr")]
+        try:
+            plain = scipy.sparse.csr_matrix(tuple(parts), tuple(arrays["x_shape"])).toarray()
+        except (ValueError, TypeError, IndexError):
+            case.expect(False, "read a sparse matrix that SciPy does not take")
+        case.compare(np.array_equal(np.asarray(found[0].x.toarray()), plain.astype(np.float32)), "other sparse rows")
     sole = {"x", "X", "x_train", "x_test", "x_data"} & set(arrays)
     if len(sole) == 1 and len(found) == 1 and "x_data" not in sole:
         (name,) = sole
-        case.expect(
+        case.compare(
             np.array_equal(np.asarray(found[0].x), arrays[name].astype(np.float32)), "x does not hold the rows of the file"
         )
         end = name[1:]
@@ -323,6 +363,16 @@ def paths(case: Case) -> None:
         thing = case.one((str, lambda p: p))(case.folder / thing)
     name = case.one(("load_svmlight", "load_csv", "load_npz", "load_file", "memory_map"))
     text = f"{name}({show(thing).replace(str(case.folder), '')})"
+
+    def twin():
+        valid = case.folder / f"valid{dict(load_svmlight='.svm', load_csv='.csv').get(name, '.npz')}"
+        if valid.suffix == ".npz":
+            np.savez(valid, x=ROWS, y=NAMES)
+        else:
+            valid.write_text("1 1:2\n-1 1:3" if valid.suffix == ".svm" else "a,kind\n1,x\n2,y")
+        getattr(jdata, name)(valid)
+
+    case.twin = twin
     case.attempt(text, getattr(jdata, name), thing)
     case.expect(False, "read what is no file")
 

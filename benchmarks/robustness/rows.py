@@ -14,6 +14,7 @@ import jaxsvm
 from jaxsvm import data as jdata
 from jaxsvm.types import SparseRows
 
+from . import oracles
 from .cases import FLOAT32, ArrayLike, Case, hostile_numbers, same_leaves, show
 
 USUAL = (0, 1, -1, 2, 0.5, -0.25, 3, 7, 1e-3, 1e3)
@@ -153,12 +154,37 @@ def acceptable(x: np.ndarray, y: Any, weight: Any, task: str) -> bool:
     return found == {-1, 1} or task == "regression"
 
 
+def mended(case: Case, x: Any, y: Any, weight: Any, task: str, whole: Any) -> tuple[Any, Any, Any]:
+    """The arguments of a call of `dataset` with as few of them as possible replaced by ordinary ones.
+
+    `whole` is what NumPy says of x; None: no array of rows of numbers, or one that is not usual.
+    """
+    shape = np.shape(whole) if whole is not None and np.ndim(whole) == 2 and np.size(whole) else (5, 2)
+    n, d = max(shape[0], 3), shape[1]
+    plain_x = np.arange(n * d, dtype=np.float32).reshape(n, d) % 7
+    plain_y = {"binary": 2 * (np.arange(n) % 2) - 1, "multiclass": np.arange(n) % 3, "regression": np.linspace(-1, 1, n)}[task]
+    plain_weight = None if weight is None else np.ones(n)
+    for keeps in ((1, 0, 1), (0, 1, 1), (1, 1, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)):
+        have = [x if keeps[0] else plain_x, y if keeps[1] else plain_y, weight if keeps[2] else plain_weight]
+        seen = whole if keeps[0] else plain_x
+        if seen is not None and of_usual_size(seen) and acceptable(np.asarray(seen), *have[1:], task):
+            return tuple(have)
+    return plain_x, plain_y, plain_weight
+
+
+def of_usual_size(x: Any) -> bool:
+    """Whether numbers are 0, or neither so small nor so large that float32 or its squares do not hold them."""
+    size = quietly(lambda: np.abs(np.asarray(x).astype(np.float64)))
+    return bool(((size == 0) | ((size > 1e-12) & (size < 1e9))).all())
+
+
 def check_batch(case: Case, data: Any, x: np.ndarray, y: Any, weight: Any) -> None:
     """Whether a `Batch` holds these rows, targets and weights."""
     seen = as_seen(x)
     wide = np.dtype(np.promote_types(seen.dtype, np.float32)) if seen.dtype.kind == "f" else np.dtype(np.float32)
     weight = np.ones(len(seen)) if weight is None else quietly(np.asarray, weight)
     have = np.asarray(data.x.toarray() if isinstance(data.x, SparseRows) else data.x)
+    case.judged = True
     case.expect(have.dtype == seen.dtype, f"x has dtype {have.dtype}, expected {seen.dtype}")
     case.expect(have.shape == seen.shape and (have == seen).all(), "x does not hold the rows that were given")
     for name, a, given in (("y", data.y, y), ("weight", data.weight, weight)):
@@ -183,6 +209,7 @@ def dense(case: Case) -> None:
     kind = f"{type(x).__name__} {getattr(x, 'dtype', '')}{list(np.shape(plain)) if plain is not None else show(x)}"
     text = f"dataset({kind}, y={show(y)}, weight={show(weight)}, task={task!r})"
     must = right and usual and weight is None
+    case.twin = lambda: jaxsvm.dataset(*mended(case, x, y, weight, task, plain if usual else None), task=task)
     data = case.attempt(text, jaxsvm.dataset, x, y, weight, task=task, must=must)
     case.expect(right, "took rows, labels or weights that the documentation rules out")
     check_batch(case, data, plain, y, weight)
@@ -228,6 +255,14 @@ def sparse(case: Case) -> None:
     task = task_of(case)
     y, weight = targets(case, n, task), weights(case, n)
     text = f"dataset({form} {dtype}{[n, d]}{' broken' if broken else ''}, y={show(y)}, weight={show(weight)}, task={task!r})"
+    plain_rows = scipy.sparse.random(n, d, 0.5, "csr", random_state=0)
+
+    def twin():
+        fine = not (broken or odd) and dtype not in ("c16", "O") and of_usual_size(plain)
+        rows, names, numbers = mended(case, made, y, weight, task, plain if fine else None)
+        jaxsvm.dataset(rows if hasattr(rows, "tocsr") or len(rows) != n else plain_rows, names, numbers, task=task)
+
+    case.twin = twin
     data = case.attempt(text, jaxsvm.dataset, made, y, weight, task=task)
     case.expect(not broken, "took a sparse matrix whose indices or pointers are broken")
     case.expect(acceptable(plain, y, weight, task), "took rows, labels or weights that the documentation rules out")
@@ -252,6 +287,7 @@ def scaled(case: Case) -> None:
         x = jnp.asarray(x) if case.rarely(2) else x
         if case.rarely(5) and np.abs(np.asarray(x, np.float64)).max() < 1e9:  # NaN compares as False, too
             x = quietly(jaxsvm.dataset, scipy.sparse.csr_matrix(np.asarray(x)), np.zeros(n), task="regression").x
+    case.twin = lambda: fn(np.array([[1.0, 2.0], [3.0, 5.0], [0.0, 1.0]], np.float32))
     made = case.attempt(f"{name}({show(x)})", fn, x)
     result = case.attempt(f"{name}(x)(x), x = {show(x)}", lambda: made(x))
     have = np.asarray(result.toarray() if isinstance(result, SparseRows) else result, np.float64)
@@ -270,6 +306,7 @@ def scaled(case: Case) -> None:
             wanted, width = np.where(largest > 0, plain / largest, 0), np.where(largest > 0, largest, 1)
         else:
             wanted, width = np.where(varies, (plain - low) / (high - low), 0), np.where(varies, high - low, 1)
+    case.judged = True
     for j in range(plain.shape[1]):
         if not np.isfinite(plain[:, j]).all():
             case.expect(not np.isfinite(have[:, j]).all(), f"column {j} holds no finite numbers and came out finite")
@@ -287,6 +324,7 @@ def split(case: Case) -> None:
     shares = tuple(case.one((1, 2, 0.5, 3)) for _ in range(int(case.random.integers(1, 4))))
     if case.rarely(2):
         shares += (case.one(hostile_numbers()),)
+    case.twin = lambda: jdata.split(jax.random.key(n), oracles.batch(np.eye(12), np.tile([1, -1], 6)), *[1] * max(len(shares), 2))
     parts = case.attempt(f"split(key, {n} rows, {', '.join(map(show, shares))})", jdata.split, jax.random.key(n), data, *shares)
     case.expect(len(parts) == len(shares), f"{len(parts)} parts for {len(shares)} shares")
     for part in parts:
@@ -294,7 +332,7 @@ def split(case: Case) -> None:
         case.expect(np.array_equal(np.asarray(part.x)[:, 0], 2 * np.asarray(part.y)), "rows and targets do not belong together")
         case.expect(np.array_equal(part.weight, np.asarray(part.y) + 1), "rows and weights do not belong together")
     together = np.sort(np.concatenate([np.asarray(part.y) for part in parts]))
-    case.expect(np.array_equal(together, np.arange(n)), "the parts do not hold every row once")
+    case.compare(np.array_equal(together, np.arange(n)), "the parts do not hold every row once")
 
 
 def encode(case: Case) -> None:
@@ -319,13 +357,14 @@ def encode(case: Case) -> None:
     names = None if case.rarely(2) else case.one((pool, pool[::-1], pool[:1], [*pool, "zzz"], [], "ab", None, [pool[0]] * 2, 5))
     text = f"encode({show(y)}, names={show(names)})"
     given = list(y) if isinstance(y, set) else y
+    case.twin = lambda: jdata.encode(["a", "b", "a"], None if names is None else ["b", "a"])
     labels, found = case.attempt(text, jdata.encode, y, names)
     held = np.asarray(given)
     case.expect(len(found) >= 2 and len(set(found)) == len(found), f"the classes {found} are not two or more different ones")
     case.expect(len(labels) == len(held), "a label for each row was expected")
     place = (np.asarray(labels) + 1) // 2 if len(found) == 2 else np.asarray(labels)
     case.expect(set(place.tolist()) <= set(range(len(found))), f"labels are {labels}")
-    case.expect(
+    case.compare(
         all(found[p] == name for p, name in zip(place.tolist(), held.tolist(), strict=True)), "the labels name other classes"
     )
 
@@ -339,6 +378,7 @@ def chunks(case: Case) -> None:
     y = None if case.rarely(10) else y
     kind = f"{type(x).__name__}{list(np.shape(plain)) if plain is not None else show(x)}"
     text = f"list(chunks({kind}, {show(y)}, {show(weight)}, rows={show(rows)}))"
+    case.twin = lambda: list(jdata.chunks(np.eye(3), np.array([1, -1, 1]), None if weight is None else np.ones(3), rows=2))
     parts = case.attempt(text, lambda: list(jdata.chunks(x, y, weight, rows=rows)))
     case.expect(all(1 <= len(part.y) <= rows for part in parts), f"a chunk has no rows, or more than {rows}")
     if plain is None:
@@ -347,7 +387,7 @@ def chunks(case: Case) -> None:
     whole = np.concatenate([np.asarray(part.x) for part in parts])
     with np.errstate(invalid="ignore"):
         same = same_leaves(whole.astype(whole.dtype.newbyteorder("=")), plain.astype(plain.dtype.newbyteorder("=")))
-    case.expect(same, "the chunks do not hold the rows that were given")
+    case.compare(same, "the chunks do not hold the rows that were given")
     together = np.concatenate([np.asarray(part.y) for part in parts])
     case.expect([str(v) for v in together.tolist()] == [str(v) for v in np.asarray(y).tolist()], "the chunks hold other targets")
 

@@ -762,3 +762,13 @@ def test_labels_that_look_like_measurements_are_refused(tmp_path, capsys):
     x[:, 2] = np.arange(12) % 3 + 0.5
     np.savetxt(tmp_path / "classes.csv", x, delimiter=",", fmt="%.4f")
     assert main(["train", str(tmp_path / "classes.csv"), "--model", str(tmp_path / "n.npz"), "--quiet"]) == 0
+
+
+def test_the_error_of_predictions_counts_rows_by_their_weight():
+    from jaxsvm.commands.predict import describe
+    from jaxsvm.data.assemble import Rows
+
+    rows = Rows(np.eye(4), np.array(["a", "b", "a", "b"]), np.array([1.0, 1, 2, 4]))
+    assert describe(rows, np.array(["a", "a", "b", "b"]), np.zeros(4), ("a", "b")) == "4 rows, error 37.50%"
+    real = Rows(np.eye(2), np.array([1.0, 2.0]), np.array([3.0, 1]))
+    assert describe(real, np.zeros(2), np.zeros(2), ()) == f"2 rows, error {np.sqrt(7 / 4):.6g} (root mean square)"

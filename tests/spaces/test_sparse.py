@@ -345,3 +345,23 @@ def test_rows_of_many_data_sets_at_once(sparse, dense):
 def test_columns_are_not_taken(sparse):
     with pytest.raises(IndexError, match="sparse rows are taken by row only"):
         sparse.x[:, :2]
+
+
+def test_the_derivative_of_a_sum_of_pointed_rows_is_that_of_dense_rows(sparse, dense):
+    """In the weights, the coefficients and the stored values."""
+    from jaxsvm.numerics import sparse_products
+
+    index, random = jnp.array([7, 3, 7], jnp.int32), np.random.default_rng(0)
+    w, coef, u = (jnp.asarray(random.normal(size=n).astype("f4")) for n in (D, 3, D))
+
+    def of_sparse(w, coef, value):
+        rows = dataclasses.replace(sparse.x, value=value, rows=index)
+        return jnp.dot(u, sparse_products.added(w, coef, rows))
+
+    slopes = jax.jacfwd(of_sparse, (0, 1))(w, coef, sparse.x.value)
+    np.testing.assert_allclose(slopes[0], u, rtol=1e-6)
+    np.testing.assert_allclose(slopes[1], dense.x[index] @ u, rtol=1e-5, atol=1e-6)
+    # the row 7 is added twice
+    towards = jnp.zeros_like(sparse.x.value).at[7, 0].set(1)
+    slope = jax.jvp(lambda value: of_sparse(w, coef, value), (sparse.x.value,), (towards,))[1]
+    np.testing.assert_allclose(slope, (coef[0] + coef[2]) * u[sparse.x.index[7, 0]], rtol=1e-5)

@@ -1,0 +1,215 @@
+"""Faults that were planted, one at a time, and what sees each: `python -m benchmarks.robustness.faults`.
+
+Fourteen were drawn to try the campaign and the tests, sixteen were added of other kinds in other folders. A fault is a text of
+a file and what replaces it, so that it outlives shifted lines; `tests/test_robustness.py` checks that each text is still there.
+The command plants a fault in a copy of the package and runs the short tests that are named with it, then the whole files, then
+the campaign's share, until one of them fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).parents[2]
+CAMPAIGN = "tests/test_robustness.py"
+SECONDS = 900  # a run that takes longer has not seen the fault
+
+
+class Fault(NamedTuple):
+    """A text of a file of the package and what replaces it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    what: str
+    tests: str  # pytest's arguments: the short tests that see it
+
+
+FAULTS = (
+    Fault("pinball", "losses.py", "            -tau * jnp.ones_like(f),", "            tau * jnp.ones_like(f),",
+          "sign in the slope of pinball", "tests/test_losses.py -k pinball"),
+    Fault("folds", "data/folds.py", "    fold[order] = np.arange(n) % k",
+          "    fold[order] = np.minimum(np.arange(n) % (k + 1), k - 1)",
+          "last fold twice as large", "tests/data/test_folds.py"),
+    Fault("cache", "engines/kernel_cache.py", 'rows.slot.at[jnp.where(evicted, old_owner, n)].set(-1, mode="drop")', "rows.slot",
+          "evicted kernel rows stay in the index", f"{CAMPAIGN} -k small_cache"),
+    Fault("pairs", "wrappers/multiclass.py", "first, second = np.triu_indices(classes, 1)",
+          "second, first = np.tril_indices(classes, -1)",
+          "another order of the pairs, right for three classes", f"{CAMPAIGN} -k several_classes"),
+    Fault("shifts", "numerics/centring.py", "return centred(x, shift), centred(z, shift)",
+          "return centred(x, offset(x)), centred(z, shift)",
+          "the two sides of a block with shifts of their own", f"{CAMPAIGN} -k kernel_block"),
+    Fault("waiting", "loops/rounds.py", "index=np.where(unused, last.index, -1).astype(np.int32))",
+          "index=np.where(unused, last.index, -1).astype(np.int32), weight=np.ones_like(last.weight))",
+          "weights of rows that wait for a batch are lost", f"{CAMPAIGN} -k weighted_stream"),
+    Fault("narrow", "objectives/evaluate.py",
+          "return leaf.astype(np.float64) if is_remote(leaf) else as_numpy(leaf).astype(np.float64)", "return leaf",
+          "objectives and certificates in float32", "tests/objectives/test_objectives.py -k exact_gap"),
+    Fault("resumed", "loops/stream.py", "seen = 0 if state is None else int(state.seen)", "seen = 0",
+          "a resumed stream numbers its rows from 0", f"{CAMPAIGN} -k dual_stream"),
+    Fault("fields", "data/save.py", '("weight", weight), ("query", query)', '("weight", query), ("query", weight)',
+          "save_npz swaps weight and query", f"{CAMPAIGN} -k written_rows"),
+    Fault("last line", "data/csv.py", "                table = np.loadtxt(\n                    file,",
+          '                table = np.loadtxt(\n                    (line for line in file if line.endswith("\\n")),',
+          "CSV loses a last line without a line break", f"{CAMPAIGN} -k readers"),
+    Fault("tolerance", "engines/dual_qp.py", "jnp.maximum(tol - rounding, tol / 2)", "4 * tol",
+          "four times the tolerance", "tests/solvers/test_exact.py"),
+    Fault("nu slope", "implicit.py", "scale * (d_total - jnp.sum(d_bound, axis=1))",
+          "scale * (jnp.sum(d_bound, axis=1) - d_total)",
+          "sign in the derivatives of nu machines", "tests/test_implicit.py -k closed_form"),
+    Fault("rho", "models/libsvm.py", "return _expansion(kernel, csr, sv_coef[:, 0], b[0], by_row, sparse, file)",
+          "return _expansion(kernel, csr, sv_coef[:, 0], -b[0], by_row, sparse, file)",
+          "sign of rho of one-class and regression files", f"{CAMPAIGN} -k other_program"),
+    Fault("gains", "samplers/active_rows.py", "per_visit(gain, visits) < per_visit(full_gain, s.count)",
+          "per_visit(gain, visits) > per_visit(full_gain, s.count)",
+          "gains of active_rows swapped", "tests/samplers/test_active_rows.py -k follow_the_rule"),
+    # Of our own
+    Fault("draws", "samplers/uniform.py", 'side="right"', 'side="left"',
+          "off by one in rows drawn by weight", "tests/samplers/test_samplers.py -k 'proportion or adjacent'"),
+    Fault("base", "data/save.py", 'f"{c + 1}:{show(v)}"', 'f"{c}:{show(v)}"',
+          "svmlight written from index 0", f"{CAMPAIGN} -k written_rows"),
+    Fault("views", "data/chunks.py", "root.offset + a.ctypes.data - root.ctypes.data + start", "root.offset + start",
+          "a part of a memory map is read from the beginning of the file", "tests/loops/test_stream.py -k memory_map"),
+    Fault("schedule", "schedules.py", "_number(count, lam) + 1 / (eta0 * lam)", "_number(count, lam) + 1 + 1 / (eta0 * lam)",
+          "off by one in Bottou's schedule", "tests/test_schedules.py"),
+    Fault("diagonal", "kernels.py", "lambda x: factor * inner.diag(x),", "lambda x: inner.diag(x),",
+          "missing factor in the diagonal of a multiple of a kernel", f"{CAMPAIGN} -k kernel_block"),
+    Fault("merged", "budget/merge.py", "(coef_i + coef_j) * max_s", "(coef_i + coef_j)",
+          "missing factor in the coefficient of a merged point", "tests/budget/test_budget.py -k 'changed_bounds or no_point'"),
+    Fault("pair number", "models/multiclass.py", "a * (2 * k - a - 1) // 2 + b - a - 1", "a * (k - 1) + b - a - 1",
+          "number of a pair, right for three classes", f"{CAMPAIGN} -k several_classes"),
+    Fault("sparse slope", "numerics/sparse_products.py", "dw + scatter(dcoef, x) + scatter(coef, tangent)",
+          "dw + scatter(dcoef, x)",
+          "a term of the derivative of sparse sums is missing", "tests/spaces/test_sparse.py -k pointed_rows"),
+    Fault("share", "objectives/evaluate.py", "return data.weight / jnp.sum(data.weight)",
+          "return data.weight / data.weight.shape[0]",
+          "weights that do not sum to 1", "tests/objectives/test_objectives.py -k from_scratch"),
+    Fault("phase", "features/fourier.py", 'at_zero / (q if form == "paired" else features / 2)',
+          'at_zero / (q if form == "paired" else features)',
+          "missing factor in the phase form of Fourier features", "tests/features/test_features.py -k features_are_the_formula"),
+    Fault("balanced", "estimators/classifier.py", "weight.sum() / (k * totals)", "weight.sum() / totals",
+          "missing factor in class_weight='balanced'", "tests/estimators/test_estimators.py -k balanced"),
+    Fault("described", "commands/predict.py", "    share = weight / weight.sum()",
+          "    share = np.ones(len(weight)) / len(weight)",
+          "weights lost in the error of jaxsvm predict", "tests/commands/test_commands.py -k counts_rows_by_their_weight"),
+    Fault("average", "averaging.py", "jnp.where(since > 0, mean, newest)", "jnp.where(since >= 0, mean, newest)",
+          "off by one at the start of an average", "tests/wrappers/test_averaging.py -k uniform_average"),
+    Fault("held out", "loops/scoring.py", "np.average(self.loss(values, y), weights=weight)", "np.average(self.loss(values, y))",
+          "weights lost in the scores of select", f"{CAMPAIGN} -k selections"),
+    Fault("smooth slope", "implicit.py", "lax.custom_linear_solve(product, -d_grad, solve",
+          "lax.custom_linear_solve(product, d_grad, solve",
+          "sign in the derivatives of smooth linear machines", "tests/solvers/test_newton.py -k derivatives_of_a_run"),
+    Fault("constant", "spaces/intercept.py", "sqnorm=lambda x: inner.sqnorm(x) + 1,", "sqnorm=lambda x: inner.sqnorm(x),",
+          "missing 1 in the norms of rows with a constant feature", "tests/solvers/test_oracles.py -k sdca_visits"),
+)  # fmt: skip
+
+
+def count_of(fault: Fault, package: pathlib.Path = ROOT / "jaxsvm") -> int:
+    """How often the text of a fault is in its file: once, or it can no longer be planted."""
+    return (package / fault.file).read_text().count(fault.old)
+
+
+def copy_to(folder: pathlib.Path) -> None:
+    """The package, its tests and the campaign in another folder."""
+    ignore = shutil.ignore_patterns("__pycache__", "results", ".*_cache")
+    for name in ("jaxsvm", "tests", "benchmarks"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def fails(folder: pathlib.Path, tests: str, cache: pathlib.Path, marker: str = "not long") -> bool:
+    """Whether a run of tests in the folder fails.
+
+    Raises:
+        RuntimeError: there are no such tests.
+    """
+    words = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", marker, *shlex.split(tests)]
+    environment = os.environ | {"PYTHONPATH": str(folder), "JAX_COMPILATION_CACHE_DIR": str(cache)}
+    try:
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    if done.returncode not in (0, 1, 2):
+        raise RuntimeError(f"pytest {tests} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return done.returncode == 1
+
+
+def stages(fault: Fault) -> list[tuple[str, str, str]]:
+    """What is run, in order: a name for the table, the tests, and the marker of pytest."""
+    own = fault.tests.split(" -k ")[0]
+    return [
+        (f"short: {fault.tests}", fault.tests, "not long"),
+        ("short: the campaign", f"{CAMPAIGN} -k 'share or answer'", "not long"),
+        (f"long: {own}", own if own != CAMPAIGN else f"{own} -k 'share or answer'", ""),
+        ("long: the campaign", f"{CAMPAIGN} -k 'share or answer'", ""),
+    ]
+
+
+def seen_by(fault: Fault, folder: pathlib.Path, cache: pathlib.Path, named: bool) -> str:
+    """The first run that fails with the fault in the copy; "" if none does."""
+    path = folder / "jaxsvm" / fault.file
+    text = path.read_text()
+    if text.count(fault.old) != 1:
+        raise RuntimeError(
+            f"{fault.file} holds the text of the fault {fault.name!r} {text.count(fault.old)} times, expected once"
+        )
+    try:
+        path.write_text(text.replace(fault.old, fault.new))
+        for name, tests, marker in stages(fault)[: 1 if named else 4]:
+            if fails(folder, tests, cache, marker):
+                return name
+        return ""
+    finally:
+        path.write_text(text)
+        for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+            stale.unlink()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The table; 1 if a fault is not seen, or if a test fails without one."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.robustness.faults", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="faults by name; none: all, and the table is written")
+    parser.add_argument("--no-baseline", action="store_true", help="do not run the tests without a fault first")
+    parser.add_argument("--named", action="store_true", help="the named tests only")
+    chosen = parser.parse_args(argv)
+    unknown = set(chosen.names) - {fault.name for fault in FAULTS}
+    if unknown:
+        parser.error(f"no such faults: {', '.join(sorted(unknown))}")
+    faults = [fault for fault in FAULTS if not chosen.names or fault.name in chosen.names]
+    table = []
+    with tempfile.TemporaryDirectory(prefix="faults") as name:
+        folder = pathlib.Path(name) / "copy"
+        cache = pathlib.Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or pathlib.Path(name) / "cache")
+        folder.mkdir()
+        copy_to(folder)
+        own = [] if chosen.no_baseline else sorted({fault.tests for fault in faults})
+        broken = [tests for tests in own if fails(folder, tests, cache)]
+        for tests in broken:
+            print(f"fails without a fault: {tests}", flush=True)
+        for fault in faults:
+            began = time.monotonic()
+            seen = seen_by(fault, folder, cache, chosen.named)
+            row = {"fault": fault.name, "file": fault.file, "what": fault.what, "seen by": seen or "nothing"}
+            table.append(row | {"seconds": round(time.monotonic() - began)})
+            print("  ".join(map(str, table[-1].values())), flush=True)
+    lost = [row for row in table if row["seen by"] == "nothing"]
+    print(f"{len(table) - len(lost)} of {len(table)} faults seen")
+    if not chosen.names:
+        from benchmarks import common
+
+        common.write("faults", table)
+    return 1 if lost or broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
