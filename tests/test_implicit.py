@@ -373,7 +373,6 @@ def test_what_does_not_fit_is_refused(changes, text):
         solution(**(usual | changes))
 
 
-<<<<<<< HEAD
 def test_parts_move_as_their_linear_system_does(x64):
     """Two sums of coefficients, free ones and one at its upper bound: central differences of the system solved in NumPy."""
     rng = np.random.default_rng(8)
@@ -412,7 +411,8 @@ def test_parts_move_as_their_linear_system_does(x64):
         ends = [solved({k: v + h * step[k] for k, v in at.items()}) for h in (-1e-6, 1e-6)]
         for got, low, high in zip(tangent(step), *ends, strict=True):
             np.testing.assert_allclose(got, (high - low) / 2e-6, rtol=1e-6, atol=1e-7)
-=======
+
+
 def test_free_coefficients_of_one_sum_have_a_closed_form():
     """c = total K^-1 1 / 1' K^-1 1 at level -total / 1' K^-1 1: the derivatives in the total."""
     from jaxsvm.implicit import Parts, parts_solution
@@ -430,4 +430,3 @@ def test_free_coefficients_of_one_sum_have_a_closed_form():
     slopes = jax.jacobian(solution_at)(jnp.float32(1))
     np.testing.assert_allclose(slopes[0][0], share, rtol=1e-4)
     np.testing.assert_allclose(slopes[1][0], level, rtol=1e-4)
->>>>>>> w39/campaign

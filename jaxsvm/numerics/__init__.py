@@ -59,11 +59,8 @@ from .reductions import index_row as index_row
 from .reductions import is_traced as is_traced
 from .reductions import norm as norm
 from .reductions import pairwise_sum as pairwise_sum
-<<<<<<< HEAD
 from .reductions import power_of_two as power_of_two
-=======
 from .reductions import rounding_of_sums as rounding_of_sums
->>>>>>> w39/solvers
 from .reductions import sample_proportional as sample_proportional
 from .reductions import scatter_set as scatter_set
 from .reductions import top_k_index as top_k_index

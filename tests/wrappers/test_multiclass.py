@@ -373,23 +373,6 @@ def test_one_against_one_refuses_bad_input():
             model[pair]
 
 
-<<<<<<< HEAD
-def test_four_classes_have_their_pairs_in_order():
-    """The pair (a, b) of rows on a line is decided between a and b; of three classes any order of its loops is right."""
-    x = np.repeat([0.0, 1.0, 2.0, 3.0], 3)[:, None] + np.tile([-0.1, 0.0, 0.1], 4)[:, None]
-    y = np.repeat([0, 1, 2, 3], 3)
-    data = jaxsvm.dataset(x, y, task="multiclass")
-    model = jaxsvm.fit(
-        jaxsvm.one_vs_one(jaxsvm.decomposition(100.0, jaxsvm.kernels.linear()), classes=4), data, jax.random.key(0)
-    ).model
-    values = np.asarray(model.pairs(data.x))
-    for pair, (a, b) in enumerate([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]):
-        margin = b - a - 0.2  # hard: the values are 1 and -1 at the nearest rows
-        want = (x[:, 0] - (a + b) / 2) * -2 / margin
-        np.testing.assert_allclose(values[:, pair], want, atol=2e-2)
-        np.testing.assert_allclose(np.asarray(model[a, b](data.x)), values[:, pair], atol=1e-5)
-    assert (np.argmax(np.asarray(model(data.x)), axis=1) == y).all()
-=======
 def test_the_first_step_of_four_classes_and_its_votes_by_hand():
     """From w = 0 a step of a pair is the mean of +- x over its rows, in the order 01, 02, 03, 12, 13, 23; votes in NumPy.
 
@@ -434,4 +417,3 @@ def test_the_first_step_of_four_classes_and_its_votes_by_hand():
         total[:, b] -= f
     np.testing.assert_allclose(model(x), votes + total / (3 * (abs(total) + 1)), rtol=1e-5)
     np.testing.assert_allclose(model[1, 3](x), score[:, 4], rtol=1e-4, atol=1e-5)
->>>>>>> w39/mutants
