@@ -534,7 +534,7 @@ class Fit(NamedTuple):
 
     def _advice(self, residual: float) -> str:
         """What to do about a tolerance that was not met, for `status`."""
-        model = self.model
+        model: Any = self.model
         while not hasattr(model, "rounding") and hasattr(model, "inner"):
             model = model.inner
         rounding = model.rounding() if hasattr(model, "rounding") else 0.0
