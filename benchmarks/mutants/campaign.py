@@ -31,7 +31,9 @@ def options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--share", default="0/1", help="of several processes side by side this one, for instance 0/2 and 1/2")
     parser.add_argument("--seconds", type=float, help="stop after so many seconds; the same command goes on from there")
     parser.add_argument("--limit", type=float, default=90, help="seconds of tests for a change that the first ones do not notice")
-    parser.add_argument("--again", action="store_true", help="run those alive and unreached again, after new tests")
+    parser.add_argument(
+        "--again", action="store_true", help="run those alive and unreached again: after new tests, or with a larger limit"
+    )
     parser.add_argument("--tests", action="append", help="a file of tests, or several; none: all")
     parser.add_argument("--long", action="store_true", help="record long tests too, once; they are used from then on")
     parser.add_argument("--rerecord", action="store_true", help="record test files again that have changed")
@@ -190,22 +192,24 @@ def main(argv: list[str] | None = None) -> int:
     sample = drawn(chosen.count, chosen.seed, tests.functions, chosen.part)
     path = chosen.work / "verdicts.jsonl"
     known = known_verdicts(path)
-    left = [c for c in sample if c.name not in known or (chosen.again and known[c.name]["verdict"] != "killed")]
+    reasons = equivalents()
+    is_open = lambda c: known[c.name]["verdict"] != "killed" and (c.file, c.line, c.change) not in reasons
     turn, of = map(int, chosen.share.split("/"))
-    left = left[turn::of]
+    left = [c for c in sample[turn::of] if c.name not in known or (chosen.again and is_open(c))]
     with open(path, "a", buffering=1) as log:
         for done, change in enumerate(left, 1):
             if chosen.seconds is not None and time.monotonic() - began > chosen.seconds:
                 break
-            known[change.name] = verdict = judge(change, tests, chosen.seed, chosen.limit, chosen.work / f"log{turn}.txt")
+            verdict = judge(change, tests, chosen.seed, chosen.limit, chosen.work / f"log{turn}.txt")
             log.write(json.dumps(verdict) + "\n")
             print(f"{done}/{len(left)} {verdict['verdict']} {change.file}:{change.number} {change.change} | {verdict['by']}, "
                   f"{verdict['seconds']} s", flush=True)  # fmt: skip
+    known = known_verdicts(path)  # those of other shares too
     rows = report(known[change.name] for change in sample if change.name in known)
 
     from benchmarks import common
 
-    if chosen.table or not (chosen.part or len(left) and chosen.seconds):
+    if chosen.table or not chosen.part and all(change.name in known for change in sample):
         target = chosen.table or common.RESULTS / "mutants.csv"
         common.RESULTS = target.parent
         common.write(target.stem, rows)

@@ -50,6 +50,8 @@ def relative(path: str | pathlib.Path) -> str:
 
 def install(transform: Callable[[str, str], ast.AST], wanted: Callable[[str], bool] = lambda file: True) -> None:
     """From now on compile the wanted files of the package from `transform(file, source)`."""
+    if "jaxsvm" in sys.modules:
+        raise RuntimeError("jaxsvm was imported before, without the change")
     loader = type("Loader", (_Loader,), {"transform": staticmethod(transform)})
     sys.meta_path.insert(0, _Finder(loader, wanted))
 

@@ -700,3 +700,16 @@ def test_a_model_gives_a_value_for_each_row(probe, wrong):
     data = jaxsvm.dataset(np.eye(4), [1, -1, 1, -1])
     with pytest.raises(TypeError, match="model must give a decision value, or several, for each of the 4 rows"):
         probe(data)(wrong)
+
+
+def test_labels_of_the_other_kind_are_refused_by_error_on_and_ones_are_of_either_kind():
+    rows = lambda y: jaxsvm.Batch(jnp.eye(3), jnp.asarray(y, jnp.float32), jnp.arange(3), jnp.ones(3))
+    one, three = Linear(jnp.array([1.0, -1.0, 1.0]), jnp.zeros(())), lambda x: x
+    assert float(jaxsvm.error_on(rows([1, 1, 1]))(one)) == pytest.approx(1 / 3)
+    assert float(jaxsvm.error_on(rows([1, 1, 1]))(three)) == pytest.approx(2 / 3)
+    assert float(jaxsvm.error_on(rows([1, -1, -1]))(one)) == pytest.approx(1 / 3)
+    assert float(jaxsvm.error_on(rows([0, 1, 1]))(three)) == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match="hold class numbers"):
+        jaxsvm.error_on(rows([0, 1, 1]))(one)
+    with pytest.raises(ValueError, match="hold labels -1 and"):
+        jaxsvm.error_on(rows([1, -1, -1]))(three)
