@@ -85,7 +85,8 @@ def again(case: Case, state: Any) -> Any:
 def weighted_stream(case: Case) -> None:
     """Pegasos over chunks, batches of several rows, weights, bias; cut in two, saved and gone on with."""
     x, y, weight = problem(case)
-    batch, bias = case.block(16).one((1, 4, 3)), case.block(16).one(("none", "feature"))
+    turn = case.seed // len(KINDS)
+    batch, bias = (1, 4, 3)[turn % 3], ("none", "feature")[turn % 2]
     solver = jaxsvm.pegasos(0.1, bias=bias)
     parts = [(x[part], y[part], weight[part]) for part in cut(case, N)]
     at = int(case.random.integers(1, len(parts) + 1))
@@ -159,12 +160,12 @@ def small_cache(case: Case) -> None:
 
 def several_classes(case: Case) -> None:
     """One against one and one against the rest, of four or five classes, problem by problem."""
-    k = case.block(16).one((4, 4, 5))
-    pairs = bool(case.block(16).random.integers(2))
+    turn = case.seed // len(KINDS)
+    k, pairs = (5, 4, 4)[turn % 3], turn % 2 == 0
     x, y, weight = problem(case, N, k)
     C, kernel = float(np.float32(case.one((1.0, 10.0)))), Kernel("rbf", 0.5)
     make = jaxsvm.one_vs_one if pairs else jaxsvm.one_vs_rest
-    name = case.block(16).one(("sdca", "sdca", "decomposition"))
+    name = ("decomposition", "sdca", "sdca")[turn // 2 % 3]
     inner, how = jaxsvm.decomposition(C, kernel.made()), {"steps": 2, "tol": 1e-4}
     if name == "sdca":
         inner, how = jaxsvm.sdca(C, kernel.made()), {"steps": 400 * N, "every": 20 * N, "tol": 1e-5, "sampler": ORDER}
@@ -348,7 +349,7 @@ def other_program(case: Case) -> None:
     k = case.one((2, 4, 5))
     x, y, _ = problem(case, N, k)
     y = 3 * y + 7  # labels that are no class numbers
-    form = case.one((svm.SVC, svm.SVC, svm.OneClassSVM, svm.SVR))
+    form = (svm.SVC, svm.OneClassSVM, svm.SVC, svm.SVR)[case.seed // len(KINDS) % 4]
     machine = form(gamma=0.5, **{"C": 10.0} if form is not svm.OneClassSVM else {"nu": 0.2})
     machine.set_params(**{"decision_function_shape": "ovo"} if form is svm.SVC else {})
     machine.fit(x, x[:, 0] if form is svm.SVR else y)
@@ -391,6 +392,19 @@ def written_rows(case: Case) -> None:
     near(case, queries, query.astype(np.float64), "queries of a file of save_svmlight", 1e-6)
 
 
+def objective_values(case: Case) -> None:
+    """Objectives and the primal of a certificate, of weighted rows, to nine digits."""
+    x, y, weight = problem(case)
+    data, lam = oracles.batch(x, y, weight), float(np.float32(case.one((0.01, 0.1, 1.0))))
+    model = models.Linear(jnp.asarray(case.random.normal(size=D), "f4"), jnp.float32(0.3), "free")
+    w = np.asarray(model.w, np.float64)
+    want = lam / 2 * w @ w + oracles.hinge(oracles.scores(model, x), y, weight)
+    text = f"certificate(Linear, lam={lam:g})"
+    have = case.attempt(text, lambda: jaxsvm.certificate(model, data, lam), must=True)
+    near(case, have.primal, np.float64(want), "the primal", 1e-9)
+    case.compare(have.gap >= 0 and have.dual <= want, "a dual above the primal")
+
+
 def kernel_block(case: Case) -> None:
     """Values between two sets of rows, near the origin and far from it, and those of rows with themselves."""
     kernel = Kernel(case.one(("rbf", "laplacian", "polynomial", "rbf + linear", "0.5 rbf + laplacian", "rbf * polynomial")), 0.5)
@@ -431,6 +445,7 @@ KINDS: dict[str, Callable[[Case], None]] = {
         derivative,
         other_program,
         kernel_block,
+        objective_values,
         written_rows,
         features_of,
     )  # fmt: skip
