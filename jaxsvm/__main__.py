@@ -110,8 +110,15 @@ def use_cache(wanted: bool) -> None:
         jaxsvm.cache_programs()
 
 
+OPTIONS = r"\b(header|zero_based|delimiter|task)=(True|False|'[^']+')"
+
+
 def say(text: str) -> None:
-    """One line on the standard error stream."""
+    """One line on the standard error stream, with options of Python as those of the commands."""
+    for name, value in re.findall(OPTIONS, text):
+        option = "--" + name.replace("_", "-")
+        shown = {"True": "yes", "False": "no"}.get(value, value)
+        text = text.replace(f"{name}={value}", f"{option} {shown}")
     print(f"jaxsvm: {' '.join(text.split())}", file=sys.stderr)
 
 

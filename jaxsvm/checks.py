@@ -336,6 +336,32 @@ def row_numbers(name: str, value: Any, n: int) -> Any:
     return jnp.asarray(value, value.dtype if isinstance(value, jax.Array) else jnp.int32)
 
 
+def is_class_number(values: np.ndarray, classes: int) -> np.ndarray:
+    """Which values are integers from 0 to `classes` - 1."""
+    return (values >= 0) & (values < classes) & (values == np.floor(values))
+
+
+MOST_BYTES = 2**34  # of one array or state whose size follows from arguments
+
+
+def check_bytes(what: str, size: float, advice: str) -> None:
+    """Raise for arrays of more than `MOST_BYTES`, before they are made.
+
+    Args:
+        what: what takes them, in the plural.
+        size: number of bytes.
+        advice: what to do.
+
+    Raises:
+        ValueError: with the number of bytes.
+    """
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"{what} would take {int(size):,} bytes, more than {MOST_BYTES:,}: {advice}, or raise "
+            "jaxsvm.checks.MOST_BYTES"
+        )
+
+
 def class_names(value: Any) -> tuple:
     """Class names as a tuple: two or more, without repetition.
 

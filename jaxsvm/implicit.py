@@ -44,6 +44,7 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from .checks import integer
+from .closures import check_open
 from .kernels import Kernel, as_kernel, matvec
 from .numerics import (
     affine,
@@ -57,7 +58,7 @@ from .numerics import (
     system_for,
 )
 from .objectives.nu_problems import Parts
-from .recipe import as_static, cast, check_choice, check_scalars, unwrap_static
+from .recipe import as_static, cast, check_choice, check_scalars, holds_functions, unwrap_static
 from .risks import couples_rows, is_smooth, second_order_of
 from .types import AnyLoss, Array, Batch, Loss, Quadratic, Scalar
 
@@ -134,6 +135,10 @@ def solution(
         (as_kernel(kernel), data.y, data.weight, C, as_static(loss), b), coef.dtype
     )
     x = jax.tree.map(jnp.asarray, data.x)
+    if holds_functions(kernel) or holds_functions(loss):
+        check_open(
+            lambda parts: (parts[1](parts[0][:1], parts[0]), _quadratic(parts)), (x, *parameters)
+        )
     return _attached(bias, min(n, free or FREE), *lax.stop_gradient((coef, b)), (x, *parameters))
 
 
@@ -280,6 +285,8 @@ def parts_solution(
     """
     constants = lax.stop_gradient((coef, level))
     parameters = jax.tree.map(jnp.asarray, x), cast(kernel, coef.dtype), parts
+    if holds_functions(kernel):
+        check_open(lambda parts: parts[1](parts[0][:1], parts[0]), parameters)
     return _parts_attached(min(coef.size, free or FREE), *constants, parameters)
 
 
@@ -416,6 +423,11 @@ def linear_solution(
     chex.assert_shape([data.y, data.weight], (data.x.shape[0],))
     y, weight, lam, static_loss, b = cast((data.y, data.weight, lam, as_static(loss), b), w.dtype)
     data = data._replace(x=jax.tree.map(jnp.asarray, data.x), y=y, weight=weight)
+    if holds_functions(loss):
+        check_open(
+            lambda parts: _second_order(unwrap_static(parts[1]), parts[0], parts[0].y)[::2],
+            (data, static_loss),
+        )
     v = w if bias == "none" else jnp.concatenate([w, b[None]])
     v = _linear_attached(bias, lax.stop_gradient(v), (data, lam, static_loss))
     return (v, b) if bias == "none" else (v[:-1], v[-1])

@@ -40,6 +40,7 @@ from .numerics import (
     l1_distances,
     needs_subtraction,
     offset,
+    power_of_two,
     shards,
     split_rows,
     sqdist_of,
@@ -494,6 +495,34 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
     )
 
 
+@kernel
+def in_units(inner: Kernel, unit: float) -> _Kernel:
+    """The kernel k(x / unit, z / unit), for rows whose squares leave the range of float32.
+
+    Args:
+        inner: the kernel k.
+        unit: size of the numbers in the rows, > 0; with a power of two the division is exact.
+    """
+    check_positive(unit=unit)
+    inner = as_kernel(inner)
+    fields = inner.make()
+    return _Kernel(
+        lambda x, z: inner(_divided(x, unit), _divided(z, unit)),
+        lambda x: inner.diag(_divided(x, unit)),
+        spectrum=None
+        if fields.spectrum is None
+        else (fields.spectrum[0], lambda: fields.spectrum[1]() / unit),
+    )
+
+
+def _divided(x: Any, unit: Any) -> Any:
+    """The rows divided by a number."""
+    if isinstance(x, SparseRows):
+        x = x.materialize()
+        return dataclasses.replace(x, value=x.value / unit)
+    return x.astype(accum_dtype(x)) / unit
+
+
 def gamma_grid(x: Array, size: int = 8) -> np.ndarray:
     """The usual values of gamma for rows x: `size` numbers from 0.03 / m to 100 / m.
 
@@ -517,10 +546,13 @@ def gamma_grid(x: Array, size: int = 8) -> np.ndarray:
     rows: Any = matrix("x", x)
     size, n = integer("size", size, 2), rows.shape[0]
     some = rows[np.unique(np.arange(min(n, 512)) * n // min(n, 512))]
+    values = np.asarray(some.materialize().value if isinstance(some, SparseRows) else some)
+    unit = float(power_of_two(np.max(np.abs(values), initial=0)))
+    some = _divided(some, unit)
     square = np.asarray(sqdist(some, some), np.float64)[np.triu_indices(some.shape[0], 1)]
     if not (square > 0).any():
         raise ValueError(f"all {some.shape[0]} rows are equal: no gamma makes them differ")
-    return np.logspace(-1.5, 2, size) / np.median(square[square > 0])
+    return np.logspace(-1.5, 2, size) / np.median(square[square > 0]) / unit**2
 
 
 def holds_precomputed(kernel: Kernel) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from .losses import squared_hinge
+from .models import OneVsRest
 from .recipe import check_choice, check_positive, fields_of, replace, solver
 from .solvers import augmented_lagrangian, interior_point, newton, sdca
 from .types import Array, Loss, Solver
+from .wrappers.multiclass import one_vs_rest, stack_models
 
 NAMES = ("newton", "augmented_lagrangian", "interior_point", "sdca")
 MOST_COLUMNS = 512  # of rows for which a step of the interior point method is cheap
@@ -125,4 +128,54 @@ def newton_by_C(
         model=lambda state, data=None: on_rows(state.weight).model(state, data),
         with_tol=with_tol,
         warm_start=inner.warm_start,
+    )
+
+
+@solver
+def one_vs_weighted_rest(inner: Solver, factors: Array) -> Solver:
+    """`one_vs_rest` with class weights as in LIBLINEAR: rows weigh more in one problem only.
+
+        P_c(w) = 1/2 |w|^2 + C sum_{y_i = c} factors_c weight_i loss(<w, x_i>, 1)
+                           + C sum_{y_i != c} weight_i loss(<w, x_i>, -1)
+
+    Args:
+        inner: a solver of `linear_solver`, whose state holds the weights of the rows.
+        factors: (k,) class weights, > 0.
+
+    Returns:
+        A solver as `one_vs_rest`.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [0.0], [-1.0]], [0, 1, 2], task="multiclass")
+        >>> solver = one_vs_weighted_rest(newton_by_C(0.25), jnp.array([1.0, 1.0, 3.0]))
+        >>> run = jaxsvm.fit(solver, data, jax.random.key(0), steps=1)
+        >>> [round(w, 3) for w in run.model.inner.w[:, 0].tolist()]
+        [0.5, 0.0, -0.667]
+    """
+    k = jnp.shape(factors)[0]
+
+    def problems(data: Any) -> dict[str, Array]:
+        """The labels -1, +1 and the weights of the rows in all problems, (k, n) each."""
+        positive = data.y[None, :] == jnp.arange(k, dtype=data.y.dtype)[:, None]
+        factor = jnp.where(positive, jnp.asarray(factors, data.weight.dtype)[:, None], 1)
+        return {
+            "y": jnp.where(positive, 1, -1).astype(data.y.dtype),
+            "weight": factor * data.weight[None, :],
+        }
+
+    def init(key: Array, data: Any) -> Any:
+        return jax.vmap(lambda part: inner.init(key, data._replace(**part)))(problems(data))
+
+    def model(state: Any, data: Any = None) -> Any:
+        parts = None if data is None else problems(data)
+        return stack_models(inner, state, data, parts, OneVsRest)
+
+    with_tol: Any = inner.with_tol
+    rest = fields_of(one_vs_rest(inner, classes=k))
+    return rest._replace(
+        init=init,
+        model=model,
+        sharing=None,
+        with_tol=with_tol and (lambda tol: one_vs_weighted_rest(with_tol(tol), factors)),
     )

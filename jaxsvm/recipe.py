@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import gc
 import importlib
 import inspect
 import threading
@@ -35,6 +36,7 @@ from .checks import (
     shown,
     x64_enabled,
 )
+from .closures import open_closures
 from .renamed import OPTIONS, refuse_old_options
 from .types import (
     Batch,
@@ -226,7 +228,7 @@ class Recipe:
         self, factory: Callable, fields: tuple[str, ...], args: tuple, kwargs: dict
     ) -> None:
         """Split the arguments of one call into leaves and structure."""
-        leaves, tree = jax.tree.flatten((args, kwargs))
+        leaves, tree = jax.tree.flatten(open_closures((args, kwargs)))
         self.numbers = tuple(leaf for leaf in leaves if _is_number(leaf))
         self.spec = (
             factory,
@@ -303,6 +305,15 @@ class Recipe:
         factory, args, kwargs = self.call()
         return _rebuild, (factory.__module__, registered_name(factory) or factory, args, kwargs)
 
+    def __getstate__(self) -> tuple:
+        """The call, for programs that do not read `__reduce__`, such as skops."""
+        return self.__reduce__()[1]
+
+    def __setstate__(self, state: tuple) -> None:
+        """Hold the call of `__getstate__`."""
+        call = _rebuild(*state)
+        self.numbers, self.spec = call.numbers, call.spec
+
 
 def _try(call: Recipe) -> None:
     """Evaluate a call once, where all its numbers are known, so that its factory can refuse them.
@@ -318,7 +329,8 @@ def _try(call: Recipe) -> None:
     known = _hashable(call)
     if known in _passed:
         return
-    refusals = []
+    refusals: list[Exception] = []
+    results: dict[int, tuple[Recipe, Any]] = {}
 
     def trial_of_a_factory():
         try:
@@ -327,8 +339,11 @@ def _try(call: Recipe) -> None:
             pass
         except Exception as error:  # raised below, where JAX adds nothing to its sentence
             refusals.append(error)
+        results.clear()
+        if getattr(jax.config, "jax_check_tracer_leaks", False):  # what was made refers to itself
+            gc.collect()
 
-    _trial.results = {}
+    _trial.results = results
     try:
         jax.eval_shape(trial_of_a_factory)
     finally:
@@ -501,39 +516,62 @@ def check_choice(name: str, value: Any, allowed: tuple) -> None:
     Raises:
         ValueError: with the name, the choices and what came.
     """
-    if not isinstance(value, str | bool) or value not in allowed:
+    if not isinstance(value, str | bool | np.bool_) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
 @jax.tree_util.register_pytree_node_class
 class Static:
-    """Anything that is no pytree of numbers, carried through jit as structure.
+    """A tree with leaves that are no numbers, carried through jit: its arrays are the leaves.
 
-    Examples are plain solvers and functions.
+    Examples are plain solvers, functions, and modules of other libraries.
     """
 
-    def __init__(self, thing: Any) -> None:
-        """Hold `thing`, which must be hashable."""
-        self.thing = thing
+    def __init__(self, arrays: Any, rest: tuple) -> None:
+        """The arrays among the leaves, and the structure with the other leaves, all hashable."""
+        self.arrays, self.rest = tuple(arrays), rest
 
-    def tree_flatten(self) -> tuple[tuple, Any]:
-        """No leaves."""
-        return (), self.thing
+    def tree_flatten(self) -> tuple[tuple, tuple]:
+        """The arrays as children."""
+        return self.arrays, self.rest
 
     @classmethod
-    def tree_unflatten(cls, thing: Any, _: Any) -> Static:
+    def tree_unflatten(cls, rest: tuple, arrays: Any) -> Static:
         """The inverse of `tree_flatten`."""
-        return cls(thing)
+        return cls(arrays, rest)
 
 
 def as_static(thing: Any) -> Any:
-    """`thing` if all its leaves are numbers, else `thing` as structure."""
-    return thing if all(_is_number(leaf) for leaf in jax.tree.leaves(thing)) else Static(thing)
+    """`thing` if all its leaves are numbers, else a `Static` of it.
+
+    Traced values that its functions close over are leaves, too.
+    """
+    thing = open_closures(thing)
+    leaves, tree = jax.tree.flatten(thing)
+    if all(map(_is_number, leaves)):
+        return thing
+    is_array = [hasattr(leaf, "dtype") for leaf in leaves]
+    arrays = [leaf for leaf, flag in zip(leaves, is_array, strict=True) if flag]
+    rest = tuple(None if flag else (leaf,) for leaf, flag in zip(leaves, is_array, strict=True))
+    return Static(arrays, (tree, rest))
 
 
 def unwrap_static(thing: Any) -> Any:
     """The inverse of `as_static`."""
-    return thing.thing if isinstance(thing, Static) else thing
+    if not isinstance(thing, Static):
+        return thing
+    (tree, rest), arrays = thing.rest, iter(thing.arrays)
+    return tree.unflatten([next(arrays) if leaf is None else leaf[0] for leaf in rest])
+
+
+def holds_functions(thing: Any) -> bool:
+    """Whether a recipe or another thing holds functions that are no recipes of their own."""
+    thing = unwrap_static(thing)
+    parts = thing.call()[1:] if isinstance(thing, Recipe) else thing
+    leaves = jax.tree.leaves(parts, is_leaf=lambda node: isinstance(node, Recipe) or callable(node))
+    return any(
+        holds_functions(leaf) if isinstance(leaf, Recipe) else callable(leaf) for leaf in leaves
+    )
 
 
 def fields_of(thing: Any) -> Any:
@@ -564,6 +602,8 @@ def cast(tree: Any, dtype: Any) -> Any:
     """
 
     def one(leaf):
+        if not _is_number(leaf):
+            return leaf
         is_key = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         if is_key or not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return leaf

@@ -454,6 +454,8 @@ class Curve(NamedTuple):
         return np.asarray(count)
 
 
+# residual, in units of the rounding error of decision values, from which on more steps may help
+MOST_ROUNDINGS = 10
 # why the host ended a run, by their numbers in `Fit.ended`
 STEPS, SECONDS, INTERRUPTED = range(3)
 
@@ -472,14 +474,15 @@ class Fit(NamedTuple):
 
     @property
     def converged(self) -> bool:
-        """Whether the tolerance was met (for every run of a batch)."""
-        return bool(np.all(np.asarray(self.state.done)))
+        """Whether the tolerance was met, and the run is finite (for every run of a batch)."""
+        return bool(np.all(np.asarray(self.state.done))) and self.finite
 
     @property
     def finite(self) -> bool:
-        """Whether the model and the last loss are finite.
+        """Whether the model, the last loss and the weights of rows are finite.
 
-        Of the model these are its numbers, and its decision values at some training rows.
+        Of the model these are its numbers, and its decision values at some training rows. No loss
+        of the curve may be nan, and no weight below 0.
         """
         return all_finite(self.model) and (
             self.values_finite is None or bool(np.all(np.asarray(self.values_finite)))
@@ -529,6 +532,19 @@ class Fit(NamedTuple):
         reason = self.reason
         return (cause.get(reason, "") if isinstance(reason, str) else "") + self._outcome()
 
+    def _advice(self, residual: float) -> str:
+        """What to do about a tolerance that was not met, for `status`."""
+        model: Any = self.model
+        while not hasattr(model, "rounding") and hasattr(model, "inner"):
+            model = model.inner
+        rounding = model.rounding() if hasattr(model, "rounding") else 0.0
+        if not residual <= MOST_ROUNDINGS * rounding:
+            return "; go on with state=run.state"
+        return (
+            f"; rounding to {model.coef.dtype} leaves about {rounding:.1e}, as coefficients or "
+            "kernel values are large: lower C, scale the columns, or use 64-bit numbers"
+        )
+
     def _outcome(self) -> str:
         """The sentence of `status` without the cause."""
         steps, done = np.asarray(self.state.step), np.asarray(self.state.done)
@@ -540,9 +556,15 @@ class Fit(NamedTuple):
             )
         if not self.finite:
             if all_finite(self.model):
+                if np.isnan(np.asarray(self.info.loss)).any():
+                    return (
+                        f"a loss is not a number after {int(steps)} steps: look at the targets and "
+                        "weights of the rows, and at the row numbers that the sampler draws"
+                    )
                 return (
                     f"the decision values of the model are not finite after {int(steps)} steps: "
-                    "look at the scale of the data, at the kernel's width and at the step size"
+                    "look at the scale of the data, at the weights of rows, at the kernel's width "
+                    "and at the step size"
                 )
             return (
                 f"the model is not finite after {int(steps)} steps: look at the scale of the data "
@@ -557,7 +579,7 @@ class Fit(NamedTuple):
         if bool(done):
             met = f"tolerance {tol:.1e} met, residual {residual:.1e}"
             return f"converged after {int(steps)} steps: {met}"
-        goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met; go on with state=run.state"
+        goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met" + self._advice(residual)
         note = " (no bound yet)" if np.isinf(residual) else ""
         return f"stopped after {int(steps)} steps; residual {residual:.1e}{note}{goal}"
 
@@ -574,12 +596,12 @@ def all_finite(tree: Any) -> bool:
 
 
 def inexact_leaves(tree: Any) -> list[np.ndarray]:
-    """The leaves of floating-point numbers, as float64 on the host.
+    """The leaves of floating-point numbers, on the host.
 
     Of an array that several processes hold, it is the part of this one.
     """
     return [
-        np.asarray(own_values(leaf), np.float64)
+        own_values(leaf)
         for leaf in jax.tree.leaves(tree)
         if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
     ]
@@ -623,7 +645,8 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
 
     Args:
         data: n rows.
-        index: (b,) int32 in [-1, n), or a list of integers.
+        index: (b,) int32 in [-1, n), or a list of integers. Other numbers become -1 where their
+            values are not known, inside of transformations.
         copy: False: sparse rows are selected by reference, for loops over constant data; structure.
 
     Raises:
@@ -638,6 +661,8 @@ def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:
     """
     check_batch("data", data)
     index = row_numbers("index", index, data.y.shape[0])
+    if copy and isinstance(index, jax.core.Tracer):
+        index = jnp.where((index >= 0) & (index < data.y.shape[0]), index, -1)
     safe = jnp.maximum(index, 0)
     if isinstance(data.x, SparseRows) and (
         not copy or data.x.rows is not None or data.x.offsets is not None

@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+FLAGS = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
+
 
 def known_flags(*flags: str) -> list[str]:
     """Those of `flags` that the installed XLA knows, as asked in another process: XLA aborts at an unknown flag."""

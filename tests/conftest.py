@@ -11,7 +11,7 @@ import tempfile
 
 import jax
 import pytest
-from compiling import known_flags
+from compiling import FLAGS, known_flags
 
 from jaxsvm.recipe import REGISTRY
 
@@ -22,7 +22,6 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # read when JAX starts, after the imports; commands and notebooks take the environment. With XLA_FLAGS set, to nothing too
 # (`XLA_FLAGS= pytest`), programs are compiled as users have them.
 # An XLA that does not know a flag aborts, so it is asked first: JAX 0.12 has no other emitters than those of fusions.
-FLAGS = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 if "XLA_FLAGS" not in os.environ:
     os.environ.update({"XLA_FLAGS": " ".join(known_flags(*FLAGS)), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"})
     jax.config.update("jax_disable_most_optimizations", True)

@@ -373,6 +373,46 @@ def test_what_does_not_fit_is_refused(changes, text):
         solution(**(usual | changes))
 
 
+def test_parts_move_as_their_linear_system_does(x64):
+    """Two sums of coefficients, free ones and one at its upper bound: central differences of the system solved in NumPy."""
+    rng = np.random.default_rng(8)
+    x, coef, level = rng.normal(size=(5, 2)), np.array([[0.3, 0.5, 0, 1, 0], [0, 0, 0.4, 0, 0.2]]), np.array([0.7, -0.2])
+    free = [(0, 0), (0, 1), (1, 2), (1, 4)]
+
+    def gram(p):
+        return np.exp(-p["gamma"] * ((p["x"][:, None] - p["x"]) ** 2).sum(-1))
+
+    def solved(p):
+        values, matrix, right = gram(p), np.zeros((6, 6)), np.zeros(6)
+        for row, (k, i) in enumerate(free):
+            matrix[row, :4] = [values[i, j] for _, j in free]
+            matrix[row, 4 + k] = matrix[4 + k, row] = 1
+            right[row] = p["linear"][i] - values[i, 3] * p["high"][0, 3]
+        right[4:] = p["total"] - [p["high"][0, 3], 0]
+        found, all_coef = np.linalg.solve(matrix, right), np.zeros((2, 5))
+        all_coef[0, 3] = p["high"][0, 3]
+        all_coef[tuple(zip(*free, strict=True))] = found[:4]
+        return all_coef, found[4:]
+
+    at = {"gamma": 0.7, "x": x, "high": np.ones((2, 5)), "total": coef.sum(1)}
+    at["linear"] = gram(at) @ coef.sum(0) + level[[0, 0, 1, 0, 1]]  # what makes coef and level the solution
+    np.testing.assert_allclose(solved(at)[0], coef, atol=1e-12)
+
+    @jax.jit
+    def tangent(step):
+        def attached(p):
+            parts = implicit.Parts(p["linear"], jnp.zeros((2, 5)), p["high"], p["total"])
+            return implicit.parts_solution(jnp.asarray(coef), jnp.asarray(level), kernels.rbf(gamma=p["gamma"]), p["x"], parts)
+
+        return jax.jvp(attached, (jax.tree.map(jnp.asarray, at),), (step,))[1]
+
+    for name, value in at.items():
+        step = {k: np.zeros(np.shape(v)) for k, v in at.items()} | {name: rng.normal(size=np.shape(value))}
+        ends = [solved({k: v + h * step[k] for k, v in at.items()}) for h in (-1e-6, 1e-6)]
+        for got, low, high in zip(tangent(step), *ends, strict=True):
+            np.testing.assert_allclose(got, (high - low) / 2e-6, rtol=1e-6, atol=1e-7)
+
+
 def test_free_coefficients_of_one_sum_have_a_closed_form():
     """c = total K^-1 1 / 1' K^-1 1 at level -total / 1' K^-1 1: the derivatives in the total."""
     from jaxsvm.implicit import Parts, parts_solution

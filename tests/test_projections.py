@@ -43,6 +43,39 @@ def test_ball_is_the_projection_of_optax():
         np.testing.assert_allclose(projections.ball(1.5)(w), want, rtol=1e-6)  # a few roundings of the factor
 
 
+TREES = [
+    5 * jnp.eye(2),
+    jnp.asarray(np.random.default_rng(1).normal(size=(3, 3)), jnp.float32),
+    jnp.arange(6.0).reshape(2, 3),  # another shape than square
+    jnp.ones((2, 3, 4)),
+    jnp.float32(7.0),
+    [jnp.ones((2, 2)), {"b": jnp.full(3, -2.0)}],
+    {"w": jnp.full((2, 2), 0.1), "b": jnp.zeros(())},  # inside
+    (),
+]
+
+
+@pytest.mark.parametrize("tree", TREES, ids=range(len(TREES)))
+def test_ball_takes_the_norm_of_all_numbers_of_an_array_or_tree(tree):
+    want = optax.projections.projection_l2_ball(tree, scale=1.5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), projections.ball(1.5)(tree), want)
+
+
+def test_keep_projects_a_matrix_of_a_product_onto_the_ball():
+    tx = optax.chain(optax.sgd(1.0), projections.keep(projections.product({"w": projections.ball(1.0)})))
+    params = {"w": jnp.eye(2), "b": jnp.ones(2)}
+    updates, _ = tx.update({"w": -4 * jnp.eye(2), "b": -jnp.ones(2)}, tx.init(params), params)
+    after = optax.apply_updates(params, updates)
+    np.testing.assert_allclose(after["w"], np.eye(2) / np.sqrt(2), rtol=1e-6)
+    np.testing.assert_array_equal(after["b"], [2.0, 2.0])
+
+
+def test_box_section_of_a_matrix_is_that_of_its_numbers():
+    x, normal = jnp.arange(6.0).reshape(2, 3), jnp.array([[1.0, -1.0, 1.0], [2.0, 1.0, -1.0]])
+    got = projections.box_section(x, 0.0, 2.0, normal, 1.0)
+    np.testing.assert_allclose(got.ravel(), box_section(x.ravel(), 0.0, 2.0, normal.ravel(), 1.0), atol=1e-5)
+
+
 def test_ball_leaves_points_inside_and_zero_as_they_are():
     for w in (jnp.zeros(3), jnp.array([0.6, 0.8, 0.0]), jnp.array([1e-30, 0.0, 0.0])):
         np.testing.assert_array_equal(projections.ball(1.25)(w), w)

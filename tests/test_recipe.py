@@ -488,7 +488,7 @@ def test_struct_is_a_frozen_registered_pytree(registry):
 
 def test_fixed_and_freed():
     plain = Solver(len, len, len)
-    assert jax.tree.leaves(as_static(plain)) == [] and unwrap_static(as_static(plain)) is plain
+    assert jax.tree.leaves(as_static(plain)) == [] and unwrap_static(as_static(plain)) == plain
     kept = toy(1.0)
     assert as_static(kept) is kept and unwrap_static(kept) is kept
 
@@ -704,3 +704,9 @@ def test_steps_that_are_not_above_0_are_refused():
     for made in (jaxsvm.schedules.inverse_time, jaxsvm.schedules.inverse_sqrt):
         with pytest.raises(ValueError, match="scale must be a finite number above 0, got 0"):
             made(0.0)
+
+
+def test_a_factory_leaves_no_tracer_of_its_trial():
+    with jax.checking_leaks():
+        jaxsvm.pegasos(0.0123)
+        jaxsvm.averaged(jaxsvm.bottou_sgd(0.0123))

@@ -104,6 +104,17 @@ def changed_w(change):
     return changed
 
 
+@pytest.mark.long
+def test_a_step_may_say_that_it_used_no_row():
+    """The row number -1 is padding; n and -2 are no rows."""
+    says = lambda number: SOUND._replace(update=changed_info(index=lambda info: jnp.full_like(info.index, number)))
+    check = lambda number: check_solver(says(number), skip=[name for name in PROMISES if name != "info"])
+    check(-1)
+    for number in (-2, 10**6):
+        with pytest.raises(AssertionError, match="but index holds"):
+            check(number)
+
+
 class Unknown(NamedTuple):
     """A state that is not registered."""
 

@@ -54,7 +54,7 @@ def convert(args: Any, stream: Any) -> int:
     parts = reading.rows(args, args.file, dtype=dtype)
     if not 0 <= args.part < len(parts):
         raise ValueError(f"--part {args.part}: {args.file} has {len(parts)} parts, counted from 0")
-    x, y, weight, query = parts[args.part]
+    x, y, weight, query = parts[args.part][:4]
     if x.dtype == np.float64 and dtype == np.float32:
         x = x.astype(dtype)
     if weight is not None and kind != "npz":

@@ -562,7 +562,8 @@ def add_reading_options(parser: Any) -> None:
         "--zero-based",
         choices=("auto", "yes", "no"),
         default="auto",
-        help="svmlight: whether the first column has index 0 (auto: where an index 0 occurs)",
+        help="svmlight: whether the first column has index 0 (auto: as of the rows of the model, "
+        "else where an index 0 occurs)",
     )
     group.add_argument(
         "--delimiter", help="CSV: what stands between cells (a comma; a tab in .tsv files)"

@@ -29,7 +29,9 @@ def run(args: Any) -> int:
     check_output(args.out, args.model, args.file)
     if args.model == STANDARD == args.file:
         raise ValueError("the standard input (-) can be read once: name a file for the model")
-    model, _ = reading.load_model(args.model)
+    model, notes = reading.load_model(args.model)
+    if args.zero_based == "auto" and notes.get("zero-based") in ("yes", "no"):
+        args.zero_based = notes["zero-based"]
     columns = columns_of(model)
     means = None
     if args.missing == "mean":

@@ -35,7 +35,7 @@ HELP = {  # what the options of the readers are called here
 def rows(
     args: Any, *paths: str, columns: int | None = None, dtype: Any = None, means: Any = None
 ) -> list[Rows]:
-    """The rows of files, read with the options.
+    """The rows of files, read with the options; sets --zero-based where a file has decided it.
 
     Args:
         args: the options.
@@ -59,7 +59,15 @@ def rows(
         parts = read_files(
             *local, kind=_kind(args, paths, local), columns=columns, dtype=dtype, **reading
         )
-        return _without_missing(args, parts, means)
+    bases = {part.zero_based for part in parts} - {None}
+    if bases:
+        args.zero_based = "yes" if True in bases else "no"
+    return _without_missing(args, parts, means)
+
+
+def reading_notes(args: Any) -> dict[str, str]:
+    """What the model file keeps of how its rows were read: `predict` reads others alike."""
+    return {} if args.zero_based == "auto" else {"zero-based": args.zero_based}
 
 
 @contextlib.contextmanager
@@ -103,7 +111,6 @@ def _with_help(args: Any, paths: tuple, local: list[str]) -> Iterator[None]:
         for path, name in zip(paths, local, strict=True):
             text = text.replace(name, INPUT) if path == STANDARD else text
         if isinstance(error, ReadError):
-            text = text.replace("header=True", "--header yes")
             advice = [
                 f"try --{option} {value!r}" if value else HELP[option]
                 for option, value in error.options.items()

@@ -93,6 +93,7 @@ def select(args: Any, stream: Any) -> int:
         "scaled": scaling,
         "solver": f"{search.description}; {numbers}, chosen by {_folds(args.folds)}",
         "status": selection.status,
+        **reading.reading_notes(args),
     }
     if selection.certificate is not None:
         notes["certificate"] = report.within(selection.certificate)
@@ -175,7 +176,7 @@ def choose_solver(args: Any, rows: Batch, classes: tuple) -> None:
 
 def group_names(path: str, rows: Batch) -> np.ndarray:
     """The names of the groups in a text file, one a line."""
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:
         names = [text.strip() for text in file]
     if len(names) != rows.y.shape[0]:
         raise ValueError(

@@ -196,6 +196,7 @@ def write_model(
         "solver": f"{method}; lambda = {best['lam']:.4g}, "
         f"sigma = {best['sigma']:.4g}, chosen by the error on rows held out",
         "status": fit.status,
+        **reading.reading_notes(args),
     }
     reading.save_model(args.model, stream, models.Classifier(model, rows.classes), notes)
     line(

@@ -83,13 +83,13 @@ def train(args: Any, read: Callable) -> int:
 
 def _read(args: Any, read: Callable) -> tuple:
     """What `read` returns; or, in all processes, an error where one could not read its file."""
-    rows, error = (), None
+    rows, error, zero_based = (), None, args.zero_based
     try:
         check_output(args.model, args.file, None)
         rows = read(args, None)
     except (ValueError, OSError) as failure:
         error = failure
-    failed = all_processes(error is not None).ravel()
+    failed, from_0 = all_processes(error is not None, args.zero_based == "yes").T
     if error is not None:
         raise error
     if failed.any():
@@ -97,6 +97,9 @@ def _read(args: Any, read: Callable) -> tuple:
             f"process {int(np.argmax(failed))} could not read its file, so that all end: see the "
             "line that it has printed"
         )
+    if zero_based == "auto" and args.zero_based == "no" and from_0.any():
+        args.zero_based = "yes"  # an index 0 occurs in the file of another process
+        return read(args, None)
     return rows
 
 
@@ -137,6 +140,7 @@ def _train(args: Any, parts: list[Batch], names: list[str], classes: tuple) -> i
     say("status", status)
     say("train error", error)
     notes = {"rows": f"{rows:.0f} rows", "solver": text, "status": status, "train error": error}
+    notes |= reading.reading_notes(args)
     stopped = fit.reason == "interrupted"
     if classes and not stopped:
         notes["certificate"] = within(jaxsvm.certificate(fit.model, data, lam, loss))

@@ -103,6 +103,7 @@ def train(args: Any, stream: Any) -> int:
         "scaled": description,
         "solver": method_text,
         "status": fit.status.replace("; go on with state=run.state", ""),
+        **reading.reading_notes(args),
     }
     if args.model != STANDARD or stopped:  # so that Ctrl-C during the report does not lose it
         reading.save_model(args.model, stream, model, notes)

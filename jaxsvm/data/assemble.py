@@ -16,7 +16,7 @@ import numpy as np
 from ..checks import class_names
 from ..recipe import check_choice
 from ..types import Batch
-from .dataset import dataset
+from .dataset import caller_stacklevel, dataset
 from .encode import encode
 
 REST = "rest"  # the name of the classes that are not in `positive`, if there are several
@@ -29,6 +29,8 @@ class Rows(NamedTuple):
     y: np.ndarray | None = None  # (n,)  class names or targets; None: not in the file
     weight: np.ndarray | None = None  # (n,)
     query: np.ndarray | None = None  # (n,)  read with task="ranking"
+    zero_based: bool | None = None  # of svmlight: whether the first column has index 0
+    first_line: bool = False  # of CSV: whether the first row is a line that might name columns
 
 
 class Loaded(tuple):
@@ -36,19 +38,27 @@ class Loaded(tuple):
 
     Of two classes the second is +1. For more, y holds indices into `classes`. Real targets have no
     names. `jaxsvm.models.Classifier(model, loaded.classes)` predicts these names.
+
+    `zero_based` says whether the first column of svmlight files has index 0; None: there are none.
     """
 
     classes: tuple
+    zero_based: bool | None
 
-    def __new__(cls, parts: Sequence[Batch] = (), classes: tuple = ()) -> Loaded:
+    def __new__(
+        cls, parts: Sequence[Batch] = (), classes: tuple = (), zero_based: bool | None = None
+    ) -> Loaded:
         """A tuple of the parts."""
         self = super().__new__(cls, parts)
         self.classes = tuple(classes)
+        self.zero_based = zero_based
         return self
 
 
 jax.tree_util.register_pytree_node(
-    Loaded, lambda node: (tuple(node), node.classes), lambda names, parts: Loaded(parts, names)
+    Loaded,
+    lambda node: (tuple(node), (node.classes, node.zero_based)),
+    lambda names, parts: Loaded(parts, *names),
 )
 
 
@@ -153,6 +163,7 @@ def assemble(
     if any(part.y is None for part in parts):
         raise ValueError("there are no labels beside the rows")
     names = [normalize_names(part.y) for part in parts]
+    zero_based = next((part.zero_based for part in parts if part.zero_based is not None), None)
     if task in ("regression", "ranking"):
         if positive is not None:
             raise ValueError(
@@ -164,11 +175,16 @@ def assemble(
             [
                 _batch(part, y, task, not i)
                 for i, (part, y) in enumerate(zip(parts, names, strict=True))
-            ]
+            ],
+            zero_based=zero_based,
         )
     if classes is None:
         weighted = names[0] if parts[0].weight is None else names[0][parts[0].weight > 0]
         classes = encode(weighted)[1]
+        if parts[0].first_line:
+            _warn_of_first_class(weighted)
+        if task is None and positive is None:
+            _warn_of_many_classes(classes, len(weighted))
         classes = classes if positive is None else _grouped(classes, positive)
         first = task or ("binary" if len(classes) == 2 else "multiclass")
         if first == "binary" and len(classes) > 2:
@@ -188,7 +204,32 @@ def assemble(
         numbers[used] = label(y[used], classes)
         numbers = (numbers + 1) // 2 if len(classes) == 2 and task == "multiclass" else numbers
         batches.append(_batch(part, numbers, "regression" if i else first, not i))
-    return Loaded(batches, classes)
+    return Loaded(batches, classes, zero_based)
+
+
+def _warn_of_first_class(y: np.ndarray) -> None:
+    """Warn of a class whose only row is the first, where few classes have a single row."""
+    if np.sum(y == y[0]) > 1:
+        return
+    single = np.sum(np.unique(y, return_counts=True)[1] == 1)
+    if len(y) > 2 and (single == 1 or 10 * single <= len(y)):
+        warnings.warn(
+            f"the class {y[0].item()!r} has one row, the first: give header=True if that line "
+            "names the columns, header=False if it does not",
+            stacklevel=caller_stacklevel(),
+        )
+
+
+def _warn_of_many_classes(classes: Sequence, n: int) -> None:
+    """Warn of more classes than half the rows."""
+    if n >= 10 and 2 * len(classes) > n:
+        is_text = isinstance(classes[0], str)
+        targets = "" if is_text else ", or are these targets (task='regression')"
+        warnings.warn(
+            f"there are {len(classes)} classes in {n} rows, such as {classes[0]!r}: is the label "
+            f"another column{targets}?",
+            stacklevel=caller_stacklevel(),
+        )
 
 
 def _batch(part: Rows, y: np.ndarray, task: str, warn: bool) -> Batch:

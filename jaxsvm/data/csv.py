@@ -6,6 +6,7 @@ import csv
 import itertools
 import numbers
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +39,8 @@ def load_csv(
             header; None: no labels.
         delimiter: one character between the cells.
         header: whether the first line names the columns; "auto": if none of its cells, except the
-            label, is a number. A first line in which only some are numbers is an error.
+            label, is a number, or if they are rising whole numbers, as pandas writes, before rows
+            of fractional ones. A first line in which only some are numbers is an error.
         task: as for `load_svmlight`.
         positive: as for `load_svmlight`.
         classes: as for `load_svmlight`.
@@ -50,6 +52,10 @@ def load_csv(
         ValueError: a cell that is not a finite number, a line with another number of cells, a file
             without rows, labels that do not fit the task.
         FileNotFoundError: no such file.
+
+    Warns:
+        UserWarning: a first line that might be a header; a class whose only row is the first;
+            labels that hold another delimiter; a column that counts the rows.
 
     Example:
         >>> import os, tempfile
@@ -90,7 +96,8 @@ def read_csv(
         raise ValueError(f"delimiter must be the one character between cells, got {delimiter!r}")
     (path,) = check_paths((path,))
     with reading(path):
-        number, first = next(_lines(path, delimiter), (0, []))
+        filled = ((number, cells) for number, cells in _lines(path, delimiter) if _is_filled(cells))
+        number, first = next(filled, (0, []))
         if not first:
             raise ValueError(f"{path} holds no rows")
         width, head = len(first), [cell.strip() for cell in first]
@@ -115,9 +122,12 @@ def read_csv(
                 f"has a single cell, {head[0][:40]!r}: is {delimiter!r} what stands between cells?"
             )
             raise ReadError(f"{path}, line {number} {what}", delimiter=_delimiter_of(first[0]))
-        skip = by_name or (
-            _names_columns(path, number, head, place, missing) if header == "auto" else bool(header)
-        )
+        skip: bool | None = by_name or header is True
+        if header == "auto" and not by_name:
+            skip = _names_columns(path, number, head, place, missing) or _numbers_columns(
+                path, number, head, place, delimiter
+            )
+        skip_lines = number if skip else 0
         names: dict[str, int] = {}
         converters: Any = dict.fromkeys(range(width), _number) if missing else {}
         if place is not None:
@@ -125,7 +135,7 @@ def read_csv(
         try:
             with open_any(path) as file, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a file without rows, which is checked below
-                for _ in range(number if skip else 0):
+                for _ in range(skip_lines):
                     next(file)
                 table = np.loadtxt(
                     file,
@@ -138,24 +148,25 @@ def read_csv(
         except UnicodeDecodeError:
             raise
         except ValueError as error:
-            _find_bad_cell(path, width, place, skip, delimiter, missing)
+            _find_bad_cell(path, width, place, skip_lines, delimiter, missing)
             raise ReadError(f"{path} cannot be read as CSV: {error}", delimiter="") from error
         fits = not table.size or table.shape[1] == width
-        nulls = any("\0" in name for name in names)  # NumPy drops trailing ones
         if (
             not fits
             or not (np.abs(table) <= float(np.finfo(run_dtype()).max)).all()
-            or "" in names
-            or nulls
+            or any(map(_label_fault, names))
         ):
-            _find_bad_cell(path, width, place, skip, delimiter, missing)
+            _find_bad_cell(path, width, place, skip_lines, delimiter, missing)
     if not table.size:
         raise ValueError(f"{path} holds no rows")
     _warn_of_row_numbers(path, table, place, head if skip else None)
     if place is None:
         return Rows(table)
+    _warn_of_delimiter(path, [name for name in names if name], delimiter)
     return Rows(
-        np.delete(table, place, axis=1), np.asarray(list(names))[table[:, place].astype(int)]
+        np.delete(table, place, axis=1),
+        np.asarray(list(names))[table[:, place].astype(int)],
+        first_line=header == "auto" and skip is False,
     )
 
 
@@ -211,6 +222,87 @@ def _names_columns(
     return bool(words)
 
 
+def _numbers_columns(
+    path: str, number: int, head: list[str], place: int | None, delimiter: str
+) -> bool | None:
+    """Whether the first line numbers the columns: rising whole numbers before fractional ones.
+
+    pandas writes 0, 1, 2, ... for columns without names. None, with a warning: it is not clear.
+    """
+    is_word = lambda cell: number_fault(cell, np.inf) == "is no number"
+    counted = {i for i, cell in enumerate(head) if i != place or not is_word(cell)}
+    if not counted or not all(_is_whole(head[i]) for i in counted):
+        return False
+    values = [int(head[i]) for i in sorted(counted)]
+    if values[0] < 0 or any(b <= a for a, b in itertools.pairwise(values)):
+        return False
+    rows = [
+        cells
+        for line, cells in itertools.islice(_lines(path, delimiter), HEADER_ROWS)
+        if line > number
+    ]
+    if not rows or any(len(cells) != len(head) for cells in rows):
+        return False  # an error that names the line follows
+    columns = counted - {place}
+    known = {i: [cells[i] for cells in rows if not is_missing(cells[i])] for i in counted}
+    fractional = {i for i, cells in known.items() if cells and all(map(_is_fractional, cells))}
+    other_labels = False  # words below a number, or numbers below a word
+    if place is not None:
+        labels = {cells[place].strip() for cells in rows} - {""}
+        if place not in counted and head[place] in labels:
+            return False
+        other_labels = {is_word(name) for name in labels} == {place in counted}
+    consecutive, many = values[-1] - values[0] == len(values) - 1, len(head) > 2
+    if consecutive and values[0] == 0:
+        found = bool(fractional & columns) and (many or fractional == counted)
+    else:
+        found = many and columns <= fractional
+    counts = consecutive and values[0] < 2
+    if found or other_labels and (counts or many):
+        return True
+    if fractional & columns or counts and len(values) > 2 + values[0]:
+        warnings.warn(
+            f"{path}, line {number}: {', '.join(head[:12])} is read as a row: give header=True if "
+            "it names the columns, header=False if it does not",
+            stacklevel=caller_stacklevel(),
+        )
+        return None
+    return False
+
+
+HEADER_ROWS = 1000  # that are compared with a first line of whole numbers
+
+
+def _is_whole(cell: str) -> bool:
+    """Whether a cell is a whole number without a point."""
+    digits = cell.strip().removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < 16
+
+
+def _is_fractional(cell: str) -> bool:
+    """Whether a cell is a number with a point or an exponent."""
+    return not _is_whole(cell) and number_fault(cell, np.inf) != "is no number"
+
+
+def _warn_of_delimiter(path: str, names: list[str], delimiter: str) -> None:
+    """Warn of labels that hold a number and what may be another delimiter, as 5;yes."""
+    for other in ";\t|":
+        ends = (name.partition(other)[::2] for name in names)
+        if other != delimiter and all(
+            _is_whole(left) and right or _is_whole(right) and left for left, right in ends
+        ):
+            warnings.warn(
+                f"{path}: the labels, such as {names[0][:40]!r}, hold {other!r}: if it stands "
+                f"between cells, give delimiter={other!r}, and numbers with a decimal point",
+                stacklevel=caller_stacklevel(),
+            )
+
+
+def _is_filled(cells: list[str]) -> bool:
+    """Whether a cell of a line is not blank."""
+    return any(map(str.strip, cells))
+
+
 def _column(path: str, label: int, width: int) -> int:
     if isinstance(label, bool) or not isinstance(label, numbers.Integral):
         raise TypeError(f"label must be the number of a column, its name or None, got {label!r}")
@@ -222,12 +314,12 @@ def _column(path: str, label: int, width: int) -> int:
 
 
 def _lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The line number and cells of each line that is not blank."""
+    """The line number and cells of each line that is not empty."""
     with open_any(path) as file:
         reader = csv.reader(file, delimiter=delimiter)
         try:
             for cells in reader:
-                if any(map(str.strip, cells)):
+                if cells:
                     yield reader.line_num, cells
         except csv.Error as error:
             raise ValueError(
@@ -236,11 +328,18 @@ def _lines(path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _find_bad_cell(
-    path: str, width: int, place: int | None, skip: bool, delimiter: str, missing: bool
+    path: str, width: int, place: int | None, skip_lines: int, delimiter: str, missing: bool
 ) -> None:
     """Raise ValueError for the first invalid line, as NumPy reports rows, not lines."""
     most = float(np.finfo(run_dtype()).max)
-    for number, cells in itertools.islice(_lines(path, delimiter), int(skip), None):
+    for number, cells in _lines(path, delimiter):
+        if number <= skip_lines:
+            continue
+        if not _is_filled(cells) and not (missing and len(cells) == width):
+            raise ReadError(
+                f"{path}, line {number}: every cell is empty, expected numbers; leave the line out",
+                **({"missing": ""} if len(cells) == width else {}),
+            )
         if len(cells) != width:
             raise ReadError(
                 f"{path}, line {number} has {len(cells)} cells, expected {width} as in the first",
@@ -250,6 +349,8 @@ def _find_bad_cell(
             if missing and (not cell.strip() if i == place else is_missing(cell)):
                 continue
             fault = _label_fault(cell) if i == place else number_fault(cell, most)
+            if fault and i != place and re.fullmatch(r"[+-]?\d*,\d+", cell.strip()):
+                fault += ": a decimal point is expected"
             if fault:
                 help_by = {"missing": ""} if is_missing(cell) else {"label": "", "delimiter": ""}
                 raise ReadError(
@@ -262,4 +363,6 @@ def _label_fault(cell: str) -> str | None:
     """The fault of a label, or None."""
     if not cell.strip():
         return "is empty"
+    if "\ufeff" in cell:
+        return "holds a byte order mark"
     return "holds a null character" if "\0" in cell else None

@@ -45,8 +45,9 @@ def dataset(
 
     Warns:
         UserWarning: the ranges of the columns differ by more than a factor of 1,000; rounding to
-            float32 changes a column by more than 1e-4 of its range; a column of a sparse matrix is
-            so far from 0 that distances lose digits.
+            float32 changes a column, or real targets, by more than 1e-4 of their range; the range
+            of a column is so small that its squares underflow; a column of a sparse matrix is so
+            far from 0 that distances lose digits.
 
     Example:
         >>> dataset([[1, 2], [3, 4]], [1, -1]).x.dtype.name
@@ -76,7 +77,7 @@ def dataset(
     # the dtype of all sums
     dtype = np.dtype(np.float64 if x.dtype == np.float64 and x64_enabled() else np.float32)
     for name, a in (("x", x.data if sparse else x), ("y", y), ("weight", weight)):
-        _finite(name, a, dtype, x.indptr if sparse and name == "x" else None)
+        check_finite(name, a, dtype, x.indptr if sparse and name == "x" else None)
     cast_weight = weight.astype(dtype)  # as solvers read it
     if (cast_weight < 0).any() or not (cast_weight > 0).any():
         raise ValueError(
@@ -89,9 +90,12 @@ def dataset(
     groups = None if query is None else group_numbers(query, len(y), "query").astype(np.int32)
     if task == "ranking":
         check_grades(y, cast_weight, groups)
-        _rounded_grades(y[cast_weight > 0], dtype)
+        _rounded_grades(y, cast_weight, groups, dtype)
+    if task == "regression":
+        check_target_digits(y[cast_weight > 0], dtype)
     columns, low, high = _range(x)
     _scales(high - low, sparse)
+    _squares(columns, high - low, dtype)
     _digits(x, columns, low, high, dtype)
     if sparse:
         _far(columns, low, high)
@@ -129,7 +133,9 @@ def numbers(name: str, a: Any) -> np.ndarray:
         return a.astype(jax_dtype(a.dtype), copy=False)
 
 
-def _finite(name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None) -> None:
+def check_finite(
+    name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None
+) -> None:
     """Raise for NaN, infinity and sums that overflow.
 
     With `indptr`, `a` holds the entries of a CSR matrix.
@@ -190,14 +196,52 @@ def _labels(y: np.ndarray) -> None:
         )
 
 
-def _rounded_grades(y: np.ndarray, dtype: np.dtype) -> None:
+def _rounded_grades(
+    y: np.ndarray, weight: np.ndarray, query: np.ndarray | None, dtype: np.dtype
+) -> None:
+    """Raise where rounding makes more than 1e-4 of the pairs of different grades equal."""
     exact = y.astype(np.float64)
-    error, width = np.abs(exact - exact.astype(dtype)).max(), np.ptp(exact)
-    if error > 1e-4 * width:
+    cast = exact.astype(dtype)
+    if (cast == exact).all():
+        return
+    present = weight > 0
+    group = np.zeros(len(y), int) if query is None else query
+
+    def equal_pairs(grade: np.ndarray) -> float:
+        count = np.unique(np.stack([group, grade], 1)[present], axis=0, return_counts=True)[1]
+        return float(count @ count)
+
+    rows = np.unique(group[present], return_counts=True)[1]
+    before = equal_pairs(exact)
+    if equal_pairs(cast) - before > 1e-4 * (rows @ rows - before):
         raise ValueError(
-            f"rounding to {dtype} moves a grade by {error:.2g}, but grades differ by {width:.2g} "
-            "only: number them from 0 on, np.unique(y, return_inverse=True)[1]"
+            f"rounding to {dtype} moves a grade by {np.abs(exact - cast)[present].max():.2g} and "
+            "makes different grades of a query equal: number them from 0 on, "
+            "np.unique(y, return_inverse=True)[1]"
         )
+
+
+def check_target_digits(y: np.ndarray, dtype: np.dtype, name: str = "y") -> None:
+    """Warn of real targets whose differences are lost when they are rounded to `dtype`.
+
+    It compares the largest, and the median, rounding error and deviation from the median.
+    """
+    if not y.size or y.dtype.kind == "V" or np.can_cast(y.dtype, dtype):
+        return
+    exact = y.astype(np.float64)
+    error = np.abs(exact - exact.astype(dtype))
+    if not error.any():
+        return
+    deviation = np.abs(exact - np.median(exact))
+    for measure in (np.max, np.median):
+        lost, width = measure(error), measure(deviation)
+        if width > 0 and lost > 1e-4 * width:
+            return _warn(
+                f"rounding to {dtype} moves {name} by {lost:.2g}, but its numbers lie {width:.2g} "
+                f"from their median {np.median(exact):.9g} only: subtract it beforehand, in "
+                "float64, and add it to predictions, or switch on 64-bit numbers, "
+                "jax.config.update('jax_enable_x64', True)"
+            )
 
 
 def _class_numbers(y: np.ndarray) -> None:
@@ -217,7 +261,7 @@ def check_digits(x: Any, dtype: np.dtype) -> None:
 
     The rows (n, d) are dense or CSR.
     """
-    if x.shape[0]:
+    if x.shape[0] and _loses_digits(x, dtype):
         _digits(x, *_range(x), dtype)
 
 
@@ -238,6 +282,23 @@ def _scales(ranges: np.ndarray, sparse: bool) -> None:
         )
 
 
+def _squares(columns: np.ndarray, ranges: np.ndarray, dtype: np.dtype) -> None:
+    """Warn of a column whose differences have squares that underflow."""
+    small = np.flatnonzero((ranges > 0) & (ranges < 100 * np.finfo(dtype).tiny ** 0.5))
+    if small.size:
+        least = ranges[small].min()
+        _warn(
+            f"the numbers of column {columns[small[ranges[small].argmin()]]} differ by {least:.2g} "
+            f"at most, and squares of such numbers underflow in {dtype}: multiply its numbers, for "
+            f"example by {2.0 ** -np.floor(np.log2(least)):.2g}"
+        )
+
+
+def _loses_digits(x: Any, dtype: np.dtype) -> bool:
+    """Whether `dtype` is float32, and numbers of the dtype of x are rounded to it."""
+    return x.dtype.kind in "iuf" and dtype == np.float32 and not np.can_cast(x.dtype, dtype)
+
+
 def _digits(
     x: Any, columns: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype
 ) -> None:
@@ -245,7 +306,7 @@ def _digits(
 
     `dtype` is that of solvers.
     """
-    if x.dtype.kind not in "iuf" or x.dtype.itemsize <= dtype.itemsize or dtype != np.float32:
+    if not _loses_digits(x, dtype):
         return
     bound = np.finfo(dtype).eps / 2 * np.maximum(np.abs(low), np.abs(high))
     for k in np.flatnonzero((high > low) & (bound > 1e-4 * (high - low))):

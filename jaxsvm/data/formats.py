@@ -61,23 +61,25 @@ def read_files(
     kinds = [kind_of(path) if kind is None else kind for path in files]
     for name in kinds:
         check_choice("kind", name, ("svmlight", "npz", "csv"))
-    if set(kinds) == {"svmlight"}:
-        return read_svmlight(*files, columns=columns, dtype=dtype, zero_based=zero_based)
-    parts: list[Rows] = []
-    for path, name in zip(files, kinds, strict=True):
-        if name == "svmlight":
-            parts += read_svmlight(
-                path,
-                columns=columns or (parts[0].x.shape[1] if parts else None),
-                dtype=dtype,
-                zero_based=zero_based,
-            )
-        elif name == "csv":
+    parts: list[list[Rows]] = [[] for _ in files]
+    for i, (path, name) in enumerate(zip(files, kinds, strict=True)):
+        if name == "csv":
             tab = {"delimiter": "\t"} if re.search(r"\.tsv(\.|$)", as_path("path", path)) else {}
-            parts.append(read_csv(path, columns=columns, missing=missing, **(tab | options)))
-        else:
-            parts += read_npz(path)
-    return parts
+            parts[i] = [read_csv(path, columns=columns, missing=missing, **(tab | options))]
+        elif name == "npz":
+            parts[i] = read_npz(path)
+    sparse = [i for i, name in enumerate(kinds) if name == "svmlight"]
+    if sparse:  # together, as they share the index of the first column
+        others = [part.x.shape[1] for read in parts for part in read]
+        rows = read_svmlight(
+            *(files[i] for i in sparse),
+            columns=columns or (others[0] if others else None),
+            dtype=dtype,
+            zero_based=zero_based,
+        )
+        for i, part in zip(sparse, rows, strict=True):
+            parts[i] = [part]
+    return [part for read in parts for part in read]
 
 
 def load_file(

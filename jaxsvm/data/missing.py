@@ -36,7 +36,8 @@ def drop(part: Rows) -> Rows:
     keep = ~incomplete(part)
     if not keep.any():
         raise ValueError("every row has a missing number: none is left")
-    return Rows(*(None if field is None else field[keep] for field in part))
+    x, y, weight, query = (None if field is None else field[keep] for field in part[:4])
+    return Rows(x, y, weight, query, part.zero_based, part.first_line and bool(keep[0]))
 
 
 def column_means(x: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import lzma
 import os
@@ -43,10 +44,26 @@ def check_paths(paths: Sequence) -> list[str]:
 
 
 def open_any(path: str, mode: str = "r") -> Any:
-    """An open file, UTF-8 text or bytes; decompressed if the name ends in .gz, .bz2 or .xz."""
+    """An open file, UTF-8 text or bytes; decompressed if the name ends in .gz, .bz2 or .xz.
+
+    A byte order mark is skipped.
+
+    Raises:
+        ValueError: bytes of UTF-16.
+    """
     opener: Any = _PACKED.get(os.path.splitext(path)[1], open)
-    if "b" in mode:
-        return opener(path, mode)
+    if mode == "rb":
+        file = opener(path, mode)
+        try:
+            start = file.peek(len(codecs.BOM_UTF8))
+            if start.startswith(codecs.BOM_UTF8):
+                file.read(len(codecs.BOM_UTF8))
+            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise ValueError(f"{path} is text in UTF-16: save it as UTF-8")
+        except BaseException:
+            file.close()
+            raise
+        return file
     return opener(path, mode + "t", encoding="utf-8-sig" if mode == "r" else "utf-8", newline="")
 
 
@@ -73,7 +90,8 @@ def reading(path: str) -> Iterator[None]:
                         pass
             if isinstance(error, UnicodeDecodeError):
                 raise ValueError(
-                    f"{path} is no text in UTF-8: {error.reason} at byte {error.start}"
+                    f"{path} is no text in UTF-8: {error.reason} at byte {error.start}; "
+                    "save it as UTF-8"
                 ) from error
             raise
 
@@ -95,8 +113,9 @@ def run_dtype() -> Any:
     return np.float64 if x64_enabled() else np.float32
 
 
+# no two neighbours match the same characters, so that it is linear in the length
 _NUMBER = re.compile(
-    r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
+    r"[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
 )
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from ..checks import matrix
 from ..files import check_field
+from ..numerics import power_of_two
 from ..recipe import struct
 from ..types import Array, SparseRows
 
@@ -55,7 +56,11 @@ def standardize(x: Array) -> Standardize:
 def _standardize(x: Array) -> Standardize:
     # the computed deviation of such a column is a rounding error
     constant = jnp.max(x, 0) == jnp.min(x, 0)
-    mean, deviation = jnp.mean(x, 0), jnp.std(x, 0)
+    # in units of a power of two near the largest number: no sum of squares leaves the range
+    unit = power_of_two(jnp.max(jnp.abs(x), 0))
+    scaled = x / unit[None, :]
+    mean, deviation = unit * jnp.mean(scaled, 0), unit * jnp.std(scaled, 0)
+    constant = constant | (deviation < jnp.finfo(x.dtype).tiny)
     return Standardize(
         jnp.where(constant, x[0], mean), jnp.where(constant, jnp.ones_like(deviation), deviation)
     )

@@ -6,6 +6,7 @@ import contextlib
 import lzma
 import os
 import re
+import warnings
 import zlib
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from ..checks import integer
 from ..recipe import check_choice
 from .assemble import Loaded, Rows, assemble, with_file_names
+from .dataset import caller_stacklevel
 from .parsing import check_paths, number_fault, open_any, reading, run_dtype
 
 
@@ -38,7 +40,7 @@ def load_svmlight(
         classes: names of an earlier call, such as `train.classes`; None: those of the first file.
         columns: number of columns; None: the largest index in the files.
         zero_based: whether the first column has index 0; "auto": if an index 0 occurs in any of the
-            files.
+            files. Give that of the training rows, `train.zero_based`, for files of their own.
 
     Returns:
         `Loaded`: a tuple of data sets with `classes`.
@@ -47,6 +49,10 @@ def load_svmlight(
         ValueError: a line that is not svmlight, or labels that do not fit the task.
         FileNotFoundError: no such file.
         ImportError: scikit-learn is not installed.
+
+    Warns:
+        UserWarning: with `columns` and "auto", indices that fit columns counted from 0 as well as
+            from 1; a file that seems to count from 1 beside one that counts from 0.
 
     Example:
         >>> import os, tempfile
@@ -83,9 +89,7 @@ def read_svmlight(
     try:
         with np.errstate(over="ignore"), contextlib.ExitStack() as stack:
             files = [stack.enter_context(open_any(path, "rb")) for path in names]
-            arrays = load_svmlight_files(
-                files, n_features=columns, dtype=dtype, zero_based=zero_based, query_id=True
-            )
+            arrays = load_svmlight_files(files, dtype=dtype, zero_based=True, query_id=True)
     except (ValueError, OverflowError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         for path in names:
             _find_bad_line(path, dtype, columns, zero_based)
@@ -99,7 +103,55 @@ def read_svmlight(
             raise ValueError(f"{path} holds no rows")
         if not (np.isfinite(part.x.data).all() and np.isfinite(labels).all()) or _holds(path, _ODD):
             _find_bad_line(path, dtype, columns, zero_based)
-    return parts
+    ends = [(x.indices.min(), x.indices.max()) if x.nnz else None for x in arrays[::3]]
+    from_0 = _counts_from_0(names, ends, columns) if zero_based == "auto" else bool(zero_based)
+    first, last = int(not from_0), max((end[1] for end in ends if end), default=0)
+    width = max(last + 1 - first, 1) if columns is None else columns
+    for path, end in zip(names, ends, strict=True):
+        if end and not first <= end[0] <= end[1] < first + width:
+            _find_bad_line(path, dtype, columns, from_0)
+    return [
+        part._replace(x=_with_columns(part.x, first, int(width)), zero_based=from_0)
+        for part in parts
+    ]
+
+
+def _counts_from_0(names: list[str], ends: list[tuple | None], columns: int | None) -> bool:
+    """Whether an index 0 occurs; a warning says where the indices do not decide it.
+
+    Args:
+        names: the files.
+        ends: the least and largest index of each file; None: the file has none.
+        columns: number of columns, if it is known.
+    """
+    with_0 = {name: end[1] for name, end in zip(names, ends, strict=True) if end and not end[0]}
+    others = {name: end for name, end in zip(names, ends, strict=True) if end and end[0]}
+    if with_0:
+        name = max(with_0, key=with_0.__getitem__)
+        for other, (_, last) in others.items():
+            if last == with_0[name] + 1:
+                _warn(
+                    f"{other} has no index 0 and ends an index after {name}, which has: both are "
+                    "read as counted from 0; if they differ, convert one of them"
+                )
+    elif others and columns is not None and max(last for _, last in others.values()) < columns:
+        low, last = min(low for low, _ in others.values()), max(k for _, k in others.values())
+        _warn(
+            f"{', '.join(others)}: the indices {low} to {last} fit {columns} columns counted from "
+            "0 or from 1, and are read as from 1: give zero_based=True or zero_based=False"
+        )
+    return bool(with_0)
+
+
+def _with_columns(x: Any, first: int, width: int) -> Any:
+    """The matrix whose first column is column `first` of `x`."""
+    if not first and x.shape[1] == width:
+        return x
+    return type(x)((x.data, x.indices - x.indices.dtype.type(first), x.indptr), (x.shape[0], width))
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=caller_stacklevel())
 
 
 def _find_bad_line(path: str, dtype: Any, columns: int | None, zero_based: bool | str) -> None:
@@ -153,12 +205,14 @@ def _fault(
             continue
         if not re.fullmatch(rb"[+-]?\d+", index):
             return f"the index {show(index)} is no whole number"
-        if int(index) < (1 if zero_based is False else 0):
-            return f"the index {int(index)} is below {'1' if zero_based is False else '0'}"
-        if int(index) >= 2**31 - 1:
+        if len(index.lstrip(b"+-0")) > 10 or int(index) >= 2**31 - 1:
             return f"the index {show(index)} is above {2**31 - 2}; hash the columns to fewer"
+        if int(index) < (1 if zero_based is False else 0):
+            how = ", the first with zero_based=False" if zero_based is False else ""
+            return f"the index {int(index)} is below {int(zero_based is False)}{how}"
         if columns is not None and int(index) >= columns + (zero_based is not True):
-            return f"the index {int(index)} is beyond the {columns} columns"
+            how = ", counted from 0 (zero_based=True)" if zero_based is True else ""
+            return f"the index {int(index)} is beyond the {columns} columns{how}"
         if int(index) <= before:
             return f"the index {int(index)} comes after {before}, indices must rise"
         fault = number_fault(value, most)

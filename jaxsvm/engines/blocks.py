@@ -16,7 +16,16 @@ from ..numerics import dot, times_count, top_k_index, two_sum
 from ..recipe import register
 from ..types import Array, Batch, Count
 from . import kernel_cache, whole_matrix
-from .dual_qp import Dual, DualState, Residual, gain_down, gain_up
+from .dual_qp import (
+    Dual,
+    DualState,
+    Residual,
+    centre,
+    gain_down,
+    gain_up,
+    has_gained,
+    shift_grad,
+)
 from .smo_step import solve
 
 
@@ -76,12 +85,13 @@ class Progress(NamedTuple):
     state: DecompositionState
     residual: Residual  # of the state
     rows: kernel_cache.Rows | None  # the kernel rows in memory; None with `Task.matrix`
-    changed: Array  # ()  bool, the last working set changed a coefficient
+    idle: Array  # ()  int32, working sets in a row that gained no more than rounding
     rounds: Array  # ()  int32, number of solved working sets
 
 
 BLOCK = 512  # rows that steps on pairs are made on
 MAX_SET = 8 * BLOCK  # rows of the largest working set that is chosen without an argument
+PATIENCE = 10  # working sets in a row without a gain above rounding after which a run ends
 MEMORY = 2**29  # bytes of cached kernel rows, without an argument
 
 
@@ -93,7 +103,7 @@ class Blocks(NamedTuple):
     sum_error: Array
     block: Array  # (BLOCK,)  int32, places in the working set
     kkt: Array  # ()  violation in the working set
-    changed: Array  # ()  bool, the last block changed a coefficient
+    idle: Array  # ()  int32, blocks in a row that gained no more than rounding
     rounds: Array  # ()  int32, number of solved blocks
 
 
@@ -118,7 +128,7 @@ def solve_by_blocks(
         return task.qp.residual(dual, *rows, "kkt", task.bias, task.tol).kkt
 
     def should_continue(at: Blocks) -> Array:
-        return (at.kkt > tol) & at.changed & (at.rounds < 2000)
+        return (at.kkt > tol) & (at.idle < PATIENCE) & (at.rounds < 2000)
 
     def solve_next(at: Blocks) -> Blocks:
         dual = at.dual._replace(grad=at.dual.grad + at.compensation)
@@ -134,15 +144,22 @@ def solve_by_blocks(
         coef = dual.coef.at[..., block].set(solved.dual.coef, mode="promise_in_bounds")
         dual = dual._replace(coef=coef, grad=grad)
         kkt = violation(dual._replace(grad=grad + compensation))
-        changed = jnp.any(change != 0)
-        return Blocks(dual, compensation, solved.sum_error, block, kkt, changed, at.rounds + 1)
+        new_grad = (grad + compensation).at[block].get(mode="promise_in_bounds")
+        idle = count_idle(at.idle, own, solved.dual._replace(grad=new_grad), at.kkt)
+        return Blocks(dual, compensation, solved.sum_error, block, kkt, idle, at.rounds + 1)
 
     zero = jnp.zeros((), jnp.int32)
     block = lax.iota(jnp.int32, BLOCK)
-    true, none = jnp.ones((), bool), jnp.zeros_like(start.grad)
-    begin = Blocks(start, none, sum_error, block, violation(start), true, zero)
+    none = jnp.zeros_like(start.grad)
+    begin = Blocks(start, none, sum_error, block, violation(start), zero, zero)
     end = lax.while_loop(should_continue, solve_next, begin)
     return end.dual.coef, end.sum_error
+
+
+def count_idle(idle: Array, before: Dual, after: Dual, kkt: Array) -> Array:
+    """The number of sets in a row without a gain; `PATIENCE` where no coefficient changed."""
+    idle = jnp.where(has_gained(before, after, kkt, 1), 0, idle + 1)
+    return jnp.where(jnp.any(after.coef != before.coef), idle, PATIENCE)
 
 
 def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
@@ -153,7 +170,7 @@ def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
     l2 = task.dual.bounds.l2
     state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
     size = progress.state.working.shape[0]
-    working = select_working_set(dual, progress.state.working[: size // 2], size)
+    working = selected = select_working_set(dual, progress.state.working[: size // 2], size)
     at_working = lambda a: a.at[..., working].get(mode="promise_in_bounds")
     own = jax.tree.map(at_working, dual)
     gram = task.gram(working)
@@ -181,14 +198,19 @@ def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
         free = (coef > own.bounds.low) & (coef < own.bounds.high)
         free = free if free.ndim == 1 else jnp.any(free, axis=0)
         working = working[jnp.argsort(~free, stable=True)]
+    new_grad = (grad + compensation).at[selected].get(mode="promise_in_bounds")
+    idle = count_idle(
+        progress.idle, own, own._replace(coef=coef, grad=new_grad), progress.residual.kkt
+    )
     residual = task.residual(state)
     new = DecompositionState(state, working, residual.value)
-    return Progress(new, residual, cache, jnp.any(parts_change != 0), progress.rounds + 1)
+    return Progress(new, residual, cache, idle, progress.rounds + 1)
 
 
 def can_continue(task: Task, row_limit: int, progress: Progress) -> Array:
     """Whether another working set may improve the coefficients, and no limit is reached, ()."""
-    more = progress.residual.unsolved & progress.changed & (progress.rounds < task.rounds)
+    unfinished = (progress.idle < PATIENCE) & (progress.rounds < task.rounds)
+    more = progress.residual.unsolved & unfinished
     return more if progress.rows is None else more & (progress.rows.n_computed < row_limit)
 
 
@@ -196,7 +218,11 @@ def solve_all(task: Task, row_limit: int, by_blocks: bool, progress: Progress) -
     """Solve working sets to the end."""
     condition = functools.partial(can_continue, task, row_limit)
     step = functools.partial(solve_set, task, by_blocks)
-    return lax.while_loop(condition, step, progress)
+    dual, shift = centre(progress.state.dual, task.bias)
+    end = lax.while_loop(
+        condition, step, progress._replace(state=progress.state._replace(dual=dual))
+    )
+    return end._replace(state=end.state._replace(dual=shift_grad(end.state.dual, shift)))
 
 
 @functools.cache
@@ -224,7 +250,8 @@ def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
 
         def run(state, residual):
             rows = kernel_cache.empty(x, kernel_cache.num_slots(x, memory))
-            start = Progress(state, residual, rows, jnp.ones((), bool), jnp.zeros((), jnp.int32))
+            zero = jnp.zeros((), jnp.int32)
+            start = Progress(state, residual, rows, zero, zero)
             end = solve_all(task, row_limit, by_blocks and size > BLOCK, start)
             assert end.rows is not None
             return end.state, end.rows.n_computed + start_rows

@@ -9,7 +9,15 @@ import chex
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import accum_dtype, add_counts, count, gather, scatter_set, split_count
+from ..numerics import (
+    accum_dtype,
+    add_counts,
+    count,
+    gather,
+    rounding_of_sums,
+    scatter_set,
+    split_count,
+)
 from ..recipe import register
 from ..samplers import epochs
 from ..types import Array, Batch, Info, Loss, Scalar, Solver, Space, State, drawn, take
@@ -65,7 +73,8 @@ def coordinate(
 
     The rows of a batch are visited in sequence, as in steps of one row; the kernel among them is
     one product, which `evals` does not count. The residual is the largest |coef_i' - coef_i| k(x_i,
-    x_i), in margin units, of the last complete pass, and infinite before the first. A pass ends
+    x_i), in margin units, of the last complete pass, and infinite before the first. Of expansions
+    it is at least what rounding of kernel values leaves. A pass ends
     when every row of positive weight was visited, for any sampler; in `epochs` each row once.
     LIBLINEAR uses the projected gradient instead, which is at least as large.
 
@@ -178,6 +187,11 @@ def _update(
     max_violation = jnp.maximum(state.max_violation, jnp.max(jnp.abs(move) * rows.sqnorm))
     visited = state.visited + count(visits.first_visit)
     pass_ends = visited >= state.rows
+    end_violation = max_violation
+    if space.reads == "all":  # a sum of kernel values
+        rounding = lambda: rounding_of_sums(dual_coef(state), space.sqnorm(batch.x))
+        floor = lax.cond(pass_ends, rounding, lambda: jnp.zeros((), dtype))
+        end_violation = jnp.maximum(max_violation, floor)
     new_state = state._replace(
         coef=visits.coef,
         f=space.add(state.f, jnp.zeros((), dtype), move, batch),
@@ -187,7 +201,7 @@ def _update(
         passes=state.passes + pass_ends.astype(jnp.int32),
         visited=jnp.where(pass_ends, jnp.zeros_like(visited), visited),
         max_violation=jnp.where(pass_ends, jnp.zeros_like(max_violation), max_violation),
-        residual=jnp.where(pass_ends, max_violation, state.residual),
+        residual=jnp.where(pass_ends, end_violation, state.residual),
     )
     normalized_weight = step.weight / jnp.maximum(jnp.sum(rows.live.astype(dtype)), 1)
     info = Info(

@@ -31,7 +31,7 @@ from ..numerics import (
     index_row,
     is_traced,
     map_shards,
-    norm,
+    rounding_of_sums,
     shards,
     two_sum,
 )
@@ -283,8 +283,8 @@ def dual_gain(before: Dual, after: Dual) -> Array:
     return change * (before.grad + after.grad) / 2 - l1_change
 
 
-def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> Array:
-    """The relative duality gap (P - D) / P (), as a sum of nonnegative terms.
+def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> tuple[Array, Array]:
+    """The relative duality gap (P - D) / P (), as a sum of nonnegative terms, and P ().
 
     Args:
         dual: of all n coefficients.
@@ -301,20 +301,27 @@ def relative_gap(dual: Dual, y: Array, C: Array, loss: Loss, bias: str) -> Array
     terms = jnp.maximum(value + loss.conjugate(slope, y) - slope * score, 0)
     weighted_sum = lambda a: jnp.sum(jnp.where(C > 0, C * a, 0))
     primal = jnp.dot(dual.coef, score - b) / 2 + weighted_sum(value)
-    return weighted_sum(terms) / jnp.where(primal > 0, primal, 1)
+    return weighted_sum(terms) / jnp.where(primal > 0, primal, 1), primal
 
 
 class Residual(NamedTuple):
     """How far coefficients are from the solution, () each."""
 
-    value: Array  # as `decomposition` defines it by `stop`
+    value: Array  # as `decomposition` defines it by `stop`; see `residual_at`
     kkt: Array  # the violation
-    goal: Array  # the value to stop at: tol less what rounding of the kernel hides, >= tol / 2
+    goal: Array  # the value to stop at
+    unsolved: Array  # bool, whether the value without rounding is above `goal`
 
-    @property
-    def unsolved(self) -> Array:
-        """Whether the value is still too large, () bool."""
-        return self.value > self.goal
+
+def residual_at(value: Array, kkt: Array, rounding: Array, tol: Array) -> Residual:
+    """The residual of a value whose error by rounding is `rounding`, () each.
+
+    Steps go on to tol - rounding, or to half of the larger one of the two. Where rounding
+    exceeds the tolerance, the residual is at least `rounding`, so that the tolerance is not met.
+    """
+    goal = jnp.maximum(tol - rounding, jnp.maximum(tol, rounding) / 2)
+    residual = jnp.where(rounding > tol, jnp.maximum(value, rounding), value)
+    return Residual(residual, kkt, goal, value > goal)
 
 
 def residual_of(
@@ -331,11 +338,41 @@ def residual_of(
         bias: "free" or "none".
         tol: () the residual that was asked for.
     """
-    kkt = violation(dual, bias)
+    kkt, rounding = violation(dual, bias), rounding_of_sums(dual.coef, dual.diag)
     if stop == "gap":
-        return Residual(relative_gap(dual, y, C, loss, bias), kkt, tol)
-    rounding = jnp.finfo(y.dtype).eps * norm(dual.coef)
-    return Residual(kkt, kkt, jnp.maximum(tol - rounding, tol / 2))
+        gap, primal = relative_gap(dual, y, C, loss, bias)
+        share = jnp.sum(jnp.abs(dual.coef)) / jnp.where(primal > 0, primal, 1)
+        return residual_at(gap, kkt, rounding * share, tol)
+    return residual_at(kkt, kkt, rounding, tol)
+
+
+def shift_grad(state: DualState, shift: Array) -> DualState:
+    """The state with `shift` () added to the derivative, without rounding."""
+    grad, rounding = two_sum(state.grad, jnp.zeros_like(state.grad), shift)
+    return state._replace(grad=grad, compensation=state.compensation + rounding)
+
+
+def centre(state: DualState, bias: str) -> tuple[DualState, Array]:
+    """The state with a derivative around 0, and the shift () that undoes it.
+
+    With a free bias steps read differences of derivatives. These lose digits where the targets,
+    and so all derivatives, are far from 0.
+    """
+    if bias == "none":
+        return state, jnp.zeros((), state.grad.dtype)
+    shift = jnp.mean(state.grad)
+    return shift_grad(state, -shift), shift
+
+
+def has_gained(before: Dual, after: Dual, gap: Array, steps: Array | int) -> Array:
+    """Whether steps gained more than rounding leaves, () bool.
+
+    A step on a pair with a violation of `gap` gains at least gap^2 / (8 max k) where no bound stops
+    it. Steps that gain less than a hundredth of it on average only change the rounding.
+    """
+    before, after = (dual._replace(coef=dual.total) for dual in (before, after))
+    gain = jnp.sum(dual_gain(before, after))
+    return gain > 0.01 / 8 * steps * gap * gap / jnp.max(before.diag)
 
 
 def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:

@@ -120,6 +120,9 @@ def gradient(
 
     Returns:
         A solver with a `Linear` model.
+
+    Raises:
+        TypeError: in `update`, a chain that needs values of the objective, such as `optax.lbfgs`.
     """
     check_choice("bias", bias, BIASES)
     chain = lambda numbers: optax.with_extra_args_support(tx if data_stats is None else tx(numbers))
@@ -140,9 +143,17 @@ def gradient(
         slope = loss.slope(score, batch.y)
         row_gradient = batch.weight * slope / size
         grads = Weights(dot(row_gradient, batch.x), None if b is None else jnp.sum(row_gradient))
-        updates, opt = chain(state.numbers).update(
-            grads, state.opt, state.params, active=jnp.any(row_gradient != 0)
-        )
+        try:
+            updates, opt = chain(state.numbers).update(
+                grads, state.opt, state.params, active=jnp.any(row_gradient != 0)
+            )
+        except TypeError as error:
+            if "keyword-only argument" not in str(error):
+                raise
+            raise TypeError(
+                f"tx must be a chain of gradients alone, and this one needs more ({error}): take "
+                "one such as optax.sgd(0.1), or jaxsvm.newton(lam) for an exact solution"
+            ) from error
         params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
         info = Info(
             loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / size,

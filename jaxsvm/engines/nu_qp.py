@@ -22,8 +22,16 @@ from ..checks import number
 from ..implicit import parts_solution
 from ..kernels import Kernel, as_kernel
 from ..models import Expansion, expansion
-from ..numerics import accum_dtype, count, fast_max, fast_min, is_traced, norm
-from ..objectives.nu_problems import SLACK, Parts, fill, largest_nu, make_parts, signs_of
+from ..numerics import accum_dtype, count, fast_max, fast_min, is_traced, norm, rounding_of_sums
+from ..objectives.nu_problems import (
+    SLACK,
+    Parts,
+    fill,
+    largest_nu,
+    make_parts,
+    quantile,
+    signs_of,
+)
 from ..recipe import cast, check_positive, register
 from ..samplers import whole
 from ..types import Array, Batch, Count, Info, Quadratic, Scalar, Solver
@@ -38,6 +46,7 @@ from .dual_qp import (
     gain_up,
     intercept,
     kernel_check,
+    residual_at,
     stop_gradients,
 )
 
@@ -128,19 +137,24 @@ class NuProblem(NamedTuple):
     def residual(
         self, dual: Dual, weight: Array, y: Array, stop: str, bias: str, tol: Array
     ) -> Residual:
-        """LIBSVM's violation, the larger one of the parts; the goal as of `dual_qp.residual_of`.
+        """LIBSVM's violation, the larger one of the parts, in the units of the problem.
 
-        With `stop` "margin" it is in units of the margin where this is from `LEAST_UNIT` to 1.
+        The unit is 1, or that of decision values where this is smaller: the margin with `stop`
+        "margin", rho with "offset", not below `LEAST_UNIT` of the largest score. The unit also
+        grows with the rounding of scores, up to that of decision values.
         """
         up, down = fast_max(gain_up(dual)), fast_min(gain_down(dual))
         kkt = jnp.maximum(jnp.max(up - down), 0)
-        unit = jnp.ones_like(kkt)
+        rounding, unit = rounding_of_sums(dual.total, dual.diag), jnp.ones_like(kkt)
+        level = jnp.where(jnp.isfinite(up), up, down) + jnp.where(jnp.isfinite(down), down, up)
+        most = jnp.maximum(1, 2 * rounding / tol)
         if stop == "margin":
-            level = jnp.where(jnp.isfinite(up), up, down) + jnp.where(jnp.isfinite(down), down, up)
             margin = (level[1] - level[0]) / 4
-            unit = jnp.where(margin > LEAST_UNIT, jnp.minimum(margin, 1), unit)
-        rounding = jnp.finfo(y.dtype).eps * norm(dual.total) / unit
-        return Residual(kkt / unit, kkt, jnp.maximum(tol - rounding, tol / 2))
+            unit = jnp.where(margin > LEAST_UNIT, jnp.minimum(margin, most), unit)
+        elif stop == "offset":
+            largest = jnp.minimum(jnp.sum(dual.total) * jnp.max(jnp.abs(dual.diag)), 1)
+            unit = jnp.clip(jnp.abs(level[0]) / 2, LEAST_UNIT * largest, most)
+        return residual_at(kkt / unit, kkt, rounding / unit, tol)
 
 
 def levels(dual: Dual) -> Array:
@@ -150,6 +164,17 @@ def levels(dual: Dual) -> Array:
         return intercept(dual._replace(coef=coef, bounds=Quadratic(low, high)), "free")
 
     return jax.vmap(of_part)(dual.coef, dual.bounds.low, dual.bounds.high)
+
+
+def best_offset(dual: Dual, weight: Array, nu: Array) -> Array:
+    """The multiplier of `one_class` that is best for its coefficients, (1,).
+
+    The values of free rows differ by the violation. Where there are such rows, the multiplier is
+    chosen so that rows of at most the share nu of the weight are outside.
+    """
+    coef, bounds = dual.coef[0], dual.bounds
+    any_free = jnp.any((coef > bounds.low[0]) & (coef < bounds.high[0]))
+    return jnp.where(any_free, quantile(dual.grad, weight, nu), levels(dual))
 
 
 def init_state(form: str, data: Batch, start: Array | None, working_set: int | None) -> NuState:
@@ -275,7 +300,11 @@ def make_solver(
     blocks.check_options(working_set, memory, rounds)
     kernel = as_kernel(kernel)
     solve = blocks.make_update(
-        "margin" if form == "nu_svc" else "violation", "parts", working_set, memory, rounds
+        {"nu_svc": "margin", "one_class": "offset"}.get(form, "violation"),
+        "parts",
+        working_set,
+        memory,
+        rounds,
     )
 
     def update(state, batch):
@@ -291,7 +320,9 @@ def make_solver(
         dual = qp.dual_from_diag(inner.dual, jnp.zeros_like(y), y)  # levels do not read diag
         largest = largest_nu(form, y, weight, jnp)
         feasible = (cast_nu > 0) & (cast_nu <= (1 + SLACK) * largest)
-        new = NuState(inner, jnp.where(feasible, levels(dual), jnp.nan))
+        one_class = form == "one_class"
+        level = best_offset(dual, weight, cast_nu) if one_class else levels(dual)
+        new = NuState(inner, jnp.where(feasible, level, jnp.nan))
         return new, step_info(parts, cast_C, (state, new), inner.residual, evals)
 
     return Solver(

@@ -12,7 +12,8 @@ from jax import lax
 
 from ..kernels import Kernel, matvec
 from ..models import expansion
-from ..numerics import accum_dtype, dot, two_sum
+from ..numerics import accum_dtype, dot, rounding_of_sums, two_sum
+from ..objectives.certificate import balanced
 from ..objectives.evaluate import in_float64
 from ..recipe import cast, unwrap_static
 from ..types import Array, Certificate, Quadratic, Sharing, take
@@ -111,8 +112,10 @@ def make_sharing(qp: Problem, bias: str, stop: str, tol: Any, rounds: float) -> 
         return _products((qp.kernel, data.x, states.coef))
 
     def certify(data, state, product):
-        arrays = cast(qp.C, accum_dtype(data.x)), data.weight, data.y, state.coef, product, state.b
-        scores, certificate = _certified(arrays, (unwrap_static(qp.loss),))
+        C, kernel = cast((qp.C, qp.kernel), accum_dtype(data.x))
+        diag = _diagonal(kernel, data.x)
+        arrays = C, data.weight, data.y, state.coef, product, state.b, diag
+        scores, certificate = _certified(arrays, (unwrap_static(qp.loss),), (bias,))
         return scores, certificate, int(np.count_nonzero(state.coef))
 
     def model(data, state):
@@ -230,10 +233,10 @@ def _solve(
         row_limit = max(1, 2**31 // n - q)
         residual_at_start = task.residual(dual)
         working = jnp.arange(q, dtype=jnp.int32)
-        true, zero = jnp.ones((), bool), jnp.zeros((), jnp.int32)
+        zero = jnp.zeros((), jnp.int32)
         rows = None if matrix else shared.rows._replace(n_computed=zero)
         begin = DecompositionState(dual, working, residual_at_start.value)
-        start = Progress(begin, residual_at_start, rows, true, zero)
+        start = Progress(begin, residual_at_start, rows, zero, zero)
         end = blocks.solve_all(task, row_limit, q > blocks.BLOCK, start)
         dual, residual, steps = end.state.dual, end.residual.value, steps + end.rounds
         shared = shared if matrix else shared._replace(rows=end.rows)
@@ -253,16 +256,31 @@ def _products(kernel: Kernel, x: Array, coefs: Array) -> Array:
 
 @in_float64
 def _certified(
-    C: Array, weight: Array, y: Array, coef: Array, product: Array, b: Array, loss: Any
+    C: Array,
+    weight: Array,
+    y: Array,
+    coef: Array,
+    product: Array,
+    b: Array,
+    diag: Array,
+    loss: Any,
+    bias: str,
 ) -> tuple[Array, Certificate]:
     """The scores (n,), and the certificate of 1/2 |w|^2 + sum_i C weight_i loss_i."""
     row_C = C * weight
     bounds = loss.quadratic(y, row_C)
-    feasible = jnp.clip(coef, bounds.low, bounds.high)  # beyond a bound by rounding only
+    # rounding leaves coefficients beyond a bound, and a sum that is not 0
+    feasible = jnp.clip(coef, bounds.low, bounds.high)
+    feasible = balanced(feasible) if bias == "free" else feasible
     score = product + b
     value = loss.value(score, y)
     slope = jnp.where(row_C > 0, -feasible / jnp.where(row_C > 0, row_C, 1), 0)
     terms = jnp.maximum(value + loss.conjugate(slope, y) - slope * score, 0)
     weighted_sum = lambda a: jnp.sum(jnp.where(row_C > 0, row_C * a, 0))
-    primal, gap = jnp.dot(coef, product) / 2 + weighted_sum(value), weighted_sum(terms)
+    # |w - w(feasible)| is at most the sum of the norms of what was changed
+    size = jnp.sqrt(jnp.abs(diag))
+    distance = jnp.dot(jnp.abs(feasible - coef), size)
+    rounding = 4 * jnp.sum(jnp.abs(feasible)) * rounding_of_sums(feasible, diag)
+    primal = jnp.dot(coef, product) / 2 + weighted_sum(value)
+    gap = weighted_sum(terms) + distance * distance / 2 + rounding
     return score, Certificate(primal, primal - gap, gap, jnp.ones((), bool))

@@ -14,9 +14,10 @@ from jax import lax
 
 from ..numerics import accum_dtype, dot, map_sharing
 from ..types import Array
-from .dual_qp import DualState
+from .dual_qp import DualState, centre, has_gained, shift_grad
 from .smo_step import solve
 
+STEPS = 2000  # least number of steps after which a run that rounding has stopped may end
 MAX_ROWS = 2048  # rows up to which steps on the whole matrix are as fast as blocks
 
 
@@ -42,8 +43,8 @@ def make_solver(stop: str, bias: str) -> Callable:
 
     Returns:
         A function (kernel, x), (qp, tol, max_steps, state, y) -> state, residual, steps. It
-        ends once the residual is at most `tol`, after `max_steps` steps, or where a step is below
-        rounding.
+        ends once the residual is at most `tol`, after `max_steps` steps, or where steps gain no
+        more than rounding.
     """
 
     def matrix(shared):
@@ -83,9 +84,12 @@ def solve_matrix(
         bias: as of `make_solver`.
     """
     state, _ = qp.feasible_start(state, lambda coef: dot(gram, coef))
+    state, shift = centre(state, bias)
     constant = qp.dual_from_diag(state, diag, y)  # its bounds and curvature
     if constant.bounds.l2 is not None:
         gram = gram + jnp.diag(constant.bounds.l2)
+
+    most = max(STEPS, 20 * y.shape[0])
 
     def should_continue(carry):
         return carry[-1]
@@ -96,7 +100,7 @@ def solve_matrix(
         dual = constant.at_state(state)
         residual = qp.residual(dual, state.weight, y, stop, bias, tol)
         step_tol = residual.goal if stop == "kkt" else 0.1 * residual.kkt
-        limit = jnp.where(residual.unsolved, max_steps - steps, 0)
+        limit = jnp.where(residual.unsolved, jnp.minimum(max_steps - steps, most), 0)
         uncompensated = dual._replace(grad=state.grad)
         end = solve(gram, uncompensated, state.sum_error, step_tol, bias, limit, state.compensation)
         state = state._replace(
@@ -106,8 +110,10 @@ def solve_matrix(
             sum_error=end.sum_error,
         )
         progress = (end.steps > 1) | ((end.steps == 1) & end.changed)
+        is_full = (end.steps == most) & (end.gap > step_tol)
+        progress &= ~is_full | has_gained(dual, constant.at_state(state), step_tol, most)
         return state, steps + end.steps, residual.value, progress
 
     start = state, jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, y.dtype), jnp.ones((), bool)
     state, steps, residual, _ = lax.while_loop(should_continue, solve_and_check, start)
-    return state, residual, steps
+    return shift_grad(state, shift), residual, steps

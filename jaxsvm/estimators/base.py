@@ -23,19 +23,25 @@ from ..models import Classifier, Expansion, Linear, support_index
 from ..recipe import check_positive, fields_of
 from ..types import Fit, Run, Sampler, Solver
 from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
-from .compact import compact, inner_of, on_rows
+from .compact import add_to_intercept, compact, inner_of, on_rows
+from .parameters import divides_rows
 from .preprocess import (
     FLOATS,
     apply,
     batch,
     bucket_size,
+    copies_in,
+    equal_trees,
     make_seed,
     merge_duplicates,
+    on_cpu,
     pad_columns,
     to_train_dtype,
 )
 
 PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most with one
+
+SHORT_PASS = 10_000  # copies of a row count as rows in passes of at most so many rows
 
 MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
@@ -61,6 +67,9 @@ class BaseSVM(BaseEstimator):
     """
 
     _length = "max_passes"  # the parameter that sets the length of a run
+    _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
+    _fitted_with: dict[str, Any]  # their values
+    _centre: float = 0.0  # subtracted from real targets in float64; part of a free intercept
     _seed: int
     _calls: int
     _solver: Any
@@ -127,7 +136,7 @@ class BaseSVM(BaseEstimator):
 
     def _merged(self, x: Any, key: np.ndarray, weight: np.ndarray, least: int = 0) -> MergedRows:
         """The rows as they are trained on; rows that differ in `key` (n,) are not merged."""
-        x = to_train_dtype(x)
+        x = to_train_dtype(x, weight)
         rows, copies, group = merge_duplicates(x, key, weight)
         padding = bucket_size(max(len(rows), least)) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
@@ -156,16 +165,19 @@ class BaseSVM(BaseEstimator):
         merged. They are padded to at least the size of `least` rows.
         """
         d, columns = x.shape[1], self._columns()
+        target = target if names is not None else target - self._centre
         x, index, copies, n_rows, group = self._merged(x, target, weight, least)
         n = len(index)
+        n_rows = max(n_rows, min(copies_in(weight), SHORT_PASS))
         weight = copies * np.broadcast_to(factors, len(target))[index]
         solver = binary_solver = self._make_solver(
             x, weight, copies, None if state is None else self._solver
         )
         if names is not None and len(names) > 2:
-            solver = MULTICLASS[self.multiclass](solver, classes=len(names))
+            solver = self._for_classes(solver, len(names))
         x = pad_columns(x) if columns == "padded" else x
-        data, options = batch(x, target[index], weight), self._run_options(n)
+        any_unit = divides_rows(binary_solver)
+        data, options = batch(x, target[index], weight, any_unit=any_unit), self._run_options(n)
         fields = fields_of(solver)
         sampler, progress, accepted = (
             options.pop("sampler") or fields.sampler or samplers.uniform(1),
@@ -181,16 +193,22 @@ class BaseSVM(BaseEstimator):
         run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
         self._warn_unless_accepted(run, plan["tol"], accepted)
         model = compact(run.model, index, d)
+        model = add_to_intercept(model, self._centre) if self._centre else model
         self.model_, self._solver = (
             model if names is None else Classifier(model, names),
             binary_solver,
         )
+        self._fitted_with = {name: getattr(self, name) for name in self._structure}
         solver_state = run.state.solver if streams(fields) else ()
         self.fit_ = run._replace(
             model=self.model_, state=run.state._replace(solver=solver_state, sampler=())
         )
         self.n_iter_ = max(1, self._iterations(run, draws, n, n_rows))
         return group
+
+    def _for_classes(self, solver: Any, k: int) -> Any:
+        """The solver of k > 2 classes by that of two."""
+        return MULTICLASS[self.multiclass](solver, classes=k)
 
     def _warn_unless_accepted(self, run: Fit, tol: float | None, accepted: float = -np.inf) -> None:
         """Warn of a run that missed its tolerance; raise for one whose model is not finite.
@@ -201,22 +219,33 @@ class BaseSVM(BaseEstimator):
             raise ValueError(run.status)
         is_accepted = run.converged or float(run.info.residual[-1]) <= accepted
         if tol is not None and not is_accepted:
-            residual = f"residual {float(run.info.residual[-1]):.1e}, tolerance {tol:.1e} not met"
-            advice = f"a larger {self._length} or columns of one scale may help"
-            status = run.status.partition(";")[0]
+            status, _, advice = run.status.rpartition("; ")
+            if not advice.startswith("rounding"):
+                advice = f"a larger {self._length} or columns of one scale may help"
             warnings.warn(
-                f"{status}; {residual}: {advice}",
+                f"{status}: {advice}",
                 ConvergenceWarning,
                 stacklevel=caller_stacklevel(),
             )
 
     def _iterations(self, run: Fit, draws: Sampler, n: int, n_rows: int) -> int:
-        """Updates of a run that read all rows, or passes over `n_rows` rows padded to n."""
+        """Updates of a run that read all rows, or passes over `n_rows` rows."""
         steps = int(run.state.step)
         return steps if draws.whole else -(-steps * draws.rows(n) // n_rows)
 
     def _partial_options(self, first: bool) -> dict:
-        """Options of `_run` for one call of `partial_fit`."""
+        """Options of `_run` for one call of `partial_fit`.
+
+        Raises:
+            ValueError: a parameter that is structure has changed.
+        """
+        for name in () if first else self._structure:
+            before, now = self._fitted_with[name], getattr(self, name)
+            if not equal_trees(before, now):
+                raise ValueError(
+                    f"{name} is {before!r} since the first rows, got {now!r}: call fit for a new "
+                    "model, or set it back for partial_fit"
+                )
         state = None if first else self.fit_.state.solver
         return {"first": first, "state": state, "one_pass": True}
 
@@ -226,7 +255,8 @@ class BaseSVM(BaseEstimator):
             (make_seed(self.random_state), 0) if first else (self._seed, self._calls + 1)
         )
         # the bits of jax.random.key(seed), put on the device as they are: no program is compiled
-        key = jax.random.wrap_key_data(jax.device_put(np.array([0, self._seed], np.uint32)))
+        bits = jax.device_put(np.array([0, self._seed], np.uint32))
+        key = jax.random.wrap_key_data(bits, impl="threefry2x32")  # whatever the default of JAX
         return jax.random.fold_in(key, self._calls) if self._calls else key
 
     def _scores(self, X: Any) -> np.ndarray:
@@ -244,9 +274,12 @@ class BaseSVM(BaseEstimator):
             outer, OneVsOne
         ):  # on the host: nothing is compiled or copied to a device
             weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)
-            return safe_sparse_dot(X, weights.T, dense_output=True) + b
+            return safe_sparse_dot(on_cpu(X), weights.T, dense_output=True) + b
         if isinstance(model, Expansion) and self._columns() == "rows":
             X = X[:, np.maximum(np.asarray(model.index), 0)]
+        if self._centre:  # added in float64
+            values = apply(add_to_intercept(outer, -self._centre), X)
+            return values.astype(np.float64) + self._centre
         return apply(outer, X)
 
     def _field(self, name: str, kind: Any, fn: Callable) -> np.ndarray:
@@ -321,7 +354,7 @@ def plan_of(
     one_pass: bool,
     length: str,
 ) -> dict[str, Any]:
-    """`steps`, `every` and `tol` of `jaxsvm.fit` for `n_rows` rows padded to n.
+    """`steps`, `every` and `tol` of `jaxsvm.fit` for passes of `n_rows` rows, merged into n.
 
     Lengths depend on n, so that data of similar size share a program. An update of a solver
     `with_tol` iterates to its tolerance, so that each one is a chunk. `length` is the parameter

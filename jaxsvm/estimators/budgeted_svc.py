@@ -32,14 +32,16 @@ class BudgetedSVC(PartialFitMixin):
         coef0: as `SVC`.
         budget: points of the model, or of each one-vs-rest model of more than two classes, >= 2.
         method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradient descent. The
-            latter has `partial_fit`, with C, kernel and budget of the first call.
+            latter has `partial_fit`, with the kernel and budget of the first call, and lambda =
+            1/(C W) for the weight W of its rows.
         partners: number of random candidates from which the best partner of a merge is chosen, >=
             1; None: all points.
         tol: of "bsca": stop once the logarithm of the spread of the contributions to f changes by
             at most this between epochs; "auto": 1e-3, as its paper recommends; None: none. "bsgd"
             has no criterion.
-        max_passes: passes over the rows at most, >= 1, rounded up as in `LinearSVC`; None: ten, or
-            with a tolerance 1,000. The number needed grows in proportion to C.
+        max_passes: passes over the rows at most, >= 1, rounded up as in `LinearSVC` and counted as
+            in `Pegasos`; None: ten, or with a tolerance 1,000. The number needed grows in
+            proportion to C.
         class_weight: as `SVMClassifier`.
         random_state: as `SVMClassifier`.
         progress: as `SVMClassifier`.
@@ -53,6 +55,9 @@ class BudgetedSVC(PartialFitMixin):
         >>> BudgetedSVC(C=10.0, gamma=1.0, budget=4, random_state=0).fit(X, y).predict(X).tolist()
         [0, 0, 1, 1]
     """
+
+    _structure = ("method", "kernel", "gamma", "degree", "coef0", "budget", "partners")
+    _total: float
 
     def __init__(
         self,
@@ -87,14 +92,17 @@ class BudgetedSVC(PartialFitMixin):
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         check_choice("method", self.method, ("bsca", "bsgd"))
-        if previous is not None:
-            return previous  # lambda and the kernel are those of the first rows
+        if previous is not None:  # the kernel is that of the first rows, and so is their weight
+            check_positive(C=self.C)
+            _, (_, *arguments), options = previous.call()
+            return bsgd(lam_from_C(self.C, self._total), *arguments, **options)
+        self._total = float(weight.sum())
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
         options = {"budget": self.budget, "maintain": default_for(kernel, partners=self.partners)}
         if self.method == "bsca":
             return bsca(self.C, kernel, **options)
         check_positive(C=self.C)
-        return bsgd(lam_from_C(self.C, float(weight.sum())), kernel, **options)
+        return bsgd(lam_from_C(self.C, self._total), kernel, **options)
 
     def _run_options(self, n: int) -> dict[str, Any]:
         return {

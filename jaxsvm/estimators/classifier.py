@@ -35,6 +35,11 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
             check_classification_targets(y)
             self.classes_ = np.unique(y[weight > 0])
+            if self.classes_.dtype.kind in "mM":
+                raise ValueError(
+                    f"y must hold numbers, strings or booleans as class names, got {y.dtype}: pass "
+                    "y.astype(str)"
+                )
             if len(self.classes_) < 2:
                 only = self.classes_.tolist()[0]
                 raise ValueError(
@@ -61,15 +66,19 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
                 f"among {self.classes_.tolist()}"
             )
         target = 2.0 * place - 1 if k == 2 else place.astype(np.float64)
-        return place, target, self._class_weights(place, weight)
+        return place, target, self._class_weights(y, place, weight)
 
-    def _class_weights(self, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    def _class_weights(self, y: np.ndarray, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """(k,) factors; "balanced" gives all classes the same total sample weight."""
         k = len(self.classes_)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             totals = np.bincount(place[weight > 0], weight[weight > 0], k)
             return weight.sum() / (k * totals)
-        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        given = self.class_weight
+        if isinstance(given, dict):  # classes whose rows weigh 0 are absent
+            absent = set(np.unique(y[weight == 0]).tolist()) - set(self.classes_.tolist())
+            given = {name: factor for name, factor in given.items() if name not in absent}
+        factors = compute_class_weight(given, classes=self.classes_, y=self.classes_)
         if not (factors > 0).all():
             raise ValueError(
                 "class_weight must be above 0 for every class, got "

@@ -38,6 +38,13 @@ def on_rows(model: Expansion) -> Expansion:
     return model
 
 
+def add_to_intercept(model: Any, number: float) -> Any:
+    """The model plus a constant, whose intercept is a Python float: float32 may lack the digits."""
+    if isinstance(model, Mapped):
+        return dataclasses.replace(model, inner=add_to_intercept(model.inner, number))
+    return dataclasses.replace(model, b=float(model.b) + number)
+
+
 def compact(model: Any, rows: np.ndarray, d: int | None) -> Any:
     """A model without padding: an expansion over its support vectors.
 

@@ -18,14 +18,14 @@ from ..checks import integer
 from ..data import dataset
 from ..loops import C_grid, Selection, select
 from ..models import Classifier
-from .base import MULTICLASS, BaseSVM, MergedRows
-from .compact import compact
+from .base import BaseSVM, MergedRows
+from .compact import add_to_intercept, compact
 from .kernel_svm import KernelSVM
+from .parameters import WITH_GAMMA
 from .preprocess import batch, make_seed, pad_columns
 
 # what a machine has once it is trained
 FITTED = ("model_", "fit_", "n_iter_", "fit_status_", "_dual", "_coef", "_intercept")
-WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian")
 
 
 class Targets(NamedTuple):
@@ -89,7 +89,7 @@ class CrossValidated(BaseSVM):
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         if not _classifies(self):
-            return Targets(y, 1.0, None)
+            return Targets(y - self._centre, 1.0, None)
         place, target, factors = self._encode(y, weight)
         return Targets(target, factors[place], tuple(self.classes_.tolist()))
 
@@ -126,7 +126,7 @@ class CrossValidated(BaseSVM):
             solver = self._solver_at(rows.x, rows.copies, **numbers)
             if names is None or len(names) == 2:
                 return solver
-            return MULTICLASS[self.multiclass](solver, classes=len(names))
+            return self._for_classes(solver, len(names))
 
         columns = pad_columns(rows.x) if self._columns() == "padded" else rows.x
         with warnings.catch_warnings():
@@ -156,7 +156,7 @@ class CrossValidated(BaseSVM):
         for name, number in self._numbers.items():
             setattr(self, f"{name}_", number)
         self.certificate_ = selection.certificate
-        self.selection_ = _in_rows_of_user(selection, rows, fold, names, d)
+        self.selection_ = _in_rows_of_user(selection, rows, fold, names, d, self._centre)
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         return self._solver_at(x, copies, **self._numbers)
@@ -301,6 +301,7 @@ class _Score:
 
     def __init__(self, estimator: Any, scorer: Callable | None, targets: Targets) -> None:
         self.scorer, self.scoring = scorer, estimator.scoring
+        self.centre = estimator._centre
         self.machine = type(estimator).__name__
         self.classes = None if targets.names is None else np.asarray(estimator.classes_)
         self.votes = False
@@ -324,6 +325,7 @@ class _Score:
 
     def _of_targets(self, values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
         if self.scorer is not None:
+            values, y = (np.asarray(a, np.float64) + self.centre for a in (values, y))
             return self._by_scorer(_OutOfFoldRegressor(values), y, weight)
         spread = weight @ (y - np.average(y, weights=weight)) ** 2
         error = weight @ (values - y) ** 2
@@ -349,14 +351,21 @@ class _Score:
 
 
 def _in_rows_of_user(
-    selection: Selection, rows: MergedRows, fold: np.ndarray, names: tuple | None, d: int
+    selection: Selection,
+    rows: MergedRows,
+    fold: np.ndarray,
+    names: tuple | None,
+    d: int,
+    centre: float,
 ) -> Selection:
-    """The result for the rows of the user in their order."""
+    """The result for the rows of the user in their order, and for their targets."""
     axes = len(selection.table.names)
     scores = np.take(np.asarray(selection.scores), rows.group, axis=axes)
     absent = rows.group < 0
     scores[(slice(None),) * axes + (absent,)] = np.nan
     model = compact(selection.model, rows.index, d)
+    if centre:
+        scores, model = scores.astype(np.float64) + centre, add_to_intercept(model, centre)
     return dataclasses.replace(
         selection,
         scores=scores,

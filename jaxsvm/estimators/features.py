@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import features
+from ..checks import integer
 from ..data import dataset
 from ..kernels import Kernel
 from .parameters import kernel_of
@@ -29,6 +30,7 @@ class Map(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Draw the map for rows like X, (n, d); y is ignored."""
+        integer("n_components", self.n_components, 1)
         x = to_train_dtype(validate_data(self, X, accept_sparse="csr", dtype=FLOATS))
         kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x)
         self.phi_ = self._map(jax.random.key(make_seed(self.random_state)), kernel, x)

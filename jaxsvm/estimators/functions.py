@@ -18,14 +18,24 @@ def is_function(kernel: Any) -> bool:
 
 
 def as_numbers(X: Any) -> Any:
-    """The rows as a float64 array; sparse rows and objects such as strings as they are."""
+    """The rows as a float64 array; sparse rows and objects such as strings as they are.
+
+    A series of pandas becomes an array, so that its index plays no role.
+    """
     if is_sparse(X):
         return X.tocsr()
     try:
         rows = np.asarray(X)
-        return rows.astype(np.float64) if rows.ndim == 2 and rows.dtype.kind in "fiub" else X
+        if rows.ndim == 2 and rows.dtype.kind in "fiub":
+            return rows.astype(np.float64)
+        return rows if hasattr(X, "iloc") and rows.ndim == 1 else X
     except (TypeError, ValueError):
         return X
+
+
+def is_table(rows: Any) -> bool:
+    """Whether rows for a function of arrays are numbers in columns, which are checked."""
+    return is_sparse(rows) or getattr(rows, "ndim", 0) == 2 and rows.dtype.kind in "fiub"
 
 
 def is_traceable(fn: Any, rows: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -12,13 +12,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
 
+from ..data.dataset import caller_stacklevel
 from ..models import check_values
 from ..recipe import check_choice
 from ..wrappers import OneVsOne
 from .classifier import BaseClassifier
 from .kernel_svm import KernelSVM
 from .pairs import Pairs
-from .probabilities import couple, fit_sigmoid, sigmoid
+from .probabilities import couple, fit_sigmoid, sigmoid, units_of
 
 FOLDS = 5  # of the cross-validation of probabilities, as in LIBSVM
 
@@ -120,40 +121,64 @@ class KernelClassifier(KernelSVM, BaseClassifier):
     ) -> None:
         """Fit a sigmoid for each pair of classes to decision values of five-fold cross-validation.
 
-        Merged rows are drawn into folds class by class with `random_state`, so that equal rows of a
-        class share a fold. As in LIBSVM, the value of a pair is 1, -1 or 0 where a training set has
-        rows of the first class only, of the second, or neither.
+        The units of `units_of` are drawn into folds class by class with `random_state`. As in
+        LIBSVM, the value of a pair is 1, -1 or 0 where a training set has rows of the first class
+        only, of the second, or neither.
         """
         k, random = len(self.classes_), check_random_state(self.random_state)
-        _, rows = np.unique(group[group >= 0], return_index=True)
-        rows = np.flatnonzero(group >= 0)[rows]  # one of each merged row
-        size, classes = len(rows), place[rows]
-        total = np.bincount(group[group >= 0], weight[group >= 0])
+        used = np.flatnonzero(group >= 0)
+        rows = used[np.unique(group[used], return_index=True)[1]]  # one of each merged row
+        number, share, count = units_of(group[used], weight[used])
+        size, classes = len(number), place[rows][number]
         order = random.permutation(size)
         fold = np.empty(size, int)
         fold[order[np.argsort(classes[order], kind="stable")]] = np.arange(size) % FOLDS
         first, second = np.triu_indices(k, 1)
         score = np.zeros((size, len(first)))
-        for number in range(min(FOLDS, size)):
-            held_out = np.flatnonzero(fold == number)
-            present = np.bincount(classes[fold != number], minlength=k) > 0
-            if present.sum() > 1:
-                inner = np.where((group < 0) | (fold[group] == number), 0.0, weight)
-                machine = copy.copy(self)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)
-                    machine._run(x, target, inner, least=size, **options)
-                values = machine._values(x[rows[held_out]]).reshape(len(held_out), -1)
-                score[held_out] = -values if k == 2 else values  # > 0 for the first class
-            only = present[first].astype(float) - present[second]
-            either = present[first] & present[second]
-            score[held_out] = np.where(either, score[held_out], only)
+        for held_out in (fold == i for i in range(min(FOLDS, size))):
+            total = np.bincount(classes[~held_out], share[~held_out], k)
+            present = np.flatnonzero(total)
+            score[held_out] = (total[first] > 0) * 1.0 - (total[second] > 0)
+            if len(present) < 2:
+                continue
+            inner = np.zeros(len(weight))
+            inner[rows] = np.bincount(number[~held_out], share[~held_out], len(rows))
+            inner_target = target
+            if len(present) < k:  # the classes of this training set are numbered anew
+                inner_place = np.searchsorted(present, place).clip(max=len(present) - 1)
+                inner_target = 2.0 * inner_place - 1 if len(present) == 2 else inner_place * 1.0
+            machine = self._for_fold(total[present])
+            names = tuple(present.tolist())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                machine._run(x, inner_target, inner, least=len(rows), **options | {"names": names})
+            at, back = np.unique(number[held_out], return_inverse=True)
+            at = np.resize(at, min(len(back), len(rows)))  # one shape for all folds
+            values = machine._values(x[rows[at]]).reshape(len(at), -1)[back]
+            pairs = np.flatnonzero((total[first] > 0) & (total[second] > 0))
+            values = -values if len(present) == 2 else values  # > 0 for the first class
+            score[np.ix_(held_out, pairs)] = values
         sigmoids = []
         for pair, (a, b) in enumerate(zip(first, second, strict=True)):
             among = (classes == a) | (classes == b)
-            sigmoids.append(fit_sigmoid(score[among, pair], classes[among] == a, total[among]))
+            sigmoids.append(
+                fit_sigmoid(score[among, pair], classes[among] == a, share[among], count[among])
+            )
         A, B = np.array(sigmoids).T
         self._sigmoids = (A, B)
+        if (A > 0).any():
+            pair = int(np.argmax(A))
+            one, other = self.classes_[[first[pair], second[pair]]].tolist()
+            warnings.warn(
+                f"the probabilities of the classes {one!r} and {other!r} contradict predict "
+                f"(probA_ is {A[pair]:.3g}, expected below 0): decision values of rows that are "
+                "held out do not tell these classes apart, so take other parameters or features",
+                stacklevel=caller_stacklevel(),
+            )
+
+    def _for_fold(self, total: np.ndarray) -> Self:
+        """The machine of a fold whose classes have these total weights."""
+        return copy.copy(self)
 
     @property
     def probA_(self) -> np.ndarray:

@@ -14,7 +14,7 @@ from ..loops.checks import whole_number
 from ..models import support_index
 from .base import BaseSVM
 from .compact import inner_of, on_rows
-from .functions import as_numbers, is_function, is_traceable, kernel_matrix
+from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
 from .pairs import Pairs, by_opponent, pair_coef
 from .parameters import gamma_of, is_matrix, kernel_of, may_widen
 from .preprocess import FLOATS, is_sparse
@@ -114,7 +114,7 @@ class KernelSVM(BaseSVM):
         self._kernel_rows = rows
         self.shape_fit_ = rows.shape if hasattr(rows, "shape") else (len(rows),)
         del self.n_features_in_
-        if hasattr(rows, "dtype"):  # numbers: names and the number of columns are kept
+        if is_table(rows):  # names and the number of columns are kept
             validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=True)
         return matrix, y, weight
 

@@ -18,7 +18,7 @@ from ..recipe import check_choice, check_positive
 from ..types import Fit, Loss, Sampler
 from .base import BaseSVM
 from .compact import inner_of
-from .preprocess import FLOATS, is_sparse
+from .preprocess import FLOATS, is_sparse, on_cpu
 
 # residuals to stop at, as shares of `tol`: objectives are then at most LIBLINEAR's at its `tol`; a
 # warning comes above `tol`
@@ -176,7 +176,7 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
         X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
-        return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return safe_sparse_dot(on_cpu(X), self.coef_.T, dense_output=True) + self.intercept_
 
 
 def append_column(x: Any, value: float) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ..linear_choice import one_vs_weighted_rest
 from ..recipe import check_choice
 from ..renamed import with_new_parameters
 from ..types import Loss
@@ -37,7 +40,8 @@ class LinearSVC(LinearSVM, BaseClassifier):
         fit_intercept: whether there is an intercept, regularised with the weights.
         intercept_scaling: value s of the constant feature whose weight is b/s, > 0. A larger one
             regularises the intercept less.
-        class_weight: as `SVC`. For more than two classes it weighs rows in all k problems.
+        class_weight: as `SVC`. For more than two classes it weighs, as in LIBLINEAR, the rows of a
+            class in its problem, and not where they are of the rest.
         verbose: as `progress`.
         random_state: int, `RandomState` or None; the order of rows.
         max_iter: steps of the solver at most, >= 1; above 1,000 rounded up to thousands. For
@@ -68,6 +72,8 @@ class LinearSVC(LinearSVM, BaseClassifier):
     Reference: C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, A dual coordinate
         descent method for large-scale linear SVM, ICML 2008.
     """
+
+    _factors: np.ndarray | None
 
     def __init__(
         self,
@@ -121,6 +127,17 @@ class LinearSVC(LinearSVM, BaseClassifier):
                 "the solver jaxsvm.ocas(lam, loss=jaxsvm.losses.crammer_singer, classes=k)"
             )
         check_choice("multi_class", self.multi_class, ("ovr",))
+
+    def _class_weights(self, y: np.ndarray, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """As `BaseClassifier._class_weights`; of more than two classes they are of the solver."""
+        factors = super()._class_weights(y, place, weight)
+        self._factors = factors if len(factors) > 2 and (factors != 1).any() else None
+        return factors if self._factors is None else np.ones(len(factors))
+
+    def _for_classes(self, solver: Any, k: int) -> Any:
+        if self._factors is None:
+            return super()._for_classes(solver, k)
+        return one_vs_weighted_rest(solver, self._factors)
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
         return self._linear_solver(x, loss_of(self.loss))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class NuSVC(KernelClassifier):
         gamma: as `SVC`.
         coef0: as `SVC`.
         shrinking: as `SVC`.
-        probability: as `SVC`. The folds have to be feasible too.
+        probability: as `SVC`. In a training set nu is at most its limit there.
         tol: as `SVC`.
         cache_size: as `SVC`.
         class_weight: accepted without an effect, as in LIBSVM; `class_weight_` holds the factors.
@@ -101,12 +101,22 @@ class NuSVC(KernelClassifier):
         """As `BaseClassifier._encode`, after LIBSVM's check of nu for each pair of classes."""
         place, target, factors = super()._encode(y, weight)
         total = np.bincount(place, weight, len(factors))
-        for a, b in zip(*np.triu_indices(len(total), 1), strict=True):
-            largest = 2 * min(total[a], total[b]) / (total[a] + total[b])
-            if self.nu > largest * (1 + 1e-6):
+        limits = limits_of_nu(total)
+        for limit, a, b in zip(limits, *np.triu_indices(len(total), 1), strict=True):
+            if self.nu > limit * (1 + 1e-6):
                 one, other = self.classes_[[a, b]].tolist()
                 raise ValueError(
                     f"specified nu is infeasible: for the classes {one!r} and {other!r} it must be "
-                    f"at most 2 min(n+, n-) / (n+ + n-) = {largest:.6g} by weight, got {self.nu:g}"
+                    f"at most 2 min(n+, n-) / (n+ + n-) = {limit:.6g} by weight, got {self.nu:g}"
                 )
         return place, target, factors
+
+    def _for_fold(self, total: np.ndarray) -> Self:
+        """As `KernelClassifier._for_fold`; nu is at most the limit of this fold."""
+        return super()._for_fold(total).set_params(nu=min(self.nu, limits_of_nu(total).min()))
+
+
+def limits_of_nu(total: np.ndarray) -> np.ndarray:
+    """The largest nu of each pair of classes, from the weights (k,) of the classes."""
+    first, second = np.triu_indices(len(total), 1)
+    return 2 * np.minimum(total[first], total[second]) / (total[first] + total[second])

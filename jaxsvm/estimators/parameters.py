@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 
 from .. import kernels, losses
+from ..checks import x64_enabled
 from ..kernels import Kernel, as_kernel, holds_precomputed
 from ..recipe import Recipe, check_positive
+from ..wrappers import on_features
 from .preprocess import is_sparse
+
+WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian")
+TINY = 1e-12  # size of rows of which the squares, and smaller ones, are not far from underflow
 
 
 def kernel_of(
@@ -20,12 +25,14 @@ def kernel_of(
     if not isinstance(name, str):
         return as_kernel(name)
     gamma = gamma_of(name, gamma, x, weight)
+    unit = unit_of(x) if name in WITH_GAMMA else 1.0
+    square = gamma if unit == 1 else gamma * unit * unit
     by_name: dict[str, Callable] = {
         "linear": kernels.linear,
-        "poly": lambda: kernels.polynomial(gamma, coef0, degree=degree),
-        "rbf": lambda: kernels.rbf(gamma=gamma),
-        "sigmoid": lambda: kernels.sigmoid(gamma, coef0),
-        "laplacian": lambda: kernels.laplacian(1 / gamma),
+        "poly": lambda: kernels.polynomial(square, coef0, degree=degree),
+        "rbf": lambda: kernels.rbf(gamma=square),
+        "sigmoid": lambda: kernels.sigmoid(square, coef0),
+        "laplacian": lambda: kernels.laplacian(1 / (gamma * unit)),
         "precomputed": kernels.precomputed,
     }
     if name not in by_name:
@@ -33,7 +40,15 @@ def kernel_of(
             f"kernel must be one of {', '.join(map(repr, by_name))}, a kernel or a "
             f"function, got {name!r}"
         )
-    return by_name[name]()
+    kernel = by_name[name]()
+    return kernel if unit == 1 else kernels.in_units(kernel, unit)
+
+
+def unit_of(x: Any) -> float:
+    """A power of two near the largest number of rows whose squares underflow in float32, or 1."""
+    values = x.data if is_sparse(x) else x
+    most = 0.0 if not values.size else max(float(values.max()), -float(values.min()))
+    return 2.0 ** np.floor(np.log2(most)) if 0 < most < TINY else 1.0
 
 
 def gamma_of(name: Any, gamma: Any, x: Any, weight: np.ndarray | None = None) -> float:
@@ -47,7 +62,22 @@ def gamma_of(name: Any, gamma: Any, x: Any, weight: np.ndarray | None = None) ->
             variance = _variance(x, weight)
         return 1 / (x.shape[1] * variance) if variance and np.isfinite(variance) else 1.0
     check_positive(gamma=gamma)
-    return float(gamma)
+    return in_range("gamma", gamma)
+
+
+def in_range(name: str, value: Any) -> float:
+    """A number that is not 0 as a float.
+
+    Raises:
+        ValueError: it is out of the range of the numbers of solvers.
+    """
+    limits = np.finfo(np.float64 if x64_enabled() else np.float32)
+    if not float(limits.tiny) <= abs(value) <= float(limits.max):
+        raise ValueError(
+            f"{name} must be from {limits.tiny:.3g} to {limits.max:.3g} for {limits.dtype}, got "
+            f"{value:g}: scale the columns of X instead"
+        )
+    return float(value)
 
 
 def _variance(x: Any, weight: np.ndarray | None) -> float:
@@ -57,7 +87,8 @@ def _variance(x: Any, weight: np.ndarray | None) -> float:
         data, share = x.data.astype(np.float64), np.repeat(share, np.diff(x.indptr)) / x.shape[1]
         return max(float(share @ data**2 - (share @ data) ** 2), 0.0)
     mean = float(share @ x.mean(axis=1, dtype=np.float64))
-    return float(share @ ((x - mean) ** 2).mean(axis=1, dtype=np.float64))
+    deviation = x - mean
+    return float(share @ np.einsum("nd,nd->n", deviation, deviation, dtype=np.float64)) / x.shape[1]
 
 
 def is_matrix(kernel: Any) -> bool:
@@ -81,6 +112,24 @@ def takes_matrix(node: Any) -> bool:
         return False
     _, args, kwargs = node.call()
     return any(map(takes_matrix, (*args, *kwargs.values())))
+
+
+def spaces_of(node: Any) -> list:
+    """The kernels and feature maps of a solver, in which its state has a meaning."""
+    if isinstance(node, Kernel) or not isinstance(node, Recipe):
+        return [node] if isinstance(node, Kernel) else []
+    factory, args, kwargs = node.call()
+    values = (*args, *kwargs.values())
+    maps = [*values[:1]] if factory is on_features else []
+    return sum(map(spaces_of, values), maps)
+
+
+def divides_rows(node: Any) -> bool:
+    """Whether a kernel, or an argument of a solver, divides rows by their unit."""
+    if not isinstance(node, Recipe):
+        return False
+    factory, args, kwargs = node.call()
+    return factory is kernels.in_units or any(map(divides_rows, (*args, *kwargs.values())))
 
 
 def loss_of(loss: Any) -> Any:

@@ -44,13 +44,15 @@ class Pegasos(PartialFitMixin):
         penalty: "l2".
         alpha: lambda of the objective, > 0; C = 1/(alpha n).
         fit_intercept: whether there is an intercept, regularised with the weights.
-        max_iter: passes over the rows, >= 1.
+        max_iter: passes over the rows, >= 1. Equal rows of a class are one row of a larger weight;
+            up to 10,000 rows of a pass count them one by one, as copies of a row of integer weight.
         shuffle: whether each pass has the rows in a random order, else rows are drawn one by one
             with repetition.
         verbose: as `progress`.
         n_jobs: accepted without an effect: all classes are trained in one program.
         random_state: int, `RandomState` or None; the order of rows.
-        class_weight: dict from class names to factors, "balanced", or None.
+        class_weight: dict from class names to factors, "balanced", or None. For more than two
+            classes it weighs rows in all k problems, in `SGDClassifier` those of the class alone.
         average: whether the model is the mean of the iterates with weights 1, 2, ..., else the last
             one.
         batch_size: rows of a step, >= 1.
@@ -77,6 +79,8 @@ class Pegasos(PartialFitMixin):
     """
 
     _length = "max_iter"
+    _structure = ("fit_intercept", "average")
+    _mean_sqnorm: float
 
     def __init__(
         self,
@@ -110,8 +114,6 @@ class Pegasos(PartialFitMixin):
         self.progress = progress
 
     def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        if previous is not None:
-            return previous  # steps continue from the mean norm of the first rows
         if self.penalty != "l2":
             raise ValueError(
                 f"penalty must be 'l2', got {self.penalty!r}: sklearn.linear_model.SGDClassifier "
@@ -122,7 +124,9 @@ class Pegasos(PartialFitMixin):
         loss = LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
         check_positive(alpha=self.alpha)
         bias = "feature" if self.fit_intercept else "none"
-        offset = (mean_sqnorm(x, copies) + (bias == "feature")) / self.alpha
+        if previous is None:  # steps continue from the mean norm of the first rows
+            self._mean_sqnorm = mean_sqnorm(x, copies) + self.fit_intercept
+        offset = self._mean_sqnorm / self.alpha
         solver = pegasos(self.alpha, loss=loss, bias=bias, offset=offset)
         return averaged(solver, weights=growing) if self.average else solver
 

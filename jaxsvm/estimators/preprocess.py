@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from typing import Any
@@ -13,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from ..checks import x64_enabled
 from ..data import dataset
+from ..data.dataset import check_finite
 from ..numerics import blocked
 from ..types import Batch, SparseRows
 
@@ -24,6 +26,11 @@ def is_sparse(x: Any) -> bool:
     return hasattr(x, "tocsr")
 
 
+def on_cpu(x: Any) -> Any:
+    """The rows for NumPy: those of other libraries, under array API dispatch, become arrays."""
+    return x if is_sparse(x) else np.asarray(x)
+
+
 def bucket_size(n: int, least: int = 256) -> int:
     """The padded length of n rows.
 
@@ -33,11 +40,38 @@ def bucket_size(n: int, least: int = 256) -> int:
     return -(-n // step) * step
 
 
-def to_train_dtype(x: Any) -> Any:
-    """The rows in the dtype of training, with -0 replaced by 0."""
-    with np.errstate(over="ignore"):  # overflows become infinities, which `dataset` rejects
-        x = x.astype(np.float64 if x64_enabled() and x.dtype == np.float64 else np.float32)
-    return x.tocsr() if is_sparse(x) else x + x.dtype.type(0)
+def to_train_dtype(x: Any, weight: np.ndarray | None = None) -> Any:
+    """The rows in the dtype of training, with -0 replaced by 0.
+
+    Raises:
+        ValueError: a number of a row, of weight above 0, is too large for this dtype.
+    """
+    dtype = np.dtype(np.float64 if x64_enabled() and x.dtype == np.float64 else np.float32)
+    x = x.tocsr() if is_sparse(x) else x
+    try:
+        with np.errstate(over="raise"):
+            cast = x.astype(dtype)
+    except FloatingPointError:
+        x = x.copy()
+        values, indptr = (x.data, x.indptr) if is_sparse(x) else (x, None)
+        if weight is not None:
+            absent = weight == 0
+            values[absent if indptr is None else np.repeat(absent, np.diff(indptr))] = 0
+        check_finite("X", values, dtype, indptr)
+        cast = x.astype(dtype)
+    return cast if is_sparse(x) else cast + dtype.type(0)
+
+
+def centre_of(y: np.ndarray, weight: np.ndarray) -> float:
+    """The weighted median of real targets that lie far from 0, which rounding would spoil; else 0.
+
+    Far means more than twice the distance between their quartiles. Weight k equals k copies.
+    """
+    order = np.argsort(y, kind="stable")
+    total = np.cumsum(weight[order])
+    places = np.searchsorted(total, total[-1] * np.array([0.25, 0.5, 0.75]))
+    low, median, high = y[order[places]]
+    return float(median) if abs(median) > 2 * (high - low) else 0.0
 
 
 def row_hashes(x: Any) -> np.ndarray:
@@ -92,6 +126,11 @@ def merge_duplicates(
     return order[starts], np.add.reduceat(weight[order], starts), group
 
 
+def copies_in(weight: np.ndarray) -> int:
+    """The number of rows where one of integer weight k stands for k, and any other for one."""
+    return int(np.where(weight == np.rint(weight), weight, 1.0).sum())
+
+
 def pad_columns(x: Any) -> Any:
     """The rows with columns of zeros appended, up to a multiple of 8."""
     d = -(-x.shape[1] // 8) * 8
@@ -101,9 +140,22 @@ def pad_columns(x: Any) -> Any:
     return x
 
 
-def batch(x: Any, y: np.ndarray, weight: np.ndarray, query: np.ndarray | None = None) -> Batch:
-    """A checked data set whose sparse rows are padded to a width of `bucket_size`."""
-    data = dataset(x, y, weight, query=query, task="regression")
+def batch(
+    x: Any,
+    y: np.ndarray,
+    weight: np.ndarray,
+    query: np.ndarray | None = None,
+    *,
+    any_unit: bool = False,
+) -> Batch:
+    """A checked data set whose sparse rows are padded to a width of `bucket_size`.
+
+    With `any_unit` the rows may be so small that squares of their numbers underflow.
+    """
+    with warnings.catch_warnings() if any_unit else contextlib.nullcontext():
+        if any_unit:
+            warnings.filterwarnings("ignore", ".*squares of such numbers underflow")
+        data = dataset(x, y, weight, query=query, task="regression")
     if isinstance(data.x, SparseRows):
         width = data.x.value.shape[1]
         padding = ((0, 0), (0, bucket_size(width, 8) - width))
@@ -130,6 +182,14 @@ def apply(fn: Any, x: Any) -> np.ndarray:
         warnings.simplefilter("ignore")  # `fit` warns about the scale of the columns
         rows = batch(x, np.zeros(x.shape[0]), np.ones(x.shape[0])).x
     return np.asarray(_call(fn, rows))[:n]
+
+
+def equal_trees(one: Any, other: Any) -> bool:
+    """Whether two parameters, such as kernels, are of one structure with equal numbers."""
+    trees: list[Any] = [jax.tree.structure(each) for each in (one, other)]
+    return trees[0] == trees[1] and all(
+        map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other))
+    )
 
 
 def make_seed(random_state: Any) -> int:

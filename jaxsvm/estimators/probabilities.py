@@ -4,26 +4,57 @@ from __future__ import annotations
 
 import numpy as np
 
+MOST_UNITS = 100  # of one row, however many copies it stands for
+
+
+def units_of(group: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The units that are drawn into folds: copies of a row of integer weight, else whole rows.
+
+    Args:
+        group: (n,) numbers of the merged rows.
+        weight: (n,) weights of the rows, > 0.
+
+    Returns:
+        Merged rows, weights, and numbers of copies of the units, in an order that depends on the
+        merged rows alone. A row of more than `MOST_UNITS` copies has units of several copies.
+    """
+    is_whole = weight == np.rint(weight)
+    copies = np.bincount(group[is_whole], weight[is_whole], group.max() + 1)
+    units = np.minimum(copies, MOST_UNITS).astype(int)
+    share = np.repeat(copies / np.maximum(units, 1), units)
+    part_group, part = group[~is_whole], weight[~is_whole]
+    order = np.lexsort((part, part_group))
+    return (
+        np.concatenate([np.repeat(np.arange(len(units)), units), part_group[order]]),
+        np.concatenate([share, part[order]]),
+        np.concatenate([share, np.ones(len(part))]),
+    )
+
 
 def fit_sigmoid(
-    score: np.ndarray, positive: np.ndarray, weight: np.ndarray, steps: int = 100
+    score: np.ndarray,
+    positive: np.ndarray,
+    weight: np.ndarray,
+    count: np.ndarray,
+    steps: int = 100,
 ) -> tuple[float, float]:
     """A and B of P(positive | score) = 1 / (1 + exp(A score + B)), by maximum likelihood.
 
-    With positive rows of total weight n+ and others of n- the targets are (n+ + 1) / (n+ + 2) and
-    1 / (n- + 2). The method is Newton's with a line search.
+    With n+ positive rows and n- others the targets are (n+ + 1) / (n+ + 2) and 1 / (n- + 2). The
+    method is Newton's with a line search.
 
     Args:
         score: (n,) decision values of rows that were not trained on.
         positive: (n,) booleans.
         weight: (n,) weights.
+        count: (n,) numbers of copies, which n+ and n- count.
         steps: Newton steps at most.
 
     Reference: J. Platt, Probabilistic outputs for support vector machines, 1999; H.-T. Lin, C.-J.
         Lin, R. C. Weng, A note on Platt's probabilistic outputs for support vector machines,
         Machine Learning 68, 2007, section 3.
     """
-    n_positive, n_negative = float(weight[positive].sum()), float(weight[~positive].sum())
+    n_positive, n_negative = float(count[positive].sum()), float(count[~positive].sum())
     target = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
     features = np.stack([np.asarray(score, np.float64), np.ones(len(score))], axis=1)
 

@@ -37,7 +37,9 @@ class SVC(KernelClassifier):
         coef0: of "poly" and "sigmoid".
         shrinking: accepted without an effect: working sets are chosen from all rows.
         probability: whether `fit` also fits probabilities, by five-fold cross-validation: five more
-            runs. The decision values of the folds are those of Platt's sigmoids.
+            runs. The decision values of the folds are those of Platt's sigmoids. Folds are drawn
+            from the rows, as in LIBSVM, and from copies of a row of integer weight. There is a
+            warning where probabilities contradict `predict`.
         tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0; with
             bias "feature", the largest change of a margin in a pass.
         cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.

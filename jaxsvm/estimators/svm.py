@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
+import jax
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from .. import kernels, losses
-from ..models import check_values
+from ..models import Mapped, check_values
 from ..recipe import Recipe
 from ..solvers import decomposition, lasvm, sdca, smo
-from ..types import Solver
+from ..types import Batch, Solver
 from .base import BaseSVM, streams
 from .classifier import PartialFitMixin
-from .parameters import is_matrix, kernel_of, may_widen, takes_matrix
+from .parameters import is_matrix, kernel_of, may_widen, spaces_of, takes_matrix
+from .preprocess import centre_of, equal_trees
 
 EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
@@ -53,6 +55,11 @@ class SolverParameterMixin:
             raise TypeError(
                 "solver must be a solver such as jaxsvm.pegasos(1e-3), got "
                 f"{solver!r}: call the factory first"
+            )
+        if previous is not None and not equal_trees(spaces_of(solver), spaces_of(previous)):
+            raise ValueError(
+                f"solver is {previous!r} since the first rows, got {solver!r} with another kernel "
+                "or feature map: call fit for a new model, or set it back for partial_fit"
             )
         return solver
 
@@ -141,6 +148,8 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         ...     [3.5]]).tolist()
         ['no', 'yes']
     """
+
+    _structure = ("multiclass",)
 
     def __init__(
         self,
@@ -238,8 +247,27 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
         """Train a new model on (n, d) rows, (n,) targets and (n,) weights."""
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
-            self._run(x, y.astype(np.float64), weight)
+            y = y.astype(np.float64)
+            self._set_centre(x, y, weight)
+            self._run(x, y, weight)
         return self
+
+    def _set_centre(self, x: Any, y: np.ndarray, weight: np.ndarray) -> None:
+        """Centre the targets where a free intercept makes the problem the same."""
+        centre = centre_of(y, weight)
+        self._centre = centre if centre and self._has_free_intercept(x.shape[1]) else 0.0
+
+    def _has_free_intercept(self, columns: int) -> bool:
+        solver = self._make_solver(None, None, None)
+        n = columns if self._columns() == "rows" else 8
+        shape: Any = lambda *size, dtype=np.float32: jax.ShapeDtypeStruct(size, dtype)
+        data = Batch(shape(n, columns), shape(n), shape(n, dtype=np.int32), shape(n))
+        model = jax.eval_shape(
+            lambda key, data: solver.model(solver.init(key, data), data), jax.random.key(0), data
+        )
+        while isinstance(model, Mapped):
+            model = model.inner
+        return getattr(model, "bias", None) == "free"
 
     @available_if(SolverParameterMixin._can_partial_fit)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -247,7 +275,10 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
         first = not hasattr(self, "fit_")
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=first)
-            self._run(x, y.astype(np.float64), weight, **self._partial_options(first))
+            y = y.astype(np.float64)
+            if first:
+                self._set_centre(x, y, weight)
+            self._run(x, y, weight, **self._partial_options(first))
         return self
 
     def predict(self, X: Any) -> np.ndarray:

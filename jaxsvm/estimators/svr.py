@@ -13,6 +13,7 @@ from ..kernels import Kernel
 from ..models import check_values
 from ..solvers import decomposition
 from .kernel_svm import KernelSVM, cost
+from .preprocess import centre_of
 
 
 class KernelRegressor(RegressorMixin, KernelSVM):
@@ -31,7 +32,9 @@ class KernelRegressor(RegressorMixin, KernelSVM):
     def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
         with self._restore_on_error():
             x, y, weight = self._checked(X, y, sample_weight, reset=True)
-            self._train(x, y.astype(np.float64), weight, **more)
+            y = y.astype(np.float64)
+            self._centre = centre_of(y, weight)
+            self._train(x, y, weight, **more)
         return self
 
     def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:

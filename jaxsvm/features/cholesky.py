@@ -191,8 +191,9 @@ def _map_of(kernel: Kernel, x: Array, pivots: Array, share: Array) -> Cholesky:
     rows, live = _rows_at(x, pivots), pivots >= 0
     gram = kernel(rows, rows)
     one = jnp.eye(pivots.shape[0], dtype=gram.dtype)
+    largest = jnp.max(jnp.where(live, jnp.diagonal(gram), 0))
     gram = jnp.where(live[:, None] & live[None, :], gram, one)
-    rounding = float(jnp.finfo(gram.dtype).eps) * jnp.max(jnp.diagonal(gram))
+    rounding = float(jnp.finfo(gram.dtype).eps) * largest
     lower = lax.linalg.cholesky(gram + rounding * one, symmetrize_input=True)
     inverse = lax.linalg.triangular_solve(lower, one, left_side=True, lower=True)
     whitening = jnp.where(live[:, None] & live[None, :], inverse.T, 0)

@@ -7,7 +7,7 @@ import numbers
 import jax
 import jax.numpy as jnp
 
-from ..checks import integer, matrix, shown
+from ..checks import check_bytes, integer, matrix, shown
 from ..checks import key as check_key
 from ..files import check_field
 from ..kernels import Kernel, as_kernel
@@ -132,6 +132,8 @@ def fourier(
     law, scale = spectrum(kernel)
     q, dim = frequencies_for(features, form), integer("dim", dim, 1)
     check_key("key", key)
+    size = dim * q * scale.dtype.itemsize
+    check_bytes(f"{q:,} frequencies for {dim:,} columns", size, "lower features")
     draw = {"normal": jax.random.normal, "cauchy": jax.random.cauchy}[law]
     for_frequencies, for_shift = jax.random.split(key)
     return map_of(

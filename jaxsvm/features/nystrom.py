@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import calling, matrix, shown
+from ..checks import calling, check_bytes, matrix, shown
 from ..checks import key as check_key
 from ..files import check_field, shape_of
 from ..kernels import Kernel, as_kernel, holds_precomputed
@@ -166,6 +166,8 @@ def nystrom(
                 f"landmarks must be a number from 1 to the {x.shape[0]} rows to draw "
                 f"from, got {landmarks}"
             )
+        size = 3 * 8 * int(landmarks) ** 2
+        check_bytes(f"the kernel among {landmarks:,} landmarks", size, "lower landmarks")
         with calling("choose", choose, "of key, kernel, rows and their number to landmarks", x):
             rows: Any = choose(key, kernel, x, int(landmarks))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..checks import integer
+from ..checks import check_bytes, integer
 from ..checks import key as check_key
 from ..kernels import Kernel
 from ..types import Array
@@ -69,6 +69,8 @@ def orthogonal(
     dim = integer("dim", dim, 1)
     check_key("key", key)
     groups = -(-q // dim)
+    size = 3 * groups * dim**2 * scale.dtype.itemsize
+    check_bytes(f"{groups:,} orthogonal matrices for {dim:,} columns", size, "lower features")
     for_directions, for_lengths, for_shift = jax.random.split(key, 3)
     # The orthogonal factor of a normal matrix is uniformly distributed if the diagonal of the other
     # factor is positive.

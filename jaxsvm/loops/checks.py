@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from ..checks import own_values, shown
+from ..checks import is_class_number, is_remote, own_values, shown
 from ..numerics import is_traced, shards
 from ..recipe import Recipe, fields_of, is_kind, refuse_factory
-from ..types import Batch, Sampler, Solver, same_structure
+from ..types import Batch, Curve, Run, Sampler, Solver, same_structure
 
 
 def check_solver(solver: Any) -> Solver:
@@ -47,10 +47,41 @@ def check_targets(solver: Any, data: Batch) -> None:
             f"this solver takes labels -1 and +1, the data hold {shown}: for class numbers wrap "
             "it, jaxsvm.one_vs_rest(solver, classes=k), for real targets choose another loss"
         )
-    if wanted != "labels" and not np.isin(values, np.arange(wanted)).all():
+    if wanted != "labels" and not is_class_number(values, wanted).all():
         raise ValueError(
             f"this solver takes class numbers 0 .. {wanted - 1}, the data hold {shown}: number "
             "them, or say classes=k"
+        )
+
+
+def check_weights(data: Batch) -> None:
+    """Raise for known weights that are negative, not finite, or all 0."""
+    if is_traced(data.weight) or not data.weight.shape[0]:
+        return
+    weight = own_values(data.weight)
+    least, most = weight.min(), weight.max()  # nan if there is one
+    if not (least >= 0 and most < np.inf):
+        row = int(np.flatnonzero(~((weight >= 0) & (weight < np.inf)))[0])
+        raise ValueError(
+            f"weights must be finite numbers of at least 0, got {float(weight[row]):g} for row "
+            f"{row}: give the row another weight, or 0 to leave it out"
+        )
+    if not most > 0 and not is_remote(data.weight):
+        raise ValueError("data must hold a row of positive weight, got weights of 0 only")
+
+
+def check_drawn(sampler: Sampler, run: Run, curve: Curve, first_step: int, n: int) -> None:
+    """Raise if the sampler drew rows that do not exist in a chunk whose loss is not a number."""
+    chunks = np.flatnonzero(np.isnan(np.asarray(curve.loss)))
+    if sampler.whole or not chunks.size:
+        return
+    start, end = np.append(first_step, np.asarray(curve.step))[chunks[0] :][:2]
+    index = np.asarray(sampler.draw(run.sampler, jnp.int32(start), int(end - start)))
+    wrong = index[(index < -1) | (index >= n)]
+    if wrong.size:
+        raise ValueError(
+            f"the sampler drew row {wrong[0]}, expected row numbers from 0 to {n - 1}, or -1 for "
+            "padding: mend its function draw"
         )
 
 
@@ -133,6 +164,11 @@ def check_limit(name: str, value: Any, signed: bool = False) -> None:
         )
 
 
+def _kind(leaf: Any) -> Any:
+    """The dtype of a leaf; keys of all implementations are of one kind."""
+    return "key" if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
+
+
 def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampler")) -> None:
     """Raise unless the fields `parts` of `state` match those of `like`.
 
@@ -146,10 +182,18 @@ def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampl
     for part in parts:
         actual, expected = getattr(state, part), getattr(like, part)
         shapes = [
-            [(jnp.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(tree)]
+            [(jnp.shape(leaf), _kind(leaf)) for leaf in jax.tree.leaves(tree)]
             for tree in (actual, expected)
         ]
-        if not same_structure(actual, expected) or shapes[0] != shapes[1]:
+        same = same_structure(actual, expected)
+        forms = [[shape for shape, _ in tree] for tree in shapes]
+        if same and forms[0] == forms[1] and shapes[0] != shapes[1]:
+            old, new = next((a[1], b[1]) for a, b in zip(*shapes, strict=True) if a != b)
+            raise ValueError(
+                f"state holds numbers of {old}, and this run computes in {new}: go on with rows "
+                "and settings (jax_enable_x64) of the precision that it was made with"
+            )
+        if not same or shapes[0] != shapes[1]:
             raise ValueError(
                 f"state comes from {what[part]}: go on with the solver, sampler and "
                 "data that it was made with"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..data.dataset import numbers
+from ..data.dataset import check_digits, check_target_digits, numbers
 from ..files import DeferredInterrupt
 from ..types import Batch, Lifted, SparseRows
 
@@ -46,9 +46,10 @@ def feed(
         double: keep float64.
         keep_empty: pass chunks without rows, in place of counting them with the next one.
     """
-    chunks_read, n_read = 0, 0
+    chunks_read, n_read, is_checked = 0, 0, False
     for number, chunk in enumerate(chunks):
-        x, y, weight = _arrays(chunk, f"chunk {number}", double)
+        x, y, weight = _arrays(chunk, f"chunk {number}", double, not is_checked)
+        is_checked = is_checked or len(y) > 1
         index = ((seen + np.arange(len(y), dtype=np.int64)) % (rows or 2**31)).astype(np.int32)
         first, seen = seen, (seen + len(y)) % (rows or 2**31)
         chunks_read, n_read = chunks_read + 1, n_read + len(y)
@@ -64,8 +65,11 @@ def feed(
         chunks_read, n_read = 0, 0
 
 
-def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Rows, targets and weights as NumPy arrays of the dtypes that solvers read."""
+def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Rows, targets and weights as NumPy arrays of the dtypes that solvers read.
+
+    With `warn` there is a warning where these lack digits of the rows or the targets.
+    """
     if isinstance(chunk, Batch):
         chunk = chunk.x, chunk.y, chunk.weight
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
@@ -99,6 +103,10 @@ def _arrays(chunk: Any, name: str, double: bool) -> tuple[Any, np.ndarray, np.nd
         )
     dtype = x.dtype if x.dtype.itemsize >= 4 else np.float32
     y = as_real("y", chunk[1]).astype(dtype)
+    if warn:
+        check_target_digits(numbers("y", chunk[1]), np.dtype(dtype), f"y of {name}")
+        if isinstance(chunk[0], np.ndarray):
+            check_digits(chunk[0], np.dtype(dtype))
     weight = (
         np.ones(len(x.value if isinstance(x, SparseRows) else x), dtype)
         if len(chunk) == 2

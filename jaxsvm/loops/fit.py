@@ -18,7 +18,6 @@ from ..files import DeferredInterrupt
 from ..numerics import (
     CentredRows,
     accum_dtype,
-    check_process,
     in_mesh_of,
     is_traced,
     pack_rows,
@@ -47,6 +46,7 @@ from ..types import (
 from .checks import (
     check_combined,
     check_counters,
+    check_drawn,
     check_draws,
     check_key,
     check_like,
@@ -55,6 +55,7 @@ from .checks import (
     check_solver,
     check_steps,
     check_targets,
+    check_weights,
     whole_number,
 )
 from .processes import all_processes, mesh_has_all_processes
@@ -103,7 +104,6 @@ def step(solver: Solver, state: State, batch: Batch) -> tuple[State, Info]:
         >>> float(info.loss)
         1.0
     """
-    check_process()
     check_solver(solver)  # outside of the program, in which its numbers have no values
     if not isinstance(batch, Batch):
         raise TypeError(
@@ -203,7 +203,6 @@ def fit(
         >>> run.status
         'converged after 10 steps: tolerance 1.0e-06 met, residual 0.0e+00'
     """
-    check_process()
     fields = _check_arguments(solver, data, key, state, sampler, probe, tol, seconds, progress)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
     every = None if every is None else whole_number("every", every, 1)
@@ -262,10 +261,12 @@ def fit(
         run, curve = run_traced(chunk, run, steps, every, limit if stops else None)
     else:
         saver.check(run)
+        first_step = int(run.step)
         several = chunks if constants is not None and probe is None else None
         run, curve, cause = run_host(
             chunk, run, steps, every, period, seconds, saver, progress, stops, several
         )
+        check_drawn(draws, run, curve, first_step, n)
     loss = _last_loss(curve, traced, accum_dtype(data.x))
     centred = packed_rows if isinstance(packed_rows, CentredRows) else None
     # a second Ctrl-C does not lose the run
@@ -329,6 +330,7 @@ def _check_arguments(
 def _check_rows(fields: Solver, sampler: Any, data: Batch) -> None:
     """Raise for targets or draws that the solver does not take."""
     draws = fields_of(sampler)
+    check_weights(data)
     if draws.combine is None:
         check_targets(fields, data)
     else:
@@ -374,10 +376,12 @@ def _chunk_length(fields: Solver, lengths: Lengths, every: int | None, traced: b
 
 
 def _last_loss(curve: Curve, traced: bool, dtype: Any) -> Any:
-    """The mean loss of the last chunk, (); 0 if no step was made."""
+    """The mean loss of the last chunk, (); nan if any is, and 0 if no step was made."""
     if not curve.loss.shape[0]:
         return np.zeros((), dtype)
-    return (curve.loss if traced else np.asarray(curve.loss))[-1]
+    xp: Any = jnp if traced else np
+    loss = xp.asarray(curve.loss)
+    return xp.where(xp.isnan(loss).any(), xp.full_like(loss[-1], xp.nan), loss[-1])
 
 
 def _init_or_resume(

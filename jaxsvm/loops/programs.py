@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..checks import check_bytes
 from ..numerics import shards
 from ..objectives import decision_values
 from ..recipe import as_static, cast, fields_of, unwrap_static
@@ -76,8 +77,12 @@ def init_run(
         ]
         init_data = subset if shapes[0] == shapes[1] else data
     zero = jnp.zeros((), jnp.int32)
+    state = solver.init(solver_key, init_data)
+    # known before it is made, as this function is compiled
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    check_bytes("the numbers of the solver's state", size, "lower its sizes, such as budget")
     return Run(
-        solver.init(solver_key, init_data),
+        state,
         sampler_state,
         zero,
         jnp.zeros((), bool),
@@ -88,7 +93,7 @@ def _combined(solver: Any, draws: Any, state: State, data: Batch, rows: int | No
     """Combined rows of the first steps: as many as the data have rows, or at most about `rows`."""
     n = data.y.shape[0]
     steps = max(1, min(n, n if rows is None else rows) // draws.rows(n))
-    index = draws.draw(state, 0, steps)
+    index, _ = _existing_rows(draws.draw(state, 0, steps), n, 1, steps)
     drawn_rows = solver.prepare(take(data, index.ravel()))
     by_step = jax.tree.map(lambda a: a.reshape(*index.shape, *a.shape[1:]), drawn_rows)
     combined = jax.vmap(draws.combine)(by_step)
@@ -110,9 +115,10 @@ def conclude(
     loss: Scalar,
     packed_rows: Any = None,
 ) -> tuple[Model, Array]:
-    """The model of a state, and whether its decision values at training rows are finite, () bool.
+    """The model of a state, and whether its run was finite, () bool.
 
-    One program computes both.
+    That is so if the loss and the decision values at some training rows are finite, and all weights
+    finite and at least 0, not all 0 in `data`. One program computes both.
 
     Args:
         solver: of the run.
@@ -120,12 +126,17 @@ def conclude(
         data: all rows, or None; the second argument of `Solver.model`.
         rows: training rows; decision values are computed at `CHECKED_ROWS` of them at most, evenly
             spread. Rows of weight 0 are left out.
-        loss: () mean loss of the last chunk, which covers more rows; 0 if no step was made.
+        loss: () mean loss of the last chunk, which covers more rows, or that of another chunk if it
+            is not a number; 0 if no step was made.
         packed_rows: `rows.x` in the layout of the solver, in which values are cheaper; or None.
     """
     solver = fields_of(solver)
     # y of the checked rows is not read; a copy of the weights stands in for it.
     rows = rows._replace(y=rows.weight)
+    valid = jnp.all((rows.weight >= 0) & (rows.weight < jnp.inf))
+    if data is not None:
+        valid &= jnp.any(data.weight > 0)
+    loss = jnp.where(valid, loss, jnp.nan)
     model = solver.model(state, data)
     if packed_rows is None:
         return model, _values_finite(*lax.stop_gradient((model, rows, loss)))
@@ -203,10 +214,16 @@ def run_chunk(
         x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data)
     )
     combine = sampler.combine or (lambda rows: rows)
-    # drawn outside of the loop, which is cheaper
-    indices: Any = None if whole else sampler.draw(run.sampler, run.step, every)
+    # a Python integer gives the loop a reverse-mode derivative
+    length = every if count is None else count
+    n = data.y.shape[0]
     # rows on several devices are taken where they are
-    blocks = sampler.blocks if shards(data.y.shape[0]) > 1 else 1
+    blocks = sampler.blocks if shards(n) > 1 else 1
+    indices: Any = None
+    exist: Any = None
+    if not whole:  # drawn outside of the loop, which is cheaper
+        drawn_rows = sampler.draw(run.sampler, run.step, every)
+        indices, exist = _existing_rows(drawn_rows, n, blocks, length)
     places: Any = None
     if lift and adaptive and blocks == 1 and count is not None:
         features, places = _features_of_drawn(solver, step_data, indices, count)
@@ -240,11 +257,9 @@ def run_chunk(
             feedback = write(feedback[0], info.index), write(feedback[1], info.progress)
         return state, sums, feedback
 
-    # a Python integer gives the loop a reverse-mode derivative
-    length = every if count is None else count
     if constants is not None:
         state, info = jax.jit(solver.updates)(run.solver, step_data, indices, length, constants)
-        sums = add_info(empty_sums(info), info)
+        sums = _marked(add_info(empty_sums(info), info), exist)
         feedback: tuple = (info.index, info.progress)
         return _end_chunk(
             solver,
@@ -270,9 +285,31 @@ def run_chunk(
     carry = run.solver, empty_sums(info), feedback
     # one step is a smaller program without the loop
     state, sums, feedback = body(0, carry) if every == 1 else lax.fori_loop(0, length, body, carry)
+    sums = _marked(sums, exist)
     return _end_chunk(
         solver, sampler if adaptive else None, probe, data, run, state, sums, feedback, tol, length
     )
+
+
+def _existing_rows(index: Array, n: int, blocks: int, count: Any) -> tuple[Array, Array]:
+    """The drawn row numbers (steps, b), and whether those of the first `count` steps exist, ().
+
+    Numbers out of range become -1, padding: else steps would read other rows. With `blocks`, part j
+    of a draw is from the j-th block of the rows.
+    """
+    size = n // blocks
+    first = jnp.repeat(size * jnp.arange(blocks, dtype=index.dtype), index.shape[1] // blocks)
+    exists = (index == -1) | ((index >= first[None, :]) & (index < first[None, :] + size))
+    is_step = lax.broadcasted_iota(jnp.int32, index.shape, 0) < count
+    return jnp.where(exists, index, -1), jnp.all(exists | ~is_step)
+
+
+def _marked(sums: Sums, exist: Array | None) -> Sums:
+    """The sums, with a loss that is not a number if rows were drawn that do not exist."""
+    if exist is None:
+        return sums
+    floats, ints = sums
+    return floats.at[0].set(jnp.where(exist, floats[0], jnp.nan)), ints
 
 
 def _features_of_steps(solver: Solver, data: Batch, indices: Array, blocks: int) -> Batch:

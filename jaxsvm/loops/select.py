@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ..checks import as_number, integer
-from ..numerics import check_process, is_traced
+from ..numerics import is_traced
 from ..recipe import check_positive, fields_of
 from ..types import Array, Batch
 from .checks import check_limit, whole_number
@@ -153,7 +153,6 @@ def select(
         section 7.10 (one standard error); C.-W. Hsu, C.-C. Chang, C.-J. Lin, A practical guide to
         support vector classification, 2003.
     """
-    check_process()
     check_arguments(maker, data, key, score, rule, search, seconds, progress)
     if is_traced(data, key, axes):
         raise ValueError("select works outside of jit, vmap and grad only")

@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ..checks import x64_enabled
 from ..data.sharding import shard
 from ..files import DeferredInterrupt, check_field
-from ..numerics import accum_dtype, check_process, depends_on
+from ..numerics import accum_dtype, depends_on
 from ..numerics.shards import split_rows
 from ..recipe import as_static, cast, check_choice, register, unwrap_static
 from ..samplers import uniform
@@ -182,7 +182,6 @@ def stream(
         >>> int(run.state.step), run.info.loss.shape
         (569, (3,))
     """
-    check_process()
     task = _check_arguments(solver, chunks, key, state, task, probe)
     check_choice("on_interrupt", on_interrupt, ("raise", "return"))
     mesh = check_mesh(mesh)

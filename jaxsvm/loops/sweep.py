@@ -17,8 +17,8 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh
 
-from ..checks import as_number, integer, shown
-from ..numerics import check_process, is_traced
+from ..checks import as_number, check_bytes, integer, shown
+from ..numerics import is_traced
 from ..recipe import check_positive
 from ..types import Array
 from .deal import Deal
@@ -261,7 +261,6 @@ def sweep(
         return plans[types]
 
     def run(*args, **kwargs):
-        check_process()
         if is_traced(args, kwargs, axes):
             return _run_traced(grid, run_part, args, kwargs)
         # converted in this thread, as others do not inherit JAX's settings
@@ -312,6 +311,8 @@ class Grid(NamedTuple):
     def over(cls, axes: dict[str, Array]) -> Grid:
         """The grid of all combinations of the numbers of the axes."""
         values, *others = axes.values()
+        cells = math.prod(a.shape[0] for a in axes.values())
+        check_bytes(f"{cells:,} cells of a sweep", 64 * cells, "take fewer numbers for an axis")
         columns = tuple(
             jnp.stack(column) for column in zip(*itertools.product(*others), strict=True)
         )

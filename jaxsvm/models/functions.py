@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..checks import class_names, integer, matrix, shown
 from ..files import check_field, check_front, shape_of
 from ..kernels import Kernel, holds_precomputed, matvec, precomputed
-from ..numerics import blocked, check_process, dot, is_traced
+from ..numerics import blocked, dot, is_traced, rounding_of_sums
 from ..recipe import Recipe, check_choice, static, struct, unwrap_static
 from ..types import Array, Batch
 
@@ -32,7 +33,6 @@ class Linear:
 
     def __call__(self, x: Array) -> Array:
         """Decision values, (n, p) -> (n,)."""
-        check_process()
         x = matrix("x", x, self.w.shape[-1])
         return dot(x, self.w) + self.b
 
@@ -70,7 +70,6 @@ class Expansion:
 
     def __call__(self, x: Array, *, block: int = 1024) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, m)."""
-        check_process()
         x = matrix("x", x, None if holds_precomputed(self.kernel) else self.x.shape[-1])
         integer("block", block, 1)
         return matvec(self.kernel, x, self.x, self.coef, block) + self.b
@@ -86,6 +85,23 @@ class Expansion:
     def scaled(self, factor: Array) -> Expansion:
         """factor f, for solvers that store f and a scalar factor."""
         return dataclasses.replace(self, coef=factor * self.coef, b=factor * self.b)
+
+    def rounding(self) -> float:
+        """The rounding error of decision values that is to be expected at the points of the model.
+
+        Of stacked models it is the largest one; 0 where the values k(x_i, x_i) are not known.
+        """
+        m, columns = self.x.shape[-2:]
+        stacked = self.coef.ndim > 1
+        if (holds_precomputed(self.kernel) and m != columns) or (
+            stacked and any(map(np.ndim, self.kernel.numbers))
+        ):
+            return 0.0
+        diag = jax.vmap(self.kernel.diag) if len(self.x.shape) > 2 else self.kernel.diag
+        diag_of = jnp.broadcast_to(diag(self.x), self.coef.shape)
+        return float(
+            jnp.max(jnp.vectorize(rounding_of_sums, signature="(n),(n)->()")(self.coef, diag_of))
+        )
 
     def support(self) -> Support:
         """The rows with a nonzero coefficient, on the host, as their number determines the shapes.
@@ -139,7 +155,6 @@ class Mapped:
 
     def __call__(self, x: Array, *, block: int = 4096) -> Array:
         """Decision values, (n, d) -> (n,), `block` rows at a time: temporaries are (block, p)."""
-        check_process()
         x = matrix("x", x)
         integer("block", block, 1)
         return blocked(lambda rows: self.inner(self.features(rows)), x, block)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import numbers
 import os
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from .multiclass import OneVsOne, OneVsRest, pair_coef, stack_pairs
 from .text import TextFile, run_dtype
 
 TASKS = ("classification", "regression", "one_class")
+ACCURACY = 1e-3  # of decision values, LIBSVM's tolerance
 _DENSE = 2**28  # numbers of the largest dense matrix of support vectors that is made unasked
 
 _SVM_TYPE = {"classification": "c_svc", "regression": "epsilon_svr", "one_class": "one_class"}
@@ -53,6 +55,9 @@ def to_libsvm(model: Any, path: str | bytes | os.PathLike, *, task: str | None =
     `Expansion`, and `OneVsOne` of any models, are written for LIBSVM (`svm-predict`). `Linear`, and
     `OneVsRest` of it, are written for LIBLINEAR (`predict`). Their decision values are those of the
     model. Numbers have 17 digits, so that none is rounded.
+
+    Probabilities, which are those of an estimator and not of its model, are not written:
+    `svm-predict -b 1` refuses the file.
 
     LIBLINEAR's solver type is written as that of the hinge loss, as the model does not tell its
     loss. A bias becomes the weight of a feature with value 1. Of `OneVsRest` with two classes the
@@ -88,6 +93,11 @@ def to_libsvm(model: Any, path: str | bytes | os.PathLike, *, task: str | None =
         check_choice("task", task, TASKS)
     names = model.classes if isinstance(model, Classifier) else None
     inner = model.inner if isinstance(model, Classifier) else model
+    if hasattr(model, "model_"):
+        lost = ", without its probabilities" if np.size(getattr(model, "probA_", ())) else ""
+        raise TypeError(
+            f"to_libsvm takes the model of an estimator, got {shown(model)}: pass its model_{lost}"
+        )
     if not isinstance(inner, Expansion | Linear | OneVsOne | OneVsRest):
         what = "a model on features" if hasattr(inner, "features") else shown(inner)
         kind = ValueError if hasattr(inner, "features") else TypeError
@@ -118,8 +128,11 @@ def from_libsvm(
 ) -> Any:
     """The model in a text file of LIBSVM or LIBLINEAR.
 
-    Its decision values are those of `svm-predict` or `predict`. Probabilities, which the file may
-    hold, are not read.
+    Its decision values are those of `svm-predict` or `predict`. Where large coefficients of a
+    linear kernel would lose their digits in float32, the points of the model are the weight
+    vectors. With other kernels there is a warning. Probabilities, which the file may hold, are not
+    read. Where classes have equally many votes, `svm-predict` takes the first of `label`; here the
+    sum of the values decides.
 
     Args:
         path: the file.
@@ -492,8 +505,7 @@ def _read_points(
     columns_of_entries = np.concatenate(indices)
     width = columns or int(columns_of_entries.max(initial=0)) + 1
     indptr = np.concatenate([[0], np.cumsum(lengths)])
-    data = np.concatenate(values).astype(run_dtype())
-    return sv_coef, _Csr(indptr, columns_of_entries, data, (total, width))
+    return sv_coef, _Csr(indptr, columns_of_entries, np.concatenate(values), (total, width))
 
 
 def _read_pairs(
@@ -539,14 +551,17 @@ def _expansion(
     file: TextFile,
 ) -> Expansion:
     """The model with coefficients (m,), or (pairs, m) with m shared support vectors."""
-    dtype, (total, width) = run_dtype(), csr.shape
+    dtype = run_dtype()
+    if kernel.call()[0] is linear:
+        csr, coef = _merge_points(csr, coef, dtype)
+    total, width = csr.shape
     x: Array | SparseRows
     if by_row:
         if width > _DENSE:
             raise ValueError(f"{file.path} names training row {width}, at most {_DENSE} are read")
         return on_training_rows(csr.indices, coef, b, width, dtype)
     if sparse:
-        x = pad_rows(csr)
+        x = pad_rows(csr._replace(data=csr.data.astype(dtype)))
     elif total * width > _DENSE:
         raise ValueError(
             f"{file.path} holds {total} support vectors of {width} columns, which are too many "
@@ -556,7 +571,36 @@ def _expansion(
         dense = np.zeros((total, width), dtype)
         dense[np.repeat(np.arange(total), np.diff(csr.indptr)), csr.indices] = csr.data
         x = jnp.asarray(dense)
-    return make_expansion(kernel, x, coef, b, np.full(total, -1), dtype)
+    model = make_expansion(kernel, x, coef, b, np.full(total, -1), dtype)
+    if np.abs(coef).max(initial=0) > 1e3 and (rounding := model.rounding()) > ACCURACY:
+        warnings.warn(
+            f"the coefficients in {file.path} are so large that {dtype} rounds decision values by "
+            f"about {rounding:.1e}: switch on 64-bit numbers, "
+            "jax.config.update('jax_enable_x64', True)",
+            UserWarning,
+            stacklevel=4,
+        )
+    return model
+
+
+def _merge_points(csr: _Csr, coef: np.ndarray, dtype: Any) -> tuple[_Csr, np.ndarray]:
+    """Points and coefficients of a linear kernel, whose decision values rounding leaves accurate.
+
+    Large coefficients that cancel lose their digits in the precision of a run. Then the only point
+    of each model is its weight vector, a sum in float64.
+    """
+    total, width = csr.shape
+    row = np.repeat(np.arange(total), np.diff(csr.indptr))
+    size = np.sqrt(np.bincount(row, csr.data**2, total))
+    norms = np.linalg.norm(np.atleast_2d(coef) * size, axis=1)
+    rounding = np.finfo(dtype).eps * size.max(initial=0) * norms.max(initial=0)
+    if rounding <= ACCURACY / 100 or len(norms) * width > _DENSE:
+        return csr, coef
+    weights = np.zeros((width, len(norms)))
+    np.add.at(weights, csr.indices, (np.atleast_2d(coef)[:, row] * csr.data).T)
+    indptr, indices = np.arange(len(norms) + 1) * width, np.tile(np.arange(width), len(norms))
+    points = _Csr(indptr, indices, weights.T.ravel(), (len(norms), width))
+    return points, np.eye(len(norms)) if coef.ndim > 1 else np.ones(1)
 
 
 def _read_liblinear(file: TextFile, columns: int | None) -> Any:

@@ -23,7 +23,6 @@ from .counts import sum_counts as sum_counts
 from .counts import times_count as times_count
 from .dependence import depends_on as depends_on
 from .double import in_double as in_double
-from .fork import check_process as check_process
 from .fork import jax_has_started as jax_has_started
 from .golden import golden_section as golden_section
 from .gram_updates import WeightedGram as WeightedGram
@@ -60,6 +59,8 @@ from .reductions import index_row as index_row
 from .reductions import is_traced as is_traced
 from .reductions import norm as norm
 from .reductions import pairwise_sum as pairwise_sum
+from .reductions import power_of_two as power_of_two
+from .reductions import rounding_of_sums as rounding_of_sums
 from .reductions import sample_proportional as sample_proportional
 from .reductions import scatter_set as scatter_set
 from .reductions import top_k_index as top_k_index

@@ -117,6 +117,20 @@ def norm(w: Array) -> Array:
     )
 
 
+def rounding_of_sums(coef: Array, diag: Array) -> Array:
+    """The rounding error of the sums (K coef)_i that is to be expected, ().
+
+    It is that of kernel values k(x_i, x_j) of at most sqrt(k(x_i, x_i) k(x_j, x_j)), each with a
+    random error of half a unit in the last place.
+
+    Args:
+        coef: (n,) coefficients.
+        diag: (n,) values k(x_i, x_i).
+    """
+    size = jnp.sqrt(jnp.abs(diag))
+    return jnp.finfo(coef.dtype).eps / 2 * jnp.max(size) * norm(coef * size)
+
+
 def two_sum(total: Array, compensation: Array, term: Array) -> tuple[Array, Array]:
     """Compensated addition: the sum is total + compensation.
 
@@ -216,6 +230,13 @@ def _top_k_of_shards(a: Array, k: int, many: int) -> Array:
     value, place = lax.with_sharding_constraint(candidates, PartitionSpec())
     first = jnp.arange(many, dtype=place.dtype) * (a.shape[0] // many)
     return (place + jnp.repeat(first, k))[select(value)[1]]
+
+
+def power_of_two(size: Array) -> Array:
+    """The powers of two just below numbers, within those of a normal inverse; elementwise."""
+    least = float(jnp.finfo(size.dtype).tiny) * 4
+    exponent = jnp.frexp(jnp.clip(size, least, 1 / least))[1]
+    return jnp.ldexp(jnp.ones_like(size), exponent - 1)
 
 
 def is_traced(*trees: Any) -> bool:

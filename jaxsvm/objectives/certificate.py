@@ -12,7 +12,15 @@ from ..checks import as_number, integer
 from ..kernels import matvec
 from ..losses import hinge
 from ..models import Expansion, Linear
-from ..numerics import dot, gather, golden_section, is_traced, scatter_set, sqnorms
+from ..numerics import (
+    dot,
+    gather,
+    golden_section,
+    is_traced,
+    rounding_of_sums,
+    scatter_set,
+    sqnorms,
+)
 from ..recipe import check_choice, check_positive
 from ..types import Array, Batch, Certificate, Loss, Model
 from .evaluate import (
@@ -122,6 +130,7 @@ def _certificate(
         if own == "perhaps":
             initial = jax.lax.cond(exact, lambda: own_dual, from_scores)
     coef = dual_ascent(model, data, share, initial, lam, loss, bias, passes) if passes else initial
+    coef = balanced(coef) if bias == "free" else coef
     dual_score = dual_scores(model, data, coef[:, None], bias)[:, 0]
     exact = exact & (passes == 0)
     slope = slopes(coef, share, lam)
@@ -130,6 +139,7 @@ def _certificate(
     gap = lam / 2 * _distance(model, data, coef, dual_score, score, bias) + jnp.sum(
         jnp.where(share > 0, share * terms, 0)
     )
+    gap = gap + lam * objective_rounding(model, data, coef)
     value = lam / 2 * model.sqnorm() + jnp.dot(share, losses)
     return Certificate(value, value - gap, gap, exact)
 
@@ -157,8 +167,32 @@ def model_dual(
     feasible = jnp.isfinite(loss.conjugate(slopes(coef, share, lam), data.y)) & jnp.where(
         share > 0, True, coef == 0
     )
-    balanced = jnp.abs(jnp.sum(coef)) <= 1e-6 * jnp.sum(jnp.abs(coef)) if bias == "free" else True
-    return coef, jnp.all(in_data | (model.coef == 0)) & jnp.all(feasible) & balanced
+    is_balanced = (
+        jnp.abs(jnp.sum(coef)) <= 1e-6 * jnp.sum(jnp.abs(coef)) if bias == "free" else True
+    )
+    return coef, jnp.all(in_data | (model.coef == 0)) & jnp.all(feasible) & is_balanced
+
+
+def balanced(coef: Array) -> Array:
+    """The coefficients (n,) with the side of larger sum scaled down: their sum is 0.
+
+    Every bound that has 0 inside is respected.
+    """
+    up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
+    least = jnp.minimum(up, down)
+    factor = lambda side: least / jnp.where(side > 0, side, 1)
+    return jnp.where(coef > 0, coef * factor(up), coef * factor(down))
+
+
+def objective_rounding(model: Any, data: Batch, coef: Array) -> Array:
+    """The rounding error of coef' K coef and of sums of coefficients times scores, ().
+
+    It is 0 for linear models, of which no kernel values are summed.
+    """
+    if isinstance(model, Linear):
+        return jnp.zeros((), coef.dtype)
+    coef, diag = jax.lax.stop_gradient((coef, model.kernel.diag(data.x)))
+    return 4 * jnp.sum(jnp.abs(coef)) * rounding_of_sums(coef, diag)
 
 
 def dual_scores(model: Any, data: Batch, coefs: Array, bias: str) -> Array:
@@ -204,12 +238,7 @@ def dual_from_scores(
     ]
     slopes = jnp.stack([loss.slope(score, data.y), *mean_slopes], axis=1)  # (n, c)
     coefs = -slopes * (share / lam)[:, None]
-    # sum coef = 0: scale down the side of larger sum, which respects every bound
-    if bias == "free":
-        up, down = jnp.sum(jnp.maximum(coefs, 0), 0), jnp.sum(jnp.maximum(-coefs, 0), 0)
-        least = jnp.minimum(up, down)
-        factor = lambda side: least / jnp.where(side > 0, side, 1)
-        coefs = jnp.where(coefs > 0, coefs * factor(up)[None, :], coefs * factor(down)[None, :])
+    coefs = jax.vmap(balanced, 1, 1)(coefs) if bias == "free" else coefs
     dual_scores_of = dual_scores(model, data, coefs, bias)
 
     def best_factor(coef, score_of):

@@ -28,6 +28,7 @@ from ..models import Expansion
 from ..numerics import is_traced
 from ..recipe import check_choice, check_positive
 from ..types import Array, Batch, Certificate, Scalar
+from .certificate import objective_rounding
 from .evaluate import check_dual_model, in_float64
 
 FORMS = ("nu_svc", "one_class", "nu_svr")
@@ -156,7 +157,7 @@ def _certificate(model: Any, data: Batch, nu: Array, C: Array, problem: str) -> 
     if problem == "nu_svc":
         level = model.b - signs * margin
     elif problem == "nu_svr":
-        level = model.b + signs * _best_tube(jnp.abs(value - model.b), data.weight, nu)
+        level = model.b + signs * quantile(jnp.abs(value - model.b), data.weight, nu)
     else:
         level = model.b[None]
     # The dual point: within bounds, of the right sums. Equal amounts of u and -v cancel in c.
@@ -176,13 +177,17 @@ def _certificate(model: Any, data: Batch, nu: Array, C: Array, problem: str) -> 
     slack = parts.high * jnp.maximum(residual, 0) + parts.low * jnp.minimum(residual, 0)
     terms = jnp.maximum(slack - point * residual, 0)
     gap = jnp.maximum(distance, 0) / 2 + jnp.sum(terms)
+    gap = gap + objective_rounding(model, data, dual_coef)
     primal = jnp.dot(coef, score) / 2 + jnp.dot(level, parts.total) + jnp.sum(slack)
     return Certificate(primal, primal - gap, gap, exact)
 
 
-def _best_tube(distance: Array, weight: Array, nu: Array) -> Array:
-    """The e >= 0 that minimises nu W e + sum_i weight_i max(0, distance_i - e), ()."""
-    order = jnp.argsort(-distance)
-    outside = jnp.cumsum(weight[order])  # the weight of the rows up to each one
-    first = jnp.argmax(outside >= nu * outside[-1])
-    return distance[order][first]
+def quantile(values: Array, weight: Array, nu: Array) -> Array:
+    """The e that minimises nu W e + sum_i weight_i max(0, value_i - e), ().
+
+    The weight of the rows above it is at most nu W.
+    """
+    order = jnp.argsort(-values)
+    above = jnp.cumsum(weight[order])  # the weight of the rows up to each one
+    first = jnp.argmax(above >= nu * above[-1])
+    return values[order][first]

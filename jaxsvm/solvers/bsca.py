@@ -27,7 +27,7 @@ class BscaState(NamedTuple):
     top: Array  # ()  maximum of the values in this epoch
     bottom: Array  # ()  minimum
     visits: Array  # ()  int32, rows visited in this epoch
-    spread: Array  # ()  log(top - bottom) of the last complete epoch; nan before the first
+    spread: Array  # ()  log(top - bottom) of the last complete epoch; inf before the first
     residual: Array  # ()  |change of the spread| over the last epoch; inf before the second
 
 
@@ -97,7 +97,7 @@ def bsca(
         inner_state = inner.init(key, data)
         infinite = jnp.full((), jnp.inf, inner_state.coef.dtype)
         return BscaState(
-            inner_state, -infinite, infinite, jnp.zeros((), jnp.int32), infinite * 0, infinite
+            inner_state, -infinite, infinite, jnp.zeros((), jnp.int32), infinite, infinite
         )
 
     def update(state, batch):
@@ -111,7 +111,7 @@ def bsca(
         bottom = jnp.minimum(state.bottom, jnp.min(jnp.where(valid, values, jnp.inf)))
         visits = state.visits + count(batch.weight > 0)
         epoch_ends = visits >= state.inner.rows
-        spread = jnp.log(top - bottom)
+        spread = jnp.log(jnp.maximum(top - bottom, 0))
         change = jnp.abs(spread - state.spread)
         # The step of coordinate ascent, with maintenance.
         inner_state, info = inner.update(state.inner, batch)

@@ -10,16 +10,18 @@ from ..checks import integer
 from ..engines.blocks import check_memory
 from ..engines.dual_qp import (
     build_model,
+    centre,
     init_state,
     kernel_check,
     make_qp,
+    shift_grad,
     step_info,
     stop_gradients,
 )
 from ..engines.online_smo import LasvmState, make_visits, max_rows_computed
 from ..kernels import Kernel
 from ..losses import hinge
-from ..numerics import times_count, top_k_index
+from ..numerics import rounding_of_sums, times_count, top_k_index
 from ..recipe import cast, check_positive, solver
 from ..samplers import epochs
 from ..types import Array, Loss, Solver
@@ -82,7 +84,8 @@ def lasvm(
         kernel rows. With a tolerance, an update makes 65,536 finishing steps at most. Model
         `Expansion`, with the derivatives of the exact solution on S. The residual is infinite
         during the passes. Then it is the violation max gain_up - min gain_down over S after the
-        last step, in units of y; without a bias it is the largest |projected derivative|. Rows
+        last step, in units of y, and at least what rounding leaves of it; without a bias it is
+        the largest |projected derivative|. Rows
         outside of S do not enter the residual; `certificate` covers them. Under `vmap` runs are
         sequential.
 
@@ -128,10 +131,13 @@ def lasvm(
         cast_qp = stop_gradients(cast(qp, y.dtype))
         state, x, y = stop_gradients((state, cast_qp.kernel.layout(batch).x, y))
         stop_at = jnp.asarray(-1.0 if tol is None else tol, y.dtype)
+        dual, shift = centre(state.dual, bias)
         new, on_set, rows_computed = visit_all(
-            cast_qp, lax.stop_gradient(stop_at), state, x, y, batch.index
+            cast_qp, lax.stop_gradient(stop_at), state._replace(dual=dual), x, y, batch.index
         )
-        residual = jnp.where(new.passes > passes, on_set, jnp.inf)
+        new = new._replace(dual=shift_grad(new.dual, shift))
+        rounding = rounding_of_sums(new.dual.coef, cast_qp.kernel.diag(x))
+        residual = jnp.where(new.passes > passes, jnp.maximum(on_set, rounding), jnp.inf)
         evals = times_count(rows_computed, y.shape[0], max_rows_computed(batch.index.shape[0]))
         return new, step_info(cast_qp, bias, (state.dual, new.dual), x, y, residual, evals)
 

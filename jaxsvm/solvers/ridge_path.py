@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import integer
+from ..checks import integer, is_class_number
 from ..engines.moments import add_joint, check_columns, joint_rows, no_moments
 from ..models import Linear, OneVsRest
 from ..numerics import accum_dtype, dot, fold_rows, in_double, is_traced
@@ -127,8 +127,8 @@ def _check_rows(y: Any, weight: Any, classes: int | None) -> None:
     if not live.any():
         raise ValueError("data must hold a row of positive weight, got none")
     values = np.unique(np.asarray(y, np.float64)[live])
-    if classes is not None and not np.isin(values, np.arange(classes)).all():
-        wrong = values[~np.isin(values, np.arange(classes))][0]
+    if classes is not None and not is_class_number(values, classes).all():
+        wrong = values[~is_class_number(values, classes)][0]
         raise ValueError(f"y must hold class numbers 0 .. {classes - 1}, got {wrong:g}")
 
 

@@ -8,16 +8,18 @@ from ..engines.dual_qp import (
     DualState,
     add_l2,
     build_model,
+    centre,
     init_state,
     kernel_check,
     make_qp,
+    shift_grad,
     step_info,
     stop_gradients,
 )
 from ..engines.smo_step import STEPS
 from ..kernels import Kernel
 from ..losses import hinge
-from ..numerics import two_sum
+from ..numerics import rounding_of_sums, two_sum
 from ..recipe import cast, solver
 from ..samplers import uniform
 from ..types import Array, Loss, Solver
@@ -51,7 +53,7 @@ def smo(
         A solver on all rows, which selects its own; the sampler only counts the steps, n a pass.
         Model `Expansion` with its dual variables. The residual is LIBSVM's violation max gain_up -
         min gain_down before the step (without a bias the largest |projected derivative|), in units
-        of y.
+        of y, and at least what rounding leaves of it.
 
     Raises:
         ValueError: C not a single positive number, another loss or bias, start of another length
@@ -77,16 +79,20 @@ def smo(
         y = batch.y.astype(state.coef.dtype)
         cast_qp = stop_gradients(cast(qp, y.dtype))
         state, x, y = stop_gradients((state, batch.x, y))
-        dual = cast_qp.dual(state, x, y)
+        centred_state, shift = centre(state, bias)
+        dual = cast_qp.dual(centred_state, x, y)
 
         def row(i):
             return add_l2(cast_qp.kernel(x[i[None]], x)[0], dual, i)
 
         new_dual, sum_error, step = STEPS[bias](row, dual, state.sum_error)
-        grad, compensation = two_sum(state.grad, state.compensation, step.change)
+        sums = centred_state.grad, centred_state.compensation
+        grad, compensation = two_sum(*sums, step.change)
         new = DualState(new_dual.coef, grad, compensation, sum_error, state.weight)
+        new = shift_grad(new, shift)
+        residual = jnp.maximum(step.gap, rounding_of_sums(new.coef, dual.diag))
         evals = jnp.full((), (2 if bias == "free" else 1) * y.shape[0], jnp.int32)
-        return new, step_info(cast_qp, bias, (state, new), x, y, step.gap, evals)
+        return new, step_info(cast_qp, bias, (state, new), x, y, residual, evals)
 
     return Solver(
         lambda key, data: init_state(qp, bias, data, start),

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import integer
+from ..checks import check_bytes, integer
 from ..models import Mapped, OneVsOne, OneVsRest
 from ..numerics import depends_on, sum_counts
 from ..recipe import register, replace, solver
@@ -59,6 +59,9 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         return jnp.where(y[None, :] == jnp.arange(classes, dtype=y.dtype)[:, None], one, -one)
 
     def init(key, data):
+        size = classes * data.y.shape[0] * data.y.dtype.itemsize
+        what = f"labels of {data.y.shape[0]:,} rows in {classes:,} classes"
+        check_bytes(what, size, "take as many classes as the rows have")
         return jax.vmap(lambda y: inner.init(key, data._replace(y=y)))(labels(data.y))
 
     def update(state, batch):
@@ -82,7 +85,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
     def model(state, data=None):
         targets = None if data is None else {"y": labels(data.y)}
-        return _stack_models(inner, state, data, targets, OneVsRest)
+        return stack_models(inner, state, data, targets, OneVsRest)
 
     wrapper = lambda other: one_vs_rest(other, classes=classes)
     return replace(
@@ -162,6 +165,9 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         Trans. Neural Networks 13, 2002; the votes as in scikit-learn's `SVC`.
     """
     _check_classes(classes)
+    num_pairs = classes * (classes - 1) // 2
+    advice = f"take one_vs_rest(inner, classes={classes}), or fewer classes"
+    check_bytes(f"the numbers of the {num_pairs:,} pairs of classes", 16 * num_pairs, advice)
     first, second = np.triu_indices(classes, 1)
 
     def pair_targets(y, weight):
@@ -182,6 +188,9 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         return jnp.sum(weight, 1) / jnp.maximum(jnp.sum((weight > 0).astype(weight.dtype), 1), 1)
 
     def init(key, data):
+        n = data.y.shape[0]
+        size = num_pairs * n * (data.y.dtype.itemsize + data.weight.dtype.itemsize)
+        check_bytes(f"labels and weights of {n:,} rows in {num_pairs:,} pairs", size, advice)
         labels, weights = pair_targets(data.y, data.weight[None, :])
         states = jax.vmap(lambda y, weight: inner.init(key, data._replace(y=y, weight=weight)))(
             labels, weights
@@ -220,7 +229,7 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
             targets = dict(
                 zip(("y", "weight"), pair_targets(data.y, data.weight[None, :]), strict=True)
             )
-        return _stack_models(
+        return stack_models(
             inner,
             state.inner,
             data,
@@ -273,7 +282,7 @@ def _select_state(has_rows: Array, new: State, old: State) -> State:
     return jax.tree.map(select, new, old, is_leaf=ignores_padding)
 
 
-def _stack_models(
+def stack_models(
     inner: Solver, state: State, data: Batch | None, targets: dict | None, make_model: Callable
 ) -> Any:
     """The models of stacked states as one; leaves that do not depend on the state are stored once.

@@ -639,6 +639,12 @@ def test_a_few_partners_are_one_of_each_stratum(partners, front, newcomer, i, x6
     assert np.all(np.any(np.all((turned >= edge[:-1]) & (turned < edge[1:]), axis=2), axis=1))
     share, expected = np.bincount(rank.ravel(), minlength=len(others)) / draws, partners / len(others)
     np.testing.assert_allclose(share, expected, atol=4 * (expected / draws) ** 0.5)  # 4 standard deviations
+    # From the first to the second: the draws within strata are independent of each other.
+    if partners > 1:
+        ways = np.bincount([(j - i) % n for i in range(edge[1]) for j in range(edge[1], edge[2])], minlength=n)
+        found = np.bincount((rank[:, 1] - rank[:, 0]) % n, minlength=n) / draws
+        expected = ways / ways.sum()
+        np.testing.assert_allclose(found, expected, atol=5 * (expected.max() / draws) ** 0.5)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The command line: models, predictions and files beside NumPy and scikit-learn; one line for bad input; Ctrl-C."""
 
+import bz2
 import importlib
 import os
 import signal
@@ -107,6 +108,92 @@ def test_predictions_of_any_format_agree(there, capsys):
         assert main(["predict", "linear.npz", file]) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1] == printed[2] and len(printed[0].split()) == 60
+
+
+def predictions(capsys, *argv):
+    """What `jaxsvm predict` prints, and its warnings."""
+    assert main(["predict", *argv]) == 0
+    out, err = capsys.readouterr()
+    return out, [line for line in err.splitlines() if "warning" in line]
+
+
+def test_a_model_knows_the_base_of_its_training_file(there, capsys):
+    """A file without the first and the last column fits both bases."""
+    hollow = X * [0, 1, 1, 0]
+    np.savez("hollow.npz", x=hollow)
+    for name, base in (("from-0.svm", True), ("from-1.svm.bz2", False)):
+        dump_svmlight_file(hollow, Y, "plain.svm", zero_based=base)
+        packed = bz2.compress if name.endswith("bz2") else bytes
+        (there / name).write_bytes(packed((there / "plain.svm").read_bytes()))
+    right, _ = predictions(capsys, "linear.npz", "hollow.npz")
+    assert jaxsvm.models.load_notes("linear.npz")["zero-based"] == "no"
+    assert predictions(capsys, "linear.npz", "from-1.svm.bz2") == (right, [])
+    assert predictions(capsys, "linear.npz", "from-0.svm", "--zero-based", "yes") == (right, [])
+    model = jaxsvm.models.load("linear.npz")
+    jaxsvm.models.save("zero.npz", model, notes={"zero-based": "yes"})
+    assert predictions(capsys, "zero.npz", "from-0.svm") == (right, [])
+    assert predictions(capsys, "zero.npz", "from-1.svm.bz2", "--zero-based", "no") == (right, [])
+    for notes in ({}, {"zero-based": "?"}):
+        jaxsvm.models.save("old.npz", model, notes=notes)
+        out, said = predictions(capsys, "old.npz", "from-1.svm.bz2")
+        assert out == right and "fit 4 columns counted from 0 or from 1" in said[0]
+        assert "give --zero-based yes or --zero-based no" in said[0]
+    dump_svmlight_file(X, Y, "full.svm", zero_based=True)
+    refused(capsys, "line 1: the index 0 is below 1, the first with --zero-based no", "predict", "linear.npz", "full.svm")
+    refused(capsys, "the index 4 is beyond the 4 columns, counted from 0 (--zero", "predict", "zero.npz", "rows.svm")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["train", "select", "sweep"])
+def test_every_command_keeps_the_base(there, capsys, command):
+    dump_svmlight_file(X, Y, "zero.svm", zero_based=True)
+    grid = {"train": [], "select": ["--C", "1", "--folds", "2"], "sweep": ["--lam", "1e-2", "--sigma", "1", "--count", "8"]}
+    assert main([command, "zero.svm", "--model", "m.npz", "--quiet", *grid[command]]) == 0
+    dump_svmlight_file(X * [0, 1, 1, 0], Y, "later.svm", zero_based=True)
+    np.savez("later.npz", x=X * [0, 1, 1, 0])
+    capsys.readouterr()
+    assert predictions(capsys, "m.npz", "later.svm") == predictions(capsys, "m.npz", "later.npz")
+    dump_svmlight_file(X, Y, "one.svm", zero_based=False)
+    assert main(["train", "zero.svm", "--test", "one.svm", "--model", "m.npz", "--quiet"]) == 0
+    assert "warning: one.svm has no index 0 and ends an index after zero.svm" in capsys.readouterr().err
+
+
+def test_headers_of_numbers_in_commands(there, capsys):
+    """As pandas writes them; options of Python are told as those of the commands."""
+    bare = (there / "bare.csv").read_text()
+    (there / "numbered.csv").write_text("0,1,2,3\n" + bare)
+    assert predictions(capsys, "linear.npz", "numbered.csv") == predictions(capsys, "linear.npz", "bare.csv")
+    (there / "whole.csv").write_text("0,1,2,3\n" + "7,5,3,1\n" * 9)
+    assert main(["convert", "whole.csv", "whole.npz"]) == 0
+    said = "0, 1, 2, 3 is read as a row: give --header yes if it names the columns, --header no if it does not"
+    assert said in capsys.readouterr().err
+    for header, n in (("yes", 9), ("no", 10)):
+        assert main(["convert", "whole.csv", "whole.npz", "--header", header]) == 0
+        assert np.load("whole.npz")["x"].shape == (n, 3) and capsys.readouterr().err == ""
+    (there / "comma.csv").write_text(
+        "".join(f"{x:.1f};{kind}\n".replace(".", ",") for x, kind in zip(X[:, 1], KINDS, strict=True))
+    )
+    assert main(["convert", "comma.csv", "whole.npz"]) == 0
+    assert "hold ';': if it stands between cells, give --delimiter ';'" in capsys.readouterr().err
+    (there / "blank.csv").write_text("a,b,c\n1,2,3\n,,\n")
+    refused(
+        capsys,
+        "blank.csv, line 3: every cell is empty, expected numbers; leave the line out (--m",
+        "convert",
+        "blank.csv",
+        "b.npz",
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["train", "select"])
+def test_numbered_columns_of_pandas_train_a_model(there, capsys, command):
+    rows = np.c_[X, (Y + 1) // 2]
+    np.savetxt("pandas.csv", rows, delimiter=",", header="0,1,2,3,4", comments="", fmt="%.6f")
+    options = ["--C", "1", "--folds", "2"] if command == "select" else []
+    assert main([command, "pandas.csv", "--model", "pandas.npz", "--quiet", *options]) == 0
+    out, err = capsys.readouterr()
+    assert "60 rows x 4 columns" in out and jaxsvm.models.load("pandas.npz").classes == (0, 1) and err == ""
 
 
 @pytest.mark.long

@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
     np.savez(path / "real.npz", x=X, y=X[:, 0] + np.sin(X[:, 1]))
     cells = [",".join(map(repr, row.tolist())) + f",{kind}\n" for row, kind in zip(X, KINDS, strict=True)]
     (path / "kinds.csv").write_text("a,b,c,d,kind\n" + "".join(cells))
-    (path / "groups.txt").write_text("".join(f"person {i // 8}\n" for i in range(80)))
+    (path / "groups.txt").write_text("\ufeff" + "".join(f"person {i // 8}\n" for i in range(80)), encoding="utf-8")
     (path / "few.txt").write_text("a\nb\n")
     return path
 

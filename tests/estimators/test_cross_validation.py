@@ -318,3 +318,17 @@ def test_bad_input():
     with pytest.raises(ValueError, match="C must be a finite number above 0"):
         SVRCV(Cs=[0.0], gammas=[1.0]).fit(x, y)
     assert jaxsvm.C_grid(3).shape == (3,)
+
+
+@pytest.mark.long
+def test_class_weights_of_a_linear_machine_are_those_of_liblinear():
+    x, y = load_iris(return_X_y=True)
+    options = {"class_weight": {0: 1.0, 1: 50.0, 2: 0.2}, "loss": "squared_hinge"}
+    cv = KFold(4, shuffle=True, random_state=0)
+    ours = LinearSVCCV(Cs=[1e-3, 0.1, 1.0], cv=cv, **options).fit(x, y)
+    theirs = GridSearchCV(
+        sklearn.svm.LinearSVC(tol=1e-8, max_iter=10**6, dual=False, **options), {"C": [1e-3, 0.1, 1.0]}, cv=cv
+    ).fit(x, y)
+    np.testing.assert_allclose(ours.scores_.mean(axis=1), theirs.cv_results_["mean_test_score"], atol=1e-2)
+    assert ours.C_ == theirs.best_params_["C"]
+    np.testing.assert_allclose(ours.coef_, theirs.best_estimator_.coef_, atol=1e-2)

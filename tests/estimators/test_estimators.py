@@ -18,7 +18,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import jaxsvm
@@ -302,9 +301,7 @@ def test_balanced_class_weights_are_those_of_scikit_learn():
     x, y = rows(3)
     keep = (y != "ant") | (np.arange(len(y)) % 3 == 0)
     ours = LinearSVC(class_weight="balanced", loss="squared_hinge", tol=1e-4, random_state=0).fit(x[keep], y[keep])
-    # LIBLINEAR weighs the class of each problem only, not the rows of the rest.
-    weight = compute_sample_weight("balanced", y[keep])
-    theirs = sklearn.svm.LinearSVC(dual=False, tol=1e-8).fit(x[keep], y[keep], weight)
+    theirs = sklearn.svm.LinearSVC(dual=False, tol=1e-8, class_weight="balanced").fit(x[keep], y[keep])
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)  # a smooth problem: some times the residual
 
 
@@ -505,6 +502,130 @@ def test_partial_fit_of_a_budgeted_svc():
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_partial_fit_reaches_the_optimum_of_new_numbers(loss):
+    x, y = rows()
+    made = Pegasos(alpha=1e-2, random_state=0).partial_fit(x, y, classes=["ant", "bee"])
+    made.set_params(alpha=1.0, loss=loss)
+    for _ in range(40):
+        made.partial_fit(x, y)
+    C = 1 / len(x)
+    best = sklearn.svm.LinearSVC(loss=loss, C=C, tol=1e-6, max_iter=100_000).fit(x, y)
+    at_most = primal(best, x, y, C, loss)
+    assert at_most * (1 - 1e-6) < primal(made, x, y, C, loss) < 1.02 * at_most
+
+
+@pytest.mark.long
+def test_partial_fit_of_a_budgeted_svc_takes_a_new_cost():
+    # Rows far apart: f(x_i) = y_i min(1, C weight_i).
+    x, y = 9.0 * np.arange(20)[:, None], np.tile([0, 1], 10)
+    made = BudgetedSVC(0.1, method="bsgd", gamma=1.0, budget=30, random_state=0).partial_fit(x, y, classes=[0, 1])
+    np.testing.assert_allclose(made.decision_function(x), 0.1 * (2 * y - 1), rtol=1e-5)
+    made.set_params(C=0.5).partial_fit(x[:10], y[:10]).partial_fit(x[10:], y[10:])
+    np.testing.assert_allclose(made.decision_function(x), 0.5 * (2 * y - 1), rtol=1e-5)
+
+
+FOURIER = [jaxsvm.features.fourier(jax.random.key(i), kernels.rbf(1.0), dim=4, features=8) for i in (0, 1)]
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    "made, refused",
+    [
+        (
+            Pegasos(random_state=0),
+            [
+                ({"alpha": -1}, "alpha must be a finite number above 0, got -1"),
+                ({"loss": "epsilon"}, "loss must be one of 'hinge'"),
+                ({"penalty": "l1"}, "penalty must be 'l2', got 'l1'"),
+                ({"fit_intercept": False}, "fit_intercept is True since the first rows, got False: call fit"),
+                ({"average": False}, "average is True since the first rows"),
+            ],
+        ),
+        (
+            BudgetedSVC(method="bsgd", gamma=0.3, budget=20, random_state=0),
+            [
+                ({"C": -1.0}, "C must be a finite number above 0, got -1"),
+                ({"gamma": 0.5}, "gamma is 0.3 since the first rows, got 0.5"),
+                ({"kernel": kernels.rbf(2.0)}, r"kernel is 'rbf' since the first rows, got rbf\(2.0\)"),
+                ({"budget": 30}, "budget is 20 since the first rows, got 30"),
+            ],
+        ),
+        (
+            SVMClassifier(jaxsvm.bsgd(0.1, kernels.rbf(1.0), budget=20), random_state=0),
+            [
+                ({"multiclass": "ovo"}, "multiclass is 'ovr' since the first rows"),
+                ({"solver": jaxsvm.bsgd(0.1, kernels.rbf(2.0), budget=20)}, "with another kernel or feature map"),
+            ],
+        ),
+        (
+            SVMClassifier(jaxsvm.on_features(FOURIER[0], jaxsvm.pegasos(0.1)), random_state=0),
+            [({"solver": jaxsvm.on_features(FOURIER[1], jaxsvm.pegasos(0.1))}, "with another kernel or feature map")],
+        ),
+    ],
+)
+def test_partial_fit_refuses_a_change_of_structure_and_bad_numbers(made, refused):
+    x, y = rows(3)
+    made = clone(made).partial_fit(x, y, classes=["ant", "bee", "cat"])
+    for change, message in refused:
+        changed = pickle.loads(pickle.dumps(made)).set_params(**change)
+        with pytest.raises(ValueError, match=message):
+            changed.partial_fit(x, y)
+        np.testing.assert_array_equal(changed.decision_function(x), made.decision_function(x))
+
+
+@pytest.mark.long
+def test_partial_fit_of_another_solver_with_new_numbers():
+    x, y = rows()
+    at = lambda change: (
+        SVMClassifier(jaxsvm.pegasos(0.1), random_state=0)
+        .partial_fit(x, y, classes=["ant", "bee"])
+        .set_params(**change)
+        .partial_fit(x, y)
+        .coef_
+    )
+    assert (at({}) != at({"solver": jaxsvm.pegasos(1.0)})).any()
+    phi = jaxsvm.features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=4, features=8)
+    mapped = SVMClassifier(jaxsvm.on_features(FOURIER[0], jaxsvm.pegasos(0.1)))
+    mapped.partial_fit(x, y, classes=["ant", "bee"])
+    mapped.set_params(solver=jaxsvm.on_features(phi, jaxsvm.pegasos(0.2))).partial_fit(x, y)  # an equal map
+
+
+# Rows that repeat.
+
+
+def repeated():
+    """1,000 rows of three columns of zeros and ones, their labels, and the 16 kinds with their numbers."""
+    random = np.random.default_rng(0)
+    x = random.integers(0, 2, (1000, 3)).astype(float)
+    y = (x.sum(axis=1) > 1) ^ (random.random(1000) < 0.1)
+    table, group = np.unique(np.c_[x, y], axis=0, return_inverse=True)
+    return x, y, table[:, :3], table[:, 3] > 0, np.bincount(group.ravel())
+
+
+def test_a_pass_over_rows_that_repeat_counts_them_all():
+    x, y, kinds, labels, counts = repeated()
+    made = Pegasos(alpha=1e-2, random_state=0).fit(x, y)
+    best = sklearn.svm.LinearSVC(loss="hinge", C=0.1, max_iter=100_000, tol=1e-6).fit(x, y)
+    assert primal(made, x, y, 0.1, "hinge") < 1.02 * primal(best, x, y, 0.1, "hinge")
+    copies = clone(made).fit(kinds, labels, counts)
+    np.testing.assert_allclose(copies.coef_, made.coef_, atol=1e-6)
+    assert made.n_iter_ == copies.n_iter_ == 21  # 20, rounded up to whole chunks
+    first = Pegasos(alpha=1e-2, random_state=0).partial_fit(x, y, classes=[False, True])
+    assert int(first.fit_.state.step) == 1000
+    halves = clone(made).fit(kinds, labels, counts + 0.5)  # no copies: rows of other weights
+    assert int(halves.fit_.state.step) == 512
+
+
+@pytest.mark.long
+def test_a_budgeted_svc_of_rows_that_repeat_reaches_the_optimum():
+    x, y = repeated()[:2]
+    best = sklearn.svm.SVC(C=100.0, gamma=1.0).fit(x, y)
+    hinge = lambda made: np.maximum(0, 1 - (2 * y - 1) * made.decision_function(x)).mean()
+    made = BudgetedSVC(100.0, gamma=1.0, budget=50, random_state=0).fit(x, y)
+    assert made.fit_.converged and hinge(made) < hinge(best) + 1e-3
+
+
 def test_partial_fit_takes_pieces_of_one_class_and_refuses_the_rest():
     x, y = rows()
     made = SVMClassifier(jaxsvm.pegasos(1e-2), random_state=0)

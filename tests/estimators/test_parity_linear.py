@@ -96,6 +96,19 @@ def test_class_weights_of_two_classes():
         np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
 
 
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("solver", ["newton", "interior_point", "augmented_lagrangian", "sdca"])
+def test_class_weights_of_three_classes_are_those_of_liblinear(solver):
+    weight = np.random.default_rng(0).random(len(Y)) * 2
+    loss = "squared_hinge" if solver == "newton" else "hinge"
+    for class_weight in ({"setosa": 1.0, "versicolor": 5.0, "virginica": 0.2}, dict.fromkeys(np.unique(Y), 2.0)):
+        options = {"class_weight": class_weight, "loss": loss}
+        ours = LinearSVC(solver=solver, random_state=0, tol=1e-5, **options).fit(X, Y, weight)
+        theirs = sklearn.svm.LinearSVC(tol=1e-8, max_iter=10**6, **options).fit(X, Y, weight)
+        np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
+        np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-3)
+
+
 def test_weights_may_be_set_and_made_sparse():
     ours, _ = on_iris()
     made = LinearSVC(random_state=0).fit(X, Y)

@@ -144,6 +144,23 @@ def test_probabilities_are_as_good_as_those_of_scikit_learn():
     assert 0.9 * other < mine < 1.02 * other, (mine, other)
 
 
+def test_probabilities_of_folds_that_lack_a_class_or_rows_for_nu():
+    random = np.random.default_rng(0)
+    x, y = np.r_[random.normal(size=(20, 2)), 4 + random.normal(size=(20, 2)), [[5, -5]]], np.repeat([0, 1, 2], [20, 20, 1])
+    test, truth = np.r_[random.normal(size=(80, 2)), 4 + random.normal(size=(80, 2))], np.repeat([0, 1], 80)
+    ours, theirs = (
+        made(nu=0.05, probability=True, random_state=0).fit(x, y).predict_proba(test) for made in (NuSVC, sklearn.svm.NuSVC)
+    )
+    losses = [log_loss(truth, p, labels=[0, 1, 2]) for p in (ours, theirs)]
+    assert losses[0] < 1.05 * losses[1], losses
+    # nu at its limit for all rows is above that of some training sets
+    keep = np.r_[:9, 20:40]
+    edge = NuSVC(nu=18 / 29, probability=True, random_state=0).fit(x[keep], y[keep])
+    p = edge.predict_proba(test)
+    assert np.mean(p.argmax(axis=1) == truth) > 0.95 and log_loss(truth, p) < 0.5
+    assert edge.nu == 18 / 29
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("made", [NuSVC(nu=0.1, break_ties=True), NuSVR(), OneClassSVM()], ids=lambda made: type(made).__name__)
 def test_checks_of_scikit_learn(made):

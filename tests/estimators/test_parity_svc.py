@@ -12,6 +12,7 @@ import scipy.sparse
 import sklearn.linear_model
 import sklearn.svm
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris, make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import log_loss
@@ -20,8 +21,8 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.extmath import safe_sparse_dot
 
 from jaxsvm import estimators, kernels
-from jaxsvm.estimators import SVC
-from jaxsvm.estimators.probabilities import couple, fit_sigmoid
+from jaxsvm.estimators import SVC, NuSVC
+from jaxsvm.estimators.probabilities import couple, fit_sigmoid, units_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore::FutureWarning")
 
@@ -311,13 +312,15 @@ def test_sigmoids_are_those_of_scipy():
         loss = lambda ab, z=score, t=target, s=scale: np.sum(
             np.logaddexp(0, -(ab[0] / s * z + ab[1])) + t * (ab[0] / s * z + ab[1])
         )
-        A, B = fit_sigmoid(score, positive, np.ones(200))
+        A, B = fit_sigmoid(score, positive, np.ones(200), np.ones(200))
         best = scipy.optimize.minimize(loss, [0.0, 0.0], method="BFGS", options={"gtol": 1e-8})
         np.testing.assert_allclose([A * scale, B], best.x, atol=1e-4)
     # k copies are weight k, and separated classes have a finite sigmoid.
-    copied = fit_sigmoid(np.repeat(score, 3), np.repeat(positive, 3), np.ones(600))
-    np.testing.assert_allclose(fit_sigmoid(score, positive, np.full(200, 3.0)), copied, rtol=1e-6)
-    assert np.isfinite(fit_sigmoid(np.array([-1.0, -1, 1, 1]), np.array([False, False, True, True]), np.ones(4))).all()
+    threes, ones = np.full(200, 3.0), np.ones(600)
+    copied = fit_sigmoid(np.repeat(score, 3), np.repeat(positive, 3), ones, ones)
+    np.testing.assert_allclose(fit_sigmoid(score, positive, threes, threes), copied, rtol=1e-6)
+    four = np.ones(4)
+    assert np.isfinite(fit_sigmoid(np.array([-1.0, -1, 1, 1]), np.array([False, False, True, True]), four, four)).all()
 
 
 @pytest.mark.parametrize("k", [3, 5])
@@ -380,6 +383,75 @@ def test_probabilities_are_there_where_they_are_asked_for():
     # Folds may lack a class, as rows of one class are two here.
     tiny = SVC(probability=True, random_state=0).fit(X[[0, 1, 3, 4]], [1, 1, 2, 2])
     np.testing.assert_allclose(tiny.predict_proba(X).sum(axis=1), 1)
+
+
+def crossed(k, seed=0):
+    """1,000 rows that repeat, of three columns of zeros and ones, with classes that overlap."""
+    random = np.random.default_rng(seed)
+    rows = random.integers(0, 2, (1000, 3)).astype(float)
+    labels = np.digitize(rows.sum(axis=1), [1.5, 2.5][: k - 1])
+    return rows, np.where(random.random(1000) < 0.1, random.permutation(labels), labels)
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    "machine, k, options",
+    [(SVC, 2, {}), (NuSVC, 2, {"nu": 0.4}), (SVC, 3, {"kernel": "linear", "class_weight": "balanced"})],
+)
+def test_probabilities_of_rows_that_repeat_are_those_of_scikit_learn(machine, k, options):
+    x, y = crossed(k)
+    theirs = getattr(sklearn.svm, machine.__name__)
+    ours = machine(probability=True, random_state=0, **options).fit(x, y)
+    p, loss = ours.predict_proba(x), log_loss(y, ours.predict_proba(x))
+    judges = [theirs(probability=True, random_state=0, **options)]
+    judges += [CalibratedClassifierCV(theirs(**options), ensemble=False)] if k == 2 else []  # of pairs, as ours
+    for judge in judges:
+        other = log_loss(y, judge.fit(x, y).predict_proba(x))
+        assert 0.95 * other < loss < 1.05 * other, (loss, other)
+    clear = np.ptp(np.sort(p, axis=1)[:, -2:], axis=1) > 0.1
+    np.testing.assert_array_equal(ours.classes_[p.argmax(axis=1)][clear], ours.predict(x)[clear])
+    if k == 2:  # the probability of rows of one kind is near the share of their class
+        full = x.sum(axis=1) == 3
+        assert abs(ours.predict_proba([[1, 1, 1]])[0, 1] - y[full].mean()) < 0.05
+
+
+def test_a_weight_is_copies_in_the_folds_and_a_fraction_is_one_row():
+    x, y = probable(2)[2:]
+    x, y, random = x[:60], y[:60], np.random.default_rng(0)
+    p = lambda rows, names, weight, C=1.0: (
+        SVC(C, gamma=0.1, probability=True, random_state=0).fit(rows, names, weight).predict_proba(x)
+    )
+    weight = random.integers(0, 4, 60)
+    order = random.permutation(weight.sum())
+    copies = p(np.repeat(x, weight, 0)[order], np.repeat(y, weight)[order], None)
+    np.testing.assert_allclose(p(x, y, weight), copies, atol=1e-6)
+    # Only products with C count where no weight is a number of copies.
+    np.testing.assert_allclose(p(x, y, np.full(60, 2.0**-20), 2.0**20), p(x, y, None), atol=1e-3)
+    # Two parts of a row are two rows in the folds, and one row in the problem.
+    parts = p(np.r_[x, x], np.r_[y, y], np.full(120, 0.5))
+    assert np.abs(parts - p(x, y, None)).max() < 0.1 and (parts != p(x, y, None)).any()
+    # Many copies are the same problem with a smaller C.
+    many = p(x, y, np.full(60, 1000), 1e-3)
+    np.testing.assert_allclose(many, p(np.repeat(x, 100, 0), np.repeat(y, 100), None, 1e-2), atol=0.01)
+
+
+def test_units_of_folds_are_copies_of_rows():
+    group, weight = np.array([0, 2, 2, 1, 0]), np.array([3.0, 1.0, 250.0, 0.5, 0.25])
+    number, share, count = units_of(group, weight)
+    assert np.bincount(number).tolist() == [4, 1, 100]
+    np.testing.assert_allclose(np.bincount(number, share), [3.25, 0.5, 251])
+    np.testing.assert_allclose(np.bincount(number, count), [4, 1, 251])
+    other = np.array([4, 2, 3, 0, 1])
+    for a, b in zip(units_of(group[other], weight[other]), (number, share, count), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_probabilities_that_contradict_the_machine_are_told():
+    random = np.random.default_rng(3)
+    x, y = random.normal(size=(60, 2)), random.integers(0, 2, 60)
+    with pytest.warns(UserWarning, match="classes 0 and 1 contradict predict"):
+        made = SVC(gamma=0.1, probability=True, random_state=0).fit(x, y)
+    assert made.probA_[0] > 0
 
 
 # What is refused or told.

@@ -100,6 +100,19 @@ def test_it_ends_at_the_rank_of_the_kernel_and_at_rounding():
     assert int(cholesky(kernels.linear(), np.zeros((4, 2), np.float32), rank=2).rank) == 0
 
 
+def test_a_multiple_of_the_kernel_scales_the_features():
+    """What keeps the Gram matrix of the pivots regular is relative to its diagonal, also where features are left over."""
+
+    @jax.jit
+    def products(scale, x):
+        phi = cholesky(scale * kernels.linear(), x, rank=8, tol=0.0)
+        return phi(x) @ phi(x).T / scale
+
+    x = X[:30].astype(np.float32)
+    for scale in (1e-9, 1e-5, 1.0, 1e5):  # within some roundings of the largest product, 6
+        np.testing.assert_allclose(products(np.float32(scale), x), x @ x.T, atol=2e-5)
+
+
 def test_random_pivots_are_drawn_in_proportion_to_what_is_left():
     """The first two of three rows at distances that give d = (1, 1, 1), then by 1 - k^2."""
     x = np.array([[0.0], [1.0], [3.0]], np.float32)

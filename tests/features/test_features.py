@@ -137,6 +137,15 @@ def test_the_threshold_is_absolute_and_relative(dtype, x64):
     close(np.abs(apply(phi, jnp.eye(3, dtype=dtype))), np.diag([1.0, 1.0, 0.0]), 1e-6 if dtype == "f" else 1e-14)
 
 
+def test_the_threshold_outside_of_transformations():
+    """The larger of eps and the rounding of float32 landmarks, which float64 does not see."""
+    size = np.finfo(np.float32).eps
+    root = lambda *values: np.diag(np.sqrt(values)).astype(np.float32)
+    rank = lambda landmarks, **eps: int(nystrom(None, kernels.linear(), landmarks=landmarks, **eps).rank)
+    assert rank(root(1.0, 1.5 * size, 0.5 * size)) == 2 == rank(100 * root(1.0, 1.5 * size, 0.5 * size))
+    assert rank(root(1.0, 1e-2, 1e-4), eps=1e-3) == 2 and rank(root(1.0, 1e-2, 1e-4)) == 3
+
+
 def test_nystrom_under_jit_and_vmap_over_sigma_equals_a_loop(x64):
     def grams(sigma):
         values = nystrom(None, kernels.rbf(sigma), landmarks=LAND)(X)

@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import os
+import time
 import tracemalloc
 import warnings
 import zipfile
@@ -16,7 +17,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+from sklearn.datasets import dump_svmlight_file, load_iris, load_svmlight_file
 
 import jaxsvm
 from jaxsvm import data as jdata
@@ -68,7 +69,7 @@ def test_files_share_columns_and_classes(write):
     train, test = loaded = jdata.load_svmlight(one, two)
     assert train.x.shape == (2, 9) and test.x.shape == (2, 9)  # the widest
     assert loaded.classes == (2, 5) and test.y.tolist() == [1, 1]  # a later file may lack a class
-    again = jdata.load_svmlight(two, classes=loaded.classes, columns=12)
+    again = jdata.load_svmlight(two, classes=loaded.classes, columns=12, zero_based=loaded.zero_based)
     assert again[0].x.shape == (2, 12) and again[0].y.tolist() == [1, 1]
     refused("class 2, which is not among", jdata.load_svmlight, write("5 1:1\n4 1:1\n", "c.svm"), one)
 
@@ -122,6 +123,109 @@ def test_other_svmlight_refusals(write, tmp_path):
         jdata.load_svmlight(tmp_path / "none.svm")
     with pytest.raises(OSError, match="is a folder, expected a file"):
         jdata.load_svmlight(tmp_path)
+
+
+# The index of the first column
+
+
+@pytest.fixture
+def no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.mark.parametrize("zero_based", [True, False])
+@pytest.mark.parametrize("name", ["b.svm", "b.svm.gz", "b"])
+def test_rows_without_the_first_column_are_read_as_those_of_training(tmp_path, no_warning, zero_based, name):
+    """The base is that of the training file, which is told; each file by itself would be shifted by a column."""
+    later = DENSE.copy()
+    later[:, [0, 8]] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of scikit-learn
+        dump_svmlight_file(DENSE, LABELS, str(tmp_path / "a.svm"), zero_based=zero_based)
+        dump_svmlight_file(later, LABELS, str(tmp_path / "plain"), zero_based=zero_based)
+    pack = gzip.compress if name.endswith("gz") else bytes
+    (tmp_path / name).write_bytes(pack((tmp_path / "plain").read_bytes()))
+    (train,) = loaded = load_file(tmp_path / "a.svm")
+    assert loaded.zero_based is zero_based
+    np.testing.assert_array_equal(train.x.toarray(), DENSE)
+    (rows,) = load_file(tmp_path / name, columns=9, zero_based=loaded.zero_based, classes=loaded.classes, kind="svmlight")
+    np.testing.assert_array_equal(rows.x.toarray(), later)
+    together = jdata.load_svmlight(tmp_path / "a.svm", tmp_path / name)
+    np.testing.assert_array_equal(together[1].x.toarray(), later)
+    assert jax.tree.map(lambda a: a, loaded).zero_based is zero_based
+
+
+@pytest.mark.parametrize(
+    ("text", "base"),
+    [("1 0:1 2:1\n-1 1:2\n", True), ("1 1:1 3:1\n-1 1:2\n", False), ("1 1:1 2:1\n-1 2:2\n", None), ("1\n-1\n", False)],
+)
+def test_with_columns_a_file_that_fits_both_bases_is_a_warning(write, text, base):
+    path = write(text)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        loaded = jdata.load_svmlight(path, columns=3)
+    said = [str(w.message) for w in seen if "columns counted from" in str(w.message)]
+    assert loaded.zero_based is bool(base) and len(said) == (base is None)
+    assert base is not None or "a.svm: the indices 1 to 2 fit 3 columns counted from 0 or from 1" in said[0]
+    for asked in (True, False) if base is None else ():
+        x, _ = load_svmlight_file(str(path), n_features=3, zero_based=asked)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            np.testing.assert_array_equal(jdata.load_svmlight(path, columns=3, zero_based=asked)[0].x.toarray(), x.toarray())
+
+
+def test_indices_that_fit_no_base_are_refused(write):
+    both = write("-1 1:1\n1 0:1 3:1\n")
+    refused(
+        r"line 2: the index 3 is beyond the 3 columns, counted from 0 \(zero_based=True\)", jdata.load_svmlight, both, columns=3
+    )
+    refused("line 2: the index 0 is below 1, the first with zero_based=False", jdata.load_svmlight, both, zero_based=False)
+    last = write("-1 1:1\n1 3:1\n")
+    refused("line 2: the index 3 is beyond the 3 columns, counted", jdata.load_svmlight, last, columns=3, zero_based=True)
+    refused("line 2: the index 4 is beyond the 3 columns", jdata.load_svmlight, write("-1 1:1\n1 4:1\n"), columns=3)
+
+
+def test_files_of_one_call_share_the_base(write):
+    """Also beside files of another format, and beside one without an index, which scikit-learn takes to count from 0."""
+    zero, later = write("1 0:1 2:1\n-1 1:2\n"), write("1 1:5 2:2\n-1\n", "b.svm")
+    found = load_file(zero, write("1,1,1,1\n", "c.csv"), later, task="regression")
+    assert found[2].x.toarray().tolist() == [[0, 5, 2], [0, 0, 0]]
+    found = jdata.load_svmlight(write("1 1:1 2:1\n-1 1:2\n"), write("1\n-1\n", "b.svm"))
+    assert found[0].x.toarray().tolist() == [[1, 1], [2, 0]] and found.zero_based is False
+    with pytest.warns(UserWarning, match=r"b\.svm has no index 0 and ends an index after .*a\.svm, which has"):
+        jdata.load_svmlight(write("1 0:1 2:1\n-1 1:2\n"), write("1 1:5 3:2\n-1 1:1\n", "b.svm"))
+
+
+# Byte order marks, and long words
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_byte_order_mark_is_no_part_of_a_file(write, pack):
+    mark, end = "\ufeff".encode(), "" if pack is bytes else ".gz"
+    svm = write(pack(mark + b"1 1:2 # \xff\n-1 1:3\n"), "a.svm" + end)
+    assert jdata.load_svmlight(svm)[0].x.toarray().tolist() == [[2.0], [3.0]]
+    assert load_file(write(pack(mark + b"2,x\n3,y\n"), "a.csv" + end)).classes == ("x", "y")
+    refused(r"line 2: the label .* is no number", jdata.load_svmlight, write(b"1 1:2\n" + mark + b"-1 1:3\n"))
+    refused("line 2: the cell .* holds a byte order mark", jdata.load_csv, write("a,1\n\ufeffb,2\nb,3\n", "b.csv"), label=0)
+    refused("is text in UTF-16: save it as UTF-8", jdata.load_svmlight, write("1 1:2\n-1 1:3\n".encode("utf-16")))
+    refused("is no text in UTF-8: .*; save it as UTF-8", jdata.load_csv, write("1,x\n2,y\n".encode("utf-16"), "b.csv"))
+
+
+@pytest.mark.parametrize(
+    "line", ["1 1:{}x", "{}x 1:1", "1 {}:1", "1 qid:{}x 1:1", "1 1:.{}x", "1 1:{}.{}x", "1 1:1e{}x", "1 1:-{}e"]
+)
+def test_a_long_word_is_refused_at_once(write, line):
+    """A damaged file of 794 bytes kept the reader busy for over 100 s; CSV has words of at most 131,072 characters."""
+    began = time.process_time()
+    word = "1" * 200_000
+    path = write(bz2.compress(line.replace("{}", word).encode() + b"\n-1 1:1\n"), "a.svm.bz2")
+    assert path.stat().st_size < 200
+    refused("line 1: ", jdata.load_svmlight, path)
+    cell = line.split()[1 if line[0] == "1" else 0].replace("1:", "").replace("{}", word[:50_000])
+    refused("line 2: .* in column 1 is no number", jdata.load_csv, write(f"1,2,a\n{cell},3,b\n", "a.csv"), header=False)
+    assert time.process_time() - began < 5
 
 
 # What labels mean
@@ -418,6 +522,122 @@ def test_other_csv_refusals(write):
     refused("has 2 columns, the label cannot stand in column 5", jdata.load_csv, write("1,2\n", "a.csv"), label=5)
     refused("is no text in UTF-8", jdata.load_csv, write(b"1,2\n\xff,3\n", "a.csv"))
     refused("has 2 columns beside the label", jdata.load_csv, write("1,a\n2,b\n", "a.csv"), write("1,2,a\n", "b.csv"))
+
+
+# Headers of numbers
+
+IRIS = load_iris(return_X_y=True)
+WHOLE = np.random.default_rng(1).integers(0, 9, (40, 3))
+BEFORE_FLOAT = [(a, b, c / 7 + 0.01) for a, b, c in WHOLE.tolist()]
+AFTER_FLOAT = [(c, a, b) for a, b, c in BEFORE_FLOAT]
+
+
+def lines(rows, head=None):
+    """Rows as CSV, with a point in numbers of floats only."""
+    text = "\n".join(",".join(map(str, row)) for row in rows)
+    return text if head is None else f"{head}\n{text}"
+
+
+@pytest.mark.parametrize(
+    "how", ["to_csv", "one column", "whole numbers", "labels of whole numbers", "words", "names a label", "first"]
+)
+def test_numbers_that_pandas_writes_above_columns_are_a_header(tmp_path, no_warning, how):
+    pd = pytest.importorskip("pandas")
+    x, y = IRIS
+    x = np.round(x) if how == "whole numbers" else x[:, :1] if how == "one column" else x
+    frame = pd.DataFrame(np.c_[y, x] if how == "first" else np.c_[x, y])
+    if how == "labels of whole numbers":
+        frame[4] = y
+    if how == "words":
+        frame[4] = np.array(["setosa", "versicolor", "virginica"])[y]
+    if how == "names a label":
+        frame = pd.DataFrame(x.round().astype(int)).assign(target=y)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    (train,) = loaded = jdata.load_csv(tmp_path / "a.csv", label=0 if how == "first" else -1)
+    np.testing.assert_array_equal(train.x, (x.round() if how == "names a label" else x).astype(np.float32))
+    assert len(loaded.classes) == 3 and train.y.tolist() == y.tolist()
+
+
+@pytest.mark.parametrize("head", ["10,20,30", "1,2,class", "1990,1991,class", "0,1,2"])
+def test_rising_whole_numbers_before_fractional_ones_are_a_header(write, no_warning, head):
+    rows = [(0.5, 2.25, 1), (1.5, 0.75, 0), (2.5, 1e-3, 1), (3.25, 0.5, 0)]
+    assert jdata.load_csv(write(lines(rows, head), "a.csv"))[0].x.shape == (4, 2)
+    assert read_csv(write(lines([row[:2] for row in rows], "0,1"), "b.csv"), columns=2).x.shape == (4, 2)
+    assert jdata.load_csv(write(lines(rows, head), "a.csv"), header=True)[0].x.shape == (4, 2)
+    assert read_csv(write(lines(rows, head.replace("class", "1")), "a.csv"), header=False).x.shape == (5, 2)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        lines(WHOLE, "1,2,3"),
+        lines(BEFORE_FLOAT, "1,2,7"),  # a target
+        lines(BEFORE_FLOAT, "1,2,7.5"),
+        lines(AFTER_FLOAT, "0.5,2,7"),
+        lines(AFTER_FLOAT, "3,2,7"),  # falls
+        "\n".join(f"{x / 4:g},{x / 2 + 1:g},{x % 3}" for x in range(40)),  # a point only where one is needed
+        lines(np.round(np.random.default_rng(2).random((40, 3)), 2)),
+    ],
+)
+def test_first_rows_of_numbers_stay_rows(write, no_warning, rows):
+    path = write(rows, "a.csv")
+    assert jdata.load_csv(path, task="regression")[0].x.shape == (rows.count("\n") + 1, 2)
+
+
+def test_a_first_label_that_comes_again_is_no_name_of_a_column(write, no_warning):
+    rows = [(0.5, 2.25, "dog"), (1.5, 0.75, "cat"), (2.5, 1e-3, "dog")]
+    assert jdata.load_csv(write(lines(rows, "0,1,cat"), "a.csv"))[0].x.shape == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (lines(WHOLE, "0,1,2"), "a.csv, line 1: 0, 1, 2 is read as a row: give header=True if it names"),
+        (lines(np.c_[WHOLE, WHOLE[:, 0] % 2], "1,2,3,4"), "a.csv, line 1: 1, 2, 3, 4 is read as a row"),
+        (lines([(x / 8 + 0.01, x % 2) for x in range(20)], "1,2"), "a.csv, line 1: 1, 2 is read as a row"),
+        (lines([(*row, "ab"[row[0] % 2]) for row in WHOLE.tolist()], "7,5,3,kind"), "the class 'kind' has one row, the first"),
+        (lines(np.c_[WHOLE, WHOLE[:, 0] % 2], "9,5,3,8"), "the class 8 has one row, the first: give header=True if that"),
+        (lines(np.c_[WHOLE, np.arange(40)], "a,b,c,d"), r"there are 40 classes in 40 rows, such as 0: .*\(task='regression'\)"),
+        (lines([(1, f"row {i}") for i in range(20)], "a,b"), "there are 20 classes in 20 rows, such as 'row 0': is the label"),
+        ("\n".join(f"{i},{i % 10};{'yes' if i % 3 else 'no'}" for i in range(60)), "hold ';': .* give delimiter=';'"),
+        ("\n".join(f"{i},{i % 10}\tyes" if i % 3 else f"{i},0\tno" for i in range(60)), r"give delimiter='\\t'"),
+    ],
+)
+def test_what_is_odd_in_a_table_is_a_warning(write, text, said):
+    with pytest.warns(UserWarning, match=said):
+        jdata.load_csv(write(text, "a.csv"))
+    if "header" in said or "first" in said:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            read_csv(write(text, "a.csv"), header=True)
+            jdata.load_csv(write(text, "a.csv"), header=False)
+
+
+@pytest.mark.parametrize("labels", [["1;2", "2;3"] * 9, ["a;b", "c;d"] * 9, [*"abcdefgh"] * 2, [*"aabbcdefg"], [*"abcdeeeeee"]])
+def test_labels_that_are_not_odd(write, labels):
+    """Few classes of one row among many, quoted delimiters in words, a small file."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        jdata.load_csv(write(lines([(i * 1.5, name) for i, name in enumerate(labels)]), "a.csv"))
+    assert [w for w in seen if "delimiter" in str(w.message)] == seen and len(seen) == (labels[0] == "1;2")
+
+
+@pytest.mark.parametrize("blank", [",,", "   ", " , , ", '"",,'])
+def test_a_line_of_blanks_is_named(write, blank):
+    for text, line in ((f"1,2,a\n3,4,b\n{blank}\n", 3), (f"x,y,z\n1,2,a\n{blank}\n3,4,b", 3), (f"1,2,a\n\n{blank}\n3,4,b", 3)):
+        refused(rf"a\.csv, line {line}: every cell is empty, expected numbers", jdata.load_csv, write(text, "a.csv"))
+    assert jdata.load_csv(write(f"{blank}\nx,y,z\n1,2,a\n3,4,b\n\n", "a.csv"))[0].x.shape == (2, 2)
+    if "," in blank:
+        assert read_csv(write(f"1,2,a\n3,4,b\n{blank}\n", "a.csv"), missing=True).y.tolist() == ["a", "b", ""]
+
+
+def test_a_decimal_comma_is_named(write):
+    refused(
+        "line 2: the cell '1,5' in column 1 is no number: a decimal point is expected",
+        jdata.load_csv,
+        write("a;b\n1,5;x\n2;y\n", "a.csv"),
+        delimiter=";",
+    )
 
 
 # Writing

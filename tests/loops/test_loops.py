@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import jaxsvm
@@ -769,9 +770,10 @@ def test_a_forked_child_ends_with_a_sentence():
     """Without the threads of JAX it would hang; where JAX had not started in the parent it works."""
     out = fresh(
         """
-        import os, warnings
+        import os, tempfile, time, warnings
         warnings.simplefilter("ignore")
         import jaxsvm, jax, numpy as np
+        os.chdir(tempfile.mkdtemp())
 
         def child():
             pid = os.fork()
@@ -797,18 +799,42 @@ def test_a_forked_child_ends_with_a_sentence():
         data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
         run = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=2)
         shared.append(data)
+        key = jax.random.key(0)
         sweep = jaxsvm.sweep(lambda lam, x: lam * x, lam=np.ones(2))
+        rbf = jaxsvm.kernels.rbf(1.0)
+        phi = jaxsvm.features.nystrom(key, rbf, data.x, landmarks=2)
+        scale = jaxsvm.data.standardize(data.x)
+        jaxsvm.models.save("m.npz", run.model)
+        machine = jaxsvm.fit(jaxsvm.decomposition(1.0, rbf), data, key)
         calls = lambda data, key: [
             lambda: jaxsvm.fit(jaxsvm.pegasos(0.1), data, steps=2, state=run.state),
             lambda: jaxsvm.step(jaxsvm.pegasos(0.1), run.state.solver, data),
-            lambda: jaxsvm.stream(jaxsvm.pegasos(0.1), [data]),
+            lambda: jaxsvm.stream(jaxsvm.pegasos(0.1), [data], jax_key),
             lambda: sweep(1.0),
+            lambda: jaxsvm.sweep(lambda lam: lam, lam=np.ones(2))(),
             lambda: run.model(data.x),
+            lambda: run.model.sqnorm(),
+            lambda: machine.model.sqnorm(),
+            lambda: jaxsvm.features.nystrom(jax_key, rbf, data.x, landmarks=2),
+            lambda: phi(data.x),
+            lambda: jaxsvm.data.standardize(data.x),
+            lambda: scale(data.x),
+            lambda: jaxsvm.models.load("m.npz"),
+            lambda: jaxsvm.certificate(machine.model, data, 0.5),
+            lambda: jaxsvm.select(lambda C: jaxsvm.decomposition(C, rbf), data, jax_key, C=[1.0, 2.0]),
+            lambda: jaxsvm.kernels.gamma_grid(data.x),
+            lambda: rbf(data.x, data.x),
+            lambda: jaxsvm.error_on(data)(run.model),
+            lambda: jaxsvm.dataset([[1.0], [0.0]], [1, -1]),
         ]
+        jax_key, begin = key, time.monotonic()
+        child()
+        assert time.monotonic() - begin < 5  # 19 calls, none of which hangs
+        calls = lambda data, key: [lambda: (run.status, repr(run), jaxsvm.models.save("m.npz", run.model))]
         child()
         """
     ).splitlines()
-    assert out == ["works"] + ["this process was forked after JAX had started, so that JAX"] * 5
+    assert out == ["works"] + ["this process was forked after JAX had started, so that JAX"] * 19 + ["works"]
 
 
 @pytest.mark.long
@@ -848,6 +874,111 @@ def test_a_real_run_that_overflows():
     data = data._replace(x=3e38 * data.x)  # which dataset refuses
     run = fit(jaxsvm.pegasos(1e-3, project=False), data, KEY, steps=4, every=4)
     assert not run.finite and "not finite after 4 steps" in run.status
+
+
+# Rows that do not exist, and weights that are none
+
+
+def draws_of(row):
+    """A sampler that draws one row, in every step."""
+    return jaxsvm.Sampler(
+        lambda key, data: jnp.zeros(()),
+        lambda s, t, count: jnp.full((count, 1), row, jnp.int32),
+        lambda data: jnp.ones_like(data.weight),
+        lambda s, index, progress: s,
+    )
+
+
+FOUR = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], [1, -1, 1, -1])
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("row", [4, 1000, -5])
+def test_draws_of_rows_that_do_not_exist_are_refused_and_read_no_other_row(row):
+    with pytest.raises(ValueError, match=f"drew row {row}, expected row numbers from 0 to 3"):
+        fit(jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=draws_of(row))
+    run = jax.jit(lambda key: fit(jaxsvm.pegasos(0.1), FOUR, key, steps=6, every=3, sampler=draws_of(row)))(KEY)
+    assert not run.model.w.any() and not run.finite and "row numbers that the sampler draws" in run.status
+
+
+def test_draws_of_padding_are_none_of_another_row():
+    run = fit(jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=draws_of(-1))
+    assert not run.model.w.any() and run.finite
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "solver", [jaxsvm.sdca(1.0), jaxsvm.kernel_pegasos(0.1, jaxsvm.kernels.rbf(1.0)), jaxsvm.lasvm(1.0, jaxsvm.kernels.rbf(1.0))]
+)
+def test_no_solver_takes_draws_of_rows_that_do_not_exist(solver):
+    with pytest.raises(ValueError, match="drew row 4"):
+        fit(solver, FOUR, KEY, steps=6, every=3, sampler=draws_of(4))
+
+
+def test_take_inside_a_transformation_gives_padding_for_rows_that_do_not_exist():
+    rows = jax.jit(lambda index: jaxsvm.take(FOUR, index))(jnp.array([1, 4, -1, -7, 2**31 - 1]))
+    assert rows.weight.tolist() == [1, 0, 0, 0, 0] and rows.index.tolist() == [1, -1, -1, -1, -1]
+
+
+BAD_WEIGHTS = {"nan": [1, np.nan, 1, 1], "inf": [1, 1, np.inf, 1], "negative": [1, 1, 1, -1], "zero": [0, 0, 0, 0]}
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("name", BAD_WEIGHTS)
+def test_weights_that_are_none_are_refused_and_no_run_of_them_is_finite(name):
+    data = FOUR._replace(weight=jnp.asarray(BAD_WEIGHTS[name], jnp.float32))
+    with pytest.raises(ValueError, match="positive weight" if name == "zero" else "finite numbers of at least 0, got .* for row"):
+        fit(jaxsvm.pegasos(0.1), data, KEY, steps=6, every=3)
+    run = jax.jit(lambda data: fit(jaxsvm.pegasos(0.1), data, KEY, steps=6, every=3))(data)
+    assert not run.finite and run.reason == "diverged"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", BAD_WEIGHTS)
+def test_converged_implies_finite(name):
+    data = FOUR._replace(weight=jnp.asarray(BAD_WEIGHTS[name], jnp.float32))
+    solver = jaxsvm.decomposition(1.0, jaxsvm.kernels.rbf(1.0))
+    run = jax.jit(lambda data: fit(solver, data, KEY))(data)
+    assert not run.converged and not run.finite
+
+
+@pytest.mark.long
+def test_a_run_does_not_go_on_in_another_precision():
+    solver = jaxsvm.pegasos(0.1)
+    single = fit(solver, FOUR, KEY, steps=6, every=3)
+    with jax.enable_x64(True):
+        wide = jaxsvm.dataset(np.array([[1.0], [-1.0], [2.0], [-2.0]]), [1, -1, 1, -1])
+        double = fit(solver, wide, KEY, steps=6, every=3)
+        with pytest.raises(ValueError, match="state holds numbers of float32, and this run computes in float64"):
+            fit(solver, wide, steps=6, every=3, state=single.state)
+    with pytest.raises(ValueError, match="state holds numbers of float64, and this run computes in float32"):
+        fit(solver, FOUR, steps=6, every=3, state=double.state)
+
+
+@pytest.mark.parametrize(
+    "tx", [optax.lbfgs(), optax.polyak_sgd(), optax.chain(optax.sgd(1.0), optax.scale_by_backtracking_linesearch(5))]
+)
+def test_optimisers_that_need_values_are_refused_in_a_sentence(tx):
+    solver = jaxsvm.gradient(jaxsvm.losses.hinge, tx)
+    with pytest.raises(TypeError, match="tx must be a chain of gradients alone"):
+        jax.eval_shape(lambda: solver.update(solver.init(KEY, FOUR), FOUR))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["rbg", "unsafe_rbg"])
+def test_runs_and_maps_under_other_generators(name):
+    with jax.default_prng_impl(name):
+        key, rbf = jax.random.key(0), jaxsvm.kernels.rbf(1.0)
+        assert fit(jaxsvm.bsgd(0.1, rbf, budget=3), FOUR, key, steps=6).finite
+        assert fit(jaxsvm.sdca(1.0), FOUR, key, steps=6, sampler=jaxsvm.samplers.acf()).finite
+        assert np.isfinite(jaxsvm.features.fourier(key, rbf, dim=1, features=4)(FOUR.x)).all()
+        assert np.isfinite(jaxsvm.features.nystrom(key, rbf, FOUR.x, landmarks=2)(FOUR.x)).all()
+
+
+def test_a_run_whose_tolerance_is_met_is_not_converged_if_it_is_not_finite():
+    run = fit(jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3)
+    run = run._replace(state=run.state._replace(done=jnp.asarray(True)))
+    assert run.converged and not run._replace(values_finite=jnp.asarray(False)).converged
 
 
 def test_sentences():
@@ -1190,3 +1321,18 @@ def test_step_refuses_rows_that_are_no_arrays():
     for rows in (None, [[1.0]]):
         with pytest.raises(TypeError, match="x of batch must be an array, got .*: make the batch with jaxsvm.dataset"):
             jaxsvm.step(solver, state, DATA._replace(x=rows))
+
+
+def test_the_length_of_a_chunk():
+    """A pass of at least 100 steps, 10 in a short one; at most 100 where a step reads all rows; a divisor if one is near."""
+    of = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
+    cases = {(1000, 50, "rows"): 100, (1000, 300, "rows"): 250, (1000, 10, "rows"): 10, (1000, 11, "rows"): 100}
+    cases |= {
+        (1000, 300, "all"): 100,
+        (7, 50, "rows"): 7,
+        (0, 50, "rows"): 1,
+        (1009, 300, "rows"): 300,
+        (1009, 50, "rows"): 100,
+        (100, 50, "rows"): 100,
+    }
+    assert {call: of.default_every(*call) for call in cases} == cases

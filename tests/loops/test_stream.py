@@ -94,6 +94,24 @@ def test_pending_rows_are_the_last_ones():
     )
 
 
+def test_rows_that_wait_for_a_batch_keep_their_weights(tmp_path):
+    """Chunks of 5 rows, in steps of 8, saved in between, are the steps written out in NumPy."""
+    weight = np.random.default_rng(5).uniform(0.2, 3, N).astype(np.float32)
+    parts = list(jaxsvm.data.chunks(DATA._replace(weight=weight), rows=5))
+    solver = jaxsvm.pegasos(0.1, project=False)
+    part = jaxsvm.stream(solver, parts[:9], KEY, batch_size=8)
+    models.save(tmp_path / "state.npz", part.state)
+    state = models.load(tmp_path / "state.npz")
+    np.testing.assert_array_equal(state.pending.weight[-5:], weight[40:45])
+    run = jaxsvm.stream(solver, parts[9:], batch_size=8, state=state)
+    w = np.zeros(D)
+    for t in range(1, N // 8 + 1):
+        x, y, c = (a[8 * (t - 1) : 8 * t].astype(np.float64) for a in (X, Y, weight))
+        w = (1 - 1 / t) * w + ((y * (x @ w) < 1) * c * y) @ x / 8 / (0.1 * t)
+    np.testing.assert_allclose(run.model.w, w, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(run.state.pending.index[-4:], np.arange(96, 100))
+
+
 @pytest.mark.long
 def test_a_second_pass_over_a_dual_method():
     parts = jaxsvm.data.chunks(DATA, rows=30)

@@ -471,3 +471,43 @@ def test_any_change_of_a_byte_gives_a_model_or_a_sentence(text, tmp_path):
                 read += 1
                 assert isinstance(model, Classifier)
     assert 0 < read < 5 * len(text)
+
+
+def overlapping(options, path, columns=3):
+    """A file of LIBSVM of three classes that no function separates, and rows: the margin is rounding."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(60, columns)).astype(np.float32).astype(np.float64)
+    svmutil.svm_save_model(str(path), svmutil.svm_train((np.arange(60) % 3).tolist(), x.tolist(), options + " -q"))
+    return x
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("nu", [0.1, 0.5])
+def test_coefficients_of_a_linear_kernel_that_cancel_keep_their_digits(nu, sparse, tmp_path):
+    """LIBSVM divides by a margin that is rounding alone: coefficients of 1e5, weights of 10."""
+    x = overlapping(f"-s 1 -t 0 -n {nu}", path := tmp_path / "a.model")
+    model = from_libsvm(path, sparse=sparse, columns=3)
+    (labels, values), (ours, our_pairs) = their_values(path, x), our_values(model, x)
+    assert np.abs(our_pairs - values).max() < 1e-5 * np.abs(values).max()
+    first, second = np.triu_indices(3, 1)
+    votes = np.stack([np.where(values > 0, first == c, second == c).sum(1) for c in range(3)], 1)
+    is_clear = (np.sort(votes, 1)[:, -1] > np.sort(votes, 1)[:, -2]) & (np.abs(values).min(1) > 1e-3)
+    assert is_clear.sum() > 20 and (ours == labels)[is_clear].all()
+    to_libsvm(model, tmp_path / "b.model")
+    assert np.abs(their_values(tmp_path / "b.model", x)[1] - our_pairs).max() < 1e-5 * np.abs(values).max()
+
+
+def test_a_regressor_with_a_linear_kernel_keeps_its_digits(tmp_path):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(40, 2)).astype(np.float32).astype(np.float64) + 100
+    y = x @ [1.0, -2.0] + rng.normal(size=40)
+    path = tmp_path / "a.model"
+    svmutil.svm_save_model(str(path), svmutil.svm_train(y.tolist(), x.tolist(), "-s 3 -t 0 -c 1000 -e 0.1 -q"))
+    model = from_libsvm(path)
+    assert np.abs(our_values(model, x)[1] - their_values(path, x)[1]).max() < 1e-3
+
+
+def test_coefficients_that_float32_cannot_sum_are_a_warning(tmp_path):
+    overlapping("-s 1 -t 1 -d 2 -g 1 -n 0.1", path := tmp_path / "a.model", columns=1)
+    with pytest.warns(UserWarning, match="rounds decision values by about"):
+        from_libsvm(path)

@@ -40,6 +40,20 @@ def test_mix_is_a_permutation_that_spreads_every_bit():
         assert np.all(np.abs(share - 0.5) < 0.05)
 
 
+def test_mix_is_the_finaliser_of_murmurhash3():
+    """Written out with Python's integers; what is drawn by it stays the same from version to version."""
+
+    def fmix32(h):
+        for multiplier in (0x85EBCA6B, 0xC2B2AE35):
+            h ^= h >> (16 if multiplier == 0x85EBCA6B else 13)
+            h = h * multiplier % 2**32
+        return h ^ h >> 16
+
+    numbers = np.array([0, 1, 2, 12345, 2**31, 2**32 - 1], np.uint32)
+    assert fmix32(1) == 0x514E28B7
+    assert numerics.hash32(numbers).tolist() == [fmix32(int(number)) for number in numbers]
+
+
 @pytest.mark.parametrize("offset", [0.0, 0.7])
 def test_two_sum_keeps_a_million_float32_terms_to_the_last_place(offset):
     rng = np.random.default_rng(0)
@@ -292,3 +306,18 @@ def test_double_keeps_digits_inside_of_every_transformation(call):
     assert value.dtype == jnp.float32
     np.testing.assert_allclose(value, 2 * 3e-12, rtol=1e-3)
     assert float(jax.jit(_digits)(jnp.asarray(1e-12, jnp.float32))) == 0
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("system", ["cholesky", "cg", "centred", "eigen"])
+def test_preconditioners_are_inverses_of_what_they_say(system, constant):
+    """Of the whole matrix, of its diagonal, of that with S = diag(s) - s s' / sum(s), and of max(ridge) I + sum(s) X'X / n."""
+    rng = np.random.default_rng(6)
+    x, s = rng.normal(size=(9, 3)).astype(np.float32), rng.uniform(0, 0.2, 9).astype(np.float32)
+    ridge, r = rng.uniform(0.01, 0.1, (2, 3 + constant)).astype(np.float32)
+    got = jax.jit(lambda s, ridge, r: numerics.preconditioner(x, system, constant)(s, ridge)(r))(s, ridge, r)
+    wide = np.c_[x, np.ones(9)] if constant else x.astype(np.float64)
+    S = {"centred": np.diag(s) - np.outer(s, s) / s.sum(), "eigen": np.eye(9) * s.sum() / 9}.get(system, np.diag(s))
+    matrix = np.diag(np.full_like(ridge, ridge.max()) if system == "eigen" else ridge) + wide.T @ S @ wide
+    matrix = matrix if system in ("cholesky", "eigen") else np.diag(np.diag(matrix))
+    np.testing.assert_allclose(got, np.linalg.solve(matrix, r), rtol=1e-3)

@@ -101,17 +101,23 @@ def test_two_processes_are_one(tmp_path):
 
 
 @pytest.mark.long
-def test_two_commands_train_one_model(tmp_path):
+@pytest.mark.parametrize("end", ["csv", "svm"])
+def test_two_commands_train_one_model(tmp_path, end):
+    """Of two svmlight files that count columns from 0 the second has no index 0: the first decides for both."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(101, 3))
     y = np.where(x[:, 0] + 0.5 * x[:, 1] + 0.3 * rng.normal(size=101) > 0, "yes", "no")
     lines = [f"{label}," + ",".join(map(repr, row.tolist())) for label, row in zip(y, x, strict=True)]
+    if end == "svm":
+        x[50:, 0] = 0
+        cells = [" ".join(f"{i}:{v!r}" for i, v in enumerate(row.tolist()) if v) for row in x]
+        lines = [f"{2 * (label == 'yes') - 1} {row}" for label, row in zip(y, cells, strict=True)]
     for process, part in enumerate((lines[:50], lines[50:])):
-        (tmp_path / f"part-{process}.csv").write_text("\n".join(part) + "\n")
+        (tmp_path / f"part-{process}.{end}").write_text("\n".join(part) + "\n")
     port, environment = free_port(), os.environ | {"JAX_PLATFORMS": "cpu"}
     options = ["--label", "0", "--C", "0.1", "--passes", "400", "--tol", "1e-4", "--model", "model.npz", "--quiet"]
     commands = [
-        [sys.executable, "-m", "jaxsvm", "train", f"part-{process}.csv", *options, "--processes", "2"]
+        [sys.executable, "-m", "jaxsvm", "train", f"part-{process}.{end}", *options, "--processes", "2"]
         + ["--process", str(process), "--coordinator", f"localhost:{port}"]
         for process in range(2)
     ]
@@ -123,7 +129,8 @@ def test_two_commands_train_one_model(tmp_path):
     assert "certificate" in first and "certificate" in jaxsvm.models.load_notes(tmp_path / "model.npz")
     model = jaxsvm.models.load(tmp_path / "model.npz")
     best = LinearSVC(loss="hinge", C=0.1, tol=1e-10, max_iter=10**6, random_state=0).fit(x, y)
-    assert model.classes == ("no", "yes")
+    assert model.classes == (("no", "yes") if end == "csv" else (-1, 1))
+    assert jaxsvm.models.load_notes(tmp_path / "model.npz").get("zero-based") == (None if end == "csv" else "yes")
     np.testing.assert_allclose(np.asarray(model.inner(x.astype(np.float32))), best.decision_function(x), atol=2e-2)
 
 

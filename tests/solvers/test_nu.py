@@ -508,3 +508,63 @@ def test_a_state_of_another_nu_begins_anew(form, x64):
     other = jaxsvm.fit(solver, dataset(form), steps=1, tol=1e-9, state=first.state)
     assert other.converged
     np.testing.assert_allclose(other.model(Z), fit(solver, dataset(form), tol=1e-9).model(Z), rtol=1e-5, atol=1e-5)
+
+
+UNIT = {
+    "cube": (np.random.default_rng(0).random((300, 4)), kernels.rbf(gamma=3.0)),
+    # other units of f than nu n
+    "small kernel": (np.random.default_rng(1).random((300, 4)), 1e-6 * kernels.rbf(gamma=3.0)),
+    "apart": (40 * np.random.default_rng(2).random((300, 4)), kernels.rbf(gamma=3.0)),
+    "polynomial": (np.random.default_rng(3).normal(size=(300, 2)) + 5, kernels.polynomial(1.0, 0.0, degree=3)),
+}
+
+
+@pytest.mark.parametrize(
+    "name, nu",
+    [
+        ("cube", 1e-6), ("cube", 0.01),
+        *(pytest.param(name, nu, marks=pytest.mark.long) for name in list(UNIT)[1:] for nu in (1e-6, 1e-3, 0.05)),
+    ],
+)  # fmt: skip
+def test_one_class_runs_stop_in_units_of_their_threshold(name, nu):
+    """LIBSVM needs a tolerance of that size for the same values; at most the share nu is outside."""
+    x, kernel = UNIT[name]
+    run = fit(make("one_class", nu, kernel=kernel), dataset("one_class", x, np.zeros(len(x)), dtype=np.float32), tol=1e-3)
+    assert run.converged
+    x = x.astype(np.float32).astype(np.float64)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda a: np.asarray(a, np.float64), kernel)
+        gram = np.asarray(wide(x, x))
+    unit = gram.max()  # LIBSVM's tolerance and curvatures are absolute
+    theirs = OneClassSVM(nu=nu, kernel="precomputed", tol=1e-6 * nu * len(x)).fit(gram / unit)
+    rho = theirs.offset_[0] * unit
+    assert float(run.state.solver.offset) == pytest.approx(rho, rel=3e-3)
+    score = np.asarray(run.model(x.astype(np.float32)), np.float64)
+    want = theirs.decision_function(gram / unit) * unit
+    assert np.abs(score - want).max() < 5e-3 * (np.abs(want).max() + rho)
+    assert (score < -1e-5 * rho).mean() <= nu
+    free = (run.model.coef > 0) & (run.model.coef < 1)
+    assert np.abs(score[np.asarray(free)]).max() < 2e-3 * rho + nu * unit / 1e3
+
+
+def test_the_threshold_leaves_the_share_nu_outside():
+    """The values of free rows differ by the tolerance; the threshold is the quantile nu among them."""
+    x = np.random.default_rng(5).random((300, 4))
+    for nu in (0.01, 0.05, 0.2):
+        run = fit(make("one_class", nu, gamma=3.0), dataset("one_class", x, np.zeros(300), dtype=np.float32), tol=1e-2)
+        assert nu - 2 / 300 <= (np.asarray(run.model(x.astype(np.float32))) < -1e-6).mean() <= nu
+
+
+def test_derivatives_of_one_class_in_closed_form(x64):
+    """Rows 1, 2, 3 and 1/3 < nu < 2/3: c = (1, 3 nu - 1, 0), w = 6 nu - 1, and the second row is free: f(z) = w (z - 2)."""
+    x, y = jnp.array([[1.0], [2.0], [3.0]]), jnp.zeros(3)
+
+    def value(nu, factor, second):
+        data = jaxsvm.dataset(np.asarray(x), np.asarray(y), task="regression")
+        data = data._replace(x=data.x.at[1, 0].set(second))
+        solver = jaxsvm.one_class(nu, factor * kernels.linear(), tol=1e-9)
+        return jaxsvm.fit(solver, data, KEY, steps=1).model(jnp.array([[4.0]]))[0]
+
+    # with the second row at s: w = 1 + (3 nu - 1) s, f(z) = w (z - s)
+    found = jax.grad(value, (0, 1, 2))(0.5, 1.0, 2.0)
+    np.testing.assert_allclose(found, (6 * 2.0, 2.0 * 2.0, 0.5 * 2.0 - 2.0), rtol=1e-6)

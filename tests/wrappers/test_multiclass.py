@@ -1,5 +1,7 @@
 """One against the rest, one against one: problems at once are the problems one by one, and what they share is held once."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -369,3 +371,49 @@ def test_one_against_one_refuses_bad_input():
     for pair in [0, (1, 0), (1, 1), (0, 3), (-1, 1), (0.0, 1), (0, 1, 2)]:
         with pytest.raises(ValueError, match=r"model\[a, b\] takes two class numbers 0 <= a < b <= 2, got"):
             model[pair]
+
+
+def test_the_first_step_of_four_classes_and_its_votes_by_hand():
+    """From w = 0 a step of a pair is the mean of +- x over its rows, in the order 01, 02, 03, 12, 13, 23; votes in NumPy.
+
+    Rows drawn by their weight have weight 1 in the step, whatever the mean weight of the rows of a pair.
+    """
+    random = np.random.default_rng(4)
+    y = np.array([0, 1, 2, 3, 3, 2, 3, 1, 3, 0, 3, 2])
+    x = (random.normal(size=(12, 3)) + np.eye(4, 3)[y]).astype(np.float32)
+    data = jaxsvm.dataset(x, y, task="multiclass")
+    weight = np.array([0.5, 1, 2, 4], np.float32)[y]
+    solver = one_vs_one(jaxsvm.pegasos(0.5, project=False), classes=4)
+    pairs = list(itertools.combinations(range(4), 2))
+
+    @jax.jit
+    def after_a_step(weight, step_weight):
+        state = solver.init(KEY, data._replace(weight=weight))
+        return solver.model(solver.update(state, data._replace(weight=step_weight))[0])
+
+    def by_hand(step_weight):
+        rows = [np.isin(y, pair) for pair in pairs]
+        signs = [np.where(y == a, 1, -1) for a, _ in pairs]
+        return np.array(
+            [
+                2 * np.sum((w * s)[:, None] * x, 0, where=m[:, None]) / m.sum()
+                for w, s, m in zip(step_weight, signs, rows, strict=True)
+            ]
+        )
+
+    model = after_a_step(weight, np.ones_like(weight))
+    want = by_hand(np.ones((6, 12)))
+    np.testing.assert_allclose(model.inner.w, want, rtol=1e-5)
+    relative = [weight / weight[np.isin(y, pair)].mean() for pair in pairs]
+    whole = after_a_step(weight, weight / weight.mean())  # as `whole` and `epochs` hand weights on
+    np.testing.assert_allclose(whole.inner.w, by_hand(relative), rtol=1e-5)
+
+    score = x @ want.T.astype(np.float64)
+    votes, total = np.zeros((12, 4)), np.zeros((12, 4))
+    for (a, b), f in zip(pairs, score.T, strict=True):
+        votes[:, a] += f >= 0
+        votes[:, b] += f < 0
+        total[:, a] += f
+        total[:, b] -= f
+    np.testing.assert_allclose(model(x), votes + total / (3 * (abs(total) + 1)), rtol=1e-5)
+    np.testing.assert_allclose(model[1, 3](x), score[:, 4], rtol=1e-4, atol=1e-5)
