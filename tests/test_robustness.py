@@ -42,7 +42,7 @@ def user_settings():
 
 
 # A part of it for every run of the tests: the parts that compile little, and some kinds of answers.
-SHORT = {"data": 40, "readers": 60, "files": 12, "selections": 1}
+SHORT = {"data": 40, "readers": 60, "files": 12, "selections": 2}
 ANSWERS = {
     "weighted_stream": 3,
     "dual_stream": 2,
@@ -51,6 +51,7 @@ ANSWERS = {
     "several_classes": 1,
     "other_program": 2,
     "kernel_block": 12,
+    "objective_values": 1,
     "written_rows": 2,
     "features_of": 1,
 }
@@ -73,7 +74,7 @@ def test_a_short_share(part, tmp_path):
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_an_answer_of_each_kind(kind, tmp_path):
     kinds = list(answers.KINDS)
-    first, step = 10_000 * len(kinds) + kinds.index(kind), 3 * len(kinds)
+    first, step = 10_000 * len(kinds) + kinds.index(kind), len(kinds)
     found = judged_cases("answers", range(first, first + ANSWERS[kind] * step, step), tmp_path)
     assert found["right"] == ANSWERS[kind]
 

@@ -132,7 +132,13 @@ def hostile(case: Case) -> None:
         return  # another path to the answer
     try:
         compare(case, name, chosen, (arrays["x"], arrays["y"], arrays["weight"]), machine, text)
-    except (TypeError, ValueError, AttributeError, IndexError):  # scikit-learn's own refusal: nothing to compare with
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+    ):  # scikit-learn's own refusal: nothing to compare with
         case.judged = False
 
 
