@@ -10,7 +10,8 @@ import numpy as np
 import jaxsvm
 from jaxsvm import models
 
-from ..data.assemble import assemble
+from ..data.assemble import assemble, normalize_names
+from ..data.encode import encode
 from ..recipe import as_static
 from ..types import Batch
 from . import build, report, together
@@ -29,10 +30,10 @@ def read(args: Any, key: Any) -> tuple[list[Batch], list[str], tuple]:
         raise ValueError(
             f"the files differ in columns: {' and '.join(str(part.x.shape[1]) for part in used)}"
         )
-    loaded = assemble(
-        reading.compact(used), task=getattr(args, "task", None), positive=reading.positive(args)
-    )
-    refuse_measurements(args, loaded.classes, used[0].x.shape[0])
+    positive = reading.positive(args)
+    if positive is None and getattr(args, "task", None) is None and used[0].y is not None:
+        refuse_measurements(args.file, used[0].y)
+    loaded = assemble(reading.compact(used), task=getattr(args, "task", None), positive=positive)
     parts, names = list(loaded), [args.file, test or f"test part of {args.file}"][: len(loaded)]
     share = getattr(args, "hold_out", None)
     if share is not None:
@@ -45,12 +46,13 @@ def read(args: Any, key: Any) -> tuple[list[Batch], list[str], tuple]:
     return parts, names, loaded.classes
 
 
-def refuse_measurements(args: Any, classes: tuple, n: int) -> None:
-    """Raise ValueError where labels look like measurements, unless the user named the task."""
+def refuse_measurements(path: str, y: np.ndarray) -> None:
+    """Raise ValueError where the labels (n,) of a file look like measurements."""
+    classes, n = encode(normalize_names(y))[1], len(y)
     numbers = [name for name in classes if isinstance(name, float) and name % 1]
-    if getattr(args, "task", None) is None and numbers and len(classes) > max(2, n / 2):
+    if numbers and len(classes) > max(2, n / 2):
         raise ValueError(
-            f"the labels of {args.file} are {len(classes)} different numbers in {n} rows, such as "
+            f"the labels of {path} are {len(classes)} different numbers in {n} rows, such as "
             f"{numbers[0]:g}: name the column of classes (--label), or take --task regression"
         )
 

@@ -158,7 +158,7 @@ def solve_by_blocks(
 
 def count_idle(idle: Array, before: Dual, after: Dual, kkt: Array) -> Array:
     """The number of sets in a row without a gain; `PATIENCE` where no coefficient changed."""
-    idle = jnp.where(has_gained(before, after, kkt, 1), 0, idle + 1)
+    idle = jnp.where(has_gained(before, after, kkt, 1, kkt), 0, idle + 1)
     return jnp.where(jnp.any(after.coef != before.coef), idle, PATIENCE)
 
 

@@ -346,6 +346,9 @@ def residual_of(
     return residual_at(kkt, kkt, rounding, tol)
 
 
+FAR = 100  # violations of so many times the rounding of scores are no rounding
+
+
 def shift_grad(state: DualState, shift: Array) -> DualState:
     """The state with `shift` () added to the derivative, without rounding."""
     grad, rounding = two_sum(state.grad, jnp.zeros_like(state.grad), shift)
@@ -356,23 +359,30 @@ def centre(state: DualState, bias: str) -> tuple[DualState, Array]:
     """The state with a derivative around 0, and the shift () that undoes it.
 
     With a free bias steps read differences of derivatives. These lose digits where the targets,
-    and so all derivatives, are far from 0.
+    and so all derivatives, are far from 0. The shift is a mean without the rows farthest from it,
+    as a few outliers would spoil the digits of all other rows.
     """
     if bias == "none":
         return state, jnp.zeros((), state.grad.dtype)
     shift = jnp.mean(state.grad)
+    for _ in range(2):
+        distance = jnp.abs(state.grad - shift)
+        near = distance <= 1.01 * jnp.mean(distance)  # at least one row, whatever is rounded
+        shift = jnp.sum(jnp.where(near, state.grad, 0)) / jnp.sum(near.astype(shift.dtype))
     return shift_grad(state, -shift), shift
 
 
-def has_gained(before: Dual, after: Dual, gap: Array, steps: Array | int) -> Array:
+def has_gained(before: Dual, after: Dual, gap: Array, steps: Array | int, kkt: Array) -> Array:
     """Whether steps gained more than rounding leaves, () bool.
 
     A step on a pair with a violation of `gap` gains at least gap^2 / (8 max k) where no bound stops
-    it. Steps that gain less than a hundredth of it on average only change the rounding.
+    it. Steps that gain less than a hundredth of it on average only change the rounding. They are
+    taken to gain while the violation `kkt` is far above rounding, as small gains are lost in sums.
     """
     before, after = (dual._replace(coef=dual.total) for dual in (before, after))
     gain = jnp.sum(dual_gain(before, after))
-    return gain > 0.01 / 8 * steps * gap * gap / jnp.max(before.diag)
+    is_far = kkt > FAR * rounding_of_sums(after.coef, before.diag)
+    return is_far | (gain > 0.01 / 8 * steps * gap * gap / jnp.max(before.diag))
 
 
 def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:

@@ -111,7 +111,7 @@ def solve_matrix(
         )
         progress = (end.steps > 1) | ((end.steps == 1) & end.changed)
         is_full = (end.steps == most) & (end.gap > step_tol)
-        progress &= ~is_full | has_gained(dual, constant.at_state(state), step_tol, most)
+        progress &= ~is_full | has_gained(dual, constant.at_state(state), step_tol, most, end.gap)
         return state, steps + end.steps, residual.value, progress
 
     start = state, jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, y.dtype), jnp.ones((), bool)

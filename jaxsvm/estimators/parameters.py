@@ -26,7 +26,7 @@ def kernel_of(
         return as_kernel(name)
     gamma = gamma_of(name, gamma, x, weight)
     unit = unit_of(x) if name in WITH_GAMMA else 1.0
-    square = gamma if unit == 1 else gamma * unit * unit
+    square = in_range("gamma", gamma if unit == 1 else gamma * unit * unit)
     by_name: dict[str, Callable] = {
         "linear": kernels.linear,
         "poly": lambda: kernels.polynomial(square, coef0, degree=degree),
@@ -60,9 +60,11 @@ def gamma_of(name: Any, gamma: Any, x: Any, weight: np.ndarray | None = None) ->
             return 1 / x.shape[1]
         with np.errstate(over="ignore", invalid="ignore"):  # `dataset` rejects such rows
             variance = _variance(x, weight)
-        return 1 / (x.shape[1] * variance) if variance and np.isfinite(variance) else 1.0
+        if not variance or not np.isfinite(variance):
+            return 1.0
+        return max(1 / (x.shape[1] * variance), float(_limits().tiny))  # as above
     check_positive(gamma=gamma)
-    return in_range("gamma", gamma)
+    return float(gamma)
 
 
 def in_range(name: str, value: Any) -> float:
@@ -71,13 +73,18 @@ def in_range(name: str, value: Any) -> float:
     Raises:
         ValueError: it is out of the range of the numbers of solvers.
     """
-    limits = np.finfo(np.float64 if x64_enabled() else np.float32)
+    limits = _limits()
     if not float(limits.tiny) <= abs(value) <= float(limits.max):
         raise ValueError(
             f"{name} must be from {limits.tiny:.3g} to {limits.max:.3g} for {limits.dtype}, got "
             f"{value:g}: scale the columns of X instead"
         )
     return float(value)
+
+
+def _limits() -> np.finfo:
+    """The range of the numbers of solvers."""
+    return np.finfo(np.float64 if x64_enabled() else np.float32)
 
 
 def _variance(x: Any, weight: np.ndarray | None) -> float:

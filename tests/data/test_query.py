@@ -93,7 +93,10 @@ def test_bad_queries_and_grades_get_one_sentence():
         (lambda: jaxsvm.dataset(X, Y, query=NAMES[:3]), r"query must name the query of each of the 8 rows, got shape \(3,\)"),
         (lambda: jaxsvm.dataset(X, [0, 0, 1, 1, 1, 2, 2, 2], query=NAMES), "no two rows of one query have different grades"),
         (lambda: jaxsvm.dataset(X, [1] * 8, task="ranking"), "no two rows of one query have different grades"),
-        (lambda: jaxsvm.dataset(X, np.arange(8) + 1.7e9, task="ranking"), "moves a grade by 7, but grades differ by 7 only"),
+        (
+            lambda: jaxsvm.dataset(X, np.arange(8) + 1.7e9, task="ranking"),
+            "moves a grade by 7 and makes different grades of a query equal",
+        ),
         (lambda: jaxsvm.dataset(X, Y, query=[np.nan, *range(7)]), "query holds a NaN, first in row 0"),
         (lambda: jaxsvm.dataset(X, Y, query=NAMES, task="grades"), "task must be one of"),
         (lambda: jaxsvm.take(data()._replace(query=jnp.zeros(3, jnp.int32)), [0]), "must hold one query for each of its 8 rows"),
