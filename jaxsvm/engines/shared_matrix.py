@@ -266,21 +266,34 @@ def _certified(
     loss: Any,
     bias: str,
 ) -> tuple[Array, Certificate]:
-    """The scores (n,), and the certificate of 1/2 |w|^2 + sum_i C weight_i loss_i."""
+    """The scores, and the certificate of 1/2 |w|^2 + sum_i C weight_i loss_i.
+
+    Args:
+        C: () > 0.
+        weight: (m n,) of the rows of m problems, one after the other; so are the next three.
+        y: (m n,) targets.
+        coef: (m n,) coefficients.
+        product: (m n,) K coef.
+        b: () or (m n,) intercepts.
+        diag: (n,) values k(x_i, x_i) of the rows that the problems share.
+        loss: of scores.
+        bias: "free" or "none".
+    """
     row_C = C * weight
     bounds = loss.quadratic(y, row_C)
-    # rounding leaves coefficients beyond a bound, and a sum that is not 0
-    feasible = jnp.clip(coef, bounds.low, bounds.high)
-    feasible = balanced(feasible) if bias == "free" else feasible
+    # rounding leaves coefficients beyond a bound, and a sum that is not 0; a row for each problem
+    parts = jnp.clip(coef, bounds.low, bounds.high).reshape(-1, diag.shape[0])
+    parts = jax.vmap(balanced)(parts) if bias == "free" else parts
+    feasible = parts.ravel()
     score = product + b
     value = loss.value(score, y)
     slope = jnp.where(row_C > 0, -feasible / jnp.where(row_C > 0, row_C, 1), 0)
     terms = jnp.maximum(value + loss.conjugate(slope, y) - slope * score, 0)
     weighted_sum = lambda a: jnp.sum(jnp.where(row_C > 0, row_C * a, 0))
     # |w - w(feasible)| is at most the sum of the norms of what was changed
-    size = jnp.sqrt(jnp.abs(diag))
-    distance = jnp.dot(jnp.abs(feasible - coef), size)
-    rounding = 4 * jnp.sum(jnp.abs(feasible)) * rounding_of_sums(feasible, diag)
+    distance = jnp.abs(parts - coef.reshape(parts.shape)) @ jnp.sqrt(jnp.abs(diag))
+    sums = jax.vmap(rounding_of_sums, in_axes=(0, None))(parts, diag)
+    rounding = 4 * jnp.sum(jnp.abs(parts), axis=1) * sums
     primal = jnp.dot(coef, product) / 2 + weighted_sum(value)
-    gap = weighted_sum(terms) + distance * distance / 2 + rounding
+    gap = weighted_sum(terms) + jnp.sum(distance * distance / 2 + rounding)
     return score, Certificate(primal, primal - gap, gap, jnp.ones((), bool))
