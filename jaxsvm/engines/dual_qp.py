@@ -367,8 +367,8 @@ def centre(state: DualState, bias: str) -> tuple[DualState, Array]:
     shift = jnp.mean(state.grad)
     for _ in range(2):
         distance = jnp.abs(state.grad - shift)
-        near = distance <= 1.01 * jnp.mean(distance)  # at least one row, whatever is rounded
-        shift = jnp.sum(jnp.where(near, state.grad, 0)) / jnp.sum(near.astype(shift.dtype))
+        is_near = distance <= 1.01 * jnp.mean(distance)  # at least one row, whatever is rounded
+        shift = jnp.sum(jnp.where(is_near, state.grad, 0)) / jnp.sum(is_near.astype(shift.dtype))
     return shift_grad(state, -shift), shift
 
 
