@@ -538,7 +538,7 @@ class Fit(NamedTuple):
         while not hasattr(model, "rounding") and hasattr(model, "inner"):
             model = model.inner
         rounding = model.rounding() if hasattr(model, "rounding") else 0.0
-        if not residual <= MOST_ROUNDINGS * rounding:
+        if not 0 < residual <= MOST_ROUNDINGS * rounding:
             return "; go on with state=run.state"
         return (
             f"; rounding to {model.coef.dtype} leaves about {rounding:.1e}, as coefficients or "

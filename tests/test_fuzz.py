@@ -3,6 +3,7 @@
 The numbers of drawn inputs are in `EXAMPLES`; they add up to 2,210, at least the 2,000 that are asked for.
 """
 
+import codecs
 import csv
 import io
 import itertools
@@ -462,7 +463,7 @@ def by_hand(text):
     """(rows, targets) of svmlight as dicts and numbers, by plain Python; None if it is not that; each with a line."""
     rows, targets = [], []
     try:
-        for line in text.split(b"\n"):
+        for line in text.removeprefix(codecs.BOM_UTF8).split(b"\n"):
             words = line.split(b"#")[0].split()
             if not words:
                 continue

@@ -17,13 +17,16 @@ from ..recipe import register
 from ..types import Array, Batch, Count
 from . import kernel_cache, whole_matrix
 from .dual_qp import (
+    PATIENCE,
     Dual,
     DualState,
+    Idle,
     Residual,
     centre,
+    count_idle,
     gain_down,
     gain_up,
-    has_gained,
+    never_idle,
     shift_grad,
 )
 from .smo_step import solve
@@ -85,13 +88,12 @@ class Progress(NamedTuple):
     state: DecompositionState
     residual: Residual  # of the state
     rows: kernel_cache.Rows | None  # the kernel rows in memory; None with `Task.matrix`
-    idle: Array  # ()  int32, working sets in a row that gained no more than rounding
+    idle: Idle
     rounds: Array  # ()  int32, number of solved working sets
 
 
 BLOCK = 512  # rows that steps on pairs are made on
 MAX_SET = 8 * BLOCK  # rows of the largest working set that is chosen without an argument
-PATIENCE = 10  # working sets in a row without a gain above rounding after which a run ends
 MEMORY = 2**29  # bytes of cached kernel rows, without an argument
 
 
@@ -102,8 +104,8 @@ class Blocks(NamedTuple):
     compensation: Array  # (m,)  rounding errors of its derivative, still to be added
     sum_error: Array
     block: Array  # (BLOCK,)  int32, places in the working set
-    kkt: Array  # ()  violation in the working set
-    idle: Array  # ()  int32, blocks in a row that gained no more than rounding
+    residual: Residual  # in the working set
+    idle: Idle
     rounds: Array  # ()  int32, number of solved blocks
 
 
@@ -124,18 +126,18 @@ def solve_by_blocks(
         The coefficients, (m,) or (k, m), and sum_error.
     """
 
-    def violation(dual: Dual) -> Array:
-        return task.qp.residual(dual, *rows, "kkt", task.bias, task.tol).kkt
+    def residual_of(dual: Dual) -> Residual:
+        return task.qp.residual(dual, *rows, "kkt", task.bias, task.tol)
 
     def should_continue(at: Blocks) -> Array:
-        return (at.kkt > tol) & (at.idle < PATIENCE) & (at.rounds < 2000)
+        return (at.residual.kkt > tol) & (at.idle.count < PATIENCE) & (at.rounds < 2000)
 
     def solve_next(at: Blocks) -> Blocks:
         dual = at.dual._replace(grad=at.dual.grad + at.compensation)
         block = select_working_set(dual, at.block[: BLOCK // 2], BLOCK)
         own = jax.tree.map(lambda a: a.at[..., block].get(mode="promise_in_bounds"), dual)
         own_rows = gram.at[block].get(mode="promise_in_bounds")
-        block_tol = jnp.maximum(0.1 * at.kkt, 0.3 * tol)
+        block_tol = jnp.maximum(0.1 * at.residual.kkt, 0.3 * tol)
         own_gram = own_rows.at[:, block].get(mode="promise_in_bounds")
         solved = solve(own_gram, own, at.sum_error, block_tol, task.bias, 100 * BLOCK)
         change = solved.dual.coef - own.coef
@@ -143,23 +145,17 @@ def solve_by_blocks(
         grad, compensation = two_sum(at.dual.grad, at.compensation, -dot(total_change, own_rows))
         coef = dual.coef.at[..., block].set(solved.dual.coef, mode="promise_in_bounds")
         dual = dual._replace(coef=coef, grad=grad)
-        kkt = violation(dual._replace(grad=grad + compensation))
-        new_grad = (grad + compensation).at[block].get(mode="promise_in_bounds")
-        idle = count_idle(at.idle, own, solved.dual._replace(grad=new_grad), at.kkt)
-        return Blocks(dual, compensation, solved.sum_error, block, kkt, idle, at.rounds + 1)
+        residual = residual_of(dual._replace(grad=grad + compensation))
+        idle = count_idle(at.idle, residual, jnp.any(change != 0))
+        return Blocks(dual, compensation, solved.sum_error, block, residual, idle, at.rounds + 1)
 
     zero = jnp.zeros((), jnp.int32)
     block = lax.iota(jnp.int32, BLOCK)
     none = jnp.zeros_like(start.grad)
-    begin = Blocks(start, none, sum_error, block, violation(start), zero, zero)
+    idle = never_idle(none.dtype)
+    begin = Blocks(start, none, sum_error, block, residual_of(start), idle, zero)
     end = lax.while_loop(should_continue, solve_next, begin)
     return end.dual.coef, end.sum_error
-
-
-def count_idle(idle: Array, before: Dual, after: Dual, kkt: Array) -> Array:
-    """The number of sets in a row without a gain; `PATIENCE` where no coefficient changed."""
-    idle = jnp.where(has_gained(before, after, kkt, 1, kkt), 0, idle + 1)
-    return jnp.where(jnp.any(after.coef != before.coef), idle, PATIENCE)
 
 
 def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
@@ -170,7 +166,7 @@ def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
     l2 = task.dual.bounds.l2
     state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
     size = progress.state.working.shape[0]
-    working = selected = select_working_set(dual, progress.state.working[: size // 2], size)
+    working = select_working_set(dual, progress.state.working[: size // 2], size)
     at_working = lambda a: a.at[..., working].get(mode="promise_in_bounds")
     own = jax.tree.map(at_working, dual)
     gram = task.gram(working)
@@ -198,18 +194,15 @@ def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
         free = (coef > own.bounds.low) & (coef < own.bounds.high)
         free = free if free.ndim == 1 else jnp.any(free, axis=0)
         working = working[jnp.argsort(~free, stable=True)]
-    new_grad = (grad + compensation).at[selected].get(mode="promise_in_bounds")
-    idle = count_idle(
-        progress.idle, own, own._replace(coef=coef, grad=new_grad), progress.residual.kkt
-    )
     residual = task.residual(state)
+    idle = count_idle(progress.idle, residual, jnp.any(parts_change != 0))
     new = DecompositionState(state, working, residual.value)
     return Progress(new, residual, cache, idle, progress.rounds + 1)
 
 
 def can_continue(task: Task, row_limit: int, progress: Progress) -> Array:
     """Whether another working set may improve the coefficients, and no limit is reached, ()."""
-    unfinished = (progress.idle < PATIENCE) & (progress.rounds < task.rounds)
+    unfinished = (progress.idle.count < PATIENCE) & (progress.rounds < task.rounds)
     more = progress.residual.unsolved & unfinished
     return more if progress.rows is None else more & (progress.rows.n_computed < row_limit)
 
@@ -218,10 +211,10 @@ def solve_all(task: Task, row_limit: int, by_blocks: bool, progress: Progress) -
     """Solve working sets to the end."""
     condition = functools.partial(can_continue, task, row_limit)
     step = functools.partial(solve_set, task, by_blocks)
-    dual, shift = centre(progress.state.dual, task.bias)
-    end = lax.while_loop(
-        condition, step, progress._replace(state=progress.state._replace(dual=dual))
-    )
+    state = progress.state
+    dual, shift = centre(task.qp, state.dual, task.dual.at_state(state.dual), task.bias)
+    begin = progress._replace(state=state._replace(dual=dual))
+    end = lax.while_loop(condition, step, begin)
     return end._replace(state=end.state._replace(dual=shift_grad(end.state.dual, shift)))
 
 
@@ -251,7 +244,7 @@ def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
         def run(state, residual):
             rows = kernel_cache.empty(x, kernel_cache.num_slots(x, memory))
             zero = jnp.zeros((), jnp.int32)
-            start = Progress(state, residual, rows, zero, zero)
+            start = Progress(state, residual, rows, never_idle(y.dtype), zero)
             end = solve_all(task, row_limit, by_blocks and size > BLOCK, start)
             assert end.rows is not None
             return end.state, end.rows.n_computed + start_rows

@@ -36,7 +36,7 @@ from ..numerics import (
     two_sum,
 )
 from ..recipe import as_static, cast, check_choice, check_positive, register, unwrap_static
-from ..types import Array, Batch, Count, Info, Loss, Quadratic, Scalar
+from ..types import MOST_ROUNDINGS, Array, Batch, Count, Info, Loss, Quadratic, Scalar
 
 
 class Dual(NamedTuple):
@@ -88,6 +88,11 @@ class Problem(NamedTuple):
     C: Scalar  # ()
     kernel: Kernel
     loss: Any  # `recipe.as_static` of a loss
+
+    @property
+    def real_targets(self) -> bool:
+        """Whether the targets are real numbers, which may lie far from 0."""
+        return not unwrap_static(self.loss).labels
 
     def dual(self, state: DualState, x: Array, y: Array) -> Dual:
         """The coefficients of a state with their derivatives, bounds and curvatures."""
@@ -311,6 +316,7 @@ class Residual(NamedTuple):
     kkt: Array  # the violation
     goal: Array  # the value to stop at
     unsolved: Array  # bool, whether the value without rounding is above `goal`
+    near: Array  # bool, whether the value is at most `MOST_ROUNDINGS` times its rounding
 
 
 def residual_at(value: Array, kkt: Array, rounding: Array, tol: Array) -> Residual:
@@ -321,7 +327,7 @@ def residual_at(value: Array, kkt: Array, rounding: Array, tol: Array) -> Residu
     """
     goal = jnp.maximum(tol - rounding, jnp.maximum(tol, rounding) / 2)
     residual = jnp.where(rounding > tol, jnp.maximum(value, rounding), value)
-    return Residual(residual, kkt, goal, value > goal)
+    return Residual(residual, kkt, goal, value > goal, value <= MOST_ROUNDINGS * rounding)
 
 
 def residual_of(
@@ -346,43 +352,53 @@ def residual_of(
     return residual_at(kkt, kkt, rounding, tol)
 
 
-FAR = 100  # violations of so many times the rounding of scores are no rounding
-
-
-def shift_grad(state: DualState, shift: Array) -> DualState:
-    """The state with `shift` () added to the derivative, without rounding."""
+def shift_grad(state: DualState, shift: Array | None) -> DualState:
+    """The state with `shift` () added to the derivative, without rounding; None: the same state."""
+    if shift is None:
+        return state
     grad, rounding = two_sum(state.grad, jnp.zeros_like(state.grad), shift)
     return state._replace(grad=grad, compensation=state.compensation + rounding)
 
 
-def centre(state: DualState, bias: str) -> tuple[DualState, Array]:
-    """The state with a derivative around 0, and the shift () that undoes it.
+def centre(qp: Any, state: DualState, dual: Dual, bias: str) -> tuple[DualState, Array | None]:
+    """The state with a derivative around 0, and the shift () that undoes it; None: there is none.
 
-    With a free bias steps read differences of derivatives. These lose digits where the targets,
-    and so all derivatives, are far from 0. The shift is a mean without the rows farthest from it,
-    as a few outliers would spoil the digits of all other rows.
+    With a free bias steps read differences of derivatives. These lose digits where real targets,
+    and so all derivatives, are far from 0. The shift is the middle of the violation of `dual`, that
+    of the state.
     """
-    if bias == "none":
-        return state, jnp.zeros((), state.grad.dtype)
-    shift = jnp.mean(state.grad)
-    for _ in range(2):
-        distance = jnp.abs(state.grad - shift)
-        is_near = distance <= 1.01 * jnp.mean(distance)  # at least one row, whatever is rounded
-        shift = jnp.sum(jnp.where(is_near, state.grad, 0)) / jnp.sum(is_near.astype(shift.dtype))
+    if bias == "none" or not qp.real_targets:
+        return state, None
+    middle = jnp.mean((fast_max(gain_up(dual)) + fast_min(gain_down(dual))) / 2)
+    shift = jnp.where(jnp.isfinite(middle), middle, 0)  # no row of positive weight
     return shift_grad(state, -shift), shift
 
 
-def has_gained(before: Dual, after: Dual, gap: Array, steps: Array | int, kkt: Array) -> Array:
-    """Whether steps gained more than rounding leaves, () bool.
+class Idle(NamedTuple):
+    """What tells that rounding has stopped a run, () each."""
 
-    A step on a pair with a violation of `gap` gains at least gap^2 / (8 max k) where no bound stops
-    it. Steps that gain less than a hundredth of it on average only change the rounding. They are
-    taken to gain while the violation `kkt` is far above rounding, as small gains are lost in sums.
+    count: Array  # type: ignore[assignment]  # int32, looks in a row without a new least violation
+    least: Array  # the least violation of all looks
+
+
+PATIENCE = 10  # looks in a row without a new least violation after which a run ends
+
+
+def never_idle(dtype: Any) -> Idle:
+    """Before the first look."""
+    return Idle(jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, dtype))
+
+
+def count_idle(idle: Idle, residual: Residual, changed: Array | bool = True) -> Idle:
+    """As `idle`, after another look.
+
+    Near rounding, steps that only change the rounding leave the least violation as it was. Where
+    not even a coefficient has `changed`, no more looks are of use.
     """
-    before, after = (dual._replace(coef=dual.total) for dual in (before, after))
-    gain = jnp.sum(dual_gain(before, after))
-    is_far = kkt > FAR * rounding_of_sums(after.coef, before.diag)
-    return is_far | (gain > 0.01 / 8 * steps * gap * gap / jnp.max(before.diag))
+    improves = (residual.kkt < idle.least) | ~residual.near
+    count = jnp.where(improves, 0, idle.count + 1)
+    least = jnp.minimum(idle.least, residual.kkt)
+    return Idle(jnp.where(changed, count, PATIENCE), least)
 
 
 def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:

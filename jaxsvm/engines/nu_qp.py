@@ -89,6 +89,11 @@ class NuProblem(NamedTuple):
     parts: Parts
     start: Array | None  # (n,)  initial coefficients; None: zeros
 
+    @property
+    def real_targets(self) -> bool:
+        """True: `nu_svr` has real targets."""
+        return True
+
     def dual(self, state: DualState, x: Array, y: Array) -> Dual:
         """The coefficients of a state with their derivatives, bounds and curvatures."""
         return self.dual_from_diag(state, self.kernel.diag(x), y)

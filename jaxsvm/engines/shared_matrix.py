@@ -19,7 +19,7 @@ from ..recipe import cast, unwrap_static
 from ..types import Array, Certificate, Quadratic, Sharing, take
 from . import blocks, kernel_cache, whole_matrix
 from .blocks import DecompositionState, Progress, Task
-from .dual_qp import DualState, Problem, intercept
+from .dual_qp import DualState, Problem, intercept, never_idle
 
 # numbers of the matrix that steps on pairs of all rows may read before blocks are solved: no block
 # is gathered for the many runs that end with these steps
@@ -236,7 +236,7 @@ def _solve(
         zero = jnp.zeros((), jnp.int32)
         rows = None if matrix else shared.rows._replace(n_computed=zero)
         begin = DecompositionState(dual, working, residual_at_start.value)
-        start = Progress(begin, residual_at_start, rows, zero, zero)
+        start = Progress(begin, residual_at_start, rows, never_idle(dual.coef.dtype), zero)
         end = blocks.solve_all(task, row_limit, q > blocks.BLOCK, start)
         dual, residual, steps = end.state.dual, end.residual.value, steps + end.rounds
         shared = shared if matrix else shared._replace(rows=end.rows)

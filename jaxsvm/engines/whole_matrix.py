@@ -14,10 +14,10 @@ from jax import lax
 
 from ..numerics import accum_dtype, dot, map_sharing
 from ..types import Array
-from .dual_qp import DualState, centre, has_gained, shift_grad
+from .dual_qp import PATIENCE, DualState, centre, count_idle, never_idle, shift_grad
 from .smo_step import solve
 
-STEPS = 2000  # least number of steps after which a run that rounding has stopped may end
+STEPS = 2000  # least number of steps between two looks at the residual
 MAX_ROWS = 2048  # rows up to which steps on the whole matrix are as fast as blocks
 
 
@@ -43,8 +43,8 @@ def make_solver(stop: str, bias: str) -> Callable:
 
     Returns:
         A function (kernel, x), (qp, tol, max_steps, state, y) -> state, residual, steps. It
-        ends once the residual is at most `tol`, after `max_steps` steps, or where steps gain no
-        more than rounding.
+        ends once the residual is at most `tol`, after `max_steps` steps, or where rounding stops
+        it.
     """
 
     def matrix(shared):
@@ -84,25 +84,28 @@ def solve_matrix(
         bias: as of `make_solver`.
     """
     state, _ = qp.feasible_start(state, lambda coef: dot(gram, coef))
-    state, shift = centre(state, bias)
     constant = qp.dual_from_diag(state, diag, y)  # its bounds and curvature
     if constant.bounds.l2 is not None:
         gram = gram + jnp.diag(constant.bounds.l2)
 
-    most = max(STEPS, 20 * y.shape[0])
+    most = max(STEPS, 2 * y.shape[0])
 
     def should_continue(carry):
         return carry[-1]
 
     def solve_and_check(carry):
         """Look at the residual; if it is too large, make steps until the violation is small."""
-        state, steps, _, _ = carry
-        dual = constant.at_state(state)
+        state, steps, idle, _, _ = carry
+        centred, shift = centre(qp, state, constant.at_state(state), bias)
+        dual = constant.at_state(centred)
         residual = qp.residual(dual, state.weight, y, stop, bias, tol)
+        idle = count_idle(idle, residual)
         step_tol = residual.goal if stop == "kkt" else 0.1 * residual.kkt
-        limit = jnp.where(residual.unsolved, jnp.minimum(max_steps - steps, most), 0)
-        uncompensated = dual._replace(grad=state.grad)
-        end = solve(gram, uncompensated, state.sum_error, step_tol, bias, limit, state.compensation)
+        unfinished = residual.unsolved & (idle.count < PATIENCE)
+        limit = jnp.where(unfinished, jnp.minimum(max_steps - steps, most), 0)
+        uncompensated = dual._replace(grad=centred.grad)
+        sums = state.sum_error, step_tol, bias, limit, centred.compensation
+        end = solve(gram, uncompensated, *sums)
         state = state._replace(
             coef=end.dual.coef,
             grad=end.dual.grad,
@@ -110,10 +113,9 @@ def solve_matrix(
             sum_error=end.sum_error,
         )
         progress = (end.steps > 1) | ((end.steps == 1) & end.changed)
-        is_full = (end.steps == most) & (end.gap > step_tol)
-        progress &= ~is_full | has_gained(dual, constant.at_state(state), step_tol, most, end.gap)
-        return state, steps + end.steps, residual.value, progress
+        return shift_grad(state, shift), steps + end.steps, idle, residual.value, progress
 
-    start = state, jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, y.dtype), jnp.ones((), bool)
-    state, steps, residual, _ = lax.while_loop(should_continue, solve_and_check, start)
-    return shift_grad(state, shift), residual, steps
+    infinite, true = jnp.full((), jnp.inf, y.dtype), jnp.ones((), bool)
+    start = state, jnp.zeros((), jnp.int32), never_idle(y.dtype), infinite, true
+    state, steps, _, residual, _ = lax.while_loop(should_continue, solve_and_check, start)
+    return state, residual, steps

@@ -133,9 +133,8 @@ def conclude(
     solver = fields_of(solver)
     # y of the checked rows is not read; a copy of the weights stands in for it.
     rows = rows._replace(y=rows.weight)
-    valid = jnp.all((rows.weight >= 0) & (rows.weight < jnp.inf))
-    if data is not None:
-        valid &= jnp.any(data.weight > 0)
+    total = jnp.sum(jnp.where(rows.weight >= 0, rows.weight, jnp.nan))
+    valid = (total >= 0 if data is None else total > 0) & (total < jnp.inf)
     loss = jnp.where(valid, loss, jnp.nan)
     model = solver.model(state, data)
     if packed_rows is None:

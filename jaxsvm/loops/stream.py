@@ -497,7 +497,7 @@ def _per_row_leaves(solver: Any, first: Batch) -> list[int]:
     """The places of the leaves of the state whose shapes depend on the number of rows."""
     states = [
         init_stream.eval_shape(solver, jax.random.key(0), first, rows=n)[0]
-        for n in (first.y.shape[0], 2**30)
+        for n in (first.y.shape[0], first.y.shape[0] + 2**16)
     ]
     leaf_pairs = zip(*map(jax.tree.leaves, states), strict=True)
     return [place for place, (short, long) in enumerate(leaf_pairs) if short.shape != long.shape]

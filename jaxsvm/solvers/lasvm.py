@@ -131,7 +131,7 @@ def lasvm(
         cast_qp = stop_gradients(cast(qp, y.dtype))
         state, x, y = stop_gradients((state, cast_qp.kernel.layout(batch).x, y))
         stop_at = jnp.asarray(-1.0 if tol is None else tol, y.dtype)
-        dual, shift = centre(state.dual, bias)
+        dual, shift = centre(cast_qp, state.dual, cast_qp.dual(state.dual, x, y), bias)
         new, on_set, rows_computed = visit_all(
             cast_qp, lax.stop_gradient(stop_at), state._replace(dual=dual), x, y, batch.index
         )

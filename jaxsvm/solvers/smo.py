@@ -79,8 +79,9 @@ def smo(
         y = batch.y.astype(state.coef.dtype)
         cast_qp = stop_gradients(cast(qp, y.dtype))
         state, x, y = stop_gradients((state, batch.x, y))
-        centred_state, shift = centre(state, bias)
-        dual = cast_qp.dual(centred_state, x, y)
+        dual = cast_qp.dual(state, x, y)
+        centred_state, shift = centre(cast_qp, state, dual, bias)
+        dual = dual.at_state(centred_state)
 
         def row(i):
             return add_l2(cast_qp.kernel(x[i[None]], x)[0], dual, i)

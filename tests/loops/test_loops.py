@@ -317,6 +317,8 @@ def test_tol_that_is_not_met():
     run = fit(WHOLE, DATA, KEY, steps=4, every=4, tol=1.0)
     assert not run.converged
     assert run.status == "stopped after 4 steps; residual 6.0e+00, tolerance 1.0e+00 not met; go on with state=run.state"
+    exact = fit(WHOLE, DATA, KEY, steps=10, every=10, tol=-1.0)
+    assert exact.status == "stopped after 10 steps; residual 0.0e+00, tolerance -1.0e+00 not met; go on with state=run.state"
 
 
 def test_a_run_that_converged_goes_on():
