@@ -321,11 +321,11 @@ def polynomial(gamma: float = 1.0, coef0: float = 1.0, *, degree: int = 3) -> _K
     Args:
         gamma: > 0.
         coef0: >= 0 for a positive semi-definite kernel.
-        degree: integer >= 1; structure.
+        degree: integer >= 0; structure.
     """
     check_positive(gamma=gamma)
     check_scalars(coef0=coef0)
-    integer("degree", degree, 1)
+    integer("degree", degree, 0)
     return _of_products(
         lambda product, x, z: (gamma * product + coef0) ** degree,
         lambda x: (gamma * sqnorms(x) + coef0) ** degree,

@@ -599,6 +599,9 @@ def cast(tree: Any, dtype: Any) -> Any:
     """The floating numbers of `tree` as arrays of `dtype`, strongly typed.
 
     A float64 lam must not widen a float32 run.
+
+    Raises:
+        ValueError: a number of Python or NumPy is out of the range of `dtype`.
     """
 
     def one(leaf):
@@ -608,7 +611,26 @@ def cast(tree: Any, dtype: Any) -> Any:
         if is_key or not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             return leaf
         # known numbers stay on the host, where nothing is compiled
-        known = leaf if isinstance(leaf, float | np.floating) else on_host(leaf)
+        if isinstance(leaf, float | np.floating):
+            return _in_range(leaf, dtype)
+        known = on_host(leaf)
         return jnp.asarray(leaf, dtype) if known is None else np.asarray(known, dtype)
 
     return jax.tree.map(one, tree)
+
+
+def _in_range(value: Any, dtype: Any) -> np.ndarray:
+    """One number in another type.
+
+    Raises:
+        ValueError: it becomes infinite, or 0.
+    """
+    with np.errstate(over="ignore"):
+        new = np.asarray(value, dtype)
+    if np.isfinite(value) and not (np.isfinite(new) and bool(new) == bool(value)):
+        limits = jnp.finfo(dtype)
+        raise ValueError(
+            f"numbers must be 0 or from {float(limits.tiny):.3g} to {float(limits.max):.3g} in "
+            f"size for {limits.dtype}, got {value:g}: scale the rows, or use 64-bit numbers"
+        )
+    return new

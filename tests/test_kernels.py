@@ -219,7 +219,7 @@ def test_low_precision_rows_give_float32_values():
         "rbf(1.0, gamma=1.0)",
         "laplacian(0.0)",
         "polynomial(-1.0)",
-        "polynomial(degree=0)",
+        "polynomial(degree=-1)",
         "polynomial(degree=2.5)",
         "sigmoid(0.0)",
         "scaled(linear(), -1.0)",

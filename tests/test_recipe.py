@@ -407,7 +407,7 @@ def test_choice():
         (lambda: jaxsvm.sdca(-1).init, "C must be a finite number above 0, got -1"),
         (lambda: kernels.rbf(0.0).diag(jnp.ones((1, 1))), "sigma must be a finite number above 0, got 0"),
         (lambda: kernels.rbf().diag(jnp.ones((1, 1))), "rbf takes sigma or gamma"),
-        (lambda: kernels.polynomial(degree=0).diag(jnp.ones((1, 1))), "degree must be a whole number of at least 1, got 0"),
+        (lambda: kernels.polynomial(degree=-1).diag(jnp.ones((1, 1))), "degree must be a whole number of at least 0, got -1"),
         (lambda: samplers.uniform(0).init, "batch_size must be a whole number of at least 1, got 0"),
     ],
 )
@@ -706,6 +706,7 @@ def test_steps_that_are_not_above_0_are_refused():
             made(0.0)
 
 
+@pytest.mark.long  # without JAX's caches
 def test_a_factory_leaves_no_tracer_of_its_trial():
     with jax.checking_leaks():
         jaxsvm.pegasos(0.0123)

@@ -71,8 +71,8 @@ def machine(gram: np.ndarray, cross: np.ndarray, y: np.ndarray, C: float, weight
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = SVC(kernel="precomputed", C=C, tol=1e-8).fit(gram, y, sample_weight=weight)
-    bounds = C * weight[made.support_]
-    return made.decision_function(cross), bool((np.abs(made.dual_coef_[0]) < bounds * (1 - 1e-6)).any())
+    share = np.abs(made.dual_coef_[0]) / (C * weight[made.support_])
+    return made.decision_function(cross), bool(((share > 1e-6) & (share < 1 - 1e-6)).any())  # LIBSVM leaves 1e-17 of some
 
 
 def run(case: Case) -> None:

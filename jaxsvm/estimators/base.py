@@ -120,6 +120,13 @@ class BaseSVM(BaseEstimator):
             check_digits(X, np.dtype(np.float64 if x64_enabled() else np.float32))
         return X, y, weight
 
+    def __getstate__(self) -> dict:
+        """The attributes with arrays of NumPy, which other programs read without JAX's devices."""
+        state = super().__getstate__()
+        return {
+            k: v if isinstance(v, dict) else jax.tree.map(_on_host, v) for k, v in state.items()
+        }
+
     @contextlib.contextmanager
     def _restore_on_error(self) -> Iterator[None]:
         """Restore the attributes if the body fails."""
@@ -332,6 +339,14 @@ class BaseSVM(BaseEstimator):
             Expansion,
             lambda model: np.atleast_2d(on_rows(model).coef)[:, support_index(model)],
         )
+
+
+def _on_host(leaf: Any) -> Any:
+    """An array of numbers as one of NumPy; anything else as it is."""
+    is_array = isinstance(leaf, jax.Array) and not jax.dtypes.issubdtype(
+        leaf.dtype, jax.dtypes.prng_key
+    )
+    return np.asarray(leaf) if is_array else leaf
 
 
 def streams(solver: Solver) -> bool:

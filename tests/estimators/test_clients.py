@@ -12,7 +12,7 @@ import sklearn.svm
 
 import jaxsvm
 from jaxsvm import kernels, models
-from jaxsvm.estimators import SVC, BudgetedSVC, FourierFeatures, LinearSVC, NuSVC, NystromFeatures, Pegasos
+from jaxsvm.estimators import SVC, SVR, BudgetedSVC, FourierFeatures, LinearSVC, NuSVC, NystromFeatures, Pegasos
 from jaxsvm.recipe import Recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met")
@@ -155,6 +155,36 @@ def test_a_gamma_out_of_the_range_of_float32(gamma):
         SVC(gamma=gamma).fit(X, Y)
 
 
+@pytest.mark.parametrize(
+    "machine",
+    [SVC(C=1e39), SVC(kernel="poly", coef0=1e39), SVC(tol=1e-50), SVR(epsilon=1e39), LinearSVC(C=1e39), Pegasos(alpha=1e-50)],
+)
+def test_numbers_out_of_the_range_of_float32(machine):
+    with pytest.raises(ValueError, match=r"from 1.18e-38 to 3.4e\+38 in size for float32, got 1e"):
+        machine.fit(X, Y)
+
+
+@pytest.mark.parametrize("machine", [SVC(), LinearSVC(random_state=0), Pegasos(random_state=0)])
+def test_the_state_of_a_machine_is_of_numpy(machine):
+    """skops saves such a state: it reads no array of JAX."""
+    made = machine.fit(X, Y)
+    state = made.__getstate__()
+    leaves = [leaf for value in state.values() if not isinstance(value, dict) for leaf in jax.tree.leaves(value)]
+    arrays = [leaf for leaf in leaves if hasattr(leaf, "dtype")]
+    assert len(arrays) > 5 and not any(isinstance(a, jax.Array) and a.dtype.kind in "fiub" for a in arrays)
+    other = type(machine)()
+    other.__setstate__(state)
+    np.testing.assert_array_equal(other.decision_function(X), made.decision_function(X))
+
+
+def test_a_polynomial_of_degree_0_is_a_constant():
+    """scikit-learn takes it."""
+    np.testing.assert_array_equal(kernels.polynomial(2.0, 3.0, degree=0)(X, X), np.ones((40, 40)))
+    theirs = sklearn.svm.SVC(kernel="poly", degree=0).fit(X, Y)
+    np.testing.assert_array_equal(SVC(kernel="poly", degree=0).fit(X, Y).predict(X), theirs.predict(X))
+
+
+@pytest.mark.long  # without JAX's caches
 def test_checks_of_jax():
     with jax.debug_nans(True):
         assert BudgetedSVC(budget=10, random_state=0).fit(X, Y).score(X, Y) > 0.8
