@@ -343,13 +343,13 @@ def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
 
     Args:
         dual: of n coefficients.
-        retained: (k,) rows that stay in the working set.
+        retained: (k,) rows that stay, the first of them where one row of each list needs the room.
         size: of the working set; if it is n, all rows in order.
 
     Reference: Z. Wen et al., ThunderSVM, JMLR 19, 2018, section 2; T. Joachims, Making large-scale
         SVM learning practical, 1999, section 3, for the two lists.
     """
-    n, k = dual.coef.shape[0], retained.shape[0]
+    n = dual.grad.shape[0]
     if size == n:
         return jnp.arange(n, dtype=jnp.int32)
     # the score of rows at a bound in place of -inf: they rank before rows already selected
@@ -361,8 +361,8 @@ def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
 
     up, down = gain_up(dual), -gain_down(dual)
     lists = [up, down] if up.ndim == 1 else [*up, *down]
-    selected = retained
+    selected = retained = retained[: size - len(lists)]
     for i, score in enumerate(lists):
         number = (size - selected.shape[0]) // (len(lists) - i)
         selected = jnp.concatenate([selected, top_unselected(score, selected, number)])
-    return jnp.concatenate([selected[k:], retained])
+    return jnp.concatenate([selected[retained.shape[0] :], retained])

@@ -148,6 +148,15 @@ def test_more_rows_than_one_block_holds(form, x64):
     np.testing.assert_allclose(run.model(x), values(theirs, x), rtol=0, atol=1e-5)
 
 
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_smallest_working_set_holds_a_pair_of_a_part(form, x64):
+    run = fit(make(form, working_set=4, rounds=1000.0), dataset(form), tol=1e-6)
+    assert run.converged
+    theirs = libsvm(form).fit(X, target(form))
+    np.testing.assert_allclose(run.model(X), values(theirs, X), rtol=0, atol=1e-4)
+
+
 # --------------------------------------------------------------------------------- LIBSVM's steps, transcribed to NumPy
 
 
