@@ -91,8 +91,8 @@ class NuProblem(NamedTuple):
 
     @property
     def real_targets(self) -> bool:
-        """True: `nu_svr` has real targets."""
-        return True
+        """Whether there may be real targets: not in `one_class`, whose unit is the level itself."""
+        return self.parts.low.shape[0] > 1
 
     def dual(self, state: DualState, x: Array, y: Array) -> Dual:
         """The coefficients of a state with their derivatives, bounds and curvatures."""
