@@ -427,6 +427,6 @@ def test_free_coefficients_of_one_sum_have_a_closed_form():
         parts = Parts(jnp.zeros(3, jnp.float32), -one, one, total[None])
         return parts_solution(fixed, jnp.asarray([level], jnp.float32), kernels.rbf(gamma=0.5), jnp.asarray(x), parts)
 
-    slopes = jax.jit(lambda total: jax.jvp(solution_at, (total,), (total,))[1])(jnp.float32(1))
+    slopes = jax.jit(jax.jacobian(solution_at))(jnp.float32(1))
     np.testing.assert_allclose(slopes[0][0], share, rtol=1e-4)
     np.testing.assert_allclose(slopes[1][0], level, rtol=1e-4)

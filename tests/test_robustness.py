@@ -42,7 +42,7 @@ def user_settings():
 
 
 # A part of it for every run of the tests: the parts that compile little, and some kinds of answers.
-SHORT = {"data": 16, "readers": 40, "files": 6, "selections": 1}
+SHORT = {"data": 16, "readers": 40, "files": 6, "selections": 2}
 ANSWERS = {
     "weighted_stream": 3,
     "dual_stream": 2,

@@ -130,7 +130,7 @@ def solve_by_blocks(
         return task.qp.residual(dual, *rows, "kkt", task.bias, task.tol)
 
     def should_continue(at: Blocks) -> Array:
-        return (at.residual.kkt > tol) & (at.idle.count < PATIENCE) & (at.rounds < 2000)
+        return (at.residual.kkt > tol) & (at.idle.looks < PATIENCE) & (at.rounds < 2000)
 
     def solve_next(at: Blocks) -> Blocks:
         dual = at.dual._replace(grad=at.dual.grad + at.compensation)
@@ -202,7 +202,7 @@ def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
 
 def can_continue(task: Task, row_limit: int, progress: Progress) -> Array:
     """Whether another working set may improve the coefficients, and no limit is reached, ()."""
-    unfinished = (progress.idle.count < PATIENCE) & (progress.rounds < task.rounds)
+    unfinished = (progress.idle.looks < PATIENCE) & (progress.rounds < task.rounds)
     more = progress.residual.unsolved & unfinished
     return more if progress.rows is None else more & (progress.rows.n_computed < row_limit)
 

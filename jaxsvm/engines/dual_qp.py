@@ -377,7 +377,7 @@ def centre(qp: Any, state: DualState, dual: Dual, bias: str) -> tuple[DualState,
 class Idle(NamedTuple):
     """What tells that rounding has stopped a run, () each."""
 
-    count: Array  # type: ignore[assignment]  # int32, looks in a row without a new least violation
+    looks: Array  # int32, those in a row without a new least violation
     least: Array  # the least violation of all looks
 
 
@@ -396,9 +396,9 @@ def count_idle(idle: Idle, residual: Residual, changed: Array | bool = True) -> 
     not even a coefficient has `changed`, no more looks are of use.
     """
     improves = (residual.kkt < idle.least) | ~residual.near
-    count = jnp.where(improves, 0, idle.count + 1)
+    looks = jnp.where(improves, 0, idle.looks + 1)
     least = jnp.minimum(idle.least, residual.kkt)
-    return Idle(jnp.where(changed, count, PATIENCE), least)
+    return Idle(jnp.where(changed, looks, PATIENCE), least)
 
 
 def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:

@@ -101,7 +101,7 @@ def solve_matrix(
         residual = qp.residual(dual, state.weight, y, stop, bias, tol)
         idle = count_idle(idle, residual)
         step_tol = residual.goal if stop == "kkt" else 0.1 * residual.kkt
-        unfinished = residual.unsolved & (idle.count < PATIENCE)
+        unfinished = residual.unsolved & (idle.looks < PATIENCE)
         limit = jnp.where(unfinished, jnp.minimum(max_steps - steps, most), 0)
         uncompensated = dual._replace(grad=centred.grad)
         sums = state.sum_error, step_tol, bias, limit, centred.compensation
