@@ -131,6 +131,14 @@ def types(tree):
     return jax.tree.structure(tree), [(a.shape, a.dtype, a.weak_type) for a in jax.tree.leaves(tree)]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("case", [case for case in FACTORIES if "budget=" in case.text], ids=lambda case: case.text)
+def test_the_debugger_of_jax_finds_no_nan(case):
+    """Empty slots of a budget divide 0 by 0 in no step."""
+    with jax.debug_nans(True):
+        assert run(case, 60).finite
+
+
 @each
 @pytest.mark.parametrize("b", [1, 3])
 def test_update_keeps_the_types_of_the_state(case, b):
