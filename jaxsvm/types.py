@@ -415,10 +415,15 @@ class Run(NamedTuple):
     sampler: State
     step: Array  # ()  int32, updates made
     done: Array  # ()  bool, the tolerance was met
+    # (5,) uint32, of which rows and numbers the state holds sums, see `loops.identity`; None:
+    # it is not known, and `fit` goes on with any
+    origin: Array | None = None
 
     def __check__(self) -> None:
         check_field("step", self.step, "whole", least=0)
         check_field("done", self.done, "truth", jnp.shape(self.step))
+        if self.origin is not None:
+            check_field("origin", self.origin, "whole", (*jnp.shape(self.step), 5), least=0)
 
 
 class Curve(NamedTuple):

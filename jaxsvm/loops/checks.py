@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,7 +13,8 @@ from .. import checks
 from ..checks import is_class_number, is_remote, own_values, shown
 from ..numerics import is_traced, shards
 from ..recipe import Recipe, fields_of, is_kind, refuse_factory
-from ..types import Batch, Curve, Run, Sampler, Solver, same_structure
+from ..types import Batch, Curve, Run, Sampler, Solver, State, same_structure
+from .identity import differs, names_of, with_state
 
 
 def check_solver(solver: Any) -> Solver:
@@ -129,17 +131,65 @@ def check_combined(solver: Solver, sampler: Sampler, data: Batch) -> None:
         )
     if isinstance(solver.targets, int):
         raise ValueError(f"the sampler gives pairs, and this solver takes class numbers: {how}")
-    n = data.y.shape[0]
-    rows = lambda n: jax.tree.map(lambda a: jax.ShapeDtypeStruct((n, *a.shape[1:]), a.dtype), data)
-    state = lambda n: jax.eval_shape(solver.init, jax.random.key(0), rows(n))
-    sizes = [[leaf.shape for leaf in jax.tree.leaves(state(size))] for size in (n, n + 1)]
-    if sizes[0] != sizes[1]:
+    if has_row_entries(solver, data):
         raise ValueError(
             "the sampler gives differences of rows, and this solver has a variable for each row: "
             f"{how}"
         )
     if sampler.validate is not None and not is_traced(data.y, data.weight, data.query):
         sampler.validate(data)
+
+
+def has_row_entries(solver: Solver, data: Batch) -> bool:
+    """Whether the size of the state depends on the number of rows."""
+    n = data.y.shape[0]
+    rows = lambda n: jax.tree.map(lambda a: jax.ShapeDtypeStruct((n, *a.shape[1:]), a.dtype), data)
+    state = lambda n: jax.eval_shape(solver.init, jax.random.key(0), rows(n))
+    sizes = [[leaf.shape for leaf in jax.tree.leaves(state(size))] for size in (n, n + 1)]
+    return sizes[0] != sizes[1]
+
+
+def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
+    """The state of a solver, unless it holds sums over other rows, or was changed.
+
+    Args:
+        solver: as an argument of a compiled function.
+        run: the `Run` or `StreamState` with the state.
+        new: the origin of the run which is to go on.
+        has_sums: fields of the solver -> whether the state holds sums over rows, or their numbers.
+
+    Raises:
+        ValueError: it does. Inside transformations its numbers become nan instead.
+    """
+    state = run.solver
+    different = None if run.origin is None else differs(run.origin, with_state(new, state))
+    if different is None or not (is_traced(different) or np.any(different)):
+        return state
+    fields = fields_of(solver)
+    of_rows = has_sums(fields)
+    different = different & np.array([of_rows, of_rows, True, of_rows, of_rows])
+    if fields.warm_start is not None:  # goes on with other numbers, and from another place
+        start, is_other = fields.warm_start(state), different[3] | different[4]
+        state = jax.tree.map(lambda a, b: jnp.where(is_other, a, b), start, state)
+        different = different & np.array([True, True, True, False, False])
+    if is_traced(different):
+        factor = jnp.where(jnp.any(different), jnp.nan, 1)
+        is_real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
+        return jax.tree.map(lambda a: a * factor.astype(a.dtype) if is_real(a) else a, state)
+    if np.any(different):
+        others = names_of(different)
+        problem = (
+            f"comes from a run with other {others}, which it holds sums over: go on with what it "
+            "was made with"
+            if others
+            else "was changed after its run, and the sums in it are those of before: go on from it "
+            "as it was"
+        )
+        raise ValueError(
+            f"state {problem}, or begin a new run with key= (and start=, where the solver takes "
+            "coefficients to start from)"
+        )
+    return state
 
 
 def check_probe(probe: Any) -> None:

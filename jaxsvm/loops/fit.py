@@ -51,13 +51,16 @@ from .checks import (
     check_key,
     check_like,
     check_limit,
+    check_origin,
     check_probe,
     check_solver,
     check_steps,
     check_targets,
     check_weights,
+    has_row_entries,
     whole_number,
 )
+from .identity import origin_of, sealed
 from .processes import all_processes, mesh_has_all_processes
 from .programs import (
     LONGEST_CALL,
@@ -165,7 +168,11 @@ def fit(
         tol: stop once the solver's residual is at most this. If the residual measures single rows
             only, the probe (a scalar) is compared instead. None: make all `steps`. If those are
             None too, a solver with a tolerance of its own (`decomposition`) stops at that.
-        state: the state to resume from, `run.state` of an earlier call or `models.load(path)`.
+        state: the state to resume from, `run.state` of an earlier call or `models.load(path)`, with
+            the solver and data of that call. Another tolerance is taken. A state with sums over
+            rows, or with numbers for each row, is refused with other rows, targets, weights or
+            numbers; inside transformations it becomes nan. For a start from another solution see
+            the argument `start` of the solvers.
         sampler: chooses the rows of each step; None: the sampler of the solver's paper.
         lift: when a solver with a feature map (`on_features`) computes the features: "once", of all
             rows before the first step; "piece", of the rows of each chunk before its loop; "step",
@@ -231,10 +238,11 @@ def fit(
         )
     if traced and (seconds is not None or save is not None):
         raise ValueError("seconds and save work outside of jit, vmap and grad only")
+    origin: Any = origin_of(solver_arg, data)
     if lift == "once":
         data = prepare(solver_arg, data)
     init_rows = min(max_lifted, n) if lift in ("piece", "step") else None
-    run = _init_or_resume(solver_arg, sampler_arg, key, data, state, init_rows)
+    run = _init_or_resume(solver_arg, sampler_arg, key, data, state, init_rows, origin)
     check_steps(0 if is_traced(run.step) else int(run.step), steps)
     takes_rows = not traced and lift != "piece" and fields.reads == "rows" and not draws.whole
     # packing pays off from MIN_ROWS rows a step on
@@ -245,11 +253,15 @@ def fit(
 
     def chunk(run: Run, every: int, count: Any = None) -> tuple[Run, Curve]:
         options: Any = {"every": every, "lift": lift == "piece", "constants": constants}
-        return run_chunk(*inputs, run, limit, count, **options)
+        run, row = run_chunk(*inputs, run._replace(origin=None), limit, count, **options)
+        return run._replace(origin=origin), row
 
     def chunks(run: Run, end: Any, most: Any) -> tuple[Run, Curve, Array]:
         options: Any = {"every": every, "period": period, "stops": stops}
-        return run_chunks(*inputs, run, limit, constants, end, most, **options)
+        run, table, n_chunks = run_chunks(
+            *inputs, run._replace(origin=None), limit, constants, end, most, **options
+        )
+        return run._replace(origin=origin), table, n_chunks
 
     if traced:
         if period is not None and state is not None:
@@ -273,7 +285,7 @@ def fit(
     with DeferredInterrupt() if cause == INTERRUPTED else contextlib.nullcontext():
         model, finite = conclude(solver_arg, run.solver, data, data, loss, centred)
         limit = cast(np.nan, dtype) if limit is None else limit
-        result = Fit(model, run, curve, limit, finite, jax.device_put(np.int32(cause)))
+        result = Fit(model, sealed(run), curve, limit, finite, jax.device_put(np.int32(cause)))
         return saver.finish(result, raises=cause == INTERRUPTED and on_interrupt == "raise")
 
 
@@ -391,13 +403,17 @@ def _init_or_resume(
     data: Batch,
     state: Run | None,
     init_rows: int | None,
+    origin: Any,
 ) -> Run:
     """The run before its first step, or `state`, checked and ready to go on."""
     if state is None:
-        return init_run(solver, sampler, key, data, init_rows=init_rows)
+        return init_run(solver, sampler, key, data, init_rows=init_rows)._replace(origin=origin)
     check_like(state, init_run.eval_shape(solver, sampler, jax.random.key(0), data))
     check_counters(state, ("step",))
-    return state._replace(step=jnp.asarray(state.step, jnp.int32), done=jnp.zeros((), bool))
+    has_sums = lambda fields: fields.reads == "all" or has_row_entries(fields, data)
+    solver_state = check_origin(solver, state, origin, has_sums)
+    step, done = jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool)
+    return state._replace(solver=solver_state, step=step, done=done, origin=origin)
 
 
 def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:

@@ -18,6 +18,7 @@ from ..checks import shown
 from ..data.dataset import caller_stacklevel
 from ..files import check_target
 from ..types import Fit
+from .identity import sealed
 
 
 class SaveError(OSError):
@@ -80,7 +81,7 @@ class Saver:
         if self.path is None:
             return
         self.unsaved = state
-        self.write(lambda path: models.save(path, state))
+        self.write(lambda path: models.save(path, sealed(state)))
         self.unsaved = None
 
     def write(self, writer: Callable[[str], None]) -> None:

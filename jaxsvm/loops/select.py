@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -120,7 +121,8 @@ def select(
             is no other, a ValueError says so. A gradient search ends, but both of its points are
             fitted in any case.
         save: path of a file that holds all finished fits, and all evaluations of a gradient search.
-            A call with the same arguments goes on from it, with the same result.
+            A call with the same arguments goes on from it, with the same result. Functions are the
+            same if their code is, and what they close over.
         progress: a bar on the standard error stream.
         **axes: name -> (k,) numbers, one or more axes; with search="gradient" a number or a vector.
 
@@ -135,6 +137,8 @@ def select(
             search; fewer rows than folds, groups or folds of another length, a fold without which
             only one class is left; a file of another call; no cell with a finite score.
         FileNotFoundError: the folder of `save` does not exist.
+        loops.SaveError: the last results could not be saved; the exception holds the `Selection` as
+        `run`.
 
     Example:
         >>> import jax, jaxsvm, numpy as np
@@ -180,10 +184,9 @@ def select(
     race = search == "race"
     call = ""
     if save is not None:
-        call = fingerprint(
-            list(numbers), list(numbers.values()), data, fold, key, tol, steps, repr(first), race
-        )
-        call = f"{call} gradient {EVALUATIONS}" if by_gradient else call
+        solvers = [first, maker] if by_gradient else _solvers(maker, numbers)
+        options = fold, key, tol, steps, race, by_gradient * EVALUATIONS
+        call = fingerprint(numbers, data, solvers, *options)
     file = ResultFile(save, results, call)
     start, limits = time.monotonic(), Limits(seconds)
     search_result = None
@@ -227,7 +230,8 @@ def select(
     model, certificate = refit(grid, place, memory)
     status = _status(table, limits, results.count, race, time.monotonic() - start)
     status = status if search_result is None else f"{search_result.status}; {status}"
-    return Selection(table, arrays["values"], fold, model, certificate, rule, status)
+    selection = Selection(table, arrays["values"], fold, model, certificate, rule, status)
+    return file.finish(selection)
 
 
 END = "end"  # the array of the results that names the end of the search that was checked
@@ -258,6 +262,12 @@ def _maker_of_points(maker: Callable, points: dict[str, np.ndarray]) -> Callable
         return maker(**as_numbers({name: numbers[place] for name, numbers in points.items()}))
 
     return solver_at
+
+
+def _solvers(maker: Callable, axes: dict[str, np.ndarray]) -> list:
+    """Those of all cells."""
+    cells = itertools.product(*(numbers.tolist() for numbers in axes.values()))
+    return [maker(**dict(zip(axes, cell, strict=True))) for cell in cells]
 
 
 def _shape(axes: dict[str, np.ndarray]) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import time
 import zipfile
@@ -13,7 +14,8 @@ import numpy as np
 
 from ..files import atomic_path, open_npz
 from ..files.npz import is_damage, refuse_special
-from .saving import Saver
+from .identity import parts_of
+from .saving import SaveError, Saver
 
 FORMAT = "jaxsvm select 1"
 SHARE = 20  # time between two writes, in units of the time of one
@@ -74,6 +76,19 @@ class Results:
         return int(self.arrays["done"].sum())
 
 
+class _FileError(ValueError):
+    """A file that does not hold what it should."""
+
+
+def _is_like(array: np.ndarray, known: np.ndarray, name: str) -> bool:
+    """Whether a file may hold this array in the place of a known one."""
+    if array.dtype != known.dtype:
+        return False
+    if name == "values":  # a last axis for classes
+        return array.shape[: known.ndim] == known.shape and array.ndim <= known.ndim + 1
+    return array.shape == known.shape
+
+
 class ResultFile:
     """Writes results to a file from time to time, and reads them back."""
 
@@ -100,34 +115,66 @@ class ResultFile:
             refuse_special(path)
         except FileNotFoundError:
             return
-        problem = None
         try:
             with open_npz(path) as npz:
                 names = list(npz.members)
                 if "format" not in names or str(npz.read("format")) != FORMAT:
-                    problem = "is not one of select"
-                elif str(npz.read("call")) != self.call:
-                    problem = "is of another call of select, with other data, axes or options"
-                else:
-                    arrays = {name: npz.read(name) for name in names}
+                    raise self.error("is not one of select")
+                if str(npz.read("call")) != self.call:
+                    raise self.error(
+                        "is of another call of select, with other data, axes, solvers or options"
+                    )
+                arrays = {name: npz.read(name) for name in names}
         except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
             if isinstance(error, OSError) and not is_damage(error):
                 raise
-            problem = "cannot be read as one of select"
-        if problem:
-            raise ValueError(
-                f"the file of save={path!r} {problem}: delete it, or give another name"
-            )
+            raise (error if isinstance(error, _FileError) else self.error()) from error
+        for name, known in self.results.arrays.items():
+            if name not in arrays or not _is_like(arrays[name], known, name):
+                raise self.error()
+            self.results.arrays[name] = arrays[name]
         paths: dict[tuple[int, int], dict[int, np.ndarray]] = {}
-        for name, array in arrays.items():
-            if name.startswith("path."):
-                group, fold, leaf = map(int, name.split(".")[1:])
-                paths.setdefault((group, fold), {})[leaf] = array
-            elif name in self.results.arrays:
-                self.results.arrays[name] = array
+        for name in arrays:
+            place = re.fullmatch(r"path\.(\d{1,9})\.(\d{1,9})\.(\d{1,9})", name)
+            if place:
+                group, fold, leaf = map(int, place.groups())
+                paths.setdefault((group, fold), {})[leaf] = arrays[name]
+            elif name.startswith("path."):
+                raise self.error()
+        for leaves in paths.values():
+            lengths = {len(leaf) if leaf.ndim else 0 for leaf in leaves.values()}
+            if set(leaves) != set(range(len(leaves))) or len(lengths) > 1 or 0 in lengths:
+                raise self.error()
         self.results.paths = {
             place: [leaves[i] for i in range(len(leaves))] for place, leaves in paths.items()
         }
+
+    def error(self, problem: str = "cannot be read as one of select") -> ValueError:
+        """What to raise for a file that does not hold what it should."""
+        return _FileError(
+            f"the file of save={self.path!r} {problem}: delete it, or give another name"
+        )
+
+    def check_path(self, leaves: list[np.ndarray], state: Any) -> None:
+        """Raise unless the leaves of a path are those of such states, and their seconds."""
+        types = lambda a: (np.shape(a), np.result_type(a))
+        wanted = [*map(types, jax.tree.leaves(state)), ((), np.dtype(np.float64))]
+        if [types(leaf[-1]) for leaf in leaves] != wanted:
+            raise self.error()
+
+    def finish(self, selection: Any) -> Any:
+        """The selection, provided that its results were saved.
+
+        Raises:
+            SaveError: they were not; with the selection.
+        """
+        if self.saver.error is None:
+            return selection
+        raise SaveError(
+            f"the selection is complete, but its results could not be saved to {self.path} "
+            f"({self.saver.error}): it is in the field run of this exception",
+            selection,
+        ) from self.saver.error
 
     def write(self, *, now: bool = False) -> None:
         """Write the results, unless the last write was so recent that writing would cost time."""
@@ -158,15 +205,13 @@ class ResultFile:
 
 
 def fingerprint(*parts: Any) -> str:
-    """A number that differs for other arrays, numbers or structures."""
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(parts):
-        if jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        if hasattr(leaf, "dtype"):
-            array = np.ascontiguousarray(leaf)
-            digest.update(f"{array.dtype}{array.shape}".encode())
-            digest.update(array.tobytes())
-        else:
-            digest.update(repr(leaf).encode())
+    """A number that differs for other arrays, numbers, structures or functions."""
+    text, numbers = parts_of(*parts)
+    digest = hashlib.sha256(text.encode())
+    for number in numbers:
+        if jax.dtypes.issubdtype(number.dtype, jax.dtypes.prng_key):
+            number = jax.random.key_data(number)
+        array = np.ascontiguousarray(number)
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(array.tobytes())
     return digest.hexdigest()

@@ -152,6 +152,7 @@ class _SharedRuns:
         state = first.init(train)
         leaves = results.paths.get(place, [])
         if leaves:
+            self.part.file.check_path(leaves, state)
             state = jax.tree.unflatten(
                 jax.tree.structure(state), [leaf[-1] for leaf in leaves[:-1]]
             )

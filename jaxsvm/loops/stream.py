@@ -41,6 +41,7 @@ from .checks import (
     check_counters,
     check_key,
     check_like,
+    check_origin,
     check_probe,
     check_solver,
     check_targets,
@@ -49,6 +50,7 @@ from .checks import (
 from .chunks import HostChunk, feed
 from .curve import add_info, curve_row, empty_sums
 from .fit import plan_lift, rows_of_curve
+from .identity import origin_of, with_state
 from .programs import conclude
 from .progress import Bar
 from .rounds import (
@@ -79,8 +81,12 @@ class StreamState(NamedTuple):
     seen: Array  # ()    int32, rows read so far (modulo `rows` if that was given, else 2^31)
     chunks: Array  # ()  int32, chunks read so far, in each process
     done: Array  # ()    bool, False: a stream has no tolerance
+    # (5,) uint32, as of `Run`; that of rows and targets is 0, not known
+    origin: Array | None = None
 
     def __check__(self) -> None:
+        if self.origin is not None:
+            check_field("origin", self.origin, "whole", (5,), least=0)
         if not isinstance(self.pending, Batch):
             raise ValueError(f"pending must be a batch, got {type(self.pending).__name__}")
         check_field("n_pending", self.n_pending, "whole", (), least=0, most=self.pending.y.shape[0])
@@ -135,9 +141,11 @@ def stream(
         rows: number of rows in all, >= 1; for solvers with a state for each row (dual ones). Rows
             are numbered modulo `rows`: give the chunks of all passes, one after the other. Their
             weights must be 1.
-        state: the state to resume from, `run.state` of an earlier call or `models.load(path)`.
-            `chunks` are then those that were not read yet, `chunks[int(state.chunks):]` of the same
-            sequence; if none is left, the run is returned unchanged.
+        state: the state to resume from, `run.state` of an earlier call or `models.load(path)`, with
+            the solver of that call. Another kernel or feature map is refused, other numbers where
+            the state has an entry for each row. `chunks` are then those that were not read yet,
+            `chunks[int(state.chunks):]` of the same sequence; if none is left, the run is returned
+            unchanged.
         batch_size: rows of an update, >= 1, on a mesh a multiple of its devices; None: that of the
             state, else that of the solver's paper (on a mesh rounded up to such a multiple).
         task: required targets of the chunks, "binary", "multiclass" or "regression"; None: those of
@@ -246,6 +254,7 @@ class Plan(NamedTuple):
     """What stays the same in all rounds of a stream."""
 
     solver: Any  # as an argument of a compiled function
+    origin: np.ndarray  # of the solver
     probe: Any
     layout: Layout
     size: int  # steps of one call of the program
@@ -316,7 +325,8 @@ def _plan(
             "such as pegasos or asset, or leave mesh out and give rows="
         )
     lift = plan_lift(solver, call, "auto", memory, 2**62, False)[0] == "once"
-    return Plan(solver, probe, layout, size, like, rows, per_row, lift)
+    origin = np.asarray(origin_of(solver, None))
+    return Plan(solver, origin, probe, layout, size, like, rows, per_row, lift)
 
 
 def _make_rounds(
@@ -376,16 +386,17 @@ def _state(plan: Plan, position: Position) -> StreamState:
     """The state to save, with arrays on the devices."""
     solver_state, step = position.carry
     mesh = plan.layout.mesh
-    numbers = (np.int32(position.n_pending), np.int32(position.seen), np.int32(position.chunks))
+    counts = (np.int32(position.n_pending), np.int32(position.seen), np.int32(position.chunks))
+    numbers = (*counts, np.bool_(False), with_state(plan.origin, solver_state))
     if mesh is None:
-        pending, numbers, done = jax.device_put((position.pending.rows, numbers, np.bool_(False)))
+        pending, numbers = jax.device_put((position.pending.rows, numbers))
     else:
         everywhere = NamedSharding(mesh, PartitionSpec())
         place = lambda a: jax.make_array_from_process_local_data(everywhere, np.asarray(a))
         pending = to_devices(plan.layout, position.pending.rows)
-        numbers, done = jax.tree.map(place, (numbers, np.bool_(False)))
-    n_pending, seen, chunks = numbers
-    return StreamState(solver_state, pending, n_pending, step, seen, chunks, done)
+        numbers = jax.tree.map(place, numbers)
+    n_pending, *rest = numbers
+    return StreamState(solver_state, pending, n_pending, step, *rest)
 
 
 def _check_arguments(
@@ -434,9 +445,11 @@ def _init_or_resume(
     solver_state, _ = init_stream.eval_shape(plan.solver, jax.random.key(0), data, rows=n)
     like = state._replace(solver=solver_state, pending=no_rows(plan.like, layout.batch))
     check_like(state, like, ("solver", "pending"))
+    per_row = lambda fields: plan.per_row
+    solver_state = check_origin(plan.solver, state, plan.origin, per_row)
     # a copy, as the program reuses the memory of its argument
     place = functools.partial(_copy_to, layout.mesh)
-    carry = jax.tree.map(place, (state.solver, jnp.asarray(state.step, jnp.int32)))
+    carry = jax.tree.map(place, (solver_state, jnp.asarray(state.step, jnp.int32)))
     n_pending = int(state.n_pending)
     pending = pending_of_state(layout, state.pending, n_pending)
     return Position(carry, pending, n_pending, int(state.seen), int(state.chunks))
@@ -487,7 +500,9 @@ def _empty_stream(
         raise ValueError("there is no chunk with rows: the stream is empty")
     solver = cast(as_static(solver), state.pending.y.dtype)
     first = no_rows(jax.tree.map(_no_rows_of, state.pending), 1)
-    if rows is not None or not _per_row_leaves(solver, first):
+    per_row = bool(_per_row_leaves(solver, first))
+    check_origin(solver, state, origin_of(solver, None), lambda fields: per_row)
+    if rows is not None or not per_row:
         expected, _ = init_stream.eval_shape(solver, jax.random.key(0), first, rows=rows)
         check_like(state, state._replace(solver=expected), ("solver",))
     return solver, state, int(state.step)

@@ -28,6 +28,7 @@ from .golden import golden_section as golden_section
 from .gram_updates import WeightedGram as WeightedGram
 from .gram_updates import no_gram as no_gram
 from .gram_updates import update_gram as update_gram
+from .hashing import fingerprints as fingerprints
 from .hashing import hash32 as hash32
 from .hashing import multiply_high as multiply_high
 from .means import running_mean as running_mean

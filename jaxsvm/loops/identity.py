@@ -1,0 +1,204 @@
+"""What tells one call from another, in this process and in the next.
+
+A state holds sums over rows, and a file of `select` the results of a call. Neither may go on with
+other rows, numbers or functions. `parts_of` says what a solver is. `origin_of` puts that and the
+rows into four numbers, which a state carries with one of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import types
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..closures import Closure
+from ..numerics import fingerprints, is_traced
+from ..recipe import Recipe, unwrap_static
+from ..types import Array, Batch, Lifted
+
+# arguments that a run may change: its end, and what only its first step reads
+_FREE = ("tol", "start")
+# arguments that say in which space a function lies: its coefficients hold in no other
+_SPACES = ("kernel", "phi", "space")
+# what each of the numbers of an origin speaks of, but for the last, which is the state itself
+_NAMES = ("rows", "targets, weights or queries", "kernels or features", "numbers or functions")
+
+
+class _Parts:
+    """The structure of things as text, and their numbers."""
+
+    def __init__(self, free: tuple[str, ...] = ()) -> None:
+        """Nothing yet; arguments of the names `free` are left out."""
+        self.free = free
+        self.text: list[str] = []
+        self.numbers: list[Any] = []
+        # functions and objects by their addresses: their places, and themselves, to stay there
+        self.seen: dict[int, tuple[int, Any]] = {}
+
+    def add(self, thing: Any, rest: _Parts | None = None) -> None:
+        """Add a thing; with `rest`, what says in which space it lies, and all else to `rest`."""
+        thing = unwrap_static(thing)
+        if isinstance(thing, Recipe):
+            self._add_call(thing, rest)
+        elif rest is not None and not _holds_recipes(thing):
+            rest.add(thing)
+        elif isinstance(thing, type | types.ModuleType):
+            self.text.append(thing.__name__)
+        elif thing is None or isinstance(thing, str | bytes | int):
+            self.text.append(repr(thing))
+        elif isinstance(thing, float | complex) or hasattr(thing, "dtype"):
+            self.text.append(f"number {np.shape(thing)}")
+            self.numbers.append(thing if hasattr(thing, "dtype") else np.asarray(thing))
+        elif isinstance(thing, Closure):
+            self.add_all("closure", thing.template.function, *thing.values)
+        elif _is_tree(thing):
+            children, tree = jax.tree.flatten(thing, is_leaf=lambda node: node is not thing)
+            self.add_all(*tree.node_data())  # type: ignore[attr-defined]
+            for child in children:
+                self.add(child, rest)
+        elif isinstance(thing, functools.partial):
+            self.add_all("partial", thing.func, thing.args, thing.keywords)
+        elif isinstance(thing, types.MethodType):
+            self.add_all("method", thing.__func__, thing.__self__)
+        elif isinstance(thing, types.FunctionType):
+            self._add_once(thing, self._add_function)
+        elif isinstance(getattr(thing, "__wrapped__", None), types.FunctionType):
+            self.add(thing.__wrapped__)  # of jax.jit
+        else:
+            self._add_once(thing, self._add_object)
+
+    def add_all(self, *things: Any) -> None:
+        """Add several things."""
+        for thing in things:
+            self.add(thing)
+
+    def _add_call(self, call: Recipe, rest: _Parts | None) -> None:
+        factory, args, kwargs = call.call()
+        factory_parts = self if rest is None else rest
+        factory_parts.text.append(factory.__qualname__)
+        if "<locals>" in factory.__qualname__:
+            factory_parts.add(factory.__wrapped__)
+        for name, value in (*zip(factory.rules, args, strict=False), *kwargs.items()):
+            if name not in self.free:
+                self.add(value, None if name in _SPACES else rest)
+
+    def _add_once(self, thing: Any, add: Callable) -> None:
+        """Add what may refer to itself."""
+        is_new = id(thing) not in self.seen
+        place, _ = self.seen.setdefault(id(thing), (len(self.seen), thing))
+        self.text.append(f"<{place}>")
+        if is_new:
+            add(thing)
+
+    def _add_function(self, function: types.FunctionType) -> None:
+        """A function of a module by its name; another by its code and all that this reads."""
+        self.text.append(function.__qualname__)
+        if "<" not in function.__qualname__ and function.__module__ != "__main__":
+            self.text.append(str(function.__module__))
+            return
+        self.add_all(function.__defaults__, function.__kwdefaults__)
+        self.add_all(*(c.cell_contents for c in function.__closure__ or () if c != _EMPTY))
+        for name in sorted(self._add_code(function.__code__)):
+            value = function.__globals__.get(name)
+            if isinstance(value, float | int | str | Recipe) or _is_tree(value) or callable(value):
+                self.add_all(name, value)
+
+    def _add_code(self, code: types.CodeType) -> set[str]:
+        """Add the code of a function and of those within it; the names of globals that it reads."""
+        names = set(code.co_names)
+        self.text += [code.co_code.hex(), *code.co_names]
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                names |= self._add_code(constant)
+            elif isinstance(constant, frozenset):
+                self.text += sorted(map(repr, constant))
+            else:
+                self.text.append(repr(constant))
+        return names
+
+    def _add_object(self, thing: Any) -> None:
+        """Another object: its fields, or what it prints without addresses."""
+        fields = getattr(thing, "__dict__", {})
+        self.text.append(type(thing).__qualname__)
+        for name in sorted(fields):
+            self.add_all(name, fields[name])
+        if not fields:
+            self.text.append(re.sub(r" at 0x[0-9a-f]+", "", repr(thing)))
+
+
+_EMPTY = types.CellType()
+
+
+def _is_tree(thing: Any) -> bool:
+    """Whether JAX takes it apart, or it is an array."""
+    return hasattr(thing, "dtype") or not jax.tree_util.all_leaves([thing])
+
+
+def _holds_recipes(thing: Any) -> bool:
+    leaves = jax.tree.leaves(thing, is_leaf=lambda node: isinstance(node, Recipe))
+    return any(isinstance(leaf, Recipe) for leaf in leaves)
+
+
+def parts_of(*things: Any) -> tuple[str, list]:
+    """What things are: their structure as text, and their numbers and arrays in its order.
+
+    A function of a module counts by its name. Another counts by its code, what it closes over, and
+    the numbers, arrays and functions among the globals that it reads.
+    """
+    parts = _Parts()
+    parts.add_all(*things)
+    return "|".join(parts.text), parts.numbers
+
+
+def origin_of(solver: Any, data: Batch | None) -> Array | np.ndarray:
+    """Where a state comes from, as numbers (5,) uint32, 0 where it is not known.
+
+    They speak of the rows; of targets, weights and queries; of kernels and feature maps; of the
+    other numbers and functions of the solver, but for its tolerance and its start; and of the state
+    itself, see `sealed`. They are on the host if all values are.
+
+    Args:
+        solver: any.
+        data: the rows, or None. Features are not known: their rounding differs between versions.
+    """
+    space, rest = _Parts(_FREE), _Parts(_FREE)
+    space.add(solver, rest)
+    rows = [] if data is None or isinstance(data, Lifted) else jax.tree.leaves(data.x)
+    targets = [] if data is None else jax.tree.leaves((data.y, data.weight, data.query))
+    return fingerprints((rows, targets, _words(space), _words(rest), []))
+
+
+def _words(parts: _Parts) -> list:
+    text = zlib.crc32("|".join(parts.text).encode())
+    return [np.array([text], np.uint32), *parts.numbers]
+
+
+def sealed(run: Any) -> Any:
+    """A `Run` or `StreamState` whose origin tells whether the state of its solver was changed."""
+    return run if run.origin is None else run._replace(origin=with_state(run.origin, run.solver))
+
+
+def with_state(origin: Any, state: Any) -> Any:
+    """An origin with the number of the state of a solver."""
+    number = fingerprints([jax.tree.leaves(state)])
+    if is_traced(origin, number):
+        return jnp.concatenate([origin[:-1], number])
+    return np.append(np.asarray(origin)[:-1], np.asarray(number))
+
+
+def differs(old: Any, new: Any) -> Any:
+    """In which of their numbers two origins differ, (5,) bool; not where one is unknown."""
+    old, new = (a if is_traced(a) else np.asarray(a) for a in (old, new))
+    return (old != new) & (old != 0) & (new != 0)
+
+
+def names_of(different: np.ndarray) -> str:
+    """What differs, in words."""
+    return " and ".join(name for name, flag in zip(_NAMES, different, strict=False) if flag)
