@@ -26,19 +26,25 @@ COUNTS = {  # part -> cases of a whole campaign
     "answers": 800,
     "estimators": 400,
     "selections": 100,
+    "selection files": 500,
+    "resumed": 2000,
     "files": 1600,
     "readers": 1600,
-    "kills": 100,
+    "kills": 200,
     "interrupts": 20,
 }
-MODULES = {"data": "rows", "interrupts": "kills"}  # where the part has another name than its module
+MODULES = {  # the module and function of parts that have other names than theirs
+    "data": ("rows", "run"),
+    "interrupts": ("kills", "interrupt"),
+    "selection files": ("selection_files", "run"),
+}
 SECONDS = 300  # a case that takes longer hangs
 
 
 def part_of(name: str):
     """The function that runs a case of a part."""
-    module = importlib.import_module(f"benchmarks.robustness.{MODULES.get(name, name)}")
-    return module.interrupt if name == "interrupts" else module.run
+    module, function = MODULES.get(name, (name, "run"))
+    return getattr(importlib.import_module(f"benchmarks.robustness.{module}"), function)
 
 
 def options(argv: list[str] | None) -> argparse.Namespace:

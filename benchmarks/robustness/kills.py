@@ -1,12 +1,15 @@
 """Parts `kills` and `interrupts`: a run that is broken off at any moment goes on from its file to the same bits.
 
-A process imports the package once and starts no backend; every run is a fork of it, which can be killed alone.
+Calls of `select` and of the command line are made again, with the files that the killed one left. A process imports the
+package once and starts no backend; every run is a fork of it, which can be killed alone.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import io
 import os
 import pathlib
 import signal
@@ -14,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from typing import Any
 
 import jax
@@ -82,12 +86,64 @@ def kinds() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def selected(**options: Any):
+    """A call of `select` that saves: path -> the numbers of its result."""
+
+    def go(path: str) -> Any:
+        maker = lambda C, gamma: jaxsvm.decomposition(C, kernels.rbf(gamma=gamma))
+        found = jaxsvm.select(maker, rows(), jax.random.key(1), save=path, progress=False, **options)
+        return found.table.values, found.model
+
+    return go
+
+
+def command(*words: str):
+    """A command of which {} is the file that it leaves: path -> the bytes of the arrays of the file, or its text."""
+
+    def go(path: str) -> Any:
+        from jaxsvm.__main__ import main
+
+        source = pathlib.Path(f"{path}.rows.csv")
+        random = np.random.default_rng(0)
+        x = random.normal(size=(120, 3))
+        np.savetxt(source, np.c_[x, np.where((x**2).sum(1) > 2.3, 1, -1)], delimiter=",", fmt="%.9g")
+        with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing), contextlib.redirect_stderr(nothing):
+            code = main([word.replace("{}", path) for word in (words[0], str(source), *words[1:])])
+        if code:
+            raise RuntimeError(f"the command ended with status {code}")
+        text = pathlib.Path(path).read_bytes()
+        arrays = members(text) if zipfile.is_zipfile(path) else {"text": text}
+        return {name: np.frombuffer(a, np.uint8) for name, a in arrays.items() if name != "header.npy"}
+
+    return go
+
+
+@functools.cache
+def calls() -> dict[str, Any]:
+    """Calls that are made again with the file that was left."""
+    grid: dict[str, Any] = {"C": np.geomspace(0.1, 1000, 8), "gamma": np.geomspace(0.01, 10, 6)}
+    return {
+        "select, grid": selected(**grid),
+        "select, race": selected(search="race", **grid),
+        "select, gradient": selected(search="gradient", C=1.0, gamma=0.5),
+        "command select": command("select", "--save", "{}.save", "--model", "{}", "--kernel", "rbf", "--quiet"),
+        "command train": command("train", "--model", "{}", "--kernel", "rbf"),
+        "command train, passes": command("train", "--model", "{}", "--solver", "pegasos", "--passes", "50"),
+        "command sweep": command("sweep", "--out", "{}", "--passes", "5"),
+    }
+
+
 # In a fork of the process below
 
 
 def child(words: list[str]) -> int:
     """One run: `whole NAME RESULT`, `begin NAME FILE` or `resume NAME FILE RESULT`."""
     how, name, *paths = words
+    if name in calls():
+        result = calls()[name](paths[0] if how != "whole" else paths[0] + ".file")
+        if how != "begin":
+            models.save(paths[-1], result)
+        return 0
     run = kinds()[name]
     if how == "whole":
         result = run(None)
@@ -165,19 +221,23 @@ def end() -> int:
 
 
 @functools.cache
-def whole(name: str) -> Any:
-    """Model and state of the run that nothing breaks off."""
+def whole(name: str) -> tuple[bytes, float]:
+    """Model and state of the run that nothing breaks off, and the seconds that it takes once it is compiled."""
     path = server()[1] / f"{name}.npz"
-    start("whole", name, path)
-    if end() != 0:
-        raise RuntimeError(f"the whole run of {name} failed: {(server()[1] / 'log').read_text()[-500:]}")
-    return path.read_bytes()
+    for _ in range(2):
+        began = time.monotonic()
+        for old in path.parent.glob(f"{path.name}*"):
+            old.unlink()
+        start("whole", name, path)
+        if end() != 0:
+            raise RuntimeError(f"the whole run of {name} failed: {(server()[1] / 'log').read_text()[-500:]}")
+    return path.read_bytes(), time.monotonic() - began
 
 
 def break_off(case: Case, how: signal.Signals, name: str) -> None:
     """Begin, send the signal at a random moment, go on from the file, and compare."""
     case.text = f"{how.name} in a run of {name}"
-    wanted = whole(name)
+    wanted, seconds = whole(name)
     path, result = case.folder / "run.npz", case.folder / "result.npz"
     number = start("begin", name, path)
     until = time.monotonic() + PATIENCE
@@ -185,10 +245,8 @@ def break_off(case: Case, how: signal.Signals, name: str) -> None:
     while not path.exists() and not early and time.monotonic() < until:
         time.sleep(0.002)
     time.sleep(case.random.uniform(0, 1.5 if early else 0.3))
-    try:
+    with contextlib.suppress(ProcessLookupError):  # it may have come to its end
         os.kill(number, how)
-    except ProcessLookupError:
-        pass  # it has come to its end
     code = end()
     if code not in (0, -how, 3):
         raise Foreign(f"the run ended with exit code {code}: {(server()[1] / 'log').read_text()[-300:]}")
@@ -209,19 +267,41 @@ def break_off(case: Case, how: signal.Signals, name: str) -> None:
         raise Different("the run that went on has other bits than the whole run")
 
 
+def kill_call(case: Case, name: str) -> None:
+    """Begin a call, kill it at a random moment, make it again with the files that it left, and compare."""
+    wanted, seconds = whole(name)
+    path, result = case.folder / "run.npz", case.folder / "result.npz"
+    number, delay = start("begin", name, path), case.random.uniform(0, 1.1 * seconds)
+    case.text = f"SIGKILL after {delay:.2f} of {seconds:.2f} s of {name}"
+    time.sleep(delay)
+    with contextlib.suppress(ProcessLookupError):  # it may have come to its end
+        os.kill(number, signal.SIGKILL)
+    code = end()
+    if code not in (0, -signal.SIGKILL):
+        raise Foreign(f"the call ended with exit code {code}: {(server()[1] / 'log').read_text()[-300:]}")
+    left = sorted(p.name for p in case.folder.iterdir())
+    start("resume", name, path, result)
+    if end() != 0:
+        raise Foreign(f"made again, it failed; files {left}: {(server()[1] / 'log').read_text()[-300:]}")
+    case.judged = True  # by the call that nothing killed
+    if members(result.read_bytes()) != members(wanted):
+        raise Different("the call that was made again has other bits than the one that nothing killed")
+
+
 def members(text: bytes) -> dict[str, bytes]:
     """The arrays of a file as bytes, without the header that names versions."""
-    import io
-    import zipfile
-
     with zipfile.ZipFile(io.BytesIO(text)) as file:
         return {name: file.read(name) for name in file.namelist()}
 
 
 def run(case: Case) -> None:
-    """A run that is killed."""
-    names = list(kinds())
-    break_off(case, signal.SIGKILL, names[case.seed % len(names)])
+    """A run or a call that is killed."""
+    names = [*kinds(), *calls()]
+    name = names[case.seed % len(names)]
+    if name in calls():
+        kill_call(case, name)
+    else:
+        break_off(case, signal.SIGKILL, name)
 
 
 def interrupt(case: Case) -> None:

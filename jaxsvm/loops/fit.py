@@ -171,8 +171,9 @@ def fit(
         state: the state to resume from, `run.state` of an earlier call or `models.load(path)`, with
             the solver and data of that call. Another tolerance is taken. A state with sums over
             rows, or with numbers for each row, is refused with other rows, targets, weights or
-            numbers; inside transformations it becomes nan. For a start from another solution see
-            the argument `start` of the solvers.
+            numbers. Inside transformations it becomes nan; arrays of kernels and feature maps that
+            are worked out there have other last bits, so make these outside. For a start from
+            another solution see the argument `start` of the solvers.
         sampler: chooses the rows of each step; None: the sampler of the solver's paper.
         lift: when a solver with a feature map (`on_features`) computes the features: "once", of all
             rows before the first step; "piece", of the rows of each chunk before its loop; "step",

@@ -647,7 +647,7 @@ def ended(w=1.0, step=5, done=False, residual=0.25, tol=np.nan, rows=2, evals=3)
 def test_a_run_that_is_not_finite(w, done):
     run = ended(w=w, done=done, tol=1.0)
     assert not run.finite
-    assert run.status == "the model is not finite after 5 steps: look at the scale of the data and at the step size"
+    assert run.status.startswith("the model is not finite after 5 steps: look at the scale of the data and at the step size")
 
 
 @pytest.mark.long
