@@ -36,6 +36,7 @@ class Way(NamedTuple):
     bias: str = "none"
     exact: bool = False  # its runs end at a tolerance
     streams: bool = False  # without rows=
+    room: float = 0.2  # above the least objective, as a share of what there is to gain, of runs that do not converge
     maps: bool = False  # gamma is that of a feature map, which is made outside of transformations
 
 
@@ -53,7 +54,8 @@ def ways() -> dict[str, Way]:
     primal = {
         "pegasos": Way(lambda lam, g: one.pegasos(lam), streams=True),
         "pegasos, feature": Way(lambda lam, g: one.pegasos(lam, bias="feature"), bias="feature", streams=True),
-        "averaged": Way(lambda lam, g: one.averaged(one.pegasos(lam)), streams=True),
+        # the first steps count as much as the last ones
+        "averaged": Way(lambda lam, g: one.averaged(one.pegasos(lam)), streams=True, room=0.4),
         "bottou_sgd": Way(lambda lam, g: one.bottou_sgd(lam), streams=True),
         "asgd": Way(lambda lam, g: one.asgd(lam, average_from=10), streams=True),
         "asset": Way(lambda lam, g: one.asset(lam, average_from=50), bias="free"),
@@ -67,7 +69,8 @@ def ways() -> dict[str, Way]:
         "newton": Way(lambda lam, g: one.newton(lam), "squared_hinge", exact=True),
         "newton, logistic": Way(lambda lam, g: one.newton(lam, loss=losses.logistic), "logistic", exact=True),
         "newton, update": Way(lambda lam, g: one.newton(lam, system="update"), "squared_hinge", exact=True),
-        "least_squares": Way(lambda lam, g: one.least_squares(lam, bias="none"), "squared", exact=True),
+        # sums over all rows that it has read, of both runs
+        "least_squares": Way(lambda lam, g: one.least_squares(lam, bias="none"), "squared"),
     }
     dual = {
         "sdca": Way(lambda lam, g: one.sdca(C_of(lam))),
@@ -91,9 +94,9 @@ def ways() -> dict[str, Way]:
         "features, sdca": Way(lambda lam, g: one.on_features(phi(g), one.sdca(C_of(lam))), None, maps=True),
         "features, newton": Way(lambda lam, g: one.on_features(phi(g), one.newton(lam)), None, maps=True),
         "fogd": Way(lambda lam, g: one.fogd(lam, phi(g)), None, streams=True, maps=True),
-        "nu_svc": Way(lambda lam, g: one.nu_svc(2 * lam, rbf(g)), None, exact=True),
-        "one_class": Way(lambda lam, g: one.one_class(2 * lam, rbf(g)), None, exact=True),
-        "nu_svr": Way(lambda lam, g: one.nu_svr(2 * lam, 1.0, rbf(g)), None, exact=True),
+        "nu_svc": Way(lambda lam, g: one.nu_svc(lam, rbf(g)), None, exact=True),
+        "one_class": Way(lambda lam, g: one.one_class(lam, rbf(g)), None, exact=True),
+        "nu_svr": Way(lambda lam, g: one.nu_svr(lam, 1.0, rbf(g)), None, exact=True),
         "lasvm": Way(lambda lam, g: one.lasvm(C_of(lam), rbf(g)), None),
         "perceptron": Way(lambda lam, g: one.perceptron(rbf(g)), None),
         "projectron": Way(lambda lam, g: one.projectron(rbf(g), budget=10), None, streams=True),
@@ -197,7 +200,7 @@ def judge(case: Case, way: Way, inputs: Inputs, run: Any) -> None:
     square += float(model.b) ** 2 if way.bias == "feature" else 0
     value, best = objective(way, inputs, scores, square), least(way, inputs)
     start = objective(way, inputs, np.zeros(N), 0.0)
-    room = 1e-2 if bool(run.converged) else 0.2
+    room = 1e-2 if bool(run.converged) else way.room
     off = (value - best) / max(start - best, 1e-6)
     case.compare(off <= room, f"the objective is {value:.5g}, the least {best:.5g}, that of 0 {start:.5g}: {run.status}")
 
