@@ -28,6 +28,7 @@ COUNTS = {  # part -> cases of a whole campaign
     "selections": 100,
     "selection files": 500,
     "resumed": 2000,
+    "chunks": 200,
     "files": 1600,
     "readers": 1600,
     "kills": 200,
