@@ -1,6 +1,6 @@
 """The host side of a stream.
 
-Chunks are checked and counted in a thread; Ctrl-C is deferred to the end of a chunk.
+Chunks are copied, checked and counted in a thread; Ctrl-C is deferred to the end of a chunk.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def feed(
 def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.ndarray, np.ndarray]:
     """Rows, targets and weights as NumPy arrays of the dtypes that solvers read.
 
-    With `warn` there is a warning where these lack digits of the rows or the targets.
+    They are copies: the caller may fill the same arrays again for the next chunk. With `warn`
+    there is a warning where these lack digits of the rows or the targets.
     """
     if isinstance(chunk, Batch):
         chunk = chunk.x, chunk.y, chunk.weight
@@ -84,16 +85,13 @@ def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.nd
 
     def as_real(field, a):
         a = numbers(f"{field} of {name}", a)
+        narrow = a.dtype.kind in "biu" or (a.dtype == np.float64 and not double)
         with np.errstate(over="ignore"):  # overflows become infinities, which `_check` rejects
-            return (
-                a.astype(np.float32, copy=False)
-                if a.dtype.kind in "biu" or (a.dtype == np.float64 and not double)
-                else a
-            )
+            return np.array(a, np.float32 if narrow else a.dtype)
 
     x = chunk[0]
     x = (
-        jax.tree.map(np.asarray, dataclasses.replace(x, value=as_real("x", x.value)))
+        jax.tree.map(np.array, dataclasses.replace(x, value=as_real("x", x.value)))
         if isinstance(x, SparseRows)
         else as_real("x", x)
     )

@@ -119,7 +119,9 @@ def stream(
         state_t+1, info_t = solver.update(state_t, batch_t)
 
     Batches do not depend on where chunks end: rows that do not fill a batch stay in the state. The
-    next chunk is fetched while the solver works on the current one. One program serves all chunks
+    next chunk is read, and copied, while the solver works on the current one, so that a generator
+    may fill the same arrays again. It runs in a thread of its own: what belongs to a thread, such
+    as a connection of `sqlite3`, is opened in the generator itself. One program serves all chunks
     that are no longer than the first; longer ones are split. Rows of weight 0 are left out. Rows
     are not shuffled: if they are sorted (by class, by time), shuffle them beforehand.
 

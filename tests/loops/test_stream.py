@@ -5,6 +5,7 @@ import importlib
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers
+from jaxsvm.types import SparseRows
 
 streams = importlib.import_module("jaxsvm.loops.stream")  # the package has a function of this name
 
@@ -512,3 +514,60 @@ def test_a_bar_is_drawn(capsys):
     assert "4/4 chunks, loss" in capsys.readouterr().err
     jaxsvm.stream(SOLVERS["pegasos"], iter(pieces([50, 50])), KEY, progress=True)
     assert "2 chunks, loss" in capsys.readouterr().err
+
+
+# Generators that fill the same arrays again, or belong to a thread
+
+
+def refilled(parts):
+    """Each part in the same arrays, spoilt once the next part is asked for."""
+    buffers = [np.empty_like(a) for a in parts[0]]
+    for part in parts:
+        for buffer, a in zip(buffers, part, strict=True):
+            buffer[: len(a)] = a
+        yield tuple(buffer[: len(part[0])] for buffer in buffers)
+        for buffer in buffers:
+            buffer[:] = 9
+
+
+@pytest.mark.parametrize("batch", [1, 7, 50])
+@pytest.mark.parametrize("solver", [jaxsvm.pegasos(0.1), jaxsvm.asset(0.1)], ids=["pegasos", "asset"])
+def test_a_generator_may_fill_the_same_arrays_again(solver, batch):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(180, 3)).astype("f")
+    y, weight = np.where(x[:, 0] > 0, 1, -1).astype("f"), random.choice([1, 2], 180).astype("f")
+    parts = [(x[i : i + 40], y[i : i + 40], weight[i : i + 40]) for i in range(0, 180, 40)]
+    found = jaxsvm.stream(solver, refilled(parts), KEY, batch_size=batch)
+    wanted = jaxsvm.stream(solver, parts, KEY, batch_size=batch)
+    np.testing.assert_array_equal(found.model.w, wanted.model.w)
+
+
+def test_sparse_rows_may_be_filled_again():
+    value, index = np.empty((20, 2), "f"), np.empty((20, 2), np.int32)
+    random = np.random.default_rng(0)
+    x = random.normal(size=(60, 2)).astype("f")
+    y = np.where(x[:, 0] > 0, 1, -1)
+
+    def parts():
+        for i in range(0, 60, 20):
+            value[:], index[:] = x[i : i + 20], [0, 1]
+            yield SparseRows(index, value, np.full(20, 2, np.int32), 2), y[i : i + 20]
+            value[:], index[:] = 9, 1
+
+    dense = [(x[i : i + 20], y[i : i + 20]) for i in range(0, 60, 20)]
+    found, wanted = (jaxsvm.stream(jaxsvm.pegasos(0.1), chunks, KEY, batch_size=5) for chunks in (parts(), dense))
+    np.testing.assert_allclose(found.model.w, wanted.model.w, rtol=1e-5)
+
+
+def test_a_generator_may_open_what_belongs_to_its_thread():
+    def rows():
+        database = sqlite3.connect(":memory:")
+        database.execute("create table rows (a real, b real, y real)")
+        database.executemany("insert into rows values (?, ?, ?)", [(1, 0, 1), (-1, 0.5, -1)] * 10)
+        cursor = database.execute("select * from rows")
+        while part := cursor.fetchmany(7):
+            table = np.array(part)
+            yield table[:, :2], table[:, 2]
+
+    run = jaxsvm.stream(jaxsvm.pegasos(0.1), rows(), KEY)
+    assert int(run.state.seen) == 20 and float(run.model(np.array([[1.0, 0.0]]))[0]) > 0
