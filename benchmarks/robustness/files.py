@@ -310,8 +310,8 @@ def well_formed(tree: Any) -> bool:
         return finite and right and tree.bias in ("none", "feature", "free")
     if isinstance(tree, models.Classifier):
         names = tree.classes
-        same = len({type(c) for c in names}) == 1 and all(isinstance(c, str | int | float) for c in names)
-        return same and len(set(names)) == len(names) >= 2 and well_formed(tree.inner)
+        known = all(isinstance(c, str | int | float) for c in names)
+        return known and len(set(names)) == len(names) >= 2 and well_formed(tree.inner)
     if isinstance(tree, models.Mapped):
         right = np.ndim(tree.phi.frequencies) == 2 and shape(tree.phi.scale, tree.phi.amplitude) == [(), ()]
         return right and well_formed(tree.inner) and tree.inner.w.shape == (2 * tree.phi.frequencies.shape[1],)

@@ -122,10 +122,14 @@ def _check_part(arrays: Mapping[str, ArrayHeader | np.ndarray], x: str, part: st
         missing = [end for end in SPARSE if f"{x}{part}_{end}" not in arrays]
         if missing:
             raise ValueError(f"beside {x}{part}_data there is no {x}{part}_{missing[0]}")
-        data, indices, indptr, shape = (arrays[f"{x}{part}_{end}"] for end in SPARSE)
-        if data.ndim != 1 or data.shape != indices.shape or indptr.ndim != 1 or shape.shape != (2,):
-            shapes = ", ".join(f"{end} {arrays[f'{x}{part}_{end}'].shape}" for end in SPARSE)
-            raise ValueError(f"{x}{part} is no sparse matrix: its arrays have the shapes {shapes}")
+        of_part = [arrays[f"{x}{part}_{end}"] for end in SPARSE]
+        data, indices, indptr, shape = of_part
+        lines_up = data.ndim == 1 and data.shape == indices.shape and indptr.ndim == 1
+        if not lines_up or shape.shape != (2,) or shape.dtype.kind not in "iu":
+            shapes = ", ".join(
+                f"{end} {a.dtype}{a.shape}" for end, a in zip(SPARSE, of_part, strict=True)
+            )
+            raise ValueError(f"{x}{part} is no sparse matrix: its arrays are {shapes}")
         n = max(indptr.shape[0] - 1, 0)
     else:
         if rows.ndim != 2:
@@ -154,7 +158,7 @@ def _part(arrays: dict[str, np.ndarray], x: str, part: str) -> Rows:
         import scipy.sparse
 
         data, indices, indptr, shape = (arrays[f"{x}{part}_{end}"] for end in SPARSE)
-        rows = scipy.sparse.csr_matrix((data, indices, indptr), shape=tuple(int(k) for k in shape))
+        rows = scipy.sparse.csr_matrix((data, indices, indptr), shape=shape.tolist())
         rows.check_format(full_check=True)
     y, weight, query = (arrays.get(name + part) for name in BESIDE)
     if (

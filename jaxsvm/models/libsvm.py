@@ -607,7 +607,8 @@ def _read_liblinear(file: TextFile, columns: int | None) -> Any:
     file.read_header(_LIBLINEAR_KEYS, "w")
     solver_type = file.choice("solver_type", (*_CLASSIFIERS, *_REGRESSORS, "ONECLASS_SVM"))
     classification = solver_type in _CLASSIFIERS
-    k = file.integers("nr_class", 1, 1)[0] if classification else 2
+    k = file.integers("nr_class", 1, 1)[0]
+    k = k if classification else 2
     if k < 2:
         file.refuse(
             file.line_of("nr_class"), "a model of one class decides nothing: train it again"

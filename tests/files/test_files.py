@@ -386,7 +386,12 @@ def test_shapes_that_do_not_fit_are_refused_before_anything_is_read(tmp_path):
         assert path.stat().st_size < 1e5
         little_memory(f"a.npz: {message}", jdata.load_npz, path)
     np.savez(path, x_data=[1.0], x_indices=[0, 1], x_indptr=[0, 1], x_shape=[1, 2], y=[1])
-    refused("a.npz: x is no sparse matrix: its arrays have the shapes", jdata.load_npz, path)
+    refused("a.npz: x is no sparse matrix: its arrays are data", jdata.load_npz, path)
+
+
+def test_a_shape_of_rows_that_is_not_whole_is_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", x_data=[1.0, 2], x_indices=[0, 1], x_indptr=[0, 1, 2], x_shape=[2.5, 2], y=[1, -1])
+    refused(r"x is no sparse matrix: .* shape float64\(2,\)", jdata.load_npz, tmp_path / "a.npz")
 
 
 @pytest.mark.long

@@ -391,6 +391,10 @@ DAMAGED = {
     "too large": (HEAD.replace("rho 0.5", "rho 1e300") + SVS, "line 6: '1e300' is too large for float32: switch on 64-bit"),
     "two rhos": (HEAD.replace("rho 0.5", "rho 0.5 1") + SVS, "line 6: expected rho and 1 values, got 2"),
     "one class": (HEAD.replace("nr_class 2", "nr_class 1") + SVS, "line 4: a model of one class decides nothing"),
+    "classes of regression": (
+        WEIGHTS.replace("L2R_LR", "L2R_L2LOSS_SVR").replace("nr_class 3", "nr_class 2x"),
+        "line 2: nr_class must be an integer",
+    ),
     "classes": (HEAD.replace("nr_class 2", "nr_class two") + SVS, "line 4: nr_class must be an integer of at least 1"),
     "digits": (HEAD.replace("nr_class 2", "nr_class " + "9" * 5000) + SVS, "line 4: nr_class must be an integer"),
     "labels": (HEAD.replace("label 1 -1", "label 1 1") + SVS, "line 7: a class has the same label as another one"),
