@@ -81,7 +81,7 @@ def plain_number(word: str) -> float:
 
 def split(text: bytes, last: str) -> tuple[dict[str, list[str]], list[list[str]]]:
     """The header and the words of the lines behind it."""
-    lines = [words for line in text.splitlines() if (words := line.decode("ascii").split())]
+    lines = [words for line in text.splitlines() if (words := line.decode("latin-1").split())]
     place = next(i for i, words in enumerate(lines) if words[0] == last)
     return {words[0]: words[1:] for words in lines[:place]}, lines[place + 1 :]
 
