@@ -29,6 +29,7 @@ COUNTS = {  # part -> cases of a whole campaign
     "selection files": 500,
     "resumed": 2000,
     "chunks": 200,
+    "commands": 300,
     "files": 1600,
     "readers": 1600,
     "kills": 200,

@@ -273,7 +273,13 @@ def change_entry(case: Case, entry: dict) -> None:
         entry[case.one(("call", "named", "evil", "array", "value"))] = value
 
 
-FREE = ("longer", "dimension", "header:", "specific", "shape_says")  # changes that may give another tree that could have been saved
+FREE = (
+    "longer",
+    "dimension",
+    "header:",
+    "specific",
+    "shape_says",
+)  # changes that may give another tree that could have been saved
 
 
 def goes_on(case: Case, name: str, state: Any) -> bool:
