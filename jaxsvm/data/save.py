@@ -109,9 +109,12 @@ def save_csv(
     """
     show, names = _show(x.dtype), None if y is None else normalize_names(y).tolist()
     # a carriage return is a line break to readers, but not to `csv.writer`
-    quoting = csv.QUOTE_ALL if any("\r" in str(n) for n in names or ()) else csv.QUOTE_MINIMAL
+    quote_all = any("\r" in str(name) for name in names or ())
     with atomic_path(path) as temporary, open_any(temporary, "w") as file:
-        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n", quoting=quoting)
+        writer = csv.writer(
+            file, delimiter=delimiter, lineterminator="\n",
+            quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL,
+        )  # fmt: skip
         writer.writerow([f"x{c + 1}" for c in range(x.shape[1])] + ([] if y is None else ["y"]))
         for start in range(0, x.shape[0], 1024):
             rows = x[start : start + 1024]
