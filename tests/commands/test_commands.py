@@ -671,6 +671,7 @@ def test_a_result_that_the_standard_output_does_not_take_is_one_line(there, caps
         assert err.endswith(f"jaxsvm: error: the standard output: {STREAMS[make]}\n") and err.count("error:") == 1, err
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # streams that are let go
 @pytest.mark.parametrize("make", STREAMS)
 def test_an_error_stream_that_takes_nothing_changes_no_result(there, capsys, monkeypatch, make):
     def silent(*argv):
