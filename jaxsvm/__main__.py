@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from .commands import output
 from .commands.parser import parser
 
 
@@ -25,10 +26,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             disk (`jaxsvm.cache_programs`).
 
     Returns:
-        The exit status: 0; 2 for bad input, said in one line on the standard error stream; 130
-        after Ctrl-C.
+        The exit status: 0; 1 where only the report could not be printed in full; 2 for bad input
+        and for results that could not be written; 130 after Ctrl-C. What happened is said in one
+        line on the standard error stream.
     """
+    output.written.clear()
+    output.unprinted.clear()
     own_process, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
+    if own_process:
+        occupy_streams()
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *rest, **more: say(f"warning: {message}")
         try:
@@ -39,14 +45,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 use_cache(not (args and args.no_cache))
             if args is None:
                 module("demo").main()
-                return 0
-            return module(args.module).run(args)
+            return finish(module(args.module).run(args) if args else 0)
+        except SystemExit:  # of --help and --version
+            if finish(0):
+                return 1
+            raise
         except KeyboardInterrupt:
-            say("interrupted; nothing was written")
+            say(f"interrupted; {' and '.join(output.written) or 'nothing'} was written")
             return 130
-        except BrokenPipeError:  # `jaxsvm predict ... | head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            return 1
         except OSError as error:
             reason = error.strerror
             say(
@@ -56,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         except MemoryError:
             say("error: not enough memory for these rows")
-        except (ValueError, TypeError, ImportError) as error:
+        except (ValueError, TypeError, OverflowError, ImportError) as error:
             say(f"error: {error}")
         except RuntimeError as error:  # of XLA
             if "RESOURCE_EXHAUSTED" not in str(error):
@@ -68,9 +74,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 2
 
 
+def finish(status: int) -> int:
+    """The exit status of a command, which has written its results: 1 for an incomplete report."""
+    if status or not output.unprinted:
+        return status
+    files = "".join(f"; {path} was written" for path in output.written)
+    reason = str(output.unprinted[0].strerror).lower()
+    say(f"error: the report could not be printed in full: {reason}{files}")
+    return 1
+
+
 def module(name: str) -> Any:
     """The module of a command, which imports JAX."""
     return importlib.import_module(f"{__package__}.commands.{name}")
+
+
+def occupy_streams() -> None:
+    """Open the null device for standard streams that are closed.
+
+    A result file would take their number, and get what libraries print.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the least number that is free
 
 
 def check_inputs(args: Any) -> None:
@@ -119,7 +147,7 @@ def say(text: str) -> None:
         option = "--" + name.replace("_", "-")
         shown = {"True": "yes", "False": "no"}.get(value, value)
         text = text.replace(f"{name}={value}", f"{option} {shown}")
-    print(f"jaxsvm: {' '.join(text.split())}", file=sys.stderr)
+    output.note(f"jaxsvm: {' '.join(text.split())}")
 
 
 if __name__ == "__main__":

@@ -116,10 +116,10 @@ def test_every_module_has_a_place_in_the_layers(name):
 
 def test_arguments_are_checked_before_jax_is_imported():
     """`import jaxsvm` and the parser of the command line read the standard library only."""
-    for name in ("jaxsvm", "jaxsvm.__main__", "jaxsvm.commands", "jaxsvm.commands.parser"):
+    for name in ("jaxsvm", "jaxsvm.__main__", "jaxsvm.commands", "jaxsvm.commands.parser", "jaxsvm.commands.output"):
         lazy = {"jaxsvm.api"} if name == "jaxsvm" else set()  # which only a type checker reads
         found = imports(name, top_only=True) - lazy
-        light = {"jaxsvm", "jaxsvm.__about__", "jaxsvm.commands.parser"}
+        light = {"jaxsvm", "jaxsvm.__about__", "jaxsvm.commands", "jaxsvm.commands.parser", "jaxsvm.commands.output"}
         assert {each for each in found if each.split(".")[0] not in sys.stdlib_module_names} <= light, name
 
 

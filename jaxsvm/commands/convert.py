@@ -12,7 +12,7 @@ import numpy as np
 from ..data.formats import kind_of
 from ..data.save import save_csv, save_npz, save_svmlight
 from . import rows as reading
-from .output import STANDARD, check_output, result_file, results
+from .output import STANDARD, check_output, printable, result_file, results, show, writing
 
 SUFFIXES = r"\.(npz|svm|svmlight|libsvm|csv|tsv)$"
 
@@ -79,8 +79,8 @@ def convert(args: Any, stream: Any) -> int:
         with result_file(args.out, stream, suffix) as temporary:
             save(temporary)
     else:
-        save(args.out)
-    print(
-        f"{args.out}: {x.shape[0]} rows x {x.shape[1]} columns{'' if y is None else ' with labels'}"
-    )
+        with writing(args.out):
+            save(args.out)
+    labels = "" if y is None else " with labels"
+    show(printable(f"{args.out}: {x.shape[0]} rows x {x.shape[1]} columns{labels}"))
     return 0

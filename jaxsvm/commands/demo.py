@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import jaxsvm
 from jaxsvm import features, kernels, samplers
 
-from ..files import atomic_path
 from ..types import Array, Batch, Certificate, Model, Scalar
+from .output import result_file, show
 
 LAMS, SIGMAS = jnp.logspace(-5, -1.5, 8), jnp.logspace(0, 2.1, 8)
 LANDMARKS = 128
@@ -69,7 +69,7 @@ def main() -> None:
 
     The machine is solved exactly.
     """
-    print(f"jaxsvm {jaxsvm.__version__} on JAX {jax.__version__}, {jax.devices()[0].device_kind}\n")
+    show(f"jaxsvm {jaxsvm.__version__} on JAX {jax.__version__}, {jax.devices()[0].device_kind}\n")
     key_split, key = jax.random.split(jax.random.key(0))
     rows = jaxsvm.data.breast_cancer()
     train, validation, test = jaxsvm.data.split(key_split, rows, 3, 1, 1)
@@ -79,11 +79,11 @@ def main() -> None:
         f"{part.y.shape[0]} {name}"
         for part, name in ((train, "train"), (validation, "validation"), (test, "test"))
     )
-    print(
+    show(
         f"breast_cancer_wdbc: {rows.y.shape[0]} rows x {rows.x.shape[1]} columns, standardised; "
         f"{sizes}"
     )
-    print(
+    show(
         f"ASSET on {LANDMARKS} Nystrom features, {len(LAMS)} lambdas x {len(SIGMAS)} sigmas, "
         f"{PASSES} passes in batches of {BATCH}, one program"
     )
@@ -95,33 +95,33 @@ def main() -> None:
         seconds.append(time.perf_counter() - began)
 
     table = jaxsvm.sweep.table(errors, lam=LAMS, sigma=SIGMAS)
-    print(f"\nvalidation error\n{table}\n")
+    show(f"\nvalidation error\n{table}\n")
     lam, sigma = table.best["lam"], table.best["sigma"]
     approximate = jax.tree.map(lambda leaf: leaf[table.place], models)
     began = time.perf_counter()
     run, proof = exact(lam, sigma, train)
     seconds.append(time.perf_counter() - began)
-    print(
+    show(
         f"chosen       lambda = {lam:.1e}, sigma = {sigma:.2f}: the least error, among equals "
         "in the flattest neighbourhood"
     )
-    print(f"test error   {float(jaxsvm.error_on(test)(approximate)):.2%} on {LANDMARKS} features")
-    print(
+    show(f"test error   {float(jaxsvm.error_on(test)(approximate)):.2%} on {LANDMARKS} features")
+    show(
         f"exact        test error {float(jaxsvm.error_on(test)(run.model)):.2%}, "
         f"{run.model.support().index.shape[0]} support vectors: the kernel machine at this lambda "
         f"and sigma, {seconds[2]:.2f} s with compilation"
     )
-    print(
+    show(
         f"certificate  objective {float(proof.primal):.6f}, optimum at least "
         f"{float(proof.dual):.6f}: within {100 * float(proof.gap / proof.dual):.1g} % of the "
         "optimum"
     )
-    print(
+    show(
         f"time         {seconds[1]:.2f} s for the {errors.size} runs, {seconds[0]:.2f} s with "
         "compilation"
     )
-    print(draw(table))
-    print(NEXT)
+    show(draw(table))
+    show(NEXT)
 
 
 def draw(table: Any) -> str:
@@ -136,6 +136,6 @@ def draw(table: Any) -> str:
     matplotlib.use("agg")
     from jaxsvm import plots
 
-    with atomic_path(PICTURE) as temporary:
+    with result_file(PICTURE, None) as temporary:
         plots.heatmap(table).figure.savefig(temporary, dpi=120)
     return f"heat map     {PICTURE}"

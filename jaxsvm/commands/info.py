@@ -9,7 +9,7 @@ import numpy as np
 from .. import models
 from ..recipe import unwrap_static
 from ..wrappers import OneVsOne, OneVsRest
-from .output import line, printable
+from .output import line
 from .rows import load_model
 from .solvers import columns_of
 
@@ -18,7 +18,7 @@ def run(args: Any) -> int:
     """Run the command; returns the exit status."""
     model, notes = load_model(args.model)
     columns = columns_of(model)
-    tell("model", f"{args.model}, written by jaxsvm {notes.pop('jaxsvm')}")
+    line("model", f"{args.model}, written by jaxsvm {notes.pop('jaxsvm')}")
     classes = model.classes if isinstance(model, models.Classifier) else ()
     inner = model.inner if isinstance(model, models.Classifier) else model
     maps = []
@@ -30,25 +30,20 @@ def run(args: Any) -> int:
     )
     while isinstance(inner, OneVsRest | OneVsOne | models.Mapped):
         inner = inner.inner
-    tell(
+    line(
         "what",
         f"{'classifier' if classes else 'function'} of {columns} columns; {many}{kind(inner)}",
     )
     if maps:
-        tell("maps", ", ".join(maps))
+        line("maps", ", ".join(maps))
     if classes:
         shown = ", ".join(map(str, classes[:20])) + (", ..." if len(classes) > 20 else "")
-        tell("classes", f"{len(classes)}: {shown}")
+        line("classes", f"{len(classes)}: {shown}")
     for name, text in notes.items():
-        tell(name, text)
+        line(name, text)
     if "certificate" not in notes:
-        tell("certificate", "none in the file")
+        line("certificate", "none in the file")
     return 0
-
-
-def tell(head: str, text: str) -> None:
-    """Print a line; the file may hold characters that control a terminal."""
-    line(printable(head), printable(text))
 
 
 def kind(model: Any) -> str:

@@ -1,22 +1,82 @@
-"""Where results go: lines of the report, files, and the standard output as `-`."""
+"""Where results go: lines of the report, files, and the standard output as `-`.
+
+At its top it imports the standard library only: wrong arguments are told at once.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
+import re
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
-from ..files import atomic_path, check_target
-
 STANDARD = "-"  # the standard input, or the standard output
+# line breaks, tabs, escape sequences, directions of text, and bytes that are no text
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# of the running command: files that are complete, and why the report was not printed in full
+written: list[str] = []
+unprinted: list[OSError] = []
 
 
 def line(head: str, text: str) -> None:
     """Print a line of the report."""
-    print(f"{head:<12} {text}", flush=True)
+    show(printable(f"{head:<12} {text}"))
+
+
+def show(text: str) -> None:
+    """Print a paragraph of the report.
+
+    A closed pipe or a full disk does not raise, so that results are still written: the error is
+    kept in `unprinted`.
+    """
+    if unprinted:
+        return
+    try:
+        write(sys.stdout, f"{text}\n")
+    except OSError as error:
+        unprinted.append(error)
+
+
+def note(text: str) -> None:
+    """Print a line on the standard error stream, or nothing where that is closed."""
+    with contextlib.suppress(OSError):
+        write(sys.stderr, f"{printable(text)}\n")
+
+
+def write(stream: Any, data: str | bytes) -> None:
+    """Write all of the data to a standard stream.
+
+    It goes past the buffer, whose rest Python would try to write once more at its end.
+
+    Raises:
+        OSError: the stream is closed, or what it leads to is closed or full.
+    """
+    name = "the standard output"
+    if stream is None or stream.closed:  # None: closed before Python began
+        raise OSError(errno.EBADF, "the stream is closed", name)
+    try:
+        if not hasattr(stream, "buffer"):  # of a notebook
+            stream.write(data if isinstance(data, str) else data.decode())
+        stream.flush()
+        if not hasattr(stream, "buffer"):
+            return
+        if isinstance(data, str):
+            data = data.encode(stream.encoding, "backslashreplace")
+        raw, rest = getattr(stream.buffer, "raw", stream.buffer), memoryview(data)
+        while rest:  # a pipe and a disk may take a part
+            count = raw.write(rest)
+            if count is None:  # a pipe that does not block is full
+                time.sleep(0.01)
+            rest = rest[count or 0 :]
+    except OSError as error:
+        error.filename = name
+        raise
 
 
 def check_output(path: str | None, *inputs: str | None) -> None:
@@ -31,24 +91,31 @@ def check_output(path: str | None, *inputs: str | None) -> None:
     for source in (part for name in inputs if name for part in (name, *name.split(","))):
         if os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source):
             raise ValueError(f"{path} is a file that is read: give another name")
+    from ..files import check_target
+
     if not os.access(os.path.dirname(check_target(path)), os.W_OK):
         raise ValueError(f"{path} cannot be written: its folder may not be written to")
 
 
 @contextlib.contextmanager
 def results(*paths: str | None) -> Iterator[Any]:
-    """The stream that `-` stands for.
+    """A stream for what `-` stands for, printed at the end of the block, after all files.
 
     If one of the paths is `-`, the report goes to the standard error stream within the block.
 
     Raises:
         ValueError: more than one of the paths is `-`.
+        OSError: the standard output does not take all.
     """
-    stream, count = sys.stdout, sum(path == STANDARD for path in paths)
+    stdout, stream, count = sys.stdout, io.BytesIO(), sum(path == STANDARD for path in paths)
     if count > 1:
         raise ValueError("the standard output (-) takes one result: name files for the others")
     with contextlib.redirect_stdout(sys.stderr) if count else contextlib.nullcontext():
-        yield stream
+        try:
+            yield stream
+        finally:
+            if stream.tell():
+                write(stdout, stream.getvalue())
 
 
 @contextlib.contextmanager
@@ -58,16 +125,29 @@ def result_file(path: str, stream: Any, suffix: str = "") -> Iterator[str]:
     For `-` its contents are written to the stream. The name then ends in `suffix`.
     """
     if path != STANDARD:
-        with atomic_path(path) as temporary:
+        from ..files import atomic_path
+
+        with writing(path), atomic_path(path) as temporary:
             yield temporary
         return
     with tempfile.TemporaryDirectory() as folder:
         temporary = os.path.join(folder, f"result{suffix}")
         yield temporary
         with open(temporary, "rb") as file:
-            stream.flush()
-            stream.buffer.write(file.read())
-            stream.buffer.flush()
+            stream.write(file.read())
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Errors of the file system in the block name the path; without one, it is `written`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            error.filename = path
+        raise
+    if path not in written:
+        written.append(path)
 
 
 def title(path: str) -> str:
@@ -76,5 +156,5 @@ def title(path: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without characters that control a terminal."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+    """The text on one line; characters that control a terminal are escaped."""
+    return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

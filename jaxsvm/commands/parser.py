@@ -6,12 +6,14 @@ This module imports nothing but the standard library, so that wrong arguments ar
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import math
 import sys
 from typing import Any, NoReturn
 
 from ..__about__ import __version__
+from .output import show
 
 SOLVERS = {
     "sdca": "dual coordinate ascent, linear or with a kernel: no step size, stops by itself",
@@ -47,6 +49,7 @@ FEATURES = ("nystrom", "fourier", "orthogonal")
 BUDGET = 500  # default number of points
 # rows up to which `select` takes the exact kernel machine: of at most two classes, and of more
 EXACT_ROWS = (5000, 2000)
+MOST_NUMBERS = 100_000  # of a range
 SCALES = {
     "standardize": "columns to mean 0, deviation 1",
     "unit": "columns to [0, 1], sparse ones to [-1, 1]",
@@ -133,6 +136,11 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs
         )
+        self.register("type", int, integer)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or the version as reports are printed."""
+        show(message.rstrip("\n"))
 
     def error(self, message: str) -> NoReturn:
         """Raise ValueError with the message."""
@@ -474,7 +482,7 @@ def add_plot_option(parser: Any) -> None:
 
 def add_run_options(group: Any) -> None:
     """Add the options for draws and for the bar."""
-    group.add_argument("--seed", type=int, default=0, help="of all draws (0)")
+    group.add_argument("--seed", type=seed, default=0, help="of all draws (0)")
     group.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
@@ -608,6 +616,19 @@ def add_scaling_options(parser: Any) -> None:
     )
 
 
+def integer(text: str, bits: int = 32) -> int:
+    """An integer of so many bits."""
+    with contextlib.suppress(ValueError):
+        if -(2 ** (bits - 1)) <= int(text) < 2 ** (bits - 1):
+            return int(text)
+    raise argparse.ArgumentTypeError(f"expected an integer below 2^{bits - 1}, got {text!r}")
+
+
+def seed(text: str) -> int:
+    """An integer of 64 bits."""
+    return integer(text, 64)
+
+
 def folds(text: str) -> int | str:
     """A number of folds, or "loo"."""
     if text == "loo" or text.isascii() and text.isdigit() and int(text) >= 2:
@@ -626,6 +647,8 @@ def numbers(text: str) -> list[float]:
         low, *rest = text.split(":")
         if len(rest) == 2:
             ends, count = (math.log10(float(low)), math.log10(float(rest[0]))), int(rest[1])
+            if count > MOST_NUMBERS:
+                raise ValueError
             gaps = max(count - 1, 1)
             values = [10 ** (ends[0] + (ends[1] - ends[0]) * i / gaps) for i in range(count)]
         else:
@@ -635,5 +658,6 @@ def numbers(text: str) -> list[float]:
     except (ValueError, OverflowError):
         pass
     raise argparse.ArgumentTypeError(
-        f"expected LOW:HIGH:COUNT or numbers with commas, all above 0, got {text!r}"
+        f"expected LOW:HIGH:COUNT, at most {MOST_NUMBERS:,}, or numbers with commas, all above 0, "
+        f"got {text!r}"
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxsvm import models, wrappers  # noqa: F401  registers multiclass models
 
+from ..checks import class_names
 from ..data.assemble import label, normalize_names
 from ..data.dataset import dataset
 from ..data.scaling import Scale, Standardize
@@ -18,7 +19,7 @@ from ..loops.progress import Bar
 from ..recipe import unwrap_static
 from ..types import SparseRows
 from . import rows as reading
-from .output import STANDARD, check_output, result_file
+from .output import STANDARD, check_output, note, printable, result_file, write
 from .solvers import columns_of
 
 BLOCK = 8192  # rows of one call of the model
@@ -44,9 +45,12 @@ def run(args: Any) -> int:
     x = dataset(rows.x, np.zeros(rows.x.shape[0]), task="regression").x
     score = scores(model, x)
     names = decide(score, classes)
+    if classes:
+        class_names([printable(str(name)) for name in classes])  # they are told apart
     values = np.atleast_2d(score.T).T
     lines = (
-        str(name) + (args.scores and classes and "\t" + "\t".join(f"{v:.9g}" for v in value) or "")
+        printable(str(name))
+        + (args.scores and classes and "\t" + "\t".join(f"{v:.9g}" for v in value) or "")
         for name, value in zip(names.tolist(), values.tolist(), strict=True)
     )
     if args.out and args.out != STANDARD:
@@ -56,9 +60,8 @@ def run(args: Any) -> int:
         ):
             file.writelines(line + "\n" for line in lines)
     else:
-        sys.stdout.writelines(line + "\n" for line in lines)
-        sys.stdout.flush()
-    print(describe(rows, names, score, classes), file=sys.stderr)
+        write(sys.stdout, "".join(line + "\n" for line in lines))
+    note(describe(rows, names, score, classes))
     return 0
 
 

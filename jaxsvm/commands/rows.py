@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -21,7 +22,7 @@ from ..data.parsing import ReadError
 from ..data.scaling import scale, standardize
 from ..types import Batch, SparseRows
 from . import parser
-from .output import STANDARD, result_file
+from .output import STANDARD, result_file, writing
 
 INPUT = "the standard input"
 HELP = {  # what the options of the readers are called here
@@ -44,8 +45,8 @@ def rows(
         dtype: of svmlight.
         means: for missing numbers; None: those of the columns of the first file.
     """
-    label = args.label
-    reading: dict = {"label": int(label) if label.lstrip("-").isdigit() else label}
+    is_number = re.fullmatch("-?[0-9]{1,9}", args.label)
+    reading: dict = {"label": int(args.label) if is_number else args.label}
     reading["header"] = {"auto": "auto", "yes": True, "no": False}[args.header]
     reading["zero_based"] = {"auto": "auto", "yes": True, "no": False}[args.zero_based]
     reading["missing"] = args.missing is not None
@@ -76,6 +77,8 @@ def local_file(path: str) -> Iterator[str]:
     if path != STANDARD:
         yield path
         return
+    if sys.stdin is None:
+        raise OSError("the standard input is closed")
     text = sys.stdin.buffer.read()
     start = text[:6]
     ending = {b"PK": ".npz", b"\x1f\x8b": ".gz", b"BZ": ".bz2", b"\xfd7": ".xz"}.get(start[:2], "")
@@ -157,7 +160,8 @@ def load_model(path: str) -> tuple[Any, dict[str, str]]:
 def save_model(path: str, stream: Any, model: Any, notes: dict[str, str]) -> None:
     """Write a model and its notes; `-` is the stream."""
     if path != STANDARD:
-        models.save(path, model, notes=notes)
+        with writing(path):
+            models.save(path, model, notes=notes)
         return
     with result_file(path, stream, ".npz") as temporary:
         models.save(temporary, model, notes=notes)

@@ -16,7 +16,7 @@ from ..recipe import as_static, fields_of
 from ..types import Batch
 from . import build, report, solvers, train
 from . import rows as reading
-from .output import STANDARD, check_output, line, result_file, results, title
+from .output import STANDARD, check_output, line, result_file, results, show, title
 from .parser import EXACT_ROWS
 from .sweep import draw_with
 
@@ -83,7 +83,7 @@ def select(args: Any, stream: Any) -> int:
         return 130
     kind = "error" if classes else "squared error"
     what = f"mean {kind if args.score == 'error' else 'risk'} over the folds"
-    print(f"\n{what}\n{selection.table}\n")
+    show(f"\n{what}\n{selection.table}\n")
     percent = bool(classes) and args.score == "error"
     line("best", describe_cell(selection.table, selection.table.place, percent))
     line("one_se", describe_cell(selection.table, selection.table.one_se_place, percent))
@@ -103,17 +103,17 @@ def select(args: Any, stream: Any) -> int:
         head, text = report.error(name, selection.model, part, classes)
         notes[head] = text
         line(head, text)
-    if draw is not None:
-        figure = draw.heatmap(selection.table, label=what, percent=percent).figure
-        with result_file(args.plot, stream, ".png") as temporary:
-            figure.savefig(temporary, dpi=120)
-        line("heat map", args.plot)
     if args.model:
         model = report.compact(selection.model)
         model = model if scale is None else models.Mapped(as_static(scale), model)
         model = models.Classifier(model, classes) if classes else model
         reading.save_model(args.model, stream, model, notes)
         line("model", f"{args.model}, {options(selection.chosen)}, trained on all rows")
+    if draw is not None:
+        figure = draw.heatmap(selection.table, label=what, percent=percent).figure
+        with result_file(args.plot, stream, ".png") as temporary:
+            figure.savefig(temporary, dpi=120)
+        line("heat map", args.plot)
     return 0
 
 

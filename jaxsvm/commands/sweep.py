@@ -19,7 +19,7 @@ from ..types import Batch
 from . import rows as reading
 from . import solvers, train
 from .build import pace
-from .output import check_output, line, result_file, results, title
+from .output import check_output, line, result_file, results, show, title
 
 
 def run(args: Any) -> int:
@@ -50,7 +50,7 @@ def sweep(args: Any, stream: Any) -> int:
     errors, interrupted = errors_on(args, method, rows, axes, key_fit)
     table = jaxsvm.sweep.table(errors, **axes)
     extent = ", as far as the sweep got" if interrupted else ""
-    print(f"\nerror on the rows held out{extent}\n{table}\n")
+    show(f"\nerror on the rows held out{extent}\n{table}\n")
     best = table.best
     line(
         "best",

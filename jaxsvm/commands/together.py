@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +43,9 @@ def check(args: Any) -> None:
             "--processes, --process and --coordinator go together, such as --processes 2 "
             "--process 0 --coordinator localhost:1234; or --processes auto under Slurm"
         )
-    elif not args.processes.isdigit() or not 0 <= args.process < int(args.processes):
+    elif not re.fullmatch("[0-9]{1,9}", args.processes) or not 0 <= args.process < int(
+        args.processes
+    ):
         raise ValueError(
             f"--process must be from 0 to K - 1 with --processes K, got {args.process} of "
             f"{args.processes}"

@@ -108,8 +108,13 @@ def save_csv(
         delimiter: one character between the cells.
     """
     show, names = _show(x.dtype), None if y is None else normalize_names(y).tolist()
+    # a carriage return is a line break to readers, but not to `csv.writer`
+    quote_all = any("\r" in str(name) for name in names or ())
     with atomic_path(path) as temporary, open_any(temporary, "w") as file:
-        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer = csv.writer(
+            file, delimiter=delimiter, lineterminator="\n",
+            quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL,
+        )  # fmt: skip
         writer.writerow([f"x{c + 1}" for c in range(x.shape[1])] + ([] if y is None else ["y"]))
         for start in range(0, x.shape[0], 1024):
             rows = x[start : start + 1024]

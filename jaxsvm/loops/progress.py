@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 
@@ -45,9 +46,10 @@ class Bar:
 
     def close(self) -> None:
         """Draw the last count, and end the line."""
-        self._draw()
-        sys.stderr.write("\n")
+        self._draw("\n")
 
-    def _draw(self) -> None:
-        sys.stderr.write(self.line)
-        sys.stderr.flush()
+    def _draw(self, end: str = "") -> None:
+        # a stream that is closed, full or None does not end the run
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(self.line + end)
+            sys.stderr.flush()

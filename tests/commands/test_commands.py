@@ -1,8 +1,11 @@
 """The command line: models, predictions and files beside NumPy and scikit-learn; one line for bad input; Ctrl-C."""
 
 import bz2
+import contextlib
 import importlib
+import io
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -308,7 +311,9 @@ def test_a_bad_budget_is_one_line(there, capsys):
         "--budget",
         "1",
     )
-    refused(capsys, "argument --budget: invalid int value: 'many'", *train, "--solver", "bsca", "--budget", "many")
+    refused(
+        capsys, "argument --budget: expected an integer below 2^31, got 'many'", *train, "--solver", "bsca", "--budget", "many"
+    )
     refused(capsys, "--solver sdca has no budget: leave --budget out, or take --solver bsca or bsgd", *train, "--budget", "9")
     refused(capsys, "--solver bsgd needs a kernel, such as --kernel rbf", *train[:4], "--solver", "bsgd")
     refused(capsys, "--tol has nothing to stop on with --solver bsgd", *train, "--solver", "bsgd", "--tol", "1e-3")
@@ -537,7 +542,7 @@ def test_info_tells_what_a_model_is(there, capsys):
     jaxsvm.models.save("colour.npz", model, notes={"note": "one\x1b[0m\ntwo"})
     assert main(["info", "colour.npz"]) == 0
     out = capsys.readouterr().out
-    assert "\x1b" not in out and "2: ?[31mred, b\n" in out and "note         one?[0m?two\n" in out
+    assert "\x1b" not in out and "2: \\x1b[31mred, b\n" in out and "note         one\\x1b[0m\\ntwo\n" in out
     refused(capsys, "there is no file nope.npz", "info", "nope.npz")
     refused(capsys, "rows.npz is damaged or was not written by", "info", "rows.npz")
 
@@ -576,6 +581,309 @@ def test_where_results_cannot_go_is_one_line(there, capsys):
         refused(capsys, message, "sweep", "rows.svm", "--out", path)
     refused(capsys, "pipe.npz is a pipe, a device or a socket, expected a file", "predict", "pipe.npz", "rows.svm")
     os.unlink("pipe.npz")
+
+
+# Where the standard streams do not take all
+
+QUICK = ("train", "rows.svm", "--hold-out", "0.25", "--quiet", "--no-certificate", "--model")  # as of the fixture
+
+
+class Part(io.RawIOBase):
+    """Takes 7 bytes at a time, every other time none, as a pipe that does not block."""
+
+    def __init__(self):
+        super().__init__()
+        self.held, self.calls = b"", 0
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.calls += 1
+        if self.calls % 20 == 0:
+            return None
+        self.held += bytes(data[:7])
+        return min(len(data), 7)
+
+
+def closed_pipe():
+    read, write = os.pipe()
+    os.close(read)
+    return open(write, "w")
+
+
+def closed_stream():
+    stream = open(os.devnull, "w")
+    stream.close()
+    return stream
+
+
+def full_disk():
+    return open("/dev/full", "w")
+
+
+def raw_full_disk():
+    """As with PYTHONUNBUFFERED."""
+    return io.TextIOWrapper(open("/dev/full", "wb", buffering=0), write_through=True)
+
+
+STREAMS = {
+    closed_pipe: "broken pipe",
+    full_disk: "no space left on device",
+    raw_full_disk: "no space left on device",
+    closed_stream: "the stream is closed",
+    lambda: None: "the stream is closed",
+}
+
+
+@pytest.mark.parametrize("make", STREAMS)
+def test_a_report_that_cannot_be_printed_loses_no_result(there, capsys, monkeypatch, make):
+    """The model, predictions and rows are written; a line says that the report was not printed."""
+    for name, argv in (
+        ("edge.npz", (*QUICK, "edge.npz")),
+        ("edge.svm", ("convert", "rows.npz", "edge.svm")),
+        (None, ("info", "linear.npz")),
+        (None, ("train", "--help")),
+        (None, ("--version",)),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", make())
+            assert main(argv) == 1
+        said = "jaxsvm: error: the report could not be printed in full: " + STREAMS[make]
+        assert capsys.readouterr().err == said + (f"; {name} was written\n" if name else "\n")
+    model, right = jaxsvm.models.load("edge.npz"), jaxsvm.models.load("linear.npz")
+    np.testing.assert_array_equal(model(X.astype("f")), right(X.astype("f")))
+    np.testing.assert_array_equal(load_svmlight_file("edge.svm")[0].toarray(), X)
+
+
+@pytest.mark.parametrize("make", STREAMS)
+def test_a_result_that_the_standard_output_does_not_take_is_one_line(there, capsys, monkeypatch, make):
+    for argv in (
+        (*QUICK, "-"),
+        ("predict", "linear.npz", "rows.npz"),
+        ("predict", "linear.npz", "rows.npz", "--out", "-"),
+        ("convert", "rows.npz", "-"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", make())
+            assert main(argv) == 2
+        err = capsys.readouterr().err
+        assert err.endswith(f"jaxsvm: error: the standard output: {STREAMS[make]}\n") and err.count("error:") == 1, err
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # streams that are let go
+@pytest.mark.parametrize("make", STREAMS)
+def test_an_error_stream_that_takes_nothing_changes_no_result(there, capsys, monkeypatch, make):
+    def silent(*argv):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", make())
+            return main(argv)
+
+    assert silent(*QUICK[:4], *QUICK[5:], "silent.npz") == 0  # with a bar
+    assert silent("predict", "silent.npz", "rows.npz") == 0
+    assert capsys.readouterr().out.count("\n") > 60
+    assert silent("train", "nope.svm", "--model", "m.npz") == 2
+    monkeypatch.setattr(sys, "stdout", make())
+    assert silent(*QUICK, "both.npz") == 1
+    assert jaxsvm.models.load("both.npz").classes == (-1, 1)
+
+
+def test_streams_without_a_buffer_get_the_text(there, monkeypatch):
+    """As of a notebook."""
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        assert main(["predict", "linear.npz", "rows.npz"]) == 0 == main(["convert", "rows.npz", "-", "--to", "svm"])
+    assert len(text.getvalue().splitlines()) == 120
+
+
+def test_streams_that_take_a_part_get_all(there, capsys, monkeypatch):
+    """With PYTHONUNBUFFERED a stream writes what a pipe or a disk takes, and returns the number."""
+    for argv in ((*QUICK, "-"), ("predict", "linear.npz", "rows.npz"), ("convert", "rows.npz", "-"), ("info", "linear.npz")):
+        part = Part()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", io.TextIOWrapper(part, write_through=True))
+            assert main(argv) == 0
+        if argv[0] == "train":
+            (there / "part.npz").write_bytes(part.held)
+            assert jaxsvm.models.load("part.npz").classes == (-1, 1)
+            continue
+        capsys.readouterr()
+        assert main(argv) == 0
+        assert part.held.decode() == capsys.readouterr().out
+
+
+def test_files_that_cannot_be_completed_are_one_line(there, capsys):
+    """A limit on their size, as of a full disk: the file before is still there, and no part."""
+    wide = np.random.default_rng(0).standard_normal((60, 900))
+    np.savez("wide.npz", x=wide, y=Y)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name, argv in (
+        ("wide.csv", ("convert", "wide.npz", "wide.csv")),
+        ("wide.svm.gz", ("convert", "wide.npz", "wide.svm.gz")),
+        ("limit.txt", ("predict", "linear.npz", "rows.npz", "--scores", "--out", "limit.txt")),
+        ("limit.npz", (*QUICK, "limit.npz")),
+    ):
+        (there / name).write_text("before")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, hard))
+        try:
+            refused(capsys, f"{name}: file too large", *argv)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert (there / name).read_text() == "before"
+
+
+def test_closed_streams_are_not_taken_by_files(there):
+    """What libraries print to stream 2 would stand in the model."""
+    code = (
+        "from jaxsvm.__main__ import occupy_streams as o; o(); s = str(open('n.txt', 'w').fileno()); open('n.txt', 'w').write(s)"
+    )
+    for closed in (">&-", "2>&-", "<&- >&- 2>&-"):
+        subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code], check=True, timeout=60)
+        assert int((there / "n.txt").read_text()) > 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("streams", "status"),
+    [("| head -1", 1), ("> /dev/full", 1), (">&-", 1), ("2>&-", 0), (">&- 2>&-", 1), ("<&- >&- 2>&-", 1), ("2>/dev/full", 0)],
+)
+def test_models_of_processes_with_broken_streams(there, streams, status):
+    script = f'"$0" -m jaxsvm train rows.svm --model edges.npz --solver pegasos --steps 60 {streams}; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", script, sys.executable], capture_output=True, timeout=120)
+    assert done.returncode == status, done
+    assert jaxsvm.models.load("edges.npz").classes == (-1, 1)
+    os.unlink("edges.npz")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["sweep", "select", "demo"])
+def test_the_model_is_written_before_what_goes_to_the_standard_output(there, tmp_path, capsys, monkeypatch, command):
+    monkeypatch.setattr(sys, "stdout", full_disk())
+    if command == "demo":
+        monkeypatch.chdir(tmp_path)
+        assert main([]) == 1
+        assert "no space left on device; jaxsvm-sweep.png was written" in capsys.readouterr().err
+        return
+    axes = ("--lam", "1e-2", "--sigma", "1,2") if command == "sweep" else ("--C", "1", "--gamma", "0.1,1")
+    table = "--out" if command == "sweep" else "--plot"
+    assert main([command, "rows.svm", *axes, "--quiet", "--model", "first.npz", table, "-"]) == 2
+    assert "error: the standard output: no space left on device" in capsys.readouterr().err
+    assert jaxsvm.models.load("first.npz").classes == (-1, 1)
+    os.unlink("first.npz")
+    assert main([command, "rows.svm", *axes, "--quiet", "--model", "first.npz"]) == 1
+    assert jaxsvm.models.load("first.npz").classes == (-1, 1)
+
+
+def test_ctrl_c_during_the_report_says_what_is_written(there, capsys, monkeypatch):
+    from jaxsvm.commands import report
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report, "error", interrupt)
+    assert main([*QUICK, "kept.npz"]) == 130
+    assert capsys.readouterr().err == "jaxsvm: interrupted; kept.npz was written\n"
+    assert jaxsvm.models.load("kept.npz").classes == (-1, 1)
+
+
+# Names that are more than a word on a line
+
+
+def coloured(path, classes):
+    linear = jaxsvm.models.Linear(np.ones(4, np.float32), np.float32(0))
+    jaxsvm.models.save(path, jaxsvm.models.Classifier(linear, classes))
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("two\nlines", "two\\nlines"),
+        ("a\ttab", "a\\ttab"),
+        ("\x1b[31mred\x1b]0;title\x07", "\\x1b[31mred\\x1b]0;title\\x07"),
+        ("carriage\r", "carriage\\r"),
+        ("a\x85b\u2028c\x0cd", "a\\x85b\\u2028c\\x0cd"),
+        ("\u202eabc", "\\u202eabc"),
+        ("naïve ½\u200d\U0001f469", "naïve ½\u200d\U0001f469"),
+        ("a\xa0b", "a\xa0b"),
+        ("back\\slash", "back\\slash"),
+    ],
+)
+def test_a_prediction_is_one_line_whatever_its_class_is_called(there, capsys, name, shown):
+    coloured("names.npz", (name, "plain"))
+    right = np.where(X.sum(1) > 0, "plain", shown).tolist()
+    assert main(["predict", "names.npz", "rows.npz"]) == 0
+    assert capsys.readouterr().out == "".join(name + "\n" for name in right)
+    assert main(["predict", "names.npz", "rows.npz", "--scores", "--out", "names.txt"]) == 0
+    cells = [line.split("\t") for line in (there / "names.txt").read_text("utf-8").splitlines()]
+    assert [cell[0] for cell in cells] == right and {len(cell) for cell in cells} == {2}
+    assert main(["info", "names.npz"]) == 0
+    assert f"2: {shown}, plain\n" in capsys.readouterr().out
+
+
+def test_classes_that_would_be_printed_alike_are_refused(there, capsys):
+    coloured("alike.npz", ("a\nb", "a\\nb"))
+    refused(capsys, "each once", "predict", "alike.npz", "rows.npz")
+
+
+@pytest.mark.parametrize("file", ["breaks.csv", "breaks.tsv", "breaks.csv.bz2"])
+def test_names_with_line_breaks_come_back_from_csv(there, capsys, file):
+    names = np.array(
+        ["carriage\rreturn", "line\nfeed", "both\r\n.", "a\ttab", 'a "quote"', "a, comma", "\x1b[31m", "x\x85y\x0cz"]
+    )
+    np.savez("breaks.npz", x=np.eye(8) + 0.1, y=names)
+    assert main(["convert", "breaks.npz", file]) == 0 == main(["convert", file, "came.npz"])
+    with np.load("came.npz") as came:
+        np.testing.assert_array_equal(came["y"], names)
+        np.testing.assert_array_equal(came["x"], np.eye(8) + 0.1)
+
+
+def test_no_report_and_no_error_controls_a_terminal(there, capsys):
+    evil = "\x1b[31m\x1b]0;title\x07"
+    rows = "".join(",".join(map(repr, row.tolist())) + f',"{evil}\n{y}"\n' for row, y in zip(X, Y, strict=True))
+    (there / "evil.csv").write_text(f"a,b,c,d,{evil}\n{rows}")
+    (there / f"{evil[:9]}.csv").write_text("a,b\n1,2\n")
+    train = ("--model", "evil.npz", "--quiet", "--hold-out", "0.25", "--no-certificate")
+    for status, *argv in (
+        (0, "train", "evil.csv", *train),
+        (0, "info", "evil.npz"),
+        (0, "predict", "evil.npz", "evil.csv"),
+        (0, "convert", f"{evil[:9]}.csv", f"{evil[:9]}.tsv"),
+        (2, "train", "evil.csv", *train, "--label", evil + "u"),
+        (2, "train", "evil.csv", *train, "--positive", evil),
+        (2, "train", "evil.csv", *train, evil),
+        (2, "sweep", f"{evil}.csv"),
+    ):
+        assert main(argv) == status
+        text = "".join(capsys.readouterr())
+        assert not set("\x1b\x07\r") & set(text) and "\\x1b[31m" in text, (argv, text)
+    assert jaxsvm.models.load("evil.npz").classes == (f"{evil}\n-1", f"{evil}\n1")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train rows.svm --model m.npz --seed 99999999999999999999", "--seed: expected an integer below 2^63, got '9999"),
+        ("select rows.svm --seed -9223372036854775809", "--seed: expected an integer below 2^63, got '-922"),
+        ("sweep rows.svm --seed 0x1", "--seed: expected an integer below 2^63, got '0x1'"),
+        ("train rows.svm --model m.npz --steps 99999999999999999999", "--steps: expected an integer below 2^31"),
+        ("train rows.svm --model m.npz --passes 2147483648", "--passes: expected an integer below 2^31"),
+        ("sweep rows.svm --batch ²", "--batch: expected an integer below 2^31, got '²'"),
+        ("sweep rows.svm --lam 1:10:99999999999", "at most 100,000"),
+        ("select rows.svm --C 1:10:²", "expected LOW:HIGH:COUNT"),
+        ("train kinds.csv --model m.npz --label ²", "has no column named '²'"),
+        ("train kinds.csv --model m.npz --label=--5", "has no column named '--5'"),
+        ("train kinds.csv --model m.npz --label=-", "has no column named '-'"),
+        ("convert kinds.csv n.npz --label ٣", "has no column named '٣'"),
+        ("predict linear.npz kinds.csv --label 99999999999999999999", "has no column named '9999"),
+        ("train rows.svm --model m.npz --processes ² --process 0 --coordinator a:1", "got 0 of ²"),
+    ],
+)
+def test_numbers_that_are_none_are_one_line(there, capsys, words, message):
+    refused(capsys, message, *words.split())
+
+
+def test_the_largest_seeds_train(there):
+    for seed in (2**63 - 1, -(2**63)):
+        assert main([*QUICK, "seed.npz", "--seed", str(seed)]) == 0
 
 
 @pytest.mark.long

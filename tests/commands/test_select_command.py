@@ -182,7 +182,7 @@ def test_bad_input_is_one_line(capsys):
     refused(capsys, "there is no file nope.svm", "select", "nope.svm")
     refused(capsys, "there is no file nope.txt", *select, "--groups", "nope.txt")
     refused(capsys, "few.txt has 2 lines, expected one for each of the 80 rows", *select, "--groups", "few.txt")
-    refused(capsys, "expected LOW:HIGH:COUNT or numbers with commas, all above 0, got '1:2'", *select, "--C", "1:2")
+    refused(capsys, "at most 100,000, or numbers with commas, all above 0, got '1:2'", *select, "--C", "1:2")
     refused(capsys, "expected LOW:HIGH:COUNT", *select, "--gamma", "-1")
     refused(capsys, "expected a whole number of at least 2, or loo, got '1'", *select, "--folds", "1")
     refused(capsys, "80 rows are too few for 100 folds", *select, "--folds", "100")
