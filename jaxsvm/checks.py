@@ -370,6 +370,7 @@ def class_names(value: Any) -> tuple:
     """
     names = () if isinstance(value, str | bytes | dict) or not np.iterable(value) else tuple(value)
     valid = all(isinstance(name, str | bool | np.bool_ | numbers.Real) for name in names)
+    valid = valid and all(name == name for name in names)  # nan is no name
     if not valid or len(names) < 2 or len(set(map(str, names))) < len(names):
         raise ValueError(
             f"classes must be the names of two classes or more, each once, got {shown(value)}"

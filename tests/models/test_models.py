@@ -1394,7 +1394,7 @@ def test_rows_of_another_kind_or_shape_are_refused():
                 pytest.fail(f"{name} took {rows!r}")
 
 
-@pytest.mark.parametrize("classes", [("a",), (), "ab", ["a", "a"], None, 3, (None, "a")])
+@pytest.mark.parametrize("classes", [("a",), (), "ab", ["a", "a"], None, 3, (None, "a"), ("a", float("nan"))])
 def test_names_of_classes_are_two_or_more(classes):
     with pytest.raises(ValueError, match="^classes must be the names of two classes or more, each once, got "):
         models.Classifier(models.Linear(jnp.ones(2), jnp.zeros(())), classes)
