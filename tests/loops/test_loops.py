@@ -586,7 +586,7 @@ def test_progress(capsys):
 
 
 def test_progress_is_shown_after_every_chunk(monkeypatch):
-    """Also where several chunks are made at a time otherwise."""
+    """Also where one call makes several chunks otherwise."""
     shown = []
 
     class Bar(loops.Bar):
@@ -594,7 +594,7 @@ def test_progress_is_shown_after_every_chunk(monkeypatch):
             shown.append(count)
 
     monkeypatch.setattr(loops, "Bar", Bar)
-    fit(WHOLE, DATA, KEY, steps=30, every=4, progress=True)
+    fit(jaxsvm.sdca(1.0), DATA, KEY, steps=30, every=4, progress=True)
     assert shown == [4, 8, 12, 16, 20, 24, 28, 30]
 
 
