@@ -226,6 +226,12 @@ def test_a_broken_solver_fails_with_the_sentence_of_its_promise(case):
     assert sentence.startswith(f"{name}: {PROMISES[name]}, but ") and "\n" not in sentence
 
 
+def test_steps_are_tried_on_one_row_and_on_three():
+    longer = lambda w, batch: w if batch.y.size == 1 else jnp.append(w, w[:1])
+    with pytest.raises(AssertionError, match=r"after a step on 3 rows leaf .w went from float32\[3\] to float32\[4\]"):
+        check_solver(SOUND._replace(update=changed_w(longer)), skip=[name for name in PROMISES if name != "state"])
+
+
 def by_tracer(lam):
     """A factory that replaces numbers that it does not know."""
     lam = 0.3 if isinstance(lam, jax.core.Tracer) else lam
