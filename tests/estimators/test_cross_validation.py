@@ -25,8 +25,7 @@ from sklearn.model_selection import (
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import jaxsvm
-from jaxsvm.estimators import SVC, SVCCV, SVR, SVRCV, LinearSVC, LinearSVCCV
-from jaxsvm.estimators import cross_validation
+from jaxsvm.estimators import SVC, SVCCV, SVR, SVRCV, LinearSVC, LinearSVCCV, cross_validation
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met")
 

@@ -249,7 +249,8 @@ def test_wrappers_add_no_function_that_the_inner_solver_lacks():
     ]:
         for inner, present in [(bare, set()), (full, keeps)]:
             made = wrap(inner).make()
-            assert {name for name in ("updates", "warm_start", "validate", "sharing") if getattr(made, name) is not None} == present
+            names = ("updates", "warm_start", "validate", "sharing")
+            assert {name for name in names if getattr(made, name) is not None} == present
 
 
 def test_a_solver_that_stops_by_itself_does_so_inside_its_wrappers():
