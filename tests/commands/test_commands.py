@@ -20,6 +20,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 import jaxsvm
 from jaxsvm.__main__ import main
 from jaxsvm.commands.output import line
+from jaxsvm.commands.parser import numbers
 from jaxsvm.commands.rows import variance_of
 
 loop = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
@@ -935,6 +936,11 @@ def test_ctrl_c_keeps_what_was_reached(there, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert f"interrupted: stopped after {looks[-1]} steps" in out and "c.npz, as it was at the last look" in out
     assert main(["predict", "c.npz", "rows.svm"]) == 0
+
+
+def test_ends_and_a_count_are_a_geometric_sequence():
+    for low, high, count in [(0.01, 100, 5), (3, 0.5, 4), (7, 7, 2), (2, 5, 1)]:
+        np.testing.assert_allclose(numbers(f"{low}:{high}:{count}"), np.geomspace(low, high, count), rtol=1e-12)
 
 
 def test_the_variance_of_all_entries():
