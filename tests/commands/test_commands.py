@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 import jaxsvm
 from jaxsvm.__main__ import main
 from jaxsvm.commands.output import line
-from jaxsvm.commands.parser import numbers
+from jaxsvm.commands.parser import numbers, parser
 from jaxsvm.commands.rows import variance_of
 
 loop = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
@@ -941,6 +942,19 @@ def test_ctrl_c_keeps_what_was_reached(there, capsys, monkeypatch):
 def test_ends_and_a_count_are_a_geometric_sequence():
     for low, high, count in [(0.01, 100, 5), (3, 0.5, 4), (7, 7, 2), (2, 5, 1)]:
         np.testing.assert_allclose(numbers(f"{low}:{high}:{count}"), np.geomspace(low, high, count), rtol=1e-12)
+
+
+def test_numbers_without_an_option_are_those_that_the_help_names():
+    """Where the parser holds them; others depend on the rest of the command."""
+    (commands,) = (action.choices for action in parser()._actions if action.dest == "command")
+    compared = 0
+    for command in commands.values():
+        for action in command._actions:
+            shown = re.search(r"\(([\d.e]+)\)$", action.help or "")
+            if shown and action.default is not None:
+                assert float(shown[1]) == action.default, action.option_strings
+                compared += 1
+    assert compared > 5
 
 
 def test_the_variance_of_all_entries():
