@@ -116,6 +116,14 @@ def test_the_lines_of_a_model_are_where_its_values_are():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["-1", "+1"]
 
 
+def test_the_fill_reaches_as_far_as_the_rows_and_their_margin():
+    """Rows from -1 to 3 and from 0 to 20, with as much beside them on each side."""
+    data = jaxsvm.dataset([[-1.0, 0.0], [3.0, 20.0]], [1, -1])
+    left, right, low, high = plots.decision_region(Linear(jnp.ones(2), jnp.zeros(())), data).images[0].get_extent()
+    np.testing.assert_allclose([left + right, low + high], [2, 20], rtol=1e-5)
+    assert left < -1 and low < 0
+
+
 def of_libsvm():
     found = SVC(C=1.0, gamma=0.5).fit(X, np.asarray(DATA.y))
     coef = np.zeros(len(X), np.float32)

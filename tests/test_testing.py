@@ -14,7 +14,7 @@ import pytest
 import jaxsvm
 import jaxsvm.testing
 from jaxsvm import features, kernels, losses, models, samplers
-from jaxsvm.testing import PROMISES, check_solver
+from jaxsvm.testing import PROMISES, _difference, check_solver
 
 
 @jaxsvm.solver
@@ -226,6 +226,12 @@ def test_a_broken_solver_fails_with_the_sentence_of_its_promise(case):
     assert sentence.startswith(f"{name}: {PROMISES[name]}, but ") and "\n" not in sentence
 
 
+def test_steps_are_tried_on_one_row_and_on_three():
+    longer = lambda w, batch: w if batch.y.size == 1 else jnp.append(w, w[:1])
+    with pytest.raises(AssertionError, match=r"after a step on 3 rows leaf .w went from float32\[3\] to float32\[4\]"):
+        check_solver(SOUND._replace(update=changed_w(longer)), skip=[name for name in PROMISES if name != "state"])
+
+
 def by_tracer(lam):
     """A factory that replaces numbers that it does not know."""
     lam = 0.3 if isinstance(lam, jax.core.Tracer) else lam
@@ -279,3 +285,11 @@ def test_arguments_are_checked():
         check_solver(SOUND, steps=3)
     with pytest.raises(ValueError, match="data must hold at least 8 rows, got 2"):
         check_solver(SOUND, jaxsvm.dataset([[1.0], [2.0]], [1, -1]))
+
+
+def test_what_differs_is_named_and_what_is_no_number_may_stay_so():
+    one, close, far = (jnp.array([np.nan, np.inf, 1.0, value]) for value in (2.0, 2.0 + 1e-6, 2.5))
+    assert _difference(one, one) is None and _difference(one, close, 1e-5) is None
+    assert "2.5 the second" in _difference(one, far, 1e-5)
+    assert "2 the first time" in _difference(one, close)
+    assert "nan the first time and 0" in _difference(one, one.at[0].set(0), 1e-5)

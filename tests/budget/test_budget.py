@@ -31,6 +31,7 @@ from jaxsvm.budget.merge import (
     table,
     width,
 )
+from jaxsvm.numerics import multiply_high
 from jaxsvm.spaces import budgeted
 from jaxsvm.spaces.budgeted import flush
 from jaxsvm.types import take
@@ -567,6 +568,43 @@ def test_a_state_whose_rows_wait_says_what_its_model_says():
 
 
 # ---------------------------------------------------------------------------------------------------------- partners
+
+
+def test_places_of_the_two_signs_and_of_random_removals():
+    """Lists of positive and negative points in Python. The hash of a removal stays the same from version to version."""
+
+    def fmix32(h):  # the finaliser of MurmurHash3
+        for multiplier, shift in ((0x85EBCA6B, 16), (0xC2B2AE35, 13)):
+            h = (h ^ h >> shift) * multiplier % 2**32
+        return h ^ h >> 16
+
+    @budget.maintenance
+    def at_random():
+        change = lambda kernel, points, state: (budget.remove_point(points, multiply_high(points.bits, jnp.uint32(5))), state)
+        return budget.Maintenance(change)
+
+    space = budgeted(kernels.linear(), budget=5, maintain=at_random())
+    add = jax.jit(lambda f, coef, row: space.add(f, 0.0 * coef[0], coef, row))
+    data = dataset(dtype=np.float32)
+    f, front, back = space.zero(KEY, data), [], []
+    seed, coefs = int(f.seed), np.float32(0.5 + 0.01 * np.arange(N)) * np.where(X[:, 0] > 0, 1, -1)
+    for t, coef in enumerate(coefs):
+        f = add(f, jnp.asarray(coefs[[t]]), take(data, jnp.array([t])))
+        own, other = (front, back) if coef > 0 else (back, front)
+        if len(front) + len(back) < 5:
+            own.append(coef)
+            continue
+        place = fmix32((seed + fmix32(t)) % 2**32) * 5 >> 32
+        side, place = (front, place) if place < len(front) else (back, 4 - place)
+        if side is own:
+            own[place] = coef
+        else:  # the last of the other sign takes the place
+            other[place] = other[-1]
+            other.pop()
+            own.append(coef)
+        assert np.asarray(f.coef).tolist() == front + back[::-1]
+        assert (int(f.front), int(f.back)) == (len(front), len(back))
+    assert front and back
 
 
 def full_points(front, newcomer, size=8, seed=0, kernel=RBF, coef=None):

@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -14,10 +15,14 @@ import time
 import jax
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 import jaxsvm
 from jaxsvm.__main__ import main
+from jaxsvm.commands.output import line
+from jaxsvm.commands.parser import numbers, parser
+from jaxsvm.commands.rows import variance_of
 
 loop = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
 
@@ -932,6 +937,44 @@ def test_ctrl_c_keeps_what_was_reached(there, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert f"interrupted: stopped after {looks[-1]} steps" in out and "c.npz, as it was at the last look" in out
     assert main(["predict", "c.npz", "rows.svm"]) == 0
+
+
+def test_ends_and_a_count_are_a_geometric_sequence():
+    for low, high, count in [(0.01, 100, 5), (3, 0.5, 4), (7, 7, 2), (2, 5, 1)]:
+        np.testing.assert_allclose(numbers(f"{low}:{high}:{count}"), np.geomspace(low, high, count), rtol=1e-12)
+
+
+def test_numbers_without_an_option_are_those_that_the_help_names():
+    """Where the parser holds them; others depend on the rest of the command."""
+    (commands,) = (action.choices for action in parser()._actions if action.dest == "command")
+    compared = 0
+    for command in commands.values():
+        for action in command._actions:
+            shown = re.search(r"\(([\d.e]+)\)$", action.help or "")
+            if shown and action.default is not None:
+                assert float(shown[1]) == action.default, action.option_strings
+                compared += 1
+    assert compared > 5
+
+
+def test_the_variance_of_all_entries():
+    x = np.array([[0.1, 0.0, -0.2], [0.0, 0.3, 0.1]], np.float32)
+    for entries in (x, jaxsvm.dataset(scipy.sparse.csr_matrix(x), [1, -1]).x):
+        assert variance_of(entries) == pytest.approx(x.astype(float).var(), rel=1e-6)
+    assert variance_of(np.full((3, 2), 0.1, np.float32)) == pytest.approx(0, abs=1e-8)
+
+
+def test_a_line_of_the_report_is_written_at_once(monkeypatch):
+    """Also where the standard output is a pipe, which Python writes to in large pieces."""
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw))
+    line("solver", "sdca")
+    assert raw.getvalue() == b"solver       sdca\n"
+
+
+def test_one_of_two_files_that_was_taken_for_svmlight_brings_the_advice(there, capsys):
+    (there / "cells.txt").write_text("1;2;x\n3;4;y\n")
+    refused(capsys, "--format csv reads cells", "train", "rows.svm", "--test", "cells.txt", "--model", "h.npz", "--quiet")
 
 
 # As processes

@@ -552,3 +552,15 @@ def test_split_takes_numbers_of_other_libraries():
     assert [len(part.y) for part in split(jax.random.key(0), data, *shares)] == [1, 2, 7]
     with pytest.raises(ValueError, match="two or more shares"):
         split(jax.random.key(0), data, 1e308, 1e308)
+
+
+@pytest.mark.parametrize(("y", "warns"), [
+    ([0.1, 0.1, 0.1, 0.1, 5.0], False),  # most are one number, whose rounding hides no difference
+    ([1e9 + 0.1, 1e9 + 0.2, 1e9 + 0.3], True),
+    ([1e9 + 0.1] * 4 + [1e9 + 0.3], True),
+])  # fmt: skip
+def test_targets_that_lose_their_differences_are_warned_of(y, warns):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dataset(np.ones((len(y), 1)), y, task="regression")
+    assert any("rounding to float32 moves y" in str(warning.message) for warning in caught) == warns

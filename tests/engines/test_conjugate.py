@@ -236,6 +236,13 @@ def test_at_a_kink_the_right_side_counts(dtype, x64):
         np.testing.assert_array_equal(on_kink.active(here), line.active(here))
 
 
+def test_a_row_that_rests_on_its_kink_is_not_active(x64):
+    """Also where nothing is lost to rounding: the tolerances of a line through zero functions are 0."""
+    line = on_line(np.float64, 1, 1, 1, np.ones(3), np.array([0.0, 1.0, -1.0]), np.ones(3) / 3)
+    line = line._replace(margin_tol=jnp.zeros(()), rate_tol=jnp.zeros(()))
+    assert line.active(jnp.zeros(())).tolist() == [0, 0, 1]
+
+
 # ----------------------------------------------------------------------------------------------------- the exact search
 
 

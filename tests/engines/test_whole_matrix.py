@@ -9,7 +9,7 @@ from sklearn.svm import SVC, SVR
 
 import jaxsvm
 from jaxsvm import kernels, losses
-from jaxsvm.engines import whole_matrix
+from jaxsvm.engines import blocks, dual_qp, whole_matrix
 from jaxsvm.numerics import map_sharing
 
 KEY = jax.random.key(0)
@@ -155,3 +155,23 @@ def test_numbers_compile_nothing():
     compiled.clear()
     run(jaxsvm.dataset(x, np.where(y == 1, 1, -1)), 2.0, 0.1, 1e-4, 20)
     assert not compiled
+
+
+def test_the_first_working_set_holds_an_eighth_of_the_rows():
+    """Rounded down to a multiple of 4, within 1,024 and 4,096 rows, and 2^19 numbers."""
+    for n, columns, want in [(100, 2, 100), (20_000, 2, 2500), (10**6, 2, 4096), (10**6, 200, 2620), (10**6, 10**5, 1024)]:
+        rows = jaxsvm.Batch(np.broadcast_to(np.float32(0), (n, columns)), None, None, None)
+        assert blocks.init_working_set(rows, None).tolist() == list(range(want))
+    assert blocks.init_working_set(rows, 8).shape == (8,)
+
+
+def test_looks_without_a_new_least_violation_are_counted():
+    """A run ends after PATIENCE of them in a row, or where no coefficient has changed."""
+    look = lambda kkt, near=True: dual_qp.Residual(*jnp.array([1.0, kkt, 0.1]), jnp.array(True), jnp.array(near))
+    idle = dual_qp.never_idle(jnp.float32)
+    counts = []
+    for residual in [look(3.0), look(3.0), look(4.0), look(2.0), look(2.0), look(5.0, near=False)]:
+        idle = dual_qp.count_idle(idle, residual)
+        counts.append((int(idle.looks), float(idle.least)))
+    assert counts == [(0, 3), (1, 3), (2, 3), (0, 2), (1, 2), (0, 2)]
+    assert dual_qp.count_idle(idle, look(1.0), jnp.array(False)).looks == dual_qp.PATIENCE

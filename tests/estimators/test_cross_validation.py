@@ -25,7 +25,7 @@ from sklearn.model_selection import (
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import jaxsvm
-from jaxsvm.estimators import SVC, SVCCV, SVR, SVRCV, LinearSVC, LinearSVCCV
+from jaxsvm.estimators import SVC, SVCCV, SVR, SVRCV, LinearSVC, LinearSVCCV, cross_validation
 
 pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met")
 
@@ -332,3 +332,26 @@ def test_class_weights_of_a_linear_machine_are_those_of_liblinear():
     np.testing.assert_allclose(ours.scores_.mean(axis=1), theirs.cv_results_["mean_test_score"], atol=1e-2)
     assert ours.C_ == theirs.best_params_["C"]
     np.testing.assert_allclose(ours.coef_, theirs.best_estimator_.coef_, atol=1e-2)
+
+
+def test_predictions_out_of_fold_are_the_largest_values_or_the_most_votes():
+    values = np.array([[0.1, 2.9, -1.0], [1.2, 0.9, 1.1], [-3.0, -2.0, -1.0]])
+    assert cross_validation.predicted(values, votes=False).tolist() == [1, 0, 2]
+    assert cross_validation.predicted(values, votes=True).tolist() == [1, 0, 2]
+    # of two votes each, the first, whatever is added for ties
+    assert cross_validation.predicted(np.array([[1.9, 0.1, 2.2], [0.1, 2.1, 1.9]]), votes=True).tolist() == [0, 1]
+    assert cross_validation.predicted(np.array([0.5, -0.5, 0.0]), votes=False).tolist() == [1, 0, 0]
+
+
+def test_n_jobs_of_minus_1_is_all_processors(monkeypatch):
+    class Asked(Exception):
+        pass
+
+    def ask(*args, threads, **options):
+        raise Asked(threads)
+
+    monkeypatch.setattr(cross_validation, "select", ask)
+    for n_jobs, threads in [(None, None), (-1, None), (1, 1), (3, 3)]:
+        with pytest.raises(Asked) as asked:
+            SVCCV(n_jobs=n_jobs).fit(np.arange(20.0)[:, None], np.arange(20) % 2)
+        assert asked.value.args == (threads,)

@@ -379,8 +379,10 @@ def test_probabilities_are_there_where_they_are_asked_for():
     switched = clone(ours).fit(X, Y).set_params(probability=True)
     with pytest.raises(NotFittedError, match="not available when fitted with probability=False"):
         switched.predict_proba(X)
-    with pytest.raises(ValueError, match="leave multiclass='ovo'"):
-        SVC(probability=True, multiclass="ovr").fit(IRIS.data, NAMES)
+    for options in ({"probability": True}, {"decision_function_shape": "ovo"}):
+        (option,) = (f"{name}={value!r}" for name, value in options.items())
+        with pytest.raises(ValueError, match=f"^{option} needs a model for each pair of classes: leave multiclass='ovo'"):
+            SVC(**options, multiclass="ovr").fit(IRIS.data, NAMES)
     # Folds may lack a class, as rows of one class are two here.
     tiny = SVC(probability=True, random_state=0).fit(X[[0, 1, 3, 4]], [1, 1, 2, 2])
     np.testing.assert_allclose(tiny.predict_proba(X).sum(axis=1), 1)

@@ -749,3 +749,15 @@ def test_leverage_scores_take_a_large_integer():
     key, kernel, x = jax.random.key(0), kernels.rbf(1.0), jnp.arange(12.0).reshape(6, 2)
     drawn = [features.leverage_scores(ridge=ridge, pilot=3)(key, kernel, x, 3) for ridge in (2**63, 2.0**63)]
     np.testing.assert_array_equal(*drawn)
+
+
+@pytest.mark.parametrize("form", ["paired", "phase"])
+def test_fourier_features_shifted_to_rows_have_the_same_inner_products(form):
+    """Of rows in three columns and four frequencies; those of other columns are refused."""
+    rows = jnp.asarray(X + 5, jnp.float32)
+    plain, shifted = (fourier(KEY, kernels.rbf(SIGMA), dim=3, features=8, form=form, x=x) for x in (None, rows))
+    if form == "paired":  # cosines of differences; with phases they differ by a phase of each frequency
+        np.testing.assert_allclose(shifted(rows) @ shifted(rows).T, plain(rows) @ plain(rows).T, atol=1e-5)
+    for wrong in (rows[:, :2], rows[0]):
+        with pytest.raises(ValueError, match="x must hold rows of dim=3 columns, got shape"):
+            fourier(KEY, kernels.rbf(SIGMA), dim=3, features=8, form=form, x=wrong)

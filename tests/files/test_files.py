@@ -26,6 +26,7 @@ from jaxsvm.data.csv import read_csv
 from jaxsvm.data.formats import load_file
 from jaxsvm.data.npz import read_npz
 from jaxsvm.data.svmlight import read_svmlight
+from jaxsvm.files import npz
 from jaxsvm.types import SparseRows
 
 
@@ -104,6 +105,7 @@ def test_svmlight_in_float64(write, x64):
         ("cat 1:1", "the label 'cat' is no number"),
         ("1,2 1:1", "the label '1,2' is no number"),
         ("1 99999999999:1", "the index '99999999999' is above"),
+        ("1 2147483646:1 x:1", "the index 'x' is no whole number"),
         (b"1 1:\xff", "is no number"),
     ],
 )
@@ -329,6 +331,18 @@ def npy(array, shape):
     stream = io.BytesIO()
     np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array) | {"shape": shape})
     return stream.getvalue() + array.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("descr", "shape", "size"), [("<f4", (-1, -1), 4), ("<f4", (-1, 0), 0), ("<U0", (2,), 0), (("<f4", (2,)), (3,), 24)]
+)
+def test_arrays_that_cannot_be(descr, shape, size):
+    """Though the number of bytes is right: lengths below 0, texts of no letters, numbers that are arrays."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
+    content = stream.getvalue() + bytes(size)
+    with pytest.raises(ValueError, match="an array of shape"):
+        npz.read_header(io.BytesIO(content), len(content))
 
 
 def members(path, how=zipfile.ZIP_STORED, **arrays):

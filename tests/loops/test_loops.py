@@ -585,6 +585,19 @@ def test_progress(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_progress_is_shown_after_every_chunk(monkeypatch):
+    """Also where one call makes several chunks otherwise."""
+    shown = []
+
+    class Bar(loops.Bar):
+        def show(self, count, note=""):
+            shown.append(count)
+
+    monkeypatch.setattr(loops, "Bar", Bar)
+    fit(jaxsvm.sdca(1.0), DATA, KEY, steps=30, every=4, progress=True)
+    assert shown == [4, 8, 12, 16, 20, 24, 28, 30]
+
+
 def test_progress_of_an_interrupted_run_ends_its_line(capsys, monkeypatch):
     monkeypatch.setattr(loops, "run_chunk", interrupt_at(2, loops.run_chunk))
     with pytest.raises(KeyboardInterrupt):

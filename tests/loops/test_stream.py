@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers
+from jaxsvm.loops import rounds
 from jaxsvm.types import SparseRows
 
 streams = importlib.import_module("jaxsvm.loops.stream")  # the package has a function of this name
@@ -571,3 +572,10 @@ def test_a_generator_may_open_what_belongs_to_its_thread():
 
     run = jaxsvm.stream(jaxsvm.pegasos(0.1), rows(), KEY)
     assert int(run.state.seen) == 20 and float(run.model(np.array([[1.0, 0.0]]))[0]) > 0
+
+
+def test_rows_of_one_part_are_not_copied():
+    part, none = (DATA._replace(x=X[:k], y=Y[:k], weight=np.ones(k), index=np.arange(k)) for k in (5, 0))
+    assert rounds._concatenate(none, part, none) is part
+    assert rounds._concatenate(none, none) is none
+    np.testing.assert_array_equal(rounds._concatenate(part, none, part).x, np.concatenate([X[:5], X[:5]]))

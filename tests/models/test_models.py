@@ -802,6 +802,16 @@ def test_headers_of_another_kind(header, path):
         load(path)
 
 
+def test_notes_are_texts(path):
+    header = {"format": 1, "jaxsvm": "0.3.0", "tree": {"value": 1}}
+    zipped(path, header | {"notes": {"rows": "of May"}})
+    assert models.load_notes(path) == {"jaxsvm": "0.3.0", "rows": "of May"}
+    for wrong in (3, ["of May"], None):
+        zipped(path, header | {"notes": {"rows": wrong, "columns": "4"}})
+        with pytest.raises(ValueError, match="notes that are no text"):
+            models.load_notes(path)
+
+
 def test_other_files(path):
     for content in (b"", b"PK", b"text", b"\x93NUMPY\x01\x00"):
         path.write_bytes(content)

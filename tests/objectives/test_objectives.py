@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib
 from decimal import Decimal
 from fractions import Fraction
 
@@ -15,6 +16,8 @@ import sklearn.svm
 import jaxsvm
 from jaxsvm import kernels, losses, objectives
 from jaxsvm.models import Expansion, Linear, Mapped
+
+certificates = importlib.import_module("jaxsvm.objectives.certificate")  # the package has a function of this name
 
 N, D = 20, 2
 EXACT = 1e-12  # float64 rounding of sums over 20 rows, numbers of size 1 to 100
@@ -425,6 +428,18 @@ def test_dual_from_scratch(name):
         assert linear <= optimum(name, "none", int(weight is not None))[0] + EXACT
 
 
+def test_the_distance_between_close_coefficients_has_their_digits(x64):
+    """|w - w(coef)|^2 of coefficients of 1000 that differ by 2^-20: a difference of squares has no digit of it."""
+    own, coef = jnp.array([1000.0, 0.0]), jnp.array([1000.0 - 2.0**-20, 0.0])
+    x = np.array([[1.1], [0.3]])
+    data = jaxsvm.dataset(x, [1, -1])
+    model = Expansion(kernels.linear(), data.x, own, jnp.zeros(()), jnp.array([0, -1]))
+    score, dual_score = (jnp.asarray(x @ (x.T @ c)) for c in (own, coef))
+    # the second row is no training row, and has coefficient 0
+    distance = certificates._distance(model, data, coef, dual_score, score, "none")
+    assert float(distance) == pytest.approx(1.21 * 2.0**-40, rel=1e-5)
+
+
 def test_dual_outside_of_the_bounds_is_minus_infinity():
     lam, bound = 0.3, shares(WEIGHT) / 0.3
     data = dataset(weight=WEIGHT)
@@ -572,10 +587,27 @@ def test_a_map_around_something_else_is_refused_as_documented():
         jaxsvm.certificate(Mapped(jaxsvm.data.standardize(jnp.asarray(X32)), jax.tree_util.Partial(jnp.sum)), dataset(), 0.3)
 
 
+@pytest.mark.parametrize(("bias", "level"), [("none", 2.0), ("free", 2.5)])
+def test_lam_from_nu_counts_weights_as_copies(bias, level):
+    """Rows at +1 and -1 of weights 2 and 4, |v| = 1: a volume of 6 rises over both rows, or with a bias over the first."""
+    p, kernel = jnp.array([0.5, 0.5]), kernels.linear()
+    lam = objectives.lam_from_nu(1.0, p, jaxsvm.dataset([[1.0], [-1.0]], [1, -1], [2, 4]), kernel, bias)
+    copies = jaxsvm.dataset([[1.0]] * 2 + [[-1.0]] * 4, [1] * 2 + [-1] * 4)
+    of_copies = objectives.lam_from_nu(1.0, jnp.array([0.25] * 2 + [0.125] * 4), copies, kernel, bias)
+    assert [float(lam), float(of_copies)] == pytest.approx([level / (6 / 4)] * 2, rel=1e-6)  # of weight 6, p / weight <= 1/4
+
+
 def test_kkt_residual_refuses_expansions_without_dual_variables():
     """`Raises: TypeError: if the model carries no dual coefficients`."""
     with pytest.raises(TypeError, match="dual coefficients"):
         jaxsvm.kkt_residual(expansion(0.01 * Y, index=np.full(N, -1)), dataset(), 0.3)
+
+
+def test_kkt_residual_refuses_one_point_that_is_no_training_row():
+    index = np.where(np.arange(N) == 3, -1, np.arange(N))
+    with pytest.raises(TypeError, match="dual coefficients"):
+        jaxsvm.kkt_residual(expansion(0.01 * Y, index=index), dataset(), 0.3)
+    assert np.isfinite(jaxsvm.kkt_residual(expansion(0.01 * Y * (index >= 0), index=index), dataset(), 0.3))
 
 
 # Models that are not finite

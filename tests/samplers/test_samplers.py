@@ -18,6 +18,7 @@ from scipy import stats
 
 import jaxsvm
 from jaxsvm import samplers
+from jaxsvm.samplers.uniform import cumulative_units
 
 N = 18
 LEAST = 1e-4  # the p-value below which a fixed seed counts as evidence against the distribution
@@ -260,6 +261,7 @@ def test_a_batch_size_that_is_no_whole_number_above_zero_is_refused(make, batch_
 SEVERAL = """
 import jax, jaxsvm
 from jaxsvm import samplers
+from jaxsvm.samplers.uniform import cumulative_units
 data = jaxsvm.dataset([[float(i)] for i in range(3000)], [1, -1] * 1500)
 for sampler in (samplers.epochs(1024), samplers.epochs(3000), samplers.shrinking(512)):
     state = sampler.init(jax.random.key(0), data)
@@ -274,3 +276,12 @@ def test_large_draws_compile_with_all_optimisations(program):
     environment = {k: v for k, v in os.environ.items() if k not in ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and len(done.stdout.split()) == 3, done.stderr[-2000:]
+
+
+def test_weights_that_are_not_integers_are_shares_of_2_to_the_31():
+    """Their sum is at most 2^31, though a positive weight is one unit at least."""
+    weight = np.full(1024, 0.5, np.float32)
+    assert cumulative_units(jnp.asarray(weight))[-1] == 2**31 - 1024  # 2^31 - n are shared, in whole units
+    weight[1:] = 1e-12
+    assert np.diff(cumulative_units(jnp.asarray(weight))).tolist() == [1] * 1023
+    assert int(cumulative_units(jnp.asarray(weight))[-1]) <= 2**31

@@ -7,6 +7,7 @@ import pytest
 
 import jaxsvm
 from jaxsvm import samplers
+from jaxsvm.loops import checks
 
 KEY = jax.random.key(5)
 
@@ -105,3 +106,23 @@ def test_bad_input_gets_a_sentence():
         samplers.strata(samplers.epochs(2), blocks=0)
     with pytest.raises(TypeError, match="sampler"):
         samplers.strata(3, blocks=2)
+
+
+def test_steps_on_several_devices_draw_in_blocks_of_their_own(monkeypatch):
+    """One device takes all; of two, each needs blocks of its own, unless all rows are read."""
+    check = lambda solver, sampler, n: checks.check_draws(solver.make(), sampler, n)
+    drawn, of_all = jaxsvm.pegasos(0.1), jaxsvm.decomposition(1.0, jaxsvm.kernels.linear())
+    blocks = {k: samplers.strata(samplers.uniform(), blocks=k) for k in (3, 4)}
+    for sampler in (samplers.uniform(), *blocks.values(), samplers.whole()):
+        check(drawn, sampler, 10)
+    monkeypatch.setattr(checks, "shards", lambda n: 2)
+    check(of_all, samplers.uniform(), 10)
+    check(drawn, samplers.whole(), 10)
+    check(drawn, blocks[4], 12)
+    for sampler, n, sentence in [
+        (blocks[4], 10, "the 10 rows do not divide into the 4 blocks"),
+        (blocks[3], 12, "lie on 2 devices, .* has 3 blocks: take a multiple of 2"),
+        (samplers.uniform(), 10, "lie on 2 devices, .* draws from all of them at once"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            check(drawn, sampler, n)

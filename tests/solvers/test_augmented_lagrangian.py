@@ -189,6 +189,13 @@ def test_an_update_ends_where_nothing_improves():
     assert float(run.info.residual[-1]) <= 1e-6
 
 
+def test_support_counts_rows_with_a_coefficient():
+    """Two of five rows that count are on the margin of w = 1, one of weight 0 is within it."""
+    data = jaxsvm.dataset([[1.0], [-1.0], [3.0], [-4.0], [2.0], [0.5]], [1, -1, 1, -1, 1, 1], [1, 1, 1, 1, 1, 0])
+    run = fit(jaxsvm.augmented_lagrangian(10.0, bias="none"), data, steps=1, tol=1e-5)
+    assert float(run.model.w[0]) == pytest.approx(1, abs=1e-4) and int(run.info.support[-1]) == 2
+
+
 @pytest.mark.parametrize("other", ["C", "loss", "rows"])
 def test_a_run_goes_on_from_the_state_of_another_problem(other):
     """The state says that the old one is solved. The new one is solved then, or the residual says that it is not."""

@@ -17,6 +17,7 @@ import jaxsvm
 from jaxsvm import kernels, models
 from jaxsvm.engines.dual_qp import Dual
 from jaxsvm.engines.smo_step import part_pair_step
+from jaxsvm.objectives import nu_problems
 from jaxsvm.types import Quadratic
 
 KEY = jax.random.key(0)
@@ -310,6 +311,15 @@ def test_precomputed_and_sparse_rows(x64):
     np.testing.assert_allclose(fit(make("nu_svc"), data).model(Z), theirs.decision_function(Z), rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="not symmetric"):
         fit(make("nu_svc", kernel=kernels.precomputed()), dataset("nu_svc", gram + np.triu(gram)))
+
+
+@pytest.mark.parametrize(("coef", "total", "want"), [
+    ([1.0, 0.5, 0.0], 0.75, [0.5, 0.25, 0.0]),  # scaled down
+    ([1.5, 0.5, 0.0], 2.75, [1.0, 1.0, 0.75]),  # clipped, and filled up in order
+    ([0.0, 0.0, 0.0], 1.5, [1.0, 0.5, 0.0]),  # LIBSVM's initial point
+])  # fmt: skip
+def test_a_start_is_brought_to_its_sum(coef, total, want):
+    assert nu_problems.fill(jnp.array(coef), jnp.array([1.0, 1.0, 2.0]), jnp.float32(total)).tolist() == want
 
 
 # ------------------------------------------------------------------------------------------------------- infeasible nu

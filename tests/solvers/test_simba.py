@@ -201,3 +201,11 @@ def test_rows_of_sixteen_bits_and_rows_of_zeros():
     np.testing.assert_allclose(fits[0].model.w, fits[1].model.w, rtol=1e-5)
     none = jaxsvm.fit(jaxsvm.simba(NU), dataset(0 * X, dtype=np.float32), KEY, steps=N)
     assert none.finite and not np.any(np.asarray(none.model.w))
+
+
+def test_the_horizon_is_ten_passes_by_default():
+    """A step is along y x / (R sqrt(2 T)), and T counts the weights as copies."""
+    data = jaxsvm.dataset([[3.0, 4.0], [-3.0, -4.0]], [1, -1], [3, 4])
+    for solver in (jaxsvm.simba(0.0), jaxsvm.simba(0.0, horizon=70)):
+        state, _ = jax.jit(solver.update)(solver.init(KEY, data), data)
+        np.testing.assert_allclose(state.u, np.array([3, 4]) / (5 * np.sqrt(2 * 70)), rtol=1e-6)

@@ -58,6 +58,13 @@ def test_products_both_ways(sparse, dense, columns):
     np.testing.assert_allclose(numerics.dot(left, sparse.x), left @ dense.x, atol=1e-5)
 
 
+@pytest.mark.parametrize("columns", [(), (3,)])
+def test_products_of_rows_that_are_pointed_at(sparse, dense, columns):
+    right, rows = np.random.default_rng(1).normal(size=(D, *columns)).astype("f4"), jnp.array([7, 3, 7])
+    drawn = dataclasses.replace(sparse.x, rows=rows)
+    np.testing.assert_allclose(numerics.dot(drawn, right), dense.x[rows] @ right, atol=1e-5)
+
+
 def test_add_rows(sparse, dense):
     w, coef = jnp.arange(D, dtype=jnp.float32), jnp.linspace(-1, 1, N)
     np.testing.assert_allclose(numerics.add_rows(w, coef, sparse.x), w + coef @ dense.x, atol=1e-5)

@@ -237,6 +237,22 @@ def test_wrappers_keep_every_field_of_a_solver():
         assert again.call()[0] is wrapped.call()[0] and again.tol == 0.25
 
 
+def test_wrappers_add_no_function_that_the_inner_solver_lacks():
+    """No own loop, start from another run, or check: None, as `fit` and `select` ask."""
+    bare = jaxsvm.pegasos(0.1).make()._replace(updates=None, warm_start=None, validate=None, sharing=None)
+    full = bare._replace(updates=lambda *args: None, warm_start=lambda state: state, validate=lambda data: None)
+    for wrap, keeps in [
+        (lambda inner: jaxsvm.on_features(jnp.tanh, inner), {"updates", "warm_start", "validate"}),
+        (lambda inner: jaxsvm.one_vs_rest(inner, classes=3), {"updates", "warm_start", "validate"}),
+        (lambda inner: jaxsvm.one_vs_one(inner, classes=3), {"validate"}),
+        (jaxsvm.averaged, {"validate"}),
+    ]:
+        for inner, present in [(bare, set()), (full, keeps)]:
+            made = wrap(inner).make()
+            names = ("updates", "warm_start", "validate", "sharing")
+            assert {name for name in names if getattr(made, name) is not None} == present
+
+
 def test_a_solver_that_stops_by_itself_does_so_inside_its_wrappers():
     data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
     exact = jaxsvm.decomposition(1.0, kernels.linear(), tol=0.125)

@@ -361,6 +361,28 @@ def test_a_pair_without_rows_stays_at_zero():
         assert np.mean(np.argmax(np.asarray(run.model(DATA.x)), 1) == np.asarray(DATA.y)) > 0.8
 
 
+def test_weights_of_pairs_have_derivatives_where_a_pair_has_no_rows():
+    """scale = (W / n) / (W_p / n_p) for pairs with rows; that of the classes 3 and 4, of which there are none, is 1."""
+    solver = one_vs_one(jaxsvm.pegasos(0.1), classes=K + 2)
+    weight, y = np.linspace(0.5, 2, N), np.asarray(DATA.y)
+    scale = lambda weight: solver.init(KEY, DATA._replace(weight=weight)).scale
+    values, slopes = jax.jit(lambda weight: (scale(weight), jax.jacobian(scale)(weight)))(jnp.asarray(weight, jnp.float32))
+    for (a, b), value, slope in zip(itertools.combinations(range(K + 2), 2), values, slopes, strict=True):
+        rows = (y == a) | (y == b)
+        of_pair, ratio = weight[rows].sum(), rows.sum() / N
+        want = weight.sum() * ratio / of_pair if rows.any() else 1
+        assert float(value) == pytest.approx(want, rel=1e-5)
+        np.testing.assert_allclose(slope, (ratio / of_pair - rows * want / of_pair) if rows.any() else 0 * y, atol=1e-6)
+
+
+def test_the_problems_that_share_rows_are_on_the_rows_of_each_pair():
+    problems = one_vs_one(jaxsvm.decomposition(1.0, RBF), classes=4).sharing
+    y = np.array([0, 3, 2, 1, 3, 0, 2, 2, 1])
+    data = jaxsvm.dataset(np.zeros((9, 2)), y, task="multiclass")
+    rows = [set(index[index >= 0].tolist()) for index in np.asarray(problems.init(data).index)]
+    assert rows == [set(np.flatnonzero(np.isin(y, pair)).tolist()) for pair in itertools.combinations(range(4), 2)]
+
+
 def test_one_against_one_refuses_bad_input():
     for classes in (1, True, 2.0):
         with pytest.raises(ValueError, match="classes must be a whole number of at least 2"):
