@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxsvm
-from jaxsvm import features, kernels, models, samplers
+from jaxsvm import features, kernels, models, samplers, types
 
 streams = importlib.import_module("jaxsvm.loops.stream")  # the package has a function of this name
 
@@ -194,6 +194,60 @@ def test_other_dtypes_become_float32(dtype):
     run = jaxsvm.stream(SOLVERS["pegasos"], [(x, Y.astype(int))], KEY)
     assert run.model.w.dtype == jnp.float32
     assert same(run.model, jaxsvm.stream(SOLVERS["pegasos"], [(x.astype(np.float32), Y)], KEY).model)
+
+
+def filled_again(parts):
+    """The parts in arrays that are filled again, and spoilt as soon as the next part is asked for."""
+    buffers = jax.tree.map(np.empty_like, parts[0])
+    for part in parts:
+        jax.tree.map(lambda buffer, a: np.copyto(buffer[: len(a)], a), buffers, part)
+        yield jax.tree.map(lambda buffer, a: buffer[: len(a)], buffers, part)
+        jax.tree.map(lambda buffer: buffer.fill(1), buffers)
+
+
+def weighted(x, y):
+    return x, y, np.where(x[:, 0] > 0, np.float32(2), np.float32(1))
+
+
+def sparse_rows(x, y):
+    """Sparse rows of the columns in a random order."""
+    index = np.argsort(x, axis=1).astype(np.int32)
+    return types.SparseRows(index, np.take_along_axis(x, index, 1), np.full(len(x), D, np.int32), D), y
+
+
+FILLED = {
+    "targets": lambda x, y: (x, y),
+    "weights": weighted,
+    "sparse": sparse_rows,
+    "batch": lambda x, y: jaxsvm.Batch(x, y, np.arange(len(y), dtype=np.int32), weighted(x, y)[2]),
+    "reversed": lambda x, y: [x[:, ::-1], y],
+}
+
+
+@pytest.mark.parametrize(("solver", "b", "way"), [
+    *((solver, b, "weights") for solver in ("pegasos", "asset") for b in (1, 7, 50)),
+    *(("pegasos", 7, way) for way in FILLED if way != "weights"),
+    ("asset", 7, "sparse"),
+])  # fmt: skip
+def test_arrays_that_are_filled_again_are_read_before(solver, b, way):
+    """Rows, targets and weights are those of the chunk when it was given, to the bit."""
+    solver, parts = getattr(jaxsvm, solver)(0.1), [FILLED[way](x, y) for x, y in pieces([20] * 5)]
+    run, again = (jaxsvm.stream(solver, chunks, KEY, batch_size=b) for chunks in (parts, filled_again(parts)))
+    assert same((run.model, run.state), (again.model, again.state))
+
+
+def test_jax_rows_over_a_buffer_are_read_before():
+    """`device_put` may share the memory of an array of NumPy."""
+    memory = np.empty(20 * D * 4 + 64, np.uint8)
+    start = -memory.ctypes.data % 64  # where JAX shares it
+    buffer = memory[start : start + 20 * D * 4].view(np.float32).reshape(20, D)
+
+    def chunks():
+        for x, y in pieces([20] * 5):
+            buffer[:] = x
+            yield jax.device_put(buffer), y
+
+    assert same(jaxsvm.stream(jaxsvm.pegasos(0.1), chunks(), KEY).model, jaxsvm.stream(jaxsvm.pegasos(0.1), pieces([20] * 5), KEY).model)
 
 
 # Going on
