@@ -136,7 +136,9 @@ def stream(
     Args:
         solver: any with `reads="rows"` (linear, on features, on a budget).
         chunks: batches or tuples (x, y) or (x, y, weight), finite numbers, x (m, d) dense or
-            `SparseRows` of one width, m >= 1; see `jaxsvm.data.chunks`. `init` reads the first.
+            `SparseRows` of one width, m >= 1; see `jaxsvm.data.chunks`. `init` reads the first. All
+            are fetched in one thread of their own, and copied before the next one is fetched. Open
+            what belongs to a thread, as a connection of sqlite3, within the generator.
         key: a key of `jax.random.key`; may be left out with `state` only, which has its own.
         rows: number of rows in all, >= 1; for solvers with a state for each row (dual ones). Rows
             are numbered modulo `rows`: give the chunks of all passes, one after the other. Their

@@ -1,10 +1,12 @@
 """Streams: chunks change nothing, rows wait for their batch, runs go on to the bit after a kill, memory stays bounded."""
 
+import contextlib
 import functools
 import importlib
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -247,7 +249,27 @@ def test_jax_rows_over_a_buffer_are_read_before():
             buffer[:] = x
             yield jax.device_put(buffer), y
 
-    assert same(jaxsvm.stream(jaxsvm.pegasos(0.1), chunks(), KEY).model, jaxsvm.stream(jaxsvm.pegasos(0.1), pieces([20] * 5), KEY).model)
+    runs = [jaxsvm.stream(jaxsvm.pegasos(0.1), parts, KEY) for parts in (chunks(), pieces([20] * 5))]
+    assert same(runs[0].model, runs[1].model)
+
+
+def test_a_database_is_read_in_the_thread_that_opens_it():
+    """A connection of sqlite3 belongs to the thread that opened it: that of the generator."""
+    threads = set()
+
+    def chunks():
+        with contextlib.closing(sqlite3.connect(":memory:")) as database:
+            database.execute("create table rows (a real, b real, c real, d real, y real)")
+            database.executemany("insert into rows values (?, ?, ?, ?, ?)", np.c_[X, Y].tolist())
+            cursor = database.execute("select * from rows order by rowid")
+            while rows := cursor.fetchmany(30):
+                threads.add(threading.get_ident())
+                table = np.array(rows, np.float32)
+                yield table[:, :-1], table[:, -1]
+
+    assert same(jaxsvm.stream(SOLVERS["pegasos"], chunks(), KEY, batch_size=1).model, in_one("pegasos", 1).model)
+    assert len(threads) == 1 and threading.get_ident() not in threads
+    assert "sqlite3, within the generator" in " ".join(jaxsvm.stream.__doc__.split())
 
 
 # Going on
