@@ -383,6 +383,21 @@ def test_a_stream_whose_folder_comes_back_saves_its_last_state(passing_folder):
     assert same(models.load(folder / "run.npz"), run.state) and int(run.state.chunks) == 5
 
 
+def test_a_file_that_another_stream_writes_is_left_to_it(tmp_path):
+    path = tmp_path / "run.npz"
+
+    def chunks():
+        for part in pieces([20] * 5):
+            yield part
+            if path.exists():
+                path.write_bytes(b"of another run")
+
+    with pytest.warns(UserWarning, match="could not be saved"):
+        with pytest.raises(jaxsvm.loops.SaveError, match="the run stands at step 100, .*another run has written") as caught:
+            jaxsvm.stream(SOLVERS["averaged"], chunks(), KEY, save=path)
+    assert path.read_bytes() == b"of another run" and int(caught.value.run.state.chunks) == 5
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["raise", "return"])
 def test_ctrl_c_keeps_what_was_reached(files, tmp_path, how):
