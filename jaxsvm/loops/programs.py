@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -33,14 +36,41 @@ from ..types import (
 from .compile_options import jit_by_size
 from .curve import Sums, add_info, curve_row, empty_sums
 
+MOST_PROGRAMS = 256  # that the package's functions keep: about 30,000 maps of memory
+_calls = itertools.count(1)
+
 
 def as_argument(node: Any, dtype: Any) -> Any:
     """A solver, sampler or probe as an argument of a compiled function.
 
     Its numbers are cast to `dtype`.
     """
+    if next(_calls) % 256 == 0:
+        release_programs()
     node = as_static(node)
     return cast(node, dtype)
+
+
+def release_programs() -> None:
+    """Clear the caches of the package's compiled functions if they hold many programs.
+
+    They keep the programs of functions that are gone, such as a probe of each turn of a loop. Each
+    takes up to 114 maps of memory; Linux allows a process 65,530, beyond which XLA crashes. JAX
+    compiles anew what is still in use. Functions of other packages keep their programs.
+    """
+    package, compiled = __name__.split(".")[0], (type(update), FunctionType)
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(package)]
+    functions: set[Any] = {
+        value
+        for module in modules
+        for value in list(vars(module).values())
+        if isinstance(value, compiled)
+        and hasattr(value, "clear_cache")
+        and value.__module__.startswith(package)
+    }
+    if sum(function._cache_size() for function in functions) > MOST_PROGRAMS:
+        for function in functions:
+            function.clear_cache()
 
 
 @jax.jit

@@ -22,7 +22,7 @@ from ..data.sharding import shard
 from ..files import DeferredInterrupt, check_field
 from ..numerics import accum_dtype, depends_on
 from ..numerics.shards import split_rows
-from ..recipe import as_static, cast, check_choice, register, unwrap_static
+from ..recipe import check_choice, register, unwrap_static
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -51,7 +51,7 @@ from .chunks import HostChunk, feed
 from .curve import add_info, curve_row, empty_sums
 from .fit import plan_lift, rows_of_curve
 from .identity import origin_of, with_state
-from .programs import conclude
+from .programs import as_argument, conclude
 from .progress import Bar
 from .rounds import (
     Layout,
@@ -315,7 +315,7 @@ def _plan(
         b = state.pending.y.shape[0]
     layout = layout_of_batch(mesh, batch_size, b, state is not None)
     dtype = accum_dtype(first.x)
-    solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
+    solver, probe = as_argument(solver, dtype), as_argument(probe, dtype)
     size = max(1, int((-(-lengths // layout.shares)).max()))
     like = jax.tree.map(_no_rows_of, first)
     n = size * layout.batch
@@ -500,7 +500,7 @@ def _empty_stream(
     """
     if state is None:
         raise ValueError("there is no chunk with rows: the stream is empty")
-    solver = cast(as_static(solver), state.pending.y.dtype)
+    solver = as_argument(solver, state.pending.y.dtype)
     first = no_rows(jax.tree.map(_no_rows_of, state.pending), 1)
     per_row = bool(_per_row_leaves(solver, first))
     check_origin(solver, state, origin_of(solver, None), lambda fields: per_row)

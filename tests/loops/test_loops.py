@@ -1,6 +1,7 @@
 """The loops: what they refuse, when they stop, what they return, and that cutting a run changes nothing."""
 
 import importlib
+import itertools
 import os
 import pickle
 import re
@@ -20,7 +21,7 @@ import pytest
 
 import jaxsvm
 from jaxsvm import fit, kernels, models, samplers, step
-from jaxsvm.loops import saving
+from jaxsvm.loops import programs, saving
 from jaxsvm.models import Linear
 from jaxsvm.types import EVALS_BITS, Curve, Fit, Info, Run, Sampler, Solver
 
@@ -511,6 +512,57 @@ def test_two_processes_that_save_to_one_file(tmp_path):
     saved, failed = sorted((run.communicate()[0] for run in runs), key=lambda text: "another run has written" in text)
     assert saved == "saved 300\n" and "another run has written" in failed
     assert int(models.load(path).step) == 300
+
+
+# Programs of functions that are gone
+
+
+def squares(x):
+    return jnp.concatenate([x, x * x], axis=-1)
+
+
+NEW_FUNCTIONS = {  # calls, each with a function of its own, and the names of compiled functions
+    "probe": (lambda f: fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=lambda m: f(m.b)), ["run_chunk"]),
+    "kernel": (
+        lambda f: fit(jaxsvm.decomposition(1.0, kernels.custom(lambda x, z: f(x @ z.T))), DATA, KEY, steps=2),
+        ["run_chunk", "init_run", "conclude"],
+    ),
+    "features": (
+        lambda f: fit(jaxsvm.on_features(lambda x: f(squares(x)), jaxsvm.pegasos(0.1)), DATA, KEY, steps=2),
+        ["run_chunk", "init_run", "conclude"],
+    ),
+    "stream": (
+        lambda f: jaxsvm.stream(jaxsvm.pegasos(0.1), [DATA], KEY, probe=lambda m: f(m.b)),
+        ["run_stream_chunk"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEW_FUNCTIONS)
+def test_programs_of_functions_that_are_gone_are_released(monkeypatch, name):
+    """Each holds maps of memory, of which Linux allows a process 65,530; those of the user's own functions stay."""
+    call, compiled = NEW_FUNCTIONS[name]
+    module = importlib.import_module("jaxsvm.loops.stream") if name == "stream" else programs
+    of_user = jax.jit(lambda x: x + 1)
+    of_user(1.0)
+    monkeypatch.setattr(programs, "_calls", itertools.repeat(256))
+    monkeypatch.setattr(programs, "MOST_PROGRAMS", 2)
+    for _ in range(5):
+        call(lambda value: 2 * value)
+        sizes = [getattr(module, function)._cache_size() for function in compiled]
+        assert all(0 < size <= 3 for size in sizes), sizes
+    assert of_user._cache_size() == 1
+
+
+def test_programs_are_kept_as_long_as_they_are_few(monkeypatch):
+    monkeypatch.setattr(programs, "_calls", itertools.repeat(256))
+    monkeypatch.setattr(programs, "MOST_PROGRAMS", 10**6)
+    before = [fit(WHOLE, DATA, KEY, steps=3) and programs.run_chunk._cache_size() for _ in range(3)]
+    assert before[0] == before[2] > 0
+    monkeypatch.setattr(programs, "_calls", itertools.count(1))  # and are counted now and then only
+    monkeypatch.setattr(programs, "MOST_PROGRAMS", 0)
+    fit(WHOLE, DATA, KEY, steps=3)
+    assert programs.run_chunk._cache_size() == before[0]
 
 
 def test_a_save_error_can_be_pickled():
