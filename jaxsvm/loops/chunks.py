@@ -1,6 +1,6 @@
 """The host side of a stream.
 
-Chunks are copied, checked and counted in a thread; Ctrl-C is deferred to the end of a chunk.
+Chunks are checked and counted in a thread; Ctrl-C is deferred to the end of a chunk.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def feed(
         keep_empty: pass chunks without rows, in place of counting them with the next one.
     """
     chunks_read, n_read, is_checked = 0, 0, False
-    for number, chunk in enumerate(chunks):
+    number = -1
+    for chunk in chunks:  # `enumerate` would hold it while the next one is fetched
+        number += 1
         x, y, weight = _arrays(chunk, f"chunk {number}", double, not is_checked)
         is_checked = is_checked or len(y) > 1
         index = ((seen + np.arange(len(y), dtype=np.int64)) % (rows or 2**31)).astype(np.int32)
@@ -55,6 +57,7 @@ def feed(
         chunks_read, n_read = chunks_read + 1, n_read + len(y)
         arrays: Any = x, y, index, weight
         batch = (Lifted if isinstance(chunk, Lifted) else Batch)(*arrays)
+        del chunk  # `batch` holds copies
         complete = not (weight == 0).any()
         if not complete:
             batch = jax.tree.map(lambda a: a[weight > 0], batch)  # noqa: B023
@@ -66,10 +69,10 @@ def feed(
 
 
 def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Rows, targets and weights as NumPy arrays of the dtypes that solvers read.
+    """Copies of rows, targets and weights as NumPy arrays of the dtypes that solvers read.
 
-    They are copies: the caller may fill the same arrays again for the next chunk. With `warn`
-    there is a warning where these lack digits of the rows or the targets.
+    The caller may fill its own arrays again while a chunk is in use. With `warn` there is a warning
+    where these lack digits of the rows or the targets.
     """
     if isinstance(chunk, Batch):
         chunk = chunk.x, chunk.y, chunk.weight
@@ -85,9 +88,9 @@ def _arrays(chunk: Any, name: str, double: bool, warn: bool) -> tuple[Any, np.nd
 
     def as_real(field, a):
         a = numbers(f"{field} of {name}", a)
-        narrow = a.dtype.kind in "biu" or (a.dtype == np.float64 and not double)
+        is_cast = a.dtype.kind in "biu" or (a.dtype == np.float64 and not double)
         with np.errstate(over="ignore"):  # overflows become infinities, which `_check` rejects
-            return np.array(a, np.float32 if narrow else a.dtype)
+            return np.array(a, np.float32 if is_cast else a.dtype)
 
     x = chunk[0]
     x = (

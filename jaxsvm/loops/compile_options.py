@@ -32,14 +32,15 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
         **kwargs: of `jax.jit`.
 
     Returns:
-        A decorator. The function has the methods `lower` and `eval_shape` of `jax.jit`.
+        A decorator. The function has the methods `lower`, `eval_shape` and `clear_cache` of
+        `jax.jit`.
     """
     options = {**FEWER_PASSES, **(ONCE if once else {})}
     static = tuple(kwargs.get("static_argnames", ()))
 
     def decorate(function: Callable) -> Callable:
         optimised: Any = jax.jit(function, **kwargs)
-        quick = jax.jit(function, compiler_options=options, **kwargs) if options else optimised
+        quick: Any = jax.jit(function, compiler_options=options, **kwargs) if options else optimised
         on_disk: dict[Any, StoredPrograms] = {
             optimised: StoredPrograms(function, {}, static),
             quick: StoredPrograms(function, options, static),
@@ -51,8 +52,14 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
             result = on_disk[run](args, keywords)
             return result[0] if result else run(*args, **keywords)
 
+        def clear_cache() -> None:
+            for run, stored in on_disk.items():
+                run.clear_cache()
+                stored.programs.clear()
+
         call.lower = optimised.lower  # type: ignore[attr-defined]
         call.eval_shape = optimised.eval_shape  # type: ignore[attr-defined]
+        call.clear_cache = clear_cache  # type: ignore[attr-defined]
         call._cache_size = lambda: sum(  # type: ignore[attr-defined]
             run._cache_size() + len(stored) for run, stored in on_disk.items()
         )

@@ -183,7 +183,8 @@ def fit(
         memory: bytes that features may occupy, > 0; None: 2 GiB.
         seconds: stop after the first chunk that ends later than this; not inside transformations.
         save: path of a file that holds the state after each chunk; not inside transformations. If
-            it cannot be written there is a warning, and the run continues.
+            it cannot be written, or another run writes it meanwhile, there is a warning, and the
+            run continues.
         progress: a bar on the standard error stream.
         on_interrupt: what Ctrl-C does. "raise": it ends the run, and the program or the notebook
             cell, as elsewhere in Python. The KeyboardInterrupt holds the `Fit` of the last complete

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -33,14 +36,40 @@ from ..types import (
 from .compile_options import jit_by_size
 from .curve import Sums, add_info, curve_row, empty_sums
 
+MOST_MAPS = 30_000  # of memory, before the package lets its programs go; Linux allows 65,530
+_calls = itertools.count(1)
+
 
 def as_argument(node: Any, dtype: Any) -> Any:
     """A solver, sampler or probe as an argument of a compiled function.
 
     Its numbers are cast to `dtype`.
     """
+    if next(_calls) % 256 == 0:
+        release_programs()
     node = as_static(node)
     return cast(node, dtype)
+
+
+def release_programs() -> None:
+    """Clear the caches of the package's compiled functions if the process has many memory maps.
+
+    They keep the programs of functions that are gone, such as a probe of each turn of a loop. Each
+    takes up to 114 maps of memory; without room for another, XLA crashes. JAX compiles anew what is
+    still in use. Functions of other packages keep their programs. It is for Linux alone.
+    """
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            if sum(1 for _ in maps) <= MOST_MAPS:
+                return
+    except OSError:
+        return
+    package, compiled = __name__.split(".")[0], (type(update), FunctionType)
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(package)]
+    for value in [value for module in modules for value in list(vars(module).values())]:
+        is_own = isinstance(value, compiled) and value.__module__.startswith(package)
+        if is_own and hasattr(value, "clear_cache"):
+            value.clear_cache()
 
 
 @jax.jit

@@ -66,6 +66,14 @@ class Saver:
         # the state of several processes is saved to a folder
         if self.path is not None and not (jax.process_count() > 1 and os.path.isdir(self.path)):
             check_target(self.path)
+        self.version = self._version()  # as this run knows the file
+
+    def _version(self) -> tuple[int, int] | None:
+        """When the file was written, and its size; None without a file."""
+        if self.path is None or not os.path.isfile(self.path):
+            return None
+        about = os.stat(self.path)
+        return about.st_mtime_ns, about.st_size
 
     def check(self, state: Any) -> None:
         """Raise for a state that no file can hold, before anything runs.
@@ -85,10 +93,18 @@ class Saver:
         self.unsaved = None
 
     def write(self, writer: Callable[[str], None]) -> None:
-        """Call `writer` with the path; warn of its first failure only."""
+        """Call `writer` with the path; warn of its first failure only.
+
+        A file that another run has written meanwhile is left as it is, which is a failure, too.
+        """
         assert self.path is not None
         try:
-            writer(self.path)
+            if self._version() not in (None, self.version):
+                raise OSError("another run has written this file meanwhile: save each to its own")
+            try:
+                writer(self.path)
+            finally:
+                self.version = self._version()
             self.error = None
         except OSError as error:
             self.error = error

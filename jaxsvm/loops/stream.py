@@ -22,7 +22,7 @@ from ..data.sharding import shard
 from ..files import DeferredInterrupt, check_field
 from ..numerics import accum_dtype, depends_on
 from ..numerics.shards import split_rows
-from ..recipe import as_static, cast, check_choice, register, unwrap_static
+from ..recipe import check_choice, register, unwrap_static
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -51,7 +51,7 @@ from .chunks import HostChunk, feed
 from .curve import add_info, curve_row, empty_sums
 from .fit import plan_lift, rows_of_curve
 from .identity import origin_of, with_state
-from .programs import conclude
+from .programs import as_argument, conclude
 from .progress import Bar
 from .rounds import (
     Layout,
@@ -119,9 +119,7 @@ def stream(
         state_t+1, info_t = solver.update(state_t, batch_t)
 
     Batches do not depend on where chunks end: rows that do not fill a batch stay in the state. The
-    next chunk is read, and copied, while the solver works on the current one, so that a generator
-    may fill the same arrays again. It runs in a thread of its own: what belongs to a thread, such
-    as a connection of `sqlite3`, is opened in the generator itself. One program serves all chunks
+    next chunk is fetched while the solver works on the current one. One program serves all chunks
     that are no longer than the first; longer ones are split. Rows of weight 0 are left out. Rows
     are not shuffled: if they are sorted (by class, by time), shuffle them beforehand.
 
@@ -138,7 +136,9 @@ def stream(
     Args:
         solver: any with `reads="rows"` (linear, on features, on a budget).
         chunks: batches or tuples (x, y) or (x, y, weight), finite numbers, x (m, d) dense or
-            `SparseRows` of one width, m >= 1; see `jaxsvm.data.chunks`. `init` reads the first.
+            `SparseRows` of one width, m >= 1; see `jaxsvm.data.chunks`. `init` reads the first. All
+            are fetched in one thread of their own, and copied before the next one is fetched. Open
+            what belongs to a thread, as a connection of sqlite3, within the generator.
         key: a key of `jax.random.key`; may be left out with `state` only, which has its own.
         rows: number of rows in all, >= 1; for solvers with a state for each row (dual ones). Rows
             are numbered modulo `rows`: give the chunks of all passes, one after the other. Their
@@ -315,7 +315,7 @@ def _plan(
         b = state.pending.y.shape[0]
     layout = layout_of_batch(mesh, batch_size, b, state is not None)
     dtype = accum_dtype(first.x)
-    solver, probe = cast(as_static(solver), dtype), cast(as_static(probe), dtype)
+    solver, probe = as_argument(solver, dtype), as_argument(probe, dtype)
     size = max(1, int((-(-lengths // layout.shares)).max()))
     like = jax.tree.map(_no_rows_of, first)
     n = size * layout.batch
@@ -500,7 +500,7 @@ def _empty_stream(
     """
     if state is None:
         raise ValueError("there is no chunk with rows: the stream is empty")
-    solver = cast(as_static(solver), state.pending.y.dtype)
+    solver = as_argument(solver, state.pending.y.dtype)
     first = no_rows(jax.tree.map(_no_rows_of, state.pending), 1)
     per_row = bool(_per_row_leaves(solver, first))
     check_origin(solver, state, origin_of(solver, None), lambda fields: per_row)

@@ -1,6 +1,7 @@
 """The loops: what they refuse, when they stop, what they return, and that cutting a run changes nothing."""
 
 import importlib
+import itertools
 import os
 import pickle
 import re
@@ -20,6 +21,7 @@ import pytest
 
 import jaxsvm
 from jaxsvm import fit, kernels, models, samplers, step
+from jaxsvm.loops import programs, saving
 from jaxsvm.models import Linear
 from jaxsvm.types import EVALS_BITS, Curve, Fit, Info, Run, Sampler, Solver
 
@@ -450,6 +452,118 @@ def test_ctrl_c_where_nothing_could_be_saved(tmp_path, monkeypatch):
                 fit(WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz", on_interrupt=how)
         assert int(caught.value.run.state.step) == 8
         assert isinstance(caught.value.__cause__, OSError), "what kept it from being saved is said"
+
+
+@pytest.mark.parametrize("before", [None, b"of an earlier run"])
+def test_a_file_that_another_run_writes_is_left_to_it(tmp_path, before):
+    """The run whose state would replace that of another one ends with a sentence, and is not lost."""
+    path = tmp_path / "run.npz"
+    if before:
+        path.write_bytes(before)
+    probe = lambda model: jax.debug.callback(lambda: path.exists() and path.write_bytes(b"of another run")) or model.b
+    whole = fit(WHOLE, DATA, KEY, steps=12, every=4)
+    with pytest.warns(UserWarning, match="could not be saved to .*another run has written this file meanwhile") as warned:
+        with pytest.raises(jaxsvm.SaveError, match="the run stands at step 12, .*another run has written") as caught:
+            fit(WHOLE, DATA, KEY, steps=12, every=4, save=path, probe=probe)
+    assert path.read_bytes() == b"of another run" and len(warned) == 1
+    same(caught.value.run.model, whole.model)
+    path.unlink()  # a file that is gone is written anew
+    run = fit(WHOLE, DATA, KEY, steps=12, every=4, save=path)
+    same(models.load(path), run.state)
+
+
+def test_one_of_two_runs_that_save_to_one_file_ends_with_a_sentence(tmp_path):
+    """Whichever writes first: the file is that of one of them, whole."""
+    path, savers = tmp_path / "run.npz", [saving.Saver(tmp_path / "run.npz") for _ in range(2)]
+    states = [fit(WHOLE, DATA, KEY, steps=steps).state for steps in (4, 8)]
+    savers[1].save(states[1])
+    with pytest.warns(UserWarning, match="another run has written"):
+        savers[0].save(states[0])
+    savers[1].save(states[1])
+    same(models.load(path), states[1])
+    path.unlink()
+    savers[0].save(states[0])
+    assert savers[0].error is None and savers[1].error is None
+    same(models.load(path), states[0])
+
+
+RACING = """
+import sys, jax, numpy as np, jaxsvm
+x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+data = jaxsvm.dataset(x, np.sign(x[:, 0]))
+print("ready", flush=True), sys.stdin.readline()
+try:
+    run = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(int(sys.argv[2])), steps=300, every=1, save=sys.argv[1])
+    print("saved", int(run.state.step))
+except jaxsvm.SaveError as error:
+    print(error)
+"""
+
+
+@pytest.mark.long
+def test_two_processes_that_save_to_one_file(tmp_path):
+    path, pipe = tmp_path / "run.npz", subprocess.PIPE
+    command = [sys.executable, "-W", "ignore", "-c", RACING, str(path)]
+    runs = [subprocess.Popen([*command, str(k)], stdin=pipe, stdout=pipe, text=True) for k in range(2)]
+    assert [run.stdout.readline() for run in runs] == ["ready\n"] * 2
+    for run in runs:
+        run.stdin.write("\n")
+        run.stdin.flush()
+    saved, failed = sorted((run.communicate()[0] for run in runs), key=lambda text: "another run has written" in text)
+    assert saved == "saved 300\n" and "another run has written" in failed
+    assert int(models.load(path).step) == 300
+
+
+# Programs of functions that are gone
+
+
+def squares(x):
+    return jnp.concatenate([x, x * x], axis=-1)
+
+
+NEW_FUNCTIONS = {  # calls, each with a function of its own, and the names of compiled functions
+    "probe": (lambda f: fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=lambda m: f(m.b)), ["run_chunk"]),
+    "kernel": (
+        lambda f: fit(jaxsvm.decomposition(1.0, kernels.custom(lambda x, z: f(x @ z.T))), DATA, KEY, steps=2),
+        ["run_chunk", "init_run", "conclude"],
+    ),
+    "features": (
+        lambda f: fit(jaxsvm.on_features(lambda x: f(squares(x)), jaxsvm.pegasos(0.1)), DATA, KEY, steps=2),
+        ["run_chunk", "init_run", "conclude"],
+    ),
+    "stream": (
+        lambda f: jaxsvm.stream(jaxsvm.pegasos(0.1), [DATA], KEY, probe=lambda m: f(m.b)),
+        ["run_stream_chunk"],
+    ),
+}
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="maps are counted on Linux")
+@pytest.mark.parametrize("name", NEW_FUNCTIONS)
+def test_programs_of_functions_that_are_gone_are_released(monkeypatch, name):
+    """Each holds maps of memory, of which Linux allows a process 65,530; those of the user's own functions stay."""
+    call, compiled = NEW_FUNCTIONS[name]
+    module = importlib.import_module("jaxsvm.loops.stream") if name == "stream" else programs
+    of_user = jax.jit(lambda x: x + 1)
+    of_user(1.0)
+    monkeypatch.setattr(programs, "_calls", itertools.repeat(256))
+    monkeypatch.setattr(programs, "MOST_MAPS", 0)
+    for _ in range(5):
+        call(lambda value: 2 * value)
+        sizes = [getattr(module, function)._cache_size() for function in compiled]
+        assert all(0 < size <= 3 for size in sizes), sizes
+    assert of_user._cache_size() == 1
+
+
+def test_programs_are_kept_as_long_as_they_are_few(monkeypatch):
+    monkeypatch.setattr(programs, "_calls", itertools.repeat(256))
+    monkeypatch.setattr(programs, "MOST_MAPS", 10**6)
+    before = [fit(WHOLE, DATA, KEY, steps=3) and programs.run_chunk._cache_size() for _ in range(3)]
+    assert before[0] == before[2] > 0
+    monkeypatch.setattr(programs, "_calls", itertools.count(1))  # and are counted now and then only
+    monkeypatch.setattr(programs, "MOST_MAPS", 0)
+    fit(WHOLE, DATA, KEY, steps=3)
+    assert programs.run_chunk._cache_size() == before[0]
 
 
 def test_a_save_error_can_be_pickled():

@@ -9,6 +9,7 @@ from sklearn.svm import SVC
 import jaxsvm
 from jaxsvm import fit, kernels, losses, models, select, stream
 from jaxsvm.loops import identity
+from jaxsvm.loops.selection_file import Results
 from jaxsvm.numerics import hashing
 
 KEY = jax.random.key(0)
@@ -247,6 +248,20 @@ def test_a_selection_whose_results_cannot_be_saved_is_not_lost(tmp_path, monkeyp
     with pytest.raises(jaxsvm.loops.SaveError, match=r"the selection is complete, but its results .* \(disk full\)") as caught:
         select(maker, DATA, KEY, save=tmp_path / "grid.npz", **OPTIONS)
     np.testing.assert_array_equal(caught.value.run.table.values, wanted.table.values)
+
+
+@pytest.mark.filterwarnings("ignore:the state could not be saved")
+def test_a_file_that_another_selection_writes_is_left_to_it(tmp_path, monkeypatch):
+    path, record = tmp_path / "grid.npz", Results.record
+
+    def patched(self, *args):
+        path.write_bytes(b"of another call")
+        record(self, *args)
+
+    monkeypatch.setattr(Results, "record", patched)
+    with pytest.raises(jaxsvm.loops.SaveError, match="the selection is complete, .*another run has written"):
+        select(lambda C: jaxsvm.decomposition(C, RBF), DATA, KEY, save=path, **OPTIONS)
+    assert path.read_bytes() == b"of another call"
 
 
 # Numbers of arrays

@@ -1,5 +1,6 @@
 """Streams: chunks change nothing, rows wait for their batch, runs go on to the bit after a kill, memory stays bounded."""
 
+import contextlib
 import functools
 import importlib
 import os
@@ -21,9 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxsvm
-from jaxsvm import features, kernels, models, samplers
+from jaxsvm import features, kernels, models, samplers, types
 from jaxsvm.loops import rounds
-from jaxsvm.types import SparseRows
 
 streams = importlib.import_module("jaxsvm.loops.stream")  # the package has a function of this name
 
@@ -199,6 +199,80 @@ def test_other_dtypes_become_float32(dtype):
     assert same(run.model, jaxsvm.stream(SOLVERS["pegasos"], [(x.astype(np.float32), Y)], KEY).model)
 
 
+def filled_again(parts):
+    """The parts in arrays that are filled again, and spoilt as soon as the next part is asked for."""
+    buffers = jax.tree.map(np.empty_like, parts[0])
+    for part in parts:
+        jax.tree.map(lambda buffer, a: np.copyto(buffer[: len(a)], a), buffers, part)
+        yield jax.tree.map(lambda buffer, a: buffer[: len(a)], buffers, part)
+        jax.tree.map(lambda buffer: buffer.fill(1), buffers)
+
+
+def weighted(x, y):
+    return x, y, np.where(x[:, 0] > 0, np.float32(2), np.float32(1))
+
+
+def sparse_rows(x, y):
+    """Sparse rows of the columns in a random order."""
+    index = np.argsort(x, axis=1).astype(np.int32)
+    return types.SparseRows(index, np.take_along_axis(x, index, 1), np.full(len(x), D, np.int32), D), y
+
+
+FILLED = {
+    "targets": lambda x, y: (x, y),
+    "weights": weighted,
+    "sparse": sparse_rows,
+    "batch": lambda x, y: jaxsvm.Batch(x, y, np.arange(len(y), dtype=np.int32), weighted(x, y)[2]),
+    "reversed": lambda x, y: [x[:, ::-1], y],
+}
+
+
+@pytest.mark.parametrize(("solver", "b", "way"), [
+    *((solver, b, "weights") for solver in ("pegasos", "asset") for b in (1, 7, 50)),
+    *(("pegasos", 7, way) for way in FILLED if way != "weights"),
+    ("asset", 7, "sparse"),
+])  # fmt: skip
+def test_arrays_that_are_filled_again_are_read_before(solver, b, way):
+    """Rows, targets and weights are those of the chunk when it was given, to the bit."""
+    solver, parts = getattr(jaxsvm, solver)(0.1), [FILLED[way](x, y) for x, y in pieces([20] * 5)]
+    run, again = (jaxsvm.stream(solver, chunks, KEY, batch_size=b) for chunks in (parts, filled_again(parts)))
+    assert same((run.model, run.state), (again.model, again.state))
+
+
+def test_jax_rows_over_a_buffer_are_read_before():
+    """`device_put` may share the memory of an array of NumPy."""
+    memory = np.empty(20 * D * 4 + 64, np.uint8)
+    start = -memory.ctypes.data % 64  # where JAX shares it
+    buffer = memory[start : start + 20 * D * 4].view(np.float32).reshape(20, D)
+
+    def chunks():
+        for x, y in pieces([20] * 5):
+            buffer[:] = x
+            yield jax.device_put(buffer), y
+
+    runs = [jaxsvm.stream(jaxsvm.pegasos(0.1), parts, KEY) for parts in (chunks(), pieces([20] * 5))]
+    assert same(runs[0].model, runs[1].model)
+
+
+def test_a_database_is_read_in_the_thread_that_opens_it():
+    """A connection of sqlite3 belongs to the thread that opened it: that of the generator."""
+    threads = set()
+
+    def chunks():
+        with contextlib.closing(sqlite3.connect(":memory:")) as database:
+            database.execute("create table rows (a real, b real, c real, d real, y real)")
+            database.executemany("insert into rows values (?, ?, ?, ?, ?)", np.c_[X, Y].tolist())
+            cursor = database.execute("select * from rows order by rowid")
+            while rows := cursor.fetchmany(30):
+                threads.add(threading.get_ident())
+                table = np.array(rows, np.float32)
+                yield table[:, :-1], table[:, -1]
+
+    assert same(jaxsvm.stream(SOLVERS["pegasos"], chunks(), KEY, batch_size=1).model, in_one("pegasos", 1).model)
+    assert len(threads) == 1 and threading.get_ident() not in threads
+    assert "sqlite3, within the generator" in " ".join(jaxsvm.stream.__doc__.split())
+
+
 # Going on
 
 
@@ -308,6 +382,21 @@ def test_a_stream_whose_folder_comes_back_saves_its_last_state(passing_folder):
     with pytest.warns(UserWarning, match="could not be saved"):
         run = jaxsvm.stream(SOLVERS["averaged"], pieces([20] * 5), KEY, save=folder / "run.npz")
     assert same(models.load(folder / "run.npz"), run.state) and int(run.state.chunks) == 5
+
+
+def test_a_file_that_another_stream_writes_is_left_to_it(tmp_path):
+    path = tmp_path / "run.npz"
+
+    def chunks():
+        for part in pieces([20] * 5):
+            yield part
+            if path.exists():
+                path.write_bytes(b"of another run")
+
+    with pytest.warns(UserWarning, match="could not be saved"):
+        with pytest.raises(jaxsvm.loops.SaveError, match="the run stands at step 100, .*another run has written") as caught:
+            jaxsvm.stream(SOLVERS["averaged"], chunks(), KEY, save=path)
+    assert path.read_bytes() == b"of another run" and int(caught.value.run.state.chunks) == 5
 
 
 @pytest.mark.long
@@ -515,63 +604,6 @@ def test_a_bar_is_drawn(capsys):
     assert "4/4 chunks, loss" in capsys.readouterr().err
     jaxsvm.stream(SOLVERS["pegasos"], iter(pieces([50, 50])), KEY, progress=True)
     assert "2 chunks, loss" in capsys.readouterr().err
-
-
-# Generators that fill the same arrays again, or belong to a thread
-
-
-def refilled(parts):
-    """Each part in the same arrays, spoilt once the next part is asked for."""
-    buffers = [np.empty_like(a) for a in parts[0]]
-    for part in parts:
-        for buffer, a in zip(buffers, part, strict=True):
-            buffer[: len(a)] = a
-        yield tuple(buffer[: len(part[0])] for buffer in buffers)
-        for buffer in buffers:
-            buffer[:] = 9
-
-
-@pytest.mark.parametrize("batch", [1, 7, 50])
-@pytest.mark.parametrize("solver", [jaxsvm.pegasos(0.1), jaxsvm.asset(0.1)], ids=["pegasos", "asset"])
-def test_a_generator_may_fill_the_same_arrays_again(solver, batch):
-    random = np.random.default_rng(0)
-    x = random.normal(size=(180, 3)).astype("f")
-    y, weight = np.where(x[:, 0] > 0, 1, -1).astype("f"), random.choice([1, 2], 180).astype("f")
-    parts = [(x[i : i + 40], y[i : i + 40], weight[i : i + 40]) for i in range(0, 180, 40)]
-    found = jaxsvm.stream(solver, refilled(parts), KEY, batch_size=batch)
-    wanted = jaxsvm.stream(solver, parts, KEY, batch_size=batch)
-    np.testing.assert_array_equal(found.model.w, wanted.model.w)
-
-
-def test_sparse_rows_may_be_filled_again():
-    value, index = np.empty((20, 2), "f"), np.empty((20, 2), np.int32)
-    random = np.random.default_rng(0)
-    x = random.normal(size=(60, 2)).astype("f")
-    y = np.where(x[:, 0] > 0, 1, -1)
-
-    def parts():
-        for i in range(0, 60, 20):
-            value[:], index[:] = x[i : i + 20], [0, 1]
-            yield SparseRows(index, value, np.full(20, 2, np.int32), 2), y[i : i + 20]
-            value[:], index[:] = 9, 1
-
-    dense = [(x[i : i + 20], y[i : i + 20]) for i in range(0, 60, 20)]
-    found, wanted = (jaxsvm.stream(jaxsvm.pegasos(0.1), chunks, KEY, batch_size=5) for chunks in (parts(), dense))
-    np.testing.assert_allclose(found.model.w, wanted.model.w, rtol=1e-5)
-
-
-def test_a_generator_may_open_what_belongs_to_its_thread():
-    def rows():
-        database = sqlite3.connect(":memory:")
-        database.execute("create table rows (a real, b real, y real)")
-        database.executemany("insert into rows values (?, ?, ?)", [(1, 0, 1), (-1, 0.5, -1)] * 10)
-        cursor = database.execute("select * from rows")
-        while part := cursor.fetchmany(7):
-            table = np.array(part)
-            yield table[:, :2], table[:, 2]
-
-    run = jaxsvm.stream(jaxsvm.pegasos(0.1), rows(), KEY)
-    assert int(run.state.seen) == 20 and float(run.model(np.array([[1.0, 0.0]]))[0]) > 0
 
 
 def test_rows_of_one_part_are_not_copied():
