@@ -227,7 +227,7 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
     """Rows as an argument of JAX: an (n, d) array of numbers, or sparse rows; rank=None: (..., d).
 
     Booleans and integers become float32, as in `dataset`; arrays of NumPy are converted to the
-    native byte order.
+    native byte order. Those that the caller may fill again are copied: JAX may read them later.
 
     Raises:
         TypeError: not an array.
@@ -259,11 +259,22 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
             f"shape {tuple(value.shape)}"
         )
     if isinstance(value, np.ndarray):
-        value = np.asarray(value).astype(jax_dtype(value.dtype), copy=False)
+        given = np.asarray(value)
+        value = given.astype(jax_dtype(given.dtype), copy=False)
+        value = _aligned_copy(value) if value is given and given.flags.writeable else value
     is_integer = isinstance(value, np.ndarray | jax.Array) and (
         value.dtype == bool or jnp.issubdtype(value.dtype, np.integer)
     )
     return value.astype(np.float32) if is_integer else value
+
+
+def _aligned_copy(a: np.ndarray) -> np.ndarray:
+    """A copy that begins where JAX wants arrays to begin, so that it makes no other one."""
+    memory = np.empty(a.nbytes + 64, np.uint8)
+    start = -memory.__array_interface__["data"][0] % 64
+    copy = memory[start : start + a.nbytes].view(a.dtype).reshape(a.shape)
+    copy[...] = a
+    return copy
 
 
 def refuse_masked(name: str, value: Any) -> None:

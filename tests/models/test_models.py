@@ -149,6 +149,31 @@ def test_blocks_smaller_than_the_rows_equal_one_block(block):
     np.testing.assert_allclose(model.sqnorm(block=block), model.sqnorm(), rtol=1e-5)
 
 
+READERS = {
+    "linear": Linear(jnp.ones(64), jnp.zeros(())),
+    "expansion": Expansion(kernels.rbf(1.0), jnp.eye(3, 64), jnp.ones(3), jnp.zeros(()), jnp.arange(3)),
+    "mapped": Mapped(Scale(None, jnp.full(64, 2.0)), Linear(jnp.ones(64), jnp.zeros(()))),
+    "scale": Scale(jnp.ones(64), jnp.full(64, 2.0)),
+    "kernel": lambda x: kernels.linear()(x, jnp.eye(3, 64)),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_rows_that_are_filled_again_after_the_call_are_read_before(name):
+    """JAX reads a large array of NumPy after the call, as long as it does not begin at a multiple of 64 bytes."""
+    read = READERS[name]
+    x = np.random.default_rng(0).normal(size=(20000, 64)).astype(np.float32)
+    memory = np.empty(x.nbytes + 128, np.uint8)
+    start = -memory.ctypes.data % 64 + 4
+    buffer = memory[start : start + x.nbytes].view(np.float32).reshape(x.shape)
+    wanted = np.asarray(read(jnp.asarray(x)))
+    for _ in range(5):
+        buffer[:] = x
+        values = read(buffer)
+        buffer[:] = 0
+        np.testing.assert_array_equal(values, wanted)
+
+
 def test_no_rows():
     assert an_expansion(kernels.rbf(1.0))(jnp.zeros((0, 3))).shape == (0,)
     assert Linear(jnp.ones(3), jnp.zeros(()))(jnp.zeros((0, 3))).shape == (0,)
