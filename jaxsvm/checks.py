@@ -261,7 +261,9 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
     if isinstance(value, np.ndarray):
         given = np.asarray(value)
         value = given.astype(jax_dtype(given.dtype), copy=False)
-        value = _aligned_copy(value) if value is given and given.flags.writeable else value
+        # JAX copies small ones within the call
+        late = value is given and given.flags.writeable and given.nbytes > 2**16
+        value = _aligned_copy(value) if late else value
     is_integer = isinstance(value, np.ndarray | jax.Array) and (
         value.dtype == bool or jnp.issubdtype(value.dtype, np.integer)
     )

@@ -53,14 +53,18 @@ class _Parts:
             self.text.append(thing.__name__)
         elif thing is None or isinstance(thing, str | bytes | int):
             self.text.append(repr(thing))
-        elif isinstance(thing, float | complex) or hasattr(thing, "dtype"):
+        elif isinstance(thing, float | complex) or _is_array(thing):
             self.text.append(f"number {np.shape(thing)}")
             self.numbers.append(thing if hasattr(thing, "dtype") else np.asarray(thing))
         elif isinstance(thing, Closure):
             self.add_all("closure", thing.template.function, *thing.values)
         elif _is_tree(thing):
             children, tree = jax.tree.flatten(thing, is_leaf=lambda node: node is not thing)
-            self.add_all(*tree.node_data())  # type: ignore[attr-defined]
+            for part in tree.node_data():  # type: ignore[attr-defined]
+                if part is thing:  # of `jax.tree_util.register_static`
+                    self._add_once(thing, self._add_object)
+                else:
+                    self.add(part)
             for child in children:
                 self.add(child, rest)
         elif isinstance(thing, functools.partial):
@@ -107,7 +111,8 @@ class _Parts:
         self.add_all(*(c.cell_contents for c in function.__closure__ or () if c != _EMPTY))
         for name in sorted(self._add_code(function.__code__)):
             value = function.__globals__.get(name)
-            if isinstance(value, float | int | str | Recipe) or _is_tree(value) or callable(value):
+            is_number = isinstance(value, float | int | str | Recipe) or _is_array(value)
+            if is_number or _is_tree(value) or callable(value):
                 self.add_all(name, value)
 
     def _add_code(self, code: types.CodeType) -> set[str]:
@@ -136,9 +141,17 @@ class _Parts:
 _EMPTY = types.CellType()
 
 
+def _is_array(thing: Any) -> bool:
+    """Whether it is an array of numbers or keys."""
+    if not isinstance(thing, np.ndarray | np.generic | jax.Array):
+        return False
+    kinds = (np.number, np.bool_, jax.dtypes.prng_key)
+    return any(jax.dtypes.issubdtype(thing.dtype, kind) for kind in kinds)
+
+
 def _is_tree(thing: Any) -> bool:
-    """Whether JAX takes it apart, or it is an array."""
-    return hasattr(thing, "dtype") or not jax.tree_util.all_leaves([thing])
+    """Whether JAX takes it apart."""
+    return not jax.tree_util.all_leaves([thing])
 
 
 def _holds_recipes(thing: Any) -> bool:

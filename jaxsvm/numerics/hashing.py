@@ -49,7 +49,7 @@ def fingerprints(groups: Sequence[list]) -> Array | np.ndarray:
     computes it where it can read the arrays without a copy: nothing is compiled, and 20,000 rows of
     784 columns take 9 ms.
     """
-    known = [[on_host(_words_of_key(a)) for a in group] for group in groups]
+    known = [[on_host(_as_numbers(a)) for a in group] for group in groups]
     if any(a is None for group in known for a in group):
         return _on_device(groups)
     rows = [[_host_rows(a) for a in group] for group in known]
@@ -65,7 +65,10 @@ def fingerprints(groups: Sequence[list]) -> Array | np.ndarray:
     return np.diff(totals, prepend=np.uint32(0)).astype(np.uint32)
 
 
-def _words_of_key(a: Any) -> Any:
+def _as_numbers(a: Any) -> Any:
+    """An array in the dtype that it has in JAX, or the words of a key."""
+    if isinstance(a, np.ndarray | np.generic):
+        return np.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype))
     return jax.random.key_data(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else a
 
 
@@ -102,9 +105,10 @@ def _host_rows(a: np.ndarray) -> np.ndarray:
 @jax.jit
 def _on_device(groups: Any) -> Array:
     def rows_of(a: Any) -> Array:
-        a = lax.stop_gradient(jnp.asarray(_words_of_key(a)))
+        a = lax.stop_gradient(jnp.asarray(_as_numbers(a)))
         is_real = a.dtype in _REAL
         a = a.astype(jnp.uint8) if a.dtype == bool else a
+        a = jnp.stack([a.real, a.imag], -1) if jnp.iscomplexobj(a) else a
         words = lax.bitcast_convert_type(a, _UNSIGNED[min(a.dtype.itemsize, 4)])
         n = a.shape[0] if a.ndim else 1
         return _sum_of_rows(words.reshape(n, words.size // max(n, 1)).astype(jnp.uint32), is_real)

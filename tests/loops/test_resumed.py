@@ -293,8 +293,9 @@ def test_the_number_of_an_array_is_the_same_on_the_host_and_by_hand(a):
     np.testing.assert_array_equal(hashing._on_device([[jnp.asarray(a)], []]), wanted)
 
 
-def test_keys_and_small_types_have_numbers():
-    for a in (np.array([True, False]), jnp.ones((3, 2), jnp.bfloat16), np.ones((3, 2), np.float16), KEY, jax.random.split(KEY)):
+def test_keys_and_other_types_have_numbers():
+    small = np.array([True, False]), jnp.ones((3, 2), jnp.bfloat16), np.ones((3, 2), np.float16), KEY, jax.random.split(KEY)
+    for a in (*small, np.arange(3) * 0.1, np.arange(6).reshape(3, 2), np.array([1 + 2j, 3], "c8"), np.float64(0.1)):
         found = hashing.fingerprints([[a]])
         np.testing.assert_array_equal(found, hashing._on_device([[a]]))
         assert found[0]
@@ -315,3 +316,14 @@ def test_functions_that_refer_to_themselves_and_objects_have_parts():
     texts = [identity.parts_of(Thing(scale)) for scale in (1.0, 1.0, 2.0)]
     assert texts[0] == texts[1] != texts[2]
     assert "0x" not in identity.parts_of(object())[0]
+    static = jax.tree_util.register_static(type("Static", (), {"names": np.array(["a", "b"]), "scale": 2.0}))()
+    assert identity.parts_of(static) == identity.parts_of(static)
+    names = [identity.parts_of([np.array(names, object)]) for names in (["a", "b"], ["a", "b"], ["a", "c"])]
+    assert names[0] == names[1] != names[2]
+
+
+def test_a_constant_of_a_function_is_the_same_inside_of_jit():
+    scale = 0.1  # which float32 rounds
+    solver = jaxsvm.smo(1.0, kernels.custom(lambda x, z: jnp.exp(scale * (x @ z.T))))
+    state = fit(solver, DATA, KEY, steps=20).state
+    assert jax.jit(lambda state: fit(solver, DATA, state=state, steps=5))(state).finite
