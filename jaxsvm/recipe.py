@@ -25,6 +25,7 @@ import numpy as np
 
 from .checks import (
     SCALARS,
+    UNKNOWN_VALUES,
     Rule,
     as_argument,
     has_shape,
@@ -195,13 +196,6 @@ class _Trial(threading.local):
 _trial = _Trial()
 MOST_PASSED = 256  # calls that are not tried again, as an equal one was not refused
 _passed: dict[Any, None] = {}
-# values that a factory asks for while it is tried, when numbers worked out by JAX have none yet
-_UNKNOWN = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
 
 
 class _Docstring:
@@ -335,7 +329,7 @@ def _try(call: Recipe) -> None:
     def trial_of_a_factory():
         try:
             call.make()
-        except _UNKNOWN:
+        except UNKNOWN_VALUES:  # of numbers worked out by JAX
             pass
         except Exception as error:  # raised below, where JAX adds nothing to its sentence
             refusals.append(error)
@@ -500,14 +494,21 @@ def check_nonnegative(**numbers: Any) -> None:
 def check_positive(**numbers: Any) -> None:
     """Check that each is one number and, where its value is known, that it is above 0.
 
+    Subnormal numbers are refused, too, as programs of XLA take them for 0.
+
     Raises:
         TypeError: if one is no number.
         ValueError: with the name, what was expected and what came.
     """
     for name, value in numbers.items():
         known = number(name, value)
-        if known is not None and not 0 < known < np.inf:
-            raise ValueError(f"{name} must be a finite number above 0, got {known:g}")
+        if known is None or 2.0**-126 <= known < np.inf:  # the least of float32
+            continue
+        dtype = np.promote_types(getattr(value, "dtype", np.float64), np.float32)
+        least = float(np.finfo(dtype).tiny)
+        if not least <= known < np.inf:
+            goal = f"of at least {least:.3g}" if 0 < known < least else "above 0"
+            raise ValueError(f"{name} must be a finite number {goal}, got {known:g}")
 
 
 def check_choice(name: str, value: Any, allowed: tuple) -> None:
@@ -623,12 +624,12 @@ def _in_range(value: Any, dtype: Any) -> np.ndarray:
     """One number in another type.
 
     Raises:
-        ValueError: it becomes infinite, or 0.
+        ValueError: it becomes infinite, or 0, as subnormal numbers do in programs of XLA.
     """
     with np.errstate(over="ignore"):
         new = np.asarray(value, dtype)
-    if np.isfinite(value) and not (np.isfinite(new) and bool(new) == bool(value)):
-        limits = jnp.finfo(dtype)
+    limits = jnp.finfo(dtype)
+    if np.isfinite(value) and value and not limits.tiny <= abs(new) < np.inf:
         raise ValueError(
             f"numbers must be 0 or from {float(limits.tiny):.3g} to {float(limits.max):.3g} in "
             f"size for {limits.dtype}, got {value:g}: scale the rows, or use 64-bit numbers"

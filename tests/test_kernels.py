@@ -310,7 +310,7 @@ def test_functions_of_numpy_and_factories_are_no_kernels():
     for wrong in (np.dot, np.add, dict, lambda x: x, kernels.rbf, 1.0, "rbf"):
         with pytest.raises(TypeError, match="must be a function of x, z|is the factory rbf|expected a kernel"):
             jaxsvm.fit(jaxsvm.sdca(1.0, wrong), data, jax.random.key(0), steps=2)
-    with pytest.raises(TypeError, match="asks for the values of its rows: write it with jax.numpy"):
+    with pytest.raises(TypeError, match="asks for the values of its arguments: write it with jax.numpy"):
         jaxsvm.fit(jaxsvm.sdca(1.0, lambda x, z: np.dot(x, z.T)), data, jax.random.key(0), steps=2)
 
 
@@ -340,6 +340,22 @@ def test_a_function_that_fails_on_rows_is_told_what_it_has_to_be():
         kernels.custom(jnp.dot)(x, jnp.ones((4, 2)))
     with pytest.raises(ValueError, match=r"returned shape \(3, 2\) for 3 rows, expected \(3,\)"):
         kernels.custom(lambda x, z: x @ z.T, lambda x: x).diag(x)
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (lambda x, z: float(x[0, 0]) * x @ z.T, "asks for the values of its arguments: write it with jax.numpy"),
+        (lambda x, z: x @ z.T if x[0, 0] > 0 else z, "asks for the values of its arguments"),
+        (lambda x, z: x.rows @ z.T, r"fails for shapes \(3, 2\) and \(4, 2\), expected a function .* .*has no attribute rows"),
+        (lambda x, z: {}["gamma"] * x @ z.T, "fails for shapes .*: 'gamma'"),
+        (lambda x, z: 1 / 0, "fails for shapes .*division by zero"),
+    ],
+    ids=["float", "if", "attribute", "key", "division"],
+)
+def test_errors_of_a_function_name_the_kernel(fn, message):
+    with pytest.raises((TypeError, ValueError), match=f"^the kernel, the function <lambda>, {message}"):
+        jax.eval_shape(lambda x, z: kernels.custom(fn)(x, z), jnp.ones((3, 2)), jnp.ones((4, 2)))
 
 
 @pytest.mark.parametrize("wrong", [None, "rbf", kernels.rbf])
