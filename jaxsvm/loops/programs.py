@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..checks import check_bytes
+from ..checks import calling, check_bytes, is_numeric, shown
 from ..numerics import shards
 from ..objectives import decision_values
 from ..recipe import as_static, cast, fields_of, unwrap_static
@@ -366,6 +366,20 @@ def _features_of_drawn(
     return features, jnp.maximum(place[jnp.maximum(indices, 0)], 0)
 
 
+def probed(probe: Callable | None, model: Model) -> Any:
+    """The result of the probe, a tree of arrays; None without a probe.
+
+    Raises:
+        TypeError, ValueError: the probe fails, or returns what is no array of numbers.
+    """
+    if probe is None:
+        return None
+    if type(probe).__module__.startswith(f"{__package__.split('.')[0]}."):  # with own sentences
+        return probe(model)
+    with calling("probe", probe, "of the model to arrays of numbers"):
+        return jax.tree.map(jnp.asarray, probe(model))
+
+
 def _end_chunk(
     solver: Solver,
     sampler: Sampler | None,
@@ -383,9 +397,16 @@ def _end_chunk(
     The sampler is an adaptive one, which `feedback` is for, or None.
     """
     sampler_state = run.sampler if sampler is None else sampler.feedback(run.sampler, *feedback)
-    value: Any = None if probe is None else probe(solver.model(state, data))
+    value = probed(probe, solver.model(state, data))
     row = curve_row(sums, run.step, length, value)
     criterion = row.residual if solver.residual_scope == "whole" or probe is None else value
+    is_array = hasattr(criterion, "dtype") and hasattr(criterion, "shape")
+    if tol is not None and not (is_array and criterion.shape == () and is_numeric(criterion.dtype)):
+        came = shown(criterion) if is_array else type(criterion).__name__
+        raise ValueError(
+            f"the probe must give one number to compare with tol, got {came}: return one, or give "
+            "steps and no tol"
+        )
     done = criterion <= tol if tol is not None else jnp.zeros((), bool)
     return Run(state, sampler_state, row.step, done), row
 

@@ -878,6 +878,49 @@ def test_a_real_run_that_overflows():
     assert not run.finite and "not finite after 4 steps" in run.status
 
 
+# Probes that are none
+
+PROBES = {
+    "vector": (lambda m: m.w, "the probe must give one number to compare with tol, got an array of float32 of shape .1,."),
+    "pair": (lambda m: (m.b, m.b), "the probe must give one number to compare with tol, got tuple"),
+    "none": (lambda m: None, "the probe must give one number to compare with tol, got NoneType"),
+    "complex": (
+        lambda m: jax.lax.complex(m.b, m.b),
+        "the probe must give one number to compare with tol, got an array of complex",
+    ),
+    "string": (lambda m: "error", "probe, the function <lambda>, fails, expected a function of the model to arrays"),
+    "float": (lambda m: float(m.b), "probe, the function <lambda>, asks for the values of its arguments"),
+    "if": (lambda m: m.b if m.b > 0 else 0, "probe, the function <lambda>, asks for the values of its arguments"),
+    "numpy": (lambda m: np.linalg.norm(m.w), "probe, the function <lambda>, asks for the values of its arguments"),
+    "attribute": (lambda m: m.weights, "probe, the function <lambda>, fails.*no attribute 'weights'"),
+    "arguments": (lambda m, data: m.b, "probe, the function <lambda>, fails.*missing 1 required .* 'data'"),
+    "columns": (lambda m: m(jnp.ones((2, 7))).sum(), "probe, the function <lambda>, fails.*must have 1 columns"),
+}
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_probe_that_is_none_is_named(name):
+    probe, message = PROBES[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=probe, tol=0.1)
+
+
+def test_a_probe_of_a_stream_is_named():
+    with pytest.raises(TypeError, match="probe, the function <lambda>, asks for the values"):
+        jaxsvm.stream(jaxsvm.pegasos(0.1), [DATA], KEY, probe=lambda m: float(m.b))
+
+
+@pytest.mark.long
+def test_probes_may_give_any_tree_of_arrays_and_one_number_with_tol():
+    tree = lambda m: {"w": m.w, "one": 1, "key": KEY, "none": None}
+    run = fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=4, every=2, probe=tree)
+    assert run.info.probe["w"].shape == (2, 1) and run.info.probe["one"].tolist() == [1, 1]
+    assert fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=4, every=2, probe=lambda m: 0, tol=0.1).converged
+    with pytest.raises(ValueError, match="^the model gives one value a row, .* hold class numbers"):  # its own words
+        many = jaxsvm.dataset([[1.0], [2.0], [3.0]], [0, 1, 2], task="multiclass")
+        fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=jaxsvm.error_on(many))
+
+
 # Rows that do not exist, and weights that are none
 
 
