@@ -749,3 +749,20 @@ def test_leverage_scores_take_a_large_integer():
     key, kernel, x = jax.random.key(0), kernels.rbf(1.0), jnp.arange(12.0).reshape(6, 2)
     drawn = [features.leverage_scores(ridge=ridge, pilot=3)(key, kernel, x, 3) for ridge in (2**63, 2.0**63)]
     np.testing.assert_array_equal(*drawn)
+
+
+@pytest.mark.parametrize(
+    ("phi", "message"),
+    [
+        (lambda x: x.astype(jnp.int32), " must give features that are floating-point numbers, got an array of int32"),
+        (lambda x: x > 0, " must give features that are floating-point numbers, got an array of bool"),
+        (lambda x: jax.lax.complex(x, x), " must give features that are floating-point numbers, got an array of complex64"),
+        (lambda x: x.features, ", the function <lambda>, fails for shapes .*no attribute"),
+        (lambda x: x if x[0, 0] > 0 else -x, ", the function <lambda>, asks for the values of its arguments"),
+    ],
+    ids=["integers", "booleans", "complex", "attribute", "if"],
+)
+@pytest.mark.parametrize("inner", [jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0)], ids=str)
+def test_a_feature_map_that_gives_no_floating_point_numbers_is_named(phi, message, inner):
+    with pytest.raises(TypeError, match=f"^phi{message}"):
+        fit(on_features(phi, inner), jaxsvm.dataset(X, Y), KEY, steps=2)
