@@ -28,8 +28,10 @@ from .checks import (
     UNKNOWN_VALUES,
     Rule,
     as_argument,
+    calling,
     has_shape,
     is_known,
+    is_numeric,
     number,
     on_host,
     refuse_shape,
@@ -169,6 +171,39 @@ def refuse_multiclass(name: str, value: Any) -> None:
         )
 
 
+def check_loss_values(name: str, loss: Any) -> None:
+    """Raise for a loss of the user whose functions do not give one number for each score.
+
+    They are traced for three rows. Dual functions that fail pass, as primal methods call none.
+
+    Raises:
+        TypeError, ValueError: with the name of the function, and what it gives.
+    """
+    loss = unwrap_static(loss)
+    own = isinstance(loss, Recipe) and loss.spec[0].__module__ == f"{__package__}.losses"
+    if own or not is_kind(loss, Loss):
+        return
+    loss = fields_of(loss)
+    y = jax.ShapeDtypeStruct((3,), jnp.float32)
+    score = jax.ShapeDtypeStruct((3, 2), jnp.float32) if loss.multiclass else y
+    for field in ("value", "slope", "curvature", "conjugate", "dual_step"):
+        fn, result, dual = getattr(loss, field), None, field in ("conjugate", "dual_step")
+        args = (score, score, y, y, y) if field == "dual_step" else (score, y)
+        unused = contextlib.suppress(Exception) if dual else contextlib.nullcontext()
+        if fn is not None or field in ("value", "slope"):
+            with unused, calling(f"{field} of {name}", fn, "(n,), (n,) -> (n,)", *args):
+                result = jax.eval_shape(fn, *args)
+        elif field == "curvature":
+            continue
+        shape = score.shape if field in ("slope", "dual_step") else y.shape
+        wrong = getattr(result, "shape", None) != shape or not is_numeric(result.dtype)
+        if wrong and not (dual and result is None):
+            raise ValueError(
+                f"{field} of {name} must give one number for each score, got {shown(result)} for "
+                f"scores of shape {score.shape}"
+            )
+
+
 def _checked(rule: Rule, value: Any) -> Any:
     """An argument of a factory, refused where it is not what the signature says."""
     refuse_factory(rule.name, value)
@@ -180,6 +215,7 @@ def _checked(rule: Rule, value: Any) -> Any:
             refuse_multiclass(rule.name, value)
         if not is_kind(value, kind):
             raise TypeError(f"{rule.name} must be {example}, got {shown(value)}")
+        check_loss_values(rule.name, value)
     if rule.asks == "Callable" and not (callable(value) or (value is None and rule.optional)):
         raise TypeError(f"{rule.name} must be a function, got {shown(value)}")
     return value

@@ -21,6 +21,7 @@ from ..recipe import (
     Recipe,
     as_static,
     cast,
+    check_loss_values,
     check_positive,
     is_kind,
     refuse_factory,
@@ -70,6 +71,7 @@ def check_loss(loss: Any, joint: bool = False) -> None:
         refuse_joint("loss", loss)
     if not is_kind(loss, (Loss, JointLoss)):
         raise TypeError(f"loss must be a loss such as jaxsvm.losses.hinge, got {shown(loss)}")
+    check_loss_values("loss", loss)
 
 
 def in_float64(fn: Callable) -> Callable:
