@@ -395,8 +395,12 @@ def calling(name: str, fn: Any, form: str, *args: Any) -> Iterator[None]:
     """Add the expected form of a user's function to the errors that it raises for `args`.
 
     Raises:
-        TypeError, ValueError: with the message of the function quoted.
+        TypeError, ValueError: with the message of the function quoted; one of this package, whose
+            sentences say what is wrong, raises its own.
     """
+    if (getattr(fn, "__module__", None) or "").partition(".")[0] == __package__:
+        yield
+        return
     try:
         yield
     except UNKNOWN_VALUES as error:

@@ -210,7 +210,8 @@ def fit(
     sampler = sampler or fields.sampler or uniform(1)
     n, draws = data.y.shape[0], fields_of(sampler)
     # Rows of a step, and steps between two updates of an adaptive sampler.
-    b, period = draws.rows(n), draws.period(n) if draws.period else None
+    b = whole_number("rows of the sampler", draws.rows(n), 1)
+    period = whole_number("period of the sampler", draws.period(n), 1) if draws.period else None
     _check_rows(fields, sampler, data)
     stops = tol is not None or steps is None
     solver, tol = _with_tolerance(solver, fields, tol)

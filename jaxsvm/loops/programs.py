@@ -93,7 +93,7 @@ def _combined(solver: Any, draws: Any, state: State, data: Batch, rows: int | No
     """Combined rows of the first steps: as many as the data have rows, or at most about `rows`."""
     n = data.y.shape[0]
     steps = max(1, min(n, n if rows is None else rows) // draws.rows(n))
-    index, _ = _existing_rows(draws.draw(state, 0, steps), n, 1, steps)
+    index, _ = _existing_rows(_draw(draws, state, 0, steps, n), n, 1, steps)
     drawn_rows = solver.prepare(take(data, index.ravel()))
     by_step = jax.tree.map(lambda a: a.reshape(*index.shape, *a.shape[1:]), drawn_rows)
     combined = jax.vmap(draws.combine)(by_step)
@@ -210,7 +210,7 @@ def run_chunk(
     solver, sampler, probe = fields_of(solver), fields_of(sampler), unwrap_static(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
     step_data = data._replace(
-        x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data)
+        x=data.x if packed_rows is None else packed_rows, weight=_weight(sampler, data)
     )
     combine = sampler.combine or (lambda rows: rows)
     # a Python integer gives the loop a reverse-mode derivative
@@ -221,7 +221,7 @@ def run_chunk(
     indices: Any = None
     exist: Any = None
     if not whole:  # drawn outside of the loop, which is cheaper
-        drawn_rows = sampler.draw(run.sampler, run.step, every)
+        drawn_rows = _draw(sampler, run.sampler, run.step, every, n)
         indices, exist = _existing_rows(drawn_rows, n, blocks, length)
     places: Any = None
     if lift and adaptive and blocks == 1 and count is not None:
@@ -288,6 +288,41 @@ def run_chunk(
     return _end_chunk(
         solver, sampler if adaptive else None, probe, data, run, state, sums, feedback, tol, length
     )
+
+
+def _draw(sampler: Sampler, state: State, step: Any, count: int, n: int) -> Array:
+    """The row numbers that the sampler draws for `count` steps, (count, rows of a step).
+
+    Raises:
+        TypeError, ValueError: its function fails, or gives other arrays.
+    """
+    form, shape = "(state, step, count) -> (count, b) row numbers", (count, sampler.rows(n))
+    with calling("draw of the sampler", sampler.draw, form):
+        index = sampler.draw(state, step, count)
+    is_integer = hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)
+    if not is_integer or index.shape != shape:
+        raise ValueError(
+            f"draw of the sampler must give integers of shape {shape}, (count, rows of a step), "
+            f"got {shown(index)}"
+        )
+    return index
+
+
+def _weight(sampler: Sampler, data: Batch) -> Array:
+    """The weights that steps read, (n,).
+
+    Raises:
+        TypeError, ValueError: the sampler's function fails, or gives another array.
+    """
+    with calling("weight of the sampler", sampler.weight, "of the data to the weights (n,)"):
+        weight = sampler.weight(data)
+    shape = data.weight.shape
+    if getattr(weight, "shape", None) != shape or not is_numeric(weight.dtype):
+        raise ValueError(
+            f"weight of the sampler must give a number for each row, of shape {shape}, got "
+            f"{shown(weight)}"
+        )
+    return weight
 
 
 def _existing_rows(index: Array, n: int, blocks: int, count: Any) -> tuple[Array, Array]:
@@ -374,8 +409,6 @@ def probed(probe: Callable | None, model: Model) -> Any:
     """
     if probe is None:
         return None
-    if type(probe).__module__.startswith(f"{__package__.split('.')[0]}."):  # with own sentences
-        return probe(model)
     with calling("probe", probe, "of the model to arrays of numbers"):
         return jax.tree.map(jnp.asarray, probe(model))
 

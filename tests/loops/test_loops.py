@@ -946,6 +946,38 @@ def test_draws_of_rows_that_do_not_exist_are_refused_and_read_no_other_row(row):
     assert not run.model.w.any() and not run.finite and "row numbers that the sampler draws" in run.status
 
 
+SAMPLERS = {
+    "floats": (
+        {"draw": lambda s, t, count: jnp.zeros((count, 1))},
+        r"draw of the sampler must give integers .*got an array of float",
+    ),
+    "vector": (
+        {"draw": lambda s, t, count: jnp.zeros(count, jnp.int32)},
+        r"draw of the sampler must give integers of shape \(3, 1\)",
+    ),
+    "two": (
+        {"draw": lambda s, t, count: jnp.zeros((count, 2), jnp.int32)},
+        r"draw of the sampler .*got an array of int32 of shape \(3, 2\)",
+    ),
+    "short": (
+        {"draw": lambda s, t, count: jnp.zeros((1, 1), jnp.int32)},
+        r"draw of the sampler .*got an array of int32 of shape \(1, 1\)",
+    ),
+    "if": ({"draw": lambda s, t, count: jnp.full((count, 1), 1 if t > 0 else 2)}, "draw of the sampler, .*asks for the values"),
+    "weight": ({"weight": lambda data: jnp.ones(3)}, r"weight of the sampler must give a number for each row, of shape \(4,\)"),
+    "weights": ({"weight": lambda data: data.weights}, "weight of the sampler, .*no attribute 'weights'"),
+    "rows": ({"rows": lambda n: n / 8}, "rows of the sampler must be a whole number of at least 1, got 0.5"),
+    "period": ({"period": lambda n: 0}, "period of the sampler must be a whole number of at least 1, got 0"),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_sampler_with_a_function_of_another_form_is_named(name):
+    fields, message = SAMPLERS[name]
+    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+        fit(jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=draws_of(1)._replace(**fields))
+
+
 def test_draws_of_padding_are_none_of_another_row():
     run = fit(jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=draws_of(-1))
     assert not run.model.w.any() and run.finite
