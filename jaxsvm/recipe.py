@@ -426,6 +426,16 @@ def _with_rules(factory: Any, args: tuple, kwargs: dict) -> Iterator[tuple[Rule,
     )
 
 
+def arguments_named(name: str, thing: Any) -> Iterator[Any]:
+    """The arguments of this name of a recipe, and of the recipes among its arguments."""
+    thing = unwrap_static(thing)
+    for rule, value in _with_rules(*thing.call()) if isinstance(thing, Recipe) else ():
+        if rule.name == name:
+            yield value
+        else:
+            yield from arguments_named(name, value)
+
+
 def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
     """A decorator that makes factories of pytrees from factories of `result` tuples.
 

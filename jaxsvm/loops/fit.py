@@ -41,6 +41,7 @@ from ..types import (
     SparseRows,
     State,
     check_batch,
+    check_weights,
     same_structure,
 )
 from .checks import (
@@ -48,6 +49,7 @@ from .checks import (
     check_counters,
     check_drawn,
     check_draws,
+    check_kernels,
     check_key,
     check_like,
     check_limit,
@@ -55,7 +57,6 @@ from .checks import (
     check_solver,
     check_steps,
     check_targets,
-    check_weights,
     whole_number,
 )
 from .processes import all_processes, mesh_has_all_processes
@@ -213,6 +214,7 @@ def fit(
     b = whole_number("rows of the sampler", draws.rows(n), 1)
     period = whole_number("period of the sampler", draws.period(n), 1) if draws.period else None
     _check_rows(fields, sampler, data)
+    check_kernels(solver, data)
     stops = tol is not None or steps is None
     solver, tol = _with_tolerance(solver, fields, tol)
     dtype = accum_dtype(data.x)
@@ -301,7 +303,7 @@ def _check_arguments(
             else "make one with jaxsvm.dataset(x, y)"
         )
         raise TypeError(f"data must be a Batch, got {type(data).__name__}: {how}")
-    check_batch("data", data)
+    check_weights("data", data)
     if state is not None and not isinstance(state, Run):
         raise TypeError(
             f"state must be the Run of an earlier call, got {type(state).__name__}: pass run.state"
@@ -331,7 +333,6 @@ def _check_arguments(
 def _check_rows(fields: Solver, sampler: Any, data: Batch) -> None:
     """Raise for targets or draws that the solver does not take."""
     draws = fields_of(sampler)
-    check_weights(data)
     if draws.combine is None:
         check_targets(fields, data)
     else:

@@ -29,7 +29,7 @@ from ..recipe import (
     unwrap_static,
 )
 from ..risks import risk_of
-from ..types import AnyLoss, Array, Batch, Fit, JointLoss, Lifted, Loss, Model, check_batch
+from ..types import AnyLoss, Array, Batch, Fit, JointLoss, Lifted, Loss, Model, check_weights
 
 
 def check_objective(
@@ -46,7 +46,7 @@ def check_objective(
         raise TypeError(
             f"model must be a model, such as run.model, got {type(model).__name__}{how}"
         )
-    check_batch("data", data)
+    check_weights("data", data)
     check_loss(loss, joint)
 
 
@@ -214,7 +214,7 @@ def dual(
         >>> float(dual(jnp.array([0.5, 0.5]), data, 1.0))
         0.5
     """
-    check_batch("data", data)
+    check_weights("data", data)
     check_loss(loss)
     check_positive(lam=lam)
     lam = as_number("lam", lam)

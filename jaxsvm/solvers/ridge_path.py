@@ -14,7 +14,7 @@ from ..engines.moments import add_joint, check_columns, joint_rows, no_moments
 from ..models import Linear, OneVsRest
 from ..numerics import accum_dtype, dot, fold_rows, in_double, is_traced
 from ..recipe import check_choice, static, struct
-from ..types import Array, Batch, SparseRows, check_batch
+from ..types import Array, Batch, SparseRows, check_weights
 
 BLOCK = 4096  # rows whose errors are computed at once
 
@@ -103,7 +103,7 @@ def ridge_path(
         Technometrics 16, 1974; G. Golub, M. Heath, G. Wahba, Generalized cross-validation as a
         method for choosing a good ridge parameter, Technometrics 21, 1979.
     """
-    check_batch("data", data)
+    check_weights("data", data)
     check_choice("bias", bias, ("free", "none", "feature"))
     if classes is not None:
         integer("classes", classes, 2)
