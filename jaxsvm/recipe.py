@@ -187,7 +187,8 @@ def check_loss_values(name: str, loss: Any) -> None:
     y = jax.ShapeDtypeStruct((3,), jnp.float32)
     score = jax.ShapeDtypeStruct((3, 2), jnp.float32) if loss.multiclass else y
     for field in ("value", "slope", "curvature", "conjugate", "dual_step"):
-        fn, result, dual = getattr(loss, field), None, field in ("conjugate", "dual_step")
+        fn, dual = getattr(loss, field), field in ("conjugate", "dual_step")
+        result: Any = None
         args = (score, score, y, y, y) if field == "dual_step" else (score, y)
         unused = contextlib.suppress(Exception) if dual else contextlib.nullcontext()
         if fn is not None or field in ("value", "slope"):

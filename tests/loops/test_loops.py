@@ -1010,6 +1010,36 @@ def test_weights_that_are_none_are_refused_and_no_run_of_them_is_finite(name):
     assert not run.finite and run.reason == "diverged"
 
 
+WEIGHT_READERS = {
+    "error_on": jaxsvm.error_on,
+    "risk_on": jaxsvm.risk_on,
+    "certificate": lambda data: jaxsvm.certificate(Linear(jnp.ones(1), jnp.zeros(())), data, 0.1),
+    "select": lambda data: jaxsvm.select(
+        lambda C: jaxsvm.decomposition(C, kernels.rbf(1.0)), data, KEY, C=[1.0, 2.0], folds=2, progress=False
+    ),
+    "ridge_path": jaxsvm.ridge_path,
+}
+
+
+@pytest.mark.parametrize("reader", WEIGHT_READERS)
+@pytest.mark.parametrize("name", BAD_WEIGHTS)
+def test_weights_that_are_none_are_refused_by_what_reads_them(name, reader):
+    data = FOUR._replace(weight=jnp.asarray(BAD_WEIGHTS[name], jnp.float32))
+    with pytest.raises(ValueError, match="positive weight" if name == "zero" else "finite numbers of at least 0, got .* for row"):
+        WEIGHT_READERS[reader](data)
+
+
+def test_a_run_of_values_that_are_not_finite_has_not_converged():
+    run = fit(jaxsvm.decomposition(1.0, kernels.rbf(1.0)), FOUR, KEY)
+    assert run.converged
+    assert not run._replace(values_finite=jnp.bool_(False)).converged
+    assert not run._replace(
+        model=jax.tree.map(lambda a: a * np.float32(np.nan) if a.dtype == np.float32 else a, run.model)
+    ).converged
+    two = jax.tree.map(lambda a: jnp.stack([a, a]), run)
+    assert two.converged and not two._replace(values_finite=jnp.array([True, False])).converged
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
 def test_converged_implies_finite(name):
