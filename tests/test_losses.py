@@ -642,10 +642,11 @@ def test_a_loss_of_the_user_is_as_its_own_and_needs_no_dual_functions():
     assert (runs[0].model.w == runs[1].model.w).all()
 
 
+@pytest.mark.filterwarnings("ignore:jax.nn.one_hot")  # class numbers are floats
 def test_a_loss_of_the_user_for_class_numbers():
     loss = losses.crammer_singer.make()
     with pytest.raises(
         ValueError, match=r"slope of loss must give one number for each score, got .*\(3,\) for scores of shape \(3, 2\)"
     ):
         jaxsvm.risk_on(TWO_ROWS, loss._replace(slope=lambda f, y: f[:, 0]))
-    assert jaxsvm.risk_on(TWO_ROWS, loss) is not None
+    assert callable(jaxsvm.risk_on(TWO_ROWS, loss))

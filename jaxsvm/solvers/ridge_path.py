@@ -122,11 +122,8 @@ def ridge_path(
 
 
 def _check_rows(y: Any, weight: Any, classes: int | None) -> None:
-    """Raise for rows without weight, and for targets that are not the class numbers."""
-    live = np.asarray(weight) > 0
-    if not live.any():
-        raise ValueError("data must hold a row of positive weight, got none")
-    values = np.unique(np.asarray(y, np.float64)[live])
+    """Raise for targets that are not the class numbers."""
+    values = np.unique(np.asarray(y, np.float64)[np.asarray(weight) > 0])
     if classes is not None and not is_class_number(values, classes).all():
         wrong = values[~is_class_number(values, classes)][0]
         raise ValueError(f"y must hold class numbers 0 .. {classes - 1}, got {wrong:g}")
