@@ -828,15 +828,18 @@ def test_a_forked_child_ends_with_a_sentence():
             lambda: rbf(data.x, data.x),
             lambda: jaxsvm.error_on(data)(run.model),
             lambda: jaxsvm.dataset([[1.0], [0.0]], [1, -1]),
+            lambda: jaxsvm.ridge_path(data),
+            lambda: jaxsvm.features.fourier(jax_key, rbf, dim=1, features=4),
+            lambda: jaxsvm.kernels.matvec(rbf, data.x, data.x, data.y),
         ]
         jax_key, begin = key, time.monotonic()
         child()
-        assert time.monotonic() - begin < 5  # 19 calls, none of which hangs
+        assert time.monotonic() - begin < 5  # 22 calls, none of which hangs
         calls = lambda data, key: [lambda: (run.status, repr(run), jaxsvm.models.save("m.npz", run.model))]
         child()
         """
     ).splitlines()
-    assert out == ["works"] + ["this process was forked after JAX had started, so that JAX"] * 19 + ["works"]
+    assert out == ["works"] + ["this process was forked after JAX had started, so that JAX"] * 22 + ["works"]
 
 
 @pytest.mark.long
