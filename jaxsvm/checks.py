@@ -391,29 +391,45 @@ def class_names(value: Any) -> tuple:
     return names
 
 
+# errors of JAX where a function asks for values that are not known while it is traced
+UNKNOWN_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
+
+# errors, beside TypeError and ValueError, of functions that meet other values than they expect
+FAULTS = (AttributeError, LookupError, ArithmeticError, AssertionError, NotImplementedError)
+
+
 @contextlib.contextmanager
 def calling(name: str, fn: Any, form: str, *args: Any) -> Iterator[None]:
     """Add the expected form of a user's function to the errors that it raises for `args`.
 
     Raises:
-        TypeError, ValueError: as the function, with its message quoted.
+        TypeError, ValueError: with the message of the function quoted; one of this package, whose
+            sentences say what is wrong, raises its own.
     """
+    if (getattr(fn, "__module__", None) or "").partition(".")[0] == __package__:
+        yield
+        return
     try:
         yield
-    except jax.errors.TracerArrayConversionError as error:
+    except UNKNOWN_VALUES as error:
         raise TypeError(
-            f"{name}, {shown(fn)}, asks for the values of its rows: write it with "
-            "jax.numpy, not NumPy"
+            f"{name}, {shown(fn)}, asks for the values of its arguments: write it with jax.numpy, "
+            "without NumPy, float() and if"
         ) from error
-    # errors of traced values, which JAX explains
-    except (jax.errors.JAXTypeError, jax.errors.ConcretizationTypeError):
+    except jax.errors.JAXTypeError:  # which JAX explains
         raise
-    except (TypeError, ValueError) as error:
+    except (*FAULTS, TypeError, ValueError) as error:
         shapes = " and ".join(str(tuple(np.shape(leaf))) for leaf in jax.tree.leaves(args))
-        kind = TypeError if isinstance(error, TypeError) else ValueError
+        where = f" for shapes {shapes}" if args else ""
+        kind = TypeError if isinstance(error, TypeError | AttributeError) else ValueError
         raise kind(
-            f"{name}, {shown(fn)}, fails for shapes {shapes}, expected a function {form}: "
-            f"{brief(error)}"
+            f"{name}, {shown(fn)}, fails{where}, expected a function {form}: {brief(error)}"
         ) from error
 
 

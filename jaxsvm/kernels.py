@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import recipe as _recipe
-from .checks import calling, has_shape, integer, matrix, on_host, shown
+from .checks import calling, has_shape, integer, is_numeric, matrix, on_host, shown
 from .numerics import (
     CentredRows,
     accum_dtype,
@@ -91,6 +91,8 @@ def _shaped(values: Array, *rows: int) -> Array:
         raise ValueError(
             f"the kernel returned shape {jnp.shape(values)} for {counts} rows, expected {rows}"
         )
+    if not is_numeric(values.dtype):
+        raise TypeError(f"the kernel must return real numbers, got {shown(values)}")
     return values
 
 
@@ -557,9 +559,21 @@ def gamma_grid(x: Array, size: int = 8) -> np.ndarray:
 
 def holds_precomputed(kernel: Kernel) -> bool:
     """Whether the kernel contains a precomputed one, which cannot be evaluated at new rows."""
+    return _holds(kernel, precomputed)
+
+
+def holds_custom(thing: Any) -> bool:
+    """Whether this is a function of the user, or a kernel of rows that contains one."""
+    if not isinstance(thing, Kernel):
+        return callable(thing)
+    return _holds(thing, custom) and not holds_precomputed(thing)
+
+
+def _holds(kernel: Kernel, kind: Callable) -> bool:
+    """Whether the kernel, or one of which it is made, is of the factory `kind`."""
     factory, args, kwargs = kernel.call()
     parts = [part for part in (*args, *kwargs.values()) if isinstance(part, Kernel)]
-    return factory is precomputed or any(map(holds_precomputed, parts))
+    return factory is kind or any(_holds(part, kind) for part in parts)
 
 
 def check_symmetric(kernel: Kernel, data: Batch) -> None:
@@ -592,6 +606,28 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
                 f"the precomputed matrix is not symmetric: {x[i, j]:g} at ({i}, {j}) and "
                 f"{x[j, i]:g} at ({j}, {i}); pass k(x, x), or (k + k.T) / 2"
             )
+
+
+def check_symmetric_rows(kernel: Kernel, data: Batch) -> None:
+    """Check that a kernel is symmetric, at eight of the rows.
+
+    Raises:
+        ValueError: not symmetric, with the rows and the two values.
+    """
+    live = np.flatnonzero(np.asarray(data.weight) > 0)
+    rows = live[np.linspace(0, len(live) - 1, min(8, len(live))).astype(int)]
+    x = on_host(data.x)
+    x = data.x[rows] if x is None else x[rows]
+    values = np.asarray(kernel(x, x), float)
+    asymmetry = np.abs(values - values.T)
+    rounding = 10 * float(jnp.finfo(accum_dtype(data.x)).eps) ** 0.5
+    if asymmetry.max() > rounding * np.abs(values).max():
+        i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
+        raise ValueError(
+            f"the kernel must be symmetric, got k(x, z) = {values[i, j]:g} and k(z, x) = "
+            f"{values[j, i]:g} for rows {rows[i]} and {rows[j]}: mend the function of "
+            "kernels.custom, or take (k(x, z) + k(z, x).T) / 2"
+        )
 
 
 def as_kernel(thing: Any) -> Kernel:

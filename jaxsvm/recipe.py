@@ -25,10 +25,13 @@ import numpy as np
 
 from .checks import (
     SCALARS,
+    UNKNOWN_VALUES,
     Rule,
     as_argument,
+    calling,
     has_shape,
     is_known,
+    is_numeric,
     number,
     on_host,
     refuse_shape,
@@ -168,6 +171,40 @@ def refuse_multiclass(name: str, value: Any) -> None:
         )
 
 
+def check_loss_values(name: str, loss: Any) -> None:
+    """Raise for a loss of the user whose functions do not give one number for each score.
+
+    They are traced for three rows. Dual functions that fail pass, as primal methods call none.
+
+    Raises:
+        TypeError, ValueError: with the name of the function, and what it gives.
+    """
+    loss = unwrap_static(loss)
+    own = isinstance(loss, Recipe) and loss.spec[0].__module__ == f"{__package__}.losses"
+    if own or not is_kind(loss, Loss):
+        return
+    loss = fields_of(loss)
+    y = jax.ShapeDtypeStruct((3,), jnp.float32)
+    score = jax.ShapeDtypeStruct((3, 2), jnp.float32) if loss.multiclass else y
+    for field in ("value", "slope", "curvature", "conjugate", "dual_step"):
+        fn, dual = getattr(loss, field), field in ("conjugate", "dual_step")
+        result: Any = None
+        args = (score, score, y, y, y) if field == "dual_step" else (score, y)
+        unused = contextlib.suppress(Exception) if dual else contextlib.nullcontext()
+        if fn is not None or field in ("value", "slope"):
+            with unused, calling(f"{field} of {name}", fn, "(n,), (n,) -> (n,)", *args):
+                result = jax.eval_shape(fn, *args)
+        elif field == "curvature":
+            continue
+        shape = score.shape if field in ("slope", "dual_step") else y.shape
+        wrong = getattr(result, "shape", None) != shape or not is_numeric(result.dtype)
+        if wrong and not (dual and result is None):
+            raise ValueError(
+                f"{field} of {name} must give one number for each score, got {shown(result)} for "
+                f"scores of shape {score.shape}"
+            )
+
+
 def _checked(rule: Rule, value: Any) -> Any:
     """An argument of a factory, refused where it is not what the signature says."""
     refuse_factory(rule.name, value)
@@ -179,6 +216,7 @@ def _checked(rule: Rule, value: Any) -> Any:
             refuse_multiclass(rule.name, value)
         if not is_kind(value, kind):
             raise TypeError(f"{rule.name} must be {example}, got {shown(value)}")
+        check_loss_values(rule.name, value)
     if rule.asks == "Callable" and not (callable(value) or (value is None and rule.optional)):
         raise TypeError(f"{rule.name} must be a function, got {shown(value)}")
     return value
@@ -195,13 +233,6 @@ class _Trial(threading.local):
 _trial = _Trial()
 MOST_PASSED = 256  # calls that are not tried again, as an equal one was not refused
 _passed: dict[Any, None] = {}
-# values that a factory asks for while it is tried, when numbers worked out by JAX have none yet
-_UNKNOWN = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
 
 
 class _Docstring:
@@ -335,7 +366,7 @@ def _try(call: Recipe) -> None:
     def trial_of_a_factory():
         try:
             call.make()
-        except _UNKNOWN:
+        except UNKNOWN_VALUES:  # of numbers worked out by JAX
             pass
         except Exception as error:  # raised below, where JAX adds nothing to its sentence
             refusals.append(error)
@@ -394,6 +425,16 @@ def _with_rules(factory: Any, args: tuple, kwargs: dict) -> Iterator[tuple[Rule,
     yield from (
         (factory.rules[name], value) for name, value in kwargs.items() if name in factory.rules
     )
+
+
+def arguments_named(name: str, thing: Any) -> Iterator[Any]:
+    """The arguments of this name of a recipe, and of the recipes among its arguments."""
+    thing = unwrap_static(thing)
+    for rule, value in _with_rules(*thing.call()) if isinstance(thing, Recipe) else ():
+        if rule.name == name:
+            yield value
+        else:
+            yield from arguments_named(name, value)
 
 
 def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Callable:
@@ -500,14 +541,21 @@ def check_nonnegative(**numbers: Any) -> None:
 def check_positive(**numbers: Any) -> None:
     """Check that each is one number and, where its value is known, that it is above 0.
 
+    Subnormal numbers are refused, too, as programs of XLA take them for 0.
+
     Raises:
         TypeError: if one is no number.
         ValueError: with the name, what was expected and what came.
     """
     for name, value in numbers.items():
         known = number(name, value)
-        if known is not None and not 0 < known < np.inf:
-            raise ValueError(f"{name} must be a finite number above 0, got {known:g}")
+        if known is None or 2.0**-126 <= known < np.inf:  # the least of float32
+            continue
+        dtype = np.promote_types(getattr(value, "dtype", np.float64), np.float32)
+        least = float(np.finfo(dtype).tiny)
+        if not least <= known < np.inf:
+            goal = f"of at least {least:.3g}" if 0 < known < least else "above 0"
+            raise ValueError(f"{name} must be a finite number {goal}, got {known:g}")
 
 
 def check_choice(name: str, value: Any, allowed: tuple) -> None:
@@ -623,12 +671,12 @@ def _in_range(value: Any, dtype: Any) -> np.ndarray:
     """One number in another type.
 
     Raises:
-        ValueError: it becomes infinite, or 0.
+        ValueError: it becomes infinite, or 0, as subnormal numbers do in programs of XLA.
     """
     with np.errstate(over="ignore"):
         new = np.asarray(value, dtype)
-    if np.isfinite(value) and not (np.isfinite(new) and bool(new) == bool(value)):
-        limits = jnp.finfo(dtype)
+    limits = jnp.finfo(dtype)
+    if np.isfinite(value) and value and not limits.tiny <= abs(new) < np.inf:
         raise ValueError(
             f"numbers must be 0 or from {float(limits.tiny):.3g} to {float(limits.max):.3g} in "
             f"size for {limits.dtype}, got {value:g}: scale the rows, or use 64-bit numbers"

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .checks import own_values, row_numbers, shown
+from .checks import is_remote, own_values, row_numbers, shown
 from .files import check_field, shape_of
 from .renamed import with_new_options
 
@@ -644,6 +644,27 @@ def check_batch(name: str, data: Any) -> None:
             f"{name} must hold one query for each of its {shapes[0][0]} rows, got shape "
             f"{np.shape(data.query)}: take rows with jaxsvm.take(data, index)"
         )
+
+
+def check_weights(name: str, data: Any) -> None:
+    """Raise unless `data` is a `Batch` whose weights, where they are known, may be those of rows.
+
+    Raises:
+        TypeError, ValueError: as `check_batch`; weights that are negative, not finite, or all 0.
+    """
+    check_batch(name, data)
+    if isinstance(data.weight, jax.core.Tracer) or not data.weight.shape[0]:
+        return
+    weight = own_values(data.weight)
+    least, most = weight.min(), weight.max()  # nan if there is one
+    if not (least >= 0 and most < np.inf):
+        row = int(np.flatnonzero(~((weight >= 0) & (weight < np.inf)))[0])
+        raise ValueError(
+            f"weights must be finite numbers of at least 0, got {float(weight[row]):g} for row "
+            f"{row}: give the row another weight, or 0 to leave it out"
+        )
+    if not most > 0 and not is_remote(data.weight):
+        raise ValueError(f"{name} must hold a row of positive weight, got weights of 0 only")
 
 
 def take(data: Batch, index: Array, *, copy: bool = True) -> Batch:

@@ -310,7 +310,7 @@ def test_functions_of_numpy_and_factories_are_no_kernels():
     for wrong in (np.dot, np.add, dict, lambda x: x, kernels.rbf, 1.0, "rbf"):
         with pytest.raises(TypeError, match="must be a function of x, z|is the factory rbf|expected a kernel"):
             jaxsvm.fit(jaxsvm.sdca(1.0, wrong), data, jax.random.key(0), steps=2)
-    with pytest.raises(TypeError, match="asks for the values of its rows: write it with jax.numpy"):
+    with pytest.raises(TypeError, match="asks for the values of its arguments: write it with jax.numpy"):
         jaxsvm.fit(jaxsvm.sdca(1.0, lambda x, z: np.dot(x, z.T)), data, jax.random.key(0), steps=2)
 
 
@@ -340,6 +340,74 @@ def test_a_function_that_fails_on_rows_is_told_what_it_has_to_be():
         kernels.custom(jnp.dot)(x, jnp.ones((4, 2)))
     with pytest.raises(ValueError, match=r"returned shape \(3, 2\) for 3 rows, expected \(3,\)"):
         kernels.custom(lambda x, z: x @ z.T, lambda x: x).diag(x)
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (lambda x, z: float(x[0, 0]) * x @ z.T, "asks for the values of its arguments: write it with jax.numpy"),
+        (lambda x, z: x @ z.T if x[0, 0] > 0 else z, "asks for the values of its arguments"),
+        (lambda x, z: x.rows @ z.T, r"fails for shapes \(3, 2\) and \(4, 2\), expected a function .* .*has no attribute rows"),
+        (lambda x, z: {}["gamma"] * x @ z.T, "fails for shapes .*: 'gamma'"),
+        (lambda x, z: 1 / 0, "fails for shapes .*division by zero"),
+    ],
+    ids=["float", "if", "attribute", "key", "division"],
+)
+def test_errors_of_a_function_name_the_kernel(fn, message):
+    with pytest.raises((TypeError, ValueError), match=f"^the kernel, the function <lambda>, {message}"):
+        jax.eval_shape(lambda x, z: kernels.custom(fn)(x, z), jnp.ones((3, 2)), jnp.ones((4, 2)))
+
+
+def uneven(x, z):
+    return jnp.exp(-(x[:, :1] ** 2) - 2 * z[:, 0])
+
+
+KERNEL_USERS = {
+    "decomposition": lambda k: jaxsvm.decomposition(1.0, k),
+    "sdca": lambda k: jaxsvm.sdca(1.0, k),
+    "kernel_pegasos": lambda k: jaxsvm.kernel_pegasos(0.1, k),
+    "sum": lambda k: jaxsvm.smo(1.0, 0.5 * kernels.custom(k) + kernels.rbf(1.0)),
+    "budget": lambda k: jaxsvm.bsgd(0.1, k, budget=4, maintain=jaxsvm.budget.remove()),
+}
+
+
+@pytest.mark.parametrize("name", KERNEL_USERS)
+def test_a_function_that_is_not_symmetric_is_no_kernel(name):
+    data = jaxsvm.dataset(RNG.normal(size=(20, 2)), np.where(np.arange(20) % 2, 1, -1))
+    with pytest.raises(ValueError, match=r"^the kernel must be symmetric, got k\(x, z\) = .* for rows \d+ and \d+:"):
+        jaxsvm.fit(KERNEL_USERS[name](uneven), data, jax.random.key(0), steps=2)
+
+
+def test_rows_of_weight_0_and_kernels_of_other_rows_are_not_compared():
+    first = lambda x, z: x @ z.T + jnp.where(x[:, :1] > 5, 3, 0)  # not symmetric with a row beyond 5
+    x = np.array([[1.0], [-1.0], [9.0], [2.0]])
+    data = jaxsvm.dataset(x, [1, -1, 1, 1], [1, 1, 0, 1])
+    assert jaxsvm.fit(jaxsvm.sdca(1.0, first), data, jax.random.key(0), steps=2).finite
+    with pytest.raises(ValueError, match="for rows [0-3] and [0-3]"):
+        jaxsvm.fit(jaxsvm.sdca(1.0, first), data._replace(weight=jnp.ones(4)), jax.random.key(0), steps=2)
+
+
+def test_a_selection_refuses_a_function_that_is_not_symmetric():
+    data = jaxsvm.dataset(RNG.normal(size=(20, 2)), np.where(np.arange(20) % 2, 1, -1))
+    with pytest.raises(ValueError, match="^the kernel must be symmetric"):
+        jaxsvm.select(lambda C: jaxsvm.decomposition(C, uneven), data, jax.random.key(0), C=[1.0, 2.0], progress=False)
+
+
+@pytest.mark.parametrize("far", [0.0, 1e3])
+def test_rounding_of_a_symmetric_function_is_no_asymmetry(far):
+    def squares(x, z):  # distances that lose their digits far from the origin
+        return jnp.exp(-0.1 * ((x**2).sum(1)[:, None] + (z**2).sum(1)[None] - 2 * x @ z.T))
+
+    data = jaxsvm.dataset(RNG.normal(size=(20, 5)) + far, np.where(np.arange(20) % 2, 1, -1))
+    jaxsvm.fit(jaxsvm.kernel_pegasos(1.0, squares), data, jax.random.key(0), steps=2)
+
+
+def test_complex_values_are_none_of_a_kernel():
+    wave = kernels.custom(lambda x, z: jax.lax.complex(x @ z.T, x @ z.T))
+    with pytest.raises(TypeError, match=r"^the kernel must return real numbers, got an array of complex64 of shape \(3, 3\)"):
+        jax.eval_shape(lambda x: wave(x, x), jnp.ones((3, 2)))
+    with pytest.raises(TypeError, match="^the kernel must return real numbers, got an array of complex64"):
+        kernels.custom(lambda x, z: x @ z.T, lambda x: jax.lax.complex(x, x)[:, 0]).diag(jnp.ones((3, 2)))
 
 
 @pytest.mark.parametrize("wrong", [None, "rbf", kernels.rbf])

@@ -586,3 +586,67 @@ def test_the_quadratic_part_has_its_maximum_where_the_dual_step_goes(case, x64):
     want = np.clip(np.sign(pull) * np.maximum(np.abs(pull) - kink, 0) / (q + soft), part.low, part.high)
     got = np.asarray(dual_step(case.loss, coef, f, y, q, C))
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * np.max(np.abs(want)))
+
+
+def with_function(name, fn):
+    """The hinge loss, written by a user, with one function of another form."""
+    return jaxsvm.types.Loss(**losses.hinge.make()._asdict() | {name: fn})
+
+
+WRONG_FUNCTIONS = {
+    "slope (b, 1)": ("slope", lambda f, y: -y[:, None], r"got an array of float32 of shape \(3, 1\)"),
+    "slope ()": ("slope", lambda f, y: jnp.mean(-y), r"got an array of float32 of shape \(\)"),
+    "value ()": ("value", lambda f, y: jnp.mean(y * f), r"got an array of float32 of shape \(\)"),
+    "value (2b,)": ("value", lambda f, y: jnp.concatenate([f, y]), r"got an array of float32 of shape \(6,\)"),
+    "slope complex": ("slope", jax.lax.complex, "got an array of complex64"),
+    "slope None": ("slope", lambda f, y: None, "got None"),
+    "curvature": ("curvature", lambda f, y: jnp.ones(()), r"got an array of float32 of shape \(\)"),
+    "dual_step": ("dual_step", lambda coef, f, y, q, C: f[:, None], r"got an array of float32 of shape \(3, 1\)"),
+}
+LOSS_USERS = {
+    "solver": lambda loss: jaxsvm.subgradient(0.1, loss=loss),
+    "gradient": lambda loss: jax.eval_shape(jaxsvm.gradient(loss, optax.sgd(0.1)).init, jax.random.key(0), TWO_ROWS),
+    "probe": lambda loss: jaxsvm.risk_on(TWO_ROWS, loss),
+}
+TWO_ROWS = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+
+
+@pytest.mark.parametrize("user", LOSS_USERS)
+@pytest.mark.parametrize("name", WRONG_FUNCTIONS)
+def test_a_loss_with_a_function_of_another_form_is_named(name, user):
+    field, fn, came = WRONG_FUNCTIONS[name]
+    with pytest.raises(ValueError, match=f"^{field} of loss must give one number for each score, {came}"):
+        LOSS_USERS[user](with_function(field, fn))
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (lambda f, y: f if f[0] > 0 else y, "asks for the values of its arguments: write it with jax.numpy"),
+        (lambda f: f, r"fails for shapes \(3,\) and \(3,\), expected a function .*positional argument"),
+        (lambda f, y: "one", "fails for shapes .*not a valid JAX type"),
+    ],
+    ids=["if", "arguments", "string"],
+)
+def test_a_loss_whose_function_fails_is_named(fn, message):
+    with pytest.raises(TypeError, match=f"^value of loss, the function <lambda>, {message}"):
+        jaxsvm.subgradient(0.1, loss=with_function("value", fn))
+
+
+def test_a_loss_of_the_user_is_as_its_own_and_needs_no_dual_functions():
+    def refuse(*args):
+        raise NotImplementedError
+
+    loss = with_function("dual_step", refuse)._replace(conjugate=None)
+    runs = [jaxsvm.fit(jaxsvm.subgradient(0.1, loss=each), TWO_ROWS, jax.random.key(0)) for each in (loss, losses.hinge)]
+    assert (runs[0].model.w == runs[1].model.w).all()
+
+
+@pytest.mark.filterwarnings("ignore:jax.nn.one_hot")  # class numbers are floats
+def test_a_loss_of_the_user_for_class_numbers():
+    loss = losses.crammer_singer.make()
+    with pytest.raises(
+        ValueError, match=r"slope of loss must give one number for each score, got .*\(3,\) for scores of shape \(3, 2\)"
+    ):
+        jaxsvm.risk_on(TWO_ROWS, loss._replace(slope=lambda f, y: f[:, 0]))
+    assert callable(jaxsvm.risk_on(TWO_ROWS, loss))

@@ -378,6 +378,34 @@ def test_positive_says_what_came(value, came):
         check_positive(lam=value)
 
 
+@pytest.mark.parametrize("value", [jnp.float32(1e-39), np.float32(1e-45), np.array(1e-40, np.float32)])
+def test_arrays_of_a_subnormal_number_are_refused(value):
+    """XLA takes it for 0, and a machine of C = 0 says that it converged."""
+    with pytest.raises(ValueError, match="^C must be a finite number of at least 1.18e-38, got .*e-"):
+        check_positive(C=value)
+    check_positive(C=jnp.float32(1.2e-38), width=jnp.float16(1e-7), lam=1e-39)  # Python's are of no dtype yet
+
+
+ROWS = jaxsvm.dataset(np.linspace(-1, 1, 40)[:, None], np.where(np.arange(40) < 30, -1, 1))
+SUBNORMAL = {
+    "C": lambda: jaxsvm.decomposition(1e-38, kernels.rbf(1.0)),
+    "lam": lambda: jaxsvm.newton(1e-39),
+    "gamma": lambda: jaxsvm.decomposition(1.0, kernels.rbf(gamma=1e-40)),
+    "dual": lambda: jaxsvm.sdca(1e-41),
+}
+
+
+@pytest.mark.parametrize("name", SUBNORMAL)
+def test_runs_of_a_subnormal_number_are_refused(name):
+    with pytest.raises(ValueError, match="numbers must be 0 or from 1.18e-38 to 3.4e.38 in size for float32, got 1e-"):
+        jaxsvm.fit(SUBNORMAL[name](), ROWS, jax.random.key(0))
+
+
+def test_the_least_normal_C_answers_as_the_majority():
+    run = jaxsvm.fit(jaxsvm.decomposition(1.2e-38, kernels.rbf(1.0)), ROWS, jax.random.key(0))
+    assert run.converged and (run.model(ROWS.x) == -1).all()
+
+
 def test_positive_checks_every_number_and_its_shape():
     with pytest.raises(ValueError, match="^b must be a finite number above 0, got 0$"):
         check_positive(a=1.0, b=0.0)

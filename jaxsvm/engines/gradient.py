@@ -14,7 +14,7 @@ from .. import projections
 from ..averaging import averaged_params
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot
-from ..recipe import check_choice, register
+from ..recipe import check_choice, check_loss_values, register
 from ..renamed import with_new_options
 from ..samplers import uniform
 from ..types import Array, Batch, Info, Loss, Scalar, Solver
@@ -128,6 +128,7 @@ def gradient(
     chain = lambda numbers: optax.with_extra_args_support(tx if data_stats is None else tx(numbers))
 
     def init(key, data):
+        check_loss_values("loss", loss)
         dtype = accum_dtype(data.x)
         params = Weights(
             jnp.zeros(data.x.shape[-1], dtype), None if bias == "none" else jnp.zeros((), dtype)

@@ -11,8 +11,9 @@ import numpy as np
 
 from .. import checks
 from ..checks import is_class_number, is_remote, own_values, shown
+from ..kernels import as_kernel, check_symmetric_rows, holds_custom
 from ..numerics import is_traced, shards
-from ..recipe import Recipe, fields_of, is_kind, refuse_factory
+from ..recipe import Recipe, arguments_named, fields_of, is_kind, refuse_factory
 from ..types import Batch, Curve, Run, Sampler, Solver, State, same_structure
 from .identity import differs, names_of, with_state
 
@@ -56,20 +57,14 @@ def check_targets(solver: Any, data: Batch) -> None:
         )
 
 
-def check_weights(data: Batch) -> None:
-    """Raise for known weights that are negative, not finite, or all 0."""
-    if is_traced(data.weight) or not data.weight.shape[0]:
+def check_kernels(solver: Any, data: Batch) -> None:
+    """Raise for kernels of the user that are not symmetric on known rows before a feature map."""
+    kernels = [kernel for kernel in arguments_named("kernel", solver) if holds_custom(kernel)]
+    if not kernels or is_traced(solver, data) or is_remote(data.y):
         return
-    weight = own_values(data.weight)
-    least, most = weight.min(), weight.max()  # nan if there is one
-    if not (least >= 0 and most < np.inf):
-        row = int(np.flatnonzero(~((weight >= 0) & (weight < np.inf)))[0])
-        raise ValueError(
-            f"weights must be finite numbers of at least 0, got {float(weight[row]):g} for row "
-            f"{row}: give the row another weight, or 0 to leave it out"
-        )
-    if not most > 0 and not is_remote(data.weight):
-        raise ValueError("data must hold a row of positive weight, got weights of 0 only")
+    if fields_of(solver).prepare is Solver._field_defaults["prepare"]:
+        for kernel in kernels:
+            check_symmetric_rows(as_kernel(kernel), data)
 
 
 def check_drawn(sampler: Sampler, run: Run, curve: Curve, first_step: int, n: int) -> None:

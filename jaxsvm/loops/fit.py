@@ -41,6 +41,7 @@ from ..types import (
     SparseRows,
     State,
     check_batch,
+    check_weights,
     same_structure,
 )
 from .checks import (
@@ -48,6 +49,7 @@ from .checks import (
     check_counters,
     check_drawn,
     check_draws,
+    check_kernels,
     check_key,
     check_like,
     check_limit,
@@ -56,7 +58,6 @@ from .checks import (
     check_solver,
     check_steps,
     check_targets,
-    check_weights,
     has_row_entries,
     whole_number,
 )
@@ -219,8 +220,10 @@ def fit(
     sampler = sampler or fields.sampler or uniform(1)
     n, draws = data.y.shape[0], fields_of(sampler)
     # Rows of a step, and steps between two updates of an adaptive sampler.
-    b, period = draws.rows(n), draws.period(n) if draws.period else None
+    b = whole_number("rows of the sampler", draws.rows(n), 1)
+    period = whole_number("period of the sampler", draws.period(n), 1) if draws.period else None
     _check_rows(fields, sampler, data)
+    check_kernels(solver, data)
     stops = tol is not None or steps is None
     solver, tol = _with_tolerance(solver, fields, tol)
     dtype = accum_dtype(data.x)
@@ -314,7 +317,7 @@ def _check_arguments(
             else "make one with jaxsvm.dataset(x, y)"
         )
         raise TypeError(f"data must be a Batch, got {type(data).__name__}: {how}")
-    check_batch("data", data)
+    check_weights("data", data)
     if state is not None and not isinstance(state, Run):
         raise TypeError(
             f"state must be the Run of an earlier call, got {type(state).__name__}: pass run.state"
@@ -344,7 +347,6 @@ def _check_arguments(
 def _check_rows(fields: Solver, sampler: Any, data: Batch) -> None:
     """Raise for targets or draws that the solver does not take."""
     draws = fields_of(sampler)
-    check_weights(data)
     if draws.combine is None:
         check_targets(fields, data)
     else:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..checks import check_bytes
+from ..checks import calling, check_bytes, is_numeric, shown
 from ..numerics import shards
 from ..objectives import decision_values
 from ..recipe import as_static, cast, fields_of, unwrap_static
@@ -122,7 +122,7 @@ def _combined(solver: Any, draws: Any, state: State, data: Batch, rows: int | No
     """Combined rows of the first steps: as many as the data have rows, or at most about `rows`."""
     n = data.y.shape[0]
     steps = max(1, min(n, n if rows is None else rows) // draws.rows(n))
-    index, _ = _existing_rows(draws.draw(state, 0, steps), n, 1, steps)
+    index, _ = _existing_rows(_draw(draws, state, 0, steps, n), n, 1, steps)
     drawn_rows = solver.prepare(take(data, index.ravel()))
     by_step = jax.tree.map(lambda a: a.reshape(*index.shape, *a.shape[1:]), drawn_rows)
     combined = jax.vmap(draws.combine)(by_step)
@@ -239,7 +239,7 @@ def run_chunk(
     solver, sampler, probe = fields_of(solver), fields_of(sampler), unwrap_static(probe)
     reads, adaptive, whole = solver.reads, sampler.period is not None, sampler.whole
     step_data = data._replace(
-        x=data.x if packed_rows is None else packed_rows, weight=sampler.weight(data)
+        x=data.x if packed_rows is None else packed_rows, weight=_weight(sampler, data)
     )
     combine = sampler.combine or (lambda rows: rows)
     # a Python integer gives the loop a reverse-mode derivative
@@ -250,7 +250,7 @@ def run_chunk(
     indices: Any = None
     exist: Any = None
     if not whole:  # drawn outside of the loop, which is cheaper
-        drawn_rows = sampler.draw(run.sampler, run.step, every)
+        drawn_rows = _draw(sampler, run.sampler, run.step, every, n)
         indices, exist = _existing_rows(drawn_rows, n, blocks, length)
     places: Any = None
     if lift and adaptive and blocks == 1 and count is not None:
@@ -317,6 +317,41 @@ def run_chunk(
     return _end_chunk(
         solver, sampler if adaptive else None, probe, data, run, state, sums, feedback, tol, length
     )
+
+
+def _draw(sampler: Sampler, state: State, step: Any, count: int, n: int) -> Array:
+    """The row numbers that the sampler draws for `count` steps, (count, rows of a step).
+
+    Raises:
+        TypeError, ValueError: its function fails, or gives other arrays.
+    """
+    form, shape = "(state, step, count) -> (count, b) row numbers", (count, sampler.rows(n))
+    with calling("draw of the sampler", sampler.draw, form):
+        index = sampler.draw(state, step, count)
+    is_integer = hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)
+    if not is_integer or index.shape != shape:
+        raise ValueError(
+            f"draw of the sampler must give integers of shape {shape}, (count, rows of a step), "
+            f"got {shown(index)}"
+        )
+    return index
+
+
+def _weight(sampler: Sampler, data: Batch) -> Array:
+    """The weights that steps read, (n,).
+
+    Raises:
+        TypeError, ValueError: the sampler's function fails, or gives another array.
+    """
+    with calling("weight of the sampler", sampler.weight, "of the data to the weights (n,)"):
+        weight = sampler.weight(data)
+    shape = data.weight.shape
+    if getattr(weight, "shape", None) != shape or not is_numeric(weight.dtype):
+        raise ValueError(
+            f"weight of the sampler must give a number for each row, of shape {shape}, got "
+            f"{shown(weight)}"
+        )
+    return weight
 
 
 def _existing_rows(index: Array, n: int, blocks: int, count: Any) -> tuple[Array, Array]:
@@ -395,6 +430,18 @@ def _features_of_drawn(
     return features, jnp.maximum(place[jnp.maximum(indices, 0)], 0)
 
 
+def probed(probe: Callable | None, model: Model) -> Any:
+    """The result of the probe, a tree of arrays; None without a probe.
+
+    Raises:
+        TypeError, ValueError: the probe fails, or returns what is no array of numbers.
+    """
+    if probe is None:
+        return None
+    with calling("probe", probe, "of the model to arrays of numbers"):
+        return jax.tree.map(jnp.asarray, probe(model))
+
+
 def _end_chunk(
     solver: Solver,
     sampler: Sampler | None,
@@ -412,9 +459,16 @@ def _end_chunk(
     The sampler is an adaptive one, which `feedback` is for, or None.
     """
     sampler_state = run.sampler if sampler is None else sampler.feedback(run.sampler, *feedback)
-    value: Any = None if probe is None else probe(solver.model(state, data))
+    value = probed(probe, solver.model(state, data))
     row = curve_row(sums, run.step, length, value)
     criterion = row.residual if solver.residual_scope == "whole" or probe is None else value
+    is_array = hasattr(criterion, "dtype") and hasattr(criterion, "shape")
+    if tol is not None and not (is_array and criterion.shape == () and is_numeric(criterion.dtype)):
+        came = shown(criterion) if is_array else type(criterion).__name__
+        raise ValueError(
+            f"the probe must give one number to compare with tol, got {came}: return one, or give "
+            "steps and no tol"
+        )
     done = criterion <= tol if tol is not None else jnp.zeros((), bool)
     return Run(state, sampler_state, row.step, done), row
 

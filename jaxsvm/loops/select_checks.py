@@ -12,8 +12,8 @@ from ..checks import integer, shown
 from ..checks import key as check_key
 from ..data.folds import folds as make_folds
 from ..recipe import check_choice, fields_of
-from ..types import Array, Batch, check_batch
-from .checks import check_limit, check_solver, check_targets
+from ..types import Array, Batch, check_weights
+from .checks import check_kernels, check_limit, check_solver, check_targets
 
 SEARCHES = ("grid", "race", "gradient")
 
@@ -34,7 +34,7 @@ def check_arguments(
             "maker must be a function of one number of each axis that returns a solver, got "
             f"{shown(maker)}"
         )
-    check_batch("data", data)
+    check_weights("data", data)
     check_key("key", key)
     if not callable(score):
         check_choice("score", score, ("error", "risk"))
@@ -108,6 +108,7 @@ def checked_solver(maker: Callable, numbers: dict[str, Any], data: Batch) -> Any
     except TypeError as error:
         raise TypeError(f"maker must return a solver, got {shown(first)}") from error
     check_targets(fields_of(first), data)
+    check_kernels(first, data)
     return first
 
 

@@ -51,7 +51,7 @@ from .chunks import HostChunk, feed
 from .curve import add_info, curve_row, empty_sums
 from .fit import plan_lift, rows_of_curve
 from .identity import origin_of, with_state
-from .programs import as_argument, conclude
+from .programs import as_argument, conclude, probed
 from .progress import Bar
 from .rounds import (
     Layout,
@@ -632,6 +632,5 @@ def run_stream_chunk(
 
     info = jax.eval_shape(lambda state: solver.update(state, rows_of_step(0))[1], state)
     state, sums = lax.fori_loop(0, length, body, (state, empty_sums(info)))
-    value = None if probe is None else probe(solver.model(state, None))
-    row = curve_row(sums, step, length, value)
+    row = curve_row(sums, step, length, probed(probe, solver.model(state, None)))
     return (_on_each_device(state, devices), row.step), row

@@ -151,7 +151,9 @@ def _select_model(model: OneVsRest | OneVsOne, position: int) -> Any:
 def _votes(score: Array, k: int) -> Array:
     """The votes of `OneVsOne` from the values of the pairs, (n, k(k-1)/2) -> (n, k)."""
     # (k(k-1)/2, k)
-    first, second = (jnp.asarray(np.eye(k)[c], score.dtype) for c in np.triu_indices(k, 1))
+    first, second = (
+        jnp.asarray(np.eye(k, dtype=bool)[c], score.dtype) for c in np.triu_indices(k, 1)
+    )
     sign = first - second
     votes = jnp.sum(second, 0)[None, :] + dot((score >= 0).astype(score.dtype), sign)
     total = dot(score, sign)

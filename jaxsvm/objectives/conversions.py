@@ -12,7 +12,7 @@ from ..kernels import Kernel, as_kernel, matvec
 from ..losses import hinge
 from ..numerics import is_traced, two_levels, water_level
 from ..recipe import check_choice, check_nonnegative, check_positive
-from ..types import Array, Batch, Model, check_batch
+from ..types import Array, Batch, Model, check_weights
 from .evaluate import check_objective, decision_values, in_float64, normalized_weights
 
 
@@ -135,7 +135,7 @@ def lam_from_nu(nu: float, p: Array, data: Batch, kernel: Kernel, bias: str = "n
     """
     check_choice("bias", bias, ("none", "free"))
     check_nonnegative(nu=nu)
-    check_batch("data", data)
+    check_weights("data", data)
     if jnp.shape(p) != data.y.shape:
         raise ValueError(
             f"p has shape {jnp.shape(p)}, expected one share for each of the {data.y.shape[0]} rows"

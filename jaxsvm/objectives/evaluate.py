@@ -21,6 +21,7 @@ from ..recipe import (
     Recipe,
     as_static,
     cast,
+    check_loss_values,
     check_positive,
     is_kind,
     refuse_factory,
@@ -28,7 +29,7 @@ from ..recipe import (
     unwrap_static,
 )
 from ..risks import risk_of
-from ..types import AnyLoss, Array, Batch, Fit, JointLoss, Lifted, Loss, Model, check_batch
+from ..types import AnyLoss, Array, Batch, Fit, JointLoss, Lifted, Loss, Model, check_weights
 
 
 def check_objective(
@@ -45,7 +46,7 @@ def check_objective(
         raise TypeError(
             f"model must be a model, such as run.model, got {type(model).__name__}{how}"
         )
-    check_batch("data", data)
+    check_weights("data", data)
     check_loss(loss, joint)
 
 
@@ -70,6 +71,7 @@ def check_loss(loss: Any, joint: bool = False) -> None:
         refuse_joint("loss", loss)
     if not is_kind(loss, (Loss, JointLoss)):
         raise TypeError(f"loss must be a loss such as jaxsvm.losses.hinge, got {shown(loss)}")
+    check_loss_values("loss", loss)
 
 
 def in_float64(fn: Callable) -> Callable:
@@ -212,7 +214,7 @@ def dual(
         >>> float(dual(jnp.array([0.5, 0.5]), data, 1.0))
         0.5
     """
-    check_batch("data", data)
+    check_weights("data", data)
     check_loss(loss)
     check_positive(lam=lam)
     lam = as_number("lam", lam)

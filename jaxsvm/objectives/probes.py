@@ -10,7 +10,7 @@ import numpy as np
 from ..losses import hinge
 from ..numerics import is_traced
 from ..recipe import as_static, static, struct, unwrap_static
-from ..types import AnyLoss, Array, Batch, Model, check_batch
+from ..types import AnyLoss, Array, Batch, Model, check_weights
 from .evaluate import (
     check_loss,
     check_objective,
@@ -77,7 +77,7 @@ def error_on(data: Batch) -> Any:
         >>> float(error_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
         0.0
     """
-    check_batch("data", data)
+    check_weights("data", data)
     labels = ""
     if not is_traced(data.y, data.weight):
         y = np.asarray(data.y)[np.asarray(data.weight) > 0]
@@ -101,7 +101,7 @@ def risk_on(data: Batch, loss: AnyLoss = hinge) -> Any:
         >>> float(risk_on(data)(Linear(0.5 * jnp.ones(1), jnp.zeros(()))))
         0.5
     """
-    check_batch("data", data)
+    check_weights("data", data)
     check_loss(loss, joint=True)
     return _Risk(data, as_static(loss))
 

@@ -23,7 +23,7 @@ from ..ranking import (
     sum_partners,
 )
 from ..recipe import check_choice, static, struct
-from ..types import Array, Batch, Model, check_batch
+from ..types import Array, Batch, Model, check_weights
 from .evaluate import check_objective, decision_values
 
 GAINS = ("exponential", "linear")
@@ -51,7 +51,7 @@ def auc_on(data: Batch) -> Any:
         >>> float(auc_on(data)(Linear(jnp.ones(1), jnp.zeros(()))))
         0.75
     """
-    check_batch("data", data)
+    check_weights("data", data)
     if not is_traced(data.y, data.weight):
         classes = np.unique(np.asarray(data.y)[np.asarray(data.weight) > 0])
         if len(classes) != 2:
@@ -85,7 +85,7 @@ def pair_accuracy_on(data: Batch) -> Any:
         >>> round(float(pair_accuracy_on(data)(Linear(jnp.ones(1), jnp.zeros(())))), 4)
         0.6667
     """
-    check_batch("data", data)
+    check_weights("data", data)
     if not is_traced(data.y, data.weight, data.query):
         check_grades(data.y, data.weight, data.query)
     return _PairShare(data)
@@ -127,7 +127,7 @@ def ndcg_on(
         TOIS 20, 2002; equal scores: F. McSherry, M. Najork, Computing information retrieval
         performance measures efficiently in the presence of tied scores, ECIR 2008.
     """
-    check_batch("data", data)
+    check_weights("data", data)
     k = None if k is None else integer("k", k, 1)
     check_choice("gains", gains, GAINS)
     if not is_traced(data.y, data.weight):

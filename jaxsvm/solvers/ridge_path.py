@@ -14,7 +14,7 @@ from ..engines.moments import add_joint, check_columns, joint_rows, no_moments
 from ..models import Linear, OneVsRest
 from ..numerics import accum_dtype, dot, fold_rows, in_double, is_traced
 from ..recipe import check_choice, static, struct
-from ..types import Array, Batch, SparseRows, check_batch
+from ..types import Array, Batch, SparseRows, check_weights
 
 BLOCK = 4096  # rows whose errors are computed at once
 
@@ -103,7 +103,7 @@ def ridge_path(
         Technometrics 16, 1974; G. Golub, M. Heath, G. Wahba, Generalized cross-validation as a
         method for choosing a good ridge parameter, Technometrics 21, 1979.
     """
-    check_batch("data", data)
+    check_weights("data", data)
     check_choice("bias", bias, ("free", "none", "feature"))
     if classes is not None:
         integer("classes", classes, 2)
@@ -122,11 +122,8 @@ def ridge_path(
 
 
 def _check_rows(y: Any, weight: Any, classes: int | None) -> None:
-    """Raise for rows without weight, and for targets that are not the class numbers."""
-    live = np.asarray(weight) > 0
-    if not live.any():
-        raise ValueError("data must hold a row of positive weight, got none")
-    values = np.unique(np.asarray(y, np.float64)[live])
+    """Raise for targets that are not the class numbers."""
+    values = np.unique(np.asarray(y, np.float64)[np.asarray(weight) > 0])
     if classes is not None and not is_class_number(values, classes).all():
         wrong = values[~is_class_number(values, classes)][0]
         raise ValueError(f"y must hold class numbers 0 .. {classes - 1}, got {wrong:g}")

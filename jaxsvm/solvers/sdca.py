@@ -37,7 +37,7 @@ def sdca(
 
     Args:
         C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
-        kernel: a kernel; None is linear.
+        kernel: a kernel, or a function (n, d), (m, d) -> (n, m); None is linear.
         loss: any loss with a dual step, real targets included.
         bias: "none", or "feature": the weight of a constant feature 1, regularised with the others.
             (A free bias is an equality in the dual, which no single coordinate can keep.)
@@ -73,10 +73,11 @@ def sdca(
     space = spaces.space_for(kernel, bias)
     if kernel is None:
         return coordinate(loss, C, space, start=start)
+    kernel = as_kernel(kernel)
 
     def model(f, coef, data):
         f_alpha = expansion(kernel, coef, data, bias)
         return f_alpha if bias == "none" else dataclasses.replace(f_alpha, b=jnp.sum(coef))
 
     ascent = coordinate(loss, C, space, start=start, model=model)
-    return ascent._replace(validate=kernel_check(as_kernel(kernel)))
+    return ascent._replace(validate=kernel_check(kernel))

@@ -16,6 +16,8 @@ from ..recipe import register, replace, solver
 from ..types import Array, Batch, Info, Solver, State, take
 from .shared_problems import share_classes, share_pairs
 
+MOST_CLASSES = 2**20
+
 
 @solver
 def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
@@ -38,7 +40,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         (n, k), inside `Mapped` if there is a feature map.
 
     Raises:
-        ValueError: classes is not an integer of at least 2.
+        ValueError: classes is not an integer from 2 to `MOST_CLASSES`.
 
     Example:
         >>> import jax, jaxsvm
@@ -148,7 +150,7 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         `fit`, not `stream`.
 
     Raises:
-        ValueError: classes is not an integer of at least 2.
+        ValueError: classes is not an integer from 2 to `MOST_CLASSES`.
 
     Example:
         >>> import jax, jaxsvm
@@ -167,7 +169,8 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
     _check_classes(classes)
     num_pairs = classes * (classes - 1) // 2
     advice = f"take one_vs_rest(inner, classes={classes}), or fewer classes"
-    check_bytes(f"the numbers of the {num_pairs:,} pairs of classes", 16 * num_pairs, advice)
+    size = 12 * classes * num_pairs  # three arrays (pairs, classes) of the votes
+    check_bytes(f"the votes of the {num_pairs:,} pairs of classes", size, advice)
     first, second = np.triu_indices(classes, 1)
 
     def pair_targets(y, weight):
@@ -257,7 +260,7 @@ def _combine(info: Info, loss: Array) -> Info:
 
 
 def _check_classes(classes: int) -> None:
-    integer("classes", classes, 2)
+    integer("classes", classes, 2, MOST_CLASSES)
 
 
 def _step_weights(batch: Batch, reads: str, solver_rows: Array | None = None) -> Array:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
+
 from ..checks import calling, shown
 from ..models import Mapped
 from ..numerics import blocked
@@ -53,6 +55,11 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
             raise ValueError(
                 f"phi must give a row of features for each of the {data.x.shape[0]} "
                 f"rows, got {shown(rows)}"
+            )
+        if not jnp.issubdtype(rows.dtype, jnp.floating):
+            raise TypeError(
+                f"phi must give features that are floating-point numbers, got {shown(rows)}: "
+                "convert them, as by .astype(x.dtype)"
             )
         return Lifted(*inner.prepare(data._replace(x=rows)))
 

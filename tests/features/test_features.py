@@ -761,3 +761,20 @@ def test_fourier_features_shifted_to_rows_have_the_same_inner_products(form):
     for wrong in (rows[:, :2], rows[0]):
         with pytest.raises(ValueError, match="x must hold rows of dim=3 columns, got shape"):
             fourier(KEY, kernels.rbf(SIGMA), dim=3, features=8, form=form, x=wrong)
+
+
+@pytest.mark.parametrize(
+    ("phi", "message"),
+    [
+        (lambda x: x.astype(jnp.int32), " must give features that are floating-point numbers, got an array of int32"),
+        (lambda x: x > 0, " must give features that are floating-point numbers, got an array of bool"),
+        (lambda x: jax.lax.complex(x, x), " must give features that are floating-point numbers, got an array of complex64"),
+        (lambda x: x.features, ", the function <lambda>, fails for shapes .*no attribute"),
+        (lambda x: x if x[0, 0] > 0 else -x, ", the function <lambda>, asks for the values of its arguments"),
+    ],
+    ids=["integers", "booleans", "complex", "attribute", "if"],
+)
+@pytest.mark.parametrize("inner", [jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0)], ids=str)
+def test_a_feature_map_that_gives_no_floating_point_numbers_is_named(phi, message, inner):
+    with pytest.raises(TypeError, match=f"^phi{message}"):
+        fit(on_features(phi, inner), jaxsvm.dataset(X, Y), KEY, steps=2)

@@ -955,15 +955,18 @@ def test_a_forked_child_ends_with_a_sentence():
             lambda: rbf(data.x, data.x),
             lambda: jaxsvm.error_on(data)(run.model),
             lambda: jaxsvm.dataset([[1.0], [0.0]], [1, -1]),
+            lambda: jaxsvm.ridge_path(data),
+            lambda: jaxsvm.features.fourier(jax_key, rbf, dim=1, features=4),
+            lambda: jaxsvm.kernels.matvec(rbf, data.x, data.x, data.y),
         ]
         jax_key, begin = key, time.monotonic()
         child()
-        assert time.monotonic() - begin < 5  # 19 calls, none of which hangs
+        assert time.monotonic() - begin < 5  # 22 calls, none of which hangs
         calls = lambda data, key: [lambda: (run.status, repr(run), jaxsvm.models.save("m.npz", run.model))]
         child()
         """
     ).splitlines()
-    assert out == ["works"] + ["this process was forked after JAX had started, so that JAX"] * 19 + ["works"]
+    assert out == ["works"] + ["this process was forked after JAX had started, so that JAX"] * 22 + ["works"]
 
 
 @pytest.mark.long
@@ -1005,6 +1008,49 @@ def test_a_real_run_that_overflows():
     assert not run.finite and "not finite after 4 steps" in run.status
 
 
+# Probes that are none
+
+PROBES = {
+    "vector": (lambda m: m.w, "the probe must give one number to compare with tol, got an array of float32 of shape .1,."),
+    "pair": (lambda m: (m.b, m.b), "the probe must give one number to compare with tol, got tuple"),
+    "none": (lambda m: None, "the probe must give one number to compare with tol, got NoneType"),
+    "complex": (
+        lambda m: jax.lax.complex(m.b, m.b),
+        "the probe must give one number to compare with tol, got an array of complex",
+    ),
+    "string": (lambda m: "error", "probe, the function <lambda>, fails, expected a function of the model to arrays"),
+    "float": (lambda m: float(m.b), "probe, the function <lambda>, asks for the values of its arguments"),
+    "if": (lambda m: m.b if m.b > 0 else 0, "probe, the function <lambda>, asks for the values of its arguments"),
+    "numpy": (lambda m: np.linalg.norm(m.w), "probe, the function <lambda>, asks for the values of its arguments"),
+    "attribute": (lambda m: m.weights, "probe, the function <lambda>, fails.*no attribute 'weights'"),
+    "arguments": (lambda m, data: m.b, "probe, the function <lambda>, fails.*missing 1 required .* 'data'"),
+    "columns": (lambda m: m(jnp.ones((2, 7))).sum(), "probe, the function <lambda>, fails.*must have 1 columns"),
+}
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_probe_that_is_none_is_named(name):
+    probe, message = PROBES[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=probe, tol=0.1)
+
+
+def test_a_probe_of_a_stream_is_named():
+    with pytest.raises(TypeError, match="probe, the function <lambda>, asks for the values"):
+        jaxsvm.stream(jaxsvm.pegasos(0.1), [DATA], KEY, probe=lambda m: float(m.b))
+
+
+@pytest.mark.long
+def test_probes_may_give_any_tree_of_arrays_and_one_number_with_tol():
+    tree = lambda m: {"w": m.w, "one": 1, "key": KEY, "none": None}
+    run = fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=4, every=2, probe=tree)
+    assert run.info.probe["w"].shape == (2, 1) and run.info.probe["one"].tolist() == [1, 1]
+    assert fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=4, every=2, probe=lambda m: 0, tol=0.1).converged
+    with pytest.raises(ValueError, match="^the model gives one value a row, .* hold class numbers"):  # its own words
+        many = jaxsvm.dataset([[1.0], [2.0], [3.0]], [0, 1, 2], task="multiclass")
+        fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=jaxsvm.error_on(many))
+
+
 # Rows that do not exist, and weights that are none
 
 
@@ -1028,6 +1074,38 @@ def test_draws_of_rows_that_do_not_exist_are_refused_and_read_no_other_row(row):
         fit(jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=draws_of(row))
     run = jax.jit(lambda key: fit(jaxsvm.pegasos(0.1), FOUR, key, steps=6, every=3, sampler=draws_of(row)))(KEY)
     assert not run.model.w.any() and not run.finite and "row numbers that the sampler draws" in run.status
+
+
+SAMPLERS = {
+    "floats": (
+        {"draw": lambda s, t, count: jnp.zeros((count, 1))},
+        r"draw of the sampler must give integers .*got an array of float",
+    ),
+    "vector": (
+        {"draw": lambda s, t, count: jnp.zeros(count, jnp.int32)},
+        r"draw of the sampler must give integers of shape \(3, 1\)",
+    ),
+    "two": (
+        {"draw": lambda s, t, count: jnp.zeros((count, 2), jnp.int32)},
+        r"draw of the sampler .*got an array of int32 of shape \(3, 2\)",
+    ),
+    "short": (
+        {"draw": lambda s, t, count: jnp.zeros((1, 1), jnp.int32)},
+        r"draw of the sampler .*got an array of int32 of shape \(1, 1\)",
+    ),
+    "if": ({"draw": lambda s, t, count: jnp.full((count, 1), 1 if t > 0 else 2)}, "draw of the sampler, .*asks for the values"),
+    "weight": ({"weight": lambda data: jnp.ones(3)}, r"weight of the sampler must give a number for each row, of shape \(4,\)"),
+    "weights": ({"weight": lambda data: data.weights}, "weight of the sampler, .*no attribute 'weights'"),
+    "rows": ({"rows": lambda n: n / 8}, "rows of the sampler must be a whole number of at least 1, got 0.5"),
+    "period": ({"period": lambda n: 0}, "period of the sampler must be a whole number of at least 1, got 0"),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_sampler_with_a_function_of_another_form_is_named(name):
+    fields, message = SAMPLERS[name]
+    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+        fit(jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=draws_of(1)._replace(**fields))
 
 
 def test_draws_of_padding_are_none_of_another_row():
@@ -1060,6 +1138,36 @@ def test_weights_that_are_none_are_refused_and_no_run_of_them_is_finite(name):
         fit(jaxsvm.pegasos(0.1), data, KEY, steps=6, every=3)
     run = jax.jit(lambda data: fit(jaxsvm.pegasos(0.1), data, KEY, steps=6, every=3))(data)
     assert not run.finite and run.reason == "diverged"
+
+
+WEIGHT_READERS = {
+    "error_on": jaxsvm.error_on,
+    "risk_on": jaxsvm.risk_on,
+    "certificate": lambda data: jaxsvm.certificate(Linear(jnp.ones(1), jnp.zeros(())), data, 0.1),
+    "select": lambda data: jaxsvm.select(
+        lambda C: jaxsvm.decomposition(C, kernels.rbf(1.0)), data, KEY, C=[1.0, 2.0], folds=2, progress=False
+    ),
+    "ridge_path": jaxsvm.ridge_path,
+}
+
+
+@pytest.mark.parametrize("reader", WEIGHT_READERS)
+@pytest.mark.parametrize("name", BAD_WEIGHTS)
+def test_weights_that_are_none_are_refused_by_what_reads_them(name, reader):
+    data = FOUR._replace(weight=jnp.asarray(BAD_WEIGHTS[name], jnp.float32))
+    with pytest.raises(ValueError, match="positive weight" if name == "zero" else "finite numbers of at least 0, got .* for row"):
+        WEIGHT_READERS[reader](data)
+
+
+def test_a_run_of_values_that_are_not_finite_has_not_converged():
+    run = fit(jaxsvm.decomposition(1.0, kernels.rbf(1.0)), FOUR, KEY)
+    assert run.converged
+    assert not run._replace(values_finite=jnp.bool_(False)).converged
+    assert not run._replace(
+        model=jax.tree.map(lambda a: a * np.float32(np.nan) if a.dtype == np.float32 else a, run.model)
+    ).converged
+    two = jax.tree.map(lambda a: jnp.stack([a, a]), run)
+    assert two.converged and not two._replace(values_finite=jnp.array([True, False])).converged
 
 
 @pytest.mark.long

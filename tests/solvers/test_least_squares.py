@@ -367,5 +367,5 @@ def test_what_is_refused():
         jaxsvm.ridge_path(data, bias="some")
     with pytest.raises(ValueError, match=r"y must hold class numbers 0 \.\. 1, got 2"):
         jaxsvm.ridge_path(dataset(y=NUMBERS, task="multiclass"), classes=2)
-    with pytest.raises(ValueError, match="a row of positive weight, got none"):
+    with pytest.raises(ValueError, match="a row of positive weight, got weights of 0 only"):
         jaxsvm.ridge_path(data._replace(weight=0 * data.weight))
