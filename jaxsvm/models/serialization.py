@@ -20,7 +20,6 @@ from jax.sharding import Mesh
 from .. import __about__
 from ..checks import brief, is_remote, x64_enabled
 from ..files import Npz, atomic_path, is_damage, open_npz, refuse_special, shape_of
-from ..kernels import Kernel
 from ..recipe import REGISTRY, Recipe, registered_name, unwrap_static
 from ..renamed import FIELDS, OPTIONS, added, current_keys, current_name
 from ..types import Array, all_finite
@@ -248,19 +247,13 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
 
 
 def _call(factory: Any, args: list, kwargs: dict) -> Recipe:
-    """The result of a factory.
-
-    Kernels with scalar numbers are evaluated once more, which checks these.
-    """
+    """The result of a factory."""
     try:
-        result = factory(*args, **kwargs)
-        if isinstance(result, Kernel) and all(np.ndim(number) == 0 for number in result.numbers):
-            result.make()
+        return factory(*args, **kwargs)
     except ValueError as error:
         raise _Refused(
             f"the file holds {factory.__name__} with arguments that it refuses: {error}"
         ) from error
-    return result
 
 
 def _make_checked(cls: type, fields: dict) -> Any:
