@@ -231,6 +231,59 @@ def test_a_long_word_is_refused_at_once(write, line):
     assert time.process_time() - began < 5
 
 
+# What compression may expand to
+
+MEGA = 2**20
+BOMBS = {
+    "a.csv": b"," * 10 * MEGA,
+    "b.csv": b"\n" * 10 * MEGA,
+    "c.csv": b"1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,a\n" * (MEGA // 2),
+    "d.csv": b"1,a\n2,b" + b" \r\n\t" * 2 * MEGA,
+    "a.svm": b" " * 10 * MEGA,
+    "b.svm": b"1 1:1\n-1 1:2 " + b"2:1 " * 2 * MEGA,
+    "c.svm": b"1 1:1\n#" + b"\n" * 10 * MEGA,
+    "d.svm": b"\r\n" * 5 * MEGA,
+    "rows": b"\n" * 10 * MEGA,
+}
+PACKS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+@pytest.mark.long(but=6)
+@pytest.mark.parametrize("pack", PACKS)
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_a_small_file_expands_to_is_bounded(write, name, pack):
+    path = write(PACKS[pack](BOMBS[name]), name + pack)
+    began = time.process_time()
+    message = "a line, or lines of blanks, of over 3276800 bytes|more than 100 times its size and 32768 bytes"
+    refused(f"{path.name} expands to ({message}): if it is what it should be", load_file, path)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("pack", PACKS)
+@pytest.mark.parametrize("name, line", [("a.csv", b"1,1,1,1,1,1,a\n2,1,1,1,1,1,b\n"), ("a.svm", b"1 1:1 2:1\n-1 2:1 3:1\n")])
+def test_the_expansion_is_an_option(write, name, line, pack):
+    count = 2000
+    path = write(PACKS[pack](line * count), name + pack)
+    reads = (jdata.load_csv if name == "a.csv" else jdata.load_svmlight), load_file
+    for read in reads:
+        refused("expands to .*: if it is what it should be, decompress it first, or give a larger", read, path, expansion=1)
+        (rows,) = read(path)
+        (again,) = read(path, expansion=10**6)
+        assert rows.x.shape[0] == 2 * count and (np.asarray(again.y) == np.asarray(rows.y)).all()
+        for wrong in (0, -1, 1.5, "2"):
+            with pytest.raises((ValueError, TypeError), match="expansion must be"):
+                read(path, expansion=wrong)
+    plain = write(line * count, name)
+    assert reads[0](plain, expansion=1)[0].x.shape[0] == 2 * count  # nothing is expanded
+
+
+def test_an_index_of_thousands_of_zeros_is_refused(write):
+    refused(
+        "line 2: the index .* is no whole number, or begins with", jdata.load_svmlight, write("1 1:1\n-1 " + "0" * 5000 + "2:1\n")
+    )
+    assert jdata.load_svmlight(write("1 01:1\n-1 00002:1\n"))[0].x.shape == (2, 2)
+
+
 # What labels mean
 
 SEVEN = "\n".join(f"{k} 1:{k}" for k in (3, 1, 2, 3, 7, 1))
