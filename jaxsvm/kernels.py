@@ -83,6 +83,28 @@ class _Kernel(NamedTuple):
         coarse = not rows.subtract and any(needs_subtraction(rows, gamma) for gamma in self.gammas)
         return dataclasses.replace(rows, subtract=True) if coarse else rows
 
+    def __call__(self, x: Any, z: Any) -> Array:
+        """As of `Kernel`; combinations of kernels call this, so that each is made once."""
+        x = matrix("x", x)
+        # of a combination each part checks the columns; those of a precomputed kernel may differ
+        z = matrix("z", z, x.shape[1] if self.among is None else None)
+        if not self.differences:
+            return _shaped(self.block(x, z), x.shape[0], z.shape[0])
+        first, second = centred_pair(x, z)
+        return _shaped(self.block(first, self.settled(second)), x.shape[0], z.shape[0])
+
+    def diag(self, x: Any) -> Array:
+        """As of `Kernel`."""
+        x = matrix("x", x)
+        return _shaped(self.diagonal(x), x.shape[0])
+
+    def gram(self, x: Any, index: Array) -> Array:
+        """As of `Kernel`."""
+        if self.among is not None:
+            return self.among(x, index)
+        rows = x[index]
+        return self(rows, rows)
+
 
 def _shaped(values: Array, *rows: int) -> Array:
     """A block of values, or values (n,), after a check of its shape."""
@@ -111,18 +133,11 @@ class Kernel(Recipe):
 
     def __call__(self, x: Array, z: Array) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d) -> (n, m)."""
-        x = matrix("x", x)
-        z = matrix("z", z, None if holds_precomputed(self) else x.shape[1])
-        fields, n, m = self.make(), x.shape[0], z.shape[0]
-        if fields.differences:
-            first, second = centred_pair(x, z)
-            return _shaped(fields.block(first, fields.settled(second)), n, m)
-        return _shaped(fields.block(x, z), n, m)
+        return self.make()(x, z)
 
     def diag(self, x: Array) -> Array:
         """The values k(x_i, x_i), (n, d) -> (n,)."""
-        x = matrix("x", x)
-        return _shaped(self.make().diagonal(x), x.shape[0])
+        return self.make().diag(x)
 
     def values(self, x: Array, z: Array, sqnorm: Array) -> Array:
         """The block of values k(x_i, z_j), (n, d), (m, d), (m,) -> (n, m).
@@ -132,7 +147,7 @@ class Kernel(Recipe):
         """
         fields = self.make()
         if fields.of_products is None:
-            return self(x, z)
+            return fields(x, z)
         x = x.astype(accum_dtype(x))
         return fields.of_products(
             cross_products(x, z), sqnorms(x)[:, None], sqnorm[None, :], x.shape[-1]
@@ -172,11 +187,7 @@ class Kernel(Recipe):
 
     def gram(self, x: Array, index: Array) -> Array:
         """The values among the rows `index` of `x`, (n, d), (b,) -> (b, b)."""
-        fields = self.make()
-        if fields.among is not None:
-            return fields.among(x, index)
-        rows = x[index]
-        return self(rows, rows)
+        return self.make().gram(x, index)
 
     def __add__(self, other: Any) -> Kernel:
         return sum_(self, _wrapped(other))
@@ -448,16 +459,15 @@ def sum_(a: Kernel, b: Kernel) -> _Kernel:
 
 def _both(join: Callable, a: Kernel, b: Kernel) -> _Kernel:
     """Two kernels combined elementwise by `join`."""
-    a, b = as_kernel(a), as_kernel(b)
-    first, second = a.make(), b.make()
+    first, second = _wrapped(a).make(), _wrapped(b).make()
     fns, same_kind = (
         (first.of_products, second.of_products),
         first.differences == second.differences,
     )
     return _Kernel(
-        lambda x, z: join(a(x, z), b(x, z)),
-        lambda x: join(a.diag(x), b.diag(x)),
-        lambda x, index: join(a.gram(x, index), b.gram(x, index)),
+        lambda x, z: join(first(x, z), second(x, z)),
+        lambda x: join(first.diag(x), second.diag(x)),
+        lambda x, index: join(first.gram(x, index), second.gram(x, index)),
         # If only one is a kernel of differences, each subtracts its own shift.
         of_products=None
         if None in fns or not same_kind
@@ -482,12 +492,11 @@ def scaled(inner: Kernel, factor: float) -> _Kernel:
         factor: > 0.
     """
     check_positive(factor=factor)
-    inner = as_kernel(inner)
-    fields = inner.make()
+    fields = _wrapped(inner).make()
     return _Kernel(
-        lambda x, z: factor * inner(x, z),
-        lambda x: factor * inner.diag(x),
-        lambda x, index: factor * inner.gram(x, index),
+        lambda x, z: factor * fields(x, z),
+        lambda x: factor * fields.diag(x),
+        lambda x, index: factor * fields.gram(x, index),
         fields.spectrum,
         None
         if fields.of_products is None
@@ -506,11 +515,11 @@ def in_units(inner: Kernel, unit: float) -> _Kernel:
         unit: size of the numbers in the rows, > 0; with a power of two the division is exact.
     """
     check_positive(unit=unit)
-    inner = as_kernel(inner)
-    fields = inner.make()
+    fields = _wrapped(inner).make()
     return _Kernel(
-        lambda x, z: inner(_divided(x, unit), _divided(z, unit)),
-        lambda x: inner.diag(_divided(x, unit)),
+        lambda x, z: fields(_divided(x, unit), _divided(z, unit)),
+        lambda x: fields.diag(_divided(x, unit)),
+        lambda x, index: fields.gram(_divided(x, unit), index),
         spectrum=None
         if fields.spectrum is None
         else (fields.spectrum[0], lambda: fields.spectrum[1]() / unit),

@@ -324,12 +324,13 @@ class Recipe:
         shown, by_name = [], False
         for name, value in signature.bind(*args, **kwargs).arguments.items():
             parameter = signature.parameters[name]
-            if repr(value) == repr(parameter.default):
+            text = repr(value)  # once, as it shows all that is nested
+            if text == repr(parameter.default):
                 by_name = True
-            elif by_name or parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-                shown.append(f"{name}={_show(value)}")
-            else:
-                shown.append(_show(value))
+                continue
+            text = text if isinstance(value, Recipe) else _show(value)
+            by_name |= parameter.kind is inspect.Parameter.KEYWORD_ONLY
+            shown.append(f"{name}={text}" if by_name else text)
         return f"{factory.__name__}({', '.join(shown)})"
 
     def __reduce__(self) -> tuple:

@@ -1,5 +1,7 @@
 """Kernels against scikit-learn and NumPy in float64."""
 
+import pickle
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ import scipy.sparse
 from sklearn.metrics import pairwise
 
 import jaxsvm
-from jaxsvm import kernels
+from jaxsvm import kernels, models, recipe
 
 RNG = np.random.default_rng(0)
 X, Z = RNG.normal(size=(7, 5)), RNG.normal(size=(4, 5))
@@ -419,3 +421,75 @@ def test_parts_of_kernels_are_kernels(wrong):
             made(kernels.linear(), wrong)
     with pytest.raises(TypeError, match="expected a kernel|factory rbf itself"):
         kernels.scaled(wrong, 2.0)
+
+
+NESTED = {
+    "a + b": lambda a, b: a + b,
+    "b + a": lambda a, b: b + a,
+    "a * b": lambda a, b: a * b,
+    "0.5 * a": lambda a, b: 0.5 * a,
+    "0.5 * a * b + linear": lambda a, b: 0.5 * a * b + kernels.linear(),
+    "in_units(a)": lambda a, b: kernels.in_units(a, 2.0),
+}
+
+
+def nested(name, terms):
+    kernel = kernels.rbf(1.0)
+    for i in range(terms):
+        kernel = NESTED[name](kernel, kernels.rbf(2.0 + i))
+    return kernel
+
+
+def work_of(name, terms, path, calls):
+    """Calls of factories in each use of a nested kernel."""
+    kernel, x = nested(name, terms), jnp.asarray(X, jnp.float32)
+    models.save(path, kernel)
+    uses = (
+        lambda: kernel(x, x),
+        lambda: kernel.diag(x),
+        lambda: kernel.gram(x, np.arange(2)),
+        lambda: repr(kernel),
+        lambda: pickle.loads(pickle.dumps(kernel)),
+        lambda: models.load(path, like=kernel),
+    )
+    for use in uses:
+        calls.clear()
+        use()
+        yield len(calls)
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_the_work_of_nested_kernels_grows_like_their_terms(name, monkeypatch, tmp_path):
+    calls, call = [], recipe.Recipe.call
+    monkeypatch.setattr(recipe.Recipe, "call", lambda self: calls.append(self) or call(self))
+    few, many = (np.array([*work_of(name, terms, tmp_path / "k.npz", calls)]) for terms in (4, 8))
+    # a load checks each kernel with all that is nested in it, so its work grows like the square
+    assert (few > 0).all() and (many <= np.array([2.5] * 5 + [4.5]) * few).all(), (few, many)
+
+
+def test_a_sum_of_many_kernels_is_the_sum_of_their_blocks(tmp_path):
+    terms, x, z = 40, X.astype(np.float32), Z.astype(np.float32)
+    want = sum(pairwise.rbf_kernel(X, Z, gamma=1 / (2 * s**2)) for s in [1.0, *range(2, terms + 2)])
+    kernel = nested("a + b", terms)
+    models.save(tmp_path / "kernel.npz", kernel)
+    for copy in (pickle.loads(pickle.dumps(kernel)), models.load(tmp_path / "kernel.npz")):
+        np.testing.assert_allclose(copy(x, z), want, rtol=1e-5)
+        np.testing.assert_allclose(copy.diag(x), np.full(len(x), terms + 1.0), rtol=1e-6)
+        assert repr(copy) == repr(kernel)
+        assert copy.differences and len(copy.gammas) == terms + 1
+
+
+@pytest.mark.parametrize("name", ["a + b", "a * b", "0.5 * a", "in_units(a)"])
+def test_a_part_that_returns_the_wrong_shape_or_takes_other_rows_is_refused(name):
+    wrong = kernels.custom(lambda x, z: jnp.ones((x.shape[0], 1)))
+    with pytest.raises(ValueError, match=r"shape \(7, 1\) for 7 and 4 rows, expected \(7, 4\)"):
+        NESTED[name](wrong, kernels.linear())(X, Z)
+    mixed = NESTED[name](kernels.linear(), kernels.linear()) + kernels.precomputed()
+    with pytest.raises(ValueError, match="must have 5 columns"):
+        mixed(X, np.ones((5, 3)))
+    matrix = X @ X.T
+    precomputed = NESTED[name](kernels.precomputed(), kernels.precomputed())
+    want = precomputed(matrix, X)
+    np.testing.assert_allclose(precomputed.gram(jnp.asarray(matrix), np.arange(7)), want, rtol=1e-6)
+    with pytest.raises(ValueError, match="for each of the 4 training rows, got 7"):
+        precomputed(matrix, Z)

@@ -739,3 +739,26 @@ def test_a_factory_leaves_no_tracer_of_its_trial():
     with jax.checking_leaks():
         jaxsvm.pegasos(0.0123)
         jaxsvm.averaged(jaxsvm.bottou_sgd(0.0123))
+
+
+NESTED = {
+    "on_features": (jaxsvm.pegasos(0.1), lambda s: jaxsvm.on_features(jnp.sin, s)),
+    "one_vs_rest": (jaxsvm.pegasos(0.1), lambda s: jaxsvm.one_vs_rest(s, classes=3)),
+    "one_vs_one": (jaxsvm.pegasos(0.1), lambda s: jaxsvm.one_vs_one(s, classes=3)),
+    "averaged": (jaxsvm.pegasos(0.1), jaxsvm.averaged),
+    "spaces.with_constant": (jaxsvm.spaces.linear(), jaxsvm.spaces.with_constant),
+    "spaces.averaged": (jaxsvm.spaces.linear(), jaxsvm.spaces.averaged),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_each_call_in_a_nest_is_made_once(name, monkeypatch):
+    calls, call = [], recipe.Recipe.call
+    monkeypatch.setattr(recipe.Recipe, "call", lambda self: calls.append(self) or call(self))
+    nest, wrap = NESTED[name]
+    for _ in range(4):
+        nest = wrap(nest)
+    for use in (nest.make, nest.__repr__):
+        calls.clear()
+        use()
+        assert len(calls) <= 8

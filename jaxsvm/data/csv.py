@@ -17,7 +17,15 @@ from ..recipe import check_choice
 from .assemble import Loaded, Rows, assemble, with_file_names
 from .dataset import caller_stacklevel
 from .missing import is_missing
-from .parsing import ReadError, check_paths, number_fault, open_any, reading, run_dtype
+from .parsing import (
+    EXPANSION,
+    ReadError,
+    check_paths,
+    number_fault,
+    open_any,
+    reading,
+    run_dtype,
+)
 
 
 def load_csv(
@@ -28,6 +36,7 @@ def load_csv(
     task: str | None = None,
     positive: Any = None,
     classes: Any = None,
+    expansion: int = EXPANSION,
 ) -> Loaded:
     r"""Read CSV files, `.gz`, `.bz2` and `.xz` too.
 
@@ -44,6 +53,7 @@ def load_csv(
         task: as for `load_svmlight`.
         positive: as for `load_svmlight`.
         classes: as for `load_svmlight`.
+        expansion: as for `load_svmlight`.
 
     Returns:
         `Loaded`: a tuple of data sets with `classes`.
@@ -65,7 +75,8 @@ def load_csv(
         >>> load_csv(path).classes
         ('cat', 'dog')
     """
-    parts = [read_csv(path, label=label, delimiter=delimiter, header=header) for path in paths]
+    options: Any = {"label": label, "delimiter": delimiter, "header": header}
+    parts = [read_csv(path, expansion=expansion, **options) for path in paths]
     for path, part in zip(paths, parts, strict=True):
         if part.x.shape[1] != parts[0].x.shape[1]:
             raise ValueError(
@@ -85,6 +96,7 @@ def read_csv(
     header: bool | str = "auto",
     columns: int | None = None,
     missing: bool = False,
+    expansion: int = EXPANSION,
 ) -> Rows:
     """The rows of a CSV file with its raw labels.
 
@@ -94,7 +106,7 @@ def read_csv(
     check_choice("header", header, (True, False, "auto"))
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
         raise ValueError(f"delimiter must be the one character between cells, got {delimiter!r}")
-    (path,) = check_paths((path,))
+    (path,) = check_paths((path,), expansion)
     with reading(path):
         filled = ((number, cells) for number, cells in _lines(path, delimiter) if _is_filled(cells))
         number, first = next(filled, (0, []))

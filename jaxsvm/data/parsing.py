@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import io
 import lzma
 import os
 import re
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import as_path, brief, x64_enabled
+from ..checks import as_path, brief, integer, x64_enabled
 
 
 class ReadError(ValueError):
@@ -30,11 +31,26 @@ class ReadError(ValueError):
         self.options = options
 
 
-def check_paths(paths: Sequence) -> list[str]:
-    """The paths as strings, checked to be those of existing files."""
+EXPANSION = 100  # bytes for each one of a compressed file
+SHORT = 2**15  # bytes that every compressed file may be longer, and each of its lines may have
+
+
+class _Path(str):
+    """The path of a file, with the number of bytes that each of its own may expand to."""
+
+    expansion: int = EXPANSION
+
+
+def check_paths(paths: Sequence, expansion: int = EXPANSION) -> list[str]:
+    """The paths as strings, checked to be those of existing files.
+
+    `open_any` expands compressed ones to `expansion` bytes for each of their own.
+    """
     if not paths:
         raise ValueError("give the path of at least one file")
-    paths = [as_path("path", path) for path in paths]
+    paths = [_Path(as_path("path", path)) for path in paths]
+    for path in paths:
+        path.expansion = integer("expansion", expansion, 1)
     for path in paths:
         if os.path.isdir(path):
             raise IsADirectoryError(f"{brief(path)} is a folder, expected a file")
@@ -49,9 +65,12 @@ def open_any(path: str, mode: str = "r") -> Any:
     A byte order mark is skipped.
 
     Raises:
-        ValueError: bytes of UTF-16.
+        ValueError: bytes of UTF-16; while reading, bytes that expand to too many.
     """
     opener: Any = _PACKED.get(os.path.splitext(path)[1], open)
+    if mode != "w" and opener is not open:
+        packer = opener
+        opener = lambda path, *_, **text: _expanded(path, packer, text)
     if mode == "rb":
         file = opener(path, mode)
         try:
@@ -65,6 +84,50 @@ def open_any(path: str, mode: str = "r") -> Any:
             raise
         return file
     return opener(path, mode + "t", encoding="utf-8-sig" if mode == "r" else "utf-8", newline="")
+
+
+def _expanded(path: str, opener: Any, text: dict) -> Any:
+    """The contents of a compressed file; text, if `text` says how it is decoded."""
+    file = io.BufferedReader(_Expanded(path, opener), 2**17)
+    return io.TextIOWrapper(file, **text) if text else file
+
+
+class _Expanded(io.RawIOBase):
+    """The bytes of a compressed file, whose number and lines are bounded."""
+
+    def __init__(self, path: str, opener: Any) -> None:
+        self.path, self.file = path, opener(path, "rb")
+        self.expansion = getattr(path, "expansion", EXPANSION)
+        self.left = self.expansion * (os.path.getsize(path) + SHORT)
+        self.line = 0  # bytes of the line, and of blank lines that follow it
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self.file.read(len(buffer))
+        content = part.rstrip()
+        end = max(content.rfind(b"\n"), content.rfind(b"\r"))
+        self.line = len(part) - end - 1 + (self.line if end < 0 else 0)
+        self.left -= len(part)
+        for what, is_too_long in (
+            (f"more than {self.expansion} times its size and {SHORT} bytes", self.left < 0),
+            (
+                f"a line, or lines of blanks, of over {self.expansion * SHORT} bytes",
+                self.line > self.expansion * SHORT,
+            ),
+        ):
+            if is_too_long:
+                raise ValueError(
+                    f"{self.path} expands to {what}: if it is what it should be, decompress it "
+                    f"first, or give a larger expansion than {self.expansion}"
+                )
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
 
 
 _PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}

@@ -16,7 +16,7 @@ from ..checks import integer
 from ..recipe import check_choice
 from .assemble import Loaded, Rows, assemble, with_file_names
 from .dataset import caller_stacklevel
-from .parsing import check_paths, number_fault, open_any, reading, run_dtype
+from .parsing import EXPANSION, check_paths, number_fault, open_any, reading, run_dtype
 
 
 def load_svmlight(
@@ -26,6 +26,7 @@ def load_svmlight(
     classes: Any = None,
     columns: int | None = None,
     zero_based: bool | str = "auto",
+    expansion: int = EXPANSION,
 ) -> Loaded:
     r"""Read svmlight (LIBSVM) files, `.gz` and `.bz2` too, as `SparseRows`.
 
@@ -41,6 +42,8 @@ def load_svmlight(
         columns: number of columns; None: the largest index in the files.
         zero_based: whether the first column has index 0; "auto": if an index 0 occurs in any of the
             files. Give that of the training rows, `train.zero_based`, for files of their own.
+        expansion: bytes that a compressed file may expand to, for each of its own and of 32 KiB;
+            a line may have `expansion` times 32 KiB. So a small file cannot fill the memory.
 
     Returns:
         `Loaded`: a tuple of data sets with `classes`.
@@ -63,7 +66,7 @@ def load_svmlight(
         >>> train.x.shape, train.y.tolist(), loaded.classes
         ((2, 4), [-1.0, 1.0], (3, 7))
     """
-    rows = read_svmlight(*paths, columns=columns, zero_based=zero_based)
+    rows = read_svmlight(*paths, columns=columns, zero_based=zero_based, expansion=expansion)
     return with_file_names(
         paths, lambda: assemble(rows, task=task, positive=positive, classes=classes)
     )
@@ -74,6 +77,7 @@ def read_svmlight(
     columns: int | None = None,
     zero_based: bool | str = "auto",
     dtype: Any = None,
+    expansion: int = EXPANSION,
 ) -> list[Rows]:
     """The rows of svmlight files as CSR matrices, with raw labels."""
     try:
@@ -82,7 +86,7 @@ def read_svmlight(
         raise ImportError(
             "svmlight files are read through scikit-learn: pip install 'jaxsvm[sklearn]'"
         ) from error
-    names = check_paths(paths)
+    names = check_paths(paths, expansion)
     columns = None if columns is None else integer("columns", columns, 1)
     check_choice("zero_based", zero_based, (True, False, "auto"))
     dtype = dtype or run_dtype()
@@ -203,8 +207,9 @@ def _fault(
             if not value.isdigit():
                 return f"the query {show(value)} is no whole number"
             continue
-        if not re.fullmatch(rb"[+-]?\d+", index):
-            return f"the index {show(index)} is no whole number"
+        # Python reads no integers of thousands of digits, be they zeros
+        if not re.fullmatch(rb"[+-]?0{0,99}(0|[1-9]\d*)", index):
+            return f"the index {show(index)} is no whole number, or begins with over 99 zeros"
         if len(index.lstrip(b"+-0")) > 10 or int(index) >= 2**31 - 1:
             return f"the index {show(index)} is above {2**31 - 2}; hash the columns to fewer"
         if int(index) < (1 if zero_based is False else 0):

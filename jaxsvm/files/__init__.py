@@ -6,6 +6,7 @@ from .fields import check_field as check_field
 from .fields import check_front as check_front
 from .fields import shape_of as shape_of
 from .interrupt import DeferredInterrupt as DeferredInterrupt
+from .npz import MEMBERS as MEMBERS
 from .npz import ArrayHeader as ArrayHeader
 from .npz import Npz as Npz
 from .npz import is_damage as is_damage

@@ -20,6 +20,8 @@ import numpy as np
 
 HEADER_BYTES = 10_000  # largest header of an array, as in NumPy
 READ_BYTES = 2**20  # bytes of one read
+MEMBERS = 2**16  # arrays of the largest file that is read
+DEFLATE = 1032  # bytes that a byte of deflate can stand for
 
 
 class ArrayHeader(NamedTuple):
@@ -58,7 +60,10 @@ def read_header(stream: Any, size: int) -> ArrayHeader:
         if version == (1, 0)
         else np.lib.format.read_array_header_2_0
     )
-    shape, fortran_order, dtype = parse(io.BytesIO(head + stream.read(length)))
+    try:
+        shape, fortran_order, dtype = parse(io.BytesIO(head + stream.read(length)))
+    except (MemoryError, RecursionError) as error:  # of deep nests in its text
+        raise ValueError("the header of an array is no description of one") from error
     if dtype.hasobject:
         raise ValueError(
             "an array holds Python objects, which are never read: save it with allow_pickle=False"
@@ -125,12 +130,15 @@ def open_npz(path: str, *, compressed: bool = True) -> Iterator[Npz]:
         compressed: allow compressed members, as of `np.savez_compressed`.
 
     Raises:
-        ValueError: two members of one name, members that overlap, another compression.
+        ValueError: two members of one name, members that overlap, another compression, a size that
+            its bytes cannot have, more than `MEMBERS` members.
         zipfile.BadZipFile: not a zip file.
     """
     allowed = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) if compressed else (zipfile.ZIP_STORED,)
     with open(path, "rb") as raw, zipfile.ZipFile(raw) as file:
         members: dict[str, zipfile.ZipInfo] = {}
+        if len(file.infolist()) > MEMBERS:
+            raise ValueError(f"it holds {len(file.infolist())} arrays, at most {MEMBERS} are read")
         for info in file.infolist():
             name = info.filename.removesuffix(".npy")
             if name in members:
@@ -139,6 +147,11 @@ def open_npz(path: str, *, compressed: bool = True) -> Iterator[Npz]:
                 raise ValueError(f"the member {name} is compressed in a way that is not read here")
             if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
                 raise ValueError(f"the member {name} has two sizes")
+            if info.file_size > DEFLATE * info.compress_size:
+                raise ValueError(
+                    f"the member {name} says that {info.compress_size} bytes unpack to "
+                    f"{info.file_size}, which they cannot"
+                )
             with file.open(info):  # raises if its two names differ
                 pass
             members[name] = info

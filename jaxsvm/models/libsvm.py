@@ -25,7 +25,10 @@ from .text import TextFile, run_dtype
 
 TASKS = ("classification", "regression", "one_class")
 ACCURACY = 1e-3  # of decision values, LIBSVM's tolerance
-_DENSE = 2**28  # numbers of the largest dense matrix of support vectors that is made unasked
+# numbers of the largest dense matrix of support vectors that is made unasked
+_DENSE = 2**28
+_SMALL = 2**24  # of a file of a few bytes; of longer ones _PER_BYTE more for each byte
+_PER_BYTE = 64
 
 _SVM_TYPE = {"classification": "c_svc", "regression": "epsilon_svr", "one_class": "one_class"}
 _SOLVER_TYPE = {
@@ -170,9 +173,17 @@ def from_libsvm(
             f"{path}, line 1: expected 'svm_type' (LIBSVM) or 'solver_type' (LIBLINEAR), got "
             f"{first!r}: this is no file of a model of theirs"
         )
-    if first == "svm_type":
-        return _read_libsvm(file, columns, sparse)
-    return _read_liblinear(file, columns)
+    with np.errstate(over="ignore", invalid="ignore"):  # checked below
+        if first == "svm_type":
+            model = _read_libsvm(file, columns, sparse)
+        else:
+            model = _read_liblinear(file, columns)
+    if not all_finite(model):  # products and sums of numbers that are
+        raise ValueError(
+            f"{path} holds numbers whose products or sums are too large for {run_dtype()}: switch "
+            "on 64-bit numbers, jax.config.update('jax_enable_x64', True), or scale the model"
+        )
+    return model
 
 
 # Writing
@@ -488,24 +499,25 @@ def _read_points(
 
     Of a precomputed kernel these have one entry each, in the column of their training row.
     """
-    sv_coef, lengths = np.zeros((total, outputs)), np.zeros(total, np.int64)
+    lines = file.body(total, "support vectors")
+    sv_coef: list[np.ndarray] = []
     indices: list[np.ndarray] = [np.zeros(0, np.int64)]
     values: list[np.ndarray] = [np.zeros(0)]
-    for row, (line, text) in enumerate(file.body(total, "support vectors")):
+    for line, text in lines:
         words = text.split()
         if len(words) < outputs:
             file.refuse(line, f"expected {outputs} coefficients, got {len(words)}")
-        sv_coef[row] = file.parse(line, words[:outputs])
+        sv_coef.append(file.parse(line, words[:outputs]))
         index, value = _read_pairs(file, line, words[outputs:], by_row)
         if columns is not None and len(index) and index[-1] > columns:
             file.refuse(line, f"the index {index[-1]} is beyond the {columns} columns")
-        lengths[row] = len(index)
         indices.append(index - 1)
         values.append(value)
     columns_of_entries = np.concatenate(indices)
     width = columns or int(columns_of_entries.max(initial=0)) + 1
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    return sv_coef, _Csr(indptr, columns_of_entries, np.concatenate(values), (total, width))
+    indptr = np.cumsum([*map(len, indices)])
+    points = _Csr(indptr, columns_of_entries, np.concatenate(values), (total, width))
+    return np.array(sv_coef).reshape(total, outputs), points
 
 
 def _read_pairs(
@@ -551,18 +563,21 @@ def _expansion(
     file: TextFile,
 ) -> Expansion:
     """The model with coefficients (m,), or (pairs, m) with m shared support vectors."""
-    dtype = run_dtype()
+    dtype, most = run_dtype(), min(_DENSE, _SMALL + _PER_BYTE * file.size)
     if kernel.call()[0] is linear:
-        csr, coef = _merge_points(csr, coef, dtype)
+        csr, coef = _merge_points(csr, coef, dtype, most)
     total, width = csr.shape
     x: Array | SparseRows
     if by_row:
-        if width > _DENSE:
-            raise ValueError(f"{file.path} names training row {width}, at most {_DENSE} are read")
+        if len(np.atleast_2d(coef)) * width > most:
+            raise ValueError(
+                f"{file.path} names training row {width}, which is too many for a file of "
+                f"{file.size} bytes"
+            )
         return on_training_rows(csr.indices, coef, b, width, dtype)
     if sparse:
         x = pad_rows(csr._replace(data=csr.data.astype(dtype)))
-    elif total * width > _DENSE:
+    elif total * width > most:
         raise ValueError(
             f"{file.path} holds {total} support vectors of {width} columns, which are too many "
             "numbers for a dense matrix: pass sparse=True"
@@ -583,18 +598,18 @@ def _expansion(
     return model
 
 
-def _merge_points(csr: _Csr, coef: np.ndarray, dtype: Any) -> tuple[_Csr, np.ndarray]:
+def _merge_points(csr: _Csr, coef: np.ndarray, dtype: Any, most: int) -> tuple[_Csr, np.ndarray]:
     """Points and coefficients of a linear kernel, whose decision values rounding leaves accurate.
 
     Large coefficients that cancel lose their digits in the precision of a run. Then the only point
-    of each model is its weight vector, a sum in float64.
+    of each model is its weight vector, a sum in float64, of at most `most` numbers in all.
     """
     total, width = csr.shape
     row = np.repeat(np.arange(total), np.diff(csr.indptr))
     size = np.sqrt(np.bincount(row, csr.data**2, total))
     norms = np.linalg.norm(np.atleast_2d(coef) * size, axis=1)
     rounding = np.finfo(dtype).eps * size.max(initial=0) * norms.max(initial=0)
-    if rounding <= ACCURACY / 100 or len(norms) * width > _DENSE:
+    if rounding <= ACCURACY / 100 or len(norms) * width > most:
         return csr, coef
     weights = np.zeros((width, len(norms)))
     np.add.at(weights, csr.indices, (np.atleast_2d(coef)[:, row] * csr.data).T)
@@ -607,12 +622,14 @@ def _read_liblinear(file: TextFile, columns: int | None) -> Any:
     file.read_header(_LIBLINEAR_KEYS, "w")
     solver_type = file.choice("solver_type", (*_CLASSIFIERS, *_REGRESSORS, "ONECLASS_SVM"))
     classification = solver_type in _CLASSIFIERS
-    k = file.integers("nr_class", 1, 1)[0]
+    is_given = classification or file.has("nr_class")
+    k = file.integers("nr_class", 1, 1)[0] if is_given else 2
     k = k if classification else 2
     if k < 2:
         file.refuse(
             file.line_of("nr_class"), "a model of one class decides nothing: train it again"
         )
+    labels = _read_labels(file, k) if classification else ()
     d = file.integers("nr_feature", 1, 0)[0]
     if columns is not None and columns < d:
         file.refuse(file.line_of("nr_feature"), f"nr_feature is {d}, but columns={columns}")
@@ -634,9 +651,9 @@ def _read_liblinear(file: TextFile, columns: int | None) -> Any:
     dtype = run_dtype()
     model = Linear(jnp.asarray(w, dtype), jnp.asarray(b, dtype), kind)
     if n_models > 1:
-        return Classifier(OneVsRest(model, (True, True)), _read_labels(file, k))
+        return Classifier(OneVsRest(model, (True, True)), labels)
     model = dataclasses.replace(model, w=model.w[0], b=model.b[0])
-    return Classifier(model, _read_labels(file, k)[::-1]) if classification else model
+    return Classifier(model, labels[::-1]) if classification else model
 
 
 def _read_weights(file: TextFile, line: int, text: bytes, outputs: int) -> np.ndarray:

@@ -7,6 +7,7 @@ tree: the old one or the new one.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -145,17 +146,23 @@ def read_folder(
         FileNotFoundError: a part is not there.
         ValueError: a part is damaged, or the parts do not make up whole arrays.
     """
+    path_of = functools.partial(_part_path, folder, number)
+    incomplete = "the parts do not make up whole arrays"
+    needed = sum(abs(math.prod(shape)) * dtype.itemsize for shape, dtype in shapes.values())
+    if needed > sum(os.path.getsize(path_of(process)) for process in range(processes)):
+        raise ValueError(incomplete)
     whole = {i: np.empty(shape, dtype) for i, (shape, dtype) in shapes.items()}
-    missing = {i: a.size for i, a in whole.items()}
+    filled = {i: np.zeros(a.shape, bool) for i, a in whole.items()}
     for process in range(processes):
-        with open_npz(_part_path(folder, number, process), compressed=False) as npz:
+        with open_npz(path_of(process), compressed=False) as npz:
             for k, (i, ends) in enumerate(json.loads(npz.read("places").tobytes())):
                 index = tuple(slice(*end) for end in ends)
                 part = npz.read(f"p{k}")
                 if part.dtype != whole[i].dtype or part.shape != whole[i][index].shape:
                     raise ValueError(f"part {k} of process {process} does not fit its array")
-                whole[i][index] = part
-                missing[i] -= part.size
-    if any(missing.values()):
-        raise ValueError("the parts do not make up whole arrays")
+                if filled[i][index].any():
+                    raise ValueError(f"part {k} of process {process} covers numbers of another one")
+                whole[i][index], filled[i][index] = part, True
+    if not all(a.all() for a in filled.values()):
+        raise ValueError(incomplete)
     return whole

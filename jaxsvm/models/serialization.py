@@ -19,8 +19,7 @@ from jax.sharding import Mesh
 
 from .. import __about__
 from ..checks import brief, is_remote, x64_enabled
-from ..files import Npz, atomic_path, is_damage, open_npz, refuse_special, shape_of
-from ..kernels import Kernel
+from ..files import MEMBERS, Npz, atomic_path, is_damage, open_npz, refuse_special, shape_of
 from ..recipe import REGISTRY, Recipe, registered_name, unwrap_static
 from ..renamed import FIELDS, OPTIONS, added, current_keys, current_name
 from ..types import Array, all_finite
@@ -248,19 +247,13 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
 
 
 def _call(factory: Any, args: list, kwargs: dict) -> Recipe:
-    """The result of a factory.
-
-    Kernels with scalar numbers are evaluated once more, which checks these.
-    """
+    """The result of a factory."""
     try:
-        result = factory(*args, **kwargs)
-        if isinstance(result, Kernel) and all(np.ndim(number) == 0 for number in result.numbers):
-            result.make()
+        return factory(*args, **kwargs)
     except ValueError as error:
         raise _Refused(
             f"the file holds {factory.__name__} with arguments that it refuses: {error}"
         ) from error
-    return result
 
 
 def _make_checked(cls: type, fields: dict) -> Any:
@@ -328,10 +321,10 @@ def save(
         number = 1 + _number_in(os.fsdecode(path))
         header["parts"] = {"number": number, "processes": jax.process_count()}
     text = json.dumps(header).encode()
-    if len(text) > _HEADER_BYTES:
+    if len(text) > _HEADER_BYTES or len(arrays) >= MEMBERS:
         raise ValueError(
-            f"the tree has too many parts: its description takes {len(text)} bytes, at most "
-            f"{_HEADER_BYTES} are read"
+            f"the tree has too many parts: {len(arrays)} arrays, and a description of {len(text)} "
+            f"bytes; less than {MEMBERS} arrays and {_HEADER_BYTES} bytes are read"
         )
     members = {f"a{i}": a for i, a in enumerate(arrays) if i not in remote}
 

@@ -31,9 +31,9 @@ class TextFile:
         """
         refuse_special(path)
         with open(path, "rb") as file:
-            lines = file.read().splitlines()
-        self.path = path
-        self._lines = [(i, line) for i, line in enumerate(lines, 1) if line.strip()]
+            content = file.read()
+        self.path, self.size = path, len(content)
+        self._lines = [(i, line) for i, line in enumerate(content.splitlines(), 1) if line.strip()]
         self._header: dict[str, tuple[int, list[bytes]]] = {}
         self._body: list[tuple[int, bytes]] = []
 

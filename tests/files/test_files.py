@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import os
+import struct
 import time
 import tracemalloc
 import warnings
@@ -27,6 +28,7 @@ from jaxsvm.data.formats import load_file
 from jaxsvm.data.npz import read_npz
 from jaxsvm.data.svmlight import read_svmlight
 from jaxsvm.files import npz
+from jaxsvm.models import serialization
 from jaxsvm.types import SparseRows
 
 
@@ -230,6 +232,59 @@ def test_a_long_word_is_refused_at_once(write, line):
     assert time.process_time() - began < 5
 
 
+# What compression may expand to
+
+MEGA = 2**20
+BOMBS = {
+    "a.csv": b"," * 10 * MEGA,
+    "b.csv": b"\n" * 10 * MEGA,
+    "c.csv": b"1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,a\n" * (MEGA // 2),
+    "d.csv": b"1,a\n2,b" + b" \r\n\t" * 2 * MEGA,
+    "a.svm": b" " * 10 * MEGA,
+    "b.svm": b"1 1:1\n-1 1:2 " + b"2:1 " * 2 * MEGA,
+    "c.svm": b"1 1:1\n#" + b"\n" * 10 * MEGA,
+    "d.svm": b"\r\n" * 5 * MEGA,
+    "rows": b"\n" * 10 * MEGA,
+}
+PACKS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+@pytest.mark.long(but=6)
+@pytest.mark.parametrize("pack", PACKS)
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_a_small_file_expands_to_is_bounded(write, name, pack):
+    path = write(PACKS[pack](BOMBS[name]), name + pack)
+    began = time.process_time()
+    message = "a line, or lines of blanks, of over 3276800 bytes|more than 100 times its size and 32768 bytes"
+    refused(f"{path.name} expands to ({message}): if it is what it should be", load_file, path)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("pack", PACKS)
+@pytest.mark.parametrize("name, line", [("a.csv", b"1,1,1,1,1,1,a\n2,1,1,1,1,1,b\n"), ("a.svm", b"1 1:1 2:1\n-1 2:1 3:1\n")])
+def test_the_expansion_is_an_option(write, name, line, pack):
+    count = 2000
+    path = write(PACKS[pack](line * count), name + pack)
+    reads = (jdata.load_csv if name == "a.csv" else jdata.load_svmlight), load_file
+    for read in reads:
+        refused("expands to .*: if it is what it should be, decompress it first, or give a larger", read, path, expansion=1)
+        (rows,) = read(path)
+        (again,) = read(path, expansion=10**6)
+        assert rows.x.shape[0] == 2 * count and (np.asarray(again.y) == np.asarray(rows.y)).all()
+        for wrong in (0, -1, 1.5, "2"):
+            with pytest.raises((ValueError, TypeError), match="expansion must be"):
+                read(path, expansion=wrong)
+    plain = write(line * count, name)
+    assert reads[0](plain, expansion=1)[0].x.shape[0] == 2 * count  # nothing is expanded
+
+
+def test_an_index_of_thousands_of_zeros_is_refused(write):
+    refused(
+        "line 2: the index .* is no whole number, or begins with", jdata.load_svmlight, write("1 1:1\n-1 " + "0" * 5000 + "2:1\n")
+    )
+    assert jdata.load_svmlight(write("1 01:1\n-1 00002:1\n"))[0].x.shape == (2, 2)
+
+
 # What labels mean
 
 SEVEN = "\n".join(f"{k} 1:{k}" for k in (3, 1, 2, 3, 7, 1))
@@ -385,6 +440,53 @@ def test_sizes_are_checked_before_anything_is_read(tmp_path):
         refused("b.npy is damaged", jdata.load_npz, tmp_path / "b.npy")
     (tmp_path / "b.npy").write_bytes(b"\x93NUMPY\x02\x00" + (2**31).to_bytes(4, "little") + b" " * 100)
     little_memory("the header of an array has 2147483648 bytes", jdata.load_npz, tmp_path / "b.npy")
+
+
+def with_size(path, old, new):
+    """Another size of the member x in both headers of a zip file."""
+    content = path.read_bytes()
+    sizes = [struct.pack("<I", size) for size in (old, new)]
+    assert content.count(sizes[0]) == 2
+    path.write_bytes(content.replace(*sizes))
+
+
+@pytest.mark.parametrize("size", [2_000_000_000, 4_294_967_294])
+@pytest.mark.parametrize("read", [jdata.load_npz, jdata.memory_map, read_npz])
+def test_deflate_cannot_unpack_to_more_than_1032_bytes_for_each(read, size, tmp_path):
+    path, content = tmp_path / "a.npz", npy(np.zeros(0, np.uint8), (size - 128, 1)) + bytes(70_000)
+    members(path, zipfile.ZIP_DEFLATED, x=content, y=npy(np.arange(2), (2,)))
+    with_size(path, len(content), size)
+    little_memory(f"the member x says that .* bytes unpack to {size}, which they cannot", read, path)
+
+
+def test_zeros_that_deflate_packs_best_are_read(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((50_000, 20), np.float32), y=np.arange(50_000) % 2)
+    assert os.path.getsize(tmp_path / "a.npz") < 200_000
+    (rows,) = jdata.load_npz(tmp_path / "a.npz")
+    assert rows.x.shape == (50_000, 20)
+
+
+@pytest.mark.parametrize("read", [jdata.load_npz, jdata.memory_map, jaxsvm.models.load])
+def test_too_many_members_are_refused(read, tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "MEMBERS", 20)
+    members(tmp_path / "a.npz", **ROWS_AND_NAMES | {f"a{i}": b"" for i in range(19)})
+    refused("it holds 21 arrays, at most 20 are read", read, tmp_path / "a.npz")
+
+
+def test_a_tree_of_more_arrays_than_are_read_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(serialization, "MEMBERS", 20)
+    jaxsvm.models.save(tmp_path / "a.npz", [np.zeros(1)] * 19)
+    refused("the tree has too many parts: 20 arrays", jaxsvm.models.save, tmp_path / "a.npz", [np.zeros(1)] * 20)
+
+
+@pytest.mark.parametrize("text", ["-" * 9000 + "1", "(" * 180, "{'descr': " * 900, "1+" * 4000 + "1", "[" * 9000])
+def test_headers_of_deep_nests_are_damage(text, tmp_path):
+    content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+    members(tmp_path / "a.npz", **ROWS_AND_NAMES | {"x": content})
+    (tmp_path / "b.npy").write_bytes(content)
+    for read in (jdata.load_npz, jdata.memory_map):
+        refused("a.npz is damaged or no file of NumPy arrays", read, tmp_path / "a.npz")
+        refused("b.npy is damaged or no file of NumPy arrays", read, tmp_path / "b.npy")
 
 
 @pytest.mark.long

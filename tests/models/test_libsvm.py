@@ -427,6 +427,29 @@ DAMAGED = {
 }
 
 
+REGRESSOR = "svm_type epsilon_svr\nkernel_type {}\ngamma 1\nnr_class 2\ntotal_sv 1\nrho 0\nSV\n"
+DAMAGED |= {
+    # a few bytes that say they need much memory
+    "many points": (HEAD.replace("total_sv 2", f"total_sv {2**31 - 1}") + SVS, "ends too early: expected 2147483647 lines"),
+    "points of three": (
+        "svm_type c_svc\nkernel_type rbf\ngamma 1\nnr_class 3\ntotal_sv 2147483647\nrho 0 0 0\nSV\n1 1 1:1\n",
+        "ends too early: expected 2147483647 lines",
+    ),
+    "many classes": (
+        "solver_type MCSVM_CS\nnr_class 2147483647\nlabel 0 1\nnr_feature 0\nbias -1\nw\n",
+        "line 3: expected label and 2147483647 values, got 2",
+    ),
+    "wide and short": (REGRESSOR.format("rbf") + "1 268435455:1\n", "dense matrix: pass sparse=True"),
+    "wide and linear": (REGRESSOR.format("linear") + "1e30 268435455:1e5\n", "dense matrix: pass sparse=True"),
+    "far row": (REGRESSOR.format("precomputed") + "1 0:268435455\n", "names training row 268435455, which is too many"),
+    # numbers that float32 holds, unlike their products or sums
+    "bias": ("solver_type L2R_L2LOSS_SVR\nnr_feature 1\nbias 1e30\nw\n1\n1e30\n", "products or sums are too large for float32"),
+    "bias of three": (WEIGHTS.replace("bias -1", "bias 1e20") + "1e20 1 1\n", "products or sums are too large for float32"),
+    "rho": ("solver_type ONECLASS_SVM\nnr_feature 1\nbias 1\nrho 3e38\nw\n1\n-3e38\n", "products or sums are too large"),
+    "merged": (REGRESSOR.format("linear") + "1e30 3:1e30\n", "products or sums are too large for float32"),
+}
+
+
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_files_are_told_by_line(name, tmp_path):
     text, sentence = DAMAGED[name]
@@ -515,3 +538,21 @@ def test_coefficients_that_float32_cannot_sum_are_a_warning(tmp_path):
     overlapping("-s 1 -t 1 -d 2 -g 1 -n 0.1", path := tmp_path / "a.model", columns=1)
     with pytest.warns(UserWarning, match="rounds decision values by about"):
         from_libsvm(path)
+
+
+def test_products_that_float64_holds_are_read(tmp_path, x64):
+    path = tmp_path / "a.model"
+    path.write_text(DAMAGED["bias"][0])
+    np.testing.assert_allclose(from_libsvm(path)(np.array([[2.0]])), [1e60], rtol=1e-12)
+
+
+def test_wide_models_are_dense_in_proportion_to_their_file(tmp_path):
+    """News articles have about 50 columns for each byte of their text."""
+    rows = scipy.sparse.random(300, 60_000, 0.0012, "csr", random_state=0)
+    rows.data[:] = 1
+    words = (" ".join(f"{j + 1}:1" for j in np.sort(row.indices)) for row in rows)
+    head = REGRESSOR.format("rbf").replace("total_sv 1", "total_sv 300")
+    path = tmp_path / "a.model"
+    path.write_text(head + "".join(f"0.5 {text}\n" for text in words))
+    model = from_libsvm(path, columns=60_000)
+    assert model.x.shape == (300, 60_000)
