@@ -302,6 +302,9 @@ class Solver(NamedTuple):
     # (state) -> the start of a run of other numbers on the same rows and weights, from the end of
     # this one; None: runs start from `init`. `select` then makes the runs of an axis one by one.
     warm_start: Callable | None = None
+    # from what other runs a state with sums over rows may come, as updates work them out anew: of
+    # other "rows" (with targets and weights), of other "numbers"
+    recomputes: tuple[str, ...] = ()
 
 
 class Sharing(NamedTuple):

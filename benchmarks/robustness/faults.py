@@ -83,7 +83,7 @@ FAULTS = (
           "a part of a memory map is read from the beginning of the file", "tests/loops/test_stream.py -k memory_map"),
     Fault("schedule", "schedules.py", "_number(count, lam) + 1 / (eta0 * lam)", "_number(count, lam) + 1 + 1 / (eta0 * lam)",
           "off by one in Bottou's schedule", "tests/test_schedules.py"),
-    Fault("diagonal", "kernels.py", "lambda x: factor * inner.diag(x),", "lambda x: inner.diag(x),",
+    Fault("diagonal", "kernels.py", "lambda x: factor * fields.diag(x),", "lambda x: fields.diag(x),",
           "missing factor in the diagonal of a multiple of a kernel", f"{CAMPAIGN} -k kernel_block"),
     Fault("merged", "budget/merge.py", "(coef_i + coef_j) * max_s", "(coef_i + coef_j)",
           "missing factor in the coefficient of a merged point", "tests/budget/test_budget.py -k 'changed_bounds or no_point'"),

@@ -341,4 +341,5 @@ def make_solver(
         tol=tol,
         validate=functools.partial(check_nu, form, nu, kernel),
         layout=kernel.layout,
+        recomputes=("numbers",),
     )

@@ -161,8 +161,9 @@ def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
     if different is None or not (is_traced(different) or np.any(different)):
         return state
     fields = fields_of(solver)
-    of_rows = has_sums(fields)
-    different = different & np.array([of_rows, of_rows, True, of_rows, of_rows])
+    has = has_sums(fields)
+    of_rows, of_numbers = (has and name not in fields.recomputes for name in ("rows", "numbers"))
+    different = different & np.array([of_rows, of_rows, True, of_numbers, of_rows])
     if fields.warm_start is not None:  # goes on with other numbers, and from another place
         start, is_other = fields.warm_start(state), different[3] | different[4]
         state = jax.tree.map(lambda a, b: jnp.where(is_other, a, b), start, state)

@@ -298,6 +298,7 @@ def augmented_lagrangian(
         with_tol=lambda tol: augmented_lagrangian(C, loss=loss, bias=bias, tol=tol, rounds=rounds),
         tol=tol,
         layout=packed_by_reference,
+        recomputes=("rows", "numbers"),
     )
 
 

@@ -156,6 +156,7 @@ def interior_point(
         with_tol=lambda tol: interior_point(C, loss=loss, bias=bias, tol=tol, rounds=rounds),
         tol=tol,
         validate=_check_classes if bias == "free" and loss.labels else None,
+        recomputes=("rows", "numbers"),
     )
 
 

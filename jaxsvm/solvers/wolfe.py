@@ -206,7 +206,8 @@ def wolfe(
         return models.expansion(kernel, state.w.coef, data)
 
     check = None if kernel is None else kernel_check(kernel)
-    return Solver(init, update, model, whole(), "all", targets="labels", validate=check)
+    parts = init, update, model, whole(), "all"
+    return Solver(*parts, targets="labels", validate=check, recomputes=("numbers",))
 
 
 def _init_state(lam: Scalar, kernel: Kernel | None, size: int, data: Batch) -> WolfeState:

@@ -52,8 +52,11 @@ def test_sums_over_rows_go_on_with_the_same_rows_and_numbers_only(name):
     fit(make(), jaxsvm.dataset(X.copy(), Y), state=state, steps=2)  # the same in other memory
     for what, data in OTHERS.values():
         refused(f"comes from a run with other {what}", make(), data, state)
-    refused("comes from a run with other numbers", make(C=1.0), DATA, state)
     refused("comes from a run with other kernels", make(sigma=0.2), DATA, state)
+    if name == "nu_svc":  # begins anew with another nu
+        assert fit(make(C=1.0), DATA, state=state, tol=1e-5).converged
+        return
+    refused("comes from a run with other numbers", make(C=1.0), DATA, state)
     both = "comes from a run with other rows and numbers or functions, which it holds sums over: go on"
     refused(both, make(C=1.0), OTHERS["rows"][1], state)
 
