@@ -201,7 +201,7 @@ def sealed(run: Any) -> Any:
 def with_state(origin: Any, state: Any) -> Any:
     """An origin with the number of the state of a solver."""
     number = fingerprints([jax.tree.leaves(state)])
-    if is_traced(origin, number):
+    if not isinstance(number, np.ndarray) and is_traced(origin, number):
         return jnp.concatenate([origin[:-1], number])
     return np.append(np.asarray(origin)[:-1], np.asarray(number))
 

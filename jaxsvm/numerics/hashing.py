@@ -53,16 +53,21 @@ def fingerprints(groups: Sequence[list]) -> Array | np.ndarray:
     if any(a is None for group in known for a in group):
         return _on_device(groups)
     rows = [[_host_rows(a) for a in group] for group in known]
-    sizes = [sum(map(len, group)) for group in rows]
-    if not sum(sizes):
-        return np.zeros(len(sizes), np.uint32)
-    hashes = _hashes(
-        np.concatenate([part for group in rows for part in group]),
-        np.concatenate([np.arange(size, dtype=np.uint32) for size in sizes]),
-    )
-    ends = np.cumsum(sizes)
-    totals = np.cumsum(hashes, dtype=np.uint32)[ends - 1] * (ends > 0)
-    return np.diff(totals, prepend=np.uint32(0)).astype(np.uint32)
+    sizes = tuple(sum(map(len, group)) for group in rows)
+    result = np.zeros(len(sizes), np.uint32)
+    if sum(sizes):
+        steps, full, starts = _places(sizes)
+        words = np.concatenate([part for group in rows for part in group])
+        result[full] = np.add.reduceat(hash32(words + steps), starts)
+    return result
+
+
+@functools.lru_cache(16)
+def _places(sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What is added to the rows of groups of these sizes, the groups with rows, their starts."""
+    steps = np.concatenate([np.arange(size, dtype=np.uint32) * _STEP for size in sizes])
+    full = np.flatnonzero(sizes)
+    return steps, full, np.cumsum((0, *sizes))[full]
 
 
 def _as_numbers(a: Any) -> Any:
@@ -70,10 +75,6 @@ def _as_numbers(a: Any) -> Any:
     if isinstance(a, np.ndarray | np.generic):
         return np.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype))
     return jax.random.key_data(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else a
-
-
-def _hashes(rows: Any, place: Any) -> Any:
-    return hash32(rows + place * _STEP)
 
 
 @functools.lru_cache(16)
@@ -97,9 +98,12 @@ def _host_rows(a: np.ndarray) -> np.ndarray:
     n = len(a) if a.ndim else 1
     words = a.reshape(n, a.size // max(n, 1)).view(_UNSIGNED[min(a.itemsize, 4)])
     words = words.astype(np.uint32, copy=False)
+    is_real = a.dtype in _REAL
+    if words.size <= _WORDS:
+        return _sum_of_rows(words, is_real)
     count = max(1, _WORDS // max(words.shape[1], 1))
-    parts = (words[i : i + count] for i in range(0, max(n, 1), count))
-    return np.concatenate([_sum_of_rows(part, a.dtype in _REAL) for part in parts])
+    parts = (words[i : i + count] for i in range(0, n, count))
+    return np.concatenate([_sum_of_rows(part, is_real) for part in parts])
 
 
 @jax.jit
@@ -117,7 +121,7 @@ def _on_device(groups: Any) -> Array:
         start, sums = 0, [jnp.zeros((), jnp.uint32)]
         for rows in map(rows_of, group):
             place = np.uint32(start) + lax.iota(jnp.uint32, rows.shape[0])
-            sums.append(jnp.sum(_hashes(rows, place), dtype=jnp.uint32))
+            sums.append(jnp.sum(hash32(rows + place * _STEP), dtype=jnp.uint32))
             start += rows.shape[0]
         return sum(sums[1:], sums[0])
 
