@@ -107,6 +107,7 @@ FOUND = {
     "fuzzed npz": (584,),
     "fuzzed liblinear": (475,),
     "fuzzed invalid": (1325,),
+    "selection files": (422,),  # a path without states
 }
 
 

@@ -188,12 +188,14 @@ def certify_group(part: Part, group: _Group) -> None:
     """Work out scores and certificates of the runs of a group, and record them."""
     grid, results = part.grid, part.results
     first = group.sharing[0]
-    tree = jax.tree.structure(first.init(grid.data))
+    state = first.init(grid.data)
     folds = [fold for fold in part.folds if (group.number, fold) in results.paths]
     paths = [results.paths[group.number, fold] for fold in folds]
+    for path in paths:
+        part.file.check_path(path, state)
     # cells of a fold after each other, as the products of all are one
     stacked = [np.concatenate(leaves) for leaves in zip(*paths, strict=True)]
-    states = jax.tree.unflatten(tree, stacked[:-1])
+    states = jax.tree.unflatten(jax.tree.structure(state), stacked[:-1])
     products = np.asarray(first.products(grid.data, states))
     runs = [(fold, k) for fold, path in zip(folds, paths, strict=True) for k in range(len(path[0]))]
     for i, (fold, k) in enumerate(runs):
