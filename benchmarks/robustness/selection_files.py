@@ -63,7 +63,7 @@ def makers(case: Case) -> tuple[Callable, Callable]:
         lambda: powers(int(random.integers(1, 4)), jnp.float32(number())),
         lambda: powers(2, jnp.array(number(), "f")),
         lambda: called(case.one((lambda x, z: x @ z.T, lambda x, z: (x @ z.T + 1) ** 2, lambda x, z: (x @ z.T + 1) ** 3))),
-        lambda: called(functools.partial(lambda s, x, z: jnp.exp(s * (x @ z.T)), number() / 50)),
+        lambda: called(functools.partial(lambda s, x, z: jnp.exp(s * (x @ z.T)), np.float32(number() / 50))),
         lambda: called(Bent(case.one((1, 3)))),
         lambda: later(0.5, number()),
         lambda: functools.partial(jaxsvm.decomposition, kernel=kernels.rbf(gamma=number())),
