@@ -24,7 +24,6 @@ SHARES = {
     "answers": (100_016, 28),
     "estimators": (100_000, 24),
     "selections": (100_000, 9),
-    "selection files": (100_000, 15),
     "resumed": (100_000, 47),
     "chunks": (100_000, 12),
     "commands": (100_000, 9),
