@@ -206,8 +206,16 @@ def wolfe(
         return models.expansion(kernel, state.w.coef, data)
 
     check = None if kernel is None else kernel_check(kernel)
-    parts = init, update, model, whole(), "all"
-    return Solver(*parts, targets="labels", validate=check, recomputes=("numbers",))
+    return Solver(
+        init,
+        update,
+        model,
+        whole(),
+        "all",
+        targets="labels",
+        validate=check,
+        recomputes=("numbers",),
+    )
 
 
 def _init_state(lam: Scalar, kernel: Kernel | None, size: int, data: Batch) -> WolfeState:
