@@ -298,9 +298,15 @@ class Recipe:
         if known is not None:
             return known[1]
         factory, args, kwargs = self.call()
+        made = {}
         for rule, value in _with_rules(factory, args, kwargs):
             if rule.asks in SCALARS and has_shape(value):
                 refuse_shape(rule.name, value)
+            if rule.asks in ("Solver", "Space"):  # each attribute of a call would make it again
+                made[rule.name] = fields_of(value)
+        names = zip(factory.rules, args, strict=False)
+        args = tuple(made.get(name, value) for name, value in names) if made else args
+        kwargs = {name: made.get(name, value) for name, value in kwargs.items()}
         _trial.depth += 1
         try:
             result = factory.__wrapped__(*args, **kwargs)

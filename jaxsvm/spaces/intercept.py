@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from ..numerics import accum_dtype
-from ..recipe import fields_of, register, space
+from ..recipe import register, space
 from ..types import Array, Space, State
 
 
@@ -27,7 +27,6 @@ def with_constant(inner: Space) -> Space:
     Args:
         inner: a space whose models have `b` and `bias` (linear, expansion).
     """
-    inner = fields_of(inner)  # once: each attribute of a call makes it again
 
     def add(s, shrink, coef, batch):
         return ConstantState(

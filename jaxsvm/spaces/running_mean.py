@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..numerics import running_mean
-from ..recipe import check_choice, fields_of, register, space
+from ..recipe import check_choice, register, space
 from ..types import Array, Space, State
 
 
@@ -36,7 +36,6 @@ def averaged(inner: Space, *, of: str = "steps") -> Space:
         of: "steps" or "moves"; structure.
     """
     check_choice("of", of, ("steps", "moves"))
-    inner = fields_of(inner)  # once: each attribute of a call makes it again
 
     def zero(key, data):
         f = inner.zero(key, data)

@@ -12,7 +12,7 @@ import numpy as np
 from ..checks import check_bytes, integer
 from ..models import Mapped, OneVsOne, OneVsRest
 from ..numerics import depends_on, sum_counts
-from ..recipe import fields_of, register, replace, solver
+from ..recipe import register, replace, solver
 from ..types import Array, Batch, Info, Solver, State, take
 from .shared_problems import share_classes, share_pairs
 
@@ -54,7 +54,6 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
     Reference: R. Rifkin, A. Klautau, In defense of one-vs-all classification, JMLR 5, 2004.
     """
     _check_classes(classes)
-    inner = fields_of(inner)  # once: each attribute of a call makes it again
 
     def labels(y):
         """(n,) class numbers -> (k, n) labels -1, +1."""
@@ -168,7 +167,6 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         Trans. Neural Networks 13, 2002; the votes as in scikit-learn's `SVC`.
     """
     _check_classes(classes)
-    inner = fields_of(inner)  # once: each attribute of a call makes it again
     num_pairs = classes * (classes - 1) // 2
     advice = f"take one_vs_rest(inner, classes={classes}), or fewer classes"
     size = 12 * classes * num_pairs  # three arrays (pairs, classes) of the votes

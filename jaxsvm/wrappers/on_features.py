@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ..checks import calling, shown
 from ..models import Mapped
 from ..numerics import blocked
-from ..recipe import as_static, fields_of, replace, solver
+from ..recipe import as_static, replace, solver
 from ..types import Lifted, Solver
 
 # rows per call of the feature map, which bounds the memory of a Nystrom map to some MiB
@@ -45,7 +45,6 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
         >>> run.model(data.x).tolist()
         [1.0, -1.0]
     """
-    inner = fields_of(inner)  # once: each attribute of a call makes it again
 
     def prepare(data):
         if isinstance(data, Lifted):
