@@ -24,6 +24,7 @@ SHARES = {
     "answers": (100_016, 28),
     "estimators": (100_000, 24),
     "selections": (100_000, 9),
+    "selection files": (100_015, 21),
     "resumed": (100_000, 47),
     "chunks": (100_000, 12),
     "commands": (100_000, 9),
@@ -34,14 +35,18 @@ SHARES = {
 }
 
 
+USERS = {"jax_numpy_dtype_promotion": "standard", "jax_numpy_rank_promotion": "allow", "jax_traceback_filtering": "off"}
+
+
 @pytest.fixture(autouse=True)
 def user_settings():
-    """JAX as users have it, with all frames in tracebacks: an exception of JAX would look as if it were ours."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        before = jax.config.jax_traceback_filtering
-        jax.config.update("jax_traceback_filtering", "off")
-        yield
-        jax.config.update("jax_traceback_filtering", before)
+    """JAX as users have it, in all threads, with all frames: an exception of JAX would look as if it were ours."""
+    before = {name: getattr(jax.config, name) for name in USERS}
+    for name, value in USERS.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 # A part of it for every run of the tests: the parts that compile little, and some kinds of answers.
