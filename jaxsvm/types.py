@@ -303,7 +303,7 @@ class Solver(NamedTuple):
     # this one; None: runs start from `init`. `select` then makes the runs of an axis one by one.
     warm_start: Callable | None = None
     # from what other runs a state with sums over rows may come, as updates work them out anew: of
-    # other "rows" (with targets and weights), of other "numbers"
+    # other "rows" with their targets, but of the same weights; of other "numbers"
     recomputes: tuple[str, ...] = ()
 
 
@@ -418,7 +418,7 @@ class Run(NamedTuple):
     sampler: State
     step: Array  # ()  int32, updates made
     done: Array  # ()  bool, the tolerance was met
-    # (5,) uint32, of which rows and numbers the state holds sums, see `loops.identity`; None:
+    # (6,) uint32, of which rows and numbers the state holds sums, see `loops.identity`; None:
     # it is not known, and `fit` goes on with any
     origin: Array | None = None
 
@@ -426,7 +426,7 @@ class Run(NamedTuple):
         check_field("step", self.step, "whole", least=0)
         check_field("done", self.done, "truth", jnp.shape(self.step))
         if self.origin is not None:
-            check_field("origin", self.origin, "whole", (*jnp.shape(self.step), 5), least=0)
+            check_field("origin", self.origin, "whole", (*jnp.shape(self.step), 6), least=0)
 
 
 class Curve(NamedTuple):

@@ -103,7 +103,7 @@ def ways() -> dict[str, Way]:
         "sbp": Way(lambda lam, g: one.sbp(3 * lam, rbf(g)), None),
         "batch_perceptron": Way(lambda lam, g: one.batch_perceptron(lam, rbf(g)), None),
         "simba": Way(lambda lam, g: one.simba(3 * lam, horizon=200.0), None),
-        "wolfe": Way(lambda lam, g: one.wolfe(lam, rbf(g)), None),
+        "wolfe": Way(lambda lam, g: one.wolfe(lam, rbf(g)), kernel=True),
         "cpsp": Way(lambda lam, g: one.cpsp(lam, rbf(g), points=4, planes=6), None),
         "scs": Way(lambda lam, g: one.scs(lam, capacity=12), None),
         "constrained_sgd": Way(lambda lam, g: one.constrained_sgd(10 * lam), None, streams=True),

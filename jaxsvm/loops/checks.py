@@ -163,11 +163,11 @@ def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
     fields = fields_of(solver)
     has = has_sums(fields)
     of_rows, of_numbers = (has and name not in fields.recomputes for name in ("rows", "numbers"))
-    different = different & np.array([of_rows, of_rows, True, of_numbers, of_rows])
+    different = different & np.array([of_rows, of_rows, has, True, of_numbers, of_rows])
     if fields.warm_start is not None:  # goes on with other numbers, and from another place
-        start, is_other = fields.warm_start(state), different[3] | different[4]
+        start, is_other = fields.warm_start(state), different[4] | different[5]
         state = jax.tree.map(lambda a, b: jnp.where(is_other, a, b), start, state)
-        different = different & np.array([True, True, True, False, False])
+        different = different & np.array([True, True, True, True, False, False])
     if is_traced(different):
         factor = jnp.where(jnp.any(different), jnp.nan, 1)
         is_real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)

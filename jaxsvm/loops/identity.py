@@ -2,7 +2,7 @@
 
 A state holds sums over rows, and a file of `select` the results of a call. Neither may go on with
 other rows, numbers or functions. `parts_of` says what a solver is. `origin_of` puts that and the
-rows into four numbers, which a state carries with one of its own.
+rows into five numbers, which a state carries with one of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FREE = ("tol", "start")
 # arguments that say in which space a function lies: its coefficients hold in no other
 _SPACES = ("kernel", "phi", "space")
 # what each of the numbers of an origin speaks of, but for the last, which is the state itself
-_NAMES = ("rows", "targets, weights or queries", "kernels or features", "numbers or functions")
+_NAMES = ("rows", "targets or queries", "weights", "kernels or features", "numbers or functions")
 
 
 class _Parts:
@@ -171,9 +171,9 @@ def parts_of(*things: Any) -> tuple[str, list]:
 
 
 def origin_of(solver: Any, data: Batch | None) -> Array | np.ndarray:
-    """Where a state comes from, as numbers (5,) uint32, 0 where it is not known.
+    """Where a state comes from, as numbers (6,) uint32, 0 where it is not known.
 
-    They speak of the rows; of targets, weights and queries; of kernels and feature maps; of the
+    They speak of the rows; of targets and queries; of weights; of kernels and feature maps; of the
     other numbers and functions of the solver, but for its tolerance and its start; and of the state
     itself, see `sealed`. They are on the host if all values are.
 
@@ -184,8 +184,9 @@ def origin_of(solver: Any, data: Batch | None) -> Array | np.ndarray:
     space, rest = _Parts(_FREE), _Parts(_FREE)
     space.add(solver, rest)
     rows = [] if data is None or isinstance(data, Lifted) else jax.tree.leaves(data.x)
-    targets = [] if data is None else jax.tree.leaves((data.y, data.weight, data.query))
-    return fingerprints((rows, targets, _words(space), _words(rest), []))
+    targets = [] if data is None else jax.tree.leaves((data.y, data.query))
+    weights = [] if data is None else [data.weight]
+    return fingerprints((rows, targets, weights, _words(space), _words(rest), []))
 
 
 def _words(parts: _Parts) -> list:
@@ -207,7 +208,7 @@ def with_state(origin: Any, state: Any) -> Any:
 
 
 def differs(old: Any, new: Any) -> Any:
-    """In which of their numbers two origins differ, (5,) bool; not where one is unknown."""
+    """In which of their numbers two origins differ, (6,) bool; not where one is unknown."""
     old, new = (a if is_traced(a) else np.asarray(a) for a in (old, new))
     return (old != new) & (old != 0) & (new != 0)
 

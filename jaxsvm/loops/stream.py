@@ -81,12 +81,12 @@ class StreamState(NamedTuple):
     seen: Array  # ()    int32, rows read so far (modulo `rows` if that was given, else 2^31)
     chunks: Array  # ()  int32, chunks read so far, in each process
     done: Array  # ()    bool, False: a stream has no tolerance
-    # (5,) uint32, as of `Run`; that of rows and targets is 0, not known
+    # (6,) uint32, as of `Run`; those of rows, targets and weights are 0, not known
     origin: Array | None = None
 
     def __check__(self) -> None:
         if self.origin is not None:
-            check_field("origin", self.origin, "whole", (5,), least=0)
+            check_field("origin", self.origin, "whole", (6,), least=0)
         if not isinstance(self.pending, Batch):
             raise ValueError(f"pending must be a batch, got {type(self.pending).__name__}")
         check_field("n_pending", self.n_pending, "whole", (), least=0, most=self.pending.y.shape[0])

@@ -39,8 +39,8 @@ OTHERS = {
     "rows": ("rows", DATA._replace(x=DATA.x.at[7, 1].add(1.0))),
     "signs": ("rows", DATA._replace(x=DATA.x * jnp.array([[-1.0, -1, 1]]))),
     "order": ("rows", DATA._replace(x=DATA.x[::-1])),
-    "targets": ("targets, weights or queries", DATA._replace(y=-DATA.y)),
-    "weights": ("targets, weights or queries", DATA._replace(weight=DATA.weight.at[3].set(2.0))),
+    "targets": ("targets or queries", DATA._replace(y=-DATA.y)),
+    "weights": ("weights", DATA._replace(weight=DATA.weight.at[3].set(2.0))),
 }
 
 
@@ -93,6 +93,16 @@ def test_newton_goes_on_with_another_number_to_its_own_optimum():
         warm = fit(jaxsvm.newton(0.02), DATA, state=start)
         assert warm.converged
         np.testing.assert_allclose(warm.model.w, fresh.model.w, atol=1e-5)
+
+
+def test_what_works_its_sums_out_anew_takes_other_rows_but_not_other_weights():
+    for solver in (jaxsvm.interior_point(1.0), jaxsvm.augmented_lagrangian(1.0)):
+        state = fit(solver, DATA, KEY).state
+        for name in ("rows", "signs", "order", "targets"):
+            data = OTHERS[name][1]
+            again, fresh = fit(solver, data, state=state, steps=20), fit(solver, data, KEY)
+            np.testing.assert_allclose(again.model.w, fresh.model.w, atol=1e-4)
+        refused("comes from a run with other weights", solver, OTHERS["weights"][1], state)
 
 
 def test_functions_are_told_apart_by_their_code_and_what_they_close_over():
