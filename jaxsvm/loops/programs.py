@@ -67,8 +67,8 @@ def release_programs() -> None:
     package, compiled = __name__.split(".")[0], (type(update), FunctionType)
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(package)]
     for value in [value for module in modules for value in list(vars(module).values())]:
-        is_own = isinstance(value, compiled) and value.__module__.startswith(package)
-        if is_own and hasattr(value, "clear_cache"):
+        is_compiled = isinstance(value, compiled) and hasattr(value, "clear_cache")
+        if is_compiled and value.__module__.startswith(package):  # not of another package
             value.clear_cache()
 
 
