@@ -441,8 +441,8 @@ def has_shape(value: Any) -> bool:
 def on_host(x: Any) -> Any:
     """The numbers of an array as NumPy reads them without a copy.
 
-    None for anything else: a tracer, sparse rows, an array on several devices or on a device that
-    is no CPU, a key.
+    None for anything else: a tracer, sparse rows, an array in parts on several devices or on a
+    device that is no CPU, a key.
     """
     if isinstance(x, np.ndarray):
         return x
@@ -450,7 +450,7 @@ def on_host(x: Any) -> Any:
         return None
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return None
-    if len(x.sharding.device_set) > 1 or not x.is_fully_addressable:
+    if not (x.is_fully_replicated and x.is_fully_addressable):
         return None
     return np.asarray(x) if {device.platform for device in x.devices()} == {"cpu"} else None
 

@@ -45,6 +45,8 @@ class _Parts:
     def add(self, thing: Any, rest: _Parts | None = None) -> None:
         """Add a thing; with `rest`, what says in which space it lies, and all else to `rest`."""
         thing = unwrap_static(thing)
+        if isinstance(thing, jax.core.Tracer) and _is_over(thing):
+            return  # in a list that counts traces
         if isinstance(thing, Recipe):
             self._add_call(thing, rest)
         elif rest is not None and not _holds_recipes(thing):
@@ -147,6 +149,15 @@ def _is_array(thing: Any) -> bool:
         return False
     kinds = (np.number, np.bool_, jax.dtypes.prng_key)
     return any(jax.dtypes.issubdtype(thing.dtype, kind) for kind in kinds)
+
+
+def _is_over(tracer: Any) -> bool:
+    """Whether the transformation that a tracer belongs to has ended."""
+    try:
+        jnp.copy(tracer)
+    except jax.errors.UnexpectedTracerError:
+        return True
+    return False
 
 
 def _is_tree(thing: Any) -> bool:
