@@ -23,7 +23,7 @@ from ..numerics import (
     pack_rows,
 )
 from ..numerics.sparse_products import MIN_ROWS
-from ..recipe import cast, check_choice, fields_of, is_kind, untried, unwrap_static
+from ..recipe import cast, check_choice, fields_of, is_kind, untried
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -231,7 +231,8 @@ def fit(
     probe_arg = None if probe is None else as_argument(probe, dtype)
     steps = 10 * -(-n // b) if steps is None else whole_number("steps", steps, 0)
     reads_all = fields.reads == "all" or draws.whole
-    lift, max_lifted = plan_lift(solver_arg, data, lift, memory, b * (every or 1), reads_all)
+    needs = b * (every or 1), reads_all
+    lift, max_lifted = plan_lift(solver_arg, fields, data, lift, memory, *needs)
     limit = None if tol is None else cast(tol if is_traced(tol) else float(tol), dtype)
     traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)
     max_every = max_lifted // b if lift == "piece" else None
@@ -251,7 +252,7 @@ def fit(
     check_steps(0 if is_traced(run.step) else int(run.step), steps)
     takes_rows = not traced and lift != "piece" and fields.reads == "rows" and not draws.whole
     # packing pays off from MIN_ROWS rows a step on
-    packed_rows = _rows_for_steps(solver_arg, data, takes_rows and b >= MIN_ROWS)
+    packed_rows = _rows_for_steps(solver_arg, fields, data, takes_rows and b >= MIN_ROWS)
     takes_updates = takes_rows and b == 1 and fields.updates is not None and lift != "step"
     constants = constants_of(solver_arg, data) if takes_updates else None
     inputs: Any = solver_arg, sampler_arg, probe_arg, data, packed_rows
@@ -420,14 +421,13 @@ def _init_or_resume(
     return state._replace(solver=solver_state, step=step, done=done, origin=origin)
 
 
-def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
+def _rows_for_steps(solver: Any, fields: Solver, data: Batch, pack: bool) -> Any:
     """The rows in the layout that steps read.
 
     It is that of the solver, or packed sparse rows; None: as they are.
     """
     packed_rows = pack_rows(data.x) if pack else None
-    layout = fields_of(solver).layout
-    if layout is not Solver._field_defaults["layout"]:
+    if fields.layout is not Solver._field_defaults["layout"]:
         # of few numbers by NumPy, as a program would have to be compiled; sparse rows as they are,
         # since they keep their packed form
         is_dense = not isinstance(data.x, SparseRows)
@@ -435,12 +435,18 @@ def _rows_for_steps(solver: Any, data: Batch, pack: bool) -> Any:
             data = data._replace(x=layout_of(solver, data))
         # Outside of the program, as a kernel chooses how to compute distances by the values of the
         # rows.
-        packed_rows = layout(data).x
+        packed_rows = fields_of(solver).layout(data).x
     return packed_rows
 
 
 def plan_lift(
-    solver: Any, data: Batch, lift: str, memory: float | None, least: int, reads_all: bool
+    solver: Any,
+    fields: Solver,
+    data: Batch,
+    lift: str,
+    memory: float | None,
+    least: int,
+    reads_all: bool,
 ) -> tuple[str, int]:
     """When features are computed, and how many rows of them fit `memory`.
 
@@ -448,6 +454,7 @@ def plan_lift(
 
     Args:
         solver: as an argument of a compiled function.
+        fields: of the solver.
         data: the training rows.
         lift: as of `fit`.
         memory: as of `fit`.
@@ -459,10 +466,7 @@ def plan_lift(
     known = number("memory", memory)
     if known is not None and not known > 0:
         raise ValueError(f"memory must be a number of bytes above 0, got {known:g}")
-    if (
-        isinstance(data, Lifted)
-        or unwrap_static(solver).prepare is Solver._field_defaults["prepare"]
-    ):
+    if isinstance(data, Lifted) or fields.prepare is Solver._field_defaults["prepare"]:
         return "never", data.y.shape[0]
     features = prepare.eval_shape(solver, data).x
     row_bytes = sum(

@@ -22,7 +22,7 @@ from ..data.sharding import shard
 from ..files import DeferredInterrupt, check_field
 from ..numerics import accum_dtype, depends_on
 from ..numerics.shards import split_rows
-from ..recipe import check_choice, register, unwrap_static
+from ..recipe import check_choice, fields_of, register, unwrap_static
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -326,7 +326,7 @@ def _plan(
             "this solver has a state for each row, and a stream on a mesh keeps none: take one "
             "such as pegasos or asset, or leave mesh out and give rows="
         )
-    lift = plan_lift(solver, call, "auto", memory, 2**62, False)[0] == "once"
+    lift = plan_lift(solver, fields_of(solver), call, "auto", memory, 2**62, False)[0] == "once"
     origin = np.asarray(origin_of(solver, None))
     return Plan(solver, origin, probe, layout, size, like, rows, per_row, lift)
 
