@@ -243,6 +243,7 @@ def test_an_array_of_widths_is_refused_with_the_way_to_sweep_it():
     np.testing.assert_allclose(found[:, 0, 0], np.exp(-1 / np.array([1.0, 4.0, 16.0])), rtol=1e-6)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", ["dense", "far", "sparse", "sparse and dense"])
 def test_one_gamma_a_column(form):
     x = np.random.default_rng(1).normal(size=(9, 5)).astype(np.float32)
@@ -458,6 +459,7 @@ def work_of(name, terms, path, calls):
         yield len(calls)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", NESTED)
 def test_the_work_of_nested_kernels_grows_like_their_terms(name, monkeypatch, tmp_path):
     calls, call = [], recipe.Recipe.call

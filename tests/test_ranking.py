@@ -345,6 +345,7 @@ def test_what_newton_does_not_take_of_ranking_is_refused_with_one_sentence():
         jaxsvm.fit(jaxsvm.newton(0.1, loss=SQUARED), jaxsvm.dataset(np.eye(3), [1, 1, 1], task="ranking"), KEY)
 
 
+@pytest.mark.long
 def test_strong_regularisation_has_a_closed_form():
     """lam above max |x_i - x_j|^2: all pairs violate their margin, w = sum c_ij (x_i - x_j) / lam, after one plane."""
     y, query, weight, _ = rows(7, 6)

@@ -80,6 +80,7 @@ def test_the_best_bias_is_that_of_scipy(name, x64):
         assert total(other + RANDOM.normal()) >= value + u @ (other - F) - 1e-12
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("size", [1e6, 1e30, np.inf])
 def test_rows_of_weight_zero_do_not_change_the_best_bias(size):
     """They would widen the interval that is searched, to where no digits are left."""

@@ -110,6 +110,7 @@ def test_without_a_name_the_solver_is_the_fastest_for_linear_machines(there, cap
     np.testing.assert_allclose(jaxsvm.models.load("f.npz")(X.astype("f")), best.decision_function(scaled), atol=1e-3)
 
 
+@pytest.mark.long(but=1)
 def test_predictions_of_any_format_agree(there, capsys):
     printed = []
     for file in ("rows.svm", "rows.npz", "bare.csv"):

@@ -98,6 +98,7 @@ def test_two_classes():
     np.testing.assert_array_equal(ours.dual_coef_, plain.dual_coef_)
 
 
+@pytest.mark.long
 def test_the_selection_is_in_the_rows_of_the_user():
     ours, _, x, y = on_cancer()
     splits = list(StratifiedKFold(5).split(x, y))
@@ -255,6 +256,7 @@ def test_weights_and_equal_rows():
             assert ours.scores_[i, 0, f] == pytest.approx(wanted, abs=2.001 * 2 / weight[test].sum())
 
 
+@pytest.mark.long
 def test_rows_of_all_kinds():
     x, y = cancer(120)
     dense = SVCCV(**FEW).fit(x, y)

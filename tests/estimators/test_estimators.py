@@ -74,6 +74,7 @@ def primal(model, x, y, C, loss):
     return (np.sum(model.coef_**2) + np.sum(model.intercept_**2)) / 2 + C * np.sum(slack if loss == "hinge" else slack**2)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_linear_svc_is_that_of_liblinear(k, loss):

@@ -52,6 +52,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("ours, kernel, options", CASES, ids=lambda value: getattr(value, "__name__", value))
 def test_every_attribute(ours, kernel, options):
     made, theirs, x = fitted(ours, kernel, **options)

@@ -81,6 +81,7 @@ def test_the_dual_solution_of_a_toy_problem():
     assert ours.decision_function(X).shape == (6,)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly"])
 def test_three_classes_in_every_attribute(kernel):
     ours, theirs = on_iris(kernel)

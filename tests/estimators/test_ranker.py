@@ -75,6 +75,7 @@ def test_the_weights_of_a_score_are_those_of_queries():
         ranker.score(x, y, sample_weight=-factor, qid=query)
 
 
+@pytest.mark.long
 def test_copies_are_weights_and_names_are_numbers():
     x, y, query = rows()
     twice = np.r_[np.arange(20), np.arange(N)]

@@ -50,6 +50,7 @@ def transcription(gram, rank, tol):
 # ------------------------------------------------------------------------------------------------------- the features
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("kernel", "formula", "tol"),
     [(RBF, gaussian, 3e-2), (kernels.polynomial(1.0, 1.0), cubic, 1e-6), (cubic, cubic, 1e-2)],

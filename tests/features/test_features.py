@@ -670,6 +670,7 @@ def test_a_sweep_of_fits_equals_a_loop_and_its_differences_are_the_gradient(kind
         np.testing.assert_allclose(value, [alone(*at) for at in zip(lams, sigmas, strict=True)], rtol=1e-11)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kind", ["nystrom", "fourier", "phase"])
 def test_a_model_on_features_is_saved_and_loaded(kind, tmp_path):
     phi = fourier(KEY, 2.0 * kernels.laplacian(1.0), dim=3, features=6, form="phase") if kind == "phase" else build(kind, SIGMA)
@@ -745,6 +746,7 @@ def test_what_is_no_map_of_rows_is_refused(phi):
         jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.pegasos(0.1)), data, jax.random.key(0), steps=2)
 
 
+@pytest.mark.long
 def test_leverage_scores_take_a_large_integer():
     key, kernel, x = jax.random.key(0), kernels.rbf(1.0), jnp.arange(12.0).reshape(6, 2)
     drawn = [features.leverage_scores(ridge=ridge, pilot=3)(key, kernel, x, 3) for ridge in (2**63, 2.0**63)]

@@ -450,6 +450,7 @@ def with_size(path, old, new):
     path.write_bytes(content.replace(*sizes))
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("size", [2_000_000_000, 4_294_967_294])
 @pytest.mark.parametrize("read", [jdata.load_npz, jdata.memory_map, read_npz])
 def test_deflate_cannot_unpack_to_more_than_1032_bytes_for_each(read, size, tmp_path):

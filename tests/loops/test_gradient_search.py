@@ -149,6 +149,7 @@ def found():
     return call(**START)
 
 
+@pytest.mark.long(but=1)
 def test_widths_of_columns_beat_one_width(found):
     grid = select(machine, DATA, KEY, C=np.logspace(-1, 3, 5), gamma=np.logspace(-2.5, 0.5, 5), progress=False)
     x, y = rows(2000, seed=1)

@@ -377,6 +377,7 @@ def test_save_writes_after_every_piece(tmp_path, monkeypatch):
     assert isinstance(models.load(path), Run)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["pegasos", "averaged", "sdca"])
 def test_a_saved_run_goes_on_bit_for_bit(name, tmp_path):
     solver = {
@@ -538,6 +539,7 @@ NEW_FUNCTIONS = {  # calls, each with a function of its own, and the names of co
 }
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="maps are counted on Linux")
 @pytest.mark.parametrize("name", NEW_FUNCTIONS)
 def test_programs_of_functions_that_are_gone_are_released(monkeypatch, name):

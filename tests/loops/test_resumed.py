@@ -44,6 +44,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", MACHINES)
 def test_sums_over_rows_go_on_with_the_same_rows_and_numbers_only(name):
     make, steps = MACHINES[name]
@@ -61,6 +62,7 @@ def test_sums_over_rows_go_on_with_the_same_rows_and_numbers_only(name):
     refused(both, make(C=1.0), OTHERS["rows"][1], state)
 
 
+@pytest.mark.long
 def test_a_linear_machine_and_one_on_features_are_told_apart_by_their_numbers():
     solver = jaxsvm.on_features(jaxsvm.features.fourier(KEY, RBF, features=8, dim=3), jaxsvm.sdca(1.0))
     other = jaxsvm.on_features(jaxsvm.features.fourier(jax.random.key(1), RBF, features=8, dim=3), jaxsvm.sdca(1.0))
@@ -206,6 +208,7 @@ def test_a_file_of_select_belongs_to_its_solvers(name, tmp_path):
         select(second, DATA, KEY, save=path, **OPTIONS)
 
 
+@pytest.mark.long
 def test_a_gradient_search_knows_the_function_that_makes_its_solvers(tmp_path):
     options = {"C": 1.0, "search": "gradient", "progress": False, "save": tmp_path / "search.npz"}
     select(lambda C: jaxsvm.decomposition(C, RBF), DATA, KEY, **options)

@@ -230,6 +230,7 @@ def test_other_solvers_as_by_fit(kind):
     assert found.model(data.x).shape == shape and np.isfinite(found.scores).all()
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("system", [None, "update", "eigen"])
 def test_paths_of_newton_are_the_solutions_of_liblinear(system):
     C = np.array([10.0, 0.01, 1.0])  # not in the order of the path

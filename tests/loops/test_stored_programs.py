@@ -100,6 +100,7 @@ def test_numbers_are_no_part_of_a_program(folder):
     assert len(run) == 3
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "damage", [lambda b: b"", lambda b: b[:-1], lambda b: b[: len(b) // 2], lambda b: b[:40] + b"\0" + b[41:]]
 )

@@ -181,6 +181,7 @@ def test_what_does_not_depend_on_the_first_axis_is_worked_out_once_for_all_its_v
     assert len(calls) == 10
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("chunk", [1, 2, 3, 4, 5, 99])
 def test_chunks_that_do_not_divide_the_axis_give_the_same_numbers(chunk):
     same(sweep(fn, a=A, b=B, chunk=chunk, progress=False)(X), loops(lambda a, b: fn(a, X, b), A, B))

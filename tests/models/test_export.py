@@ -53,7 +53,7 @@ MODELS = {
 }
 
 
-@pytest.mark.long(but=4)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_program_gives_the_values_of_the_model(name):
     """For any number of rows, whole blocks of 64 or not; the bytes too."""

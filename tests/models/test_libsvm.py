@@ -157,6 +157,7 @@ def test_a_file_of_liblinear_gives_its_values(name, dtype, tmp_path):
     check_same(again, model, new)
 
 
+@pytest.mark.long(but=1)
 def test_a_precomputed_kernel_of_libsvm(dtype, tmp_path):
     x, y, new = data("iris")
     gram = np.hstack([np.arange(1, len(x) + 1)[:, None], x @ x.T])
@@ -221,6 +222,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_libsvm_reads_our_expansions(name, dtype, tmp_path):
     model, path = expansion(KERNELS[name]()), tmp_path / "a.model"

@@ -43,6 +43,7 @@ def by_hand(drawn, gains, patience, effort):
     return passes
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("patience", "effort"), [(1, 1), (2, 2), (3, 5)])
 def test_the_rows_of_each_pass_follow_the_rule(patience, effort):
     sampler = samplers.active_rows(patience=patience, effort=effort)
@@ -88,6 +89,7 @@ def problem(sparse):
     return (scipy.sparse.csr_matrix(x) if sparse else x).astype(np.float32), y
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("name", ["hinge", "squared_hinge"])
 def test_the_optimum_is_that_of_liblinear(name, sparse):

@@ -63,6 +63,7 @@ def test_differences_of_sparse_rows_are_those_of_dense_ones():
         assert len(set(index)) == len(index)
 
 
+@pytest.mark.long
 def test_pegasos_on_drawn_pairs_reaches_the_optimum_of_ranking():
     """Acceptance: 10,000 steps of 16 pairs, suffix mean, lam = 1e-2: at most 1.005 of the minimum."""
     lam, batch = 1e-2, data()

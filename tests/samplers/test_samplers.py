@@ -270,6 +270,7 @@ for sampler in (samplers.epochs(1024), samplers.epochs(3000), samplers.shrinking
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", [SEVERAL], ids=["samplers"])
 def test_large_draws_compile_with_all_optimisations(program):
     """LLVM of JAX 0.12 did not come to an end with all rounds of the permutation in one loop."""

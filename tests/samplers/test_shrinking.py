@@ -326,6 +326,7 @@ def test_runs_inside_jit_and_vmap_are_those_outside():
         assert int(together.state.sampler.n_active[i]) == int(alone.state.sampler.n_active)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
 def test_dual_ascent_reaches_the_optimum_of_liblinear(x64, C):
     run = fit(jaxsvm.sdca(C), dtype=np.float64, steps=LONG, tol=1e-6)

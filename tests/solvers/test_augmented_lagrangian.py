@@ -140,6 +140,7 @@ def test_the_dual_coefficients_certify_the_solution(bias):
     assert float(run.info.residual[-1]) <= 1e-6
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
     times = WEIGHT.astype(int)

@@ -172,6 +172,7 @@ def test_optima_of_other_losses(bias):
     np.testing.assert_allclose(w_of(losses.squared, real), ridge, atol=1e-3)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("loss", [losses.pinball(0.3), losses.smooth_hinge(0.5)], ids=repr)
 def test_optima_are_those_of_the_exact_kernel_machine(loss):
     data = dataset(dtype=np.float32) if loss.labels else dataset(y=TARGET, dtype=np.float32, task="regression")
@@ -231,6 +232,7 @@ def test_every_iterate_is_inside_of_its_bounds(bias, x64):
         assert abs(coef.sum()) <= 1e-9 * C * WEIGHT.sum()
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
     times = WEIGHT.astype(int)
@@ -280,6 +282,7 @@ def test_a_run_goes_on_from_the_state_of_another_problem(other):
 # ------------------------------------------------------------------------------------------------- certificates, wrappers
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_the_dual_coefficients_certify_the_solution(bias):
     data = dataset(dtype=np.float32)

@@ -51,6 +51,7 @@ def primal(w, b, lam, bias, x=X, y=Y, weight=WEIGHT):
 # ------------------------------------------------------------------------------------------------------- least_squares
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_one_pass_is_ridge_regression(bias, x64):
     for lam in LAMS:
@@ -106,6 +107,7 @@ def test_pieces_in_any_order_make_the_same_sums(x64):
         np.testing.assert_allclose(run.model.b, whole.b, rtol=1e-9)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_weights_are_copies_and_padding_changes_nothing(bias, x64):
     times = WEIGHT.astype(int)
@@ -303,6 +305,7 @@ def test_more_columns_than_rows(x64):
     np.testing.assert_allclose(path.w[1], w, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_rows_beyond_a_block_and_inside_of_a_transformation(x64):
     x = RNG.normal(size=(5000, 3))
     y = x @ [1.0, 2.0, 3.0] + RNG.normal(size=5000)

@@ -103,6 +103,7 @@ def test_pairs_are_those_of_liblinear(x64):
 # Closed forms and formulas
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("system", ["cholesky", "update", "cg", "eigen"])
 @pytest.mark.parametrize("bias", BIASES)
 def test_squared_loss_is_ridge_regression_in_one_step(bias, system, x64):
@@ -150,6 +151,7 @@ def test_a_poor_prediction_is_not_the_start(x64):
     assert int(state.steps) == int(straight.steps)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("seed", [1, 3, 5])
 def test_a_path_in_float32_over_rows_of_very_different_size_converges(seed):
     random = np.random.default_rng(seed)
@@ -286,6 +288,7 @@ def test_the_residual_is_the_duality_gap(name, x64):
     np.testing.assert_allclose(info.residual, (primal - dual) / primal, rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["logistic", "smooth_hinge", "squared_hinge", "squared"])
 def test_the_residual_bounds_the_excess_with_a_free_bias(name, x64):
     """Near the minimum, in all directions, and where w is the best for its b: there the gradient in w says nothing."""

@@ -539,6 +539,7 @@ def span(f):
     return tuple(a.astype(np.float64) for a in (x[:size], inverse[:size, :size], f.coef[:size]))
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("eta", [3e-4, ETA])
 def test_the_factor_inverts_the_kernel_among_the_points(dtype, eta, x64):
@@ -817,6 +818,7 @@ def test_a_saved_model_is_bounded_by_the_budget(name, mapped, tmp_path):
         assert run.model.x.shape == (BUDGET, D) and len(numbers(run.model.x, STREAM_X)) == BUDGET
 
 
+@pytest.mark.long(but=2)
 @each
 def test_a_stream_of_another_width_leaves_what_was_reached(name, mapped, tmp_path):
     solver, path = METHODS[name](BUDGET), tmp_path / "run.npz"

@@ -103,6 +103,7 @@ def primal(gram, y, share, lam, beta):
     return lam / 2 * beta @ gram @ beta + share @ np.maximum(0, 1 - y * (gram @ beta))
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("weights", ["norm", "dual"])
 def test_a_run_goes_on_with_another_lam(weights, x64):
     """The dual value and the bundle of the old lam do not count: the gap is never below the excess of the objective."""
