@@ -536,6 +536,7 @@ def test_all_losses_but_the_logistic_have_a_quadratic_dual():
     assert losses.crammer_singer.quadratic is None
 
 
+@pytest.mark.long(but=4)
 @quadratics
 def test_the_quadratic_part_is_the_conjugate_with_its_sign_turned(case, x64):
     """y coef - kink |coef| - soft/2 coef^2 = -C conjugate(-coef / C, y) on [low, high], by the supremum over scores too."""

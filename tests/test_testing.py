@@ -45,7 +45,7 @@ GOOD = {
 }
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", GOOD)
 def test_solvers_of_the_package_pass(name):
     check_solver(GOOD[name]())

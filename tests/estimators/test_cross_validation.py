@@ -198,7 +198,7 @@ def cancer(n=150):
     return x[:n, :8], y[:n]
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("scoring", ["roc_auc", "f1_macro", make_scorer(balanced_accuracy_score), None])
 def test_scores_of_scikit_learn(scoring):
     x, y = cancer()

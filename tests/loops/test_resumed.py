@@ -198,6 +198,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_file_of_select_belongs_to_its_solvers(name, tmp_path):
     path, (first, second) = tmp_path / "grid.npz", PAIRS[name]

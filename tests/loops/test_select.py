@@ -210,7 +210,7 @@ KINDS = {
 }
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_solvers_as_by_fit(kind):
     maker, data, axes = KINDS[kind]

@@ -227,6 +227,7 @@ FILLED = {
 }
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize(("solver", "b", "way"), [
     *((solver, b, "weights") for solver in ("pegasos", "asset") for b in (1, 7, 50)),
     *(("pegasos", 7, way) for way in FILLED if way != "weights"),

@@ -83,6 +83,7 @@ except ImportError:
 """
 
 
+@pytest.mark.long
 def test_a_file_runs_without_this_package(tmp_path):
     model, names = expansion(kernels.rbf(2.0)), [tmp_path / name for name in ("model.bin", "x.npy", "values.npy")]
     export(model, names[0])

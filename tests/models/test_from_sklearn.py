@@ -69,7 +69,7 @@ def expected_of(machine, x):
     return machine.decision_function(x) if hasattr(machine, "decision_function") else machine.predict(x)
 
 
-@pytest.mark.long(but=12)
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize(("rows", "wide"), [("dense", False), ("dense", True), ("sparse", False)])
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_the_estimator(name, rows, wide):

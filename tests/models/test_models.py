@@ -377,6 +377,7 @@ def test_typed_keys(impl, path):
     np.testing.assert_array_equal(jax.random.normal(found["one"], (3,)), jax.random.normal(tree["one"], (3,)))
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize(
     "dtype",
     [jnp.bfloat16, jnp.float8_e4m3fn, jnp.int4, jnp.float16, jnp.float32, jnp.complex64, jnp.int8, jnp.uint16, jnp.uint32, bool],

@@ -43,6 +43,7 @@ def test_a_run_of_0_3_0_goes_on(name, old):
     np.testing.assert_allclose(np.asarray(run.model(data.x)), want, atol=2e-5 * max(1, np.abs(want).max()))
 
 
+@pytest.mark.long
 def test_all_runs_of_the_file_are_tested(old):
     assert set(old["runs"]) == {*NAMES, "stream", "sparse"}
 

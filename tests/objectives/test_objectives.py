@@ -212,6 +212,7 @@ def _box(name, lam, weight, rng, bias="none"):
     return coef
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", ["none", "feature", "free"])
 def test_exact_gap_is_primal_minus_dual_from_scratch(bias):
     name = "hinge"
@@ -345,6 +346,7 @@ def test_free_bias_against_libsvm(weight):
         assert float(jaxsvm.certificate(model, data, lam).dual) <= value + 1e-12
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "space, has, problem_bias", [("linear", "free", "feature"), ("linear", "feature", "free"), ("rbf", "none", "feature")]
 )
@@ -411,6 +413,7 @@ def test_maps_of_maps_and_plain_functions_as_maps():
 # ------------------------------------------------------------------------------------------------- dual, kkt, nu, C, lam
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["hinge", "squared_hinge", "eps_insensitive"])
 def test_dual_from_scratch(name):
     rng = np.random.default_rng(13)

@@ -32,6 +32,7 @@ def test_auc_is_that_of_scikit_learn_with_ties_and_weights(seed):
     np.testing.assert_allclose(found, roc_auc_score(y, score, sample_weight=weight), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_auc_tells_scores_apart_that_differ_in_the_last_bit():
     score = np.array([-1e6, 1.0, np.nextafter(np.float32(1), np.float32(2))], np.float32)
     assert float(objectives.auc_on(jaxsvm.dataset(score[:, None], [-1, -1, 1]))(MODEL)) == 1

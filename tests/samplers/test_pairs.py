@@ -50,6 +50,7 @@ def test_draws_go_on_where_they_ended():
     np.testing.assert_array_equal(sampler.draw(state, 0, 5)[2:], sampler.draw(state, 2, 3))
 
 
+@pytest.mark.long
 def test_differences_of_sparse_rows_are_those_of_dense_ones():
     rng = np.random.default_rng(1)
     dense = np.where(rng.random((40, 30)) < 0.3, rng.normal(size=(40, 30)), 0).astype(np.float32)

@@ -53,6 +53,7 @@ def test_an_epoch_visits_each_row_once_also_where_blocks_differ():
         assert sorted(index[:length, j].tolist()) == block == sorted(index[length : 2 * length, j].tolist())
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("inner", [samplers.epochs(1), samplers.uniform(1)], ids=str)
 def test_steps_have_no_bias(inner):
     """The mean over the rows that may be drawn, written out, is the weighted mean of all rows."""

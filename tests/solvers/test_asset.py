@@ -169,6 +169,7 @@ def optimum(name, lam, x=X, y=None):
 # ---------------------------------------------------------------------------------------------------------------- steps
 
 
+@pytest.mark.long(but=2)
 @each_loss
 def test_asset_steps_and_averages_as_printed(x64, name):
     met = np.zeros(3, int)
@@ -183,6 +184,7 @@ def test_asset_steps_and_averages_as_printed(x64, name):
     assert met[0] > 0 and met[2] > 0  # the ball and the cap were at work
 
 
+@pytest.mark.long(but=2)
 @each_loss
 def test_asset_steps_and_averages_without_a_bias(x64, name):
     met = 0
@@ -197,6 +199,7 @@ def test_asset_steps_and_averages_without_a_bias(x64, name):
     assert met > 0
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     ("name", "rows", "average_from"),
     [(name, BATCHES, FROM) for name in LOSSES] + [("hinge", SINGLE, FROM), ("hinge", SINGLE, None)],
@@ -232,6 +235,7 @@ def test_the_interval_of_the_bias_is_kept_where_steps_would_leave_it(x64):
 # ------------------------------------------------------------------------------------------------------------ constants
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("free", [True, False])
 @each_loss
 def test_the_set_and_the_first_step_by_hand(x64, name, free):
@@ -260,6 +264,7 @@ def test_the_constants_of_the_table(x64):
         np.testing.assert_allclose((got.radius**2 + got.bound**2) / got.first**2, pull, rtol=1e-13)
 
 
+@pytest.mark.long(but=2)
 @each_loss
 def test_the_optimum_lies_in_the_set(x64, name):
     labels, n = LOSSES[name][0].labels, 12  # few rows, for the sake of SciPy
@@ -435,6 +440,7 @@ def test_a_start_of_the_average_that_is_no_step_is_refused(factory, average_from
         factory(0.1, average_from=average_from).reads  # noqa: B018
 
 
+@pytest.mark.long
 def test_rows_of_one_class_give_a_bound_that_is_finite():
     data = jaxsvm.Batch(jnp.ones((41, 2)), jnp.ones(41), jnp.arange(41, dtype=jnp.int32), jnp.ones(41))
     model = jaxsvm.fit(jaxsvm.asset(0.1, loss=losses.logistic), data, jax.random.key(0), steps=50).model

@@ -48,6 +48,7 @@ def primal(w, bias, x=X, y=Y, C=C, weight=1.0):
     return w @ w / 2 + C * np.sum(weight * np.maximum(1 - y * (with_ones(x, bias) @ w), 0))
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_steps_are_those_of_the_formulas(bias, x64):
     """The direction and its line search by hand, from the state before each step; the multipliers and penalties, too."""
@@ -84,6 +85,7 @@ def test_steps_are_those_of_the_formulas(bias, x64):
     assert kinds.count("multiplier") >= 3 and kinds.count("step") >= 6
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
 def test_optima_of_the_hinge(bias, C):
@@ -116,7 +118,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("loss", OTHERS, ids=repr)
 def test_optima_of_other_losses_are_those_of_the_interior_point_method(loss):
     data = dataset(dtype=np.float32) if loss.labels else dataset(y=TARGET, dtype=np.float32, task="regression")
@@ -125,6 +127,7 @@ def test_optima_of_other_losses_are_those_of_the_interior_point_method(loss):
     np.testing.assert_allclose(ours.model(data.x), other.model(data.x), atol=2e-3)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_the_dual_coefficients_certify_the_solution(bias):
     data = dataset(weight=WEIGHT, dtype=np.float32)
@@ -172,6 +175,7 @@ def test_the_residual_is_a_gap_whatever_the_data(seed, C, noise):
     assert float(run.info.residual[-1]) <= 1e-5
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("C", [1.0, 100.0])
 def test_float32_meets_the_tolerance_on_standardised_columns(C):
     x, y = load_breast_cancer(return_X_y=True)
@@ -212,6 +216,7 @@ def test_a_run_goes_on_from_the_state_of_another_problem(other):
     assert not short.converged and float(short.info.residual[-1]) > 1e-3
 
 
+@pytest.mark.long
 def test_updates_of_one_step_are_one_update(x64):
     """A run that is cut after every step ends at the same point."""
     many = fit(jaxsvm.augmented_lagrangian(C, rounds=1), dataset(), steps=60, every=1)

@@ -359,7 +359,7 @@ def test_there_is_no_criterion_without_a_point_and_none_that_is_no_number(stop, 
 # ---------------------------------------------------------------------------------------------------------- what it is worth
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
 def test_primal_and_dual_values_against_numpy(weight, x64):
     """The dual of alpha, which is that of another function than the model's, bounds the primal of the model from below."""

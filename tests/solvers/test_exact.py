@@ -792,7 +792,7 @@ def test_no_row_of_a_class_leaves_the_others_their_votes():
 BEYOND = 2_100  # rows: a working set of 1,024 is solved by blocks
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["hinge free", "eps_insensitive free", "hinge none", "squared_hinge free", "nu"])
 def test_sets_that_are_solved_by_blocks_lead_to_the_optimum(name):
     rng = np.random.default_rng(7)

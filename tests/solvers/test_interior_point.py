@@ -106,6 +106,7 @@ def transcription(x, y, weight, C, bias, steps):
         dual, w = dual + length * change, w + length * dw
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_steps_are_those_of_the_newton_system(bias, x64):
     weight = np.maximum(WEIGHT, 1)
@@ -129,6 +130,7 @@ def test_steps_are_those_of_the_newton_system(bias, x64):
 # ----------------------------------------------------------------------------------------------------------------- optima
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("bias", BIASES)
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
 def test_optima_of_the_hinge(bias, C):
@@ -184,6 +186,7 @@ def test_optima_are_those_of_the_exact_kernel_machine(loss):
 # ------------------------------------------------------------------------------------------------------ float32, large C
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("bias", ["feature", "free"])
 @pytest.mark.parametrize("C", [1.0, 1e4, 1e6])
 @pytest.mark.parametrize("scale", [True, False], ids=["standardised", "raw"])
@@ -215,6 +218,7 @@ def test_small_lam_in_float64_reaches_1e_10(x64):
 # ---------------------------------------------------------------------------------------------------------- invariants
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_every_iterate_is_inside_of_its_bounds(bias, x64):
     data, solver = dataset(weight=WEIGHT), jaxsvm.interior_point(C, bias=bias, rounds=1, tol=1e-9)

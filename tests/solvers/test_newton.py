@@ -50,6 +50,7 @@ def parts(model):
 # Other programs
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("system", ["cholesky", "update", "cg", "eigen"])
 def test_squared_hinge_is_that_of_liblinear(system, x64):
     run = solve(dataset(), loss=losses.squared_hinge, bias="feature", system=system, tol=1e-16)
@@ -273,6 +274,7 @@ def test_reaches_the_minimum_of_scipy_and_certifies_it(name, bias, system):
     assert run.model.bias == bias
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_the_residual_is_the_duality_gap(name, x64):
     """|g|^2 / (2 lam) = P(w) - D(-slopes / lam), by the objectives of the package."""
@@ -368,6 +370,7 @@ def test_on_features_is_newton_on_the_features(x64):
     np.testing.assert_allclose(run.model(X), jaxsvm.fit(exact, dataset(), KEY).model(X), atol=1e-4)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(("n", "block"), [(60, 60), (60, 7), (61, 60), (1, 4)])
 def test_the_blocks_of_a_weighted_gram_overlap_without_effect(n, block, monkeypatch, x64):
     from jaxsvm.numerics import normal_equations

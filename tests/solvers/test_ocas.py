@@ -165,6 +165,7 @@ def written_out(rounds, mix):
     return out
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("mix", [0.1, 1.0])
 def test_rounds_are_those_of_the_method_written_out(mix, x64):
     expected = written_out(8, mix)
@@ -176,6 +177,7 @@ def test_rounds_are_those_of_the_method_written_out(mix, x64):
         np.testing.assert_allclose(info.residual, (primal - dual) / primal, rtol=1e-7)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("loss", [losses.hinge, losses.logistic], ids=repr)
 def test_the_search_ends_at_the_minimum_of_the_ray(loss, x64):
     problem = make_problem(LAM, loss, "none", None, dataset(), jnp.asarray(WEIGHT))

@@ -439,7 +439,7 @@ def test_every_old_point_is_as_likely_to_go(seed):
     assert scipy.stats.chisquare(pairs).pvalue > 1e-3
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 def test_another_key_draws_others():
     assert np.mean(drops(0) == drops(1)) < 0.2  # 1/12 by chance
 
@@ -836,6 +836,7 @@ def test_a_stream_of_another_width_leaves_what_was_reached(name, mapped, tmp_pat
         jaxsvm.stream(solver, [(STREAM_X[:CHUNK, :2], STREAM_Y[:CHUNK])], state=state)
 
 
+@pytest.mark.long(but=2)
 @each
 def test_a_stream_that_ends_early_keeps_what_was_reached(name, mapped, tmp_path):
     solver, path = METHODS[name](BUDGET), tmp_path / "run.npz"

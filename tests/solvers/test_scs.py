@@ -115,7 +115,7 @@ def test_on_all_rows_it_is_the_method_of_wolfe(kernel, x64):
     np.testing.assert_allclose(info.loss[:steps], told.loss[:steps], rtol=1e-10)
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("choices", [{}, {"line_search": "wolfe"}, {"at_incumbent": True}], ids=str)
 @pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["plain", "weights"])
 def test_strong_regularisation_takes_one_step(weight, choices, x64):

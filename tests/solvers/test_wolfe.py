@@ -155,7 +155,7 @@ def test_the_run_by_hand(name, weights, weight, x64):
 # ---------------------------------------------------------------------------------------------------------- closed forms
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("lam", [1.0, 5.0])
 @pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["plain", "weights"])
 @pytest.mark.parametrize("choices", [{}, {"weights": "dual", "bundle": 3}, {"line_search": "wolfe"}], ids=str)

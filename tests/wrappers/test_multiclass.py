@@ -163,7 +163,7 @@ def branches(jaxpr, in_loop=False):
     return total
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("solver", [jaxsvm.sbp(0.3, RBF), jaxsvm.wolfe(0.1, RBF), jaxsvm.scs(0.1, RBF, capacity=8)])
 def test_what_is_due_now_and_then_is_not_worked_out_at_every_step(solver):
     """Several clocks would make of `cond` a choice between both branches: n^2 kernel values a step."""
