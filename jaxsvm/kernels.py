@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -578,11 +578,23 @@ def holds_custom(thing: Any) -> bool:
     return _holds(thing, custom) and not holds_precomputed(thing)
 
 
+def _calls(kernel: Kernel) -> Iterator[tuple[Callable, tuple, dict]]:
+    """The factory and arguments of the kernel, and of each of which it is made."""
+    factory, args, kwargs = kernel.call()
+    yield factory, args, kwargs
+    for part in (*args, *kwargs.values()):
+        if isinstance(part, Kernel):
+            yield from _calls(part)
+
+
 def _holds(kernel: Kernel, kind: Callable) -> bool:
     """Whether the kernel, or one of which it is made, is of the factory `kind`."""
-    factory, args, kwargs = kernel.call()
-    parts = [part for part in (*args, *kwargs.values()) if isinstance(part, Kernel)]
-    return factory is kind or any(_holds(part, kind) for part in parts)
+    return any(factory is kind for factory, _, _ in _calls(kernel))
+
+
+def _has_diag(kernel: Kernel) -> bool:
+    """Whether it, or one of which it is made, is of a function for the diagonal of the user's."""
+    return any(factory is custom and args[1] is not None for factory, args, _ in _calls(kernel))
 
 
 def check_symmetric(kernel: Kernel, data: Batch) -> None:
@@ -617,20 +629,41 @@ def check_symmetric(kernel: Kernel, data: Batch) -> None:
             )
 
 
-def check_symmetric_rows(kernel: Kernel, data: Batch) -> None:
-    """Check that a kernel is symmetric, at eight of the rows.
+def check_custom(kernel: Kernel, data: Batch) -> None:
+    """Check a kernel of the user at eight of the rows.
 
     Raises:
-        ValueError: not symmetric, with the rows and the two values.
+        ValueError: a value that is not finite, not symmetric, k(x, x) < 0, another one than that of
+            `diag`; with the rows and the values.
     """
     live = np.flatnonzero(np.asarray(data.weight) > 0)
     rows = live[np.linspace(0, len(live) - 1, min(8, len(live))).astype(int)]
     x = on_host(data.x)
     x = data.x[rows] if x is None else x[rows]
     values = np.asarray(kernel(x, x), float)
+    if not np.isfinite(values).all():
+        i, j = np.argwhere(~np.isfinite(values))[0]
+        raise ValueError(
+            f"the kernel must give finite numbers, got {values[i, j]} for rows {rows[i]} and "
+            f"{rows[j]}: mend the function of kernels.custom, or scale the rows"
+        )
+    diag = np.diagonal(values)
+    rounding = 10 * float(jnp.finfo(accum_dtype(data.x)).eps) ** 0.5 * np.abs(values).max()
+    if diag.min() < -rounding:
+        i = np.argmin(diag)
+        raise ValueError(
+            f"the kernel must be positive semi-definite, got k(x, x) = {diag[i]:g} for row "
+            f"{rows[i]}: mend the function of kernels.custom"
+        )
+    given = np.asarray(kernel.diag(x), float) if _has_diag(kernel) else diag
+    if not np.abs(diag - given).max() <= 0.1 * np.abs(values).max():
+        i = np.argmax(np.abs(diag - given))
+        raise ValueError(
+            f"diag of kernels.custom must give k(x, x), got {given[i]:g} where k(x, x) = "
+            f"{diag[i]:g} for row {rows[i]}: mend it, or leave it out"
+        )
     asymmetry = np.abs(values - values.T)
-    rounding = 10 * float(jnp.finfo(accum_dtype(data.x)).eps) ** 0.5
-    if asymmetry.max() > rounding * np.abs(values).max():
+    if asymmetry.max() > rounding:
         i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
         raise ValueError(
             f"the kernel must be symmetric, got k(x, z) = {values[i, j]:g} and k(z, x) = "

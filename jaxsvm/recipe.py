@@ -474,7 +474,11 @@ def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Ca
         @functools.wraps(factory)
         def wrapper(*args, **kwargs):
             refuse_old_options(factory.__name__, OPTIONS.get(name, {}), kwargs)
-            bound = signature.bind(*args, **kwargs)
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                call = f"{factory.__name__}({', '.join(signature.parameters)})"
+                raise TypeError(f"{call}: {error}") from None
             for argument, value in bound.arguments.items():
                 bound.arguments[argument] = _checked(rules[argument], value)
             bound.apply_defaults()

@@ -576,8 +576,8 @@ class Fit(NamedTuple):
                 )
             return (
                 f"the model is not finite after {int(steps)} steps: look at the scale of the data "
-                "and at the step size, and inside of a transformation at the state that it goes on "
-                "from, which other rows or numbers make nan"
+                "and at the step size; inside of a transformation other rows or numbers than those "
+                "of state= make it nan"
             )
         if not self.info.step.shape[0]:
             return f"no step was made; the run stands at step {int(steps)}"

@@ -381,6 +381,24 @@ def test_a_function_that_is_not_symmetric_is_no_kernel(name):
         jaxsvm.fit(KERNEL_USERS[name](uneven), data, jax.random.key(0), steps=2)
 
 
+NO_KERNELS = {
+    "negative": (lambda x, z: -(x @ z.T), None, r"positive semi-definite, got k\(x, x\) = -"),
+    "nan": (lambda x, z: jnp.log(x @ z.T), None, r"the kernel must give finite numbers, got (nan|-inf) for rows"),
+    "infinite": (lambda x, z: 1e38 * jnp.exp((x @ z.T) ** 2), None, "the kernel must give finite numbers, got inf"),
+    "diag": (lambda x, z: x @ z.T, lambda x: jnp.ones(x.shape[0]), r"diag of kernels.custom must give k\(x, x\), got 1 where"),
+}
+
+
+@pytest.mark.parametrize("name", NO_KERNELS)
+def test_a_function_of_wrong_values_is_no_kernel(name):
+    fn, diag, words = NO_KERNELS[name]
+    data = jaxsvm.dataset(3 * RNG.normal(size=(20, 2)), np.where(np.arange(20) % 2, 1, -1))
+    with pytest.raises(ValueError, match=words):
+        jaxsvm.fit(jaxsvm.decomposition(1.0, kernels.custom(fn, diag=diag)), data, jax.random.key(0))
+    right = kernels.custom(lambda x, z: x @ z.T, diag=lambda x: jnp.sum(x * x, axis=1))
+    assert jaxsvm.fit(jaxsvm.decomposition(1.0, right), data, jax.random.key(0)).converged
+
+
 def test_rows_of_weight_0_and_kernels_of_other_rows_are_not_compared():
     first = lambda x, z: x @ z.T + jnp.where(x[:, :1] > 5, 3, 0)  # not symmetric with a row beyond 5
     x = np.array([[1.0], [-1.0], [9.0], [2.0]])

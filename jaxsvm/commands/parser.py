@@ -589,6 +589,12 @@ def add_reading_options(parser: Any) -> None:
         "out, or fill in the mean of the column over the training rows (refused)",
     )
     group.add_argument(
+        "--expansion",
+        type=int,
+        default=100,
+        help="bytes that a compressed file may expand to, for each of its own (100)",
+    )
+    group.add_argument(
         "--no-cache",
         action="store_true",
         help="do not keep compiled programs on disk, in the user's cache folder",

@@ -50,6 +50,7 @@ def rows(
     reading["header"] = {"auto": "auto", "yes": True, "no": False}[args.header]
     reading["zero_based"] = {"auto": "auto", "yes": True, "no": False}[args.zero_based]
     reading["missing"] = args.missing is not None
+    reading["expansion"] = args.expansion
     if args.delimiter is not None:
         reading["delimiter"] = args.delimiter.replace("\\t", "\t")
     if paths.count(STANDARD) > 1:

@@ -160,6 +160,8 @@ def assemble(
     """
     if task is not None:
         check_choice("task", task, ("binary", "multiclass", "regression", "ranking"))
+    if not parts:
+        raise ValueError("give the path of at least one file")
     if any(part.y is None for part in parts):
         raise ValueError("there are no labels beside the rows")
     names = [normalize_names(part.y) for part in parts]

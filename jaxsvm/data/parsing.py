@@ -100,6 +100,7 @@ class _Expanded(io.RawIOBase):
         self.expansion = getattr(path, "expansion", EXPANSION)
         self.left = self.expansion * (os.path.getsize(path) + SHORT)
         self.line = 0  # bytes of the line, and of blank lines that follow it
+        self.is_over = False  # whether the line has ended, so that what is not blank begins another
 
     def readable(self) -> bool:
         return True
@@ -108,7 +109,10 @@ class _Expanded(io.RawIOBase):
         part = self.file.read(len(buffer))
         content = part.rstrip()
         end = max(content.rfind(b"\n"), content.rfind(b"\r"))
-        self.line = len(part) - end - 1 + (self.line if end < 0 else 0)
+        goes_on = end < 0 and not (content and self.is_over)
+        self.line = len(part) - end - 1 + (self.line if goes_on else 0)
+        rest = part[len(content) :]
+        self.is_over = b"\n" in rest or b"\r" in rest or (self.is_over and not content)
         self.left -= len(part)
         for what, is_too_long in (
             (f"more than {self.expansion} times its size and {SHORT} bytes", self.left < 0),
@@ -120,7 +124,8 @@ class _Expanded(io.RawIOBase):
             if is_too_long:
                 raise ValueError(
                     f"{self.path} expands to {what}: if it is what it should be, decompress it "
-                    f"first, or give a larger expansion than {self.expansion}"
+                    f"first, or give a larger expansion than {self.expansion} (the option "
+                    "--expansion of the commands)"
                 )
         buffer[: len(part)] = part
         return len(part)

@@ -9,6 +9,7 @@ import chex
 import jax.numpy as jnp
 from jax import lax
 
+from ..checks import shown
 from ..numerics import (
     accum_dtype,
     add_counts,
@@ -90,8 +91,14 @@ def coordinate(
         A solver, stopped by the residual of its last complete pass.
 
     Raises:
-        ValueError: from `init`, `start` of another length than the data.
+        ValueError: a loss without `dual_step`; from `init`, `start` of another length than that of
+            the data.
     """
+    if loss.dual_step is None:
+        raise ValueError(
+            f"{shown(loss)} has no dual_step: give it one, or take pegasos or subgradient, which "
+            "need none"
+        )
 
     def init(key, data):
         dtype, n = accum_dtype(data.x), data.y.shape[0]

@@ -53,20 +53,34 @@ def atomic_path(path: str | bytes | os.PathLike) -> Iterator[str]:
     target = check_target(path)
     mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None
     _remove_stale(target)
-    temporary, lock = _create(target, 0o666 if mode is None else 0o600)
-    # as an interrupted writer may raise another error instead
-    with DeferredInterrupt(again=True), lock:
-        try:
-            yield temporary
-            os.fsync(lock.fileno())
-            if mode is not None:
-                os.chmod(temporary, mode)
-            if fcntl is None:  # Windows does not replace an open file
-                lock.close()
-            os.replace(temporary, target)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+    with _about(target):
+        temporary, lock = _create(target, 0o666 if mode is None else 0o600)
+        # as an interrupted writer may raise another error instead
+        with DeferredInterrupt(again=True), lock:
+            try:
+                yield temporary
+                os.fsync(lock.fileno())
+                if mode is not None:
+                    os.chmod(temporary, mode)
+                if fcntl is None:  # Windows does not replace an open file
+                    lock.close()
+                os.replace(temporary, target)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
+
+
+@contextlib.contextmanager
+def _about(target: str) -> Iterator[None]:
+    """Name the target in errors of the file system that name its temporary file, or none."""
+    try:
+        yield
+    except OSError as error:
+        _, prefix, _ = _parts(target)
+        name = os.path.basename(str(error.filename or prefix))
+        if error.errno is not None and name.startswith(prefix):
+            error.filename, error.filename2 = target, None
+        raise
 
 
 def check_target(path: str | bytes | os.PathLike) -> str:

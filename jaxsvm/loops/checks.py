@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import checks
 from ..checks import is_class_number, is_remote, own_values, shown
-from ..kernels import as_kernel, check_symmetric_rows, holds_custom
+from ..kernels import as_kernel, check_custom, holds_custom
 from ..numerics import is_traced, shards
 from ..recipe import Recipe, arguments_named, fields_of, is_kind, refuse_factory
 from ..types import Batch, Curve, Run, Sampler, Solver, State, same_structure
@@ -58,13 +58,13 @@ def check_targets(solver: Any, data: Batch) -> None:
 
 
 def check_kernels(solver: Any, data: Batch) -> None:
-    """Raise for kernels of the user that are not symmetric on known rows before a feature map."""
+    """Raise for kernels of the user that are none on known rows, before a feature map."""
     kernels = [kernel for kernel in arguments_named("kernel", solver) if holds_custom(kernel)]
     if not kernels or is_traced(solver, data) or is_remote(data.y):
         return
     if fields_of(solver).prepare is Solver._field_defaults["prepare"]:
         for kernel in kernels:
-            check_symmetric_rows(as_kernel(kernel), data)
+            check_custom(as_kernel(kernel), data)
 
 
 def check_drawn(sampler: Sampler, run: Run, curve: Curve, first_step: int, n: int) -> None:
@@ -144,6 +144,13 @@ def has_row_entries(solver: Solver, data: Batch) -> bool:
     return sizes[0] != sizes[1]
 
 
+def has_sums(solver: Solver, data: Batch) -> bool:
+    """Whether a state of `fit` holds sums over rows, or numbers for each of them."""
+    if solver.reads == "all" or has_row_entries(solver, data):
+        return True
+    return getattr(jax.eval_shape(solver.init, jax.random.key(0), data), "holds_sums", False)
+
+
 def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
     """The state of a solver, unless it holds sums over other rows, or was changed.
 
@@ -162,10 +169,13 @@ def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
         return state
     fields = fields_of(solver)
     has = has_sums(fields)
-    of_rows, of_numbers = (has and name not in fields.recomputes for name in ("rows", "numbers"))
+    of_numbers = has and "numbers" not in fields.recomputes
+    of_rows = has and ("rows" not in fields.recomputes or getattr(state, "holds_sums", False))
+    # rows, targets, weights, space, numbers, state
     different = different & np.array([of_rows, of_rows, has, True, of_numbers, of_rows])
     if fields.warm_start is not None:  # goes on with other numbers, and from another place
-        start, is_other = fields.warm_start(state), different[4] | different[5]
+        _, _, _, _, other_numbers, changed = different
+        start, is_other = fields.warm_start(state), other_numbers | changed
         state = jax.tree.map(lambda a, b: jnp.where(is_other, a, b), start, state)
         different = different & np.array([True, True, True, True, False, False])
     if is_traced(different):
@@ -175,15 +185,13 @@ def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
     if np.any(different):
         others = names_of(different)
         problem = (
-            f"comes from a run with other {others}, which it holds sums over: go on with what it "
-            "was made with"
+            f"comes from a run with other {others}: go on with what it was made with"
             if others
-            else "was changed after its run, and the sums in it are those of before: go on from it "
-            "as it was"
+            else "was changed after its run: go on from it as it was"
         )
         raise ValueError(
-            f"state {problem}, or begin a new run with key= (and start=, where the solver takes "
-            "coefficients to start from)"
+            f"state {problem}, or begin a new run with key= (from coefficients with start=, where "
+            "the solver takes them)"
         )
     return state
 

@@ -58,7 +58,7 @@ from .checks import (
     check_solver,
     check_steps,
     check_targets,
-    has_row_entries,
+    has_sums,
     whole_number,
 )
 from .identity import origin_of, sealed
@@ -79,6 +79,8 @@ from .programs import (
 )
 from .progress import Bar
 from .saving import Saver
+
+MANY = 2**15  # rows; the fingerprint of fewer takes less time than to find out whether it is read
 
 
 @in_mesh_of("batch")
@@ -172,9 +174,10 @@ def fit(
         state: the state to resume from, `run.state` of an earlier call or `models.load(path)`, with
             the solver and data of that call. Another tolerance is taken. A state with sums over
             rows, or with numbers for each row, is refused with other rows, targets, weights or
-            numbers. Inside transformations it becomes nan; arrays of kernels and feature maps that
-            are worked out there have other last bits, so make these outside. For a start from
-            another solution see the argument `start` of the solvers.
+            numbers, unless updates work the sums out anew (`Solver.recomputes`). Inside
+            transformations it becomes nan; arrays of kernels and feature maps that are worked out
+            there have other last bits, so make these outside. For a start from another solution see
+            the argument `start` of the solvers.
         sampler: chooses the rows of each step; None: the sampler of the solver's paper.
         lift: when a solver with a feature map (`on_features`) computes the features: "once", of all
             rows before the first step; "piece", of the rows of each chunk before its loop; "step",
@@ -244,7 +247,9 @@ def fit(
         )
     if traced and (seconds is not None or save is not None):
         raise ValueError("seconds and save work outside of jit, vmap and grad only")
-    origin: Any = origin_of(solver_arg, data)
+    # of many rows only where a state holds sums over them
+    is_read = data.y.shape[0] <= MANY or has_sums(fields, data)
+    origin: Any = origin_of(solver_arg, data if is_read else None)
     if lift == "once":
         data = prepare(solver_arg, data)
     init_rows = min(max_lifted, n) if lift in ("piece", "step") else None
@@ -415,8 +420,7 @@ def _init_or_resume(
         return init_run(solver, sampler, key, data, init_rows=init_rows)._replace(origin=origin)
     check_like(state, init_run.eval_shape(solver, sampler, jax.random.key(0), data))
     check_counters(state, ("step",))
-    has_sums = lambda fields: fields.reads == "all" or has_row_entries(fields, data)
-    solver_state = check_origin(solver, state, origin, has_sums)
+    solver_state = check_origin(solver, state, origin, lambda fields: has_sums(fields, data))
     step, done = jnp.asarray(state.step, jnp.int32), jnp.zeros((), bool)
     return state._replace(solver=solver_state, step=step, done=done, origin=origin)
 

@@ -7,8 +7,11 @@ rows into five numbers, which a state carries with one of its own.
 
 from __future__ import annotations
 
+import dis
 import functools
+import os
 import re
+import sysconfig
 import types
 import zlib
 from collections.abc import Callable
@@ -27,6 +30,12 @@ from ..types import Array, Batch, Lifted
 _FREE = ("tol", "start")
 # arguments that say in which space a function lies: its coefficients hold in no other
 _SPACES = ("kernel", "phi", "space")
+# functions below these folders are told apart by their names
+_INSTALLED = (
+    *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+    "<frozen",
+)
 # what each of the numbers of an origin speaks of, but for the last, which is the state itself
 _NAMES = ("rows", "targets or queries", "weights", "kernels or features", "numbers or functions")
 
@@ -60,6 +69,10 @@ class _Parts:
             self.numbers.append(thing if hasattr(thing, "dtype") else np.asarray(thing))
         elif isinstance(thing, Closure):
             self.add_all("closure", thing.template.function, *thing.values)
+        elif isinstance(thing, dict):  # whose keys JAX may be unable to sort
+            for key in sorted(thing, key=repr):
+                self.text.append(repr(key))
+                self.add(thing[key], rest)
         elif _is_tree(thing):
             children, tree = jax.tree.flatten(thing, is_leaf=lambda node: node is not thing)
             for part in tree.node_data():  # type: ignore[attr-defined]
@@ -104,10 +117,10 @@ class _Parts:
             add(thing)
 
     def _add_function(self, function: types.FunctionType) -> None:
-        """A function of a module by its name; another by its code and all that this reads."""
-        self.text.append(function.__qualname__)
-        if "<" not in function.__qualname__ and function.__module__ != "__main__":
-            self.text.append(str(function.__module__))
+        """A function of a package by its name; another by its code and all that this reads."""
+        installed = function.__code__.co_filename.startswith(_INSTALLED)
+        if installed and "<" not in function.__qualname__:
+            self.text += [function.__qualname__, str(function.__module__)]
             return
         self.add_all(function.__defaults__, function.__kwdefaults__)
         self.add_all(*(c.cell_contents for c in function.__closure__ or () if c != _EMPTY))
@@ -119,7 +132,8 @@ class _Parts:
 
     def _add_code(self, code: types.CodeType) -> set[str]:
         """Add the code of a function and of those within it; the names of globals that it reads."""
-        names = set(code.co_names)
+        reads = [each.argval for each in dis.get_instructions(code) if each.opname in _READS]
+        names = set(reads)
         self.text += [code.co_code.hex(), *code.co_names]
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
@@ -132,7 +146,11 @@ class _Parts:
 
     def _add_object(self, thing: Any) -> None:
         """Another object: its fields, or what it prints without addresses."""
-        fields = getattr(thing, "__dict__", {})
+        fields = dict(getattr(thing, "__dict__", {}))
+        for kind in type(thing).__mro__:
+            slots = vars(kind).get("__slots__", ())
+            slots = (slots,) if isinstance(slots, str) else slots
+            fields |= {name: getattr(thing, name) for name in slots if hasattr(thing, name)}
         self.text.append(type(thing).__qualname__)
         for name in sorted(fields):
             self.add_all(name, fields[name])
@@ -141,6 +159,7 @@ class _Parts:
 
 
 _EMPTY = types.CellType()
+_READS = ("LOAD_GLOBAL", "LOAD_NAME")  # instructions that read globals
 
 
 def _is_array(thing: Any) -> bool:
@@ -173,8 +192,8 @@ def _holds_recipes(thing: Any) -> bool:
 def parts_of(*things: Any) -> tuple[str, list]:
     """What things are: their structure as text, and their numbers and arrays in its order.
 
-    A function of a module counts by its name. Another counts by its code, what it closes over, and
-    the numbers, arrays and functions among the globals that it reads.
+    A function of an installed package counts by its name. Another counts by its code, what it
+    closes over, and the numbers, arrays and functions among the globals that it reads.
     """
     parts = _Parts()
     parts.add_all(*things)
@@ -201,7 +220,7 @@ def origin_of(solver: Any, data: Batch | None) -> Array | np.ndarray:
 
 
 def _words(parts: _Parts) -> list:
-    text = zlib.crc32("|".join(parts.text).encode())
+    text = zlib.crc32("|".join(parts.text).encode(), 1)  # that of nothing is not 0: it is known
     return [np.array([text], np.uint32), *parts.numbers]
 
 
@@ -213,7 +232,7 @@ def sealed(run: Any) -> Any:
 def with_state(origin: Any, state: Any) -> Any:
     """An origin with the number of the state of a solver."""
     number = fingerprints([jax.tree.leaves(state)])
-    if not isinstance(number, np.ndarray) and is_traced(origin, number):
+    if is_traced(origin, number):
         return jnp.concatenate([origin[:-1], number])
     return np.append(np.asarray(origin)[:-1], np.asarray(number))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..checks import calling
 from .grid_runs import Part
 from .selection import cells_of
 
@@ -20,7 +21,9 @@ class Rule:
     def of_fold(self, values: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
         """The score of decision values; nan if one is not finite and the rule is not the user's."""
         if self.loss is None:
-            return self.score(values, y, weight)  # type: ignore[operator]  # a function
+            form = "(values, targets, weights) -> one number"
+            with calling("score", self.score, form, values, y, weight):
+                return float(self.score(values, y, weight))  # type: ignore[operator]  # a function
         if not np.isfinite(values).all():
             return np.nan
         return float(np.average(self.loss(values, y), weights=weight))

@@ -40,7 +40,7 @@ from .select_checks import (
     folds_of,
 )
 from .selection import POINT, Scores, Selection, strength
-from .selection_file import ResultFile, Results, fingerprint
+from .selection_file import ResultFile, Results, digest
 from .shared_runs import refit_shared, run_shared
 
 
@@ -122,7 +122,8 @@ def select(
             fitted in any case.
         save: path of a file that holds all finished fits, and all evaluations of a gradient search.
             A call with the same arguments goes on from it, with the same result. Functions are the
-            same if their code is, and what they close over.
+            same if their code is, what they close over, and the globals that they read; those of
+            installed packages, if their names are.
         progress: a bar on the standard error stream.
         **axes: name -> (k,) numbers, one or more axes; with search="gradient" a number or a vector.
 
@@ -184,9 +185,9 @@ def select(
     race = search == "race"
     call = ""
     if save is not None:
-        solvers = [first, maker] if by_gradient else _solvers(maker, numbers)
+        solvers = (digest(first), digest(maker)) if by_gradient else _digests(maker, numbers)
         options = fold, key, tol, steps, race, by_gradient * EVALUATIONS
-        call = fingerprint(numbers, data, solvers, *options)
+        call = digest(numbers, data, solvers, *options)
     file = ResultFile(save, results, call)
     start, limits = time.monotonic(), Limits(seconds)
     search_result = None
@@ -225,6 +226,11 @@ def select(
         tuple(numbers),
         None if search_result is None else search_result.points,
     )
+    if limits.out_of_time and not np.isfinite(table.mean).any():
+        raise ValueError(
+            f"no cell was completed within {seconds:g} seconds: give more of them, or save=path, "
+            "from which the next call goes on"
+        )
     place = table.one_se_place if rule == "one_se" else table.place
     refit = refit_fitted if fields_of(first).sharing is None else refit_shared
     model, certificate = refit(grid, place, memory)
@@ -264,10 +270,10 @@ def _maker_of_points(maker: Callable, points: dict[str, np.ndarray]) -> Callable
     return solver_at
 
 
-def _solvers(maker: Callable, axes: dict[str, np.ndarray]) -> list:
-    """Those of all cells."""
+def _digests(maker: Callable, axes: dict[str, np.ndarray]) -> list[str]:
+    """Those of the solvers of all cells, each of which may hold a map and is let go at once."""
     cells = itertools.product(*(numbers.tolist() for numbers in axes.values()))
-    return [maker(**dict(zip(axes, cell, strict=True))) for cell in cells]
+    return [digest(maker(**dict(zip(axes, cell, strict=True)))) for cell in cells]
 
 
 def _shape(axes: dict[str, np.ndarray]) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from ..files.npz import is_damage, refuse_special
 from .identity import parts_of
 from .saving import SaveError, Saver
 
-FORMAT = "jaxsvm select 1"
+FORMAT = "jaxsvm select 2"
 SHARE = 20  # time between two writes, in units of the time of one
 
 
@@ -98,7 +98,7 @@ class ResultFile:
         Args:
             path: of the file; None: nothing is read or written.
             results: to fill.
-            call: what must be the same in both calls, as `fingerprint` puts it.
+            call: what must be the same in both calls, as `digest` puts it.
 
         Raises:
             ValueError: the file is another one, or of another call.
@@ -118,8 +118,13 @@ class ResultFile:
         try:
             with open_npz(path) as npz:
                 names = list(npz.members)
-                if "format" not in names or str(npz.read("format")) != FORMAT:
-                    raise self.error("is not one of select")
+                written = str(npz.read("format")) if "format" in names else ""
+                if written != FORMAT:
+                    raise self.error(
+                        "was written by another version of this package"
+                        if written.startswith("jaxsvm select")
+                        else "is not one of select"
+                    )
                 if str(npz.read("call")) != self.call:
                     raise self.error(
                         "is of another call of select, with other data, axes, solvers or options"
@@ -204,14 +209,14 @@ class ResultFile:
             )
 
 
-def fingerprint(*parts: Any) -> str:
+def digest(*parts: Any) -> str:
     """A number that differs for other arrays, numbers, structures or functions."""
     text, numbers = parts_of(*parts)
-    digest = hashlib.sha256(text.encode())
+    result = hashlib.sha256(text.encode())
     for number in numbers:
         if jax.dtypes.issubdtype(number.dtype, jax.dtypes.prng_key):
             number = jax.random.key_data(number)
         array = np.ascontiguousarray(number)
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+        result.update(f"{array.dtype}{array.shape}".encode())
+        result.update(array.tobytes())
+    return result.hexdigest()

@@ -17,7 +17,6 @@ from ..types import Array
 _STEP = np.uint32(0x9E3779B9)  # 2^32 over the golden ratio
 _WORDS = 2**16  # hashed at a time by NumPy, so that they stay in the cache
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
-_REAL = (np.float32, np.float64)  # whose signs are the first bits of words
 
 
 def hash32(bits: Any) -> Any:
@@ -40,12 +39,12 @@ def multiply_high(a: Array, b: Array) -> Array:
 def fingerprints(groups: Sequence[list]) -> Array | np.ndarray:
     """A number for each group of arrays that other values hardly have, (groups,) uint32.
 
-        r_i = sum_j b_ij w_j,   b_ij: the 32-bit words of row i of an array, w_j odd;
+        r_i = sum_j (b_ij xor b_ij / 2^16) w_j,   b_ij: the 32-bit words of row i, w_j odd;
         sum_i hash(r_i + i 2^32 / 1.618) over the rows of all arrays of a group, mod 2^32
 
-    Of real numbers in rows of several, b_ij / 2 takes the place of b_ij: otherwise two other signs
-    in a row would add 2^32. So their last bits do not count. The same values in another order have
-    another number. It is the same for NumPy and on each device, and 0 for an empty group. NumPy
+    Without the upper half on the lower one, two other signs in a row would add a multiple of 2^32,
+    and numbers of few digits multiples of 2^16. Values in another order have another number but in
+    1 of 2^16 cases. It is the same for NumPy and on each device, and 0 for an empty group. NumPy
     computes it where it can read the arrays without a copy: nothing is compiled, and 20,000 rows of
     784 columns take 9 ms.
     """
@@ -82,11 +81,11 @@ def _factors(width: int) -> np.ndarray:
     return hash32(np.arange(width, dtype=np.uint32) * _STEP) | np.uint32(1)
 
 
-def _sum_of_rows(words: Any, is_real: bool) -> Any:
+def _sum_of_rows(words: Any) -> Any:
     """The number r_i of each row of words, (n, width) -> (n,)."""
     if words.shape[1] == 1:
         return words[:, 0]
-    words = words >> np.uint32(is_real)
+    words = words ^ (words >> np.uint32(16))
     if isinstance(words, np.ndarray):
         return np.einsum("ij,j->i", words, _factors(words.shape[1]))
     return jnp.sum(words * _factors(words.shape[1])[None, :], axis=1, dtype=jnp.uint32)
@@ -98,24 +97,22 @@ def _host_rows(a: np.ndarray) -> np.ndarray:
     n = len(a) if a.ndim else 1
     words = a.reshape(n, a.size // max(n, 1)).view(_UNSIGNED[min(a.itemsize, 4)])
     words = words.astype(np.uint32, copy=False)
-    is_real = a.dtype in _REAL
     if words.size <= _WORDS:
-        return _sum_of_rows(words, is_real)
+        return _sum_of_rows(words)
     count = max(1, _WORDS // max(words.shape[1], 1))
     parts = (words[i : i + count] for i in range(0, n, count))
-    return np.concatenate([_sum_of_rows(part, is_real) for part in parts])
+    return np.concatenate([_sum_of_rows(part) for part in parts])
 
 
 @jax.jit
 def _on_device(groups: Any) -> Array:
     def rows_of(a: Any) -> Array:
         a = lax.stop_gradient(jnp.asarray(_as_numbers(a)))
-        is_real = a.dtype in _REAL
         a = a.astype(jnp.uint8) if a.dtype == bool else a
         a = jnp.stack([a.real, a.imag], -1) if jnp.iscomplexobj(a) else a
         words = lax.bitcast_convert_type(a, _UNSIGNED[min(a.dtype.itemsize, 4)])
         n = a.shape[0] if a.ndim else 1
-        return _sum_of_rows(words.reshape(n, words.size // max(n, 1)).astype(jnp.uint32), is_real)
+        return _sum_of_rows(words.reshape(n, words.size // max(n, 1)).astype(jnp.uint32))
 
     def total(group: list) -> Array:
         start, sums = 0, [jnp.zeros((), jnp.uint32)]

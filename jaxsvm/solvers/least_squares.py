@@ -23,6 +23,7 @@ ROWS = 4096  # of a step, at most
 class LeastSquaresState(NamedTuple):
     """The sums over the rows so far, of p inputs and k targets."""
 
+    holds_sums = True  # `fit` refuses it with other rows
     moments: Moments  # of the rows less `shift`
     shift: Array  # (p + k,)  the mean of the rows of `init`; 0 without a free bias
     rows: Array  # ()  int32, rows of positive weight of `init`

@@ -68,6 +68,11 @@ class NewtonState(NamedTuple):
     steps: Array  # () int32, Newton steps of all updates
     path: NewtonPath | None = None  # where system="update"
 
+    @property
+    def holds_sums(self) -> bool:
+        """Whether it holds a matrix that is summed over the rows."""
+        return self.path is not None
+
 
 class Iterate(NamedTuple):
     """A point with what the next step reads there."""
@@ -277,6 +282,7 @@ def newton(
         layout=packed_by_reference,
         validate=getattr(loss, "validate", None),
         warm_start=_warm_start,
+        recomputes=("rows", "numbers"),
     )
 
 

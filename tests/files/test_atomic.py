@@ -199,6 +199,16 @@ def test_pipes_devices_and_folders_are_refused(written, tmp_path):
     assert os.listdir(tmp_path) == [path.name]
 
 
+def test_errors_name_the_file_that_was_asked_for(tmp_path):
+    for error in (OSError(28, "No space left on device"), OSError(27, "File too large", None)):
+        with pytest.raises(OSError) as caught, atomic_path(tmp_path / "a.txt") as temporary:
+            error.filename = temporary if error.errno == 28 else None
+            raise error
+        assert caught.value.filename == str(tmp_path / "a.txt") and "part" not in str(caught.value)
+    with pytest.raises(OSError, match="other.txt"), atomic_path(tmp_path / "a.txt"):
+        open(tmp_path / "other.txt")
+
+
 def test_permissions(written):
     """Of an existing file they stay, a new one gets those that the umask leaves."""
     write, path = written

@@ -26,6 +26,7 @@ from jaxsvm.data.assemble import label
 from jaxsvm.data.csv import read_csv
 from jaxsvm.data.formats import load_file
 from jaxsvm.data.npz import read_npz
+from jaxsvm.data.parsing import check_paths, open_any
 from jaxsvm.data.svmlight import read_svmlight
 from jaxsvm.files import npz
 from jaxsvm.models import serialization
@@ -258,6 +259,16 @@ def test_what_a_small_file_expands_to_is_bounded(write, name, pack):
     message = "a line, or lines of blanks, of over 3276800 bytes|more than 100 times its size and 32768 bytes"
     refused(f"{path.name} expands to ({message}): if it is what it should be", load_file, path)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_lines_that_end_with_the_parts_that_are_read_are_several(write, end):
+    """Parts of 131,072 bytes: 60 lines of so many, of which none is too long."""
+    line = b"".join(b"%d," % k for k in np.random.default_rng(0).integers(0, 10, 2**16 - 1)) + b"9" * (2 - len(end)) + end
+    assert len(line) == 2**17
+    path = write(gzip.compress(line * 60), "a.csv.gz")
+    with open_any(check_paths([path])[0], "rb") as file:
+        assert len(file.read()) == 60 * 2**17
 
 
 @pytest.mark.parametrize("pack", PACKS)

@@ -1,5 +1,10 @@
 """States and files go on with the rows, numbers and functions that they were made with, and no others."""
 
+import importlib
+import itertools
+import shutil
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,7 +63,7 @@ def test_sums_over_rows_go_on_with_the_same_rows_and_numbers_only(name):
         assert fit(make(C=1.0), DATA, state=state, tol=1e-5).converged
         return
     refused("comes from a run with other numbers", make(C=1.0), DATA, state)
-    both = "comes from a run with other rows and numbers or functions, which it holds sums over: go on"
+    both = "comes from a run with other rows and numbers or functions: go on"
     refused(both, make(C=1.0), OTHERS["rows"][1], state)
 
 
@@ -86,6 +91,44 @@ def test_states_that_hold_no_sums_go_on_with_other_rows_and_numbers():
     state = fit(solver, DATA, KEY, steps=20).state
     for _, data in OTHERS.values():
         assert fit(jaxsvm.pegasos(0.2), data, state=state, steps=200).finite
+
+
+def test_least_squares_adds_no_rows_to_the_sums_of_others():
+    state = fit(jaxsvm.least_squares(0.1), DATA, KEY).state
+    for what, data in OTHERS.values():
+        refused(f"comes from a run with other {what}", jaxsvm.least_squares(0.1), data, state)
+
+
+def test_rows_of_many_are_not_read_where_nothing_depends_on_them(monkeypatch):
+    module = importlib.import_module("jaxsvm.loops.fit")
+    monkeypatch.setattr(module, "MANY", len(X) - 1)
+    origins = [fit(solver, DATA, KEY, steps=2).state.origin for solver in (jaxsvm.pegasos(0.1), jaxsvm.sdca(0.1))]
+    assert not origins[0][:3].any() and origins[0][3:].all() and origins[1].all()
+
+
+def test_a_state_of_no_kernel_does_not_go_on_with_features():
+    """Of as many columns as the rows."""
+    on_features = jaxsvm.on_features(jnp.tanh, jaxsvm.pegasos(0.1))
+    state = fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2).state
+    refused("comes from a run with other kernels or features", on_features, DATA, state)
+
+
+@pytest.mark.parametrize("solver", [jaxsvm.pegasos(0.1), jaxsvm.decomposition(1.0, RBF)], ids=["pegasos", "decomposition"])
+def test_a_state_that_a_transformed_function_closes_over(solver):
+    """Its rows and numbers are traced, the state is not."""
+    state = fit(solver, DATA, KEY, steps=2).state
+    values = jax.jit(lambda data: fit(solver, data, state=state, steps=2).model(X))
+    np.testing.assert_allclose(values(DATA), fit(solver, DATA, state=state, steps=2).model(X), atol=1e-5)
+    assert np.isnan(values(OTHERS["rows"][1])).all() == (solver.reads == "all")
+
+
+def test_newton_goes_on_with_other_rows_unless_it_holds_their_matrix():
+    data = OTHERS["rows"][1]
+    solver, updates = jaxsvm.newton(0.1), jaxsvm.newton(0.1, system="update")
+    again = fit(solver, data, state=fit(solver, DATA, KEY).state)
+    np.testing.assert_allclose(again.model.w, fit(solver, data, KEY).model.w, atol=1e-5)
+    refused("comes from a run with other rows", updates, data, fit(updates, DATA, KEY).state)
+    refused("comes from a run with other weights", solver, OTHERS["weights"][1], fit(solver, DATA, KEY).state)
 
 
 def test_newton_goes_on_with_another_number_to_its_own_optimum():
@@ -294,10 +337,10 @@ def by_hand(a):
         return v ^ (v >> 16)
 
     golden, total = 0x9E3779B9, 0
-    shift = 1 if a.dtype == np.float32 and a.shape[1] > 1 else 0
     for i, row in enumerate(a.view(np.uint32).tolist()):
         factors = [mix(j * golden & mask) | 1 for j in range(len(row))] if len(row) > 1 else [1]
-        total += mix((sum((b >> shift) * w for b, w in zip(row, factors, strict=True)) + i * golden) & mask)
+        words = [b ^ b >> 16 for b in row] if len(row) > 1 else row
+        total += mix((sum(b * w for b, w in zip(words, factors, strict=True)) + i * golden) & mask)
     return total & mask
 
 
@@ -310,12 +353,59 @@ def test_the_number_of_an_array_is_the_same_on_the_host_and_by_hand(a):
     np.testing.assert_array_equal(hashing._on_device([[jnp.asarray(a)], []]), wanted)
 
 
+def test_signs_and_whole_numbers_in_other_places_have_another_number():
+    """Their words differ in the upper bits only, which products mod 2^32 may lose."""
+    for values in ([-1, 1], [0, 1], range(9)):
+        x = RNG.choice(np.array(values, np.float32), (50, 12))
+        known = hashing.fingerprints([[x]])[0]
+        for i, j in itertools.combinations(range(12), 2):
+            swapped, turned = x.copy(), x.copy()
+            swapped[:, [i, j]] = x[:, [j, i]]
+            turned[0, [i, j]] = -x[0, [i, j]]
+            assert known not in {hashing.fingerprints([[a]])[0] for a in (swapped, turned)}
+
+
 def test_keys_and_other_types_have_numbers():
     small = np.array([True, False]), jnp.ones((3, 2), jnp.bfloat16), np.ones((3, 2), np.float16), KEY, jax.random.split(KEY)
     for a in (*small, np.arange(3) * 0.1, np.arange(6).reshape(3, 2), np.array([1 + 2j, 3], "c8"), np.float64(0.1)):
         found = hashing.fingerprints([[a]])
         np.testing.assert_array_equal(found, hashing._on_device([[a]]))
         assert found[0]
+
+
+def test_a_function_of_a_module_of_the_user_counts_by_its_code(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    parts = []
+    for body in ("x @ z.T", "SCALE * x @ z.T", "(1 + x @ z.T) ** 2", "x @ z.T"):
+        (tmp_path / "kernels_of_mine.py").write_text(f"SCALE = 2.0\ndef kernel(x, z):\n    return {body}\n")
+        monkeypatch.delitem(sys.modules, "kernels_of_mine", raising=False)
+        importlib.invalidate_caches()
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+        parts.append(repr(identity.parts_of(importlib.import_module("kernels_of_mine").kernel)))
+    assert parts[0] == parts[3] and len(set(parts)) == 3
+    assert identity.parts_of(np.linalg.norm) == identity.parts_of(np.linalg.norm) != identity.parts_of(np.linalg.det)
+
+
+def test_functions_differ_by_the_globals_that_they_read_and_not_by_names_of_attributes():
+    code = "lambda x, z: SCALE * x @ z.T"
+    parts = [repr(identity.parts_of(eval(code, {"SCALE": scale, "T": t}))) for scale, t in ((1.0, 2), (1.0, 3), (4.0, 2))]
+    assert parts[0] == parts[1] != parts[2]
+
+
+def test_functions_may_close_over_what_jax_cannot_take_apart():
+    class Slots:
+        __slots__ = ("scale",)
+
+        def __init__(self, scale):
+            self.scale = scale
+
+    def kernel(table):
+        return lambda x, z: table["scale"] * x @ z.T
+
+    parts = [repr(identity.parts_of(kernel({"scale": scale, 1: Slots(of)}))) for scale, of in ((1, 1), (1, 1), (1, 2), (2, 1))]
+    assert parts[0] == parts[1] and len(set(parts)) == 3
+    table = {"scale": 1.0, 1: 2.0}
+    assert fit(jaxsvm.decomposition(1.0, kernel(table)), DATA, KEY).converged
 
 
 def test_functions_that_refer_to_themselves_and_objects_have_parts():

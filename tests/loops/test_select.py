@@ -585,3 +585,30 @@ def test_heatmap_and_print(found):
     assert text.startswith("C | gamma") and text.count("*") == 1
     assert jax.tree.structure(jax.tree.map(lambda a: a, found)) == jax.tree.structure(found)
     assert list(jax.tree.map(lambda a: a, found).table.axes) == ["C", "gamma"]
+
+
+@pytest.mark.parametrize(
+    "score, words",
+    [
+        (lambda values, y: 0.0, "takes 2 positional arguments but 3 were given"),
+        (lambda values, y, weight: values, "only .* can be converted to Python scalars"),
+        (lambda values, y, weight: "low", "could not convert string to float"),
+    ],
+)
+def test_a_score_that_gives_no_number_is_named(score, words):
+    with pytest.raises((TypeError, ValueError), match=f"^score, the function <lambda>, fails .* -> one number: .*{words}"):
+        select(lambda C: jaxsvm.sdca(C), DATA, KEY, C=[0.1, 1.0], folds=2, score=score, progress=False)
+
+
+def test_time_that_suffices_for_no_cell_is_told():
+    with pytest.raises(ValueError, match="no cell was completed within 0 seconds: give more of them"):
+        select(machine, DATA, KEY, C=CS, gamma=GAMMAS, folds=3, seconds=0, progress=False)
+
+
+def test_a_file_of_another_version_is_told(tmp_path):
+    path, call = tmp_path / "all.npz", {"C": [0.1, 1.0], "folds": 2, "progress": False, "save": tmp_path / "all.npz"}
+    select(lambda C: jaxsvm.sdca(C), DATA, KEY, **call)
+    arrays = dict(np.load(path))
+    np.savez(path, **arrays | {"format": np.asarray("jaxsvm select 1")})
+    with pytest.raises(ValueError, match="was written by another version of this package: delete it"):
+        select(lambda C: jaxsvm.sdca(C), DATA, KEY, **call)
