@@ -137,6 +137,8 @@ def refusal_fault(error: BaseException, refusers: tuple[str, ...] = (PACKAGE,)) 
         return f"raised in {place_of(frame)}"
     if isinstance(error, OSError) and error.errno is not None:
         return None  # the words of the operating system
+    if not frame.filename.startswith(PACKAGE):
+        return None  # those of scikit-learn, which its tests ask for
     message = str(error)
     if len(message) < 15 or " " not in message or "\n\n" in message.strip() or len(message) > 1500:
         return "its message is not one sentence"

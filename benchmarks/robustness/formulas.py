@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxsvm.kernels import Kernel
+
 from .cases import Case, real
 
 # Rows, steps and arguments of the part `factories`.
@@ -143,6 +145,9 @@ EXACT: dict[str, Callable] = {
 
 def judge(case: Case, name: str, arguments: dict[str, Any], made: Any, result: list[np.ndarray]) -> None:
     """Compare what a factory made with its formula, where there is one for these arguments."""
+    kernel = arguments.get("kernel")
+    if callable(kernel) and not isinstance(kernel, Kernel):  # a function, whose formula is not known here
+        return
     given = numbers_of(arguments)
     odd = [v for v in given.values() if isinstance(v, float) and not (np.isfinite(v) and abs(v) < 1e12)]
     if odd or any(np.ndim(v) for v in given.values() if isinstance(v, np.ndarray)):

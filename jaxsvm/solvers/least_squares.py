@@ -23,11 +23,15 @@ ROWS = 4096  # of a step, at most
 class LeastSquaresState(NamedTuple):
     """The sums over the rows so far, of p inputs and k targets."""
 
-    holds_sums = True  # `fit` refuses it with other rows
     moments: Moments  # of the rows less `shift`
     shift: Array  # (p + k,)  the mean of the rows of `init`; 0 without a free bias
     rows: Array  # ()  int32, rows of positive weight of `init`
     read: Array  # ()  int32, how many were read, at most `rows`
+
+    @property
+    def holds_sums(self) -> bool:
+        """Whether `fit` refuses it with other rows."""
+        return True
 
 
 @sampler
