@@ -70,6 +70,8 @@ def compare(case: Case, name: str, chosen: dict[str, Any], arrays: tuple, machin
     size = max(1.0, np.abs(want).max())
     if want.ndim > 1 and chosen.get("decision_function_shape", "ovr") == "ovr" and "Linear" not in name:
         agree = np.argmax(have, 1) == np.argmax(want, 1)  # votes: a value near 0 may vote for either
+        if np.mean(agree) <= 0.9 and name == "SVC" and not has_one_answer(other, x, y, weight):
+            return
         case.compare(np.mean(agree) > 0.9, f"the votes of {np.mean(~agree):.0%} of the rows are others")
     else:
         off = np.abs(have - want)
@@ -82,6 +84,21 @@ def compare(case: Case, name: str, chosen: dict[str, Any], arrays: tuple, machin
         clear = clear if want.ndim == 1 or "Linear" in name else np.ones(N, bool)
         share = np.mean(got[clear] == other.predict(x)[clear]) if clear.any() else 1.0
         case.compare(share > (0.9 if want.ndim > 1 else 0.999), f"{1 - share:.0%} of the classes are others")
+
+
+def has_one_answer(other: Any, x: np.ndarray, y: np.ndarray, weight: Any) -> bool:
+    """Whether the values of scikit-learn's machine hardly change with the weights.
+
+    Where all coefficients of a pair are at their bounds, an interval of constants is optimal. We take its midpoint, LIBSVM an
+    end by rounding.
+    """
+    weight, values = np.ones(len(y)) if weight is None else weight, decide(other, x)
+    for seed in range(4):
+        near = weight * (1 + 1e-6 * np.random.default_rng(seed).normal(size=len(y)))
+        again = type(other)(**other.get_params()).fit(x, y, sample_weight=near)
+        if np.abs(decide(again, x) - values).max() > 1e-2:
+            return False
+    return True
 
 
 def ordinary(case: Case) -> None:
