@@ -107,6 +107,7 @@ FOUND = {
     "factories": (50, 67, 97, 889, 1640, 1746, 2239),
     "loops": (140, 300, 463, 523, 735, 1396),
     "readers": (829,),
+    "files": (1133,),  # a class in the place of a part of a state
     # 6.5 rows, a count of classes that is no number, nan as the name of a class
     "fuzzed npz": (584,),
     "fuzzed liblinear": (475,),

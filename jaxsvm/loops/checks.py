@@ -220,6 +220,8 @@ def check_limit(name: str, value: Any, signed: bool = False) -> None:
 
 def _kind(leaf: Any) -> Any:
     """The dtype of a leaf; keys of all implementations are of one kind."""
+    if not hasattr(leaf, "dtype"):  # of an edited file
+        return type(leaf)
     return "key" if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype
 
 
@@ -230,7 +232,7 @@ def check_like(state: Any, like: Any, parts: tuple[str, ...] = ("solver", "sampl
     """
     what = {
         "solver": "another solver, or data of other shapes",
-        "sampler": "another sampler",
+        "sampler": "another sampler, or data of other shapes",
         "pending": "batches of other rows",
     }
     for part in parts:

@@ -1466,7 +1466,7 @@ def test_a_sampler_that_is_none_is_refused(sampler):
 
 def test_a_state_of_another_solver_sampler_or_data_is_refused():
     run = fit(jaxsvm.sdca(1.0), DATA, KEY, steps=4)
-    with pytest.raises(ValueError, match="state comes from another sampler: go on with"):
+    with pytest.raises(ValueError, match="state comes from another sampler, or data of other shapes: go on with"):
         fit(jaxsvm.sdca(1.0), DATA, steps=4, state=run.state, sampler=samplers.shrinking(1))
     with pytest.raises(ValueError, match="state comes from another solver, or data of other shapes"):
         fit(jaxsvm.pegasos(0.1), DATA, steps=4, state=run.state)
