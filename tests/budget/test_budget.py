@@ -442,7 +442,7 @@ def test_with_room_for_all_rows_it_is_kernel_pegasos(name, x64):
     assert int(info.support[-1]) > 5
 
 
-@pytest.mark.long
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["merge, look-up", "merge, golden", "remove", "project"])
 def test_what_maintenance_changed_bounds_the_distance_to_the_run_without_a_budget(name, x64):
     """On the rows that violated here: |w - u| <= (1/T) sum_t t |w_t - w_t'|, and the sum of formulae is that of the states."""

@@ -43,7 +43,6 @@ def by_hand(drawn, gains, patience, effort):
     return passes
 
 
-@pytest.mark.long(but=1)
 @pytest.mark.parametrize(("patience", "effort"), [(1, 1), (2, 2), (3, 5)])
 def test_the_rows_of_each_pass_follow_the_rule(patience, effort):
     sampler = samplers.active_rows(patience=patience, effort=effort)
