@@ -224,7 +224,7 @@ class BaseSVM(BaseEstimator):
         """
         if not run.finite:
             raise ValueError(run.status)
-        is_accepted = run.converged or float(run.info.residual[-1]) <= accepted
+        is_accepted = bool(run.state.done) or float(run.info.residual[-1]) <= accepted
         if tol is not None and not is_accepted:
             status, _, advice = run.status.rpartition("; ")
             if not advice.startswith("rounding"):

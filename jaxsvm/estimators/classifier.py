@@ -71,6 +71,8 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
     def _class_weights(self, y: np.ndarray, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """(k,) factors; "balanced" gives all classes the same total sample weight."""
         k = len(self.classes_)
+        if self.class_weight is None:
+            return np.ones(k)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             totals = np.bincount(place[weight > 0], weight[weight > 0], k)
             return weight.sum() / (k * totals)

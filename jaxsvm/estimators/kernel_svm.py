@@ -168,7 +168,7 @@ class KernelSVM(BaseSVM):
             type(vectors)(coef) if is_sparse(vectors) else coef,
             np.bincount(classes, minlength=1 if place is None else k).astype(np.int32),
         )
-        self.fit_status_ = int(self.tol is not None and not self.fit_.converged)
+        self.fit_status_ = int(self.tol is not None and not self.fit_.state.done)
 
     def _solution(self) -> DualSolution:
         if not hasattr(self, "_dual"):

@@ -236,7 +236,8 @@ def fit(
     reads_all = fields.reads == "all" or draws.whole
     needs = b * (every or 1), reads_all
     lift, max_lifted = plan_lift(solver_arg, fields, data, lift, memory, *needs)
-    limit = None if tol is None else cast(tol if is_traced(tol) else float(tol), dtype)
+    limit = tol if tol is None or isinstance(tol, jax.core.Tracer) else float(tol)
+    limit = None if limit is None else cast(limit, dtype)
     traced = is_traced(solver_arg, sampler_arg, probe_arg, data, key, state, limit)
     max_every = max_lifted // b if lift == "piece" else None
     every = _chunk_length(fields, Lengths(steps, -(-n // b), period, max_every), every, traced)
@@ -254,7 +255,7 @@ def fit(
         data = prepare(solver_arg, data)
     init_rows = min(max_lifted, n) if lift in ("piece", "step") else None
     run = _init_or_resume(solver_arg, sampler_arg, key, data, state, init_rows, origin)
-    check_steps(0 if is_traced(run.step) else int(run.step), steps)
+    check_steps(0 if traced else int(run.step), steps)
     takes_rows = not traced and lift != "piece" and fields.reads == "rows" and not draws.whole
     # packing pays off from MIN_ROWS rows a step on
     packed_rows = _rows_for_steps(solver_arg, fields, data, takes_rows and b >= MIN_ROWS)
@@ -439,7 +440,7 @@ def _rows_for_steps(solver: Any, fields: Solver, data: Batch, pack: bool) -> Any
             data = data._replace(x=layout_of(solver, data))
         # Outside of the program, as a kernel chooses how to compute distances by the values of the
         # rows.
-        packed_rows = fields_of(solver).layout(data).x
+        packed_rows = fields.layout(data).x
     return packed_rows
 
 

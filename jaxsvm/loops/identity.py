@@ -232,7 +232,7 @@ def sealed(run: Any) -> Any:
 def with_state(origin: Any, state: Any) -> Any:
     """An origin with the number of the state of a solver."""
     number = fingerprints([jax.tree.leaves(state)])
-    if is_traced(origin, number):
+    if isinstance(origin, jax.core.Tracer) or isinstance(number, jax.core.Tracer):
         return jnp.concatenate([origin[:-1], number])
     return np.append(np.asarray(origin)[:-1], np.asarray(number))
 

@@ -430,8 +430,8 @@ def _features_of_drawn(
     return features, jnp.maximum(place[jnp.maximum(indices, 0)], 0)
 
 
-def probed(probe: Callable | None, model: Model) -> Any:
-    """The result of the probe, a tree of arrays; None without a probe.
+def probed(probe: Callable | None, model: Callable[[], Model]) -> Any:
+    """The result of the probe, a tree of arrays; None without a probe, which traces no model.
 
     Raises:
         TypeError, ValueError: the probe fails, or returns what is no array of numbers.
@@ -439,7 +439,7 @@ def probed(probe: Callable | None, model: Model) -> Any:
     if probe is None:
         return None
     with calling("probe", probe, "of the model to arrays of numbers"):
-        return jax.tree.map(jnp.asarray, probe(model))
+        return jax.tree.map(jnp.asarray, probe(model()))
 
 
 def _end_chunk(
@@ -459,7 +459,7 @@ def _end_chunk(
     The sampler is an adaptive one, which `feedback` is for, or None.
     """
     sampler_state = run.sampler if sampler is None else sampler.feedback(run.sampler, *feedback)
-    value = probed(probe, solver.model(state, data))
+    value = probed(probe, lambda: solver.model(state, data))
     row = curve_row(sums, run.step, length, value)
     criterion = row.residual if solver.residual_scope == "whole" or probe is None else value
     is_array = hasattr(criterion, "dtype") and hasattr(criterion, "shape")

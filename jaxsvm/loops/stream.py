@@ -632,5 +632,6 @@ def run_stream_chunk(
 
     info = jax.eval_shape(lambda state: solver.update(state, rows_of_step(0))[1], state)
     state, sums = lax.fori_loop(0, length, body, (state, empty_sums(info)))
-    row = curve_row(sums, step, length, probed(probe, solver.model(state, None)))
+    value = probed(probe, lambda: solver.model(state, None))
+    row = curve_row(sums, step, length, value)
     return (_on_each_device(state, devices), row.step), row

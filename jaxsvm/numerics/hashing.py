@@ -15,7 +15,7 @@ from ..checks import on_host
 from ..types import Array
 
 _STEP = np.uint32(0x9E3779B9)  # 2^32 over the golden ratio
-_WORDS = 2**16  # hashed at a time by NumPy, so that they stay in the cache
+_WORDS = 2**17  # hashed at a time by NumPy, so that they stay in the cache
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
@@ -85,14 +85,17 @@ def _sum_of_rows(words: Any) -> Any:
     """The number r_i of each row of words, (n, width) -> (n,)."""
     if words.shape[1] == 1:
         return words[:, 0]
-    words = words ^ (words >> np.uint32(16))
+    mixed = words >> np.uint32(16)
+    mixed ^= words  # in place for NumPy
     if isinstance(words, np.ndarray):
-        return np.einsum("ij,j->i", words, _factors(words.shape[1]))
-    return jnp.sum(words * _factors(words.shape[1])[None, :], axis=1, dtype=jnp.uint32)
+        return np.einsum("ij,j->i", mixed, _factors(words.shape[1]))
+    return jnp.sum(mixed * _factors(words.shape[1])[None, :], axis=1, dtype=jnp.uint32)
 
 
 def _host_rows(a: np.ndarray) -> np.ndarray:
     """The number r_i of each row of an array, (n,)."""
+    if a.ndim <= 1 and a.itemsize == 4:  # as most of a state are
+        return np.atleast_1d(a).view(np.uint32)
     a = np.ascontiguousarray(a)
     n = len(a) if a.ndim else 1
     words = a.reshape(n, a.size // max(n, 1)).view(_UNSIGNED[min(a.itemsize, 4)])
