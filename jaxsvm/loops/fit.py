@@ -23,7 +23,7 @@ from ..numerics import (
     pack_rows,
 )
 from ..numerics.sparse_products import MIN_ROWS
-from ..recipe import cast, check_choice, fields_of, is_kind, untried
+from ..recipe import cast, check_choice, check_positive, fields_of, is_kind, untried
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -370,7 +370,9 @@ def _with_tolerance(solver: Any, fields: Solver, tol: Any) -> tuple[Any, Any]:
         return solver, tol
     if tol is None:
         return solver, fields.tol if fields.residual_scope == "whole" else None
-    with untried():  # `tol` was checked, and the solver when it was created
+    if not (isinstance(fields.tol, float) and fields.tol == 0):  # 0: of rows that were not read
+        check_positive(tol=tol)
+    with untried():  # the solver was checked when it was created
         return fields.with_tol(tol), tol
 
 

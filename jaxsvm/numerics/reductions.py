@@ -118,7 +118,7 @@ def norm(w: Array) -> Array:
 
 
 def rounding_of_sums(coef: Array, diag: Array) -> Array:
-    """The rounding error of the sums (K coef)_i that is to be expected, ().
+    """The rounding error of the sums (K coef)_i that is to be expected, (), without derivatives.
 
     It is that of kernel values k(x_i, x_j) of at most sqrt(k(x_i, x_i) k(x_j, x_j)), each with a
     random error of half a unit in the last place.
@@ -127,8 +127,9 @@ def rounding_of_sums(coef: Array, diag: Array) -> Array:
         coef: (n,) coefficients.
         diag: (n,) values k(x_i, x_i).
     """
-    size = jnp.sqrt(jnp.abs(diag))
-    return jnp.finfo(coef.dtype).eps / 2 * jnp.max(size) * norm(coef * size)
+    coef, diag = lax.stop_gradient((coef, jnp.abs(diag)))
+    largest, square = fast_max(diag), dot(coef * diag, coef)
+    return jnp.finfo(coef.dtype).eps / 2 * jnp.sqrt(largest) * jnp.sqrt(square)
 
 
 def two_sum(total: Array, compensation: Array, term: Array) -> tuple[Array, Array]:

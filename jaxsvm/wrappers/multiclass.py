@@ -13,7 +13,7 @@ from ..checks import check_bytes, integer
 from ..models import Mapped, OneVsOne, OneVsRest
 from ..numerics import depends_on, sum_counts
 from ..recipe import register, replace, solver
-from ..types import Array, Batch, Info, Solver, State, take
+from ..types import Array, Batch, Info, Solver, State
 from .shared_problems import share_classes, share_pairs
 
 MOST_CLASSES = 2**20
@@ -271,7 +271,8 @@ def _step_weights(batch: Batch, reads: str, solver_rows: Array | None = None) ->
     if reads == "rows":
         return batch.weight
     index = batch.index if solver_rows is None else jnp.concatenate([batch.index, solver_rows])
-    return take(batch._replace(x=batch.y), index).weight
+    weight = batch.weight.at[jnp.maximum(index, 0)].get(mode="fill", fill_value=0)
+    return jnp.where(index >= 0, weight, jnp.zeros_like(weight))
 
 
 def _select_state(has_rows: Array, new: State, old: State) -> State:
