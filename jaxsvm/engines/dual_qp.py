@@ -398,7 +398,7 @@ def count_idle(idle: Idle, residual: Residual, changed: Array | bool = True) -> 
     improves = (residual.kkt < idle.least) | ~residual.near
     looks = jnp.where(improves, 0, idle.looks + 1)
     least = jnp.minimum(idle.least, residual.kkt)
-    return Idle(jnp.where(changed, looks, PATIENCE), least)
+    return Idle(looks if changed is True else jnp.where(changed, looks, PATIENCE), least)
 
 
 def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:

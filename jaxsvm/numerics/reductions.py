@@ -128,7 +128,7 @@ def rounding_of_sums(coef: Array, diag: Array) -> Array:
         diag: (n,) values k(x_i, x_i).
     """
     coef, diag = lax.stop_gradient((coef, jnp.abs(diag)))
-    largest, square = fast_max(diag), dot(coef * diag, coef)
+    largest, square = jnp.max(diag), dot(coef * diag, coef)
     return jnp.finfo(coef.dtype).eps / 2 * jnp.sqrt(largest) * jnp.sqrt(square)
 
 
