@@ -40,7 +40,6 @@ from .checks import (
     x64_enabled,
 )
 from .closures import open_closures
-from .renamed import OPTIONS, refuse_old_options
 from .types import (
     Batch,
     Certificate,
@@ -473,7 +472,6 @@ def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Ca
 
         @functools.wraps(factory)
         def wrapper(*args, **kwargs):
-            refuse_old_options(factory.__name__, OPTIONS.get(name, {}), kwargs)
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:

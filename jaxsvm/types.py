@@ -17,7 +17,6 @@ from jax import lax
 
 from .checks import is_remote, own_values, row_numbers, shown
 from .files import check_field, shape_of
-from .renamed import with_new_options
 
 Array: TypeAlias = jax.Array
 Scalar: TypeAlias = float | jax.Array  # one number
@@ -261,7 +260,6 @@ class Sampler(NamedTuple):
     validate: Callable | None = None
 
 
-@with_new_options(residual="residual_scope", until="with_tol", check="validate")
 class Solver(NamedTuple):
     """A training method as three pure functions; `update` is a scan body.
 
@@ -388,7 +386,6 @@ class JointLoss(NamedTuple):
 AnyLoss: TypeAlias = Loss | JointLoss
 
 
-@with_new_options(kink="l1", soft="l2")
 class Quadratic(NamedTuple):
     """One coefficient's term of a quadratic dual: y coef - l1 |coef| - l2/2 coef^2 on [low, high].
 
