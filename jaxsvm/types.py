@@ -282,11 +282,11 @@ class Solver(NamedTuple):
     residual_scope: str = "whole"
     # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked
     targets: Any = None
-    # (tol) -> the solver whose update stops at tol; None: updates have no tolerance
-    with_tol: Callable | None = None
     # (data) -> None, or raises for values that it cannot process; called on the host
     validate: Callable | None = None
-    # tolerance at which an update stops (`with_tol`); the tolerance of runs without tol and steps
+    # an update goes on until its residual is at most this, and runs without tol and steps stop at
+    # it; nan: it would, but has none; None: updates have no tolerance. `fit` binds its own, if the
+    # solver is the call of a factory with an argument `tol`, to another.
     tol: Any = None
     # (data) -> data; for reads="all": the rows in the layout that updates read fastest
     layout: Callable = _same
