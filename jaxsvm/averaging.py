@@ -12,7 +12,6 @@ import optax
 from .checks import integer, shown
 from .numerics import accum_dtype, running_mean
 from .recipe import register
-from .renamed import module_getattr
 from .types import Array
 
 __all__ = ["average_iterates", "averaged_params"]
@@ -120,6 +119,3 @@ def averaged_params(opt_state: Any, params: Any) -> Any:
     is_average = lambda node: isinstance(node, AverageState)
     averages = [node for node in jax.tree.leaves(opt_state, is_leaf=is_average) if is_average(node)]
     return averages[-1].mean if averages else params
-
-
-__getattr__ = module_getattr(__name__, averaged="jaxsvm.averaged")

@@ -117,16 +117,11 @@ def newton_by_C(
     def on_rows(weight: Array) -> Any:
         return at(1 / (C * jnp.sum(weight)).astype(weight.dtype))
 
-    def with_tol(tol: Any) -> Any:
-        return newton_by_C(C, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
-
     inner = fields_of(at(1.0))
     return replace(
         inner,
-        lambda other: other,
         update=lambda state, batch: on_rows(state.weight).update(state, batch),
         model=lambda state, data=None: on_rows(state.weight).model(state, data),
-        with_tol=with_tol,
         warm_start=inner.warm_start,
     )
 
@@ -171,11 +166,5 @@ def one_vs_weighted_rest(inner: Solver, factors: Array) -> Solver:
         parts = None if data is None else problems(data)
         return stack_models(inner, state, data, parts, OneVsRest)
 
-    with_tol: Any = inner.with_tol
     rest = fields_of(one_vs_rest(inner, classes=k))
-    return rest._replace(
-        init=init,
-        model=model,
-        sharing=None,
-        with_tol=with_tol and (lambda tol: one_vs_weighted_rest(with_tol(tol), factors)),
-    )
+    return rest._replace(init=init, model=model, sharing=None)

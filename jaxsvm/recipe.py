@@ -40,7 +40,6 @@ from .checks import (
     x64_enabled,
 )
 from .closures import open_closures
-from .renamed import OPTIONS, refuse_old_options
 from .types import (
     Batch,
     Certificate,
@@ -316,6 +315,27 @@ class Recipe:
             _trial.results[id(self)] = self, result
         return result
 
+    def bind(self, **changes: Any) -> Recipe:
+        """The same call with other arguments.
+
+        What the factory does not take goes to the solvers among its arguments, as of a wrapper, or
+        to the call that it returns; what none of them takes changes nothing.
+        """
+        factory, args, kwargs = self.call()
+        own = {name: value for name, value in changes.items() if name in factory.rules}
+        rest = {name: value for name, value in changes.items() if name not in own}
+        arguments = inspect.signature(factory).bind(*args, **kwargs)
+        inner = {
+            name: value.bind(**rest)
+            for name, value in arguments.arguments.items()
+            if rest and isinstance(value, Recipe) and is_kind(value, Solver)
+        }
+        if own or inner:
+            arguments.arguments.update(own | inner)
+            return factory(*arguments.args, **arguments.kwargs)
+        made = self.make()
+        return made.bind(**rest) if isinstance(made, Recipe) else self
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in Recipe.__slots__ or name not in self.spec[1]:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -473,7 +493,6 @@ def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Ca
 
         @functools.wraps(factory)
         def wrapper(*args, **kwargs):
-            refuse_old_options(factory.__name__, OPTIONS.get(name, {}), kwargs)
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
@@ -505,7 +524,7 @@ loss = recipe(Loss)
 joint_loss = recipe(JointLoss)
 
 
-def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
+def replace(inner: Solver | Recipe, **fields: Any) -> Solver:
     """The solver `inner` with other fields.
 
     What a wrapper does not change stays, also fields that come later; except for `sharing` and
@@ -513,16 +532,12 @@ def replace(inner: Solver | Recipe, wrapper: Callable, **fields: Any) -> Solver:
 
     Args:
         inner: a solver, or the call of its factory.
-        wrapper: solver -> the wrapped solver; it makes that of `inner.with_tol(tol)`, too.
         **fields: of `Solver`, in place of those of `inner`.
     """
-    inner = fields_of(inner)
-    with_tol = inner.with_tol
-    wrapped = None if with_tol is None else lambda tol: wrapper(with_tol(tol))
-    known: dict[str, Any] = {"with_tol": wrapped, "sharing": None, "warm_start": None}
+    known: dict[str, Any] = {"sharing": None, "warm_start": None}
     if "update" in fields:  # the loop of the inner solver makes other updates
         known["updates"] = None
-    return inner._replace(**known | fields)
+    return fields_of(inner)._replace(**known | fields)
 
 
 def check_scalars(**numbers: Any) -> None:

@@ -275,11 +275,10 @@ def _check_fields(solver: Any) -> None:
     )
     for name in ("init", "update", "model", "prepare", "layout"):
         _require(callable(getattr(solver, name)), f"{name} is no function")
-    for name in ("with_tol", "validate"):
-        _require(
-            getattr(solver, name) is None or callable(getattr(solver, name)),
-            f"{name} is neither None nor a function",
-        )
+    _require(
+        solver.validate is None or callable(solver.validate),
+        "validate is neither None nor a function",
+    )
     _require(
         solver.reads in ("rows", "all"), f"reads is {solver.reads!r}, neither 'rows' nor 'all'"
     )
@@ -473,7 +472,7 @@ def _check_resume(s: _Subject) -> None:
 def _check_jit(s: _Subject) -> None:
     # Another function, so that the update is traced anew.
     update = lambda state, batch: s.solver.update(state, batch)
-    again = s._replace(solver=replace(s.solver, lambda inner: inner, update=update))
+    again = s._replace(solver=replace(s.solver, update=update))
     inside = jax.jit(
         lambda data, key: _fit(again._replace(key=key), data=data).model, compiler_options=QUICK
     )(s.data, s.key)

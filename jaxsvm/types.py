@@ -17,7 +17,6 @@ from jax import lax
 
 from .checks import is_remote, own_values, row_numbers, shown
 from .files import check_field, shape_of
-from .renamed import with_new_options
 
 Array: TypeAlias = jax.Array
 Scalar: TypeAlias = float | jax.Array  # one number
@@ -261,7 +260,6 @@ class Sampler(NamedTuple):
     validate: Callable | None = None
 
 
-@with_new_options(residual="residual_scope", until="with_tol", check="validate")
 class Solver(NamedTuple):
     """A training method as three pure functions; `update` is a scan body.
 
@@ -284,11 +282,11 @@ class Solver(NamedTuple):
     residual_scope: str = "whole"
     # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked
     targets: Any = None
-    # (tol) -> the solver whose update stops at tol; None: updates have no tolerance
-    with_tol: Callable | None = None
     # (data) -> None, or raises for values that it cannot process; called on the host
     validate: Callable | None = None
-    # tolerance at which an update stops (`with_tol`); the tolerance of runs without tol and steps
+    # an update goes on until its residual is at most this, and runs without tol and steps stop at
+    # it; nan: it would, but has none; None: updates have no tolerance. `fit` binds its own, if the
+    # solver is the call of a factory with an argument `tol`, to another.
     tol: Any = None
     # (data) -> data; for reads="all": the rows in the layout that updates read fastest
     layout: Callable = _same
@@ -388,7 +386,6 @@ class JointLoss(NamedTuple):
 AnyLoss: TypeAlias = Loss | JointLoss
 
 
-@with_new_options(kink="l1", soft="l2")
 class Quadratic(NamedTuple):
     """One coefficient's term of a quadratic dual: y coef - l1 |coef| - l2/2 coef^2 on [low, high].
 

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(jaxsvm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 LAYERS = (
-    ("files", "types", "checks", "closures", "recipe", "renamed", "numerics"),
+    ("files", "types", "checks", "closures", "recipe", "numerics"),
     ("losses", "risks", "ranking", "kernels", "schedules", "projections", "averaging", "models", "samplers"),
     ("objectives", "features", "budget", "implicit"),
     ("spaces",),

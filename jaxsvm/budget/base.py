@@ -11,7 +11,6 @@ from jax import lax
 from ..kernels import Kernel
 from ..numerics import argmax_value, dot, fast_max, index_row
 from ..recipe import recipe
-from ..renamed import with_new_options
 from ..types import Array
 
 
@@ -102,7 +101,6 @@ def occupied(budget: int, front: Array, back: Array) -> Array:
     return (place < front) | (place >= budget - back)
 
 
-@with_new_options(gone="removed", moved="replaced")
 class Change(NamedTuple):
     """A decision of the maintenance: one point is removed, and at most one point is replaced."""
 

@@ -54,7 +54,7 @@ def build(args: Any, method: Any, train: Batch, classes: tuple, key: Any) -> tup
     b, steps, one_pass, tol, bias = frame.batch, frame.steps, frame.one_pass, frame.tol, frame.bias
     sampler = samplers.whole() if method.batch == 0 else samplers.epochs(b)
     length = f"{steps / one_pass:g} passes" if steps >= one_pass else f"{steps} steps"
-    iterates = solver.with_tol is not None  # an update iterates to the tolerance and draws no batch
+    iterates = solver.tol is not None  # an update iterates to the tolerance and draws no batch
     how = (
         f"{steps} updates, each of which goes on by itself"
         if iterates

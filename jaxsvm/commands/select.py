@@ -150,7 +150,7 @@ def grid(args: Any, rows: Batch, classes: tuple, key: Any) -> Search:
         axes["gamma"] = gammas
     first = fields_of(maker(**{name: axis[0].item() for name, axis in axes.items()}))
     steps = None
-    if first.with_tol is None:  # else an update runs until its tolerance is met
+    if first.tol is None:  # else an update runs until its tolerance is met
         drawn = fields_of(first.sampler).rows(rows.y.shape[0]) if first.sampler else 1
         one_pass = -(-rows.y.shape[0] // drawn)
         steps = args.steps or frame.steps // frame.one_pass * one_pass

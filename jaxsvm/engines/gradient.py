@@ -15,7 +15,6 @@ from ..averaging import averaged_params
 from ..models import Linear
 from ..numerics import accum_dtype, count, dot
 from ..recipe import check_choice, check_loss_values, register
-from ..renamed import with_new_options
 from ..samplers import uniform
 from ..types import Array, Batch, Info, Loss, Scalar, Solver
 
@@ -87,7 +86,6 @@ def rows_in(batch: Batch) -> Array:
     return jnp.maximum(jnp.sum((batch.weight > 0).astype(batch.weight.dtype)), 1)
 
 
-@with_new_options(measure="data_stats", measures="residual_scope")
 def gradient(
     loss: Loss,
     tx: optax.GradientTransformation | Callable,

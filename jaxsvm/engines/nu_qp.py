@@ -275,7 +275,6 @@ def make_solver(
     nu: float,
     C: Scalar,
     kernel: Any,
-    factory: Callable,
     tol: float | None,
     options: dict[str, Any],
 ) -> Solver:
@@ -286,7 +285,6 @@ def make_solver(
         nu: as of these factories.
         C: as of `nu_svr`; 1 for the others.
         kernel: as of these factories.
-        factory: the factory with its numbers and kernel, which makes solvers of other tolerances.
         tol: as of these factories.
         options: working_set, memory, rounds and start, as of these factories.
 
@@ -337,7 +335,6 @@ def make_solver(
         whole(),
         "all",
         targets={"nu_svc": "labels", "nu_svr": "real", "one_class": None}[form],
-        with_tol=lambda tol: factory(tol=tol, **options),
         tol=tol,
         validate=functools.partial(check_nu, form, nu, kernel),
         layout=kernel.layout,

@@ -372,7 +372,7 @@ def plan_of(
     """`steps`, `every` and `tol` of `jaxsvm.fit` for passes of `n_rows` rows, merged into n.
 
     Lengths depend on n, so that data of similar size share a program. An update of a solver
-    `with_tol` iterates to its tolerance, so that each one is a chunk. `length` is the parameter
+    `tol` iterates to its tolerance, so that each one is a chunk. `length` is the parameter
     that sets the length of a run, for messages.
     """
     if isinstance(tol, str) and tol != "auto":
@@ -390,11 +390,11 @@ def plan_of(
             f"tol='auto' and give {length}"
         )
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
-    every = period or (1 if solver.with_tol else max(-(-n // b), 128 if b < n else 10))
+    every = period or (1 if solver.tol is not None else max(-(-n // b), 128 if b < n else 10))
     pass_steps = -(-n_rows // b)
     if steps is None and one_pass:
         steps = pass_steps
     elif steps is None:
-        passes = passes or (PASSES if tol is None or solver.with_tol else MEASURED_PASSES)
+        passes = passes or (PASSES if tol is None or solver.tol is not None else MEASURED_PASSES)
         steps = -(-passes * pass_steps // every) * every  # whole chunks
     return {"steps": steps, "every": every, "tol": tol}

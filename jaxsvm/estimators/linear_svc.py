@@ -8,14 +8,12 @@ import numpy as np
 
 from ..linear_choice import one_vs_weighted_rest
 from ..recipe import check_choice
-from ..renamed import with_new_parameters
 from ..types import Loss
 from .classifier import BaseClassifier
 from .linear import LinearSVM
 from .parameters import loss_of
 
 
-@with_new_parameters(max_passes="max_iter", bias="fit_intercept")
 class LinearSVC(LinearSVM, BaseClassifier):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)).
 

@@ -8,7 +8,6 @@ from typing import Any
 from .. import samplers
 from ..kernels import Kernel
 from ..recipe import check_choice
-from ..renamed import with_new_parameters
 from ..solvers import decomposition, sdca
 from ..types import Loss
 from .kernel_classifier import KernelClassifier
@@ -16,7 +15,6 @@ from .kernel_svm import cost
 from .parameters import loss_of
 
 
-@with_new_parameters(max_passes="max_iter")
 class SVC(KernelClassifier):
     """A kernel SVM, solved exactly.
 

@@ -28,9 +28,3 @@ __all__ = [
     "orthogonal",
     "uniform",
 ]
-
-
-def __getattr__(name: str) -> object:
-    from ..renamed import module_getattr
-
-    return module_getattr(__name__, on_features="jaxsvm.on_features")(name)

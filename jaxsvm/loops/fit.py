@@ -23,7 +23,7 @@ from ..numerics import (
     pack_rows,
 )
 from ..numerics.sparse_products import MIN_ROWS
-from ..recipe import cast, check_choice, check_positive, fields_of, is_kind, untried
+from ..recipe import Recipe, cast, check_choice, check_positive, fields_of, is_kind, untried
 from ..samplers import uniform
 from ..types import (
     INTERRUPTED,
@@ -362,18 +362,20 @@ def _check_rows(fields: Solver, sampler: Any, data: Batch) -> None:
 
 
 def _with_tolerance(solver: Any, fields: Solver, tol: Any) -> tuple[Any, Any]:
-    """The solver that stops its updates at `tol`, if there is one, and the tolerance of the run.
+    """The solver that stops its updates at `tol`, if it does, and the tolerance of the run.
 
     `Fit.converged` refers to the tolerance of the solver, even if all steps are made.
     """
-    if fields.with_tol is None:
+    own = fields.tol
+    if own is None:
         return solver, tol
     if tol is None:
-        return solver, fields.tol if fields.residual_scope == "whole" else None
-    if not (isinstance(fields.tol, float) and fields.tol == 0):  # 0: of rows that were not read
+        is_none = not is_traced(own) and bool(np.isnan(own))
+        return solver, own if fields.residual_scope == "whole" and not is_none else None
+    if not (isinstance(own, float) and own == 0):  # 0: of rows that were not read
         check_positive(tol=tol)
     with untried():  # the solver was checked when it was created
-        return fields.with_tol(tol), tol
+        return solver.bind(tol=tol) if isinstance(solver, Recipe) else solver, tol
 
 
 class Lengths(NamedTuple):
@@ -390,7 +392,8 @@ def _chunk_length(fields: Solver, lengths: Lengths, every: int | None, traced: b
     period, max_every = lengths.period, lengths.max_every
     if every is None:
         # An update of a solver with a tolerance runs until it is met, so that each one is a chunk.
-        every = 1 if fields.with_tol else default_every(lengths.run, lengths.one_pass, fields.reads)
+        iterates = fields.tol is not None
+        every = 1 if iterates else default_every(lengths.run, lengths.one_pass, fields.reads)
         every = every if period is None else max(1, min(lengths.run, period))
         every = every if max_every is None else max(1, min(every, max_every))
     if period is None:

@@ -216,7 +216,7 @@ def _fit_cells(
 
 def _steps(fields: Any, steps: int | None) -> int | None:
     """The number of steps; one for a solver whose update runs until its tolerance is met."""
-    return 1 if fields.with_tol is not None and steps is None else steps
+    return 1 if fields.tol is not None and steps is None else steps
 
 
 def _support(run: Any) -> Array:

@@ -377,7 +377,7 @@ def _loss_and_slopes(
         one = unwrap_static(jax.tree.unflatten(tree, _merged(moving, fixed, flags)))
         fields = fields_of(one)
         most, limit = steps, tol
-        if fields.with_tol is not None:
+        if fields.tol is not None:
             limit = TOL if tol is None else min(tol, TOL)
             most = 1 if steps is None else steps  # an update runs until its tolerance is met
         rows = with_features(fields, data)

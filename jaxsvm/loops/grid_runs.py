@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..recipe import fields_of
+from ..recipe import Recipe, fields_of
 from ..types import Array, Batch
 from .progress import Bar
 from .selection_file import ResultFile, Results
@@ -50,8 +50,8 @@ class Grid(NamedTuple):
     def solver(self, cell: tuple[int, ...]) -> Any:
         """The solver of a cell, which stops at `tol`."""
         solver = self.maker(**self.numbers(cell))
-        with_tol = fields_of(solver).with_tol
-        return solver if self.tol is None or with_tol is None else with_tol(self.tol)
+        iterates = self.tol is not None and fields_of(solver).tol is not None
+        return solver.bind(tol=self.tol) if iterates and isinstance(solver, Recipe) else solver
 
     def held_out(self, fold: int) -> np.ndarray:
         """The rows of a fold."""

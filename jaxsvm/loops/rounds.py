@@ -193,13 +193,18 @@ def check_columns(batch: Batch, like: Batch) -> None:
 
 
 def pending_of_state(layout: Layout, pending: Batch, n_pending: int) -> Pending:
-    """What this process has of the rows in a saved state."""
+    """What this process has of the rows in a saved state.
+
+    Raises:
+        ValueError: their number is another one.
+    """
     if not is_remote(pending.index):
-        index = np.asarray(pending.index)
-        # files of version 0.3 hold numbers of rows that were used, too
-        if np.sum(index >= 0) != n_pending:
-            is_last: Any = np.arange(len(index)) >= len(index) - n_pending
-            pending = jax.tree.map(np.asarray, pending)._replace(index=np.where(is_last, index, -1))
+        count = int(np.sum(np.asarray(pending.index) >= 0))
+        if count != n_pending:
+            raise ValueError(
+                f"state holds {count} rows that wait for a batch, and n_pending is {n_pending}: it "
+                "was changed after its run, go on from it as it was"
+            )
     return Pending(own_rows(layout, pending))
 
 

@@ -21,7 +21,6 @@ from .. import __about__
 from ..checks import brief, is_remote, x64_enabled
 from ..files import MEMBERS, Npz, atomic_path, is_damage, open_npz, refuse_special, shape_of
 from ..recipe import REGISTRY, Recipe, registered_name, unwrap_static
-from ..renamed import FIELDS, OPTIONS, added, current_keys, current_name
 from ..types import Array, all_finite
 from .functions import Classifier, Expansion, Linear, Mapped
 from .parts import TREE, as_numpy, lay, read_folder, spec_of, write_folder
@@ -219,22 +218,18 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
             )
         return arrays.lay(node, "array", node["dtype"])
     if "call" in node:
-        name = current_name(node["call"])
-        factory = _find_factory(name)
+        factory = _find_factory(node["call"])
         args = [_decode(a, arrays) for a in node["args"]]
-        kwargs = current_keys(OPTIONS, name, node["kwargs"])
-        return _call(factory, args, {k: _decode(v, arrays) for k, v in kwargs.items()})
+        return _call(factory, args, {k: _decode(v, arrays) for k, v in node["kwargs"].items()})
     if "named" in node:
-        name = current_name(node["named"])
-        cls, fields = _find_class(name), current_keys(FIELDS, name, node["fields"])
-        missing = added(name, fields)
-        if not _holds(cls, {**fields, **missing}):
+        name, fields = node["named"], node["fields"]
+        cls = _find_class(name)
+        if not _holds(cls, fields):
             raise _Refused(
                 f"the file holds {name!r} of another version of jaxsvm: load it there, "
                 "or begin anew"
             )
-        values = {k: _decode(v, arrays) for k, v in fields.items()}
-        return _make_checked(cls, {**values, **{k: make(values) for k, make in missing.items()}})
+        return _make_checked(cls, {k: _decode(v, arrays) for k, v in fields.items()})
     if "function" in node:
         return _find(node["function"])
     if "dict" in node:

@@ -295,7 +295,6 @@ def augmented_lagrangian(
         whole(),
         "all",
         targets="labels" if loss.labels else "real",
-        with_tol=lambda tol: augmented_lagrangian(C, loss=loss, bias=bias, tol=tol, rounds=rounds),
         tol=tol,
         layout=packed_by_reference,
         recomputes=("rows", "numbers"),

@@ -122,16 +122,6 @@ def decomposition(
         new, evals = solve(cast_qp, cast_tol, state, x, y)
         return new, step_info(cast_qp, bias, (state.dual, new.dual), x, y, new.residual, evals)
 
-    def with_tol(tol):
-        options = {
-            "stop": stop,
-            "working_set": working_set,
-            "memory": memory,
-            "rounds": rounds,
-            "start": start,
-        }
-        return decomposition(C, kernel, loss=loss, bias=bias, tol=tol, **options)
-
     return Solver(
         init,
         update,
@@ -139,7 +129,6 @@ def decomposition(
         whole(),
         "all",
         targets="labels" if loss.labels else "real",
-        with_tol=with_tol,
         tol=tol,
         validate=kernel_check(qp.kernel),
         layout=qp.kernel.layout,

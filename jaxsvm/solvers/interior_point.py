@@ -153,7 +153,6 @@ def interior_point(
         whole(),
         "all",
         targets="labels" if loss.labels else "real",
-        with_tol=lambda tol: interior_point(C, loss=loss, bias=bias, tol=tol, rounds=rounds),
         tol=tol,
         validate=_check_classes if bias == "free" and loss.labels else None,
         recomputes=("rows", "numbers"),

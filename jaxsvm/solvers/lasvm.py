@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -153,10 +155,6 @@ def lasvm(
             qp, bias, state.dual._replace(weight=weight_on_set(state.dual.weight)), data
         )
 
-    def with_tol(tol):
-        options = {"passes": passes, "memory": memory, "start": start}
-        return lasvm(C, kernel, loss=loss, bias=bias, tol=tol, **options)
-
     return Solver(
         init,
         update,
@@ -164,8 +162,7 @@ def lasvm(
         epochs(VISITS),
         "all",
         targets="labels" if loss.labels else "real",
-        with_tol=with_tol,
-        tol=tol,
+        tol=math.nan if tol is None else tol,
         validate=kernel_check(qp.kernel),
         layout=qp.kernel.layout,
     )

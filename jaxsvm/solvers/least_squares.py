@@ -147,7 +147,6 @@ def least_squares(lam: float, *, bias: str = "free", classes: int | None = None)
         model,
         in_order(),
         targets="real" if classes is None else classes,
-        with_tol=lambda tol: least_squares(lam, bias=bias, classes=classes),
         tol=0.0,
     )
 

@@ -267,9 +267,6 @@ def newton(
             w, b = linear_solution(w, b, data, lam, loss, bias)
         return Linear(w, b, bias)
 
-    def with_tol(tol):
-        return newton(lam, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
-
     return Solver(
         init,
         update,
@@ -277,7 +274,6 @@ def newton(
         whole(),
         "all",
         targets="labels" if loss.labels else "real",
-        with_tol=with_tol,
         tol=tol,
         layout=packed_by_reference,
         validate=getattr(loss, "validate", None),

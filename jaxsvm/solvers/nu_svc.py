@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..engines.nu_qp import make_solver
 from ..kernels import Kernel
 from ..recipe import solver
@@ -70,4 +68,4 @@ def nu_svc(
         2, 2011, section 4.2.
     """
     options = {"working_set": working_set, "memory": memory, "rounds": rounds, "start": start}
-    return make_solver("nu_svc", nu, 1.0, kernel, partial(nu_svc, nu, kernel), tol, options)
+    return make_solver("nu_svc", nu, 1.0, kernel, tol, options)

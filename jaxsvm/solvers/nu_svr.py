@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..engines.nu_qp import make_solver
 from ..kernels import Kernel
 from ..recipe import solver
@@ -68,4 +66,4 @@ def nu_svr(
         2, 2011, section 4.2.
     """
     options = {"working_set": working_set, "memory": memory, "rounds": rounds, "start": start}
-    return make_solver("nu_svr", nu, C, kernel, partial(nu_svr, nu, C, kernel), tol, options)
+    return make_solver("nu_svr", nu, C, kernel, tol, options)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..engines.nu_qp import make_solver
 from ..kernels import Kernel
 from ..recipe import solver
@@ -71,4 +69,4 @@ def one_class(
         ACM TIST 2, 2011.
     """
     options = {"working_set": working_set, "memory": memory, "rounds": rounds, "start": start}
-    return make_solver("one_class", nu, 1.0, kernel, partial(one_class, nu, kernel), tol, options)
+    return make_solver("one_class", nu, 1.0, kernel, tol, options)

@@ -80,7 +80,4 @@ def averaged(
         w, b = mean_weights(state.inner)
         return dataclasses.replace(iterate, w=w, b=iterate.b if b is None else b)
 
-    def wrapper(new_inner):
-        return averaged(new_inner, start=start, weights=weights)
-
-    return replace(inner, wrapper, init=init, update=update, model=mean_model)
+    return replace(inner, init=init, update=update, model=mean_model)

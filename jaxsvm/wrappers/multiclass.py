@@ -89,10 +89,8 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         targets = None if data is None else {"y": labels(data.y)}
         return stack_models(inner, state, data, targets, OneVsRest)
 
-    wrapper = lambda other: one_vs_rest(other, classes=classes)
     return replace(
         inner,
-        wrapper,
         init=init,
         update=update,
         model=model,
@@ -240,11 +238,8 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
             lambda model, stacked: OneVsOne(model, stacked, classes),
         )
 
-    wrapper = lambda other: one_vs_one(other, classes=classes)
     sharing = share_pairs(inner.sharing, classes)
-    return replace(
-        inner, wrapper, init=init, update=update, model=model, targets=classes, sharing=sharing
-    )
+    return replace(inner, init=init, update=update, model=model, targets=classes, sharing=sharing)
 
 
 def _combine(info: Info, loss: Array) -> Info:

@@ -70,7 +70,6 @@ def on_features(phi: Callable, inner: Solver) -> Solver:
 
     return replace(
         inner,
-        lambda other: on_features(phi, other),
         init=lambda key, data: inner.init(key, prepare(data)),
         update=lambda state, batch: inner.update(state, prepare(batch)),
         model=lambda state, data=None: Mapped(

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 import jaxsvm
-from jaxsvm import averaged, averaging, kernels, models, schedules
+from jaxsvm import averaged, averaging, kernels, losses, models, schedules
 
 
 def run(iterates, **options):
@@ -207,22 +207,21 @@ def test_wrappers_keep_every_field_of_a_solver():
     """What a wrapper does not change is the inner one's, also later fields; but for `sharing` and `warm_start`."""
     sharing = jaxsvm.types.Sharing(*(object() for _ in jaxsvm.types.Sharing._fields))
     inner = jaxsvm.types.Solver(*(object() for _ in jaxsvm.types.Solver._fields))._replace(
-        with_tol=lambda tol: inner._replace(tol=tol), validate=lambda data: None, sharing=sharing
+        validate=lambda data: None, sharing=sharing
     )
     changed = {
-        jaxsvm.averaged(inner): {"init", "update", "updates", "model", "with_tol"},
+        jaxsvm.averaged(inner): {"init", "update", "updates", "model"},
         jaxsvm.on_features(jnp.tanh, inner): {
             "init",
             "update",
             "updates",
             "constants",
             "model",
-            "with_tol",
             "prepare",
             "validate",
         },
-        jaxsvm.one_vs_rest(inner, classes=3): {"init", "update", "updates", "model", "with_tol", "targets"},
-        jaxsvm.one_vs_one(inner, classes=3): {"init", "update", "updates", "model", "with_tol", "targets"},
+        jaxsvm.one_vs_rest(inner, classes=3): {"init", "update", "updates", "model", "targets"},
+        jaxsvm.one_vs_one(inner, classes=3): {"init", "update", "updates", "model", "targets"},
     }
     for wrapped, names in changed.items():
         made = wrapped.make()
@@ -233,8 +232,34 @@ def test_wrappers_keep_every_field_of_a_solver():
         for field in set(jaxsvm.types.Solver._fields) - {"sharing", "warm_start"}:
             assert getattr(made, field) is not None or field == "updates"  # the loop of another update is none
             assert (getattr(made, field) is not getattr(inner, field)) == (field in names), (wrapped, field)
-        again = made.with_tol(0.25)
-        assert again.call()[0] is wrapped.call()[0] and again.tol == 0.25
+
+
+WRAPPED = {
+    "averaged": lambda inner: jaxsvm.averaged(inner, start=2),
+    "on_features": lambda inner: jaxsvm.on_features(jnp.tanh, inner),
+    "one_vs_rest": lambda inner: jaxsvm.one_vs_rest(inner, classes=3),
+    "one_vs_one": lambda inner: jaxsvm.one_vs_one(inner, classes=3),
+    "both": lambda inner: jaxsvm.one_vs_rest(jaxsvm.on_features(jnp.tanh, inner), classes=3),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_tolerance_is_bound_to_the_solver_inside_of_its_wrappers(name):
+    wrap = WRAPPED[name]
+    call = wrap(jaxsvm.newton(0.1, loss=losses.squared_hinge))
+    assert call.bind(tol=0.25).tol == 0.25 and call.tol == jaxsvm.newton(0.1).tol
+    assert repr(call.bind(tol=0.25)) == repr(wrap(jaxsvm.newton(0.1, loss=losses.squared_hinge, tol=0.25)))
+    assert call.bind(tol=0.25, classes=2).targets == (2 if call.targets == 3 else "labels")
+    assert repr(call.bind(width=3)) == repr(call)  # no factory takes it
+
+
+def test_a_tolerance_is_bound_to_the_call_that_a_factory_returns():
+    @jaxsvm.solver
+    def mine(C):
+        return jaxsvm.sdca(C) if C > 1 else jaxsvm.decomposition(C, jaxsvm.kernels.rbf(1.0))
+
+    assert mine(0.5).bind(tol=0.25).tol == 0.25 and mine(2.0).bind(tol=0.25).tol is None
+    assert mine(0.5).bind(C=2.0).tol is None
 
 
 def test_wrappers_add_no_function_that_the_inner_solver_lacks():

@@ -104,16 +104,6 @@ def test_the_state_of_a_run_goes_on_on_any_number_of_devices(mesh):
         jaxsvm.stream(solver, parts, state=jaxsvm.stream(solver, parts, KEY).state, mesh=mesh)
 
 
-def test_a_state_of_an_older_version_goes_on(mesh):
-    """Its buffer holds the numbers of rows that were used, too."""
-    solver, parts = SOLVERS["pegasos"], [(X[:51], Y[:51]), (X[51:101], Y[51:101])]
-    state = jaxsvm.stream(solver, parts[:1], KEY, batch_size=8).state
-    old = state._replace(pending=state.pending._replace(index=np.arange(43, 51, dtype=np.int32)))
-    runs = [jaxsvm.stream(solver, parts[1:], state=old, mesh=each) for each in (None, mesh)]
-    assert [(int(run.state.step), int(run.state.n_pending)) for run in runs] == [(12, 5)] * 2
-    assert relative(runs[1].model(X), runs[0].model(X)) <= 1e-6
-
-
 def test_the_default_batch_is_a_multiple_of_the_devices(mesh):
     run = jaxsvm.stream(SOLVERS["pegasos"], chunks(), KEY, mesh=mesh)
     assert int(run.state.step) == 250 and run.state.pending.y.shape == (4,)
