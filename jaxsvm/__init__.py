@@ -18,11 +18,6 @@ def __getattr__(name: str) -> _Any:
 
     JAX takes about a second to import, and the command line checks its arguments before that.
     """
-    if name == "multiclass":
-        raise AttributeError(
-            "jaxsvm.multiclass is jaxsvm.wrappers since version 0.4, and its "
-            "names are in jaxsvm itself"
-        )
     if name == "__all__":  # `from jaxsvm import *` then takes what is there
         _load()
     if name.startswith("__") or _in_own_import():

@@ -731,13 +731,6 @@ def test_wrong_parameters_are_told():
     with pytest.raises(NotFittedError):
         LinearSVC().predict(x)
     assert not hasattr(SVC(random_state=0).fit(x, y), "coef_")
-    for make, match in [
-        (lambda: SVC(max_passes=9), r"SVC\(max_passes=\) is SVC\(max_iter=\) since version 0.4"),
-        (lambda: LinearSVC(max_passes=9), r"LinearSVC\(max_passes=\) is LinearSVC\(max_iter=\)"),
-        (lambda: LinearSVC(bias="none"), r"LinearSVC\(bias=\) is LinearSVC\(fit_intercept=\)"),
-    ]:
-        with pytest.raises(TypeError, match=match):
-            make()
 
 
 @pytest.mark.long
