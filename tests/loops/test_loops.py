@@ -787,7 +787,7 @@ def test_decision_values_that_are_not_finite_are_no_finite_run():
     assert run.status.startswith("the decision values of the model are not finite after 5 steps: look at the scale of the data")
     nowhere = kernels.custom(lambda x, z: jnp.full((x.shape[0], z.shape[0]), jnp.nan, x.dtype))
     perceptron = jaxsvm.perceptron(nowhere)  # for which a score that is not a number is no mistake: its coefficients stay 0
-    run = fit(perceptron, DATA, KEY, steps=4, every=4)
+    run = jax.jit(lambda data: fit(perceptron, data, KEY, steps=4, every=4))(DATA)  # outside this is no kernel
     assert np.all(np.isfinite(run.model.coef)) and np.isnan(run.model(DATA.x)).all()
     assert not run.finite and "decision values" in run.status
     several = jax.vmap(lambda lam: fit(jaxsvm.kernel_pegasos(lam, nowhere), DATA, KEY, steps=4))(jnp.array([0.1, 1.0]))
