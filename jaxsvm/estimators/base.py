@@ -372,7 +372,7 @@ def plan_of(
     """`steps`, `every` and `tol` of `jaxsvm.fit` for passes of `n_rows` rows, merged into n.
 
     Lengths depend on n, so that data of similar size share a program. An update of a solver
-    `tol` iterates to its tolerance, so that each one is a chunk. `length` is the parameter
+    with a `tol` iterates until this is met, so that each one is a chunk. `length` is the parameter
     that sets the length of a run, for messages.
     """
     if isinstance(tol, str) and tol != "auto":

@@ -31,11 +31,11 @@ _FREE = ("tol", "start")
 # arguments that say in which space a function lies: its coefficients hold in no other
 _SPACES = ("kernel", "phi", "space")
 # functions below these folders are told apart by their names
-_INSTALLED = (
+_FOLDERS = (
     *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-    "<frozen",
 )
+_INSTALLED = (*(os.path.join(folder, "") for folder in _FOLDERS), "<frozen")
 # what each of the numbers of an origin speaks of, but for the last, which is the state itself
 _NAMES = ("rows", "targets or queries", "weights", "kernels or features", "numbers or functions")
 
