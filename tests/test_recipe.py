@@ -762,3 +762,24 @@ def test_each_call_in_a_nest_is_made_once(name, monkeypatch):
         calls.clear()
         use()
         assert len(calls) <= 8
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: jaxsvm.pegasos(C=1.0), r"^pegasos\(lam, .*\): missing a required argument: 'lam'"),
+        (lambda: jaxsvm.pegasos(1.0, 2.0), r"^pegasos\(lam, .*\): too many positional arguments"),
+        (lambda: jaxsvm.sdca(1.0, kern=None), r"^sdca\(C, .*\): got an unexpected keyword argument 'kern'"),
+    ],
+)
+def test_wrong_arguments_name_the_factory(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
+def test_a_loss_without_dual_step_is_none_for_dual_ascent():
+    hinge = jaxsvm.losses.hinge.make()
+    loss = jaxsvm.Loss(lambda s, y: hinge.value(s, y), lambda s, y: hinge.slope(s, y), None, None)
+    with pytest.raises(ValueError, match="has no dual_step: give it one, or take pegasos"):
+        jaxsvm.sdca(1.0, loss=loss)
+    jaxsvm.pegasos(0.1, loss=loss)

@@ -2,6 +2,7 @@
 
 import bz2
 import contextlib
+import gzip
 import importlib
 import io
 import os
@@ -1124,3 +1125,14 @@ def test_the_error_of_predictions_counts_rows_by_their_weight():
     assert describe(rows, np.array(["a", "a", "b", "b"]), np.zeros(4), ("a", "b")) == "4 rows, error 37.50%"
     real = Rows(np.eye(2), np.array([1.0, 2.0]), np.array([3.0, 1]))
     assert describe(real, np.zeros(2), np.zeros(2), ()) == f"2 rows, error {np.sqrt(7 / 4):.6g} (root mean square)"
+
+
+def test_what_a_compressed_file_expands_to_is_an_option(there, capsys):
+    line = ",".join(["0"] * 500)
+    text = "".join(f"{line},{'ab'[k % 2]}\n" for k in range(4000))
+    with gzip.open("rows.csv.gz", "wt") as file:
+        file.write(text)
+    convert = "convert", "rows.csv.gz", "rows.npz"
+    refused(capsys, "give a larger expansion than 100 (the option --expansion of the commands)", *convert)
+    refused(capsys, "expansion must be", *convert, "--expansion", "0")
+    assert main([*convert, "--expansion", "5000"]) == 0

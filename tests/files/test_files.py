@@ -940,3 +940,9 @@ def test_a_query_of_svmlight_is_a_number_in_ascii(write):
 def test_a_label_with_a_null_character_is_refused(write):
     with pytest.raises(ValueError, match="line 2: the cell .* in column 2 holds a null character"):
         jdata.load_csv(write("1,a\n2,a\0\n3,b\n", "a.csv"))
+
+
+@pytest.mark.parametrize("load", [jdata.load_csv, jdata.load_npz, jdata.load_svmlight, load_file])
+def test_no_path_at_all(load):
+    with pytest.raises(ValueError, match="give the path of at least one file"):
+        load()
