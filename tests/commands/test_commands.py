@@ -1129,7 +1129,7 @@ def test_the_error_of_predictions_counts_rows_by_their_weight():
 
 def test_what_a_compressed_file_expands_to_is_an_option(there, capsys):
     line = ",".join(["0"] * 500)
-    text = "".join(f"{line},{'ab'[k % 2]}\n" for k in range(4000))
+    text = "".join(f"{line},{'ab'[k % 2]}\n" for k in range(9000))
     with gzip.open("rows.csv.gz", "wt") as file:
         file.write(text)
     convert = "convert", "rows.csv.gz", "rows.npz"
