@@ -94,8 +94,6 @@ def _sum_of_rows(words: Any) -> Any:
 
 def _host_rows(a: np.ndarray) -> np.ndarray:
     """The number r_i of each row of an array, (n,)."""
-    if a.ndim <= 1 and a.itemsize == 4:  # as most of a state are
-        return np.atleast_1d(a).view(np.uint32)
     a = np.ascontiguousarray(a)
     n = len(a) if a.ndim else 1
     words = a.reshape(n, a.size // max(n, 1)).view(_UNSIGNED[min(a.itemsize, 4)])

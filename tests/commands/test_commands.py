@@ -1127,6 +1127,7 @@ def test_the_error_of_predictions_counts_rows_by_their_weight():
     assert describe(real, np.zeros(2), np.zeros(2), ()) == f"2 rows, error {np.sqrt(7 / 4):.6g} (root mean square)"
 
 
+@pytest.mark.long
 def test_what_a_compressed_file_expands_to_is_an_option(there, capsys):
     line = ",".join(["0"] * 500)
     text = "".join(f"{line},{'ab'[k % 2]}\n" for k in range(9000))
