@@ -28,7 +28,7 @@ import numpy as np
 
 import jaxsvm
 from jaxsvm import features, kernels, samplers
-from jaxsvm.engines.coordinate import dual_coef
+from jaxsvm.engines.coordinate_ascent import dual_coef
 
 from . import common
 from .common import RESULTS, device, load_all, panels, saved, write

@@ -20,7 +20,7 @@ from sklearn.svm import LinearSVC
 
 import jaxsvm
 from jaxsvm import features, kernels, samplers
-from jaxsvm.engines.coordinate import dual_coef
+from jaxsvm.engines.coordinate_ascent import dual_coef
 
 from .common import load, side_by_side, write
 

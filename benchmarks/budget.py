@@ -49,12 +49,12 @@ from jax import lax
 
 import jaxsvm
 from jaxsvm import budget, features, kernels, objectives, samplers
-from jaxsvm.budget.merge import GRID, table
-from jaxsvm.engines.coordinate import dual_coef
-from jaxsvm.engines.online import ogd_rule
-from jaxsvm.engines.online import online as online_solver
-from jaxsvm.spaces.budgeted import flush
-from jaxsvm.spaces.expansion import expansion
+from jaxsvm.budget.merging import GRID, table
+from jaxsvm.engines.coordinate_ascent import dual_coef
+from jaxsvm.engines.online_learning import ogd_rule
+from jaxsvm.engines.online_learning import online as online_solver
+from jaxsvm.spaces.budgeted_space import flush
+from jaxsvm.spaces.kernel_expansion import expansion
 
 from . import common
 from .common import error, panels, rows_of, saved, timed

@@ -72,7 +72,7 @@ def seconds_of_step(solver, data, steps: int, repeats: int, **options) -> tuple[
     The difference of runs of three chunks and of one leaves out what a call takes.
     """
 
-    def cost(chunks: int, state: jaxsvm.Run) -> tuple[float, float]:
+    def cost(chunks: int, state: jaxsvm.RunState) -> tuple[float, float]:
         began = time.perf_counter(), time.process_time()
         jax.block_until_ready(jaxsvm.fit(solver, data, steps=chunks * steps, every=steps, state=state, **options).state)
         return time.perf_counter() - began[0], (time.process_time() - began[1]) / os.cpu_count()

@@ -43,7 +43,7 @@ def options(argv: list[str] | None) -> argparse.Namespace:
 
 
 def folder_of(file: str) -> str:
-    """`solvers` of jaxsvm/solvers/sdca.py, and `.` of jaxsvm/losses.py."""
+    """`solvers` of jaxsvm/solvers/dual/sdca.py, and `.` of jaxsvm/losses.py."""
     parts = file.split("/")
     return parts[1] if len(parts) > 2 else "."
 

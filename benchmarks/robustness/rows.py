@@ -139,19 +139,36 @@ def acceptable(x: np.ndarray, y: Any, weight: Any, task: str) -> bool:
     y, weight = quietly(np.asarray, y), np.ones(len(x)) if weight is None else quietly(np.asarray, weight)
     if x.ndim != 2 or 0 in x.shape or y.shape != x.shape[:1] or weight.shape != y.shape:
         return False
-    if any(a.dtype.kind not in "biufV" for a in (x, y, weight)):
+    named = task != "regression" and y.dtype.kind in "SU"
+    if any(a.dtype.kind not in "biufV" for a in (x, weight, *(() if named else (y,)))):
         return False
     held = as_seen(weight)
+    if numbered(y, weight, task) is None:
+        return False
+    y = np.zeros(y.shape) if named else y
     totals = [quietly(lambda a=a: np.sum(as_seen(a).astype(np.float64) ** 2)) for a in (x, y)]
     totals.append(quietly(lambda: np.sum(np.abs(held), dtype=np.float64)))
     if not all(total <= float(FLOAT32.max) for total in totals):
         return False
     if (held < 0).any() or not (held > 0).any():
         return False
-    found = set(y[held > 0].tolist())
+    return True
+
+
+def numbered(y: np.ndarray, weight: np.ndarray, task: str) -> np.ndarray | None:
+    """The targets that `dataset` makes of y: labels of two names, numbers of the classes; None: it refuses them."""
+    if task == "regression":
+        return y
+    if y.dtype.kind in "SU":
+        names, place = np.unique(y, return_inverse=True)
+        right = len(names) == 2 or (task == "multiclass" and len(names) > 1)
+        return (place if task == "multiclass" else 2 * place - 1) if right else None
+    found = sorted(set(y[quietly(as_seen, weight) > 0].tolist()))
     if task == "multiclass":
-        return len(found) > 1 and found == set(range(len(found)))
-    return found == {-1, 1} or task == "regression"
+        return y if len(found) > 1 and found == list(range(len(found))) else None
+    if len(found) != 2:
+        return None
+    return y if found == [-1, 1] else np.where(y == found[1], 1, -1)
 
 
 def mended(case: Case, x: Any, y: Any, weight: Any, task: str, whole: Any) -> tuple[Any, Any, Any]:
@@ -178,8 +195,10 @@ def of_usual_size(x: Any) -> bool:
     return bool(((size == 0) | ((size > 1e-12) & (size < 1e9))).all())
 
 
-def check_batch(case: Case, data: Any, x: np.ndarray, y: Any, weight: Any) -> None:
+def check_batch(case: Case, data: Any, x: np.ndarray, y: Any, weight: Any, task: str) -> None:
     """Whether a `Batch` holds these rows, targets and weights."""
+    ones = np.ones(np.shape(y)) if weight is None else quietly(np.asarray, weight)
+    y = numbered(quietly(np.asarray, y), ones, task)
     seen = as_seen(x)
     wide = np.dtype(np.promote_types(seen.dtype, np.float32)) if seen.dtype.kind == "f" else np.dtype(np.float32)
     weight = np.ones(len(seen)) if weight is None else quietly(np.asarray, weight)
@@ -212,7 +231,7 @@ def dense(case: Case) -> None:
     case.twin = lambda: jaxsvm.dataset(*mended(case, x, y, weight, task, plain if usual else None), task=task)
     data = case.attempt(text, jaxsvm.dataset, x, y, weight, task=task, must=must)
     case.expect(right, "took rows, labels or weights that the documentation rules out")
-    check_batch(case, data, plain, y, weight)
+    check_batch(case, data, plain, y, weight, task)
     if isinstance(x, np.ndarray) and x.dtype.kind != "V":
         case.expect(np.array_equal(x, before, equal_nan=x.dtype.kind == "f"), "dataset has changed the array that it was given")
 
@@ -266,7 +285,7 @@ def sparse(case: Case) -> None:
     data = case.attempt(text, jaxsvm.dataset, made, y, weight, task=task)
     case.expect(not broken, "took a sparse matrix whose indices or pointers are broken")
     case.expect(acceptable(plain, y, weight, task), "took rows, labels or weights that the documentation rules out")
-    check_batch(case, data, plain, y, weight)
+    check_batch(case, data, plain, y, weight, task)
 
 
 def scaled(case: Case) -> None:
