@@ -1,4 +1,28 @@
-"""Support vector machines in JAX: pure solvers that are scanned, swept, resumed and certified."""
+"""Support vector machines in JAX: pure solvers that are scanned, swept, resumed and certified.
+
+A map of the package. Each name has its own help, such as `help(jaxsvm.fit)`.
+
+    rows         dataset, take, shard; data: files, splits, scaling, chunks
+    machines     linear_svm, kernel_svm: the fastest exact method for the rows
+    solvers      pegasos, sdca, newton, decomposition and 40 others: dir(jaxsvm.solvers)
+    pieces       losses, kernels, features, samplers, schedules, projections, averaging, budget
+    wrappers     averaged, on_features, one_vs_rest, one_vs_one: a solver -> a solver
+    loops        fit, select, sweep, stream, step; fast_loops, cache_programs
+    results      Fit: model, predict, classifier, status, info; Selection; models: save, load
+    judgement    certificate, kkt_residual; metrics: error_on, risk_on, auc_on; objectives
+    conversions  lam_from_C, C_from_lam, nu_from
+    pictures     plots, with the extra "plot"
+    estimators   SVC, LinearSVC, SVR, SVCCV and others, with the extra "sklearn"
+    your own     solver, gradient, online, coordinate, Move, spaces; testing
+
+Five lines:
+
+    data = jaxsvm.dataset(x, y)                              # (n, d) numbers, (n,) classes
+    machine = jaxsvm.kernel_svm(C=1.0, kernel=jaxsvm.kernels.rbf(gamma=0.1))
+    result = jaxsvm.fit(machine, data, jax.random.key(0))
+    print(result)                                            # what was fitted, how it ended
+    result.predict(new_rows)                                 # the names in y
+"""
 
 import importlib as _importlib
 import sys as _sys

@@ -38,14 +38,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *rest, **more: say(f"warning: {message}")
         try:
-            args = parser().parse_args(argv) if argv else None
-            if args:
-                check_inputs(args)
-            if own_process and not (args and args.module == "info"):
-                use_cache(not (args and args.no_cache))
-            if args is None:
-                module("demo").main()
-            return finish(module(args.module).run(args) if args else 0)
+            args = parser().parse_args(argv or ["demo"])
+            output.check_inputs(args)
+            if own_process and args.module != "info":
+                use_cache(not args.no_cache)
+            command = importlib.import_module(f"jaxsvm.commands.{args.module}")
+            with output.results(args) as stream:
+                status = command.run(args, stream)
+            return finish(status)
         except SystemExit:  # of --help and --version
             if finish(0):
                 return 1
@@ -53,25 +53,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             say(f"interrupted; {' and '.join(output.written) or 'nothing'} was written")
             return 130
-        except OSError as error:
-            reason = error.strerror
-            say(
-                f"error: {error.filename}: {reason.lower()}"
-                if reason and error.filename
-                else f"error: {error}"
-            )
-        except MemoryError:
-            say("error: not enough memory for these rows")
-        except (ValueError, TypeError, OverflowError, ImportError) as error:
-            say(f"error: {error}")
-        except RuntimeError as error:  # of XLA
-            if "RESOURCE_EXHAUSTED" not in str(error):
+        except Exception as error:
+            sentence = explained(error)
+            if sentence is None:
                 raise
-            say(
-                "error: not enough memory for these rows; fewer features (--count) or rows take "
-                "less"
-            )
+            say(f"error: {sentence}")
     return 2
+
+
+def explained(error: Exception) -> str | None:
+    """What went wrong, in one sentence; None: an error of the program."""
+    full = isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in str(error)  # of XLA
+    if full or isinstance(error, MemoryError):
+        return "not enough memory for these rows; fewer features (--count) or rows take less"
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror.lower()}"
+    known = (OSError, ValueError, TypeError, OverflowError, ImportError)
+    return str(error) if isinstance(error, known) else None
 
 
 def finish(status: int) -> int:
@@ -84,11 +82,6 @@ def finish(status: int) -> int:
     return 1
 
 
-def module(name: str) -> Any:
-    """The module of a command, which imports JAX."""
-    return importlib.import_module(f"{__package__}.commands.{name}")
-
-
 def occupy_streams() -> None:
     """Open the null device for standard streams that are closed.
 
@@ -99,28 +92,6 @@ def occupy_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the least number that is free
-
-
-def check_inputs(args: Any) -> None:
-    """Raise for an input file that does not exist, before anything else is imported.
-
-    Raises:
-        FileNotFoundError, IsADirectoryError: as the readers do.
-    """
-    if getattr(args, "processes", None) is not None:
-        return  # the other processes, which wait for this one, are to learn of it
-    names = [getattr(args, name, None) for name in ("file", "test", "groups")]
-    if args.module in ("predict", "info"):
-        names.append(args.model)
-    for name in names:
-        if name is None or name == "-":
-            continue
-        # arrays in files of their own: x.npy,y.npy
-        for path in name.split(",") if re.search(r"\.npy,", name) else [name]:
-            if os.path.isdir(path):
-                raise IsADirectoryError(f"{path} is a folder, expected a file")
-            if not os.path.exists(path):
-                raise FileNotFoundError(f"there is no file {path}")
 
 
 def use_cache(wanted: bool) -> None:
@@ -138,12 +109,9 @@ def use_cache(wanted: bool) -> None:
         jaxsvm.cache_programs()
 
 
-OPTIONS = r"\b(header|zero_based|delimiter|task)=(True|False|'[^']+')"
-
-
 def say(text: str) -> None:
     """One line on the standard error stream, with options of Python as those of the commands."""
-    for name, value in re.findall(OPTIONS, text):
+    for name, value in re.findall(r"\b(header|zero_based|delimiter|task)=(True|False|'.+?')", text):
         option = "--" + name.replace("_", "-")
         shown = {"True": "yes", "False": "no"}.get(value, value)
         text = text.replace(f"{name}={value}", f"{option} {shown}")

@@ -10,6 +10,7 @@ from . import data as data
 from . import features as features
 from . import kernels as kernels
 from . import losses as losses
+from . import metrics as metrics
 from . import models as models
 from . import objectives as objectives
 from . import projections as projections
@@ -27,6 +28,7 @@ from .data import dataset as dataset
 from .data import shard as shard
 
 # Engines: what a solver of your own is made of
+from .engines import Move as Move
 from .engines import coordinate as coordinate
 from .engines import gradient as gradient
 from .engines import online as online
@@ -43,6 +45,10 @@ from .loops import step as step
 from .loops import stream as stream
 from .loops import sweep as sweep
 
+# Machines by the fastest method
+from .machines import kernel_svm as kernel_svm
+from .machines import linear_svm as linear_svm
+
 # Objectives, certificates, probes
 from .objectives import C_from_lam as C_from_lam
 from .objectives import certificate as certificate
@@ -53,65 +59,23 @@ from .objectives import nu_certificate as nu_certificate
 from .objectives import nu_from as nu_from
 from .objectives import risk_on as risk_on
 from .projections import keep as keep
+from .recipe import loss as loss
 from .recipe import register as register
 from .recipe import solver as solver
 from .recipe import static as static
 from .recipe import struct as struct
 
 # Solvers
-from .solvers import RidgePath as RidgePath
-from .solvers import asgd as asgd
-from .solvers import asset as asset
-from .solvers import asset_star as asset_star
-from .solvers import augmented_lagrangian as augmented_lagrangian
-from .solvers import batch_perceptron as batch_perceptron
-from .solvers import bogd as bogd
-from .solvers import bottou_sgd as bottou_sgd
-from .solvers import bpas as bpas
-from .solvers import bsca as bsca
-from .solvers import bsgd as bsgd
-from .solvers import cocoa as cocoa
-from .solvers import constrained_sgd as constrained_sgd
-from .solvers import cpsp as cpsp
-from .solvers import decomposition as decomposition
-from .solvers import fixed_budget_perceptron as fixed_budget_perceptron
-from .solvers import fogd as fogd
-from .solvers import forgetron as forgetron
-from .solvers import interior_point as interior_point
-from .solvers import kernel_pegasos as kernel_pegasos
-from .solvers import lasvm as lasvm
-from .solvers import least_squares as least_squares
-from .solvers import newton as newton
-from .solvers import nogd as nogd
-from .solvers import nu_svc as nu_svc
-from .solvers import nu_svr as nu_svr
-from .solvers import ocas as ocas
-from .solvers import one_class as one_class
-from .solvers import pegasos as pegasos
-from .solvers import perceptron as perceptron
-from .solvers import projectron as projectron
-from .solvers import projectron_plus as projectron_plus
-from .solvers import random_budget_perceptron as random_budget_perceptron
-from .solvers import ridge_path as ridge_path
-from .solvers import sbp as sbp
-from .solvers import scs as scs
-from .solvers import sdca as sdca
-from .solvers import simba as simba
-from .solvers import smo as smo
-from .solvers import stoptron as stoptron
-from .solvers import subgradient as subgradient
-from .solvers import svm_perf as svm_perf
-from .solvers import tighter_perceptron as tighter_perceptron
-from .solvers import tightest_perceptron as tightest_perceptron
-from .solvers import wolfe as wolfe
+from .solvers import *  # noqa: F403
 from .types import Batch as Batch
 from .types import Certificate as Certificate
 from .types import Curve as Curve
 from .types import Fit as Fit
+from .types import Hooks as Hooks
 from .types import Info as Info
 from .types import Lifted as Lifted
 from .types import Loss as Loss
-from .types import Run as Run
+from .types import RunState as RunState
 from .types import Sampler as Sampler
 from .types import Sharing as Sharing
 from .types import Solver as Solver
@@ -127,7 +91,7 @@ from .wrappers import on_features as on_features
 from .wrappers import one_vs_one as one_vs_one
 from .wrappers import one_vs_rest as one_vs_rest
 
-_MODULES: list[_Any] = [averaging, budget, data, features, kernels, losses, models]
+_MODULES: list[_Any] = [averaging, budget, data, features, kernels, losses, metrics, models]
 _MODULES += [objectives, projections, samplers, schedules, spaces, wrappers]
 for _module in _MODULES:
     _module.__dir__ = _module.__all__.copy  # `jaxsvm.kernels.<TAB>` offers kernels only

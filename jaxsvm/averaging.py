@@ -31,9 +31,9 @@ class AverageState(NamedTuple):
 def init_mean(params: Any, weights: Callable | None) -> AverageState:
     """The mean before the first step: the parameters."""
     total = None if weights is None else jnp.zeros((), accum_dtype(jax.tree.leaves(params)[0]))
-    return AverageState(
-        params, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32), total
-    )
+    mean = jax.tree.map(jnp.copy, params)  # of its own memory, so that both can be donated
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    return AverageState(mean, zeros, jnp.zeros((), jnp.int32), total)
 
 
 def update_mean(
@@ -115,7 +115,15 @@ def average_iterates(
 
 
 def averaged_params(opt_state: Any, params: Any) -> Any:
-    """The average by `average_iterates` anywhere in `opt_state`; `params` if there is none."""
+    """The averages by `average_iterates` anywhere in `opt_state`; the rest of `params` as it is.
+
+    Parameters that `optax.masked` or `optax.partition` keep from it are not averaged.
+    """
     is_average = lambda node: isinstance(node, AverageState)
-    averages = [node for node in jax.tree.leaves(opt_state, is_leaf=is_average) if is_average(node)]
-    return averages[-1].mean if averages else params
+    is_masked = lambda node: isinstance(node, optax.MaskedNode)
+    for node in jax.tree.leaves(opt_state, is_leaf=is_average):
+        if is_average(node):
+            either = lambda mean, part: part if is_masked(mean) else mean
+            given = node.mean if params is None else params
+            params = jax.tree.map(either, node.mean, given, is_leaf=is_masked)
+    return params

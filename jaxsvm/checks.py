@@ -20,10 +20,14 @@ _REAL = numbers.Real | decimal.Decimal
 
 MOST_COUNT = 2**31 - 1  # largest count or size, as these are int32
 
-SCALARS = ("number", "integer", "one")  # values of `Rule.asks` that do not allow arrays with axes
+SCALARS = (
+    "number",
+    "integer",
+    "one",
+)  # values of `ArgumentSpec.asks` that do not allow arrays with axes
 
 
-class Rule(NamedTuple):
+class ArgumentSpec(NamedTuple):
     """The expected type of one argument of a factory, from its signature."""
 
     name: str
@@ -35,7 +39,7 @@ class Rule(NamedTuple):
     to_float: bool  # integers become floats
 
 
-def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
+def argument_spec(parameter: inspect.Parameter, to_float: bool) -> ArgumentSpec:
     """The rule of one parameter, from its annotation.
 
     `float`, `int` and no annotation require one number, others allow arrays.
@@ -45,7 +49,7 @@ def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
         choice = parameter.kind is inspect.Parameter.KEYWORD_ONLY and not isinstance(
             default, int | float
         )
-        return Rule(name, "one", True, choice or isinstance(default, str), to_float)
+        return ArgumentSpec(name, "one", True, choice or isinstance(default, str), to_float)
     words = (
         annotation
         if isinstance(annotation, str)
@@ -62,10 +66,10 @@ def rule_of(parameter: inspect.Parameter, to_float: bool) -> Rule:
     parts -= {"None"}
     asks = "number" if parts == {"float", "int"} else parts.pop() if len(parts) == 1 else "any"
     asks = {"float": "number", "int": "integer"}.get(asks, asks)
-    return Rule(name, asks, optional, True, to_float)
+    return ArgumentSpec(name, asks, optional, True, to_float)
 
 
-def as_argument(rule: Rule, value: Any) -> Any:
+def as_argument(rule: ArgumentSpec, value: Any) -> Any:
     """The argument of a factory, converted and checked.
 
     Numbers of other libraries become Python's; other types are checked.
@@ -118,7 +122,7 @@ def _as_array(name: str, value: Any) -> Any:
     raise TypeError(f"{name} must be an array of numbers, got {shown(value)}")
 
 
-def _plain(rule: Rule, value: Any) -> Any:
+def _plain(rule: ArgumentSpec, value: Any) -> Any:
     if isinstance(value, np.bool_ | np.str_):
         return value.item()
     if isinstance(value, bool) or not isinstance(value, _REAL):

@@ -24,40 +24,52 @@ import numpy as np
 
 from . import recipe as _recipe
 from .checks import calling, has_shape, integer, is_numeric, matrix, on_host, shown
+from .names import ALIASES, KERNELS
 from .numerics import (
     CentredRows,
     accum_dtype,
     blocked,
     centred,
     centred_pair,
+    chi2_distances,
     count,
     cross_products,
     distances,
     dot,
     gather,
+    harmonic_sums,
     index_row,
     is_traced,
     l1_distances,
     needs_subtraction,
     offset,
     power_of_two,
+    row_sums,
     shards,
     split_rows,
     sqdist_of,
     sqnorms,
 )
 from .numerics import sqdist as sqdist
-from .recipe import Recipe, check_positive, check_scalars, refuse_factory
+from .recipe import Recipe, check_choice, check_positive, check_scalars, refuse_factory
 from .types import Array, Batch, SparseRows
 
 __all__ = [
     "Kernel",
+    "additive_chi2",
+    "chi2",
+    "cosine",
     "custom",
     "gamma_grid",
     "laplacian",
     "linear",
+    "matern",
+    "matern12",
+    "matern32",
+    "matern52",
     "polynomial",
     "precomputed",
+    "rational_quadratic",
     "rbf",
     "register",
     "sigmoid",
@@ -69,9 +81,9 @@ class _Kernel(NamedTuple):
     diagonal: Callable  # (n, d)        -> (n,)
     # (x (n, d), index (b,)) -> (b, b), for kernels whose values need more than the rows of x
     among: Callable | None = None
-    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale() times independent draws of this law; None:
-    # no such law is known
-    spectrum: tuple[str, Callable[[], Array]] | None = None  # ("normal" | "cauchy", scale ())
+    # k(x, z) = k(0, 0) E cos <v, x - z> with v = scale() times the columns that `draw` gives, as
+    # (key, (d, q), dtype) -> (d, q); None: no such law is known
+    spectrum: tuple[Callable, Callable[[], Array]] | None = None  # draw, scale
     # (<x, z>, |x|^2, |z|^2, d) -> k(x, z), elementwise; None: not a function of these
     of_products: Callable | None = None
     # k(x + a, z + a) = k(x, z): `block` receives both sides as `CentredRows` of one shift
@@ -118,7 +130,7 @@ def _shaped(values: Array, *rows: int) -> Array:
     return values
 
 
-@jax.tree_util.register_pytree_node_class
+@jax.tree_util.register_pytree_with_keys_class
 class Kernel(Recipe):
     """A kernel with its parameters: a callable pytree.
 
@@ -276,8 +288,8 @@ def rbf(sigma: float | None = None, *, gamma: Array | None = None) -> _Kernel:
     value = lambda square: jnp.where(square == 0, 1, jnp.exp(-rate * square))
     return _Kernel(
         lambda x, z: value(sqdist_of(x, z)),
-        lambda x: jnp.ones(x.shape[0], accum_dtype(x)),
-        spectrum=("normal", lambda: jnp.sqrt(2 * jnp.asarray(rate))),
+        _ones,
+        spectrum=(jax.random.normal, lambda: jnp.sqrt(2 * jnp.asarray(rate))),
         of_products=lambda *products: value(distances(*products)),
         differences=True,
         gammas=(rate,),
@@ -302,8 +314,7 @@ def _rbf_by_column(gamma: Any) -> _Kernel:
         square = sqdist_of(x, z, jnp.asarray(gamma))
         return jnp.where(square == 0, 1, jnp.exp(-square))
 
-    ones = lambda x: jnp.ones(x.shape[0], accum_dtype(x))
-    return _Kernel(block, ones, differences=True, gammas=(gamma,))
+    return _Kernel(block, _ones, differences=True, gammas=(gamma,))
 
 
 @kernel
@@ -321,10 +332,215 @@ def laplacian(sigma: float) -> _Kernel:
         distance = l1_distances(x.value, z.value)
         return jnp.where(distance == 0, 1, jnp.exp(-distance / sigma))
 
-    ones = lambda x: jnp.ones(x.shape[0], accum_dtype(x))
     return _Kernel(
-        block, ones, spectrum=("cauchy", lambda: 1 / jnp.asarray(sigma)), differences=True
+        block, _ones, spectrum=(jax.random.cauchy, lambda: 1 / jnp.asarray(sigma)), differences=True
     )
+
+
+def matern(sigma: float, *, nu: float = 1.5) -> Kernel:
+    """The Matern kernel of length sigma, with r = |x - z| / sigma.
+
+        nu = 1/2   exp(-r)                                        matern12(sigma)
+        nu = 3/2   (1 + sqrt(3) r) exp(-sqrt(3) r)                matern32(sigma)
+        nu = 5/2   (1 + sqrt(5) r + 5/3 r^2) exp(-sqrt(5) r)      matern52(sigma)
+
+    Functions of its space have about nu derivatives; for nu to infinity it is `rbf(sigma)`. For
+    nu = 1/2 distances of dense rows are computed from differences, in n m d operations without a
+    matrix product. Its derivative in x at x = z does not exist and is taken as 0.
+
+    Args:
+        sigma: length, units of x, > 0; scikit-learn's `length_scale`.
+        nu: 0.5, 1.5 or 2.5; structure.
+
+    Raises:
+        ValueError: sigma not above 0, another nu.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> k = matern(2.0, nu=0.5)(jnp.zeros((1, 1)), jnp.array([[0.0], [2.0]]))
+        >>> [round(value, 3) for value in k[0].tolist()]
+        [1.0, 0.368]
+
+    Reference: C. Rasmussen, C. Williams, Gaussian processes for machine learning, 2006, section
+        4.2.1.
+    """
+    choices = {0.5: matern12, 1.5: matern32, 2.5: matern52}
+    if nu not in choices:
+        raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {shown(nu)}")
+    return choices[nu](sigma)
+
+
+@kernel
+def matern12(sigma: float) -> _Kernel:
+    """`matern(sigma, nu=0.5)`."""
+    return _matern(sigma, 0.5, 0.0, lambda t: 1)
+
+
+@kernel
+def matern32(sigma: float) -> _Kernel:
+    """`matern(sigma, nu=1.5)`."""
+    return _matern(sigma, 1.5, 3 / 2, lambda t: 1 + t)
+
+
+@kernel
+def matern52(sigma: float) -> _Kernel:
+    """`matern(sigma, nu=2.5)`."""
+    return _matern(sigma, 2.5, 5 / 6, lambda t: 1 + t + t * t / 3)
+
+
+def _matern(sigma: float, nu: float, curvature: float, factor: Callable) -> _Kernel:
+    """factor(t) exp(-t) with t = sqrt(2 nu) r, which is 1 - curvature r^2 for small r."""
+    check_positive(sigma=sigma)
+    rate = curvature / (sigma * sigma)
+
+    def value(square):
+        away = square > 0  # the root of 0 has no derivative
+        t = jnp.sqrt(2 * nu * jnp.where(away, square, 1)) / sigma
+        return jnp.where(away, factor(t) * jnp.exp(-t), 1 - rate * square)
+
+    def block(x, z):
+        sparse = isinstance(x.value, SparseRows) or isinstance(z.value, SparseRows)
+        if not curvature and not sparse:  # the root of a rounding error is large
+            z = dataclasses.replace(z, subtract=True)
+        return value(sqdist_of(x, z))
+
+    return _Kernel(
+        block,
+        _ones,
+        spectrum=(functools.partial(_student, nu), lambda: 1 / jnp.asarray(sigma)),
+        of_products=(lambda *products: value(distances(*products))) if curvature else None,
+        differences=True,
+        gammas=(rate,) if curvature else (),
+    )
+
+
+def _student(nu: float, key: Array, shape: tuple[int, int], dtype: Any) -> Array:
+    """Columns of the multivariate t distribution of 2 nu degrees of freedom."""
+    for_normal, for_gamma = jax.random.split(key)
+    rate = jax.random.gamma(for_gamma, nu, shape[1:], dtype) / nu
+    return jax.random.normal(for_normal, shape, dtype) / jnp.sqrt(rate)[None, :]
+
+
+@kernel
+def rational_quadratic(sigma: float, alpha: float = 1.0) -> _Kernel:
+    """The rational quadratic kernel (1 + |x - z|^2 / (2 alpha sigma^2))^(-alpha).
+
+    It is a mixture of Gaussian kernels of many widths; for alpha to infinity it is `rbf(sigma)`.
+
+    Args:
+        sigma: width, units of x, > 0; scikit-learn's `length_scale`.
+        alpha: how few widths, > 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> k = rational_quadratic(1.0)(jnp.zeros((1, 1)), jnp.array([[2.0]]))
+        >>> round(float(k[0, 0]), 3)
+        0.333
+
+    Reference: C. Rasmussen, C. Williams, Gaussian processes for machine learning, 2006, section
+        4.2.1.
+    """
+    check_positive(sigma=sigma, alpha=alpha)
+    rate = 1 / (2 * sigma * sigma)
+    value = lambda square: jnp.exp(-alpha * jnp.log1p(square * (rate / alpha)))
+
+    def draw(key, shape, dtype):
+        for_normal, for_gamma = jax.random.split(key)
+        width = jax.random.gamma(for_gamma, jnp.asarray(alpha, dtype), shape[1:]) / alpha
+        return jax.random.normal(for_normal, shape, dtype) * jnp.sqrt(width)[None, :]
+
+    return _Kernel(
+        lambda x, z: value(sqdist_of(x, z)),
+        _ones,
+        spectrum=(draw, lambda: 1 / jnp.asarray(sigma)),
+        of_products=lambda *products: value(distances(*products)),
+        differences=True,
+        gammas=(rate,),
+    )
+
+
+def _ones(x: Any) -> Array:
+    """The values k(x_i, x_i) = 1."""
+    return jnp.ones(x.shape[0], accum_dtype(x))
+
+
+@kernel
+def cosine() -> _Kernel:
+    """The cosine <x, z> / (|x| |z|), 0 for rows of zeros.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> k = cosine()(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.array([[0.0, 2.0]]))
+        >>> [round(value, 3) for value in k[:, 0].tolist()]
+        [0.8, 0.0]
+    """
+
+    def inverse_norm(square):
+        return jnp.where(square > 0, jax.lax.rsqrt(jnp.where(square > 0, square, 1)), 0)
+
+    return _of_products(
+        lambda product, x, z: product * inverse_norm(x) * inverse_norm(z),
+        lambda x: (sqnorms(x) > 0).astype(accum_dtype(x)),
+    )
+
+
+@kernel
+def additive_chi2() -> _Kernel:
+    """The additive chi-squared kernel sum_j 2 x_j z_j / (x_j + z_j), for columns of at least 0.
+
+    scikit-learn's `additive_chi2_kernel` is 2 k(x, z) - |x|_1 - |z|_1, which is not positive
+    semi-definite. With a free bias both give the same machine, at C/2 and C. Values of rows that
+    hold a negative number are nan. It is computed column by column, in n m d operations.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> additive_chi2()(jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 0.0]])).tolist()
+        [[1.5]]
+
+    Reference: A. Vedaldi, A. Zisserman, Efficient additive kernels via explicit feature maps, IEEE
+        PAMI 34, 2012.
+    """
+    return _Kernel(
+        lambda x, z: _of_histograms(x, z, harmonic_sums(x, z)),
+        lambda x: _of_histograms(x, None, row_sums(x)),
+    )
+
+
+@kernel
+def chi2(gamma: float = 1.0) -> _Kernel:
+    """The exponential chi-squared kernel exp(-gamma sum_j (x_j - z_j)^2 / (x_j + z_j)).
+
+    It is for columns of at least 0, such as histograms. Values of rows that hold a negative number
+    are nan. It is computed column by column, in n m d operations without a matrix product.
+
+    Args:
+        gamma: > 0, as of scikit-learn's `chi2_kernel`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> k = chi2(0.5)(jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 2.0]]))
+        >>> round(float(k[0, 0]), 3)
+        0.607
+
+    Reference: J. Zhang, M. Marszalek, S. Lazebnik, C. Schmid, Local features and kernels for
+        classification of texture and object categories, IJCV 73, 2007.
+    """
+    check_positive(gamma=gamma)
+    return _Kernel(
+        lambda x, z: _of_histograms(x, z, jnp.exp(-gamma * chi2_distances(x, z))),
+        lambda x: _of_histograms(x, None, _ones(x)),
+    )
+
+
+def _of_histograms(x: Any, z: Any, values: Array) -> Array:
+    """The values (n, m), or (n,) without z; nan for rows that hold a negative number."""
+
+    def is_negative(rows):
+        rows = rows.materialize().value if isinstance(rows, SparseRows) else rows
+        return jnp.any(rows < 0, axis=1)
+
+    wrong = is_negative(x) if z is None else is_negative(x)[:, None] | is_negative(z)[None, :]
+    return jnp.where(wrong, jnp.nan, values)
 
 
 @kernel
@@ -534,6 +750,43 @@ def _divided(x: Any, unit: Any) -> Any:
     return x.astype(accum_dtype(x)) / unit
 
 
+def by_name(name: str, gamma: Any = 1.0, coef0: Any = 0.0, degree: int = 3) -> Kernel:
+    """The kernel of a name, of those of the numbers that it takes.
+
+    Args:
+        name: one of `names.KERNELS`, or scikit-learn's "poly".
+        gamma: 1 / (2 sigma^2) of rbf, matern12 to matern52 and rational_quadratic (alpha = 1), 1 /
+            sigma of laplacian, factor of <x, z> of polynomial and sigmoid, of the sum of chi2.
+        coef0: constant of polynomial and sigmoid.
+        degree: of polynomial.
+
+    Raises:
+        ValueError: another name, or a number that the kernel does not take.
+
+    Example:
+        >>> by_name("laplacian", 0.5), by_name("poly", 0.5, degree=2)
+        (laplacian(2.0), polynomial(0.5, 0.0, degree=2))
+    """
+    makers: dict[str, Callable[[], Kernel]] = {
+        "linear": linear,
+        "rbf": lambda: rbf(gamma=gamma),
+        "laplacian": lambda: laplacian(1 / gamma),
+        "matern12": lambda: matern12((2 * gamma) ** -0.5),
+        "matern32": lambda: matern32((2 * gamma) ** -0.5),
+        "matern52": lambda: matern52((2 * gamma) ** -0.5),
+        "rational_quadratic": lambda: rational_quadratic((2 * gamma) ** -0.5),
+        "cosine": cosine,
+        "chi2": lambda: chi2(gamma),
+        "additive_chi2": additive_chi2,
+        "polynomial": lambda: polynomial(gamma, coef0, degree=degree),
+        "sigmoid": lambda: sigmoid(gamma, coef0),
+        "precomputed": precomputed,
+    }
+    name = ALIASES.get(name, name)
+    check_choice("kernel", name, tuple(KERNELS))
+    return makers[name]()
+
+
 def gamma_grid(x: Array, size: int = 8) -> np.ndarray:
     """The usual values of gamma for rows x: `size` numbers from 0.03 / m to 100 / m.
 
@@ -595,6 +848,38 @@ def _holds(kernel: Kernel, kind: Callable) -> bool:
 def _has_diag(kernel: Kernel) -> bool:
     """Whether it, or one of which it is made, is of a function for the diagonal of the user's."""
     return any(factory is custom and args[1] is not None for factory, args, _ in _calls(kernel))
+
+
+def rows_check(kernel: Kernel) -> Callable | None:
+    """The check of the data that a kernel needs, as `Hooks.validate`; None: no check."""
+    checks: list[Callable] = []
+    if holds_precomputed(kernel):
+        checks.append(functools.partial(check_symmetric, kernel))
+    if _holds(kernel, chi2) or _holds(kernel, additive_chi2):
+        checks.append(functools.partial(check_not_negative, kernel))
+    return functools.partial(_check_all, tuple(checks)) if checks else None
+
+
+def _check_all(checks: tuple[Callable, ...], data: Batch) -> None:
+    for check in checks:
+        check(data)
+
+
+def check_not_negative(kernel: Kernel, data: Batch) -> None:
+    """Check that no row of positive weight holds a negative number.
+
+    Raises:
+        ValueError: one does, with its number and the value.
+    """
+    rows = data.x.materialize().value if isinstance(data.x, SparseRows) else data.x
+    x, live = on_host(rows), on_host(data.weight)
+    if x is None or live is None or not (wrong := (x < 0).any(axis=1) & (live > 0)).any():
+        return
+    row = int(np.argmax(wrong))
+    raise ValueError(
+        f"{kernel!r} takes rows of numbers of at least 0, got {x[row].min():g} in row {row}: scale "
+        "the columns to [0, 1], such as by jaxsvm.data.scale"
+    )
 
 
 def check_symmetric(kernel: Kernel, data: Batch) -> None:

@@ -15,14 +15,16 @@ The losses of ranking couple rows: they have a joint risk instead.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from .names import ALIASES, LOSSES
 from .numerics import count
 from .ranking import check_grades, pair_risk
-from .recipe import check_positive, check_scalars, joint_loss, loss
+from .recipe import Recipe, check_choice, check_positive, check_scalars, joint_loss, loss
 from .types import Array, JointLoss, Loss, Quadratic
 
 __all__ = [
@@ -479,3 +481,23 @@ squared = squared_loss()
 crammer_singer = crammer_singer_loss()
 rank_hinge = pairwise()
 rank_squared_hinge = pairwise(squared=True)
+
+
+def by_name(name: str) -> Loss:
+    """The loss of a name, with its default numbers.
+
+    Args:
+        name: one of `names.LOSSES`, or scikit-learn's "log_loss".
+
+    Raises:
+        ValueError: another name.
+
+    Example:
+        >>> by_name("log_loss"), by_name("pinball")
+        (logistic(), pinball())
+    """
+    name = ALIASES.get(name, name)
+    check_choice("loss", name, LOSSES)
+    found: Any = globals()[name]
+    has_numbers = not isinstance(found, Recipe)
+    return found() if has_numbers else found

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from .loops.sweep import Table
+from .loops.sweeping import Table
 from .models import Classifier, Expansion
 from .recipe import check_choice
 from .types import Batch, Curve, Fit, Model, SparseRows
@@ -38,7 +38,7 @@ BLUE, RED = "#2a5aa5", "#c03a2b"
 def learning_curve(
     runs: Fit | Curve | Mapping[str, Fit | Curve],
     *,
-    value: str | Callable = "probe",
+    value: str | Callable | None = None,
     x: str = "step",
     log: str = "",
     ax: Any = None,
@@ -52,6 +52,7 @@ def learning_curve(
             a leading axis for the batch, for example of seeds.
         value: "probe", "loss", "residual", "support"; or a function Curve -> one number for each
             row of the curve, such as `lambda info: info.probe["test"]` if the probe returns a tree.
+            None: "probe" where all runs have one, else "loss".
         x: "step", updates made; or "evals", kernel evaluations since the call of `fit`, averaged
             over a batch.
         log: the axes with a logarithmic scale, "", "x", "y" or "xy".
@@ -69,16 +70,19 @@ def learning_curve(
         >>> import jax, jaxsvm, matplotlib
         >>> matplotlib.use("agg")
         >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-        >>> run = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=20, every=5)
-        >>> len(learning_curve(run, value="loss").lines)
+        >>> result = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=20, every=5)
+        >>> len(learning_curve(result, value="loss").lines)
         1
     """
     check_choice("x", x, ("step", "evals"))
     check_choice("log", log, ("", "x", "y", "xy"))
-    if not callable(value):
-        check_choice("value", value, tuple(VALUES))
     several = isinstance(runs, Mapping)
     by_label = runs if isinstance(runs, Mapping) else {"run": runs}
+    if value is None:
+        infos = [run.info if isinstance(run, Fit) else run for run in by_label.values()]
+        value = "probe" if all(getattr(info, "probe", 0) is not None for info in infos) else "loss"
+    if not callable(value):
+        check_choice("value", value, tuple(VALUES))
     lines = [(label, *_line(label, run, value, x)) for label, run in by_label.items()]
     if ax is None:
         ax = plt.subplots(figsize=(5.6, 3.6), layout="constrained")[1]
@@ -123,6 +127,11 @@ def _line(label: str, run: Any, value: str | Callable, x: str) -> tuple[np.ndarr
         )
     if not step.shape[-1]:
         raise ValueError(f"{label} made no step, so there is no curve: run it with steps above 0")
+    if step.shape[-1] == 1 and value == "loss":
+        raise ValueError(
+            f"{label} has one row, so there is no curve: an exact machine is solved in one step; "
+            "draw its decision_region, or the heatmap of a sweep"
+        )
     if value == "probe" and info.probe is None:
         raise ValueError(
             f"{label} has no probe: give fit one, such as probe=jaxsvm.error_on(test), or draw "
@@ -169,9 +178,10 @@ def decision_region(model: Model, data: Batch, *, support: bool = True, ax: Any 
         >>> import jax, jaxsvm, matplotlib
         >>> matplotlib.use("agg")
         >>> data = jaxsvm.dataset([[1.0, 0.0], [-1.0, 0.0]], [1, -1])
-        >>> run = jaxsvm.fit(jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0),
+        >>> result = jaxsvm.fit(jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0),
         ...     steps=20)
-        >>> [text.get_text() for text in decision_region(run.model, data).get_legend().get_texts()]
+        >>> [text.get_text() for text in decision_region(result.model,
+        ...     data).get_legend().get_texts()]
         ['-1', '+1', 'support vectors']
     """
     if not callable(model):

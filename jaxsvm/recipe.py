@@ -16,6 +16,7 @@ import gc
 import importlib
 import inspect
 import threading
+import types
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, dataclass_transform
 
@@ -26,7 +27,8 @@ import numpy as np
 from .checks import (
     SCALARS,
     UNKNOWN_VALUES,
-    Rule,
+    ArgumentSpec,
+    argument_spec,
     as_argument,
     calling,
     has_shape,
@@ -35,7 +37,6 @@ from .checks import (
     number,
     on_host,
     refuse_shape,
-    rule_of,
     shown,
     x64_enabled,
 )
@@ -49,11 +50,13 @@ from .types import (
     JointLoss,
     Lifted,
     Loss,
-    Run,
+    RunState,
     Sampler,
+    Sharing,
     Solver,
     Space,
     SparseRows,
+    as_scores,
 )
 
 _T = TypeVar("_T")
@@ -81,13 +84,36 @@ def register(name: str, thing: Any = None) -> Any:
     return thing
 
 
-for _type in (Batch, Certificate, Curve, Fit, Info, Lifted, Run, SparseRows):
+for _type in (Batch, Certificate, Curve, Fit, Info, Lifted, SparseRows):
     register(_type.__name__, _type)
+register("Run", RunState)  # its name in files
 
 
 def registered_name(thing: Any) -> str | None:
     """The name that `thing` was registered under, or None."""
     return next((name for name, other in REGISTRY.items() if other is thing), None)
+
+
+def _name_of(factory: Callable) -> str:
+    """The name of a factory in files: "solvers.pegasos", or that of the user's module and factory.
+
+    That of the package's own does not depend on the file that it is in.
+    """
+    module = factory.__module__ or "__main__"
+    if module.startswith(f"{__package__}."):
+        module = module.split(".")[1]
+    return f"{module}.{factory.__name__}"
+
+
+def current_name(name: str) -> str:
+    """The name in the registry of what a file names.
+
+    Files of version 0.3 and before hold the module, too: "solvers.pegasos.pegasos".
+    """
+    parts = name.split(".")
+    short = f"{parts[0]}.{parts[-1]}"
+    is_own = getattr(REGISTRY.get(short), "__module__", "").startswith(f"{__package__}.")
+    return short if name not in REGISTRY and is_own else name
 
 
 def static(**kwargs: Any) -> Any:
@@ -106,7 +132,8 @@ def struct(cls: type[_T]) -> type[_T]:
     A method `__check__`, where it has one, is called by `models.load`: it raises ValueError for
     fields that cannot be.
     """
-    cls.__repr__ = _show_fields  # type: ignore[method-assign]  # of any class
+    if "__repr__" not in vars(cls):
+        cls.__repr__ = _show_fields  # type: ignore[method-assign]  # of any class
     return register(
         cls.__name__,
         jax.tree_util.register_dataclass(
@@ -182,7 +209,7 @@ def check_loss_values(name: str, loss: Any) -> None:
     own = isinstance(loss, Recipe) and loss.spec[0].__module__ == f"{__package__}.losses"
     if own or not is_kind(loss, Loss):
         return
-    loss = fields_of(loss)
+    loss = fields_of(cast(loss, jnp.float32) if isinstance(loss, Recipe) else loss)
     y = jax.ShapeDtypeStruct((3,), jnp.float32)
     score = jax.ShapeDtypeStruct((3, 2), jnp.float32) if loss.multiclass else y
     for field in ("value", "slope", "curvature", "conjugate", "dual_step"):
@@ -204,7 +231,7 @@ def check_loss_values(name: str, loss: Any) -> None:
             )
 
 
-def _checked(rule: Rule, value: Any) -> Any:
+def _checked(rule: ArgumentSpec, value: Any) -> Any:
     """An argument of a factory, refused where it is not what the signature says."""
     refuse_factory(rule.name, value)
     value = as_argument(rule, value)
@@ -221,7 +248,7 @@ def _checked(rule: Rule, value: Any) -> Any:
     return value
 
 
-class _Trial(threading.local):
+class _Validation(threading.local):
     """The state of this thread: in the trial of a call, in a call outside a trial, or neither."""
 
     # what the trial under way has made; None: no trial is
@@ -229,9 +256,9 @@ class _Trial(threading.local):
     depth: int = 0  # factories under way
 
 
-_trial = _Trial()
-MOST_PASSED = 256  # calls that are not tried again, as an equal one was not refused
-_passed: dict[Any, None] = {}
+_validation = _Validation()
+MOST_VALIDATED = 256  # calls that are not tried again, as an equal one was not refused
+_validated: dict[Any, None] = {}
 
 
 class _Docstring:
@@ -244,9 +271,74 @@ class _Docstring:
         return self.text if instance is None else instance.spec[0].__doc__
 
 
-@jax.tree_util.register_pytree_node_class
+# of a function's code, all but its place in a file
+CODE = (
+    *("co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags"),
+    *("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_exceptiontable"),
+)
+
+
+def _choice(argument: Any) -> tuple:
+    """(argument,), one that is structure: equal to another of its value, a function to its code."""
+    return (_Function if isinstance(argument, types.FunctionType) else tuple)((argument,))
+
+
+class _Function(tuple):
+    """(function,), equal to another of its code."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Function) and same_choice(self[0], other[0])
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[0].__code__.co_code)
+
+
+def same_choice(one: Any, other: Any) -> bool:
+    """Whether two arguments stand for the same: equal ones of a type, and functions of one code.
+
+    Functions are of one code where all that they close over and their defaults are the same, too.
+    """
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, tuple):
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(same_choice(*pair) for pair in pairs)
+    if isinstance(one, types.CodeType):
+        return all(same_choice(getattr(one, part), getattr(other, part)) for part in CODE)
+    if not isinstance(one, types.FunctionType):
+        equal = one == other
+        return equal if isinstance(equal, bool) else False
+    parts = lambda fn: (fn.__code__, fn.__defaults__, *sorted((fn.__kwdefaults__ or {}).items()))
+    cells = lambda fn: tuple(cell.cell_contents for cell in fn.__closure__ or ())
+    try:
+        same = same_choice(parts(one), parts(other)) and same_choice(cells(one), cells(other))
+    except (ValueError, RecursionError):  # a cell that is not filled yet, or that holds itself
+        return False
+    return same and one.__globals__ is other.__globals__
+
+
+def _same_number(one: Any, other: Any) -> bool:
+    """Whether two numbers or arrays are known and of the same values."""
+    if one is other:
+        return True
+    one, other = (np.asarray(a) if isinstance(a, float) else on_host(a) for a in (one, other))
+    return one is not None and other is not None and np.array_equal(one, other)
+
+
+@jax.tree_util.register_pytree_with_keys_class
 class Recipe:
-    """A call of a factory, kept: a pytree with the attributes of what the factory makes."""
+    """A call of a factory, kept: a pytree with the attributes of what the factory makes.
+
+    Its arguments are attributes, too. Recipes are equal where their calls are: of one factory, with
+    the same choices, and with numbers that are known and the same.
+    """
 
     __slots__ = ("numbers", "spec")
     __doc__ = _Docstring(__doc__)  # help(solver) prints the docstring of its factory
@@ -264,12 +356,27 @@ class Recipe:
             factory,
             fields,
             tree,
-            tuple(None if _is_number(leaf) else (leaf,) for leaf in leaves),
+            tuple(None if _is_number(leaf) else _choice(leaf) for leaf in leaves),
         )
 
     def tree_flatten(self) -> tuple[tuple, tuple]:
         """Numbers as children, everything else as structure."""
         return self.numbers, self.spec
+
+    def tree_flatten_with_keys(self) -> tuple[list, tuple]:
+        """As `tree_flatten`, with the name of each number: `.C`, `.kernel.gamma`."""
+        factory, _, tree, choices = self.spec
+        names = list(inspect.signature(factory).parameters)
+        # the structure with numbers in place of the leaves, which may be anything, such as None
+        whole = jax.tree.unflatten(tree, list(range(len(choices))))
+        leaves, _ = jax.tree_util.tree_flatten_with_path(whole)
+        numbers = [path for (path, _), choice in zip(leaves, choices, strict=True) if not choice]
+        named = []
+        for (which, argument, *rest), value in zip(numbers, self.numbers, strict=True):
+            name = names[argument.idx] if which.idx == 0 else argument.key
+            key = jax.tree_util.GetAttrKey(name + jax.tree_util.keystr(tuple(rest)))
+            named.append((key, value))
+        return named, self.spec
 
     @classmethod
     def tree_unflatten(cls, spec: tuple, numbers: Any) -> Recipe:
@@ -293,7 +400,7 @@ class Recipe:
         Raises:
             ValueError: for an array in place of one number.
         """
-        known = None if _trial.results is None else _trial.results.get(id(self))
+        known = None if _validation.results is None else _validation.results.get(id(self))
         if known is not None:
             return known[1]
         factory, args, kwargs = self.call()
@@ -306,13 +413,13 @@ class Recipe:
         names = zip(factory.rules, args, strict=False)
         args = tuple(made.get(name, value) for name, value in names) if made else args
         kwargs = {name: made.get(name, value) for name, value in kwargs.items()}
-        _trial.depth += 1
+        _validation.depth += 1
         try:
             result = factory.__wrapped__(*args, **kwargs)
         finally:
-            _trial.depth -= 1
-        if _trial.results is not None:
-            _trial.results[id(self)] = self, result
+            _validation.depth -= 1
+        if _validation.results is not None:
+            _validation.results[id(self)] = self, result
         return result
 
     def bind(self, **changes: Any) -> Recipe:
@@ -337,12 +444,36 @@ class Recipe:
         return made.bind(**rest) if isinstance(made, Recipe) else self
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in Recipe.__slots__ or name not in self.spec[1]:
+        if name.startswith("__") or name in Recipe.__slots__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(self.make(), name)
+        if name in self.spec[1] or (name == "prepare" and is_kind(self, Solver)):
+            made = getattr(self.make(), name)
+            return with_own_buffers(made) if name == "init" and is_kind(self, Solver) else made
+        factory: Any = self.spec[0]
+        if name not in factory.rules:
+            raise AttributeError(
+                f"{factory.__name__} has no attribute {name!r}: it has {', '.join(factory.rules)}"
+            )
+        return self.arguments()[name]
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the call by their names."""
+        factory, args, kwargs = self.call()
+        return dict(inspect.signature(factory).bind(*args, **kwargs).arguments)
 
     def __dir__(self) -> list[str]:
-        return [*object.__dir__(self), *self.spec[1]]
+        return [*object.__dir__(self), *self.spec[1], *self.arguments()]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Recipe):
+            return NotImplemented
+        same = self.spec == other.spec and len(self.numbers) == len(other.numbers)
+        return same and all(map(_same_number, self.numbers, other.numbers))
+
+    def __hash__(self) -> int:
+        known = [np.asarray(a) if isinstance(a, float) else on_host(a) for a in self.numbers]
+        pairs = zip(self.numbers, known, strict=True)
+        return hash((self.spec, repr([id(a) if b is None else b.tolist() for a, b in pairs])))
 
     def __repr__(self) -> str:
         factory, args, kwargs = self.call()
@@ -373,19 +504,19 @@ class Recipe:
         self.numbers, self.spec = call.numbers, call.spec
 
 
-def _try(call: Recipe) -> None:
+def _validate_eagerly(call: Recipe) -> None:
     """Evaluate a call once, where all its numbers are known, so that its factory can refuse them.
 
     Traced, not run: nothing is compiled, and JAX's devices are not started. What a factory calls is
     tried with it.
     """
-    if not all(map(is_known, call.numbers)) or (_trial.depth and _trial.results is None):
+    if not all(map(is_known, call.numbers)) or (_validation.depth and _validation.results is None):
         return
-    if _trial.results is not None:
+    if _validation.results is not None:
         call.make()
         return
     known = _hashable(call)
-    if known in _passed:
+    if known in _validated:
         return
     refusals: list[Exception] = []
     results: dict[int, tuple[Recipe, Any]] = {}
@@ -401,21 +532,21 @@ def _try(call: Recipe) -> None:
         if getattr(jax.config, "jax_check_tracer_leaks", False):  # what was made refers to itself
             gc.collect()
 
-    _trial.results = results
+    _validation.results = results
     try:
         jax.eval_shape(trial_of_a_factory)
     finally:
-        _trial.results = None
+        _validation.results = None
     for error in refusals:
         raise error
     if known is not None:
-        _passed[known] = None
-        while len(_passed) > MOST_PASSED:
-            _passed.pop(next(iter(_passed)), None)
+        _validated[known] = None
+        while len(_validated) > MOST_VALIDATED:
+            _validated.pop(next(iter(_validated)), None)
 
 
 def _hashable(call: Recipe) -> Any:
-    """What tells a call of Python numbers from all others; None for a call that has no such key."""
+    """A cache key of the call; None if a number is traced or an argument cannot be hashed."""
     if not all(type(leaf) is float for leaf in call.numbers):
         return None
     types = tuple(type(choice[0]) for choice in call.spec[-1] if choice)  # True is no 1
@@ -431,7 +562,7 @@ def _show(value: Any) -> str:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         concrete = not isinstance(value, jax.core.Tracer) and value.shape == ()
         if concrete and jnp.issubdtype(value.dtype, jnp.number):
-            return repr(value.item())
+            return str(value.dtype.type(value)) if value.dtype.kind == "f" else repr(value.item())
         return f"{value.dtype}{list(value.shape)}"
     return getattr(value, "__name__", None) or repr(value)
 
@@ -441,12 +572,15 @@ def _rebuild(module: str, factory: Any, args: tuple, kwargs: dict) -> Recipe:
 
     The module that registers the factory may not be imported yet.
     """
-    if isinstance(factory, str) and factory not in REGISTRY:
-        importlib.import_module(module)
-    return (REGISTRY[factory] if isinstance(factory, str) else factory).unchecked(args, kwargs)
+    if isinstance(factory, str) and current_name(factory) not in REGISTRY:
+        is_own = module.startswith(f"{__package__}.")  # whichever file it is in
+        importlib.import_module(f"{__package__}.api" if is_own else module)
+    if isinstance(factory, str):
+        factory = REGISTRY[current_name(factory)]
+    return factory.unchecked(args, kwargs)
 
 
-def _with_rules(factory: Any, args: tuple, kwargs: dict) -> Iterator[tuple[Rule, Any]]:
+def _with_rules(factory: Any, args: tuple, kwargs: dict) -> Iterator[tuple[ArgumentSpec, Any]]:
     """Each argument of a call with the rule of its parameter."""
     yield from zip(factory.rules.values(), args, strict=False)
     yield from (
@@ -482,11 +616,11 @@ def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Ca
     def decorate(factory: Callable) -> Callable:
         signature = inspect.signature(factory)
         parameters = signature.parameters.values()
-        name = f"{(factory.__module__ or '__main__').removeprefix('jaxsvm.')}.{factory.__name__}"
+        name = _name_of(factory)
         is_choice = lambda p: (
             p.kind is inspect.Parameter.KEYWORD_ONLY and not isinstance(p.default, float)
         )
-        rules = {p.name: rule_of(p, not (counts or is_choice(p))) for p in parameters}
+        rules = {p.name: argument_spec(p, not (counts or is_choice(p))) for p in parameters}
 
         def unchecked(args, kwargs):
             return kind(wrapper, result._fields, args, kwargs)
@@ -503,7 +637,7 @@ def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Ca
             bound.apply_defaults()
             call = unchecked(bound.args, bound.kwargs)
             if rules:
-                _try(call)
+                _validate_eagerly(call)
             return call
 
         decorated: Any = wrapper
@@ -517,27 +651,120 @@ def recipe(result: Any, kind: type[Recipe] = Recipe, counts: bool = False) -> Ca
     return decorate
 
 
+@jax.tree_util.register_pytree_with_keys_class
+class LossRecipe(Recipe):
+    """A call of a factory of losses; it is called as the loss is."""
+
+    __slots__ = ()
+
+    def __call__(self, score: Any, y: Any) -> Any:
+        """The loss of each score at its target, with `slope` as its derivative in the score."""
+        return loss_values(self, *as_scores(score, y))
+
+
+@jax.custom_jvp
+def loss_values(loss: Any, score: Any, y: Any) -> Any:
+    """The values of a loss; the derivative in the score is its slope, also at a kink."""
+    return fields_of(loss).value(score, y)
+
+
+@loss_values.defjvp
+def _loss_values_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    (loss, score, y), (loss_tangent, score_tangent, y_tangent) = primals, tangents
+    rest = lambda loss, y: fields_of(loss).value(score, y)
+    values, tangent = jax.jvp(rest, (loss, y), (loss_tangent, y_tangent))
+    change = fields_of(loss).slope(score, y) * score_tangent
+    return values, tangent + (jnp.sum(change, -1) if change.ndim > values.ndim else change)
+
+
+def with_own_buffers(init: Callable) -> Callable:
+    """The `init` of a solver, whose states may be donated: see `own_buffers`."""
+
+    @functools.wraps(init)
+    def own(key: Any, data: Any) -> Any:
+        return own_buffers(init(key, data), (key, data))
+
+    return own
+
+
+def own_buffers(tree: Any, others: Any) -> Any:
+    """The tree with copies of arrays that share memory with another one of it, or of `others`.
+
+    Without them it could not be donated: JAX would give away one buffer twice, or the caller's.
+    """
+    seen = {_buffer_of(leaf) for leaf in jax.tree.leaves(others)}
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array):
+            return leaf
+        buffer = _buffer_of(leaf)
+        leaf = jnp.copy(leaf) if buffer in seen else leaf
+        seen.add(buffer)
+        return leaf
+
+    return jax.tree.map(own, tree)
+
+
+def _buffer_of(a: Any) -> Any:
+    """What two arrays of the same memory have in common; of traced ones, the tracer."""
+    if isinstance(a, jax.core.Tracer) or not isinstance(a, jax.Array) or not a.size:
+        return id(a)
+    is_key = jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
+    words = jax.random.key_data(a) if is_key else a
+    if isinstance(words, jax.core.Tracer):  # of a known key inside of a trace
+        return id(a)
+    return tuple(shard.data.unsafe_buffer_pointer() for shard in words.addressable_shards)
+
+
 solver = recipe(Solver)
 sampler = recipe(Sampler, counts=True)
 space = recipe(Space)
-loss = recipe(Loss)
+loss = recipe(Loss, LossRecipe)
 joint_loss = recipe(JointLoss)
 
 
 def replace(inner: Solver | Recipe, **fields: Any) -> Solver:
-    """The solver `inner` with other fields.
-
-    What a wrapper does not change stays, also fields that come later; except for `sharing` and
-    `warm_start`, which speak of the states and models of `inner`.
+    """The solver `inner` with other fields; what a wrapper does not change stays.
 
     Args:
         inner: a solver, or the call of its factory.
-        **fields: of `Solver`, in place of those of `inner`.
+        **fields: of `Solver`, in place of those of `inner`. With another `update` and no `hooks`,
+            the hook `fused` is dropped, as it makes the updates of `inner`.
     """
-    known: dict[str, Any] = {"sharing": None, "warm_start": None}
-    if "update" in fields:  # the loop of the inner solver makes other updates
-        known["updates"] = None
-    return fields_of(inner)._replace(**known | fields)
+    inner = fields_of(inner)
+    if "update" in fields:
+        fields = {"hooks": inner.hooks._replace(fused=None)} | fields
+    return inner._replace(**fields)
+
+
+_SHARING: dict[Any, Callable] = {}  # factory of solvers -> (its arguments) -> Sharing | None
+
+
+def shares(factory: Any) -> Callable[[Callable], Callable]:
+    """A decorator: what runs of solvers of this factory may share, from the same arguments."""
+    return lambda rule: _SHARING.setdefault(factory, rule)
+
+
+def sharing_of(solver: Any) -> Sharing | None:
+    """What runs of a solver on the same rows may share; None: nothing."""
+    solver = unwrap_static(solver)
+    while isinstance(solver, Recipe):
+        factory, args, kwargs = solver.call()
+        if factory in _SHARING:
+            rule: Any = _SHARING[factory]
+            return rule(*args, **kwargs)
+        solver = solver.make()
+    return None
+
+
+def require(loss: Any, field: str, instead: str) -> None:
+    """Check that a loss has the function of that name.
+
+    Raises:
+        ValueError: it has none; `instead` says what can do without it.
+    """
+    if getattr(fields_of(loss), field) is None:
+        raise ValueError(f"{shown(loss)} has no {field}: give it one, or take {instead}")
 
 
 def check_scalars(**numbers: Any) -> None:
@@ -626,7 +853,9 @@ def as_static(thing: Any) -> Any:
         return thing
     is_array = [hasattr(leaf, "dtype") for leaf in leaves]
     arrays = [leaf for leaf, flag in zip(leaves, is_array, strict=True) if flag]
-    rest = tuple(None if flag else (leaf,) for leaf, flag in zip(leaves, is_array, strict=True))
+    rest = tuple(
+        None if flag else _choice(leaf) for leaf, flag in zip(leaves, is_array, strict=True)
+    )
     return Static(arrays, (tree, rest))
 
 
@@ -660,13 +889,13 @@ def fields_of(thing: Any) -> Any:
 
 
 @contextlib.contextmanager
-def untried() -> Iterator[None]:
+def skip_validation() -> Iterator[None]:
     """Skip the trial evaluation of calls in the body, whose numbers were checked."""
-    _trial.depth += 1
+    _validation.depth += 1
     try:
         yield
     finally:
-        _trial.depth -= 1
+        _validation.depth -= 1
 
 
 def cast(tree: Any, dtype: Any) -> Any:

@@ -92,7 +92,8 @@ def risk_of(loss: Any, data: Batch) -> Risk:
         s = jnp.where(share > 0, share * loss.curvature(f, y), 0)
         return *value_and_slope(f), Hessian(lambda v: s * v, s)
 
-    return Risk(value_and_slope, conjugate, second_order if is_smooth(loss) else None, share > 0)
+    known = None if loss.conjugate is None else conjugate
+    return Risk(value_and_slope, known, second_order if is_smooth(loss) else None, share > 0)
 
 
 def second_order_of(loss: Any, data: Batch) -> Callable:

@@ -15,7 +15,17 @@ from jax import lax
 from . import loops, models
 from .data import dataset
 from .recipe import Recipe, is_kind, replace
-from .types import Array, Batch, Count, Info, Sampler, Solver, SparseRows, same_structure, take
+from .types import (
+    Array,
+    Batch,
+    Hooks,
+    Info,
+    Sampler,
+    Solver,
+    SparseRows,
+    same_structure,
+    take,
+)
 
 __all__ = ["PROMISES", "check_solver"]
 
@@ -70,8 +80,8 @@ def check_solver(
     """Check that a solver keeps the promises that loops, sweeps, files and estimators rely on.
 
     The promises are those of `PROMISES`, checked in that order: types of the state, purity, scan,
-    resuming, files, weights, dtypes, `vmap` and derivatives. Not checked: that a method finds its
-    optimum.
+    resuming, files, weights of 0, dtypes, `vmap` and derivatives. Not checked: that other weights
+    count as copies, and that a method finds its optimum.
 
     Args:
         solver: a `Solver`, or the call of a factory decorated by `jaxsvm.solver`.
@@ -175,7 +185,7 @@ def _scaled(solver: Recipe, scale: Any) -> Recipe:
 def _batch_of(solver: Any, data: Batch, index: Any) -> Batch:
     """What `update` gets for the rows `index`."""
     index = jnp.asarray(index, jnp.int32)
-    return data._replace(index=index) if solver.reads == "all" else take(data, index)
+    return data._replace(index=index) if solver.needs_all_rows else take(data, index)
 
 
 def _draws(data: Batch, steps: int, rows: int) -> np.ndarray:
@@ -273,19 +283,22 @@ def _check_fields(solver: Any) -> None:
         is_kind(solver, Solver),
         f"this is {type(solver).__name__}, no Solver and no call of a factory of solvers",
     )
-    for name in ("init", "update", "model", "prepare", "layout"):
+    for name in ("init", "update", "model"):
         _require(callable(getattr(solver, name)), f"{name} is no function")
+    hooks = solver.hooks
+    _require(isinstance(hooks, Hooks), f"hooks is {hooks!r}, no Hooks")
+    for name in ("prepare", "layout"):
+        _require(callable(getattr(hooks, name)), f"{name} of hooks is no function")
     _require(
-        solver.validate is None or callable(solver.validate),
-        "validate is neither None nor a function",
+        hooks.validate is None or callable(hooks.validate),
+        "validate of hooks is neither None nor a function",
     )
     _require(
-        solver.reads in ("rows", "all"), f"reads is {solver.reads!r}, neither 'rows' nor 'all'"
+        isinstance(solver.needs_all_rows, bool),
+        f"needs_all_rows is {solver.needs_all_rows!r}, neither True nor False",
     )
-    scope = solver.residual_scope
-    _require(
-        scope in ("whole", "sample"), f"residual_scope is {scope!r}, neither 'whole' nor 'sample'"
-    )
+    scope = solver.residual_of
+    _require(scope in ("data", "batch"), f"residual_of is {scope!r}, neither 'data' nor 'batch'")
     targets = solver.targets
     classes = isinstance(targets, int) and not isinstance(targets, bool) and targets >= 2
     known = (
@@ -299,8 +312,8 @@ def _check_fields(solver: Any) -> None:
 
 
 def _check_init(s: _Subject) -> None:
-    if s.solver.validate is not None:
-        s.solver.validate(s.data)
+    if s.solver.hooks.validate is not None:
+        s.solver.hooks.validate(s.data)
     states = [s.solver.init(s.key, s.data) for _ in range(2)]
     for name, leaf in _paths(states[0]):
         _require(
@@ -343,13 +356,13 @@ def _check_info(s: _Subject) -> None:
     for rows in (1, 3):
         info = _shapes_of_step(s, rows)[2]
         _require(isinstance(info, Info), f"it is a {type(info).__name__}")
-        count = isinstance(info.evals, Count)
         wanted: list[tuple[str, Any, Any]] = [
             ("loss", info.loss, dtype),
             ("residual", info.residual, dtype),
         ]
         wanted.append(("support", info.support, "int32"))
-        wanted += [("evals", part, "int32") for part in (info.evals if count else (info.evals,))]
+        real = not jnp.issubdtype(info.evals.dtype, jnp.integer)
+        wanted.append(("evals", info.evals, dtype if real else "int32"))
         for name, leaf, kind in wanted:
             right = _type(leaf) == f"{jnp.dtype(kind)}[]"
             _require(right, f"{name} is {_type(leaf)} and not {jnp.dtype(kind)}[]")
@@ -402,7 +415,7 @@ def _check_scan(s: _Subject) -> None:
     start, index = s.solver.init(s.key, s.data), _draws(s.data, 4, 3)
 
     def scanned(state, index):
-        if s.solver.reads == "all":
+        if s.solver.needs_all_rows:
             return lax.scan(
                 lambda state, i: s.solver.update(state, s.data._replace(index=i)), state, index
             )
@@ -496,7 +509,7 @@ def _check_save(s: _Subject) -> None:
 
 def _chooses_rows(s: _Subject, state: Any) -> bool:
     """Whether a step does not depend on the rows that are drawn for it."""
-    if s.solver.reads == "rows":
+    if not s.solver.needs_all_rows:
         return False
     step = _step(s.solver)
     steps = [
@@ -510,7 +523,7 @@ def _check_padding(s: _Subject) -> None:
     if _chooses_rows(s, state):
         return
     padded = _batch_of(s.solver, s.data, [5, -1, 0, -1])
-    if s.solver.reads == "rows":  # rows of weight 0 may hold anything
+    if not s.solver.needs_all_rows:  # rows of weight 0 may hold anything
         empty = np.array([False, True, False, True])
         other = jnp.roll(padded.y, 1)
         padded = padded._replace(

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from . import printing
 from .checks import is_remote, own_values, row_numbers, shown
 from .files import check_field, shape_of
 
@@ -27,7 +28,6 @@ Model: TypeAlias = Callable[[Array], Array]  # a callable pytree, rows -> decisi
 
 # numbers of a sparse row that one vector instruction reads; rows are padded to multiples of it
 LANE_WIDTH = 8
-EVALS_BITS = 20  # evaluations are counted in two int32, with this many bits in the lower one
 
 
 @functools.partial(
@@ -172,10 +172,19 @@ class Batch(NamedTuple):
 
     x: Array  # (b, d), or SparseRows
     y: Array  # (b,)  labels in {-1, +1}, or real targets
-    index: Array  # type: ignore[assignment]  # (b,)  int32 row numbers in the training set; with reads="all": of this step, -1 = padding
+    index: Array  # type: ignore[assignment]  # (b,)  int32 row numbers in the training set; with needs_all_rows=True: of this step, -1 = padding
     weight: Array  # (b,)  >= 0, the weight of the example; 0 marks padding
     # (b,)  int32, the query of each row, for ranking; y then holds grades. None: all rows are one
     query: Array | None = None
+    classes: Any = None  # the names of the classes, `models.Classes`; None: not known
+
+    def __repr__(self) -> str:
+        return (
+            printing.of_batch(self) if printing.is_known(self) else "Batch of rows without values"
+        )
+
+    def _repr_html_(self) -> str:
+        return printing.as_html(repr(self))
 
     def __check__(self) -> None:
         front = shape_of(self.x)[:-1]
@@ -191,27 +200,12 @@ class Batch(NamedTuple):
 
 
 class Lifted(Batch):
-    """Rows whose x already holds the features of `Solver.prepare`.
+    """Rows whose x already holds the features of `Hooks.prepare`.
 
     That function is not applied to them again.
     """
 
     __slots__ = ()
-
-
-class Count(NamedTuple):
-    """A count that may exceed an int32, as two of them: high 2^20 + low.
-
-    `np.asarray` converts it to int64.
-    """
-
-    high: Array  # int32, >= 0
-    low: Array  # int32, in [0, 2^20)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """The exact count, outside of transformations."""
-        exact = np.asarray(self.high, np.int64) * 2**EVALS_BITS + np.asarray(self.low, np.int64)
-        return np.asarray(exact, dtype)
 
 
 class Info(NamedTuple):
@@ -225,16 +219,11 @@ class Info(NamedTuple):
     progress: Array  # (r,) gain of the objective for each changed row
     index: Array  # type: ignore[assignment]  # (r,) the rows that the step changed, -1 = none
     support: Array  # ()   int32, nonzero coefficients
-    # ()   int32, kernel evaluations (inner products); a Count where they may exceed an int32
-    evals: Array | Count
+    evals: Array  # ()   kernel evaluations (inner products), int32 or floating
 
 
 def _same(data: Batch) -> Batch:
     return data
-
-
-def _no_constants(data: Batch) -> Any:
-    return ()
 
 
 class Sampler(NamedTuple):
@@ -250,7 +239,7 @@ class Sampler(NamedTuple):
     feedback: Callable
     period: Callable | None = None  # (n) -> steps between two updates of an adaptive schedule
     rows: Callable = lambda n: 1  # (n) -> b, the rows of a step on n training rows
-    whole: bool = False  # every draw is all rows in order: loops then pass the data without a copy
+    full_batch: bool = False  # every draw is all rows in order: loops pass the data without a copy
     # k: a draw has k parts of equal length, part j from the j-th of k equal blocks of the rows
     blocks: int = 1
     # (the drawn rows, a Batch) -> the batch of the step, for solvers that read drawn rows; None:
@@ -260,12 +249,83 @@ class Sampler(NamedTuple):
     validate: Callable | None = None
 
 
+class Fused(NamedTuple):
+    """Many steps of one row each as one faster loop, in place of as many calls of `update`."""
+
+    constants: Callable  # (data) -> what `steps` reads of all rows; computed once for a run
+    # (state, data, index (T, 1), count, constants) -> (state, info): the first `count` of T
+    # updates. Of `info`, loss and evals are sums, index and progress are (T, 1), the rest is that
+    # of the last update.
+    steps: Callable
+
+
+class Hooks(NamedTuple):
+    """What loops may use to run a solver better; a solver works without them.
+
+    Wrappers pass them on as one object, see `recipe.replace`.
+    """
+
+    # (data) -> Lifted: the feature map, which loops may apply to many rows at once
+    prepare: Callable = _same
+    # (data) -> data; for needs_all_rows=True: the rows in the layout that updates read fastest
+    layout: Callable = _same
+    # (data) -> None, or raises for values that it cannot process; called on the host
+    validate: Callable | None = None
+    # an update goes on until its residual is at most this, and runs without tol and steps stop at
+    # it; nan: it would, but has none; None: updates have no tolerance. `fit` binds its own to the
+    # argument `tol` of the factory.
+    tol: Any = None
+    fused: Fused | None = None
+
+    def on_prepared(self, prepare: Callable) -> Hooks:
+        """The hooks of the same solver on rows that `prepare` maps first."""
+        validate, fused = self.validate, self.fused
+        return self._replace(
+            prepare=prepare,
+            validate=validate and (lambda data: validate(prepare(data))),
+            fused=fused
+            and Fused(
+                lambda data: fused.constants(prepare(data)),
+                lambda state, data, *rest: fused.steps(state, prepare(data), *rest),
+            ),
+        )
+
+    def for_each(self, targets: Callable, combine: Callable) -> Hooks:
+        """The hooks of k problems on the same rows, whose states are stacked.
+
+        Args:
+            targets: y (n,) -> the targets of the problems, (k, n).
+            combine: the stacked infos of the problems -> one.
+        """
+        fused = self.fused
+        if fused is None:
+            return self
+
+        def steps(state, data, *rest):
+            one = lambda state, y: fused.steps(state, data._replace(y=y), *rest)
+            state, info = jax.vmap(one)(state, targets(data.y))
+            return state, combine(info)
+
+        return self._replace(fused=Fused(fused.constants, steps))
+
+
 class Solver(NamedTuple):
     """A training method as three pure functions; `update` is a scan body.
 
     A run is `lax.scan(solver.update, state, batches)` for a solver that reads the drawn rows, and
     `lax.scan(lambda s, i: solver.update(s, data._replace(index=i)), state, indices)` for one that
     reads all rows.
+
+    The class of a state may say more, each by an attribute:
+
+    - restart: () -> the start of a run of other numbers on the same rows and weights, from this end
+      of a run. `select` then makes the runs of an axis one by one.
+    - sums_of: what it holds sums of, of "rows" and "numbers": `fit` refuses a state with others.
+      Without it, one with entries for each row holds sums of both, and others of neither.
+    - ignores_padding: true if an update on rows of weight 0 changes no coefficient.
+    - method: the name of the method, for `Fit.status`.
+    - with_mean, weigh_next, mean_weights: of one that keeps the mean of its iterates itself, at
+      less cost than `averaged`; see `solvers.primal.scaled.ScaledState`.
     """
 
     # (key, data) -> state; data: all rows, whose values it may read (norms, weights)
@@ -274,35 +334,18 @@ class Solver(NamedTuple):
     # (state, data=None) -> Model; data: the training rows, where an expansion needs them
     model: Callable
     sampler: Any = None  # that of the paper; None: one uniform row a step
-    # "rows": batch = the drawn rows; "all": batch = all rows, and batch.index are those drawn
-    reads: str = "rows"
-    # (data) -> Lifted: the feature map, which loops may apply to many rows at once
-    prepare: Callable = _same
-    # "whole": info.residual measures the training set, `tol` may stop on it; "sample": it does not
-    residual_scope: str = "whole"
+    # a batch is all rows, and its index those drawn; else it is the drawn rows
+    needs_all_rows: bool = False
     # "labels": y in {-1, +1}; "real": any numbers; k: class numbers 0 .. k-1; None: not checked
     targets: Any = None
-    # (data) -> None, or raises for values that it cannot process; called on the host
-    validate: Callable | None = None
-    # an update goes on until its residual is at most this, and runs without tol and steps stop at
-    # it; nan: it would, but has none; None: updates have no tolerance. `fit` binds its own, if the
-    # solver is the call of a factory with an argument `tol`, to another.
-    tol: Any = None
-    # (data) -> data; for reads="all": the rows in the layout that updates read fastest
-    layout: Callable = _same
-    # (state, data, index (T, 1), count, constants) -> (state, info): the first `count` of T updates
-    # on single rows as one faster loop; None: there is none. Of `info`, loss and evals are sums,
-    # index and progress are (T, 1), the rest is that of the last update.
-    updates: Callable | None = None
-    constants: Callable = _no_constants  # (data) -> what `updates` reads of all rows
-    # what runs on the same rows may share, which `select` reads; None: each run is one of `fit`
-    sharing: Sharing | None = None
-    # (state) -> the start of a run of other numbers on the same rows and weights, from the end of
-    # this one; None: runs start from `init`. `select` then makes the runs of an axis one by one.
-    warm_start: Callable | None = None
-    # from what other runs a state with sums over rows may come, as updates work them out anew: of
-    # other "rows" with their targets, but of the same weights; of other "numbers"
-    recomputes: tuple[str, ...] = ()
+    # what info.residual measures, the "data" or a "batch"; `tol` may stop on the first
+    residual_of: str = "data"
+    hooks: Hooks = Hooks()
+
+    @property
+    def prepare(self) -> Callable:
+        """(data) -> the rows after the feature map of the solver."""
+        return self.hooks.prepare
 
 
 class Sharing(NamedTuple):
@@ -347,30 +390,55 @@ class Space(NamedTuple):
     # (coef, batch) -> (), as Info.evals: kernel evaluations of evaluate and add together
     evals: Callable
     support: Callable  # (f)                      -> ()      int32, nonzero coefficients
-    reads: str = "rows"  # as Solver.reads
-    layout: Callable = _same  # as Solver.layout
+    needs_all_rows: bool = False  # as Solver.needs_all_rows
+    layout: Callable = _same  # as Hooks.layout
 
 
 class Loss(NamedTuple):
-    """A convex loss of the score f at target y.
+    """A convex loss of the score f at target y; `jaxsvm.loss` makes a factory of one.
 
     It has the functions that primal and dual methods need. Subgradients are defined explicitly, not
-    by automatic differentiation.
+    by automatic differentiation. What a method needs:
+
+    - value and slope: pegasos, asset, asgd, bottou_sgd, subgradient, ocas, svm_perf and cpsp;
+    - curvature too: newton, linear_svm, and derivatives of their models;
+    - dual_step and conjugate too: sdca and cocoa;
+    - quadratic too: decomposition, interior_point, augmented_lagrangian and dual_descent;
+    - conjugate: `certificate`.
     """
 
     value: Callable  # (score, y)                        -> loss
     # (score, y) -> an element of the subdifferential in the score
     slope: Callable
-    # (slope, y) -> sup_f slope f - loss(f, y), inf outside its domain
-    conjugate: Callable
-    # (coef, score, y, sqnorm, C) -> the coefficient that maximises the dual, the others fixed
-    dual_step: Callable
+    # (slope, y) -> sup_f slope f - loss(f, y), inf outside its domain; None: not known
+    conjugate: Any = None
+    # (coef, score, y, sqnorm, C) -> the coefficient that maximises the dual, the others fixed;
+    # None: not known
+    dual_step: Any = None
     labels: bool = True  # a function of the margin y f with y in {-1, +1}; False: real targets
     # (y, C) -> Quadratic, the loss's term of the dual; None: it is not quadratic
     quadratic: Callable | None = None
     # (score, y) -> the derivative of a continuous slope; None: the slope is not continuous
     curvature: Callable | None = None
     multiclass: bool = False  # of scores (b, k), and class numbers as targets
+
+    def __call__(self, score: Any, y: Any) -> Array:
+        """The loss of each score at its target, as `value`.
+
+        Example:
+            >>> from jaxsvm import losses
+            >>> losses.hinge(jnp.array([0.5, 2.0]), jnp.array([1, 1])).tolist()
+            [0.5, 0.0]
+        """
+        return self.value(*as_scores(score, y))
+
+
+def as_scores(score: Any, y: Any) -> tuple[Array, Array]:
+    """Scores and targets as arrays of floating numbers; labels that are integers are converted."""
+    score, y = jnp.asarray(score), jnp.asarray(y)
+    is_real = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
+    score = score if is_real(score) else score.astype(jnp.float32)
+    return score, y if is_real(y) else y.astype(score.dtype)
 
 
 class JointLoss(NamedTuple):
@@ -407,8 +475,18 @@ class Certificate(NamedTuple):
     # the dual coefficients are those of the model; False: they were computed from its margins
     exact: bool | Array
 
+    def __repr__(self) -> str:
+        return (
+            printing.of_certificate(self)
+            if printing.is_known(self)
+            else "Certificate without values"
+        )
 
-class Run(NamedTuple):
+    def _repr_html_(self) -> str:
+        return printing.as_html(repr(self))
+
+
+class RunState(NamedTuple):
     """The state that `fit` resumes from."""
 
     solver: State
@@ -433,8 +511,7 @@ class Curve(NamedTuple):
     loss: Array  # (p,)  mean of info.loss over the chunk
     residual: Array  # (p,)  at the end of the chunk
     support: Array  # (p,)  at the end of the chunk
-    # (p, 2)  int32, kernel evaluations of the chunk as the two parts of a `Count`; read `evals`
-    evals_parts: Array
+    evals: Array  # (p,)  kernel evaluations of the chunk
     probe: Any  # results of the probe, with a leading axis (p,)
 
     def __check__(self) -> None:
@@ -442,21 +519,7 @@ class Curve(NamedTuple):
         shape = shape_of(self.step)
         for name in ("loss", "residual", "support"):
             check_field(name, getattr(self, name), "real", shape)
-        check_field("evals_parts", self.evals_parts, "whole", (*shape, 2), least=0)
-
-    @property
-    def evals(self) -> Array | np.ndarray:
-        """Kernel evaluations of each chunk, (p,).
-
-        They are exact 64-bit integers, floats inside a transformation.
-        """
-        traced = isinstance(self.evals_parts, jax.core.Tracer)
-        # on the host, as JAX compiles a program for each slice
-        parts: Any = self.evals_parts if traced else np.asarray(self.evals_parts)
-        count = Count(parts[..., 0], parts[..., 1])
-        if traced:
-            return count.high.astype(float) * 2**EVALS_BITS + count.low.astype(float)
-        return np.asarray(count)
+        check_field("evals", self.evals, "real", shape, least=0)
 
 
 # residual, in units of the rounding error of decision values, from which on more steps may help
@@ -469,13 +532,56 @@ class Fit(NamedTuple):
     """The result of `fit`: a pytree, so that `fit` runs under vmap, jit and grad."""
 
     model: Model
-    state: Run
+    state: RunState
     info: Curve
     tol: Array  # ()  nan if there was no tolerance
     # ()  bool, of decision values at some training rows and of the last loss
     values_finite: Array | None = None
     # ()  int32, why the host ended the run: STEPS, SECONDS or INTERRUPTED; None: STEPS
     ended: Array | None = None
+    classes: Any = None  # what `predict` gives, `models.Classes`
+
+    def __repr__(self) -> str:
+        if not printing.is_known(self):
+            return f"Fit of {type(self.model).__name__}, without values"
+        return printing.of_fit(self)
+
+    def _repr_html_(self) -> str:
+        return printing.as_html(repr(self), printing.curve_picture(self))
+
+    def predict(self, x: Any) -> Any:
+        """The predicted class of each row, by its name; of real targets the values of the model.
+
+        Args:
+            x: (m, d) rows: an array, `SparseRows` or a sparse matrix of SciPy. They are padded, so
+                that four programs serve all m, see `models.decision_values`.
+
+        Returns:
+            (m,) names of classes, on the host: those of `dataset`, else -1 and +1, or class
+            numbers. Of two classes the second is predicted where the value is above 0.
+
+        Raises:
+            ValueError: for decision values that are not finite.
+
+        Example:
+            >>> import jax, jaxsvm
+            >>> data = jaxsvm.dataset([[1.0], [-1.0]], ["spam", "ham"])
+            >>> result = jaxsvm.fit(jaxsvm.linear_svm(1.0), data, jax.random.key(0))
+            >>> result.predict([[2.0], [-3.0]]).tolist()
+            ['spam', 'ham']
+        """
+        if self.classes is None:  # of a file of an older version
+            return self.model(x)
+        return self.classes.predict(self.model, x)
+
+    @property
+    def classifier(self) -> Any:
+        """The model with the names of its classes, as `models.Classifier`: for files and serving.
+
+        Raises:
+            AttributeError: the targets are real.
+        """
+        return self.classes.classifier(self.model)
 
     @property
     def converged(self) -> bool:
@@ -495,8 +601,8 @@ class Fit(NamedTuple):
 
     @property
     def evals(self) -> int:
-        """Kernel evaluations of this call, summed in 64 bits."""
-        return int(self.info.evals.sum())
+        """Kernel evaluations of this call, to the digits of the numbers of its chunks."""
+        return int(np.asarray(self.info.evals, np.float64).sum())
 
     @property
     def reason(self) -> str | np.ndarray:
@@ -536,6 +642,12 @@ class Fit(NamedTuple):
         cause = {"interrupted": "interrupted: ", "seconds": "out of time: "}
         reason = self.reason
         return (cause.get(reason, "") if isinstance(reason, str) else "") + self._outcome()
+
+    def _method(self) -> str:
+        """The name of the method, where the state or a part of it has one, and a space."""
+        knows = lambda node: isinstance(getattr(node, "method", None), str)
+        parts = jax.tree.leaves(self.state.solver, is_leaf=knows)
+        return next((f"{part.method} " for part in parts if knows(part)), "")
 
     def _advice(self, residual: float) -> str:
         """What to do about a tolerance that was not met, for `status`."""
@@ -584,10 +696,15 @@ class Fit(NamedTuple):
         residual, tol = float(residuals[-1]) if residuals.size else np.nan, float(self.tol)
         if bool(done):
             met = f"tolerance {tol:.1e} met, residual {residual:.1e}"
-            return f"converged after {int(steps)} steps: {met}"
+            return f"{self._method()}converged after {_count(int(steps))}: {met}"
         goal = "" if np.isnan(tol) else f", tolerance {tol:.1e} not met" + self._advice(residual)
         note = " (no bound yet)" if np.isinf(residual) else ""
-        return f"stopped after {int(steps)} steps; residual {residual:.1e}{note}{goal}"
+        ended = f"{self._method()}stopped after {_count(int(steps))}"
+        return f"{ended}; residual {residual:.1e}{note}{goal}"
+
+
+def _count(steps: int) -> str:
+    return "1 step" if steps == 1 else f"{steps} steps"
 
 
 def same_structure(a: Any, b: Any) -> bool:
@@ -626,7 +743,13 @@ def check_batch(name: str, data: Any) -> None:
             f"{shown(data)}"
         )
     for field, part in zip(data._fields, data, strict=True):
-        if field == "query" and part is None:
+        if field in ("query", "classes") and part is None:
+            continue
+        if field == "classes":
+            if not hasattr(part, "names"):
+                raise TypeError(
+                    f"classes of {name} must be jaxsvm.models.Classes(names), got {shown(part)}"
+                )
             continue
         if not hasattr(part, "dtype") or not hasattr(part, "shape"):
             raise TypeError(
@@ -726,6 +849,6 @@ def take_by_block(data: Batch, index: Array, blocks: int) -> Batch:
     )
 
 
-def drawn(batch: Batch, reads: str) -> Batch:
-    """The rows of the step for either value of `Solver.reads`."""
-    return batch if reads == "rows" else take(batch, batch.index)
+def drawn(batch: Batch, needs_all_rows: bool) -> Batch:
+    """The rows of the step for either value of `Solver.needs_all_rows`."""
+    return take(batch, batch.index) if needs_all_rows else batch

@@ -1,4 +1,5 @@
-"""The solvers that the contract is tested on, one line each, the small data sets they see, and independent optima."""
+"""The solvers that the contract is tested on, one line each, the small data sets they see, and
+independent optima."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
+from oracles import gaussian as gaussian
 from sklearn.svm import SVC, SVR, LinearSVC
 
 import jaxsvm
@@ -18,7 +20,9 @@ from jaxsvm.types import JointLoss
 LAM = 0.1  # below R^2 = 1: some margins are met at the optimum
 RBF = kernels.rbf(1.0)
 SMOOTH, TUBE = losses.smooth_hinge(0.5), losses.eps_insensitive(0.1)
-SAME = features.nystrom(None, kernels.linear(), landmarks=np.eye(3, dtype="f"))  # a map that leaves rows as they are
+SAME = features.nystrom(
+    None, kernels.linear(), landmarks=np.eye(3, dtype="f")
+)  # a map that leaves rows as they are
 
 
 class Case(NamedTuple):
@@ -27,13 +31,18 @@ class Case(NamedTuple):
     text: str  # what it prints at `number`, and the name of its tests
     make: Callable[..., Solver]  # of the number; of nothing where `number` is None
     number: float | None = LAM
-    objective: str | None = "lam"  # what the number is: "lam", "C", "radius" of a ball; None: there is no objective
+    objective: str | None = (
+        "lam"  # what the number is: "lam", "C", "radius" of a ball; None: there is no objective
+    )
     loss: Loss | JointLoss = losses.hinge
     bias: str = "none"
     kernel: bool = False  # the model is an expansion; one with an objective is in RBF
-    excess: float = 2e-3  # after 6,000 steps the objective is at most so far above its minimum, relatively; see CASES
-    copies: bool = True  # under uniform() weight k makes the same run as k copies; False: a dual box for each row
-    exact: bool = False  # chooses its own rows, whatever the sampler draws; derivatives are those of the optimum
+    # after 6,000 steps the objective is at most so far above its minimum, relatively; see CASES
+    excess: float = 2e-3
+    # under uniform() weight k makes the same run as k copies; False: a dual box for each row
+    copies: bool = True
+    # chooses its own rows, whatever the sampler draws; derivatives are those of the optimum
+    exact: bool = False
     sums: bool = False  # its constants are sums over the data
     tol: float = 1e-12  # of an exact one, the residual at which its derivatives are looked at
     spread: float = 5e-5  # between runs whose sums are rounded in another way
@@ -47,22 +56,35 @@ class Case(NamedTuple):
 
     def at(self, number: float | None = None) -> Solver:
         """The solver at a number, its own by default."""
-        return self.make() if self.number is None else self.make(self.number if number is None else number)
+        return (
+            self.make()
+            if self.number is None
+            else self.make(self.number if number is None else number)
+        )
 
     def feed(self) -> Sampler:
-        """Single rows drawn by weight, but all rows for the solvers made for all rows: the feeds that compile fastest."""
+        """Single rows drawn by weight, but all rows for the solvers made for all rows: the feeds
+        that compile fastest."""
         own = self.at().sampler
-        return own if own.whole else samplers.uniform(1)
+        return own if own.full_batch else samplers.uniform(1)
 
 
 def _blocks(text: str, loss: Loss = losses.hinge, bias: str = "none") -> Case:
     """Decomposition that needs several blocks, one an update."""
-    make = lambda C: jaxsvm.decomposition(C, RBF, loss=loss, bias=bias, tol=1e-5, working_set=8, rounds=1)
-    return Case(text, make, 1.0, "C", loss, bias, kernel=True, excess=2e-5, copies=False, exact=True)
+    make = lambda C: jaxsvm.decomposition(
+        C, RBF, loss=loss, bias=bias, tol=1e-5, working_set=8, rounds=1
+    )
+    return Case(
+        text, make, 1.0, "C", loss, bias, kernel=True, excess=2e-5, copies=False, exact=True
+    )
 
 
 def _planes(
-    text: str, factory: Callable[..., Solver], loss: Loss | JointLoss = losses.hinge, bias: str = "none", spread: float = 5e-5
+    text: str,
+    factory: Callable[..., Solver],
+    loss: Loss | JointLoss = losses.hinge,
+    bias: str = "none",
+    spread: float = 5e-5,
 ) -> Case:
     """Cutting planes, of which there are as few as the columns need."""
     make = lambda lam: factory(lam, loss=loss, planes=6, bias=bias)
@@ -72,21 +94,33 @@ def _planes(
 
 NU_OPTIONS = {"tol": 1e-5, "working_set": 8, "rounds": 1}  # several blocks, one an update
 BUDGETED = {  # with fewer points than corrections, so that all of their steps are taken
-    "bsgd(0.1, rbf(1.0), budget=5, maintain=merge(partners=2, search='golden'))": lambda lam: jaxsvm.bsgd(
-        lam, RBF, budget=5, maintain=budget.merge(partners=2, search="golden")
+    "bsgd(0.1, rbf(1.0), budget=5, maintain=merge(partners=2, search='golden'))": lambda lam: (
+        jaxsvm.bsgd(lam, RBF, budget=5, maintain=budget.merge(partners=2, search="golden"))
     ),
     "bsca(0.1, rbf(1.0), budget=5)": lambda C: jaxsvm.bsca(C, RBF, budget=5),
     "stoptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.stoptron(kernels.rbf(sigma), budget=5),
-    "random_budget_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.random_budget_perceptron(kernels.rbf(sigma), budget=5),
-    "fixed_budget_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.fixed_budget_perceptron(kernels.rbf(sigma), budget=5),
-    "tighter_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.tighter_perceptron(kernels.rbf(sigma), budget=5),
-    "tightest_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.tightest_perceptron(kernels.rbf(sigma), budget=5),
+    "random_budget_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.random_budget_perceptron(
+        kernels.rbf(sigma), budget=5
+    ),
+    "fixed_budget_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.fixed_budget_perceptron(
+        kernels.rbf(sigma), budget=5
+    ),
+    "tighter_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.tighter_perceptron(
+        kernels.rbf(sigma), budget=5
+    ),
+    "tightest_perceptron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.tightest_perceptron(
+        kernels.rbf(sigma), budget=5
+    ),
     "forgetron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.forgetron(kernels.rbf(sigma), budget=5),
     "projectron(rbf(0.1), budget=5)": lambda sigma: jaxsvm.projectron(kernels.rbf(sigma), budget=5),
-    "projectron_plus(rbf(0.1), budget=5)": lambda sigma: jaxsvm.projectron_plus(kernels.rbf(sigma), budget=5),
+    "projectron_plus(rbf(0.1), budget=5)": lambda sigma: jaxsvm.projectron_plus(
+        kernels.rbf(sigma), budget=5
+    ),
     "bpas(0.1, rbf(1.0), budget=5)": lambda C: jaxsvm.bpas(C, RBF, budget=5),
     "bogd(0.1, rbf(1.0), budget=5)": lambda lam: jaxsvm.bogd(lam, RBF, budget=5),
-    "nogd(0.1, rbf(1.0), budget=5, features=3)": lambda eta: jaxsvm.nogd(eta, RBF, budget=5, features=3),
+    "nogd(0.1, rbf(1.0), budget=5, features=3)": lambda eta: jaxsvm.nogd(
+        eta, RBF, budget=5, features=3
+    ),
 }
 
 
@@ -96,131 +130,504 @@ def _budgeted(text: str) -> Case:
 
 
 # `excess` by method, T = 6,000 steps, R = 1, lam = 0.1 and minima near 0.8:
-# - steps 1/(lam t): (1 + ln T) (sqrt(lam) + R)^2 / (2 lam T) = 1.4e-2 bounds the mean on any data. The noise of the last
-#   iterate is less, lam/2 |w - w*|^2 with |w - w*|^2 about 1 / (lam^2 T): 8e-4, or 1e-3 of the minimum.
+# - steps 1/(lam t): (1 + ln T) (sqrt(lam) + R)^2 / (2 lam T) = 1.4e-2 bounds the mean on any data.
+# The noise of the last
+#   iterate is less, lam/2 |w - w*|^2 with |w - w*|^2 about 1 / (lam^2 T): 8e-4, or 1e-3 of the
+# minimum.
 # - a free bias ends on steps of 1/sqrt(T) = 1.3e-2, to first order at a kink: 1e-2.
 # - the mean over a ball is within 3 r R / sqrt(T) = 4e-2 r on any data, r = 1.3 to 1.9 here.
 # - robust steps (asset): D_X D_G / sqrt(T) = 9e-2 with the free bias, 6e-2 without, on any data.
 # - coordinate ascent converges linearly: what is left is the rounding of float32.
-# - subgradients of all rows have no noise: the mean is off by 1/T^2 and roundings where no row changes sides any more.
+# - subgradients of all rows have no noise: the mean is off by 1/T^2 and roundings where no row
+# changes sides any more.
 # - cutting planes end at a gap of the rounding of float32.
-# - a violation of tol leaves a gap of C n tol at most, which is tol in units of the objective; SMO goes on to the rounding.
+# - a violation of tol leaves a gap of C n tol at most, which is tol in units of the objective; SMO
+# goes on to the rounding.
 CASES = [
     Case("pegasos(0.1)", lambda lam: jaxsvm.pegasos(lam)),
     Case("pegasos(0.1, project=False)", lambda lam: jaxsvm.pegasos(lam, project=False)),
-    Case("pegasos(0.1, bias='feature')", lambda lam: jaxsvm.pegasos(lam, bias="feature"), bias="feature"),
-    Case("pegasos(0.1, bias='free')", lambda lam: jaxsvm.pegasos(lam, bias="free"), bias="free", excess=1e-2),
-    Case("pegasos(0.1, advance_on_violation=True)", lambda lam: jaxsvm.pegasos(lam, advance_on_violation=True)),
-    Case("pegasos(0.1, loss=smooth_hinge(0.5))", lambda lam: jaxsvm.pegasos(lam, loss=SMOOTH), loss=SMOOTH),
+    Case(
+        "pegasos(0.1, bias='feature')",
+        lambda lam: jaxsvm.pegasos(lam, bias="feature"),
+        bias="feature",
+    ),
+    Case(
+        "pegasos(0.1, bias='free')",
+        lambda lam: jaxsvm.pegasos(lam, bias="free"),
+        bias="free",
+        excess=1e-2,
+    ),
+    Case(
+        "pegasos(0.1, advance_on_violation=True)",
+        lambda lam: jaxsvm.pegasos(lam, advance_on_violation=True),
+    ),
+    Case(
+        "pegasos(0.1, loss=smooth_hinge(0.5))",
+        lambda lam: jaxsvm.pegasos(lam, loss=SMOOTH),
+        loss=SMOOTH,
+    ),
     Case("averaged(pegasos(0.1))", lambda lam: jaxsvm.averaged(jaxsvm.pegasos(lam))),
     Case("bottou_sgd(0.1)", lambda lam: jaxsvm.bottou_sgd(lam)),
     Case("asgd(0.1, average_from=10)", lambda lam: jaxsvm.asgd(lam, average_from=10)),
     Case("constrained_sgd(1.0)", lambda r: jaxsvm.constrained_sgd(r), 1.0, "radius", excess=1e-2),
-    Case("constrained_sgd(1.0, rbf(1.0))", lambda r: jaxsvm.constrained_sgd(r, RBF), 1.0, "radius", kernel=True, excess=2e-2),
+    Case(
+        "constrained_sgd(1.0, rbf(1.0))",
+        lambda r: jaxsvm.constrained_sgd(r, RBF),
+        1.0,
+        "radius",
+        kernel=True,
+        excess=2e-2,
+    ),
     Case("perceptron()", lambda: jaxsvm.perceptron(), None, None),
-    Case("perceptron(rbf(0.5))", lambda sigma: jaxsvm.perceptron(kernels.rbf(sigma)), 0.5, None, kernel=True),
+    Case(
+        "perceptron(rbf(0.5))",
+        lambda sigma: jaxsvm.perceptron(kernels.rbf(sigma)),
+        0.5,
+        None,
+        kernel=True,
+    ),
     Case("perceptron(average=True)", lambda: jaxsvm.perceptron(average=True), None, None),
     Case("sdca(1.0)", lambda C: jaxsvm.sdca(C), 1.0, "C", excess=1e-7, copies=False),
-    Case("sdca(1.0, bias='feature')", lambda C: jaxsvm.sdca(C, bias="feature"), 1.0, "C", bias="feature", excess=1e-7,
-         copies=False),
-    Case("sdca(1.0, loss=squared_hinge())", lambda C: jaxsvm.sdca(C, loss=losses.squared_hinge), 1.0, "C",
-         losses.squared_hinge, excess=1e-7, copies=False),
-    Case("sdca(1.0, loss=logistic())", lambda C: jaxsvm.sdca(C, loss=losses.logistic), 1.0, "C",
-         losses.logistic, excess=1e-7, copies=False),
-    Case("sdca(1.0, loss=squared())", lambda C: jaxsvm.sdca(C, loss=losses.squared), 1.0, "C",
-         losses.squared, excess=1e-7, copies=False),
-    Case("sdca(1.0, rbf(1.0))", lambda C: jaxsvm.sdca(C, RBF), 1.0, "C", kernel=True, excess=1e-7, copies=False),
-    Case("cocoa(1.0, blocks=3)", lambda C: jaxsvm.cocoa(C, blocks=3), 1.0, "C", excess=1e-6, copies=False, own=True),
-    Case("cocoa(1.0, blocks=5, bias='feature', visit=2)", lambda C: jaxsvm.cocoa(C, blocks=5, bias="feature", visit=2), 1.0,
-         "C", bias="feature", excess=1e-6, copies=False, own=True),
-    Case("augmented_lagrangian(1.0, rounds=1.0)", lambda C: jaxsvm.augmented_lagrangian(C, rounds=1), 1.0, "C", bias="feature",
-         excess=1e-6, copies=False, exact=True),
-    Case("augmented_lagrangian(1.0, loss=squared_hinge(), bias='none', rounds=1.0)",
-         lambda C: jaxsvm.augmented_lagrangian(C, loss=losses.squared_hinge, bias="none", rounds=1), 1.0, "C",
-         losses.squared_hinge, excess=1e-6, copies=False, exact=True),
-    Case("interior_point(1.0, rounds=1.0)", lambda C: jaxsvm.interior_point(C, rounds=1), 1.0, "C", bias="feature", excess=1e-6,
-         copies=False, exact=True),
-    Case("interior_point(1.0, bias='none', rounds=1.0)", lambda C: jaxsvm.interior_point(C, bias="none", rounds=1), 1.0, "C",
-         excess=1e-6, copies=False, exact=True),
-    Case("interior_point(1.0, bias='free', rounds=1.0)", lambda C: jaxsvm.interior_point(C, bias="free", rounds=1), 1.0, "C",
-         bias="free", excess=1e-6, copies=False, exact=True),
-    Case("interior_point(1.0, loss=squared_hinge(), bias='none', rounds=1.0)",
-         lambda C: jaxsvm.interior_point(C, loss=losses.squared_hinge, bias="none", rounds=1), 1.0, "C", losses.squared_hinge,
-         excess=1e-6, copies=False, exact=True),
-    Case("interior_point(1.0, loss=eps_insensitive(), bias='free', rounds=1.0)",
-         lambda C: jaxsvm.interior_point(C, loss=TUBE, bias="free", rounds=1), 1.0, "C", TUBE, "free", excess=1e-6,
-         copies=False, exact=True, tol=1e-14),
+    Case(
+        "sdca(1.0, bias='feature')",
+        lambda C: jaxsvm.sdca(C, bias="feature"),
+        1.0,
+        "C",
+        bias="feature",
+        excess=1e-7,
+        copies=False,
+    ),
+    Case(
+        "sdca(1.0, loss=squared_hinge())",
+        lambda C: jaxsvm.sdca(C, loss=losses.squared_hinge),
+        1.0,
+        "C",
+        losses.squared_hinge,
+        excess=1e-7,
+        copies=False,
+    ),
+    Case(
+        "sdca(1.0, loss=logistic())",
+        lambda C: jaxsvm.sdca(C, loss=losses.logistic),
+        1.0,
+        "C",
+        losses.logistic,
+        excess=1e-7,
+        copies=False,
+    ),
+    Case(
+        "sdca(1.0, loss=squared())",
+        lambda C: jaxsvm.sdca(C, loss=losses.squared),
+        1.0,
+        "C",
+        losses.squared,
+        excess=1e-7,
+        copies=False,
+    ),
+    Case(
+        "sdca(1.0, rbf(1.0))",
+        lambda C: jaxsvm.sdca(C, RBF),
+        1.0,
+        "C",
+        kernel=True,
+        excess=1e-7,
+        copies=False,
+    ),
+    Case(
+        "cocoa(1.0, blocks=3)",
+        lambda C: jaxsvm.cocoa(C, blocks=3),
+        1.0,
+        "C",
+        excess=1e-6,
+        copies=False,
+        own=True,
+    ),
+    Case(
+        "cocoa(1.0, blocks=5, bias='feature', visit=2)",
+        lambda C: jaxsvm.cocoa(C, blocks=5, bias="feature", visit=2),
+        1.0,
+        "C",
+        bias="feature",
+        excess=1e-6,
+        copies=False,
+        own=True,
+    ),
+    Case(
+        "augmented_lagrangian(1.0, rounds=1.0)",
+        lambda C: jaxsvm.augmented_lagrangian(C, rounds=1),
+        1.0,
+        "C",
+        bias="feature",
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "augmented_lagrangian(1.0, loss=squared_hinge(), bias='none', rounds=1.0)",
+        lambda C: jaxsvm.augmented_lagrangian(C, loss=losses.squared_hinge, bias="none", rounds=1),
+        1.0,
+        "C",
+        losses.squared_hinge,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "dual_descent(1.0, tol=1e-06, rounds=20.0)",
+        lambda C: jaxsvm.dual_descent(C, tol=1e-6, rounds=20),
+        1.0,
+        "C",
+        bias="feature",
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "dual_descent(1.0, loss=squared_hinge(), bias='none', tol=1e-06, rounds=20.0)",
+        lambda C: jaxsvm.dual_descent(
+            C, loss=losses.squared_hinge, bias="none", tol=1e-6, rounds=20
+        ),
+        1.0,
+        "C",
+        losses.squared_hinge,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+        tol=1e-20,
+    ),
+    Case(
+        "linear_svm(1.0)",
+        lambda C: jaxsvm.linear_svm(C),
+        1.0,
+        "C",
+        bias="feature",
+        excess=1e-4,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "interior_point(1.0, rounds=1.0)",
+        lambda C: jaxsvm.interior_point(C, rounds=1),
+        1.0,
+        "C",
+        bias="feature",
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "interior_point(1.0, bias='none', rounds=1.0)",
+        lambda C: jaxsvm.interior_point(C, bias="none", rounds=1),
+        1.0,
+        "C",
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "interior_point(1.0, bias='free', rounds=1.0)",
+        lambda C: jaxsvm.interior_point(C, bias="free", rounds=1),
+        1.0,
+        "C",
+        bias="free",
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "interior_point(1.0, loss=squared_hinge(), bias='none', rounds=1.0)",
+        lambda C: jaxsvm.interior_point(C, loss=losses.squared_hinge, bias="none", rounds=1),
+        1.0,
+        "C",
+        losses.squared_hinge,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "interior_point(1.0, loss=eps_insensitive(), bias='free', rounds=1.0)",
+        lambda C: jaxsvm.interior_point(C, loss=TUBE, bias="free", rounds=1),
+        1.0,
+        "C",
+        TUBE,
+        "free",
+        excess=1e-6,
+        copies=False,
+        exact=True,
+        tol=1e-14,
+    ),
     Case("kernel_pegasos(0.1, rbf(1.0))", lambda lam: jaxsvm.kernel_pegasos(lam, RBF), kernel=True),
-    Case("asset(0.1, average_from=50)", lambda lam: jaxsvm.asset(lam, average_from=50), bias="free", excess=4e-2, sums=True),
-    Case("asset(0.1, average_from=50, bias='none')", lambda lam: jaxsvm.asset(lam, average_from=50, bias="none"), excess=1e-2,
-         sums=True),
-    Case("asset(0.1, loss=logistic(), average_from=50, bias='none')",
-         lambda lam: jaxsvm.asset(lam, loss=losses.logistic, average_from=50, bias="none"), loss=losses.logistic, excess=1e-2,
-         sums=True),
+    Case(
+        "asset(0.1, average_from=50)",
+        lambda lam: jaxsvm.asset(lam, average_from=50),
+        bias="free",
+        excess=4e-2,
+        sums=True,
+    ),
+    Case(
+        "asset(0.1, average_from=50, bias='none')",
+        lambda lam: jaxsvm.asset(lam, average_from=50, bias="none"),
+        excess=1e-2,
+        sums=True,
+    ),
+    Case(
+        "asset(0.1, loss=logistic(), average_from=50, bias='none')",
+        lambda lam: jaxsvm.asset(lam, loss=losses.logistic, average_from=50, bias="none"),
+        loss=losses.logistic,
+        excess=1e-2,
+        sums=True,
+    ),
     Case("asset_star(0.1)", lambda lam: jaxsvm.asset_star(lam)),
     Case("asset_star(0.1, average_from=50)", lambda lam: jaxsvm.asset_star(lam, average_from=50)),
-    Case(f"on_features({SAME!r}, pegasos(0.1))", lambda lam: jaxsvm.on_features(SAME, jaxsvm.pegasos(lam))),
-    Case(f"on_features({SAME!r}, sdca(1.0))", lambda C: jaxsvm.on_features(SAME, jaxsvm.sdca(C)), 1.0, "C", excess=1e-6,
-         copies=False),
+    Case(
+        f"on_features({SAME!r}, pegasos(0.1))",
+        lambda lam: jaxsvm.on_features(SAME, jaxsvm.pegasos(lam)),
+    ),
+    Case(
+        f"on_features({SAME!r}, sdca(1.0))",
+        lambda C: jaxsvm.on_features(SAME, jaxsvm.sdca(C)),
+        1.0,
+        "C",
+        excess=1e-6,
+        copies=False,
+    ),
     Case(f"fogd(0.1, {SAME!r})", lambda eta: jaxsvm.fogd(eta, SAME), LAM, None),
     Case("subgradient(0.1)", lambda lam: jaxsvm.subgradient(lam), excess=1e-5),
-    Case("newton(0.1)", lambda lam: jaxsvm.newton(lam), loss=losses.squared_hinge, excess=1e-6, copies=False, exact=True),
-    Case("newton(0.1, loss=logistic())", lambda lam: jaxsvm.newton(lam, loss=losses.logistic), loss=losses.logistic, excess=1e-6,
-         copies=False, exact=True, tol=1e-24),  # a gap, which is the square of a distance
-    Case("newton(0.1, loss=smooth_hinge(0.5), rounds=1.0)", lambda lam: jaxsvm.newton(lam, loss=SMOOTH, rounds=1), loss=SMOOTH,
-         excess=1e-6, copies=False, exact=True),
-    Case("newton(0.1, loss=squared(), system='cg', tol=1e-08)",
-         lambda lam: jaxsvm.newton(lam, loss=losses.squared, system="cg", tol=1e-8), loss=losses.squared, excess=1e-6,
-         copies=False, exact=True),
-    Case("newton(0.1, system='update')", lambda lam: jaxsvm.newton(lam, system="update"), loss=losses.squared_hinge, excess=1e-6,
-         copies=False, exact=True),
-    Case(f"on_features({SAME!r}, newton(0.1))", lambda lam: jaxsvm.on_features(SAME, jaxsvm.newton(lam)),
-         loss=losses.squared_hinge, excess=1e-6, copies=False, exact=True),
-    Case("newton(0.1, loss=pairwise(squared=True), rounds=1.0)",
-         lambda lam: jaxsvm.newton(lam, loss=losses.rank_squared_hinge, rounds=1), loss=losses.rank_squared_hinge, excess=1e-6,
-         copies=False, exact=True, tol=1e-24),
-    Case("least_squares(0.1)", lambda lam: jaxsvm.least_squares(lam), loss=losses.squared, bias="free", copies=False),
-    Case("least_squares(0.1, bias='none')", lambda lam: jaxsvm.least_squares(lam, bias="none"), loss=losses.squared,
-         copies=False),
+    Case(
+        "newton(0.1)",
+        lambda lam: jaxsvm.newton(lam),
+        loss=losses.squared_hinge,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "newton(0.1, loss=logistic())",
+        lambda lam: jaxsvm.newton(lam, loss=losses.logistic),
+        loss=losses.logistic,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+        tol=1e-24,
+    ),  # a gap, which is the square of a distance
+    Case(
+        "newton(0.1, loss=smooth_hinge(0.5), rounds=1.0)",
+        lambda lam: jaxsvm.newton(lam, loss=SMOOTH, rounds=1),
+        loss=SMOOTH,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "newton(0.1, loss=squared(), system='cg', tol=1e-08)",
+        lambda lam: jaxsvm.newton(lam, loss=losses.squared, system="cg", tol=1e-8),
+        loss=losses.squared,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "newton(0.1, system='update')",
+        lambda lam: jaxsvm.newton(lam, system="update"),
+        loss=losses.squared_hinge,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        f"on_features({SAME!r}, newton(0.1))",
+        lambda lam: jaxsvm.on_features(SAME, jaxsvm.newton(lam)),
+        loss=losses.squared_hinge,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "newton(0.1, loss=pairwise(squared=True), rounds=1.0)",
+        lambda lam: jaxsvm.newton(lam, loss=losses.rank_squared_hinge, rounds=1),
+        loss=losses.rank_squared_hinge,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+        tol=1e-24,
+    ),
+    Case(
+        "least_squares(0.1)",
+        lambda lam: jaxsvm.least_squares(lam),
+        loss=losses.squared,
+        bias="free",
+        copies=False,
+    ),
+    Case(
+        "least_squares(0.1, bias='none')",
+        lambda lam: jaxsvm.least_squares(lam, bias="none"),
+        loss=losses.squared,
+        copies=False,
+    ),
     _blocks("decomposition(1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)", bias="free"),
-    _blocks("decomposition(1.0, rbf(1.0), loss=eps_insensitive(), tol=1e-05, working_set=8, rounds=1.0)", TUBE, "free"),
-    _blocks("decomposition(1.0, rbf(1.0), loss=squared_hinge(), bias='none', tol=1e-05, working_set=8, rounds=1.0)",
-            losses.squared_hinge),
-    Case("nu_svc(0.4, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)", lambda nu: jaxsvm.nu_svc(nu, RBF, **NU_OPTIONS), 0.4,
-         None, bias="free", kernel=True, copies=False, exact=True),
-    Case("one_class(0.3, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)", lambda nu: jaxsvm.one_class(nu, RBF, **NU_OPTIONS),
-         0.3, None, bias="free", kernel=True, copies=False, exact=True),
-    Case("nu_svr(0.3, 1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)",
-         lambda nu: jaxsvm.nu_svr(nu, 1.0, RBF, **NU_OPTIONS), 0.3, None, TUBE, "free", kernel=True, copies=False, exact=True),
-    Case("smo(1.0, rbf(1.0))", lambda C: jaxsvm.smo(C, RBF), 1.0, "C", bias="free", kernel=True, excess=1e-6, copies=False,
-         exact=True),
-    Case("smo(1.0, rbf(1.0), bias='none')", lambda C: jaxsvm.smo(C, RBF, bias="none"), 1.0, "C", kernel=True, excess=1e-6,
-         copies=False, exact=True),
-    Case("bsgd(0.1, rbf(1.0), budget=24)", lambda lam: jaxsvm.bsgd(lam, RBF, budget=24), kernel=True),
-    Case("bsca(1.0, rbf(1.0), budget=24)", lambda C: jaxsvm.bsca(C, RBF, budget=24), 1.0, "C", kernel=True, excess=1e-6,
-         copies=False),
+    _blocks(
+        (
+            "decomposition(1.0, rbf(1.0), loss=eps_insensitive(), "
+            "tol=1e-05, working_set=8, rounds=1.0)"
+        ),
+        TUBE,
+        "free",
+    ),
+    _blocks(
+        (
+            "decomposition(1.0, rbf(1.0), loss=squared_hinge(), bias='none', "
+            "tol=1e-05, working_set=8, rounds=1.0)"
+        ),
+        losses.squared_hinge,
+    ),
+    Case(
+        "nu_svc(0.4, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)",
+        lambda nu: jaxsvm.nu_svc(nu, RBF, **NU_OPTIONS),
+        0.4,
+        None,
+        bias="free",
+        kernel=True,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "one_class(0.3, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)",
+        lambda nu: jaxsvm.one_class(nu, RBF, **NU_OPTIONS),
+        0.3,
+        None,
+        bias="free",
+        kernel=True,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "nu_svr(0.3, 1.0, rbf(1.0), tol=1e-05, working_set=8, rounds=1.0)",
+        lambda nu: jaxsvm.nu_svr(nu, 1.0, RBF, **NU_OPTIONS),
+        0.3,
+        None,
+        TUBE,
+        "free",
+        kernel=True,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "smo(1.0, rbf(1.0))",
+        lambda C: jaxsvm.smo(C, RBF),
+        1.0,
+        "C",
+        bias="free",
+        kernel=True,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "smo(1.0, rbf(1.0), bias='none')",
+        lambda C: jaxsvm.smo(C, RBF, bias="none"),
+        1.0,
+        "C",
+        kernel=True,
+        excess=1e-6,
+        copies=False,
+        exact=True,
+    ),
+    Case(
+        "bsgd(0.1, rbf(1.0), budget=24)", lambda lam: jaxsvm.bsgd(lam, RBF, budget=24), kernel=True
+    ),
+    Case(
+        "bsca(1.0, rbf(1.0), budget=24)",
+        lambda C: jaxsvm.bsca(C, RBF, budget=24),
+        1.0,
+        "C",
+        kernel=True,
+        excess=1e-6,
+        copies=False,
+    ),
     *map(_budgeted, BUDGETED),
     Case("sbp(0.3, rbf(1.0))", lambda nu: jaxsvm.sbp(nu, RBF), 0.3, None, kernel=True, own=True),
-    Case("sbp(0.3, rbf(1.0), bias='free')", lambda nu: jaxsvm.sbp(nu, RBF, bias="free"), 0.3, None, bias="free", kernel=True,
-         own=True),
-    Case("batch_perceptron(0.1, rbf(1.0))", lambda margin: jaxsvm.batch_perceptron(margin, RBF), 0.1, None, kernel=True,
-         copies=False, own=True),
-    Case("simba(0.3, horizon=200.0)", lambda nu: jaxsvm.simba(nu, horizon=200.0), 0.3, None, copies=False, own=True),
-    Case("wolfe(0.01)", lambda lam: jaxsvm.wolfe(lam), 0.01, excess=1e-5, copies=False, own=True),  # ends at a vertex
-    Case("wolfe(0.05, rbf(1.0))", lambda lam: jaxsvm.wolfe(lam, RBF), 0.05, kernel=True, excess=1e-5, own=True),
+    Case(
+        "sbp(0.3, rbf(1.0), bias='free')",
+        lambda nu: jaxsvm.sbp(nu, RBF, bias="free"),
+        0.3,
+        None,
+        bias="free",
+        kernel=True,
+        own=True,
+    ),
+    Case(
+        "batch_perceptron(0.1, rbf(1.0))",
+        lambda margin: jaxsvm.batch_perceptron(margin, RBF),
+        0.1,
+        None,
+        kernel=True,
+        copies=False,
+        own=True,
+    ),
+    Case(
+        "simba(0.3, horizon=200.0)",
+        lambda nu: jaxsvm.simba(nu, horizon=200.0),
+        0.3,
+        None,
+        copies=False,
+        own=True,
+    ),
+    # ends at a vertex
+    Case("wolfe(0.01)", lambda lam: jaxsvm.wolfe(lam), 0.01, excess=1e-5, copies=False, own=True),
+    Case(
+        "wolfe(0.05, rbf(1.0))",
+        lambda lam: jaxsvm.wolfe(lam, RBF),
+        0.05,
+        kernel=True,
+        excess=1e-5,
+        own=True,
+    ),
     _planes("ocas(0.1, planes=6)", jaxsvm.ocas),
     _planes("ocas(0.1, planes=6, bias='free')", jaxsvm.ocas, bias="free"),
     _planes("ocas(0.1, loss=logistic(), planes=6)", jaxsvm.ocas, losses.logistic),
-    _planes("ocas(0.1, loss=pairwise(), planes=6)", jaxsvm.ocas, losses.rank_hinge, spread=1e-3),  # gaps are squares of distances
+    # gaps are squares of distances
+    _planes("ocas(0.1, loss=pairwise(), planes=6)", jaxsvm.ocas, losses.rank_hinge, spread=1e-3),
     _planes("svm_perf(0.1, planes=6)", jaxsvm.svm_perf),
     _planes("svm_perf(0.1, planes=6, bias='feature')", jaxsvm.svm_perf, bias="feature"),
-    Case("cpsp(0.1, rbf(1.0), points=4, planes=6)", lambda lam: jaxsvm.cpsp(lam, RBF, points=4, planes=6), LAM, None,
-         kernel=True, copies=False, exact=True, derivatives=False, spread=1e-2),  # flat maxima: a point is known to sqrt(eps)
-    Case("scs(0.1, capacity=12)", lambda lam: jaxsvm.scs(lam, capacity=12), LAM, None, copies=False, own=True),
-    Case("scs(0.1, rbf(1.0), capacity=12)", lambda lam: jaxsvm.scs(lam, RBF, capacity=12), LAM, None, kernel=True, copies=False,
-         own=True),
-    Case("lasvm(1.0, rbf(1.0))", lambda C: jaxsvm.lasvm(C, RBF), 1.0, None, kernel=True, copies=False, exact=True),
-]  # fmt: skip
+    Case(
+        "cpsp(0.1, rbf(1.0), points=4, planes=6)",
+        lambda lam: jaxsvm.cpsp(lam, RBF, points=4, planes=6),
+        LAM,
+        None,
+        # flat maxima: a point is known to sqrt(eps)
+        kernel=True,
+        copies=False,
+        exact=True,
+        derivatives=False,
+        spread=1e-2,
+    ),
+    Case(
+        "scs(0.1, capacity=12)",
+        lambda lam: jaxsvm.scs(lam, capacity=12),
+        LAM,
+        None,
+        copies=False,
+        own=True,
+    ),
+    Case(
+        "scs(0.1, rbf(1.0), capacity=12)",
+        lambda lam: jaxsvm.scs(lam, RBF, capacity=12),
+        LAM,
+        None,
+        kernel=True,
+        copies=False,
+        own=True,
+    ),
+    Case(
+        "lasvm(1.0, rbf(1.0))",
+        lambda C: jaxsvm.lasvm(C, RBF),
+        1.0,
+        None,
+        kernel=True,
+        copies=False,
+        exact=True,
+    ),
+]
 
 
 class Rows(NamedTuple):
@@ -235,12 +642,16 @@ class Rows(NamedTuple):
         """Row i standing weight_i times in a row, with weight 1."""
         times = self.weight.astype(int)
         query = None if self.query is None else np.repeat(self.query, times)
-        return Rows(np.repeat(self.x, times, 0), np.repeat(self.y, times), np.ones(times.sum()), query)
+        return Rows(
+            np.repeat(self.x, times, 0), np.repeat(self.y, times), np.ones(times.sum()), query
+        )
 
     def batch(self, dtype: str = "float32") -> jaxsvm.Batch:
         """As a data set of jaxsvm."""
         task = "binary" if set(np.unique(self.y)) == {-1, 1} else "regression"
-        return jaxsvm.dataset(self.x.astype(dtype), self.y, self.weight, query=self.query, task=task)
+        return jaxsvm.dataset(
+            self.x.astype(dtype), self.y, self.weight, query=self.query, task=task
+        )
 
 
 N, D = 24, 3  # one shape for all data sets, so that they share programs
@@ -251,7 +662,8 @@ def rows(kind: str, targets: str = "labels") -> Rows:
     """Noisy rows of norm at most 1.
 
     Args:
-        kind: "plain"; "padded": 20 rows and 4 wild ones of weight 0 among them; "weighted": whole weights whose sum is
+        kind: "plain"; "padded": 20 rows and 4 wild ones of weight 0 among them; "weighted": whole
+        weights whose sum is
             N too, with wild rows of weight 0.
         targets: "labels", "real", or "grades", of which there are 4, in 3 queries.
     """
@@ -260,7 +672,9 @@ def rows(kind: str, targets: str = "labels") -> Rows:
     x /= np.linalg.norm(x, axis=1).max()
     y = x @ np.array([2.0, -1.0, 0.5]) + 0.6 * random.normal(size=N) + 0.3
     query = np.arange(N) % 3 if targets == "grades" else None
-    y = {"labels": np.sign(y), "real": y, "grades": np.digitize(y, [-1.0, 0.0, 1.0]).astype(float)}[targets]
+    y = {"labels": np.sign(y), "real": y, "grades": np.digitize(y, [-1.0, 0.0, 1.0]).astype(float)}[
+        targets
+    ]
     weight = np.ones(N)
     if kind == "padded":
         weight[[0, 3, 11, 23]] = 0
@@ -280,8 +694,14 @@ _FORMULAS = {  # value and slope in the score
         lambda f, y: -y * np.clip(2 * (1 - y * f), 0, 1),
     ),
     repr(losses.hinge): (lambda f, y: np.maximum(1 - y * f, 0), None),
-    repr(losses.squared_hinge): (lambda f, y: np.maximum(1 - y * f, 0) ** 2, lambda f, y: -2 * y * np.maximum(1 - y * f, 0)),
-    repr(losses.logistic): (lambda f, y: np.logaddexp(0, -y * f), lambda f, y: -y / (1 + np.exp(y * f))),
+    repr(losses.squared_hinge): (
+        lambda f, y: np.maximum(1 - y * f, 0) ** 2,
+        lambda f, y: -2 * y * np.maximum(1 - y * f, 0),
+    ),
+    repr(losses.logistic): (
+        lambda f, y: np.logaddexp(0, -y * f),
+        lambda f, y: -y / (1 + np.exp(y * f)),
+    ),
     repr(losses.squared): (lambda f, y: (f - y) ** 2 / 2, lambda f, y: f - y),
     repr(TUBE): (lambda f, y: np.maximum(np.abs(f - y) - 0.1, 0), None),
 }
@@ -300,11 +720,6 @@ def mean_loss(loss: Loss, score: np.ndarray, data: Rows) -> float:
     return float(np.average(_FORMULAS[repr(loss)][0](score, data.y), weights=data.weight))
 
 
-def gaussian(x: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """`RBF`, in NumPy."""
-    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / 2)
-
-
 @functools.cache
 def optimum(kind: str, targets: str, lam: float, loss: Loss, bias: str, kernel: bool) -> Optimum:
     """The minimum on a data set, weights written out as copies."""
@@ -318,7 +733,11 @@ def optimum(kind: str, targets: str, lam: float, loss: Loss, bias: str, kernel: 
         f, square = _box(gaussian(x, x), y, C)
     elif kernel and bias == "free":
         gram = gaussian(x, x)
-        made = SVC(kernel="precomputed", C=C, tol=1e-9) if hinge else SVR(kernel="precomputed", C=C, tol=1e-9, epsilon=0.1)
+        made = (
+            SVC(kernel="precomputed", C=C, tol=1e-9)
+            if hinge
+            else SVR(kernel="precomputed", C=C, tol=1e-9, epsilon=0.1)
+        )
         assert hinge or loss is TUBE
         made.fit(gram, y)
         f = gram[:, made.support_] @ made.dual_coef_[0]
@@ -335,9 +754,18 @@ def optimum(kind: str, targets: str, lam: float, loss: Loss, bias: str, kernel: 
         f, square = made.predict(x), float((made.coef_**2).sum())
     elif hinge:  # intercept_scaling 1: a constant feature 1
         made = LinearSVC(
-            loss="hinge", dual=True, fit_intercept=bias == "feature", C=C, tol=1e-10, max_iter=10**6, random_state=0
+            loss="hinge",
+            dual=True,
+            fit_intercept=bias == "feature",
+            C=C,
+            tol=1e-10,
+            max_iter=10**6,
+            random_state=0,
         ).fit(x, y)
-        f, square = made.decision_function(x), float(np.sum(made.coef_**2) + np.sum(made.intercept_**2))
+        f, square = (
+            made.decision_function(x),
+            float(np.sum(made.coef_**2) + np.sum(made.intercept_**2)),
+        )
     else:
         f, square = _smooth(x, y, lam, loss, bias)
     risk = mean_loss(loss, f, data)
@@ -345,18 +773,28 @@ def optimum(kind: str, targets: str, lam: float, loss: Loss, bias: str, kernel: 
 
 
 def _pairs(data: Rows, lam: float, loss: JointLoss) -> Optimum:
-    """The minimum over the differences of all pairs; LIBLINEAR takes half of them turned round, as it needs two classes."""
+    """The minimum over the differences of all pairs; LIBLINEAR takes half of them turned round, as
+    it needs two classes."""
     i, j = np.nonzero((data.y[:, None] > data.y) & (data.query[:, None] == data.query))
     z, sign = data.x[i] - data.x[j], np.where(np.arange(len(i)) % 2, 1, -1)
     squared = loss is losses.rank_squared_hinge
-    made = LinearSVC(loss="squared_hinge" if squared else "hinge", dual=True, fit_intercept=False, C=1 / (lam * len(z)),
-                     tol=1e-10, max_iter=10**6, random_state=0).fit(sign[:, None] * z, sign)  # fmt: skip
+    made = LinearSVC(
+        loss="squared_hinge" if squared else "hinge",
+        dual=True,
+        fit_intercept=False,
+        C=1 / (lam * len(z)),
+        tol=1e-10,
+        max_iter=10**6,
+        random_state=0,
+    ).fit(sign[:, None] * z, sign)
     w = made.coef_[0]
     risk = float((np.maximum(1 - z @ w, 0) ** (2 if squared else 1)).mean())
     return Optimum(lam / 2 * w @ w + risk, float(w @ w) ** 0.5, risk)
 
 
-def _smooth(x: np.ndarray, y: np.ndarray, lam: float, loss: Loss, bias: str = "none") -> tuple[np.ndarray, float]:
+def _smooth(
+    x: np.ndarray, y: np.ndarray, lam: float, loss: Loss, bias: str = "none"
+) -> tuple[np.ndarray, float]:
     """The optimum of a loss that has a slope everywhere: scores and |w|^2."""
     assert bias in ("none", "free")
     value, slope = _FORMULAS[repr(loss)]
@@ -365,12 +803,15 @@ def _smooth(x: np.ndarray, y: np.ndarray, lam: float, loss: Loss, bias: str = "n
     ridge[-1] = 0 if bias == "free" else lam
     fun = lambda w: w @ (ridge * w) / 2 + value(x @ w, y).mean()
     grad = lambda w: ridge * w + slope(x @ w, y) @ x / len(y)
-    w = scipy.optimize.minimize(fun, np.zeros(x.shape[1]), jac=grad, method="BFGS", options={"gtol": 1e-10}).x
+    w = scipy.optimize.minimize(
+        fun, np.zeros(x.shape[1]), jac=grad, method="BFGS", options={"gtol": 1e-10}
+    ).x
     return x @ w, float(w @ (ridge * w)) / lam
 
 
 def _box(gram: np.ndarray, y: np.ndarray, C: float) -> tuple[np.ndarray, float]:
-    """The hinge's optimum without bias by coordinate ascent, certified by its own duality gap: scores and |w|^2."""
+    """The hinge's optimum without bias by coordinate ascent, certified by its own duality gap:
+    scores and |w|^2."""
     alpha = np.zeros(len(y))
     for _ in range(3000):
         for i in range(len(y)):

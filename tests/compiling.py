@@ -14,7 +14,8 @@ FLAGS = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_spli
 
 
 def known_flags(*flags: str) -> list[str]:
-    """Those of `flags` that the installed XLA knows, as asked in another process: XLA aborts at an unknown flag."""
+    """Those of `flags` that the installed XLA knows, as asked in another process: XLA aborts at an
+    unknown flag."""
     environment = os.environ | {"XLA_FLAGS": " ".join(flags), "JAX_PLATFORMS": "cpu"}
     start = [sys.executable, "-c", "import jax; jax.devices()"]
     done = subprocess.run(start, capture_output=True, text=True, timeout=120, env=environment)
@@ -27,7 +28,8 @@ def known_flags(*flags: str) -> list[str]:
 
 
 def can_convert(dtype: Any) -> bool:
-    """Whether XLA has numbers of `dtype` on this processor: without F16C (`--xla_cpu_max_isa=SSE4_2`) no float16, no float8."""
+    """Whether XLA has numbers of `dtype` on this processor: without F16C
+    (`--xla_cpu_max_isa=SSE4_2`) no float16, no float8."""
     try:
         jnp.arange(2).astype(dtype).block_until_ready()
     except jax.errors.JaxRuntimeError as error:
@@ -39,7 +41,11 @@ def can_convert(dtype: Any) -> bool:
 
 def as_users() -> dict:
     """Options of `compile` for a program as users have it, whatever flags the tests run under."""
-    emitters = {"xla_cpu_use_fusion_emitters": True} if "xla_cpu_use_fusion_emitters" in os.environ.get("XLA_FLAGS", "") else {}
+    emitters = (
+        {"xla_cpu_use_fusion_emitters": True}
+        if "xla_cpu_use_fusion_emitters" in os.environ.get("XLA_FLAGS", "")
+        else {}
+    )
     return emitters | {"xla_backend_optimization_level": 3}
 
 

@@ -1,4 +1,5 @@
-"""Functions that close over traced values: derivatives, batches, refusals. Judged by differences of scikit-learn's solutions."""
+"""Functions that close over traced values: derivatives, batches, refusals. Judged by differences of
+scikit-learn's solutions."""
 
 import functools
 
@@ -78,12 +79,16 @@ def of_itself(s):
 WAYS = {
     "cell": lambda s: lambda x, z: gauss(s, x, z),
     "partial": lambda s: functools.partial(gauss, s),
-    "Partial of a closure": lambda s: jax.tree_util.Partial(lambda t, x, z: t * gauss(s, x, z), 1.0),
+    "Partial of a closure": lambda s: jax.tree_util.Partial(
+        lambda t, x, z: t * gauss(s, x, z), 1.0
+    ),
     "default": of_default,
     "containers": of_containers,
     "method": lambda s: Module(s).kernel,
     "jitted": lambda s: jax.jit(lambda x, z: gauss(s, x, z)),
-    "vectorised": lambda s: jax.vmap(jax.vmap(lambda a, b: jnp.exp(-s * jnp.sum((a - b) ** 2)), (None, 0)), (0, None)),
+    "vectorised": lambda s: jax.vmap(
+        jax.vmap(lambda a, b: jnp.exp(-s * jnp.sum((a - b) ** 2)), (None, 0)), (0, None)
+    ),
 }
 
 
@@ -148,7 +153,10 @@ def scaled_squared_hinge(s):
         lambda u, y: jnp.where(part(u, y) >= 0, part(u, y) ** 2 / (4 * s) - part(u, y), jnp.inf),
         None,
         quadratic=lambda y, C: jaxsvm.types.Quadratic(
-            jnp.where(y > 0, 0, -jnp.inf), jnp.where(y > 0, jnp.inf, 0), None, jnp.where(C > 0, 1 / (2 * s * C), 0)
+            jnp.where(y > 0, 0, -jnp.inf),
+            jnp.where(y > 0, jnp.inf, 0),
+            None,
+            jnp.where(C > 0, 1 / (2 * s * C), 0),
         ),
         curvature=lambda f, y: jnp.where(above(f, y) > 0, 2 * s, jnp.zeros_like(f)),
     )
@@ -157,12 +165,16 @@ def scaled_squared_hinge(s):
 LINEAR = {
     "newton": lambda s: jaxsvm.newton(0.1, loss=scaled_squared_hinge(s), tol=1e-10),
     "interior_point": lambda s: jaxsvm.interior_point(1.0, loss=scaled_squared_hinge(s), tol=1e-10),
-    "augmented_lagrangian": lambda s: jaxsvm.augmented_lagrangian(1.0, loss=scaled_squared_hinge(s), tol=1e-10),
+    "augmented_lagrangian": lambda s: jaxsvm.augmented_lagrangian(
+        1.0, loss=scaled_squared_hinge(s), tol=1e-10
+    ),
 }
 SAME = {  # the same machines with the number as an argument of the factory
     "newton": lambda s: jaxsvm.newton(0.1 / s, loss=losses.squared_hinge, tol=1e-10),
     "interior_point": lambda s: jaxsvm.interior_point(s, loss=losses.squared_hinge, tol=1e-10),
-    "augmented_lagrangian": lambda s: jaxsvm.augmented_lagrangian(s, loss=losses.squared_hinge, tol=1e-10),
+    "augmented_lagrangian": lambda s: jaxsvm.augmented_lagrangian(
+        s, loss=losses.squared_hinge, tol=1e-10
+    ),
 }
 
 
@@ -178,7 +190,9 @@ def test_derivatives_through_a_loss_that_closes_over_a_number(name):
 @pytest.mark.long
 def test_derivatives_through_a_module_with_a_function_among_its_leaves():
     fitted = lambda s: jaxsvm.fit(
-        jaxsvm.on_features(Module(s), jaxsvm.newton(0.1, tol=1e-10)), jaxsvm.dataset(X, Y), jax.random.key(0)
+        jaxsvm.on_features(Module(s), jaxsvm.newton(0.1, tol=1e-10)),
+        jaxsvm.dataset(X, Y),
+        jax.random.key(0),
     )
     of = lambda s: jnp.sum(fitted(s).model(jnp.asarray(NEW)) ** 2)
     with jax.enable_x64(True):
@@ -187,7 +201,12 @@ def test_derivatives_through_a_module_with_a_function_among_its_leaves():
     np.testing.assert_allclose(slope, expected, rtol=1e-3)
 
 
-HIDDEN = [Settings, lambda s: Settings(s).kernel, lambda s: functools.partial(gauss, Settings(s)), of_itself]
+HIDDEN = [
+    Settings,
+    lambda s: Settings(s).kernel,
+    lambda s: functools.partial(gauss, Settings(s)),
+    of_itself,
+]
 
 
 @pytest.mark.parametrize("way", HIDDEN)
@@ -213,7 +232,9 @@ def test_a_rule_for_derivatives_refuses_values_of_global_variables(what):
 
     def of(s):
         HELD["s"] = s
-        return solution(jnp.zeros(30), 0.0, kernel, data, 1.0, hinge._replace(quadratic=quadratic))[0]
+        return solution(jnp.zeros(30), 0.0, kernel, data, 1.0, hinge._replace(quadratic=quadratic))[
+            0
+        ]
 
     with pytest.raises(ValueError, match="global variable"):
         jax.jvp(of, (0.5,), (1.0,))
@@ -225,4 +246,6 @@ def test_arrays_of_a_tree_with_functions_are_leaves():
     static = as_static(module)
     assert [leaf.tolist() for leaf in jax.tree.leaves(static)] == [[0.0, 1.0, 2.0]]
     assert unwrap_static(static).activation is jnp.tanh
-    assert hash(jax.tree.structure(static)) == hash(jax.tree.structure(as_static(Module(jnp.ones(3)))))
+    assert hash(jax.tree.structure(static)) == hash(
+        jax.tree.structure(as_static(Module(jnp.ones(3))))
+    )

@@ -1,6 +1,7 @@
 """What every solver promises. A solver of your own joins by one line in `cases.CASES`.
 
-The tests share one shape of data and one length of pieces, since nearly all of their time is compilation.
+The tests share one shape of data and one length of pieces, since nearly all of their time is
+compilation.
 """
 
 from __future__ import annotations
@@ -27,15 +28,18 @@ from sklearn.base import clone
 
 import jaxsvm
 from jaxsvm import losses, models, samplers
-from jaxsvm.types import Count
+from jaxsvm.testing import check_solver
 
 KEY = jax.random.key(3)
 EVERY = 100  # steps of a piece in all runs outside transformations
 NEW_ROWS = np.random.default_rng(11).normal(size=(6, D)).astype(np.float32)
-QUICK = {"xla_backend_optimization_level": 0}  # for programs that run once and whose bits are not looked at
+QUICK = {
+    "xla_backend_optimization_level": 0
+}  # for programs that run once and whose bits are not looked at
 NUMBERED = [case for case in CASES if case.number is not None]
 
-# The first case of every factory and kind of model, and of ranking: for tests that compile much and look at what options do
+# The first case of every factory and kind of model, and of ranking: for tests that compile much and
+# look at what options do
 # not touch.
 KIND_OF = lambda case: (case.text.split("(")[0], case.kernel, case.targets == "grades")
 FACTORIES = list({KIND_OF(case): case for case in reversed(CASES)}.values())[::-1]
@@ -67,11 +71,16 @@ def mark(case):
 
 
 def over(cases):
-    return pytest.mark.parametrize("case", [pytest.param(case, marks=mark(case), id=case.text) for case in cases])
+    return pytest.mark.parametrize(
+        "case", [pytest.param(case, marks=mark(case), id=case.text) for case in cases]
+    )
 
 
 each, each_factory = over(CASES), over(FACTORIES)
-each_numbered, each_numbered_factory = over(NUMBERED), over([case for case in FACTORIES if case.number is not None])
+each_numbered, each_numbered_factory = (
+    over(NUMBERED),
+    over([case for case in FACTORIES if case.number is not None]),
+)
 each_minimising = over([case for case in CASES if case.objective])
 
 
@@ -85,7 +94,9 @@ def run(case: Case, steps: int, number: float | None = None, **options) -> jaxsv
     """A run outside transformations on the plain data set."""
     options = {"data": data_for(case), "sampler": case.feed(), "every": EVERY} | options
     data = options.pop("data")
-    return jaxsvm.fit(case.at(number), data, None if "state" in options else KEY, steps=steps, **options)
+    return jaxsvm.fit(
+        case.at(number), data, None if "state" in options else KEY, steps=steps, **options
+    )
 
 
 def numbers(tree) -> list[np.ndarray]:
@@ -102,37 +113,80 @@ def assert_same_bits(a, b) -> None:
 
 
 def assert_close(a, b, tolerance: float) -> None:
-    """Equal structure, shapes and dtypes, and numbers within `tolerance`, absolutely near 0 and relatively above 1."""
+    """Equal structure, shapes and dtypes, and numbers within `tolerance`, absolutely near 0 and
+    relatively above 1."""
     assert jax.tree.structure(a) == jax.tree.structure(b)
     for one, other in zip(numbers(a), numbers(b), strict=True):
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
+# the promises, by the function that authors call
+
+# Of runs that have not converged: which of equal gains a step takes depends on the program, and on
+# the numbers of the rows.
+NOT_YET = {"nu_svc": ["vmap"], "lasvm": ["numbering"]}
+MORE = (*NOT_YET, "nu_svr", "one_class", "smo", "interior_point", "cpsp")
+
+
+@over([*ENGINES, *(case for case in FACTORIES if case.text.split("(")[0] in MORE)])
+def test_check_solver_accepts_one_of_every_engine(case):
+    number = case.number
+    scaled = {} if number is None else {"factory": case.at, "numbers": (number, 0.75 * number)}
+    skip = [] if case.derivatives else ["gradient"]
+    skip += NOT_YET.get(case.text.split("(")[0], [])
+    check_solver(case.at(), data_for(case), skip=skip, **scaled)
+
+
+@pytest.mark.parametrize("start", ["init", "jit of init", "fit"])
+@over(FACTORIES)
+def test_states_can_be_donated(case, start):
+    """No two leaves of a state share a buffer, and none is the caller's."""
+    solver, data = case.at(), data_for(case)
+    if start == "fit":
+        state = run(case, 0).state.solver
+    else:
+        state = (jax.jit(solver.init) if start == "jit of init" else solver.init)(KEY, data)
+    update = jax.jit(solver.update, donate_argnums=0)
+    rows = jnp.arange(data.y.shape[0], dtype=jnp.int32)
+    index = rows if solver.sampler is not None and solver.sampler.full_batch else rows[:1]
+    batch = data._replace(index=index) if solver.needs_all_rows else jaxsvm.take(data, index)
+    state, _ = update(jax.tree.map(jnp.asarray, state), batch)
+    state, _ = update(state, batch)
+    for leaf in jax.tree.leaves((data, state)):
+        assert not leaf.is_deleted()
+
+
 # 1, 2, 3: the scan body
 
-STEPS = jnp.array([[5, 0, 17], [2, 2, 9], [0, 23, 1], [8, 5, 12]], jnp.int32)  # rows of four steps, one of them twice
+STEPS = jnp.array(
+    [[5, 0, 17], [2, 2, 9], [0, 23, 1], [8, 5, 12]], jnp.int32
+)  # rows of four steps, one of them twice
 
 
 def batch_of(solver, data, index):
     """What `update` is given for the rows `index`."""
-    return data._replace(index=index) if solver.reads == "all" else jaxsvm.take(data, index)
+    return data._replace(index=index) if solver.needs_all_rows else jaxsvm.take(data, index)
 
 
 def scanned(solver, data, state, index):
     """The run as the docstring of `Solver` writes it."""
-    if solver.reads == "all":
+    if solver.needs_all_rows:
         return lax.scan(lambda s, i: solver.update(s, data._replace(index=i)), state, index)
     batches = jax.vmap(lambda i: jaxsvm.take(data, i))(index)
     return lax.scan(solver.update, state, batches)
 
 
 def types(tree):
-    return jax.tree.structure(tree), [(a.shape, a.dtype, a.weak_type) for a in jax.tree.leaves(tree)]
+    return jax.tree.structure(tree), [
+        (a.shape, a.dtype, a.weak_type) for a in jax.tree.leaves(tree)
+    ]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", [case for case in FACTORIES if "budget=" in case.text], ids=lambda case: case.text)
+@pytest.mark.parametrize(
+    "case", [case for case in FACTORIES if "budget=" in case.text], ids=lambda case: case.text
+)
 def test_the_debugger_of_jax_finds_no_nan(case):
     """Empty slots of a budget divide 0 by 0 in no step."""
     with jax.debug_nans(True):
@@ -149,10 +203,11 @@ def test_update_keeps_the_types_of_the_state(case, b):
     assert not any(leaf.weak_type for leaf in jax.tree.leaves((state, info)))
 
     number, whole = (data.x.dtype, ()), (jnp.dtype("int32"), ())
-    assert (info.loss.dtype, info.loss.shape) == (info.residual.dtype, info.residual.shape) == number
+    assert (
+        (info.loss.dtype, info.loss.shape) == (info.residual.dtype, info.residual.shape) == number
+    )
     assert (info.support.dtype, info.support.shape) == whole
-    counts = info.evals if isinstance(info.evals, Count) else (info.evals,)  # two int32 where one might not do
-    assert {(count.dtype, count.shape) for count in counts} == {whole}
+    assert (info.evals.dtype.name, info.evals.shape) in {("int32", ()), ("float32", ())}
     assert info.index.dtype == jnp.int32 and info.progress.dtype == data.x.dtype
     assert info.index.shape == info.progress.shape and len(info.index.shape) == 1
 
@@ -175,7 +230,8 @@ def test_update_is_a_scan_body_traced_once_for_all_numbers(case):
 
     if case not in ENGINES:
         return
-    # The same steps with nothing compiled. Compiled sums are added in another order: a few roundings of float32.
+    # The same steps with nothing compiled. Compiled sums are added in another order: a few
+    # roundings of float32.
     plain, losses_met = solver.init(KEY, data), []
     for index in STEPS[:2]:
         plain, info = solver.update(plain, batch_of(solver, data, index))
@@ -196,7 +252,11 @@ def programs():
     """Collects the functions traced and compiled in its body."""
     met, start = [], len(_EVENTS)
     yield met
-    met += [event for event in _EVENTS[start:] if event.endswith(("jaxpr_trace_duration", "backend_compile_duration"))]
+    met += [
+        event
+        for event in _EVENTS[start:]
+        if event.endswith(("jaxpr_trace_duration", "backend_compile_duration"))
+    ]
 
 
 @each_numbered_factory
@@ -234,10 +294,13 @@ def test_vmap_is_a_loop(case):
     loop = [run(case, 12, float(number)) for number in several]
     loop = [(fit.state.solver, fit.model(NEW_ROWS)) for fit in loop]
     swept, loop = sweep(several), jax.tree.map(lambda *a: jnp.stack(a), *loop)
-    if case.exact:  # the function is what an optimum determines: its coefficients only up to tol over the least eigenvalue
+    # the function is what an optimum determines: its coefficients only up to tol over the least
+    # eigenvalue
+    if case.exact:
         assert jax.tree.map(jnp.shape, swept) == jax.tree.map(jnp.shape, loop)
         swept, loop = swept[1], loop[1]
-    # Batched products are added in another order, so the bits differ; 12 steps carry a few roundings each.
+    # Batched products are added in another order, so the bits differ; 12 steps carry a few
+    # roundings each.
     assert_close(swept, loop, case.spread)
 
 
@@ -247,7 +310,8 @@ WHOLE = 230  # two pieces and 30 steps
 
 
 def feed_of(case: Case, feed: str) -> jaxsvm.Sampler:
-    """ "single": `Case.feed`. "batches": five rows a step, a padded step at the end of every pass."""
+    """ "single": `Case.feed`. "batches": five rows a step, a padded step at the end of every
+    pass."""
     return case.feed() if feed == "single" else samplers.epochs(5, shuffle=False)
 
 
@@ -283,10 +347,16 @@ def test_a_run_cut_anywhere_equals_the_whole_run(case, feed):
 @each_factory
 def test_the_same_run_inside_jit(case):
     """The same steps in another program: each of 230 adds a few roundings."""
-    inside = jax.jit(lambda solver, data, key: jaxsvm.fit(solver, data, key, steps=WHOLE, every=EVERY, sampler=case.feed()))
+    inside = jax.jit(
+        lambda solver, data, key: jaxsvm.fit(
+            solver, data, key, steps=WHOLE, every=EVERY, sampler=case.feed()
+        )
+    )
     found, whole = inside(case.at(), data_for(case), KEY), whole_run(case, "single")
     assert jax.tree.structure(found) == jax.tree.structure(whole)
-    if case.exact:  # the function is what an optimum determines: its coefficients only up to tol over the least eigenvalue
+    # the function is what an optimum determines: its coefficients only up to tol over the least
+    # eigenvalue
+    if case.exact:
         found, whole = found.model(NEW_ROWS), whole.model(NEW_ROWS)
     assert_close(found, whole, 5e-5)
 
@@ -295,14 +365,20 @@ def test_the_same_run_inside_jit(case):
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 def test_a_run_is_a_program_for_other_devices(case, platform):
     """It is lowered without such a device at hand, and calls nothing on the host."""
-    fit = jax.jit(lambda solver, data, key: jaxsvm.fit(solver, data, key, steps=4, every=2, sampler=case.feed()))
+    fit = jax.jit(
+        lambda solver, data, key: jaxsvm.fit(
+            solver, data, key, steps=4, every=2, sampler=case.feed()
+        )
+    )
     text = fit.trace(case.at(), data_for(case), KEY).lower(lowering_platforms=(platform,)).as_text()
     assert "callback" not in text and "while" in text
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
-@pytest.mark.parametrize("solver", [jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0), jaxsvm.newton(0.1)], ids=str)
+@pytest.mark.parametrize(
+    "solver", [jaxsvm.pegasos(0.1), jaxsvm.sdca(1.0), jaxsvm.newton(0.1)], ids=str
+)
 def test_a_run_on_sparse_rows_is_a_program_for_other_devices(solver, platform):
     x = scipy.sparse.random(64, 50, 0.1, random_state=0, format="csr", dtype=np.float32)
     data = jaxsvm.dataset(x, np.resize([1, -1], 64))
@@ -323,8 +399,11 @@ def test_a_saved_run_goes_on_as_if_never_stopped(case, tmp_path):
 
 @pytest.mark.long
 def test_the_bits_are_the_same_as_users_compile():
-    """conftest.py lets XLA compile quickly; a process without its flags looks at bits in the programs that users run."""
-    tests = [f"{__file__}::test_a_saved_run_goes_on_as_if_never_stopped[{case.text}]" for case in ENGINES]
+    """conftest.py lets XLA compile quickly; a process without its flags looks at bits in the
+    programs that users run."""
+    tests = [
+        f"{__file__}::test_a_saved_run_goes_on_as_if_never_stopped[{case.text}]" for case in ENGINES
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", "-q", *tests],
         capture_output=True,
@@ -345,21 +424,34 @@ def test_padding_rows_change_nothing(case):
     state = run(case, 20).state.solver
     short, index = jnp.array([5, 0], jnp.int32), jnp.array([5, -1, 0, -1], jnp.int32)
     padded = batch_of(solver, data, index)
-    if solver.reads == "rows":  # rows of weight 0 may hold anything
+    if not solver.needs_all_rows:  # rows of weight 0 may hold anything
         wild = index[:, None] < 0
-        padded = padded._replace(x=jnp.where(wild, 50.0, padded.x), y=jnp.where(wild[:, 0], -padded.y, padded.y))
+        padded = padded._replace(
+            x=jnp.where(wild, 50.0, padded.x), y=jnp.where(wild[:, 0], -padded.y, padded.y)
+        )
     plain, info = jaxsvm.step(solver, state, batch_of(solver, data, short))
     with_padding, padded_info = jaxsvm.step(solver, state, padded)
-    if case.exact:  # what is drawn counts the steps, no more; of another number of rows another program
+    if (
+        case.exact
+    ):  # what is drawn counts the steps, no more; of another number of rows another program
         assert_close((with_padding, padded_info), (plain, info), 1e-6)
         return
     if case.own:  # as many rows, but others
-        assert_same_bits((with_padding, padded_info), jaxsvm.step(solver, state, batch_of(solver, data, STEPS[0, :1].repeat(4))))
+        assert_same_bits(
+            (with_padding, padded_info),
+            jaxsvm.step(solver, state, batch_of(solver, data, STEPS[0, :1].repeat(4))),
+        )
         return
     # A sum with zeros in it is grouped in another way: one rounding of float32 or two.
     assert_close(with_padding, plain, 1e-6)
-    assert_close(padded_info._replace(index=None, progress=None), info._replace(index=None, progress=None), 1e-6)
-    np.testing.assert_allclose(padded_info.progress, [info.progress[0], 0, info.progress[1], 0], rtol=1e-5, atol=1e-6)
+    assert_close(
+        padded_info._replace(index=None, progress=None),
+        info._replace(index=None, progress=None),
+        1e-6,
+    )
+    np.testing.assert_allclose(
+        padded_info.progress, [info.progress[0], 0, info.progress[1], 0], rtol=1e-5, atol=1e-6
+    )
     assert padded_info.index.tolist() == index.tolist()
 
 
@@ -367,11 +459,12 @@ def test_padding_rows_change_nothing(case):
 def test_a_weight_is_a_number_of_copies(case):
     """`uniform` visits the same rows in the same order, so the runs are the same.
 
-    Not where each row has a dual variable with a box of its own: there the optimum is the same, the run is not.
+    Not where each row has a dual variable with a box of its own: there the optimum is the same, the
+    run is not.
     """
     weighted, copied = data_for(case, "weighted"), rows("weighted", case.targets).copied().batch()
     sampler = samplers.uniform(1)
-    if case.feed().whole:
+    if case.feed().full_batch:
         sampler = samplers.uniform(5)  # of a solver that is fed all rows any batch will do
     one = run(case, 130, data=weighted, sampler=sampler)
     other = run(case, 130, data=copied, sampler=sampler)
@@ -400,9 +493,16 @@ def excess(case: Case, model, lam: float, kind: str, best) -> float:
     """(objective - minimum) / minimum."""
     data = rows(kind, case.targets)
     if case.objective == "radius":
-        assert float(model.sqnorm()) <= best.norm**2 * (1 + 1e-5)  # inside the ball, but for roundings of |w|^2
-        return mean_loss(case.loss, np.asarray(model(data.x.astype(np.float32))), data) / best.risk - 1
-    return float(jaxsvm.objectives.primal(model, data_for(case, kind), lam, case.loss)) / best.value - 1
+        assert float(model.sqnorm()) <= best.norm**2 * (
+            1 + 1e-5
+        )  # inside the ball, but for roundings of |w|^2
+        return (
+            mean_loss(case.loss, np.asarray(model(data.x.astype(np.float32))), data) / best.risk - 1
+        )
+    return (
+        float(jaxsvm.objectives.primal(model, data_for(case, kind), lam, case.loss)) / best.value
+        - 1
+    )
 
 
 @each_minimising
@@ -410,14 +510,25 @@ def excess(case: Case, model, lam: float, kind: str, best) -> float:
 def test_reaches_the_optimum(case, kind):
     """Weight 0 is absence and weight k is k copies: the optimum is that of the rows written out."""
     best = optimum(kind, case.targets, LAM, case.loss, case.bias, case.kernel)
-    fit = jaxsvm.fit(at_lam(case, LAM, kind), data_for(case, kind), KEY, steps=6000, every=EVERY, sampler=case.feed())
+    fit = jaxsvm.fit(
+        at_lam(case, LAM, kind),
+        data_for(case, kind),
+        KEY,
+        steps=6000,
+        every=EVERY,
+        sampler=case.feed(),
+    )
     above = excess(case, fit.model, LAM, kind, best)
-    assert -1e-6 <= above <= case.excess  # none is below the minimum, but for the rounding of a float32 model
+    assert (
+        -1e-6 <= above <= case.excess
+    )  # none is below the minimum, but for the rounding of a float32 model
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "case", [c for c in CASES if c.objective and c.loss is losses.hinge and c.bias == "none"], ids=lambda case: case.text
+    "case",
+    [c for c in CASES if c.objective and c.loss is losses.hinge and c.bias == "none"],
+    ids=lambda case: case.text,
 )
 def test_strong_regularisation_has_a_closed_form(case):
     """For lam >= R^2 the optimum is w = mean(y phi) / lam: every margin is at most 1 there."""
@@ -427,15 +538,21 @@ def test_strong_regularisation_has_a_closed_form(case):
     mean = lambda x: product(x, data.x) @ data.y / len(data.y)
     square = float(np.mean(data.y * mean(data.x)))  # |mean(y phi)|^2
     best = optimum("weighted", "labels", lam, case.loss, case.bias, case.kernel)
-    np.testing.assert_allclose(best, (1 - square / (2 * lam), square**0.5 / lam, 1 - square / lam), rtol=1e-6)
+    np.testing.assert_allclose(
+        best, (1 - square / (2 * lam), square**0.5 / lam, 1 - square / lam), rtol=1e-6
+    )
     solver = at_lam(case, lam, "weighted")
-    fit = jaxsvm.fit(solver, data_for(case, "weighted"), KEY, steps=6000, every=EVERY, sampler=case.feed())
+    fit = jaxsvm.fit(
+        solver, data_for(case, "weighted"), KEY, steps=6000, every=EVERY, sampler=case.feed()
+    )
     above = excess(case, fit.model, lam, "weighted", best)
     assert -1e-6 <= above <= case.excess
     if case.objective != "radius":  # lam/2 |w - w*|^2 <= P(w) - P(w*), and |f - f*| <= |x| |w - w*|
         away = np.sqrt(2 * case.excess * best.value / lam)
         reach = 1 if case.kernel else np.linalg.norm(NEW_ROWS, axis=1)
-        assert np.all(np.abs(np.asarray(fit.model(NEW_ROWS)) - mean(NEW_ROWS) / lam) <= reach * away)
+        assert np.all(
+            np.abs(np.asarray(fit.model(NEW_ROWS)) - mean(NEW_ROWS) / lam) <= reach * away
+        )
 
 
 # 9: dtypes
@@ -450,10 +567,20 @@ def floats(tree) -> set:
 def test_everything_keeps_the_dtype_of_the_rows(case, dtype, x64):
     """A number of 64 bits does not widen rows of 32, nor a number of 32 bits narrow rows of 64."""
     data = rows("plain", case.targets).batch(dtype)
-    number = None if case.number is None else jnp.asarray(case.number, "float64" if dtype == "float32" else "float32")
-    fit = jax.eval_shape(lambda number, data: jaxsvm.fit(case.at(number), data, KEY, steps=3, every=3), number, data)
-    assert floats(fit.state) | floats(fit.model) | floats(fit.info.loss) | floats(fit.info.residual) == {dtype}
-    state, info = jax.eval_shape(jaxsvm.step, case.at(number), fit.state.solver, batch_of(case.at(), data, STEPS[0]))
+    number = (
+        None
+        if case.number is None
+        else jnp.asarray(case.number, "float64" if dtype == "float32" else "float32")
+    )
+    fit = jax.eval_shape(
+        lambda number, data: jaxsvm.fit(case.at(number), data, KEY, steps=3, every=3), number, data
+    )
+    assert floats(fit.state) | floats(fit.model) | floats(fit.info.loss) | floats(
+        fit.info.residual
+    ) == {dtype}
+    state, info = jax.eval_shape(
+        jaxsvm.step, case.at(number), fit.state.solver, batch_of(case.at(), data, STEPS[0])
+    )
     assert types(state) == types(fit.state.solver) and floats(info) == {dtype}
 
 
@@ -493,11 +620,18 @@ SMOOTH = [case for case in NUMBERED if case.loss is not losses.hinge]
 def smooth_score(case: Case, number, **options):
     """A smooth function of the model that a run inside a transformation leads to."""
     data, new_rows = data_for(case, dtype="float64"), NEW_ROWS.astype(float)
-    return jnp.sum(jnp.tanh(jaxsvm.fit(case.at(number), data, KEY, every=5, sampler=case.feed(), **options).model(new_rows)))
+    return jnp.sum(
+        jnp.tanh(
+            jaxsvm.fit(case.at(number), data, KEY, every=5, sampler=case.feed(), **options).model(
+                new_rows
+            )
+        )
+    )
 
 
 def ended(case: Case, steps: int) -> dict:
-    """Options of a run of so many steps; derivatives of exact solvers are those of the optimum, so they go on to it."""
+    """Options of a run of so many steps; derivatives of exact solvers are those of the optimum, so
+    they go on to it."""
     return {"steps": 5000, "tol": case.tol} if case.exact else {"steps": steps}
 
 
@@ -506,14 +640,18 @@ def difference(case: Case, steps: int) -> tuple[float, float]:
     data, new_rows = data_for(case, dtype="float64"), NEW_ROWS.astype(float)
     options = ended(case, steps)
     steps = options.pop("steps")
-    outside = lambda number: float(jnp.sum(jnp.tanh(run(case, steps, number, data=data, **options).model(new_rows))))
+    outside = lambda number: float(
+        jnp.sum(jnp.tanh(run(case, steps, number, data=data, **options).model(new_rows)))
+    )
     h = 1e-6 * case.number
     return outside(case.number), (outside(case.number + h) - outside(case.number - h)) / (2 * h)
 
 
 @over([case for case in FACTORIES if not case.derivatives])
 def test_missing_derivatives_are_refused(case):
-    score = lambda number: jnp.sum(jaxsvm.fit(case.at(number), data_for(case), KEY, steps=2, every=2).model(NEW_ROWS))
+    score = lambda number: jnp.sum(
+        jaxsvm.fit(case.at(number), data_for(case), KEY, steps=2, every=2).model(NEW_ROWS)
+    )
     for derivative in (jax.grad(score), lambda number: jax.jvp(score, (number,), (number,))):
         with pytest.raises(TypeError, match="have no derivatives: take newton"):
             derivative(jnp.asarray(case.number))
@@ -526,7 +664,8 @@ def assert_slopes(found, expected, tolerance: float) -> None:
 
 @over([case for case in NUMBERED if (case in FACTORIES or case in SMOOTH) and case.derivatives])
 def test_derivatives_through_a_run(case, x64):
-    """A run is a piecewise smooth function of its number; differences of one part in a million meet no kink here."""
+    """A run is a piecewise smooth function of its number; differences of one part in a million meet
+    no kink here."""
     number = jnp.asarray(case.number)
     plain = lambda number: smooth_score(case, number, **ended(case, 10))
     reverse = jax.jit(jax.value_and_grad(plain), compiler_options=QUICK)(number)
@@ -534,19 +673,24 @@ def test_derivatives_through_a_run(case, x64):
     assert_slopes(reverse, difference(case, 10), 1e-6)
     if case not in ENGINES:
         return
-    forward = jax.jit(lambda number: jax.jvp(plain, (number,), (jnp.ones(()),)), compiler_options=QUICK)(number)
+    forward = jax.jit(
+        lambda number: jax.jvp(plain, (number,), (jnp.ones(()),)), compiler_options=QUICK
+    )(number)
     assert_slopes(forward, reverse, 1e-10)
 
 
-@over([case for case in NUMBERED if case in ENGINES and not case.exact])  # which have a tolerance in the test above
+@over(
+    [case for case in NUMBERED if case in ENGINES and not case.exact]
+)  # which have a tolerance in the test above
 def test_derivatives_through_a_run_with_tolerance(case, x64):
-    """A tolerance that is never met changes nothing; one that is met at the first look leaves the first piece."""
+    """A tolerance that is never met changes nothing; one that is met at the first look leaves the
+    first piece."""
     risk = jaxsvm.risk_on(data_for(case, dtype="float64"), case.loss)
     stopped = lambda number, tol: smooth_score(case, number, steps=10, tol=tol, probe=risk)
     both = jax.jit(jax.value_and_grad(stopped), compiler_options=QUICK)
     number = jnp.asarray(case.number)
     assert_slopes(both(number, -1.0), difference(case, 10), 1e-6)
-    if case.at().residual_scope == "sample":  # the probe is the criterion
+    if case.at().residual_of == "batch":  # the probe is the criterion
         assert_slopes(both(number, 1e9), difference(case, 5), 1e-6)
 
 
@@ -575,5 +719,7 @@ def test_a_copy_is_the_same_solver(case, trip):
     solver = case.at()
     copied = trip(solver)
     assert repr(copied) == case.text
-    assert jax.tree.structure(copied) == jax.tree.structure(solver)  # so the copy runs the programs of the original
+    assert jax.tree.structure(copied) == jax.tree.structure(
+        solver
+    )  # so the copy runs the programs of the original
     assert_same_bits(jax.tree.map(jnp.asarray, copied), jax.tree.map(jnp.asarray, solver))

@@ -13,7 +13,16 @@ import jaxsvm
 from jaxsvm import kernels, losses, samplers
 
 ROOT = pathlib.Path(jaxsvm.__file__).parent
-CORE = ("kernels", "losses", "schedules", "projections", "samplers", "models", "objectives", "averaging")
+CORE = (
+    "kernels",
+    "losses",
+    "schedules",
+    "projections",
+    "samplers",
+    "models",
+    "objectives",
+    "averaging",
+)
 FOLDERS = ("features", "data", "budget", "spaces")
 ON_FIRST_USE = ("estimators", "plots", "testing")
 PUBLIC = (*CORE, *FOLDERS, *ON_FIRST_USE)
@@ -24,23 +33,53 @@ def test_a_module_offers_its_public_names_only(name):
     module = getattr(jaxsvm, name)
     names = module.__all__
     assert names == sorted(set(names)) and all(hasattr(module, each) for each in names)
-    assert not any(each.startswith("_") or inspect.ismodule(getattr(module, each)) for each in names)
+    assert not any(
+        each.startswith("_") or inspect.ismodule(getattr(module, each)) for each in names
+    )
     if name != "testing":
         assert dir(module) == names
     ours = [getattr(module, each) for each in names if callable(getattr(module, each))]
-    assert all((getattr(value, "__module__", None) or type(value).__module__).startswith("jaxsvm") for value in ours)
+    assert all(
+        (getattr(value, "__module__", None) or type(value).__module__).startswith("jaxsvm")
+        for value in ours
+    )
 
 
 def test_kernels_offers_kernels_only():
-    rest = {"Kernel", "gamma_grid", "custom", "register"}  # the type, and two ways to kernels of one's own
-    assert set(dir(kernels)) - rest == {"laplacian", "linear", "polynomial", "precomputed", "rbf", "sigmoid"}
+    rest = {
+        "Kernel",
+        "gamma_grid",
+        "custom",
+        "register",
+    }  # the type, and two ways to kernels of one's own
+    assert set(dir(kernels)) - rest == {
+        "additive_chi2",
+        "chi2",
+        "cosine",
+        "laplacian",
+        "linear",
+        "matern",
+        "matern12",
+        "matern32",
+        "matern52",
+        "polynomial",
+        "precomputed",
+        "rational_quadratic",
+        "rbf",
+        "sigmoid",
+    }
 
 
 def test_all_of_a_package_is_what_it_gathers():
     """But for the helpers of its own files."""
     for name in (*FOLDERS, "estimators"):
         tree = ast.parse((ROOT / name / "__init__.py").read_text())
-        gathered = {alias.asname for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+        gathered = {
+            alias.asname
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
         helpers = gathered - set(getattr(jaxsvm, name).__all__)
         assert helpers <= {"check_choice", "default_for", "occupied"}, name
 
@@ -49,10 +88,17 @@ def test_nothing_that_the_documents_use_is_left_out():
     import re
 
     texts = [
-        path.read_text() for path in [ROOT.parent / "README.md", *(ROOT.parent / "docs").glob("*.md"), ROOT / "solvers/README.md"]
+        path.read_text()
+        for path in [
+            ROOT.parent / "README.md",
+            *(ROOT.parent / "docs").glob("*.md"),
+            ROOT / "solvers/README.md",
+        ]
     ]
     for name in PUBLIC:
-        used = set(re.findall(rf"(?<![\w/.])(?:jaxsvm\.)?{name}\.([A-Za-z]\w*)\(", "\n".join(texts)))
+        used = set(
+            re.findall(rf"(?<![\w/.])(?:jaxsvm\.)?{name}\.([A-Za-z]\w*)\(", "\n".join(texts))
+        )
         values = vars(getattr(jaxsvm, name))
         assert {each for each in used if each in values} <= set(values["__all__"]), name
 
@@ -61,7 +107,8 @@ def test_nothing_that_the_documents_use_is_left_out():
 def test_modules_with_extras_load_on_first_use():
     code = (
         "import sys, jaxsvm\n"
-        "assert not {'sklearn', 'matplotlib', 'jaxsvm.estimators', 'jaxsvm.plots', 'jaxsvm.testing'} & set(sys.modules)\n"
+        "assert not {'sklearn', 'matplotlib', 'jaxsvm.estimators', 'jaxsvm.plots', "
+        "'jaxsvm.testing'} & set(sys.modules)\n"
         "assert {'estimators', 'plots', 'testing', 'pegasos'} <= set(dir(jaxsvm))\n"
         "assert jaxsvm.estimators.SVC and jaxsvm.plots.heatmap and jaxsvm.testing.check_solver\n"
         "sys.modules['jaxsvm.plots'] = None; del jaxsvm.plots\n"
@@ -83,12 +130,20 @@ def test_a_module_that_cannot_be_imported_is_said_to_be_so(monkeypatch):
 
 
 def test_a_recipe_offers_the_fields_of_what_it_makes():
-    for recipe, made in ((jaxsvm.pegasos(0.1), jaxsvm.Solver), (samplers.epochs(4), jaxsvm.Sampler), (losses.hinge, jaxsvm.Loss)):
+    for recipe, made in (
+        (jaxsvm.pegasos(0.1), jaxsvm.Solver),
+        (samplers.epochs(4), jaxsvm.Sampler),
+        (losses.hinge, jaxsvm.Loss),
+    ):
         assert set(made._fields) <= set(dir(recipe)), recipe
     assert {"init", "update", "model"} <= set(dir(jaxsvm.pegasos(0.1)))
 
 
-@pytest.mark.parametrize("thing", [jaxsvm.solver, jaxsvm.pegasos, jaxsvm.fit, kernels.rbf], ids=lambda thing: thing.__name__)
+@pytest.mark.parametrize(
+    "thing",
+    [jaxsvm.solver, jaxsvm.pegasos, jaxsvm.fit, kernels.rbf],
+    ids=lambda thing: thing.__name__,
+)
 def test_help_prints_the_docstring(thing):
     text = pydoc.plain(pydoc.render_doc(thing))
     assert inspect.getdoc(thing).splitlines()[0] in text

@@ -1,4 +1,5 @@
-"""Derivatives of exact solutions against differences of solutions by SciPy, their optimality conditions checked in NumPy."""
+"""Derivatives of exact solutions against differences of solutions by SciPy, their optimality
+conditions checked in NumPy."""
 
 import functools
 import re
@@ -46,7 +47,14 @@ CASES = [
 
 def start(name, **changes):
     y = LABELS if "hinge" in name else TARGETS
-    return {"C": 1.5, "sigma": 0.9, "own": LOSSES[name][1], "x": X, "y": y, "weight": WEIGHT} | changes
+    return {
+        "C": 1.5,
+        "sigma": 0.9,
+        "own": LOSSES[name][1],
+        "x": X,
+        "y": y,
+        "weight": WEIGHT,
+    } | changes
 
 
 def gaussian(x, z, sigma):
@@ -69,13 +77,18 @@ def box(name, p):
 
 
 def sets(name, bias, p):
-    """Where the coefficients are, by SciPy: 0 inside, -1 on low, 1 on high, 2 on 0; and their signs."""
+    """Where the coefficients are, by SciPy: 0 inside, -1 on low, 1 on high, 2 on 0; and their
+    signs."""
     (low, high, kink, soft), y = box(name, p), p["y"]
     n, K = len(y), gaussian(p["x"], p["x"], p["sigma"]) + np.diag(soft)
     coef = lambda a: a[:n] - a[n:]
     fun = lambda a: coef(a) @ K @ coef(a) / 2 - y @ coef(a) + kink @ (a[:n] + a[n:])
     slope = lambda a: np.concatenate([K @ coef(a) - y + kink, -(K @ coef(a)) + y + kink])
-    total = {"type": "eq", "fun": lambda a: np.sum(coef(a)), "jac": lambda a: np.repeat([1.0, -1.0], n)}
+    total = {
+        "type": "eq",
+        "fun": lambda a: np.sum(coef(a)),
+        "jac": lambda a: np.repeat([1.0, -1.0], n),
+    }
     found = scipy.optimize.minimize(
         fun,
         np.zeros(2 * n),
@@ -106,7 +119,9 @@ def exact(name, bias, p, where):
         step = np.linalg.solve(matrix, right)
         coef[inside] = step[:m]
     pull = y - K @ coef
-    least = np.max((pull - kink * np.where(coef >= 0, 1, -1))[coef < high], initial=-np.inf)  # b lies between the two
+    least = np.max(
+        (pull - kink * np.where(coef >= 0, 1, -1))[coef < high], initial=-np.inf
+    )  # b lies between the two
     most = np.min((pull - kink * np.where(coef > 0, 1, -1))[coef > low], initial=np.inf)
     b = 0.0 if bias == "none" else step[-1] if inside.any() else (least + most) / 2
     assert np.all((low <= coef) & (coef <= high)) and least - 1e-9 <= b <= most + 1e-9
@@ -121,7 +136,9 @@ def held_out(name, bias, p, where):
 
 def attach(p, coef, b, name, bias, x=None, **choices):
     data = jaxsvm.Batch(p["x"] if x is None else x, p["y"], INDEX[: coef.shape[0]], p["weight"])
-    return solution(coef, b, kernels.rbf(p["sigma"]), data, p["C"], LOSSES[name][0](p["own"]), bias, **choices)
+    return solution(
+        coef, b, kernels.rbf(p["sigma"]), data, p["C"], LOSSES[name][0](p["own"]), bias, **choices
+    )
 
 
 def objective(p, coef, b, name, bias, **choices):
@@ -140,7 +157,9 @@ def moved(p, key, direction, by):
 
 def directions(name, p):
     rng = np.random.default_rng(0)
-    keys = ["C", "sigma", "x", "weight"] + ["own"] * (name in ("smooth_hinge", "eps_insensitive", "pinball"))
+    keys = ["C", "sigma", "x", "weight"] + ["own"] * (
+        name in ("smooth_hinge", "eps_insensitive", "pinball")
+    )
     found = {key: rng.normal(size=np.shape(p[key])) for key in keys + ["y"] * ("hinge" not in name)}
     return found | {"weight": np.where(p["weight"] > 0, found["weight"], 0)}
 
@@ -158,7 +177,12 @@ def test_gradients_are_differences_of_exact_solutions(name, bias, x64):
     for key, direction in directions(name, p).items():
         either = [held_out(name, bias, moved(p, key, direction, by), where) for by in (STEP, -STEP)]
         # differences: STEP^2 of the third derivative, and 1e-14 / STEP of rounding; the ridge: less
-        np.testing.assert_allclose(np.vdot(found[key], direction), (either[0] - either[1]) / (2 * STEP), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(
+            np.vdot(found[key], direction),
+            (either[0] - either[1]) / (2 * STEP),
+            rtol=1e-6,
+            atol=1e-7,
+        )
 
 
 def test_the_differences_are_those_of_libsvm(x64):
@@ -184,7 +208,9 @@ def test_forward_mode_is_reverse_mode(name, bias, x64):
     coef, b = exact(name, bias, p, sets(name, bias, p))
     along = {key: np.zeros_like(p[key]) for key in p} | directions(name, p)
     _, found = gradient(p, coef, b, name, bias)
-    slope = jax.jit(lambda p, along: jax.jvp(lambda p: objective(p, coef, b, name, bias), (p,), (along,))[1])(p, along)
+    slope = jax.jit(
+        lambda p, along: jax.jvp(lambda p: objective(p, coef, b, name, bias), (p,), (along,))[1]
+    )(p, along)
     np.testing.assert_allclose(slope, sum(np.vdot(found[key], along[key]) for key in p), rtol=1e-11)
 
 
@@ -195,7 +221,11 @@ def test_second_derivatives_are_differences_of_first_ones(x64):
     at = lambda p: exact(name, bias, p, where)
 
     def first(logs, coef, b):
-        return jax.grad(lambda logs: objective(p | {"C": jnp.exp(logs[0]), "sigma": jnp.exp(logs[1])}, coef, b, name, bias))(logs)
+        return jax.grad(
+            lambda logs: objective(
+                p | {"C": jnp.exp(logs[0]), "sigma": jnp.exp(logs[1])}, coef, b, name, bias
+            )
+        )(logs)
 
     logs = np.log([p["C"], p["sigma"]])
     found = jax.jit(jax.jacfwd(first))(logs, *at(p))
@@ -203,7 +233,9 @@ def test_second_derivatives_are_differences_of_first_ones(x64):
     for i in range(2):
         there = [logs + by * np.eye(2)[i] for by in (STEP, -STEP)]
         either = [call(t, *at(p | {"C": np.exp(t[0]), "sigma": np.exp(t[1])})) for t in there]
-        np.testing.assert_allclose(found[:, i], (either[0] - either[1]) / (2 * STEP), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(
+            found[:, i], (either[0] - either[1]) / (2 * STEP), rtol=1e-5, atol=1e-7
+        )
 
 
 @pytest.mark.long
@@ -215,7 +247,11 @@ def test_vmap_over_C_is_a_loop(x64):
     together = jax.vmap(own)(jnp.asarray(Cs), jnp.asarray(coefs), jnp.asarray(bs))
     for i, C in enumerate(Cs):
         one = own(C, coefs[i], bs[i])
-        jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-9, atol=1e-11), together, one)
+        jax.tree.map(
+            lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-9, atol=1e-11),
+            together,
+            one,
+        )
 
 
 def balanced(name):
@@ -225,7 +261,9 @@ def balanced(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name, own", [("hinge", 1.0), ("eps_insensitive", 0.6), ("eps_insensitive", 3.0)])
+@pytest.mark.parametrize(
+    "name, own", [("hinge", 1.0), ("eps_insensitive", 0.6), ("eps_insensitive", 3.0)]
+)
 def test_without_a_free_coefficient_b_is_the_midpoint(name, own, x64):
     p = balanced(name) | {"own": own}
     if own == 0.6:  # as many targets far above the tube as below
@@ -238,8 +276,15 @@ def test_without_a_free_coefficient_b_is_the_midpoint(name, own, x64):
     for key, direction in directions(name, p).items():
         if key == "weight":  # the sum of the coefficients has to stay 0, so these do not move alone
             continue
-        either = [held_out(name, "free", moved(p, key, direction, by), where) for by in (STEP, -STEP)]
-        np.testing.assert_allclose(np.vdot(found[key], direction), (either[0] - either[1]) / (2 * STEP), rtol=1e-6, atol=1e-8)
+        either = [
+            held_out(name, "free", moved(p, key, direction, by), where) for by in (STEP, -STEP)
+        ]
+        np.testing.assert_allclose(
+            np.vdot(found[key], direction),
+            (either[0] - either[1]) / (2 * STEP),
+            rtol=1e-6,
+            atol=1e-8,
+        )
 
 
 @pytest.mark.long
@@ -262,7 +307,9 @@ def test_a_row_twice_is_a_row_of_twice_the_weight(bias, x64):
     data = lambda p: jaxsvm.Batch(p["x"], p["y"], jnp.arange(2 * N, dtype=jnp.int32), p["weight"])
 
     def one(p):
-        c, b_ = solution(twice(coef / 2), b, kernels.rbf(p["sigma"]), data(p), p["C"], losses.hinge, bias)
+        c, b_ = solution(
+            twice(coef / 2), b, kernels.rbf(p["sigma"]), data(p), p["C"], losses.hinge, bias
+        )
         return jnp.sum(jnp.tanh(kernels.rbf(p["sigma"])(Z, p["x"]) @ c + b_))
 
     _, want = gradient(p, coef, b, name, bias)
@@ -283,7 +330,9 @@ def test_float32_is_close_to_float64(x64):
     for key in ("C", "sigma", "x", "weight"):
         assert found[key].dtype == jnp.float32
         # rounding units of 6e-8 times the condition of the system, some hundreds
-        np.testing.assert_allclose(found[key], want[key], rtol=2e-3, atol=2e-4 * np.abs(want[key]).max())
+        np.testing.assert_allclose(
+            found[key], want[key], rtol=2e-3, atol=2e-4 * np.abs(want[key]).max()
+        )
 
 
 @pytest.mark.long
@@ -292,7 +341,9 @@ def test_more_free_coefficients_than_allowed_have_no_derivative(x64):
     where = sets(name, bias, p)
     coef, b = exact(name, bias, p, where)
     along = jax.jit(
-        lambda C, free: jax.jvp(lambda C: objective(p | {"C": C}, coef, b, name, bias, free=free), (C,), (jnp.ones(()),)),
+        lambda C, free: jax.jvp(
+            lambda C: objective(p | {"C": C}, coef, b, name, bias, free=free), (C,), (jnp.ones(()),)
+        ),
         static_argnums=1,
     )
     held = int(np.sum(where[0] == 0))
@@ -312,7 +363,9 @@ def test_sparse_rows_have_the_derivatives_of_dense_ones(x64):
 
     @functools.partial(jax.jit, static_argnums=2)
     def slopes(x, sigma, make):
-        total = lambda x, sigma: sum(map(jnp.sum, attach(p | {"sigma": sigma}, coef, b, name, bias, x=make(x))))
+        total = lambda x, sigma: sum(
+            map(jnp.sum, attach(p | {"sigma": sigma}, coef, b, name, bias, x=make(x)))
+        )
         return jax.grad(total, argnums=(0, 1))(x, sigma)
 
     want = slopes(X, 0.9, lambda x: x)
@@ -335,7 +388,11 @@ def test_blocks_change_nothing_and_no_whole_matrix_is_made(monkeypatch, x64):
     _, want = gradient(p, coef, b, name, bias)
     monkeypatch.setattr(implicit, "BLOCK", 3)
     # another function: not the one compiled already
-    slope = jax.grad(lambda p: (lambda c, b: jnp.sum(jnp.tanh(c)) + b)(*attach(p, coef, b, name, bias, free=held)))
+    slope = jax.grad(
+        lambda p: (lambda c, b: jnp.sum(jnp.tanh(c)) + b)(
+            *attach(p, coef, b, name, bias, free=held)
+        )
+    )
     largest = max(sizes(slope, p))
     blocks = -(-(held + 2) // 3)
     assert max(3 * N, (held + 1) ** 2) <= largest < min(blocks * 3 * N, N * N)
@@ -345,7 +402,9 @@ def test_blocks_change_nothing_and_no_whole_matrix_is_made(monkeypatch, x64):
 
 
 def test_values_are_given_back_and_nothing_is_worked_out():
-    data = jaxsvm.Batch(jnp.asarray(X, jnp.float32), jnp.asarray(LABELS, jnp.float32), INDEX, jnp.ones(N))
+    data = jaxsvm.Batch(
+        jnp.asarray(X, jnp.float32), jnp.asarray(LABELS, jnp.float32), INDEX, jnp.ones(N)
+    )
     coef = jnp.arange(N, dtype=jnp.float32)
     call = lambda coef, b: solution(coef, b, kernels.rbf(1.0), data, 1.0, losses.hinge)
     found = call(coef, 2.0)
@@ -368,15 +427,27 @@ def test_values_are_given_back_and_nothing_is_worked_out():
 )
 def test_what_does_not_fit_is_refused(changes, text):
     data = jaxsvm.Batch(jnp.zeros((N, 2)), jnp.ones(N), INDEX, jnp.ones(N))
-    usual = {"coef": jnp.zeros(N), "b": 0.0, "kernel": kernels.linear(), "data": data, "C": 1.0, "loss": losses.hinge}
+    usual = {
+        "coef": jnp.zeros(N),
+        "b": 0.0,
+        "kernel": kernels.linear(),
+        "data": data,
+        "C": 1.0,
+        "loss": losses.hinge,
+    }
     with pytest.raises(ValueError, match=text):
         solution(**(usual | changes))
 
 
 def test_parts_move_as_their_linear_system_does(x64):
-    """Two sums of coefficients, free ones and one at its upper bound: central differences of the system solved in NumPy."""
+    """Two sums of coefficients, free ones and one at its upper bound: central differences of the
+    system solved in NumPy."""
     rng = np.random.default_rng(8)
-    x, coef, level = rng.normal(size=(5, 2)), np.array([[0.3, 0.5, 0, 1, 0], [0, 0, 0.4, 0, 0.2]]), np.array([0.7, -0.2])
+    x, coef, level = (
+        rng.normal(size=(5, 2)),
+        np.array([[0.3, 0.5, 0, 1, 0], [0, 0, 0.4, 0, 0.2]]),
+        np.array([0.7, -0.2]),
+    )
     free = [(0, 0), (0, 1), (1, 2), (1, 4)]
 
     def gram(p):
@@ -395,19 +466,25 @@ def test_parts_move_as_their_linear_system_does(x64):
         return all_coef, found[4:]
 
     at = {"gamma": 0.7, "x": x, "high": np.ones((2, 5)), "total": coef.sum(1)}
-    at["linear"] = gram(at) @ coef.sum(0) + level[[0, 0, 1, 0, 1]]  # what makes coef and level the solution
+    at["linear"] = (
+        gram(at) @ coef.sum(0) + level[[0, 0, 1, 0, 1]]
+    )  # what makes coef and level the solution
     np.testing.assert_allclose(solved(at)[0], coef, atol=1e-12)
 
     @jax.jit
     def tangent(step):
         def attached(p):
             parts = implicit.Parts(p["linear"], jnp.zeros((2, 5)), p["high"], p["total"])
-            return implicit.parts_solution(jnp.asarray(coef), jnp.asarray(level), kernels.rbf(gamma=p["gamma"]), p["x"], parts)
+            return implicit.parts_solution(
+                jnp.asarray(coef), jnp.asarray(level), kernels.rbf(gamma=p["gamma"]), p["x"], parts
+            )
 
         return jax.jvp(attached, (jax.tree.map(jnp.asarray, at),), (step,))[1]
 
     for name, value in at.items():
-        step = {k: np.zeros(np.shape(v)) for k, v in at.items()} | {name: rng.normal(size=np.shape(value))}
+        step = {k: np.zeros(np.shape(v)) for k, v in at.items()} | {
+            name: rng.normal(size=np.shape(value))
+        }
         ends = [solved({k: v + h * step[k] for k, v in at.items()}) for h in (-1e-6, 1e-6)]
         for got, low, high in zip(tangent(step), *ends, strict=True):
             np.testing.assert_allclose(got, (high - low) / 2e-6, rtol=1e-6, atol=1e-7)
@@ -425,7 +502,9 @@ def test_free_coefficients_of_one_sum_have_a_closed_form():
     def solution_at(total):
         one, fixed = jnp.ones((1, 3), jnp.float32), jnp.asarray(share[None], jnp.float32)
         parts = Parts(jnp.zeros(3, jnp.float32), -one, one, total[None])
-        return parts_solution(fixed, jnp.asarray([level], jnp.float32), kernels.rbf(gamma=0.5), jnp.asarray(x), parts)
+        return parts_solution(
+            fixed, jnp.asarray([level], jnp.float32), kernels.rbf(gamma=0.5), jnp.asarray(x), parts
+        )
 
     slopes = jax.jit(jax.jacobian(solution_at))(jnp.float32(1))
     np.testing.assert_allclose(slopes[0][0], share, rtol=1e-4)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.gaussian_process.kernels import Matern, RationalQuadratic
 from sklearn.metrics import pairwise
 
 import jaxsvm
@@ -20,11 +21,24 @@ CASES = {
     "rbf(1.5)": lambda x, z: pairwise.rbf_kernel(x, z, gamma=1 / (2 * 1.5**2)),
     "rbf(gamma=0.3)": lambda x, z: pairwise.rbf_kernel(x, z, gamma=0.3),
     "laplacian(2.0)": lambda x, z: pairwise.laplacian_kernel(x, z, gamma=1 / 2.0),
-    "polynomial(0.5, 1.5, degree=2)": lambda x, z: pairwise.polynomial_kernel(x, z, degree=2, gamma=0.5, coef0=1.5),
+    "polynomial(0.5, 1.5, degree=2)": lambda x, z: pairwise.polynomial_kernel(
+        x, z, degree=2, gamma=0.5, coef0=1.5
+    ),
     "polynomial()": lambda x, z: pairwise.polynomial_kernel(x, z, degree=3, gamma=1, coef0=1),
     "sigmoid(0.2, -0.5)": lambda x, z: pairwise.sigmoid_kernel(x, z, gamma=0.2, coef0=-0.5),
     "sum_(rbf(1.5), linear())": lambda x, z: pairwise.rbf_kernel(x, z, gamma=1 / 4.5) + x @ z.T,
-    "product(rbf(1.5), linear())": lambda x, z: pairwise.rbf_kernel(x, z, gamma=1 / 4.5) * (x @ z.T),
+    "product(rbf(1.5), linear())": lambda x, z: (
+        pairwise.rbf_kernel(x, z, gamma=1 / 4.5) * (x @ z.T)
+    ),
+    "matern12(1.5)": Matern(1.5, nu=0.5),
+    "matern32(1.5)": Matern(1.5, nu=1.5),
+    "matern52(0.3)": Matern(0.3, nu=2.5),
+    "rational_quadratic(1.5, 0.7)": RationalQuadratic(1.5, 0.7),
+    "cosine()": pairwise.cosine_similarity,
+    "chi2(0.3)": lambda x, z: pairwise.chi2_kernel(x, z, gamma=0.3),
+    "additive_chi2()": lambda x, z: (
+        (pairwise.additive_chi2_kernel(x, z) + x.sum(1)[:, None] + z.sum(1)[None, :]) / 2
+    ),
     "scaled(laplacian(2.0), 3.0)": lambda x, z: 3 * pairwise.laplacian_kernel(x, z, gamma=1 / 2.0),
 }
 GAMMA = np.array([0.3, 2.0, 1e-4, 0.7, 0.1])  # one for each column
@@ -45,16 +59,24 @@ diag = jax.jit(lambda kernel, x: kernel.diag(x))
 gram = jax.jit(lambda kernel, x, index: kernel.gram(x, index))
 
 
+def rows_for(name):
+    """Rows of any numbers; of at least 0, some of them 0, where the kernel takes only these."""
+    return (np.maximum(X, 0), np.maximum(Z, 0)) if "chi2" in name else (X, Z)
+
+
 def make(name):
     return eval(name, vars(kernels) | {"GAMMA": GAMMA})
 
 
 @names
 def test_block_diagonal_and_gram_are_the_formula_in_float32(name):
-    kernel, x, z = make(name), jnp.asarray(X, jnp.float32), jnp.asarray(Z, jnp.float32)
+    (X, Z), kernel = rows_for(name), make(name)
+    x, z = jnp.asarray(X, jnp.float32), jnp.asarray(Z, jnp.float32)
     want, own = CASES[name](X, Z), CASES[name](X, X)
     # some 20 roundings of terms up to |x|^2 = 15, to the third power in the cubic kernel
-    close = lambda got, want: np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5 * max(1, np.abs(own).max() / 10))
+    close = lambda got, want: np.testing.assert_allclose(
+        got, want, rtol=2e-5, atol=1e-5 * max(1, np.abs(own).max() / 10)
+    )
     block = call(kernel, x, z)
     assert block.dtype == diag(kernel, x).dtype == jnp.float32
     close(block, want)
@@ -65,6 +87,7 @@ def test_block_diagonal_and_gram_are_the_formula_in_float32(name):
 
 @names
 def test_block_is_the_formula_in_float64_and_positive_semidefinite(name, x64):
+    X, _ = rows_for(name)
     got = call(make(name), X, X)
     assert got.dtype == jnp.float64
     np.testing.assert_allclose(got, CASES[name](X, X), rtol=1e-12, atol=1e-12)
@@ -94,14 +117,18 @@ def test_operators_are_sum_product_and_scale():
 def test_sums_and_products_take_plain_functions():
     x = jnp.asarray(X, jnp.float32)
     plain = lambda x, z: jnp.ones((x.shape[0], z.shape[0]), x.dtype)
-    np.testing.assert_allclose((kernels.rbf(1.0) + plain)(x, x), kernels.rbf(1.0)(x, x) + 1, rtol=1e-6)
+    np.testing.assert_allclose(
+        (kernels.rbf(1.0) + plain)(x, x), kernels.rbf(1.0)(x, x) + 1, rtol=1e-6
+    )
     np.testing.assert_allclose((kernels.rbf(1.0) * plain)(x, x), kernels.rbf(1.0)(x, x), rtol=1e-6)
 
 
 def test_a_plain_function_is_a_kernel():
     fn = lambda x, z: (x @ z.T) ** 2
     kernel, x = kernels.as_kernel(fn), jnp.asarray(X, jnp.float32)
-    np.testing.assert_allclose(kernel(x, x), (X @ X.T) ** 2, rtol=1e-4, atol=1e-4)  # 20 roundings of values up to 200
+    np.testing.assert_allclose(
+        kernel(x, x), (X @ X.T) ** 2, rtol=1e-4, atol=1e-4
+    )  # 20 roundings of values up to 200
     np.testing.assert_allclose(kernel.diag(x), np.diag(X @ X.T) ** 2, rtol=1e-5)
     np.testing.assert_array_equal(kernels.custom(fn, lambda x: jnp.zeros(x.shape[0])).diag(x), 0)
     assert kernels.as_kernel(kernel) is kernel
@@ -111,7 +138,11 @@ def test_a_plain_function_is_a_kernel():
 
 @pytest.mark.parametrize(
     "fn",
-    [lambda x, z: x @ x.T, lambda x, z: jnp.ones(x.shape[0]), lambda x, z: jnp.ones((z.shape[0], x.shape[0]))],
+    [
+        lambda x, z: x @ x.T,
+        lambda x, z: jnp.ones(x.shape[0]),
+        lambda x, z: jnp.ones((z.shape[0], x.shape[0])),
+    ],
 )
 def test_a_function_that_returns_the_wrong_shape_is_refused(fn):
     with pytest.raises(ValueError, match="shape"):
@@ -120,7 +151,9 @@ def test_a_function_that_returns_the_wrong_shape_is_refused(fn):
 
 def test_gram_refuses_a_function_that_returns_the_wrong_shape():
     with pytest.raises(ValueError, match="shape"):
-        kernels.as_kernel(lambda x, z: jnp.ones(x.shape[0])).gram(jnp.ones((3, 2)), jnp.array([0, 2], jnp.int32))
+        kernels.as_kernel(lambda x, z: jnp.ones(x.shape[0])).gram(
+            jnp.ones((3, 2)), jnp.array([0, 2], jnp.int32)
+        )
 
 
 def test_precomputed_reads_the_values_off_the_rows():
@@ -129,7 +162,9 @@ def test_precomputed_reads_the_values_off_the_rows():
     np.testing.assert_array_equal(kernel(table[:3], table), table[:3])
     np.testing.assert_array_equal(kernel.diag(table), jnp.diagonal(table))
     index = jnp.array([5, 0, 5], jnp.int32)
-    np.testing.assert_array_equal(kernel.gram(table, index), np.asarray(table)[np.ix_([5, 0, 5], [5, 0, 5])])
+    np.testing.assert_array_equal(
+        kernel.gram(table, index), np.asarray(table)[np.ix_([5, 0, 5], [5, 0, 5])]
+    )
     np.testing.assert_array_equal((2 * kernel).gram(table, index), 2 * kernel.gram(table, index))
     with pytest.raises(ValueError, match="column for each"):
         kernel(table[:, :4], table)
@@ -144,11 +179,19 @@ def table(n=7, dtype=np.float32, **changes):
 
 
 @pytest.mark.parametrize(
-    "kernel", [kernels.precomputed(), 2.0 * kernels.precomputed(), kernels.precomputed() + kernels.precomputed()], ids=repr
+    "kernel",
+    [
+        kernels.precomputed(),
+        2.0 * kernels.precomputed(),
+        kernels.precomputed() + kernels.precomputed(),
+    ],
+    ids=repr,
 )
 def test_a_precomputed_matrix_has_to_be_symmetric(kernel):
     kernels.check_symmetric(kernel, table())
-    kernels.check_symmetric(kernel, table(values={(2, 5): table().x[2, 5] * (1 + 1e-6)}))  # a rounding or two
+    kernels.check_symmetric(
+        kernel, table(values={(2, 5): table().x[2, 5] * (1 + 1e-6)})
+    )  # a rounding or two
     with pytest.raises(ValueError, match=r"not symmetric: 0\.25 at \(2, 5\) and 9 at \(5, 2\)"):
         kernels.check_symmetric(kernel, table(values={(2, 5): 0.25, (5, 2): 9}))
     with pytest.raises(ValueError, match=r"has shape \(7, 7\), got \(7, 6\)"):
@@ -173,26 +216,37 @@ def test_kernels_that_are_worked_out_are_not_looked_at():
 
 @pytest.mark.long
 def test_vmap_over_sigma_equals_a_loop():
-    x, z, sigmas = jnp.asarray(X, jnp.float32), jnp.asarray(Z, jnp.float32), jnp.array([0.5, 1.0, 4.0])
+    x, z, sigmas = (
+        jnp.asarray(X, jnp.float32),
+        jnp.asarray(Z, jnp.float32),
+        jnp.array([0.5, 1.0, 4.0]),
+    )
     for factory in (kernels.rbf, kernels.laplacian):
         swept = jax.vmap(lambda sigma, factory=factory: factory(sigma)(x, z))(sigmas)
         stacked = jax.vmap(lambda kernel: kernel(x, z))(factory(sigmas))
         # fused differently: the exponent, up to 100, is rounded once or twice
-        np.testing.assert_allclose(swept, [factory(sigma)(x, z) for sigma in sigmas], rtol=2e-5, atol=1e-12)
+        np.testing.assert_allclose(
+            swept, [factory(sigma)(x, z) for sigma in sigmas], rtol=2e-5, atol=1e-12
+        )
         np.testing.assert_allclose(stacked, swept, rtol=2e-6, atol=1e-12)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("factory", [kernels.rbf, kernels.laplacian])
 def test_the_gradient_in_sigma_is_that_of_finite_differences(factory, x64):
-    total = lambda sigma: jnp.sum(factory(sigma)(X, X) * jnp.arange(7.0)[None, :])  # distances of 0 among them
+    total = lambda sigma: jnp.sum(
+        factory(sigma)(X, X) * jnp.arange(7.0)[None, :]
+    )  # distances of 0 among them
     step = 1e-5
     central = (total(1.3 + step) - total(1.3 - step)) / (2 * step)
-    np.testing.assert_allclose(jax.grad(total)(1.3), central, rtol=1e-8)  # step^2, and rounding over the step
+    np.testing.assert_allclose(
+        jax.grad(total)(1.3), central, rtol=1e-8
+    )  # step^2, and rounding over the step
 
 
 def test_rbf_far_from_the_origin_is_off_by_the_rounding_of_the_squared_norms():
-    # rows around 100 (1, .., 1) have squared norms of 50,000, so distances are off by up to 4 eps 100,000 = 0.05
+    # rows around 100 (1, .., 1) have squared norms of 50,000, so distances are off by up to 4 eps
+    # 100,000 = 0.05
     x = X.astype(np.float32) + np.float32(100)
     want = pairwise.rbf_kernel(x.astype(np.float64), gamma=0.5)
     got = np.asarray(kernels.rbf(1.0)(jnp.asarray(x), jnp.asarray(x)))
@@ -238,7 +292,9 @@ def test_bad_parameters_raise_a_value_error_where_the_kernel_is_used(name):
 def test_an_array_of_widths_is_refused_with_the_way_to_sweep_it():
     with pytest.raises(ValueError, match="vmap"):
         kernels.rbf(jnp.ones(3))(jnp.ones((2, 2)), jnp.ones((2, 2)))
-    several = kernels.linear() + kernels.rbf(jnp.array([1.0, 2.0, 4.0]))  # which is how a sweep is written
+    several = kernels.linear() + kernels.rbf(
+        jnp.array([1.0, 2.0, 4.0])
+    )  # which is how a sweep is written
     found = jax.vmap(lambda kernel: kernel(jnp.ones((1, 2)), jnp.zeros((1, 2))))(several)
     np.testing.assert_allclose(found[:, 0, 0], np.exp(-1 / np.array([1.0, 4.0, 16.0])), rtol=1e-6)
 
@@ -248,16 +304,25 @@ def test_an_array_of_widths_is_refused_with_the_way_to_sweep_it():
 def test_one_gamma_a_column(form):
     x = np.random.default_rng(1).normal(size=(9, 5)).astype(np.float32)
     x = x + 2.0**13 if form == "far" else np.where(np.abs(x) < 0.7, 0, x) if "sparse" in form else x
-    rows = jaxsvm.dataset(scipy.sparse.csr_array(x), (-1.0) ** np.arange(9)).x if "sparse" in form else x
+    rows = (
+        jaxsvm.dataset(scipy.sparse.csr_array(x), (-1.0) ** np.arange(9)).x
+        if "sparse" in form
+        else x
+    )
     other = x if form == "sparse and dense" else rows
     kernel, want = kernels.rbf(gamma=GAMMA), by_column(x, x)
     np.testing.assert_allclose(kernel(rows, other), want, atol=2e-6)
-    np.testing.assert_allclose(kernels.matvec(kernel, rows, other, jnp.ones(9)), want.sum(1), atol=2e-5)
-    assert np.array_equal(np.diag(kernel(rows, other)), np.ones(9)) and np.array_equal(kernel.diag(rows), np.ones(9))
+    np.testing.assert_allclose(
+        kernels.matvec(kernel, rows, other, jnp.ones(9)), want.sum(1), atol=2e-5
+    )
+    assert np.array_equal(np.diag(kernel(rows, other)), np.ones(9)) and np.array_equal(
+        kernel.diag(rows), np.ones(9)
+    )
 
 
 def test_one_gamma_a_column_where_products_are_too_coarse():
-    """Two clusters 2,000 apart: distances within one are lost in squared norms with a large gamma of that column."""
+    """Two clusters 2,000 apart: distances within one are lost in squared norms with a large gamma
+    of that column."""
     x = np.random.default_rng(1).normal(size=(9, 5)).astype(np.float32)
     x[:4, 2] += 2000.0
     for gamma, atol in ((GAMMA, 1e-3), (GAMMA[[2, 0, 1, 3, 4]], 1e-6)):
@@ -275,11 +340,16 @@ def test_the_gradient_in_one_gamma_a_column_is_that_of_finite_differences(x64):
 
 def test_bad_gammas_of_columns():
     one = lambda gamma: kernels.rbf(gamma=gamma)(jnp.ones((2, 3)), jnp.ones((2, 3)))
-    with pytest.raises(ValueError, match="gamma must be a number above 0, or a vector with one for each column, got -1 in it"):
+    with pytest.raises(
+        ValueError,
+        match="gamma must be a number above 0, or a vector with one for each column, got -1 in it",
+    ):
         one(np.array([1.0, -1.0, 1.0]))
     with pytest.raises(ValueError, match=r"got shape \(1, 3\)"):
         one(np.ones((1, 3)))
-    with pytest.raises(ValueError, match="gamma holds one number for each of 2 columns, but the rows have 3"):
+    with pytest.raises(
+        ValueError, match="gamma holds one number for each of 2 columns, but the rows have 3"
+    ):
         one(np.ones(2))
     with pytest.raises(TypeError, match="gamma must be an array of numbers, got True"):
         one(True)
@@ -289,11 +359,15 @@ def test_bad_gammas_of_columns():
 
 def test_a_model_with_one_gamma_a_column_is_saved_and_loaded(tmp_path):
     data = jaxsvm.dataset(X.astype(np.float32), [1, -1, 1, -1, 1, 1, -1])
-    model = jaxsvm.fit(jaxsvm.decomposition(1.0, kernels.rbf(gamma=GAMMA)), data, jax.random.key(0)).model
+    model = jaxsvm.fit(
+        jaxsvm.decomposition(1.0, kernels.rbf(gamma=GAMMA)), data, jax.random.key(0)
+    ).model
     jaxsvm.models.save(tmp_path / "model.npz", model)
     loaded = jaxsvm.models.load(tmp_path / "model.npz")
     assert np.array_equal(loaded(data.x), model(data.x))
-    np.testing.assert_allclose(model(data.x) - model.b, by_column(X, X) @ np.asarray(model.coef), atol=1e-5)
+    np.testing.assert_allclose(
+        model(data.x) - model.b, by_column(X, X) @ np.asarray(model.coef), atol=1e-5
+    )
     with pytest.raises(ValueError, match="rbf has one gamma for all columns"):
         jaxsvm.models.to_libsvm(model, tmp_path / "model.txt")
 
@@ -305,15 +379,21 @@ def test_matvec_is_the_product_for_every_block_size(block):
     coef = jnp.asarray(RNG.normal(size=(4, 2)), jnp.float32)
     want = pairwise.rbf_kernel(X, Z, gamma=0.5) @ np.asarray(coef, np.float64)
     np.testing.assert_allclose(kernels.matvec(kernels.rbf(1.0), x, z, coef, block), want, atol=2e-6)
-    np.testing.assert_allclose(kernels.matvec(kernels.rbf(1.0), x, z, coef[:, 0], block), want[:, 0], atol=2e-6)
+    np.testing.assert_allclose(
+        kernels.matvec(kernels.rbf(1.0), x, z, coef[:, 0], block), want[:, 0], atol=2e-6
+    )
 
 
 def test_functions_of_numpy_and_factories_are_no_kernels():
     data = jaxsvm.dataset(np.eye(4, 2), [1, -1, 1, -1])
     for wrong in (np.dot, np.add, dict, lambda x: x, kernels.rbf, 1.0, "rbf"):
-        with pytest.raises(TypeError, match="must be a function of x, z|is the factory rbf|expected a kernel"):
+        with pytest.raises(
+            TypeError, match="must be a function of x, z|is the factory rbf|expected a kernel"
+        ):
             jaxsvm.fit(jaxsvm.sdca(1.0, wrong), data, jax.random.key(0), steps=2)
-    with pytest.raises(TypeError, match="asks for the values of its arguments: write it with jax.numpy"):
+    with pytest.raises(
+        TypeError, match="asks for the values of its arguments: write it with jax.numpy"
+    ):
         jaxsvm.fit(jaxsvm.sdca(1.0, lambda x, z: np.dot(x, z.T)), data, jax.random.key(0), steps=2)
 
 
@@ -325,7 +405,11 @@ def test_a_kernel_takes_two_matrices_of_the_same_columns():
             kernels.rbf(1.0)(wrong, x)
 
 
-@pytest.mark.parametrize("kernel", [kernels.rbf(1.0), kernels.laplacian(1.0), kernels.rbf(1.0) + kernels.linear()], ids=str)
+@pytest.mark.parametrize(
+    "kernel",
+    [kernels.rbf(1.0), kernels.laplacian(1.0), kernels.rbf(1.0) + kernels.linear()],
+    ids=str,
+)
 def test_rows_that_are_not_finite_are_like_no_row(kernel):
     z = jnp.ones((2, 2), jnp.float32)
     assert np.isnan(kernel(jnp.array([[np.nan, 1.0]], jnp.float32), z)).all()
@@ -339,7 +423,9 @@ def test_a_row_whose_squares_overflow_is_far_from_all_others():
 
 def test_a_function_that_fails_on_rows_is_told_what_it_has_to_be():
     x = jnp.ones((3, 2))
-    with pytest.raises(TypeError, match=r"^the kernel, .*dot.*, expected a function \(n, d\), \(m, d\) -> \(n, m\)"):
+    with pytest.raises(
+        TypeError, match=r"^the kernel, .*dot.*, expected a function \(n, d\), \(m, d\) -> \(n, m\)"
+    ):
         kernels.custom(jnp.dot)(x, jnp.ones((4, 2)))
     with pytest.raises(ValueError, match=r"returned shape \(3, 2\) for 3 rows, expected \(3,\)"):
         kernels.custom(lambda x, z: x @ z.T, lambda x: x).diag(x)
@@ -348,16 +434,27 @@ def test_a_function_that_fails_on_rows_is_told_what_it_has_to_be():
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
-        (lambda x, z: float(x[0, 0]) * x @ z.T, "asks for the values of its arguments: write it with jax.numpy"),
+        (
+            lambda x, z: float(x[0, 0]) * x @ z.T,
+            "asks for the values of its arguments: write it with jax.numpy",
+        ),
         (lambda x, z: x @ z.T if x[0, 0] > 0 else z, "asks for the values of its arguments"),
-        (lambda x, z: x.rows @ z.T, r"fails for shapes \(3, 2\) and \(4, 2\), expected a function .* .*has no attribute rows"),
+        (
+            lambda x, z: x.rows @ z.T,
+            (
+                r"fails for shapes \(3, 2\) and \(4, 2\), expected a "
+                r"function .* .*has no attribute rows"
+            ),
+        ),
         (lambda x, z: {}["gamma"] * x @ z.T, "fails for shapes .*: 'gamma'"),
         (lambda x, z: 1 / 0, "fails for shapes .*division by zero"),
     ],
     ids=["float", "if", "attribute", "key", "division"],
 )
 def test_errors_of_a_function_name_the_kernel(fn, message):
-    with pytest.raises((TypeError, ValueError), match=f"^the kernel, the function <lambda>, {message}"):
+    with pytest.raises(
+        (TypeError, ValueError), match=f"^the kernel, the function <lambda>, {message}"
+    ):
         jax.eval_shape(lambda x, z: kernels.custom(fn)(x, z), jnp.ones((3, 2)), jnp.ones((4, 2)))
 
 
@@ -377,15 +474,29 @@ KERNEL_USERS = {
 @pytest.mark.parametrize("name", KERNEL_USERS)
 def test_a_function_that_is_not_symmetric_is_no_kernel(name):
     data = jaxsvm.dataset(RNG.normal(size=(20, 2)), np.where(np.arange(20) % 2, 1, -1))
-    with pytest.raises(ValueError, match=r"^the kernel must be symmetric, got k\(x, z\) = .* for rows \d+ and \d+:"):
+    with pytest.raises(
+        ValueError, match=r"^the kernel must be symmetric, got k\(x, z\) = .* for rows \d+ and \d+:"
+    ):
         jaxsvm.fit(KERNEL_USERS[name](uneven), data, jax.random.key(0), steps=2)
 
 
 NO_KERNELS = {
     "negative": (lambda x, z: -(x @ z.T), None, r"positive semi-definite, got k\(x, x\) = -"),
-    "nan": (lambda x, z: jnp.log(x @ z.T), None, r"the kernel must give finite numbers, got (nan|-inf) for rows"),
-    "infinite": (lambda x, z: 1e38 * jnp.exp((x @ z.T) ** 2), None, "the kernel must give finite numbers, got inf"),
-    "diag": (lambda x, z: x @ z.T, lambda x: jnp.ones(x.shape[0]), r"diag of kernels.custom must give k\(x, x\), got 1 where"),
+    "nan": (
+        lambda x, z: jnp.log(x @ z.T),
+        None,
+        r"the kernel must give finite numbers, got (nan|-inf) for rows",
+    ),
+    "infinite": (
+        lambda x, z: 1e38 * jnp.exp((x @ z.T) ** 2),
+        None,
+        "the kernel must give finite numbers, got inf",
+    ),
+    "diag": (
+        lambda x, z: x @ z.T,
+        lambda x: jnp.ones(x.shape[0]),
+        r"diag of kernels.custom must give k\(x, x\), got 1 where",
+    ),
 }
 
 
@@ -394,24 +505,36 @@ def test_a_function_of_wrong_values_is_no_kernel(name):
     fn, diag, words = NO_KERNELS[name]
     data = jaxsvm.dataset(3 * RNG.normal(size=(20, 2)), np.where(np.arange(20) % 2, 1, -1))
     with pytest.raises(ValueError, match=words):
-        jaxsvm.fit(jaxsvm.decomposition(1.0, kernels.custom(fn, diag=diag)), data, jax.random.key(0))
+        jaxsvm.fit(
+            jaxsvm.decomposition(1.0, kernels.custom(fn, diag=diag)), data, jax.random.key(0)
+        )
     right = kernels.custom(lambda x, z: x @ z.T, diag=lambda x: jnp.sum(x * x, axis=1))
     assert jaxsvm.fit(jaxsvm.decomposition(1.0, right), data, jax.random.key(0)).converged
 
 
 def test_rows_of_weight_0_and_kernels_of_other_rows_are_not_compared():
-    first = lambda x, z: x @ z.T + jnp.where(x[:, :1] > 5, 3, 0)  # not symmetric with a row beyond 5
+    first = lambda x, z: (
+        x @ z.T + jnp.where(x[:, :1] > 5, 3, 0)
+    )  # not symmetric with a row beyond 5
     x = np.array([[1.0], [-1.0], [9.0], [2.0]])
     data = jaxsvm.dataset(x, [1, -1, 1, 1], [1, 1, 0, 1])
     assert jaxsvm.fit(jaxsvm.sdca(1.0, first), data, jax.random.key(0), steps=2).finite
     with pytest.raises(ValueError, match="for rows [0-3] and [0-3]"):
-        jaxsvm.fit(jaxsvm.sdca(1.0, first), data._replace(weight=jnp.ones(4)), jax.random.key(0), steps=2)
+        jaxsvm.fit(
+            jaxsvm.sdca(1.0, first), data._replace(weight=jnp.ones(4)), jax.random.key(0), steps=2
+        )
 
 
 def test_a_selection_refuses_a_function_that_is_not_symmetric():
     data = jaxsvm.dataset(RNG.normal(size=(20, 2)), np.where(np.arange(20) % 2, 1, -1))
     with pytest.raises(ValueError, match="^the kernel must be symmetric"):
-        jaxsvm.select(lambda C: jaxsvm.decomposition(C, uneven), data, jax.random.key(0), C=[1.0, 2.0], progress=False)
+        jaxsvm.select(
+            lambda C: jaxsvm.decomposition(C, uneven),
+            data,
+            jax.random.key(0),
+            C=[1.0, 2.0],
+            progress=False,
+        )
 
 
 @pytest.mark.parametrize("far", [0.0, 1e3])
@@ -425,10 +548,17 @@ def test_rounding_of_a_symmetric_function_is_no_asymmetry(far):
 
 def test_complex_values_are_none_of_a_kernel():
     wave = kernels.custom(lambda x, z: jax.lax.complex(x @ z.T, x @ z.T))
-    with pytest.raises(TypeError, match=r"^the kernel must return real numbers, got an array of complex64 of shape \(3, 3\)"):
+    with pytest.raises(
+        TypeError,
+        match=r"^the kernel must return real numbers, got an array of complex64 of shape \(3, 3\)",
+    ):
         jax.eval_shape(lambda x: wave(x, x), jnp.ones((3, 2)))
-    with pytest.raises(TypeError, match="^the kernel must return real numbers, got an array of complex64"):
-        kernels.custom(lambda x, z: x @ z.T, lambda x: jax.lax.complex(x, x)[:, 0]).diag(jnp.ones((3, 2)))
+    with pytest.raises(
+        TypeError, match="^the kernel must return real numbers, got an array of complex64"
+    ):
+        kernels.custom(lambda x, z: x @ z.T, lambda x: jax.lax.complex(x, x)[:, 0]).diag(
+            jnp.ones((3, 2))
+        )
 
 
 @pytest.mark.parametrize("wrong", [None, "rbf", kernels.rbf])

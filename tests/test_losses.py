@@ -152,7 +152,9 @@ def test_value_is_the_formula_and_keeps_the_dtype(case, dtype, x64):
     assert got.dtype == dtype
     # a handful of roundings of numbers of the size of the score
     want = case.value(f.astype(np.float64), y.astype(np.float64))
-    np.testing.assert_allclose(got, want, rtol=8 * np.finfo(dtype).eps, atol=8 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(
+        got, want, rtol=8 * np.finfo(dtype).eps, atol=8 * np.finfo(dtype).eps
+    )
 
 
 @cases
@@ -162,22 +164,31 @@ def test_slope_is_a_subgradient_at_every_score(case, x64):
     assert got.dtype == np.float64
     other = np.concatenate([np.linspace(-50, 50, 401), f])
     below = case.value(f, y)[:, None] + got[:, None] * (other[None, :] - f[:, None])
-    assert np.min(case.value(other[None, :], y[:, None]) - below) > -1e-12  # rounding of values up to 2601
+    assert (
+        np.min(case.value(other[None, :], y[:, None]) - below) > -1e-12
+    )  # rounding of values up to 2601
 
 
 @cases
 def test_curvature_is_the_difference_quotient_of_the_slope(case, x64):
-    """Only where the slope is continuous. Within h of a kink of the slope a quotient holds parts of both sides."""
+    """Only where the slope is continuous. Within h of a kink of the slope a quotient holds parts of
+    both sides."""
     f, y = scores(case)
     h = 1e-5
     below, at, above = (case.slope(f + shift, y) for shift in (-h, 0, h))
     jumps = np.abs(above - below).max() > 0.5
-    assert (case.loss.curvature is None) == jumps == (case.name.split("(")[0] in ("hinge", "eps_insensitive", "pinball"))
+    assert (
+        (case.loss.curvature is None)
+        == jumps
+        == (case.name.split("(")[0] in ("hinge", "eps_insensitive", "pinball"))
+    )
     if not jumps:
         away = np.abs((above - at) - (at - below)) < 1e-3 * h
         assert away.sum() > 10
         found = case.loss.curvature(jnp.asarray(f), jnp.asarray(y))
-        np.testing.assert_allclose(found[away], ((above - below) / (2 * h))[away], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            found[away], ((above - below) / (2 * h))[away], rtol=1e-5, atol=1e-5
+        )
 
 
 @cases
@@ -188,8 +199,10 @@ def test_slope_at_the_kinks_is_the_documented_choice(case):
 
 @cases
 def test_conjugate_is_the_supremum_over_a_grid_of_scores(case, x64):
-    # The grid step is a power of 2, so that every kink lies on it. Between grid points a loss of curvature <= 4 hides
-    # at most 4 h^2 / 8; beyond the grid only the logistic loss still rises, by less than entr(0.99) < 0.01 exp(-40).
+    # The grid step is a power of 2, so that every kink lies on it. Between grid points a loss of
+    # curvature <= 4 hides
+    # at most 4 h^2 / 8; beyond the grid only the logistic loss still rises, by less than entr(0.99)
+    # < 0.01 exp(-40).
     step, reach = 2.0**-7, 64
     f = np.arange(-reach / step, reach / step + 1) * step
     for y in case.targets:
@@ -215,7 +228,9 @@ def test_conjugate_is_infinite_where_the_supremum_has_no_end(case, x64):
             continue
         far = np.array([-2000.0, -1000.0, 1000.0, 2000.0])
         line = u[:, None] * far - case.value(far, y)
-        assert np.all(np.maximum(line[:, 0] - line[:, 1], line[:, 3] - line[:, 2]) > 9.9)  # rises without end
+        assert np.all(
+            np.maximum(line[:, 0] - line[:, 1], line[:, 3] - line[:, 2]) > 9.9
+        )  # rises without end
         assert np.all(np.isinf(conjugate(case.loss, u, np.full_like(u, y))))
 
 
@@ -243,7 +258,11 @@ def test_fenchel_young_gap_is_non_negative_and_zero_at_the_slope(case, x64):
 
 
 COEF = (0.0, 0.3, 1.0)  # of the end of the coefficient's range (of C, where it has no end)
-STEPS = list(itertools.product(COEF, (-40.0, -1.5, 0.0, 0.7, 3.0), (0.0, 1e-3, 1.0, 50.0, 1e4), (0.0, 1e-6, 0.1, 1.0, 1e3)))
+STEPS = list(
+    itertools.product(
+        COEF, (-40.0, -1.5, 0.0, 0.7, 3.0), (0.0, 1e-3, 1.0, 50.0, 1e4), (0.0, 1e-6, 0.1, 1.0, 1e3)
+    )
+)
 
 
 def problems(case, dtype):
@@ -257,7 +276,8 @@ def problems(case, dtype):
 
 
 def maximiser(case, coef, f, y, q, C):
-    """The v with v = -C slope(f + q (v - coef)), by bisection between 0 and -C slope(f - q coef)."""
+    """The v with v = -C slope(f + q (v - coef)), by bisection between 0 and -C slope(f - q
+    coef)."""
     residual = lambda v: v + C * case.slope(f + q * (v - coef), y)
     end = -residual(np.zeros_like(coef))
     low, high = np.minimum(end, 0), np.maximum(end, 0)
@@ -269,7 +289,8 @@ def maximiser(case, coef, f, y, q, C):
 
 
 def check_dual_step(case, dtype, keep):
-    """The step is the exact one for a score that is off by a few roundings: between those of two scores near by."""
+    """The step is the exact one for a score that is off by a few roundings: between those of two
+    scores near by."""
     args = problems(case, dtype)
     args = [column[keep(*args)] for column in args]
     got = np.asarray(dual_step(case.loss, *args))
@@ -280,7 +301,9 @@ def check_dual_step(case, dtype, keep):
     low, high = maximiser(case, coef, f + off, y, q, C), maximiser(case, coef, f - off, y, q, C)
     slack = 16 * eps * (np.abs(coef) + np.abs(low) + np.abs(high))  # rounding of the answer itself
     wrong = ~((got >= low - slack) & (got <= high + slack))
-    assert not wrong.any(), [[float(column[i]) for column in (*args, got, low, high)] for i in np.flatnonzero(wrong)[:3]]
+    assert not wrong.any(), [
+        [float(column[i]) for column in (*args, got, low, high)] for i in np.flatnonzero(wrong)[:3]
+    ]
 
 
 @cases
@@ -307,7 +330,10 @@ def test_dual_step_is_zero_where_C_is_zero(case, dtype, x64):
 def test_dual_step_beats_a_grid_of_coefficients(case, x64):
     args = [
         np.array(c)
-        for c in zip(*itertools.product((0.1, -0.2), (-1.5, 0.4, 3.0), (1.0,), (0.0, 0.5, 20.0), (0.3, 2.0)), strict=True)
+        for c in zip(
+            *itertools.product((0.1, -0.2), (-1.5, 0.4, 3.0), (1.0,), (0.0, 0.5, 20.0), (0.3, 2.0)),
+            strict=True,
+        )
     ]
     coef, f, _, q, C = args
     for target in case.targets:
@@ -335,7 +361,10 @@ def test_zero_rows_take_finite_steps_whatever_the_units_of_the_target():
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e6, 1e8])
 def test_logistic_dual_step_is_exact_where_curvature_times_C_is_huge(size, x64):
     coef, f, y = (
-        np.array(c) for c in zip(*itertools.product((0.0, 0.3, 0.999, 1.0), (-40.0, -3.0, 0.5, 60.0), SIGNS), strict=True)
+        np.array(c)
+        for c in zip(
+            *itertools.product((0.0, 0.3, 0.999, 1.0), (-40.0, -3.0, 0.5, 60.0), SIGNS), strict=True
+        )
     )
     coef, q, C = coef * y, np.full_like(f, size), np.ones_like(f)
     case = next(case for case in CASES if case.name == "logistic")
@@ -348,7 +377,9 @@ def test_values_are_those_of_optax():
     np.testing.assert_allclose(losses.hinge.value(f, y), optax.losses.hinge_loss(f, y))
     np.testing.assert_allclose(losses.squared.value(f, y), optax.losses.l2_loss(f, y))
     want = optax.losses.sigmoid_binary_cross_entropy(f, (y + 1) / 2)
-    np.testing.assert_allclose(losses.logistic.value(f, y), want, rtol=1e-6, atol=1e-6)  # another form, a few roundings
+    np.testing.assert_allclose(
+        losses.logistic.value(f, y), want, rtol=1e-6, atol=1e-6
+    )  # another form, a few roundings
 
 
 def test_logistic_value_and_slope_are_finite_far_out():
@@ -359,8 +390,12 @@ def test_logistic_value_and_slope_are_finite_far_out():
 
 def test_a_narrow_smooth_hinge_is_the_hinge_and_width_is_swept_by_vmap():
     f = jnp.linspace(-2, 2, 9)
-    swept = jax.vmap(lambda loss: loss.value(f, jnp.ones(9)))(losses.smooth_hinge(jnp.array([1e-6, 1.0])))
-    np.testing.assert_allclose(swept[0], np.maximum(0, 1 - f), atol=1e-6)  # at most width / 2 apart, and rounding
+    swept = jax.vmap(lambda loss: loss.value(f, jnp.ones(9)))(
+        losses.smooth_hinge(jnp.array([1e-6, 1.0]))
+    )
+    np.testing.assert_allclose(
+        swept[0], np.maximum(0, 1 - f), atol=1e-6
+    )  # at most width / 2 apart, and rounding
     np.testing.assert_array_equal(swept[1], losses.smooth_hinge(1.0).value(f, jnp.ones(9)))
 
 
@@ -384,8 +419,13 @@ def test_bad_parameters_raise_a_value_error(make):
 
 
 def test_losses_say_whether_they_take_labels():
-    assert [loss.labels for loss in (losses.hinge, losses.squared_hinge, losses.smooth_hinge(), losses.logistic)] == [True] * 4
-    assert [loss.labels for loss in (losses.squared, losses.eps_insensitive(), losses.pinball())] == [False] * 3
+    assert [
+        loss.labels
+        for loss in (losses.hinge, losses.squared_hinge, losses.smooth_hinge(), losses.logistic)
+    ] == [True] * 4
+    assert [
+        loss.labels for loss in (losses.squared, losses.eps_insensitive(), losses.pinball())
+    ] == [False] * 3
 
 
 # Crammer and Singer: scores (b, k)
@@ -399,15 +439,29 @@ def multiclass_scores(rows=60, classes=4):
 
 
 def multiclass_value(f, y):
-    return np.array([max(row[j] + (j != label) for j in range(len(row))) - row[label] for row, label in zip(f, y, strict=True)])
+    return np.array(
+        [
+            max(row[j] + (j != label) for j in range(len(row))) - row[label]
+            for row, label in zip(f, y, strict=True)
+        ]
+    )
 
 
 def test_solvers_of_single_scores_refuse_crammer_singer_where_they_are_written():
     sentence = (
-        r"loss must be one of single scores here, and crammer_singer.. needs a score of each class: take "
-        r"jaxsvm.ocas\(lam, loss=crammer_singer.., classes=k\), or another loss and jaxsvm.one_vs_rest\(solver, classes=k\)"
+        r"loss must be one of single scores here, and crammer_singer.. "
+        r"needs a score of each class: take "
+        r"jaxsvm.ocas\(lam, loss=crammer_singer.., classes=k\), or another loss "
+        r"and jaxsvm.one_vs_rest\(solver, classes=k\)"
     )
-    for make in (jaxsvm.sdca, jaxsvm.pegasos, jaxsvm.asset, jaxsvm.bottou_sgd, jaxsvm.interior_point, jaxsvm.subgradient):
+    for make in (
+        jaxsvm.sdca,
+        jaxsvm.pegasos,
+        jaxsvm.asset,
+        jaxsvm.bottou_sgd,
+        jaxsvm.interior_point,
+        jaxsvm.subgradient,
+    ):
         with pytest.raises(ValueError, match=sentence):
             make(0.1, loss=multiclass)
 
@@ -417,7 +471,9 @@ def test_crammer_singer_value_is_the_formula_and_keeps_the_dtype(dtype, x64):
     f, y = multiclass_scores()
     got = value(multiclass, f.astype(dtype), y)
     assert got.dtype == dtype
-    np.testing.assert_allclose(got, multiclass_value(f.astype(dtype), y), atol=32 * np.finfo(dtype).eps)  # scores up to 8
+    np.testing.assert_allclose(
+        got, multiclass_value(f.astype(dtype), y), atol=32 * np.finfo(dtype).eps
+    )  # scores up to 8
 
 
 def test_crammer_singer_slope_is_a_subgradient(x64):
@@ -430,7 +486,9 @@ def test_crammer_singer_slope_is_a_subgradient(x64):
 
 
 def test_crammer_singer_slope_at_ties_is_none_for_the_own_class_and_the_first_of_others():
-    f = jnp.array([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])  # own class level with both others; both others level
+    f = jnp.array(
+        [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    )  # own class level with both others; both others level
     got = slope(multiclass, f, jnp.array([1, 1], jnp.int32))
     np.testing.assert_array_equal(got, [[0.0, 0.0, 0.0], [1.0, -1.0, 0.0]])
 
@@ -440,12 +498,18 @@ def test_crammer_singer_conjugate_is_linear_on_the_simplex_and_infinite_off_it(x
     own = np.eye(3)[y]
     p = np.array([[0.2, 0.3, 0.5], [0.0, 0.0, 1.0], [-0.1, 0.6, 0.5], [0.3, 0.3, 0.3]])
     got = conjugate(multiclass, p - own, y)
-    # sup over f of <u, f> - l(f): shifting f changes nothing on the simplex, where the supremum is at f = -raised
+    # sup over f of <u, f> - l(f): shifting f changes nothing on the simplex, where the supremum is
+    # at f = -raised
     np.testing.assert_allclose(got[:2], [-0.5, 0.0], atol=1e-15)
     assert np.all(np.isinf(got[2:]))
     grid = np.array(list(itertools.product(np.linspace(-3, 3, 25), repeat=3)))
-    brute = [np.max(grid @ (row - o) - multiclass_value(grid, np.full(len(grid), 2))) for row, o in zip(p[:2], own, strict=False)]
-    np.testing.assert_allclose(got[:2], brute, atol=1e-12)  # the supremum is attained at whole numbers
+    brute = [
+        np.max(grid @ (row - o) - multiclass_value(grid, np.full(len(grid), 2)))
+        for row, o in zip(p[:2], own, strict=False)
+    ]
+    np.testing.assert_allclose(
+        got[:2], brute, atol=1e-12
+    )  # the supremum is attained at whole numbers
 
 
 def test_crammer_singer_fenchel_young_gap_is_non_negative_and_zero_at_the_slope(x64):
@@ -455,7 +519,9 @@ def test_crammer_singer_fenchel_young_gap_is_non_negative_and_zero_at_the_slope(
     gap = value(multiclass, f, y) + conjugate(multiclass, u, y) - np.sum(u * f, axis=1)
     assert np.min(gap) > -1e-12
     u = slope(multiclass, f, y)
-    np.testing.assert_allclose(value(multiclass, f, y) + conjugate(multiclass, u, y) - np.sum(u * f, axis=1), 0, atol=1e-12)
+    np.testing.assert_allclose(
+        value(multiclass, f, y) + conjugate(multiclass, u, y) - np.sum(u * f, axis=1), 0, atol=1e-12
+    )
 
 
 def simplex(z):
@@ -505,14 +571,18 @@ def test_crammer_singer_dual_step_stays_on_the_simplex_where_q_times_C_is_tiny(q
 def test_crammer_singer_dual_step_keeps_strict_dtypes():
     f, y = multiclass_scores()
     one = jnp.ones(len(y))
-    got = multiclass.dual_step(jnp.zeros(f.shape, jnp.float32), jnp.asarray(f, jnp.float32), jnp.asarray(y), one, one)
+    got = multiclass.dual_step(
+        jnp.zeros(f.shape, jnp.float32), jnp.asarray(f, jnp.float32), jnp.asarray(y), one, one
+    )
     assert got.dtype == jnp.float32
 
 
 @pytest.mark.parametrize("C", [1.0, 0.01, 1e-6])
 def test_crammer_singer_dual_step_of_a_row_of_zeros_gives_all_to_the_classes_that_score_highest(C):
     f = jnp.array([[0.0, 0.0, 0.0], [0.0, 2.0, 1.0], [1.0, 1.0, 4.0]])
-    y = jnp.array([1, 1, 0], jnp.int32)  # scores raised by 1 off the own class: ties of two, of two, one winner
+    y = jnp.array(
+        [1, 1, 0], jnp.int32
+    )  # scores raised by 1 off the own class: ties of two, of two, one winner
     want = C * np.array([[-0.5, 1.0, -0.5], [0.0, 0.5, -0.5], [1.0, 0.0, -1.0]])
     with jax.numpy_dtype_promotion("standard"):
         got = dual_step(multiclass, jnp.zeros((3, 3)), f, y, jnp.zeros(3), jnp.full(3, C))
@@ -522,7 +592,14 @@ def test_crammer_singer_dual_step_of_a_row_of_zeros_gives_all_to_the_classes_tha
 def test_crammer_singer_dual_step_is_zero_where_C_is_zero():
     f, y = multiclass_scores()
     with jax.numpy_dtype_promotion("standard"):
-        got = dual_step(multiclass, jnp.zeros(f.shape), jnp.asarray(f, jnp.float32), y, jnp.ones(len(y)), jnp.zeros(len(y)))
+        got = dual_step(
+            multiclass,
+            jnp.zeros(f.shape),
+            jnp.asarray(f, jnp.float32),
+            y,
+            jnp.ones(len(y)),
+            jnp.zeros(len(y)),
+        )
     np.testing.assert_array_equal(got, 0)
 
 
@@ -539,10 +616,13 @@ def test_all_losses_but_the_logistic_have_a_quadratic_dual():
 @pytest.mark.long(but=4)
 @quadratics
 def test_the_quadratic_part_is_the_conjugate_with_its_sign_turned(case, x64):
-    """y coef - kink |coef| - soft/2 coef^2 = -C conjugate(-coef / C, y) on [low, high], by the supremum over scores too."""
+    """y coef - kink |coef| - soft/2 coef^2 = -C conjugate(-coef / C, y) on [low, high], by the
+    supremum over scores too."""
 
     @settings(max_examples=60, deadline=None, derandomize=True, database=None)
-    @given(st.sampled_from(case.targets), st.floats(1e-3, 1e3), st.floats(0, 1), st.floats(1e-3, 30))
+    @given(
+        st.sampled_from(case.targets), st.floats(1e-3, 1e3), st.floats(0, 1), st.floats(1e-3, 30)
+    )
     def check(y, C, share, reach):
         part = quadratic(case.loss, np.array([y]), np.array([C]))
         low, high = float(part.low[0]), float(part.high[0])
@@ -555,11 +635,14 @@ def test_the_quadratic_part_is_the_conjugate_with_its_sign_turned(case, x64):
         found = y * coef - kink * abs(coef) - soft / 2 * coef**2
         want = -C * float(conjugate(case.loss, np.array([-coef / C]), np.array([y]))[0])
         assert found == pytest.approx(want, rel=1e-12, abs=1e-12 * C)
-        # sup_f slope f - loss(f, y) by its own definition: no score does better, and the nearest of a grid nearly as well.
+        # sup_f slope f - loss(f, y) by its own definition: no score does better, and the nearest of
+        # a grid nearly as well.
         f = np.concatenate([np.linspace(-70, 70, 20_001), [y - 1, y, y + 1, -1, 1]])
         values = -coef / C * f - case.value(f, y)
         assert np.max(values) <= -found / C + 1e-12 * (1 + reach**2)
-        assert np.max(values) >= -found / C - 4 * 0.007**2 / 8 - 0.007  # a kink lies half a step of the grid away at most
+        assert (
+            np.max(values) >= -found / C - 4 * 0.007**2 / 8 - 0.007
+        )  # a kink lies half a step of the grid away at most
 
     check()
 
@@ -570,21 +653,29 @@ def test_the_quadratic_part_of_a_row_that_does_not_count_is_nothing(case, dtype,
     y = np.array(case.targets, dtype)
     part = quadratic(case.loss, y, np.zeros_like(y))
     for field in part:
-        assert field is None or (field.dtype == dtype and field.shape == y.shape and np.all(np.isfinite(field)))
+        assert field is None or (
+            field.dtype == dtype and field.shape == y.shape and np.all(np.isfinite(field))
+        )
     np.testing.assert_array_equal(part.low, 0)
     np.testing.assert_array_equal(part.high, 0)
 
 
 @quadratics
 def test_the_quadratic_part_has_its_maximum_where_the_dual_step_goes(case, x64):
-    """Over one coefficient both maximise the same: pull coef - kink |coef| - (soft + q)/2 coef^2 in its bounds."""
+    """Over one coefficient both maximise the same: pull coef - kink |coef| - (soft + q)/2 coef^2 in
+    its bounds."""
     coef, f, y, q, C = (
-        column[(problems(case, np.float64)[4] > 0) & (problems(case, np.float64)[3] > 0)] for column in problems(case, np.float64)
+        column[(problems(case, np.float64)[4] > 0) & (problems(case, np.float64)[3] > 0)]
+        for column in problems(case, np.float64)
     )
     part = quadratic(case.loss, y, C)
-    kink, soft = (np.zeros_like(y) if field is None else np.asarray(field) for field in (part.l1, part.l2))
+    kink, soft = (
+        np.zeros_like(y) if field is None else np.asarray(field) for field in (part.l1, part.l2)
+    )
     pull = y - f + q * coef  # without this coefficient's own share of the score
-    want = np.clip(np.sign(pull) * np.maximum(np.abs(pull) - kink, 0) / (q + soft), part.low, part.high)
+    want = np.clip(
+        np.sign(pull) * np.maximum(np.abs(pull) - kink, 0) / (q + soft), part.low, part.high
+    )
     got = np.asarray(dual_step(case.loss, coef, f, y, q, C))
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * np.max(np.abs(want)))
 
@@ -595,18 +686,32 @@ def with_function(name, fn):
 
 
 WRONG_FUNCTIONS = {
-    "slope (b, 1)": ("slope", lambda f, y: -y[:, None], r"got an array of float32 of shape \(3, 1\)"),
+    "slope (b, 1)": (
+        "slope",
+        lambda f, y: -y[:, None],
+        r"got an array of float32 of shape \(3, 1\)",
+    ),
     "slope ()": ("slope", lambda f, y: jnp.mean(-y), r"got an array of float32 of shape \(\)"),
     "value ()": ("value", lambda f, y: jnp.mean(y * f), r"got an array of float32 of shape \(\)"),
-    "value (2b,)": ("value", lambda f, y: jnp.concatenate([f, y]), r"got an array of float32 of shape \(6,\)"),
+    "value (2b,)": (
+        "value",
+        lambda f, y: jnp.concatenate([f, y]),
+        r"got an array of float32 of shape \(6,\)",
+    ),
     "slope complex": ("slope", jax.lax.complex, "got an array of complex64"),
     "slope None": ("slope", lambda f, y: None, "got None"),
     "curvature": ("curvature", lambda f, y: jnp.ones(()), r"got an array of float32 of shape \(\)"),
-    "dual_step": ("dual_step", lambda coef, f, y, q, C: f[:, None], r"got an array of float32 of shape \(3, 1\)"),
+    "dual_step": (
+        "dual_step",
+        lambda coef, f, y, q, C: f[:, None],
+        r"got an array of float32 of shape \(3, 1\)",
+    ),
 }
 LOSS_USERS = {
     "solver": lambda loss: jaxsvm.subgradient(0.1, loss=loss),
-    "gradient": lambda loss: jax.eval_shape(jaxsvm.gradient(loss, optax.sgd(0.1)).init, jax.random.key(0), TWO_ROWS),
+    "gradient": lambda loss: jax.eval_shape(
+        jaxsvm.gradient(loss, optax.sgd(0.1)).init, jax.random.key(0), TWO_ROWS
+    ),
     "probe": lambda loss: jaxsvm.risk_on(TWO_ROWS, loss),
 }
 TWO_ROWS = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
@@ -616,15 +721,23 @@ TWO_ROWS = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
 @pytest.mark.parametrize("name", WRONG_FUNCTIONS)
 def test_a_loss_with_a_function_of_another_form_is_named(name, user):
     field, fn, came = WRONG_FUNCTIONS[name]
-    with pytest.raises(ValueError, match=f"^{field} of loss must give one number for each score, {came}"):
+    with pytest.raises(
+        ValueError, match=f"^{field} of loss must give one number for each score, {came}"
+    ):
         LOSS_USERS[user](with_function(field, fn))
 
 
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
-        (lambda f, y: f if f[0] > 0 else y, "asks for the values of its arguments: write it with jax.numpy"),
-        (lambda f: f, r"fails for shapes \(3,\) and \(3,\), expected a function .*positional argument"),
+        (
+            lambda f, y: f if f[0] > 0 else y,
+            "asks for the values of its arguments: write it with jax.numpy",
+        ),
+        (
+            lambda f: f,
+            r"fails for shapes \(3,\) and \(3,\), expected a function .*positional argument",
+        ),
         (lambda f, y: "one", "fails for shapes .*not a valid JAX type"),
     ],
     ids=["if", "arguments", "string"],
@@ -639,7 +752,10 @@ def test_a_loss_of_the_user_is_as_its_own_and_needs_no_dual_functions():
         raise NotImplementedError
 
     loss = with_function("dual_step", refuse)._replace(conjugate=None)
-    runs = [jaxsvm.fit(jaxsvm.subgradient(0.1, loss=each), TWO_ROWS, jax.random.key(0)) for each in (loss, losses.hinge)]
+    runs = [
+        jaxsvm.fit(jaxsvm.subgradient(0.1, loss=each), TWO_ROWS, jax.random.key(0))
+        for each in (loss, losses.hinge)
+    ]
     assert (runs[0].model.w == runs[1].model.w).all()
 
 
@@ -647,7 +763,63 @@ def test_a_loss_of_the_user_is_as_its_own_and_needs_no_dual_functions():
 def test_a_loss_of_the_user_for_class_numbers():
     loss = losses.crammer_singer.make()
     with pytest.raises(
-        ValueError, match=r"slope of loss must give one number for each score, got .*\(3,\) for scores of shape \(3, 2\)"
+        ValueError,
+        match=(
+            r"slope of loss must give one number for each score, got "
+            r".*\(3,\) for scores of shape \(3, 2\)"
+        ),
     ):
         jaxsvm.risk_on(TWO_ROWS, loss._replace(slope=lambda f, y: f[:, 0]))
     assert callable(jaxsvm.risk_on(TWO_ROWS, loss))
+
+
+CALLED = [
+    losses.hinge,
+    losses.squared_hinge,
+    losses.smooth_hinge(0.5),
+    losses.logistic,
+    losses.squared,
+    losses.eps_insensitive(0.25),
+    losses.squared_eps_insensitive(0.25),
+    losses.pinball(0.3),
+]
+
+
+@pytest.mark.parametrize("loss", CALLED, ids=repr)
+def test_losses_are_called_with_scores_and_targets(loss):
+    """Their derivative in the score is the slope that steps use, also at kinks, and the second one
+    is that of the slope."""
+    score = jnp.array([0.5, 1.0, -2.0, 0.75, 3.0, 0.0])
+    y = jnp.array([1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
+    np.testing.assert_array_equal(loss(score, y), loss.value(score, y))
+    one = jnp.array([1.0])
+    np.testing.assert_array_equal(loss([0.5], [1]), loss.value(0.5 * one, one))
+    total = lambda score: jnp.sum(loss(score, y))
+    np.testing.assert_array_equal(jax.grad(total)(score), loss.slope(score, y))
+    inside = jnp.array([0.6, 1.4, -2.0, 0.65, 3.0, 0.1])
+    second = jnp.diagonal(jax.hessian(total)(inside))
+    of_slope = jax.vmap(jax.grad(loss.slope))(inside, y)
+    np.testing.assert_allclose(second, of_slope, rtol=1e-5)
+
+
+def test_derivatives_of_a_called_loss_in_its_number_and_target():
+    score, y = jnp.array([0.5, -2.0]), jnp.array([1.0, 0.5])
+    of_width = lambda make, number: jax.grad(lambda n: jnp.sum(make(n)(score, y)))(number)
+    assert of_width(losses.smooth_hinge, 0.8) == pytest.approx(
+        float(
+            jnp.sum(losses.smooth_hinge(0.8001)(score, y) - losses.smooth_hinge(0.7999)(score, y))
+        )
+        / 2e-4,
+        rel=1e-2,
+    )
+    np.testing.assert_allclose(
+        jax.grad(lambda y: jnp.sum(losses.squared(score, y)))(y), -losses.squared.slope(score, y)
+    )
+
+
+def test_a_loss_of_several_scores_is_called_too():
+    score, y = jnp.array([[0.5, 0.0, 2.0], [1.0, 3.0, 0.5]]), jnp.array([0.0, 1.0])
+    loss = losses.crammer_singer
+    np.testing.assert_array_equal(loss(score, y), loss.value(score, y))
+    slope = jax.grad(lambda score: jnp.sum(loss(score, y)))(score)
+    np.testing.assert_array_equal(slope, loss.slope(score, y))

@@ -1,4 +1,5 @@
-"""The command `python -m benchmarks.mutants`: the changes it makes, and what it says of those that no test notices."""
+"""The command `python -m benchmarks.mutants`: the changes it makes, and what it says of those that
+no test notices."""
 
 import ast
 import json
@@ -11,7 +12,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.append(str(ROOT))
-changes = pytest.importorskip("benchmarks.mutants.changes", reason="the folder benchmarks is not here")
+changes = pytest.importorskip(
+    "benchmarks.mutants.changes", reason="the folder benchmarks is not here"
+)
 campaign = pytest.importorskip("benchmarks.mutants.campaign")
 imports = pytest.importorskip("benchmarks.mutants.imports")
 
@@ -56,10 +59,13 @@ def test_each_kind_of_change_is_made_and_texts_are_left_alone():
     assert ("name", "return (first, b) -> return (b, first)") in found
     assert ("Point.norm", "-self.x -> self.x") in found
     assert ("Point.norm", "max(-self.x, self.y) -> min(-self.x, self.y)") in found
-    assert {c for f, c in found if f == "clip"} <= {  # nothing of the message, the assertion, the annotations, the default
-        "value < low -> value <= low", "value < low -> value >= low", "if value < low: -> if not value < low:",
+    # nothing of the message, the assertion, the annotations, the default
+    assert {c for f, c in found if f == "clip"} <= {
+        "value < low -> value <= low",
+        "value < low -> value >= low",
+        "if value < low: -> if not value < low:",
         "return value -> return low",
-    }  # fmt: skip
+    }
     assert not any("str(a" in c for _, c in found)
 
 
@@ -74,9 +80,9 @@ def test_a_change_is_found_again_where_lines_have_shifted():
     scope = {}
     tree = changes.changed(change.file, shifted, change)
     exec(compile(tree, "toy", "exec"), scope)
-    assert ast.unparse(tree).replace(change.change.split(" -> ")[1], change.change.split(" -> ")[0]) == ast.unparse(
-        ast.parse(TOY)
-    )
+    assert ast.unparse(tree).replace(
+        change.change.split(" -> ")[1], change.change.split(" -> ")[0]
+    ) == ast.unparse(ast.parse(TOY))
     at_limit = [lambda: scope["clip"](3, 3)]  # `<=` refuses 3, and `>=` too
     for call in at_limit:
         with pytest.raises(ValueError, match="expected 4, got 2"):
@@ -98,13 +104,24 @@ def test_the_statements_that_run_are_noted():
 
 def test_survivors_are_reported_and_equivalent_changes_are_not(monkeypatch, capsys):
     first, second, third = (c._asdict() for c in made()[:3])
-    verdicts = [first | {"verdict": "alive"}, second | {"verdict": "killed"}, third | {"verdict": "alive"}]
+    verdicts = [
+        first | {"verdict": "alive"},
+        second | {"verdict": "killed"},
+        third | {"verdict": "alive"},
+    ]
     reasons = {(third["file"], third["line"], third["change"]): "no test can tell"}
     monkeypatch.setattr(campaign, "equivalents", lambda: reasons)
     rows = campaign.report(verdicts)
     said = capsys.readouterr().out
     assert first["change"] in said and second["change"] not in said and third["change"] not in said
-    assert rows[-1] == {"folder": "all", "changes": 3, "killed": 1, "alive": 1, "equivalent": 1, "unreached": 0}
+    assert rows[-1] == {
+        "folder": "all",
+        "changes": 3,
+        "killed": 1,
+        "alive": 1,
+        "equivalent": 1,
+        "unreached": 0,
+    }
 
 
 def test_every_equivalent_change_is_one_of_the_sources():
@@ -117,13 +134,34 @@ def test_every_equivalent_change_is_one_of_the_sources():
 @pytest.mark.long
 def test_the_command_runs_changes_and_goes_on(tmp_path):
     """Changes of a schedule are noticed by its tests; the second call has nothing left to do."""
-    start = [sys.executable, "-m", "benchmarks.mutants", "--part", "schedules.py", "--count", "2", "--work", str(tmp_path)]
-    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"PYTHONPATH": str(ROOT)}
+    start = [
+        sys.executable,
+        "-m",
+        "benchmarks.mutants",
+        "--part",
+        "schedules.py",
+        "--count",
+        "2",
+        "--work",
+        str(tmp_path),
+    ]
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {
+        "PYTHONPATH": str(ROOT)
+    }
     options = {"cwd": ROOT, "env": environment, "check": True, "capture_output": True, "text": True}
     table = tmp_path / "counts.csv"
-    said = subprocess.run([*start, "--tests", "tests/test_schedules.py", "--table", str(table)], **options).stdout
+    said = subprocess.run(
+        [*start, "--tests", "tests/test_schedules.py", "--table", str(table)], **options
+    ).stdout
     verdicts = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
     assert "recorded tests/test_schedules.py" in said and len(verdicts) == 2
-    assert {v["verdict"] for v in verdicts} <= {"killed", "alive"} and any(v["by"] for v in verdicts)
+    assert {v["verdict"] for v in verdicts} <= {"killed", "alive"} and any(
+        v["by"] for v in verdicts
+    )
     assert table.read_text().splitlines()[0] == "folder,changes,killed,alive,equivalent,unreached"
-    assert "1/" not in subprocess.run([*start, "--tests", "tests/test_schedules.py", "--table", str(table)], **options).stdout
+    assert (
+        "1/"
+        not in subprocess.run(
+            [*start, "--tests", "tests/test_schedules.py", "--table", str(table)], **options
+        ).stdout
+    )

@@ -40,13 +40,25 @@ RUNS = [fitted(key) for key in SEEDS]
 BATCH = jax.vmap(fitted)(SEEDS)
 
 
+def test_runs_without_a_probe_show_their_loss():
+    info = RUNS[0].info._replace(probe=None)
+    ax = plots.learning_curve({"a": info, "b": RUNS[1]})
+    assert ax.get_ylabel() == "mean loss on the drawn rows"
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), info.loss)
+
+
 def test_a_line_for_each_run():
     ax = plots.learning_curve({"a": RUNS[0], "b": RUNS[1]})
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
     for line, run in zip(ax.lines, RUNS, strict=False):
         np.testing.assert_array_equal(line.get_xdata(), [20, 40, 60])
         np.testing.assert_allclose(line.get_ydata(), run.info.probe)
-    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale(), ax.get_yscale()) == ("steps", "probe", "linear", "linear")
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale(), ax.get_yscale()) == (
+        "steps",
+        "probe",
+        "linear",
+        "linear",
+    )
 
 
 def test_a_batch_is_its_mean_and_a_band_from_least_to_largest():
@@ -55,7 +67,9 @@ def test_a_batch_is_its_mean_and_a_band_from_least_to_largest():
     # float32: vmapped sums of 20 losses may round differently
     np.testing.assert_allclose(ax.lines[0].get_ydata(), by_run.mean(0), rtol=1e-5)
     corners = ax.collections[0].get_paths()[0].vertices[:, 1]
-    np.testing.assert_allclose([corners.min(), corners.max()], [by_run.min(), by_run.max()], rtol=1e-5)
+    np.testing.assert_allclose(
+        [corners.min(), corners.max()], [by_run.min(), by_run.max()], rtol=1e-5
+    )
     assert (ax.get_legend(), ax.get_xscale(), ax.get_yscale()) == (None, "log", "log")
 
 
@@ -67,15 +81,21 @@ def test_evaluations_are_summed():
 
 def test_runs_of_a_batch_that_stopped_stand_still():
     # as `fit` has it under vmap: the last row again, with nothing spent
-    info = BATCH.info._replace(step=BATCH.info.step.at[0].set(20), evals_parts=BATCH.info.evals_parts.at[0, 1:].set(0))
+    info = BATCH.info._replace(
+        step=BATCH.info.step.at[0].set(20), evals=BATCH.info.evals.at[0, 1:].set(0)
+    )
     np.testing.assert_array_equal(plots.learning_curve(info).lines[0].get_xdata(), [20, 40, 60])
-    np.testing.assert_allclose(plots.learning_curve(info, x="evals").lines[0].get_xdata(), [20, 100 / 3, 140 / 3])
+    np.testing.assert_allclose(
+        plots.learning_curve(info, x="evals").lines[0].get_xdata(), [20, 100 / 3, 140 / 3]
+    )
 
 
 def test_a_function_of_the_curve():
     ax = plt.subplots()[1]
     assert plots.learning_curve(BATCH, value=lambda info: 100 * info.probe, ax=ax) is ax
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), 100 * np.mean(BATCH.info.probe, 0), rtol=1e-6)
+    np.testing.assert_allclose(
+        ax.lines[0].get_ydata(), 100 * np.mean(BATCH.info.probe, 0), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,8 +106,19 @@ def test_a_function_of_the_curve():
         (RUNS[0], {"value": "gap"}, ValueError, "value must be one of"),
         (RUNS[0], {"x": "time"}, ValueError, "x must be one of"),
         (RUNS[0], {"log": True}, ValueError, "log must be one of"),
-        (RUNS[0].info._replace(probe=None), {}, ValueError, "has no probe"),
-        ({"b": RUNS[0].info._replace(probe=jnp.ones((3, 2)))}, {}, ValueError, "b must have one number for each look"),
+        (RUNS[0].info._replace(probe=None), {"value": "probe"}, ValueError, "has no probe"),
+        (
+            jax.tree.map(lambda a: a[:1], RUNS[0].info._replace(probe=None)),
+            {},
+            ValueError,
+            "one row, so there is no curve: an exact machine",
+        ),
+        (
+            {"b": RUNS[0].info._replace(probe=jnp.ones((3, 2)))},
+            {},
+            ValueError,
+            "b must have one number for each look",
+        ),
         (RUNS[0].info._replace(probe={"e": jnp.ones(3)}), {}, ValueError, "got a dict"),
         (jax.tree.map(lambda a: a[None], BATCH.info), {}, ValueError, "one axis of runs"),
         (jax.tree.map(lambda a: a[:0], RUNS[0].info), {}, ValueError, "made no step"),
@@ -108,7 +139,10 @@ def lines(ax):
 
 def test_the_lines_of_a_model_are_where_its_values_are():
     logistic = LogisticRegression().fit(X, np.asarray(DATA.y))
-    model = Linear(jnp.asarray(logistic.coef_[0], jnp.float32), jnp.asarray(logistic.intercept_[0], jnp.float32))
+    model = Linear(
+        jnp.asarray(logistic.coef_[0], jnp.float32),
+        jnp.asarray(logistic.intercept_[0], jnp.float32),
+    )
     ax = plots.decision_region(model, DATA)
     for level, found in zip((-1, 0, 1), lines(ax), strict=True):
         # a linear function is interpolated exactly, in float32
@@ -119,7 +153,9 @@ def test_the_lines_of_a_model_are_where_its_values_are():
 def test_the_fill_reaches_as_far_as_the_rows_and_their_margin():
     """Rows from -1 to 3 and from 0 to 20, with as much beside them on each side."""
     data = jaxsvm.dataset([[-1.0, 0.0], [3.0, 20.0]], [1, -1])
-    left, right, low, high = plots.decision_region(Linear(jnp.ones(2), jnp.zeros(())), data).images[0].get_extent()
+    left, right, low, high = (
+        plots.decision_region(Linear(jnp.ones(2), jnp.zeros(())), data).images[0].get_extent()
+    )
     np.testing.assert_allclose([left + right, low + high], [2, 20], rtol=1e-5)
     assert left < -1 and low < 0
 
@@ -142,15 +178,23 @@ def test_support_vectors_are_ringed():
     ax = plt.subplots()[1]
     assert plots.decision_region(model, DATA, ax=ax) is ax
     np.testing.assert_allclose(np.sort(rings(ax), 0), np.sort(found.support_vectors_, 0))
-    np.testing.assert_allclose(found.decision_function(lines(ax)[1]), 0, atol=2e-2)  # between points of the grid
+    np.testing.assert_allclose(
+        found.decision_function(lines(ax)[1]), 0, atol=2e-2
+    )  # between points of the grid
     named = Classifier(model, ("no", "yes"))
     ax = plots.decision_region(named, DATA)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["no", "yes", "support vectors"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "no",
+        "yes",
+        "support vectors",
+    ]
     assert len(plots.decision_region(named, DATA, support=False).get_legend().get_texts()) == 2
 
 
 def test_padding_and_constant_columns():
-    flat = DATA._replace(x=DATA.x.at[:, 1].set(3.0).at[0].set(1e6), weight=DATA.weight.at[0].set(0.0))
+    flat = DATA._replace(
+        x=DATA.x.at[:, 1].set(3.0).at[0].set(1e6), weight=DATA.weight.at[0].set(0.0)
+    )
     ax = plots.decision_region(Linear(jnp.ones(2), jnp.zeros(())), flat)
     assert ax.get_xlim()[1] < 10 and ax.get_ylim() == (2, 4)
 
@@ -161,7 +205,10 @@ def test_sparse_rows():
 
     sparse = jaxsvm.dataset(csr_matrix(X), np.asarray(DATA.y))
     model = of_libsvm()[1]
-    dense, padded = plots.decision_region(model, DATA), plots.decision_region(Expansion(**vars(model) | {"x": sparse.x}), sparse)
+    dense, padded = (
+        plots.decision_region(model, DATA),
+        plots.decision_region(Expansion(**vars(model) | {"x": sparse.x}), sparse),
+    )
     np.testing.assert_allclose(rings(dense), rings(padded))
 
 
@@ -173,7 +220,12 @@ def test_classes_have_regions(k):
     ax = plots.decision_region(lambda rows: rows @ w, data)
     image = ax.images[0].get_array()
     here = lambda x, y: image[
-        tuple(np.array([(v - a) / (b - a) * 199 for v, (a, b) in ((y, ax.get_ylim()), (x, ax.get_xlim()))], int))
+        tuple(
+            np.array(
+                [(v - a) / (b - a) * 199 for v, (a, b) in ((y, ax.get_ylim()), (x, ax.get_xlim()))],
+                int,
+            )
+        )
     ]
     colours = [c.get_facecolor()[0] for c in ax.collections if c.get_label() in map(str, range(k))]
     assert len(colours) == k
@@ -185,7 +237,9 @@ def test_classes_have_regions(k):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("many, parts", [(one_vs_rest, [0, 1, 2]), (one_vs_one, [(0, 1), (0, 2), (1, 2)])])
+@pytest.mark.parametrize(
+    "many, parts", [(one_vs_rest, [0, 1, 2]), (one_vs_one, [(0, 1), (0, 2), (1, 2)])]
+)
 def test_support_vectors_of_any_class_or_pair(many, parts):
     data = jaxsvm.dataset(X, (X[:, 0] > 0).astype(int) + (X[:, 1] > 0), task="multiclass")
     solver = many(jaxsvm.sdca(0.5, kernels.rbf(1.0)), classes=3)

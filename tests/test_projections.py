@@ -20,7 +20,9 @@ class Params(NamedTuple):
 
 
 def test_keep_moves_the_parameters_to_the_projection_of_where_the_update_led():
-    tx = optax.chain(optax.sgd(1.0), projections.keep(lambda p: jax.tree.map(lambda a: jnp.clip(a, -1, 1), p)))
+    tx = optax.chain(
+        optax.sgd(1.0), projections.keep(lambda p: jax.tree.map(lambda a: jnp.clip(a, -1, 1), p))
+    )
     params = {"a": jnp.array([0.5, -0.5]), "b": jnp.array(0.25)}
     grads = {"a": jnp.array([-3.0, 0.25]), "b": jnp.array(9.0)}
     updates, _ = tx.update(grads, tx.init(params), params)
@@ -40,7 +42,9 @@ def test_ball_is_the_projection_of_optax():
     for size in (1e-3, 0.5, 3.0, 1e6):
         w = jnp.asarray(rng.normal(size=5) * size, jnp.float32)
         want = optax.projections.projection_l2_ball(w, scale=1.5)
-        np.testing.assert_allclose(projections.ball(1.5)(w), want, rtol=1e-6)  # a few roundings of the factor
+        np.testing.assert_allclose(
+            projections.ball(1.5)(w), want, rtol=1e-6
+        )  # a few roundings of the factor
 
 
 TREES = [
@@ -58,11 +62,15 @@ TREES = [
 @pytest.mark.parametrize("tree", TREES, ids=range(len(TREES)))
 def test_ball_takes_the_norm_of_all_numbers_of_an_array_or_tree(tree):
     want = optax.projections.projection_l2_ball(tree, scale=1.5)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), projections.ball(1.5)(tree), want)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), projections.ball(1.5)(tree), want
+    )
 
 
 def test_keep_projects_a_matrix_of_a_product_onto_the_ball():
-    tx = optax.chain(optax.sgd(1.0), projections.keep(projections.product({"w": projections.ball(1.0)})))
+    tx = optax.chain(
+        optax.sgd(1.0), projections.keep(projections.product({"w": projections.ball(1.0)}))
+    )
     params = {"w": jnp.eye(2), "b": jnp.ones(2)}
     updates, _ = tx.update({"w": -4 * jnp.eye(2), "b": -jnp.ones(2)}, tx.init(params), params)
     after = optax.apply_updates(params, updates)
@@ -73,7 +81,9 @@ def test_keep_projects_a_matrix_of_a_product_onto_the_ball():
 def test_box_section_of_a_matrix_is_that_of_its_numbers():
     x, normal = jnp.arange(6.0).reshape(2, 3), jnp.array([[1.0, -1.0, 1.0], [2.0, 1.0, -1.0]])
     got = projections.box_section(x, 0.0, 2.0, normal, 1.0)
-    np.testing.assert_allclose(got.ravel(), box_section(x.ravel(), 0.0, 2.0, normal.ravel(), 1.0), atol=1e-5)
+    np.testing.assert_allclose(
+        got.ravel(), box_section(x.ravel(), 0.0, 2.0, normal.ravel(), 1.0), atol=1e-5
+    )
 
 
 def test_ball_leaves_points_inside_and_zero_as_they_are():
@@ -142,7 +152,9 @@ def test_box_section_is_the_dual_box_of_a_support_vector_machine_in_float32():
     v = box_section(x, 0.0, 0.5, y)
     assert v.dtype == jnp.float32
     assert float(v.min()) >= 0 and float(v.max()) <= 0.5
-    assert abs(float(np.sum(np.asarray(v, np.float64) * y))) < 200 * 1e-7  # a rounding of each entry
+    assert (
+        abs(float(np.sum(np.asarray(v, np.float64) * y))) < 200 * 1e-7
+    )  # a rounding of each entry
     feasible = box_section(v, 0.0, 0.5, y)
     np.testing.assert_allclose(feasible, v, atol=1e-6)  # a point of the set is its own projection
 
@@ -150,7 +162,9 @@ def test_box_section_is_the_dual_box_of_a_support_vector_machine_in_float32():
 @pytest.mark.long
 def test_box_section_takes_a_box_without_an_upper_end():
     # as in the dual of the squared hinge: v1 = v2 + v3 nearest to (1, 2, -1) is (1.5, 1.5, 0)
-    got = projections.box_section(jnp.array([1.0, 2.0, -1.0]), 0.0, jnp.inf, jnp.array([1.0, -1.0, -1.0]))
+    got = projections.box_section(
+        jnp.array([1.0, 2.0, -1.0]), 0.0, jnp.inf, jnp.array([1.0, -1.0, -1.0])
+    )
     np.testing.assert_allclose(got, [1.5, 1.5, 0.0], rtol=1e-6)
 
 
@@ -159,10 +173,14 @@ def test_a_projection_of_another_shape_is_refused():
     params = jnp.array([3.0, 4.0])
     for wrong in (jnp.linalg.norm, lambda w: w[:1], lambda w: {"w": w}, lambda w: None):
         tx = projections.keep(wrong)
-        with pytest.raises(ValueError, match="projection must return parameters of the shapes it was given, "):
+        with pytest.raises(
+            ValueError, match="projection must return parameters of the shapes it was given, "
+        ):
             tx.update(params, tx.init(params), params)
     for wrong in (None, 1.0, "ball"):
-        with pytest.raises(TypeError, match="projection must be a function of the parameters, got "):
+        with pytest.raises(
+            TypeError, match="projection must be a function of the parameters, got "
+        ):
             projections.keep(wrong)
     with pytest.raises(ValueError, match="radius must be a finite number of at least 0, got -1"):
         projections.ball(-1)

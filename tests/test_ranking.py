@@ -66,7 +66,9 @@ def test_value_and_slope_are_sums_over_all_pairs(grades, queries, x64):
         score = score.astype(np.float64 if x64 else np.float32)
         found = evaluated(batch(y, query, weight, np.ones((N, 1), score.dtype)), jnp.asarray(score))
         close = dict(rtol=1e-11, atol=1e-12) if x64 else dict(rtol=3e-6, atol=3e-6)
-        for (value, slope), (squared, per_query) in zip(found, [(0, 0), (0, 1), (1, 0), (1, 1)], strict=True):
+        for (value, slope), (squared, per_query) in zip(
+            found, [(0, 0), (0, 1), (1, 0), (1, 1)], strict=True
+        ):
             c = pair_weights(y, query, weight, per_query)
             risk, u = by_pairs(c, score.astype(float), squared)
             np.testing.assert_allclose(value, risk, **close)
@@ -74,17 +76,21 @@ def test_value_and_slope_are_sums_over_all_pairs(grades, queries, x64):
 
 
 def test_ties_and_margins_of_one_are_the_same_pairs_from_both_sides():
-    """Scores on a grid, where f_i - 1 and f_j + 1 round either way: the slope sums to 0, to the bit of the counts."""
+    """Scores on a grid, where f_i - 1 and f_j + 1 round either way: the slope sums to 0, to the bit
+    of the counts."""
     y, query, weight, _ = rows(5, 6)
     score = np.random.default_rng(3).integers(-20, 20, N) * np.float32(0.1)
     (_, slope), *_ = evaluated(batch(y, query, weight, np.ones((N, 1), "f")), jnp.asarray(score))
     assert abs(np.asarray(slope, float).sum()) < 1e-7
     value, _ = evaluated(batch(y, query, weight, np.ones((N, 1), "f")), jnp.asarray(score))[0]
-    np.testing.assert_allclose(value, by_pairs(pair_weights(y, query, weight), score.astype(float), False)[0], rtol=1e-5)
+    np.testing.assert_allclose(
+        value, by_pairs(pair_weights(y, query, weight), score.astype(float), False)[0], rtol=1e-5
+    )
 
 
 def test_what_changes_nothing():
-    """A constant for each query; grades relabelled in the same order; rows in another order; rows of weight 0."""
+    """A constant for each query; grades relabelled in the same order; rows in another order; rows
+    of weight 0."""
     y, query, weight, score = rows(5, 6)
     first = evaluated(batch(y, query, weight), jnp.asarray(score, jnp.float32))
     shift = np.random.default_rng(4).normal(size=6)[query]
@@ -94,7 +100,13 @@ def test_what_changes_nothing():
         "shift": (y, query, weight, score + shift, slice(None)),
         "relabelled": (y**3 + 0.5, query, weight, score, slice(None)),
         "order": (y[order], query[order], weight[order], score[order], order),
-        "absent": (np.where(absent, 9, y), query, weight, np.where(absent, np.nan, score), slice(None)),
+        "absent": (
+            np.where(absent, 9, y),
+            query,
+            weight,
+            np.where(absent, np.nan, score),
+            slice(None),
+        ),
     }
     for name, (y, query, weight, score, place) in others.items():
         other = evaluated(batch(y, query, weight), jnp.asarray(score, jnp.float32))
@@ -122,7 +134,9 @@ def test_the_derivative_in_the_scores_is_the_slope():
     risk = risk_of(losses.rank_squared_hinge, data)
     score = jnp.asarray(rows(5, 6)[3], jnp.float32)
     _, slope = risk.value_and_slope(score)
-    np.testing.assert_allclose(jax.grad(lambda f: risk.value_and_slope(f)[0])(score), slope, rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.grad(lambda f: risk.value_and_slope(f)[0])(score), slope, rtol=1e-6
+    )
 
 
 def test_weight_two_is_two_copies():
@@ -130,11 +144,16 @@ def test_weight_two_is_two_copies():
     weight = np.r_[np.full(20, 2.0), np.ones(N - 20)]
     copies = np.r_[np.arange(20), np.arange(N)]
     merged = evaluated(batch(y, query, weight), jnp.asarray(score, jnp.float32))
-    copied = evaluated(batch(y[copies], query[copies], np.ones(len(copies))), jnp.asarray(score[copies], jnp.float32))
+    copied = evaluated(
+        batch(y[copies], query[copies], np.ones(len(copies))),
+        jnp.asarray(score[copies], jnp.float32),
+    )
     for (value, slope), (value2, slope2) in zip(merged, copied, strict=True):
         np.testing.assert_allclose(value2, value, rtol=3e-6)
         slope2 = np.asarray(slope2)
-        np.testing.assert_allclose(np.r_[slope2[:20] + slope2[20:40], slope2[40:]], slope, atol=3e-6)
+        np.testing.assert_allclose(
+            np.r_[slope2[:20] + slope2[20:40], slope2[40:]], slope, atol=3e-6
+        )
 
 
 def test_a_wavelet_matrix_sums_by_brute_force():
@@ -144,15 +163,24 @@ def test_a_wavelet_matrix_sums_by_brute_force():
         values = rng.normal(size=(2, n))
         start, end = (rng.integers(0, n + 1, (2, n)) for _ in range(2))
         start, end = np.minimum(start, end), np.maximum(start, end)
-        ranges = [Ranges(*(jnp.asarray(a, jnp.int32) for a in pair)) for pair in zip(start, end, strict=True)]
+        ranges = [
+            Ranges(*(jnp.asarray(a, jnp.int32) for a in pair))
+            for pair in zip(start, end, strict=True)
+        ]
         as_int = lambda a: jnp.asarray(a, jnp.int32)
         keys_array = as_int(keys)
         bits = key_bits(jnp.maximum(keys_array, as_int(bound)))
-        below, above = sums_by_key(keys_array, jnp.asarray(values, jnp.float32), bits, as_int(bound), *ranges)
+        below, above = sums_by_key(
+            keys_array, jnp.asarray(values, jnp.float32), bits, as_int(bound), *ranges
+        )
         for i in range(n):
             low, high = (slice(start[k, i], end[k, i]) for k in range(2))
-            np.testing.assert_allclose(below[:, i], (values * (keys < bound[i]))[:, low].sum(axis=1), atol=1e-5)
-            np.testing.assert_allclose(above[:, i], (values * (keys > bound[i]))[:, high].sum(axis=1), atol=1e-5)
+            np.testing.assert_allclose(
+                below[:, i], (values * (keys < bound[i]))[:, low].sum(axis=1), atol=1e-5
+            )
+            np.testing.assert_allclose(
+                above[:, i], (values * (keys > bound[i]))[:, high].sum(axis=1), atol=1e-5
+            )
 
 
 @jax.jit
@@ -160,7 +188,9 @@ def hessians(data, score, direction):
     """The slope, the product and the diagonal of both Hessians."""
     found = []
     for per_query in (False, True):
-        _, slope, hessian = risk_of(losses.pairwise(squared=True, per_query=per_query), data).second_order(score)
+        _, slope, hessian = risk_of(
+            losses.pairwise(squared=True, per_query=per_query), data
+        ).second_order(score)
         found.append((slope, hessian.product(direction), hessian.diagonal))
     return found
 
@@ -170,13 +200,16 @@ def hessians(data, score, direction):
 @pytest.mark.parametrize("x64", [True, False])
 @pytest.mark.parametrize(("grades", "queries"), CASES)
 def test_the_hessian_is_that_of_all_pairs(grades, queries, x64, ties):
-    """A Laplacian of the violated pairs; ties: equal scores, and no differences of 1 that rounding decides."""
+    """A Laplacian of the violated pairs; ties: equal scores, and no differences of 1 that rounding
+    decides."""
     with jax.enable_x64(x64):
         y, query, weight, score = rows(grades, queries)
         score = np.round(score * 8) / 8 + 2.0**-10 * y if ties else score  # exact numbers
         score = score.astype(np.float64 if x64 else np.float32)
         direction = np.random.default_rng(9).normal(size=N).astype(score.dtype)
-        wild = np.where(weight > 0, direction, 1e20).astype(score.dtype)  # rows of weight 0 may hold anything
+        wild = np.where(weight > 0, direction, 1e20).astype(
+            score.dtype
+        )  # rows of weight 0 may hold anything
         data = batch(y, query, weight, np.ones((N, 1), score.dtype))
         found = hessians(data, jnp.asarray(score), jnp.asarray(wild))
         tol = 1e-10 if x64 else 3e-6
@@ -187,15 +220,24 @@ def test_the_hessian_is_that_of_all_pairs(grades, queries, x64, ties):
             np.testing.assert_allclose(product, laplacian @ direction, rtol=tol, atol=tol)
             np.testing.assert_array_equal(np.asarray(product)[weight == 0], 0)
             np.testing.assert_allclose(diagonal, np.diag(laplacian), rtol=tol, atol=tol)
-            np.testing.assert_allclose(slope, by_pairs(c, score.astype(float), True)[1], rtol=tol, atol=tol)
+            np.testing.assert_allclose(
+                slope, by_pairs(c, score.astype(float), True)[1], rtol=tol, atol=tol
+            )
 
 
 def test_the_hessian_is_the_derivative_of_the_slope(x64):
     y, query, weight, score = rows(5, 6)
-    data, direction = batch(y, query, weight, np.ones((N, 1))), np.random.default_rng(9).normal(size=N)
-    shifted = lambda h: np.asarray(hessians(data, jnp.asarray(score + h * direction), jnp.asarray(direction))[0][0])
+    data, direction = (
+        batch(y, query, weight, np.ones((N, 1))),
+        np.random.default_rng(9).normal(size=N),
+    )
+    shifted = lambda h: np.asarray(
+        hessians(data, jnp.asarray(score + h * direction), jnp.asarray(direction))[0][0]
+    )
     product = hessians(data, jnp.asarray(score), jnp.asarray(direction))[0][1]
-    np.testing.assert_allclose((shifted(1e-7) - shifted(-1e-7)) / 2e-7, product, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        (shifted(1e-7) - shifted(-1e-7)) / 2e-7, product, rtol=1e-6, atol=1e-8
+    )
 
 
 def differences(x, y, query, weight):
@@ -217,13 +259,22 @@ def test_ocas_finds_the_optimum_of_the_explicit_pair_problem():
     w = peer.fit(sign[:, None] * z, sign, sample_weight=c).coef_[0]
     best = lam / 2 * w @ w + c @ np.maximum(1 - z @ w, 0)
     data = batch(y, query, weight, x)
-    run = jaxsvm.fit(jaxsvm.ocas(lam, loss=losses.rank_hinge), data, jax.random.key(0), steps=60, every=10, tol=1e-6)
+    run = jaxsvm.fit(
+        jaxsvm.ocas(lam, loss=losses.rank_hinge),
+        data,
+        jax.random.key(0),
+        steps=60,
+        every=10,
+        tol=1e-6,
+    )
     assert run.converged
     found = float(objectives.primal(run.model, data, lam, losses.rank_hinge))
     assert best * (1 - 1e-6) <= found <= best * (1 + 2e-6)
     np.testing.assert_allclose(run.model.w, w, atol=2e-3)
     np.testing.assert_allclose(
-        jaxsvm.risk_on(data, losses.rank_hinge)(run.model), c @ np.maximum(1 - z @ np.asarray(run.model.w, float), 0), rtol=1e-5
+        jaxsvm.risk_on(data, losses.rank_hinge)(run.model),
+        c @ np.maximum(1 - z @ np.asarray(run.model.w, float), 0),
+        rtol=1e-5,
     )
 
 
@@ -231,12 +282,15 @@ SQUARED = losses.rank_squared_hinge
 
 
 def smooth_pairs(x, y, query, weight, lam):
-    """The optimum of the squared loss by SciPy on the differences of all pairs: its weights and value."""
+    """The optimum of the squared loss by SciPy on the differences of all pairs: its weights and
+    value."""
     z, c = differences(x, y, query, weight)
     slack = lambda w: np.maximum(1 - z @ w, 0)
     fun = lambda w: lam / 2 * w @ w + c @ slack(w) ** 2
     jac = lambda w: lam * w - 2 * (c * slack(w)) @ z
-    best = scipy.optimize.minimize(fun, np.zeros(x.shape[1]), jac=jac, method="BFGS", options={"gtol": 1e-11})
+    best = scipy.optimize.minimize(
+        fun, np.zeros(x.shape[1]), jac=jac, method="BFGS", options={"gtol": 1e-11}
+    )
     return best.x, best.fun
 
 
@@ -255,7 +309,9 @@ def test_newton_finds_the_optimum_of_scipy_on_all_pairs(queries, x64):
     run = by_newton(batch(y, query, weight, x), lam)
     assert run.converged and int(run.state.solver.steps) <= 10
     np.testing.assert_allclose(run.model.w, w, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(objectives.primal(run.model, batch(y, query, weight, x), lam, SQUARED), least, rtol=1e-10)
+    np.testing.assert_allclose(
+        objectives.primal(run.model, batch(y, query, weight, x), lam, SQUARED), least, rtol=1e-10
+    )
     single = by_newton(batch(y, query, weight, x.astype("f")), lam, tol=1e-6)
     assert single.converged and single.model.w.dtype == np.float32
     np.testing.assert_allclose(single.model.w, w, rtol=2e-3, atol=2e-4)
@@ -277,7 +333,10 @@ def test_newton_and_ocas_have_one_optimum():
 @pytest.mark.long
 def test_weights_are_copies_under_newton(x64):
     y, query, _, _ = rows(5, 6)
-    x, times = np.random.default_rng(8).normal(size=(N, 4)), np.random.default_rng(2).integers(0, 4, N)
+    x, times = (
+        np.random.default_rng(8).normal(size=(N, 4)),
+        np.random.default_rng(2).integers(0, 4, N),
+    )
     weighted = by_newton(batch(y, query, times.astype(float), x), 1e-2)
     copies = np.repeat(np.arange(N), times)
     copied = by_newton(batch(y[copies], query[copies], np.ones(len(copies)), x[copies]), 1e-2)
@@ -287,9 +346,14 @@ def test_weights_are_copies_under_newton(x64):
 @pytest.mark.long
 def test_several_lam_at_once_are_a_loop_of_newton(x64):
     y, query, weight, _ = rows(5, 6)
-    data, lams = batch(y, query, weight, np.random.default_rng(8).normal(size=(N, 4))), jnp.array([1e-3, 1e-2, 1.0])
+    data, lams = (
+        batch(y, query, weight, np.random.default_rng(8).normal(size=(N, 4))),
+        jnp.array([1e-3, 1e-2, 1.0]),
+    )
     several = jax.vmap(lambda lam: by_newton(data, lam).model.w)(lams)
-    np.testing.assert_allclose(several, [by_newton(data, float(lam)).model.w for lam in lams], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        several, [by_newton(data, float(lam)).model.w for lam in lams], rtol=1e-6, atol=1e-9
+    )
 
 
 @pytest.mark.long
@@ -306,7 +370,8 @@ def test_a_run_of_newton_goes_on_to_the_bit():
 
 @pytest.mark.long
 def test_derivatives_of_newton_are_those_of_the_optimum_of_all_pairs(x64):
-    """In lam and in the rows, against SciPy's optima nearby; of second order in lam; in the weights a sentence."""
+    """In lam and in the rows, against SciPy's optima nearby; of second order in lam; in the weights
+    a sentence."""
     lam = 1e-2
     y, query, weight, _ = rows(7, 6)
     x = np.random.default_rng(8).normal(size=(N, 4))
@@ -317,7 +382,9 @@ def test_derivatives_of_newton_are_those_of_the_optimum_of_all_pairs(x64):
     peer = lambda x, lam: float(score(smooth_pairs(x, y, query, weight, lam)[0]))
     slope = jax.jit(jax.grad(of_lam))
     h = 1e-4 * lam
-    np.testing.assert_allclose(slope(lam), (peer(x, lam + h) - peer(x, lam - h)) / (2 * h), rtol=1e-5)
+    np.testing.assert_allclose(
+        slope(lam), (peer(x, lam + h) - peer(x, lam - h)) / (2 * h), rtol=1e-5
+    )
     np.testing.assert_allclose(jax.jvp(of_lam, (lam,), (1.0,))[1], slope(lam), rtol=1e-10)
     several = jax.vmap(jax.grad(of_lam))(jnp.array([lam, 2 * lam]))
     np.testing.assert_allclose(several, [slope(lam), slope(2 * lam)], rtol=1e-8)
@@ -326,15 +393,27 @@ def test_derivatives_of_newton_are_those_of_the_optimum_of_all_pairs(x64):
     direction = np.random.default_rng(3).normal(size=x.shape)
     found = np.sum(np.asarray(jax.jit(jax.grad(of_rows))(jnp.asarray(x))) * direction)
     h = 1e-5
-    np.testing.assert_allclose(found, (peer(x + h * direction, lam) - peer(x - h * direction, lam)) / (2 * h), rtol=1e-4)
-    with pytest.raises(TypeError, match="losses of ranking have no derivatives in the weights of the rows"):
-        jax.grad(lambda weight: score(by_newton(data._replace(weight=weight), lam).model.w))(data.weight)
+    np.testing.assert_allclose(
+        found, (peer(x + h * direction, lam) - peer(x - h * direction, lam)) / (2 * h), rtol=1e-4
+    )
+    with pytest.raises(
+        TypeError, match="losses of ranking have no derivatives in the weights of the rows"
+    ):
+        jax.grad(lambda weight: score(by_newton(data._replace(weight=weight), lam).model.w))(
+            data.weight
+        )
 
 
 def test_what_newton_does_not_take_of_ranking_is_refused_with_one_sentence():
     for options, sentence in (
-        ({"loss": losses.rank_hinge}, r"newton needs a loss with a continuous slope.*got pairwise\(\)"),
-        ({"system": "cholesky"}, "couples rows, so that its systems are not formed: take system='cg', got 'cholesky'"),
+        (
+            {"loss": losses.rank_hinge},
+            r"newton needs a loss with a continuous slope.*got pairwise\(\)",
+        ),
+        (
+            {"system": "cholesky"},
+            "couples rows, so that its systems are not formed: take system='cg', got 'cholesky'",
+        ),
         ({"system": "eigen"}, "take system='cg', got 'eigen'"),
         ({"bias": "free"}, "does not depend on a free bias: take bias='none'"),
         ({"loss": losses.crammer_singer}, "newton needs a loss with a continuous slope"),
@@ -342,24 +421,34 @@ def test_what_newton_does_not_take_of_ranking_is_refused_with_one_sentence():
         with pytest.raises(ValueError, match=sentence):
             jaxsvm.newton(0.1, **({"loss": SQUARED} | options))
     with pytest.raises(ValueError, match="no two rows of one query have different grades"):
-        jaxsvm.fit(jaxsvm.newton(0.1, loss=SQUARED), jaxsvm.dataset(np.eye(3), [1, 1, 1], task="ranking"), KEY)
+        jaxsvm.fit(
+            jaxsvm.newton(0.1, loss=SQUARED),
+            jaxsvm.dataset(np.eye(3), [1, 1, 1], task="ranking"),
+            KEY,
+        )
 
 
 @pytest.mark.long
 def test_strong_regularisation_has_a_closed_form():
-    """lam above max |x_i - x_j|^2: all pairs violate their margin, w = sum c_ij (x_i - x_j) / lam, after one plane."""
+    """lam above max |x_i - x_j|^2: all pairs violate their margin, w = sum c_ij (x_i - x_j) / lam,
+    after one plane."""
     y, query, weight, _ = rows(7, 6)
     x = np.random.default_rng(8).normal(size=(N, 4)).astype(np.float32)
     z, c = differences(x.astype(float), y, query, weight)
     lam = float((z**2).sum(axis=1).max())
     solver = jaxsvm.ocas(lam, loss=losses.rank_hinge)
-    run = jaxsvm.fit(solver, batch(y, query, weight, x), jax.random.key(0), steps=60, every=10, tol=1e-6)
+    run = jaxsvm.fit(
+        solver, batch(y, query, weight, x), jax.random.key(0), steps=60, every=10, tol=1e-6
+    )
     assert int(run.state.step) == 10
     np.testing.assert_allclose(run.model.w, c @ z / lam, rtol=1e-4, atol=1e-7)
 
 
 def test_solvers_of_single_rows_refuse_a_loss_that_couples_rows():
-    couples = "loss must be one of single rows here, and pairwise.. couples rows: take a solver of joint risks, jaxsvm.ocas"
+    couples = (
+        "loss must be one of single rows here, and pairwise.. couples rows: "
+        "take a solver of joint risks, jaxsvm.ocas"
+    )
     for call in (
         lambda: jaxsvm.pegasos(0.1, loss=losses.rank_hinge),
         lambda: jaxsvm.sdca(1.0, loss=losses.rank_hinge),
@@ -368,7 +457,9 @@ def test_solvers_of_single_rows_refuse_a_loss_that_couples_rows():
             call()
     data = jaxsvm.dataset(np.eye(3), [0, 1, 2], task="ranking")
     with pytest.raises(TypeError, match=couples):
-        jaxsvm.certificate(jaxsvm.models.Linear(jnp.ones(3), jnp.zeros(())), data, 1.0, losses.rank_hinge)
+        jaxsvm.certificate(
+            jaxsvm.models.Linear(jnp.ones(3), jnp.zeros(())), data, 1.0, losses.rank_hinge
+        )
     with pytest.raises(TypeError, match="loss must be a loss such as"):
         jaxsvm.ocas(0.1, loss="rank_hinge")
 

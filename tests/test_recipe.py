@@ -19,7 +19,15 @@ from sklearn.base import clone
 
 import jaxsvm
 from jaxsvm import kernels, losses, recipe, samplers
-from jaxsvm.recipe import Recipe, as_static, cast, check_choice, check_positive, check_scalars, unwrap_static
+from jaxsvm.recipe import (
+    Recipe,
+    as_static,
+    cast,
+    check_choice,
+    check_positive,
+    check_scalars,
+    unwrap_static,
+)
 from jaxsvm.types import Info, Solver
 
 MADE = []  # the arguments of every call that `toy` was made of
@@ -36,10 +44,14 @@ def toy(lam, shift=0.0, *, count=3, rate=0.5, flag=True, name="plain", fn=None, 
 
     def update(state, batch):
         zero = jnp.zeros(())
-        info = Info(zero, zero, jnp.zeros(1), jnp.zeros(1, jnp.int32), jnp.int32(count), jnp.int32(1))
+        info = Info(
+            zero, zero, jnp.zeros(1), jnp.zeros(1, jnp.int32), jnp.int32(count), jnp.int32(1)
+        )
         return state + lam + rate + shift, info
 
-    return Solver(init, update, lambda state, data=None: state, samplers.epochs(2), "rows", residual_scope="sample")
+    return Solver(
+        init, update, lambda state, data=None: state, samplers.epochs(2), False, residual_of="batch"
+    )
 
 
 def structure(tree):
@@ -52,7 +64,12 @@ def structure(tree):
 def test_positional_whole_numbers_are_leaves_as_floats():
     assert jax.tree.leaves(toy(2)) == [2.0, 0.0, 0.5]
     assert all(isinstance(leaf, float) for leaf in jax.tree.leaves(toy(2, 3)))
-    assert structure(toy(2)) == structure(toy(3.5)) == structure(toy(np.int64(7))) == structure(toy(lam=4))
+    assert (
+        structure(toy(2))
+        == structure(toy(3.5))
+        == structure(toy(np.int64(7)))
+        == structure(toy(lam=4))
+    )
 
 
 def test_keyword_whole_numbers_are_structure():
@@ -64,8 +81,14 @@ def test_keyword_whole_numbers_are_structure():
 
 def test_keyword_floats_are_leaves():
     assert jax.tree.leaves(toy(1.0, rate=0.25)) == [1.0, 0.0, 0.25]
-    assert structure(toy(1.0, rate=0.25)) == structure(toy(1.0, rate=np.float32(0.5))) == structure(toy(1.0))
-    assert structure(toy(1.0, rate=1)) == structure(toy(1.0)), "a keyword whose default is a float is a number"
+    assert (
+        structure(toy(1.0, rate=0.25))
+        == structure(toy(1.0, rate=np.float32(0.5)))
+        == structure(toy(1.0))
+    )
+    assert structure(toy(1.0, rate=1)) == structure(toy(1.0)), (
+        "a keyword whose default is a float is a number"
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +108,9 @@ def test_bools_strings_functions_and_none_are_structure(one, other):
 
 
 def test_booleans_are_no_numbers():
-    assert jax.tree.leaves(toy(True, flag=np.bool_(False))) == [0.0, 0.5], "a positional bool is structure"
+    assert jax.tree.leaves(toy(True, flag=np.bool_(False))) == [0.0, 0.5], (
+        "a positional bool is structure"
+    )
     assert toy(1.0, flag=np.bool_(False)).call()[2]["flag"] is False
     assert structure(toy(1.0, flag=np.bool_(False))) == structure(toy(1.0, flag=False))
 
@@ -107,8 +132,12 @@ def test_arrays_and_typed_keys_are_leaves():
 def test_nested_kernels_and_solvers_give_their_leaves():
     nested = toy(1.0, inner=jaxsvm.sdca(2, kernels.rbf(3) + 4 * kernels.linear()))
     assert jax.tree.leaves(nested) == [1.0, 0.0, 2.0, 3.0, 4.0, 0.5]
-    assert structure(nested) == structure(toy(1.0, inner=jaxsvm.sdca(5.0, kernels.rbf(1.0) + 2.0 * kernels.linear())))
-    assert structure(nested) != structure(toy(1.0, inner=jaxsvm.sdca(2, kernels.laplacian(3) + 4 * kernels.linear())))
+    assert structure(nested) == structure(
+        toy(1.0, inner=jaxsvm.sdca(5.0, kernels.rbf(1.0) + 2.0 * kernels.linear()))
+    )
+    assert structure(nested) != structure(
+        toy(1.0, inner=jaxsvm.sdca(2, kernels.laplacian(3) + 4 * kernels.linear()))
+    )
 
 
 def test_samplers_count_with_their_whole_numbers():
@@ -137,7 +166,10 @@ def test_one_compilation_for_all_numbers():
         traced.append(None)
         return solver.update(state, None)[0]
 
-    values = [float(run(toy(lam, rate=rate), jnp.zeros(()))) for lam, rate in ((1, 0.5), (2.5, 0.25), (np.float32(3), 1.0))]
+    values = [
+        float(run(toy(lam, rate=rate), jnp.zeros(())))
+        for lam, rate in ((1, 0.5), (2.5, 0.25), (np.float32(3), 1.0))
+    ]
     assert values == [1.5, 2.75, 4.0]
     assert len(traced) == 1
     run(toy(1.0, count=9), jnp.zeros(()))
@@ -162,7 +194,9 @@ def test_vmap_over_all_leaves_of_a_sweep():
         return solver.model(solver.update(solver.init(jax.random.key(0), data), data)[0]).w
 
     swept = jax.vmap(run)(jaxsvm.pegasos(lams))
-    np.testing.assert_allclose(swept, jnp.stack([run(jaxsvm.pegasos(lam)) for lam in lams]), rtol=1e-6)
+    np.testing.assert_allclose(
+        swept, jnp.stack([run(jaxsvm.pegasos(lam)) for lam in lams]), rtol=1e-6
+    )
 
 
 def test_grad_reaches_the_leaves():
@@ -177,10 +211,10 @@ def test_grad_reaches_the_leaves():
 
 def test_attributes_that_are_no_functions_come_back_as_they_are():
     solver = toy(1.0)
-    assert solver.reads == "rows" and solver.residual_scope == "sample"
+    assert not solver.needs_all_rows and solver.residual_of == "batch"
     assert isinstance(solver.sampler, Recipe) and repr(solver.sampler) == "epochs(2)"
-    assert jaxsvm.sdca(1.0, kernels.linear()).reads == "all"
-    assert samplers.whole().whole is True and samplers.epochs().period is None
+    assert jaxsvm.sdca(1.0, kernels.linear()).needs_all_rows
+    assert samplers.whole().full_batch is True and samplers.epochs().period is None
 
 
 def test_the_default_of_a_field_comes_back():
@@ -195,9 +229,9 @@ def test_functions_are_made_anew_with_the_leaves_of_the_moment():
     assert MADE == [1.5, 1.5]
 
 
-@pytest.mark.parametrize("name", ["draw", "lam", "fit", "_private", "__len__", "__array__"])
+@pytest.mark.parametrize("name", ["draw", "lamb", "fit", "_private", "__len__", "__array__"])
 def test_unknown_attributes(name):
-    with pytest.raises(AttributeError, match=f"Recipe has no attribute '{name}'"):
+    with pytest.raises(AttributeError, match=f"(Recipe|toy) has no attribute '{name}'"):
         getattr(toy(1.0), name)
     assert not hasattr(toy(1.0), name)
 
@@ -208,7 +242,9 @@ def test_the_factory_keeps_its_name_and_docstring():
 
 
 def test_a_vector_is_refused_where_a_number_is_needed():
-    with pytest.raises(ValueError, match=r"^lam has shape \(8,\); sweep it with jax\.vmap or jaxsvm\.sweep$"):
+    with pytest.raises(
+        ValueError, match=r"^lam has shape \(8,\); sweep it with jax\.vmap or jaxsvm\.sweep$"
+    ):
         _ = toy(jnp.ones(8)).update
 
 
@@ -331,7 +367,8 @@ def fresh(code, *, path=None, **env):
 
 @pytest.mark.long
 def test_pickles_are_read_in_a_fresh_process(tmp_path):
-    """Recipes of the package, and of a module of the user's own that the reader has not imported yet."""
+    """Recipes of the package, and of a module of the user's own that the reader has not imported
+    yet."""
     (tmp_path / "mine.py").write_text(
         textwrap.dedent(
             """
@@ -344,7 +381,9 @@ def test_pickles_are_read_in_a_fresh_process(tmp_path):
         )
     )
     file = tmp_path / "things.pickle"
-    own = jaxsvm.averaged(jaxsvm.sdca(2, kernels.rbf(0.5) + kernels.linear(), loss=losses.squared_hinge), start=3)
+    own = jaxsvm.averaged(
+        jaxsvm.sdca(2, kernels.rbf(0.5) + kernels.linear(), loss=losses.squared_hinge), start=3
+    )
     file.write_bytes(pickle.dumps(own))
     read = f"""
         import pickle
@@ -371,19 +410,32 @@ def test_positive_takes_positive_numbers(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "came"), [(0.0, "0"), (-1.5, "-1.5"), (float("nan"), "nan"), (float("inf"), "inf"), (jnp.float32(-2), "-2")]
+    ("value", "came"),
+    [
+        (0.0, "0"),
+        (-1.5, "-1.5"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        (jnp.float32(-2), "-2"),
+    ],
 )
 def test_positive_says_what_came(value, came):
     with pytest.raises(ValueError, match=f"^lam must be a finite number above 0, got {came}$"):
         check_positive(lam=value)
 
 
-@pytest.mark.parametrize("value", [jnp.float32(1e-39), np.float32(1e-45), np.array(1e-40, np.float32)])
+@pytest.mark.parametrize(
+    "value", [jnp.float32(1e-39), np.float32(1e-45), np.array(1e-40, np.float32)]
+)
 def test_arrays_of_a_subnormal_number_are_refused(value):
     """XLA takes it for 0, and a machine of C = 0 says that it converged."""
-    with pytest.raises(ValueError, match="^C must be a finite number of at least 1.18e-38, got .*e-"):
+    with pytest.raises(
+        ValueError, match="^C must be a finite number of at least 1.18e-38, got .*e-"
+    ):
         check_positive(C=value)
-    check_positive(C=jnp.float32(1.2e-38), width=jnp.float16(1e-7), lam=1e-39)  # Python's are of no dtype yet
+    check_positive(
+        C=jnp.float32(1.2e-38), width=jnp.float16(1e-7), lam=1e-39
+    )  # Python's are of no dtype yet
 
 
 ROWS = jaxsvm.dataset(np.linspace(-1, 1, 40)[:, None], np.where(np.arange(40) < 30, -1, 1))
@@ -397,7 +449,10 @@ SUBNORMAL = {
 
 @pytest.mark.parametrize("name", SUBNORMAL)
 def test_runs_of_a_subnormal_number_are_refused(name):
-    with pytest.raises(ValueError, match="numbers must be 0 or from 1.18e-38 to 3.4e.38 in size for float32, got 1e-"):
+    with pytest.raises(
+        ValueError,
+        match="numbers must be 0 or from 1.18e-38 to 3.4e.38 in size for float32, got 1e-",
+    ):
         jaxsvm.fit(SUBNORMAL[name](), ROWS, jax.random.key(0))
 
 
@@ -409,7 +464,9 @@ def test_the_least_normal_C_answers_as_the_majority():
 def test_positive_checks_every_number_and_its_shape():
     with pytest.raises(ValueError, match="^b must be a finite number above 0, got 0$"):
         check_positive(a=1.0, b=0.0)
-    with pytest.raises(ValueError, match=r"^b has shape \(2, 3\); sweep it with jax\.vmap or jaxsvm\.sweep$"):
+    with pytest.raises(
+        ValueError, match=r"^b has shape \(2, 3\); sweep it with jax\.vmap or jaxsvm\.sweep$"
+    ):
         check_positive(a=1.0, b=jnp.ones((2, 3)))
     with pytest.raises(ValueError, match=r"^b has shape \(2,\)"):
         check_scalars(a=1.0, b=[1.0, 2.0])
@@ -431,12 +488,24 @@ def test_choice():
     ("made", "message"),
     [
         (lambda: jaxsvm.pegasos(0.0).init, "lam must be a finite number above 0, got 0"),
-        (lambda: jaxsvm.pegasos(0.1, bias="yes").init, "bias must be one of 'none', 'feature', 'free', got 'yes'"),
+        (
+            lambda: jaxsvm.pegasos(0.1, bias="yes").init,
+            "bias must be one of 'none', 'feature', 'free', got 'yes'",
+        ),
         (lambda: jaxsvm.sdca(-1).init, "C must be a finite number above 0, got -1"),
-        (lambda: kernels.rbf(0.0).diag(jnp.ones((1, 1))), "sigma must be a finite number above 0, got 0"),
+        (
+            lambda: kernels.rbf(0.0).diag(jnp.ones((1, 1))),
+            "sigma must be a finite number above 0, got 0",
+        ),
         (lambda: kernels.rbf().diag(jnp.ones((1, 1))), "rbf takes sigma or gamma"),
-        (lambda: kernels.polynomial(degree=-1).diag(jnp.ones((1, 1))), "degree must be a whole number of at least 0, got -1"),
-        (lambda: samplers.uniform(0).init, "batch_size must be a whole number of at least 1, got 0"),
+        (
+            lambda: kernels.polynomial(degree=-1).diag(jnp.ones((1, 1))),
+            "degree must be a whole number of at least 0, got -1",
+        ),
+        (
+            lambda: samplers.uniform(0).init,
+            "batch_size must be a whole number of at least 1, got 0",
+        ),
     ],
 )
 def test_factories_check_their_arguments(made, message):
@@ -458,7 +527,10 @@ def test_register_and_clash(registry):
     assert recipe.registered_name(one) == "tests.one"
     assert recipe.registered_name(other) is None
     assert recipe.register("tests.one", one) is one, "the same again is no clash"
-    with pytest.raises(ValueError, match=r"the name 'tests\.one' is taken by .*one.*; register .*other.* under another name"):
+    with pytest.raises(
+        ValueError,
+        match=r"the name 'tests\.one' is taken by .*one.*; register .*other.* under another name",
+    ):
         recipe.register("tests.one", other)
     assert registry["tests.one"] is one
 
@@ -487,14 +559,25 @@ def test_a_module_read_again_takes_its_names_over(registry):
 
 
 def test_factories_are_registered_by_module_and_name():
-    assert recipe.registered_name(jaxsvm.pegasos) == "solvers.pegasos.pegasos"
+    assert recipe.registered_name(jaxsvm.pegasos) == "solvers.pegasos"
     assert recipe.registered_name(kernels.rbf) == "kernels.rbf"
+    # names in files of 0.3, and those of others
+    assert (
+        recipe.current_name("solvers.pegasos.pegasos")
+        == recipe.current_name("solvers.pegasos")
+        == "solvers.pegasos"
+    )
+    assert recipe.current_name("spaces.linear.linear") == "spaces.linear"
+    assert recipe.current_name("os.path.pegasos") == "os.path.pegasos"
+    assert recipe.current_name("solvers.pegasos.system") == "solvers.pegasos.system"
 
     @jaxsvm.solver
     def local(lam):
         return toy(lam).make()
 
-    assert recipe.registered_name(local) is None, "a function within a function has no name of its own"
+    assert recipe.registered_name(local) is None, (
+        "a function within a function has no name of its own"
+    )
     assert repr(local(1)) == "local(1.0)"
 
 
@@ -522,10 +605,19 @@ def test_fixed_and_freed():
 
 
 def test_cast_makes_strong_numbers_and_leaves_the_rest():
-    tree = {"a": 0.5, "n": 3, "i": jnp.arange(2), "k": jax.random.key(0), "f": jnp.ones(2, jnp.bfloat16), "b": True}
+    tree = {
+        "a": 0.5,
+        "n": 3,
+        "i": jnp.arange(2),
+        "k": jax.random.key(0),
+        "f": jnp.ones(2, jnp.bfloat16),
+        "b": True,
+    }
     done = cast(tree, jnp.float32)
     assert done["a"].dtype == jnp.float32 and not jnp.asarray(done["a"]).weak_type
-    assert done["n"] == 3 and done["b"] is True and done["i"] is tree["i"] and done["k"] is tree["k"]
+    assert (
+        done["n"] == 3 and done["b"] is True and done["i"] is tree["i"] and done["k"] is tree["k"]
+    )
     assert done["f"].dtype == jnp.float32
 
 
@@ -540,12 +632,17 @@ def test_cast_narrows_float64(x64):
 @jaxsvm.solver
 def plain_sgd(lam, *, loss=losses.hinge):
     """The README's example: nothing in it looks at lam."""
-    tx = optax.chain(optax.add_decayed_weights(lam), optax.scale_by_learning_rate(jaxsvm.schedules.inverse_sqrt(1.0)))
+    tx = optax.chain(
+        optax.add_decayed_weights(lam),
+        optax.scale_by_learning_rate(jaxsvm.schedules.inverse_sqrt(1.0)),
+    )
     return jaxsvm.gradient(loss, tx)
 
 
 @jaxsvm.solver
-def weighted(lam: float, costs: jax.Array, *, start: "jax.Array | None" = None, rate: float | None = None) -> Solver:
+def weighted(
+    lam: float, costs: jax.Array, *, start: "jax.Array | None" = None, rate: float | None = None
+) -> Solver:
     """A factory that takes arrays where it says so."""
     return jaxsvm.pegasos(lam).make()
 
@@ -556,19 +653,23 @@ TWO_COLUMNS = jaxsvm.dataset([[1.0, 2.0], [-1.0, 1.0]], [1, -1])
 @pytest.mark.long
 def test_a_vector_is_refused_by_the_recipe_itself():
     """The two numbers were taken for one a column, and trained."""
-    with pytest.raises(ValueError, match=r"^lam has shape \(2,\); sweep it with jax\.vmap or jaxsvm\.sweep$"):
+    with pytest.raises(
+        ValueError, match=r"^lam has shape \(2,\); sweep it with jax\.vmap or jaxsvm\.sweep$"
+    ):
         jaxsvm.fit(plain_sgd(jnp.array([0.1, 0.2])), TWO_COLUMNS, jax.random.key(0), steps=2)
     run = lambda solver: jaxsvm.fit(solver, TWO_COLUMNS, jax.random.key(0), steps=2).model.w
-    assert jax.vmap(run)(plain_sgd(jnp.array([0.1, 0.2]))).shape == (2, 2), "a sweep, made before vmap"
+    assert jax.vmap(run)(plain_sgd(jnp.array([0.1, 0.2]))).shape == (2, 2), (
+        "a sweep, made before vmap"
+    )
     assert jax.vmap(lambda lam: run(plain_sgd(lam)))(jnp.array([0.1, 0.2])).shape == (2, 2)
 
 
 def test_a_parameter_takes_arrays_where_its_annotation_says_so():
-    assert weighted(0.1, jnp.ones(3), start=np.ones(2), rate=None).reads == "rows"
+    assert weighted(0.1, jnp.ones(3), start=np.ones(2), rate=None).residual_of == "batch"
     with pytest.raises(ValueError, match=r"^lam has shape \(3,\)"):
-        _ = weighted(jnp.ones(3), jnp.ones(3)).reads
+        _ = weighted(jnp.ones(3), jnp.ones(3)).needs_all_rows
     with pytest.raises(ValueError, match=r"^rate has shape \(3,\)"):
-        _ = weighted(0.1, jnp.ones(3), rate=jnp.ones(3)).reads
+        _ = weighted(0.1, jnp.ones(3), rate=jnp.ones(3)).needs_all_rows
 
 
 @pytest.mark.parametrize(
@@ -584,7 +685,10 @@ def test_a_parameter_takes_arrays_where_its_annotation_says_so():
         (lambda: jaxsvm.pegasos(0.1, bias="yes"), "bias must be one of"),
         (lambda: jaxsvm.bsgd(0.1, kernels.rbf(1.0), budget=1), "budget must be"),
         (lambda: weighted(-1.0, 2.0), "lam must be a finite number above 0, got -1"),
-        (lambda: jaxsvm.pegasos(10**400), "lam is no number that a float can hold: an integer of 1329 bits"),
+        (
+            lambda: jaxsvm.pegasos(10**400),
+            "lam is no number that a float can hold: an integer of 1329 bits",
+        ),
         (lambda: plain_sgd(Fraction(10**400)), "lam is no number that a float can hold"),
     ],
 )
@@ -595,20 +699,27 @@ def test_numbers_out_of_range_are_refused_where_they_are_written(made, message):
 
 @pytest.mark.parametrize("wrong", ["0.1", b"0.1", 1j, np.array("0.1"), np.complex64(1)])
 @pytest.mark.parametrize(
-    "factory", [jaxsvm.sdca, plain_sgd, kernels.rbf, losses.pinball, lambda v: jaxsvm.asgd(0.1, bias_rate=v)]
+    "factory",
+    [jaxsvm.sdca, plain_sgd, kernels.rbf, losses.pinball, lambda v: jaxsvm.asgd(0.1, bias_rate=v)],
 )
 def test_what_is_no_number_is_refused(factory, wrong):
     with pytest.raises(TypeError, match=r"^(C|lam|sigma|tau|bias_rate) must be a number, got "):
         factory(wrong)
 
 
-@pytest.mark.parametrize("wrong", [None, True, [0.1], {}, jaxsvm.pegasos, object(), kernels.linear()])
+@pytest.mark.parametrize(
+    "wrong", [None, True, [0.1], {}, jaxsvm.pegasos, object(), kernels.linear()]
+)
 def test_what_is_no_number_is_refused_where_the_signature_says_so(wrong):
-    with pytest.raises(TypeError, match=r"^lam (must be a number, got|is the factory pegasos itself)"):
+    with pytest.raises(
+        TypeError, match=r"^lam (must be a number, got|is the factory pegasos itself)"
+    ):
         jaxsvm.pegasos(wrong)
 
 
-@pytest.mark.parametrize("number", [Fraction(1, 4), Decimal("0.25"), np.float16(0.25), np.longdouble(0.25)])
+@pytest.mark.parametrize(
+    "number", [Fraction(1, 4), Decimal("0.25"), np.float16(0.25), np.longdouble(0.25)]
+)
 def test_numbers_of_other_libraries_are_floats(number):
     assert jax.tree.leaves(jaxsvm.pegasos(number)) == [0.25]
     assert jax.tree.leaves(plain_sgd(number)) == [0.25]
@@ -617,21 +728,33 @@ def test_numbers_of_other_libraries_are_floats(number):
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (lambda: jaxsvm.pegasos(0.1, loss="hinge"), r"loss must be a loss such as jaxsvm\.losses\.hinge, got 'hinge'"),
+        (
+            lambda: jaxsvm.pegasos(0.1, loss="hinge"),
+            r"loss must be a loss such as jaxsvm\.losses\.hinge, got 'hinge'",
+        ),
         (
             lambda: jaxsvm.pegasos(0.1, loss=losses.smooth_hinge),
             r"loss is the factory smooth_hinge itself: call it",
         ),
         (lambda: jaxsvm.pegasos(0.1, loss=0.1), "loss must be a loss"),
         (lambda: jaxsvm.sdca(1.0, start="alpha"), "start must be an array of numbers, got 'alpha'"),
-        (lambda: jaxsvm.sdca(1.0, start={"a": 1.0}), "start must be an array of numbers, got {'a': 1.0}"),
+        (
+            lambda: jaxsvm.sdca(1.0, start={"a": 1.0}),
+            "start must be an array of numbers, got {'a': 1.0}",
+        ),
         (lambda: jaxsvm.pegasos(0.1, project="no"), "project must be True or False, got 'no'"),
-        (lambda: jaxsvm.sdca(1.0, kernels.rbf), r"kernel is the factory rbf itself: call it, rbf\(\.\.\.\)"),
+        (
+            lambda: jaxsvm.sdca(1.0, kernels.rbf),
+            r"kernel is the factory rbf itself: call it, rbf\(\.\.\.\)",
+        ),
         (lambda: kernels.linear() + kernels.rbf, "the factory rbf itself"),
         (lambda: jaxsvm.averaged(jaxsvm.pegasos), "inner is the factory pegasos itself"),
         (lambda: jaxsvm.averaged(0.1), "inner must be a solver such as"),
         (lambda: jaxsvm.one_vs_rest(kernels.linear(), classes=3), "inner must be a solver such as"),
-        (lambda: jaxsvm.on_features(np.ones((2, 2)), jaxsvm.pegasos(0.1)), "phi must be a function, got an array of float64"),
+        (
+            lambda: jaxsvm.on_features(np.ones((2, 2)), jaxsvm.pegasos(0.1)),
+            "phi must be a function, got an array of float64",
+        ),
     ],
 )
 def test_things_of_another_kind_are_refused(made, message):
@@ -658,8 +781,14 @@ def test_a_trial_neither_starts_jax_nor_compiles():
         from jax._src import xla_bridge
         from jaxsvm import kernels, losses, samplers
         kernel = 0.5 * kernels.rbf(1.0) + kernels.laplacian(2.0) * kernels.polynomial(2)
-        scs, bsgd = jaxsvm.scs(0.1, kernel, capacity=4), jaxsvm.bsgd(0.1, kernels.rbf(1.0), budget=4)
-        for solver in (jaxsvm.averaged(jaxsvm.bottou_sgd(0.1)), jaxsvm.decomposition(1.0, kernel), jaxsvm.asgd(0.1), scs, bsgd):
+        solvers = [
+            jaxsvm.averaged(jaxsvm.bottou_sgd(0.1)),
+            jaxsvm.decomposition(1.0, kernel),
+            jaxsvm.asgd(0.1),
+            jaxsvm.scs(0.1, kernel, capacity=4),
+            jaxsvm.bsgd(0.1, kernels.rbf(1.0), budget=4),
+        ]
+        for solver in solvers:
             jaxsvm.one_vs_rest(solver, classes=3)
         try:
             jaxsvm.pegasos(-1.0)
@@ -669,7 +798,9 @@ def test_a_trial_neither_starts_jax_nor_compiles():
         jaxsvm.fast_loops()
         """
     )
-    assert answer.stdout.splitlines() == ["lam must be a finite number above 0, got -1", "False"], answer.stderr
+    assert answer.stdout.splitlines() == ["lam must be a finite number above 0, got -1", "False"], (
+        answer.stderr
+    )
 
 
 def test_a_factory_that_asks_for_values_is_not_refused_by_the_trial():
@@ -679,7 +810,7 @@ def test_a_factory_that_asks_for_values_is_not_refused_by_the_trial():
             return jaxsvm.pegasos(lam).make()
         return jaxsvm.asgd(np.asarray(jnp.asarray(lam))[()]).make()
 
-    assert asking(1.0).reads == asking(0.1).reads == "rows"
+    assert asking(1.0).residual_of == asking(0.1).residual_of == "batch"
 
 
 def test_what_a_factory_calls_is_tried_with_it():
@@ -694,10 +825,15 @@ def test_what_a_factory_calls_is_tried_with_it():
 
 def test_an_annotation_with_brackets_is_read():
     @jaxsvm.solver
-    def scheduled(lam: float, *, weights: Callable[[jax.Array], jax.Array] | None = None, parts: "dict[str, int | None]" = None):
+    def scheduled(
+        lam: float,
+        *,
+        weights: Callable[[jax.Array], jax.Array] | None = None,
+        parts: "dict[str, int | None]" = None,
+    ):
         return jaxsvm.pegasos(lam).make()
 
-    assert scheduled(0.1, weights=jnp.sin).reads == scheduled(0.1, parts={"a": 1}).reads == "rows"
+    assert scheduled(0.1, weights=jnp.sin).targets == scheduled(0.1, parts={"a": 1}).targets
     with pytest.raises(TypeError, match="weights must be a function, got 3"):
         scheduled(0.1, weights=3)
 
@@ -717,7 +853,10 @@ def test_counts_fit_in_32_bits(much):
 @pytest.mark.parametrize("much", [2**31, 2**63, 10**30])
 def test_where_any_number_is_expected_large_integers_are_floats(much):
     kernel = kernels.rbf(1.0)
-    one, other = (jaxsvm.nu_svr(nu=0.3, C=1.0, working_set=8, kernel=kernel, tol=tol) for tol in (much, float(much)))
+    one, other = (
+        jaxsvm.nu_svr(nu=0.3, C=1.0, working_set=8, kernel=kernel, tol=tol)
+        for tol in (much, float(much))
+    )
     assert one.numbers == other.numbers
 
 
@@ -769,7 +908,10 @@ def test_each_call_in_a_nest_is_made_once(name, monkeypatch):
     [
         (lambda: jaxsvm.pegasos(C=1.0), r"^pegasos\(lam, .*\): missing a required argument: 'lam'"),
         (lambda: jaxsvm.pegasos(1.0, 2.0), r"^pegasos\(lam, .*\): too many positional arguments"),
-        (lambda: jaxsvm.sdca(1.0, kern=None), r"^sdca\(C, .*\): got an unexpected keyword argument 'kern'"),
+        (
+            lambda: jaxsvm.sdca(1.0, kern=None),
+            r"^sdca\(C, .*\): got an unexpected keyword argument 'kern'",
+        ),
     ],
 )
 def test_wrong_arguments_name_the_factory(call, words):

@@ -25,7 +25,9 @@ each = pytest.mark.parametrize("name", FORMULAS)
 
 
 def risk_of(loss):
-    return risks.risk_of(loss, jaxsvm.Batch(jnp.zeros((N, 1)), jnp.asarray(Y), jnp.arange(N), jnp.asarray(WEIGHT)))
+    return risks.risk_of(
+        loss, jaxsvm.Batch(jnp.zeros((N, 1)), jnp.asarray(Y), jnp.arange(N), jnp.asarray(WEIGHT))
+    )
 
 
 @each
@@ -69,7 +71,9 @@ def test_the_best_bias_is_that_of_scipy(name, x64):
     b, value, u = jax.jit(lambda f: risks.best_bias(risk, f))(jnp.asarray(F))
     grid = np.linspace(-10, 10, 4001)
     start = grid[np.argmin([total(F + b) for b in grid])]
-    best = scipy.optimize.minimize_scalar(lambda b: total(F + b), bracket=(start - 0.01, start + 0.01), tol=1e-12)
+    best = scipy.optimize.minimize_scalar(
+        lambda b: total(F + b), bracket=(start - 0.01, start + 0.01), tol=1e-12
+    )
     np.testing.assert_allclose(value, min(best.fun, total(F + start)), rtol=1e-9)
     np.testing.assert_allclose(total(F + float(b)), value, rtol=1e-12)
     assert abs(u.sum()) < 1e-14
@@ -92,8 +96,14 @@ def test_rows_of_weight_zero_do_not_change_the_best_bias(size):
 
 
 def test_a_bias_without_effect_does_not_grow():
-    """A risk that no bias changes has b = 0; one that all lower biases minimise is at rest there."""
-    apart = risks.Risk(lambda f: (jnp.maximum(1 - f[0] + f[1], 0), jnp.where(f[0] - f[1] < 1, jnp.array([-1.0, 1.0]), 0)))
+    """A risk that no bias changes has b = 0; one that all lower biases minimise is at rest
+    there."""
+    apart = risks.Risk(
+        lambda f: (
+            jnp.maximum(1 - f[0] + f[1], 0),
+            jnp.where(f[0] - f[1] < 1, jnp.array([-1.0, 1.0]), 0),
+        )
+    )
     one_class = risks.Risk(lambda f: (jnp.maximum(1 + f, 0).sum(), jnp.where(f > -1, 1.0, 0.0)))
     f = jnp.array([0.5, 0.25])
     assert risks.best_bias(apart, f)[0] == 0

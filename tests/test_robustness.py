@@ -1,4 +1,5 @@
-"""A share of the campaign `python -m benchmarks.robustness`: hostile input of every kind, judged by independent oracles."""
+"""A share of the campaign `python -m benchmarks.robustness`: hostile input of every kind, judged by
+independent oracles."""
 
 import collections
 import json
@@ -10,12 +11,15 @@ import numpy as np
 import pytest
 
 sys.path.append(str(pathlib.Path(__file__).parents[1]))
-campaign = pytest.importorskip("benchmarks.robustness.campaign", reason="the folder benchmarks is not here")
+campaign = pytest.importorskip(
+    "benchmarks.robustness.campaign", reason="the folder benchmarks is not here"
+)
 cases = pytest.importorskip("benchmarks.robustness.cases")
 answers = pytest.importorskip("benchmarks.robustness.answers")
 faults = pytest.importorskip("benchmarks.robustness.faults")
 
-# part -> (first seed, cases): two SIGKILLs and one SIGINT among them; the fuzzed ones are those of `readers` and `files`
+# part -> (first seed, cases): two SIGKILLs and one SIGINT among them; the fuzzed ones are those of
+# `readers` and `files`
 SHARES = {
     "data": (100_000, 200),
     "factories": (120_000, 60),
@@ -35,12 +39,17 @@ SHARES = {
 }
 
 
-USERS = {"jax_numpy_dtype_promotion": "standard", "jax_numpy_rank_promotion": "allow", "jax_traceback_filtering": "off"}
+USERS = {
+    "jax_numpy_dtype_promotion": "standard",
+    "jax_numpy_rank_promotion": "allow",
+    "jax_traceback_filtering": "off",
+}
 
 
 @pytest.fixture(autouse=True)
 def user_settings():
-    """JAX as users have it, in all threads, with all frames: an exception of JAX would look as if it were ours."""
+    """JAX as users have it, in all threads, with all frames: an exception of JAX would look as if
+    it were ours."""
     before = {name: getattr(jax.config, name) for name in USERS}
     for name, value in USERS.items():
         jax.config.update(name, value)
@@ -69,7 +78,11 @@ def judged_cases(part, seeds, folder):
     """The counts of verdicts, none of which is bad."""
     run = campaign.part_of(part)
     verdicts = [cases.judge(part, seed, run, folder) for seed in seeds]
-    bad = [f"{v.verdict} {v.call}: {v.message} (seed {v.seed})" for v in verdicts if v.verdict in campaign.BAD]
+    bad = [
+        f"{v.verdict} {v.call}: {v.message} (seed {v.seed})"
+        for v in verdicts
+        if v.verdict in campaign.BAD
+    ]
     assert not bad, "\n".join(bad)
     return collections.Counter(v.verdict for v in verdicts)
 
@@ -90,7 +103,8 @@ def test_an_answer_of_each_kind(kind, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("part", SHARES)
 def test_a_share_of_the_campaign(part, tmp_path):
-    """No silent wrong answer, no foreign traceback, no file loaded as something else, and most answers judged."""
+    """No silent wrong answer, no foreign traceback, no file loaded as something else, and most
+    answers judged."""
     first, count = SHARES[part]
     found = judged_cases(part, range(first, first + count), tmp_path)
     accepted = sum(found[kind] for kind in campaign.ACCEPTED)
@@ -100,8 +114,10 @@ def test_a_share_of_the_campaign(part, tmp_path):
     assert not list(tmp_path.iterdir()), "files were left behind"
 
 
-# What earlier campaigns found: an int32 C, dates and keys as a start, a NumPy function as a feature map, batches of lists,
-# a bound that rounding made infinite, damaged SciPy matrices, a word of svmlight, a width whose square is 0, integers of 64 bits.
+# What earlier campaigns found: an int32 C, dates and keys as a start, a NumPy function as a feature
+# map, batches of lists,
+# a bound that rounding made infinite, damaged SciPy matrices, a word of svmlight, a width whose
+# square is 0, integers of 64 bits.
 FOUND = {
     "data": (1255,),
     "factories": (50, 67, 97, 889, 1640, 1746, 2239),
@@ -152,7 +168,7 @@ def test_the_judge_knows_a_refusal_from_a_traceback(tmp_path):
 
     assert call(jaxsvm.dataset, rows, [1, -1]) == "right"
     assert call(jaxsvm.dataset, [[1, 1e9], [2, 3]], [1, -1]) == "warned"
-    assert call(jaxsvm.dataset, rows, [1, 2]) == "refused"
+    assert call(jaxsvm.dataset, rows, [1, 1]) == "refused"
     assert call(np.linalg.inv, rows) == "FOREIGN"
     assert call(jax.numpy.reshape, rows, (3,)) == "FOREIGN"
     assert call(lambda: {}["a"]) == "FOREIGN"
@@ -170,12 +186,16 @@ def test_the_judge_knows_other_verdicts(tmp_path):
     assert fail(RuntimeError("the campaign")) == "BROKEN"
     assert judged(lambda case: case.attempt("call", str), tmp_path).verdict == "unjudged"
     assert judged(lambda case: case.compare(False, "off by 3"), tmp_path).verdict == "WRONG"
-    refused = judged(lambda case: case.attempt("call", __import__("jaxsvm").dataset, None, [1], must=True), tmp_path)
+    refused = judged(
+        lambda case: case.attempt("call", __import__("jaxsvm").dataset, None, [1], must=True),
+        tmp_path,
+    )
     assert refused.verdict == "WRONG" and "promises" in refused.message
 
 
 def test_the_judge_asks_for_the_valid_twin_of_a_refusal(tmp_path):
-    """Refused as its twin is taken; wrong where the twin is refused, too; a refusal without a twin is no verdict."""
+    """Refused as its twin is taken; wrong where the twin is refused, too; a refusal without a twin
+    is no verdict."""
     import jaxsvm
 
     def refused(twin):
@@ -186,16 +206,21 @@ def test_the_judge_asks_for_the_valid_twin_of_a_refusal(tmp_path):
         return judged(run, tmp_path).verdict
 
     assert refused(lambda: jaxsvm.dataset(np.eye(2), [1, -1])) == "refused"
-    assert refused(lambda: jaxsvm.dataset(np.eye(2), [1, 2])) == "WRONG"
+    assert refused(lambda: jaxsvm.dataset(np.eye(2), [1, 1])) == "WRONG"
     assert refused(lambda: np.linalg.inv(np.ones((2, 2)))) == "WRONG"
     assert refused(None) == "BROKEN"
 
 
 def test_a_package_that_refuses_what_is_right_gets_bad_verdicts(tmp_path, monkeypatch):
-    """Every sampler and every tolerance refused, in a sentence: no right answer is left of arguments of `fit`."""
+    """Every sampler and every tolerance refused, in a sentence: no right answer is left of
+    arguments of `fit`."""
     import jaxsvm
 
-    fit, loops, package = jaxsvm.fit, campaign.importlib.import_module("benchmarks.robustness.loops"), cases.PACKAGE
+    fit, loops, package = (
+        jaxsvm.fit,
+        campaign.importlib.import_module("benchmarks.robustness.loops"),
+        cases.PACKAGE,
+    )
 
     def refuses(*args, sampler=None, tol=None, **how):
         if sampler is not None or tol is not None:
@@ -206,7 +231,9 @@ def test_a_package_that_refuses_what_is_right_gets_bad_verdicts(tmp_path, monkey
     monkeypatch.setattr(jaxsvm, "fit", refuses)
     monkeypatch.setattr(cases, "PACKAGE", str(pathlib.Path(__file__).parent))
     monkeypatch.setattr(cases.refusal_fault, "__defaults__", (str(pathlib.Path(__file__).parent),))
-    found = [cases.judge("loops", seed, loops.fit_arguments, tmp_path).verdict for seed in range(10)]
+    found = [
+        cases.judge("loops", seed, loops.fit_arguments, tmp_path).verdict for seed in range(10)
+    ]
     assert package and found.count("WRONG") == 10, found
 
 
@@ -217,7 +244,9 @@ def test_each_fault_can_be_planted():
     """Thirty of them, in all kinds of folders; each text is there once."""
     assert len({fault.name for fault in faults.FAULTS}) == len(faults.FAULTS) == 30
     assert len({fault.file.split("/")[0] for fault in faults.FAULTS}) >= 15
-    lost = {fault.name: faults.count_of(fault) for fault in faults.FAULTS if faults.count_of(fault) != 1}
+    lost = {
+        fault.name: faults.count_of(fault) for fault in faults.FAULTS if faults.count_of(fault) != 1
+    }
     assert not lost, lost
 
 
@@ -229,7 +258,9 @@ def test_a_planted_fault_is_seen(tmp_path):
     planted = tmp_path / "jaxsvm" / fault.file
     before = planted.read_bytes()
     assert not faults.fails(tmp_path, fault.tests, tmp_path / "cache")
-    assert faults.seen_by(fault, tmp_path, tmp_path / "cache", named=True) == f"short: {fault.tests}"
+    assert (
+        faults.seen_by(fault, tmp_path, tmp_path / "cache", named=True) == f"short: {fault.tests}"
+    )
     assert planted.read_bytes() == before == (faults.ROOT / "jaxsvm" / fault.file).read_bytes()
 
 
@@ -237,23 +268,35 @@ def test_a_planted_fault_is_seen(tmp_path):
 
 
 def test_the_command_goes_on_where_it_was_cut(tmp_path, capsys):
-    """Cases that are in the file are not run again; bad verdicts are listed with a command, and the status is 1."""
+    """Cases that are in the file are not run again; bad verdicts are listed with a command, and the
+    status is 1."""
     out, table = tmp_path / "verdicts.jsonl", tmp_path / "table.csv"
     done = {"part": "readers", "call": "f()", "message": "", "seconds": 0.0, "verdict": "right"}
-    lines = [json.dumps(done | {"seed": 0}), json.dumps(done | {"seed": 1, "verdict": "WRONG", "message": "off by 3"})]
+    lines = [
+        json.dumps(done | {"seed": 0}),
+        json.dumps(done | {"seed": 1, "verdict": "WRONG", "message": "off by 3"}),
+    ]
     out.write_text("\n".join(lines) + '\n{"part": "rea')  # killed while it wrote
     arguments = ["--part", "readers", "--cases", "2", "--out", str(out), "--table", str(table)]
     assert campaign.main(arguments) == 1
     said = capsys.readouterr().out
     assert "off by 3" in said and "--part readers --cases 1 --seed 1" in said
     rows = table.read_text().splitlines()
-    assert rows[0] == "part,cases,right,warned,refused,unjudged,WRONG,FOREIGN,DIFFERENT,BROKEN,judged"
+    assert (
+        rows[0] == "part,cases,right,warned,refused,unjudged,WRONG,FOREIGN,DIFFERENT,BROKEN,judged"
+    )
     assert rows[1] == "readers,2,1,0,0,0,1,0,0,0,100 %" and rows[2] == "all,2,1,0,0,0,1,0,0,0,100 %"
-    assert campaign.main(["--part", "readers", "--cases", "1", "--out", str(out), "--table", str(table)]) == 0
+    assert (
+        campaign.main(
+            ["--part", "readers", "--cases", "1", "--out", str(out), "--table", str(table)]
+        )
+        == 0
+    )
 
 
 def test_a_whole_campaign_is_large_enough():
-    """The figures that are promised: 10,000 cases and 3,000 more for each reader, 200 kills over all loops, 20 interrupts."""
+    """The figures that are promised: 10,000 cases and 3,000 more for each reader, 200 kills over
+    all loops, 20 interrupts."""
     counts = campaign.COUNTS
     fuzzed = [count for part, count in counts.items() if part.startswith("fuzzed")]
     assert len(fuzzed) == 8 and min(fuzzed) >= 3000

@@ -14,7 +14,8 @@ def by_sorting(c, volume, weight):
 
 
 def by_sorting_two(c, y, volume, weight):
-    """ALGORITHMS 3.3: one basin over the sums of the k-th lowest of both classes, with a piece for every change of weight.
+    """ALGORITHMS 3.3: one basin over the sums of the k-th lowest of both classes, with a piece for
+    every change of weight.
 
     Returns level and bias, the middle of what the levels of the two basins allow.
     """
@@ -25,7 +26,9 @@ def by_sorting_two(c, y, volume, weight):
     (p, mp), (q, mq) = sides
     ends = np.unique(np.append(mp, mq))
     ends = ends[ends <= min(mp[-1], mq[-1])]
-    i, j = (np.searchsorted(m, ends - 1e-9 * ends[-1]) for m in (mp, mq))  # of the piece that ends there
+    i, j = (
+        np.searchsorted(m, ends - 1e-9 * ends[-1]) for m in (mp, mq)
+    )  # of the piece that ends there
     widths = np.diff(ends, prepend=0)
     both = p[i] + q[j]
     above = both - both[0]

@@ -6,10 +6,10 @@ from .base import Points as Points
 from .base import maintenance as maintenance
 from .base import occupied as occupied
 from .base import remove_point as remove_point
-from .merge import default_for as default_for
-from .merge import merge as merge
-from .project import project as project
-from .remove import remove as remove
+from .merging import default_for as default_for
+from .merging import merge as merge
+from .projection import project as project
+from .removal import remove as remove
 
 __all__ = [
     "Change",

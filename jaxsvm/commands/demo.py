@@ -15,14 +15,14 @@ import jaxsvm
 from jaxsvm import features, kernels, samplers
 
 from ..types import Array, Batch, Certificate, Model, Scalar
-from .output import result_file, show
+from . import report
+from .output import line, show
 
 LAMS, SIGMAS = jnp.logspace(-5, -1.5, 8), jnp.logspace(0, 2.1, 8)
 LANDMARKS = 128
 PASSES = 200
 BATCH = 8
 TOL = 1e-5  # of the exact machine: the certificate is then below 0.1 % at any point of the grid
-PICTURE = "jaxsvm-sweep.png"
 NEXT = """
 next, on your own rows (csv, svmlight or npz):
   python -m jaxsvm train rows.csv --kernel rbf --features nystrom --hold-out 0.2 --model model.npz
@@ -30,112 +30,76 @@ next, on your own rows (csv, svmlight or npz):
   python -m jaxsvm --help"""
 
 
-def solver(lam: Scalar, sigma: Scalar, train: Batch, key: Array) -> Any:
-    """ASSET on Nystrom features of the Gaussian kernel.
-
-    The average leaves out the first half of the run.
-    """
-    phi = features.nystrom(key, kernels.rbf(sigma), train.x, landmarks=LANDMARKS)
-    return jaxsvm.on_features(phi, jaxsvm.asset(lam, bias="none", average_from=steps(train) // 2))
-
-
-def steps(train: Batch) -> int:
-    """Updates that make `PASSES` passes."""
-    return PASSES * -(-train.y.shape[0] // BATCH)
-
-
 def trained(
     lam: Scalar, sigma: Scalar, train: Batch, validation: Batch, key: Array
 ) -> tuple[Model, Array]:
-    """The model of one point of the grid, and its validation error."""
+    """The model of one point of the grid, and its validation error.
+
+    It is trained by ASSET on Nystrom features of the Gaussian kernel.
+    """
     key_map, key_fit = jax.random.split(key)
-    solver_of_cell = solver(lam, sigma, train, key_map)
-    model = jaxsvm.fit(
-        solver_of_cell, train, key_fit, steps=steps(train), sampler=samplers.epochs(BATCH)
-    ).model
+    steps = PASSES * -(-len(train.y) // BATCH)
+    phi = features.nystrom(key_map, kernels.rbf(sigma), train.x, landmarks=LANDMARKS)
+    solver = jaxsvm.asset(lam, bias="none", average_from=steps // 2)
+    solver, sampler = jaxsvm.on_features(phi, solver), samplers.epochs(BATCH)
+    model = jaxsvm.fit(solver, train, key_fit, steps=steps, sampler=sampler).model
     return model, jaxsvm.error_on(validation)(model)
 
 
 def exact(lam: float, sigma: float, train: Batch) -> tuple[Any, Certificate]:
     """The kernel machine at one point of the grid by block decomposition, and its certificate."""
-    C = jaxsvm.C_from_lam(lam, train.y.shape[0])
+    C = jaxsvm.C_from_lam(lam, len(train.y))
     machine = jaxsvm.decomposition(C, kernels.rbf(sigma), bias="none", tol=TOL)
     run = jaxsvm.fit(machine, train, jax.random.key(0))
     return run, jaxsvm.certificate(run.model, train, lam)
 
 
-def main() -> None:
+def run(args: Any, stream: Any) -> int:
     """Choose lambda and sigma by validation in one sweep; solve that machine and certify it.
 
-    The machine is solved exactly.
+    Args:
+        args: no options are read.
+        stream: not written to.
+
+    Returns:
+        The exit status.
     """
     show(f"jaxsvm {jaxsvm.__version__} on JAX {jax.__version__}, {jax.devices()[0].device_kind}\n")
     key_split, key = jax.random.split(jax.random.key(0))
     rows = jaxsvm.data.breast_cancer()
-    train, validation, test = jaxsvm.data.split(key_split, rows, 3, 1, 1)
-    scale = jaxsvm.data.standardize(train.x)
-    train, validation, test = (part._replace(x=scale(part.x)) for part in (train, validation, test))
-    sizes = ", ".join(
-        f"{part.y.shape[0]} {name}"
-        for part, name in ((train, "train"), (validation, "validation"), (test, "test"))
-    )
+    parts = jaxsvm.data.split(key_split, rows, 3, 1, 1)
+    scale = jaxsvm.data.standardize(parts[0].x)
+    train, validation, test = (part._replace(x=scale(part.x)) for part in parts)
     show(
-        f"breast_cancer_wdbc: {rows.y.shape[0]} rows x {rows.x.shape[1]} columns, standardised; "
-        f"{sizes}"
-    )
-    show(
+        f"breast_cancer_wdbc: {len(rows.y)} rows x {rows.x.shape[1]} columns, standardised; "
+        f"{len(train.y)} train, {len(validation.y)} validation, {len(test.y)} test\n"
         f"ASSET on {LANDMARKS} Nystrom features, {len(LAMS)} lambdas x {len(SIGMAS)} sigmas, "
         f"{PASSES} passes in batches of {BATCH}, one program"
     )
     sweep = jaxsvm.sweep(trained, lam=LAMS, sigma=SIGMAS)
-    seconds = []
+    times = [time.perf_counter()]
     for _ in range(2):
-        began = time.perf_counter()
         models, errors = jax.block_until_ready(sweep(train, validation, key))
-        seconds.append(time.perf_counter() - began)
-
+        times.append(time.perf_counter())
     table = jaxsvm.sweep.table(errors, lam=LAMS, sigma=SIGMAS)
     show(f"\nvalidation error\n{table}\n")
     lam, sigma = table.best["lam"], table.best["sigma"]
     approximate = jax.tree.map(lambda leaf: leaf[table.place], models)
-    began = time.perf_counter()
     run, proof = exact(lam, sigma, train)
-    seconds.append(time.perf_counter() - began)
-    show(
-        f"chosen       lambda = {lam:.1e}, sigma = {sigma:.2f}: the least error, among equals "
-        "in the flattest neighbourhood"
-    )
-    show(f"test error   {float(jaxsvm.error_on(test)(approximate)):.2%} on {LANDMARKS} features")
-    show(
-        f"exact        test error {float(jaxsvm.error_on(test)(run.model)):.2%}, "
-        f"{run.model.support().index.shape[0]} support vectors: the kernel machine at this lambda "
-        f"and sigma, {seconds[2]:.2f} s with compilation"
-    )
-    show(
-        f"certificate  objective {float(proof.primal):.6f}, optimum at least "
-        f"{float(proof.dual):.6f}: within {100 * float(proof.gap / proof.dual):.1g} % of the "
-        "optimum"
-    )
-    show(
-        f"time         {seconds[1]:.2f} s for the {errors.size} runs, {seconds[0]:.2f} s with "
-        "compilation"
-    )
-    show(draw(table))
-    show(NEXT)
-
-
-def draw(table: Any) -> str:
-    """Save the sweep as a picture in the current folder; return a line on the result.
-
-    Without matplotlib nothing is drawn, and the line says so.
-    """
+    wrong = [report.error(model, test, (-1, 1)) for model in (approximate, run.model)]
+    how = "the least error, among equals in the flattest neighbourhood"
+    line("chosen", f"lambda = {lam:.1e}, sigma = {sigma:.2f}: {how}")
+    line("test error", f"{wrong[0]} on {LANDMARKS} features")
+    points = f"{len(run.model.support().index)} support vectors"
+    line("exact", f"test error {wrong[1]}, {points}: the kernel machine at this lambda and sigma")
+    bounds = f"objective {float(proof.primal):.6f}, optimum at least {float(proof.dual):.6f}"
+    gap = 100 * float(proof.gap / proof.dual)
+    line("certificate", f"{bounds}: within {gap:.1g} % of the optimum")
+    first, again = times[1] - times[0], times[2] - times[1]
+    line("time", f"{again:.2f} s for the {errors.size} runs, {first:.2f} s with compilation")
     try:
-        import matplotlib
-    except ImportError:
-        return "heat map     not drawn: matplotlib is missing, pip install 'jaxsvm[plot]'"
-    matplotlib.use("agg")
-    from jaxsvm import plots
-
-    with result_file(PICTURE, None) as temporary:
-        plots.heatmap(table).figure.savefig(temporary, dpi=120)
-    return f"heat map     {PICTURE}"
+        report.heat_map("jaxsvm-sweep.png", None, table)
+    except ImportError as error:
+        line("heat map", f"not drawn: {error}")
+    show(NEXT)
+    return 0

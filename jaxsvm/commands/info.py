@@ -10,48 +10,41 @@ from .. import models
 from ..recipe import unwrap_static
 from ..wrappers import OneVsOne, OneVsRest
 from .output import line
-from .rows import load_model
-from .solvers import columns_of
+from .rows import columns_of, load_model
 
 
-def run(args: Any) -> int:
+def run(args: Any, stream: Any) -> int:
     """Run the command; returns the exit status."""
     model, notes = load_model(args.model)
     columns = columns_of(model)
     line("model", f"{args.model}, written by jaxsvm {notes.pop('jaxsvm')}")
     classes = model.classes if isinstance(model, models.Classifier) else ()
-    inner = model.inner if isinstance(model, models.Classifier) else model
-    maps = []
-    while isinstance(inner, models.Mapped):
-        maps.append(type(unwrap_static(inner.phi)).__name__)
-        inner = inner.inner
-    many = {OneVsRest: "one against the rest: ", OneVsOne: "pairs of classes: "}.get(
-        type(inner), ""
-    )
+    inner, maps, many = model.inner if classes else model, [], ""
     while isinstance(inner, OneVsRest | OneVsOne | models.Mapped):
+        if isinstance(inner, models.Mapped):
+            maps.append(type(unwrap_static(inner.phi)).__name__)
+        else:
+            kind = isinstance(inner, OneVsRest)
+            many = "one against the rest: " if kind else "pairs of classes: "
         inner = inner.inner
-    line(
-        "what",
-        f"{'classifier' if classes else 'function'} of {columns} columns; {many}{kind(inner)}",
-    )
+    head = "classifier" if classes else "function"
+    line("what", f"{head} of {columns} columns; {many}{described(inner)}")
     if maps:
         line("maps", ", ".join(maps))
     if classes:
         shown = ", ".join(map(str, classes[:20])) + (", ..." if len(classes) > 20 else "")
         line("classes", f"{len(classes)}: {shown}")
-    for name, text in notes.items():
+    for name, text in {"certificate": "none in the file", **notes}.items():
         line(name, text)
-    if "certificate" not in notes:
-        line("certificate", "none in the file")
     return 0
 
 
-def kind(model: Any) -> str:
+def described(model: Any) -> str:
     """A phrase on a linear model or an expansion, or on several with a leading axis."""
     if isinstance(model, models.Linear):
-        weights = np.atleast_2d(model.w)
-        several = f"{weights.shape[0]} times " if weights.shape[0] > 1 else ""
-        return f"linear, {several}{weights.shape[1]} weights, bias {model.bias}"
+        several, columns = np.atleast_2d(model.w).shape
+        times = f"{several} times " if several > 1 else ""
+        return f"linear, {times}{columns} weights, bias {model.bias}"
     if isinstance(model, models.Expansion):
         points = np.shape(model.coef)[-1]
         return f"kernel machine of {points} points, {model.kernel!r}, bias {model.bias}"

@@ -79,38 +79,70 @@ def write(stream: Any, data: str | bytes) -> None:
         raise
 
 
-def check_output(path: str | None, *inputs: str | None) -> None:
-    """Raise for an output file that cannot be written or is an input, before anything is computed.
+def inputs(args: Any) -> list[str]:
+    """The files that a command reads; an array may lie in a file of its own: x.npy,y.npy."""
+    model = args.model if args.module in ("predict", "info") else None
+    names = (args.file, args.test, args.groups, model)
+    return [path for name in names for path in re.split(r"(?<=\.npy),", name or STANDARD)]
+
+
+def check_inputs(args: Any) -> None:
+    """Raise for an input file that does not exist, before anything else is imported.
 
     Raises:
-        ValueError: a folder that is not writable, one of the inputs.
+        FileNotFoundError, IsADirectoryError: as the readers do.
+    """
+    for path in inputs(args):
+        # of several processes the others, which wait for this one, are to learn of it
+        if path == STANDARD or args.processes is not None:
+            continue
+        if os.path.isdir(path):
+            raise IsADirectoryError(f"{path} is a folder, expected a file")
+        if not os.path.exists(path):
+            raise FileNotFoundError(f"there is no file {path}")
+
+
+def check_outputs(args: Any) -> None:
+    """Raise for an output file that cannot be written, before anything is computed.
+
+    Raises:
+        ValueError: a file that is read, a folder that is not writable, several times `-`.
         OSError: a folder that does not exist; a folder, a pipe or a device instead of a file.
     """
-    if path is None or path == STANDARD:
-        return
-    for source in (part for name in inputs if name for part in (name, *name.split(","))):
-        if os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source):
-            raise ValueError(f"{path} is a file that is read: give another name")
     from ..files import check_target
 
-    if not os.access(os.path.dirname(check_target(path)), os.W_OK):
-        raise ValueError(f"{path} cannot be written: its folder may not be written to")
+    paths = outputs(args)
+    if paths.count(STANDARD) > 1:
+        raise ValueError("the standard output (-) takes one result: name files for the others")
+    if args.save == STANDARD:
+        raise ValueError("--save is a file that is read again: name one, not the standard output")
+    for path in [path for path in (*paths, args.save) if path not in (None, STANDARD)]:
+        for source in inputs(args):
+            if os.path.exists(path) and os.path.exists(source) and os.path.samefile(path, source):
+                raise ValueError(f"{path} is a file that is read: give another name")
+        if not os.access(os.path.dirname(check_target(path)), os.W_OK):
+            raise ValueError(f"{path} cannot be written: its folder may not be written to")
+
+
+def outputs(args: Any) -> list[str | None]:
+    """The files that a command writes at its end."""
+    return [args.out, args.plot, None if args.module in ("predict", "info") else args.model]
 
 
 @contextlib.contextmanager
-def results(*paths: str | None) -> Iterator[Any]:
+def results(args: Any) -> Iterator[Any]:
     """A stream for what `-` stands for, printed at the end of the block, after all files.
 
-    If one of the paths is `-`, the report goes to the standard error stream within the block.
+    If a result goes there, the report goes to the standard error stream within the block.
 
     Raises:
-        ValueError: more than one of the paths is `-`.
-        OSError: the standard output does not take all.
+        ValueError: as `check_outputs`.
+        OSError: as `check_outputs`; the standard output does not take all.
     """
-    stdout, stream, count = sys.stdout, io.BytesIO(), sum(path == STANDARD for path in paths)
-    if count > 1:
-        raise ValueError("the standard output (-) takes one result: name files for the others")
-    with contextlib.redirect_stdout(sys.stderr) if count else contextlib.nullcontext():
+    if not args.processes:
+        check_outputs(args)
+    stdout, stream, to_standard = sys.stdout, io.BytesIO(), STANDARD in outputs(args)
+    with contextlib.redirect_stdout(sys.stderr) if to_standard else contextlib.nullcontext():
         try:
             yield stream
         finally:
@@ -119,29 +151,24 @@ def results(*paths: str | None) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def result_file(path: str, stream: Any, suffix: str = "") -> Iterator[str]:
+def result_file(path: str, stream: Any, suffix: str = "", *, atomic: bool = False) -> Iterator[str]:
     """The name of a temporary file that replaces `path` at the end of the block.
 
-    For `-` its contents are written to the stream. The name then ends in `suffix`.
+    For `-` its contents are written to the stream; the name then ends in `suffix`. Where the block
+    is `atomic` it gets the path itself. Errors of the file system name the path.
     """
-    if path != STANDARD:
-        from ..files import atomic_path
-
-        with writing(path), atomic_path(path) as temporary:
+    if path == STANDARD:
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = os.path.join(folder, f"result{suffix}")
             yield temporary
+            with open(temporary, "rb") as file:
+                stream.write(file.read())
         return
-    with tempfile.TemporaryDirectory() as folder:
-        temporary = os.path.join(folder, f"result{suffix}")
-        yield temporary
-        with open(temporary, "rb") as file:
-            stream.write(file.read())
+    from ..files import atomic_path
 
-
-@contextlib.contextmanager
-def writing(path: str) -> Iterator[None]:
-    """Errors of the file system in the block name the path; without one, it is `written`."""
     try:
-        yield
+        with contextlib.nullcontext(path) if atomic else atomic_path(path) as name:
+            yield name
     except OSError as error:
         if error.errno is not None:
             error.filename = path

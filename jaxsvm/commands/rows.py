@@ -1,28 +1,32 @@
-"""Rows for the commands: reading, missing numbers, scaling, description."""
+"""Rows and models of files for the commands: reading, missing numbers, scaling, description."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+import jaxsvm
+
 from .. import models
 from ..data import missing
-from ..data.assemble import Rows
+from ..data.assemble import Rows, assemble, normalize_names
+from ..data.class_numbers import encode
 from ..data.formats import kind_of, read_files
 from ..data.parsing import ReadError
-from ..data.scaling import scale, standardize
+from ..recipe import as_static
 from ..types import Batch, SparseRows
-from . import parser
-from .output import STANDARD, result_file, writing
+from .output import STANDARD, line, result_file, title
+from .parser import SCALES
 
 INPUT = "the standard input"
 HELP = {  # what the options of the readers are called here
@@ -31,45 +35,44 @@ HELP = {  # what the options of the readers are called here
     "header": "--header says whether the first line names columns",
     "missing": "--missing drop leaves such rows out, --missing mean fills them in",
 }
+ENDINGS = (
+    ".npz", ".npy", ".csv", ".tsv", ".svm", ".svmlight", ".libsvm", ".gz", ".bz2", ".xz",
+)  # fmt: skip
+YES = {"auto": "auto", "yes": True, "no": False}
 
 
-def rows(
-    args: Any, *paths: str, columns: int | None = None, dtype: Any = None, means: Any = None
-) -> list[Rows]:
+def rows(args: Any, *paths: str, columns: int | None = None, means: Any = None) -> list[Rows]:
     """The rows of files, read with the options; sets --zero-based where a file has decided it.
 
     Args:
         args: the options.
         *paths: of the files; `-` is the standard input.
         columns: of a model; a CSV file of so many columns has no labels.
-        dtype: of svmlight.
         means: for missing numbers; None: those of the columns of the first file.
     """
     is_number = re.fullmatch("-?[0-9]{1,9}", args.label)
-    reading: dict = {"label": int(args.label) if is_number else args.label}
-    reading["header"] = {"auto": "auto", "yes": True, "no": False}[args.header]
-    reading["zero_based"] = {"auto": "auto", "yes": True, "no": False}[args.zero_based]
-    reading["missing"] = args.missing is not None
-    reading["expansion"] = args.expansion
+    options: dict = {"label": int(args.label) if is_number else args.label}
+    options |= {"header": YES[args.header], "zero_based": YES[args.zero_based]}
     if args.delimiter is not None:
-        reading["delimiter"] = args.delimiter.replace("\\t", "\t")
+        options["delimiter"] = args.delimiter.replace("\\t", "\t")
     if paths.count(STANDARD) > 1:
         raise ValueError("the standard input (-) can be read once: name a file for the other rows")
     with contextlib.ExitStack() as stack:
         local = [stack.enter_context(local_file(path)) for path in paths]
         stack.enter_context(_with_help(args, paths, local))
+        kind, named = args.format, any(os.path.splitext(path)[1] in ENDINGS for path in paths)
+        if kind is None and not named and (args.delimiter is not None or args.header != "auto"):
+            # options of CSV say what neither the name nor the first line does
+            kind = "npz" if all(kind_of(path) == "npz" for path in local) else "csv"
         parts = read_files(
-            *local, kind=_kind(args, paths, local), columns=columns, dtype=dtype, **reading
-        )
+            *local, kind=kind, columns=columns, missing=args.missing is not None,
+            expansion=args.expansion, dtype=np.float64 if args.module == "convert" else None,
+            **options,
+        )  # fmt: skip
     bases = {part.zero_based for part in parts} - {None}
     if bases:
         args.zero_based = "yes" if True in bases else "no"
     return _without_missing(args, parts, means)
-
-
-def reading_notes(args: Any) -> dict[str, str]:
-    """What the model file keeps of how its rows were read: `predict` reads others alike."""
-    return {} if args.zero_based == "auto" else {"zero-based": args.zero_based}
 
 
 @contextlib.contextmanager
@@ -81,131 +84,153 @@ def local_file(path: str) -> Iterator[str]:
     if sys.stdin is None:
         raise OSError("the standard input is closed")
     text = sys.stdin.buffer.read()
-    start = text[:6]
-    ending = {b"PK": ".npz", b"\x1f\x8b": ".gz", b"BZ": ".bz2", b"\xfd7": ".xz"}.get(start[:2], "")
+    packed = {b"PK": ".npz", b"\x1f\x8b": ".gz", b"BZ": ".bz2", b"\xfd7": ".xz"}
     with tempfile.TemporaryDirectory() as folder:
-        name = os.path.join(folder, f"input{ending}")
+        name = os.path.join(folder, f"input{packed.get(text[:2], '')}")
         with open(name, "wb") as file:
             file.write(text)
-        yield name
-
-
-def _kind(args: Any, paths: tuple, local: list[str]) -> str | None:
-    """The format; options of CSV decide where the name and the first line do not."""
-    options_of_csv = args.delimiter is not None or args.header != "auto"
-    unknown = all(
-        path == STANDARD or os.path.splitext(path)[1] not in (*_KNOWN, *_PACKED) for path in paths
-    )
-    if args.format is None and options_of_csv and unknown:
-        return "npz" if all(kind_of(path) == "npz" for path in local) else "csv"
-    return args.format
-
-
-_KNOWN = (".npz", ".npy", ".csv", ".tsv", ".svm", ".svmlight", ".libsvm")
-_PACKED = (".gz", ".bz2", ".xz")
+        try:
+            yield name
+        except ValueError as error:
+            raise ValueError(str(error).replace(name, INPUT)) from error
 
 
 @contextlib.contextmanager
-def _with_help(args: Any, paths: tuple, local: list[str]) -> Iterator[None]:
-    """Errors name the options that may help, and the standard input by its name."""
+def _with_help(args: Any, paths: Sequence[str], local: list[str]) -> Iterator[None]:
+    """Errors name the options that may help."""
     try:
         yield
     except ValueError as error:
-        text, advice = str(error), []
-        for path, name in zip(paths, local, strict=True):
-            text = text.replace(name, INPUT) if path == STANDARD else text
+        advice = []
         if isinstance(error, ReadError):
             advice = [
                 f"try --{option} {value!r}" if value else HELP[option]
                 for option, value in error.options.items()
             ]
         elif args.format is None and any(
-            kind_of(name) == "svmlight" and os.path.splitext(path)[1] not in (*_KNOWN, *_PACKED)
+            kind_of(name) == "svmlight" and os.path.splitext(path)[1] not in ENDINGS
             for path, name in zip(paths, local, strict=True)
         ):
             advice = ["it was read as svmlight: --format csv reads cells"]
-        raise ValueError(f"{text} ({'; '.join(advice)})" if advice else text) from error
+        raise ValueError(f"{error} ({'; '.join(advice)})" if advice else str(error)) from error
 
 
 def _without_missing(args: Any, parts: list[Rows], means: Any) -> list[Rows]:
     """The parts without missing numbers, by --missing; a warning says how many there were."""
-    counts = [int(missing.incomplete(part).sum()) for part in parts]
-    if not any(counts):
+    count = sum(int(missing.incomplete(part).sum()) for part in parts)
+    if not count:
         return parts
-    total = sum(part.x.shape[0] for part in parts)
+    text = f"{count} of {sum(part.x.shape[0] for part in parts)} rows have"
     if args.missing is None:
-        raise ValueError(
-            f"{sum(counts)} of {total} rows have a missing number (NaN): {HELP['missing']}"
-        )
-    if args.missing == "drop":
-        what = "are left out"
-        parts = [missing.drop(part) for part in parts]
-    else:
-        what = "are filled in by the means of their columns"
+        raise ValueError(f"{text} a missing number (NaN): {HELP['missing']}")
+    what, fix = "are left out", missing.drop
+    if args.missing == "mean":
         means = missing.column_means(parts[0].x) if means is None else means
-        parts = [missing.fill(part, means) for part in parts]
-    warnings.warn(f"{sum(counts)} of {total} rows have missing cells, which {what}", stacklevel=2)
+        what = "are filled in by the means of their columns"
+        fix = functools.partial(missing.fill, means=means)
+    parts = [fix(part) for part in parts]
+    warnings.warn(f"{text} missing cells, which {what}", stacklevel=2)
     return parts
 
 
-def load_model(path: str) -> tuple[Any, dict[str, str]]:
-    """The model of a file and its notes; `-` is the standard input."""
-    with local_file(path) as name:
-        try:
-            return models.load(name), models.load_notes(name)
-        except ValueError as error:
-            text = str(error)
-            raise ValueError(text.replace(name, INPUT) if path == STANDARD else text) from error
+class Data(NamedTuple):
+    """What a command trains on: data sets, scaled, and how they came to be."""
+
+    parts: list[Batch]  # training rows, and those for the error
+    names: list[str]  # of the parts in the report
+    classes: tuple  # (): real targets
+    scale: Any  # None: the columns are as in the file
+    notes: dict[str, str]  # of the model file
+
+    def model(self, inner: Any) -> Any:
+        """The model of the rows as in the file, from one of these rows."""
+        inner = inner if self.scale is None else models.Mapped(as_static(self.scale), inner)
+        return models.Classifier(inner, self.classes) if self.classes else inner
 
 
-def save_model(path: str, stream: Any, model: Any, notes: dict[str, str]) -> None:
-    """Write a model and its notes; `-` is the stream."""
-    if path != STANDARD:
-        with writing(path):
-            models.save(path, model, notes=notes)
-        return
-    with result_file(path, stream, ".npz") as temporary:
-        models.save(temporary, model, notes=notes)
+def training_data(args: Any, key: Any) -> Data:
+    """The rows of the options, scaled; prints a line on each data set.
+
+    Args:
+        args: the options.
+        key: of the rows that --hold-out takes.
+
+    Raises:
+        ValueError: files that do not go together, or labels that look like measurements.
+    """
+    if args.scale != "none":
+        ignore_range_warnings()
+    data = _labelled(args, key)
+    for i, part in enumerate(data.parts):
+        line("" if i else "read", described(data.names[i], part, data.classes))
+    name = args.scale
+    if name == "auto":
+        name = "unit" if isinstance(data.parts[0].x, SparseRows) else "standardize"
+    makers = {"standardize": jaxsvm.data.standardize, "unit": jaxsvm.data.scale}
+    scale = makers[name](data.parts[0].x) if name in makers else None
+    notes = {
+        "rows": described(title(args.file), data.parts[0], data.classes),
+        "scaled": f"{SCALES[name]} (--scale {name})",
+        # `predict` reads other rows alike
+        **({} if args.zero_based == "auto" else {"zero-based": args.zero_based}),
+    }
+    line("scaled", notes["scaled"])
+    parts = [p if scale is None else p._replace(x=call(scale, p.x)) for p in data.parts]
+    return data._replace(parts=parts, scale=scale, notes=notes)
+
+
+def _labelled(args: Any, key: Any) -> Data:
+    """The rows of the options with labels."""
+    read = rows(args, *[path for path in (args.file, args.test) if path])
+    used = [read[0], *([read[-1]] if args.test else read[1:2])]
+    columns = [part.x.shape[1] for part in used]
+    if len(set(columns)) > 1:
+        raise ValueError(f"the files differ in columns: {' and '.join(map(str, columns))}")
+    positive = None if args.positive is None else [n.strip() for n in args.positive.split(",")]
+    if positive is None and args.task is None and used[0].y is not None:
+        refuse_measurements(args.file, used[0].y)
+    loaded = assemble(compact(used), task=args.task, positive=positive)
+    names, share = [args.file, args.test or f"test part of {args.file}"], args.hold_out
+    if share is None:
+        return Data(list(loaded), names, loaded.classes, None, {})
+    if not 0 < share < 1:
+        raise ValueError(f"--hold-out must be between 0 and 1, got {share:g}")
+    parts = jaxsvm.data.split(key, loaded[0], 1 - share, share)
+    return Data(list(parts), [args.file, "held out of it"], loaded.classes, None, {})
+
+
+def refuse_measurements(path: str, y: np.ndarray) -> None:
+    """Raise ValueError where the labels (n,) of a file look like measurements."""
+    classes, n = encode(normalize_names(y))[1], len(y)
+    numbers = [name for name in classes if isinstance(name, float) and name % 1]
+    if numbers and len(classes) > max(2, n / 2):
+        raise ValueError(
+            f"the labels of {path} are {len(classes)} different numbers in {n} rows, such as "
+            f"{numbers[0]:g}: name the column of classes (--label), or take --task regression"
+        )
 
 
 def compact(parts: list[Rows]) -> list[Rows]:
     """The parts, with sparse matrices made dense if their padded rows would need as much memory."""
-    if not all(hasattr(part.x, "tocsr") for part in parts):
-        return [
-            part._replace(x=part.x.toarray()) if hasattr(part.x, "tocsr") else part
-            for part in parts
-        ]
-    longest = max(int(np.diff(part.x.tocsr().indptr).max(initial=0)) for part in parts)
-    if 2 * longest < parts[0].x.shape[1]:  # each entry has a value and a column
+    sparse = [part for part in parts if hasattr(part.x, "tocsr")]
+    longest = max((int(np.diff(p.x.tocsr().indptr).max(initial=0)) for p in sparse), default=0)
+    if len(sparse) == len(parts) and 2 * longest < parts[0].x.shape[1]:  # a value and a column each
         return parts
-    return [part._replace(x=part.x.toarray()) for part in parts]
-
-
-def positive(args: Any) -> Any:
-    """The classes of --positive."""
-    return None if args.positive is None else [name.strip() for name in args.positive.split(",")]
+    return [p._replace(x=p.x.toarray()) if hasattr(p.x, "tocsr") else p for p in parts]
 
 
 def described(name: str, data: Batch, classes: tuple) -> str:
     """One line on a data set: size, kind and classes."""
-    n, d = data.x.shape
-    kind = (
-        f"sparse, {data.x.value.shape[1]} numbers a row at most"
-        if isinstance(data.x, SparseRows)
-        else "dense"
-    )
-    y = np.asarray(data.y)
+    (n, d), y, kind = data.x.shape, np.asarray(data.y), "dense"
+    if isinstance(data.x, SparseRows):
+        kind = f"sparse, {data.x.value.shape[1]} numbers a row at most"
+    text = f"{name}: {n} rows x {d} columns, {kind}"
     if not classes:
-        return f"{name}: {n} rows x {d} columns, {kind}; targets from {y.min():g} to {y.max():g}"
+        return f"{text}; targets from {y.min():g} to {y.max():g}"
     places = (y > 0).astype(int) if len(classes) == 2 else y.astype(int)
     counts = np.bincount(places, minlength=len(classes))
-    shown = ", ".join(f"{c} ({k})" for c, k in list(zip(classes, counts, strict=True))[:10]) + (
-        ", ..." if len(classes) > 10 else ""
-    )
-    return f"{name}: {n} rows x {d} columns, {kind}; classes {shown}"
-
-
-MAKE_SCALE = {"standardize": standardize, "unit": scale, "none": None}
+    shown = [f"{c} ({k})" for c, k in zip(classes, counts, strict=True)]
+    return f"{text}; classes {', '.join(shown[:10])}{', ...' if len(shown) > 10 else ''}"
 
 
 @jax.jit
@@ -214,24 +239,38 @@ def call(model: Any, x: Any) -> Any:
     return model(x)
 
 
-def scaler(args: Any, x: Any) -> tuple[Any, str]:
-    """The map of columns or None, and its description."""
-    name = args.scale
-    if name == "auto":
-        name = "unit" if isinstance(x, SparseRows) else "standardize"
-    make = MAKE_SCALE[name]
-    return (None if make is None else make(x)), f"{parser.SCALES[name]} (--scale {name})"
+def ignore_range_warnings() -> None:
+    """Ignore warnings on the ranges of columns, which will be scaled."""
+    warnings.filterwarnings("ignore", message="the ranges of the columns")
 
 
-def ignore_range_warnings(scaled: bool = True) -> None:
-    """Ignore warnings on the ranges of columns that will be scaled."""
-    if scaled:
-        warnings.filterwarnings("ignore", message="the ranges of the columns")
+def load_model(path: str) -> tuple[Any, dict[str, str]]:
+    """The model of a file and its notes; `-` is the standard input."""
+    with local_file(path) as name:
+        return models.load(name), models.load_notes(name)
 
 
-def variance_of(x: Any) -> float:
-    """The variance of all entries of the rows, implicit zeros included."""
-    values = np.asarray(x.value if isinstance(x, SparseRows) else x).ravel()
-    size = float(np.prod(x.shape))
-    mean = float(np.sum(values, dtype=np.float64)) / size
-    return max(float(np.vdot(values, values)) / size - mean * mean, 0.0)
+def save_model(path: str, stream: Any, model: Any, notes: dict[str, str]) -> None:
+    """Write a model and its notes; `-` is the stream. Of several processes the first writes."""
+    if jax.process_index():
+        return
+    with result_file(path, stream, ".npz", atomic=True) as name:
+        models.save(name, model, notes=notes)
+
+
+def columns_of(model: Any) -> int:
+    """The number of columns of a model's rows.
+
+    Raises:
+        ValueError: the model was not made by these commands.
+    """
+    while model is not None:
+        for name in ("mean", "width", "landmarks", "w", "x"):
+            if hasattr(model, name):
+                return int(getattr(model, name).shape[-1])
+        if hasattr(model, "frequencies"):
+            return int(model.frequencies.shape[0])
+        if hasattr(model, "dim"):
+            return int(model.dim)
+        model = getattr(model, "phi", None) or getattr(model, "inner", None)
+    raise ValueError("the file holds no model of rows: expected what jaxsvm train writes")

@@ -14,10 +14,11 @@ import jax
 import numpy as np
 
 from ..checks import class_names
+from ..models import Classes
 from ..recipe import check_choice
 from ..types import Batch
-from .dataset import caller_stacklevel, dataset
-from .encode import encode
+from .class_numbers import encode
+from .from_arrays import caller_stacklevel, dataset
 
 REST = "rest"  # the name of the classes that are not in `positive`, if there are several
 
@@ -155,13 +156,17 @@ def assemble(
         classes: names of an earlier call; None: those of the first part.
 
     Raises:
-        ValueError: one class only, more than two with task="binary", a class that is not in the
-            first part.
+        ValueError: no targets in some of the parts, or in all with a task; one class only, more
+            than two with task="binary", a class that is not in the first part.
     """
     if task is not None:
         check_choice("task", task, ("binary", "multiclass", "regression", "ranking"))
     if not parts:
         raise ValueError("give the path of at least one file")
+    if all(part.y is None for part in parts) and task is None:  # rows to predict
+        unknown = [np.zeros(part.x.shape[0]) for part in parts]
+        pairs = enumerate(zip(parts, unknown, strict=True))
+        return Loaded([_batch(part, y, "regression", not i) for i, (part, y) in pairs])
     if any(part.y is None for part in parts):
         raise ValueError("there are no labels beside the rows")
     names = [normalize_names(part.y) for part in parts]
@@ -205,7 +210,8 @@ def assemble(
         numbers = np.full(len(y), -1 if len(classes) == 2 else 0)
         numbers[used] = label(y[used], classes)
         numbers = (numbers + 1) // 2 if len(classes) == 2 and task == "multiclass" else numbers
-        batches.append(_batch(part, numbers, "regression" if i else first, not i))
+        batch = _batch(part, numbers, "regression" if i else first, not i)
+        batches.append(batch._replace(classes=Classes(tuple(classes))))
     return Loaded(batches, classes, zero_based)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..checks import shown
 from ..types import Array, Batch
 from .assemble import Loaded, Rows, assemble
-from .dataset import dataset
+from .from_arrays import dataset
 from .npz import read_npz
 from .splits import split
 

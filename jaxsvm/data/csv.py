@@ -15,7 +15,7 @@ import numpy as np
 
 from ..recipe import check_choice
 from .assemble import Loaded, Rows, assemble, with_file_names
-from .dataset import caller_stacklevel
+from .from_arrays import caller_stacklevel
 from .missing import is_missing
 from .parsing import (
     EXPANSION,
@@ -45,7 +45,7 @@ def load_csv(
     Args:
         *paths: one or more, with the same columns.
         label: the column of labels by index (-1 the last, 0 the first) or by its name in the
-            header; None: no labels.
+            header; None: no labels, and targets of 0.
         delimiter: one character between the cells.
         header: whether the first line names the columns; "auto": if none of its cells, except the
             label, is a number, or if they are rising whole numbers, as pandas writes, before rows

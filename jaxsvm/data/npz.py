@@ -12,7 +12,7 @@ import numpy as np
 
 from ..files import ArrayHeader, open_npz, read_array
 from .assemble import Loaded, Rows, assemble, with_file_names
-from .memory_map import array_file, is_npy, whole_arrays
+from .mapped_files import array_file, is_npy, whole_arrays
 
 BESIDE = ("y", "weight", "query")  # the arrays beside the rows
 SPARSE = ("data", "indices", "indptr", "shape")  # the arrays of a sparse matrix

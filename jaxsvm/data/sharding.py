@@ -10,7 +10,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..checks import integer, shown
-from ..numerics.shards import ROWS, auto_axes, example_mesh
+from ..numerics.sharding import ROWS, auto_axes, example_mesh
 from ..types import Array, Batch, SparseRows, check_batch
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..checks import integer
 from ..recipe import check_choice
 from .assemble import Loaded, Rows, assemble, with_file_names
-from .dataset import caller_stacklevel
+from .from_arrays import caller_stacklevel
 from .parsing import EXPANSION, check_paths, number_fault, open_any, reading, run_dtype
 
 

@@ -3,7 +3,7 @@
 Each is a loss with an optax chain, a rule in a space, or a dual step in a space.
 """
 
-from .coordinate import coordinate as coordinate
-from .gradient import gradient as gradient
-from .online import Move as Move
-from .online import online as online
+from .coordinate_ascent import coordinate as coordinate
+from .gradient_descent import gradient as gradient
+from .online_learning import Move as Move
+from .online_learning import online as online

@@ -1,4 +1,9 @@
-"""Decomposition of a dual into blocks of rows, solved one at a time with a cache of kernel rows."""
+"""Decomposition of a dual into blocks of rows, solved one at a time with a cache of kernel rows.
+
+`make_update` is one update. It solves the whole kernel matrix where rows are few
+(`whole_matrix`); else `solve_all` repeats `working_set_step`: `select_working_set`, then
+`smo_step.solve` or, for sets of over 512 rows, `solve_by_blocks`, then `Task.subtract`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,9 @@ from jax import lax
 
 from ..checks import check_whole
 from ..kernels import matvec
-from ..numerics import dot, times_count, top_k_index, two_sum
+from ..numerics import dot, top_k_index, two_sum
 from ..recipe import register
-from ..types import Array, Batch, Count
+from ..types import Array, Batch
 from . import kernel_cache, whole_matrix
 from .dual_qp import (
     PATIENCE,
@@ -31,19 +36,28 @@ from .dual_qp import (
 )
 from .smo_step import solve
 
+BLOCK = 512  # rows that steps on pairs are made on
+MAX_SET = 8 * BLOCK  # rows of the largest working set that is chosen without an argument
+MEMORY = 2**29  # bytes of cached kernel rows, without an argument
+
 
 @register("DecompositionState")
 class DecompositionState(NamedTuple):
     """The dual, and the last working set, half of which stays in the next one."""
 
     dual: DualState
-    working: Array  # (q,)  int32, rows; the newest come first
+    working: Array  # (q,)  int32, rows; the newest, or by blocks the free ones, come first
     residual: Array  # ()   of these coefficients, as `stop` defines it; inf before the first update
 
     @property
     def ignores_padding(self) -> bool:
         """True: an update on rows of weight 0 changes no coefficient, which multiclass uses."""
         return True
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return "decomposition"
 
 
 class Task(NamedTuple):
@@ -92,9 +106,183 @@ class Progress(NamedTuple):
     rounds: Array  # ()  int32, number of solved working sets
 
 
-BLOCK = 512  # rows that steps on pairs are made on
-MAX_SET = 8 * BLOCK  # rows of the largest working set that is chosen without an argument
-MEMORY = 2**29  # bytes of cached kernel rows, without an argument
+def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
+    """A working set: the retained rows and those of extreme gain, without repetition.
+
+    Extreme are the largest gain_up and the smallest gain_down, of each part in equal numbers.
+
+    Args:
+        dual: of n coefficients.
+        retained: (k,) rows that stay, the first of them where one row of each list needs the room.
+        size: of the working set; if it is n, all rows in order.
+
+    Reference: Z. Wen et al., ThunderSVM, JMLR 19, 2018, section 2; T. Joachims, Making large-scale
+        SVM learning practical, 1999, section 3, for the two lists.
+    """
+    n = dual.grad.shape[0]
+    if size == n:
+        return jnp.arange(n, dtype=jnp.int32)
+    # the score of rows at a bound in place of -inf: they rank before rows already selected
+    lowest = jnp.finfo(dual.grad.dtype).min
+
+    def top_unselected(score, selected, number):
+        score = jnp.maximum(score, lowest).at[selected].set(-jnp.inf, mode="promise_in_bounds")
+        return top_k_index(score, number)
+
+    up, down = gain_up(dual), -gain_down(dual)
+    lists = [up, down] if up.ndim == 1 else [*up, *down]
+    selected = retained = retained[: size - len(lists)]
+    for i, score in enumerate(lists):
+        number = (size - selected.shape[0]) // (len(lists) - i)
+        selected = jnp.concatenate([selected, top_unselected(score, selected, number)])
+    return jnp.concatenate([selected[retained.shape[0] :], retained])
+
+
+def working_set_step(task: Task, by_blocks: bool, progress: Progress) -> Progress:
+    """Select a working set W, solve its dual, and update the derivative.
+
+    coef_W' = argmax of D over coef_W;   grad -= Q_.W (coef_W' - coef_W),   Q = K + diag(l2)
+    """
+    l2 = task.dual.bounds.l2
+    state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
+    size = progress.state.working.shape[0]
+    working = select_working_set(dual, progress.state.working[: size // 2], size)
+    at_working = lambda a: a.at[..., working].get(mode="promise_in_bounds")
+    own = jax.tree.map(at_working, dual)
+    gram = task.gram(working)
+    gram = gram if l2 is None else gram + jnp.diag(own.bounds.l2)
+    tol = jnp.maximum(0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0)
+    if by_blocks:
+        rows = at_working(state.weight), at_working(task.y)
+        coef, sum_error = solve_by_blocks(task, gram, own, rows, state.sum_error, tol)
+    else:
+        solved = solve(gram, own, state.sum_error, tol, task.bias, 100 * size)
+        coef, sum_error = solved.dual.coef, solved.sum_error
+    # The new coef_W, and grad -= K_.W times its change.
+    parts_change = coef - own.coef
+    change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
+    grad, compensation, cache = task.subtract(state, progress.rows, working, change)
+    if l2 is not None:
+        grad = grad.at[working].add(-own.bounds.l2 * change, mode="promise_in_bounds")
+    state = state._replace(
+        coef=state.coef.at[..., working].set(coef, mode="promise_in_bounds"),
+        grad=grad,
+        compensation=compensation,
+        sum_error=sum_error,
+    )
+    if by_blocks:  # free rows first: they change in the next working set too
+        free = (coef > own.bounds.low) & (coef < own.bounds.high)
+        free = free if free.ndim == 1 else jnp.any(free, axis=0)
+        working = working[jnp.argsort(~free, stable=True)]
+    residual = task.residual(state)
+    idle = count_idle(progress.idle, residual, jnp.any(parts_change != 0))
+    new = DecompositionState(state, working, residual.value)
+    return Progress(new, residual, cache, idle, progress.rounds + 1)
+
+
+def can_continue(task: Task, row_limit: int, progress: Progress) -> Array:
+    """Whether another working set may improve the coefficients, and no limit is reached, ()."""
+    unfinished = (progress.idle.looks < PATIENCE) & (progress.rounds < task.rounds)
+    more = progress.residual.unsolved & unfinished
+    return more if progress.rows is None else more & (progress.rows.n_computed < row_limit)
+
+
+def solve_all(task: Task, row_limit: int, by_blocks: bool, progress: Progress) -> Progress:
+    """Solve working sets to the end."""
+    condition = functools.partial(can_continue, task, row_limit)
+    step = functools.partial(working_set_step, task, by_blocks)
+    state = progress.state
+    dual, shift = centre(task.qp, state.dual, task.dual.at_state(state.dual), task.bias)
+    begin = progress._replace(state=state._replace(dual=dual))
+    end = lax.while_loop(condition, step, begin)
+    return end._replace(state=end.state._replace(dual=shift_grad(end.state.dual, shift)))
+
+
+def make_update(
+    stop: str, bias: str, working_set: int | None, memory: int | None, rounds: float
+) -> Callable:
+    """The function of one update: steps on the whole matrix if the rows are few, else blocks.
+
+    Args:
+        stop: as of `decomposition`.
+        bias: "free", "none", or "parts" for the problems of `nu_qp`.
+        working_set: as of `decomposition`.
+        memory: as of `decomposition`.
+        rounds: as of `decomposition`.
+
+    Returns:
+        A function qp, tol, state, x, y -> state, evals. State and rows are without derivatives.
+    """
+    solve_whole = whole_matrix.make_solver(stop, bias)
+    cache_memory = MEMORY if memory is None else memory
+    solve_sets = make_solver(stop, bias, cache_memory, by_blocks=working_set is None)
+    limit = 2**31 if memory is None else memory
+
+    def update(
+        qp: Any, tol: Array, state: DecompositionState, x: Array, y: Array
+    ) -> tuple[DecompositionState, Array]:
+        n = y.shape[0]
+        most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
+        if working_set is None and whole_matrix.fits(x, limit):
+            per_round = 100 * n  # as many as a block of n rows may take
+            steps = jnp.minimum(most, (2**31 - 1) // per_round) * per_round
+            own = qp, tol, steps, state.dual, y
+            dual, residual, _ = solve_whole((qp.kernel, x), own)
+            evals = jnp.asarray(float(n * n), y.dtype)
+            return state._replace(dual=dual, residual=residual), evals
+        new, rows_computed = solve_sets(qp, tol, most, state, x, y)
+        return new, rows_computed.astype(y.dtype) * n
+
+    return update
+
+
+@functools.cache
+def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
+    """The function that solves working sets until the residual is at most `tol`.
+
+    Args:
+        stop: as of `decomposition`.
+        bias: as of `decomposition`.
+        memory: bytes of the cache of kernel rows.
+        by_blocks: whether working sets of more than `BLOCK` rows are solved by blocks.
+
+    Returns:
+        A function qp, tol, rounds, state, x, y -> state, number of computed kernel rows. Under
+        `vmap` runs are sequential.
+    """
+
+    @jax.custom_batching.sequential_vmap
+    def solve_sets(qp, tol, rounds, state, x, y):
+        n, size = y.shape[0], state.working.shape[0]
+        dual, start_rows = qp.feasible_start(state.dual, functools.partial(matvec, qp.kernel, x, x))
+        state = state._replace(dual=dual)
+        row_limit = max_rows(n, size, by_blocks) - size  # one more working set may follow
+        task = Task(qp, tol, rounds, x, y, qp.dual(state.dual, x, y), stop, bias)
+
+        def run(state, residual):
+            rows = kernel_cache.empty(x, kernel_cache.num_slots(x, memory))
+            zero = jnp.zeros((), jnp.int32)
+            start = Progress(state, residual, rows, never_idle(y.dtype), zero)
+            end = solve_all(task, row_limit, by_blocks and size > BLOCK, start)
+            assert end.rows is not None
+            return end.state, end.rows.n_computed + start_rows
+
+        residual = task.residual(state.dual)
+        state = state._replace(residual=residual.value)
+        # At the solution no cache is allocated.
+        return lax.cond(
+            residual.unsolved,
+            lambda: run(state, residual),
+            lambda: (state, jnp.zeros((), jnp.int32) + start_rows),
+        )
+
+    return solve_sets
+
+
+def max_rows(n: int, size: int, by_blocks: bool) -> int:
+    """The number of kernel rows after which an update ends: 2^31 evaluations, or 2^33 by blocks."""
+    limit = 2**33 if by_blocks and size > BLOCK else 2**31
+    return max((limit - 1) // n, size + 1)
 
 
 class Blocks(NamedTuple):
@@ -158,113 +346,12 @@ def solve_by_blocks(
     return end.dual.coef, end.sum_error
 
 
-def solve_set(task: Task, by_blocks: bool, progress: Progress) -> Progress:
-    """Select a working set W, solve its dual, and update the derivative.
-
-    coef_W' = argmax of D over coef_W;   grad -= K_.W (coef_W' - coef_W)
-    """
-    l2 = task.dual.bounds.l2
-    state, dual = progress.state.dual, task.dual.at_state(progress.state.dual)
-    size = progress.state.working.shape[0]
-    working = select_working_set(dual, progress.state.working[: size // 2], size)
-    at_working = lambda a: a.at[..., working].get(mode="promise_in_bounds")
-    own = jax.tree.map(at_working, dual)
-    gram = task.gram(working)
-    gram = gram if l2 is None else gram + jnp.diag(own.bounds.l2)
-    tol = jnp.maximum(0.1 * progress.residual.kkt, 0.3 * task.tol if task.stop == "kkt" else 0)
-    if by_blocks:
-        rows = at_working(state.weight), at_working(task.y)
-        coef, sum_error = solve_by_blocks(task, gram, own, rows, state.sum_error, tol)
-    else:
-        solved = solve(gram, own, state.sum_error, tol, task.bias, 100 * size)
-        coef, sum_error = solved.dual.coef, solved.sum_error
-    # The new coef_W, and grad -= K_.W times its change.
-    parts_change = coef - own.coef
-    change = parts_change if coef.ndim == 1 else jnp.sum(parts_change, axis=0)
-    grad, compensation, cache = task.subtract(state, progress.rows, working, change)
-    if l2 is not None:
-        grad = grad.at[working].add(-own.bounds.l2 * change, mode="promise_in_bounds")
-    state = state._replace(
-        coef=state.coef.at[..., working].set(coef, mode="promise_in_bounds"),
-        grad=grad,
-        compensation=compensation,
-        sum_error=sum_error,
-    )
-    if by_blocks:  # free rows first: they change in the next working set too
-        free = (coef > own.bounds.low) & (coef < own.bounds.high)
-        free = free if free.ndim == 1 else jnp.any(free, axis=0)
-        working = working[jnp.argsort(~free, stable=True)]
-    residual = task.residual(state)
-    idle = count_idle(progress.idle, residual, jnp.any(parts_change != 0))
-    new = DecompositionState(state, working, residual.value)
-    return Progress(new, residual, cache, idle, progress.rounds + 1)
-
-
-def can_continue(task: Task, row_limit: int, progress: Progress) -> Array:
-    """Whether another working set may improve the coefficients, and no limit is reached, ()."""
-    unfinished = (progress.idle.looks < PATIENCE) & (progress.rounds < task.rounds)
-    more = progress.residual.unsolved & unfinished
-    return more if progress.rows is None else more & (progress.rows.n_computed < row_limit)
-
-
-def solve_all(task: Task, row_limit: int, by_blocks: bool, progress: Progress) -> Progress:
-    """Solve working sets to the end."""
-    condition = functools.partial(can_continue, task, row_limit)
-    step = functools.partial(solve_set, task, by_blocks)
-    state = progress.state
-    dual, shift = centre(task.qp, state.dual, task.dual.at_state(state.dual), task.bias)
-    begin = progress._replace(state=state._replace(dual=dual))
-    end = lax.while_loop(condition, step, begin)
-    return end._replace(state=end.state._replace(dual=shift_grad(end.state.dual, shift)))
-
-
-@functools.cache
-def make_solver(stop: str, bias: str, memory: int, by_blocks: bool) -> Callable:
-    """The function that solves working sets until the residual is at most `tol`.
-
-    Args:
-        stop: as of `decomposition`.
-        bias: as of `decomposition`.
-        memory: bytes of the cache of kernel rows.
-        by_blocks: whether working sets of more than `BLOCK` rows are solved by blocks.
-
-    Returns:
-        A function qp, tol, rounds, state, x, y -> state, number of computed kernel rows. Under
-        `vmap` runs are sequential.
-    """
-
-    @jax.custom_batching.sequential_vmap
-    def solve_sets(qp, tol, rounds, state, x, y):
-        n, size = y.shape[0], state.working.shape[0]
-        dual, start_rows = qp.feasible_start(state.dual, functools.partial(matvec, qp.kernel, x, x))
-        state = state._replace(dual=dual)
-        row_limit = max_rows(n, size, by_blocks) - size  # one more working set may follow
-        task = Task(qp, tol, rounds, x, y, qp.dual(state.dual, x, y), stop, bias)
-
-        def run(state, residual):
-            rows = kernel_cache.empty(x, kernel_cache.num_slots(x, memory))
-            zero = jnp.zeros((), jnp.int32)
-            start = Progress(state, residual, rows, never_idle(y.dtype), zero)
-            end = solve_all(task, row_limit, by_blocks and size > BLOCK, start)
-            assert end.rows is not None
-            return end.state, end.rows.n_computed + start_rows
-
-        residual = task.residual(state.dual)
-        state = state._replace(residual=residual.value)
-        # At the solution no cache is allocated.
-        return lax.cond(
-            residual.unsolved,
-            lambda: run(state, residual),
-            lambda: (state, jnp.zeros((), jnp.int32) + start_rows),
-        )
-
-    return solve_sets
-
-
-def max_rows(n: int, size: int, by_blocks: bool) -> int:
-    """The number of kernel rows after which an update ends: 2^31 evaluations, or 2^33 by blocks."""
-    limit = 2**33 if by_blocks and size > BLOCK else 2**31
-    return max((limit - 1) // n, size + 1)
+def init_working_set(data: Batch, working_set: int | None) -> Array:
+    """The first working set (q,): an eighth of the rows, or less where columns are many."""
+    n, columns = data.x.shape
+    if working_set is None:
+        working_set = max(2 * BLOCK, min(MAX_SET, n // 32 * 4, 2**19 // columns // 4 * 4))
+    return jnp.arange(min(working_set, n), dtype=jnp.int32)
 
 
 def check_memory(memory: int | None) -> None:
@@ -285,84 +372,3 @@ def check_options(working_set: int | None, memory: int | None, rounds: float) ->
         raise ValueError(f"working_set must be a multiple of 4, got {working_set!r}")
     check_memory(memory)
     check_whole("rounds", rounds)
-
-
-def init_working_set(data: Batch, working_set: int | None) -> Array:
-    """The first working set (q,): an eighth of the rows, or less where columns are many."""
-    n, columns = data.x.shape
-    if working_set is None:
-        working_set = max(2 * BLOCK, min(MAX_SET, n // 32 * 4, 2**19 // columns // 4 * 4))
-    return jnp.arange(min(working_set, n), dtype=jnp.int32)
-
-
-def make_update(
-    stop: str, bias: str, working_set: int | None, memory: int | None, rounds: float
-) -> Callable:
-    """The function of one update: steps on the whole matrix if the rows are few, else blocks.
-
-    Args:
-        stop: as of `decomposition`.
-        bias: "free", "none", or "parts" for the problems of `nu_qp`.
-        working_set: as of `decomposition`.
-        memory: as of `decomposition`.
-        rounds: as of `decomposition`.
-
-    Returns:
-        A function qp, tol, state, x, y -> state, evals. State and rows are without derivatives.
-    """
-    solve_whole = whole_matrix.make_solver(stop, bias)
-    cache_memory = MEMORY if memory is None else memory
-    solve_sets = make_solver(stop, bias, cache_memory, by_blocks=working_set is None)
-    limit = 2**31 if memory is None else memory
-
-    def update(
-        qp: Any, tol: Array, state: DecompositionState, x: Array, y: Array
-    ) -> tuple[DecompositionState, Array | Count]:
-        n = y.shape[0]
-        most = jnp.minimum(jnp.asarray(rounds), 2.0**30).astype(jnp.int32)
-        if working_set is None and whole_matrix.fits(x, limit):
-            per_round = 100 * n  # as many as a block of n rows may take
-            steps = jnp.minimum(most, (2**31 - 1) // per_round) * per_round
-            own = qp, tol, steps, state.dual, y
-            dual, residual, _ = solve_whole((qp.kernel, x), own)
-            evals = times_count(jnp.asarray(n, jnp.int32), n, n)
-            return state._replace(dual=dual, residual=residual), evals
-        new, rows_computed = solve_sets(qp, tol, most, state, x, y)
-        # the rows of a feasible start come on top
-        most_rows = max_rows(n, state.working.shape[0], working_set is None)
-        most_rows += n if bias == "parts" else 0
-        return new, times_count(rows_computed, n, most_rows)
-
-    return update
-
-
-def select_working_set(dual: Dual, retained: Array, size: int) -> Array:
-    """A working set: the retained rows and those of extreme gain, without repetition.
-
-    Extreme are the largest gain_up and the smallest gain_down, of each part in equal numbers.
-
-    Args:
-        dual: of n coefficients.
-        retained: (k,) rows that stay, the first of them where one row of each list needs the room.
-        size: of the working set; if it is n, all rows in order.
-
-    Reference: Z. Wen et al., ThunderSVM, JMLR 19, 2018, section 2; T. Joachims, Making large-scale
-        SVM learning practical, 1999, section 3, for the two lists.
-    """
-    n = dual.grad.shape[0]
-    if size == n:
-        return jnp.arange(n, dtype=jnp.int32)
-    # the score of rows at a bound in place of -inf: they rank before rows already selected
-    lowest = jnp.finfo(dual.grad.dtype).min
-
-    def top_unselected(score, selected, number):
-        score = jnp.maximum(score, lowest).at[selected].set(-jnp.inf, mode="promise_in_bounds")
-        return top_k_index(score, number)
-
-    up, down = gain_up(dual), -gain_down(dual)
-    lists = [up, down] if up.ndim == 1 else [*up, *down]
-    selected = retained = retained[: size - len(lists)]
-    for i, score in enumerate(lists):
-        number = (size - selected.shape[0]) // (len(lists) - i)
-        selected = jnp.concatenate([selected, top_unselected(score, selected, number)])
-    return jnp.concatenate([selected[retained.shape[0] :], retained])

@@ -46,12 +46,11 @@ from ..numerics import (
     norm,
     packed_by_reference,
     pairwise_sum,
-    times_count,
 )
 from ..recipe import Recipe, as_static, cast, check_choice, register, unwrap_static
 from ..risks import Risk, best_bias, risk_of
 from ..samplers import whole
-from ..types import AnyLoss, Array, Batch, Info, Scalar, Solver
+from ..types import AnyLoss, Array, Batch, Hooks, Info, Scalar, Solver
 from .conjugate import ROUNDINGS
 from .line_search import UNIT, Line, exact_step, slope_step
 from .min_norm_point import nearest_point
@@ -293,7 +292,7 @@ def info_of(
         progress=(problem.objective(before) - problem.objective(after))[None],
         index=jnp.full(1, -1, jnp.int32),
         support=jnp.full((), columns, jnp.int32),
-        evals=times_count(jnp.asarray(passes, jnp.int32), n * (problem.classes or 1), 3),
+        evals=jnp.asarray(passes, residual.dtype) * float(n * (problem.classes or 1)),
     )
 
 
@@ -318,7 +317,13 @@ def bundle_solver(
     validate = getattr(loss, "validate", None)
     layout = packed_by_reference if classes is None else (lambda data: data)
     return Solver(
-        init, update, model, whole(), "all", targets=targets, layout=layout, validate=validate
+        init,
+        update,
+        model,
+        whole(),
+        True,
+        targets=targets,
+        hooks=Hooks(layout=layout, validate=validate),
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 
 from ..implicit import at_bound, solution
-from ..kernels import Kernel, as_kernel, check_symmetric, holds_precomputed, matvec
+from ..kernels import Kernel, as_kernel, matvec
 from ..models import Expansion, expansion
 from ..numerics import (
     accum_dtype,
@@ -36,7 +36,7 @@ from ..numerics import (
     two_sum,
 )
 from ..recipe import as_static, cast, check_choice, check_positive, register, unwrap_static
-from ..types import MOST_ROUNDINGS, Array, Batch, Count, Info, Loss, Quadratic, Scalar
+from ..types import MOST_ROUNDINGS, Array, Batch, Info, Loss, Quadratic, Scalar
 
 
 class Dual(NamedTuple):
@@ -175,7 +175,7 @@ def init_state(qp: Problem, bias: str, data: Batch, start: Array | None) -> Dual
 
 
 def step_info(
-    qp: Problem, bias: str, states: tuple, x: Array, y: Array, residual: Array, evals: Array | Count
+    qp: Problem, bias: str, states: tuple, x: Array, y: Array, residual: Array, evals: Array
 ) -> Info:
     """The step information of a step between two states `(before, after)`."""
     before, after = (qp.dual(state, x, y) for state in states)
@@ -416,11 +416,6 @@ def make_feasible(coef: Array, bounds: Quadratic, bias: str) -> Array:
         balanced, 1, jnp.minimum(1, jnp.minimum(up, down) / jnp.where(side > 0, side, 1))
     )
     return jnp.where(coef > 0, coef * scale_of(up), coef * scale_of(down))
-
-
-def kernel_check(kernel: Kernel) -> Callable | None:
-    """The check of the data that a kernel needs, as `Solver.validate`; None: no check."""
-    return functools.partial(check_symmetric, kernel) if holds_precomputed(kernel) else None
 
 
 def stop_gradients(tree: Any) -> Any:

@@ -11,7 +11,7 @@ from ..implicit import solution
 from ..kernels import linear
 from ..numerics import dot
 from ..recipe import unwrap_static
-from ..types import Array, Batch
+from ..types import Array, Batch, SparseRows
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -22,7 +22,8 @@ def attach_derivatives(bias: str, w: Array, coef: Array, parameters: tuple) -> A
         bias: "feature", "free" or "none".
         w: (p,) optimal weights, with that of the bias last where there is one.
         coef: (n,) signed dual coefficients, exactly on those of their bounds that are active.
-        parameters: x (n, d), y (n,), weight (n,), C () and the loss, as `as_static` returns it.
+        parameters: x (n, d), which may be sparse, y (n,), weight (n,), C () and the loss, as
+            `as_static` returns it.
 
     Returns:
         w. Without differentiation nothing is computed.
@@ -37,6 +38,7 @@ def _derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Array, Arra
 
     def weights_of(parameters):
         x, y, weight, C, loss = parameters
+        x = x.toarray() if isinstance(x, SparseRows) else x
         if bias == "feature":
             x = jnp.concatenate([x, jnp.ones_like(x[:, :1])], axis=1)
         data = Batch(x, y, jnp.arange(y.shape[0], dtype=jnp.int32), weight)

@@ -20,7 +20,7 @@ from jax import lax
 
 from ..checks import number
 from ..implicit import parts_solution
-from ..kernels import Kernel, as_kernel
+from ..kernels import Kernel, as_kernel, rows_check
 from ..models import Expansion, expansion
 from ..numerics import accum_dtype, count, fast_max, fast_min, is_traced, norm, rounding_of_sums
 from ..objectives.nu_problems import (
@@ -34,7 +34,7 @@ from ..objectives.nu_problems import (
 )
 from ..recipe import cast, check_positive, register
 from ..samplers import whole
-from ..types import Array, Batch, Count, Info, Quadratic, Scalar, Solver
+from ..types import Array, Batch, Hooks, Info, Quadratic, Scalar, Solver
 from . import blocks
 from .blocks import DecompositionState
 from .dual_qp import (
@@ -45,7 +45,6 @@ from .dual_qp import (
     gain_down,
     gain_up,
     intercept,
-    kernel_check,
     residual_at,
     stop_gradients,
 )
@@ -80,6 +79,11 @@ class NuState(NamedTuple):
     def offset(self) -> Array:
         """The threshold of `one_class`, (): rho."""
         return -self.level[..., 0]
+
+    @property
+    def sums_of(self) -> tuple[str, ...]:
+        """Of the rows; updates make the coefficients fit other numbers."""
+        return ("rows",)
 
 
 class NuProblem(NamedTuple):
@@ -202,7 +206,7 @@ def init_state(form: str, data: Batch, start: Array | None, working_set: int | N
     return stop_gradients(NuState(inner, jnp.zeros(k, dtype)))
 
 
-def step_info(parts: Parts, C: Array, states: tuple, residual: Array, evals: Array | Count) -> Info:
+def step_info(parts: Parts, C: Array, states: tuple, residual: Array, evals: Array) -> Info:
     """The step information of a step between two states `(before, after)`.
 
     The loss is the weighted mean of the slack before the step, in the units of the problem.
@@ -256,7 +260,7 @@ def check_nu(form: str, nu: Scalar, kernel: Kernel, data: Batch) -> None:
         ValueError: nu above LIBSVM's limit for these labels and weights, or the matrix is not
             symmetric.
     """
-    check_kernel = kernel_check(kernel)
+    check_kernel = rows_check(kernel)
     if check_kernel is not None:
         check_kernel(data)
     y, weight = np.asarray(data.y), np.asarray(data.weight, np.float64)
@@ -333,10 +337,9 @@ def make_solver(
         update,
         lambda state, data=None: build_model(form, nu, C, kernel, state, data),
         whole(),
-        "all",
+        True,
         targets={"nu_svc": "labels", "nu_svr": "real", "one_class": None}[form],
-        tol=tol,
-        validate=functools.partial(check_nu, form, nu, kernel),
-        layout=kernel.layout,
-        recomputes=("numbers",),
+        hooks=Hooks(
+            tol=tol, validate=functools.partial(check_nu, form, nu, kernel), layout=kernel.layout
+        ),
     )

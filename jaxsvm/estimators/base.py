@@ -16,15 +16,15 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .. import samplers
 from ..checks import x64_enabled
-from ..data.dataset import caller_stacklevel, check_digits
+from ..data.from_arrays import caller_stacklevel, check_digits
 from ..loops import fit as run_solver
 from ..loops.checks import whole_number
 from ..models import Classifier, Expansion, Linear, support_index
 from ..recipe import check_positive, fields_of
-from ..types import Fit, Run, Sampler, Solver
-from ..wrappers import OneVsOne, one_vs_one, one_vs_rest
+from ..types import Fit, RunState, Sampler, Solver
+from ..wrappers import OneVsOne
 from .compact import add_to_intercept, compact, inner_of, on_rows
-from .parameters import divides_rows
+from .parameters import divides_rows, is_matrix, may_widen, takes_matrix
 from .preprocess import (
     FLOATS,
     apply,
@@ -43,8 +43,6 @@ PASSES, MEASURED_PASSES = 10, 1000  # defaults: without a tolerance, and at most
 
 SHORT_PASS = 10_000  # copies of a row count as rows in passes of at most so many rows
 
-MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
-
 
 class MergedRows(NamedTuple):
     """The rows of a run: of positive weight, merged where they are equal, and padded."""
@@ -52,41 +50,101 @@ class MergedRows(NamedTuple):
     x: Any  # (n, d)
     index: np.ndarray  # type: ignore[assignment]  # (n,)  of the rows in the user's data
     copies: np.ndarray  # (n,)  sums of sample weights; 0 for padding
+    weight: np.ndarray  # (n,)  the same times class weights
     n_rows: int  # without padding
     group: np.ndarray  # (rows of the user,)  numbers of merged rows, or -1
 
 
+class Targets(NamedTuple):
+    """What the checked rows are trained on."""
+
+    value: np.ndarray  # (n,)  labels, class numbers or real numbers
+    names: tuple | None = None  # of the classes
+    place: Any = None  # (n,)  class numbers
+    class_weight: Any = None  # (k,)
+    factors: Any = 1.0  # (n,)  on the weights of the rows
+    reduce: Callable | None = None  # (solver, classes=k) -> the solver of k > 2 classes
+    query: Any = None  # (n,)  numbers of the queries
+
+    @property
+    def key(self) -> np.ndarray:
+        """Numbers of the rows, (n,); only rows of equal ones may be merged."""
+        if self.query is None:
+            return self.value
+        rows = np.stack([self.query, self.value], axis=1)
+        return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+
+    def solver_of(self, solver: Any) -> Any:
+        """The solver of all classes by that of two."""
+        k = 0 if self.names is None else len(self.names)
+        return solver if k <= 2 or self.reduce is None else self.reduce(solver, classes=k)
+
+
+class Spec(NamedTuple):
+    """How a machine is trained on its rows."""
+
+    solver: Any  # of two classes, or of real targets
+    steps: int | None = None  # updates; None: by `passes`
+    passes: int | None = None  # over the rows at most; None: `PASSES` or `MEASURED_PASSES`
+    tol: Any = None  # a number, "auto" or None
+    sampler: Any = None  # None: that of the solver
+    length: str = "max_iter"  # the parameter that sets the length of a run, for messages
+    accepted: float = -np.inf  # there is no warning where the residual is at most this
+    iterations: Callable | None = None  # (run) -> n_iter_; None: passes, or updates on all rows
+    instead: Spec | None = None  # for a run that does not meet the tolerance of this one
+    name: str | None = None  # of the solver, for the attribute `solver_`
+
+
 class BaseSVM(BaseEstimator):
-    """Fitting and decision values; a subclass defines three methods.
+    """Fitting and decision values; a subclass says by `_spec` how it is trained."""
 
-    `_make_solver(x, weight, copies, previous=None)` is the solver for two classes or for real
-    targets. Its arguments are the training rows, their weights, their sample weights without class
-    weights, and the solver of the call of `partial_fit` before. `_run_options(n)` are `steps`,
-    `passes`, `tol`, `sampler` and `progress` of a run on n rows, and perhaps `accepted`, the
-    residual from which on there is a warning. `_columns()` says what the columns of X are.
-    """
-
-    _length = "max_passes"  # the parameter that sets the length of a run
     _structure: tuple[str, ...] = ()  # parameters that stay as they are between partial fits
     _fitted_with: dict[str, Any]  # their values
     _centre: float = 0.0  # subtracted from real targets in float64; part of a free intercept
+    _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
+    progress: bool
+    solver_: str
     _seed: int
     _calls: int
     _solver: Any
     n_iter_: Any
 
-    def _columns(self) -> str:
-        """What the columns of X are.
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        """How the machine is trained on these rows.
 
-        "rows": the training rows, of a precomputed kernel. "padded": columns, to which columns of
-            zeros may be added
-        without an effect, so that data of similar width share a program. "fixed": columns.
+        Args:
+            rows: as they are trained on; None: the solver has any kernel.
+            previous: the solver of the last call of `partial_fit`; None: of the first call.
+            **numbers: replace parameters of the same name.
         """
-        return "fixed"
+        raise NotImplementedError
+
+    def _number(self, name: str, numbers: dict[str, Any]) -> Any:
+        """The one of `numbers` with this name, or else the parameter."""
+        return numbers[name] if name in numbers else getattr(self, name)
+
+    @property
+    def _columns(self) -> str:
+        """What the columns of X are: "rows", "padded" or "fixed".
+
+        "rows" are the training rows, of a precomputed kernel. To "padded" ones columns of zeros may
+        be added without an effect, so that data of similar width share a program.
+        """
+        kernel, solver = (getattr(self, name, None) for name in ("kernel", "solver"))
+        if self._is_pairwise() or self._kernel_rows is not None:
+            return "rows"
+        by_name = solver is None or isinstance(solver, str)
+        return "padded" if by_name and (kernel is None or may_widen(kernel)) else "fixed"
+
+    def _is_pairwise(self) -> bool:
+        """Whether the user gives a precomputed kernel in place of rows."""
+        return is_matrix(getattr(self, "kernel", None)) or takes_matrix(
+            getattr(self, "solver", None)
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._columns() == "rows"
+        tags.input_tags.pairwise = self._is_pairwise()
         tags.input_tags.sparse = not tags.input_tags.pairwise
         return tags
 
@@ -107,7 +165,7 @@ class BaseSVM(BaseEstimator):
             reset=reset,
             y_numeric=isinstance(self, RegressorMixin),
         )
-        if self._columns() == "rows" and X.shape[0] != X.shape[1]:
+        if self._columns == "rows" and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"a precomputed kernel needs a square matrix of training rows, got shape {X.shape}"
             )
@@ -138,107 +196,94 @@ class BaseSVM(BaseEstimator):
             self.__dict__.update(attributes)
             raise
 
-    def _check_options(self) -> None:
-        """Raise for parameters out of their range, before anything is computed."""
+    def _merged(
+        self, x: Any, key: np.ndarray, weight: np.ndarray, factors: Any = 1.0, least: int = 0
+    ) -> MergedRows:
+        """The rows as they are trained on; rows that differ in `key` (n,) are not merged.
 
-    def _merged(self, x: Any, key: np.ndarray, weight: np.ndarray, least: int = 0) -> MergedRows:
-        """The rows as they are trained on; rows that differ in `key` (n,) are not merged."""
+        `factors`, (n,) or a number, are the class weights. At least `least` rows result.
+        """
         x = to_train_dtype(x, weight)
         rows, copies, group = merge_duplicates(x, key, weight)
         padding = bucket_size(max(len(rows), least)) - len(rows)
         index = np.concatenate([rows, np.full(padding, rows[0])])
         copies = np.concatenate([copies, np.zeros(padding)])
-        x = x[index][:, index] if self._columns() == "rows" else x[index]
-        return MergedRows(x, index, copies, len(rows), group)
+        x = x[index][:, index] if self._columns == "rows" else x[index]
+        total = copies * np.broadcast_to(factors, len(key))[index]
+        return MergedRows(x, index, copies, total, len(rows), group)
+
+    def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
+        """What rows with checked targets and weights are trained on."""
+        return Targets(y - self._centre)
+
+    def _train(
+        self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any
+    ) -> tuple[Targets, np.ndarray]:
+        """Set the fitted attributes from checked rows; the result is that of `_targets` and `_run`.
+
+        `more` are arguments of `_run`.
+        """
+        targets = self._targets(y, weight)
+        return targets, self._run(x, targets, weight, **more)
 
     def _run(
         self,
         x: Any,
-        target: np.ndarray,
+        targets: Targets,
         weight: np.ndarray,
         *,
-        factors: Any = 1.0,
-        names: tuple | None = None,
-        first: bool = True,
+        numbers: dict[str, Any] | None = None,
         state: Any = None,
         one_pass: bool = False,
         least: int = 0,
     ) -> np.ndarray:
         """Train on checked rows; the result is the number (n,) of the merged row of each, or -1.
 
-        `target` holds labels or class numbers if there are `names`, else real targets.
-
-        `factors`, (n,) or a number, are the class weights of the rows. Equal rows of a class are
-        merged. They are padded to at least the size of `least` rows.
+        `numbers` replace parameters of the same name. Rows are padded to at least the size of
+        `least` rows.
         """
-        d, columns = x.shape[1], self._columns()
-        target = target if names is not None else target - self._centre
-        x, index, copies, n_rows, group = self._merged(x, target, weight, least)
-        n = len(index)
-        n_rows = max(n_rows, min(copies_in(weight), SHORT_PASS))
-        weight = copies * np.broadcast_to(factors, len(target))[index]
-        solver = binary_solver = self._make_solver(
-            x, weight, copies, None if state is None else self._solver
-        )
-        if names is not None and len(names) > 2:
-            solver = self._for_classes(solver, len(names))
-        x = pad_columns(x) if columns == "padded" else x
-        any_unit = divides_rows(binary_solver)
-        data, options = batch(x, target[index], weight, any_unit=any_unit), self._run_options(n)
-        fields = fields_of(solver)
-        sampler, progress, accepted = (
-            options.pop("sampler") or fields.sampler or samplers.uniform(1),
-            options.pop("progress"),
-            options.pop("accepted", -np.inf),
-        )
-        draws = fields_of(sampler)
-        plan = plan_of(fields, draws, n_rows, n, one_pass=one_pass, length=self._length, **options)
-        key = self._next_key(first)
-        if state is not None:  # the solver keeps its step counter, the rows are new
-            step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
-            state = Run(state, sampler.init(key, data), step, done)
-        run = run_solver(solver, data, key, state=state, sampler=sampler, progress=progress, **plan)
-        self._warn_unless_accepted(run, plan["tol"], accepted)
+        rows = self._merged(x, targets.key, weight, targets.factors, least)
+        index, n, d = rows.index, len(rows.index), rows.x.shape[1]
+        n_rows = max(rows.n_rows, min(copies_in(weight), SHORT_PASS))
+        spec = self._spec(rows, None if state is None else self._solver, **numbers or {})
+        columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
+        query = None if targets.query is None else targets.query[index]
+        any_unit = divides_rows(spec.solver)
+        data = batch(columns, targets.value[index], rows.weight, query, any_unit=any_unit)
+        key = self._next_key(state is None)
+        while True:
+            solver = targets.solver_of(spec.solver)
+            fields = fields_of(solver)
+            sampler = spec.sampler or fields.sampler or samplers.uniform(1)
+            draws = fields_of(sampler)
+            plan = plan_of(spec, fields, draws, n_rows, n, one_pass=one_pass)
+            start = None
+            if state is not None:  # the solver keeps its step counter, the rows are new
+                step, done = jax.device_put((np.zeros((), np.int32), np.zeros((), bool)))
+                start = RunState(state, sampler.init(key, data), step, done)
+            progress = self.progress or bool(getattr(self, "verbose", False))
+            run = run_solver(
+                solver, data, key, state=start, sampler=sampler, progress=progress, **plan
+            )
+            if spec.instead is None or run.converged:
+                break
+            spec = spec.instead
+        warn_unless_accepted(run, spec, plan["tol"])
         model = compact(run.model, index, d)
         model = add_to_intercept(model, self._centre) if self._centre else model
-        self.model_, self._solver = (
-            model if names is None else Classifier(model, names),
-            binary_solver,
-        )
+        self.model_ = model if targets.names is None else Classifier(model, targets.names)
+        self._solver = spec.solver
+        if spec.name is not None:
+            self.solver_ = spec.name
         self._fitted_with = {name: getattr(self, name) for name in self._structure}
         solver_state = run.state.solver if streams(fields) else ()
         self.fit_ = run._replace(
             model=self.model_, state=run.state._replace(solver=solver_state, sampler=())
         )
-        self.n_iter_ = max(1, self._iterations(run, draws, n, n_rows))
-        return group
-
-    def _for_classes(self, solver: Any, k: int) -> Any:
-        """The solver of k > 2 classes by that of two."""
-        return MULTICLASS[self.multiclass](solver, classes=k)
-
-    def _warn_unless_accepted(self, run: Fit, tol: float | None, accepted: float = -np.inf) -> None:
-        """Warn of a run that missed its tolerance; raise for one whose model is not finite.
-
-        There is no warning where the residual is at most `accepted`.
-        """
-        if not run.finite:
-            raise ValueError(run.status)
-        is_accepted = bool(run.state.done) or float(run.info.residual[-1]) <= accepted
-        if tol is not None and not is_accepted:
-            status, _, advice = run.status.rpartition("; ")
-            if not advice.startswith("rounding"):
-                advice = f"a larger {self._length} or columns of one scale may help"
-            warnings.warn(
-                f"{status}: {advice}",
-                ConvergenceWarning,
-                stacklevel=caller_stacklevel(),
-            )
-
-    def _iterations(self, run: Fit, draws: Sampler, n: int, n_rows: int) -> int:
-        """Updates of a run that read all rows, or passes over `n_rows` rows."""
         steps = int(run.state.step)
-        return steps if draws.whole else -(-steps * draws.rows(n) // n_rows)
+        passes = steps if draws.full_batch else -(-steps * draws.rows(n) // n_rows)
+        self.n_iter_ = max(1, passes if spec.iterations is None else spec.iterations(run))
+        return rows.group
 
     def _partial_options(self, first: bool) -> dict:
         """Options of `_run` for one call of `partial_fit`.
@@ -253,8 +298,7 @@ class BaseSVM(BaseEstimator):
                     f"{name} is {before!r} since the first rows, got {now!r}: call fit for a new "
                     "model, or set it back for partial_fit"
                 )
-        state = None if first else self.fit_.state.solver
-        return {"first": first, "state": state, "one_pass": True}
+        return {"state": None if first else self.fit_.state.solver, "one_pass": True}
 
     def _next_key(self, first: bool) -> jax.Array:
         """The key of a run, or of the next call of `partial_fit`."""
@@ -282,7 +326,7 @@ class BaseSVM(BaseEstimator):
         ):  # on the host: nothing is compiled or copied to a device
             weights, b = np.asarray(model.w, np.float64), np.asarray(model.b, np.float64)
             return safe_sparse_dot(on_cpu(X), weights.T, dense_output=True) + b
-        if isinstance(model, Expansion) and self._columns() == "rows":
+        if isinstance(model, Expansion) and self._columns == "rows":
             X = X[:, np.maximum(np.asarray(model.index), 0)]
         if self._centre:  # added in float64
             values = apply(add_to_intercept(outer, -self._centre), X)
@@ -354,34 +398,42 @@ def streams(solver: Solver) -> bool:
 
     It can if steps read drawn rows and the state has no entry for each row.
     """
-    return solver.reads == "rows" and solver.residual_scope == "sample"
+    return not solver.needs_all_rows and solver.residual_of == "batch"
+
+
+def warn_unless_accepted(run: Fit, spec: Spec, tol: float | None) -> None:
+    """Warn of a run that missed its tolerance; raise for one whose model is not finite."""
+    if not run.finite:
+        raise ValueError(run.status)
+    is_accepted = bool(run.state.done) or float(run.info.residual[-1]) <= spec.accepted
+    if tol is not None and not is_accepted:
+        status, _, advice = run.status.rpartition("; ")
+        if not advice.startswith("rounding"):
+            advice = f"a larger {spec.length} or columns of one scale may help"
+        warnings.warn(f"{status}: {advice}", ConvergenceWarning, stacklevel=caller_stacklevel())
+
+
+def steps_of_state(run: Fit) -> int:
+    """The steps that the state of a linear solver counts; of several classes the most."""
+    return int(np.max(run.state.solver.steps))
 
 
 def plan_of(
-    solver: Solver,
-    sampler: Sampler,
-    n_rows: int,
-    n: int,
-    *,
-    steps: int | None,
-    passes: int | None,
-    tol: float | str | None,
-    one_pass: bool,
-    length: str,
+    spec: Spec, solver: Solver, sampler: Sampler, n_rows: int, n: int, *, one_pass: bool
 ) -> dict[str, Any]:
     """`steps`, `every` and `tol` of `jaxsvm.fit` for passes of `n_rows` rows, merged into n.
 
     Lengths depend on n, so that data of similar size share a program. An update of a solver
-    with a `tol` iterates until this is met, so that each one is a chunk. `length` is the parameter
-    that sets the length of a run, for messages.
+    with a `tol` iterates until this is met, so that each one is a chunk.
     """
+    steps, passes, tol, length = spec.steps, spec.passes, spec.tol, spec.length
     if isinstance(tol, str) and tol != "auto":
         raise ValueError(f"tol must be 'auto', a number above 0 or None, got {tol!r}")
     if tol is not None and tol != "auto":
         check_positive(tol=tol)
     steps = None if steps is None else whole_number("steps", steps, 1)
     passes = None if passes is None else whole_number(length, passes, 1)
-    has_criterion = solver.residual_scope == "whole"
+    has_criterion = solver.residual_of == "data"
     if tol == "auto":
         tol = 1e-3 if has_criterion and not one_pass else None
     if tol is not None and not has_criterion:
@@ -390,11 +442,13 @@ def plan_of(
             f"tol='auto' and give {length}"
         )
     b, period = sampler.rows(n), sampler.period(n) if sampler.period else None
-    every = period or (1 if solver.tol is not None else max(-(-n // b), 128 if b < n else 10))
+    every = period or (1 if solver.hooks.tol is not None else max(-(-n // b), 128 if b < n else 10))
     pass_steps = -(-n_rows // b)
     if steps is None and one_pass:
         steps = pass_steps
     elif steps is None:
-        passes = passes or (PASSES if tol is None or solver.tol is not None else MEASURED_PASSES)
+        passes = passes or (
+            PASSES if tol is None or solver.hooks.tol is not None else MEASURED_PASSES
+        )
         steps = -(-passes * pass_steps // every) * every  # whole chunks
     return {"steps": steps, "every": every, "tol": tol}

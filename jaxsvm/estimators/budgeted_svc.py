@@ -9,8 +9,9 @@ from ..budget import default_for
 from ..objectives import lam_from_C
 from ..recipe import check_choice, check_positive
 from ..solvers import bsca, bsgd
+from .base import Spec
 from .classifier import PartialFitMixin
-from .parameters import kernel_of, may_widen
+from .parameters import kernel_of, set_parameters
 
 
 class BudgetedSVC(PartialFitMixin):
@@ -23,13 +24,16 @@ class BudgetedSVC(PartialFitMixin):
 
     Args:
         C: weight of the loss of each row, > 0.
-        kernel: as `SVC`, except "precomputed". The budget is maintained by `jaxsvm.budget.merge`
-            for Gaussian kernels, which it requires, and by `jaxsvm.budget.remove` for others, at
-            the same cost and a larger loss. For `jaxsvm.budget.project`, with a smaller loss at
-            O(budget^3) each time, use `SVMClassifier(jaxsvm.bsca(..., maintain=...))`.
-        gamma: as `SVC`.
-        degree: as `SVC`.
-        coef0: as `SVC`.
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
+            "rational_quadratic", "cosine", "chi2" or "additive_chi2", a kernel of jaxsvm, or a
+            function (n, d), (m, d) -> (n, m) that JAX can trace. The budget is maintained by
+            `jaxsvm.budget.merge` for Gaussian kernels, which it requires. For others it is
+            maintained by `jaxsvm.budget.remove`, at the same cost and a larger loss. For
+            `jaxsvm.budget.project`, with a smaller loss at O(budget^3) each time, use
+            `SVMClassifier(jaxsvm.bsca(..., maintain=...))`.
+        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
+        degree: of "poly", an integer.
+        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
         budget: points of the model, or of each one-vs-rest model of more than two classes, >= 2.
         method: "bsca", dual coordinate ascent, or "bsgd", stochastic subgradient descent. The
             latter has `partial_fit`, with the kernel and budget of the first call, and lambda =
@@ -39,16 +43,20 @@ class BudgetedSVC(PartialFitMixin):
         tol: of "bsca": stop once the logarithm of the spread of the contributions to f changes by
             at most this between epochs; "auto": 1e-3, as its paper recommends; None: none. "bsgd"
             has no criterion.
-        max_passes: passes over the rows at most, >= 1, rounded up as in `LinearSVC` and counted as
-            in `Pegasos`; None: ten, or with a tolerance 1,000. The number needed grows in
-            proportion to C.
-        class_weight: as `SVMClassifier`.
-        random_state: as `SVMClassifier`.
-        progress: as `SVMClassifier`.
+        max_passes: passes over the rows at most, >= 1, rounded up to whole chunks of steps; None:
+            ten, or with a tolerance 1,000. Equal rows of a class are one row of a larger weight. Up
+            to 10,000 rows of a pass count them one by one, as copies of a row of integer weight.
+            The number needed grows in proportion to C.
+        class_weight: dict from class names to factors on their rows, "balanced", or None.
+        random_state: int, `RandomState` or None; the seed of the key.
+        progress: whether there is a bar on the standard error stream.
 
     Attributes:
-        classes_, model_, fit_, n_iter_, intercept_: as `SVMClassifier`; the points and their
-            coefficients are in `model_`.
+        classes_: (k,) class names.
+        model_: a `jaxsvm.models.Classifier`, with the points and their coefficients.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
+        n_iter_: passes made.
+        intercept_: (1,) or (k,) zeros.
 
     Example:
         >>> X, y = [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1, 1]
@@ -76,45 +84,28 @@ class BudgetedSVC(PartialFitMixin):
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.budget = budget
-        self.method = method
-        self.partners = partners
-        self.tol = tol
-        self.max_passes = max_passes
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.progress = progress
+        set_parameters(self, locals())
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         check_choice("method", self.method, ("bsca", "bsgd"))
-        if previous is not None:  # the kernel is that of the first rows, and so is their weight
-            check_positive(C=self.C)
+        if previous is None:
+            self._total = float(rows.weight.sum())
+            kernel = kernel_of(
+                self.kernel, self.gamma, self.degree, self.coef0, rows.x, rows.copies
+            )
+            maintain = default_for(kernel, partners=self.partners)
+            arguments, options = [kernel], {"budget": self.budget, "maintain": maintain}
+        else:  # the kernel is that of the first rows, and so is their weight
             _, (_, *arguments), options = previous.call()
-            return bsgd(lam_from_C(self.C, self._total), *arguments, **options)
-        self._total = float(weight.sum())
-        kernel = kernel_of(self.kernel, self.gamma, self.degree, self.coef0, x, copies)
-        options = {"budget": self.budget, "maintain": default_for(kernel, partners=self.partners)}
         if self.method == "bsca":
-            return bsca(self.C, kernel, **options)
-        check_positive(C=self.C)
-        return bsgd(lam_from_C(self.C, self._total), kernel, **options)
+            solver = bsca(self.C, *arguments, **options)
+        else:
+            check_positive(C=self.C)
+            solver = bsgd(lam_from_C(self.C, self._total), *arguments, **options)
+        return Spec(solver, passes=self.max_passes, tol=self.tol, length="max_passes")
 
-    def _run_options(self, n: int) -> dict[str, Any]:
-        return {
-            "steps": None,
-            "passes": self.max_passes,
-            "tol": self.tol,
-            "sampler": None,
-            "progress": self.progress,
-        }
-
-    def _columns(self) -> str:
-        return "padded" if may_widen(self.kernel) else "fixed"
+    def _is_pairwise(self) -> bool:
+        return False
 
     def _can_partial_fit(self) -> bool:
         if self.method != "bsgd":

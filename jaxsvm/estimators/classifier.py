@@ -12,7 +12,10 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..models import class_places
 from ..recipe import check_choice
-from .base import MULTICLASS, BaseSVM
+from ..wrappers import one_vs_one, one_vs_rest
+from .base import BaseSVM, Targets
+
+MULTICLASS = {"ovr": one_vs_rest, "ovo": one_vs_one}
 
 
 class BaseClassifier(ClassifierMixin, BaseSVM):
@@ -48,15 +51,8 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
             self._train(x, y, weight, **more)
         return self
 
-    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
-        place, target, factors = self._encode(y, weight)
-        names = tuple(self.classes_.tolist())
-        self._run(x, target, weight, factors=factors[place], names=names, **more)
-
-    def _encode(
-        self, y: np.ndarray, weight: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Class numbers (n,), targets of the solver (n,) and class weights (k,)."""
+    def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
+        """What rows with these class names and weights are trained on."""
         check_choice("multiclass", self.multiclass, tuple(MULTICLASS))
         k = len(self.classes_)
         place = np.searchsorted(self.classes_, y).clip(max=k - 1)
@@ -66,7 +62,9 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
                 f"among {self.classes_.tolist()}"
             )
         target = 2.0 * place - 1 if k == 2 else place.astype(np.float64)
-        return place, target, self._class_weights(y, place, weight)
+        factors, names = self._class_weights(y, place, weight), tuple(self.classes_.tolist())
+        reduce = MULTICLASS[self.multiclass]
+        return Targets(target, names, place, factors, factors[place], reduce)
 
     def _class_weights(self, y: np.ndarray, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """(k,) factors; "balanced" gives all classes the same total sample weight."""
@@ -106,6 +104,9 @@ class BaseClassifier(ClassifierMixin, BaseSVM):
 
 class PartialFitMixin(BaseClassifier):
     """A classifier with `partial_fit`, unless `_can_partial_fit` raises AttributeError."""
+
+    def _can_partial_fit(self) -> bool:
+        return True
 
     @available_if(lambda self: self._can_partial_fit())
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -17,8 +17,9 @@ from .. import kernels
 from ..checks import integer
 from ..data import dataset
 from ..loops import C_grid, Selection, select
+from ..loops.select_checks import axis_of
 from ..models import Classifier
-from .base import BaseSVM, MergedRows
+from .base import BaseSVM, MergedRows, Targets
 from .compact import add_to_intercept, compact
 from .kernel_svm import KernelSVM
 from .parameters import WITH_GAMMA
@@ -28,20 +29,8 @@ from .preprocess import batch, make_seed, pad_columns
 FITTED = ("model_", "fit_", "n_iter_", "fit_status_", "_dual", "_coef", "_intercept")
 
 
-class Targets(NamedTuple):
-    """What the rows are trained on."""
-
-    value: np.ndarray  # (n,)  labels, class numbers or real targets
-    factors: Any  # (n,) class weights of the rows, or 1.0
-    names: tuple | None  # of the classes
-
-
 class CrossValidated(BaseSVM):
-    """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them.
-
-    A subclass defines `_axes(x)`, the numbers of the axes by name, and `_solver_at(x, copies,
-    **numbers)`, the solver of a cell.
-    """
+    """Chooses the numbers of the machine by `jaxsvm.select`, and trains it with them."""
 
     Cs: Any
     cv: Any
@@ -55,7 +44,6 @@ class CrossValidated(BaseSVM):
     verbose: Any
     progress = False
     multiclass: str
-    _numbers: dict[str, Any]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Choose the numbers, and train a model on all rows with them.
@@ -77,64 +65,50 @@ class CrossValidated(BaseSVM):
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return scorer(self, X, y, **weights)
 
-    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
-        self._check_options()
-        fold = fold_of_rows(self.cv, x, y, more.pop("groups", None), _classifies(self))
-        self._choose(x, self._targets(y, weight), weight, fold)
+    def _train(
+        self, x: Any, y: np.ndarray, weight: np.ndarray, groups: Any = None, **more: Any
+    ) -> tuple[Targets, np.ndarray]:
+        fold = fold_of_rows(self.cv, x, y, groups, isinstance(self, ClassifierMixin))
+        targets = self._targets(y, weight)
+        chosen = self._choose(x, targets, weight, fold)
         if self.refit:
-            super()._train(x, y, weight, **more)
-            return
+            return super()._train(x, y, weight, numbers=chosen, **more)
         for name in FITTED:  # of a call before this one
             self.__dict__.pop(name, None)
-
-    def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
-        if not _classifies(self):
-            return Targets(y - self._centre, 1.0, None)
-        place, target, factors = self._encode(y, weight)
-        return Targets(target, factors[place], tuple(self.classes_.tolist()))
+        return targets, np.full(len(y), -1)
 
     def _axes(self, x: Any) -> dict[str, np.ndarray]:
-        """The numbers of the axes, by the names of the arguments of `_solver_at`."""
-        raise NotImplementedError
+        """The numbers of the axes, by the names of the parameters that they replace."""
+        return {"C": number_axis("Cs", self.Cs, C_grid)}
 
-    def _solver_at(self, x: Any, copies: Any, **numbers: Any) -> Any:
-        """The solver of a cell, for two classes or real targets.
-
-        Args:
-            x: (n, d) training rows.
-            copies: (n,) their sample weights.
-            **numbers: one of each axis.
-        """
-        raise NotImplementedError
-
-    def _select_options(self, n: int) -> dict[str, Any]:
-        """Options of `select` on n rows."""
-        return {"tol": self.tol}
-
-    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> None:
-        """Search the grid; the result becomes attributes."""
+    def _choose(
+        self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray
+    ) -> dict[str, Any]:
+        """Search the grid; the result are the numbers chosen, which also become attributes."""
         # equal rows of one fold are one row; those of several folds are not
         key = np.unique(np.stack([targets.value, fold]), axis=1, return_inverse=True)[1].ravel()
-        rows, d = self._merged(x, key, weight), x.shape[1]
-        index, names = rows.index, targets.names
-        total = rows.copies * np.broadcast_to(targets.factors, len(fold))[index]
-        axes: dict[str, Any] = self._axes(rows.x[: rows.n_rows])
+        rows = self._merged(x, key, weight, targets.factors)
+        index, names, d = rows.index, targets.names, rows.x.shape[1]
+        axes: dict[str, Any] = {
+            name: axis_of(name, numbers)
+            for name, numbers in self._axes(rows.x[: rows.n_rows]).items()
+        }
         for name, numbers in axes.items():
             setattr(self, f"{name}s_", numbers)
+        spec = self._spec(rows, **{name: numbers[0] for name, numbers in axes.items()})
+        if spec.name is not None:
+            self.solver_ = spec.name
 
         def maker(**numbers: Any) -> Any:
-            solver = self._solver_at(rows.x, rows.copies, **numbers)
-            if names is None or len(names) == 2:
-                return solver
-            return self._for_classes(solver, len(names))
+            return targets.solver_of(self._spec(rows, **numbers).solver)
 
-        columns = pad_columns(rows.x) if self._columns() == "padded" else rows.x
+        columns = pad_columns(rows.x) if self._columns == "padded" else rows.x
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the run on all rows warns about the scale
             target = targets.value[index]
             if names is not None and len(names) > 2:  # padding is not of one class
                 target[rows.n_rows :] = np.arange(len(index) - rows.n_rows) % len(names)
-            data = batch(columns, target, total)
+            data = batch(columns, target, rows.weight)
         scorer = self._scorer()
         selection = select(
             maker,
@@ -146,20 +120,18 @@ class CrossValidated(BaseSVM):
             memory=self.memory,
             threads=None if self.n_jobs in (None, -1) else self.n_jobs,
             progress=bool(self.verbose),
-            **self._select_options(len(index)),
+            tol=spec.tol,
+            steps=spec.steps if spec.passes is None else spec.passes * len(index),
             **axes,
         )
         self.scores_ = (1.0 if scorer is None else 0.0) - selection.table.folds
         place = selection.table.one_se_place if self.rule == "one_se" else selection.table.place
         self.best_score_ = float(self.scores_[place].mean())
-        self._numbers = selection.chosen
-        for name, number in self._numbers.items():
+        for name, number in selection.chosen.items():
             setattr(self, f"{name}_", number)
         self.certificate_ = selection.certificate
         self.selection_ = _in_rows_of_user(selection, rows, fold, names, d, self._centre)
-
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        return self._solver_at(x, copies, **self._numbers)
+        return selection.chosen
 
     def _scorer(self) -> Callable | None:
         """The scorer of `scoring`; None: that of the class."""
@@ -179,25 +151,24 @@ class KernelCV(CrossValidated, KernelSVM):
     gammas: Any
     gamma = "scale"
 
-    def _C_and_gamma(self, x: Any) -> dict[str, np.ndarray]:
+    def _axes(self, x: Any) -> dict[str, np.ndarray]:
         """The axes C and gamma; the latter where it is chosen."""
         self.gammas_ = None
-        axes = {"C": number_axis("Cs", self.Cs, C_grid)}
+        axes = super()._axes(x)
         if self.gammas is None or not self._has_gamma():
             return axes
         return axes | {"gamma": gamma_axis(self.gammas, x)}
 
-    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> None:
-        super()._choose(x, targets, weight, fold)
-        if "gamma" not in self._numbers:
+    def _choose(
+        self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray
+    ) -> dict[str, Any]:
+        chosen = super()._choose(x, targets, weight, fold)
+        if "gamma" not in chosen:
             self.gamma_ = self._gamma if self._has_gamma() else None
+        return chosen
 
     def _has_gamma(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel in WITH_GAMMA
-
-
-def _classifies(estimator: Any) -> bool:
-    return isinstance(estimator, ClassifierMixin)
 
 
 def fold_of_rows(cv: Any, x: Any, y: np.ndarray, groups: Any, classifier: bool) -> np.ndarray:

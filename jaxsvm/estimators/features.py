@@ -15,7 +15,7 @@ from .. import features
 from ..checks import integer
 from ..data import dataset
 from ..kernels import Kernel
-from .parameters import kernel_of
+from .parameters import kernel_of, set_parameters
 from .preprocess import FLOATS, apply, is_sparse, make_seed, to_train_dtype
 
 
@@ -53,14 +53,16 @@ class NystromFeatures(Map):
     At the landmarks they are exact.
 
     Args:
-        kernel: as `SVC`, but "precomputed".
-        gamma: as `SVC`.
-        degree: as `SVC`.
-        coef0: as `SVC`.
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
+            "rational_quadratic", "cosine", "chi2" or "additive_chi2", a kernel of jaxsvm, or a
+            function (n, d), (m, d) -> (n, m) that JAX can trace.
+        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
+        degree: of "poly", an integer.
+        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
         n_components: landmarks, >= 1; at most as many as rows.
         choose: "uniform", or a function such as `jaxsvm.features.k_means()` or
             `jaxsvm.features.leverage_scores()`.
-        random_state: as `SVMClassifier`.
+        random_state: int, `RandomState` or None; the seed of the key.
 
     Attributes:
         phi_: the map, see `jaxsvm.features.nystrom`.
@@ -82,13 +84,7 @@ class NystromFeatures(Map):
         choose: str | Callable = "uniform",
         random_state: Any = None,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_components = n_components
-        self.choose = choose
-        self.random_state = random_state
+        set_parameters(self, locals())
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         if isinstance(self.choose, str) and self.choose != "uniform":
@@ -124,12 +120,13 @@ class FourierFeatures(Map):
     """Random Fourier features of a kernel: inner products are kernel values in expectation.
 
     Args:
-        kernel: "rbf", "laplacian", or such a kernel of jaxsvm.
-        gamma: as `SVC`.
+        kernel: "rbf", "laplacian", "matern12", "matern32", "matern52", "rational_quadratic", or
+            such a kernel of jaxsvm.
+        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
         n_components: features, >= 1; even with form "paired".
         form: "paired", cosines and sines of the same frequencies; "phase"; "auto": "paired" where
             n_components is even.
-        random_state: as `SVMClassifier`.
+        random_state: int, `RandomState` or None; the seed of the key.
 
     Attributes:
         phi_: the map, see `jaxsvm.features.fourier`.
@@ -151,11 +148,7 @@ class FourierFeatures(Map):
         form: str = "auto",
         random_state: Any = None,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.n_components = n_components
-        self.form = form
-        self.random_state = random_state
+        set_parameters(self, locals())
 
     def _map(self, key: jax.Array, kernel: Kernel, x: Any) -> Any:
         form = (

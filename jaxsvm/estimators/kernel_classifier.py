@@ -12,10 +12,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
 
-from ..data.dataset import caller_stacklevel
+from ..data.from_arrays import caller_stacklevel
 from ..models import check_values
 from ..recipe import check_choice
 from ..wrappers import OneVsOne
+from .base import Targets
 from .classifier import BaseClassifier
 from .kernel_svm import KernelSVM
 from .pairs import Pairs
@@ -28,7 +29,6 @@ class KernelClassifier(KernelSVM, BaseClassifier):
     """A kernel classifier: votes of pairs of classes, decision values, probabilities."""
 
     multiclass = "ovo"
-    _weighs_classes = True  # whether class weights are factors on the weights of rows
     decision_function_shape: str
     break_ties: bool
     probability: bool | str
@@ -39,8 +39,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         """Whether probabilities are asked for; "deprecated", scikit-learn's default, is False."""
         return self.probability != "deprecated" and bool(self.probability)
 
-    def _check_options(self) -> None:
-        super()._check_options()
+    def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         check_choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
         if len(self.classes_) > 2 and self.multiclass == "ovr":
             option = "probability=True" if self._probable() else "decision_function_shape='ovo'"
@@ -48,21 +47,19 @@ class KernelClassifier(KernelSVM, BaseClassifier):
                 raise ValueError(
                     f"{option} needs a model for each pair of classes: leave multiclass='ovo'"
                 )
+        return super()._targets(y, weight)
 
-    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
-        self._check_options()
-        k = len(self.classes_)
-        place, target, factors = self._encode(y, weight)
-        by_row = factors[place] if self._weighs_classes else 1.0
-        options: dict[str, Any] = {"factors": by_row, "names": tuple(self.classes_.tolist())}
-        group = self._run(x, target, weight, **options, **more)
-        self.class_weight_ = factors
-        self._set_dual(x, weight, group, place, k)
-        models = k * (k - 1) // 2 if self.multiclass == "ovo" else (1 if k == 2 else k)
+    def _train(
+        self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any
+    ) -> tuple[Targets, np.ndarray]:
+        targets, group = super()._train(x, y, weight, **more)
+        self.class_weight_ = targets.class_weight
+        models = len(np.atleast_1d(self.intercept_))
         self.n_iter_ = np.full(models, self.n_iter_, np.int32)
         self._sigmoids = (np.empty(0), np.empty(0))
         if self._probable():
-            self._fit_sigmoids(x, place, target, weight, group, options)
+            self._fit_sigmoids(x, targets, weight, group)
+        return targets, group
 
     def _decision_model(self) -> Any:
         model = super()._decision_model()
@@ -111,13 +108,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
     # Probabilities.
 
     def _fit_sigmoids(
-        self,
-        x: Any,
-        place: np.ndarray,
-        target: np.ndarray,
-        weight: np.ndarray,
-        group: np.ndarray,
-        options: dict[str, Any],
+        self, x: Any, targets: Targets, weight: np.ndarray, group: np.ndarray
     ) -> None:
         """Fit a sigmoid for each pair of classes to decision values of five-fold cross-validation.
 
@@ -126,6 +117,7 @@ class KernelClassifier(KernelSVM, BaseClassifier):
         only, of the second, or neither.
         """
         k, random = len(self.classes_), check_random_state(self.random_state)
+        place = targets.place
         used = np.flatnonzero(group >= 0)
         rows = used[np.unique(group[used], return_index=True)[1]]  # one of each merged row
         number, share, count = units_of(group[used], weight[used])
@@ -141,17 +133,17 @@ class KernelClassifier(KernelSVM, BaseClassifier):
             score[held_out] = (total[first] > 0) * 1.0 - (total[second] > 0)
             if len(present) < 2:
                 continue
-            inner = np.zeros(len(weight))
-            inner[rows] = np.bincount(number[~held_out], share[~held_out], len(rows))
-            inner_target = target
+            inner_weight = np.zeros(len(weight))
+            inner_weight[rows] = np.bincount(number[~held_out], share[~held_out], len(rows))
+            inner_targets = targets._replace(names=tuple(present.tolist()))
             if len(present) < k:  # the classes of this training set are numbered anew
-                inner_place = np.searchsorted(present, place).clip(max=len(present) - 1)
-                inner_target = 2.0 * inner_place - 1 if len(present) == 2 else inner_place * 1.0
+                inner = np.searchsorted(present, place).clip(max=len(present) - 1)
+                value = 2.0 * inner - 1 if len(present) == 2 else inner * 1.0
+                inner_targets = inner_targets._replace(value=value)
             machine = self._for_fold(total[present])
-            names = tuple(present.tolist())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                machine._run(x, inner_target, inner, least=len(rows), **options | {"names": names})
+                machine._run(x, inner_targets, inner_weight, least=len(rows))
             at, back = np.unique(number[held_out], return_inverse=True)
             at = np.resize(at, min(len(back), len(rows)))  # one shape for all folds
             values = machine._values(x[rows[at]]).reshape(len(at), -1)[back]

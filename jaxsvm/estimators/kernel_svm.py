@@ -9,14 +9,15 @@ import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from .. import kernels
 from ..kernels import Kernel
 from ..loops.checks import whole_number
 from ..models import support_index
-from .base import BaseSVM
+from .base import BaseSVM, Targets
 from .compact import inner_of, on_rows
 from .functions import as_numbers, is_function, is_table, is_traceable, kernel_matrix
 from .pairs import Pairs, by_opponent, pair_coef
-from .parameters import gamma_of, is_matrix, kernel_of, may_widen
+from .parameters import gamma_of, is_matrix, kernel_of
 from .preprocess import FLOATS, is_sparse
 
 # blocks of rows at most where max_iter is -1
@@ -37,7 +38,6 @@ class DualSolution(NamedTuple):
 class KernelSVM(BaseSVM):
     """A kernel machine with the parameters and attributes of scikit-learn's."""
 
-    _length = "max_iter"
     kernel: str | Callable
     degree: int
     gamma: float | str
@@ -47,44 +47,23 @@ class KernelSVM(BaseSVM):
     verbose: bool
     progress: bool
     _gamma: float | None = None
-    _kernel_rows: Any = None  # training rows, where the kernel is a function of arrays
     _dual: DualSolution
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = is_matrix(self.kernel)
-        tags.input_tags.sparse = not tags.input_tags.pairwise
-        return tags
-
-    def _columns(self) -> str:
-        if is_matrix(self.kernel) or self._kernel_rows is not None:
-            return "rows"
-        return "padded" if may_widen(self.kernel) else "fixed"
-
-    def _run_options(self, n: int) -> dict[str, Any]:
-        return {
-            "steps": 1,  # an update iterates to the tolerance
-            "passes": None,
-            "tol": self.tol,
-            "sampler": None,
-            "progress": self.progress or bool(self.verbose),
-        }
 
     def _rounds(self) -> int:
         """Rounds of the solver at most."""
         return MAX_BLOCKS if self.max_iter == -1 else whole_number("max_iter", self.max_iter, 1)
 
-    def _kernel(self, x: Any, copies: Any, gamma: float | None = None) -> Kernel:
+    def _kernel(self, rows: Any, gamma: float | None = None) -> Kernel:
         """The kernel.
 
         Without a number, gamma is that of the first training rows that this is called with.
         """
         if self._kernel_rows is not None:
-            return kernel_of("precomputed", 1.0, 3, 0.0, x, copies)
+            return kernels.precomputed()
         if gamma is None and isinstance(self.kernel, str) and self._gamma is None:
-            self._gamma = gamma_of(self.kernel, self.gamma, x, copies)
+            self._gamma = gamma_of(self.kernel, self.gamma, rows.x, rows.copies)
         gamma = self._gamma if gamma is None else gamma
-        return kernel_of(self.kernel, gamma, self.degree, self.coef0, x, copies)
+        return kernel_of(self.kernel, gamma, self.degree, self.coef0, rows.x, rows.copies)
 
     # Rows, and kernels that are functions of arrays.
 
@@ -128,6 +107,13 @@ class KernelSVM(BaseSVM):
 
     # The dual solution.
 
+    def _train(
+        self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any
+    ) -> tuple[Targets, np.ndarray]:
+        targets, group = super()._train(x, y, weight, **more)
+        self._set_dual(x, weight, group, targets.place, len(targets.names or (None,)))
+        return targets, group
+
     def _set_dual(
         self,
         x: Any,
@@ -160,8 +146,7 @@ class KernelSVM(BaseSVM):
         classes = np.zeros(len(index), int) if place is None else place[index]
         if isinstance(self._decision_model(), Pairs):
             coef = by_opponent(coef, classes, k)
-        matrix = is_matrix(self.kernel) or self._kernel_rows is not None
-        vectors = np.empty((0, 0)) if matrix else x[index].astype(np.float64)
+        vectors = np.empty((0, 0)) if self._columns == "rows" else x[index].astype(np.float64)
         self._dual = DualSolution(
             index.astype(np.int32),
             vectors,

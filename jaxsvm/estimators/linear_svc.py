@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..linear_choice import one_vs_weighted_rest
+from ..machines import one_vs_weighted_rest
 from ..recipe import check_choice
 from ..types import Loss
+from .base import Spec, Targets
 from .classifier import BaseClassifier
 from .linear import LinearSVM
-from .parameters import loss_of
+from .parameters import loss_of, set_parameters
 
 
 class LinearSVC(LinearSVM, BaseClassifier):
@@ -38,14 +39,15 @@ class LinearSVC(LinearSVM, BaseClassifier):
         fit_intercept: whether there is an intercept, regularised with the weights.
         intercept_scaling: value s of the constant feature whose weight is b/s, > 0. A larger one
             regularises the intercept less.
-        class_weight: as `SVC`. For more than two classes it weighs, as in LIBLINEAR, the rows of a
-            class in its problem, and not where they are of the rest.
-        verbose: as `progress`.
+        class_weight: dict from class names to factors on C, "balanced" for the same total weight of
+            all classes, or None. For more than two classes it weighs, as in LIBLINEAR, the rows of
+            a class in its problem, and not where they are of the rest.
+        verbose: whether there is a bar on the standard error stream, as by `progress`.
         random_state: int, `RandomState` or None; the order of rows.
         max_iter: steps of the solver at most, >= 1; above 1,000 rounded up to thousands. For
             ascent they are passes over the rows, rounded up to whole chunks of steps: one pass
             over the rows padded to a multiple of 256 or more, and at least 128 steps.
-        progress: a bar on the standard error stream.
+        progress: whether there is a bar on the standard error stream.
         solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca".
 
     Attributes:
@@ -55,8 +57,9 @@ class LinearSVC(LinearSVM, BaseClassifier):
         n_iter_: steps of the solver, or passes of ascent; for more than two classes the most of
             newton and the mean of the others.
         solver_: the name of the solver.
-        model_, fit_: as `SVMClassifier`. With another `intercept_scaling` than 1, a certificate of
-            `model_` counts b^2 in place of (b/s)^2.
+        model_: a `jaxsvm.models.Classifier`, for `jaxsvm.models.save`. With another
+            `intercept_scaling` than 1, a certificate of it counts b^2 in place of (b/s)^2.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range, penalty "l1", and multi_class
@@ -70,8 +73,6 @@ class LinearSVC(LinearSVM, BaseClassifier):
     Reference: C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. Keerthi, S. Sundararajan, A dual coordinate
         descent method for large-scale linear SVM, ICML 2008.
     """
-
-    _factors: np.ndarray | None
 
     def __init__(
         self,
@@ -91,23 +92,9 @@ class LinearSVC(LinearSVM, BaseClassifier):
         progress: bool = False,
         solver: str = "auto",
     ) -> None:
-        self.penalty = penalty
-        self.loss = loss
-        self.dual = dual
-        self.tol = tol
-        self.C = C
-        self.multi_class = multi_class
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.class_weight = class_weight
-        self.verbose = verbose
-        self.random_state = random_state
-        self.max_iter = max_iter
-        self.progress = progress
-        self.solver = solver
+        set_parameters(self, locals())
 
-    def _check_options(self) -> None:
-        super()._check_options()
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         if isinstance(self.penalty, int | float):
             raise ValueError(
                 f"penalty must be 'l2', got {self.penalty!r}: write LinearSVC(C={self.penalty!r}), "
@@ -125,17 +112,13 @@ class LinearSVC(LinearSVM, BaseClassifier):
                 "the solver jaxsvm.ocas(lam, loss=jaxsvm.losses.crammer_singer, classes=k)"
             )
         check_choice("multi_class", self.multi_class, ("ovr",))
+        return self._linear_spec(rows, loss_of(self.loss), numbers)
 
-    def _class_weights(self, y: np.ndarray, place: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """As `BaseClassifier._class_weights`; of more than two classes they are of the solver."""
-        factors = super()._class_weights(y, place, weight)
-        self._factors = factors if len(factors) > 2 and (factors != 1).any() else None
-        return factors if self._factors is None else np.ones(len(factors))
-
-    def _for_classes(self, solver: Any, k: int) -> Any:
-        if self._factors is None:
-            return super()._for_classes(solver, k)
-        return one_vs_weighted_rest(solver, self._factors)
-
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        return self._linear_solver(x, loss_of(self.loss))
+    def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
+        """As `BaseClassifier._targets`; of more than two classes the solver has the weights."""
+        targets, k = super()._targets(y, weight), len(self.classes_)
+        factors = targets.class_weight
+        if k == 2 or (factors == 1).all():
+            return targets
+        reduce = lambda solver, classes: one_vs_weighted_rest(solver, factors)
+        return targets._replace(factors=1.0, reduce=reduce)

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from ..linear_choice import system_for_grid
-from ..loops import C_grid
 from ..types import Loss
-from .cross_validation import CrossValidated, Targets, number_axis
+from .cross_validation import CrossValidated
 from .linear_svc import LinearSVC
-from .parameters import loss_of
-from .preprocess import is_sparse
+from .parameters import set_parameters
 
 
 class LinearSVCCV(CrossValidated, LinearSVC):
@@ -24,37 +19,53 @@ class LinearSVCCV(CrossValidated, LinearSVC):
     rows.
 
     Args:
-        Cs: as `SVCCV`.
-        loss: as `LinearSVC`.
-        cv: as `SVCCV`.
-        scoring: as `SVCCV`.
-        refit: as `SVCCV`.
+        Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
+            them.
+        loss: "squared_hinge", "hinge", or a loss of jaxsvm.
+        cv: number of folds, stratified in the order of the rows; a splitter of scikit-learn whose
+            test sets are disjoint and left out of training once; an iterable of such (train, test);
+            None: 5.
+        scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
+            stands for rows out of fold; greater is better. Only predictions and decision values are
+            there to read. None: the accuracy.
+        refit: whether a machine is trained on all rows with the numbers chosen.
         rule: "best", or "one_se", the least C within one standard error of it.
-        tol: as `LinearSVC`, of all fits.
-        fit_intercept: as `LinearSVC`.
-        intercept_scaling: as `LinearSVC`.
-        class_weight: as `LinearSVC`; "balanced" by all rows.
-        random_state: as `LinearSVC`.
-        max_iter: as `LinearSVC`, of all fits.
-        solver: as `LinearSVC`.
+        tol: largest relative duality gap without a warning, > 0; of all fits. The solvers stop at a
+            share of it: 1/100, or 1/10^5 of newton. Ascent stops once the largest change of a
+            margin in a pass is at most tol / 2.
+        fit_intercept: whether there is an intercept, regularised with the weights.
+        intercept_scaling: value s of the constant feature whose weight is b/s, > 0; a larger one
+            regularises the intercept less.
+        class_weight: dict from class names to factors on C, "balanced" by all rows, or None.
+        random_state: int, `RandomState` or None; the order of rows.
+        max_iter: steps of the solver at most in each fit, >= 1; of ascent passes over the rows.
+        solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca". "auto" takes
+            the fastest by the loss and the shape of the rows.
         memory: bytes of the temporaries of a program, as of `jaxsvm.select`; None: no limit.
-        n_jobs: as `SVCCV`.
-        verbose: as `SVCCV`.
+        n_jobs: fits at the same time, in threads; None or -1: the number of processors.
+        verbose: above 0: a bar on the standard error stream.
 
     Attributes:
         C_: the C chosen.
         Cs_: (k,) the values of C.
         scores_: (k, folds) score of each C on the rows of each fold, greater is better.
         best_score_: mean over the folds of the C chosen.
-        selection_: as `SVCCV`.
+        selection_: the `jaxsvm.Selection`, for the rows as they were given. Its scores are
+            1 - accuracy, or minus the score of `scoring`.
         certificate_: None.
-        coef_, intercept_, classes_, solver_, model_, fit_ and others: as `LinearSVC`.
+        coef_, intercept_: (1, d) or (k, d) weights and (1,) or (k,) intercepts; 0.0 without.
+        classes_: (k,) class names.
+        n_iter_: steps of the solver, or passes of ascent.
+        solver_: the name of the solver.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
-        ValueError: from `fit`, as `LinearSVC`; test sets that overlap; a fold that holds all rows
-            of a class.
+        ValueError: from `fit`, for a parameter out of its range, test sets that overlap, and a fold
+            that holds all rows of a class.
 
     Example:
+        >>> import numpy as np
         >>> X = np.arange(12.0)[:, None]
         >>> clf = LinearSVCCV(Cs=[0.1, 10.0], cv=2).fit(X, X[:, 0] > 5)
         >>> clf.scores_.shape, clf.predict([[2.0], [9.0]]).tolist()
@@ -85,36 +96,4 @@ class LinearSVCCV(CrossValidated, LinearSVC):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.Cs = Cs
-        self.loss = loss
-        self.cv = cv
-        self.scoring = scoring
-        self.refit = refit
-        self.rule = rule
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.max_iter = max_iter
-        self.solver = solver
-        self.memory = memory
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def _axes(self, x: Any) -> dict[str, np.ndarray]:
-        self.solver_ = self._fastest(x, loss_of(self.loss))
-        return {"C": number_axis("Cs", self.Cs, C_grid)}
-
-    def _solver_at(self, x: Any, copies: Any, **numbers: Any) -> Any:
-        loss = loss_of(self.loss)
-        system = system_for_grid(loss, x.shape, is_sparse(x))
-        return self._solver_of(numbers["C"], loss, system)
-
-    def _choose(self, x: Any, targets: Targets, weight: np.ndarray, fold: np.ndarray) -> None:
-        super()._choose(self._with_constant(x), targets, weight, fold)
-
-    def _select_options(self, n: int) -> dict[str, Any]:
-        options = self._run_options(n)
-        steps = self.max_iter * n if self.solver_ == "sdca" else options["steps"]
-        return {"tol": options["tol"], "steps": steps}
+        set_parameters(self, locals())

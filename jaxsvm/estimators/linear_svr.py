@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
-
-import numpy as np
-from sklearn.base import RegressorMixin
+from typing import Any
 
 from .. import losses
-from ..models import check_values
 from ..recipe import check_choice
+from .base import Spec
 from .linear import LinearSVM
+from .parameters import set_parameters
+from .regressor import BaseRegressor
 
 LOSSES = {
     "epsilon_insensitive": losses.eps_insensitive,
@@ -18,7 +17,7 @@ LOSSES = {
 }
 
 
-class LinearSVR(RegressorMixin, LinearSVM):
+class LinearSVR(BaseRegressor, LinearSVM):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(<w, x_i> + b - y_i).
 
     s is `intercept_scaling`. The class has the parameters and attributes of scikit-learn's
@@ -26,22 +25,29 @@ class LinearSVR(RegressorMixin, LinearSVM):
 
     Args:
         epsilon: half the width of the tube without loss, units of y, >= 0.
-        tol: as `LinearSVC`; for ascent in units of y.
+        tol: largest relative duality gap without a warning, > 0. The solvers stop at a share of it:
+            1/100, or 1/10^5 of newton. Ascent stops once the largest change of a margin in a pass
+            is at most tol / 2, in units of y.
         C: weight of the loss of each row, > 0.
         loss: "epsilon_insensitive", or its square "squared_epsilon_insensitive".
-        fit_intercept: as `LinearSVC`.
-        intercept_scaling: as `LinearSVC`.
-        dual: as `LinearSVC`.
-        verbose: as `LinearSVC`.
-        random_state: as `LinearSVC`.
-        max_iter: as `LinearSVC`.
-        progress: as `LinearSVC`.
-        solver: as `LinearSVC`.
+        fit_intercept: whether there is an intercept, regularised with the weights.
+        intercept_scaling: value s of the constant feature whose weight is b/s, > 0; a larger one
+            regularises the intercept less.
+        dual: accepted without an effect on the solution; see `solver`.
+        verbose: whether there is a bar on the standard error stream, as by `progress`.
+        random_state: int, `RandomState` or None; the order of rows.
+        max_iter: steps of the solver at most, >= 1; of ascent passes over the rows.
+        progress: whether there is a bar on the standard error stream.
+        solver: "auto", "newton", "augmented_lagrangian", "interior_point" or "sdca". "auto" takes
+            the fastest by the loss and the shape of the rows.
 
     Attributes:
         coef_: (d,) weights; they may be set.
         intercept_: (1,) intercept; 0.0 without.
-        n_iter_, solver_, model_, fit_: as `LinearSVC`.
+        n_iter_: steps of the solver, or passes of ascent.
+        solver_: the name of the solver.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range.
@@ -70,30 +76,11 @@ class LinearSVR(RegressorMixin, LinearSVM):
         progress: bool = False,
         solver: str = "auto",
     ) -> None:
-        self.epsilon = epsilon
-        self.tol = tol
-        self.C = C
-        self.loss = loss
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.dual = dual
-        self.verbose = verbose
-        self.random_state = random_state
-        self.max_iter = max_iter
-        self.progress = progress
-        self.solver = solver
+        set_parameters(self, locals())
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         check_choice("loss", self.loss, tuple(LOSSES))
-        return self._linear_solver(x, LOSSES[self.loss](self.epsilon))
+        return self._linear_spec(rows, LOSSES[self.loss](self.epsilon), numbers)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train a new model on (n, d) rows, (n,) targets and (n,) weights."""
-        with self._restore_on_error():
-            x, y, weight = self._checked(X, y, sample_weight, reset=True)
-            self._run(x, y.astype(np.float64), weight)
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Predicted targets, (n, d) -> (n,)."""
-        return check_values(self._scores(X).ravel())
+    def _has_free_intercept(self, columns: int) -> bool:
+        return False

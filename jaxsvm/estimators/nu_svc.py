@@ -8,7 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from ..solvers import nu_svc
+from .base import Spec, Targets
 from .kernel_classifier import KernelClassifier
+from .parameters import set_parameters
 
 
 class NuSVC(KernelClassifier):
@@ -20,28 +22,46 @@ class NuSVC(KernelClassifier):
     Args:
         nu: upper bound of the share of margin errors and lower bound of the share of support
             vectors, in (0, 1]. For each pair of classes it is at most 2 min(n+, n-) / (n+ + n-).
-        kernel: as `SVC`.
-        degree: as `SVC`.
-        gamma: as `SVC`.
-        coef0: as `SVC`.
-        shrinking: as `SVC`.
-        probability: as `SVC`. In a training set nu is at most its limit there.
-        tol: as `SVC`.
-        cache_size: as `SVC`.
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
+            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
+            jaxsvm, or a function (n, d), (m, d) -> (n, m).
+        degree: of "poly", an integer.
+        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
+        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
+        shrinking: accepted without an effect: working sets are chosen from all rows.
+        probability: whether `fit` also fits probabilities, by five-fold cross-validation. In a
+            training set nu is at most its limit there.
+        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0.
+        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
         class_weight: accepted without an effect, as in LIBSVM; `class_weight_` holds the factors.
-        verbose: as `SVC`.
-        max_iter: as `SVC`.
-        decision_function_shape: as `SVC`.
-        break_ties: as `SVC`.
-        random_state: as `SVC`.
-        progress: as `SVC`.
+        verbose: whether there is a bar on the standard error stream, as by `progress`.
+        max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
+        decision_function_shape: "ovr" or "ovo", the columns of `decision_function` for more than
+            two classes.
+        break_ties: whether `predict` breaks ties of votes by decision values; with
+            decision_function_shape "ovr".
+        random_state: int, `RandomState` or None; the folds of `probability`.
+        progress: whether there is a bar on the standard error stream.
 
     Attributes:
-        support_, support_vectors_, n_support_, dual_coef_, coef_, intercept_, classes_,
-            class_weight_, fit_status_, n_iter_, shape_fit_, probA_, probB_, model_, fit_: as `SVC`.
+        support_: (m,) indices of the support vectors, grouped by class.
+        support_vectors_: (m, d) support vectors.
+        n_support_: (k,) numbers of support vectors of the classes.
+        dual_coef_: (k-1, m) signed coefficients, in the layout of scikit-learn.
+        coef_: weights of kernel "linear", (1, d) or (k(k-1)/2, d).
+        intercept_: (1,) or (k(k-1)/2,) intercepts.
+        classes_: (k,) class names.
+        class_weight_: (k,) factors, which have no effect.
+        fit_status_: 0 if the tolerance was met, else 1.
+        n_iter_: (1,) or (k(k-1)/2,) updates of the solver; each iterates to the tolerance.
+        shape_fit_: shape of the training rows.
+        probA_, probB_: parameters of the sigmoids 1 / (1 + exp(A f + B)) of pairs.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
-        ValueError: from `fit`, for nu above its limit for a pair of classes; otherwise as `SVC`.
+        ValueError: from `fit`, for a parameter out of its range, nu above its limit for a pair of
+            classes, and rows of fewer than two classes.
         TypeError: a sparse precomputed matrix.
 
     Example:
@@ -52,8 +72,6 @@ class NuSVC(KernelClassifier):
     Reference: B. Schoelkopf, A. Smola, R. Williamson, P. Bartlett, New support vector algorithms,
         Neural Computation 12, 2000.
     """
-
-    _weighs_classes = False
 
     def __init__(
         self,
@@ -75,32 +93,16 @@ class NuSVC(KernelClassifier):
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
-        self.nu = nu
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.shrinking = shrinking
-        self.probability = probability
-        self.tol = tol
-        self.cache_size = cache_size
-        self.class_weight = class_weight
-        self.verbose = verbose
-        self.max_iter = max_iter
-        self.decision_function_shape = decision_function_shape
-        self.break_ties = break_ties
-        self.random_state = random_state
-        self.progress = progress
+        set_parameters(self, locals())
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        return nu_svc(self.nu, self._kernel(x, copies), rounds=self._rounds())
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        solver = nu_svc(self.nu, self._kernel(rows), rounds=self._rounds())
+        return Spec(solver, steps=1, tol=self.tol)
 
-    def _encode(
-        self, y: np.ndarray, weight: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As `BaseClassifier._encode`, after LIBSVM's check of nu for each pair of classes."""
-        place, target, factors = super()._encode(y, weight)
-        total = np.bincount(place, weight, len(factors))
+    def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
+        """As `BaseClassifier._targets`, after LIBSVM's check of nu for each pair of classes."""
+        targets = super()._targets(y, weight)
+        total = np.bincount(targets.place, weight, len(self.classes_))
         limits = limits_of_nu(total)
         for limit, a, b in zip(limits, *np.triu_indices(len(total), 1), strict=True):
             if self.nu > limit * (1 + 1e-6):
@@ -109,7 +111,7 @@ class NuSVC(KernelClassifier):
                     f"specified nu is infeasible: for the classes {one!r} and {other!r} it must be "
                     f"at most 2 min(n+, n-) / (n+ + n-) = {limit:.6g} by weight, got {self.nu:g}"
                 )
-        return place, target, factors
+        return targets._replace(factors=1.0)
 
     def _for_fold(self, total: np.ndarray) -> Self:
         """As `KernelClassifier._for_fold`; nu is at most the limit of this fold."""

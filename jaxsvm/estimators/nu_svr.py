@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..solvers import nu_svr
-from .kernel_svm import cost
-from .svr import KernelRegressor
+from .base import Spec
+from .kernel_svm import KernelSVM, cost
+from .parameters import set_parameters
+from .regressor import BaseRegressor
 
 
-class NuSVR(KernelRegressor):
+class NuSVR(BaseRegressor, KernelSVM):
     """A kernel SVM for real targets with the parameter nu in place of epsilon, solved exactly.
 
     It has the parameters and attributes of scikit-learn's `NuSVR`, and solves its problem, that of
@@ -20,20 +22,32 @@ class NuSVR(KernelRegressor):
         nu: upper bound of the share of rows outside of the tube and lower bound of the share of
             support vectors, in (0, 1].
         C: weight of the loss of each row, > 0.
-        kernel: as `SVC`.
-        degree: as `SVC`.
-        gamma: as `SVC`.
-        coef0: as `SVC`.
-        shrinking: as `SVC`.
-        tol: as `SVR`.
-        cache_size: as `SVC`.
-        verbose: as `SVC`.
-        max_iter: as `SVC`.
-        progress: as `SVC`.
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
+            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
+            jaxsvm, or a function (n, d), (m, d) -> (n, m).
+        degree: of "poly", an integer.
+        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
+        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
+        shrinking: accepted without an effect: working sets are chosen from all rows.
+        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0, in
+            units of y.
+        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
+        verbose: whether there is a bar on the standard error stream, as by `progress`.
+        max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
+        progress: whether there is a bar on the standard error stream.
 
     Attributes:
-        support_, support_vectors_, n_support_, dual_coef_, coef_, intercept_, fit_status_, n_iter_,
-            shape_fit_, model_, fit_: as `SVR`.
+        support_: (m,) indices of the support vectors, in order.
+        support_vectors_: (m, d) support vectors.
+        n_support_: (1,) their number.
+        dual_coef_: (1, m) signed coefficients.
+        coef_: (1, d) weights of kernel "linear".
+        intercept_: (1,) intercept.
+        fit_status_: 0 if the tolerance was met, else 1.
+        n_iter_: updates of the solver; each iterates to the tolerance.
+        shape_fit_: shape of the training rows.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range.
@@ -66,18 +80,9 @@ class NuSVR(KernelRegressor):
         max_iter: int = -1,
         progress: bool = False,
     ) -> None:
-        self.nu = nu
-        self.C = C
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.shrinking = shrinking
-        self.tol = tol
-        self.cache_size = cache_size
-        self.verbose = verbose
-        self.max_iter = max_iter
-        self.progress = progress
+        set_parameters(self, locals())
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        return nu_svr(self.nu, cost(self.C), self._kernel(x, copies), rounds=self._rounds())
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        kernel = self._kernel(rows)
+        solver = nu_svr(self.nu, cost(self.C), kernel, rounds=self._rounds())
+        return Spec(solver, steps=1, tol=self.tol)

@@ -11,7 +11,9 @@ from sklearn.utils.validation import _num_samples
 
 from ..models import check_values
 from ..solvers import one_class
+from .base import Spec
 from .kernel_svm import KernelSVM
+from .parameters import set_parameters
 
 
 class OneClassSVM(OutlierMixin, KernelSVM):
@@ -21,25 +23,34 @@ class OneClassSVM(OutlierMixin, KernelSVM):
     that of `jaxsvm.one_class`.
 
     Args:
-        kernel: as `SVC`.
-        degree: as `SVC`.
-        gamma: as `SVC`.
-        coef0: as `SVC`.
-        tol: as `SVC`.
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
+            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
+            jaxsvm, or a function (n, d), (m, d) -> (n, m).
+        degree: of "poly", an integer.
+        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
+        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
+        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0.
         nu: upper bound of the share of training rows outside and lower bound of the share of
             support vectors, in (0, 1].
-        shrinking: as `SVC`.
-        cache_size: as `SVC`.
-        verbose: as `SVC`.
-        max_iter: as `SVC`.
-        progress: as `SVC`.
+        shrinking: accepted without an effect: working sets are chosen from all rows.
+        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
+        verbose: whether there is a bar on the standard error stream, as by `progress`.
+        max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
+        progress: whether there is a bar on the standard error stream.
 
     Attributes:
         offset_: (1,) rho; `decision_function` is `score_samples` less rho.
         dual_coef_: (1, m) coefficients, >= 0.
         intercept_: (1,) -rho.
-        support_, support_vectors_, n_support_, coef_, fit_status_, n_iter_, shape_fit_, model_,
-            fit_: as `SVR`.
+        support_: (m,) indices of the support vectors, in order.
+        support_vectors_: (m, d) support vectors.
+        n_support_: (1,) their number.
+        coef_: (1, d) weights of kernel "linear".
+        fit_status_: 0 if the tolerance was met, else 1.
+        n_iter_: updates of the solver; each iterates to the tolerance.
+        shape_fit_: shape of the training rows.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range.
@@ -71,20 +82,11 @@ class OneClassSVM(OutlierMixin, KernelSVM):
         max_iter: int = -1,
         progress: bool = False,
     ) -> None:
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.tol = tol
-        self.nu = nu
-        self.shrinking = shrinking
-        self.cache_size = cache_size
-        self.verbose = verbose
-        self.max_iter = max_iter
-        self.progress = progress
+        set_parameters(self, locals())
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        return one_class(self.nu, self._kernel(x, copies), rounds=self._rounds())
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        solver = one_class(self.nu, self._kernel(rows), rounds=self._rounds())
+        return Spec(solver, steps=1, tol=self.tol)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a new model.
@@ -96,8 +98,7 @@ class OneClassSVM(OutlierMixin, KernelSVM):
         """
         with self._restore_on_error():
             x, y, weight = self._checked(X, np.zeros(_num_samples(X)), sample_weight, reset=True)
-            group = self._run(x, y, weight)
-            self._set_dual(x, weight, group)
+            self._train(x, y, weight)
             self.offset_ = -self.intercept_
         return self
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,20 @@ import numpy as np
 from .. import kernels, losses
 from ..checks import x64_enabled
 from ..kernels import Kernel, as_kernel, holds_precomputed
+from ..names import ALIASES, KERNELS
 from ..recipe import Recipe, check_positive
 from ..wrappers import on_features
 from .preprocess import is_sparse
 
-WITH_GAMMA = ("rbf", "poly", "sigmoid", "laplacian")
+SKLEARN = {own: name for name, own in ALIASES.items()}  # scikit-learn's names of ours
+BY_NAME = tuple(SKLEARN.get(name, name) for name in KERNELS)
+WITH_GAMMA = tuple(name for name in BY_NAME if KERNELS[ALIASES.get(name, name)])
 TINY = 1e-12  # size of rows of which the squares, and smaller ones, are not far from underflow
+
+
+def set_parameters(estimator: Any, names: dict[str, Any]) -> None:
+    """Keep the parameters of `__init__`, given as its `locals()`, as attributes unchanged."""
+    vars(estimator).update((name, value) for name, value in names.items() if name != "self")
 
 
 def kernel_of(
@@ -25,22 +32,15 @@ def kernel_of(
     if not isinstance(name, str):
         return as_kernel(name)
     gamma = gamma_of(name, gamma, x, weight)
-    unit = unit_of(x) if name in WITH_GAMMA else 1.0
+    unit = unit_of(x) if name in (*WITH_GAMMA, "cosine") else 1.0
     square = in_range("gamma", gamma if unit == 1 else gamma * unit * unit)
-    by_name: dict[str, Callable] = {
-        "linear": kernels.linear,
-        "poly": lambda: kernels.polynomial(square, coef0, degree=degree),
-        "rbf": lambda: kernels.rbf(gamma=square),
-        "sigmoid": lambda: kernels.sigmoid(square, coef0),
-        "laplacian": lambda: kernels.laplacian(1 / (gamma * unit)),
-        "precomputed": kernels.precomputed,
-    }
-    if name not in by_name:
+    if name not in BY_NAME:
         raise ValueError(
-            f"kernel must be one of {', '.join(map(repr, by_name))}, a kernel or a "
+            f"kernel must be one of {', '.join(map(repr, BY_NAME))}, a kernel or a "
             f"function, got {name!r}"
         )
-    kernel = by_name[name]()
+    factor = gamma * unit if name in ("laplacian", "chi2") else square
+    kernel = kernels.by_name(name, factor, coef0, degree)
     return kernel if unit == 1 else kernels.in_units(kernel, unit)
 
 
@@ -141,7 +141,6 @@ def divides_rows(node: Any) -> bool:
 
 def loss_of(loss: Any) -> Any:
     """The loss of the parameter: by name, or as it is."""
-    known = {"hinge": losses.hinge, "squared_hinge": losses.squared_hinge}
-    if isinstance(loss, str) and loss not in known:
+    if isinstance(loss, str) and loss not in ("hinge", "squared_hinge"):
         raise ValueError(f"loss must be 'hinge', 'squared_hinge' or a loss of jaxsvm, got {loss!r}")
-    return known[loss] if isinstance(loss, str) else loss
+    return losses.by_name(loss) if isinstance(loss, str) else loss

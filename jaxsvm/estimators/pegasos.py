@@ -11,14 +11,12 @@ from ..recipe import check_choice, check_positive
 from ..solvers import pegasos
 from ..types import Array, Loss
 from ..wrappers import averaged
+from .base import Spec
 from .classifier import PartialFitMixin
+from .parameters import set_parameters
 from .preprocess import is_sparse
 
-LOSSES = {
-    "hinge": losses.hinge,
-    "squared_hinge": losses.squared_hinge,
-    "log_loss": losses.logistic,
-}
+LOSSES = ("hinge", "squared_hinge", "log_loss")
 
 
 def growing(t: Array) -> Array:
@@ -48,7 +46,7 @@ class Pegasos(PartialFitMixin):
             up to 10,000 rows of a pass count them one by one, as copies of a row of integer weight.
         shuffle: whether each pass has the rows in a random order, else rows are drawn one by one
             with repetition.
-        verbose: as `progress`.
+        verbose: whether there is a bar on the standard error stream, as by `progress`.
         n_jobs: accepted without an effect: all classes are trained in one program.
         random_state: int, `RandomState` or None; the order of rows.
         class_weight: dict from class names to factors, "balanced", or None. For more than two
@@ -56,14 +54,15 @@ class Pegasos(PartialFitMixin):
         average: whether the model is the mean of the iterates with weights 1, 2, ..., else the last
             one.
         batch_size: rows of a step, >= 1.
-        progress: a bar on the standard error stream.
+        progress: whether there is a bar on the standard error stream.
 
     Attributes:
         coef_: (1, d) or (k, d) weights.
         intercept_: (1,) or (k,) intercepts.
         classes_: (k,) class names.
         n_iter_: passes made.
-        model_, fit_: as `SVMClassifier`.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range.
@@ -78,7 +77,6 @@ class Pegasos(PartialFitMixin):
         sub-gradient solver for SVM, Mathematical Programming 127, 2011.
     """
 
-    _length = "max_iter"
     _structure = ("fit_intercept", "average")
     _mean_sqnorm: float
 
@@ -99,49 +97,26 @@ class Pegasos(PartialFitMixin):
         batch_size: int = 1,
         progress: bool = False,
     ) -> None:
-        self.loss = loss
-        self.penalty = penalty
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.shuffle = shuffle
-        self.verbose = verbose
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.class_weight = class_weight
-        self.average = average
-        self.batch_size = batch_size
-        self.progress = progress
+        set_parameters(self, locals())
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         if self.penalty != "l2":
             raise ValueError(
                 f"penalty must be 'l2', got {self.penalty!r}: sklearn.linear_model.SGDClassifier "
                 "has others"
             )
         if isinstance(self.loss, str):
-            check_choice("loss", self.loss, tuple(LOSSES))
-        loss = LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
+            check_choice("loss", self.loss, LOSSES)
+        loss = losses.by_name(self.loss) if isinstance(self.loss, str) else self.loss
         check_positive(alpha=self.alpha)
         bias = "feature" if self.fit_intercept else "none"
         if previous is None:  # steps continue from the mean norm of the first rows
-            self._mean_sqnorm = mean_sqnorm(x, copies) + self.fit_intercept
+            self._mean_sqnorm = mean_sqnorm(rows.x, rows.copies) + self.fit_intercept
         offset = self._mean_sqnorm / self.alpha
         solver = pegasos(self.alpha, loss=loss, bias=bias, offset=offset)
-        return averaged(solver, weights=growing) if self.average else solver
-
-    def _run_options(self, n: int) -> dict[str, Any]:
         choose = samplers.epochs if self.shuffle else samplers.uniform
-        return {
-            "steps": None,
-            "passes": self.max_iter,
-            "tol": None,
-            "sampler": choose(self.batch_size),
-            "progress": self.progress or bool(self.verbose),
-        }
-
-    def _columns(self) -> str:
-        return "padded"
-
-    def _can_partial_fit(self) -> bool:
-        return True
+        return Spec(
+            averaged(solver, weights=growing) if self.average else solver,
+            passes=self.max_iter,
+            sampler=choose(self.batch_size),
+        )

@@ -14,11 +14,12 @@ from sklearn.utils import check_random_state
 
 from ..checks import x64_enabled
 from ..data import dataset
-from ..data.dataset import check_finite
-from ..numerics import blocked
+from ..data.from_arrays import check_finite
+from ..models import decision_values
 from ..types import Batch, SparseRows
 
 FLOATS = [np.float64, np.float32]
+SIZES = (256, 4096)  # rows of the programs that predict
 
 
 def is_sparse(x: Any) -> bool:
@@ -136,8 +137,7 @@ def pad_columns(x: Any) -> Any:
     d = -(-x.shape[1] // 8) * 8
     if not is_sparse(x):
         return np.pad(x, ((0, 0), (0, d - x.shape[1])))
-    x.resize((x.shape[0], d))
-    return x
+    return type(x)((x.data, x.indices, x.indptr), shape=(x.shape[0], d))
 
 
 def batch(
@@ -166,22 +166,9 @@ def batch(
     return data
 
 
-@jax.jit
-def _call(fn: Any, x: Any) -> Any:
-    return blocked(fn, x, 4096)
-
-
 def apply(fn: Any, x: Any) -> np.ndarray:
-    """The values of a model or a map at checked rows.
-
-    The rows are padded so that programs are shared.
-    """
-    n = x.shape[0]
-    x = to_train_dtype(x)[np.concatenate([np.arange(n), np.zeros(bucket_size(n) - n, int)])]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `fit` warns about the scale of the columns
-        rows = batch(x, np.zeros(x.shape[0]), np.ones(x.shape[0])).x
-    return np.asarray(_call(fn, rows))[:n]
+    """The values of a model or a map at checked rows, by two programs whatever their number."""
+    return decision_values(fn, to_train_dtype(x), SIZES)
 
 
 def equal_trees(one: Any, other: Any) -> bool:

@@ -9,22 +9,19 @@ import numpy as np
 from sklearn.utils.validation import _check_sample_weight
 
 from .. import losses
-from ..data.dataset import dataset
-from ..data.folds import group_numbers
-from ..loops import fit as run_solver
+from ..data.fold_numbers import group_numbers
+from ..data.from_arrays import dataset
 from ..loops.checks import whole_number
 from ..models import Linear, check_values
 from ..objectives import ndcg_on
 from ..ranking import check_grades
 from ..recipe import check_choice, check_positive
 from ..solvers import newton, ocas
-from ..solvers.newton import MOST_ROUNDS
-from .base import BaseSVM
-from .compact import compact
-from .preprocess import batch, pad_columns
+from ..solvers.primal.newton import MOST_ROUNDS
+from .base import BaseSVM, Spec, Targets, steps_of_state
+from .parameters import set_parameters
 
 LOSSES = ("hinge", "squared_hinge")
-EVERY = 10  # rounds between two comparisons with the tolerance
 
 
 class Ranker(BaseSVM):
@@ -68,8 +65,6 @@ class Ranker(BaseSVM):
         2009; C.-P. Lee, C.-J. Lin, Large-scale linear RankSVM, Neural Computation 26, 2014.
     """
 
-    _length = "max_iter"
-
     def __init__(
         self,
         *,
@@ -81,18 +76,9 @@ class Ranker(BaseSVM):
         max_iter: int = 1000,
         progress: bool = False,
     ) -> None:
-        self.lam = lam
-        self.loss = loss
-        self.per_query = per_query
-        self.k = k
-        self.tol = tol
-        self.max_iter = max_iter
-        self.progress = progress
+        set_parameters(self, locals())
 
     random_state = 0  # the method is deterministic
-
-    def _columns(self) -> str:
-        return "padded"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -121,34 +107,17 @@ class Ranker(BaseSVM):
             check_grades(y, weight, query)
             # The order of the grades matters only: in float32 large ones may be equal.
             y = np.unique(y, return_inverse=True)[1].reshape(-1).astype(np.float64)
-            self._minimise(x, y, query, weight)
+            self._run(x, Targets(y, query=query), weight)
         return self
 
-    def _minimise(self, x: Any, y: np.ndarray, query: np.ndarray, weight: np.ndarray) -> None:
-        """Set the fitted attributes from checked rows; equal rows of a query are merged."""
-        d, targets = x.shape[1], np.stack([query, y], axis=1)
-        kind = np.unique(targets, axis=0, return_inverse=True)[1].reshape(-1)
-        rows = self._merged(x, kind, weight)
-        data = batch(pad_columns(rows.x), y[rows.index], rows.copies, query[rows.index])
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
         squared, rounds = self.loss == "squared_hinge", whole_number("max_iter", self.max_iter, 1)
         loss = losses.pairwise(squared=squared, per_query=self.per_query)
-        if squared:  # all rounds are one update
-            solver = newton(self.lam, loss=loss, rounds=float(min(rounds, MOST_ROUNDS)))
-        else:
-            solver = ocas(self.lam, loss=loss)
-        run = run_solver(
-            solver,
-            data,
-            self._next_key(True),
-            steps=1 if squared else rounds,
-            every=EVERY,
-            tol=self.tol,
-            progress=self.progress,
-        )
-        self._warn_unless_accepted(run, self.tol)
-        self.model_ = compact(run.model, rows.index, d)
-        self.fit_ = run._replace(model=self.model_, state=run.state._replace(solver=(), sampler=()))
-        self.n_iter_ = int(run.state.solver.steps if squared else run.state.step)
+        if not squared:
+            return Spec(ocas(self.lam, loss=loss), steps=rounds, tol=self.tol)
+        solver = newton(self.lam, loss=loss, rounds=float(min(rounds, MOST_ROUNDS)))
+        # all rounds are one update
+        return Spec(solver, steps=1, tol=self.tol, iterations=steps_of_state)
 
     def _queries(self, qid: Any, n: int) -> np.ndarray:
         return np.zeros(n, int) if qid is None else group_numbers(qid, n, "qid")

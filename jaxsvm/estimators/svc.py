@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import samplers
-from ..kernels import Kernel
 from ..recipe import check_choice
 from ..solvers import decomposition, sdca
 from ..types import Loss
+from .base import Spec
 from .kernel_classifier import KernelClassifier
 from .kernel_svm import cost
-from .parameters import loss_of
+from .parameters import loss_of, set_parameters
 
 
 class SVC(KernelClassifier):
@@ -25,10 +25,11 @@ class SVC(KernelClassifier):
 
     Args:
         C: weight of the loss of each row, > 0.
-        kernel: "rbf", "linear", "poly", "sigmoid", "precomputed", or "laplacian" (exp(-gamma |x -
-            z|_1)), a kernel of jaxsvm, or a function (n, d), (m, d) -> (n, m). A function that JAX
-            can trace is compiled. Any other is called with NumPy arrays, SciPy matrices or objects,
-            and its matrix over the training rows is kept.
+        kernel: "rbf", "linear", "poly", "sigmoid", "precomputed", "laplacian", "matern12",
+            "matern32", "matern52", "rational_quadratic", "cosine", "chi2" or "additive_chi2" (see
+            `jaxsvm.kernels`), a kernel of jaxsvm, or a function (n, d), (m, d) -> (n, m). A
+            function that JAX can trace is compiled. Any other is called with NumPy arrays, SciPy
+            matrices or objects, and its matrix over the training rows is kept.
         degree: of "poly", an integer; structure.
         gamma: of a kernel by name: "scale" for 1/(d variance of X), with rows weighted by sample
             weight, "auto" for 1/d, or a number > 0.
@@ -43,7 +44,7 @@ class SVC(KernelClassifier):
         cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
         class_weight: dict from class names to factors on C, "balanced", or None. "balanced" gives
             all classes the same total sample weight.
-        verbose: as `progress`.
+        verbose: whether there is a bar on the standard error stream, as by `progress`.
         max_iter: rounds of `jaxsvm.decomposition` at most, not steps on pairs as in LIBSVM: blocks
             of rows, or up to 2,048 rows 100 n steps on pairs each; -1: 2,000.
             With bias "feature", passes over the rows; -1: 1,000.
@@ -58,7 +59,7 @@ class SVC(KernelClassifier):
             the rest (1 is added to the kernel), by dual coordinate ascent.
         multiclass: for more than two classes, "ovo", votes of one model for each pair, or "ovr",
             one model for each class against the rest.
-        progress: a bar on the standard error stream.
+        progress: whether there is a bar on the standard error stream.
 
     Attributes:
         support_: (m,) indices of the support vectors, grouped by class; equal rows are listed with
@@ -75,7 +76,8 @@ class SVC(KernelClassifier):
         n_iter_: (1,) or (k(k-1)/2,) updates of the solver; each iterates to the tolerance.
         shape_fit_: shape of the training rows.
         probA_, probB_: parameters of the sigmoids 1 / (1 + exp(A f + B)) of pairs.
-        model_, fit_: as `SVMClassifier`.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
         ValueError: from `fit`, for a parameter out of its range or combined with one that excludes
@@ -117,40 +119,15 @@ class SVC(KernelClassifier):
         multiclass: str = "ovo",
         progress: bool = False,
     ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.shrinking = shrinking
-        self.probability = probability
-        self.tol = tol
-        self.cache_size = cache_size
-        self.class_weight = class_weight
-        self.verbose = verbose
-        self.max_iter = max_iter
-        self.decision_function_shape = decision_function_shape
-        self.break_ties = break_ties
-        self.random_state = random_state
-        self.loss = loss
-        self.bias = bias
-        self.multiclass = multiclass
-        self.progress = progress
+        set_parameters(self, locals())
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        return self._solver_of(self.C, self._kernel(x, copies))
-
-    def _solver_of(self, C: float, kernel: Kernel) -> Any:
-        """The solver for one value of C and a kernel."""
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        C, kernel = cost(self._number("C", numbers)), self._kernel(rows, numbers.get("gamma"))
         check_choice("bias", self.bias, ("free", "none", "feature"))
         loss = loss_of(self.loss)
         if self.bias == "feature":
-            return sdca(cost(C), kernel, loss=loss, bias="feature")
-        return decomposition(cost(C), kernel, loss=loss, bias=self.bias, rounds=self._rounds())
-
-    def _run_options(self, n: int) -> dict[str, Any]:
-        options = super()._run_options(n)
-        if self.bias == "feature":
+            solver = sdca(C, kernel, loss=loss, bias="feature")
             passes = None if self.max_iter == -1 else self._rounds()
-            options |= {"steps": None, "passes": passes, "sampler": samplers.shrinking(16)}
-        return options
+            return Spec(solver, passes=passes, tol=self.tol, sampler=samplers.shrinking(16))
+        solver = decomposition(C, kernel, loss=loss, bias=self.bias, rounds=self._rounds())
+        return Spec(solver, steps=1, tol=self.tol)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..types import Loss
 from .cross_validation import KernelCV
+from .parameters import set_parameters
 from .svc import SVC
 
 
@@ -25,10 +24,13 @@ class SVCCV(KernelCV, SVC):
         Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
             them.
         gammas: of a kernel by name, list of numbers > 0, or how many: the usual values for the
-            training rows, as `kernels.gamma_grid` has them. None: gamma is "scale", as of `SVC`.
-        kernel: as `SVC`.
-        degree: as `SVC`.
-        coef0: as `SVC`.
+            training rows, as `kernels.gamma_grid` has them. None: gamma is "scale",
+            1/(d variance of X).
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
+            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
+            jaxsvm, or a function (n, d), (m, d) -> (n, m).
+        degree: of "poly", an integer.
+        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
         cv: number of folds, stratified in the order of the rows; a splitter of scikit-learn whose
             test sets are disjoint and left out of training once, such as `KFold` or `GroupKFold`;
             an iterable of such (train, test); None: 5.
@@ -37,15 +39,20 @@ class SVCCV(KernelCV, SVC):
             there to read. None: the accuracy.
         refit: whether a machine is trained on all rows with the numbers chosen.
         rule: "best", or "one_se", the least C and gamma within one standard error of it.
-        tol: as `SVC`, of all fits.
-        class_weight: as `SVC`; "balanced" by all rows.
-        max_iter: as `SVC`, of all fits.
-        decision_function_shape: as `SVC`.
-        break_ties: as `SVC`.
+        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0; of all
+            fits.
+        class_weight: dict from class names to factors on C, "balanced" by all rows, or None.
+        max_iter: rounds of the solver at most in each fit, >= 1, not steps on pairs as in LIBSVM;
+            -1: 2,000.
+        decision_function_shape: "ovr" or "ovo", the columns of `decision_function` for more than
+            two classes.
+        break_ties: whether `predict` breaks ties of votes by decision values; with
+            decision_function_shape "ovr".
         random_state: int, `RandomState` or None; the seed of the key, of which exact machines draw
             nothing.
-        loss: as `SVC`.
-        multiclass: as `SVC`.
+        loss: "hinge", "squared_hinge", or a loss of jaxsvm with a quadratic dual.
+        multiclass: for more than two classes, "ovo", votes of one model for each pair, or "ovr",
+            one model for each class against the rest.
         memory: bytes of the kernel matrix, > 0, as of `jaxsvm.select`; None: 2 GiB.
         n_jobs: fits at the same time, in threads; None or -1: the number of processors.
         verbose: above 0: a bar on the standard error stream.
@@ -62,13 +69,27 @@ class SVCCV(KernelCV, SVC):
             1 - accuracy, or minus the score of `scoring`.
         certificate_: of `selection_.model`, a run on all rows with the numbers chosen; for more
             than two classes the sum over the problems, None beyond 20 classes.
-        support_, dual_coef_, classes_, model_, fit_ and others: as `SVC`.
+        support_, support_vectors_: (m,) indices of the support vectors, grouped by class, and
+            (m, d) the rows themselves.
+        n_support_: (k,) numbers of support vectors of the classes.
+        dual_coef_: (k-1, m) signed coefficients, in the layout of scikit-learn; (k, m) for
+            multiclass "ovr".
+        coef_: weights of kernel "linear".
+        intercept_: (1,) or (k(k-1)/2,) intercepts; (k,) for multiclass "ovr".
+        classes_: (k,) class names.
+        class_weight_: (k,) factors on C.
+        fit_status_: 0 if the tolerance was met, else 1.
+        n_iter_: updates of the solver, of each model; each iterates to the tolerance.
+        shape_fit_: shape of the training rows.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
-        ValueError: from `fit`, as `SVC`; test sets that overlap; a fold that holds all rows of a
-            class.
+        ValueError: from `fit`, for a parameter out of its range, test sets that overlap, and a fold
+            that holds all rows of a class.
 
     Example:
+        >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(60, 2))
         >>> clf = SVCCV(Cs=[0.1, 10.0], gammas=[0.01, 1.0], cv=3).fit(X, (X**2).sum(1) > 1.2)
@@ -106,29 +127,4 @@ class SVCCV(KernelCV, SVC):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.Cs = Cs
-        self.gammas = gammas
-        self.kernel = kernel
-        self.degree = degree
-        self.coef0 = coef0
-        self.cv = cv
-        self.scoring = scoring
-        self.refit = refit
-        self.rule = rule
-        self.tol = tol
-        self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.decision_function_shape = decision_function_shape
-        self.break_ties = break_ties
-        self.random_state = random_state
-        self.loss = loss
-        self.multiclass = multiclass
-        self.memory = memory
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def _axes(self, x: Any) -> dict[str, np.ndarray]:
-        return self._C_and_gamma(x)
-
-    def _solver_at(self, x: Any, copies: Any, **numbers: Any) -> Any:
-        return self._solver_of(numbers["C"], self._kernel(x, copies, numbers.get("gamma")))
+        set_parameters(self, locals())

@@ -11,14 +11,15 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from .. import kernels, losses
-from ..models import Mapped, check_values
-from ..recipe import Recipe
+from ..models import Mapped
+from ..recipe import Recipe, fields_of
 from ..solvers import decomposition, lasvm, sdca, smo
 from ..types import Batch, Solver
-from .base import BaseSVM, streams
+from .base import Spec, streams
 from .classifier import PartialFitMixin
-from .parameters import is_matrix, kernel_of, may_widen, spaces_of, takes_matrix
-from .preprocess import centre_of, equal_trees
+from .parameters import kernel_of, set_parameters, spaces_of
+from .preprocess import equal_trees
+from .regressor import BaseRegressor
 
 EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 
@@ -26,7 +27,6 @@ EXACT = {"decomposition": decomposition, "smo": smo, "lasvm": lasvm}
 class SolverParameterMixin:
     """Makes the solver from the parameters, by value or by name."""
 
-    _length = "steps"
     solver: Any
     C: float | None
     kernel: str | Callable | None
@@ -35,11 +35,18 @@ class SolverParameterMixin:
     tol: float | str | None
     sampler: Any
     progress: bool
-    _default: Callable[[], Any]
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        options: dict[str, Any] = {"steps": self.steps, "tol": self.tol, "sampler": self.sampler}
+        return Spec(self._solver_of(rows, previous), length="steps", **options)
+
+    def _solver_of(self, rows: Any, previous: Any) -> Any:
+        """The solver of the parameters."""
+        loss: dict[str, Any] = {}
+        if isinstance(self, RegressorMixin):
+            loss = {"loss": losses.eps_insensitive(0.1 if self.epsilon is None else self.epsilon)}
         if isinstance(self.solver, str):
-            return self._by_name(x, copies)
+            return self._by_name(rows, **loss)
         conflicting = [
             name
             for name in ("C", "kernel", "gamma", "epsilon")
@@ -50,7 +57,7 @@ class SolverParameterMixin:
                 f"{conflicting[0]} goes with a solver by name, such as solver='decomposition': "
                 "this one has its own"
             )
-        solver = self._default() if self.solver is None else self.solver
+        solver = sdca(1.0, bias="feature", **loss) if self.solver is None else self.solver
         if not (isinstance(solver, Recipe | Solver) and hasattr(solver, "update")):
             raise TypeError(
                 "solver must be a solver such as jaxsvm.pegasos(1e-3), got "
@@ -63,42 +70,23 @@ class SolverParameterMixin:
             )
         return solver
 
-    def _by_name(self, x: Any, copies: Any) -> Any:
-        """The exact solver of that name; with x=None its kernel is a placeholder."""
+    def _by_name(self, rows: Any, **loss: Any) -> Any:
+        """The exact solver of that name; without rows it has any kernel."""
         if self.solver not in EXACT:
             shown = ", ".join(map(repr, EXACT))
             raise ValueError(
                 f"solver must be {shown} or a solver such as jaxsvm.pegasos(1e-3), "
                 f"got {self.solver!r}"
             )
-        kernel, gamma = (
-            "rbf" if self.kernel is None else self.kernel,
-            "scale" if self.gamma is None else self.gamma,
-        )
-        kernel = kernels.linear() if x is None else kernel_of(kernel, gamma, 3, 0.0, x, copies)
-        return EXACT[self.solver](1.0 if self.C is None else self.C, kernel, **self._more())
-
-    def _more(self) -> dict[str, Any]:
-        """Arguments of a solver by name besides C and the kernel."""
-        return {}
-
-    def _run_options(self, n: int) -> dict[str, Any]:
-        return {
-            "steps": self.steps,
-            "passes": None,
-            "tol": self.tol,
-            "sampler": self.sampler,
-            "progress": self.progress,
-        }
-
-    def _columns(self) -> str:
-        if is_matrix(self.kernel) or takes_matrix(self.solver):
-            return "rows"
-        by_name = isinstance(self.solver, str) and (self.kernel is None or may_widen(self.kernel))
-        return "padded" if self.solver is None or by_name else "fixed"
+        kernel = kernels.linear()
+        if rows is not None:
+            name = "rbf" if self.kernel is None else self.kernel
+            gamma = "scale" if self.gamma is None else self.gamma
+            kernel = kernel_of(name, gamma, 3, 0.0, rows.x, rows.copies)
+        return EXACT[self.solver](1.0 if self.C is None else self.C, kernel, **loss)
 
     def _can_partial_fit(self) -> bool:
-        if not streams(self._make_solver(None, None, None)):
+        if not streams(fields_of(self._spec(None).solver)):
             raise AttributeError(
                 "partial_fit takes solvers that look at single rows, such as jaxsvm.pegasos(1e-3)"
             )
@@ -118,8 +106,11 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
             `C`, `kernel` and `gamma`: "decomposition", "smo" or "lasvm" (exact on the rows that it
             keeps after a pass).
         C: of a solver by name, weight of the loss of each row, > 0; None: 1.
-        kernel: of a solver by name, as `SVC`; None: "rbf".
-        gamma: of a solver by name, as `SVC`; None: "scale".
+        kernel: of a solver by name: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12",
+            "matern32", "matern52", "rational_quadratic", "cosine", "chi2", "additive_chi2" or
+            "precomputed", or a kernel of jaxsvm; None: "rbf".
+        gamma: of a solver and a kernel by name: "scale" for 1/(d variance of X), "auto" for 1/d, or
+            a number > 0; None: "scale".
         multiclass: for more than two classes, "ovr", one model for each class against the rest, or
             "ovo", votes of one model for each pair of classes.
         steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000 (ten updates of
@@ -130,7 +121,7 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
             the solver.
         class_weight: dict from class names to factors on their rows, "balanced", or None.
         random_state: int, `RandomState` or None; the seed of the key.
-        progress: a bar on the standard error stream.
+        progress: whether there is a bar on the standard error stream.
 
     Attributes:
         classes_: (k,) class names.
@@ -166,43 +157,39 @@ class SVMClassifier(SolverParameterMixin, PartialFitMixin):
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
-        self.solver = solver
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.multiclass = multiclass
-        self.steps = steps
-        self.tol = tol
-        self.sampler = sampler
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.progress = progress
-
-    def _default(self) -> Any:
-        return sdca(1.0, bias="feature")
+        set_parameters(self, locals())
 
 
-class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
+class SVMRegressor(SolverParameterMixin, BaseRegressor):
     """A regressor trained by any solver with a loss for real targets.
 
     Args:
         solver: such as `jaxsvm.sdca(1.0, loss=jaxsvm.losses.eps_insensitive(0.1))`; None: this,
-            with a regularised intercept. Or "decomposition", "smo" or "lasvm", as `SVMClassifier`:
-            the problem of scikit-learn's `SVR`.
-        C: as `SVMClassifier`.
-        kernel: as `SVMClassifier`.
-        gamma: as `SVMClassifier`.
+            with a regularised intercept. Or the name of an exact solver of scikit-learn's `SVR`,
+            made with `C`, `kernel`, `gamma` and `epsilon`: "decomposition", "smo" or "lasvm".
+        C: of a solver by name, weight of the loss of each row, > 0; None: 1.
+        kernel: of a solver by name: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12",
+            "matern32", "matern52", "rational_quadratic", "cosine", "chi2", "additive_chi2" or
+            "precomputed", or a kernel of jaxsvm; None: "rbf".
+        gamma: of a solver and a kernel by name: "scale" for 1/(d variance of X), "auto" for 1/d, or
+            a number > 0; None: "scale".
         epsilon: of a solver by name, >= 0: insensitivity of the loss max(0, |y - f(x)| - epsilon);
             None: 0.1.
-        steps: as `SVMClassifier`.
-        tol: as `SVMClassifier`.
-        sampler: as `SVMClassifier`.
-        random_state: as `SVMClassifier`.
-        progress: as `SVMClassifier`.
+        steps: updates, >= 1; None: ten passes, or with a tolerance at most 1,000; one pass for
+            `partial_fit`.
+        tol: stop once the residual of the solver is at most this; "auto": 1e-3 if it measures the
+            training set; None: none.
+        sampler: chooses the rows of each step, such as `jaxsvm.samplers.epochs(64)`; None: that of
+            the solver.
+        random_state: int, `RandomState` or None; the seed of the key.
+        progress: whether there is a bar on the standard error stream.
 
     Attributes:
-        model_: the model of jaxsvm.
-        fit_, n_iter_, coef_, intercept_, support_, dual_coef_: as `SVMClassifier`.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
+        n_iter_: passes made; or updates, if each reads all rows.
+        coef_, intercept_: of a linear model.
+        support_, dual_coef_, intercept_: of an expansion.
 
     Example:
         >>> import jaxsvm
@@ -226,40 +213,11 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
         random_state: Any = None,
         progress: bool = False,
     ) -> None:
-        self.solver = solver
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.epsilon = epsilon
-        self.steps = steps
-        self.tol = tol
-        self.sampler = sampler
-        self.random_state = random_state
-        self.progress = progress
-
-    def _default(self) -> Any:
-        return sdca(1.0, loss=losses.eps_insensitive(0.1), bias="feature")
-
-    def _more(self) -> dict[str, Any]:
-        return {"loss": losses.eps_insensitive(0.1 if self.epsilon is None else self.epsilon)}
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train a new model on (n, d) rows, (n,) targets and (n,) weights."""
-        with self._restore_on_error():
-            x, y, weight = self._checked(X, y, sample_weight, reset=True)
-            y = y.astype(np.float64)
-            self._set_centre(x, y, weight)
-            self._run(x, y, weight)
-        return self
-
-    def _set_centre(self, x: Any, y: np.ndarray, weight: np.ndarray) -> None:
-        """Centre the targets where a free intercept makes the problem the same."""
-        centre = centre_of(y, weight)
-        self._centre = centre if centre and self._has_free_intercept(x.shape[1]) else 0.0
+        set_parameters(self, locals())
 
     def _has_free_intercept(self, columns: int) -> bool:
-        solver = self._make_solver(None, None, None)
-        n = columns if self._columns() == "rows" else 8
+        solver = self._spec(None).solver
+        n = columns if self._columns == "rows" else 8
         shape: Any = lambda *size, dtype=np.float32: jax.ShapeDtypeStruct(size, dtype)
         data = Batch(shape(n, columns), shape(n), shape(n, dtype=np.int32), shape(n))
         model = jax.eval_shape(
@@ -273,14 +231,4 @@ class SVMRegressor(SolverParameterMixin, RegressorMixin, BaseSVM):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Continue training on more rows, or start: `steps` updates on them, or one pass."""
         first = not hasattr(self, "fit_")
-        with self._restore_on_error():
-            x, y, weight = self._checked(X, y, sample_weight, reset=first)
-            y = y.astype(np.float64)
-            if first:
-                self._set_centre(x, y, weight)
-            self._run(x, y, weight, **self._partial_options(first))
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Predicted targets, (n, d) -> (n,)."""
-        return check_values(self._scores(X).ravel())
+        return self._fit(X, y, sample_weight, reset=first, **self._partial_options(first))

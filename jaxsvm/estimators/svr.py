@@ -3,68 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
-
-import numpy as np
-from sklearn.base import RegressorMixin
+from typing import Any
 
 from .. import losses
-from ..kernels import Kernel
-from ..models import check_values
 from ..solvers import decomposition
+from .base import Spec
 from .kernel_svm import KernelSVM, cost
-from .preprocess import centre_of
+from .parameters import set_parameters
+from .regressor import BaseRegressor
 
 
-class KernelRegressor(RegressorMixin, KernelSVM):
-    """A kernel regressor: fit and predict."""
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train a new model.
-
-        Args:
-            X: (n, d) rows, an array or any sparse matrix; of a precomputed kernel (n, n).
-            y: (n,) targets.
-            sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
-        """
-        return self._fit(X, y, sample_weight)
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, **more: Any) -> Self:
-        with self._restore_on_error():
-            x, y, weight = self._checked(X, y, sample_weight, reset=True)
-            y = y.astype(np.float64)
-            self._centre = centre_of(y, weight)
-            self._train(x, y, weight, **more)
-        return self
-
-    def _train(self, x: Any, y: np.ndarray, weight: np.ndarray, **more: Any) -> None:
-        group = self._run(x, y, weight, **more)
-        self._set_dual(x, weight, group)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Predicted targets, (n, d) -> (n,)."""
-        return check_values(self._scores(X).ravel())
-
-
-class SVR(KernelRegressor):
+class SVR(BaseRegressor, KernelSVM):
     """A kernel SVM for real targets, solved exactly by block decomposition.
 
     The problem is 1/2 |f|^2 + C sum_i weight_i max(0, |y_i - f(x_i) - b| - epsilon), that of
     scikit-learn's `SVR`, with its parameters and attributes.
 
     Args:
-        kernel: as `SVC`.
-        degree: as `SVC`.
-        gamma: as `SVC`.
-        coef0: as `SVC`.
-        tol: as `SVC`, in units of y.
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
+            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
+            jaxsvm, or a function (n, d), (m, d) -> (n, m).
+        degree: of "poly", an integer.
+        gamma: of a kernel by name: a number > 0, "scale" for 1/(d variance of X) or "auto" for 1/d.
+        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
+        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0, in
+            units of y.
         C: weight of the loss of each row, > 0.
         epsilon: half the width of the tube without loss, units of y, >= 0.
-        shrinking: as `SVC`.
-        cache_size: as `SVC`.
-        verbose: as `SVC`.
-        max_iter: as `SVC`.
-        progress: as `SVC`.
+        shrinking: accepted without an effect: working sets are chosen from all rows.
+        cache_size: accepted without an effect: the kernel cache takes 512 MiB at most.
+        verbose: whether there is a bar on the standard error stream, as by `progress`.
+        max_iter: rounds of the solver at most, >= 1, not steps on pairs as in LIBSVM; -1: 2,000.
+        progress: whether there is a bar on the standard error stream.
 
     Attributes:
         support_: (m,) indices of the support vectors, in order.
@@ -73,7 +43,10 @@ class SVR(KernelRegressor):
         dual_coef_: (1, m) signed coefficients.
         coef_: (1, d) weights of kernel "linear".
         intercept_: (1,) intercept.
-        fit_status_, shape_fit_, model_, fit_: as `SVC`.
+        fit_status_: 0 if the tolerance was met, else 1.
+        shape_fit_: shape of the training rows.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
         n_iter_: updates of the solver.
 
     Raises:
@@ -102,25 +75,12 @@ class SVR(KernelRegressor):
         max_iter: int = -1,
         progress: bool = False,
     ) -> None:
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.tol = tol
-        self.C = C
-        self.epsilon = epsilon
-        self.shrinking = shrinking
-        self.cache_size = cache_size
-        self.verbose = verbose
-        self.max_iter = max_iter
-        self.progress = progress
+        set_parameters(self, locals())
 
     random_state = None
 
-    def _make_solver(self, x: Any, weight: Any, copies: Any, previous: Any = None) -> Any:
-        return self._solver_of(self.C, self.epsilon, self._kernel(x, copies))
-
-    def _solver_of(self, C: float, epsilon: float, kernel: Kernel) -> Any:
-        """The solver for one value of C and of epsilon, and a kernel."""
-        loss = losses.eps_insensitive(epsilon)
-        return decomposition(cost(C), kernel, loss=loss, rounds=self._rounds())
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        loss = losses.eps_insensitive(self._number("epsilon", numbers))
+        C, kernel = cost(self._number("C", numbers)), self._kernel(rows, numbers.get("gamma"))
+        solver = decomposition(C, kernel, loss=loss, rounds=self._rounds())
+        return Spec(solver, steps=1, tol=self.tol)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .base import Spec
 from .cross_validation import KernelCV
+from .parameters import set_parameters
 from .svr import SVR
 
 
@@ -17,23 +19,34 @@ class SVRCV(KernelCV, SVR):
         scores_[i, j, f] = score of SVR(C=Cs_[i], gamma=gammas_[j]), trained without fold f, on it
 
     Args:
-        Cs: as `SVCCV`.
-        gammas: as `SVCCV`.
+        Cs: list of numbers > 0, or how many: so many from 0.1 to 1,000, as `jaxsvm.C_grid` has
+            them.
+        gammas: of a kernel by name, list of numbers > 0, or how many: the usual values for the
+            training rows, as `kernels.gamma_grid` has them. None: gamma is "scale",
+            1/(d variance of X).
         epsilons: list of values of epsilon, units of y, >= 0; or one, which is not chosen.
-        kernel: as `SVR`.
-        degree: as `SVR`.
-        coef0: as `SVR`.
-        cv: as `SVCCV`, but folds by number are not stratified.
-        scoring: as `SVCCV`; None: R^2.
-        refit: as `SVCCV`.
+        kernel: "rbf", "linear", "poly", "sigmoid", "laplacian", "matern12", "matern32", "matern52",
+            "rational_quadratic", "cosine", "chi2", "additive_chi2" or "precomputed", a kernel of
+            jaxsvm, or a function (n, d), (m, d) -> (n, m).
+        degree: of "poly", an integer.
+        coef0: of "poly" and "sigmoid", the number that is added to the inner products.
+        cv: number of folds, in the order of the rows; a splitter of scikit-learn whose test sets
+            are disjoint and left out of training once; an iterable of such (train, test); None: 5.
+        scoring: name of a score of scikit-learn, or a function (estimator, X, y) -> number, where X
+            stands for rows out of fold; greater is better. Only predictions and decision values are
+            there to read. None: R^2.
+        refit: whether a machine is trained on all rows with the numbers chosen.
         rule: "best", or "one_se", the least C and gamma within one standard error of it, then the
             largest epsilon.
-        tol: as `SVR`, of all fits.
-        max_iter: as `SVR`, of all fits.
-        random_state: as `SVCCV`.
-        memory: as `SVCCV`.
-        n_jobs: as `SVCCV`.
-        verbose: as `SVCCV`.
+        tol: stop once LIBSVM's violation of the optimality conditions is at most this, > 0, in
+            units of y; of all fits.
+        max_iter: rounds of the solver at most in each fit, >= 1, not steps on pairs as in LIBSVM;
+            -1: 2,000.
+        random_state: int, `RandomState` or None; the seed of the key, of which exact machines draw
+            nothing.
+        memory: bytes of the kernel matrix, > 0, as of `jaxsvm.select`; None: 2 GiB.
+        n_jobs: fits at the same time, in threads; None or -1: the number of processors.
+        verbose: above 0: a bar on the standard error stream.
 
     Attributes:
         C_, gamma_, epsilon_: the numbers chosen.
@@ -44,10 +57,20 @@ class SVRCV(KernelCV, SVR):
         selection_: the `jaxsvm.Selection`, for the rows as they were given. Its scores are 1 - R^2,
             or minus the score of `scoring`.
         certificate_: of `selection_.model`, a run on all rows with the numbers chosen.
-        support_, dual_coef_, model_, fit_ and others: as `SVR`.
+        support_: (m,) indices of the support vectors, in order.
+        support_vectors_: (m, d) support vectors.
+        n_support_: (1,) their number.
+        dual_coef_: (1, m) signed coefficients.
+        coef_: (1, d) weights of kernel "linear".
+        intercept_: (1,) intercept.
+        fit_status_: 0 if the tolerance was met, else 1.
+        n_iter_: updates of the solver; each iterates to the tolerance.
+        shape_fit_: shape of the training rows.
+        model_: the model of jaxsvm, for `jaxsvm.models.save`.
+        fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
-        ValueError: from `fit`, as `SVR`; test sets that overlap.
+        ValueError: from `fit`, for a parameter out of its range, and test sets that overlap.
 
     Example:
         >>> X = np.linspace(0, 6, 60)[:, None]
@@ -77,30 +100,14 @@ class SVRCV(KernelCV, SVR):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        self.Cs = Cs
-        self.gammas = gammas
-        self.epsilons = epsilons
-        self.kernel = kernel
-        self.degree = degree
-        self.coef0 = coef0
-        self.cv = cv
-        self.scoring = scoring
-        self.refit = refit
-        self.rule = rule
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.memory = memory
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+        set_parameters(self, locals())
 
     def _axes(self, x: Any) -> dict[str, np.ndarray]:
-        axes = self._C_and_gamma(x)
+        axes = super()._axes(x)
         if np.ndim(self.epsilons) == 0:
             self.epsilon_, self.epsilons_ = self.epsilons, None
             return axes
         return axes | {"epsilon": np.asarray(self.epsilons)}
 
-    def _solver_at(self, x: Any, copies: Any, **numbers: Any) -> Any:
-        kernel = self._kernel(x, copies, numbers.get("gamma"))
-        return self._solver_of(numbers["C"], numbers.get("epsilon", self.epsilons), kernel)
+    def _spec(self, rows: Any, previous: Any = None, **numbers: Any) -> Spec:
+        return super()._spec(rows, previous, **{"epsilon": self.epsilons} | numbers)

@@ -13,7 +13,7 @@ from ..kernels import matvec
 from ..numerics import blocked, dot, is_traced
 from ..recipe import cast
 from ..types import Array, SparseRows
-from .nystrom import Nystrom
+from .nystrom_map import Nystrom
 
 BLOCK = 1024  # rows whose kernel values are computed at once
 STEP = 256  # the rows of nonzero coefficients are padded to a multiple of this
@@ -49,9 +49,9 @@ def low_rank_bound(phi: Nystrom, x: Array, coef: Array) -> Array:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[0.0], [1.0], [2.0], [4.0]], [1, -1, 1, -1])
         >>> phi = jaxsvm.features.cholesky(jaxsvm.kernels.rbf(1.0), data.x, rank=2)
-        >>> run = jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.interior_point(1.0)), data,
+        >>> result = jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.interior_point(1.0)), data,
         ...     jax.random.key(0), steps=1)
-        >>> bool(0 < low_rank_bound(phi, data.x, run.state.solver.coef) < 1)
+        >>> bool(0 < low_rank_bound(phi, data.x, result.state.solver.coef) < 1)
         True
 
     Reference: S. Fine, K. Scheinberg, Efficient SVM training using low-rank kernel representations,

@@ -14,7 +14,7 @@ from ..checks import is_class_number, is_remote, own_values, shown
 from ..kernels import as_kernel, check_custom, holds_custom
 from ..numerics import is_traced, shards
 from ..recipe import Recipe, arguments_named, fields_of, is_kind, refuse_factory
-from ..types import Batch, Curve, Run, Sampler, Solver, State, same_structure
+from ..types import Batch, Curve, Hooks, RunState, Sampler, Solver, State, same_structure
 from .identity import differs, names_of, with_state
 
 
@@ -38,8 +38,9 @@ def check_targets(solver: Any, data: Batch) -> None:
     """Raise for known targets and values that the solver cannot process."""
     if not is_traced(data.y) and not getattr(data.y, "is_fully_addressable", True):
         data = _own_rows(data)
-    if solver.validate is not None and not is_traced(data):
-        solver.validate(data)
+    validate = solver.hooks.validate
+    if validate is not None and not is_traced(data):
+        validate(data)
     wanted = solver.targets
     if wanted in (None, "real") or is_traced(data.y, data.weight):
         return
@@ -57,20 +58,30 @@ def check_targets(solver: Any, data: Batch) -> None:
         )
 
 
+def may_be_targets(wanted: Any, data: Batch) -> Any:
+    """Whether traced targets are such as a solver takes, () bool: what `check_targets` checks."""
+    if wanted in (None, "real"):
+        return True
+    y, top = data.y, wanted if wanted != "labels" else 1
+    is_class = (y >= 0) & (y < top) & (y == jnp.floor(y))
+    is_right = (y == 1) | (y == -1) if wanted == "labels" else is_class
+    return jnp.all(is_right | ~(data.weight > 0))
+
+
 def check_kernels(solver: Any, data: Batch) -> None:
     """Raise for kernels of the user that are none on known rows, before a feature map."""
     kernels = [kernel for kernel in arguments_named("kernel", solver) if holds_custom(kernel)]
     if not kernels or is_traced(solver, data) or is_remote(data.y):
         return
-    if fields_of(solver).prepare is Solver._field_defaults["prepare"]:
+    if fields_of(solver).prepare is Hooks().prepare:
         for kernel in kernels:
             check_custom(as_kernel(kernel), data)
 
 
-def check_drawn(sampler: Sampler, run: Run, curve: Curve, first_step: int, n: int) -> None:
+def check_drawn(sampler: Sampler, run: RunState, curve: Curve, first_step: int, n: int) -> None:
     """Raise if the sampler drew rows that do not exist in a chunk whose loss is not a number."""
     chunks = np.flatnonzero(np.isnan(np.asarray(curve.loss)))
-    if sampler.whole or not chunks.size:
+    if sampler.full_batch or not chunks.size:
         return
     start, end = np.append(first_step, np.asarray(curve.step))[chunks[0] :][:2]
     index = np.asarray(sampler.draw(run.sampler, jnp.int32(start), int(end - start)))
@@ -91,7 +102,7 @@ def _own_rows(data: Batch) -> Batch:
 def check_draws(solver: Solver, sampler: Any, n: int) -> None:
     """Raise if steps would take rows from one device to another."""
     k, draws = shards(n), fields_of(sampler)
-    if k == 1 or solver.reads == "all" or draws.whole:
+    if k == 1 or solver.needs_all_rows or draws.full_batch:
         return
     if draws.blocks % k == 0 and n % draws.blocks == 0:
         return
@@ -119,7 +130,7 @@ def check_combined(solver: Solver, sampler: Sampler, data: Batch) -> None:
             numbers; targets from which the sampler cannot draw.
     """
     how = "take one that reads drawn rows, such as jaxsvm.pegasos(lam)"
-    if solver.reads == "all":
+    if solver.needs_all_rows:
         raise ValueError(
             "the sampler gives differences of rows, which a solver that reads all rows does not "
             f"see: {how}"
@@ -146,9 +157,9 @@ def has_row_entries(solver: Solver, data: Batch) -> bool:
 
 def has_sums(solver: Solver, data: Batch) -> bool:
     """Whether a state of `fit` holds sums over rows, or numbers for each of them."""
-    if solver.reads == "all" or has_row_entries(solver, data):
+    if solver.needs_all_rows or has_row_entries(solver, data):
         return True
-    return getattr(jax.eval_shape(solver.init, jax.random.key(0), data), "holds_sums", False)
+    return hasattr(jax.eval_shape(solver.init, jax.random.key(0), data), "sums_of")
 
 
 def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
@@ -156,7 +167,7 @@ def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
 
     Args:
         solver: as an argument of a compiled function.
-        run: the `Run` or `StreamState` with the state.
+        run: the `RunState` or `StreamState` with the state.
         new: the origin of the run which is to go on.
         has_sums: fields of the solver -> whether the state holds sums over rows, or their numbers.
 
@@ -169,13 +180,13 @@ def check_origin(solver: Any, run: Any, new: Any, has_sums: Callable) -> State:
         return state
     fields = fields_of(solver)
     has = has_sums(fields)
-    of_numbers = has and "numbers" not in fields.recomputes
-    of_rows = has and ("rows" not in fields.recomputes or getattr(state, "holds_sums", False))
+    sums_of = getattr(state, "sums_of", ("rows", "numbers") if has else ())
+    of_numbers, of_rows = "numbers" in sums_of, "rows" in sums_of
     # rows, targets, weights, space, numbers, state
     different = different & np.array([of_rows, of_rows, has, True, of_numbers, of_rows])
-    if fields.warm_start is not None:  # goes on with other numbers, and from another place
+    if hasattr(state, "restart"):  # goes on with other numbers, and from another place
         _, _, _, _, other_numbers, changed = different
-        start, is_other = fields.warm_start(state), other_numbers | changed
+        start, is_other = state.restart(), other_numbers | changed
         state = jax.tree.map(lambda a, b: jnp.where(is_other, a, b), start, state)
         different = different & np.array([True, True, True, True, False, False])
     if is_traced(different):

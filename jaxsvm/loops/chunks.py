@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..data.dataset import check_digits, check_target_digits, numbers
+from ..data.from_arrays import check_digits, check_target_digits, numbers
 from ..files import DeferredInterrupt
 from ..types import Batch, Lifted, SparseRows
 
@@ -28,7 +28,7 @@ class HostChunk(NamedTuple):
     complete: bool  # it had no rows of weight 0
 
 
-def feed(
+def host_chunks(
     chunks: Iterable,
     task: str,
     seen: int,

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 
 from ..numerics import is_traced
-from .stored_programs import StoredPrograms
 
 SMALL = 2**18  # numbers in all arguments up to which compilation takes longer than most runs
 ONCE = {"xla_backend_optimization_level": 0}  # for a program that a run calls once
@@ -24,8 +23,7 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
     """`jax.jit` that compiles another program where all arguments are small, on a CPU.
 
     That one is compiled with fewer optimisations. Inside of a transformation, and where the user
-    chose options of XLA's CPU compiler (`XLA_FLAGS`), there is one program only. After
-    `cache_programs` both are read from disk.
+    chose options of XLA's CPU compiler (`XLA_FLAGS`), there is one program only.
 
     Args:
         once: whether a run calls the function once, so that its speed does not matter.
@@ -35,35 +33,24 @@ def jit_by_size(once: bool = False, **kwargs: Any) -> Callable:
         A decorator. The function has the methods `lower`, `eval_shape` and `clear_cache` of
         `jax.jit`.
     """
-    options = {**FEWER_PASSES, **(ONCE if once else {})}
-    static = tuple(kwargs.get("static_argnames", ()))
+    options = FEWER_PASSES | (ONCE if once else {})
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable) -> Any:
         optimised: Any = jax.jit(function, **kwargs)
-        quick: Any = jax.jit(function, compiler_options=options, **kwargs) if options else optimised
-        on_disk: dict[Any, StoredPrograms] = {
-            optimised: StoredPrograms(function, {}, static),
-            quick: StoredPrograms(function, options, static),
-        }
+        if not options:
+            return optimised
+        quick: Any = jax.jit(function, compiler_options=options, **kwargs)
 
         @functools.wraps(function)
         def call(*args: Any, **keywords: Any) -> Any:
             run = quick if _is_small((args, keywords)) else optimised
-            result = on_disk[run](args, keywords)
-            return result[0] if result else run(*args, **keywords)
+            return run(*args, **keywords)
 
-        def clear_cache() -> None:
-            for run, stored in on_disk.items():
-                run.clear_cache()
-                stored.programs.clear()
-
-        call.lower = optimised.lower  # type: ignore[attr-defined]
-        call.eval_shape = optimised.eval_shape  # type: ignore[attr-defined]
-        call.clear_cache = clear_cache  # type: ignore[attr-defined]
-        call._cache_size = lambda: sum(  # type: ignore[attr-defined]
-            run._cache_size() + len(stored) for run, stored in on_disk.items()
-        )
-        return call
+        result: Any = call
+        result.lower, result.eval_shape = optimised.lower, optimised.eval_shape
+        result.clear_cache = lambda: (optimised.clear_cache(), quick.clear_cache())
+        result._cache_size = lambda: optimised._cache_size() + quick._cache_size()
+        return result
 
     return decorate
 

@@ -10,24 +10,25 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ..numerics import add_counts
-from ..types import Array, Count, Curve, Info
+from ..numerics import two_sum
+from ..types import Array, Curve, Info
 
-# (2,) sum of losses, last residual; (3,) int32 support, evaluations in two parts
+# (4,) sum of losses, last residual, evaluations and their rounding; () int32 support
 Sums = tuple[Array, Array]
 
 
 def empty_sums(info: Info) -> Sums:
     """The sums over no steps, for infos of these types."""
-    return jnp.zeros(2, info.loss.dtype), jnp.zeros(3, jnp.int32)
+    return jnp.zeros(4, info.loss.dtype), jnp.zeros((), jnp.int32)
 
 
 def add_info(sums: Sums, info: Info) -> Sums:
     """The sums with one more step."""
-    floats, ints = sums
-    floats = jnp.stack([floats[0] + info.loss, jnp.asarray(info.residual, floats.dtype)])
-    evals = add_counts(Count(ints[1], ints[2]), info.evals)
-    return floats, jnp.stack([jnp.asarray(info.support, jnp.int32), evals.high, evals.low])
+    floats, _ = sums
+    evals = two_sum(floats[2], floats[3], info.evals.astype(floats.dtype))
+    residual = jnp.asarray(info.residual, floats.dtype)
+    floats = jnp.stack([floats[0] + info.loss, residual, *evals])
+    return floats, jnp.asarray(info.support, jnp.int32)
 
 
 def curve_row(sums: Sums, step: Array, count: Any, probe: Any) -> Curve:
@@ -42,10 +43,9 @@ def curve_row(sums: Sums, step: Array, count: Any, probe: Any) -> Curve:
     # The barrier keeps a division: by a constant, XLA compiles a product with its inverse, which
     # rounds differently.
     steps = lax.optimization_barrier(jnp.asarray(count, jnp.int32))
-    (loss, residual), (support, high, low) = sums
+    (loss, residual, evals, rounding), support = sums
     residual = jnp.where(steps > 0, residual, jnp.full_like(residual, jnp.nan))
     # saturates instead of overflowing
     step = jnp.minimum(step, jnp.iinfo(jnp.int32).max - steps) + steps
-    return Curve(
-        step, loss / steps.astype(loss.dtype), residual, support, jnp.stack([high, low]), probe
-    )
+    mean_loss = loss / steps.astype(loss.dtype)
+    return Curve(step, mean_loss, residual, support, evals + rounding, probe)

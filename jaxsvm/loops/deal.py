@@ -13,13 +13,13 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..checks import shown
-from ..numerics.shards import auto_axes
+from ..numerics.sharding import auto_axes
 from ..types import Array
 
 RUNS = "runs"  # the axis of a mesh over which runs are dealt
 
 
-class Deal(NamedTuple):
+class MeshSplit(NamedTuple):
     """The devices of one axis of a mesh, and what each of them runs."""
 
     mesh: Mesh  # with Auto axes
@@ -27,7 +27,7 @@ class Deal(NamedTuple):
     run_part: Callable  # (numbers of the first axis, other point, args, kwargs) -> tree
 
     @classmethod
-    def over(cls, mesh: Any, run_part: Callable) -> Deal:
+    def over(cls, mesh: Any, run_part: Callable) -> MeshSplit:
         """The axis "runs" of the mesh, or its only axis.
 
         Raises:

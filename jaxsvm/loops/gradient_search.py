@@ -16,12 +16,12 @@ from ..numerics import is_traced
 from ..objectives import decision_values
 from ..recipe import fields_of, unwrap_static
 from ..types import Array, Batch, take
-from .fit import fit
-from .fitted_runs import with_features
-from .grid_runs import Limits
+from .fitting import fit
 from .programs import as_argument
 from .progress import Bar
 from .selection_file import ResultFile, Results
+from .threads import Limits
+from .vmapped_fits import with_features
 
 EVALUATIONS = 100  # of the risk and its derivatives, at most
 FACTOR = 1e3  # a number stays within this factor of its start
@@ -377,7 +377,7 @@ def _loss_and_slopes(
         one = unwrap_static(jax.tree.unflatten(tree, _merged(moving, fixed, flags)))
         fields = fields_of(one)
         most, limit = steps, tol
-        if fields.tol is not None:
+        if fields.hooks.tol is not None:
             limit = TOL if tol is None else min(tol, TOL)
             most = 1 if steps is None else steps  # an update runs until its tolerance is met
         rows = with_features(fields, data)

@@ -225,7 +225,7 @@ def _words(parts: _Parts) -> list:
 
 
 def sealed(run: Any) -> Any:
-    """A `Run` or `StreamState` whose origin tells whether the state of its solver was changed."""
+    """A state of `fit` or `stream` whose origin tells whether that of its solver was changed."""
     return run if run.origin is None else run._replace(origin=with_state(run.origin, run.solver))
 
 

@@ -16,8 +16,7 @@ import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 from ..checks import as_path
-from ..data.dataset import caller_stacklevel
-from .stored_programs import use_folder
+from ..data.from_arrays import caller_stacklevel
 
 SETTINGS = {  # so that programs of any size and compilation time are kept
     "jax_enable_compilation_cache": True,
@@ -33,10 +32,6 @@ def cache_programs(folder: str | os.PathLike | None = None) -> str | None:
     small. The same settings go into the environment, so that processes started later inherit them:
     the workers of `cross_val_score(..., n_jobs=2)`, for example. Call it before the first
     computation; programs compiled before are not kept.
-
-    Programs of `fit` are kept before compilation, too, so that later processes need not trace them
-    (`loops/stored_programs.py`). These are programs of the package's own solvers, on one device;
-    they need the package flatbuffers, which the extra `sklearn` installs.
 
     Other versions of JAX, other devices and other XLA flags make other files, so that environments
     may share a folder. A damaged file costs a warning and the compilation. The folder grows without
@@ -83,7 +78,6 @@ def cache_programs(folder: str | os.PathLike | None = None) -> str | None:
         os.environ[name.upper()] = str(value)
     if not was_on:
         reset_cache()  # JAX reads the settings at its first program only
-    use_folder(path)
     return path
 
 

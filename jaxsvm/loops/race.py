@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .grid_runs import Part
+from .grid_runs import GridJob
 from .selection import cells_of
 
 ROUNDS = 5  # at most; the first has two fifths of the folds
@@ -14,7 +14,7 @@ Z = 2.0  # standard errors by which a cell must be worse than the best one
 FEWEST = 3  # folds, where only the score of a whole fold is known
 
 
-def run_race(run: Callable, part: Part, losses: Callable) -> None:
+def run_race(run: Callable, part: GridJob, losses: Callable) -> None:
     """Make the fits of some folds at a time, and leave out cells before the next ones.
 
     With l the losses of a cell, l* those of the cell of the least mean so far, on the same rows,
@@ -43,7 +43,9 @@ def run_race(run: Callable, part: Part, losses: Callable) -> None:
         wanted = wanted & ~_worse(part, wanted, known, losses)
 
 
-def _worse(part: Part, wanted: np.ndarray, folds: tuple[int, ...], losses: Callable) -> np.ndarray:
+def _worse(
+    part: GridJob, wanted: np.ndarray, folds: tuple[int, ...], losses: Callable
+) -> np.ndarray:
     """The cells that are significantly worse than the best one, as a mask of the grid."""
     cells = [cell for cell in cells_of(part.grid.shape) if wanted[cell]]
     pairs = [losses(part, cell, folds) for cell in cells]

@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..checks import is_remote, own_values, shown
 from ..files import DeferredInterrupt
-from ..numerics.shards import ROWS, auto_axes, example_mesh
+from ..numerics.sharding import ROWS, auto_axes, example_mesh
 from ..types import Batch, SparseRows
 from .checks import whole_number
 from .chunks import HostChunk, next_part
@@ -25,7 +25,7 @@ from .processes import all_processes
 READ, ENDED, STOPPED, FAILED = range(4)  # what became of the next chunk of a process
 
 
-class Layout(NamedTuple):
+class BatchLayout(NamedTuple):
     """Where the rows of a step lie: part j of a batch is on device j of the axis "rows"."""
 
     mesh: Mesh | None  # None: one device
@@ -72,7 +72,7 @@ def check_mesh(mesh: Any) -> Mesh | None:
 
 def layout_of_batch(
     mesh: Mesh | None, batch_size: Any, default: int, of_state: bool = False
-) -> Layout:
+) -> BatchLayout:
     """How the rows of a step are divided.
 
     Args:
@@ -87,7 +87,7 @@ def layout_of_batch(
     """
     if mesh is None:
         batch = default if batch_size is None else whole_number("batch_size", batch_size, 1)
-        return Layout(None, batch, 1, np.arange(1), np.array([batch]))
+        return BatchLayout(None, batch, 1, np.arange(1), np.array([batch]))
     devices = mesh.size
     batch = default if of_state else -(-default // devices) * devices
     batch = batch if batch_size is None else whole_number("batch_size", batch_size, 1)
@@ -104,10 +104,10 @@ def layout_of_batch(
     process = np.array([device.process_index for device in mesh.devices.flat])
     own = np.flatnonzero(process == jax.process_index())
     shares = batch // devices * np.bincount(process, minlength=jax.process_count())
-    return Layout(mesh, batch, devices, own, shares)
+    return BatchLayout(mesh, batch, devices, own, shares)
 
 
-def to_devices(layout: Layout, rows: Batch) -> Batch:
+def to_devices(layout: BatchLayout, rows: Batch) -> Batch:
     """Rows of this process, in the order of its devices, as part of the rows of all processes."""
     if layout.mesh is None:
         return rows
@@ -121,7 +121,7 @@ def to_devices(layout: Layout, rows: Batch) -> Batch:
     return jax.tree.map(lay, rows)
 
 
-def own_rows(layout: Layout, rows: Batch) -> Batch:
+def own_rows(layout: BatchLayout, rows: Batch) -> Batch:
     """The part of a batch on the devices of this process, as NumPy arrays."""
 
     def part(a: Any) -> np.ndarray:
@@ -146,7 +146,7 @@ def _concatenate(*parts: Batch) -> Batch:
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda *a: np.concatenate(a), *parts)
 
 
-class Pending(NamedTuple):
+class PendingRows(NamedTuple):
     """The last rows that a process has read, as many as it has in a step.
 
     Rows that were part of a step have index -1; the others are the first of the next steps.
@@ -160,7 +160,7 @@ class Pending(NamedTuple):
         is_unused = self.rows.index >= 0
         return jax.tree.map(lambda a: a[is_unused], self.rows)
 
-    def read(self, rows: Batch, used: int) -> Pending:
+    def read(self, rows: Batch, used: int) -> PendingRows:
         """After new rows; the first `used` of the unused and the new ones were part of a step."""
         size, n_unused = len(self.rows.y), int(np.sum(self.rows.index >= 0))
         order = np.argsort(self.rows.index >= 0, kind="stable")  # the unused rows last
@@ -168,7 +168,7 @@ class Pending(NamedTuple):
             lambda a, b: np.concatenate([a[order], b[-size:]])[-size:], self.rows, rows
         )
         unused = np.arange(size) >= size - (n_unused + len(rows.y) - used)
-        return Pending(last._replace(index=np.where(unused, last.index, -1).astype(np.int32)))
+        return PendingRows(last._replace(index=np.where(unused, last.index, -1).astype(np.int32)))
 
 
 def columns_of(batch: Batch) -> tuple:
@@ -192,7 +192,7 @@ def check_columns(batch: Batch, like: Batch) -> None:
         )
 
 
-def pending_of_state(layout: Layout, pending: Batch, n_pending: int) -> Pending:
+def pending_of_state(layout: BatchLayout, pending: Batch, n_pending: int) -> PendingRows:
     """What this process has of the rows in a saved state.
 
     Raises:
@@ -205,19 +205,19 @@ def pending_of_state(layout: Layout, pending: Batch, n_pending: int) -> Pending:
                 f"state holds {count} rows that wait for a batch, and n_pending is {n_pending}: it "
                 "was changed after its run, go on from it as it was"
             )
-    return Pending(own_rows(layout, pending))
+    return PendingRows(own_rows(layout, pending))
 
 
 def _number_rows(chunk: HostChunk, first: int, like: Batch) -> Batch:
     """The rows of a chunk with the dtypes of `like`; of several processes numbered from `first`."""
     rows = jax.tree.map(lambda a, b: np.asarray(a, b.dtype), chunk.batch, like)
-    if jax.process_count() == 1:  # `feed` has numbered them
+    if jax.process_count() == 1:  # `host_chunks` has numbered them
         return rows
     number = (rows.index.astype(np.int64) - chunk.first + first) % 2**31
     return rows._replace(index=number.astype(np.int32))
 
 
-class Round(NamedTuple):
+class StreamRound(NamedTuple):
     """One chunk of each process, of which all processes know the same."""
 
     unused: Batch  # rows of this process that were read before
@@ -238,7 +238,7 @@ class Round(NamedTuple):
         """How many of the rows are part of a step."""
         return int((self.steps * self.shares)[jax.process_index()])
 
-    def parts(self, layout: Layout, size: int) -> Iterator[tuple[Batch, np.int32]]:
+    def parts(self, layout: BatchLayout, size: int) -> Iterator[tuple[Batch, np.int32]]:
         """The rows of the steps on their devices, `size` steps at a time, and how many these are.
 
         A process without rows for a step adds rows of weight 0, which are not part of the mean.
@@ -261,7 +261,7 @@ def _rows_between(rows: Batch, first: int, end: int) -> Batch:
     return jax.tree.map(lambda a: a[max(first, 0) : max(end, 0)], rows)
 
 
-def _by_device(layout: Layout, rows: Batch, steps: int) -> Batch:
+def _by_device(layout: BatchLayout, rows: Batch, steps: int) -> Batch:
     """Rows in the order of steps -> in the order of devices, then of steps."""
     devices = len(layout.own)
     if devices == 1:
@@ -290,7 +290,7 @@ def _raise_failure(statuses: np.ndarray, error: Exception | None) -> None:
         )
 
 
-class Rounds:
+class StreamReader:
     """The rounds of a stream. Each chunk is fetched while the solver works on the one before.
 
     All processes make the same calls, as each call sends a few numbers to all. Where one process
@@ -301,7 +301,7 @@ class Rounds:
         """Fetch the first chunk.
 
         Args:
-            chunks: of this process, from `feed`.
+            chunks: of this process, from `host_chunks`.
             interrupt: of this process; once it is requested, no process begins another round.
         """
         self._chunks, self._interrupt = chunks, interrupt
@@ -369,7 +369,9 @@ class Rounds:
             )
         return rows, lengths
 
-    def next(self, layout: Layout, unused: Batch, seen: int, check: Callable) -> Round | None:
+    def next(
+        self, layout: BatchLayout, unused: Batch, seen: int, check: Callable
+    ) -> StreamRound | None:
         """The next round; None once all chunks are read, or a process is interrupted.
 
         Args:
@@ -394,4 +396,6 @@ class Rounds:
         steps = available // layout.shares
         n_pending = int((available - steps * layout.shares).sum())
         chunks = 1 if chunk is None else chunk.chunks
-        return Round(unused, rows, steps, layout.shares, n_pending, int(all_read.sum()), chunks)
+        return StreamRound(
+            unused, rows, steps, layout.shares, n_pending, int(all_read.sum()), chunks
+        )

@@ -15,7 +15,7 @@ import jax
 
 from .. import models
 from ..checks import shown
-from ..data.dataset import caller_stacklevel
+from ..data.from_arrays import caller_stacklevel
 from ..files import check_target
 from ..types import Fit
 from .identity import sealed

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from ..checks import calling
-from .grid_runs import Part
+from .grid_runs import GridJob
 from .selection import cells_of
 
 
-class Rule:
+class Scorer:
     """The score of a fit, and the losses that a race compares."""
 
     def __init__(self, score: str | Callable, real: bool) -> None:
@@ -28,7 +28,7 @@ class Rule:
             return np.nan
         return float(np.average(self.loss(values, y), weights=weight))
 
-    def fill(self, part: Part) -> None:
+    def fill(self, part: GridJob) -> None:
         """Fill in the score of every finished fit."""
         arrays = part.results.arrays
         for fold in part.folds:
@@ -40,7 +40,7 @@ class Rule:
                     arrays["score"][place] = self.of_fold(values, y, weight)
 
     def losses(
-        self, part: Part, cell: tuple[int, ...], folds: tuple[int, ...]
+        self, part: GridJob, cell: tuple[int, ...], folds: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray]:
         """The losses of a cell on the rows of these folds, or its scores, and their weights."""
         outcomes = [_held_out(part, cell, fold) for fold in folds]
@@ -51,14 +51,14 @@ class Rule:
         return np.where(rows_finite, self.loss(values, y), np.nan), weight
 
 
-def _rows_of(part: Part, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _rows_of(part: GridJob, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rows of a fold, their targets and weights."""
     data, rows = part.grid.data, part.grid.held_out(fold)
     return rows, *(np.asarray(a, np.float64)[rows] for a in (data.y, data.weight))
 
 
 def _held_out(
-    part: Part, cell: tuple[int, ...], fold: int
+    part: GridJob, cell: tuple[int, ...], fold: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Decision values, targets and weights of the rows of a fold."""
     rows, y, weight = _rows_of(part, fold)

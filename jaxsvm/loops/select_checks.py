@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checks import integer, shown
 from ..checks import key as check_key
-from ..data.folds import folds as make_folds
+from ..data.fold_numbers import folds as make_folds
 from ..recipe import check_choice, fields_of
 from ..types import Array, Batch, check_weights
 from .checks import check_kernels, check_limit, check_solver, check_targets

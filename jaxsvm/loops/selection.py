@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import printing
 from ..recipe import static, struct
 from ..types import Certificate
-from .sweep import Table
+from .sweeping import Table
 
 # axes whose larger numbers regularise more; of all others the smaller ones do
 STRONGER_ABOVE = ("lam", "alpha", "sigma", "nu", "eps", "epsilon", "width")
@@ -164,6 +165,22 @@ class Selection:
     certificate: Certificate | None  # of `model`, in the units of its objective; None: not known
     rule: str = static(default="best")  # "best" or "one_se"
     status: str = static(default="")  # one sentence on what was run
+    classes: Any = None  # what `predict` gives, `models.Classes`
+
+    def __repr__(self) -> str:
+        return printing.of_selection(self)
+
+    def _repr_html_(self) -> str:
+        return printing.as_html(repr(self))
+
+    def predict(self, x: Any) -> Any:
+        """As `Fit.predict`, by the model of the choice."""
+        return self.classes.predict(self.model, x)
+
+    @property
+    def classifier(self) -> Any:
+        """As `Fit.classifier`."""
+        return self.classes.classifier(self.model)
 
     @property
     def best(self) -> dict[str, Any]:

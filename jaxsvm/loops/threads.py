@@ -1,9 +1,18 @@
-"""Which programs may run at the same time."""
+"""Threads that run compiled programs: how many, when they stop, and what they may overlap."""
 
 from __future__ import annotations
 
+import concurrent.futures
+import os
 import re
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
+
+import jax
+
+from .progress import Bar
 
 
 def may_overlap(lowered: Any) -> bool:
@@ -18,3 +27,75 @@ def may_overlap(lowered: Any) -> bool:
     """
     calls = re.findall(r"@lapack_(\w+)", lowered.as_text())
     return all("trsm" in call for call in calls)  # triangular systems are solved by one thread
+
+
+def processors() -> int:
+    """The number of programs that may run at the same time: processors of this process on a CPU."""
+    if jax.default_backend() != "cpu":
+        return 1
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+class Limits:
+    """When to stop: at the first of Ctrl-C, an error in another thread, and the time."""
+
+    def __init__(self, seconds: float | None) -> None:
+        """Start the clock."""
+        self.event = threading.Event()
+        self.end = None if seconds is None else time.monotonic() + seconds
+        self.has_fit = False  # one fit is made in any case
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time is over, and a fit was made."""
+        return self.has_fit and self.end is not None and time.monotonic() > self.end
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no other fit may start."""
+        return self.event.is_set() or self.out_of_time
+
+
+class Progress:
+    """Counts jobs on a bar, for several threads."""
+
+    def __init__(self, total: int, done: int, name: str, shown: bool) -> None:
+        """The bar, if it is shown; `name` is that of the jobs."""
+        self.bar = Bar(total, name) if shown else None
+        self.done, self.lock = done, threading.Lock()
+
+    def add(self, count: int) -> None:
+        """So many more jobs are done."""
+        with self.lock:
+            self.done += count
+            if self.bar:
+                self.bar.show(self.done)
+
+    def close(self) -> None:
+        """End the line."""
+        if self.bar:
+            self.bar.close()
+
+
+def run_jobs(work: Callable, jobs: list, threads: int, limits: Limits) -> list:
+    """The results of all jobs, by several threads in their order; an error of one ends the others.
+
+    That of a job that `limits` leaves out is None.
+    """
+    pool = concurrent.futures.ThreadPoolExecutor(max(1, threads))
+
+    def run_job(job: Any) -> Any:
+        try:
+            return None if limits.stopped else work(job)
+        except BaseException:
+            limits.event.set()
+            raise
+
+    try:
+        results = [future.result() for future in [pool.submit(run_job, job) for job in jobs]]
+    finally:
+        limits.event.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+    limits.event.clear()
+    return results

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import class_names, integer, matrix, shown
+from ..checks import integer, matrix
 from ..files import check_field, check_front, shape_of
 from ..kernels import Kernel, holds_precomputed, matvec, precomputed
 from ..numerics import blocked, dot, is_traced, rounding_of_sums
-from ..recipe import Recipe, check_choice, static, struct, unwrap_static
+from ..recipe import check_choice, static, struct, unwrap_static
 from ..types import Array, Batch
 
 BIASES = ("none", "feature", "free")
@@ -178,53 +178,6 @@ class Mapped:
             )
 
 
-@struct
-class Classifier:
-    """A model with class names: decision values of `inner`, and predicted names.
-
-    Of two classes the second is predicted for values > 0. Of k classes that of the largest value is
-    predicted.
-    """
-
-    inner: Any  # rows -> (n,) for two classes, (n, k) for k
-    classes: tuple = static()
-
-    def __post_init__(self) -> None:
-        """Raise for names of fewer than two classes."""
-        object.__setattr__(self, "classes", class_names(self.classes))
-
-    def __call__(self, x: Array) -> Array:
-        """Decision values, (n, d) -> (n,) or (n, k)."""
-        if not callable(self.inner) or isinstance(self.inner, type | Recipe):
-            raise TypeError(f"inner must be a model, got {shown(self.inner)}")
-        return self.inner(x)
-
-    def predict(self, x: Array) -> np.ndarray:
-        """Class names, (n, d) -> (n,), on the host.
-
-        Raises:
-            ValueError: for decision values that are not finite.
-        """
-        return np.asarray(self.classes)[class_places(np.asarray(self(x)))]
-
-    def sqnorm(self) -> Array:
-        """|w|^2, as in the objective."""
-        return self.inner.sqnorm()
-
-    def __check__(self) -> None:
-        if not callable(self.inner):
-            raise ValueError(f"inner must be a model, got {self.inner!r}")
-        inner = self.inner
-        while isinstance(inner, Mapped):
-            inner = inner.inner
-        scores = 1 if isinstance(inner, Linear | Expansion) else getattr(inner, "scores", None)
-        if scores is not None and len(self.classes) != max(scores, 2):
-            raise ValueError(
-                f"there are {len(self.classes)} classes, but the model gives "
-                f"{scores} values for each row"
-            )
-
-
 def num_columns(model: Any) -> int | None:
     """The number of columns of a model's rows; None if it is not known."""
     while not isinstance(model, Linear | Expansion | Mapped) and hasattr(model, "inner"):
@@ -236,34 +189,6 @@ def num_columns(model: Any) -> int | None:
         if isinstance(model, Expansion) and not holds_precomputed(model.kernel)
         else None
     )
-
-
-def check_values(score: np.ndarray) -> np.ndarray:
-    """The decision values (n,) or (n, k), unchanged.
-
-    Raises:
-        ValueError: one of them is not finite.
-    """
-    invalid = ~np.isfinite(np.asarray(score, np.float64)).reshape(len(score), -1).all(axis=1)
-    if invalid.any():
-        raise ValueError(
-            f"the decision values of {invalid.sum()} of {len(score)} rows are not finite, first "
-            f"of row {np.argmax(invalid)}: the model diverged in training, or the rows are too "
-            "large for it; look at the scale of the data and train again"
-        )
-    return score
-
-
-def class_places(score: np.ndarray) -> np.ndarray:
-    """The predicted class indices (n,).
-
-    For (n,) values: 1 if > 0, else 0. For (n, k) values: the index of the largest.
-
-    Raises:
-        ValueError: for decision values that are not finite.
-    """
-    check_values(score)
-    return (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)
 
 
 def support_index(model: Expansion) -> np.ndarray:

@@ -15,12 +15,14 @@ import numpy as np
 
 from ..checks import as_path, integer, shown
 from ..files import atomic_path
-from ..kernels import Kernel, linear, polynomial, precomputed, rbf, sigmoid
+from ..kernels import Kernel, by_name, linear, polynomial, precomputed, rbf, sigmoid
+from ..names import KERNELS
 from ..numerics import pad_rows
 from ..recipe import check_choice
 from ..types import Array, SparseRows, all_finite
-from .functions import Classifier, Expansion, Linear, make_expansion, on_training_rows
+from .functions import Expansion, Linear, make_expansion, on_training_rows
 from .multiclass import OneVsOne, OneVsRest, pair_coef, stack_pairs
+from .predictions import Classifier
 from .text import TextFile, run_dtype
 
 TASKS = ("classification", "regression", "one_class")
@@ -476,19 +478,13 @@ def _read_labels(file: TextFile, k: int) -> tuple[int, ...]:
 
 def _read_kernel(file: TextFile) -> Kernel:
     name = file.choice("kernel_type", _KERNEL_TYPES)
-    if name in ("linear", "precomputed"):
-        return linear() if name == "linear" else precomputed()
-    gamma = float(file.numbers("gamma", 1)[0])
-    coef0 = 0.0 if name == "rbf" else float(file.numbers("coef0", 1)[0])
+    keys = [key for key in KERNELS[name] if key != "degree"]
+    numbers: dict[str, Any] = {key: float(file.numbers(key, 1)[0]) for key in keys}
+    if "degree" in KERNELS[name]:
+        numbers["degree"] = file.integers("degree", 1, 1)[0]
     try:
-        if name == "rbf":
-            return rbf(gamma=gamma)
-        if name == "sigmoid":
-            return sigmoid(gamma, coef0)
-        return polynomial(gamma, coef0, degree=file.integers("degree", 1, 1)[0])
+        return by_name(name, **numbers)
     except ValueError as error:
-        if str(error).startswith(file.path):
-            raise
         file.refuse(file.line_of("gamma"), str(error))
 
 

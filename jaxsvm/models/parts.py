@@ -22,7 +22,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..files import atomic_path, open_npz
-from ..numerics.shards import auto_axes
+from ..numerics.sharding import auto_axes
 
 TREE = "tree.npz"
 

@@ -8,7 +8,7 @@ import importlib
 import json
 import os
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -19,11 +19,21 @@ from jax.sharding import Mesh
 
 from .. import __about__
 from ..checks import brief, is_remote, x64_enabled
-from ..files import MEMBERS, Npz, atomic_path, is_damage, open_npz, refuse_special, shape_of
-from ..recipe import REGISTRY, Recipe, registered_name, unwrap_static
-from ..types import Array, all_finite
-from .functions import Classifier, Expansion, Linear, Mapped
+from ..files import (
+    MEMBERS,
+    Npz,
+    atomic_path,
+    check_field,
+    is_damage,
+    open_npz,
+    refuse_special,
+    shape_of,
+)
+from ..recipe import REGISTRY, Recipe, current_name, registered_name, unwrap_static
+from ..types import Array, Curve, all_finite
+from .functions import Expansion, Linear, Mapped
 from .parts import TREE, as_numpy, lay, read_folder, spec_of, write_folder
+from .predictions import Classifier
 
 _FORMAT = 1
 
@@ -48,9 +58,9 @@ def _class_name(cls: type) -> str | None:
 
 
 def _find(name: str) -> Any:
-    if name not in REGISTRY:  # modules register their names where they are imported
+    if current_name(name) not in REGISTRY:  # modules register their names where they are imported
         importlib.import_module(f"{__name__.split('.')[0]}.api")
-    entry = REGISTRY.get(name)
+    entry = REGISTRY.get(current_name(name))
     prefix, _, last = name.rpartition(".")
     if prefix + "." in _OPTAX:
         cls = getattr(_OPTAX[prefix + "."], last, None)
@@ -82,7 +92,7 @@ def _find_class(name: str) -> type:
     return entry
 
 
-def _holds(cls: Any, fields: dict) -> bool:
+def _holds(cls: Any, fields: Iterable[str]) -> bool:
     """Whether these are the fields of the class; fields with defaults may be missing."""
     if hasattr(cls, "_fields"):
         names, required = cls._fields, set(cls._fields) - set(cls._field_defaults)
@@ -203,6 +213,17 @@ def _stored(dtype: np.dtype) -> np.dtype:
     return np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
 
 
+def _with_evals(fields: dict) -> dict:
+    """Decoded fields of a `Curve`; in old files evaluations are two integers, high 2^20 + low."""
+    if "evals_parts" not in fields:
+        return fields
+    parts = fields["evals_parts"]
+    check_field("evals_parts", parts, "whole", (*jnp.shape(fields["loss"]), 2), least=0)
+    evals = np.asarray(parts, np.float64) @ np.array([2.0**20, 1.0])
+    rest = {name: value for name, value in fields.items() if name != "evals_parts"}
+    return rest | {"evals": jnp.asarray(evals, fields["loss"].dtype)}
+
+
 def _decode(node: Any, arrays: _Arrays) -> Any:
     """The inverse of `_encode`."""
     if "value" in node:
@@ -224,7 +245,8 @@ def _decode(node: Any, arrays: _Arrays) -> Any:
     if "named" in node:
         name, fields = node["named"], node["fields"]
         cls = _find_class(name)
-        if not _holds(cls, fields):
+        known = {"evals" if k == "evals_parts" else k for k in fields} if cls is Curve else fields
+        if not _holds(cls, known):
             raise _Refused(
                 f"the file holds {name!r} of another version of jaxsvm: load it there, "
                 "or begin anew"
@@ -254,7 +276,7 @@ def _call(factory: Any, args: list, kwargs: dict) -> Recipe:
 def _make_checked(cls: type, fields: dict) -> Any:
     """An object of the class with these fields, checked by its method `__check__`."""
     try:
-        instance = cls(**fields)
+        instance = cls(**(_with_evals(fields) if cls is Curve else fields))
         if hasattr(cls, "__check__"):
             instance.__check__()
     except ValueError as error:
@@ -274,7 +296,7 @@ def check_savable(tree: Any) -> None:
 def save(
     path: str | bytes | os.PathLike, tree: Any, *, notes: dict[str, str] | None = None
 ) -> None:
-    """Write a model, a `Run` or any other tree of arrays to one file, or to a folder.
+    """Write a model, a `RunState` or any other tree of arrays to one file, or to a folder.
 
     The tree is written to a temporary file that then replaces `path` (`files.atomic_path`), so that
     `path` always holds either the old or the new tree. Typed keys are stored as their data and the
@@ -552,7 +574,7 @@ def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False)
     elif "call" in node and isinstance(like, Recipe):
         factory, args, kwargs = like.call()
         if (
-            registered_name(factory) in (None, node["call"])
+            registered_name(factory) in (None, current_name(node["call"]))
             and len(args) == len(node["args"])
             and set(kwargs) == set(node["kwargs"])
         ):
@@ -572,7 +594,7 @@ def _decode_like(node: Any, like: Any, arrays: _Arrays, structure: bool = False)
                 {f: down(v, getattr(like, f), is_static[f]) for f, v in node["fields"].items()},
             )
     elif "function" in node and callable(like):
-        if registered_name(like) in (None, node["function"]):
+        if registered_name(like) in (None, current_name(node["function"])):
             return like
     elif "dict" in node and isinstance(like, dict):
         if set(node["dict"]) == set(like):

@@ -19,7 +19,7 @@ from jax import lax
 from ..types import Array, SparseRows
 from .products import above_rounding, accum_dtype, cross_products, dot, sqnorms
 from .reductions import is_traced
-from .shards import mesh_of
+from .sharding import mesh_of
 
 
 @functools.partial(

@@ -13,7 +13,7 @@ from .batching import any_under_vmap
 from .normal_equations import weighted_gram
 from .products import accum_dtype, dot
 from .reductions import top_k_index
-from .shards import shards
+from .sharding import shards
 
 BLOCK = 256  # rows of one update
 SHARE = 8  # the matrix is summed anew where more than n / SHARE weights have changed

@@ -12,7 +12,7 @@ from jax import lax
 
 from ..types import Array, SparseRows
 from . import sparse_products
-from .shards import on_one_device, shards, split_rows
+from .sharding import on_one_device, shards, split_rows
 
 
 def dot(a: Array | SparseRows, b: Array | SparseRows) -> Array:
@@ -98,9 +98,43 @@ def l1_distances(x: Array | SparseRows, z: Array | SparseRows) -> Array:
         total_size = l1_norm(x)[:, None] + l1_norm(z)[None, :]
         # Between equal rows only rounding is left.
         return above_rounding(total_size + correction, total_size, x.shape[1])
-    zero = jnp.zeros((x.shape[0], z.shape[0]), x.dtype)
-    column = lambda total, pair: (total + jnp.abs(pair[0][:, None] - pair[1][None, :]), None)
-    return lax.scan(column, zero, (x.T, z.T))[0]
+    return _by_column(lambda v, w: jnp.abs(v - w), x, z)
+
+
+def chi2_distances(x: Array | SparseRows, z: Array | SparseRows) -> Array:
+    """sum_c (x_c - z_c)^2 / (x_c + z_c) of rows, (n, d), (m, d) -> (n, m), 0 / 0 as 0."""
+    if isinstance(x, SparseRows) or isinstance(z, SparseRows):
+        # (v - w)^2 / (v + w) = v + w - 4 v w / (v + w)
+        total = row_sums(x)[:, None] + row_sums(z)[None, :]
+        return above_rounding(total - 2 * harmonic_sums(x, z), total, x.shape[1])
+    return _by_column(lambda v, w: jnp.abs(v - w) * _ratio(jnp.abs(v - w), v + w), x, z)
+
+
+def row_sums(x: Array | SparseRows) -> Array:
+    """The sums of rows, (n, d) -> (n,)."""
+    return jnp.sum(x.materialize().value if isinstance(x, SparseRows) else x, axis=1)
+
+
+def harmonic_sums(x: Array | SparseRows, z: Array | SparseRows) -> Array:
+    """sum_c 2 x_c z_c / (x_c + z_c) of rows, (n, d), (m, d) -> (n, m), 0 / 0 as 0."""
+    # without the product of both, which may underflow
+    harmonic = lambda v, w: 2 * jnp.minimum(v, w) * _ratio(jnp.maximum(v, w), v + w)
+    if isinstance(x, SparseRows) or isinstance(z, SparseRows):
+        return _pairs(x, z, harmonic)
+    return _by_column(harmonic, x, z)
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    """a / b, and 0 where b is 0, with derivatives 0 there."""
+    return jnp.where(b == 0, 0, a / jnp.where(b == 0, 1, b))
+
+
+def _by_column(fn: Callable, x: Array, z: Array) -> Array:
+    """sum_c fn(x_c, z_c) of rows, (n, d), (m, d) -> (n, m), one column at a time."""
+    dtype = jnp.promote_types(accum_dtype(x), accum_dtype(z))
+    zero = jnp.zeros((x.shape[0], z.shape[0]), dtype)
+    column = lambda total, pair: (total + fn(pair[0][:, None], pair[1][None, :]), None)
+    return lax.scan(column, zero, (x.astype(dtype).T, z.astype(dtype).T))[0]
 
 
 def _materialized(x: Array | SparseRows) -> Array | SparseRows:

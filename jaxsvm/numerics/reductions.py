@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec
 
 from ..types import Array
 from .products import dot
-from .shards import ROWS, map_shards, on_one_device, shards
+from .sharding import ROWS, map_shards, on_one_device, shards
 
 BLOCK = 128  # entries that are searched linearly for one sample
 

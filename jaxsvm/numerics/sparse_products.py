@@ -150,19 +150,8 @@ def added(w: Array, coef: Array, x: SparseRows) -> Array:
     def walk(w, coef, x, skip=True):
         def add(i, w):
             c = _at(coef, i.astype(jnp.uint32))
-
-            def one(w, some):
-                for column, value in some:
-                    w = lax.dynamic_update_slice(
-                        w,
-                        (_at(w, column) + c * value)[None],
-                        (column,),
-                        allow_negative_indices=False,
-                    )
-                return w
-
             # With more numbers at once, XLA does not treat the loop as small.
-            return _walk(x, i, c != 0 if skip else True, one, w, LANE_WIDTH // 2)
+            return _walk(x, i, c != 0 if skip else True, _adding(c), w, LANE_WIDTH // 2)
 
         return lax.fori_loop(0, x.rows.shape[0], add, w)
 
@@ -192,3 +181,49 @@ def pack_rows(x: Any) -> SparseRows | None:
     packable = packable and isinstance(x.value, jax.Array)
     platforms = [device.platform for device in x.value.devices()] if packable else []
     return x.packed if platforms == ["cpu"] else None
+
+
+def row_loops(x: Any) -> tuple[Callable, Callable]:
+    """Functions for loops that read one row after the other, without derivatives.
+
+    Returns:
+        dot_row: (i (), w (d,)) -> <x_i, w>. add_row: (i, c (), w, live ()) -> w + c x_i, in place
+        in a loop that reads w before; it may leave w as it is unless `live`.
+    """
+    if not isinstance(x, SparseRows):
+        row = lambda i: lax.dynamic_index_in_dim(x, i, 0, keepdims=False)
+        product = lambda i, w: jnp.dot(row(i), w, precision=lax.Precision.HIGHEST)
+        return product, lambda i, c, w, live: w + c * row(i)
+    if x.offsets is None:
+        padded = x.materialize()
+        entries = lambda i: (padded.index[i], padded.value[i])
+
+        def product_of_padded(i, w):
+            index, value = entries(i)
+            return jnp.sum(value * w.at[index].get(mode="promise_in_bounds"))
+
+        def add_padded(i, c, w, live):
+            index, value = entries(i)
+            return w.at[index].add(c * value, mode="promise_in_bounds")
+
+        return product_of_padded, add_padded
+    if x.rows is None:
+        x = dataclasses.replace(x, rows=jnp.arange(x.shape[0], dtype=jnp.int32))
+
+    def dot_row(i, w):
+        one = lambda total, some: total + _in_pairs([v * _at(w, c) for c, v in some])
+        return _walk(x, i, True, one, jnp.zeros((), w.dtype), LANE_WIDTH)
+
+    return dot_row, lambda i, c, w, live: _walk(x, i, live, _adding(c), w, LANE_WIDTH // 2)
+
+
+def _adding(c: Array) -> Callable:
+    """A step of `_walk` that adds c times the entries of a row."""
+
+    def one(w, some):
+        for column, value in some:
+            sum_ = (_at(w, column) + c * value)[None]
+            w = lax.dynamic_update_slice(w, sum_, (column,), allow_negative_indices=False)
+        return w
+
+    return one

@@ -8,12 +8,12 @@ D <= min P for every coef in the domain of the conjugate; with a free bias, if a
 0.
 """
 
-from .certificate import certificate as certificate
-from .certificate import dual_ascent as dual_ascent
-from .certificate import dual_from_scores as dual_from_scores
-from .certificate import dual_scores as dual_scores
-from .certificate import kkt_residual as kkt_residual
-from .certificate import model_dual as model_dual
+from .certificates import certificate as certificate
+from .certificates import dual_ascent as dual_ascent
+from .certificates import dual_from_scores as dual_from_scores
+from .certificates import dual_scores as dual_scores
+from .certificates import kkt_residual as kkt_residual
+from .certificates import model_dual as model_dual
 from .conversions import C_from_lam as C_from_lam
 from .conversions import lam_from_C as lam_from_C
 from .conversions import lam_from_nu as lam_from_nu

@@ -122,7 +122,10 @@ def innermost(model: Model) -> Linear | Expansion:
     """The linear model or expansion inside of feature maps and class names."""
     model = _bare(model)
     if not isinstance(model, Linear | Expansion):
-        raise TypeError(f"expected a Linear, Expansion or Mapped model, got {type(model).__name__}")
+        how = ": take its machines one by one, model[c], each with labels of its own"
+        how = how if hasattr(model, "inner") and hasattr(model, "__getitem__") else ""
+        kind = type(model).__name__
+        raise TypeError(f"expected a Linear, Expansion or Mapped model, got {kind}{how}")
     return model
 
 

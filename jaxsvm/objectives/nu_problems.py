@@ -28,7 +28,7 @@ from ..models import Expansion
 from ..numerics import is_traced
 from ..recipe import check_choice, check_positive
 from ..types import Array, Batch, Certificate, Scalar
-from .certificate import objective_rounding
+from .certificates import objective_rounding
 from .evaluate import check_dual_model, in_float64
 
 FORMS = ("nu_svc", "one_class", "nu_svr")
@@ -124,8 +124,9 @@ def nu_certificate(
     Example:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0], [-1.0], [3.0], [-2.0]], [1, -1, 1, -1])
-        >>> run = jaxsvm.fit(jaxsvm.nu_svc(0.4, jaxsvm.kernels.linear()), data, jax.random.key(0))
-        >>> float(nu_certificate(run.model, data, 0.4).gap) < 1e-6
+        >>> result = jaxsvm.fit(jaxsvm.nu_svc(0.4, jaxsvm.kernels.linear()), data,
+        ...     jax.random.key(0))
+        >>> float(nu_certificate(result.model, data, 0.4).gap) < 1e-6
         True
 
     Reference: B. Schoelkopf, A. Smola, R. Williamson, P. Bartlett, New support vector algorithms,

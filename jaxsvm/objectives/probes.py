@@ -47,7 +47,8 @@ class _Error:
                 "one value a row, for labels -1 and +1",
                 f"{score.shape[-1]} values a row, for class numbers 0 .. k-1",
             )
-            have = ("class numbers", "labels -1 and +1")
+            other = "class numbers, or real targets: take risk_on for those"
+            have = (other, "labels -1 and +1")
             raise ValueError(
                 f"the model gives {want[score.ndim - 1]}, but the data of error_on "
                 f"hold {have[score.ndim - 1]}"

@@ -3,21 +3,21 @@
 Every draw is a function of (state, t), so that a run can resume at any step.
 """
 
-from .acf import AcfState as AcfState
-from .acf import acf as acf
-from .active_rows import ActiveRowsState as ActiveRowsState
-from .active_rows import active_rows as active_rows
-from .epochs import EpochsState as EpochsState
-from .epochs import epochs as epochs
-from .pairs import PairsState as PairsState
-from .pairs import pairs as pairs
-from .shrinking import ShrinkingState as ShrinkingState
-from .shrinking import shrinking as shrinking
-from .strata import StrataState as StrataState
-from .strata import strata as strata
-from .uniform import SubsetState as SubsetState
-from .uniform import UniformState as UniformState
-from .uniform import uniform as uniform
-from .whole import whole as whole
+from .active_set import ActiveRowsState as ActiveRowsState
+from .active_set import active_rows as active_rows
+from .coordinate_frequencies import AcfState as AcfState
+from .coordinate_frequencies import acf as acf
+from .full_batch import whole as whole
+from .pair_differences import PairsState as PairsState
+from .pair_differences import pairs as pairs
+from .permutation import EpochsState as EpochsState
+from .permutation import epochs as epochs
+from .shrinkage import ShrinkingState as ShrinkingState
+from .shrinkage import shrinking as shrinking
+from .stratified import StrataState as StrataState
+from .stratified import strata as strata
+from .with_replacement import SubsetState as SubsetState
+from .with_replacement import UniformState as UniformState
+from .with_replacement import uniform as uniform
 
 __all__ = ["acf", "active_rows", "epochs", "pairs", "shrinking", "strata", "uniform", "whole"]

@@ -1,10 +1,10 @@
 """Function spaces: evaluation, addition and inner products, the operations of every solver step."""
 
-from .budgeted import budgeted as budgeted
+from .budgeted_space import budgeted as budgeted
 from .by_kernel import space_for as space_for
-from .expansion import expansion as expansion
 from .intercept import with_constant as with_constant
-from .linear import linear as linear
+from .kernel_expansion import expansion as expansion
+from .linear_space import linear as linear
 from .running_mean import averaged as averaged
 
 __all__ = ["averaged", "budgeted", "expansion", "linear", "space_for", "with_constant"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..kernels import Kernel
 from ..recipe import check_choice
 from ..types import Space
-from .expansion import expansion
 from .intercept import with_constant
-from .linear import linear
+from .kernel_expansion import expansion
+from .linear_space import linear
 
 
 def space_for(kernel: Kernel | None = None, bias: str = "none") -> Space:

@@ -46,6 +46,6 @@ def with_constant(inner: Space) -> Space:
         gram=lambda batch: inner.gram(batch) + 1,
         evals=inner.evals,
         support=lambda s: inner.support(s.f),
-        reads=inner.reads,
+        needs_all_rows=inner.needs_all_rows,
         layout=inner.layout,
     )

@@ -60,6 +60,6 @@ def averaged(inner: Space, *, of: str = "steps") -> Space:
         gram=inner.gram,
         evals=inner.evals,
         support=lambda s: inner.support(s.mean),
-        reads=inner.reads,
+        needs_all_rows=inner.needs_all_rows,
         layout=inner.layout,
     )

@@ -2,9 +2,9 @@
 
 from ..models import OneVsOne as OneVsOne
 from ..models import OneVsRest as OneVsRest
-from .averaged import averaged as averaged
+from .averages import averaged as averaged
+from .feature_space import on_features as on_features
 from .multiclass import one_vs_one as one_vs_one
 from .multiclass import one_vs_rest as one_vs_rest
-from .on_features import on_features as on_features
 
 __all__ = ["OneVsOne", "OneVsRest", "averaged", "on_features", "one_vs_one", "one_vs_rest"]

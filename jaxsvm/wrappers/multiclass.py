@@ -11,8 +11,8 @@ import numpy as np
 
 from ..checks import check_bytes, integer
 from ..models import Mapped, OneVsOne, OneVsRest
-from ..numerics import depends_on, sum_counts
-from ..recipe import register, replace, solver
+from ..numerics import depends_on
+from ..recipe import register, replace, shares, sharing_of, solver
 from ..types import Array, Batch, Info, Solver, State
 from .shared_problems import share_classes, share_pairs
 
@@ -36,7 +36,7 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
 
     Returns:
         A solver for rows whose y are class numbers 0 .. k-1 (`jaxsvm.dataset(...,
-        task="multiclass")`), with the sampler and `reads` of `inner`; model `OneVsRest`, (n, d) ->
+        task="multiclass")`), with the sampler of `inner`; model `OneVsRest`, (n, d) ->
         (n, k), inside `Mapped` if there is a feature map.
 
     Raises:
@@ -46,9 +46,9 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2],
         ...     task="multiclass")
-        >>> run = jaxsvm.fit(one_vs_rest(jaxsvm.sdca(10.0), classes=3), data, jax.random.key(0),
+        >>> result = jaxsvm.fit(one_vs_rest(jaxsvm.sdca(10.0), classes=3), data, jax.random.key(0),
         ...     steps=300)
-        >>> jnp.argmax(run.model(data.x), axis=1).tolist()
+        >>> jnp.argmax(result.model(data.x), axis=1).tolist()
         [0, 1, 2]
 
     Reference: R. Rifkin, A. Klautau, In defense of one-vs-all classification, JMLR 5, 2004.
@@ -72,19 +72,6 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         )
         return state, _combine(info, jnp.mean(info.loss))
 
-    inner_updates: Any = inner.updates
-
-    def updates(state, data, index, count, constants):
-        state, info = jax.vmap(
-            lambda state, y: inner_updates(state, data._replace(y=y), index, count, constants)
-        )(state, labels(data.y))
-        return state, _combine(info, jnp.mean(info.loss))
-
-    inner_start: Any = inner.warm_start
-
-    def warm_start(state):
-        return jax.vmap(inner_start)(state)
-
     def model(state, data=None):
         targets = None if data is None else {"y": labels(data.y)}
         return stack_models(inner, state, data, targets, OneVsRest)
@@ -95,10 +82,13 @@ def one_vs_rest(inner: Solver, *, classes: int) -> Solver:
         update=update,
         model=model,
         targets=classes,
-        updates=None if inner.updates is None else updates,
-        sharing=share_classes(inner.sharing, classes),
-        warm_start=None if inner.warm_start is None else warm_start,
+        hooks=inner.hooks.for_each(labels, lambda info: _combine(info, jnp.mean(info.loss))),
     )
+
+
+@shares(one_vs_rest)
+def _classes_share(inner: Any, *, classes: int) -> Any:
+    return share_classes(sharing_of(inner), classes)
 
 
 @register("OneVsOneState")
@@ -142,7 +132,7 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
 
     Returns:
         A solver for rows whose y are class numbers 0 .. k-1 (`jaxsvm.dataset(...,
-        task="multiclass")`), with the sampler and `reads` of `inner`; model `OneVsOne`, (n, d) ->
+        task="multiclass")`), with the sampler of `inner`; model `OneVsOne`, (n, d) ->
         (n, k), inside `Mapped` if there is a feature map. If the state of `inner` has an entry for
         each row (dual methods), `init` needs all rows, as it determines the pairs of each: use
         `fit`, not `stream`.
@@ -154,9 +144,9 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         >>> import jax, jaxsvm
         >>> data = jaxsvm.dataset([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2],
         ...     task="multiclass")
-        >>> run = jaxsvm.fit(one_vs_one(jaxsvm.sdca(10.0), classes=3), data, jax.random.key(0),
+        >>> result = jaxsvm.fit(one_vs_one(jaxsvm.sdca(10.0), classes=3), data, jax.random.key(0),
         ...     steps=300)
-        >>> jnp.argmax(run.model(data.x), axis=1).tolist()
+        >>> jnp.argmax(result.model(data.x), axis=1).tolist()
         [0, 1, 2]
 
     Reference: S. Knerr, L. Personnaz, G. Dreyfus, Single-layer learning revisited: a stepwise
@@ -205,7 +195,7 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         return OneVsOneState(states, scale, jnp.ones((), bool))
 
     def update(state, batch):
-        step_weights = _step_weights(batch, inner.reads)
+        step_weights = _step_weights(batch, inner.needs_all_rows)
         flat = state.flat & jnp.all((step_weights == 0) | (step_weights == 1))
         labels, weights = pair_targets(
             batch.y, jnp.where(flat, 1, state.scale)[:, None] * batch.weight[None, :]
@@ -214,7 +204,7 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
         def update_pair(old, y, weight):
             pair_batch = batch._replace(y=y, weight=weight)
             new, info = inner.update(old, pair_batch)
-            has_rows = jnp.any(_step_weights(pair_batch, inner.reads, info.index) > 0)
+            has_rows = jnp.any(_step_weights(pair_batch, inner.needs_all_rows, info.index) > 0)
             return _select_state(has_rows, new, old), info, has_rows
 
         states, info, has_rows = jax.vmap(update_pair)(state.inner, labels, weights)
@@ -238,8 +228,12 @@ def one_vs_one(inner: Solver, *, classes: int) -> Solver:
             lambda model, stacked: OneVsOne(model, stacked, classes),
         )
 
-    sharing = share_pairs(inner.sharing, classes)
-    return replace(inner, init=init, update=update, model=model, targets=classes, sharing=sharing)
+    return replace(inner, init=init, update=update, model=model, targets=classes)
+
+
+@shares(one_vs_one)
+def _pairs_share(inner: Any, *, classes: int) -> Any:
+    return share_pairs(sharing_of(inner), classes)
 
 
 def _combine(info: Info, loss: Array) -> Info:
@@ -250,7 +244,7 @@ def _combine(info: Info, loss: Array) -> Info:
         progress=jnp.mean(info.progress, axis=0),
         index=info.index[0],
         support=jnp.sum(info.support, dtype=jnp.int32),
-        evals=sum_counts(info.evals),
+        evals=jnp.sum(info.evals.astype(info.loss.dtype)),
     )
 
 
@@ -258,12 +252,12 @@ def _check_classes(classes: int) -> None:
     integer("classes", classes, 2, MOST_CLASSES)
 
 
-def _step_weights(batch: Batch, reads: str, solver_rows: Array | None = None) -> Array:
+def _step_weights(batch: Batch, needs_all_rows: bool, solver_rows: Array | None = None) -> Array:
     """The weights of the rows of a step, and of the rows `solver_rows`.
 
-    A solver with reads="all" has selected the latter itself.
+    A solver with needs_all_rows=True has selected the latter itself.
     """
-    if reads == "rows":
+    if not needs_all_rows:
         return batch.weight
     index = batch.index if solver_rows is None else jnp.concatenate([batch.index, solver_rows])
     weight = batch.weight.at[jnp.maximum(index, 0)].get(mode="fill", fill_value=0)

@@ -1,4 +1,5 @@
-"""Functions on a budget and BSGD against NumPy in float64: the algebra of merging, every step, what holds at each of them."""
+"""Functions on a budget and BSGD against NumPy in float64: the algebra of merging, every step, what
+holds at each of them."""
 
 import functools
 import importlib
@@ -8,6 +9,7 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 import scipy.interpolate
 import scipy.optimize
@@ -19,7 +21,7 @@ from jax import lax
 
 import jaxsvm
 from jaxsvm import budget, kernels, samplers
-from jaxsvm.budget.merge import (
+from jaxsvm.budget.merging import (
     GRID,
     _Side,
     _smallest,
@@ -33,10 +35,10 @@ from jaxsvm.budget.merge import (
 )
 from jaxsvm.numerics import multiply_high
 from jaxsvm.spaces import budgeted
-from jaxsvm.spaces.budgeted import flush
+from jaxsvm.spaces.budgeted_space import flush
 from jaxsvm.types import take
 
-loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
+loops = importlib.import_module("jaxsvm.loops.fitting")  # the package has a function of this name
 
 N, D, LAM, SIGMA = 24, 3, 0.05, 0.9  # one shape for all data sets, so that they share programs
 T = 3 * N
@@ -50,8 +52,7 @@ KEY = jax.random.key(1)
 property_test = settings(max_examples=15, deadline=None, derandomize=True, database=None)
 
 
-def gaussian(x, z):
-    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / (2 * SIGMA**2))
+gaussian = functools.partial(oracles.gaussian, gamma=1 / (2 * SIGMA**2))
 
 
 def cubic(x, z):
@@ -69,12 +70,15 @@ def make(maintain, lam=LAM, kernel=RBF, size=5):
 def orders(times, seed=0, n=N):
     """`times` passes in random orders, (t, 1)."""
     rng = np.random.default_rng(seed)
-    return jnp.asarray(np.concatenate([rng.permutation(n) for _ in range(times)])[:, None], jnp.int32)
+    return jnp.asarray(
+        np.concatenate([rng.permutation(n) for _ in range(times)])[:, None], jnp.int32
+    )
 
 
 @jax.jit
 def trace(solver, state, data, rows):
-    """After each step on given rows (t, b): the written state, the model, its values at NEW; and what the step said."""
+    """After each step on given rows (t, b): the written state, the model, its values at NEW; and
+    what the step said."""
 
     def step(state, index):
         state, info = solver.update(state, take(data, index))
@@ -92,14 +96,16 @@ def live(f, t):
     """Points and coefficients of s after a step, in float64."""
     front, back, m = int(f.front[t]), int(f.back[t]), f.coef.shape[1]
     there = [*range(front), *range(m - back, m)]
-    return (np.asarray(f.x[t], np.float64) + np.asarray(f.shift[t], np.float64))[there], np.asarray(f.coef[t], np.float64)[there]
+    return (np.asarray(f.x[t], np.float64) + np.asarray(f.shift[t], np.float64))[there], np.asarray(
+        f.coef[t], np.float64
+    )[there]
 
 
 def sqnorm(x, coef, kernel=gaussian):
     return coef @ kernel(x, x) @ coef
 
 
-# ---------------------------------------------------------------------------------------------------- by hand, in NumPy
+# by hand, in NumPy
 
 
 def s_of(h, m, L):
@@ -136,7 +142,11 @@ def peak(m, L):
     k = int(np.argmax(value >= value.max() - 1e-14))
     slope = lambda h: m * (1 - h) * np.exp(-L * (1 - h) ** 2) - (1 - m) * h * np.exp(-L * h**2)
     low, high = grid[max(k - 1, 0)], grid[min(k + 1, 2000)]
-    h = scipy.optimize.brentq(slope, low, high, xtol=1e-15) if slope(low) > 0 > slope(high) else grid[k]
+    h = (
+        scipy.optimize.brentq(slope, low, high, xtol=1e-15)
+        if slope(low) > 0 > slope(high)
+        else grid[k]
+    )
     return h, s_of(h, m, L)
 
 
@@ -153,7 +163,9 @@ def golden(m, L):
 def dense_table():
     axes = np.linspace(0, 0.5, GRID), np.linspace(0, 1, GRID)
     m, kappa = np.meshgrid(*axes, indexing="ij")
-    return scipy.interpolate.RegularGridInterpolator(axes, lost_densely(m, -np.log(np.maximum(kappa, 1e-300))))
+    return scipy.interpolate.RegularGridInterpolator(
+        axes, lost_densely(m, -np.log(np.maximum(kappa, 1e-300)))
+    )
 
 
 def looked_up(m, L):
@@ -198,7 +210,8 @@ def projected(x, coef, kernel):
 
 
 def bsgd_by_hand(data, rows, lam, size, maintain, kernel):
-    """Points and coefficients of s = lam t w after each step, the oldest point first, and |s - s'|^2 of maintenance."""
+    """Points and coefficients of s = lam t w after each step, the oldest point first, and |s -
+    s'|^2 of maintenance."""
     x_all, y_all, weight = (np.asarray(a, np.float64) for a in (data.x, data.y, data.weight))
     x, coef, trail = np.zeros((0, D)), np.zeros(0), []
     for t, step in enumerate(np.asarray(rows)):
@@ -214,7 +227,10 @@ def bsgd_by_hand(data, rows, lam, size, maintain, kernel):
             x, coef = np.concatenate([x, x_all[i : i + 1]]), np.append(coef, move)
             if len(coef) > size:
                 fewer, rest = maintain(x, coef, kernel)
-                changed += max(sqnorm(np.concatenate([x, fewer]), np.append(coef, -rest), kernel), 0) ** 0.5
+                changed += (
+                    max(sqnorm(np.concatenate([x, fewer]), np.append(coef, -rest), kernel), 0)
+                    ** 0.5
+                )
                 x, coef = fewer, rest
         trail.append((x, coef, changed))
     return trail
@@ -231,22 +247,32 @@ HANDS = {
 
 
 def agree(name, data, rows, size=5, lam=LAM, atol=1e-9):
-    """All steps of a run are those by hand, as functions and in the number of points; how often maintenance was called for."""
+    """All steps of a run are those by hand, as functions and in the number of points; how often
+    maintenance was called for."""
     maintain, by_hand, kernel, in_numpy = HANDS[name]
     f, _, at_new, info = states(make(maintain, lam, kernel, size), data, rows)
     trail = bsgd_by_hand(data, rows, lam, size, by_hand, in_numpy)
     for t, (x, coef, _) in enumerate(trail):
-        np.testing.assert_allclose(at_new[t] * lam * (t + 1), in_numpy(NEW, x) @ coef, rtol=atol, atol=atol)
+        np.testing.assert_allclose(
+            at_new[t] * lam * (t + 1), in_numpy(NEW, x) @ coef, rtol=atol, atol=atol
+        )
         assert int(info.support[t]) == len(coef)
         here = np.sort(live(f, t)[1])
         np.testing.assert_allclose(here, np.sort(coef), rtol=atol, atol=atol)
     return sum(changed > 0 for *_, changed in trail)
 
 
-# ----------------------------------------------------------------------------------------------------- merging two points
+# merging two points
 
 
-M = np.concatenate([RNG.uniform(0, 1, 1500), RNG.normal(0.5, 1e-3, 250).clip(0, 1), np.linspace(0, 1, 21), 0.5 * np.ones(229)])
+M = np.concatenate(
+    [
+        RNG.uniform(0, 1, 1500),
+        RNG.normal(0.5, 1e-3, 250).clip(0, 1),
+        np.linspace(0, 1, 21),
+        0.5 * np.ones(229),
+    ]
+)
 LENGTH = np.concatenate([RNG.exponential(2, 1000), 10 ** RNG.uniform(-4, 5, 998), [0.0, 1e5]])
 RNG.shuffle(LENGTH)
 KAPPA = np.exp(-LENGTH)
@@ -298,8 +324,12 @@ def test_what_a_merge_changes_is_that_of_a_dense_search(change, room, dtype):
 
 @functools.cache
 def between_entries():
-    """In the middle of each cell of the table, where interpolation is worst, in float32: m, L and what a merge changes."""
-    m, kappa = (np.arange(GRID - 1) + 0.5) / (2 * (GRID - 1)), (np.arange(GRID - 1) + 0.5) / (GRID - 1)
+    """In the middle of each cell of the table, where interpolation is worst, in float32: m, L and
+    what a merge changes."""
+    m, kappa = (
+        (np.arange(GRID - 1) + 0.5) / (2 * (GRID - 1)),
+        (np.arange(GRID - 1) + 0.5) / (GRID - 1),
+    )
     m, kappa = np.meshgrid(m.astype(np.float32), kappa.astype(np.float32), indexing="ij")
     return m, -np.log(kappa), lost_densely(m.astype(np.float64), -np.log(kappa).astype(np.float64))
 
@@ -325,7 +355,9 @@ def test_the_table_holds_the_minimum_and_its_closed_forms():
     np.testing.assert_allclose(entries[:, -1], 0, atol=1e-15)
     np.testing.assert_allclose(entries[0], 0, atol=1e-15)
     bimodal = kappa[-1] < np.exp(-2)
-    np.testing.assert_allclose(entries[-1][~bimodal], (1 - np.sqrt(kappa[-1][~bimodal])) ** 2 / 2, atol=1e-12)
+    np.testing.assert_allclose(
+        entries[-1][~bimodal], (1 - np.sqrt(kappa[-1][~bimodal])) ** 2 / 2, atol=1e-12
+    )
     assert np.all(entries[-1][bimodal][1:] < (1 - np.sqrt(kappa[-1][bimodal][1:])) ** 2 / 2 - 1e-12)
     assert np.all(entries <= m**2 * (1 - kappa**2) + 1e-15) and entries.min() >= 0
 
@@ -339,7 +371,9 @@ def test_closed_forms_of_a_merge(x64):
     heavier = (np.abs(M - 0.5) > 1e-6) & (LENGTH > 1e-3)
     np.testing.assert_allclose(other[heavier], 1 - h[heavier], rtol=0, atol=1e-6)
     assert np.all((h[heavier] > 0.5) == (M[heavier] > 0.5))  # nearer the heavier point
-    assert np.all(lost(M, LENGTH, s) <= np.minimum(M, 1 - M) ** 2 * (1 - KAPPA**2) + 1e-15)  # or the smaller would better go
+    assert np.all(
+        lost(M, LENGTH, s) <= np.minimum(M, 1 - M) ** 2 * (1 - KAPPA**2) + 1e-15
+    )  # or the smaller would better go
     assert np.all(s <= 1) and np.all(s >= np.maximum(M, 1 - M))
     half, L = jnp.full(200, 0.5), jnp.linspace(0.01, 4, 200)  # at 0 all h are as good
     h, s = map(np.asarray, merge_position(half, L, 15, 2))
@@ -365,9 +399,14 @@ def test_no_point_off_the_segment_is_better(case):
         return sqnorm(x, coef) - beta**2, slope
 
     best = min(
-        (scipy.optimize.minimize(changed, x[0] + a * (x[1] - x[0]) + 0.2 * rng.normal(size=D), jac=True, tol=1e-12) for a in
-         np.linspace(0, 1, 9)), key=lambda found: found.fun
-    )  # fmt: skip
+        (
+            scipy.optimize.minimize(
+                changed, x[0] + a * (x[1] - x[0]) + 0.2 * rng.normal(size=D), jac=True, tol=1e-12
+            )
+            for a in np.linspace(0, 1, 9)
+        ),
+        key=lambda found: found.fun,
+    )
     with jax.enable_x64(True):
         h, s = merge_position(jnp.asarray(m), jnp.asarray(L), 15, 2)
     np.testing.assert_allclose(coef.sum() ** 2 * lost(m, L, float(s)), best.fun, atol=1e-10)
@@ -375,10 +414,12 @@ def test_no_point_off_the_segment_is_better(case):
 
 
 def test_width_is_that_of_a_gaussian():
-    np.testing.assert_allclose([width(kernels.rbf(2.0)), width(3 * kernels.rbf(gamma=0.7))], [0.125, 0.7], rtol=1e-6)
+    np.testing.assert_allclose(
+        [width(kernels.rbf(2.0)), width(3 * kernels.rbf(gamma=0.7))], [0.125, 0.7], rtol=1e-6
+    )
 
 
-# ---------------------------------------------------------------------------------------------------------- every step
+# every step
 
 
 @pytest.mark.long
@@ -387,7 +428,9 @@ def test_every_step_is_that_of_the_paper(name, x64):
     """Over three passes; the rows are those that the solver's own sampler draws."""
     data, own = dataset(), make(budget.remove()).sampler
     rows = own.draw(own.init(KEY, data), 0, T)
-    np.testing.assert_array_equal(np.sort(np.asarray(rows).reshape(3, N)), np.tile(np.arange(N), (3, 1)))
+    np.testing.assert_array_equal(
+        np.sort(np.asarray(rows).reshape(3, N)), np.tile(np.arange(N), (3, 1))
+    )
     assert agree(name, data, rows) >= 8
 
 
@@ -414,7 +457,9 @@ def test_fit_makes_these_steps(x64):
     for_solver, for_sampler = jax.random.split(KEY)
     rows = solver.sampler.draw(solver.sampler.init(for_sampler, data), 0, T)
     x, coef, _ = bsgd_by_hand(data, rows, LAM, 5, merged(looked_up), gaussian)[-1]
-    np.testing.assert_allclose(run.model(jnp.asarray(NEW)), gaussian(NEW, x) @ coef / (LAM * T), atol=1e-9)
+    np.testing.assert_allclose(
+        run.model(jnp.asarray(NEW)), gaussian(NEW, x) @ coef / (LAM * T), atol=1e-9
+    )
     assert run.model.x.shape == (5, D) and np.all(run.model.index == -1) and float(run.model.b) == 0
 
 
@@ -445,7 +490,8 @@ def test_with_room_for_all_rows_it_is_kernel_pegasos(name, x64):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["merge, look-up", "merge, golden", "remove", "project"])
 def test_what_maintenance_changed_bounds_the_distance_to_the_run_without_a_budget(name, x64):
-    """On the rows that violated here: |w - u| <= (1/T) sum_t t |w_t - w_t'|, and the sum of formulae is that of the states."""
+    """On the rows that violated here: |w - u| <= (1/T) sum_t t |w_t - w_t'|, and the sum of
+    formulae is that of the states."""
     maintain, by_hand, *_ = HANDS[name]
     data, rows = dataset(), orders(3)
     f, *_, info = states(make(maintain), data, rows)
@@ -457,7 +503,10 @@ def test_what_maintenance_changed_bounds_the_distance_to_the_run_without_a_budge
         pieces = [now, (before[0], -before[1]), (X[row], -moves[t : t + 1])]
         x, coef = (np.concatenate(part) for part in zip(*pieces, strict=True))
         jumps.append(max(sqnorm(x, coef), 0) ** 0.5)
-        free = np.concatenate([now[0], X[np.asarray(rows)[: t + 1, 0]]]), np.append(now[1], -moves[: t + 1])
+        free = (
+            np.concatenate([now[0], X[np.asarray(rows)[: t + 1, 0]]]),
+            np.append(now[1], -moves[: t + 1]),
+        )
         apart.append(max(sqnorm(*free), 0) ** 0.5)
         before = now
     np.testing.assert_allclose(jumps, changed, atol=1e-6)  # roots of rounding
@@ -466,7 +515,7 @@ def test_what_maintenance_changed_bounds_the_distance_to_the_run_without_a_budge
     assert apart[-1] / (LAM * T) <= sum(part / (LAM * (t + 1)) for t, part in enumerate(changed))
 
 
-# ------------------------------------------------------------------------------------------------ what holds at each step
+# what holds at each step
 
 
 MAINTAINED = {
@@ -487,7 +536,9 @@ def walks(draw):
     x = (scale * rng.normal(size=(kinds, D)))[rng.integers(0, kinds, N)]
     y = np.where(rng.random(N) < draw(st.sampled_from([0.1, 0.5, 0.9])), 1.0, -1.0)
     y[:2] = 1, -1
-    weight = draw(st.sampled_from([np.ones(N), rng.choice([0, 0.5, 1, 2, 3], N) + 1e-3 * (np.arange(N) == 0)]))
+    weight = draw(
+        st.sampled_from([np.ones(N), rng.choice([0, 0.5, 1, 2, 3], N) + 1e-3 * (np.arange(N) == 0)])
+    )
     return x, y, weight, rng.integers(0, N, (T, 1)), draw(st.sampled_from([1e-3, 0.05, 1.0]))
 
 
@@ -496,7 +547,9 @@ def visits_to_a_full_budget(name, size, walk):
     x, y, weight, rows, lam = walk
     with jax.enable_x64(True):
         data = dataset(x, y, weight)
-        f, model, at_new, info = states(make(MAINTAINED[name], lam, size=size), data, jnp.asarray(rows, jnp.int32))
+        f, model, at_new, info = states(
+            make(MAINTAINED[name], lam, size=size), data, jnp.asarray(rows, jnp.int32)
+        )
         f, model, at_new, info = jax.tree.map(np.asarray, (f, model, at_new, info))
     front, back, place = f.front, f.back, np.arange(size)
     assert np.all((front >= 0) & (back >= 0) & (front + back <= size))
@@ -504,13 +557,19 @@ def visits_to_a_full_budget(name, size, walk):
     taken = (place < front[:, None]) | (place >= size - back[:, None])
     assert np.all(f.coef[~taken] == 0) and np.all(np.isfinite(f.coef)) and np.all(np.isfinite(f.x))
     if name != "project()":
-        assert np.all(f.coef[place < front[:, None]] >= 0) and np.all(f.coef[place >= size - back[:, None]] <= 0)
+        assert np.all(f.coef[place < front[:, None]] >= 0) and np.all(
+            f.coef[place >= size - back[:, None]] <= 0
+        )
     np.testing.assert_allclose(f.sqnorm[taken], (f.x**2).sum(-1)[taken], rtol=1e-12)
-    np.testing.assert_allclose(model.coef, f.coef / (lam * np.arange(1, T + 1)[:, None]), rtol=1e-12)
+    np.testing.assert_allclose(
+        model.coef, f.coef / (lam * np.arange(1, T + 1)[:, None]), rtol=1e-12
+    )
     before, full = (np.zeros((0, D)), np.zeros(0)), 0
     for t, row in enumerate(rows[:, 0]):
         now = live(f, t)
-        assert len({born for born, there in zip(f.birth[t], taken[t], strict=True) if there}) == len(now[1])  # no two of an age
+        assert len(
+            {born for born, there in zip(f.birth[t], taken[t], strict=True) if there}
+        ) == len(now[1])  # no two of an age
         move = np.where(info.residual[t] > 0, y[row] * weight[row], 0.0)
         grown, coef = before
         twin = (grown == x[row]).all(1)
@@ -525,9 +584,13 @@ def visits_to_a_full_budget(name, size, walk):
         else:
             full += 1
             assert len(now[1]) == size
-            side = np.append(np.arange(size) < front[t - 1], move > 0)  # where labels differ a coefficient may be 0 again
+            side = np.append(
+                np.arange(size) < front[t - 1], move > 0
+            )  # where labels differ a coefficient may be 0 again
             paired = np.where(side, side.sum(), (~side).sum()) > 1
-            least = np.min(coef**2, where=paired if name.startswith("merge") else True, initial=np.inf)
+            least = np.min(
+                coef**2, where=paired if name.startswith("merge") else True, initial=np.inf
+            )
             if name == "remove()":
                 np.testing.assert_allclose(jump, least, atol=rounding)
             assert jump <= least + rounding  # never worse than leaving a point out
@@ -539,13 +602,16 @@ def visits_to_a_full_budget(name, size, walk):
 @pytest.mark.parametrize("name, size", SPACES)
 def test_points_keep_their_places_and_the_function_changes_no_more_than_it_must(name, size):
     full = []
-    property_test(given(walks())(lambda walk: full.append(visits_to_a_full_budget(name, size, walk))))()
+    property_test(
+        given(walks())(lambda walk: full.append(visits_to_a_full_budget(name, size, walk)))
+    )()
     assert sum(full) > 100
 
 
 @pytest.mark.long
 def test_a_state_whose_rows_wait_says_what_its_model_says():
-    """Values between steps, at rows of the data and at new ones, and `written` changes nothing twice."""
+    """Values between steps, at rows of the data and at new ones, and `written` changes nothing
+    twice."""
     data = dataset(dtype=np.float32)
     space = budgeted(RBF, budget=4, maintain=budget.merge())
 
@@ -557,7 +623,13 @@ def test_a_state_whose_rows_wait_says_what_its_model_says():
             once = flush(f)
             same = jnp.all(once.x == flush(once).x) & jnp.all(once.sqnorm == flush(once).sqnorm)
             waits = jnp.any(once.x != f.x)
-            return f, (space.evaluate(f, data), space.evaluate(once, data), space.model(f)(data.x), same, waits)
+            return f, (
+                space.evaluate(f, data),
+                space.evaluate(once, data),
+                space.model(f)(data.x),
+                same,
+                waits,
+            )
 
         return lax.scan(step, f, orders(1))[1]
 
@@ -567,11 +639,12 @@ def test_a_state_whose_rows_wait_says_what_its_model_says():
     assert np.all(same) and np.sum(waits) > 12
 
 
-# ---------------------------------------------------------------------------------------------------------- partners
+# partners
 
 
 def test_places_of_the_two_signs_and_of_random_removals():
-    """Lists of positive and negative points in Python. The hash of a removal stays the same from version to version."""
+    """Lists of positive and negative points in Python. The hash of a removal stays the same from
+    version to version."""
 
     def fmix32(h):  # the finaliser of MurmurHash3
         for multiplier, shift in ((0x85EBCA6B, 16), (0xC2B2AE35, 13)):
@@ -580,7 +653,10 @@ def test_places_of_the_two_signs_and_of_random_removals():
 
     @budget.maintenance
     def at_random():
-        change = lambda kernel, points, state: (budget.remove_point(points, multiply_high(points.bits, jnp.uint32(5))), state)
+        change = lambda kernel, points, state: (
+            budget.remove_point(points, multiply_high(points.bits, jnp.uint32(5))),
+            state,
+        )
         return budget.Maintenance(change)
 
     space = budgeted(kernels.linear(), budget=5, maintain=at_random())
@@ -612,7 +688,9 @@ def full_points(front, newcomer, size=8, seed=0, kernel=RBF, coef=None):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(size + 1, D))
     if coef is None:
-        coef = rng.uniform(0.5, 2, size + 1) * np.where(np.append(np.arange(size) < front, newcomer > 0), 1, -1)
+        coef = rng.uniform(0.5, 2, size + 1) * np.where(
+            np.append(np.arange(size) < front, newcomer > 0), 1, -1
+        )
     x, coef = jnp.asarray(x), jnp.asarray(coef)
     return budget.Points(
         x=x[:-1],
@@ -639,7 +717,9 @@ def side_of(points, i):
     coef, m, front = np.asarray(points.coef), points.budget, int(points.front)
     above = coef[i] > 0
     first, stored = (0, front) if above else (front, m - front)
-    return _Side(*(jnp.asarray(v, jnp.int32) for v in (first, stored, stored + ((coef[m] > 0) == above))))
+    return _Side(
+        *(jnp.asarray(v, jnp.int32) for v in (first, stored, stored + ((coef[m] > 0) == above)))
+    )
 
 
 some = jax.jit(sample_partners, static_argnums=0)
@@ -656,17 +736,23 @@ def test_partners_are_the_others_of_the_same_sign(front, newcomer, x64):
         for partners in (8, 59):  # no more than 8 others are there
             place, counts = map(np.asarray, some(partners, points, jnp.asarray(i, jnp.int32), side))
             assert counts.sum() == len(others) and set(place[counts].tolist()) == others
-            assert np.all((place >= 0) & (place <= 8)) or not others  # all are read, the surplus in vain
+            assert (
+                np.all((place >= 0) & (place <= 8)) or not others
+            )  # all are read, the surplus in vain
 
 
 @pytest.mark.parametrize("partners", [1, 2, 3, 5])
-@pytest.mark.parametrize("front, newcomer, i", [(2, -1, 5), (7, 1, 8), (7, 1, 0), (8, -1, 4), (6, 1, 2)])
+@pytest.mark.parametrize(
+    "front, newcomer, i", [(2, -1, 5), (7, 1, 8), (7, 1, 0), (8, -1, 4), (6, 1, 2)]
+)
 def test_a_few_partners_are_one_of_each_stratum(partners, front, newcomer, i, x64):
     points = full_points(front, newcomer)
     others, side = sorted(same_sign(points, i)), side_of(points, i)
     draws = 4000
     bits = jnp.asarray(np.random.default_rng(partners).integers(0, 2**32, draws), jnp.uint32)
-    draw = jax.vmap(lambda bits: some(partners, points._replace(bits=bits), jnp.asarray(i, jnp.int32), side))
+    draw = jax.vmap(
+        lambda bits: some(partners, points._replace(bits=bits), jnp.asarray(i, jnp.int32), side)
+    )
     place, counts = map(np.asarray, draw(bits))
     assert len(others) > partners and np.all(counts) and set(place.ravel().tolist()) == set(others)
     rank, n = np.searchsorted(others, place), len(others)
@@ -675,11 +761,18 @@ def test_a_few_partners_are_one_of_each_stratum(partners, front, newcomer, i, x6
     edge, begin = np.arange(partners + 1) * n // partners, np.arange(n)
     turned = (rank[:, None, :] - begin[None, :, None]) % n
     assert np.all(np.any(np.all((turned >= edge[:-1]) & (turned < edge[1:]), axis=2), axis=1))
-    share, expected = np.bincount(rank.ravel(), minlength=len(others)) / draws, partners / len(others)
-    np.testing.assert_allclose(share, expected, atol=4 * (expected / draws) ** 0.5)  # 4 standard deviations
+    share, expected = (
+        np.bincount(rank.ravel(), minlength=len(others)) / draws,
+        partners / len(others),
+    )
+    np.testing.assert_allclose(
+        share, expected, atol=4 * (expected / draws) ** 0.5
+    )  # 4 standard deviations
     # From the first to the second: the draws within strata are independent of each other.
     if partners > 1:
-        ways = np.bincount([(j - i) % n for i in range(edge[1]) for j in range(edge[1], edge[2])], minlength=n)
+        ways = np.bincount(
+            [(j - i) % n for i in range(edge[1]) for j in range(edge[1], edge[2])], minlength=n
+        )
         found = np.bincount((rank[:, 1] - rank[:, 0]) % n, minlength=n) / draws
         expected = ways / ways.sum()
         np.testing.assert_allclose(found, expected, atol=5 * (expected.max() / draws) ** 0.5)
@@ -717,7 +810,8 @@ def test_a_point_that_counts_nothing_goes_first_and_alone():
 
 @pytest.mark.long
 def test_projection_does_not_depend_on_where_0_is():
-    """Distances of rows far from 0 cancel: without care there is no inverse, and all coefficients are nan."""
+    """Distances of rows far from 0 cancel: without care there is no inverse, and all coefficients
+    are nan."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 3)), np.sign(rng.normal(size=40))
     solver = jaxsvm.bsgd(1e-2, kernels.rbf(3.0), budget=20, maintain=budget.project())
@@ -738,11 +832,13 @@ def test_of_several_as_small_the_oldest_goes(x64):
         assert int(change.removed) == shift
 
 
-# ---------------------------------------------------------------------------------------------------------- projection
+# projection
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kernel, in_numpy", [(RBF, gaussian), (kernels.polynomial(), cubic)], ids=["rbf", "cubic"])
+@pytest.mark.parametrize(
+    "kernel, in_numpy", [(RBF, gaussian), (kernels.polynomial(), cubic)], ids=["rbf", "cubic"]
+)
 def test_projection_is_orthogonal_and_of_the_best_point(kernel, in_numpy, x64):
     change = jax.jit(lambda points: budget.project().change(kernel, points, ())[0])
     smallest = 0
@@ -767,20 +863,29 @@ def test_a_point_that_stands_there_twice_gives_its_coefficient_to_the_other(dtyp
     with jax.enable_x64(dtype == np.float64):
         points = full_points(8, 1)
         points = points._replace(x=points.x.at[5].set(points.x[2]))
-        points = jax.tree.map(lambda a: a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a, points)
-        after, gone, *_ = jax.tree.map(np.asarray, jax.jit(lambda p: budget.project().change(RBF, p, ())[0])(points))
+        points = jax.tree.map(
+            lambda a: a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a, points
+        )
+        after, gone, *_ = jax.tree.map(
+            np.asarray, jax.jit(lambda p: budget.project().change(RBF, p, ())[0])(points)
+        )
     assert gone in (2, 5)
     expected = np.asarray(points.coef, np.float64).copy()
     expected[7 - gone] += expected[gone]
     stays = np.arange(9) != gone
-    np.testing.assert_allclose(after[stays], expected[stays], rtol=0, atol=1e-3 if dtype == np.float32 else 1e-7)
+    np.testing.assert_allclose(
+        after[stays], expected[stays], rtol=0, atol=1e-3 if dtype == np.float32 else 1e-7
+    )
 
 
 @pytest.mark.long
 def test_a_budget_above_the_dimension_loses_nothing_under_the_linear_kernel(x64):
-    """Points depend on each other, and projection leaves the function as it is: linear Pegasos in NumPy."""
+    """Points depend on each other, and projection leaves the function as it is: linear Pegasos in
+    NumPy."""
     data, rows = dataset(), orders(3)
-    *_, at_new, info = states(make(budget.project(), kernel=kernels.linear(), size=D + 1), data, rows)
+    *_, at_new, info = states(
+        make(budget.project(), kernel=kernels.linear(), size=D + 1), data, rows
+    )
     s, expected = np.zeros(D), []
     for t, i in enumerate(np.asarray(rows)[:, 0]):
         s = s + (LABELS[i] * X[i] if t == 0 or LABELS[i] * (s @ X[i]) < LAM * t else 0)
@@ -790,21 +895,28 @@ def test_a_budget_above_the_dimension_loses_nothing_under_the_linear_kernel(x64)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kernel, dim", [(kernels.linear(), 10), (kernels.polynomial(), 2)], ids=["linear", "cubic"])
+@pytest.mark.parametrize(
+    "kernel, dim", [(kernels.linear(), 10), (kernels.polynomial(), 2)], ids=["linear", "cubic"]
+)
 def test_a_budget_above_the_rank_of_the_kernel_projects_in_float32(kernel, dim):
-    """50 points of rank 10: where rounding leaves no inverse, projection falls back to removal, which is far worse."""
+    """50 points of rank 10: where rounding leaves no inverse, projection falls back to removal,
+    which is far worse."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, dim)).astype(np.float32)
-    y = np.sign((x @ rng.normal(size=dim) if dim > 2 else x[:, 0] * x[:, 1]) + 0.1 * rng.normal(size=600))
+    y = np.sign(
+        (x @ rng.normal(size=dim) if dim > 2 else x[:, 0] * x[:, 1]) + 0.1 * rng.normal(size=600)
+    )
     data, errors = jaxsvm.dataset(x, y), []
     for maintain in (budget.project(), budget.remove()):
-        run = jaxsvm.fit(jaxsvm.bsca(1.0, kernel, budget=50, maintain=maintain), data, KEY, steps=3000)
+        run = jaxsvm.fit(
+            jaxsvm.bsca(1.0, kernel, budget=50, maintain=maintain), data, KEY, steps=3000
+        )
         assert run.finite
         errors.append(float(jaxsvm.error_on(data)(run.model)))
     assert errors[0] < errors[1] - 0.02
 
 
-# ----------------------------------------------------------------------------------------------------------- other feeds
+# other feeds
 
 
 def numbers(model):
@@ -816,9 +928,16 @@ def numbers(model):
 def test_sparse_rows_make_the_run_of_dense_ones(name, rows_at_once, x64):
     x = X * (np.abs(X) > 0.5)
     feed = samplers.epochs(rows_at_once)
-    fit = functools.partial(jaxsvm.fit, make(MAINTAINED[name]), key=KEY, steps=40, every=40, sampler=feed)
-    sparse, dense = fit(data=jaxsvm.dataset(scipy.sparse.csr_matrix(x), LABELS)), fit(data=dataset(x))
-    np.testing.assert_allclose(sparse.model(jnp.asarray(NEW)), dense.model(jnp.asarray(NEW)), atol=1e-9)
+    fit = functools.partial(
+        jaxsvm.fit, make(MAINTAINED[name]), key=KEY, steps=40, every=40, sampler=feed
+    )
+    sparse, dense = (
+        fit(data=jaxsvm.dataset(scipy.sparse.csr_matrix(x), LABELS)),
+        fit(data=dataset(x)),
+    )
+    np.testing.assert_allclose(
+        sparse.model(jnp.asarray(NEW)), dense.model(jnp.asarray(NEW)), atol=1e-9
+    )
     np.testing.assert_array_equal(sparse.info.support, dense.info.support)
     for ours, theirs in zip(numbers(sparse.model), numbers(dense.model), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-9)
@@ -835,7 +954,14 @@ def test_float32_makes_the_run_of_float64(maintain):
             f, _, at_new, info = states(make(maintain), dataset(dtype=dtype), orders(3))
             assert at_new.dtype == f.x.dtype == f.coef.dtype == info.loss.dtype == dtype
             assert f.front.dtype == f.birth.dtype == info.evals.dtype == jnp.int32
-            found.append((np.asarray(at_new, np.float64) * LAM * np.arange(1, T + 1)[:, None], info.support, f.front, info.evals))
+            found.append(
+                (
+                    np.asarray(at_new, np.float64) * LAM * np.arange(1, T + 1)[:, None],
+                    info.support,
+                    f.front,
+                    info.evals,
+                )
+            )
     (ours, *whole), (theirs, *expected) = found
     np.testing.assert_allclose(ours, theirs, atol=2e-4)
     jax.tree.map(np.testing.assert_array_equal, whole, expected)
@@ -858,24 +984,42 @@ def test_a_multiple_of_the_kernel_divides_lam(maintain, x64):
 def test_evaluations_are_counted():
     """m for a row's value, and what maintenance may look at for a row that moves."""
     data, rows = dataset(dtype=np.float32), orders(3)
-    for maintain, extra in ((budget.merge(), 5), (budget.merge(partners=2), 2), (budget.remove(), 0), (budget.project(), 36)):
+    for maintain, extra in (
+        (budget.merge(), 5),
+        (budget.merge(partners=2), 2),
+        (budget.remove(), 0),
+        (budget.project(), 36),
+    ):
         *_, info = states(make(maintain), data, rows)
         np.testing.assert_array_equal(info.evals, 5 + extra * (np.asarray(info.residual) > 0))
 
 
-# ------------------------------------------------------------------------------------------------------------ what is compiled
+# what is compiled
 
 
 AS_USERS = as_users()
 BUDGET, WIDTH = 300, 40
-IN_PLACE = {"parameter", "get-tuple-element", "dynamic-update-slice", "bitcast", "tuple", "while", "conditional"}
+IN_PLACE = {
+    "parameter",
+    "get-tuple-element",
+    "dynamic-update-slice",
+    "bitcast",
+    "tuple",
+    "while",
+    "conditional",
+}
 
 
 def made_in_loops(program, shape):
-    """Instructions in loops that make an array of `shape` anew: all that is not handed on or written in place."""
-    blocks = dict(re.findall(r"^(?:ENTRY )?%?([\w.-]+) [^\n]*\{\n(.*?)^\}", program, flags=re.S | re.M))
+    """Instructions in loops that make an array of `shape` anew: all that is not handed on or
+    written in place."""
+    blocks = dict(
+        re.findall(r"^(?:ENTRY )?%?([\w.-]+) [^\n]*\{\n(.*?)^\}", program, flags=re.S | re.M)
+    )
     bodies = {name for text in blocks.values() for name in re.findall(r"body=%?([\w.-]+)", text)}
-    assert bodies and bodies <= set(blocks), "no loops found: the text of programs has changed, and this test with it"
+    assert bodies and bodies <= set(blocks), (
+        "no loops found: the text of programs has changed, and this test with it"
+    )
     waiting, inside, found = list(bodies), set(), []
     while waiting:
         name = waiting.pop()
@@ -905,7 +1049,9 @@ def compiled(update, maintain):
     made = loops.as_argument(make(maintain, kernel=kernels.rbf(5.0), size=BUDGET), np.float32)
 
     def run(made, state, data, rows):
-        return lax.fori_loop(0, 100, lambda k, state: update(made, state, take(data, rows[k])), state)
+        return lax.fori_loop(
+            0, 100, lambda k, state: update(made, state, take(data, rows[k])), state
+        )
 
     state = jax.eval_shape(made.init, KEY, data)
     rows = jnp.zeros((100, 1), jnp.int32)
@@ -916,7 +1062,9 @@ PLACES = f"f32[{BUDGET},{WIDTH}]"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("maintain", [budget.merge(partners=59), budget.merge(), budget.remove()], ids=repr)
+@pytest.mark.parametrize(
+    "maintain", [budget.merge(partners=59), budget.merge(), budget.remove()], ids=repr
+)
 def test_points_are_written_in_place(maintain):
     program = compiled(lambda made, state, batch: made.update(state, batch)[0], maintain)
     assert PLACES in program
@@ -925,7 +1073,8 @@ def test_points_are_written_in_place(maintain):
 
 @pytest.mark.long
 def test_a_copy_of_the_points_would_be_found():
-    """Steps that choose between old and new points, or read the old ones when the new ones are written."""
+    """Steps that choose between old and new points, or read the old ones when the new ones are
+    written."""
 
     def at_once(made, state, batch):
         state = made.update(state, batch)[0]
@@ -938,13 +1087,17 @@ def test_a_copy_of_the_points_would_be_found():
     def read_late(made, state, batch):
         new = at_once(made, state, batch)
         first = jnp.argmax(new.f.x[:, 0])
-        return new._replace(f=new.f._replace(seed=new.f.seed + (state.f.x[first, 0] > 0).astype(jnp.uint32)))
+        return new._replace(
+            f=new.f._replace(seed=new.f.seed + (state.f.x[first, 0] > 0).astype(jnp.uint32))
+        )
 
     assert made_in_loops(compiled(chosen, budget.remove()), PLACES)
-    assert any(" copy(" in line for line in made_in_loops(compiled(read_late, budget.remove()), PLACES))
+    assert any(
+        " copy(" in line for line in made_in_loops(compiled(read_late, budget.remove()), PLACES)
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------ kernels
+# kernels
 
 
 KERNELS = [
@@ -968,40 +1121,86 @@ KERNELS = [
 def test_values_with_known_norms_are_those_of_a_call(kernel, x64):
     z = jnp.asarray(X)
     for x in (jnp.asarray(NEW), jnp.asarray(NEW[:1])):
-        np.testing.assert_allclose(kernel.values(x, z, (z**2).sum(1)), kernel(x, z), rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(
+            kernel.values(x, z, (z**2).sum(1)), kernel(x, z), rtol=1e-12, atol=1e-13
+        )
     sparse = jaxsvm.dataset(scipy.sparse.csr_matrix(X), LABELS).x
     if "custom" not in repr(kernel):
-        np.testing.assert_allclose(kernel.values(sparse, z, (z**2).sum(1)), kernel(z, z), rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(
+            kernel.values(sparse, z, (z**2).sum(1)), kernel(z, z), rtol=1e-12, atol=1e-13
+        )
 
 
-# ------------------------------------------------------------------------------------------------------------ what is refused
+# what is refused
 
 
 @pytest.mark.parametrize(
     ("sentence", "make_it"),
     [
-        ("budget must be a whole number of at least 2, .* got 1$", lambda: make(budget.merge(), size=1)),
-        ("budget must be a whole number of at least 2, .* got 2.5", lambda: make(budget.merge(), size=2.5)),
-        ("budget must be a whole number of at least 2, .* got True", lambda: make(budget.merge(), size=True)),
-        ("budget must be a whole number of at least 2, .* got -3", lambda: make(budget.remove(), size=-3)),
-        (r"Gaussian kernel only, got linear\(\): take kernels.rbf, or .*remove\(\) or .*project", lambda: make(
-            budget.merge(), kernel=kernels.linear())),
-        (r"Gaussian kernel only, got laplacian\(2.0\)", lambda: make(budget.merge(), kernel=kernels.laplacian(2.0))),
-        (r"Gaussian kernel only, got scaled\(laplacian\(2.0\), 3.0\)", lambda: make(
-            budget.merge(), kernel=3 * kernels.laplacian(2.0))),
-        (r"Gaussian kernel only, got sum_\(rbf\(0.9\), linear\(\)\)", lambda: make(
-            budget.merge(partners=3), kernel=RBF + kernels.linear())),
-        ("Gaussian kernel only, got custom", lambda: make(budget.merge(), kernel=lambda x, z: x @ z.T)),
-        ("a precomputed kernel knows training rows only", lambda: make(budget.remove(), kernel=kernels.precomputed())),
-        ("a precomputed kernel knows training rows only", lambda: make(budget.remove(), kernel=2 * kernels.precomputed())),
-        ("partners must be a whole number of at least 1, or None for all, got 0", lambda: make(budget.merge(partners=0))),
-        ("partners must be a whole number of at least 1, or None for all, got True", lambda: make(budget.merge(partners=True))),
-        ("search must be one of 'lookup', 'golden', got 'x'", lambda: make(budget.merge(search="x"))),
+        (
+            "budget must be a whole number of at least 2, .* got 1$",
+            lambda: make(budget.merge(), size=1),
+        ),
+        (
+            "budget must be a whole number of at least 2, .* got 2.5",
+            lambda: make(budget.merge(), size=2.5),
+        ),
+        (
+            "budget must be a whole number of at least 2, .* got True",
+            lambda: make(budget.merge(), size=True),
+        ),
+        (
+            "budget must be a whole number of at least 2, .* got -3",
+            lambda: make(budget.remove(), size=-3),
+        ),
+        (
+            r"Gaussian kernel only, got linear\(\): take kernels.rbf, or .*remove\(\) or .*project",
+            lambda: make(budget.merge(), kernel=kernels.linear()),
+        ),
+        (
+            r"Gaussian kernel only, got laplacian\(2.0\)",
+            lambda: make(budget.merge(), kernel=kernels.laplacian(2.0)),
+        ),
+        (
+            r"Gaussian kernel only, got scaled\(laplacian\(2.0\), 3.0\)",
+            lambda: make(budget.merge(), kernel=3 * kernels.laplacian(2.0)),
+        ),
+        (
+            r"Gaussian kernel only, got sum_\(rbf\(0.9\), linear\(\)\)",
+            lambda: make(budget.merge(partners=3), kernel=RBF + kernels.linear()),
+        ),
+        (
+            "Gaussian kernel only, got custom",
+            lambda: make(budget.merge(), kernel=lambda x, z: x @ z.T),
+        ),
+        (
+            "a precomputed kernel knows training rows only",
+            lambda: make(budget.remove(), kernel=kernels.precomputed()),
+        ),
+        (
+            "a precomputed kernel knows training rows only",
+            lambda: make(budget.remove(), kernel=2 * kernels.precomputed()),
+        ),
+        (
+            "partners must be a whole number of at least 1, or None for all, got 0",
+            lambda: make(budget.merge(partners=0)),
+        ),
+        (
+            "partners must be a whole number of at least 1, or None for all, got True",
+            lambda: make(budget.merge(partners=True)),
+        ),
+        (
+            "search must be one of 'lookup', 'golden', got 'x'",
+            lambda: make(budget.merge(search="x")),
+        ),
         ("lam must be a finite number above 0, got 0", lambda: make(budget.merge(), lam=0.0)),
         ("lam must be a finite number above 0, got -1", lambda: make(budget.merge(), lam=-1.0)),
-        (r"lam has shape \(2,\); sweep it with jax.vmap", lambda: make(budget.merge(), lam=jnp.ones(2))),
+        (
+            r"lam has shape \(2,\); sweep it with jax.vmap",
+            lambda: make(budget.merge(), lam=jnp.ones(2)),
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input(sentence, make_it):
     data = dataset(dtype=np.float32)
     with pytest.raises(ValueError, match=sentence):
@@ -1015,7 +1214,11 @@ def test_what_is_no_kernel_is_refused():
         make(budget.remove(), kernel=2.0).init(KEY, dataset(dtype=np.float32))
 
 
-@pytest.mark.parametrize("wrong", [None, "merge", 1.0, budget.merge, object()], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "wrong", [None, "merge", 1.0, budget.merge, object()], ids=lambda value: type(value).__name__
+)
 def test_what_is_no_maintenance_is_refused(wrong):
-    with pytest.raises(TypeError, match="maintain (must be a maintenance such as|is the factory merge itself)"):
+    with pytest.raises(
+        TypeError, match="maintain (must be a maintenance such as|is the factory merge itself)"
+    ):
         jaxsvm.bsgd(0.1, jaxsvm.kernels.rbf(1.0), budget=4, maintain=wrong)

@@ -1,4 +1,5 @@
-"""The main job: what it prints, on a smaller grid; its certificate at every corner of the whole one."""
+"""The main job: what it prints, on a smaller grid; its certificate at every corner of the whole
+one."""
 
 import re
 
@@ -21,9 +22,12 @@ def train():
 @pytest.mark.long
 @pytest.mark.parametrize("lam", [0, -1])
 @pytest.mark.parametrize("sigma", [0, -1])
-def test_the_certificate_is_at_most_a_tenth_of_a_per_cent_at_every_corner_of_the_grid(train, lam, sigma):
+def test_the_certificate_is_at_most_a_tenth_of_a_per_cent_at_every_corner_of_the_grid(
+    train, lam, sigma
+):
     run, proof = demo.exact(float(demo.LAMS[lam]), float(demo.SIGMAS[sigma]), train)
-    # coefficients of the smallest lambda and largest sigma round scores by more than the tolerance of the job
+    # coefficients of the smallest lambda and largest sigma round scores by more than the tolerance
+    # of the job
     assert run.converged == ("rounding to float32" not in run.status)
     assert 0 <= float(proof.gap) <= 1e-3 * float(proof.dual)
 
@@ -38,8 +42,13 @@ def test_what_the_main_job_prints(tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     chosen = re.search(r"chosen +lambda = (\S+), sigma = (\S+):", out)
     assert float(chosen[1]) in (1e-3, 1e-1) and float(chosen[2]) in (4, 16)
-    assert all(float(error) < 10 for error in re.findall(r"test error +([\d.]+)%", out)) and out.count("test error") == 2
-    primal, dual, per_cent = re.search(r"objective (\S+), optimum at least (\S+): within (\S+) % of the optimum", out).groups()
+    assert (
+        all(float(error) < 10 for error in re.findall(r"test error +([\d.]+)%", out))
+        and out.count("test error") == 2
+    )
+    primal, dual, per_cent = re.search(
+        r"objective (\S+), optimum at least (\S+): within (\S+) % of the optimum", out
+    ).groups()
     assert 0 <= float(per_cent) <= 0.1 and float(dual) <= float(primal) <= float(dual) * 1.001
     assert (tmp_path / "jaxsvm-sweep.png").exists()
     commands = re.findall(r"^  python -m jaxsvm (.*)$", out[out.index("next, ") :], re.M)

@@ -21,7 +21,8 @@ Y = [1, -1, 1]
 
 
 def refused(message, *args, **kwargs):
-    """dataset(...) raises ValueError with this in its message, and NumPy has nothing to warn of on the way."""
+    """dataset(...) raises ValueError with this in its message, and NumPy has nothing to warn of on
+    the way."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=message):
@@ -93,7 +94,9 @@ def test_jax_arrays_tuples_and_lists_are_taken():
 
 
 def test_boolean_rows_keep_their_values():
-    np.testing.assert_array_equal(dataset([[True, False], [False, True]], [1, -1]).x, [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(
+        dataset([[True, False], [False, True]], [1, -1]).x, [[1, 0], [0, 1]]
+    )
 
 
 def test_one_column_and_two_rows_are_enough():
@@ -108,22 +111,64 @@ def test_regression_takes_any_finite_targets():
 
 
 def test_unknown_task():
-    refused("^task must be one of 'binary', 'multiclass', 'regression', 'ranking', got 'clustering'$", X, Y, task="clustering")
+    refused(
+        "^task must be one of 'binary', 'multiclass', 'regression', 'ranking', got 'clustering'$",
+        X,
+        Y,
+        task="clustering",
+    )
 
 
 # What is refused: labels
 
 
-def test_labels_0_1():
-    refused(r"labels must be -1 and \+1, got 0, 1; use np\.where\(y == 1, 1, -1\), or task='regression'", X, [0, 1, 1])
+@pytest.mark.parametrize(
+    ("y", "names"),
+    [
+        ([0, 1, 1], (0, 1)),
+        ([1, 2, 1], (1, 2)),
+        ([True, False, True], (False, True)),
+        ([0.5, -2.0, 0.5], (-2.0, 0.5)),
+        (["spam", "ham", "spam"], ("ham", "spam")),
+        (np.array(["b", "a", "b"], object), ("a", "b")),
+        ([1, -1, 1], (-1, 1)),
+    ],
+)
+def test_two_names_are_numbered_in_their_order(y, names):
+    made = jaxsvm.dataset(X, y)
+    assert made.classes.names == names
+    assert made.y.tolist() == [1 if name == names[1] else -1 for name in y]
+    assert made.y.dtype == np.float32
 
 
-def test_labels_1_2():
-    refused(r"labels must be -1 and \+1, got 1, 2; use np\.where\(y == 2, 1, -1\)", X, [1, 2, 1])
+def test_rows_of_weight_0_have_no_say_in_the_names():
+    made = jaxsvm.dataset(X, [0, 7, 1], [1, 0, 2])
+    assert made.classes.names == (0, 1) and made.y.tolist()[::2] == [-1, 1]
+
+
+def test_strings_of_more_names_are_class_numbers():
+    made = jaxsvm.dataset(X, ["c", "a", "b"])
+    assert made.classes.names == ("a", "b", "c") and made.y.tolist() == [2, 0, 1]
+    made = jaxsvm.dataset(X, ["c", "a", "c"], task="multiclass")
+    assert made.classes.names == ("a", "c") and made.y.tolist() == [1, 0, 1]
+    refused("y holds 3 classes.*task='multiclass'", X, ["c", "a", "b"], task="binary")
+
+
+def test_rows_of_a_test_set_take_the_names_of_the_training_rows():
+    made = jaxsvm.dataset(X, ["spam"] * 3, classes=("ham", "spam"))
+    assert made.y.tolist() == [1, 1, 1]
+    made = jaxsvm.dataset(X, [5, 5, 9], classes=(3, 5, 9))
+    assert made.y.tolist() == [1, 1, 2] and made.classes.names == (3, 5, 9)
+    refused(
+        "y holds the class 'eggs', which is not among", X, ["eggs"] * 3, classes=("ham", "spam")
+    )
+    refused("classes are of task 'binary' or", X, [1.0] * 3, classes=(0, 1), task="regression")
 
 
 def test_three_labels():
-    refused(r"got -1, 0, 1; use one class against the rest: np\.where\(y == c, 1, -1\)", X, [-1, 0, 1])
+    refused(
+        r"got -1, 0, 1; use one class against the rest: np\.where\(y == c, 1, -1\)", X, [-1, 0, 1]
+    )
 
 
 def test_many_labels_are_not_all_shown():
@@ -157,7 +202,14 @@ def test_nan(dtype):
 def test_infinity(value):
     x = np.array(X)
     x[2, 0] = value
-    refused(r"^x holds an infinity, or a number too large for float32, first in row 2: .* \(1 numbers\)$", x, Y)
+    refused(
+        (
+            r"^x holds an infinity, or a number too large for float32, "
+            r"first in row 2: .* \(1 numbers\)$"
+        ),
+        x,
+        Y,
+    )
 
 
 def test_bfloat16_nan():
@@ -181,16 +233,31 @@ def test_nan_and_infinity_in_targets_and_weights():
     refused("^y holds a NaN, first in row 2", X, [1, -1, np.nan])
     refused("^y holds an infinity", X, [1, np.inf, -1])
     refused("^weight holds a NaN, first in row 0", X, Y, [np.nan, 1, 1])
-    refused("^weight holds an infinity, or a number too large for float32, first in row 1", X, Y, [1, 1e39, 1])
+    refused(
+        "^weight holds an infinity, or a number too large for float32, first in row 1",
+        X,
+        Y,
+        [1, 1e39, 1],
+    )
 
 
 @pytest.mark.parametrize("weight", [[-1, 1, 1], [1, 1, -1e-9]])
 def test_negative_weights(weight):
-    refused("^weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out$", X, Y, weight)
+    refused(
+        "^weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out$",
+        X,
+        Y,
+        weight,
+    )
 
 
 def test_all_zero_weights():
-    refused("^weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out$", X, Y, [0, 0, 0])
+    refused(
+        "^weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out$",
+        X,
+        Y,
+        [0, 0, 0],
+    )
 
 
 def test_weights_too_small_for_float32_do_not_vanish():
@@ -202,14 +269,25 @@ def test_weights_too_small_for_float32_do_not_vanish():
 # What is refused: shapes and types
 
 
-@pytest.mark.parametrize(("shape", "shown"), [((0, 3), r"\(0, 3\)"), ((3, 0), r"\(3, 0\)"), ((0, 0), r"\(0, 0\)")])
+@pytest.mark.parametrize(
+    ("shape", "shown"), [((0, 3), r"\(0, 3\)"), ((3, 0), r"\(3, 0\)"), ((0, 0), r"\(0, 0\)")]
+)
 def test_no_rows_or_no_columns(shape, shown):
-    refused(f"^x has shape {shown}: there must be at least one row and one column$", np.zeros(shape), np.ones(shape[0]))
+    refused(
+        f"^x has shape {shown}: there must be at least one row and one column$",
+        np.zeros(shape),
+        np.ones(shape[0]),
+    )
 
 
 def test_one_dimensional_rows():
     refused(
-        r"^x must be a matrix with a row for each example, got shape \(3,\); use x\.reshape\(len\(x\), -1\)$", [1.0, 2.0, 3.0], Y
+        (
+            r"^x must be a matrix with a row for each example, got shape "
+            r"\(3,\); use x\.reshape\(len\(x\), -1\)$"
+        ),
+        [1.0, 2.0, 3.0],
+        Y,
     )
 
 
@@ -218,12 +296,16 @@ def test_images_are_not_flattened_silently():
 
 
 def test_a_single_number():
-    with pytest.raises(ValueError, match=r"^x must be a matrix with a row for each example, got shape \(\)"):
+    with pytest.raises(
+        ValueError, match=r"^x must be a matrix with a row for each example, got shape \(\)"
+    ):
         dataset(1.0, Y)
 
 
 def test_ragged_rows():
-    refused("^x must be an array of numbers; its rows differ in length$", [[1.0, 2.0], [3.0], [4.0]], Y)
+    refused(
+        "^x must be an array of numbers; its rows differ in length$", [[1.0, 2.0], [3.0], [4.0]], Y
+    )
     refused("^y must be an array of numbers; its rows differ in length$", X, [[1], [1, 2], [1]])
 
 
@@ -242,8 +324,8 @@ def test_other_types(x, dtype):
     refused(f"^x must be an array of real numbers, got dtype {dtype}; convert it first$", x, Y)
 
 
-def test_labels_that_are_names():
-    refused("^y must be an array of real numbers, got dtype <U4; number its classes with", X, ["spam", "ham", "spam"])
+def test_a_single_name_is_refused():
+    refused(r"y holds a single class, \['spam'\]", X, ["spam"] * 3)
 
 
 @pytest.mark.parametrize("y", [[1, -1], [1, -1, 1, 1], [[1], [-1], [1]], 1])
@@ -263,7 +345,12 @@ SPARSE = [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_arra
 def test_sparse_rows(make):
     x = np.array([[0, 2.5, 0, 1], [0, 0, 0, 0], [3, 0, 0, 0]])
     made = jaxsvm.dataset(make(x), Y).x
-    assert made.shape == (3, 4) and made.index.shape == (3, 8) and made.length.tolist() == [2, 0, 1] and made.dtype == jnp.float32
+    assert (
+        made.shape == (3, 4)
+        and made.index.shape == (3, 8)
+        and made.length.tolist() == [2, 0, 1]
+        and made.dtype == jnp.float32
+    )
     assert np.array_equal(made.toarray(), x.astype(np.float32))
 
 
@@ -280,21 +367,40 @@ def test_sparse_rows_with_wide_numbers_repeats_and_stored_zeros():
 def test_sparse_rows_are_checked():
     bad = scipy.sparse.csr_matrix(np.array([[0, 1.0], [2.0, 0], [0, np.nan]]))
     refused("^x holds a NaN, first in row 2: ", bad, Y)
-    refused(r"^x must be a matrix of real numbers, got dtype complex128", scipy.sparse.csr_matrix(np.eye(3) * 1j), Y)
+    refused(
+        r"^x must be a matrix of real numbers, got dtype complex128",
+        scipy.sparse.csr_matrix(np.eye(3) * 1j),
+        Y,
+    )
     refused(r"^x has 2147483648 columns, at most", scipy.sparse.csr_matrix((3, 2**31)), Y)
     refused(r"^x has shape \(3, 0\): ", scipy.sparse.csr_matrix((3, 0)), Y)
-    refused(r"^y is a sparse matrix, which is taken for x only", X, scipy.sparse.csr_matrix(np.ones((3, 1))))
+    refused(
+        r"^y is a sparse matrix, which is taken for x only",
+        X,
+        scipy.sparse.csr_matrix(np.ones((3, 1))),
+    )
 
 
 def test_class_numbers():
     assert jaxsvm.dataset(X, [2, 0, 1], task="multiclass").y.tolist() == [2, 0, 1]
-    refused("^class numbers must be 0 .. k-1, k >= 2, each of them present, got 0, 2; ", X, [0, 2, 2], task="multiclass")
+    refused(
+        "^class numbers must be 0 .. k-1, k >= 2, each of them present, got 0, 2; ",
+        X,
+        [0, 2, 2],
+        task="multiclass",
+    )
     refused("^class numbers must be 0 .. k-1", X, [0, 0, 0], task="multiclass")
 
 
-@pytest.mark.parametrize(("y", "names"), [
-    (["b", "a", "b"], ("a", "b")), ([3, 7, 3], (3, 7)), ([True, False, True], (False, True)), ([0.5, 1.5, 0.5], (0.5, 1.5)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("y", "names"),
+    [
+        (["b", "a", "b"], ("a", "b")),
+        ([3, 7, 3], (3, 7)),
+        ([True, False, True], (False, True)),
+        ([0.5, 1.5, 0.5], (0.5, 1.5)),
+    ],
+)
 def test_encode_two_classes(y, names):
     labels, found = jaxsvm.data.encode(y)
     assert found == names and type(found[0]) is type(names[0])
@@ -322,7 +428,8 @@ def test_warning_on_scale():
         dataset(x, Y)
     assert len(caught) == 1
     assert str(caught[0].message) == (
-        "the ranges of the columns go from 1 to 2.5e+03: solvers converge slowly on such rows; scale them first, for "
+        "the ranges of the columns go from 1 to 2.5e+03: solvers converge "
+        "slowly on such rows; scale them first, for "
         "example with jaxsvm.data.standardize"
     )
     assert caught[0].filename == __file__, "the warning points at the caller"
@@ -349,10 +456,14 @@ def test_no_warning(x):
 
 @pytest.mark.long
 def test_standardize():
-    x = jax.random.normal(jax.random.key(0), (200, 3)) * jnp.array([[1.0, 50.0, 1e-3]]) + jnp.array([[0.0, 9.0, 1.0]])
+    x = jax.random.normal(jax.random.key(0), (200, 3)) * jnp.array([[1.0, 50.0, 1e-3]]) + jnp.array(
+        [[0.0, 9.0, 1.0]]
+    )
     scale = standardize(x)
     z = scale(x)
-    np.testing.assert_allclose(jnp.mean(z, 0), 0, atol=1e-3)  # the third column holds 1 + 0.001 noise in float32
+    np.testing.assert_allclose(
+        jnp.mean(z, 0), 0, atol=1e-3
+    )  # the third column holds 1 + 0.001 noise in float32
     np.testing.assert_allclose(jnp.std(z, 0), 1, rtol=1e-3)
     assert z.dtype == x.dtype and len(jax.tree.leaves(scale)) == 2
     np.testing.assert_array_equal(jax.jit(lambda s, x: s(x))(scale, x[:4]).shape, (4, 3))
@@ -394,7 +505,13 @@ def hundred():
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("shares", "sizes"),
-    [((1, 1), [50, 50]), ((0.8, 0.2), [80, 20]), ((3, 1, 1), [60, 20, 20]), ((1, 1, 1), [33, 34, 33]), ((99, 1), [99, 1])],
+    [
+        ((1, 1), [50, 50]),
+        ((0.8, 0.2), [80, 20]),
+        ((3, 1, 1), [60, 20, 20]),
+        ((1, 1, 1), [33, 34, 33]),
+        ((99, 1), [99, 1]),
+    ],
 )
 def test_split_sizes_and_disjoint(hundred, shares, sizes):
     parts = split(jax.random.key(1), hundred, *shares)
@@ -428,7 +545,10 @@ def test_split_refuses_shares(hundred, shares):
 
 
 def test_split_refuses_empty_parts(hundred):
-    with pytest.raises(ValueError, match=r"^100 rows are too few for the shares \(1000, 1\): a part would be empty$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^100 rows are too few for the shares \(1000, 1\): a part would be empty$",
+    ):
         split(jax.random.key(0), hundred, 1000, 1)
 
 
@@ -463,7 +583,10 @@ def test_breast_cancer_in_x64(x64):
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_matrix], ids=["dense", "sparse"])
 def test_a_column_whose_variation_rounding_takes_is_named(form):
     x = np.array([[1.0, 1e6], [2.0, 1e6 + 1e-4], [3.0, 1e6 - 1e-4]])
-    with pytest.warns(UserWarning, match=r"rounding to float32 moves column 1 by up to 0.0001, .*: subtract its mean"):
+    with pytest.warns(
+        UserWarning,
+        match=r"rounding to float32 moves column 1 by up to 0.0001, .*: subtract its mean",
+    ):
         dataset(form(x), Y)
     with pytest.warns(UserWarning, match="rounding to float32 moves column 0"):
         dataset(form(np.array([[2**40], [2**40 + 1], [2**40 + 3]])), Y)
@@ -480,7 +603,9 @@ def test_numbers_that_float32_holds_are_no_loss(x64):
 
 def test_a_sparse_column_far_from_zero_is_named():
     x = np.array([[2000.0, 0.0], [2001.0, 3.0], [2002.0, 0.0]])
-    with pytest.warns(UserWarning, match=r"column 0 of the sparse x lies far from 0 \(2000 to 2002\)"):
+    with pytest.warns(
+        UserWarning, match=r"column 0 of the sparse x lies far from 0 \(2000 to 2002\)"
+    ):
         dataset(scipy.sparse.csr_matrix(x), Y)
     x[2, 0] = 0.0  # a zero that is not stored widens the column
     with warnings.catch_warnings():
@@ -491,10 +616,15 @@ def test_a_sparse_column_far_from_zero_is_named():
 # Wrong arguments
 
 
-@pytest.mark.parametrize("index", [None, 1, "1", 1.5, [0.5], [True], np.ones(2), np.ones((2, 2), int), np.array([True]), {0}, {}])
+@pytest.mark.parametrize(
+    "index",
+    [None, 1, "1", 1.5, [0.5], [True], np.ones(2), np.ones((2, 2), int), np.array([True]), {0}, {}],
+)
 def test_take_takes_row_numbers(index):
     data = jaxsvm.dataset(np.eye(4, 2), [1, -1, 1, -1])
-    with pytest.raises(TypeError, match="^index must be a vector of row numbers, such as jnp.array"):
+    with pytest.raises(
+        TypeError, match="^index must be a vector of row numbers, such as jnp.array"
+    ):
         jaxsvm.take(data, index)
 
 
@@ -502,7 +632,10 @@ def test_take_takes_row_numbers(index):
 def test_take_refuses_rows_that_are_not_there(index):
     """They gave the last row, or whatever lay behind it."""
     data = jaxsvm.dataset(np.eye(4, 2), [1, -1, 1, -1])
-    with pytest.raises(ValueError, match="^index must hold row numbers from 0 to 3, or -1 for padding, got (4|-2|100|-9)$"):
+    with pytest.raises(
+        ValueError,
+        match="^index must hold row numbers from 0 to 3, or -1 for padding, got (4|-2|100|-9)$",
+    ):
         jaxsvm.take(data, index)
     assert jaxsvm.take(data, [3, -1]).weight.tolist() == [1, 0]
     assert jaxsvm.take(data, []).y.shape == (0,)
@@ -511,7 +644,7 @@ def test_take_refuses_rows_that_are_not_there(index):
 def test_class_numbers_are_told_of_multiclass():
     with pytest.raises(ValueError, match="task='multiclass' for class numbers"):
         jaxsvm.dataset(np.eye(3), [0, 1, 2])
-    with pytest.raises(ValueError, match="labels must be -1 and \\+1") as refused:
+    with pytest.raises(ValueError, match="labels must be of two values") as refused:
         jaxsvm.dataset(np.eye(3), [1, 5, 7])
     assert "multiclass" not in str(refused.value)
 
@@ -519,7 +652,16 @@ def test_class_numbers_are_told_of_multiclass():
 @pytest.mark.parametrize("fitted", [jdata.standardize, jdata.scale])
 def test_maps_of_columns_take_matrices(fitted):
     x = np.ones((3, 2), np.float32)
-    for wrong in (None, "x", [[1.0]], x[0], x[None], x[:0], np.array([["a"]]), jaxsvm.dataset(np.eye(2), [1, -1])):
+    for wrong in (
+        None,
+        "x",
+        [[1.0]],
+        x[0],
+        x[None],
+        x[:0],
+        np.array([["a"]]),
+        jaxsvm.dataset(np.eye(2), [1, -1]),
+    ):
         with pytest.raises((TypeError, ValueError), match="^x (must|has no rows)"):
             fitted(wrong)
     with pytest.raises(ValueError, match="x must have 2 columns, as the training rows had"):
@@ -527,18 +669,31 @@ def test_maps_of_columns_take_matrices(fitted):
 
 
 def test_what_is_no_class_name_is_refused():
-    for y in ([None, "a"], np.array([1, np.nan, 2], object), [1, "1"], [1j, 2], np.array([None, None]), [[1], "a"]):
+    for y in (
+        [None, "a"],
+        np.array([1, np.nan, 2], object),
+        [1, "1"],
+        [1j, 2],
+        np.array([None, None]),
+        [[1], "a"],
+    ):
         with pytest.raises(ValueError, match="^y (must hold class names|holds a NaN)"):
             jdata.encode(y)
     for names in ([None, "a"], [1, 1.0], ["a", "a"], [True, 1]):
-        with pytest.raises(ValueError, match="^names must (hold class names|be the classes in order, each once)"):
+        with pytest.raises(
+            ValueError, match="^names must (hold class names|be the classes in order, each once)"
+        ):
             jdata.encode(["a", "a"], names=names)
     with pytest.raises(ValueError, match="y holds the class 1, which is not among"):
         jdata.encode([1, 2], names=["1", "2"])
 
 
 def test_a_broken_sparse_matrix_is_refused():
-    for field, value in (("data", np.ones(1)), ("indices", np.array([9, 0], "i4")), ("indptr", np.array([0, 5, 2], "i4"))):
+    for field, value in (
+        ("data", np.ones(1)),
+        ("indices", np.array([9, 0], "i4")),
+        ("indptr", np.array([0, 5, 2], "i4")),
+    ):
         x = scipy.sparse.csr_matrix(np.eye(2))
         setattr(x, field, value)
         with pytest.raises(ValueError, match="^x is no valid sparse matrix"):

@@ -11,7 +11,9 @@ KEY = jax.random.key(3)
 
 
 def counts(fold, y, k):
-    return np.array([[np.sum((fold == i) & (y == value)) for value in np.unique(y)] for i in range(k)])
+    return np.array(
+        [[np.sum((fold == i) & (y == value)) for value in np.unique(y)] for i in range(k)]
+    )
 
 
 @pytest.mark.parametrize("k", [2, 3, 7])
@@ -20,7 +22,9 @@ def test_each_class_is_dealt_evenly(k):
     found = counts(folds(KEY, y, k), y, k)
     assert (found.max(axis=0) - found.min(axis=0) <= 1).all()
     assert np.ptp(found.sum(axis=1)) <= 1
-    test_sizes = [len(test) for _, test in StratifiedKFold(k, shuffle=True, random_state=0).split(y, y)]
+    test_sizes = [
+        len(test) for _, test in StratifiedKFold(k, shuffle=True, random_state=0).split(y, y)
+    ]
     assert sorted(found.sum(axis=1)) == sorted(test_sizes)
 
 
@@ -49,7 +53,9 @@ def test_bad_input():
         folds(KEY, [1, -1, 1], 5)
     with pytest.raises(ValueError, match="k must be a whole number of at least 2"):
         folds(KEY, [1, -1, 1], 1)
-    with pytest.raises(ValueError, match=r"groups must name the group of each of the 3 rows, got shape \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"groups must name the group of each of the 3 rows, got shape \(2,\)"
+    ):
         folds(KEY, [1, -1, 1], 2, groups=[0, 1])
     with pytest.raises(ValueError, match="2 groups are too few for 3 folds"):
         folds(KEY, [1, -1, 1, 1], 3, groups=[0, 1, 1, 0])

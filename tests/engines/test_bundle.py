@@ -1,4 +1,5 @@
-"""Planes, their model and its gap against SciPy and sums in NumPy; the searches on lines against their formulas."""
+"""Planes, their model and its gap against SciPy and sums in NumPy; the searches on lines against
+their formulas."""
 
 import functools
 
@@ -28,14 +29,20 @@ def best_dual(planes, lam):
     """The maximum over the simplex, by SciPy from several starts."""
     m = int(planes.size)
     whole = lambda theta: np.append(theta, np.zeros(len(planes.offset) - m))
-    slope, offset = np.asarray(planes.slope, np.float64)[:m], np.asarray(planes.offset, np.float64)[:m]
+    slope, offset = (
+        np.asarray(planes.slope, np.float64)[:m],
+        np.asarray(planes.offset, np.float64)[:m],
+    )
     scale = lam / max(1.0, np.abs(slope @ slope.T).max())
     found = scipy.optimize.minimize(
-        lambda t: -scale * dual(whole(t), planes, lam), np.full(m, 1 / m),
+        lambda t: -scale * dual(whole(t), planes, lam),
+        np.full(m, 1 / m),
         jac=lambda t: scale * (slope @ (t @ slope) / lam - offset),
-        bounds=[(0, 1)] * m, constraints={"type": "eq", "fun": lambda t: t.sum() - 1, "jac": lambda t: np.ones(m)},
-        method="SLSQP", options={"ftol": 1e-16, "maxiter": 500},
-    )  # fmt: skip
+        bounds=[(0, 1)] * m,
+        constraints={"type": "eq", "fun": lambda t: t.sum() - 1, "jac": lambda t: np.ones(m)},
+        method="SLSQP",
+        options={"ftol": 1e-16, "maxiter": 500},
+    )
     return -found.fun / scale
 
 
@@ -43,7 +50,11 @@ def filled(count, lam, dtype, size=SIZE):
     planes, history = bundle.no_planes(size, P, jnp.dtype(dtype)), []
     for slope, offset in zip(SLOPES[:count], OFFSETS[:count], strict=True):
         planes, w = add(
-            jnp.asarray(lam, dtype), planes, jnp.asarray(slope, dtype), jnp.asarray(offset, dtype), jnp.zeros(1, dtype)
+            jnp.asarray(lam, dtype),
+            planes,
+            jnp.asarray(slope, dtype),
+            jnp.asarray(offset, dtype),
+            jnp.zeros(1, dtype),
         )
         history.append((planes, w))
     return history
@@ -56,16 +67,22 @@ def test_the_model_is_minimised(lam, dtype, x64):
         theta = np.asarray(planes.theta, np.float64)
         assert np.all(theta >= 0)
         np.testing.assert_allclose(theta.sum(), 1, rtol=1e-6)
-        tolerance = 1e-9 if dtype == "float64" else 1e-6 * (1 + 1e-3 / lam)  # of weights that are rounded afterwards
+        tolerance = (
+            1e-9 if dtype == "float64" else 1e-6 * (1 + 1e-3 / lam)
+        )  # of weights that are rounded afterwards
         assert dual(theta, planes, lam) >= best_dual(planes, lam) - tolerance
-        np.testing.assert_allclose(w, -theta @ np.asarray(planes.slope, np.float64) / lam, atol=1e-6 / lam)
+        np.testing.assert_allclose(
+            w, -theta @ np.asarray(planes.slope, np.float64) / lam, atol=1e-6 / lam
+        )
 
 
 def test_the_solution_is_in_float64_where_64_bit_types_are_off():
     """Planes of size 1 cancel to lam |w|, 1e-6: in float32 the error would be about 1e-7 / lam."""
     lam = 1e-6
     planes, w = filled(SIZE, lam, "float32")[-1]
-    worst = np.max(np.asarray(planes.offset) + np.asarray(planes.slope, np.float64) @ np.asarray(w, np.float64))
+    worst = np.max(
+        np.asarray(planes.offset) + np.asarray(planes.slope, np.float64) @ np.asarray(w, np.float64)
+    )
     primal = lam / 2 * np.sum(np.asarray(w, np.float64) ** 2) + worst
     np.testing.assert_allclose(primal, best_dual(planes, lam), atol=1e-6)
 
@@ -99,7 +116,9 @@ def test_the_gap_is_primal_minus_dual(x64):
         w = RANDOM.normal(size=P)
         risk = np.max(planes.offset + planes.slope @ w) + 0.3
         exact = lam / 2 * w @ w + risk - dual(np.asarray(planes.theta), planes, lam)
-        np.testing.assert_allclose(bundle.gap_at(jnp.asarray(lam), planes, jnp.asarray(w), risk), exact, rtol=1e-12)
+        np.testing.assert_allclose(
+            bundle.gap_at(jnp.asarray(lam), planes, jnp.asarray(w), risk), exact, rtol=1e-12
+        )
 
 
 def test_a_start_does_not_change_the_nearest_point(x64):
@@ -107,7 +126,9 @@ def test_a_start_does_not_change_the_nearest_point(x64):
     live = np.arange(6) < 5
     best = nearest_point(gram, live, gain)
     start = np.eye(6)[1]
-    np.testing.assert_allclose(nearest_point(gram, live, gain, (start, start > 0)), best, atol=1e-12)
+    np.testing.assert_allclose(
+        nearest_point(gram, live, gain, (start, start > 0)), best, atol=1e-12
+    )
     two = np.array([0.0, 0.5, 0.0, 0.5, 0.0, 0.0])
     np.testing.assert_allclose(nearest_point(gram, live, gain, (two, two > 0)), best, atol=1e-12)
 

@@ -1,4 +1,5 @@
-"""The parts of conjugate subgradients: shortest vectors against quadratic programs, searches against sums written out."""
+"""The parts of conjugate subgradients: shortest vectors against quadratic programs, searches
+against sums written out."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ exact = jax.jit(exact_step)
 changes = jax.jit(lambda line, t: jax.vmap(line.change)(t))
 slopes = jax.jit(lambda line, t: jax.vmap(line.slope)(t))
 
-# ------------------------------------------------------------------------------------------------ the shortest vector
+# the shortest vector
 
 
 def two(h, g, gain=None):
@@ -54,20 +55,30 @@ def test_two_vectors_have_a_closed_form(seed):
 
 def test_two_vectors_that_are_special(x64):
     one, zero = np.array([1.0, 2.0]), np.zeros(2)
-    assert two(one, one).tolist() == [0, 1] and two(zero, zero).tolist() == [0, 1]  # of equal ones the new one
+    assert two(one, one).tolist() == [0, 1] and two(zero, zero).tolist() == [
+        0,
+        1,
+    ]  # of equal ones the new one
     assert two(zero, one).tolist() == [1, 0] and two(one, zero).tolist() == [0, 1]
     np.testing.assert_allclose(two(one, -3 * one), [0.75, 0.25])
     gram = np.array([[1.0, 0.5], [0.5, 3.0]])
     for alone in range(2):
         live = np.arange(2) == alone
-        assert np.asarray(shortest(np.where(np.outer(live, live), gram, np.nan), live)).tolist() == live.astype(float).tolist()
+        assert (
+            np.asarray(shortest(np.where(np.outer(live, live), gram, np.nan), live)).tolist()
+            == live.astype(float).tolist()
+        )
     # With a gain: min 1/2 |v|^2 - gain' weights, by a search over the segment.
     for gain in ([0.3, -0.2], [0.0, 9.0], [9.0, 0.0]):
         h, g = np.array([1.0, 0.0]), np.array([0.3, 2.0])
-        value = lambda th, h=h, g=g, gain=gain: np.sum((th * h + (1 - th) * g) ** 2) / 2 - th * gain[0] - (1 - th) * gain[1]
+        value = lambda th, h=h, g=g, gain=gain: (
+            np.sum((th * h + (1 - th) * g) ** 2) / 2 - th * gain[0] - (1 - th) * gain[1]
+        )
         best = minimize_scalar(value, bounds=(0, 1), method="bounded", options={"xatol": 1e-12}).x
         np.testing.assert_allclose(two(h, g, np.array(gain))[0], best, atol=1e-7)
-    assert two(zero, zero, np.array([2.0, 1.0])).tolist() == [1, 0] and two(one, one, np.array([1.0, 2.0])).tolist() == [0, 1]
+    assert two(zero, zero, np.array([2.0, 1.0])).tolist() == [1, 0] and two(
+        one, one, np.array([1.0, 2.0])
+    ).tolist() == [0, 1]
 
 
 @pytest.mark.long
@@ -80,7 +91,9 @@ def test_the_shortest_of_two_has_derivatives(x64):
         weight = nearest_point(vectors @ vectors.T, jnp.ones(2, bool))
         return jnp.sum((weight @ vectors) ** 2)
 
-    closed = lambda s: (s * (h[0] * g[1] - h[1] * g[0])) ** 2 / jnp.sum((g - s * h) ** 2)  # height over the line
+    closed = lambda s: (
+        (s * (h[0] * g[1] - h[1] * g[0])) ** 2 / jnp.sum((g - s * h) ** 2)
+    )  # height over the line
     np.testing.assert_allclose(jax.grad(length)(0.9), jax.grad(closed)(0.9), rtol=1e-12)
     assert np.isfinite(jax.grad(length)(0.0))
     at_once = lambda s: jnp.sum(nearest_point(s * jnp.zeros((2, 2)), jnp.ones(2, bool)) ** 2)
@@ -88,16 +101,22 @@ def test_the_shortest_of_two_has_derivatives(x64):
 
 
 def by_program(vectors):
-    """The shortest vector of a hull by nonnegative least squares: min |[V' ; big 1'] w - [0 ; big]|, scaled to sum 1."""
+    """The shortest vector of a hull by nonnegative least squares: min |[V' ; big 1'] w - [0 ;
+    big]|, scaled to sum 1."""
     big = 1e3 * np.sqrt((vectors**2).sum(1).max())
-    w, _ = nnls(np.vstack([vectors.T, np.full(len(vectors), big)]), np.append(np.zeros(vectors.shape[1]), big), maxiter=10_000)
+    w, _ = nnls(
+        np.vstack([vectors.T, np.full(len(vectors), big)]),
+        np.append(np.zeros(vectors.shape[1]), big),
+        maxiter=10_000,
+    )
     return w / w.sum() @ vectors
 
 
 @given(seeds, st.integers(3, 10))
 @few
 def test_a_bundle(seed, m):
-    """Vectors of which some are dead, double or 0, many or few of one plane: the length is that of the program."""
+    """Vectors of which some are dead, double or 0, many or few of one plane: the length is that of
+    the program."""
     with jax.enable_x64(True):
         rng = np.random.default_rng(seed)
         vectors = np.zeros((10, 6))
@@ -111,17 +130,22 @@ def test_a_bundle(seed, m):
         live[rng.integers(0, m)] = False
         place = rng.permutation(10)
         vectors, live = vectors[place], live[place]
-        wild = np.where(live[:, None], vectors, 7 * rng.normal(size=(10, 6)))  # in the places of no vector
+        wild = np.where(
+            live[:, None], vectors, 7 * rng.normal(size=(10, 6))
+        )  # in the places of no vector
         weight = np.asarray(shortest(wild @ wild.T, live))
         assert np.all(weight >= 0) and np.all(weight[~live] == 0)
         np.testing.assert_allclose(weight.sum(), 1, rtol=1e-14)
         p, size = weight @ wild, (vectors[live] ** 2).sum(1).max()
         assert np.all(vectors[live] @ p >= p @ p - 1e-9 * size)
-        np.testing.assert_allclose(p @ p, np.sum(by_program(vectors[live]) ** 2), atol=1e-5 * size)  # of a penalty 1e6
+        np.testing.assert_allclose(
+            p @ p, np.sum(by_program(vectors[live]) ** 2), atol=1e-5 * size
+        )  # of a penalty 1e6
 
 
 def test_a_bundle_in_float32():
-    """Subgradients of a run, alike and near a shortest vector of length 0: the conditions within a few roundings."""
+    """Subgradients of a run, alike and near a shortest vector of length 0: the conditions within a
+    few roundings."""
     rng = np.random.default_rng(3)
     centre = rng.normal(size=(10, 1))
     vectors = (rng.normal(size=(10, 20)) - 0.3 * centre).astype(np.float32)
@@ -132,7 +156,8 @@ def test_a_bundle_in_float32():
 
 
 def test_the_dual_weights_of_a_bundle(x64):
-    """max gain' w - |sum_j w_j z_j|^2 / 2 on the simplex: its conditions of optimality, and no worse than 10^5 random weights."""
+    """max gain' w - |sum_j w_j z_j|^2 / 2 on the simplex: its conditions of optimality, and no
+    worse than 10^5 random weights."""
     rng = np.random.default_rng(0)
     z, gain = rng.normal(size=(8, 5)), rng.normal(size=8)
     gram = z @ z.T
@@ -144,14 +169,16 @@ def test_the_dual_weights_of_a_bundle(x64):
     assert value(weight) >= value(rng.dirichlet(0.3 * np.ones(8), 100_000)).max()
 
 
-# ------------------------------------------------------------------------------------------------------------ the line
+# the line
 
 
 def on_line(dtype, lam, cross, square, margin, rate, share):
     """A line whose margins and rates are known to a few roundings of the largest."""
     unit = 8 * np.finfo(dtype).eps
     near, rough = unit * max(1, np.abs(margin).max()), unit * np.abs(rate).max()
-    return Line(*(np.asarray(a, dtype) for a in (lam, cross, square, margin, rate, share, near, rough)))
+    return Line(
+        *(np.asarray(a, dtype) for a in (lam, cross, square, margin, rate, share, near, rough))
+    )
 
 
 class Hinges:
@@ -160,7 +187,10 @@ class Hinges:
     def __init__(self, seed, n=12, ties=False):
         rng = np.random.default_rng(seed)
         self.lam = 10 ** rng.uniform(-3, 0.5)
-        self.margin, self.rate = rng.normal(size=n) + 0.5, rng.normal(size=n) * 10 ** rng.uniform(-1, 1)
+        self.margin, self.rate = (
+            rng.normal(size=n) + 0.5,
+            rng.normal(size=n) * 10 ** rng.uniform(-1, 1),
+        )
         if ties:  # several rows have the same kink, some at 0, and some rows do not move
             kink = rng.integers(0, 4, n) / 2
             self.margin = 1 - kink * self.rate
@@ -184,10 +214,13 @@ class Hinges:
         """The slope on the right of t."""
         t = t + side * max(1, abs(t))
         below = self.margin + t * self.rate < 1
-        return self.lam * (self.cross + t * self.square) - self.share @ np.where(below, self.rate, 0)
+        return self.lam * (self.cross + t * self.square) - self.share @ np.where(
+            below, self.rate, 0
+        )
 
     def lowest(self):
-        """The minimum over t >= 0, with the kinks sorted: between two of them the slope is a straight line."""
+        """The minimum over t >= 0, with the kinks sorted: between two of them the slope is a
+        straight line."""
         moves = (self.rate != 0) & (self.share > 0)
         kinks = (1 - self.margin[moves]) / self.rate[moves]
         ends = np.append(0, np.sort(kinks[kinks > 1e-13]))
@@ -209,41 +242,53 @@ def test_a_line_is_the_function_along_it(seed, ties):
         f = Hinges(seed, ties=ties)
         line = f.line()
         t = np.append(np.linspace(0, 3, 13), [1e-3, 40.0])
-        np.testing.assert_allclose(changes(line, t), f.value(t) - f.value(0.0), rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(
+            changes(line, t), f.value(t) - f.value(0.0), rtol=1e-9, atol=1e-10
+        )
         np.testing.assert_allclose(slopes(line, t), [f.slope(s) for s in t], rtol=1e-6, atol=1e-6)
         h = 1e-6  # to the right, where kinks are
-        np.testing.assert_allclose(slopes(line, t), (f.value(t + h) - f.value(t)) / h, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(
+            slopes(line, t), (f.value(t + h) - f.value(t)) / h, rtol=1e-4, atol=1e-3
+        )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_at_a_kink_the_right_side_counts(dtype, x64):
-    """Rows at margin 1, but for roundings, are below it just behind if they fall, and above if they rise or rest."""
+    """Rows at margin 1, but for roundings, are below it just behind if they fall, and above if they
+    rise or rest."""
     t = 0.7
     rate = np.array([3.0, -3.0, 0.0, 30.0, -30.0, 3.0, -3.0])
     margin = 1 - t * rate
     margin[5], margin[6] = margin[5] - 1e-3, margin[6] + 1e-3  # below and above, no ties
     line = on_line(dtype, 1, 1, 1, margin, rate, np.full(7, 1 / 7))
     np.testing.assert_array_equal(line.active(jnp.asarray(t, dtype)), [0, 1, 0, 0, 1, 1, 0])
-    behind, before = line.slope(jnp.asarray(t + 1e-4, dtype)), line.slope(jnp.asarray(t - 1e-4, dtype))
+    behind, before = (
+        line.slope(jnp.asarray(t + 1e-4, dtype)),
+        line.slope(jnp.asarray(t - 1e-4, dtype)),
+    )
     here = line.slope(jnp.asarray(t, dtype))
     np.testing.assert_allclose(here, behind, atol=2e-4)
     np.testing.assert_allclose(here - before, (3 + 3 + 30 + 30) / 7, atol=1e-3)  # the jump at t
-    # On the way along a kink a row is at margin 1; what is left of its rate, on either side of 0, says nothing.
+    # On the way along a kink a row is at margin 1; what is left of its rate, on either side of 0,
+    # says nothing.
     here = jnp.asarray(t, dtype)
     for side in (-1, 1):
         margin = jnp.asarray(line.margin).at[2].set(1 + side * line.margin_tol / 2)
-        on_kink = line._replace(margin=margin, rate=jnp.asarray(line.rate).at[2].set(side * line.rate_tol / 2))
+        on_kink = line._replace(
+            margin=margin, rate=jnp.asarray(line.rate).at[2].set(side * line.rate_tol / 2)
+        )
         np.testing.assert_array_equal(on_kink.active(here), line.active(here))
 
 
 def test_a_row_that_rests_on_its_kink_is_not_active(x64):
-    """Also where nothing is lost to rounding: the tolerances of a line through zero functions are 0."""
+    """Also where nothing is lost to rounding: the tolerances of a line through zero functions are
+    0."""
     line = on_line(np.float64, 1, 1, 1, np.ones(3), np.array([0.0, 1.0, -1.0]), np.ones(3) / 3)
     line = line._replace(margin_tol=jnp.zeros(()), rate_tol=jnp.zeros(()))
     assert line.active(jnp.zeros(())).tolist() == [0, 0, 1]
 
 
-# ----------------------------------------------------------------------------------------------------- the exact search
+# the exact search
 
 
 @given(seeds, st.booleans())
@@ -262,7 +307,8 @@ def test_the_exact_step_is_that_of_sorted_kinks(seed, ties):
 
 
 def test_a_step_to_a_kink_is_the_kink(x64):
-    """To the last digits, also far out and behind a steep start: one row that falls to margin 1 at 1e5."""
+    """To the last digits, also far out and behind a steep start: one row that falls to margin 1 at
+    1e5."""
     for kink in (1e-6, 1.0, 1e5):
         f = Hinges(0)
         f.lam, f.cross, f.square, f.share = 1e-9, 0.0, 1.0, np.array([0.5, 0.5])
@@ -277,7 +323,9 @@ def test_a_steep_start_and_a_long_flat_descent(dtype, x64):
     f.lam, f.cross, f.square = 1e-7, 0.0, 1.0
     f.rate, f.share = np.array([2 * (1 - 1e-3), 2e-3]), np.array([0.5, 0.5])
     f.margin = 1 - f.rate * np.array([1e-3, 10.0])
-    assert f.slope(0.0) == pytest.approx(-1, rel=1e-3) and f.slope(5.0) == pytest.approx(-1e-3, rel=1e-2)
+    assert f.slope(0.0) == pytest.approx(-1, rel=1e-3) and f.slope(5.0) == pytest.approx(
+        -1e-3, rel=1e-2
+    )
     step = exact(f.line(dtype))
     assert step.dtype == dtype and f.lowest() == pytest.approx(10)
     # In float32 margins of one are known to 6e-8, and with the rate 2e-3 the kink to 3e-5.
@@ -288,7 +336,9 @@ def test_no_step_where_nothing_falls(x64):
     f = Hinges(1)
     f.cross = 1e3
     assert float(exact(f.line())) == 0
-    still = f.line()._replace(cross=np.float64(0), square=np.float64(0), rate=np.zeros(12))  # no direction at all
+    still = f.line()._replace(
+        cross=np.float64(0), square=np.float64(0), rate=np.zeros(12)
+    )  # no direction at all
     assert float(exact(still)) == 0
 
 
@@ -298,20 +348,27 @@ def test_the_exact_step_has_derivatives(x64):
     line = Hinges(4).line()
     for margin in (line.margin, line.margin + 0.3 * np.abs(line.rate)):
         line = line._replace(margin=margin, cross=np.float64(-5.0), lam=np.float64(0.05))
-        step = jax.jit(lambda s: exact_step(line._replace(lam=s * line.lam, margin=s * line.margin)))  # noqa: B023
+        step = jax.jit(
+            lambda s: exact_step(line._replace(lam=s * line.lam, margin=s * line.margin))
+        )
         assert float(step(1.0)) > 0
-        np.testing.assert_allclose(jax.grad(step)(1.0), (step(1 + 1e-6) - step(1 - 1e-6)) / 2e-6, rtol=1e-5)
-        np.testing.assert_allclose(jax.jvp(step, (1.0,), (1.0,))[1], jax.grad(step)(1.0), rtol=1e-12)
+        np.testing.assert_allclose(
+            jax.grad(step)(1.0), (step(1 + 1e-6) - step(1 - 1e-6)) / 2e-6, rtol=1e-5
+        )
+        np.testing.assert_allclose(
+            jax.jvp(step, (1.0,), (1.0,))[1], jax.grad(step)(1.0), rtol=1e-12
+        )
 
 
-# --------------------------------------------------------------------------------------------------- the bounded search
+# the bounded search
 
 bounded = jax.jit(bounded_step)
 CONSTANTS = [(0.4, 0.45), (0.1, 0.4), (0.2, 0.2)]
 
 
 def descending(seed):
-    """A line whose slope at 0 is -1.2 |d|^2 or so: as for a subgradient, d = -g, not far from it."""
+    """A line whose slope at 0 is -1.2 |d|^2 or so: as for a subgradient, d = -g, not far from
+    it."""
     f = Hinges(seed)
     f.cross -= (f.slope(0.0) + f.square * np.random.default_rng(seed).uniform(0.3, 1.5)) / f.lam
     return f
@@ -330,10 +387,14 @@ def test_the_two_sets_of_a_search(seed, constants):
         change, rates = np.asarray(changes(line, grid)), np.asarray(slopes(line, grid))
         np.testing.assert_allclose(change, f.value(grid) - f.value(0.0), rtol=1e-6, atol=1e-8)
         left, right = change <= -decrease * f.square * grid, rates >= -slope * f.square
-        assert np.all(left[:-1] >= left[1:]) and np.all(right[:-1] <= right[1:])  # an interval from 0, and one to infinity
+        assert np.all(left[:-1] >= left[1:]) and np.all(
+            right[:-1] <= right[1:]
+        )  # an interval from 0, and one to infinity
         assert np.all(left | right)
         infinite, tiny = jnp.asarray(np.inf), jnp.asarray(1e-9)
-        found, beyond = map(float, bounded(line, size, decrease, slope, tiny, infinite, jnp.asarray(1.0)))
+        found, beyond = map(
+            float, bounded(line, size, decrease, slope, tiny, infinite, jnp.asarray(1.0))
+        )
         if found == 0:
             assert f.slope(0.0) > -decrease * f.square  # nothing falls fast enough
             assert not left[grid > 1e-8].any() and 0 < beyond <= 2e-9
@@ -343,26 +404,36 @@ def test_the_two_sets_of_a_search(seed, constants):
         # A radius that it would exceed: as far as half of it at least, in L still.
         high = found / 3
         if found > 0 and float(line.slope(jnp.asarray(high))) < -slope * f.square:
-            near, _ = bounded(line, size, decrease, slope, tiny, jnp.asarray(high), jnp.asarray(1.0))
+            near, _ = bounded(
+                line, size, decrease, slope, tiny, jnp.asarray(high), jnp.asarray(1.0)
+            )
             assert high / 2 <= float(near) <= high * (1 + 1e-12)
             assert float(line.change(near)) <= -decrease * f.square * float(near)
 
 
 def test_steps_that_are_too_short_do_not_count(x64):
-    """Where the decrease ends before `low`, the step is 0, and the last trial is the first one not below `low` or less."""
+    """Where the decrease ends before `low`, the step is 0, and the last trial is the first one not
+    below `low` or less."""
     f = Hinges(0)
     f.lam, f.cross, f.square = 1e-3, 0.0, 1.0
-    f.margin, f.rate, f.share = np.array([0.99, 3.0]), np.array([2.0, -1.0]), np.array([0.5, 0.5])  # a kink at 0.005
+    f.margin, f.rate, f.share = (
+        np.array([0.99, 3.0]),
+        np.array([2.0, -1.0]),
+        np.array([0.5, 0.5]),
+    )  # a kink at 0.005
     search = lambda low: map(float, bounded(f.line(), 1.0, 0.4, 0.45, low, np.inf, 1.0))
     found, _ = search(1e-4)
     assert 0 < found <= 0.0125 and found >= 0.005 - 1e-12  # in L to 0.0125, in R from 0.005
     found, beyond = search(0.02)
-    assert found == 0 and 0.02 <= beyond < 0.04  # in R, not in L: the point whose subgradient comes next
+    assert (
+        found == 0 and 0.02 <= beyond < 0.04
+    )  # in R, not in L: the point whose subgradient comes next
     assert f.slope(beyond) >= -0.45 and f.value(beyond) - f.value(0.0) > -0.4 * beyond
 
 
 def test_constants_apart_find_nothing(x64):
-    """Slopes -1, -0.2 and 0 with kinks at 1 and 10: with (0.4, 0.1) no t is in both sets, and 60 trials end."""
+    """Slopes -1, -0.2 and 0 with kinks at 1 and 10: with (0.4, 0.1) no t is in both sets, and 60
+    trials end."""
     f = Hinges(0)
     f.lam, f.cross, f.square = 1e-12, 0.0, 1.0
     f.rate, f.share = np.array([1.6, 0.4]), np.array([0.5, 0.5])
@@ -373,8 +444,12 @@ def test_constants_apart_find_nothing(x64):
     in_both = lambda m_L, m_R: grid[(fall <= -m_L * grid) & (slope >= -m_R)]
     assert in_both(0.4, 0.1).size == 0 and np.any((fall > -0.4 * grid) & (slope < -0.1))
     found, beyond = map(float, bounded(f.line(), 1.0, 0.4, 0.1, 1e-9, np.inf, 1.0))
-    assert fall[np.argmin(np.abs(grid - found))] <= -0.4 * found + 1e-3 and f.slope(found) < -0.1  # in L only
-    assert beyond == pytest.approx(found, rel=1e-12) and found == pytest.approx(4, rel=1e-6)  # halved to the end of L
+    assert (
+        fall[np.argmin(np.abs(grid - found))] <= -0.4 * found + 1e-3 and f.slope(found) < -0.1
+    )  # in L only
+    assert beyond == pytest.approx(found, rel=1e-12) and found == pytest.approx(
+        4, rel=1e-6
+    )  # halved to the end of L
     found, _ = map(float, bounded(f.line(), 1.0, 0.4, 0.45, 1e-9, np.inf, 1.0))
     assert in_both(0.4, 0.45).min() - 1e-3 <= found <= in_both(0.4, 0.45).max()
 
@@ -382,7 +457,10 @@ def test_constants_apart_find_nothing(x64):
 def test_a_search_reads_responses_only():
     """No product with a matrix in either: the sizes in their programs are n, not n n or n d."""
     line = Hinges(0, n=200).line(np.float32)
-    for search in (exact_step, lambda line: bounded_step(line, line.square, 0.4, 0.45, 1e-6, np.inf, np.float32(1))):
+    for search in (
+        exact_step,
+        lambda line: bounded_step(line, line.square, 0.4, 0.45, 1e-6, np.inf, np.float32(1)),
+    ):
         sizes = set()
         collect(jax.make_jaxpr(search)(line).jaxpr, sizes)
         assert max(sizes) <= 200
@@ -391,7 +469,10 @@ def test_a_search_reads_responses_only():
 def collect(jaxpr, sizes):
     for equation in jaxpr.eqns:
         sizes.update(int(np.prod(v.aval.shape)) for v in equation.outvars)
-        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda a: hasattr(a, "eqns") or hasattr(a, "jaxpr")):
+        for inner in jax.tree.leaves(
+            list(equation.params.values()),
+            is_leaf=lambda a: hasattr(a, "eqns") or hasattr(a, "jaxpr"),
+        ):
             inner = getattr(inner, "jaxpr", inner)
             if hasattr(inner, "eqns"):
                 collect(inner, sizes)
@@ -412,12 +493,14 @@ def test_constants_are_checked(constants, sentence):
 def test_constants_that_pass():
     check_constants(0.4, 0.4)
     check_constants(0.4, 0.2, apart=True)
-    assert jax.jit(lambda m: [check_constants(m, 0.2)] and m)(0.4) == pytest.approx(0.4)  # nobody knows them here
+    assert jax.jit(lambda m: [check_constants(m, 0.2)] and m)(0.4) == pytest.approx(
+        0.4
+    )  # nobody knows them here
     with pytest.raises(ValueError, match="m_L must lie between 0 and 1"):
         check_constants(1.4, 0.2, apart=True)
 
 
-# ------------------------------------------------------------------------------------------------------------ functions
+# functions
 
 
 @pytest.mark.long
@@ -427,7 +510,9 @@ def test_functions_are_expansions_with_their_values(space, x64):
     x, (p, q) = rng.normal(size=(30, 3)), rng.normal(size=(2, 30))
     gram = x @ x.T if space == "linear" else np.exp(-((x[:, None] - x[None]) ** 2).sum(-1) / 2)
     kernel = None if space == "linear" else jaxsvm.kernels.rbf(1.0)
-    frame = conjugate.make_space(kernel, jnp.asarray(x), jnp.asarray(gram) if space == "matrix" else None)
+    frame = conjugate.make_space(
+        kernel, jnp.asarray(x), jnp.asarray(gram) if space == "matrix" else None
+    )
     a, b = frame.function(jnp.asarray(p)), frame.function(jnp.asarray(q))
     close = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
     close(a.response, gram @ p)

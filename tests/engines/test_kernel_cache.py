@@ -8,6 +8,7 @@ from sklearn.svm import SVC
 import jaxsvm
 from jaxsvm import kernels
 from jaxsvm.engines import kernel_cache
+from jaxsvm.recipe import sharing_of
 
 N, Q, SIZES = 40, 3, (4, 1)
 TABLE = np.arange(N * N, dtype=np.float32).reshape(N, N)
@@ -16,11 +17,14 @@ TABLE = np.arange(N * N, dtype=np.float32).reshape(N, N)
 @jax.jit
 def ensure(rows, index, wanted):
     kept = kernel_cache.is_cached(rows, index, Q, SIZES)
-    return kernel_cache.ensure_rows(rows, kernels.precomputed(), jnp.asarray(TABLE), index, wanted, SIZES), kept
+    return kernel_cache.ensure_rows(
+        rows, kernels.precomputed(), jnp.asarray(TABLE), index, wanted, SIZES
+    ), kept
 
 
 def test_slots_are_reused_and_no_row_is_taken_for_another():
-    """Every slot holds the row that it says; wanted rows are there, and are computed only where they were not."""
+    """Every slot holds the row that it says; wanted rows are there, and are computed only where
+    they were not."""
     slots, random = 22, np.random.default_rng(0)
     rows, reused, kept_before = kernel_cache.empty(jnp.asarray(TABLE), slots), 0, 0
     for _ in range(80):
@@ -36,7 +40,9 @@ def test_slots_are_reused_and_no_row_is_taken_for_another():
         assert int(rows.n_computed) - before == np.sum(wanted & ~np.asarray(kept))
         kept_before += np.sum(wanted & np.asarray(kept))
         reused += len(cached) < min(N, int(rows.n_computed))
-        again, _ = ensure(rows, index, wanted & ~np.asarray(kept))  # rows just computed are not the next to go
+        again, _ = ensure(
+            rows, index, wanted & ~np.asarray(kept)
+        )  # rows just computed are not the next to go
         assert int(again.n_computed) == int(rows.n_computed)
     assert reused > 40 and kept_before > 40
 
@@ -65,7 +71,9 @@ def test_rows_that_were_overwritten_are_computed_again():
     rows = kernel_cache.empty(x, kernel_cache.num_slots(x, 1))  # the least number
     assert len(rows.owner) < n
     subtract = jax.jit(
-        lambda total, lost, rows, index, by: kernel_cache.subtract(total, lost, rows, kernels.rbf(gamma=1.0), x, index, by)
+        lambda total, lost, rows, index, by: kernel_cache.subtract(
+            total, lost, rows, kernels.rbf(gamma=1.0), x, index, by
+        )
     )
     total, lost, want = jnp.zeros(n), jnp.zeros(n), np.zeros(n)
     for call in range(6):
@@ -73,17 +81,20 @@ def test_rows_that_were_overwritten_are_computed_again():
         index, by = rng.permutation(n)[:48].astype(np.int32), rng.normal(size=48).astype(np.float32)
         total, lost, rows = subtract(total, lost, rows, jnp.asarray(index), jnp.asarray(by))
         want -= by.astype(np.float64) @ gram[index]
-        np.testing.assert_allclose(np.asarray(total, np.float64) + np.asarray(lost), want, atol=1e-4)
+        np.testing.assert_allclose(
+            np.asarray(total, np.float64) + np.asarray(lost), want, atol=1e-4
+        )
     assert int(rows.n_computed) > 2 * kernel_cache.CHUNK
 
 
 def test_runs_share_cached_rows_of_fewer_rows_than_a_block(x64):
-    """Without the memory for the matrix of 39 rows: LIBSVM's optimum, from zeros and again from the rows in the cache."""
+    """Without the memory for the matrix of 39 rows: LIBSVM's optimum, from zeros and again from the
+    rows in the cache."""
     rng = np.random.default_rng(2)
     x = rng.normal(size=(39, 2))
     y = np.where(x[:, 0] * x[:, 1] > 0, 1.0, -1.0)
     data = jaxsvm.dataset(x, y)
-    sharing = jaxsvm.decomposition(2.0, kernels.rbf(gamma=0.5), tol=1e-8).sharing
+    sharing = sharing_of(jaxsvm.decomposition(2.0, kernels.rbf(gamma=0.5), tol=1e-8))
     cache = sharing.prepare(data, 0)
     assert cache.changes
     peer = SVC(C=2.0, gamma=0.5, tol=1e-10).fit(x, y)

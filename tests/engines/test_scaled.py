@@ -1,4 +1,5 @@
-"""Pegasos on sparse rows, whose weights are a scale times a vector, against NumPy in float64 and against dense rows."""
+"""Pegasos on sparse rows, whose weights are a scale times a vector, against NumPy in float64 and
+against dense rows."""
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +9,13 @@ import scipy.sparse
 
 import jaxsvm
 from jaxsvm import losses, samplers
-from jaxsvm.engines import scaled
+from jaxsvm.solvers.primal import scaled
 
 N, D, LAM = 60, 30, 1e-3
 RNG = np.random.default_rng(3)
-CSR = scipy.sparse.random(N, D, 0.15, format="csr", random_state=1, data_rvs=lambda size: RNG.normal(size=size))
+CSR = scipy.sparse.random(
+    N, D, 0.15, format="csr", random_state=1, data_rvs=lambda size: RNG.normal(size=size)
+)
 X = CSR.toarray()
 Y = np.where(X @ RNG.normal(size=D) + 0.3 * RNG.normal(size=N) > 0, 1.0, -1.0)
 WEIGHT = np.where(np.arange(N) % 7 == 3, 0.0, 1.0 + np.arange(N) % 3)
@@ -55,7 +58,11 @@ def by_hand(rows, *, bias="none", project=True, offset=0.0, advance=False):
     own = np.arange(D + 1) < D + (bias == "feature")  # what is shrunk and projected
     for index in np.asarray(rows):
         weight = WEIGHT[index]
-        slope = np.where(Y[index] * (z[index] @ w) < 1, -Y[index], 0.0) * weight / max(np.sum(weight > 0), 1)
+        slope = (
+            np.where(Y[index] * (z[index] @ w) < 1, -Y[index], 0.0)
+            * weight
+            / max(np.sum(weight > 0), 1)
+        )
         gradient = slope @ z[index]
         eta = 1 / (LAM * (count + 1 + offset))
         free = w[D] - gradient[D] / np.sqrt(count + 1)
@@ -83,17 +90,23 @@ CHOICES = {
 @pytest.mark.parametrize("b", [1, 4])
 @pytest.mark.parametrize("choice", CHOICES)
 def test_iterates_and_their_mean_are_those_of_the_paper(choice, b, x64):
-    """At each of 400 steps, many of them in the first phase, where the projection shrinks the scale by 1e-80 in all."""
+    """At each of 400 steps, many of them in the first phase, where the projection shrinks the scale
+    by 1e-80 in all."""
     options = CHOICES[choice]
     rows, expected = random_rows(b), by_hand(random_rows(b), **options)
-    options = {"advance_on_violation" if name == "advance" else name: value for name, value in options.items()}
+    options = {
+        "advance_on_violation" if name == "advance" else name: value
+        for name, value in options.items()
+    }
     solver, data = jaxsvm.pegasos(LAM, **options), dataset()
     size = np.abs(expected).max()
     np.testing.assert_allclose(run(solver, data, rows)[0], expected, rtol=0, atol=1e-11 * size)
     weights = np.arange(1.0, 381.0)
     mean = np.cumsum(weights[:, None] * expected[20:], axis=0) / np.cumsum(weights)[:, None]
     found, _ = run(jaxsvm.averaged(solver, start=20, weights=late), data, rows)
-    np.testing.assert_allclose(found[:20], expected[:20], rtol=0, atol=1e-11 * size)  # until then the iterate
+    np.testing.assert_allclose(
+        found[:20], expected[:20], rtol=0, atol=1e-11 * size
+    )  # until then the iterate
     np.testing.assert_allclose(found[20:], mean, rtol=0, atol=1e-11 * size)
     equal, _ = run(jaxsvm.averaged(solver), data, rows)
     plain = np.cumsum(expected, axis=0) / np.arange(1.0, 401.0)[:, None]
@@ -103,26 +116,37 @@ def test_iterates_and_their_mean_are_those_of_the_paper(choice, b, x64):
 @pytest.mark.long
 @pytest.mark.parametrize("wrap", [lambda s: s, jaxsvm.averaged])
 def test_sparse_rows_make_the_run_of_dense_rows_in_float32(wrap):
-    """With another loss and minibatches through `fit`; steps so short that they contract: 600 roundings, 6e-8 each."""
+    """With another loss and minibatches through `fit`; steps so short that they contract: 600
+    roundings, 6e-8 each."""
     solver = wrap(jaxsvm.pegasos(LAM, loss=losses.smooth_hinge(0.5), bias="feature", offset=2e4))
     for b in (1, 8):
-        fit = lambda data, b=b: jaxsvm.fit(solver, data, KEY, steps=600, every=200, sampler=samplers.epochs(b))
+        fit = lambda data, b=b: jaxsvm.fit(
+            solver, data, KEY, steps=600, every=200, sampler=samplers.epochs(b)
+        )
         sparse, dense = fit(dataset(dtype=np.float32)), fit(dataset(dense=True, dtype=np.float32))
-        np.testing.assert_allclose(sparse.model.w, dense.model.w, rtol=0, atol=3e-5 * np.abs(dense.model.w).max())
+        np.testing.assert_allclose(
+            sparse.model.w, dense.model.w, rtol=0, atol=3e-5 * np.abs(dense.model.w).max()
+        )
         np.testing.assert_allclose(sparse.info.loss, dense.info.loss, rtol=1e-5)
         np.testing.assert_array_equal(sparse.info.evals, dense.info.evals)
 
 
 @pytest.mark.long
 def test_a_mean_over_blocks_of_steps_keeps_its_precision(monkeypatch, x64):
-    """In float32, with blocks of 64 steps, the mean of 60,000 iterates is that of float64 in one block, to 60 roundings."""
+    """In float32, with blocks of 64 steps, the mean of 60,000 iterates is that of float64 in one
+    block, to 60 roundings."""
     rows = random_rows(1, 60_000)
     solver = jaxsvm.averaged(jaxsvm.pegasos(LAM, loss=losses.smooth_hinge(0.5), offset=2e4))
 
     def last(dtype):
         data = dataset(dtype=dtype)
-        advance = lambda state, index: (solver.update(state, jaxsvm.take(data, index, copy=False))[0], None)
-        return jax.jit(lambda state, rows: jax.lax.scan(advance, state, rows)[0])(solver.init(KEY, data), rows)
+        advance = lambda state, index: (
+            solver.update(state, jaxsvm.take(data, index, copy=False))[0],
+            None,
+        )
+        return jax.jit(lambda state, rows: jax.lax.scan(advance, state, rows)[0])(
+            solver.init(KEY, data), rows
+        )
 
     whole = last(np.float64)
     assert float(whole.inner.mean.omega) == 60_000
@@ -156,22 +180,30 @@ def test_derivatives_are_those_of_dense_rows(wrap, x64):
     rows = random_rows(1, 30)
 
     def value(lam, dense):
-        return jnp.sum(jnp.sin(run_of(wrap(jaxsvm.pegasos(lam, loss=losses.logistic)), dataset(dense), rows)))
+        return jnp.sum(
+            jnp.sin(run_of(wrap(jaxsvm.pegasos(lam, loss=losses.logistic)), dataset(dense), rows))
+        )
 
     for derivative in (jax.grad, jax.jacfwd):
-        np.testing.assert_allclose(derivative(value)(0.1, False), jax.grad(value)(0.1, True), rtol=1e-8)
+        np.testing.assert_allclose(
+            derivative(value)(0.1, False), jax.grad(value)(0.1, True), rtol=1e-8
+        )
 
 
 @pytest.mark.long
 def test_a_step_copies_no_weights():
-    """The program of a run holds no copy of them inside its loops, and no array of them but the table."""
+    """The program of a run holds no copy of them inside its loops, and no array of them but the
+    table."""
     from compiling import as_users
 
     data = dataset(dtype=np.float32)
     data = data._replace(x=data.x.packed)
     solver = jaxsvm.pegasos(LAM)
     state = solver.init(KEY, data)
-    advance = lambda state, index: (solver.update(state, jaxsvm.take(data, index, copy=False))[0], None)
+    advance = lambda state, index: (
+        solver.update(state, jaxsvm.take(data, index, copy=False))[0],
+        None,
+    )
     loop = jax.jit(lambda state, rows: jax.lax.scan(advance, state, rows)[0])
     program = loop.lower(state, random_rows(1)).compile(as_users()).as_text()
     assert f"f32[{D},1]" in program

@@ -1,4 +1,5 @@
-"""Few rows solved on the whole kernel matrix: LIBSVM's optimum in float64, blocks, sharing under `vmap`, small programs."""
+"""Few rows solved on the whole kernel matrix: LIBSVM's optimum in float64, blocks, sharing under
+`vmap`, small programs."""
 
 import jax
 import jax.numpy as jnp
@@ -30,14 +31,20 @@ def dual_value(coef, y, K, eps=0.0):
 
 
 def solve(data, tol, C=10.0, **options):
-    return jaxsvm.fit(jaxsvm.decomposition(C, kernels.rbf(gamma=GAMMA), **options), data, KEY, steps=1, tol=tol)
+    return jaxsvm.fit(
+        jaxsvm.decomposition(C, kernels.rbf(gamma=GAMMA), **options), data, KEY, steps=1, tol=tol
+    )
 
 
 @pytest.mark.parametrize("stop", ["kkt", pytest.param("gap", marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["labels", pytest.param("targets", marks=pytest.mark.long)])
 def test_libsvms_dual_in_float64(kind, stop):
     y, eps = (LABELS, 0.0) if kind == "labels" else (TARGETS, 0.1)
-    peer = SVC(C=10.0, gamma=GAMMA, tol=1e-12) if kind == "labels" else SVR(C=10.0, gamma=GAMMA, epsilon=eps, tol=1e-12)
+    peer = (
+        SVC(C=10.0, gamma=GAMMA, tol=1e-12)
+        if kind == "labels"
+        else SVR(C=10.0, gamma=GAMMA, epsilon=eps, tol=1e-12)
+    )
     peer.fit(X, y)
     want = np.zeros(len(y))
     want[peer.support_] = peer.dual_coef_[0]
@@ -49,12 +56,15 @@ def test_libsvms_dual_in_float64(kind, stop):
         coef, values = np.asarray(run.model.coef), np.asarray(run.model(data.x))
     K = gram(X)
     np.testing.assert_allclose(dual_value(coef, y, K, eps), dual_value(want, y, K, eps), rtol=1e-9)
-    np.testing.assert_allclose(values, peer.decision_function(X) if kind == "labels" else peer.predict(X), atol=1e-4)
+    np.testing.assert_allclose(
+        values, peer.decision_function(X) if kind == "labels" else peer.predict(X), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("bias", ["free", pytest.param("none", marks=pytest.mark.long)])
 def test_as_good_as_blocks_in_float32(bias):
-    """The violation is at most the tolerance, and the decision values are those of blocks to within two tolerances."""
+    """The violation is at most the tolerance, and the decision values are those of blocks to within
+    two tolerances."""
     data = jaxsvm.dataset(X.astype(np.float32), LABELS)
     whole, blocks = (solve(data, 1e-4, bias=bias, working_set=size) for size in (None, 64))
     assert whole.converged and blocks.converged
@@ -74,8 +84,12 @@ def test_a_soft_loss_and_weights():
 
 def test_more_rows_or_less_memory_take_blocks():
     n = len(LABELS)
-    assert whole_matrix.fits(jnp.zeros((n, 2)), 4 * n * n) and not whole_matrix.fits(jnp.zeros((n, 2)), 4 * n * n - 1)
-    assert not whole_matrix.fits(jax.ShapeDtypeStruct((whole_matrix.MAX_ROWS + 1, 2), jnp.float32), 2**40)
+    assert whole_matrix.fits(jnp.zeros((n, 2)), 4 * n * n) and not whole_matrix.fits(
+        jnp.zeros((n, 2)), 4 * n * n - 1
+    )
+    assert not whole_matrix.fits(
+        jax.ShapeDtypeStruct((whole_matrix.MAX_ROWS + 1, 2), jnp.float32), 2**40
+    )
     data = jaxsvm.dataset(X, LABELS)
     assert solve(data, 1e-3, memory=1000).evals != n * n  # rows are computed as they are needed
 
@@ -83,17 +97,22 @@ def test_more_rows_or_less_memory_take_blocks():
 def test_steps_end_at_the_limit_and_resume_to_the_same_solution():
     noisy = LABELS * np.where(np.arange(len(LABELS)) % 5 == 0, -1, 1)
     data = jaxsvm.dataset(X, noisy)
-    solver = jaxsvm.decomposition(10.0, kernels.linear(), tol=1e-3, rounds=1)  # 100 n steps are not enough
+    solver = jaxsvm.decomposition(
+        10.0, kernels.linear(), tol=1e-3, rounds=1
+    )  # 100 n steps are not enough
     first = jaxsvm.fit(solver, data, KEY, steps=1)
     assert not first.converged and float(first.info.residual[-1]) > 1e-2
     rest = jaxsvm.fit(solver, data, steps=20, state=first.state)
     again = jaxsvm.fit(solver, data, steps=1, state=rest.state)
     assert rest.converged and again.converged
-    np.testing.assert_array_equal(again.model.coef, rest.model.coef)  # a solved dual is left as it is
+    np.testing.assert_array_equal(
+        again.model.coef, rest.model.coef
+    )  # a solved dual is left as it is
 
 
 def test_mapped_runs_share_the_matrix():
-    """Runs over C have one kernel matrix, runs over gamma one each at a time, and all equal runs in turn."""
+    """Runs over C have one kernel matrix, runs over gamma one each at a time, and all equal runs in
+    turn."""
     data = jaxsvm.dataset(X, LABELS)
 
     def coef(C, gamma, labels):
@@ -143,12 +162,18 @@ def test_numbers_compile_nothing():
     """C, gamma, tol, rounds and the labels are no structure."""
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(
-        lambda event, seconds, **_: compiled.append(event) if event.endswith("backend_compile_duration") else None
+        lambda event, seconds, **_: (
+            compiled.append(event) if event.endswith("backend_compile_duration") else None
+        )
     )
     x, y = load_iris(return_X_y=True)
     data = jaxsvm.dataset(x, np.where(y == 0, 1, -1))
     run = lambda data, C, gamma, tol, rounds: jaxsvm.fit(
-        jaxsvm.decomposition(C, kernels.rbf(gamma=gamma), rounds=rounds), data, KEY, steps=1, tol=tol
+        jaxsvm.decomposition(C, kernels.rbf(gamma=gamma), rounds=rounds),
+        data,
+        KEY,
+        steps=1,
+        tol=tol,
     )
     run(data, 1.0, 0.5, 1e-3, 10)
     assert compiled
@@ -159,7 +184,13 @@ def test_numbers_compile_nothing():
 
 def test_the_first_working_set_holds_an_eighth_of_the_rows():
     """Rounded down to a multiple of 4, within 1,024 and 4,096 rows, and 2^19 numbers."""
-    for n, columns, want in [(100, 2, 100), (20_000, 2, 2500), (10**6, 2, 4096), (10**6, 200, 2620), (10**6, 10**5, 1024)]:
+    for n, columns, want in [
+        (100, 2, 100),
+        (20_000, 2, 2500),
+        (10**6, 2, 4096),
+        (10**6, 200, 2620),
+        (10**6, 10**5, 1024),
+    ]:
         rows = jaxsvm.Batch(np.broadcast_to(np.float32(0), (n, columns)), None, None, None)
         assert blocks.init_working_set(rows, None).tolist() == list(range(want))
     assert blocks.init_working_set(rows, 8).shape == (8,)
@@ -167,7 +198,9 @@ def test_the_first_working_set_holds_an_eighth_of_the_rows():
 
 def test_looks_without_a_new_least_violation_are_counted():
     """A run ends after PATIENCE of them in a row, or where no coefficient has changed."""
-    look = lambda kkt, near=True: dual_qp.Residual(*jnp.array([1.0, kkt, 0.1]), jnp.array(True), jnp.array(near))
+    look = lambda kkt, near=True: dual_qp.Residual(
+        *jnp.array([1.0, kkt, 0.1]), jnp.array(True), jnp.array(near)
+    )
     idle = dual_qp.never_idle(jnp.float32)
     counts = []
     for residual in [look(3.0), look(3.0), look(4.0), look(2.0), look(2.0), look(5.0, near=False)]:

@@ -12,10 +12,21 @@ import sklearn.svm
 
 import jaxsvm
 from jaxsvm import kernels, models
-from jaxsvm.estimators import SVC, SVR, BudgetedSVC, FourierFeatures, LinearSVC, NuSVC, NystromFeatures, Pegasos
+from jaxsvm.estimators import (
+    SVC,
+    SVR,
+    BudgetedSVC,
+    FourierFeatures,
+    LinearSVC,
+    NuSVC,
+    NystromFeatures,
+    Pegasos,
+)
 from jaxsvm.recipe import Recipe
 
-pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the ranges of the columns", "ignore:.*tolerance.*not met"
+)
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 Y = (X[:, 0] > 0).astype(int)
@@ -35,11 +46,19 @@ def with_overflow(*cells):
     return x
 
 
-@pytest.mark.parametrize("fit", [SVC().fit, LinearSVC().fit, Pegasos().fit, NystromFeatures().fit, FourierFeatures().fit])
+@pytest.mark.parametrize(
+    "fit", [SVC().fit, LinearSVC().fit, Pegasos().fit, NystromFeatures().fit, FourierFeatures().fit]
+)
 def test_an_overflow_is_named_at_the_row_of_the_user(fit):
-    for x, row, count in ((with_overflow((7, 1)), 7, 1), (with_overflow((9, 0), (9, 2), (31, 1)), 9, 3)):
+    for x, row, count in (
+        (with_overflow((7, 1)), 7, 1),
+        (with_overflow((9, 0), (9, 2), (31, 1)), 9, 3),
+    ):
         for form in (x, scipy.sparse.csr_array(x)):
-            with pytest.raises(ValueError, match=rf"first in row {row}: drop or fill in such rows \({count} numbers\)"):
+            with pytest.raises(
+                ValueError,
+                match=rf"first in row {row}: drop or fill in such rows \({count} numbers\)",
+            ):
                 fit(form, Y)
 
 
@@ -72,7 +91,12 @@ def common(a, b):
 def test_kernel_functions_of_strings_as_in_scikit_learn():
     pandas = pytest.importorskip("pandas")
     theirs = sklearn.svm.SVC(kernel=common).fit(WORDS, OF).decision_function(WORDS)
-    forms = (WORDS, np.array(WORDS, object), np.array(WORDS), pandas.Series(WORDS, index=[5, 3, 1, 0, 9, 7]))
+    forms = (
+        WORDS,
+        np.array(WORDS, object),
+        np.array(WORDS),
+        pandas.Series(WORDS, index=[5, 3, 1, 0, 9, 7]),
+    )
     for rows in forms:
         made = SVC(kernel=common).fit(rows, OF)
         np.testing.assert_allclose(made.decision_function(rows), theirs, atol=2e-3)
@@ -90,7 +114,8 @@ y = (x[:, 0] > 0).astype(int)
 for made in (LinearSVC(random_state=0), Pegasos(random_state=0), LinearSVR(random_state=0), SVC()):
     usual = made.fit(x, y).predict(x)
     with sklearn.config_context(array_api_dispatch=True):
-        np.testing.assert_array_equal(made.fit(jnp.asarray(x), jnp.asarray(y)).predict(jnp.asarray(x)), usual)
+        there = made.fit(jnp.asarray(x), jnp.asarray(y)).predict(jnp.asarray(x))
+        np.testing.assert_array_equal(there, usual)
 """
 
 
@@ -99,19 +124,27 @@ def test_rows_of_jax_under_array_api_dispatch():
     import os
 
     environment = os.environ | {"SCIPY_ARRAY_API": "1"}
-    done = subprocess.run([sys.executable, "-c", ARRAY_API], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ARRAY_API], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_scalars_of_numpy_are_parameters():
     usual = LinearSVC(random_state=0).fit(X, Y).coef_
     for dual in (np.True_, np.False_, np.str_("auto")):
-        made = LinearSVC(dual=dual, fit_intercept=np.True_, tol=np.float64(1e-4), max_iter=np.int64(1000))
+        made = LinearSVC(
+            dual=dual, fit_intercept=np.True_, tol=np.float64(1e-4), max_iter=np.int64(1000)
+        )
         np.testing.assert_array_equal(made.fit(X, Y).coef_, usual)
 
 
 def test_recipes_have_a_state():
-    for recipe in (jaxsvm.pegasos(0.1), kernels.rbf(2.0) * 3.0, jaxsvm.averaged(jaxsvm.pegasos(0.1), start=3)):
+    for recipe in (
+        jaxsvm.pegasos(0.1),
+        kernels.rbf(2.0) * 3.0,
+        jaxsvm.averaged(jaxsvm.pegasos(0.1), start=3),
+    ):
         other = type(recipe).__new__(type(recipe))
         state = recipe.__getstate__()
         other.__setstate__(pickle.loads(pickle.dumps(state)))
@@ -124,15 +157,22 @@ def test_an_estimator_is_told_to_pass_its_model(tmp_path):
     with pytest.raises(TypeError, match=r"got SVC\(\): pass its model_$"):
         models.to_libsvm(made, tmp_path / "a.model")
     models.to_libsvm(made.model_, tmp_path / "a.model")
-    np.testing.assert_allclose(models.from_libsvm(tmp_path / "a.model")(X), made.decision_function(X), atol=1e-4)
+    np.testing.assert_allclose(
+        models.from_libsvm(tmp_path / "a.model")(X), made.decision_function(X), atol=1e-4
+    )
     with pytest.raises(TypeError, match="pass its model_, without its probabilities"):
         models.to_libsvm(SVC(probability=True, random_state=0).fit(X, Y), tmp_path / "a.model")
 
 
 def test_names_and_weights_of_classes():
     for unit in ("D", "s"):
-        with pytest.raises(ValueError, match=rf"y must hold numbers, strings .* got datetime64\[{unit}\]: pass y.astype"):
-            SVC().fit(X, np.where(Y, np.datetime64("2020-01-01", unit), np.datetime64("2021-01-01", unit)))
+        with pytest.raises(
+            ValueError,
+            match=rf"y must hold numbers, strings .* got datetime64\[{unit}\]: pass y.astype",
+        ):
+            SVC().fit(
+                X, np.where(Y, np.datetime64("2020-01-01", unit), np.datetime64("2021-01-01", unit))
+            )
     x, y, weight = np.r_[X, X[:2]], np.r_[Y, [7, 7]], np.r_[np.ones(40), 0, 0]
     for machine in (SVC, LinearSVC):
         made = machine(class_weight={0: 2.0, 7: 3.0}).fit(x, y, weight)
@@ -145,19 +185,30 @@ def test_names_and_weights_of_classes():
 @pytest.mark.parametrize("size", [0, -1, 2.5, "3", None, True])
 def test_numbers_of_features_are_whole(size):
     for made in (NystromFeatures(n_components=size), FourierFeatures(n_components=size)):
-        with pytest.raises(ValueError, match="n_components must be a whole number of at least 1, got"):
+        with pytest.raises(
+            ValueError, match="n_components must be a whole number of at least 1, got"
+        ):
             made.fit(X)
 
 
 @pytest.mark.parametrize("gamma", [1e39, 1e-50])
 def test_a_gamma_out_of_the_range_of_float32(gamma):
-    with pytest.raises(ValueError, match=r"gamma must be from 1.18e-38 to 3.4e\+38 for float32, got 1e"):
+    with pytest.raises(
+        ValueError, match=r"gamma must be from 1.18e-38 to 3.4e\+38 for float32, got 1e"
+    ):
         SVC(gamma=gamma).fit(X, Y)
 
 
 @pytest.mark.parametrize(
     "machine",
-    [SVC(C=1e39), SVC(kernel="poly", coef0=1e39), SVC(tol=1e-50), SVR(epsilon=1e39), LinearSVC(C=1e39), Pegasos(alpha=1e-50)],
+    [
+        SVC(C=1e39),
+        SVC(kernel="poly", coef0=1e39),
+        SVC(tol=1e-50),
+        SVR(epsilon=1e39),
+        LinearSVC(C=1e39),
+        Pegasos(alpha=1e-50),
+    ],
 )
 def test_numbers_out_of_the_range_of_float32(machine):
     with pytest.raises(ValueError, match=r"from 1.18e-38 to 3.4e\+38 in size for float32, got 1e"):
@@ -169,9 +220,16 @@ def test_the_state_of_a_machine_is_of_numpy(machine):
     """skops saves such a state: it reads no array of JAX."""
     made = machine.fit(X, Y)
     state = made.__getstate__()
-    leaves = [leaf for value in state.values() if not isinstance(value, dict) for leaf in jax.tree.leaves(value)]
+    leaves = [
+        leaf
+        for value in state.values()
+        if not isinstance(value, dict)
+        for leaf in jax.tree.leaves(value)
+    ]
     arrays = [leaf for leaf in leaves if hasattr(leaf, "dtype")]
-    assert len(arrays) > 5 and not any(isinstance(a, jax.Array) and a.dtype.kind in "fiub" for a in arrays)
+    assert len(arrays) > 5 and not any(
+        isinstance(a, jax.Array) and a.dtype.kind in "fiub" for a in arrays
+    )
     other = type(machine)()
     other.__setstate__(state)
     np.testing.assert_array_equal(other.decision_function(X), made.decision_function(X))
@@ -181,7 +239,9 @@ def test_a_polynomial_of_degree_0_is_a_constant():
     """scikit-learn takes it."""
     np.testing.assert_array_equal(kernels.polynomial(2.0, 3.0, degree=0)(X, X), np.ones((40, 40)))
     theirs = sklearn.svm.SVC(kernel="poly", degree=0).fit(X, Y)
-    np.testing.assert_array_equal(SVC(kernel="poly", degree=0).fit(X, Y).predict(X), theirs.predict(X))
+    np.testing.assert_array_equal(
+        SVC(kernel="poly", degree=0).fit(X, Y).predict(X), theirs.predict(X)
+    )
 
 
 @pytest.mark.long  # without JAX's caches

@@ -1,4 +1,5 @@
-"""`SVCCV`, `SVRCV` and `LinearSVCCV` beside scikit-learn's GridSearchCV of its machines on the same folds."""
+"""`SVCCV`, `SVRCV` and `LinearSVCCV` beside scikit-learn's GridSearchCV of its machines on the same
+folds."""
 
 import functools
 import pickle
@@ -27,7 +28,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import jaxsvm
 from jaxsvm.estimators import SVC, SVCCV, SVR, SVRCV, LinearSVC, LinearSVCCV, cross_validation
 
-pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the ranges of the columns", "ignore:.*tolerance.*not met"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +91,11 @@ def test_two_classes():
     same_choice(ours, theirs, scores, 2.001 / 113, ("C", "gamma"))
     assert {"C": ours.C_, "gamma": ours.gamma_} == theirs.best_params_
     np.testing.assert_allclose(ours.Cs_, np.logspace(-1, 3, 4))
-    assert ours.gammas_.shape == (4,) and ours.n_features_in_ == 30 and ours.classes_.tolist() == ["bad", "good"]
+    assert (
+        ours.gammas_.shape == (4,)
+        and ours.n_features_in_ == 30
+        and ours.classes_.tolist() == ["bad", "good"]
+    )
     # the machine is that of the numbers chosen
     np.testing.assert_allclose(ours.decision_function(x), theirs.decision_function(x), atol=2e-2)
     np.testing.assert_array_equal(ours.predict(x), theirs.predict(x))
@@ -107,14 +114,20 @@ def test_the_selection_is_in_the_rows_of_the_user():
     i, j = ours.selection_.table.place
     train, test = splits[2]
     model = sklearn.svm.SVC(C=ours.C_, gamma=ours.gamma_, tol=1e-6).fit(x[train], y[train])
-    np.testing.assert_allclose(ours.selection_.scores[i, j, test], model.decision_function(x[test]), atol=2e-2)
+    np.testing.assert_allclose(
+        ours.selection_.scores[i, j, test], model.decision_function(x[test]), atol=2e-2
+    )
     proof = ours.certificate_
     assert 0 <= proof.gap < 1e-2 * proof.primal and ours.selection_.certificate is proof
     square = np.maximum(0, 1 - (2 * y - 1) * ours.decision_function(x)).sum()
     dual = ours.dual_coef_[0]
-    gram = np.exp(-ours.gamma_ * ((ours.support_vectors_[:, None] - ours.support_vectors_[None]) ** 2).sum(-1))
+    gram = np.exp(
+        -ours.gamma_ * ((ours.support_vectors_[:, None] - ours.support_vectors_[None]) ** 2).sum(-1)
+    )
     assert dual @ gram @ dual / 2 + ours.C_ * square == pytest.approx(proof.primal, rel=1e-2)
-    np.testing.assert_allclose(ours.selection_.model(x.astype(np.float32)), ours.decision_function(x), atol=2e-2)
+    np.testing.assert_allclose(
+        ours.selection_.model(x.astype(np.float32)), ours.decision_function(x), atol=2e-2
+    )
 
 
 @pytest.mark.long
@@ -122,7 +135,9 @@ def test_the_selection_is_in_the_rows_of_the_user():
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
 def test_more_classes(load, n, size, multiclass):
     x, y = standard(load, n)
-    ours = SVCCV(Cs=[1.0, 10.0, 100.0][:size], gammas=[0.003, 0.03, 0.3][:size], multiclass=multiclass, cv=3).fit(x, y)
+    ours = SVCCV(
+        Cs=[1.0, 10.0, 100.0][:size], gammas=[0.003, 0.03, 0.3][:size], multiclass=multiclass, cv=3
+    ).fit(x, y)
     model = sklearn.svm.SVC()
     if multiclass == "ovr":
         from sklearn.multiclass import OneVsRestClassifier
@@ -130,15 +145,21 @@ def test_more_classes(load, n, size, multiclass):
         model = OneVsRestClassifier(model)
     axes = {"C": ours.Cs_, "gamma": ours.gammas_}
     prefix = "estimator__" if multiclass == "ovr" else ""
-    theirs = GridSearchCV(model, {prefix + name: axis for name, axis in axes.items()}, cv=3).fit(x, y)
+    theirs = GridSearchCV(model, {prefix + name: axis for name, axis in axes.items()}, cv=3).fit(
+        x, y
+    )
     scores = grid_of(theirs, size, size)
     same_choice(ours, theirs, scores, 2.001 / (len(y) // 3), ("C", "gamma"))
     assert np.mean(ours.predict(x) == theirs.predict(x)) > 0.99
-    assert 0 <= ours.certificate_.gap < 1e-2 * ours.certificate_.primal and ours.selection_.scores.shape == (
-        size,
-        size,
-        len(y),
-        len(ours.classes_),
+    assert (
+        0 <= ours.certificate_.gap < 1e-2 * ours.certificate_.primal
+        and ours.selection_.scores.shape
+        == (
+            size,
+            size,
+            len(y),
+            len(ours.classes_),
+        )
     )
 
 
@@ -151,7 +172,9 @@ def test_linear_machines(loss):
     theirs = GridSearchCV(machine, {"C": ours.Cs_}).fit(x, y)
     same_choice(ours, theirs, grid_of(theirs, 5), 2.001 / 113, ("C",))
     plain = LinearSVC(C=ours.C_, loss=loss).fit(x, y)
-    assert ours.solver_ == plain.solver_ == ("newton" if loss == "squared_hinge" else "interior_point")
+    assert (
+        ours.solver_ == plain.solver_ == ("newton" if loss == "squared_hinge" else "interior_point")
+    )
     np.testing.assert_allclose(ours.coef_, plain.coef_, atol=1e-5)
     np.testing.assert_allclose(ours.intercept_, plain.intercept_, atol=1e-5)
 
@@ -165,7 +188,9 @@ def test_the_C_of_linear_machines_is_that_of_a_row_in_folds_of_any_size():
     ours = LinearSVCCV(Cs=[0.01, 1.0], cv=PredefinedSplit(fold)).fit(x, y)
     for i, C in enumerate(ours.Cs_):
         for f in range(3):
-            model = sklearn.svm.LinearSVC(C=C, tol=1e-8, max_iter=10**6).fit(x[fold != f], y[fold != f])
+            model = sklearn.svm.LinearSVC(C=C, tol=1e-8, max_iter=10**6).fit(
+                x[fold != f], y[fold != f]
+            )
             values = ours.selection_.scores[i, fold == f]
             np.testing.assert_allclose(values, model.decision_function(x[fold == f]), atol=1e-3)
 
@@ -182,8 +207,12 @@ def test_real_targets():
     assert ours.scores_.shape == (2, 2, 2, 5)
     plain = SVR(C=ours.C_, gamma=ours.gamma_, epsilon=ours.epsilon_).fit(x, y)
     np.testing.assert_array_equal(ours.predict(x), plain.predict(x))
-    error = GridSearchCV(sklearn.svm.SVR(epsilon=0.2), {"C": [0.1, 1.0]}, scoring="neg_mean_absolute_error").fit(x, y)
-    ours = SVRCV(Cs=[0.1, 1.0], gammas=None, epsilons=0.2, scoring="neg_mean_absolute_error").fit(x, y)
+    error = GridSearchCV(
+        sklearn.svm.SVR(epsilon=0.2), {"C": [0.1, 1.0]}, scoring="neg_mean_absolute_error"
+    ).fit(x, y)
+    ours = SVRCV(Cs=[0.1, 1.0], gammas=None, epsilons=0.2, scoring="neg_mean_absolute_error").fit(
+        x, y
+    )
     np.testing.assert_allclose(ours.scores_, grid_of(error, 2), atol=3e-3)
     assert ours.epsilon_ == 0.2 and ours.epsilons_ is None and ours.gammas_ is None
     assert ours.gamma_ == pytest.approx(1 / (x.shape[1] * x.var()), rel=1e-4)
@@ -199,11 +228,15 @@ def cancer(n=150):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scoring", ["roc_auc", "f1_macro", make_scorer(balanced_accuracy_score), None])
+@pytest.mark.parametrize(
+    "scoring", ["roc_auc", "f1_macro", make_scorer(balanced_accuracy_score), None]
+)
 def test_scores_of_scikit_learn(scoring):
     x, y = cancer()
     ours = SVCCV(**FEW, scoring=scoring).fit(x, y)
-    theirs = GridSearchCV(sklearn.svm.SVC(gamma=0.03), {"C": FEW["Cs"]}, cv=3, scoring=scoring).fit(x, y)
+    theirs = GridSearchCV(sklearn.svm.SVC(gamma=0.03), {"C": FEW["Cs"]}, cv=3, scoring=scoring).fit(
+        x, y
+    )
     np.testing.assert_allclose(ours.scores_[:, 0], grid_of(theirs, 2), atol=2e-2)
     assert ours.score(x, y) == pytest.approx(theirs.score(x, y), abs=2e-2)
 
@@ -219,18 +252,24 @@ def test_a_function_as_score():
 
     ours = SVCCV(**FEW, scoring=score).fit(x, np.array(["bad", "good"])[y])
     assert seen == [50] * 6
-    theirs = GridSearchCV(sklearn.svm.SVC(gamma=0.03), {"C": FEW["Cs"]}, cv=3, scoring="f1").fit(x, y)
+    theirs = GridSearchCV(sklearn.svm.SVC(gamma=0.03), {"C": FEW["Cs"]}, cv=3, scoring="f1").fit(
+        x, y
+    )
     np.testing.assert_allclose(ours.scores_[:, 0], grid_of(theirs, 2), atol=2e-2)
 
 
-@pytest.mark.parametrize("cv", [KFold(3, shuffle=True, random_state=1), GroupKFold(3), "pairs", 4], ids=str)
+@pytest.mark.parametrize(
+    "cv", [KFold(3, shuffle=True, random_state=1), GroupKFold(3), "pairs", 4], ids=str
+)
 def test_splitters(cv):
     x, y = cancer()
     groups = np.arange(150) // 10
     if cv == "pairs":
         cv = [(test, train) for train, test in KFold(2).split(x)]
     ours = SVCCV(**FEW | {"cv": cv}).fit(x, y, groups=groups)
-    theirs = GridSearchCV(sklearn.svm.SVC(gamma=0.03), {"C": FEW["Cs"]}, cv=cv).fit(x, y, groups=groups)
+    theirs = GridSearchCV(sklearn.svm.SVC(gamma=0.03), {"C": FEW["Cs"]}, cv=cv).fit(
+        x, y, groups=groups
+    )
     assert np.abs(ours.scores_[:, 0] - grid_of(theirs, 2)).max() <= 2.001 / 37
 
 
@@ -243,17 +282,25 @@ def test_weights_and_equal_rows():
     by_copies = SVCCV(**FEW | {"cv": PredefinedSplit(fold[copies])}).fit(x[copies], y[copies])
     np.testing.assert_array_equal(by_weight.scores_, by_copies.scores_)
     np.testing.assert_array_equal(by_weight.decision_function(x), by_copies.decision_function(x))
-    np.testing.assert_array_equal(by_weight.selection_.scores[..., copies], by_copies.selection_.scores)
+    np.testing.assert_array_equal(
+        by_weight.selection_.scores[..., copies], by_copies.selection_.scores
+    )
     # without rows of weight 0, and with class weights, which are none of the score
     weight[:30] = 0
     ours = SVCCV(**FEW | {"cv": PredefinedSplit(fold)}, class_weight={0: 3.0}).fit(x, y, weight)
-    assert np.isnan(ours.selection_.scores[..., :30]).all() and (ours.selection_.fold[:30] == -1).all()
+    assert (
+        np.isnan(ours.selection_.scores[..., :30]).all() and (ours.selection_.fold[:30] == -1).all()
+    )
     for f in range(3):
         train, test = (fold != f) & (weight > 0), (fold == f) & (weight > 0)
         for i, C in enumerate(FEW["Cs"]):
-            model = sklearn.svm.SVC(C=C, gamma=0.03, class_weight={0: 3.0}).fit(x[train], y[train], weight[train])
+            model = sklearn.svm.SVC(C=C, gamma=0.03, class_weight={0: 3.0}).fit(
+                x[train], y[train], weight[train]
+            )
             wanted = model.score(x[test], y[test], weight[test])
-            assert ours.scores_[i, 0, f] == pytest.approx(wanted, abs=2.001 * 2 / weight[test].sum())
+            assert ours.scores_[i, 0, f] == pytest.approx(
+                wanted, abs=2.001 * 2 / weight[test].sum()
+            )
 
 
 @pytest.mark.long
@@ -276,6 +323,12 @@ def test_rows_of_all_kinds():
     assert clone(dense).get_params() == SVCCV(**FEW).get_params()
 
 
+def test_gamma_counts_the_columns_of_sparse_rows():
+    x, y = cancer(120)
+    x = scipy.sparse.csr_matrix(x[:, :5] + 3)  # of which the solvers get eight columns
+    assert SVCCV(Cs=[1.0, 2.0], gammas=None, cv=3).fit(x, y).gamma_ == SVC().fit(x, y)._gamma
+
+
 def test_one_standard_error_and_no_refit():
     x, y = cancer()
     options = {"Cs": [0.1, 1.0, 10.0], "gammas": [0.03], "cv": 3}
@@ -283,11 +336,15 @@ def test_one_standard_error_and_no_refit():
     np.testing.assert_array_equal(best.scores_, other.scores_)
     mean, se = best.scores_.mean(-1)[:, 0], best.scores_.std(-1, ddof=1)[:, 0] / np.sqrt(3)
     enough = mean >= mean.max() - se[np.argmax(mean)]
-    assert other.C_ == options["Cs"][np.argmax(enough)] and best.C_ == options["Cs"][np.argmax(mean)]
+    assert (
+        other.C_ == options["Cs"][np.argmax(enough)] and best.C_ == options["Cs"][np.argmax(mean)]
+    )
     assert other.best_score_ == pytest.approx(mean[np.argmax(enough)])
     with pytest.raises(NotFittedError):
         other.predict(x)
-    assert hasattr(best, "support_") and not hasattr(best.set_params(refit=False).fit(x, y), "support_")
+    assert hasattr(best, "support_") and not hasattr(
+        best.set_params(refit=False).fit(x, y), "support_"
+    )
 
 
 def test_bad_input():
@@ -297,7 +354,9 @@ def test_bad_input():
         (ShuffleSplit(3, random_state=0), "overlap"),
         (TimeSeriesSplit(3), "a training set is not all rows outside of the test set"),
     ):
-        with pytest.raises(ValueError, match=f"cv must split the rows into disjoint test sets.*{what}"):
+        with pytest.raises(
+            ValueError, match=f"cv must split the rows into disjoint test sets.*{what}"
+        ):
             SVCCV(**FEW | {"cv": cv}).fit(x, y)
     with pytest.raises(ValueError, match="Cs must be a whole number of at least 2, got 1"):
         SVCCV(Cs=1).fit(x, y)
@@ -305,11 +364,15 @@ def test_bad_input():
         SVCCV(gammas=0).fit(x, y)
     with pytest.raises(ValueError, match="C must be a finite number above 0, got -1"):
         SVCCV(Cs=[-1.0, 1.0]).fit(x, y)
-    with pytest.raises(ValueError, match="the axis C must be a vector of at least one finite number"):
+    with pytest.raises(
+        ValueError, match="the axis C must be a vector of at least one finite number"
+    ):
         LinearSVCCV(Cs=[]).fit(x, y)
     with pytest.raises(ValueError, match="rule must be one of 'best', 'one_se', got 'first'"):
         SVCCV(**FEW, rule="first").fit(x, y)
-    with pytest.raises(ValueError, match="scoring='neg_log_loss' reads probabilities, and SVCCV has none"):
+    with pytest.raises(
+        ValueError, match="scoring='neg_log_loss' reads probabilities, and SVCCV has none"
+    ):
         SVCCV(**FEW, scoring="neg_log_loss").fit(x, y)
     with pytest.raises(ValueError, match="scoring must be the name of one score"):
         SVCCV(**FEW, scoring=["accuracy", "f1"]).fit(x, y)
@@ -329,9 +392,13 @@ def test_class_weights_of_a_linear_machine_are_those_of_liblinear():
     cv = KFold(4, shuffle=True, random_state=0)
     ours = LinearSVCCV(Cs=[1e-3, 0.1, 1.0], cv=cv, **options).fit(x, y)
     theirs = GridSearchCV(
-        sklearn.svm.LinearSVC(tol=1e-8, max_iter=10**6, dual=False, **options), {"C": [1e-3, 0.1, 1.0]}, cv=cv
+        sklearn.svm.LinearSVC(tol=1e-8, max_iter=10**6, dual=False, **options),
+        {"C": [1e-3, 0.1, 1.0]},
+        cv=cv,
     ).fit(x, y)
-    np.testing.assert_allclose(ours.scores_.mean(axis=1), theirs.cv_results_["mean_test_score"], atol=1e-2)
+    np.testing.assert_allclose(
+        ours.scores_.mean(axis=1), theirs.cv_results_["mean_test_score"], atol=1e-2
+    )
     assert ours.C_ == theirs.best_params_["C"]
     np.testing.assert_allclose(ours.coef_, theirs.best_estimator_.coef_, atol=1e-2)
 
@@ -341,7 +408,9 @@ def test_predictions_out_of_fold_are_the_largest_values_or_the_most_votes():
     assert cross_validation.predicted(values, votes=False).tolist() == [1, 0, 2]
     assert cross_validation.predicted(values, votes=True).tolist() == [1, 0, 2]
     # of two votes each, the first, whatever is added for ties
-    assert cross_validation.predicted(np.array([[1.9, 0.1, 2.2], [0.1, 2.1, 1.9]]), votes=True).tolist() == [0, 1]
+    assert cross_validation.predicted(
+        np.array([[1.9, 0.1, 2.2], [0.1, 2.1, 1.9]]), votes=True
+    ).tolist() == [0, 1]
     assert cross_validation.predicted(np.array([0.5, -0.5, 0.0]), votes=False).tolist() == [1, 0, 0]
 
 

@@ -1,4 +1,5 @@
-"""`LinearSVC`, `LinearSVR` and `Pegasos` beside scikit-learn's linear machines, on the same rows."""
+"""`LinearSVC`, `LinearSVR` and `Pegasos` beside scikit-learn's linear machines, on the same
+rows."""
 
 import functools
 import inspect
@@ -13,9 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
+import jaxsvm
 from jaxsvm.estimators import LinearSVC, LinearSVR, Pegasos
 
-pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:Liblinear")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the ranges of the columns", "ignore:.*tolerance.*not met", "ignore:Liblinear"
+)
 
 IRIS = load_iris()
 X, Y = StandardScaler().fit_transform(IRIS.data), IRIS.target_names[IRIS.target]
@@ -39,21 +43,33 @@ def usual_promotion():
 def on_iris(**options):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         ours = LinearSVC(random_state=0, **options).fit(X, Y)
-    return ours, sklearn.svm.LinearSVC(random_state=0, tol=1e-9, max_iter=10**6, **options).fit(X, Y)
+    return ours, sklearn.svm.LinearSVC(random_state=0, tol=1e-9, max_iter=10**6, **options).fit(
+        X, Y
+    )
 
 
 @pytest.mark.parametrize(
-    "options, atol",  # a large intercept_scaling makes the problem flat, and the hinge has no curvature
-    [({}, 1e-4), ({"loss": "hinge"}, 2e-2), ({"intercept_scaling": 3.0}, 5e-3), ({"fit_intercept": False}, 1e-4)],
+    # a large intercept_scaling makes the problem flat, and the hinge has no curvature
+    "options, atol",
+    [
+        ({}, 1e-4),
+        ({"loss": "hinge"}, 2e-2),
+        ({"intercept_scaling": 3.0}, 5e-3),
+        ({"fit_intercept": False}, 1e-4),
+    ],
 )
 def test_classifiers_solve_the_problem_of_liblinear(options, atol):
     ours, theirs = on_iris(**options)
     for name in ("coef_", "intercept_"):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=atol)
         assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name))
-    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=3 * atol)
+    np.testing.assert_allclose(
+        ours.decision_function(X), theirs.decision_function(X), atol=3 * atol
+    )
     assert np.mean(ours.predict(X) == theirs.predict(X)) > 0.99
-    np.testing.assert_array_equal(ours.predict(X), ours.classes_[np.argmax(ours.decision_function(X), axis=1)])
+    np.testing.assert_array_equal(
+        ours.predict(X), ours.classes_[np.argmax(ours.decision_function(X), axis=1)]
+    )
     assert type(ours.n_iter_) is int and ours.classes_.tolist() == theirs.classes_.tolist()
 
 
@@ -70,21 +86,32 @@ def test_two_classes():
 
 def test_the_intercept_is_free_where_its_scale_is_large():
     x, y = [[2, 1], [3, 1], [1, 3], [2, 3]], [0, 0, 1, 1]
-    made = {s: LinearSVC(C=4, intercept_scaling=s, tol=1e-6, random_state=0, max_iter=10**4).fit(x, y) for s in (0.01, 5)}
-    theirs = sklearn.svm.LinearSVC(C=4, intercept_scaling=5, tol=1e-9, max_iter=10**6, dual=False).fit(x, y)
+    made = {
+        s: LinearSVC(C=4, intercept_scaling=s, tol=1e-6, random_state=0, max_iter=10**4).fit(x, y)
+        for s in (0.01, 5)
+    }
+    theirs = sklearn.svm.LinearSVC(
+        C=4, intercept_scaling=5, tol=1e-9, max_iter=10**6, dual=False
+    ).fit(x, y)
     assert abs(made[0.01].intercept_[0]) < 1e-2
     np.testing.assert_allclose(made[5].intercept_, theirs.intercept_, atol=2e-2)
-    np.testing.assert_allclose(made[5].model_(np.float32(x)), made[5].decision_function(x), atol=1e-4)
+    np.testing.assert_allclose(
+        made[5].model_(np.float32(x)), made[5].decision_function(x), atol=1e-4
+    )
 
 
 def test_weights_are_copies_and_zero_is_absence():
     weight = np.random.default_rng(0).integers(0, 4, 6) + np.array([1, 0, 0, 1, 0, 0])
-    for made, target in ((LinearSVC(random_state=0), LABELS), (LinearSVR(random_state=0), np.arange(6.0))):
+    for made, target in (
+        (LinearSVC(random_state=0), LABELS),
+        (LinearSVR(random_state=0), np.arange(6.0)),
+    ):
         one = made.fit(TOY, target, weight).coef_
         two = made.fit(np.repeat(TOY, weight, 0), np.repeat(target, weight)).coef_
         np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(
-        LinearSVC(random_state=0).fit(TOY, LABELS, np.ones(6)).coef_, LinearSVC(random_state=0).fit(TOY, LABELS).coef_
+        LinearSVC(random_state=0).fit(TOY, LABELS, np.ones(6)).coef_,
+        LinearSVC(random_state=0).fit(TOY, LABELS).coef_,
     )
 
 
@@ -101,7 +128,10 @@ def test_class_weights_of_two_classes():
 def test_class_weights_of_three_classes_are_those_of_liblinear(solver):
     weight = np.random.default_rng(0).random(len(Y)) * 2
     loss = "squared_hinge" if solver == "newton" else "hinge"
-    for class_weight in ({"setosa": 1.0, "versicolor": 5.0, "virginica": 0.2}, dict.fromkeys(np.unique(Y), 2.0)):
+    for class_weight in (
+        {"setosa": 1.0, "versicolor": 5.0, "virginica": 0.2},
+        dict.fromkeys(np.unique(Y), 2.0),
+    ):
         options = {"class_weight": class_weight, "loss": loss}
         ours = LinearSVC(solver=solver, random_state=0, tol=1e-5, **options).fit(X, Y, weight)
         theirs = sklearn.svm.LinearSVC(tol=1e-8, max_iter=10**6, **options).fit(X, Y, weight)
@@ -121,7 +151,9 @@ def test_weights_may_be_set_and_made_sparse():
         np.testing.assert_array_equal(made.predict(x), ours.predict(X))
     np.testing.assert_array_equal(made.densify().coef_, ours.coef_)
     made.coef_ = 0 * made.coef_
-    np.testing.assert_array_equal(made.decision_function(X), np.broadcast_to(made.intercept_, (150, 3)))
+    np.testing.assert_array_equal(
+        made.decision_function(X), np.broadcast_to(made.intercept_, (150, 3))
+    )
     assert not hasattr(LinearSVC(), "coef_") and not hasattr(LinearSVC(), "intercept_")
 
 
@@ -130,7 +162,11 @@ def test_sparse_rows_are_dense_ones():
     made = LinearSVC(random_state=0).fit(scipy.sparse.dok_array(X), Y)
     np.testing.assert_allclose(made.coef_, ours.coef_, atol=1e-3)
     scaled = LinearSVC(random_state=0, intercept_scaling=3.0).fit(scipy.sparse.csr_array(X), Y)
-    np.testing.assert_allclose(scaled.decision_function(X), on_iris(intercept_scaling=3.0)[0].decision_function(X), atol=1e-2)
+    np.testing.assert_allclose(
+        scaled.decision_function(X),
+        on_iris(intercept_scaling=3.0)[0].decision_function(X),
+        atol=1e-2,
+    )
 
 
 def test_too_few_passes_are_told():
@@ -152,7 +188,9 @@ def test_too_few_passes_are_told():
 )
 def test_regressors_solve_the_problem_of_liblinear(options, atol):
     ours = LinearSVR(random_state=0, **options).fit(REAL, TARGET)
-    theirs = sklearn.svm.LinearSVR(random_state=0, tol=1e-9, max_iter=10**6, **options).fit(REAL, TARGET)
+    theirs = sklearn.svm.LinearSVR(random_state=0, tol=1e-9, max_iter=10**6, **options).fit(
+        REAL, TARGET
+    )
     for name in ("coef_", "intercept_"):
         assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name))
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=atol)
@@ -164,7 +202,10 @@ def test_regressors_solve_the_problem_of_liblinear(options, atol):
 
 def test_pegasos_has_parameters_of_sgd_classifier():
     ours, theirs = (inspect.signature(each).parameters for each in (Pegasos, SGDClassifier))
-    changed = {"max_iter", "average"}  # documented: no stopping criterion; the mean is the better default
+    changed = {
+        "max_iter",
+        "average",
+    }  # documented: no stopping criterion; the mean is the better default
     additions = {"batch_size", "progress"}
     assert set(ours) - additions <= set(theirs)
     assert all(ours[key].default == theirs[key].default for key in set(ours) - additions - changed)
@@ -174,12 +215,19 @@ def test_pegasos_has_parameters_of_sgd_classifier():
 def test_pegasos_comes_near_the_optimum(k):
     x, y = make_classification(200, 8, n_informative=5, n_classes=k, random_state=0)
     made = Pegasos(alpha=1e-2, max_iter=50, random_state=0).fit(x, y)
-    best = sklearn.svm.LinearSVC(loss="hinge", C=1 / (1e-2 * 200), tol=1e-8, max_iter=10**6, random_state=0).fit(x, y)
+    best = sklearn.svm.LinearSVC(
+        loss="hinge", C=1 / (1e-2 * 200), tol=1e-8, max_iter=10**6, random_state=0
+    ).fit(x, y)
     names = made.classes_ if k > 2 else made.classes_[1:]
 
     def objective(machine):
-        slack = np.maximum(0, 1 - np.where(y[:, None] == names, 1, -1) * (x @ machine.coef_.T + machine.intercept_))
-        return 0.5e-2 * (np.sum(machine.coef_**2) + np.sum(machine.intercept_**2)) + slack.mean(axis=0).sum()
+        slack = np.maximum(
+            0, 1 - np.where(y[:, None] == names, 1, -1) * (x @ machine.coef_.T + machine.intercept_)
+        )
+        return (
+            0.5e-2 * (np.sum(machine.coef_**2) + np.sum(machine.intercept_**2))
+            + slack.mean(axis=0).sum()
+        )
 
     assert objective(best) <= objective(made) < 1.01 * objective(best)
     assert made.coef_.shape == best.coef_.shape and made.n_iter_ >= 50
@@ -192,5 +240,31 @@ def test_pegasos_in_pieces():
         for piece in np.array_split(np.random.default_rng(0).permutation(150), 3):
             made.partial_fit(X[piece], Y[piece], classes=IRIS.target_names)
     assert made.score(X, Y) > 0.9
-    last = Pegasos(average=False, shuffle=False, loss="log_loss", fit_intercept=False, batch_size=8, random_state=0).fit(X, Y)
+    last = Pegasos(
+        average=False,
+        shuffle=False,
+        loss="log_loss",
+        fit_intercept=False,
+        batch_size=8,
+        random_state=0,
+    ).fit(X, Y)
     assert last.score(X, Y) > 0.8 and last.intercept_.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["newton", "interior_point", "augmented_lagrangian"])
+def test_steps_are_counted_in_the_states(name):
+    """Of all updates, whatever the evaluations are; states of older files begin to count at 0."""
+    maker = {"newton": lambda: jaxsvm.newton(1e-4, rounds=2.0)}.get(
+        name, lambda: getattr(jaxsvm, name)(3.0, rounds=2.0)
+    )
+    data = jaxsvm.dataset(X, np.where(Y == Y[0], 1, -1))
+    run = jaxsvm.fit(maker(), data, jax.random.key(0), steps=3, tol=1e-30)
+    assert int(run.state.solver.steps) == 6
+    if name != "newton":
+        solver = run.state.solver
+        old = type(solver)(**{k: v for k, v in solver._asdict().items() if k != "steps"})
+        state = run.state._replace(solver=old)
+        more = jaxsvm.fit(maker(), data, steps=1, tol=1e-30, state=state)
+        assert int(more.state.solver.steps) == 2
+    made = LinearSVC(solver=name, loss="squared_hinge", max_iter=3, tol=1e-12).fit(X, Y)
+    assert made.n_iter_ == 3

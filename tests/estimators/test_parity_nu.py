@@ -19,7 +19,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "ign
 TOY, LABELS = np.array([[-2.0, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]), [1, 1, 1, 2, 2, 2]
 AT = [[-1, -1], [2, 2], [3, 2]]
 FLOWERS, NAMES = load_iris(return_X_y=True)
-FLOWERS, NAMES = np.delete(FLOWERS, 142, 0), np.delete(NAMES, 142)  # equal to row 101; they would share a coefficient
+FLOWERS, NAMES = (
+    np.delete(FLOWERS, 142, 0),
+    np.delete(NAMES, 142),
+)  # equal to row 101; they would share a coefficient
 REAL, TARGET = load_diabetes(return_X_y=True)
 REAL, TARGET = REAL[:200, :8] * 20, (TARGET[:200] - TARGET[:200].mean()) / TARGET[:200].std()
 SIDED = np.array([[-2.0, 0], [-1, -1], [0, -2], [0, 2], [1, 1], [2, 0]])
@@ -34,14 +37,17 @@ def usual_promotion():
 
 @functools.cache
 def fitted(ours, kernel, **options):
-    x, y = {NuSVC: (FLOWERS, NAMES), NuSVR: (REAL, TARGET), OneClassSVM: (REAL + 3, None)}[ours]  # 0 is outside
+    x, y = {NuSVC: (FLOWERS, NAMES), NuSVR: (REAL, TARGET), OneClassSVM: (REAL + 3, None)}[
+        ours
+    ]  # 0 is outside
     theirs = getattr(sklearn.svm, ours.__name__)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         made = ours(kernel=kernel, tol=1e-5, **options).fit(x, y)
     return made, theirs(kernel=kernel, tol=1e-8, **options).fit(x, y), x
 
 
-# nu n / 2 is no whole number: else all coefficients may be at bounds, and the intercept anywhere in an interval
+# nu n / 2 is no whole number: else all coefficients may be at bounds, and the intercept anywhere in
+# an interval
 CASES = [
     (NuSVC, "rbf", {"nu": 0.253, "decision_function_shape": "ovo"}),
     (NuSVC, "linear", {"nu": 0.131, "decision_function_shape": "ovo"}),
@@ -53,7 +59,9 @@ CASES = [
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.parametrize("ours, kernel, options", CASES, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    "ours, kernel, options", CASES, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_every_attribute(ours, kernel, options):
     made, theirs, x = fitted(ours, kernel, **options)
     name = "predict" if ours is NuSVR else "decision_function"
@@ -64,8 +72,11 @@ def test_every_attribute(ours, kernel, options):
     np.testing.assert_array_equal(made.support_, theirs.support_)
     np.testing.assert_array_equal(made.support_vectors_, theirs.support_vectors_)
     np.testing.assert_allclose(made.intercept_, theirs.intercept_, atol=2e-3 * scale)
-    # nu-SVC of this linear kernel has coefficients whose sums float32 rounds by more than the tolerance, and says so
-    assert made.fit_status_ == (ours is NuSVC and kernel == "linear") and type(made.n_iter_) is type(theirs.n_iter_)
+    # nu-SVC of this linear kernel has coefficients whose sums float32 rounds by more than the
+    # tolerance, and says so
+    assert made.fit_status_ == (ours is NuSVC and kernel == "linear") and type(
+        made.n_iter_
+    ) is type(theirs.n_iter_)
     assert hasattr(made, "coef_") == (kernel == "linear")
     if kernel == "linear":
         np.testing.assert_allclose(made.coef_, theirs.coef_, atol=2e-3 * np.abs(theirs.coef_).max())
@@ -77,13 +88,20 @@ def test_every_attribute(ours, kernel, options):
 def test_infeasible_nu():
     for weight, nu in (([1, 1, 1, 1, 0, 0], 0.6), ([1] * 6, 1.0)):
         if nu < 1:
-            with pytest.raises(ValueError, match=r"nu is infeasible: for the classes 1 and 2 .* = 0\.5 by weight, got 0\.6"):
+            with pytest.raises(
+                ValueError,
+                match=r"nu is infeasible: for the classes 1 and 2 .* = 0\.5 by weight, got 0\.6",
+            ):
                 NuSVC(nu=nu, kernel="linear").fit(TOY, LABELS, weight)
             with pytest.raises(ValueError, match="infeasible"):
                 sklearn.svm.NuSVC(nu=nu, kernel="linear").fit(TOY, LABELS, weight)
         else:
             assert NuSVC(nu=nu, kernel="linear").fit(TOY, LABELS, weight).score(TOY, LABELS) == 1
-    for made, target in ((NuSVC(nu=0.0), LABELS), (NuSVR(nu=1.5), LABELS), (OneClassSVM(nu=-0.1), None)):
+    for made, target in (
+        (NuSVC(nu=0.0), LABELS),
+        (NuSVR(nu=1.5), LABELS),
+        (OneClassSVM(nu=-0.1), None),
+    ):
         with pytest.raises(ValueError, match="nu must be above 0 and at most 1"):
             made.fit(TOY, target)
     with pytest.raises(ValueError, match="one class"):
@@ -92,7 +110,11 @@ def test_infeasible_nu():
 
 def test_sample_weights_pull_to_one_side():
     at = [[-1.0, 1.0]]
-    for weight, sign in (([1] * 6, 0), ([10, 0.1, 0.1, 0.1, 0.1, 10], -1), ([1, 0.1, 10, 10, 0.1, 0.1], 1)):
+    for weight, sign in (
+        ([1] * 6, 0),
+        ([10, 0.1, 0.1, 0.1, 0.1, 10], -1),
+        ([1, 0.1, 10, 10, 0.1, 0.1], 1),
+    ):
         value = NuSVC(kernel="linear").fit(SIDED, LABELS, weight).decision_function(at)
         assert abs(value) < 1e-3 if sign == 0 else np.sign(value) == sign
         value = NuSVR(C=1e-2, kernel="linear").fit(SIDED, LABELS, weight).predict(at)
@@ -114,7 +136,10 @@ def test_one_class_of_a_toy_problem():
 
 def test_novelties_are_found():
     random = np.random.RandomState(2)
-    train, same = (np.r_[part + 2, part - 2] for part in (0.3 * random.randn(100, 2), 0.3 * random.randn(20, 2)))
+    train, same = (
+        np.r_[part + 2, part - 2]
+        for part in (0.3 * random.randn(100, 2), 0.3 * random.randn(20, 2))
+    )
     other = random.uniform(low=-4, high=4, size=(20, 2))
     made = OneClassSVM(nu=0.1, gamma=0.1).fit(train)
     assert np.mean(made.predict(same) == 1) > 0.9 and np.mean(made.predict(other) == -1) > 0.9
@@ -123,14 +148,20 @@ def test_novelties_are_found():
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.parametrize("ours, options", [(NuSVR, {"nu": 0.317, "C": 0.5}), (OneClassSVM, {"nu": 0.2171})])
+@pytest.mark.parametrize(
+    "ours, options", [(NuSVR, {"nu": 0.317, "C": 0.5}), (OneClassSVM, {"nu": 0.2171})]
+)
 def test_sparse_rows_and_kernels_of_arrays(ours, options):
     made, theirs, x = fitted(ours, "linear", **options)
     target = TARGET if ours is NuSVR else None
-    value = (lambda m, at: m.predict(at)) if ours is NuSVR else (lambda m, at: m.decision_function(at))
+    value = (
+        (lambda m, at: m.predict(at)) if ours is NuSVR else (lambda m, at: m.decision_function(at))
+    )
     scale = np.abs(value(theirs, x)).max()
     sparse = ours(kernel="linear", tol=1e-5, **options).fit(scipy.sparse.csr_array(x), target)
-    assert scipy.sparse.issparse(sparse.support_vectors_) and scipy.sparse.issparse(sparse.dual_coef_)
+    assert scipy.sparse.issparse(sparse.support_vectors_) and scipy.sparse.issparse(
+        sparse.dual_coef_
+    )
     gram = ours(kernel="precomputed", tol=1e-5, **options).fit(x @ x.T, target)
     function = ours(kernel=lambda a, b: np.dot(a, b.T), tol=1e-5, **options).fit(x, target)
     for other, at in ((sparse, scipy.sparse.csr_array(x)), (gram, x @ x.T), (function, x)):
@@ -148,10 +179,17 @@ def test_probabilities_are_as_good_as_those_of_scikit_learn():
 
 def test_probabilities_of_folds_that_lack_a_class_or_rows_for_nu():
     random = np.random.default_rng(0)
-    x, y = np.r_[random.normal(size=(20, 2)), 4 + random.normal(size=(20, 2)), [[5, -5]]], np.repeat([0, 1, 2], [20, 20, 1])
-    test, truth = np.r_[random.normal(size=(80, 2)), 4 + random.normal(size=(80, 2))], np.repeat([0, 1], 80)
+    x, y = (
+        np.r_[random.normal(size=(20, 2)), 4 + random.normal(size=(20, 2)), [[5, -5]]],
+        np.repeat([0, 1, 2], [20, 20, 1]),
+    )
+    test, truth = (
+        np.r_[random.normal(size=(80, 2)), 4 + random.normal(size=(80, 2))],
+        np.repeat([0, 1], 80),
+    )
     ours, theirs = (
-        made(nu=0.05, probability=True, random_state=0).fit(x, y).predict_proba(test) for made in (NuSVC, sklearn.svm.NuSVC)
+        made(nu=0.05, probability=True, random_state=0).fit(x, y).predict_proba(test)
+        for made in (NuSVC, sklearn.svm.NuSVC)
     )
     losses = [log_loss(truth, p, labels=[0, 1, 2]) for p in (ours, theirs)]
     assert losses[0] < 1.05 * losses[1], losses
@@ -164,8 +202,16 @@ def test_probabilities_of_folds_that_lack_a_class_or_rows_for_nu():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("made", [NuSVC(nu=0.1, break_ties=True), NuSVR(), OneClassSVM()], ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize(
+    "made",
+    [NuSVC(nu=0.1, break_ties=True), NuSVR(), OneClassSVM()],
+    ids=lambda made: type(made).__name__,
+)
 def test_checks_of_scikit_learn(made):
     # as those that scikit-learn expects of its own class
-    expected = {"check_class_weight_classifiers": "class_weight is ignored"} if isinstance(made, NuSVC) else None
+    expected = (
+        {"check_class_weight_classifiers": "class_weight is ignored"}
+        if isinstance(made, NuSVC)
+        else None
+    )
     check_estimator(made, expected_failed_checks=expected)

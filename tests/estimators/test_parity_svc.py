@@ -1,4 +1,5 @@
-"""`SVC` beside scikit-learn's: the behaviours that the tests of `sklearn.svm` assert, on the same rows."""
+"""`SVC` beside scikit-learn's: the behaviours that the tests of `sklearn.svm` assert, on the same
+rows."""
 
 import functools
 import inspect
@@ -52,7 +53,9 @@ def on_iris(kernel="rbf", **options):
 @functools.cache
 def on_toy(kernel="linear", **options):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        return SVC(kernel=kernel, **options).fit(X, Y), sklearn.svm.SVC(kernel=kernel, **options).fit(X, Y)
+        return SVC(kernel=kernel, **options).fit(X, Y), sklearn.svm.SVC(
+            kernel=kernel, **options
+        ).fit(X, Y)
 
 
 PAIRS = ("SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM")
@@ -60,8 +63,12 @@ PAIRS = ("SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM"
 
 @pytest.mark.parametrize("name", [name for name in PAIRS if hasattr(estimators, name)])
 def test_parameters_and_defaults_are_those_of_scikit_learn(name):
-    ours, theirs = (inspect.signature(getattr(module, name)).parameters for module in (estimators, sklearn.svm))
-    ignored = {"probability"}  # its default in scikit-learn 1.9 is the string "deprecated", which is False
+    ours, theirs = (
+        inspect.signature(getattr(module, name)).parameters for module in (estimators, sklearn.svm)
+    )
+    ignored = {
+        "probability"
+    }  # its default in scikit-learn 1.9 is the string "deprecated", which is False
     for key, parameter in theirs.items():
         assert key in ours and (key in ignored or ours[key].default == parameter.default), key
     assert set(getattr(estimators, name)().get_params()) == set(ours)
@@ -73,9 +80,20 @@ def test_the_dual_solution_of_a_toy_problem():
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-6)
         assert getattr(ours, name).shape == getattr(theirs, name).shape
         assert getattr(ours, name).dtype == getattr(theirs, name).dtype
-    for name in ("support_", "n_support_", "classes_", "class_weight_", "shape_fit_", "n_features_in_", "fit_status_"):
+    for name in (
+        "support_",
+        "n_support_",
+        "classes_",
+        "class_weight_",
+        "shape_fit_",
+        "n_features_in_",
+        "fit_status_",
+    ):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
-    assert ours.support_.dtype == theirs.support_.dtype and ours.n_support_.dtype == theirs.n_support_.dtype
+    assert (
+        ours.support_.dtype == theirs.support_.dtype
+        and ours.n_support_.dtype == theirs.n_support_.dtype
+    )
     np.testing.assert_array_equal(ours.predict(T), theirs.predict(T))
     np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-6)
     assert ours.decision_function(X).shape == (6,)
@@ -90,13 +108,20 @@ def test_three_classes_in_every_attribute(kernel):
     np.testing.assert_array_equal(ours.support_vectors_, theirs.support_vectors_)
     np.testing.assert_array_equal(ours.classes_, theirs.classes_)
     assert ours.dual_coef_.shape == theirs.dual_coef_.shape == (2, len(theirs.support_))
-    np.testing.assert_allclose(ours.dual_coef_, theirs.dual_coef_, atol=5e-3)  # where the dual is flat
+    np.testing.assert_allclose(
+        ours.dual_coef_, theirs.dual_coef_, atol=5e-3
+    )  # where the dual is flat
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=2e-3)
-    np.testing.assert_allclose(ours.decision_function(IRIS.data), theirs.decision_function(IRIS.data), atol=2e-3)
+    np.testing.assert_allclose(
+        ours.decision_function(IRIS.data), theirs.decision_function(IRIS.data), atol=2e-3
+    )
     np.testing.assert_array_equal(ours.predict(IRIS.data), theirs.predict(IRIS.data))
-    # in float64 the violation is 4e-5 for "linear" and 1.5e-4 for "poly": float32 does not reach 1e-5 there, and says so
+    # in float64 the violation is 4e-5 for "linear" and 1.5e-4 for "poly": float32 does not reach
+    # 1e-5 there, and says so
     assert ours.score(IRIS.data, NAMES) > 0.95 and ours.fit_status_ == (kernel != "rbf")
-    assert isinstance(ours.n_iter_, np.ndarray) and ours.n_iter_.shape == theirs.n_iter_.shape == (3,)
+    assert isinstance(ours.n_iter_, np.ndarray) and ours.n_iter_.shape == theirs.n_iter_.shape == (
+        3,
+    )
     assert hasattr(ours, "coef_") == (kernel == "linear")
 
 
@@ -104,7 +129,9 @@ def test_the_weights_of_a_linear_kernel_are_read_only():
     ours, theirs = on_iris("linear")
     assert ours.coef_.shape == theirs.coef_.shape == (3, 4)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=2e-3)
-    np.testing.assert_allclose(IRIS.data @ ours.coef_.T + ours.intercept_, ours.decision_function(IRIS.data), atol=1e-4)
+    np.testing.assert_allclose(
+        IRIS.data @ ours.coef_.T + ours.intercept_, ours.decision_function(IRIS.data), atol=1e-4
+    )
     with pytest.raises(AttributeError):
         ours.coef_ = np.arange(3)
     with pytest.raises(ValueError, match="read-only"):
@@ -117,14 +144,18 @@ def test_decision_values_follow_from_the_attributes():
     ours, _ = on_toy("rbf", gamma=1.0)
     values = rbf_kernel(X, ours.support_vectors_, gamma=1.0) @ ours.dual_coef_.T + ours.intercept_
     np.testing.assert_allclose(values.ravel(), ours.decision_function(X), atol=1e-6)
-    np.testing.assert_array_equal(ours.predict(X), ours.classes_[(ours.decision_function(X) > 0).astype(int)])
+    np.testing.assert_array_equal(
+        ours.predict(X), ours.classes_[(ours.decision_function(X) > 0).astype(int)]
+    )
 
 
 def test_shapes_of_decision_values_and_votes():
     ours, theirs = (clone(each).set_params(decision_function_shape="ovr") for each in on_iris())
     for fitted, shaped in zip(on_iris(), (ours, theirs), strict=True):
         shaped.__dict__.update(fitted.__dict__, decision_function_shape="ovr")
-    np.testing.assert_allclose(ours.decision_function(IRIS.data), theirs.decision_function(IRIS.data), atol=1e-3)
+    np.testing.assert_allclose(
+        ours.decision_function(IRIS.data), theirs.decision_function(IRIS.data), atol=1e-3
+    )
     assert on_iris()[0].decision_function(IRIS.data).shape == (150, 3)
     # Rows further inside of a class have a larger value for it.
     corners = np.array([[1.0, 1], [-1, 1], [-1, -1], [1, -1]])
@@ -140,9 +171,16 @@ def test_shapes_of_decision_values_and_votes():
 
 def test_ties_of_votes():
     """Of linear machines of three classes: between these each class has one vote."""
-    x, y = make_blobs(centers=[[0, 0], [4, 0], [1, 5]], random_state=3, n_samples=120, cluster_std=1.5)
-    grid = np.stack(np.meshgrid(*(np.linspace(*np.quantile(x[:, j], [0, 1]), 60) for j in (0, 1))), axis=-1).reshape(-1, 2)
-    ours, theirs = SVC(kernel="linear", tol=1e-5).fit(x, y), sklearn.svm.SVC(kernel="linear", tol=1e-8).fit(x, y)
+    x, y = make_blobs(
+        centers=[[0, 0], [4, 0], [1, 5]], random_state=3, n_samples=120, cluster_std=1.5
+    )
+    grid = np.stack(
+        np.meshgrid(*(np.linspace(*np.quantile(x[:, j], [0, 1]), 60) for j in (0, 1))), axis=-1
+    ).reshape(-1, 2)
+    ours, theirs = (
+        SVC(kernel="linear", tol=1e-5).fit(x, y),
+        sklearn.svm.SVC(kernel="linear", tol=1e-8).fit(x, y),
+    )
     pairs = grid @ theirs.coef_.T + theirs.intercept_
     grid = grid[np.abs(pairs).min(axis=1) > 1e-2]  # no vote hangs on rounding
     np.testing.assert_array_equal(ours.predict(grid), theirs.predict(grid))
@@ -150,7 +188,9 @@ def test_ties_of_votes():
     for each in (ours, theirs):
         each.set_params(break_ties=True)
     np.testing.assert_array_equal(ours.predict(grid), theirs.predict(grid))
-    np.testing.assert_array_equal(ours.predict(grid), np.argmax(ours.decision_function(grid), axis=1))
+    np.testing.assert_array_equal(
+        ours.predict(grid), np.argmax(ours.decision_function(grid), axis=1)
+    )
     with pytest.raises(ValueError, match="break_ties must be False"):
         ours.set_params(decision_function_shape="ovo").predict(grid)
 
@@ -164,7 +204,9 @@ def test_a_precomputed_matrix():
     assert made.support_.tolist() == [1, 3] and made.support_vectors_.shape == (0, 0)
     block = T @ X.T
     np.testing.assert_array_equal(made.predict(block), [1, 2, 2])
-    only = np.where(np.isin(np.arange(6), made.support_), block, 0)  # columns of support vectors alone count
+    only = np.where(
+        np.isin(np.arange(6), made.support_), block, 0
+    )  # columns of support vectors alone count
     np.testing.assert_array_equal(made.predict(only), [1, 2, 2])
     with pytest.raises(ValueError, match="features"):
         made.predict(block.T)
@@ -182,13 +224,19 @@ def test_functions_of_arrays():
     made = SVC(kernel=dot_kernel).fit(X, Y)
     np.testing.assert_allclose(made.dual_coef_, [[-0.25, 0.25]], atol=1e-6)
     np.testing.assert_array_equal(made.predict(T.tolist()), [1, 2, 2])
-    assert made.support_.tolist() == [1, 3] and made.n_features_in_ == 2 and made.shape_fit_ == (6, 2)
+    assert (
+        made.support_.tolist() == [1, 3] and made.n_features_in_ == 2 and made.shape_fit_ == (6, 2)
+    )
     assert not made.__sklearn_tags__().input_tags.pairwise
     with pytest.raises(ValueError, match="3 features"):
         made.predict(np.ones((2, 3)))
-    ours = clone(SVC(kernel=dot_kernel, tol=1e-5, decision_function_shape="ovo")).fit(IRIS.data, NAMES)
+    ours = clone(SVC(kernel=dot_kernel, tol=1e-5, decision_function_shape="ovo")).fit(
+        IRIS.data, NAMES
+    )
     _, theirs = on_iris("linear")
-    np.testing.assert_allclose(ours.decision_function(IRIS.data), theirs.decision_function(IRIS.data), atol=2e-3)
+    np.testing.assert_allclose(
+        ours.decision_function(IRIS.data), theirs.decision_function(IRIS.data), atol=2e-3
+    )
     np.testing.assert_array_equal(ours.support_, theirs.support_)
     sparse = SVC(kernel=lambda a, b: safe_sparse_dot(a, b.T)).fit(scipy.sparse.lil_array(X), Y)
     np.testing.assert_array_equal(sparse.predict(scipy.sparse.csr_array(T)), [1, 2, 2])
@@ -197,10 +245,16 @@ def test_functions_of_arrays():
 def test_a_function_of_objects():
     words = ["A A", "A", "B", "B B", "A B"]
     counts, y = np.array([[2, 0], [1, 0], [0, 1], [0, 2], [1, 1]]), [1, 1, 2, 2, 1]
-    kernel = lambda a, b: np.array([[s.count("A") * t.count("A") + s.count("B") * t.count("B") for t in b] for s in a])
+    kernel = lambda a, b: np.array(
+        [[s.count("A") * t.count("A") + s.count("B") * t.count("B") for t in b] for s in a]
+    )
     made, theirs = SVC(kernel=kernel).fit(words, y), sklearn.svm.SVC(kernel="linear").fit(counts, y)
-    np.testing.assert_allclose(made.decision_function(words), theirs.decision_function(counts), atol=1e-3)
-    assert made.predict(words).tolist() == theirs.predict(counts).tolist() and made.shape_fit_ == (5,)
+    np.testing.assert_allclose(
+        made.decision_function(words), theirs.decision_function(counts), atol=1e-3
+    )
+    assert made.predict(words).tolist() == theirs.predict(counts).tolist() and made.shape_fit_ == (
+        5,
+    )
     assert not hasattr(made, "n_features_in_")
 
 
@@ -213,7 +267,9 @@ def test_functions_that_jax_traces_are_compiled_and_others_of_wrong_shape_refuse
 
     made, theirs = SVC(kernel=traced).fit(X, Y), on_toy("rbf", gamma=1.0)[1]
     np.testing.assert_allclose(made.decision_function(T), theirs.decision_function(T), atol=1e-3)
-    assert calls.count(False) == 1 and made._kernel_rows is None  # once to see whether it is symmetric
+    assert (
+        calls.count(False) == 1 and made._kernel_rows is None
+    )  # once to see whether it is symmetric
     made = SVC(kernel=kernels.rbf(gamma=1.0)).fit(X, Y)
     np.testing.assert_allclose(made.decision_function(T), theirs.decision_function(T), atol=1e-3)
     for kernel in (lambda a, b: a, lambda a, b: np.ones((1, 1))):
@@ -235,12 +291,18 @@ def test_class_weights():
     ours = SVC(tol=1e-5, **options).fit(IRIS.data[keep], NAMES[keep])
     theirs = sklearn.svm.SVC(tol=1e-8, **options).fit(IRIS.data[keep], NAMES[keep])
     np.testing.assert_allclose(ours.class_weight_, theirs.class_weight_, rtol=1e-12)
-    np.testing.assert_allclose(ours.decision_function(IRIS.data), theirs.decision_function(IRIS.data), atol=3e-3)
+    np.testing.assert_allclose(
+        ours.decision_function(IRIS.data), theirs.decision_function(IRIS.data), atol=3e-3
+    )
 
 
 def test_sample_weights():
     x, at = np.array([[-2.0, 0], [-1, -1], [0, -2], [0, 2], [1, 1], [2, 0]]), [[-1.0, 1.0]]
-    for weight, sign in (([1] * 6, 0), ([10, 0.1, 0.1, 0.1, 0.1, 10], -1), ([1, 0.1, 10, 10, 0.1, 0.1], 1)):
+    for weight, sign in (
+        ([1] * 6, 0),
+        ([10, 0.1, 0.1, 0.1, 0.1, 10], -1),
+        ([1, 0.1, 10, 10, 0.1, 0.1], 1),
+    ):
         ours = SVC(C=1e-2, kernel="linear").fit(x, Y, weight).decision_function(at)
         theirs = sklearn.svm.SVC(C=1e-2, kernel="linear").fit(x, Y, weight).decision_function(at)
         np.testing.assert_allclose(ours, theirs, atol=1e-3)
@@ -248,10 +310,16 @@ def test_sample_weights():
     ours = SVC(C=100.0).fit(X, Y, np.full(6, 0.01))
     np.testing.assert_allclose(ours.dual_coef_, on_toy("rbf")[0].dual_coef_, atol=1e-5)
     # A row of weight 0 is absent.
-    ours, theirs = (each(kernel="linear").fit(X, Y, [1, 1, 1, 0, 1, 1]) for each in (SVC, sklearn.svm.SVC))
+    ours, theirs = (
+        each(kernel="linear").fit(X, Y, [1, 1, 1, 0, 1, 1]) for each in (SVC, sklearn.svm.SVC)
+    )
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-3)
     assert 3 not in ours.support_
-    for weight, match in (([0] * 6, "weights"), ([-0.3] * 6, "at least 0"), ([0, 0, 0, 1, 1, 1], "one class")):
+    for weight, match in (
+        ([0] * 6, "weights"),
+        ([-0.3] * 6, "at least 0"),
+        ([0, 0, 0, 1, 1, 1], "one class"),
+    ):
         with pytest.raises(ValueError, match=match):
             SVC(kernel="linear").fit(X, Y, weight)
 
@@ -292,7 +360,9 @@ def test_sparse_rows_are_dense_ones(kernel):
         np.testing.assert_allclose(getattr(made, name).toarray(), getattr(dense, name), atol=5e-3)
     np.testing.assert_array_equal(made.support_, theirs.support_)
     for at in (x, IRIS.data, scipy.sparse.lil_array(IRIS.data)):
-        np.testing.assert_allclose(made.decision_function(at), theirs.decision_function(IRIS.data), atol=2e-3)
+        np.testing.assert_allclose(
+            made.decision_function(at), theirs.decision_function(IRIS.data), atol=2e-3
+        )
     reverse = x.copy()  # columns in another order
     for row in range(150):
         part = slice(*reverse.indptr[row : row + 2])
@@ -322,7 +392,9 @@ def test_sigmoids_are_those_of_scipy():
     copied = fit_sigmoid(np.repeat(score, 3), np.repeat(positive, 3), ones, ones)
     np.testing.assert_allclose(fit_sigmoid(score, positive, threes, threes), copied, rtol=1e-6)
     four = np.ones(4)
-    assert np.isfinite(fit_sigmoid(np.array([-1.0, -1, 1, 1]), np.array([False, False, True, True]), four, four)).all()
+    assert np.isfinite(
+        fit_sigmoid(np.array([-1.0, -1, 1, 1]), np.array([False, False, True, True]), four, four)
+    ).all()
 
 
 @pytest.mark.parametrize("k", [3, 5])
@@ -333,12 +405,16 @@ def test_coupled_probabilities_minimise_their_objective(k):
     for r, p in zip(pairs, couple(pairs, k), strict=True):
         objective = lambda p, r=r: np.sum(((1 - r) * p[first] - r * p[second]) ** 2)
         sums = {"type": "eq", "fun": lambda p: p.sum() - 1}
-        best = scipy.optimize.minimize(objective, np.full(k, 1 / k), bounds=[(0, 1)] * k, constraints=sums, tol=1e-14)
+        best = scipy.optimize.minimize(
+            objective, np.full(k, 1 / k), bounds=[(0, 1)] * k, constraints=sums, tol=1e-14
+        )
         np.testing.assert_allclose(p, best.x, atol=1e-4)
         assert abs(p.sum() - 1) < 1e-12 and (p > 0).all()
     # Where the pairs agree with probabilities, these come out.
     true = random.dirichlet(np.ones(k), 10)
-    np.testing.assert_allclose(couple(true[:, first] / (true[:, first] + true[:, second]), k), true, atol=1e-9)
+    np.testing.assert_allclose(
+        couple(true[:, first] / (true[:, first] + true[:, second]), k), true, atol=1e-9
+    )
 
 
 @functools.cache
@@ -376,13 +452,18 @@ def test_probabilities_are_there_where_they_are_asked_for():
     ours, _ = on_toy("rbf")
     for made in (SVC(), SVC(probability="deprecated"), ours):
         assert not hasattr(made, "predict_proba") and not hasattr(made, "predict_log_proba")
-    assert ours.probA_.size == ours.probB_.size == 0 and hasattr(SVC(probability=True), "predict_proba")
+    assert ours.probA_.size == ours.probB_.size == 0 and hasattr(
+        SVC(probability=True), "predict_proba"
+    )
     switched = clone(ours).fit(X, Y).set_params(probability=True)
     with pytest.raises(NotFittedError, match="not available when fitted with probability=False"):
         switched.predict_proba(X)
     for options in ({"probability": True}, {"decision_function_shape": "ovo"}):
         (option,) = (f"{name}={value!r}" for name, value in options.items())
-        with pytest.raises(ValueError, match=f"^{option} needs a model for each pair of classes: leave multiclass='ovo'"):
+        with pytest.raises(
+            ValueError,
+            match=f"^{option} needs a model for each pair of classes: leave multiclass='ovo'",
+        ):
             SVC(**options, multiclass="ovr").fit(IRIS.data, NAMES)
     # Folds may lack a class, as rows of one class are two here.
     tiny = SVC(probability=True, random_state=0).fit(X[[0, 1, 3, 4]], [1, 1, 2, 2])
@@ -400,7 +481,11 @@ def crossed(k, seed=0):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "machine, k, options",
-    [(SVC, 2, {}), (NuSVC, 2, {"nu": 0.4}), (SVC, 3, {"kernel": "linear", "class_weight": "balanced"})],
+    [
+        (SVC, 2, {}),
+        (NuSVC, 2, {"nu": 0.4}),
+        (SVC, 3, {"kernel": "linear", "class_weight": "balanced"}),
+    ],
 )
 def test_probabilities_of_rows_that_repeat_are_those_of_scikit_learn(machine, k, options):
     x, y = crossed(k)
@@ -408,7 +493,9 @@ def test_probabilities_of_rows_that_repeat_are_those_of_scikit_learn(machine, k,
     ours = machine(probability=True, random_state=0, **options).fit(x, y)
     p, loss = ours.predict_proba(x), log_loss(y, ours.predict_proba(x))
     judges = [theirs(probability=True, random_state=0, **options)]
-    judges += [CalibratedClassifierCV(theirs(**options), ensemble=False)] if k == 2 else []  # of pairs, as ours
+    judges += (
+        [CalibratedClassifierCV(theirs(**options), ensemble=False)] if k == 2 else []
+    )  # of pairs, as ours
     for judge in judges:
         other = log_loss(y, judge.fit(x, y).predict_proba(x))
         assert 0.95 * other < loss < 1.05 * other, (loss, other)
@@ -423,7 +510,9 @@ def test_a_weight_is_copies_in_the_folds_and_a_fraction_is_one_row():
     x, y = probable(2)[2:]
     x, y, random = x[:60], y[:60], np.random.default_rng(0)
     p = lambda rows, names, weight, C=1.0: (
-        SVC(C, gamma=0.1, probability=True, random_state=0).fit(rows, names, weight).predict_proba(x)
+        SVC(C, gamma=0.1, probability=True, random_state=0)
+        .fit(rows, names, weight)
+        .predict_proba(x)
     )
     weight = random.integers(0, 4, 60)
     order = random.permutation(weight.sum())
@@ -436,7 +525,9 @@ def test_a_weight_is_copies_in_the_folds_and_a_fraction_is_one_row():
     assert np.abs(parts - p(x, y, None)).max() < 0.1 and (parts != p(x, y, None)).any()
     # Many copies are the same problem with a smaller C.
     many = p(x, y, np.full(60, 1000), 1e-3)
-    np.testing.assert_allclose(many, p(np.repeat(x, 100, 0), np.repeat(y, 100), None, 1e-2), atol=0.01)
+    np.testing.assert_allclose(
+        many, p(np.repeat(x, 100, 0), np.repeat(y, 100), None, 1e-2), atol=0.01
+    )
 
 
 def test_units_of_folds_are_copies_of_rows():
@@ -476,7 +567,8 @@ def test_bad_input_is_refused():
     for name in ("support_", "support_vectors_", "n_support_", "dual_coef_", "intercept_"):
         assert not hasattr(SVC(), name)
     np.testing.assert_array_equal(
-        SVC(kernel="linear").fit(np.asfortranarray(X), np.tile(Y, (2, 1)).T[:, -1]).predict(T), [1, 2, 2]
+        SVC(kernel="linear").fit(np.asfortranarray(X), np.tile(Y, (2, 1)).T[:, -1]).predict(T),
+        [1, 2, 2],
     )
 
 
@@ -484,11 +576,15 @@ def test_bad_input_is_refused():
 def test_a_limit_of_blocks_is_told():
     random = np.random.default_rng(0)
     x, y = random.normal(size=(700, 4)), random.integers(0, 2, 700)
-    with pytest.warns(ConvergenceWarning, match="a larger max_iter or columns of one scale may help"):
+    with pytest.warns(
+        ConvergenceWarning, match="a larger max_iter or columns of one scale may help"
+    ):
         made = SVC(C=1000.0, max_iter=1).fit(x, y)
     assert made.fit_status_ == 1 and made.n_iter_.tolist() == [1]
     assert SVC(C=100.0).fit(x, y).fit_status_ == 0
-    with pytest.warns(ConvergenceWarning, match="rounding to float32"):  # the violation is above 1e-3 in float64
+    with pytest.warns(
+        ConvergenceWarning, match="rounding to float32"
+    ):  # the violation is above 1e-3 in float64
         assert SVC(C=1000.0).fit(x, y).fit_status_ == 1
 
 

@@ -14,9 +14,14 @@ N, QUERIES = 200, 20
 
 
 def rows():
-    """Grades that rise with the first column within a query, and fall with it from query to query."""
+    """Grades that rise with the first column within a query, and fall with it from query to
+    query."""
     rng = np.random.default_rng(0)
-    x, query, offset = rng.normal(size=(N, 6)), rng.integers(0, QUERIES, N), rng.normal(size=QUERIES)
+    x, query, offset = (
+        rng.normal(size=(N, 6)),
+        rng.integers(0, QUERIES, N),
+        rng.normal(size=QUERIES),
+    )
     score = 2 * x[:, 0] + x[:, 1] + 0.5 * rng.normal(size=N) - 3 * offset[query]
     x[:, 0] += 2 * offset[query]
     return x, np.clip(np.round(score) + 5, 0, 10).astype(int), query
@@ -35,7 +40,9 @@ def test_the_weights_are_those_of_liblinear_on_all_pairs(loss, power):
     lam = 0.05
     i, j = np.nonzero((y[:, None] > y) & (query[:, None] == query))
     z, sign = x[i] - x[j], np.where(np.arange(len(i)) % 2, 1, -1)
-    peer = LinearSVC(C=1 / (lam * len(z)), loss=loss, dual=True, fit_intercept=False, tol=1e-9, max_iter=10**6)
+    peer = LinearSVC(
+        C=1 / (lam * len(z)), loss=loss, dual=True, fit_intercept=False, tol=1e-9, max_iter=10**6
+    )
     w = peer.fit(sign[:, None] * z, sign).coef_[0]
     ranker = Ranker(lam=lam, loss=loss, tol=1e-5).fit(x, y, qid=query)
     assert 1 <= ranker.n_iter_ <= (100 if power == 1 else 10)
@@ -49,7 +56,11 @@ def test_the_score_is_ndcg_and_queries_help():
     x, y, query = rows()
     ranker = Ranker(lam=0.05, k=5).fit(x, y, qid=query)
     scores = ranker.predict(x)
-    theirs = [ndcg_score([2.0 ** y[query == q] - 1], [scores[query == q]], k=5) for q in range(QUERIES) if y[query == q].any()]
+    theirs = [
+        ndcg_score([2.0 ** y[query == q] - 1], [scores[query == q]], k=5)
+        for q in range(QUERIES)
+        if y[query == q].any()
+    ]
     assert ranker.score(x, y, qid=query) == pytest.approx(np.mean(theirs), rel=1e-5)
     assert ranker.score(x, y, qid=query) > clone(ranker).fit(x, y).score(x, y, qid=query)
 
@@ -64,13 +75,17 @@ def test_the_weights_of_a_score_are_those_of_queries():
     absent = np.random.default_rng(2).random(N) < 0.2
     scores, gain, factor = ranker.predict(x), 2.0**y - 1, np.where(absent, 0, of_query[query])
     present = lambda q: (query == q) & ~absent
-    theirs = np.array([ndcg_score([gain[present(q)]], [scores[present(q)]], k=5) for q in range(QUERIES)])
+    theirs = np.array(
+        [ndcg_score([gain[present(q)]], [scores[present(q)]], k=5) for q in range(QUERIES)]
+    )
     found = ranker.score(x, y, sample_weight=factor, qid=query)
     assert found == pytest.approx(np.average(theirs, weights=of_query), rel=1e-5)
     assert abs(found - ranker.score(x, y, qid=query)) > 1e-3
     uneven = np.where(np.arange(N) % 2, 0.5, 2) * factor
     mean = [uneven[present(q)].mean() for q in range(QUERIES)]
-    assert ranker.score(x, y, sample_weight=uneven, qid=query) == pytest.approx(np.average(theirs, weights=mean), rel=1e-5)
+    assert ranker.score(x, y, sample_weight=uneven, qid=query) == pytest.approx(
+        np.average(theirs, weights=mean), rel=1e-5
+    )
     with pytest.raises(ValueError, match="weight"):
         ranker.score(x, y, sample_weight=-factor, qid=query)
 
@@ -93,7 +108,9 @@ def test_kernels_rank_by_a_pipeline():
     x, _, query = rows()
     y = np.clip(np.round(np.abs(x[:, 0]) * 2), 0, 4)  # no linear score ranks it
     linear = Ranker(lam=0.01).fit(x, y, qid=query).score(x, y, qid=query)
-    machine = make_pipeline(NystromFeatures(n_components=64, random_state=0), Ranker(lam=1e-3)).fit(x, y, ranker__qid=query)
+    machine = make_pipeline(NystromFeatures(n_components=64, random_state=0), Ranker(lam=1e-3)).fit(
+        x, y, ranker__qid=query
+    )
     features = machine[0].transform(x)
     assert machine[-1].score(features, y, qid=query) > linear + 0.05
 

@@ -1,4 +1,5 @@
-"""Targets that float32 does not hold, and rows whose squares it does not hold: right all the same."""
+"""Targets that float32 does not hold, and rows whose squares it does not hold: right all the
+same."""
 
 import pickle
 import time
@@ -17,7 +18,9 @@ from jaxsvm import kernels, losses, models
 from jaxsvm.data import standardize
 from jaxsvm.estimators import SVC, SVR, SVRCV, LinearSVR, NuSVR, OneClassSVM, SVMRegressor
 
-pytestmark = pytest.mark.filterwarnings("ignore:the ranges of the columns", "error:rounding to", "error:the numbers of")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the ranges of the columns", "error:rounding to", "error:the numbers of"
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, (200, 1))
@@ -48,9 +51,13 @@ def test_targets_far_from_0_are_those_of_scikit_learn(y):
     ours = SVR(gamma=0.5, C=100).fit(X, y)
     theirs = sklearn.svm.SVR(gamma=0.5, C=100).fit(X, y)
     near = np.abs(y - np.median(y)) < 100
-    assert np.abs(ours.predict(X) - y)[near].max() < max(0.3, 1.5 * np.abs(theirs.predict(X) - y)[near].max())
+    assert np.abs(ours.predict(X) - y)[near].max() < max(
+        0.3, 1.5 * np.abs(theirs.predict(X) - y)[near].max()
+    )
     assert ours.intercept_.dtype == np.float64
-    np.testing.assert_allclose(ours.intercept_ - np.median(y), theirs.intercept_ - np.median(y), atol=0.2)
+    np.testing.assert_allclose(
+        ours.intercept_ - np.median(y), theirs.intercept_ - np.median(y), atol=0.2
+    )
 
 
 def test_a_shift_of_the_targets_is_one_of_the_intercept():
@@ -65,7 +72,9 @@ def test_copies_and_weights_have_the_same_centre():
     weight = RNG.integers(0, 3, 200)
     y, copies = FAR["1e9"], np.repeat(np.arange(200), weight)
     weighted = SVR(gamma=0.5, C=100).fit(X, y, weight)
-    np.testing.assert_array_equal(weighted.predict(X), SVR(gamma=0.5, C=100).fit(X[copies], y[copies]).predict(X))
+    np.testing.assert_array_equal(
+        weighted.predict(X), SVR(gamma=0.5, C=100).fit(X[copies], y[copies]).predict(X)
+    )
 
 
 @pytest.mark.long
@@ -85,7 +94,9 @@ def test_the_model_holds_the_centre(tmp_path):
 EXACT = {
     "nu": lambda: NuSVR(gamma=0.5, C=100),
     "decomposition": lambda: SVMRegressor("decomposition", gamma=0.5, C=100),
-    "smo by value": lambda: SVMRegressor(jaxsvm.smo(100.0, kernels.rbf(gamma=0.5), loss=losses.eps_insensitive(0.1))),
+    "smo by value": lambda: SVMRegressor(
+        jaxsvm.smo(100.0, kernels.rbf(gamma=0.5), loss=losses.eps_insensitive(0.1))
+    ),
 }
 
 
@@ -119,16 +130,23 @@ def test_partial_fit_keeps_its_centre():
 def test_cross_validation_of_targets_far_from_0(scoring):
     y = FAR["1e9"]
     reg = SVRCV(Cs=[1.0, 100.0], gammas=[0.5], cv=3, scoring=scoring).fit(X, y)
-    folds = sklearn.model_selection.cross_val_score(sklearn.svm.SVR(gamma=0.5, C=100), X, y, cv=3, scoring=scoring)
+    folds = sklearn.model_selection.cross_val_score(
+        sklearn.svm.SVR(gamma=0.5, C=100), X, y, cv=3, scoring=scoring
+    )
     np.testing.assert_allclose(reg.scores_[1, 0], folds, rtol=0.02)
-    assert np.abs(reg.selection_.scores[1, 0] - y).max() < 1 and float(reg.selection_.model.b) == reg.intercept_[0]
+    assert (
+        np.abs(reg.selection_.scores[1, 0] - y).max() < 1
+        and float(reg.selection_.model.b) == reg.intercept_[0]
+    )
     assert np.abs(reg.predict(X) - y).max() < 0.3
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("make", [LinearSVR, SVMRegressor])
 def test_a_regularised_intercept_is_warned_of(make):
-    with pytest.warns(UserWarning, match="rounding to float32 moves y by .* subtract it beforehand"):
+    with pytest.warns(
+        UserWarning, match="rounding to float32 moves y by .* subtract it beforehand"
+    ):
         make(random_state=0).fit(np.sin(X), FAR["1e9"])
 
 
@@ -170,7 +188,9 @@ TINY = {
 def test_the_unit_of_the_rows_changes_nothing(clf, unit):
     by_size = isinstance(clf.gamma, float)
     power = 1 if clf.kernel == "laplacian" else 2
-    plain = SVC(**clf.get_params() | ({"gamma": clf.gamma * unit**power} if by_size else {})).fit(IRIS, SPECIES)
+    plain = SVC(**clf.get_params() | ({"gamma": clf.gamma * unit**power} if by_size else {})).fit(
+        IRIS, SPECIES
+    )
     tiny = clf.fit(IRIS * unit, SPECIES)
     assert tiny.score(IRIS * unit, SPECIES) == plain.score(IRIS, SPECIES) > 0.9
     values = plain.decision_function(IRIS)
@@ -185,7 +205,9 @@ def test_tiny_sparse_rows_and_their_model(tmp_path):
     np.testing.assert_array_equal(clf.predict(rows), SVC(C=10).fit(IRIS, SPECIES).predict(IRIS))
     models.save(tmp_path / "a.npz", clf.model_)
     loaded = models.load(tmp_path / "a.npz")
-    np.testing.assert_array_equal(loaded.predict((IRIS * 1e-20).astype(np.float32)), clf.predict(rows))
+    np.testing.assert_array_equal(
+        loaded.predict((IRIS * 1e-20).astype(np.float32)), clf.predict(rows)
+    )
 
 
 @pytest.mark.parametrize("unit", [1e-19, 1e-30, 1e-34, 1e19, 1e36])
@@ -198,12 +220,16 @@ def test_standardised_rows_of_any_unit(unit):
 
 def test_the_grid_of_gamma_has_the_unit_of_the_rows():
     grid = kernels.gamma_grid(IRIS.astype(np.float32), 4)
-    np.testing.assert_allclose(kernels.gamma_grid((IRIS * 2.0**-64).astype(np.float32), 4), grid * 2.0**128)
+    np.testing.assert_allclose(
+        kernels.gamma_grid((IRIS * 2.0**-64).astype(np.float32), 4), grid * 2.0**128
+    )
 
 
 @pytest.mark.parametrize("unit", [1e-18, 1e-19, 1e-25])
 def test_rows_whose_squares_underflow_are_warned_of(unit):
-    with pytest.warns(UserWarning, match="the numbers of column 3 differ by .* underflow in float32"):
+    with pytest.warns(
+        UserWarning, match="the numbers of column 3 differ by .* underflow in float32"
+    ):
         jaxsvm.dataset(IRIS * unit, np.where(SPECIES == 1, -1, 1))
 
 

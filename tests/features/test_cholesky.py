@@ -1,4 +1,5 @@
-"""Pivoted incomplete Cholesky features against a transcription in NumPy, Nystrom's formula and LIBSVM on the whole kernel."""
+"""Pivoted incomplete Cholesky features against a transcription in NumPy, Nystrom's formula and
+LIBSVM on the whole kernel."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import pathlib
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 import scipy.sparse
 from sklearn.datasets import load_breast_cancer
@@ -28,7 +30,7 @@ RBF = kernels.rbf(gamma=GAMMA)
 
 
 def gaussian(x, z, gamma=GAMMA):
-    return np.exp(-gamma * ((x[:, None] - z[None]) ** 2).sum(-1))
+    return oracles.gaussian(x, z, gamma)
 
 
 def cubic(x, z):
@@ -47,7 +49,7 @@ def transcription(gram, rank, tol):
     return columns, pivots
 
 
-# ------------------------------------------------------------------------------------------------------- the features
+# the features
 
 
 @pytest.mark.long(but=1)
@@ -67,18 +69,26 @@ def test_the_features_of_the_rows_are_the_columns_of_the_factor(kernel, formula,
     scale = np.abs(columns).max()
     np.testing.assert_allclose(got[:, :k], columns, atol=1e-8 * scale)
     assert not got[:, k:].any()
-    np.testing.assert_allclose(phi.residual, np.trace(gram - columns @ columns.T) / np.trace(gram), rtol=1e-6, atol=1e-15)
-    assert float(phi.residual) <= tol and np.linalg.eigvalsh(gram - got @ got.T)[0] > -1e-9 * scale**2
+    np.testing.assert_allclose(
+        phi.residual, np.trace(gram - columns @ columns.T) / np.trace(gram), rtol=1e-6, atol=1e-15
+    )
+    assert (
+        float(phi.residual) <= tol and np.linalg.eigvalsh(gram - got @ got.T)[0] > -1e-9 * scale**2
+    )
     # the space of Nystrom features of the pivots, at new rows too
     new = X + 0.3
     values, among = formula(new, X[pivots]), formula(X[pivots], X[pivots])
     np.testing.assert_allclose(
-        phi(new) @ phi(new).T, values @ np.linalg.solve(among, values.T), atol=1e-6 * np.abs(formula(new, new)).max()
+        phi(new) @ phi(new).T,
+        values @ np.linalg.solve(among, values.T),
+        atol=1e-6 * np.abs(formula(new, new)).max(),
     )
     weights = np.zeros(phi.features)
     weights[:k] = RNG.normal(size=k)
     coef = np.asarray(phi.landmark_coef(jnp.asarray(weights)))
-    np.testing.assert_allclose(formula(new, X[pivots]) @ coef[:k], phi(new) @ weights, atol=1e-6 * scale)
+    np.testing.assert_allclose(
+        formula(new, X[pivots]) @ coef[:k], phi(new) @ weights, atol=1e-6 * scale
+    )
 
 
 def test_float32_rows_have_the_pivots_of_float64():
@@ -95,14 +105,17 @@ def test_it_ends_at_the_rank_of_the_kernel_and_at_rounding():
     """Rows that come twice are pivots once; a linear kernel of 3 columns has rank 3."""
     full = cholesky(RBF, X.astype(np.float32), rank=N, tol=0.0)
     pivots = np.asarray(full.pivots)[np.asarray(full.pivots) >= 0]
-    assert len(np.unique(X[pivots], axis=0)) == len(pivots) <= 70 and np.isfinite(full.whitening).all()
+    assert (
+        len(np.unique(X[pivots], axis=0)) == len(pivots) <= 70 and np.isfinite(full.whitening).all()
+    )
     linear = cholesky(kernels.linear(), X.astype(np.float32), rank=N, tol=0.0)
     assert int(linear.rank) == 3 and linear.features == 32 and float(linear.residual) <= 1e-6
     assert int(cholesky(kernels.linear(), np.zeros((4, 2), np.float32), rank=2).rank) == 0
 
 
 def test_a_multiple_of_the_kernel_scales_the_features():
-    """What keeps the Gram matrix of the pivots regular is relative to its diagonal, also where features are left over."""
+    """What keeps the Gram matrix of the pivots regular is relative to its diagonal, also where
+    features are left over."""
 
     @jax.jit
     def products(scale, x):
@@ -127,14 +140,21 @@ def test_random_pivots_are_drawn_in_proportion_to_what_is_left():
         share = np.bincount(rows[:, 1], minlength=3) / len(rows)
         np.testing.assert_allclose(share, left[first] / left[first].sum(), atol=0.045)
     phi = cholesky(RBF, X.astype(np.float32), rank=60, tol=1e-3, key=KEY)
-    assert float(phi.residual) <= 1e-3 and len(set(phi.pivots[: int(phi.rank)].tolist())) == int(phi.rank)
-    assert phi.pivots.tolist() == cholesky(RBF, X.astype(np.float32), rank=60, tol=1e-3, key=KEY).pivots.tolist()
+    assert float(phi.residual) <= 1e-3 and len(set(phi.pivots[: int(phi.rank)].tolist())) == int(
+        phi.rank
+    )
+    assert (
+        phi.pivots.tolist()
+        == cholesky(RBF, X.astype(np.float32), rank=60, tol=1e-3, key=KEY).pivots.tolist()
+    )
 
 
 def test_random_pivots_leave_less_where_outliers_come_first():
     """A dense cloud and outliers far from each other, more than there are pivots."""
     random = np.random.default_rng(0)
-    x = np.concatenate([random.normal(size=(300, 2)), 60 * random.normal(size=(40, 2))]).astype(np.float32)
+    x = np.concatenate([random.normal(size=(300, 2)), 60 * random.normal(size=(40, 2))]).astype(
+        np.float32
+    )
     greedy = cholesky(RBF, x, rank=32, tol=1e-3)
     drawn = cholesky(RBF, x, rank=32, tol=1e-3, key=KEY)
     wide = x.astype(float)
@@ -150,7 +170,9 @@ def test_random_pivots_leave_less_where_outliers_come_first():
 
 def test_inside_of_transformations_it_is_the_same_map(x64):
     widths = jnp.array([0.05, 0.1])
-    maps = jax.jit(jax.vmap(lambda gamma: cholesky(kernels.rbf(gamma=gamma), X, rank=32, tol=5e-2)))(widths)
+    maps = jax.jit(
+        jax.vmap(lambda gamma: cholesky(kernels.rbf(gamma=gamma), X, rank=32, tol=5e-2))
+    )(widths)
     for i, gamma in enumerate(widths):
         alone = cholesky(kernels.rbf(gamma=float(gamma)), X, rank=32, tol=5e-2)
         k = int(alone.rank)
@@ -162,7 +184,9 @@ def test_inside_of_transformations_it_is_the_same_map(x64):
 @pytest.mark.long
 def test_derivatives_are_those_of_differences_with_the_pivots_constant(x64):
     def value(gamma, shift):
-        phi = cholesky(kernels.rbf(gamma=gamma), X + shift * jnp.asarray(X) ** 2, rank=12, tol=1e-12)
+        phi = cholesky(
+            kernels.rbf(gamma=gamma), X + shift * jnp.asarray(X) ** 2, rank=12, tol=1e-12
+        )
         return jnp.sum(jnp.tanh(phi(X + 0.2)[:, :12]))
 
     h, at = 1e-6, (jnp.asarray(0.3), jnp.asarray(0.01))
@@ -189,7 +213,9 @@ def test_sparse_rows_and_saved_maps(tmp_path):
 def test_what_is_refused():
     x = X.astype(np.float32)
     for rank in (0, N + 1, 2.5):
-        with pytest.raises(ValueError, match="rank must be a whole number from 1 to 90, at most the number of rows"):
+        with pytest.raises(
+            ValueError, match="rank must be a whole number from 1 to 90, at most the number of rows"
+        ):
             cholesky(RBF, x, rank=rank)
     with pytest.raises(ValueError, match="tol must be a finite number of at least 0, got -1"):
         cholesky(RBF, x, rank=2, tol=-1.0)
@@ -200,22 +226,32 @@ def test_what_is_refused():
     phi = cholesky(RBF, x, rank=2)
     with pytest.raises(ValueError, match="takes rows of 3 columns"):
         phi(np.zeros((2, 4), np.float32))
-    with pytest.raises(ValueError, match=r"coef must hold a number for each of the 90 rows of x, got shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"coef must hold a number for each of the 90 rows of x, got shape \(3,\)"
+    ):
         low_rank_bound(phi, x, np.ones(3))
-    with pytest.raises(TypeError, match="phi must be a map of features.cholesky or features.nystrom, got Fourier"):
+    with pytest.raises(
+        TypeError, match="phi must be a map of features.cholesky or features.nystrom, got Fourier"
+    ):
         low_rank_bound(features.fourier(KEY, RBF, dim=3, features=4), x, np.ones(N))
 
 
-# ------------------------------------------------------------------------- machines on the features, and what the rest costs
+# ------------------------------------------------------------------------- machines on the
+# features, and what the rest costs
 
 
 def optimum(loss, C, bias, gram):
-    """The minimum of 1/2 |f|^2 + C sum loss in the space of the kernel, by LIBSVM: its dual value."""
+    """The minimum of 1/2 |f|^2 + C sum loss in the space of the kernel, by LIBSVM: its dual
+    value."""
     if repr(loss) == repr(losses.eps_insensitive(0.1)):
         made = SVR(kernel="precomputed", C=C, epsilon=0.1, tol=1e-9).fit(gram, TARGET)
         coef = made.dual_coef_[0]
         support = made.support_
-        return coef @ TARGET[support] - 0.1 * np.abs(coef).sum() - coef @ gram[np.ix_(support, support)] @ coef / 2
+        return (
+            coef @ TARGET[support]
+            - 0.1 * np.abs(coef).sum()
+            - coef @ gram[np.ix_(support, support)] @ coef / 2
+        )
     if loss is losses.squared_hinge:  # the hinge without an upper bound and with K + I / (2 C)
         gram, C = gram + np.eye(N) / (2 * C), 1e8
     made = SVC(kernel="precomputed", C=C, tol=1e-9).fit(gram, Y)
@@ -224,14 +260,20 @@ def optimum(loss, C, bias, gram):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("loss", [losses.hinge, losses.squared_hinge, losses.eps_insensitive(0.1)], ids=repr)
+@pytest.mark.parametrize(
+    "loss", [losses.hinge, losses.squared_hinge, losses.eps_insensitive(0.1)], ids=repr
+)
 def test_the_bound_is_above_what_the_rest_of_the_kernel_is_worth(loss, x64):
     C, gram = 2.0, gaussian(X, X)
     best, excesses = optimum(loss, C, "free", gram), []
-    data = jaxsvm.dataset(X, Y if loss.labels else TARGET, task="binary" if loss.labels else "regression")
+    data = jaxsvm.dataset(
+        X, Y if loss.labels else TARGET, task="binary" if loss.labels else "regression"
+    )
     for tol in (0.1, 1e-2, 1e-3, 1e-9):
         phi = cholesky(RBF, X, rank=32 if tol > 1e-3 else N, tol=tol)
-        solver = jaxsvm.on_features(phi, jaxsvm.interior_point(C, loss=loss, bias="free", tol=1e-10))
+        solver = jaxsvm.on_features(
+            phi, jaxsvm.interior_point(C, loss=loss, bias="free", tol=1e-10)
+        )
         run = jaxsvm.fit(solver, data, KEY)
         value = jaxsvm.objectives.primal(run.model, data, 1 / (C * N), loss) * C * N
         bound = low_rank_bound(phi, X, run.state.solver.coef)
@@ -283,7 +325,9 @@ def test_known_ranks_and_costs():
             made = SVC(kernel="precomputed", C=C, tol=1e-8).fit(gram, y)
             coef, support = made.dual_coef_[0], made.support_
             best = np.abs(coef).sum() - coef @ gram[np.ix_(support, support)] @ coef / 2
-            run = jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.interior_point(C, bias="free", tol=1e-8)), data, KEY)
+            run = jaxsvm.fit(
+                jaxsvm.on_features(phi, jaxsvm.interior_point(C, bias="free", tol=1e-8)), data, KEY
+            )
             excess = jaxsvm.objectives.primal(run.model, data, lam) - lam * best
             bound = lam * low_rank_bound(phi, data.x, run.state.solver.coef)
             # float32 features: the cost is above the bound by their roundings at most

@@ -1,9 +1,12 @@
-"""Feature maps against NumPy in float64, closed forms, scikit-learn and finite differences; solvers on features."""
+"""Feature maps against NumPy in float64, closed forms, scikit-learn and finite differences; solvers
+on features."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
+from oracles import assert_same_bits as same
 from sklearn.cluster import KMeans
 
 import jaxsvm
@@ -19,13 +22,15 @@ TWICE = X[[3, 11, 3, 17, 11, 3]]  # rank 3
 OCTAHEDRON = np.concatenate([np.eye(3), -np.eye(3)])  # eigenvalues of multiplicity 1, 3, 2
 SIGMA, KEY = 1.5, jax.random.key(0)
 
-given = jax.jit(lambda kernel, landmarks, eps=1e-16: nystrom(None, kernel, landmarks=landmarks, eps=eps))
+given = jax.jit(
+    lambda kernel, landmarks, eps=1e-16: nystrom(None, kernel, landmarks=landmarks, eps=eps)
+)
 random = jax.jit(fourier, static_argnames=("dim", "features", "form"))
 apply = jax.jit(lambda phi, x: phi(x))
 
 
 def gaussian(x, z, sigma=SIGMA):
-    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / (2 * sigma**2))
+    return oracles.gaussian(x, z, 1 / (2 * sigma**2))
 
 
 def cubic(x, z):
@@ -52,22 +57,18 @@ def close(have, want, tol):
     np.testing.assert_allclose(have, want, rtol=0, atol=tol * np.abs(np.asarray(want)).max())
 
 
-def same(found, wanted):
-    """The same tree, bit for bit."""
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    for have, want in zip(*(jax.tree.leaves(jax.tree.map(jnp.asarray, tree)) for tree in (found, wanted)), strict=True):
-        if jnp.issubdtype(want.dtype, jax.dtypes.prng_key):
-            have, want = jax.random.key_data(have), jax.random.key_data(want)
-        assert have.dtype == want.dtype and np.asarray(have).tobytes() == np.asarray(want).tobytes()
-
-
-# Nystrom maps. In float64 errors are eps D_11 / D_ss relatively, and D_11 / D_ss < 1e4 for the landmarks here: 1e-11
+# Nystrom maps. In float64 errors are eps D_11 / D_ss relatively, and D_11 / D_ss < 1e4 for the
+# landmarks here: 1e-11
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_nystrom_is_the_formula_up_to_signs_and_below_the_kernel(name, x64):
     kernel, formula = KERNELS[name]
-    phi = nystrom(None, kernel(), landmarks=LAND) if name == "a plain function" else given(kernel(), LAND)
+    phi = (
+        nystrom(None, kernel(), landmarks=LAND)
+        if name == "a plain function"
+        else given(kernel(), LAND)
+    )
     gram, values, full = formula(LAND, LAND), formula(X, LAND), formula(X, X)
     got, want = np.asarray(apply(phi, X)), reference(gram, values)
     assert got.dtype == np.float64
@@ -107,20 +108,28 @@ def test_copied_landmarks_lower_the_rank_and_change_nothing_else(dtype, x64):
     assert int(phi.rank) == 3 and got.dtype == dtype
     np.testing.assert_array_equal(got[:, 3:], 0)
     np.testing.assert_array_equal(phi.whitening[:, 3:], 0)
-    close(got @ got.T, want @ want.T, 1e-5 if dtype == "f" else 1e-11)  # 3 kept eigenvalues above 0.2
-    fresh = jax.jit(lambda: nystrom(None, kernels.rbf(SIGMA), landmarks=jnp.ones((6, 3), dtype)))()  # all the same row
+    close(
+        got @ got.T, want @ want.T, 1e-5 if dtype == "f" else 1e-11
+    )  # 3 kept eigenvalues above 0.2
+    fresh = jax.jit(
+        lambda: nystrom(None, kernels.rbf(SIGMA), landmarks=jnp.ones((6, 3), dtype))
+    )()  # all the same row
     assert int(fresh.rank) == 1
 
 
 def test_labels_cancel_in_the_signed_construction_of_the_paper(x64):
     rows = [3, 11, 17, 5, 20, 8]
     psi = Y[:, None] * gaussian(X, X) * Y[None, :]
-    value, vector = np.linalg.eigh(psi[np.ix_(rows, rows)])  # of the signed matrix: its vectors are Y_S Q
+    value, vector = np.linalg.eigh(
+        psi[np.ix_(rows, rows)]
+    )  # of the signed matrix: its vectors are Y_S Q
     signed = psi[:, rows] @ (vector * value**-0.5)[:, ::-1]
     ours = Y[:, None] * np.asarray(apply(given(kernels.rbf(SIGMA), LAND), X))
     assert (Y[rows] < 0).any() and (Y[rows] > 0).any()
     close(signed @ signed.T, ours @ ours.T, 1e-11)
-    close(np.abs(signed), np.abs(ours), 1e-10)  # eigenvalues are distinct: the rotation is one of signs
+    close(
+        np.abs(signed), np.abs(ours), 1e-10
+    )  # eigenvalues are distinct: the rotation is one of signs
 
 
 @pytest.mark.parametrize("dtype", ["f", "d"])
@@ -134,15 +143,25 @@ def test_the_threshold_is_absolute_and_relative(dtype, x64):
     assert rank(root(1.0, 1e-2, 1e-4), 1e-3) == 2
     assert rank(0.1 * root(1.0, 1e-2, 1e-4), 1e-3) == 1  # absolute
     phi = given(kernels.linear(), root(1.0, 1e-2, 1e-4), 1e-3)
-    close(np.abs(apply(phi, jnp.eye(3, dtype=dtype))), np.diag([1.0, 1.0, 0.0]), 1e-6 if dtype == "f" else 1e-14)
+    close(
+        np.abs(apply(phi, jnp.eye(3, dtype=dtype))),
+        np.diag([1.0, 1.0, 0.0]),
+        1e-6 if dtype == "f" else 1e-14,
+    )
 
 
 def test_the_threshold_outside_of_transformations():
     """The larger of eps and the rounding of float32 landmarks, which float64 does not see."""
     size = np.finfo(np.float32).eps
     root = lambda *values: np.diag(np.sqrt(values)).astype(np.float32)
-    rank = lambda landmarks, **eps: int(nystrom(None, kernels.linear(), landmarks=landmarks, **eps).rank)
-    assert rank(root(1.0, 1.5 * size, 0.5 * size)) == 2 == rank(100 * root(1.0, 1.5 * size, 0.5 * size))
+    rank = lambda landmarks, **eps: int(
+        nystrom(None, kernels.linear(), landmarks=landmarks, **eps).rank
+    )
+    assert (
+        rank(root(1.0, 1.5 * size, 0.5 * size))
+        == 2
+        == rank(100 * root(1.0, 1.5 * size, 0.5 * size))
+    )
     assert rank(root(1.0, 1e-2, 1e-4), eps=1e-3) == 2 and rank(root(1.0, 1e-2, 1e-4)) == 3
 
 
@@ -170,14 +189,20 @@ def test_landmarks_are_drawn_from_the_rows_without_replacement():
     # each row with probability 1/4; standard error sqrt(3/16 / 2000) = 0.0097
     np.testing.assert_allclose(hits.any(1).mean(0), 0.25, atol=5 * 0.0097)
     want = given(kernels.rbf(SIGMA), phi.landmarks[0])
-    close(phi.whitening[0] @ phi.whitening[0].T, want.whitening @ want.whitening.T, 1e-3)  # the inverse: eps D_11 / D_ss
+    close(
+        phi.whitening[0] @ phi.whitening[0].T, want.whitening @ want.whitening.T, 1e-3
+    )  # the inverse: eps D_11 / D_ss
     np.testing.assert_array_equal(np.sort(features.uniform(KEY, None, x, 24), 0), np.sort(x, 0))
 
 
 @pytest.mark.parametrize(
     ("arguments", "landmarks", "message"),
     [
-        ((KEY, None, X), 25, "landmarks must be a number from 1 to the 24 rows to draw from, got 25"),
+        (
+            (KEY, None, X),
+            25,
+            "landmarks must be a number from 1 to the 24 rows to draw from, got 25",
+        ),
         ((KEY, None, X), 0, "from 1 to the 24 rows to draw from, got 0"),
         ((KEY, None, X), -1, "got -1"),
         ((None, None, X), 6, "give a key and x"),
@@ -216,7 +241,9 @@ def test_leading_dimensions(kind):
     assert got.shape == (24, dim)
     # one row and many are multiplied in another order: a few roundings, times D_ss^(-1/2) < 10
     np.testing.assert_allclose(apply(phi, x[None]), got[None], atol=1e-5)
-    np.testing.assert_allclose(apply(phi, x.reshape(2, 3, 4, 3)), got.reshape(2, 3, 4, dim), atol=1e-5)
+    np.testing.assert_allclose(
+        apply(phi, x.reshape(2, 3, 4, 3)), got.reshape(2, 3, 4, dim), atol=1e-5
+    )
     np.testing.assert_allclose(apply(phi, x[0]), got[0], atol=1e-5)
 
 
@@ -234,13 +261,21 @@ def invariant(sigma, landmarks, eps):
 value = lambda *at: forward(*at, 0.0, np.zeros((6, 3)))[0]
 backward = jax.jit(jax.jacrev(invariant, (0, 1)))
 forward = jax.jit(
-    lambda sigma, landmarks, eps, *tangents: jax.jvp(lambda a, b: invariant(a, b, eps), (sigma, landmarks), tangents)
+    lambda sigma, landmarks, eps, *tangents: jax.jvp(
+        lambda a, b: invariant(a, b, eps), (sigma, landmarks), tangents
+    )
 )
 
 
 @pytest.mark.parametrize(
     ("landmarks", "eps", "rank"),
-    [(LAND, 1e-16, 6), (OCTAHEDRON, 1e-16, 6), (TWICE, 1e-16, 3), (LAND, 0.1, None), (TWICE, 1e-3, 3)],
+    [
+        (LAND, 1e-16, 6),
+        (OCTAHEDRON, 1e-16, 6),
+        (TWICE, 1e-16, 3),
+        (LAND, 0.1, None),
+        (TWICE, 1e-3, 3),
+    ],
     ids=["distinct", "equal eigenvalues", "copies", "dropped by eps", "copies moved apart"],
 )
 def test_derivatives_of_nystrom_are_those_of_finite_differences(landmarks, eps, rank, x64):
@@ -254,12 +289,19 @@ def test_derivatives_of_nystrom_are_those_of_finite_differences(landmarks, eps, 
     h = 1e-5  # h^2 f''' / 6 and eps D_11 / D_ss / h: 1e-8 or so of the derivative
     for sigma, move in ((1.0, 0 * turn), (0.0, turn)):
         central = (
-            (value(SIGMA + h * sigma, landmarks + h * move, eps) - value(SIGMA - h * sigma, landmarks - h * move, eps)) / 2 / h
+            (
+                value(SIGMA + h * sigma, landmarks + h * move, eps)
+                - value(SIGMA - h * sigma, landmarks - h * move, eps)
+            )
+            / 2
+            / h
         )
         reverse = sigma * in_sigma + np.einsum("kij,ij->k", in_landmarks, move)
         assert np.abs(central).min() > 1e-2
         np.testing.assert_allclose(reverse, central, rtol=1e-6)
-        np.testing.assert_allclose(forward(SIGMA, landmarks, eps, sigma, move)[1], reverse, rtol=1e-9)
+        np.testing.assert_allclose(
+            forward(SIGMA, landmarks, eps, sigma, move)[1], reverse, rtol=1e-9
+        )
 
 
 # Fourier features
@@ -277,14 +319,21 @@ def products(make, kernel, form, count):
         x = jnp.asarray(X[:3], jnp.float32)
         return jnp.einsum("ip,ip->i", phi(x), phi(x + PAIRS.astype("f")))
 
-    return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(5), DRAWS)), np.float64)
+    return np.asarray(
+        jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(5), DRAWS)), np.float64
+    )
 
 
 def moments(sample):
     """Mean and variance over the draws, each with its standard error."""
     centred = sample - sample.mean(0)
     variance = (centred**2).mean(0)
-    return sample.mean(0), np.sqrt(variance / DRAWS), variance, np.sqrt(((centred**4).mean(0) - variance**2) / DRAWS)
+    return (
+        sample.mean(0),
+        np.sqrt(variance / DRAWS),
+        variance,
+        np.sqrt(((centred**4).mean(0) - variance**2) / DRAWS),
+    )
 
 
 def within(have, want, error):
@@ -297,19 +346,25 @@ def test_fourier_features_are_unbiased_with_the_variances_of_the_closed_forms(fo
     mean, error, variance, its_error = moments(products(fourier, kernels.rbf(SIGMA), form, 4))
     k = np.exp(-(PAIRS**2).sum(1) / (2 * SIGMA**2))
     within(mean, k, error)
-    within(variance, (1 - k**2) ** 2 / 4 if form == "paired" else (1 + k**4 / 2 - k**2) / 4, its_error)
+    within(
+        variance, (1 - k**2) ** 2 / 4 if form == "paired" else (1 + k**4 / 2 - k**2) / 4, its_error
+    )
     assert (error < 0.01).all() and (its_error < 0.005).all()  # so that a factor off would show
 
 
 def test_fourier_features_of_scaled_laplacian():
-    mean, error, variance, its_error = moments(products(fourier, 3.0 * kernels.laplacian(2.0), "paired", 4))
+    mean, error, variance, its_error = moments(
+        products(fourier, 3.0 * kernels.laplacian(2.0), "paired", 4)
+    )
     k = np.exp(-np.abs(PAIRS).sum(1) / 2)  # k(2 delta) = k^2
     within(mean, 3 * k, error)
     within(variance, 9 * (1 - k**2) / 4, its_error)
 
 
 def test_orthogonal_features_are_unbiased_with_less_variance():
-    mean, error, variance, its_error = moments(products(orthogonal, 2.0 * kernels.rbf(SIGMA), "paired", 6))
+    mean, error, variance, its_error = moments(
+        products(orthogonal, 2.0 * kernels.rbf(SIGMA), "paired", 6)
+    )
     k = np.exp(-(PAIRS**2).sum(1) / (2 * SIGMA**2))
     plain = 4 * (1 - k**2) ** 2 / 6
     within(mean, 2 * k, error)
@@ -334,27 +389,45 @@ def test_fourier_features_are_the_formula(form, x64):
         assert phi.shift.min() >= 0 and np.pi < phi.shift.max() < 2 * np.pi
         want = np.cos(angle + np.asarray(phi.shift)) / 2
     np.testing.assert_allclose(apply(phi, X), want, atol=1e-14)
-    assert apply(phi, X.astype("f")).dtype == apply(phi, jnp.asarray(X, jnp.bfloat16)).dtype == jnp.float32
+    assert (
+        apply(phi, X.astype("f")).dtype
+        == apply(phi, jnp.asarray(X, jnp.bfloat16)).dtype
+        == jnp.float32
+    )
 
 
 def test_frequencies_of_orthogonal_features():
-    make = jax.jit(jax.vmap(lambda key: orthogonal(key, kernels.rbf(SIGMA), dim=3, features=14).frequencies))
-    v = np.asarray(make(jax.random.split(KEY, DRAWS)), np.float64)  # (draws, 3, 7): groups of 3, 3 and 1
+    make = jax.jit(
+        jax.vmap(lambda key: orthogonal(key, kernels.rbf(SIGMA), dim=3, features=14).frequencies)
+    )
+    v = np.asarray(
+        make(jax.random.split(KEY, DRAWS)), np.float64
+    )  # (draws, 3, 7): groups of 3, 3 and 1
     assert v.shape == (DRAWS, 3, 7)
     for group in (slice(0, 3), slice(3, 6)):
         part = v[:100, :, group]
         part = part / np.linalg.norm(part, axis=1, keepdims=True)
-        np.testing.assert_allclose(part.transpose(0, 2, 1) @ part, np.broadcast_to(np.eye(3), (100, 3, 3)), atol=1e-5)
+        np.testing.assert_allclose(
+            part.transpose(0, 2, 1) @ part, np.broadcast_to(np.eye(3), (100, 3, 3)), atol=1e-5
+        )
     square = (v**2).sum(1)
-    within(square.mean(0), 3, np.sqrt(6 / DRAWS))  # chi-squared of 3 degrees: mean 3, variance 6, fourth moment 252
+    within(
+        square.mean(0), 3, np.sqrt(6 / DRAWS)
+    )  # chi-squared of 3 degrees: mean 3, variance 6, fourth moment 252
     within(square.var(0), 6, np.sqrt((252 - 36) / DRAWS))
     within(v.mean(0), 0, np.sqrt(1 / DRAWS))
     within(np.einsum("kdq,keq->deq", v, v) / DRAWS, np.eye(3)[:, :, None], np.sqrt(2 / DRAWS))
-    within((square[:, 0] * square[:, 3]).mean() - 9, 0, np.sqrt((15**2 - 81) / DRAWS))  # groups are independent
-    within((square[:, 0] * square[:, 1]).mean() - 9, 0, np.sqrt((15**2 - 81) / DRAWS))  # and so are lengths
+    within(
+        (square[:, 0] * square[:, 3]).mean() - 9, 0, np.sqrt((15**2 - 81) / DRAWS)
+    )  # groups are independent
+    within(
+        (square[:, 0] * square[:, 1]).mean() - 9, 0, np.sqrt((15**2 - 81) / DRAWS)
+    )  # and so are lengths
 
 
-@pytest.mark.parametrize(("make", "form"), [(fourier, "paired"), (fourier, "phase"), (orthogonal, "phase")])
+@pytest.mark.parametrize(
+    ("make", "form"), [(fourier, "paired"), (fourier, "phase"), (orthogonal, "phase")]
+)
 def test_maps_of_all_widths_share_their_draws_and_derivatives_reach_the_width(make, form, x64):
     weights = np.random.default_rng(3).normal(size=(24, 24))
 
@@ -370,7 +443,9 @@ def test_maps_of_all_widths_share_their_draws_and_derivatives_reach_the_width(ma
     for drawn in jax.tree.leaves(draws):
         np.testing.assert_array_equal(drawn, np.broadcast_to(drawn[:1], drawn.shape))
     assert (draws[1] is None) == (form == "paired")
-    np.testing.assert_allclose(slope[1], (value[2] - value[0]) / (2 * h), rtol=1e-7)  # h^2, and rounding over h
+    np.testing.assert_allclose(
+        slope[1], (value[2] - value[0]) / (2 * h), rtol=1e-7
+    )  # h^2, and rounding over h
 
 
 @pytest.mark.parametrize(
@@ -383,9 +458,21 @@ def test_maps_of_all_widths_share_their_draws_and_derivatives_reach_the_width(ma
         (fourier, kernels.polynomial(), 8, "paired", "a kernel of x - z with a known law"),
         (fourier, kernels.rbf(1.0) + kernels.rbf(2.0), 8, "paired", "with a known law"),
         (fourier, lambda x, z: x @ z.T, 8, "paired", "with a known law"),
-        (orthogonal, kernels.laplacian(1.0), 8, "paired", r"need the Gaussian kernel \(rbf\), got laplacian\(1.0\)"),
+        (
+            orthogonal,
+            kernels.laplacian(1.0),
+            8,
+            "paired",
+            r"need the Gaussian kernel \(rbf\), got laplacian\(1.0\)",
+        ),
         (orthogonal, kernels.linear(), 8, "paired", "with a known law"),
-        (fourier, kernels.rbf(1.0), 8, "cosine", "form must be one of 'paired', 'phase', got 'cosine'"),
+        (
+            fourier,
+            kernels.rbf(1.0),
+            8,
+            "cosine",
+            "form must be one of 'paired', 'phase', got 'cosine'",
+        ),
     ],
 )
 def test_fourier_refuses(make, kernel, features, form, message):
@@ -403,9 +490,15 @@ def test_k_means_is_that_of_scikit_learn_from_the_same_rows(x64):
     costs = [nearest(start)]
     for steps in (1, 5):
         centres = np.asarray(
-            nystrom(KEY, kernels.rbf(SIGMA), jnp.asarray(X), landmarks=6, choose=features.k_means(steps)).landmarks
+            nystrom(
+                KEY, kernels.rbf(SIGMA), jnp.asarray(X), landmarks=6, choose=features.k_means(steps)
+            ).landmarks
         )
-        want = KMeans(6, init=start, n_init=1, max_iter=steps, tol=0, algorithm="lloyd").fit(X).cluster_centers_
+        want = (
+            KMeans(6, init=start, n_init=1, max_iter=steps, tol=0, algorithm="lloyd")
+            .fit(X)
+            .cluster_centers_
+        )
         np.testing.assert_allclose(centres, want, atol=1e-12)
         costs.append(nearest(centres))
     assert costs[0] > costs[1] > costs[2]
@@ -413,7 +506,9 @@ def test_k_means_is_that_of_scikit_learn_from_the_same_rows(x64):
 
 def test_a_centre_without_rows_stays():
     x = jnp.array([[1.0], [1.0], [1.0], [4.0]])
-    centres = np.asarray(features.k_means(3)(KEY, None, x, 4))  # three centres at 1: rows go to the first of them
+    centres = np.asarray(
+        features.k_means(3)(KEY, None, x, 4)
+    )  # three centres at 1: rows go to the first of them
     np.testing.assert_array_equal(np.sort(centres, 0), x)
 
 
@@ -425,15 +520,23 @@ def test_leverage_scores_draw_in_proportion_to_the_scores():
     drawn = np.asarray(jax.jit(jax.vmap(one))(jax.random.split(KEY, 5000)))
     share = (drawn[:, None] == rows.astype("f")[None]).all(-1).mean(0)
     gram = gaussian(rows, rows)
-    score = np.diag(gram @ np.linalg.inv(gram + ridge * 12 * np.eye(12)))  # all rows as the pilot sample: the exact ones
+    score = np.diag(
+        gram @ np.linalg.inv(gram + ridge * 12 * np.eye(12))
+    )  # all rows as the pilot sample: the exact ones
     want = score / score.sum()
     assert want.max() > 1.5 * want.min()
     within(share, want, np.sqrt(want / 5000))
 
 
 def test_leverage_scores_draw_different_rows_and_find_the_outlier():
-    x = np.concatenate([0.01 * X[:23], [[20.0, 0.0, 0.0]]]).astype("f")  # 23 rows alike, and one on its own
-    draw = lambda key: nystrom(key, kernels.rbf(SIGMA), jnp.asarray(x), landmarks=6, choose=features.leverage_scores()).landmarks
+    x = np.concatenate([0.01 * X[:23], [[20.0, 0.0, 0.0]]]).astype(
+        "f"
+    )  # 23 rows alike, and one on its own
+    draw = lambda key: (
+        nystrom(
+            key, kernels.rbf(SIGMA), jnp.asarray(x), landmarks=6, choose=features.leverage_scores()
+        ).landmarks
+    )
     drawn = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(KEY, 500)))
     hits = (drawn[:, :, None] == x[None, None]).all(-1)
     assert (hits.sum(2) == 1).all() and (hits.sum(1) <= 1).all()  # rows, none of them twice
@@ -470,19 +573,31 @@ class Double:
 @pytest.mark.long
 def test_an_update_is_that_of_the_inner_solver_on_features():
     data, phi = train(), mapped()
-    solver, batch = on_features(phi, SOLVER), jaxsvm.take(train(), jnp.array([2, 7, 7, -1], jnp.int32))
+    solver, batch = (
+        on_features(phi, SOLVER),
+        jaxsvm.take(train(), jnp.array([2, 7, 7, -1], jnp.int32)),
+    )
     state = solver.init(KEY, data)
     by_hand = data._replace(x=apply(phi, data.x)), batch._replace(x=apply(phi, batch.x))
     same(state, SOLVER.init(KEY, by_hand[0]))
     for _ in range(2):
-        raw, prepared = jaxsvm.step(solver, state, batch), jaxsvm.step(solver, state, solver.prepare(batch))
+        raw, prepared = (
+            jaxsvm.step(solver, state, batch),
+            jaxsvm.step(solver, state, solver.prepare(batch)),
+        )
         want = jaxsvm.step(SOLVER, state, by_hand[1])
         for got in (raw, prepared):
-            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), got, want)
+            jax.tree.map(
+                lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), got, want
+            )
         state = raw[0]
     w = np.asarray(jaxsvm.step(solver, solver.init(KEY, data), batch)[0].params.w)
-    pull = (Y[[2, 7, 7]] / 2) @ np.asarray(apply(phi, data.x))[[2, 7, 7]] / 3 / 0.1  # slope -y/2 at 0, step 1/lam
-    np.testing.assert_allclose(w, pull * min(1, 0.1**-0.5 / np.linalg.norm(pull)), rtol=1e-5, atol=1e-5)
+    pull = (
+        (Y[[2, 7, 7]] / 2) @ np.asarray(apply(phi, data.x))[[2, 7, 7]] / 3 / 0.1
+    )  # slope -y/2 at 0, step 1/lam
+    np.testing.assert_allclose(
+        w, pull * min(1, 0.1**-0.5 / np.linalg.norm(pull)), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.long
@@ -497,7 +612,10 @@ def test_prepared_rows_are_marked_by_their_type_and_never_lifted_twice():
         np.testing.assert_array_equal(getattr(ready, field), getattr(data, field))
     assert type(jaxsvm.take(ready, jnp.array([1, -1], jnp.int32))) is Lifted
     assert repr(on_features(phi, jaxsvm.sdca(1.0)).sampler) == "epochs()"
-    assert on_features(phi, jaxsvm.sdca(1.0, kernels.linear())).reads == "all" and solver.residual_scope == "sample"
+    assert (
+        on_features(phi, jaxsvm.sdca(1.0, kernels.linear())).needs_all_rows
+        and solver.residual_of == "batch"
+    )
 
 
 @pytest.mark.long
@@ -509,7 +627,11 @@ def test_maps_inside_maps():
     np.testing.assert_allclose(ready.x, want, atol=1e-5)
     got = fit(solver, data, KEY, steps=60, every=20).model
     inner = fit(SOLVER, data._replace(x=want), KEY, steps=60, every=20).model
-    assert isinstance(got, Mapped) and isinstance(got.inner, Mapped) and isinstance(got.inner.inner, Linear)
+    assert (
+        isinstance(got, Mapped)
+        and isinstance(got.inner, Mapped)
+        and isinstance(got.inner.inner, Linear)
+    )
     np.testing.assert_allclose(got(data.x), inner(want), atol=1e-5)  # of scores around 1
     risk = np.logaddexp(0, -Y * np.asarray(inner(want))).mean()
     for rows in (data, ready):
@@ -519,7 +641,10 @@ def test_maps_inside_maps():
 @pytest.mark.long
 def test_the_three_ways_of_lifting_make_the_same_run():
     data, solver = train(), on_features(mapped(), SOLVER)
-    runs = {lift: fit(solver, data, KEY, steps=60, every=20, lift=lift) for lift in ("once", "piece", "step", "auto")}
+    runs = {
+        lift: fit(solver, data, KEY, steps=60, every=20, lift=lift)
+        for lift in ("once", "chunk", "step", "auto")
+    }
     runs["prepared"] = fit(solver, solver.prepare(data), KEY, steps=60, every=20)
     runs["inner"] = fit(SOLVER, data._replace(x=apply(mapped(), data.x)), KEY, steps=60, every=20)
     assert all(isinstance(run.model, Mapped) for name, run in runs.items() if name != "inner")
@@ -527,18 +652,22 @@ def test_the_three_ways_of_lifting_make_the_same_run():
     want = runs["inner"].model.w
     for name, run in runs.items():
         w = run.model.w if name == "inner" else run.model.inner.w
-        np.testing.assert_allclose(w, want, rtol=2e-5, atol=2e-5 * np.abs(want).max())  # 60 steps of a few roundings
+        np.testing.assert_allclose(
+            w, want, rtol=2e-5, atol=2e-5 * np.abs(want).max()
+        )  # 60 steps of a few roundings
         np.testing.assert_allclose(run.info.loss, runs["inner"].info.loss, rtol=2e-5)
         same(run.state.sampler, runs["inner"].state.sampler)
     scores = apply(mapped(), data.x) @ want
-    np.testing.assert_allclose(runs["piece"].model(data.x), scores, atol=1e-5 * np.abs(want).max() * 6)
+    np.testing.assert_allclose(
+        runs["chunk"].model(data.x), scores, atol=1e-5 * np.abs(want).max() * 6
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("sampler", [samplers.shrinking(4, rounds=3), samplers.active_rows(4)])
 def test_rows_that_an_adaptive_sampler_repeats_are_mapped_once_in_a_piece(sampler, monkeypatch):
     """The run is that with all features at hand, and fewer rows are mapped than visited."""
-    monkeypatch.setattr(jaxsvm.loops.programs, "PREPARED_BLOCK", 2)
+    monkeypatch.setattr(jaxsvm.loops.feeds, "PREPARED_BLOCK", 2)
     data, phi, blocks = train(), mapped(), []
 
     def spy(x):
@@ -546,7 +675,7 @@ def test_rows_that_an_adaptive_sampler_repeats_are_mapped_once_in_a_piece(sample
         return apply(phi, x)
 
     solver, steps = on_features(spy, jaxsvm.sdca(0.5)), 36
-    run = fit(solver, data, KEY, steps=steps, sampler=sampler, lift="piece")
+    run = fit(solver, data, KEY, steps=steps, sampler=sampler, lift="chunk")
     jax.effects_barrier()
     want = fit(on_features(phi, jaxsvm.sdca(0.5)), data, KEY, steps=steps, sampler=sampler)
     np.testing.assert_allclose(run.model.inner.w, want.model.inner.w, atol=1e-5)
@@ -560,10 +689,15 @@ def test_rows_that_an_adaptive_sampler_repeats_are_mapped_once_in_a_piece(sample
 def test_a_kernel_solver_on_features_lifts_all_rows_in_every_step():
     data, solver = train(), on_features(mapped(), jaxsvm.sdca(1.0, kernels.linear()))
     model = fit(solver, data, KEY, steps=960, every=24, lift="step").model
-    values, coef = np.asarray(apply(mapped(), data.x), np.float64), np.asarray(model.inner.coef, np.float64)
+    values, coef = (
+        np.asarray(apply(mapped(), data.x), np.float64),
+        np.asarray(model.inner.coef, np.float64),
+    )
     w, alpha = coef @ values, coef * Y
     assert (alpha >= 0).all() and (alpha <= 1).all() and (alpha > 0).any()
-    gap = w @ w + np.maximum(1 - Y * (values @ w), 0).sum() - alpha.sum()  # of 1/2 |w|^2 + sum of losses
+    gap = (
+        w @ w + np.maximum(1 - Y * (values @ w), 0).sum() - alpha.sum()
+    )  # of 1/2 |w|^2 + sum of losses
     assert -1e-4 < gap < 1e-2 * alpha.sum(), (gap, alpha.sum())  # 40 passes; the gap at 0 is 24
     np.testing.assert_allclose(model(data.x), values @ w, atol=1e-4)
 
@@ -583,8 +717,12 @@ def test_a_kernel_solver_on_features_lifts_all_rows_in_every_step():
 def test_memory_decides_when_rows_are_lifted(rows, batch, seen):
     spy = Double()  # 3 float32 a row
     memory, sampler = None if rows is None else rows * 12, samplers.uniform(batch)
-    run = lambda data, key: fit(on_features(spy, SOLVER), data, key, steps=10, memory=memory, sampler=sampler)
-    assert jax.eval_shape(run, train(), KEY).info.loss.shape == ({2: 5, 5: 5}.get(rows, 1) if batch < 4 else 1,)
+    run = lambda data, key: fit(
+        on_features(spy, SOLVER), data, key, steps=10, memory=memory, sampler=sampler
+    )
+    assert jax.eval_shape(run, train(), KEY).info.loss.shape == (
+        {2: 5, 5: 5}.get(rows, 1) if batch < 4 else 1,
+    )
     assert set(spy.seen) == seen
 
 
@@ -593,14 +731,33 @@ def test_lifting_refuses():
     solver, data = on_features(mapped(), SOLVER), train()  # 6 float32 a row
     with pytest.raises(ValueError, match="memory=23 bytes hold not one prepared row: raise memory"):
         fit(solver, data, KEY, steps=1, memory=23)
-    with pytest.raises(ValueError, match="the 20 rows of a piece are too many to prepare at once, memory=240 holds 10"):
-        fit(solver, data, KEY, steps=40, every=20, memory=240, lift="piece")
-    assert fit(solver, data, KEY, steps=40, every=20, memory=240).finite  # left to fit: prepared in every step
-    with pytest.raises(ValueError, match="lift='piece' prepares the drawn rows, and here a step reads all rows"):
-        fit(on_features(mapped(), jaxsvm.sdca(1.0, kernels.linear())), data, KEY, steps=1, lift="piece")
+    with pytest.raises(
+        ValueError,
+        match="the 20 rows of a chunk are too many to prepare at once, memory=240 holds 10",
+    ):
+        fit(solver, data, KEY, steps=40, every=20, memory=240, lift="chunk")
+    with pytest.raises(
+        ValueError, match="are too many to prepare at once, memory holds"
+    ):  # of the default
+        fit(solver, data, KEY, steps=1, every=2**30, lift="chunk")
+    assert fit(
+        solver, data, KEY, steps=40, every=20, memory=240
+    ).finite  # left to fit: prepared in every step
+    with pytest.raises(
+        ValueError, match="lift='chunk' prepares the drawn rows, and here a step reads all rows"
+    ):
+        fit(
+            on_features(mapped(), jaxsvm.sdca(1.0, kernels.linear())),
+            data,
+            KEY,
+            steps=1,
+            lift="chunk",
+        )
     with pytest.raises(ValueError, match="here a step reads all rows"):
-        fit(on_features(mapped(), jaxsvm.subgradient(0.1)), data, KEY, steps=1, lift="piece")
-    with pytest.raises(ValueError, match="lift must be one of 'auto', 'once', 'piece', 'step', got 'twice'"):
+        fit(on_features(mapped(), jaxsvm.subgradient(0.1)), data, KEY, steps=1, lift="chunk")
+    with pytest.raises(
+        ValueError, match="lift must be one of 'auto', 'once', 'chunk', 'step', got 'twice'"
+    ):
         fit(solver, data, KEY, steps=1, lift="twice")
     with pytest.raises(ValueError, match="memory must be a number of bytes above 0, got 0"):
         fit(solver, data, KEY, steps=1, memory=0)
@@ -611,11 +768,18 @@ def test_lifting_refuses():
 @pytest.mark.long
 def test_a_run_cut_and_gone_on_with_is_the_whole_run(tmp_path):
     data, solver = train(), on_features(mapped(), SOLVER)
-    whole = fit(solver, data, KEY, steps=60, every=20, lift="piece")
+    whole = fit(solver, data, KEY, steps=60, every=20, lift="chunk")
     for cut in (20, 13):
-        first = fit(solver, data, KEY, steps=cut, every=20, lift="piece")
+        first = fit(solver, data, KEY, steps=cut, every=20, lift="chunk")
         models.save(tmp_path / "run.npz", first.state)
-        rest = fit(solver, data, steps=60 - cut, every=20, lift="piece", state=models.load(tmp_path / "run.npz"))
+        rest = fit(
+            solver,
+            data,
+            steps=60 - cut,
+            every=20,
+            lift="chunk",
+            state=models.load(tmp_path / "run.npz"),
+        )
         same(rest.state, whole.state)
         same(rest.model, whole.model)
 
@@ -630,7 +794,9 @@ def test_objectives_and_probes_on_prepared_rows_are_those_on_raw_rows():
     primal = 0.05 * np.sum(np.asarray(model.inner.w, np.float64) ** 2) + risk
     found = []
     for rows in (data, ready):  # features in float32: a few roundings
-        np.testing.assert_allclose(jaxsvm.error_on(rows)(model), np.mean(np.sign(score) != Y), rtol=1e-6)
+        np.testing.assert_allclose(
+            jaxsvm.error_on(rows)(model), np.mean(np.sign(score) != Y), rtol=1e-6
+        )
         np.testing.assert_allclose(jaxsvm.risk_on(rows, loss)(model), risk, rtol=2e-5)
         found.append(jaxsvm.certificate(model, rows, 0.1, loss))
         np.testing.assert_allclose(found[-1].primal, primal, rtol=2e-5)
@@ -656,7 +822,9 @@ def test_a_sweep_of_fits_equals_a_loop_and_its_differences_are_the_gradient(kind
 
     def risk(lam, sigma):
         solver = on_features(build(kind, sigma, "d"), jaxsvm.pegasos(lam, loss=losses.logistic))
-        return jaxsvm.risk_on(held_out, losses.logistic)(fit(solver, data, KEY, steps=20, every=20).model)
+        return jaxsvm.risk_on(held_out, losses.logistic)(
+            fit(solver, data, KEY, steps=20, every=20).model
+        )
 
     h = 1e-5
     lams = 0.3 + np.array([0, h, -h, 0, 0, -0.25, 0])
@@ -664,37 +832,57 @@ def test_a_sweep_of_fits_equals_a_loop_and_its_differences_are_the_gradient(kind
     value, slope = jax.jit(jax.vmap(jax.value_and_grad(risk, (0, 1))))(lams, sigmas)
     central = np.array([value[1] - value[2], value[3] - value[4]]) / (2 * h)
     assert np.abs(central).min() > 1e-3 and np.ptp(np.asarray(value)[[0, 5, 6]]) > 1e-2
-    np.testing.assert_allclose([slope[0][0], slope[1][0]], central, rtol=1e-6)  # h^2, and rounding over h
+    np.testing.assert_allclose(
+        [slope[0][0], slope[1][0]], central, rtol=1e-6
+    )  # h^2, and rounding over h
     if kind == "nystrom":
         alone = jax.jit(risk)
-        np.testing.assert_allclose(value, [alone(*at) for at in zip(lams, sigmas, strict=True)], rtol=1e-11)
+        np.testing.assert_allclose(
+            value, [alone(*at) for at in zip(lams, sigmas, strict=True)], rtol=1e-11
+        )
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("kind", ["nystrom", "fourier", "phase"])
 def test_a_model_on_features_is_saved_and_loaded(kind, tmp_path):
-    phi = fourier(KEY, 2.0 * kernels.laplacian(1.0), dim=3, features=6, form="phase") if kind == "phase" else build(kind, SIGMA)
-    model = Mapped(phi, Linear(jnp.linspace(-1.0, 1.0, 8 if kind == "fourier" else 6), jnp.asarray(0.5)))
+    phi = (
+        fourier(KEY, 2.0 * kernels.laplacian(1.0), dim=3, features=6, form="phase")
+        if kind == "phase"
+        else build(kind, SIGMA)
+    )
+    model = Mapped(
+        phi, Linear(jnp.linspace(-1.0, 1.0, 8 if kind == "fourier" else 6), jnp.asarray(0.5))
+    )
     models.save(tmp_path / "model.npz", model)
     loaded = models.load(tmp_path / "model.npz")
     same(loaded, model)
-    np.testing.assert_array_equal(loaded(jnp.asarray(X, jnp.float32)), model(jnp.asarray(X, jnp.float32)))
+    np.testing.assert_array_equal(
+        loaded(jnp.asarray(X, jnp.float32)), model(jnp.asarray(X, jnp.float32))
+    )
 
 
 @pytest.mark.long
 def test_a_plain_function_is_a_feature_map():
-    data = jaxsvm.dataset(np.random.default_rng(0).normal(size=(24, 3)).astype("f"), np.tile([1, -1], 12))
-    model = jaxsvm.fit(jaxsvm.on_features(lambda x: 2 * x, jaxsvm.pegasos(0.1)), data, jax.random.key(0), steps=5).model
+    data = jaxsvm.dataset(
+        np.random.default_rng(0).normal(size=(24, 3)).astype("f"), np.tile([1, -1], 12)
+    )
+    model = jaxsvm.fit(
+        jaxsvm.on_features(lambda x: 2 * x, jaxsvm.pegasos(0.1)), data, jax.random.key(0), steps=5
+    ).model
     np.testing.assert_allclose(model(data.x), 2 * data.x @ model.inner.w, rtol=1e-5)
     proof = jaxsvm.certificate(model, data, 0.1)
     assert float(proof.gap) >= 0
-    np.testing.assert_allclose(float(jaxsvm.objectives.primal(model, data, 0.1)), float(proof.primal), rtol=1e-12)
+    np.testing.assert_allclose(
+        float(jaxsvm.objectives.primal(model, data, 0.1)), float(proof.primal), rtol=1e-12
+    )
 
 
 @pytest.mark.long
 def test_landmarks_keep_their_precision_where_rows_have_less():
     x = jnp.asarray(np.random.default_rng(0).normal(size=(50, 3)), jnp.float32)
-    phi = features.nystrom(jax.random.key(0), kernels.rbf(3.0), x, landmarks=8, choose=features.k_means(3))
+    phi = features.nystrom(
+        jax.random.key(0), kernels.rbf(3.0), x, landmarks=8, choose=features.k_means(3)
+    )
     low = x.astype(jnp.bfloat16)
     np.testing.assert_array_equal(phi(low), phi(low.astype(jnp.float32)))
 
@@ -703,12 +891,22 @@ def test_arguments_out_of_range_are_refused():
     for make, said in (
         (lambda: features.k_means(0), "steps must be"),
         (lambda: features.leverage_scores(pilot=0), "pilot must be"),
-        (lambda: features.nystrom(None, kernels.linear(), landmarks=np.eye(2, dtype="f"), eps=-1.0), "eps must be at least 0"),
+        (
+            lambda: features.nystrom(
+                None, kernels.linear(), landmarks=np.eye(2, dtype="f"), eps=-1.0
+            ),
+            "eps must be at least 0",
+        ),
     ):
         with pytest.raises(ValueError, match=said):
             make()
-    assert int(features.nystrom(None, kernels.linear(), landmarks=[[1, 2], [3, 4]], eps=0.0).rank) == 2
-    assert int(features.nystrom(None, kernels.linear(), landmarks=np.zeros((2, 2), "f"), eps=0.0).rank) == 0
+    assert (
+        int(features.nystrom(None, kernels.linear(), landmarks=[[1, 2], [3, 4]], eps=0.0).rank) == 2
+    )
+    assert (
+        int(features.nystrom(None, kernels.linear(), landmarks=np.zeros((2, 2), "f"), eps=0.0).rank)
+        == 0
+    )
 
 
 def test_rows_of_another_width_and_precomputed_kernels_are_refused():
@@ -735,21 +933,31 @@ def test_the_decomposition_in_float64_keeps_directions_that_float32_cannot_tell(
     inside = jax.jit(lambda x: features.nystrom(None, kernel, landmarks=x))(x)
     exact = np.exp(-((x[:, None].astype(float) - x[None]) ** 2).sum(-1) / 800)
     values = np.linalg.eigvalsh(exact)
-    assert int(outside.rank) == (values >= np.finfo("f").eps * np.trace(exact)).sum() > int(inside.rank)
+    assert (
+        int(outside.rank)
+        == (values >= np.finfo("f").eps * np.trace(exact)).sum()
+        > int(inside.rank)
+    )
     np.testing.assert_allclose(outside(x) @ outside(x).T, exact, atol=2e-5)
 
 
 @pytest.mark.parametrize("phi", [lambda x: x @ jnp.ones((5, 2)), lambda x: x[:, 0]])
 def test_what_is_no_map_of_rows_is_refused(phi):
     data = jaxsvm.dataset(np.eye(4), [1, -1, 1, -1])
-    with pytest.raises((TypeError, ValueError), match=r"^phi(, .*expected a function \(n, d\)| must give a row of features)"):
+    with pytest.raises(
+        (TypeError, ValueError),
+        match=r"^phi(, .*expected a function \(n, d\)| must give a row of features)",
+    ):
         jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.pegasos(0.1)), data, jax.random.key(0), steps=2)
 
 
 @pytest.mark.long
 def test_leverage_scores_take_a_large_integer():
     key, kernel, x = jax.random.key(0), kernels.rbf(1.0), jnp.arange(12.0).reshape(6, 2)
-    drawn = [features.leverage_scores(ridge=ridge, pilot=3)(key, kernel, x, 3) for ridge in (2**63, 2.0**63)]
+    drawn = [
+        features.leverage_scores(ridge=ridge, pilot=3)(key, kernel, x, 3)
+        for ridge in (2**63, 2.0**63)
+    ]
     np.testing.assert_array_equal(*drawn)
 
 
@@ -757,9 +965,15 @@ def test_leverage_scores_take_a_large_integer():
 def test_fourier_features_shifted_to_rows_have_the_same_inner_products(form):
     """Of rows in three columns and four frequencies; those of other columns are refused."""
     rows = jnp.asarray(X + 5, jnp.float32)
-    plain, shifted = (fourier(KEY, kernels.rbf(SIGMA), dim=3, features=8, form=form, x=x) for x in (None, rows))
-    if form == "paired":  # cosines of differences; with phases they differ by a phase of each frequency
-        np.testing.assert_allclose(shifted(rows) @ shifted(rows).T, plain(rows) @ plain(rows).T, atol=1e-5)
+    plain, shifted = (
+        fourier(KEY, kernels.rbf(SIGMA), dim=3, features=8, form=form, x=x) for x in (None, rows)
+    )
+    if (
+        form == "paired"
+    ):  # cosines of differences; with phases they differ by a phase of each frequency
+        np.testing.assert_allclose(
+            shifted(rows) @ shifted(rows).T, plain(rows) @ plain(rows).T, atol=1e-5
+        )
     for wrong in (rows[:, :2], rows[0]):
         with pytest.raises(ValueError, match="x must hold rows of dim=3 columns, got shape"):
             fourier(KEY, kernels.rbf(SIGMA), dim=3, features=8, form=form, x=wrong)
@@ -768,11 +982,23 @@ def test_fourier_features_shifted_to_rows_have_the_same_inner_products(form):
 @pytest.mark.parametrize(
     ("phi", "message"),
     [
-        (lambda x: x.astype(jnp.int32), " must give features that are floating-point numbers, got an array of int32"),
-        (lambda x: x > 0, " must give features that are floating-point numbers, got an array of bool"),
-        (lambda x: jax.lax.complex(x, x), " must give features that are floating-point numbers, got an array of complex64"),
+        (
+            lambda x: x.astype(jnp.int32),
+            " must give features that are floating-point numbers, got an array of int32",
+        ),
+        (
+            lambda x: x > 0,
+            " must give features that are floating-point numbers, got an array of bool",
+        ),
+        (
+            lambda x: jax.lax.complex(x, x),
+            " must give features that are floating-point numbers, got an array of complex64",
+        ),
         (lambda x: x.features, ", the function <lambda>, fails for shapes .*no attribute"),
-        (lambda x: x if x[0, 0] > 0 else -x, ", the function <lambda>, asks for the values of its arguments"),
+        (
+            lambda x: x if x[0, 0] > 0 else -x,
+            ", the function <lambda>, asks for the values of its arguments",
+        ),
     ],
     ids=["integers", "booleans", "complex", "attribute", "if"],
 )

@@ -1,4 +1,5 @@
-"""Files written whole or not at all: threads, killed processes, links, permissions, names in bytes, what is no file."""
+"""Files written whole or not at all: threads, killed processes, links, permissions, names in bytes,
+what is no file."""
 
 import os
 import pathlib
@@ -59,7 +60,10 @@ def test_threads_that_save_to_one_path(tmp_path):
             assert found.shape == (20_000,) and (found == found[0]).all()
 
     writers = [
-        threading.Thread(target=attempt, args=(lambda tree=tree: [models.save(path, tree) for _ in range(40)],)) for tree in trees
+        threading.Thread(
+            target=attempt, args=(lambda tree=tree: [models.save(path, tree) for _ in range(40)],)
+        )
+        for tree in trees
     ]
     reader = threading.Thread(target=attempt, args=(read,))
     for thread in (reader, *writers):
@@ -97,7 +101,8 @@ def test_what_a_killed_process_left_is_removed_by_the_next_save(tmp_path):
     code = """
         import os, signal, sys
         from jaxsvm.files import atomic_path
-        open_files = [atomic_path(os.path.join(sys.argv[1], name)) for name in ("tree.npz", "other.npz")]
+        paths = [os.path.join(sys.argv[1], name) for name in ("tree.npz", "other.npz")]
+        open_files = [atomic_path(path) for path in paths]
         for each in open_files:
             each.__enter__()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -105,7 +110,9 @@ def test_what_a_killed_process_left_is_removed_by_the_next_save(tmp_path):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], timeout=120)
     assert done.returncode == -signal.SIGKILL
     left = sorted(os.listdir(tmp_path))
-    assert len(left) == 2 and all(re.fullmatch(r"\.(tree|other)\.npz\.[0-9a-f]{16}\.part\.npz", name) for name in left)
+    assert len(left) == 2 and all(
+        re.fullmatch(r"\.(tree|other)\.npz\.[0-9a-f]{16}\.part\.npz", name) for name in left
+    )
     with atomic_path(tmp_path / "tree.npz") as mine:
         assert sorted(os.listdir(tmp_path)) == sorted([left[0], os.path.basename(mine)])
         models.save(tmp_path / "tree.npz", jnp.ones(3))
@@ -126,7 +133,9 @@ def test_the_temporary_file_of_another_process_in_use_stays(tmp_path):
             sys.stdin.read()
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "a.txt")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         temporary = process.stdout.readline().strip()
         put(tmp_path / "a.txt")
         assert os.path.exists(temporary)
@@ -187,14 +196,21 @@ def test_a_link_to_itself(tmp_path):
 def test_pipes_devices_and_folders_are_refused(written, tmp_path):
     write, path = written
     os.mkfifo(path)
-    with pytest.raises(OSError, match=re.escape(f"{path} is a pipe, a device or a socket, expected the name of a file")):
+    with pytest.raises(
+        OSError,
+        match=re.escape(f"{path} is a pipe, a device or a socket, expected the name of a file"),
+    ):
         write(path)
     assert stat.S_ISFIFO(path.stat().st_mode)
     with pytest.raises(OSError, match="/dev/full is a pipe, a device or a socket"):
         write("/dev/full")
-    with pytest.raises(IsADirectoryError, match=re.escape(f"{tmp_path} is a folder, expected the name of a file")):
+    with pytest.raises(
+        IsADirectoryError, match=re.escape(f"{tmp_path} is a folder, expected the name of a file")
+    ):
         write(tmp_path)
-    with pytest.raises(FileNotFoundError, match="no/a.npz is in a folder that does not exist: make it first"):
+    with pytest.raises(
+        FileNotFoundError, match="no/a.npz is in a folder that does not exist: make it first"
+    ):
         write(tmp_path / "no" / "a.npz")
     assert os.listdir(tmp_path) == [path.name]
 
@@ -237,8 +253,15 @@ def test_names_in_bytes(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted(WRITERS)
     assert models.load(os.path.join(folder, b"model.npz")).tolist() == [1, 1, 1]
     rows = os.path.join(folder, b"rows.npz")
-    loaded = [jdata.load_npz(rows), jdata.load_file(rows), jdata.load_csv(os.path.join(folder, b"rows.csv"))]
-    loaded += [jdata.load_svmlight(os.path.join(folder, b"rows.svm")), jdata.load_file(os.path.join(folder, b"rows.svm.gz"))]
+    loaded = [
+        jdata.load_npz(rows),
+        jdata.load_file(rows),
+        jdata.load_csv(os.path.join(folder, b"rows.csv")),
+    ]
+    loaded += [
+        jdata.load_svmlight(os.path.join(folder, b"rows.svm")),
+        jdata.load_file(os.path.join(folder, b"rows.svm.gz")),
+    ]
     for (part,) in loaded:
         np.testing.assert_array_equal(part.x.toarray() if hasattr(part.x, "toarray") else part.x, X)
     np.testing.assert_array_equal(jdata.memory_map(rows)["x"], X)
@@ -279,7 +302,10 @@ def test_without_locks(tmp_path, monkeypatch):
     left.touch()
     put(tmp_path / "a.txt")
     put(tmp_path / "a.txt", "newer")
-    assert (tmp_path / "a.txt").read_text() == "newer" and sorted(os.listdir(tmp_path)) == [left.name, "a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "newer" and sorted(os.listdir(tmp_path)) == [
+        left.name,
+        "a.txt",
+    ]
 
 
 @pytest.fixture
@@ -295,7 +321,10 @@ def test_ctrl_c_waits_for_the_file(tmp_path, listening):
     with pytest.raises(KeyboardInterrupt), atomic_path(path) as temporary:
         signal.raise_signal(signal.SIGINT)
         pathlib.Path(temporary).write_text("whole")
-    assert path.read_text() == "whole" and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert (
+        path.read_text() == "whole"
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
     with pytest.raises(KeyboardInterrupt), atomic_path(path) as temporary:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,5 @@
-"""Readers and writers of files, beside scikit-learn's and NumPy's own; every refusal names the file and the line."""
+"""Readers and writers of files, beside scikit-learn's and NumPy's own; every refusal names the file
+and the line."""
 
 import bz2
 import copy
@@ -56,7 +57,9 @@ DENSE[0, 8] = 1.5  # the last column is there
 LABELS = np.where(np.arange(40) % 3, 1, -1)
 
 
-@pytest.mark.parametrize(("name", "pack"), [("a.svm", bytes), ("a.svm.gz", gzip.compress), ("a.bz2", bz2.compress)])
+@pytest.mark.parametrize(
+    ("name", "pack"), [("a.svm", bytes), ("a.svm.gz", gzip.compress), ("a.bz2", bz2.compress)]
+)
 def test_svmlight_as_scikit_learn_reads_it(tmp_path, name, pack):
     plain = tmp_path / "plain"
     dump_svmlight_file(DENSE, LABELS, str(plain), zero_based=False)
@@ -73,9 +76,13 @@ def test_files_share_columns_and_classes(write):
     train, test = loaded = jdata.load_svmlight(one, two)
     assert train.x.shape == (2, 9) and test.x.shape == (2, 9)  # the widest
     assert loaded.classes == (2, 5) and test.y.tolist() == [1, 1]  # a later file may lack a class
-    again = jdata.load_svmlight(two, classes=loaded.classes, columns=12, zero_based=loaded.zero_based)
+    again = jdata.load_svmlight(
+        two, classes=loaded.classes, columns=12, zero_based=loaded.zero_based
+    )
     assert again[0].x.shape == (2, 12) and again[0].y.tolist() == [1, 1]
-    refused("class 2, which is not among", jdata.load_svmlight, write("5 1:1\n4 1:1\n", "c.svm"), one)
+    refused(
+        "class 2, which is not among", jdata.load_svmlight, write("5 1:1\n4 1:1\n", "c.svm"), one
+    )
 
 
 def test_zero_based_comments_blank_lines_queries(write):
@@ -121,7 +128,12 @@ def test_lines_that_are_not_svmlight(write, bad, said):
 def test_other_svmlight_refusals(write, tmp_path):
     refused("holds no rows", jdata.load_svmlight, write(""))
     refused("holds no rows", jdata.load_svmlight, write("# nothing\n"))
-    refused("line 1: the index 3 is beyond the 2 columns", jdata.load_svmlight, write("1 3:1\n"), columns=2)
+    refused(
+        "line 1: the index 3 is beyond the 2 columns",
+        jdata.load_svmlight,
+        write("1 3:1\n"),
+        columns=2,
+    )
     refused("a single class", jdata.load_svmlight, write("1 1:1\n"))
     refused("is damaged", jdata.load_svmlight, write(gzip.compress(b"1 1:1\n" * 99)[:-20], "a.gz"))
     with pytest.raises(FileNotFoundError, match="there is no file .*none.svm"):
@@ -142,8 +154,11 @@ def no_warning():
 
 @pytest.mark.parametrize("zero_based", [True, False])
 @pytest.mark.parametrize("name", ["b.svm", "b.svm.gz", "b"])
-def test_rows_without_the_first_column_are_read_as_those_of_training(tmp_path, no_warning, zero_based, name):
-    """The base is that of the training file, which is told; each file by itself would be shifted by a column."""
+def test_rows_without_the_first_column_are_read_as_those_of_training(
+    tmp_path, no_warning, zero_based, name
+):
+    """The base is that of the training file, which is told; each file by itself would be shifted by
+    a column."""
     later = DENSE.copy()
     later[:, [0, 8]] = 0
     with warnings.catch_warnings():
@@ -155,7 +170,13 @@ def test_rows_without_the_first_column_are_read_as_those_of_training(tmp_path, n
     (train,) = loaded = load_file(tmp_path / "a.svm")
     assert loaded.zero_based is zero_based
     np.testing.assert_array_equal(train.x.toarray(), DENSE)
-    (rows,) = load_file(tmp_path / name, columns=9, zero_based=loaded.zero_based, classes=loaded.classes, kind="svmlight")
+    (rows,) = load_file(
+        tmp_path / name,
+        columns=9,
+        zero_based=loaded.zero_based,
+        classes=loaded.classes,
+        kind="svmlight",
+    )
     np.testing.assert_array_equal(rows.x.toarray(), later)
     together = jdata.load_svmlight(tmp_path / "a.svm", tmp_path / name)
     np.testing.assert_array_equal(together[1].x.toarray(), later)
@@ -164,7 +185,12 @@ def test_rows_without_the_first_column_are_read_as_those_of_training(tmp_path, n
 
 @pytest.mark.parametrize(
     ("text", "base"),
-    [("1 0:1 2:1\n-1 1:2\n", True), ("1 1:1 3:1\n-1 1:2\n", False), ("1 1:1 2:1\n-1 2:2\n", None), ("1\n-1\n", False)],
+    [
+        ("1 0:1 2:1\n-1 1:2\n", True),
+        ("1 1:1 3:1\n-1 1:2\n", False),
+        ("1 1:1 2:1\n-1 2:2\n", None),
+        ("1\n-1\n", False),
+    ],
 )
 def test_with_columns_a_file_that_fits_both_bases_is_a_warning(write, text, base):
     path = write(text)
@@ -173,33 +199,60 @@ def test_with_columns_a_file_that_fits_both_bases_is_a_warning(write, text, base
         loaded = jdata.load_svmlight(path, columns=3)
     said = [str(w.message) for w in seen if "columns counted from" in str(w.message)]
     assert loaded.zero_based is bool(base) and len(said) == (base is None)
-    assert base is not None or "a.svm: the indices 1 to 2 fit 3 columns counted from 0 or from 1" in said[0]
+    assert (
+        base is not None
+        or "a.svm: the indices 1 to 2 fit 3 columns counted from 0 or from 1" in said[0]
+    )
     for asked in (True, False) if base is None else ():
         x, _ = load_svmlight_file(str(path), n_features=3, zero_based=asked)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            np.testing.assert_array_equal(jdata.load_svmlight(path, columns=3, zero_based=asked)[0].x.toarray(), x.toarray())
+            np.testing.assert_array_equal(
+                jdata.load_svmlight(path, columns=3, zero_based=asked)[0].x.toarray(), x.toarray()
+            )
 
 
 def test_indices_that_fit_no_base_are_refused(write):
     both = write("-1 1:1\n1 0:1 3:1\n")
     refused(
-        r"line 2: the index 3 is beyond the 3 columns, counted from 0 \(zero_based=True\)", jdata.load_svmlight, both, columns=3
+        r"line 2: the index 3 is beyond the 3 columns, counted from 0 \(zero_based=True\)",
+        jdata.load_svmlight,
+        both,
+        columns=3,
     )
-    refused("line 2: the index 0 is below 1, the first with zero_based=False", jdata.load_svmlight, both, zero_based=False)
+    refused(
+        "line 2: the index 0 is below 1, the first with zero_based=False",
+        jdata.load_svmlight,
+        both,
+        zero_based=False,
+    )
     last = write("-1 1:1\n1 3:1\n")
-    refused("line 2: the index 3 is beyond the 3 columns, counted", jdata.load_svmlight, last, columns=3, zero_based=True)
-    refused("line 2: the index 4 is beyond the 3 columns", jdata.load_svmlight, write("-1 1:1\n1 4:1\n"), columns=3)
+    refused(
+        "line 2: the index 3 is beyond the 3 columns, counted",
+        jdata.load_svmlight,
+        last,
+        columns=3,
+        zero_based=True,
+    )
+    refused(
+        "line 2: the index 4 is beyond the 3 columns",
+        jdata.load_svmlight,
+        write("-1 1:1\n1 4:1\n"),
+        columns=3,
+    )
 
 
 def test_files_of_one_call_share_the_base(write):
-    """Also beside files of another format, and beside one without an index, which scikit-learn takes to count from 0."""
+    """Also beside files of another format, and beside one without an index, which scikit-learn
+    takes to count from 0."""
     zero, later = write("1 0:1 2:1\n-1 1:2\n"), write("1 1:5 2:2\n-1\n", "b.svm")
     found = load_file(zero, write("1,1,1,1\n", "c.csv"), later, task="regression")
     assert found[2].x.toarray().tolist() == [[0, 5, 2], [0, 0, 0]]
     found = jdata.load_svmlight(write("1 1:1 2:1\n-1 1:2\n"), write("1\n-1\n", "b.svm"))
     assert found[0].x.toarray().tolist() == [[1, 1], [2, 0]] and found.zero_based is False
-    with pytest.warns(UserWarning, match=r"b\.svm has no index 0 and ends an index after .*a\.svm, which has"):
+    with pytest.warns(
+        UserWarning, match=r"b\.svm has no index 0 and ends an index after .*a\.svm, which has"
+    ):
         jdata.load_svmlight(write("1 0:1 2:1\n-1 1:2\n"), write("1 1:5 3:2\n-1 1:1\n", "b.svm"))
 
 
@@ -212,24 +265,57 @@ def test_a_byte_order_mark_is_no_part_of_a_file(write, pack):
     svm = write(pack(mark + b"1 1:2 # \xff\n-1 1:3\n"), "a.svm" + end)
     assert jdata.load_svmlight(svm)[0].x.toarray().tolist() == [[2.0], [3.0]]
     assert load_file(write(pack(mark + b"2,x\n3,y\n"), "a.csv" + end)).classes == ("x", "y")
-    refused(r"line 2: the label .* is no number", jdata.load_svmlight, write(b"1 1:2\n" + mark + b"-1 1:3\n"))
-    refused("line 2: the cell .* holds a byte order mark", jdata.load_csv, write("a,1\n\ufeffb,2\nb,3\n", "b.csv"), label=0)
-    refused("is text in UTF-16: save it as UTF-8", jdata.load_svmlight, write("1 1:2\n-1 1:3\n".encode("utf-16")))
-    refused("is no text in UTF-8: .*; save it as UTF-8", jdata.load_csv, write("1,x\n2,y\n".encode("utf-16"), "b.csv"))
+    refused(
+        r"line 2: the label .* is no number",
+        jdata.load_svmlight,
+        write(b"1 1:2\n" + mark + b"-1 1:3\n"),
+    )
+    refused(
+        "line 2: the cell .* holds a byte order mark",
+        jdata.load_csv,
+        write("a,1\n\ufeffb,2\nb,3\n", "b.csv"),
+        label=0,
+    )
+    refused(
+        "is text in UTF-16: save it as UTF-8",
+        jdata.load_svmlight,
+        write("1 1:2\n-1 1:3\n".encode("utf-16")),
+    )
+    refused(
+        "is no text in UTF-8: .*; save it as UTF-8",
+        jdata.load_csv,
+        write("1,x\n2,y\n".encode("utf-16"), "b.csv"),
+    )
 
 
 @pytest.mark.parametrize(
-    "line", ["1 1:{}x", "{}x 1:1", "1 {}:1", "1 qid:{}x 1:1", "1 1:.{}x", "1 1:{}.{}x", "1 1:1e{}x", "1 1:-{}e"]
+    "line",
+    [
+        "1 1:{}x",
+        "{}x 1:1",
+        "1 {}:1",
+        "1 qid:{}x 1:1",
+        "1 1:.{}x",
+        "1 1:{}.{}x",
+        "1 1:1e{}x",
+        "1 1:-{}e",
+    ],
 )
 def test_a_long_word_is_refused_at_once(write, line):
-    """A damaged file of 794 bytes kept the reader busy for over 100 s; CSV has words of at most 131,072 characters."""
+    """A damaged file of 794 bytes kept the reader busy for over 100 s; CSV has words of at most
+    131,072 characters."""
     began = time.process_time()
     word = "1" * 200_000
     path = write(bz2.compress(line.replace("{}", word).encode() + b"\n-1 1:1\n"), "a.svm.bz2")
     assert path.stat().st_size < 200
     refused("line 1: ", jdata.load_svmlight, path)
     cell = line.split()[1 if line[0] == "1" else 0].replace("1:", "").replace("{}", word[:50_000])
-    refused("line 2: .* in column 1 is no number", jdata.load_csv, write(f"1,2,a\n{cell},3,b\n", "a.csv"), header=False)
+    refused(
+        "line 2: .* in column 1 is no number",
+        jdata.load_csv,
+        write(f"1,2,a\n{cell},3,b\n", "a.csv"),
+        header=False,
+    )
     assert time.process_time() - began < 5
 
 
@@ -256,7 +342,10 @@ PACKS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 def test_what_a_small_file_expands_to_is_bounded(write, name, pack):
     path = write(PACKS[pack](BOMBS[name]), name + pack)
     began = time.process_time()
-    message = "a line, or lines of blanks, of over 3276800 bytes|more than 100 times its size and 32768 bytes"
+    message = (
+        "a line, or lines of blanks, of over 3276800 bytes|more "
+        "than 100 times its size and 32768 bytes"
+    )
     refused(f"{path.name} expands to ({message}): if it is what it should be", load_file, path)
     assert time.process_time() - began < 5
 
@@ -264,7 +353,11 @@ def test_what_a_small_file_expands_to_is_bounded(write, name, pack):
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_lines_that_end_with_the_parts_that_are_read_are_several(write, end):
     """Parts of 131,072 bytes: 60 lines of so many, of which none is too long."""
-    line = b"".join(b"%d," % k for k in np.random.default_rng(0).integers(0, 10, 2**16 - 1)) + b"9" * (2 - len(end)) + end
+    line = (
+        b"".join(b"%d," % k for k in np.random.default_rng(0).integers(0, 10, 2**16 - 1))
+        + b"9" * (2 - len(end))
+        + end
+    )
     assert len(line) == 2**17
     path = write(gzip.compress(line * 60), "a.csv.gz")
     with open_any(check_paths([path])[0], "rb") as file:
@@ -272,13 +365,21 @@ def test_lines_that_end_with_the_parts_that_are_read_are_several(write, end):
 
 
 @pytest.mark.parametrize("pack", PACKS)
-@pytest.mark.parametrize("name, line", [("a.csv", b"1,1,1,1,1,1,a\n2,1,1,1,1,1,b\n"), ("a.svm", b"1 1:1 2:1\n-1 2:1 3:1\n")])
+@pytest.mark.parametrize(
+    "name, line",
+    [("a.csv", b"1,1,1,1,1,1,a\n2,1,1,1,1,1,b\n"), ("a.svm", b"1 1:1 2:1\n-1 2:1 3:1\n")],
+)
 def test_the_expansion_is_an_option(write, name, line, pack):
     count = 2000
     path = write(PACKS[pack](line * count), name + pack)
     reads = (jdata.load_csv if name == "a.csv" else jdata.load_svmlight), load_file
     for read in reads:
-        refused("expands to .*: if it is what it should be, decompress it first, or give a larger", read, path, expansion=1)
+        refused(
+            "expands to .*: if it is what it should be, decompress it first, or give a larger",
+            read,
+            path,
+            expansion=1,
+        )
         (rows,) = read(path)
         (again,) = read(path, expansion=10**6)
         assert rows.x.shape[0] == 2 * count and (np.asarray(again.y) == np.asarray(rows.y)).all()
@@ -291,7 +392,9 @@ def test_the_expansion_is_an_option(write, name, line, pack):
 
 def test_an_index_of_thousands_of_zeros_is_refused(write):
     refused(
-        "line 2: the index .* is no whole number, or begins with", jdata.load_svmlight, write("1 1:1\n-1 " + "0" * 5000 + "2:1\n")
+        "line 2: the index .* is no whole number, or begins with",
+        jdata.load_svmlight,
+        write("1 1:1\n-1 " + "0" * 5000 + "2:1\n"),
     )
     assert jdata.load_svmlight(write("1 01:1\n-1 00002:1\n"))[0].x.shape == (2, 2)
 
@@ -309,8 +412,15 @@ def test_more_classes_and_one_against_the_rest(write):
     assert loaded.classes == ("rest", "3") and one.y.tolist() == [1, -1, -1, 1, -1, -1]
     (two,) = loaded = jdata.load_svmlight(path, positive=(1, 2, 7))
     assert loaded.classes == ("3", "1|2|7") and two.y.tolist() == [-1, 1, 1, -1, 1, 1]
-    refused("there are 4 classes, 1, 2, 3, 7: say which is", jdata.load_svmlight, path, task="binary")
-    refused("positive must be one or several, not all, of the classes 1, 2, 3, 7; got 9", jdata.load_svmlight, path, positive=9)
+    refused(
+        "there are 4 classes, 1, 2, 3, 7: say which is", jdata.load_svmlight, path, task="binary"
+    )
+    refused(
+        "positive must be one or several, not all, of the classes 1, 2, 3, 7; got 9",
+        jdata.load_svmlight,
+        path,
+        positive=9,
+    )
     (real,) = loaded = jdata.load_svmlight(path, task="regression")
     assert loaded.classes == () and real.y.tolist() == [3, 1, 2, 3, 7, 1]
 
@@ -326,8 +436,13 @@ def test_two_classes_keep_their_names_and_positive_turns_them(write):
 
 def test_predictions_come_back_in_the_names_of_the_file(write):
     (train,) = loaded = jdata.load_csv(write("1,ham\n-1,spam\n", "a.csv"))
-    model = jaxsvm.models.Classifier(jaxsvm.models.Linear(jax.numpy.ones(1), jax.numpy.zeros(())), loaded.classes)
-    assert model.predict(train.x).tolist() == ["spam", "ham"]  # the sign decides, whatever was learned
+    model = jaxsvm.models.Classifier(
+        jaxsvm.models.Linear(jax.numpy.ones(1), jax.numpy.zeros(())), loaded.classes
+    )
+    assert model.predict(train.x).tolist() == [
+        "spam",
+        "ham",
+    ]  # the sign decides, whatever was learned
     assert jax.tree.structure(loaded) == jax.tree.structure(jax.tree.map(lambda a: a, loaded))
 
 
@@ -346,7 +461,14 @@ def test_npz_forms(tmp_path):
     np.savez(tmp_path / "a.npz", X=x, y=y, weight=[1.0, 2, 1, 0])
     (train,) = jdata.load_npz(tmp_path / "a.npz")
     assert train.weight.tolist() == [1, 2, 1, 0] and train.y.tolist() == [-1, 1, 1, -1]
-    np.savez_compressed(tmp_path / "b.npz", X_test=x[:2], y_test=y[:2], X_train=x, y_train=y, class_names=["no", "yes"])
+    np.savez_compressed(
+        tmp_path / "b.npz",
+        X_test=x[:2],
+        y_test=y[:2],
+        X_train=x,
+        y_train=y,
+        class_names=["no", "yes"],
+    )
     train, test = loaded = jdata.load_npz(tmp_path / "b.npz")
     assert train.x.shape == (4, 3) and test.x.shape == (2, 3) and loaded.classes == ("no", "yes")
     sparse = scipy.sparse.csr_matrix(x)
@@ -395,17 +517,23 @@ def _object_array():
 def npy(array, shape):
     """The bytes of a `.npy` file that says it has another shape."""
     stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array) | {"shape": shape})
+    np.lib.format.write_array_header_1_0(
+        stream, np.lib.format.header_data_from_array_1_0(array) | {"shape": shape}
+    )
     return stream.getvalue() + array.tobytes()
 
 
 @pytest.mark.parametrize(
-    ("descr", "shape", "size"), [("<f4", (-1, -1), 4), ("<f4", (-1, 0), 0), ("<U0", (2,), 0), (("<f4", (2,)), (3,), 24)]
+    ("descr", "shape", "size"),
+    [("<f4", (-1, -1), 4), ("<f4", (-1, 0), 0), ("<U0", (2,), 0), (("<f4", (2,)), (3,), 24)],
 )
 def test_arrays_that_cannot_be(descr, shape, size):
-    """Though the number of bytes is right: lengths below 0, texts of no letters, numbers that are arrays."""
+    """Though the number of bytes is right: lengths below 0, texts of no letters, numbers that are
+    arrays."""
     stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
     content = stream.getvalue() + bytes(size)
     with pytest.raises(ValueError, match="an array of shape"):
         npz.read_header(io.BytesIO(content), len(content))
@@ -440,16 +568,26 @@ def test_sizes_are_checked_before_anything_is_read(tmp_path):
     for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         members(path, how, **ROWS_AND_NAMES | {"x": npy(np.eye(2), (10**9, 2))})
         for read in (jdata.load_npz, jdata.memory_map):
-            little_memory("a.npz is damaged or no file of NumPy arrays .an array is shorter than it says", read, path)
+            little_memory(
+                "a.npz is damaged or no file of NumPy arrays .an array is shorter than it says",
+                read,
+                path,
+            )
     (tmp_path / "b.npy").write_bytes(npy(np.eye(2), (10**9, 2)))
     for read in (jdata.load_npz, jdata.memory_map):
-        little_memory("b.npy is damaged or no file of NumPy arrays .an array is shorter than it says", read, tmp_path / "b.npy")
+        little_memory(
+            "b.npy is damaged or no file of NumPy arrays .an array is shorter than it says",
+            read,
+            tmp_path / "b.npy",
+        )
     (tmp_path / "b.npy").write_bytes(npy(np.eye(2), (2, 2)) + b"more")
     refused("an array is longer than it says", jdata.memory_map, tmp_path / "b.npy")
     for shape in ((-2, -2), (2, 2, 0, 10**30)):
         (tmp_path / "b.npy").write_bytes(npy(np.eye(2), shape))
         refused("b.npy is damaged", jdata.load_npz, tmp_path / "b.npy")
-    (tmp_path / "b.npy").write_bytes(b"\x93NUMPY\x02\x00" + (2**31).to_bytes(4, "little") + b" " * 100)
+    (tmp_path / "b.npy").write_bytes(
+        b"\x93NUMPY\x02\x00" + (2**31).to_bytes(4, "little") + b" " * 100
+    )
     little_memory("the header of an array has 2147483648 bytes", jdata.load_npz, tmp_path / "b.npy")
 
 
@@ -468,11 +606,15 @@ def test_deflate_cannot_unpack_to_more_than_1032_bytes_for_each(read, size, tmp_
     path, content = tmp_path / "a.npz", npy(np.zeros(0, np.uint8), (size - 128, 1)) + bytes(70_000)
     members(path, zipfile.ZIP_DEFLATED, x=content, y=npy(np.arange(2), (2,)))
     with_size(path, len(content), size)
-    little_memory(f"the member x says that .* bytes unpack to {size}, which they cannot", read, path)
+    little_memory(
+        f"the member x says that .* bytes unpack to {size}, which they cannot", read, path
+    )
 
 
 def test_zeros_that_deflate_packs_best_are_read(tmp_path):
-    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((50_000, 20), np.float32), y=np.arange(50_000) % 2)
+    np.savez_compressed(
+        tmp_path / "a.npz", x=np.zeros((50_000, 20), np.float32), y=np.arange(50_000) % 2
+    )
     assert os.path.getsize(tmp_path / "a.npz") < 200_000
     (rows,) = jdata.load_npz(tmp_path / "a.npz")
     assert rows.x.shape == (50_000, 20)
@@ -488,10 +630,17 @@ def test_too_many_members_are_refused(read, tmp_path, monkeypatch):
 def test_a_tree_of_more_arrays_than_are_read_is_not_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(serialization, "MEMBERS", 20)
     jaxsvm.models.save(tmp_path / "a.npz", [np.zeros(1)] * 19)
-    refused("the tree has too many parts: 20 arrays", jaxsvm.models.save, tmp_path / "a.npz", [np.zeros(1)] * 20)
+    refused(
+        "the tree has too many parts: 20 arrays",
+        jaxsvm.models.save,
+        tmp_path / "a.npz",
+        [np.zeros(1)] * 20,
+    )
 
 
-@pytest.mark.parametrize("text", ["-" * 9000 + "1", "(" * 180, "{'descr': " * 900, "1+" * 4000 + "1", "[" * 9000])
+@pytest.mark.parametrize(
+    "text", ["-" * 9000 + "1", "(" * 180, "{'descr': " * 900, "1+" * 4000 + "1", "[" * 9000]
+)
 def test_headers_of_deep_nests_are_damage(text, tmp_path):
     content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
     members(tmp_path / "a.npz", **ROWS_AND_NAMES | {"x": content})
@@ -518,7 +667,14 @@ def test_shapes_that_do_not_fit_are_refused_before_anything_is_read(tmp_path):
 
 
 def test_a_shape_of_rows_that_is_not_whole_is_refused(tmp_path):
-    np.savez(tmp_path / "a.npz", x_data=[1.0, 2], x_indices=[0, 1], x_indptr=[0, 1, 2], x_shape=[2.5, 2], y=[1, -1])
+    np.savez(
+        tmp_path / "a.npz",
+        x_data=[1.0, 2],
+        x_indices=[0, 1],
+        x_indptr=[0, 1, 2],
+        x_shape=[2.5, 2],
+        y=[1, -1],
+    )
     refused(r"x is no sparse matrix: .* shape float64\(2,\)", jdata.load_npz, tmp_path / "a.npz")
 
 
@@ -538,7 +694,9 @@ def test_members_that_come_twice_or_overlap(tmp_path):
     path = tmp_path / "a.npz"
     members(path, **ROWS_AND_NAMES | {"x_": npy(np.ones((2, 2)), (2, 2))})
     for read in (jdata.load_npz, jdata.memory_map):
-        refused("a.npz is damaged or no file of NumPy arrays .two members have the name x", read, path)
+        refused(
+            "a.npz is damaged or no file of NumPy arrays .two members have the name x", read, path
+        )
     members(path, zipfile.ZIP_LZMA, **ROWS_AND_NAMES)
     refused("the member x is compressed in a way that is not read here", jdata.load_npz, path)
     with zipfile.ZipFile(path, "w") as file:
@@ -566,7 +724,11 @@ def test_a_name_that_was_hit_is_seen(tmp_path):
 def test_errors_of_the_file_system_are_not_damage(tmp_path, monkeypatch):
     path = tmp_path / "a.npz"
     np.savez(path, x=np.eye(2), y=[0, 1])
-    for error in (PermissionError(13, "Permission denied"), OSError(5, "Input/output error"), MemoryError()):
+    for error in (
+        PermissionError(13, "Permission denied"),
+        OSError(5, "Input/output error"),
+        MemoryError(),
+    ):
 
         def failing(*args, error=error, **kwargs):
             raise error
@@ -579,7 +741,9 @@ def test_errors_of_the_file_system_are_not_damage(tmp_path, monkeypatch):
                 assert caught.value is error
     os.mkfifo(tmp_path / "pipe.npz")
     for read in (jdata.load_npz, jdata.memory_map):
-        with pytest.raises(OSError, match="pipe.npz is a pipe, a device or a socket, expected a file"):
+        with pytest.raises(
+            OSError, match="pipe.npz is a pipe, a device or a socket, expected a file"
+        ):
             read(tmp_path / "pipe.npz")
 
 
@@ -594,11 +758,17 @@ def test_memory_maps(tmp_path):
     maps = jdata.memory_map(tmp_path / "a.npz")
     for name, array in arrays.items():
         np.testing.assert_array_equal(maps[name], array)
-    assert isinstance(maps["x"], np.memmap) and isinstance(maps["f"], np.memmap) and not maps["x"].flags.writeable
+    assert (
+        isinstance(maps["x"], np.memmap)
+        and isinstance(maps["f"], np.memmap)
+        and not maps["x"].flags.writeable
+    )
     np.savez_compressed(tmp_path / "b.npz", **arrays)
     np.testing.assert_array_equal(jdata.memory_map(tmp_path / "b.npz")["f"], arrays["f"])
     np.save(tmp_path / "c.npy", arrays["x"])
-    np.testing.assert_array_equal(jdata.memory_map(tmp_path / "c.npy")["x"], np.load(tmp_path / "c.npy"))
+    np.testing.assert_array_equal(
+        jdata.memory_map(tmp_path / "c.npy")["x"], np.load(tmp_path / "c.npy")
+    )
     with zipfile.ZipFile(tmp_path / "d.npz", "w") as file:  # a member that says more than it holds
         file.writestr("x.npy", (tmp_path / "c.npy").read_bytes()[:-8])
     refused("an array is shorter than it says", jdata.memory_map, tmp_path / "d.npz")
@@ -612,7 +782,9 @@ def test_csv_as_numpy_reads_it(tmp_path):
     for name, delimiter in (("a.csv", ","), ("b.tsv", "\t"), ("c.csv.gz", ",")):
         np.savetxt(tmp_path / name, table, delimiter=delimiter)
         (train,) = load_file(tmp_path / name)
-        np.testing.assert_array_equal(train.x, np.loadtxt(tmp_path / name, delimiter=delimiter)[:, :-1].astype(np.float32))
+        np.testing.assert_array_equal(
+            train.x, np.loadtxt(tmp_path / name, delimiter=delimiter)[:, :-1].astype(np.float32)
+        )
         np.testing.assert_array_equal(train.y, LABELS)
 
 
@@ -621,9 +793,15 @@ def test_csv_headers_and_columns_of_labels(write):
     for how in ({"label": "kind"}, {"label": 1}, {"label": -2}):
         (train,) = loaded = jdata.load_csv(write(text, "a.csv"), **how)
         assert loaded.classes == ("cat", "dog") and train.x.tolist() == [[1, 2], [3, 4]]
-    assert jdata.load_csv(write("cat,1\ndog,2\n", "a.csv"), label=0)[0].x.tolist() == [[1], [2]]  # no header
+    assert jdata.load_csv(write("cat,1\ndog,2\n", "a.csv"), label=0)[0].x.tolist() == [
+        [1],
+        [2],
+    ]  # no header
     assert jdata.load_csv(write("1,2,3\n4,5,6\n7,8,9\n", "a.csv"), header=True).classes == (6, 9)
-    assert jdata.load_csv(write('"1";"a;b"\n"2";c\n', "a.csv"), delimiter=";").classes == ("a;b", "c")
+    assert jdata.load_csv(write('"1";"a;b"\n"2";c\n', "a.csv"), delimiter=";").classes == (
+        "a;b",
+        "c",
+    )
     (real,) = jdata.load_csv(write("x,y\n1,0.5\n2,2.5\n", "a.csv"), task="regression")
     assert real.y.tolist() == [0.5, 2.5]
     rows = read_csv(write("1,2\n3,4\n", "a.csv"), columns=2)
@@ -650,11 +828,28 @@ def test_lines_that_do_not_fit_a_csv_file(write, bad, said):
 def test_other_csv_refusals(write):
     refused("holds no rows", jdata.load_csv, write("", "a.csv"))
     refused("holds no rows", jdata.load_csv, write("a,b\n", "a.csv"))
-    refused("has a single cell, .*: is ',' what stands between", jdata.load_csv, write("1;2\n", "a.csv"))
-    refused("has no column named 'z', its first line holds a, b", jdata.load_csv, write("a,b\n1,2\n", "a.csv"), label="z")
-    refused("has 2 columns, the label cannot stand in column 5", jdata.load_csv, write("1,2\n", "a.csv"), label=5)
+    refused(
+        "has a single cell, .*: is ',' what stands between", jdata.load_csv, write("1;2\n", "a.csv")
+    )
+    refused(
+        "has no column named 'z', its first line holds a, b",
+        jdata.load_csv,
+        write("a,b\n1,2\n", "a.csv"),
+        label="z",
+    )
+    refused(
+        "has 2 columns, the label cannot stand in column 5",
+        jdata.load_csv,
+        write("1,2\n", "a.csv"),
+        label=5,
+    )
     refused("is no text in UTF-8", jdata.load_csv, write(b"1,2\n\xff,3\n", "a.csv"))
-    refused("has 2 columns beside the label", jdata.load_csv, write("1,a\n2,b\n", "a.csv"), write("1,2,a\n", "b.csv"))
+    refused(
+        "has 2 columns beside the label",
+        jdata.load_csv,
+        write("1,a\n2,b\n", "a.csv"),
+        write("1,2,a\n", "b.csv"),
+    )
 
 
 # Headers of numbers
@@ -672,7 +867,16 @@ def lines(rows, head=None):
 
 
 @pytest.mark.parametrize(
-    "how", ["to_csv", "one column", "whole numbers", "labels of whole numbers", "words", "names a label", "first"]
+    "how",
+    [
+        "to_csv",
+        "one column",
+        "whole numbers",
+        "labels of whole numbers",
+        "words",
+        "names a label",
+        "first",
+    ],
 )
 def test_numbers_that_pandas_writes_above_columns_are_a_header(tmp_path, no_warning, how):
     pd = pytest.importorskip("pandas")
@@ -687,7 +891,9 @@ def test_numbers_that_pandas_writes_above_columns_are_a_header(tmp_path, no_warn
         frame = pd.DataFrame(x.round().astype(int)).assign(target=y)
     frame.to_csv(tmp_path / "a.csv", index=False)
     (train,) = loaded = jdata.load_csv(tmp_path / "a.csv", label=0 if how == "first" else -1)
-    np.testing.assert_array_equal(train.x, (x.round() if how == "names a label" else x).astype(np.float32))
+    np.testing.assert_array_equal(
+        train.x, (x.round() if how == "names a label" else x).astype(np.float32)
+    )
     assert len(loaded.classes) == 3 and train.y.tolist() == y.tolist()
 
 
@@ -695,9 +901,14 @@ def test_numbers_that_pandas_writes_above_columns_are_a_header(tmp_path, no_warn
 def test_rising_whole_numbers_before_fractional_ones_are_a_header(write, no_warning, head):
     rows = [(0.5, 2.25, 1), (1.5, 0.75, 0), (2.5, 1e-3, 1), (3.25, 0.5, 0)]
     assert jdata.load_csv(write(lines(rows, head), "a.csv"))[0].x.shape == (4, 2)
-    assert read_csv(write(lines([row[:2] for row in rows], "0,1"), "b.csv"), columns=2).x.shape == (4, 2)
+    assert read_csv(write(lines([row[:2] for row in rows], "0,1"), "b.csv"), columns=2).x.shape == (
+        4,
+        2,
+    )
     assert jdata.load_csv(write(lines(rows, head), "a.csv"), header=True)[0].x.shape == (4, 2)
-    assert read_csv(write(lines(rows, head.replace("class", "1")), "a.csv"), header=False).x.shape == (5, 2)
+    assert read_csv(
+        write(lines(rows, head.replace("class", "1")), "a.csv"), header=False
+    ).x.shape == (5, 2)
 
 
 @pytest.mark.parametrize(
@@ -708,7 +919,9 @@ def test_rising_whole_numbers_before_fractional_ones_are_a_header(write, no_warn
         lines(BEFORE_FLOAT, "1,2,7.5"),
         lines(AFTER_FLOAT, "0.5,2,7"),
         lines(AFTER_FLOAT, "3,2,7"),  # falls
-        "\n".join(f"{x / 4:g},{x / 2 + 1:g},{x % 3}" for x in range(40)),  # a point only where one is needed
+        "\n".join(
+            f"{x / 4:g},{x / 2 + 1:g},{x % 3}" for x in range(40)
+        ),  # a point only where one is needed
         lines(np.round(np.random.default_rng(2).random((40, 3)), 2)),
     ],
 )
@@ -725,15 +938,42 @@ def test_a_first_label_that_comes_again_is_no_name_of_a_column(write, no_warning
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (lines(WHOLE, "0,1,2"), "a.csv, line 1: 0, 1, 2 is read as a row: give header=True if it names"),
-        (lines(np.c_[WHOLE, WHOLE[:, 0] % 2], "1,2,3,4"), "a.csv, line 1: 1, 2, 3, 4 is read as a row"),
-        (lines([(x / 8 + 0.01, x % 2) for x in range(20)], "1,2"), "a.csv, line 1: 1, 2 is read as a row"),
-        (lines([(*row, "ab"[row[0] % 2]) for row in WHOLE.tolist()], "7,5,3,kind"), "the class 'kind' has one row, the first"),
-        (lines(np.c_[WHOLE, WHOLE[:, 0] % 2], "9,5,3,8"), "the class 8 has one row, the first: give header=True if that"),
-        (lines(np.c_[WHOLE, np.arange(40)], "a,b,c,d"), r"there are 40 classes in 40 rows, such as 0: .*\(task='regression'\)"),
-        (lines([(1, f"row {i}") for i in range(20)], "a,b"), "there are 20 classes in 20 rows, such as 'row 0': is the label"),
-        ("\n".join(f"{i},{i % 10};{'yes' if i % 3 else 'no'}" for i in range(60)), "hold ';': .* give delimiter=';'"),
-        ("\n".join(f"{i},{i % 10}\tyes" if i % 3 else f"{i},0\tno" for i in range(60)), r"give delimiter='\\t'"),
+        (
+            lines(WHOLE, "0,1,2"),
+            "a.csv, line 1: 0, 1, 2 is read as a row: give header=True if it names",
+        ),
+        (
+            lines(np.c_[WHOLE, WHOLE[:, 0] % 2], "1,2,3,4"),
+            "a.csv, line 1: 1, 2, 3, 4 is read as a row",
+        ),
+        (
+            lines([(x / 8 + 0.01, x % 2) for x in range(20)], "1,2"),
+            "a.csv, line 1: 1, 2 is read as a row",
+        ),
+        (
+            lines([(*row, "ab"[row[0] % 2]) for row in WHOLE.tolist()], "7,5,3,kind"),
+            "the class 'kind' has one row, the first",
+        ),
+        (
+            lines(np.c_[WHOLE, WHOLE[:, 0] % 2], "9,5,3,8"),
+            "the class 8 has one row, the first: give header=True if that",
+        ),
+        (
+            lines(np.c_[WHOLE, np.arange(40)], "a,b,c,d"),
+            r"there are 40 classes in 40 rows, such as 0: .*\(task='regression'\)",
+        ),
+        (
+            lines([(1, f"row {i}") for i in range(20)], "a,b"),
+            "there are 20 classes in 20 rows, such as 'row 0': is the label",
+        ),
+        (
+            "\n".join(f"{i},{i % 10};{'yes' if i % 3 else 'no'}" for i in range(60)),
+            "hold ';': .* give delimiter=';'",
+        ),
+        (
+            "\n".join(f"{i},{i % 10}\tyes" if i % 3 else f"{i},0\tno" for i in range(60)),
+            r"give delimiter='\\t'",
+        ),
     ],
 )
 def test_what_is_odd_in_a_table_is_a_warning(write, text, said):
@@ -746,22 +986,39 @@ def test_what_is_odd_in_a_table_is_a_warning(write, text, said):
             jdata.load_csv(write(text, "a.csv"), header=False)
 
 
-@pytest.mark.parametrize("labels", [["1;2", "2;3"] * 9, ["a;b", "c;d"] * 9, [*"abcdefgh"] * 2, [*"aabbcdefg"], [*"abcdeeeeee"]])
+@pytest.mark.parametrize(
+    "labels",
+    [["1;2", "2;3"] * 9, ["a;b", "c;d"] * 9, [*"abcdefgh"] * 2, [*"aabbcdefg"], [*"abcdeeeeee"]],
+)
 def test_labels_that_are_not_odd(write, labels):
     """Few classes of one row among many, quoted delimiters in words, a small file."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         jdata.load_csv(write(lines([(i * 1.5, name) for i, name in enumerate(labels)]), "a.csv"))
-    assert [w for w in seen if "delimiter" in str(w.message)] == seen and len(seen) == (labels[0] == "1;2")
+    assert [w for w in seen if "delimiter" in str(w.message)] == seen and len(seen) == (
+        labels[0] == "1;2"
+    )
 
 
 @pytest.mark.parametrize("blank", [",,", "   ", " , , ", '"",,'])
 def test_a_line_of_blanks_is_named(write, blank):
-    for text, line in ((f"1,2,a\n3,4,b\n{blank}\n", 3), (f"x,y,z\n1,2,a\n{blank}\n3,4,b", 3), (f"1,2,a\n\n{blank}\n3,4,b", 3)):
-        refused(rf"a\.csv, line {line}: every cell is empty, expected numbers", jdata.load_csv, write(text, "a.csv"))
+    for text, line in (
+        (f"1,2,a\n3,4,b\n{blank}\n", 3),
+        (f"x,y,z\n1,2,a\n{blank}\n3,4,b", 3),
+        (f"1,2,a\n\n{blank}\n3,4,b", 3),
+    ):
+        refused(
+            rf"a\.csv, line {line}: every cell is empty, expected numbers",
+            jdata.load_csv,
+            write(text, "a.csv"),
+        )
     assert jdata.load_csv(write(f"{blank}\nx,y,z\n1,2,a\n3,4,b\n\n", "a.csv"))[0].x.shape == (2, 2)
     if "," in blank:
-        assert read_csv(write(f"1,2,a\n3,4,b\n{blank}\n", "a.csv"), missing=True).y.tolist() == ["a", "b", ""]
+        assert read_csv(write(f"1,2,a\n3,4,b\n{blank}\n", "a.csv"), missing=True).y.tolist() == [
+            "a",
+            "b",
+            "",
+        ]
 
 
 def test_a_decimal_comma_is_named(write):
@@ -780,18 +1037,32 @@ def test_round_trips(tmp_path):
     x, names = DENSE.astype(np.float64) * np.pi, np.array(["b", "a"])[(LABELS > 0).astype(int)]
     jdata.save_npz(tmp_path / "a.npz", scipy.sparse.csr_matrix(x), names, np.ones(40))
     (rows,) = read_npz(tmp_path / "a.npz")
-    assert (rows.x != scipy.sparse.csr_matrix(x)).nnz == 0 and rows.y.tolist() == names.tolist() and rows.weight.sum() == 40
+    assert (
+        (rows.x != scipy.sparse.csr_matrix(x)).nnz == 0
+        and rows.y.tolist() == names.tolist()
+        and rows.weight.sum() == 40
+    )
     jdata.save_svmlight(tmp_path / "a.svm.gz", rows.x, LABELS)
     found, y = load_svmlight_file(str(tmp_path / "a.svm.gz"))  # scikit-learn's own reader
     np.testing.assert_array_equal(found.toarray(), x)
     np.testing.assert_array_equal(y, LABELS)
-    np.testing.assert_array_equal(read_svmlight(tmp_path / "a.svm.gz", dtype=np.float64)[0].x.toarray(), x)
+    np.testing.assert_array_equal(
+        read_svmlight(tmp_path / "a.svm.gz", dtype=np.float64)[0].x.toarray(), x
+    )
     jdata.save_csv(tmp_path / "a.csv", rows.x, names)
     again = read_csv(tmp_path / "a.csv")
     np.testing.assert_array_equal(again.x, x)
     assert again.y.tolist() == names.tolist()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.npz", "a.svm.gz"], "nothing stays beside"
-    refused("labels in svmlight files are numbers, got", jdata.save_svmlight, tmp_path / "b.svm", x, names)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.npz", "a.svm.gz"], (
+        "nothing stays beside"
+    )
+    refused(
+        "labels in svmlight files are numbers, got",
+        jdata.save_svmlight,
+        tmp_path / "b.svm",
+        x,
+        names,
+    )
     refused("Python objects", jdata.save_npz, tmp_path / "b.npz", np.array([[{}]], object))
 
 
@@ -810,7 +1081,9 @@ def test_scale_takes_columns_to_0_1_and_keeps_zeros_of_sparse_rows(tmp_path):
     from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
     x = np.array([[1.0, 5, -2], [3, 5, 4], [2, 5, 0]], np.float32)
-    np.testing.assert_allclose(jdata.scale(x)(x), MinMaxScaler().fit_transform(x), atol=1e-6)  # rounding of float32
+    np.testing.assert_allclose(
+        jdata.scale(x)(x), MinMaxScaler().fit_transform(x), atol=1e-6
+    )  # rounding of float32
     rows = jaxsvm.dataset(scipy.sparse.csr_matrix(DENSE), LABELS).x
     made = jdata.scale(rows)
     np.testing.assert_allclose(made(rows).toarray(), MaxAbsScaler().fit_transform(DENSE), atol=1e-6)
@@ -840,27 +1113,51 @@ def test_load_file_hands_on_what_svmlight_takes(tmp_path):
 
 
 def test_a_row_of_weight_0_may_hold_any_class(tmp_path):
-    np.savez(tmp_path / "w.npz", x=np.eye(3), y=np.array(["a", "b", "c"]), weight=np.array([1.0, 1, 0]))
+    np.savez(
+        tmp_path / "w.npz", x=np.eye(3), y=np.array(["a", "b", "c"]), weight=np.array([1.0, 1, 0])
+    )
     (rows,) = loaded = jaxsvm.data.load_npz(tmp_path / "w.npz")
-    assert loaded.classes == ("a", "b") and rows.y[:2].tolist() == [-1, 1] and rows.weight.tolist() == [1, 1, 0]
+    assert (
+        loaded.classes == ("a", "b")
+        and rows.y[:2].tolist() == [-1, 1]
+        and rows.weight.tolist() == [1, 1, 0]
+    )
 
 
 def test_a_first_row_with_one_bad_cell_is_no_header(write):
     """header="auto" dropped it before: a header holds no number at all, the label apart."""
     path = write("1.5,x,a\n2,3,b\n4,5,a\n", "a.csv")
-    refused(r"a\.csv, line 1: the cell 'x' is no number, but others of the line are: say header=True", jdata.load_csv, path)
+    refused(
+        r"a\.csv, line 1: the cell 'x' is no number, but others of the line are: say header=True",
+        jdata.load_csv,
+        path,
+    )
     assert jdata.load_csv(path, header=True)[0].x.shape == (2, 2)
     refused(r"line 1: the cell 'x' in column 2 is no number", jdata.load_csv, path, header=False)
-    refused(r"line 3: the cell '' is no number, but", jdata.load_csv, write("\n\n,2,a\n3,4,b\n", "c.csv"))
+    refused(
+        r"line 3: the cell '' is no number, but",
+        jdata.load_csv,
+        write("\n\n,2,a\n3,4,b\n", "c.csv"),
+    )
     assert jdata.load_csv(write(",length,kind\n1,2,a\n3,4,b\n", "d.csv"))[0].x.shape == (2, 2)
 
 
 @pytest.mark.parametrize("cell", ["1_0", "\u0661", "1 0", "0x1", "nan(1)", "1e", "1__0", "--1"])
 def test_what_python_takes_for_numbers_files_may_not_hold(write, cell):
-    refused(r"line 2: the cell .* in column 1 is no number", jdata.load_csv, write(f"1,2,a\n{cell},3,b\n", "a.csv"))
+    refused(
+        r"line 2: the cell .* in column 1 is no number",
+        jdata.load_csv,
+        write(f"1,2,a\n{cell},3,b\n", "a.csv"),
+    )
     if " " not in cell:
-        refused(r"line 2: the value .* of index 1 is no number", jdata.load_svmlight, write(f"1 1:2\n-1 1:{cell}\n"))
-        refused(r"line 2: the label .* is no number", jdata.load_svmlight, write(f"1 1:2\n{cell} 1:3\n"))
+        refused(
+            r"line 2: the value .* of index 1 is no number",
+            jdata.load_svmlight,
+            write(f"1 1:2\n-1 1:{cell}\n"),
+        )
+        refused(
+            r"line 2: the label .* is no number", jdata.load_svmlight, write(f"1 1:2\n{cell} 1:3\n")
+        )
 
 
 def test_underscores_in_comments_are_no_fault(write):
@@ -872,11 +1169,15 @@ def test_underscores_in_comments_are_no_fault(write):
 @pytest.mark.parametrize("hurt", ["cut", "flipped", "another kind"])
 @pytest.mark.parametrize("name", ["a.csv", "a.svm", "a"])
 def test_damaged_packed_files(tmp_path, name, end, hurt):
-    text = "".join(f"{i % 2} 1:{i}\n" if name == "a.svm" else f"{i % 2},{i}\n" for i in range(3000)).encode()
+    text = "".join(
+        f"{i % 2} 1:{i}\n" if name == "a.svm" else f"{i % 2},{i}\n" for i in range(3000)
+    ).encode()
     packed = bytearray({".gz": gzip, ".bz2": bz2, ".xz": lzma}[end].compress(text))
     if hurt == "flipped":
         packed[len(packed) // 2] ^= 255
-    packed = packed[: len(packed) // 2] if hurt == "cut" else text if hurt == "another kind" else packed
+    packed = (
+        packed[: len(packed) // 2] if hurt == "cut" else text if hurt == "another kind" else packed
+    )
     path = tmp_path / (name + end)
     path.write_bytes(packed)
     refused(rf"{path} is damaged: ", load_file, path)
@@ -890,20 +1191,33 @@ def test_svmlight_packed_by_xz(tmp_path):
 
 def test_a_cell_above_the_limit_of_csv(write):
     huge = "1" * (csv.field_size_limit() + 1)
-    refused(r"a\.csv, line 1: field larger than field limit", jdata.load_csv, write(f"{huge},2,a\n1,2,b\n", "a.csv"))
-    refused(r"a\.csv, line 2: (field larger|the cell)", jdata.load_csv, write(f'1,2,a\n"{huge},2,b\n', "a.csv"))
+    refused(
+        r"a\.csv, line 1: field larger than field limit",
+        jdata.load_csv,
+        write(f"{huge},2,a\n1,2,b\n", "a.csv"),
+    )
+    refused(
+        r"a\.csv, line 2: (field larger|the cell)",
+        jdata.load_csv,
+        write(f'1,2,a\n"{huge},2,b\n', "a.csv"),
+    )
 
 
 @pytest.mark.parametrize("label", [1.5, True, [0], b"a"])
 def test_a_column_of_labels_is_named_by_number_or_name(write, label):
-    with pytest.raises(TypeError, match="label must be the number of a column, its name or None, got "):
+    with pytest.raises(
+        TypeError, match="label must be the number of a column, its name or None, got "
+    ):
         jdata.load_csv(write("1,2\n3,4\n", "a.csv"), label=label)
 
 
 @pytest.mark.parametrize("delimiter", ["", ",,", None, "\n", 1, '"'])
 def test_a_delimiter_is_one_character(write, delimiter):
     refused(
-        "delimiter must be the one character between cells", jdata.load_csv, write("1,2\n3,4\n", "a.csv"), delimiter=delimiter
+        "delimiter must be the one character between cells",
+        jdata.load_csv,
+        write("1,2\n3,4\n", "a.csv"),
+        delimiter=delimiter,
     )
 
 

@@ -56,7 +56,9 @@ def test_runs_are_the_same_up_to_rounding(monkeypatch):
     data = jaxsvm.dataset(x, np.where(x[:, 0] > 0, 1, -1))
 
     def weights():
-        return jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=100, progress=False).model.w
+        return jaxsvm.fit(
+            jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=100, progress=False
+        ).model.w
 
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     quick = weights()

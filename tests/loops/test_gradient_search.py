@@ -1,4 +1,5 @@
-"""Gradient search: derivatives against differences of LIBSVM's and LIBLINEAR's risks, searches against grids of one width."""
+"""Gradient search: derivatives against differences of LIBSVM's and LIBLINEAR's risks, searches
+against grids of one width."""
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +49,9 @@ def slopes_of(problem):
 
 
 def differences(risk, theta, h=1e-4):
-    return np.array([(risk(theta + h * e) - risk(theta - h * e)) / (2 * h) for e in np.eye(len(theta))])
+    return np.array(
+        [(risk(theta + h * e) - risk(theta - h * e)) / (2 * h) for e in np.eye(len(theta))]
+    )
 
 
 def out_of_fold(fit_on, x, loss):
@@ -60,7 +63,8 @@ def out_of_fold(fit_on, x, loss):
 
 
 def svc(x, y, C):
-    """LIBSVM's machine with gamma 1, its free coefficients solved for in float64: its kernel rows are in float32."""
+    """LIBSVM's machine with gamma 1, its free coefficients solved for in float64: its kernel rows
+    are in float32."""
     kernel = lambda a, b: np.exp(-((a[:, None] - b[None]) ** 2).sum(-1))
     rough = SVC(C=C, gamma=1.0, tol=1e-8).fit(x, y)
     coef = np.zeros(len(y))
@@ -69,7 +73,9 @@ def svc(x, y, C):
     free = (size > 0) & (size < C)
     coef = np.where(free, 0, coef)
     m = free.sum()
-    matrix = np.block([[K[np.ix_(free, free)], np.ones((m, 1))], [np.ones((1, m)), np.zeros((1, 1))]])
+    matrix = np.block(
+        [[K[np.ix_(free, free)], np.ones((m, 1))], [np.ones((1, m)), np.zeros((1, 1))]]
+    )
     end = np.linalg.solve(matrix, np.append((y - K @ coef)[free], -coef.sum()))
     coef[free], b = end[:-1], end[-1]
     margin = y * (K @ coef + b)
@@ -105,11 +111,15 @@ def test_derivatives_of_regression_with_weights():
     """In C, the tube and one gamma for all columns, against LIBSVM's SVR."""
     y, weight = np.tanh(X[:, 0] + X[:, 1] ** 2 / 2), np.where(np.arange(N) % 7 == 0, 2.0, 1.0)
     data = jaxsvm.dataset(X, y, weight, task="regression")
-    maker = lambda C, eps, gamma: jaxsvm.decomposition(C, kernels.rbf(gamma=gamma), loss=losses.eps_insensitive(eps))
+    maker = lambda C, eps, gamma: jaxsvm.decomposition(
+        C, kernels.rbf(gamma=gamma), loss=losses.eps_insensitive(eps)
+    )
 
     def risk(theta):
         C, eps, gamma = np.exp(theta)
-        fit_on = lambda t: SVR(C=C, epsilon=eps, gamma=gamma, tol=1e-10).fit(X[t], y[t], weight[t]).predict
+        fit_on = lambda t: (
+            SVR(C=C, epsilon=eps, gamma=gamma, tol=1e-10).fit(X[t], y[t], weight[t]).predict
+        )
         return out_of_fold(fit_on, X, lambda values: (values - y) ** 2 * weight) * N / weight.sum()
 
     (value, slope), theta = slopes_of(problem(maker, data, C=2.0, eps=0.1, gamma=0.2))
@@ -139,7 +149,9 @@ def test_derivatives_of_a_linear_machine():
 
 def test_smooth_losses():
     values, y = np.array([[0.3, -1.0, 2.0], [0.0, 1.0, 0.5]]), np.array([2.0, 0.0])
-    got = gradient_search._smooth_losses(jnp.asarray(values, jnp.float32), jnp.asarray(y, jnp.float32), 3)
+    got = gradient_search._smooth_losses(
+        jnp.asarray(values, jnp.float32), jnp.asarray(y, jnp.float32), 3
+    )
     want = np.log(np.exp(values).sum(1)) - values[[0, 1], [2, 0]]
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
@@ -151,7 +163,9 @@ def found():
 
 @pytest.mark.long(but=1)
 def test_widths_of_columns_beat_one_width(found):
-    grid = select(machine, DATA, KEY, C=np.logspace(-1, 3, 5), gamma=np.logspace(-2.5, 0.5, 5), progress=False)
+    grid = select(
+        machine, DATA, KEY, C=np.logspace(-1, 3, 5), gamma=np.logspace(-2.5, 0.5, 5), progress=False
+    )
     x, y = rows(2000, seed=1)
     error = lambda model: np.mean((np.asarray(model(x)) > 0) != (y > 0))
     assert error(found.model) < 0.6 * error(grid.model)
@@ -185,7 +199,10 @@ def test_a_search_within_a_larger_box_does_not_leave_it(found):
     points = found.table.points
     for name in START:
         ratio = points[name][1] / points[name][0]
-        assert ratio.min() >= 0.999 / gradient_search.FACTOR and ratio.max() <= 1.001 * gradient_search.FACTOR
+        assert (
+            ratio.min() >= 0.999 / gradient_search.FACTOR
+            and ratio.max() <= 1.001 * gradient_search.FACTOR
+        )
 
 
 def same(first, second):
@@ -237,10 +254,13 @@ def test_values_that_are_not_finite_are_rejected():
 
 
 def test_steps_find_the_minimum_within_the_box(monkeypatch):
-    """Rosenbrock's valley has its minimum at (1, 1); a bowl around 20 its one in the box at log 1,000."""
+    """Rosenbrock's valley has its minimum at (1, 1); a bowl around 20 its one in the box at log
+    1,000."""
     monkeypatch.setattr(gradient_search, "FALL", 1e-6)
     valley = lambda t: 1 + 100 * (t[1] - t[0] ** 2) ** 2 + (1 - t[0]) ** 2
-    slope = lambda t: np.array([-400 * t[0] * (t[1] - t[0] ** 2) - 2 * (1 - t[0]), 200 * (t[1] - t[0] ** 2)])
+    slope = lambda t: np.array(
+        [-400 * t[0] * (t[1] - t[0] ** 2) - 2 * (1 - t[0]), 200 * (t[1] - t[0] ** 2)]
+    )
     with jax.enable_x64(True):
         end, _, _ = gradient_search._descend(lambda t: (valley(t), slope(t)), np.array([-1.2, 1.0]))
         assert valley(end) < 1.1
@@ -253,7 +273,8 @@ def test_steps_find_the_minimum_within_the_box(monkeypatch):
 def test_other_solvers():
     """Machines on Nystrom features, ascent steps, and two numbers of a linear machine's loss."""
     maker = lambda lam, gamma: jaxsvm.on_features(
-        features.nystrom(jax.random.key(1), kernels.rbf(gamma=gamma), DATA.x, landmarks=30), jaxsvm.newton(lam)
+        features.nystrom(jax.random.key(1), kernels.rbf(gamma=gamma), DATA.x, landmarks=30),
+        jaxsvm.newton(lam),
     )
     found = call(maker, lam=0.1, gamma=np.full(D, 0.3), folds=3)
     assert found.table.mean[1] < 0.8 * found.table.mean[0] and found.certificate is None
@@ -265,7 +286,10 @@ def test_other_solvers():
 def test_bad_input():
     for wrong in (-1.0, 0.0, np.nan, [1.0, -2.0], np.ones((2, 2)), [], "a", True):
         with pytest.raises(
-            ValueError, match="search='gradient' takes as axis C the start of the search, a finite number above 0"
+            ValueError,
+            match=(
+                "search='gradient' takes as axis C the start of the search, a finite number above 0"
+            ),
         ):
             call(C=wrong, gamma=0.1)
     with pytest.raises(ValueError, match="maker has no parameter named gama, only C, gamma"):
@@ -274,12 +298,17 @@ def test_bad_input():
         call(C=1.0)
     with pytest.raises(ValueError, match=r"C has shape \(2,\)"):
         call(C=[1.0, 2.0], gamma=0.1)
-    with pytest.raises(ValueError, match="gamma holds one number for each of 3 columns, but the rows have 8"):
+    with pytest.raises(
+        ValueError, match="gamma holds one number for each of 3 columns, but the rows have 8"
+    ):
         call(C=1.0, gamma=np.ones(3))
     with pytest.raises(ValueError, match="leave rule='one_se' out"):
         call(**START, rule="one_se")
     whole = lambda C, gamma: machine(int(C) + 1.0, gamma)
-    with pytest.raises(ValueError, match=r"needs a solver whose fit has derivatives in C, gamma.*: use search='grid'"):
+    with pytest.raises(
+        ValueError,
+        match=r"needs a solver whose fit has derivatives in C, gamma.*: use search='grid'",
+    ):
         call(whole, **START)
     constant = lambda C: machine(1.0, 0.1)
     with pytest.raises(ValueError, match="the smoothed risk does not change with C at the start"):

@@ -12,13 +12,14 @@ import time
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+import oracles
 import pytest
 
 import jaxsvm
 from jaxsvm import fit, kernels, models
-from jaxsvm.types import Run
+from jaxsvm.types import RunState
 
+TESTS = pathlib.Path(oracles.__file__).parent
 STEPS, EVERY, KILLS = 3000, 10, 10  # of each of the two solvers
 
 
@@ -27,19 +28,24 @@ def problem():
     return jaxsvm.dataset(x, jnp.where(x[:, 0] + 0.3 * x[:, 1] > 0, 1, -1))
 
 
-SOLVERS = {"rows": jaxsvm.pegasos(0.01, bias="free"), "kernel": jaxsvm.kernel_pegasos(0.01, kernels.rbf(1.0))}
+SOLVERS = {
+    "rows": jaxsvm.pegasos(0.01, bias="free"),
+    "kernel": jaxsvm.kernel_pegasos(0.01, kernels.rbf(1.0)),
+}
 
-# One process imports once and starts no backend; each run is a fork of it, so that it can be killed alone.
+# One process imports once and starts no backend; each run is a fork of it, so that it can be killed
+# alone.
 PARENT = """
 import os, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 import test_kill_problem as t
 for line in sys.stdin:
     name, path = line.split(maxsplit=1)
     child = os.fork()
     if not child:
         try:
-            t.jaxsvm.fit(t.SOLVERS[name], t.problem(), t.jax.random.key(0), steps=t.STEPS, every=t.EVERY, save=path.strip())
+            options = dict(steps=t.STEPS, every=t.EVERY, save=path.strip())
+            t.jaxsvm.fit(t.SOLVERS[name], t.problem(), t.jax.random.key(0), **options)
         except BaseException as error:
             print("failed", repr(error), file=sys.stderr, flush=True)
             os._exit(1)
@@ -55,13 +61,15 @@ def parent(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kill")
     lines = pathlib.Path(__file__).read_text().split("\n# One process")[0]
     (folder / "test_kill_problem.py").write_text(
-        lines + "\njax.config.update('jax_compilation_cache_dir', " + repr(str(folder / "cache")) + ")\n"
+        lines
+        + "\njax.config.update('jax_compilation_cache_dir', "
+        + repr(str(folder / "cache"))
+        + ")\n"
         "jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)\n"
         "jax.config.update('jax_persistent_cache_min_entry_size_bytes', 0)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(PARENT), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", textwrap.dedent(PARENT), str(folder), str(TESTS)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def start(name, path):
         process.stdin.write(f"{name} {path}\n")
@@ -71,14 +79,6 @@ def parent(tmp_path_factory):
     yield start
     process.stdin.close()
     process.wait(timeout=60)
-
-
-def same(found, wanted):
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    for have, want in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-        if jnp.issubdtype(want.dtype, jax.dtypes.prng_key):
-            have, want = jax.random.key_data(have), jax.random.key_data(want)
-        assert have.dtype == want.dtype and np.asarray(have).tobytes() == np.asarray(want).tobytes()
 
 
 @pytest.mark.long
@@ -103,16 +103,20 @@ def test_killed_at_random_moments(name, parent, tmp_path):
             os.kill(child, signal.SIGKILL)
         assert wait() in (-signal.SIGKILL, 0), "the run failed by itself"
         others = [p for p in os.listdir(tmp_path) if not p.endswith(".npz")]
-        assert all(p.endswith(".part") for p in others), "at most what was being written stays behind"
+        assert all(p.endswith(".part") for p in others), (
+            "at most what was being written stays behind"
+        )
         if path.exists():
             state = models.load(path)
-            assert isinstance(state, Run) and int(state.step) % EVERY == 0
+            assert isinstance(state, RunState) and int(state.step) % EVERY == 0
             between += 0 < int(state.step) < STEPS
             run = fit(solver, data, steps=STEPS - int(state.step), every=EVERY, state=state)
         else:
             run = fit(solver, data, jax.random.key(0), steps=STEPS, every=EVERY)
-        same((run.model, run.state), (whole.model, whole.state))
+        oracles.assert_same_bits((run.model, run.state), (whole.model, whole.state))
         models.save(path, run.state)
         mine = [p for p in os.listdir(tmp_path) if p.startswith(f".{path.name}.")]
         assert not mine, "the next save removes what was being written"
-    assert between >= KILLS // 2, f"only {between} of {KILLS} were killed between the first save and the end"
+    assert between >= KILLS // 2, (
+        f"only {between} of {KILLS} were killed between the first save and the end"
+    )

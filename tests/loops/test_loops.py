@@ -1,4 +1,5 @@
-"""The loops: what they refuse, when they stop, what they return, and that cutting a run changes nothing."""
+"""The loops: what they refuse, when they stop, what they return, and that cutting a run changes
+nothing."""
 
 import importlib
 import itertools
@@ -18,30 +19,24 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from oracles import assert_same_bits as same
 
 import jaxsvm
 from jaxsvm import fit, kernels, models, samplers, step
 from jaxsvm.loops import programs, saving
+from jaxsvm.loops.curve import add_info, curve_row, empty_sums
 from jaxsvm.models import Linear
-from jaxsvm.types import EVALS_BITS, Curve, Fit, Info, Run, Sampler, Solver
+from jaxsvm.types import Curve, Fit, Info, RunState, Sampler, Solver
 
-loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
+loops = importlib.import_module("jaxsvm.loops.fitting")  # the package has a function of this name
 
 DATA = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0], [0.5], [-3.0]], [1, -1, 1, -1, -1, 1])
 KEY = jax.random.key(0)
 
 
-def same(found, wanted):
-    """The same tree, bit for bit."""
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    for have, want in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-        if jnp.issubdtype(want.dtype, jax.dtypes.prng_key):
-            have, want = jax.random.key_data(have), jax.random.key_data(want)
-        assert have.dtype == want.dtype and np.asarray(have).tobytes() == np.asarray(want).tobytes()
-
-
-def counter(residual="whole"):
-    """A plain solver whose state is the step t, a trace of the rows and what a step costs (1 on `DATA`).
+def counter(residual="data"):
+    """A plain solver whose state is the step t, a trace of the rows and what a step costs (1 on
+    `DATA`).
 
     Loss t - 1, residual 10 - t, model w = (t, trace).
     """
@@ -57,12 +52,15 @@ def counter(residual="whole"):
         return (t, trace, evals), info
 
     def model(state, data=None):
-        return Linear(jnp.stack([state[0], (state[1] % 65536).astype(jnp.int32)]).astype(jnp.float32), jnp.zeros(()))
+        return Linear(
+            jnp.stack([state[0], (state[1] % 65536).astype(jnp.int32)]).astype(jnp.float32),
+            jnp.zeros(()),
+        )
 
-    return Solver(init, update, model, samplers.epochs(1), residual_scope=residual)
+    return Solver(init, update, model, samplers.epochs(1), residual_of=residual)
 
 
-WHOLE, SAMPLE = counter(), counter("sample")
+WHOLE, SAMPLE = counter(), counter("batch")
 
 
 def minus_t(model):
@@ -73,27 +71,39 @@ def minus_t(model):
 
 
 def test_no_key_and_no_state():
-    with pytest.raises(ValueError, match=r"^fit needs a key, such as jax\.random\.key\(0\), or a state to go on from$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^fit needs a key, such as jax\.random\.key\(0\), or a state to go on from$",
+    ):
         fit(WHOLE, DATA, steps=1)
 
 
 @pytest.mark.parametrize(
-    ("data", "came"), [((np.ones((2, 1)), np.ones(2)), "tuple"), (np.ones((2, 1)), "ndarray"), (None, "NoneType")]
+    ("data", "came"),
+    [((np.ones((2, 1)), np.ones(2)), "tuple"), (np.ones((2, 1)), "ndarray"), (None, "NoneType")],
 )
 def test_data_that_is_no_batch(data, came):
-    with pytest.raises(TypeError, match=rf"^data must be a Batch, got {came}: make one with jaxsvm\.dataset\(x, y\)$"):
+    with pytest.raises(
+        TypeError,
+        match=rf"^data must be a Batch, got {came}: make one with jaxsvm\.dataset\(x, y\)$",
+    ):
         fit(WHOLE, data, KEY, steps=1)
 
 
 def test_several_data_sets_at_once():
-    with pytest.raises(TypeError, match="got tuple: take one of those in it, train, test = loaded$"):
+    with pytest.raises(
+        TypeError, match="got tuple: take one of those in it, train, test = loaded$"
+    ):
         fit(WHOLE, (DATA, DATA), KEY, steps=1)
 
 
 def test_state_that_is_no_run():
     run = fit(WHOLE, DATA, KEY, steps=0)
     for state, came in ((run, "Fit"), (run.state.solver, "tuple"), ("file.npz", "str")):
-        with pytest.raises(TypeError, match=f"^state must be the Run of an earlier call, got {came}: pass run.state$"):
+        with pytest.raises(
+            TypeError,
+            match=f"^state must be the RunState of an earlier call, got {came}: pass run.state$",
+        ):
             fit(WHOLE, DATA, steps=1, state=state)
 
 
@@ -117,7 +127,10 @@ def test_a_key_that_is_none():
 
 
 def test_tol_with_nothing_to_measure():
-    message = r"^tol has nothing to stop on: .* give a probe to stop on \(probe=jaxsvm\.error_on\(held_out\)\), or steps$"
+    message = (
+        r"^tol has nothing to stop on: .* give a probe to stop on "
+        r"\(probe=jaxsvm\.error_on\(held_out\)\), or steps$"
+    )
     for solver in (SAMPLE, jaxsvm.pegasos(0.1)):
         with pytest.raises(ValueError, match=message):
             fit(solver, DATA, KEY, steps=1, tol=0.1)
@@ -125,13 +138,17 @@ def test_tol_with_nothing_to_measure():
 
 @pytest.mark.parametrize("steps", [-1, 2.5, True, float("nan"), float("inf"), "3", "many"])
 def test_steps_that_are_no_whole_number(steps):
-    with pytest.raises(ValueError, match=f"^steps must be a whole number of at least 0, got {steps!r}$"):
+    with pytest.raises(
+        ValueError, match=f"^steps must be a whole number of at least 0, got {steps!r}$"
+    ):
         fit(WHOLE, DATA, KEY, steps=steps)
 
 
 @pytest.mark.parametrize("every", [0, -3, 1.5, False, float("inf")])
 def test_every_that_is_no_whole_number(every):
-    with pytest.raises(ValueError, match=f"^every must be a whole number of at least 1, got {every!r}$"):
+    with pytest.raises(
+        ValueError, match=f"^every must be a whole number of at least 1, got {every!r}$"
+    ):
         fit(WHOLE, DATA, KEY, steps=2, every=every)
 
 
@@ -143,13 +160,16 @@ def test_whole_numbers_of_other_types():
 @pytest.mark.parametrize("option", [{"seconds": 1.0}, {"save": "never.npz"}])
 def test_seconds_and_save_inside_jit(option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="^seconds and save work outside of jit, vmap and grad only"):
+    with pytest.raises(
+        ValueError, match="^seconds and save work outside of jit, vmap and grad only"
+    ):
         jax.jit(lambda key: fit(WHOLE, DATA, key, steps=2, **option))(KEY)
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("lam", "came"), [(0.0, "0"), (-1, "-1"), (float("nan"), "nan"), (float("inf"), "inf"), (jnp.float32(-2), "-2")]
+    ("lam", "came"),
+    [(0.0, "0"), (-1, "-1"), (float("nan"), "nan"), (float("inf"), "inf"), (jnp.float32(-2), "-2")],
 )
 def test_lam_out_of_range(lam, came):
     message = f"^lam must be a finite number above 0, got {came}$"
@@ -177,7 +197,9 @@ def test_lam_is_a_vector():
 
 
 def test_a_start_of_another_length():
-    with pytest.raises(ValueError, match=r"^start has shape \(3,\), expected one number for each of the 6 rows"):
+    with pytest.raises(
+        ValueError, match=r"^start has shape \(3,\), expected one number for each of the 6 rows"
+    ):
         fit(jaxsvm.sdca(1.0, start=jnp.zeros(3)), DATA, KEY, steps=1)
 
 
@@ -185,7 +207,13 @@ def test_a_start_of_another_length():
 
 
 @pytest.mark.parametrize(
-    ("sampler", "steps"), [(samplers.uniform(1), 60), (samplers.epochs(3), 20), (samplers.whole(), 10), (samplers.epochs(4), 20)]
+    ("sampler", "steps"),
+    [
+        (samplers.uniform(1), 60),
+        (samplers.epochs(3), 20),
+        (samplers.whole(), 10),
+        (samplers.epochs(4), 20),
+    ],
 )
 def test_ten_passes_by_default(sampler, steps):
     """A pass of `epochs(4)` over six rows is two steps, the second padded."""
@@ -193,10 +221,26 @@ def test_ten_passes_by_default(sampler, steps):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("sampler", "passes", "steps"),
+    [(samplers.epochs(1), 2, 12), (samplers.epochs(4), 2, 3), (None, 0.5, 3)],
+)
+def test_passes_in_place_of_steps(sampler, passes, steps):
+    assert int(fit(WHOLE, DATA, KEY, passes=passes, sampler=sampler).state.step) == steps
+
+
+def test_steps_and_passes_at_once_and_passes_that_are_no_number_above_0():
+    with pytest.raises(ValueError, match="^steps and passes say the same: give one of them$"):
+        fit(WHOLE, DATA, KEY, steps=1, passes=1)
+    for passes in (0, -1.0, np.nan, np.inf, np.ones(2)):
+        with pytest.raises(ValueError, match="^passes (must be|has shape)"):
+            fit(WHOLE, DATA, KEY, passes=passes)
+
+
 def test_no_steps():
     run = fit(WHOLE, DATA, KEY, steps=0, every=4, probe=minus_t)
     assert int(run.state.step) == 0 and run.evals == 0 and not run.converged
-    assert [field.shape for field in run.info] == [(0,), (0,), (0,), (0,), (0, 2), (0,)]
+    assert [field.shape for field in run.info] == [(0,)] * 6
     assert run.info.evals.shape == (0,)
     assert run.status == "no step was made; the run stands at step 0"
     some = fit(WHOLE, DATA, KEY, steps=4, every=4, probe=minus_t)
@@ -231,12 +275,32 @@ def seven_inside(key, data):
     return fit(WHOLE, data, key, steps=7, every=4)
 
 
-@pytest.mark.parametrize(("evals", "steps"), [(2**30, 7), (2**24 + 1, 3), (1_999_999_999, 7), (2**31 - 1, 5)])
-def test_evaluations_are_summed_exactly(evals, steps):
-    """Beyond 32 bits, and where float32 has no such number; outside and inside."""
+@pytest.mark.parametrize(
+    ("evals", "steps"), [(2**30, 7), (2**24 + 1, 3), (1_999_999_999, 7), (2**31 - 1, 5)]
+)
+def test_evaluations_are_summed_beyond_32_bits(evals, steps):
+    """To the digits of float32; outside and inside."""
     data = DATA._replace(index=DATA.index.at[0].set(evals - 1))
-    assert fit(WHOLE, data, KEY, steps=steps, every=4).evals == steps * evals
-    assert seven_inside(KEY, data).evals == 7 * evals
+    assert fit(WHOLE, data, KEY, steps=steps, every=4).evals == pytest.approx(
+        steps * evals, rel=2e-7
+    )
+    assert seven_inside(KEY, data).evals == pytest.approx(7 * evals, rel=2e-7)
+
+
+def test_small_counts_of_evaluations_are_not_lost_in_a_long_chunk():
+    """2^24 + 1 times 1 is 2^24 in a plain sum of float32."""
+    one = Info(
+        jnp.zeros(()),
+        jnp.zeros(()),
+        jnp.zeros(1),
+        jnp.zeros(1, jnp.int32),
+        jnp.int32(0),
+        jnp.int32(1),
+    )
+    sums = empty_sums(one)
+    sums = sums[0].at[2].set(2.0**24), sums[1]
+    end = jax.jit(lambda sums: jax.lax.fori_loop(0, 100, lambda _, s: add_info(s, one), sums))(sums)
+    assert float(curve_row(end, jnp.int32(0), 100, None).evals) == 2**24 + 100
 
 
 @pytest.mark.long
@@ -266,7 +330,10 @@ def test_probes_of_the_package_and_none():
 
 
 def test_the_step_of_a_loop_of_ones_own():
-    state, run = WHOLE.init(KEY, DATA), fit(WHOLE, DATA, KEY, steps=2, every=4, sampler=samplers.epochs(1, shuffle=False))
+    state, run = (
+        WHOLE.init(KEY, DATA),
+        fit(WHOLE, DATA, KEY, steps=2, every=4, sampler=samplers.epochs(1, shuffle=False)),
+    )
     for k in range(2):
         state, info = step(WHOLE, state, jaxsvm.take(DATA, jnp.array([k])))
     same(state, run.state.solver)
@@ -274,12 +341,12 @@ def test_the_step_of_a_loop_of_ones_own():
 
 
 def test_one_compilation_for_all_numbers():
-    before = loops.run_chunk._cache_size()
+    before = loops.run_chunks._cache_size()
     fit(jaxsvm.pegasos(0.3), DATA, KEY, steps=4, every=4)
-    middle = loops.run_chunk._cache_size()
+    middle = loops.run_chunks._cache_size()
     for lam in (0.5, 1, np.float64(2.0), jnp.float32(3.0)):
         fit(jaxsvm.pegasos(lam), DATA, jax.random.key(1), steps=8, every=4)
-    assert loops.run_chunk._cache_size() == middle <= before + 1
+    assert loops.run_chunks._cache_size() == middle <= before + 1
 
 
 def test_numbers_take_the_dtype_of_the_rows(x64):
@@ -300,7 +367,9 @@ def test_tol_stops_outside():
 
 @pytest.mark.long
 def test_tol_stops_inside_and_rows_repeat():
-    inside = jax.jit(lambda key: fit(WHOLE, DATA, key, steps=30, every=4, tol=3.0, probe=minus_t))(KEY)
+    inside = jax.jit(lambda key: fit(WHOLE, DATA, key, steps=30, every=4, tol=3.0, probe=minus_t))(
+        KEY
+    )
     np.testing.assert_array_equal(inside.info.step, [4, 8] + [8] * 6)
     np.testing.assert_array_equal(inside.info.residual, [6, 2] + [2] * 6)
     np.testing.assert_array_equal(inside.info.loss, [1.5, 5.5] + [5.5] * 6)
@@ -318,9 +387,15 @@ def test_tol_that_is_exactly_met():
 def test_tol_that_is_not_met():
     run = fit(WHOLE, DATA, KEY, steps=4, every=4, tol=1.0)
     assert not run.converged
-    assert run.status == "stopped after 4 steps; residual 6.0e+00, tolerance 1.0e+00 not met; go on with state=run.state"
+    assert run.status == (
+        "stopped after 4 steps; residual 6.0e+00, tolerance 1.0e+00 "
+        "not met; go on with state=run.state"
+    )
     exact = fit(WHOLE, DATA, KEY, steps=10, every=10, tol=-1.0)
-    assert exact.status == "stopped after 10 steps; residual 0.0e+00, tolerance -1.0e+00 not met; go on with state=run.state"
+    assert exact.status == (
+        "stopped after 10 steps; residual 0.0e+00, tolerance -1.0e+00 "
+        "not met; go on with state=run.state"
+    )
 
 
 def test_a_run_that_converged_goes_on():
@@ -335,7 +410,9 @@ def test_a_probe_as_the_criterion():
     run = fit(SAMPLE, DATA, KEY, steps=30, every=4, tol=-7.0, probe=minus_t)
     np.testing.assert_array_equal(run.info.step, [4, 8])
     assert run.converged
-    inside = jax.jit(lambda key: fit(SAMPLE, DATA, key, steps=30, every=4, tol=-7.0, probe=minus_t))(KEY)
+    inside = jax.jit(
+        lambda key: fit(SAMPLE, DATA, key, steps=30, every=4, tol=-7.0, probe=minus_t)
+    )(KEY)
     same(inside.state, run.state)
 
 
@@ -374,7 +451,7 @@ def test_save_writes_after_every_piece(tmp_path, monkeypatch):
     assert found == [4, 8, 10]
     assert os.listdir(tmp_path) == ["run.npz"]
     same(models.load(path), run.state)
-    assert isinstance(models.load(path), Run)
+    assert isinstance(models.load(path), RunState)
 
 
 @pytest.mark.long(but=1)
@@ -392,12 +469,15 @@ def test_a_saved_run_goes_on_bit_for_bit(name, tmp_path):
 
 
 def test_errors_of_save_are_not_swallowed(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is in a folder that does not exist: make it first"):
+    with pytest.raises(
+        FileNotFoundError, match="is in a folder that does not exist: make it first"
+    ):
         fit(WHOLE, DATA, KEY, steps=8, every=4, save=tmp_path / "no folder" / "run.npz")
 
 
 def full_disk(monkeypatch, times):
-    """Renaming into place fails at the saves of these numbers, counted from 0; all saves that were tried are counted."""
+    """Renaming into place fails at the saves of these numbers, counted from 0; all saves that were
+    tried are counted."""
     replace, tried = os.replace, []
 
     def patched(*args):
@@ -413,8 +493,13 @@ def full_disk(monkeypatch, times):
 def test_a_run_whose_last_state_cannot_be_saved_is_not_lost(tmp_path, monkeypatch):
     path, whole = tmp_path / "run.npz", fit(WHOLE, DATA, KEY, steps=10, every=4)
     tried = full_disk(monkeypatch, range(1, 99))
-    with pytest.warns(UserWarning, match=re.escape(f"could not be saved to {path} ([Errno 28] No space left")) as warned:
-        with pytest.raises(jaxsvm.SaveError, match="the run stands at step 10, .*No space left on device.*error.run") as caught:
+    with pytest.warns(
+        UserWarning, match=re.escape(f"could not be saved to {path} ([Errno 28] No space left")
+    ) as warned:
+        with pytest.raises(
+            jaxsvm.SaveError,
+            match="the run stands at step 10, .*No space left on device.*error.run",
+        ) as caught:
             fit(WHOLE, DATA, KEY, steps=10, every=4, save=path)
     assert len(tried) == 3 and len(warned) == 1 and warned[0].filename == __file__
     assert isinstance(caught.value, OSError) and isinstance(caught.value.run, Fit)
@@ -448,23 +533,35 @@ def test_ctrl_c_where_nothing_could_be_saved(tmp_path, monkeypatch):
     full_disk(monkeypatch, range(99))
     for how, error in (("return", jaxsvm.SaveError), ("raise", KeyboardInterrupt)):
         with monkeypatch.context() as patch:
-            patch.setattr(loops, "run_chunk", interrupt_at(3, loops.run_chunk))
-            with pytest.warns(UserWarning, match="could not be saved"), pytest.raises(error) as caught:
-                fit(WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz", on_interrupt=how)
+            interrupt(patch, 3)
+            with (
+                pytest.warns(UserWarning, match="could not be saved"),
+                pytest.raises(error) as caught,
+            ):
+                fit(
+                    WHOLE, DATA, KEY, steps=30, every=4, save=tmp_path / "run.npz", on_interrupt=how
+                )
         assert int(caught.value.run.state.step) == 8
         assert isinstance(caught.value.__cause__, OSError), "what kept it from being saved is said"
 
 
 @pytest.mark.parametrize("before", [None, b"of an earlier run"])
 def test_a_file_that_another_run_writes_is_left_to_it(tmp_path, before):
-    """The run whose state would replace that of another one ends with a sentence, and is not lost."""
+    """The run whose state would replace that of another one ends with a sentence, and is not
+    lost."""
     path = tmp_path / "run.npz"
     if before:
         path.write_bytes(before)
-    probe = lambda model: jax.debug.callback(lambda: path.exists() and path.write_bytes(b"of another run")) or model.b
+    probe = lambda model: (
+        jax.debug.callback(lambda: path.exists() and path.write_bytes(b"of another run")) or model.b
+    )
     whole = fit(WHOLE, DATA, KEY, steps=12, every=4)
-    with pytest.warns(UserWarning, match="could not be saved to .*another run has written this file meanwhile") as warned:
-        with pytest.raises(jaxsvm.SaveError, match="the run stands at step 12, .*another run has written") as caught:
+    with pytest.warns(
+        UserWarning, match="could not be saved to .*another run has written this file meanwhile"
+    ) as warned:
+        with pytest.raises(
+            jaxsvm.SaveError, match="the run stands at step 12, .*another run has written"
+        ) as caught:
             fit(WHOLE, DATA, KEY, steps=12, every=4, save=path, probe=probe)
     assert path.read_bytes() == b"of another run" and len(warned) == 1
     same(caught.value.run.model, whole.model)
@@ -494,7 +591,8 @@ x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 data = jaxsvm.dataset(x, np.sign(x[:, 0]))
 print("ready", flush=True), sys.stdin.readline()
 try:
-    run = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(int(sys.argv[2])), steps=300, every=1, save=sys.argv[1])
+    key = jax.random.key(int(sys.argv[2]))
+    run = jaxsvm.fit(jaxsvm.pegasos(0.1), data, key, steps=300, every=1, save=sys.argv[1])
     print("saved", int(run.state.step))
 except jaxsvm.SaveError as error:
     print(error)
@@ -505,12 +603,16 @@ except jaxsvm.SaveError as error:
 def test_two_processes_that_save_to_one_file(tmp_path):
     path, pipe = tmp_path / "run.npz", subprocess.PIPE
     command = [sys.executable, "-W", "ignore", "-c", RACING, str(path)]
-    runs = [subprocess.Popen([*command, str(k)], stdin=pipe, stdout=pipe, text=True) for k in range(2)]
+    runs = [
+        subprocess.Popen([*command, str(k)], stdin=pipe, stdout=pipe, text=True) for k in range(2)
+    ]
     assert [run.stdout.readline() for run in runs] == ["ready\n"] * 2
     for run in runs:
         run.stdin.write("\n")
         run.stdin.flush()
-    saved, failed = sorted((run.communicate()[0] for run in runs), key=lambda text: "another run has written" in text)
+    saved, failed = sorted(
+        (run.communicate()[0] for run in runs), key=lambda text: "another run has written" in text
+    )
     assert saved == "saved 300\n" and "another run has written" in failed
     assert int(models.load(path).step) == 300
 
@@ -523,18 +625,25 @@ def squares(x):
 
 
 NEW_FUNCTIONS = {  # calls, each with a function of its own, and the names of compiled functions
-    "probe": (lambda f: fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=lambda m: f(m.b)), ["run_chunk"]),
+    "probe": (
+        lambda f: fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=lambda m: f(m.b)),
+        ["run_chunks"],
+    ),
     "kernel": (
-        lambda f: fit(jaxsvm.decomposition(1.0, kernels.custom(lambda x, z: f(x @ z.T))), DATA, KEY, steps=2),
-        ["run_chunk", "init_run", "conclude"],
+        lambda f: fit(
+            jaxsvm.decomposition(1.0, kernels.custom(lambda x, z: f(x @ z.T))), DATA, KEY, steps=2
+        ),
+        ["run_chunks", "init_run", "conclude"],
     ),
     "features": (
-        lambda f: fit(jaxsvm.on_features(lambda x: f(squares(x)), jaxsvm.pegasos(0.1)), DATA, KEY, steps=2),
-        ["run_chunk", "init_run", "conclude"],
+        lambda f: fit(
+            jaxsvm.on_features(lambda x: f(squares(x)), jaxsvm.pegasos(0.1)), DATA, KEY, steps=2
+        ),
+        ["run_chunks", "init_run", "conclude"],
     ),
     "stream": (
         lambda f: jaxsvm.stream(jaxsvm.pegasos(0.1), [DATA], KEY, probe=lambda m: f(m.b)),
-        ["run_stream_chunk"],
+        ["run_chunk"],
     ),
 }
 
@@ -543,16 +652,16 @@ NEW_FUNCTIONS = {  # calls, each with a function of its own, and the names of co
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="maps are counted on Linux")
 @pytest.mark.parametrize("name", NEW_FUNCTIONS)
 def test_programs_of_functions_that_are_gone_are_released(monkeypatch, name):
-    """Each holds maps of memory, of which Linux allows a process 65,530; those of the user's own functions stay."""
+    """Each holds maps of memory, of which Linux allows a process 65,530; those of the user's own
+    functions stay."""
     call, compiled = NEW_FUNCTIONS[name]
-    module = importlib.import_module("jaxsvm.loops.stream") if name == "stream" else programs
     of_user = jax.jit(lambda x: x + 1)
     of_user(1.0)
     monkeypatch.setattr(programs, "_calls", itertools.repeat(256))
     monkeypatch.setattr(programs, "MOST_MAPS", 0)
     for _ in range(5):
         call(lambda value: 2 * value)
-        sizes = [getattr(module, function)._cache_size() for function in compiled]
+        sizes = [getattr(loops, function)._cache_size() for function in compiled]
         assert all(0 < size <= 3 for size in sizes), sizes
     assert of_user._cache_size() == 1
 
@@ -560,12 +669,12 @@ def test_programs_of_functions_that_are_gone_are_released(monkeypatch, name):
 def test_programs_are_kept_as_long_as_they_are_few(monkeypatch):
     monkeypatch.setattr(programs, "_calls", itertools.repeat(256))
     monkeypatch.setattr(programs, "MOST_MAPS", 10**6)
-    before = [fit(WHOLE, DATA, KEY, steps=3) and programs.run_chunk._cache_size() for _ in range(3)]
+    before = [fit(WHOLE, DATA, KEY, steps=3) and loops.run_chunks._cache_size() for _ in range(3)]
     assert before[0] == before[2] > 0
     monkeypatch.setattr(programs, "_calls", itertools.count(1))  # and are counted now and then only
     monkeypatch.setattr(programs, "MOST_MAPS", 0)
     fit(WHOLE, DATA, KEY, steps=3)
-    assert programs.run_chunk._cache_size() == before[0]
+    assert loops.run_chunks._cache_size() == before[0]
 
 
 def test_a_save_error_can_be_pickled():
@@ -580,8 +689,14 @@ class Unknown(NamedTuple):
 
 
 def test_a_state_that_no_file_can_hold_is_refused_before_the_first_step(tmp_path, monkeypatch):
-    solver = Solver(lambda key, data: Unknown(jnp.zeros(())), lambda state, batch: 1 / 0, lambda state, data=None: 1 / 0)
-    monkeypatch.setattr(loops, "run_chunk", lambda *args, **kwargs: pytest.fail("a piece was worked out"))
+    solver = Solver(
+        lambda key, data: Unknown(jnp.zeros(())),
+        lambda state, batch: 1 / 0,
+        lambda state, data=None: 1 / 0,
+    )
+    monkeypatch.setattr(
+        loops, "run_chunks", lambda *args, **kwargs: pytest.fail("a piece was worked out")
+    )
     with pytest.raises(ValueError, match="cannot save Unknown.*jaxsvm.register"):
         fit(solver, DATA, KEY, steps=8, every=4, save=tmp_path / "run.npz")
 
@@ -606,15 +721,24 @@ def interrupt_at(call, original):
     return patched
 
 
+def interrupt(monkeypatch, call):
+    """Ctrl-C in this call of the program, each of which makes one chunk."""
+    monkeypatch.setattr(loops, "MOST_CHUNKS", 1)
+    monkeypatch.setattr(loops, "run_chunks", interrupt_at(call, loops.run_chunks))
+
+
 @pytest.mark.parametrize(("call", "step"), [(1, 0), (2, 4), (3, 8)])
 def test_ctrl_c_within_a_piece_returns_what_was_reached(call, step, monkeypatch):
-    monkeypatch.setattr(loops, "run_chunk", interrupt_at(call, loops.run_chunk))
+    interrupt(monkeypatch, call)
     run = fit(WHOLE, DATA, KEY, steps=30, every=4, on_interrupt="return")
     monkeypatch.undo()
     assert run.reason == "interrupted" and run.status.startswith("interrupted: ")
     assert int(run.state.step) == step and float(run.model.w[0]) == step
     assert run.info.step.tolist() == list(range(4, step + 1, 4))
-    same(fit(WHOLE, DATA, steps=12 - step, every=4, state=run.state).state, fit(WHOLE, DATA, KEY, steps=12, every=4).state)
+    same(
+        fit(WHOLE, DATA, steps=12 - step, every=4, state=run.state).state,
+        fit(WHOLE, DATA, KEY, steps=12, every=4).state,
+    )
 
 
 def test_ctrl_c_within_save_returns_what_was_reached(tmp_path, monkeypatch):
@@ -626,15 +750,24 @@ def test_ctrl_c_within_save_returns_what_was_reached(tmp_path, monkeypatch):
 
 
 def test_ctrl_c_ends_a_script_with_the_run_in_the_exception(monkeypatch):
-    monkeypatch.setattr(loops, "run_chunk", interrupt_at(3, loops.run_chunk))
-    with pytest.raises(KeyboardInterrupt, match="interrupted: stopped after 8 steps.*field run of this exception") as caught:
+    interrupt(monkeypatch, 3)
+    with pytest.raises(
+        KeyboardInterrupt, match="interrupted: stopped after 8 steps.*field run of this exception"
+    ) as caught:
         fit(WHOLE, DATA, KEY, steps=30, every=4)
     monkeypatch.undo()
-    assert type(caught.value) is KeyboardInterrupt, "Python ends with the signal for this very class only"
+    assert type(caught.value) is KeyboardInterrupt, (
+        "Python ends with the signal for this very class only"
+    )
     run = caught.value.run
     assert run.reason == "interrupted" and run.info.step.tolist() == [4, 8]
-    same(fit(WHOLE, DATA, steps=4, every=4, state=run.state).state, fit(WHOLE, DATA, KEY, steps=12, every=4).state)
-    with pytest.raises(ValueError, match="on_interrupt must be one of 'raise', 'return', got 'stop'"):
+    same(
+        fit(WHOLE, DATA, steps=4, every=4, state=run.state).state,
+        fit(WHOLE, DATA, KEY, steps=12, every=4).state,
+    )
+    with pytest.raises(
+        ValueError, match="on_interrupt must be one of 'raise', 'return', got 'stop'"
+    ):
         fit(WHOLE, DATA, KEY, steps=4, on_interrupt="stop")
 
 
@@ -648,11 +781,14 @@ def test_a_second_ctrl_c_does_not_lose_the_run(monkeypatch):
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        monkeypatch.setattr(loops, "run_chunk", interrupt_at(2, loops.run_chunk))
+        interrupt(monkeypatch, 2)
         monkeypatch.setattr(loops, "conclude", conclude)
         with pytest.raises(KeyboardInterrupt) as caught:
             fit(WHOLE, DATA, KEY, steps=30, every=4)
-        assert int(caught.value.run.state.step) == 4 and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert (
+            int(caught.value.run.state.step) == 4
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -662,7 +798,8 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import jax, jaxsvm
 data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-run = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=2**30, every=100, save=sys.argv[1], **eval(sys.argv[2]))
+options = dict(steps=2**30, every=100, save=sys.argv[1]) | eval(sys.argv[2])
+run = jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), **options)
 print("goes on", run.reason, int(run.state.step))
 """
 
@@ -670,11 +807,15 @@ print("goes on", run.reason, int(run.state.step))
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["raise", "return"])
 def test_sigint_in_a_script(tmp_path, how):
-    """By default the process ends as any Python process does; it goes on only if it asks for that."""
+    """By default the process ends as any Python process does; it goes on only if it asks for
+    that."""
     path = tmp_path / "run.npz"
     options = "{}" if how == "raise" else "{'on_interrupt': 'return'}"
     child = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, str(path), options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", INTERRUPTED, str(path), options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 60
     while not path.exists() and time.monotonic() < deadline:
@@ -715,7 +856,7 @@ def test_progress_is_shown_after_every_chunk(monkeypatch):
 
 
 def test_progress_of_an_interrupted_run_ends_its_line(capsys, monkeypatch):
-    monkeypatch.setattr(loops, "run_chunk", interrupt_at(2, loops.run_chunk))
+    interrupt(monkeypatch, 2)
     with pytest.raises(KeyboardInterrupt):
         fit(WHOLE, DATA, KEY, steps=30, every=4, progress=True)
     err = capsys.readouterr().err
@@ -733,7 +874,9 @@ def test_inside_and_outside_are_the_same_run():
     assert jax.tree.structure(found) == jax.tree.structure(whole)
     near = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
     jax.tree.map(
-        near, found._replace(state=found.state._replace(sampler=())), whole._replace(state=whole.state._replace(sampler=()))
+        near,
+        found._replace(state=found.state._replace(sampler=())),
+        whole._replace(state=whole.state._replace(sampler=())),
     )
 
 
@@ -745,18 +888,25 @@ def test_a_batch_of_runs():
     assert runs.status == "3 runs, 0 converged, after 10 to 10 steps"
     assert runs.finite and not runs.converged and runs.evals == 30
     broken = runs._replace(model=jax.tree.map(lambda a: a.at[1].set(jnp.nan), runs.model))
-    assert broken.status == "3 runs, 0 converged, after 10 to 10 steps; some hold numbers that are not finite"
+    assert (
+        broken.status
+        == "3 runs, 0 converged, after 10 to 10 steps; some hold numbers that are not finite"
+    )
     assert not broken.finite
 
 
 @pytest.mark.long
 def test_gradients_flow():
     def loss(lam):
-        return jnp.sum(fit(jaxsvm.pegasos(lam, project=False), DATA, KEY, steps=10, every=4).model.w)
+        return jnp.sum(
+            fit(jaxsvm.pegasos(lam, project=False), DATA, KEY, steps=10, every=4).model.w
+        )
 
     h = 1e-2
     slope = (loss(1.0 + h) - loss(1.0 - h)) / (2 * h)
-    np.testing.assert_allclose(jax.grad(loss)(1.0), slope, rtol=1e-2)  # float32 differences of a piecewise 1/lam
+    np.testing.assert_allclose(
+        jax.grad(loss)(1.0), slope, rtol=1e-2
+    )  # float32 differences of a piecewise 1/lam
 
 
 # What became of a run
@@ -765,10 +915,13 @@ def test_gradients_flow():
 def ended(w=1.0, step=5, done=False, residual=0.25, tol=np.nan, rows=2, evals=3):
     """A Fit made by hand."""
     column = lambda value: jnp.full(rows, value, jnp.float32)
-    spent = jnp.tile(jnp.array([divmod(evals, 2**EVALS_BITS)], jnp.int32), (rows, 1))
-    curve = Curve(jnp.full(rows, step, jnp.int32), column(0), column(residual), column(1), spent, None)
-    run = Run((), (), jnp.int32(step), jnp.array(done))
-    return Fit(Linear(jnp.full(2, w, jnp.float32), jnp.zeros(()), "none"), run, curve, jnp.float32(tol))
+    curve = Curve(
+        jnp.full(rows, step, jnp.int32), column(0), column(residual), column(1), column(evals), None
+    )
+    run = RunState((), (), jnp.int32(step), jnp.array(done))
+    return Fit(
+        Linear(jnp.full(2, w, jnp.float32), jnp.zeros(()), "none"), run, curve, jnp.float32(tol)
+    )
 
 
 @pytest.mark.parametrize("w", [np.nan, np.inf, -np.inf])
@@ -776,21 +929,33 @@ def ended(w=1.0, step=5, done=False, residual=0.25, tol=np.nan, rows=2, evals=3)
 def test_a_run_that_is_not_finite(w, done):
     run = ended(w=w, done=done, tol=1.0)
     assert not run.finite
-    assert run.status.startswith("the model is not finite after 5 steps: look at the scale of the data and at the step size")
+    assert run.status.startswith(
+        "the model is not finite after 5 steps: look at the scale of the data and at the step size"
+    )
 
 
 @pytest.mark.long
 def test_decision_values_that_are_not_finite_are_no_finite_run():
-    """The coefficients are finite, what is predicted is not: so say `finite` and `status`, inside transformations, too."""
+    """The coefficients are finite, what is predicted is not: so say `finite` and `status`, inside
+    transformations, too."""
     run = ended()._replace(values_finite=jnp.array(False))
     assert not run.finite
-    assert run.status.startswith("the decision values of the model are not finite after 5 steps: look at the scale of the data")
+    assert run.status.startswith(
+        "the decision values of the model are not finite after 5 "
+        "steps: look at the scale of the data"
+    )
     nowhere = kernels.custom(lambda x, z: jnp.full((x.shape[0], z.shape[0]), jnp.nan, x.dtype))
-    perceptron = jaxsvm.perceptron(nowhere)  # for which a score that is not a number is no mistake: its coefficients stay 0
-    run = jax.jit(lambda data: fit(perceptron, data, KEY, steps=4, every=4))(DATA)  # outside this is no kernel
+    perceptron = jaxsvm.perceptron(
+        nowhere
+    )  # for which a score that is not a number is no mistake: its coefficients stay 0
+    run = jax.jit(lambda data: fit(perceptron, data, KEY, steps=4, every=4))(
+        DATA
+    )  # outside this is no kernel
     assert np.all(np.isfinite(run.model.coef)) and np.isnan(run.model(DATA.x)).all()
     assert not run.finite and "decision values" in run.status
-    several = jax.vmap(lambda lam: fit(jaxsvm.kernel_pegasos(lam, nowhere), DATA, KEY, steps=4))(jnp.array([0.1, 1.0]))
+    several = jax.vmap(lambda lam: fit(jaxsvm.kernel_pegasos(lam, nowhere), DATA, KEY, steps=4))(
+        jnp.array([0.1, 1.0])
+    )
     assert several.values_finite.tolist() == [False, False] and "not finite" in several.status
     half = DATA._replace(weight=DATA.weight.at[0].set(0), x=DATA.x.at[0].set(jnp.nan))
     assert fit(jaxsvm.pegasos(0.1), half, KEY, steps=4).finite, "a row of weight 0 is not looked at"
@@ -803,20 +968,28 @@ def test_the_reason_in_one_word():
     """Each word once, of a run that ended so; of several runs an array."""
     assert fit(WHOLE, DATA, KEY, steps=4).reason == "steps"
     assert fit(WHOLE, DATA, KEY, steps=40, every=4, seconds=1e-9).reason == "seconds"
-    assert fit(WHOLE, DATA, KEY, steps=4, every=4, seconds=1e-9).reason == "steps", "all steps were made"
+    assert fit(WHOLE, DATA, KEY, steps=4, every=4, seconds=1e-9).reason == "steps", (
+        "all steps were made"
+    )
     assert fit(jaxsvm.sdca(1.0), DATA, KEY, steps=400, tol=1e-3).reason == "tolerance"
     assert ended(w=np.nan, done=True, tol=1.0).reason == "diverged"
     assert ended()._replace(values_finite=jnp.array(False)).reason == "diverged"
     assert ended(done=True)._replace(ended=jnp.int32(2)).reason == "interrupted"
     late = ended()._replace(ended=jnp.int32(1))
-    assert late.reason == "seconds" and late.status == "out of time: stopped after 5 steps; residual 2.5e-01"
+    assert (
+        late.reason == "seconds"
+        and late.status == "out of time: stopped after 5 steps; residual 2.5e-01"
+    )
     several = jax.tree.map(lambda *a: jnp.stack(a), *(run._replace(ended=jnp.int32(0)) for run in (
         ended(), ended(done=True), ended(w=np.inf))))  # fmt: skip
     assert several.reason.tolist() == ["steps", "tolerance", "diverged"]
     assert several.status.startswith("3 runs, 1 converged")
     runs = jax.vmap(lambda lam: fit(jaxsvm.pegasos(lam), DATA, KEY, steps=4))(jnp.array([0.1, 1.0]))
     assert runs.reason.tolist() == ["steps", "steps"]
-    assert jax.jit(lambda: fit(jaxsvm.sdca(1.0), DATA, KEY, steps=400, tol=1e-3))().reason == "tolerance"
+    assert (
+        jax.jit(lambda: fit(jaxsvm.sdca(1.0), DATA, KEY, steps=400, tol=1e-3))().reason
+        == "tolerance"
+    )
 
 
 def test_the_reason_is_kept_in_a_file(tmp_path):
@@ -837,10 +1010,15 @@ def test_a_run_is_judged_by_the_tolerance_of_its_solver():
     solver = jaxsvm.decomposition(1.0, kernels.linear(), tol=0.25)
     run = fit(solver, DATA, KEY, steps=3)
     assert int(run.state.step) == 3 and float(run.tol) == 0.25 and run.converged
-    assert run.status.startswith("converged after 3 steps: tolerance 2.5e-01 met")
+    assert run.status.startswith("decomposition converged after 3 steps: tolerance 2.5e-01 met")
     inside = jax.jit(lambda data: fit(solver, data, KEY, steps=3))(DATA)
     assert inside.converged and inside.status == run.status
-    short = fit(jaxsvm.decomposition(1.0, kernels.linear(), tol=1e-30, rounds=1, working_set=4), DATA, KEY, steps=1)
+    short = fit(
+        jaxsvm.decomposition(1.0, kernels.linear(), tol=1e-30, rounds=1, working_set=4),
+        DATA,
+        KEY,
+        steps=1,
+    )
     assert not short.converged and "tolerance 1.0e-30 not met" in short.status
 
 
@@ -849,56 +1027,90 @@ def test_steps_end_where_the_counter_does():
     most = 2**31 - 1
     late = lambda run, step: run.state._replace(step=jnp.int32(step))
     run = fit(WHOLE, DATA, KEY, steps=1)
-    sentence = f"the run stands at step {most - 3}, 4 more would pass {most}, the last that is counted: make fewer"
+    sentence = (
+        f"the run stands at step {most - 3}, 4 more would pass {most}, "
+        f"the last that is counted: make fewer"
+    )
     with pytest.raises(ValueError, match=sentence):
         fit(WHOLE, DATA, steps=4, state=late(run, most - 3))
-    assert fit(WHOLE, DATA, steps=3, state=late(run, most - 3)).status.startswith(f"stopped after {most} steps")
+    assert fit(WHOLE, DATA, steps=3, state=late(run, most - 3)).status.startswith(
+        f"stopped after {most} steps"
+    )
     with pytest.raises(ValueError, match="the run stands at step 0, 2147483648 more"):
         fit(WHOLE, DATA, KEY, steps=2**31)
-    inside = jax.jit(lambda state: fit(WHOLE, DATA, steps=4, every=4, state=state))(late(run, most - 3))
+    inside = jax.jit(lambda state: fit(WHOLE, DATA, steps=4, every=4, state=state))(
+        late(run, most - 3)
+    )
     assert int(inside.state.step) == most, "not below 0"
     parts = lambda: iter([([[1.0], [2.0]], [1, -1]), ([[1.0], [2.0]], [1, -1])])
     flow = jaxsvm.stream(jaxsvm.pegasos(0.1), parts(), KEY)
     with pytest.warns(RuntimeWarning, match="the last that is counted: the stream ends here"):
-        ended = jaxsvm.stream(jaxsvm.pegasos(0.1), parts(), state=flow.state._replace(step=jnp.int32(most - 3)))
+        ended = jaxsvm.stream(
+            jaxsvm.pegasos(0.1), parts(), state=flow.state._replace(step=jnp.int32(most - 3))
+        )
     assert int(ended.state.step) == most - 1 and int(ended.state.chunks) == 3
 
 
-@pytest.mark.parametrize("step", [jnp.int32(-1), np.float32(2.5), jnp.float32(2), True, jnp.zeros(2, jnp.int32), np.int64(2**31)])
+@pytest.mark.parametrize(
+    "step",
+    [
+        jnp.int32(-1),
+        np.float32(2.5),
+        jnp.float32(2),
+        True,
+        jnp.zeros(2, jnp.int32),
+        np.int64(2**31),
+    ],
+)
 def test_a_state_whose_step_is_no_count_is_refused(step):
     run = fit(WHOLE, DATA, KEY, steps=2)
-    sentence = r"state\.step (must be a whole number from 0 to 2147483647, got |has shape \(2,\), expected a single number)"
+    sentence = (
+        r"state\.step (must be a whole number from 0 to 2147483647, got "
+        r"|has shape \(2,\), expected a single number)"
+    )
     with pytest.raises(ValueError, match=sentence):
         fit(WHOLE, DATA, steps=2, state=run.state._replace(step=step))
     flow = jaxsvm.stream(jaxsvm.pegasos(0.1), iter([([[1.0], [2.0]], [1, -1])]), KEY)
     with pytest.raises(ValueError, match=sentence):
-        jaxsvm.stream(jaxsvm.pegasos(0.1), iter([([[1.0]], [1])]), state=flow.state._replace(step=step))
+        jaxsvm.stream(
+            jaxsvm.pegasos(0.1), iter([([[1.0]], [1])]), state=flow.state._replace(step=step)
+        )
 
 
 @pytest.mark.parametrize("name", ["wolfe", "sbp", "scs", "expansion"])
-def test_evaluations_of_a_step_on_many_rows_are_exact(name):
+def test_evaluations_of_a_step_on_many_rows(name):
     """More than an int32 holds. XLA leaves out all of the step that the count does not need."""
     n, rbf = 60_000, kernels.rbf(1.0)
-    data = jaxsvm.types.Batch(jnp.zeros((n, 1)), jnp.ones(n), jnp.arange(n, dtype=jnp.int32), jnp.ones(n))
+    data = jaxsvm.types.Batch(
+        jnp.zeros((n, 1)), jnp.ones(n), jnp.arange(n, dtype=jnp.int32), jnp.ones(n)
+    )
     if name == "scs":
-        from jaxsvm.solvers.scs import _new_values
+        from jaxsvm.solvers.subgradients.scs import _new_values
 
-        found = jax.jit(lambda size: _new_values(rbf, size, 2 * size, jnp.int32(1), 0, n))(jnp.int32(n // 2))
+        found = jax.jit(
+            lambda size: _new_values(rbf, size, 2 * size, jnp.int32(1), 0, jnp.float32)
+        )(jnp.int32(n // 2))
         assert int(np.asarray(found)) == n**2 - (n // 2) ** 2
         return
     if name == "expansion":
         space = jaxsvm.spaces.expansion(rbf)
         assert int(np.asarray(jax.jit(lambda coef: space.evals(coef, data))(jnp.ones(n)))) == n * n
         return
-    solver, want = {"wolfe": (jaxsvm.wolfe(0.1, rbf), n * n), "sbp": (jaxsvm.sbp(0.1, rbf, bound_every=1), n * n + n)}[name]
+    solver, want = {
+        "wolfe": (jaxsvm.wolfe(0.1, rbf), n * n),
+        "sbp": (jaxsvm.sbp(0.1, rbf, bound_every=1), n * n + n),
+    }[name]
     batch = data._replace(index=jnp.zeros(1, jnp.int32)) if name == "sbp" else data
-    evals = jax.jit(lambda state: solver.update(state, batch)[1].evals)(jax.jit(solver.init)(KEY, data))
-    assert int(np.asarray(evals)) == want
+    evals = jax.jit(lambda state: solver.update(state, batch)[1].evals)(
+        jax.jit(solver.init)(KEY, data)
+    )
+    assert float(evals) == pytest.approx(want, rel=1e-7)
 
 
 @pytest.mark.long
 def test_a_forked_child_ends_with_a_sentence():
-    """Without the threads of JAX it would hang; where JAX had not started in the parent it works."""
+    """Without the threads of JAX it would hang; where JAX had not started in the parent it
+    works."""
     out = fresh(
         """
         import os, tempfile, time, warnings
@@ -936,7 +1148,8 @@ def test_a_forked_child_ends_with_a_sentence():
         phi = jaxsvm.features.nystrom(key, rbf, data.x, landmarks=2)
         scale = jaxsvm.data.standardize(data.x)
         jaxsvm.models.save("m.npz", run.model)
-        machine = jaxsvm.fit(jaxsvm.decomposition(1.0, rbf), data, key)
+        exact = lambda C: jaxsvm.decomposition(C, rbf)
+        machine = jaxsvm.fit(exact(1.0), data, key)
         calls = lambda data, key: [
             lambda: jaxsvm.fit(jaxsvm.pegasos(0.1), data, steps=2, state=run.state),
             lambda: jaxsvm.step(jaxsvm.pegasos(0.1), run.state.solver, data),
@@ -952,7 +1165,7 @@ def test_a_forked_child_ends_with_a_sentence():
             lambda: scale(data.x),
             lambda: jaxsvm.models.load("m.npz"),
             lambda: jaxsvm.certificate(machine.model, data, 0.5),
-            lambda: jaxsvm.select(lambda C: jaxsvm.decomposition(C, rbf), data, jax_key, C=[1.0, 2.0]),
+            lambda: jaxsvm.select(exact, data, jax_key, C=[1.0, 2.0]),
             lambda: jaxsvm.kernels.gamma_grid(data.x),
             lambda: rbf(data.x, data.x),
             lambda: jaxsvm.error_on(data)(run.model),
@@ -964,16 +1177,20 @@ def test_a_forked_child_ends_with_a_sentence():
         jax_key, begin = key, time.monotonic()
         child()
         assert time.monotonic() - begin < 5  # 22 calls, none of which hangs
-        calls = lambda data, key: [lambda: (run.status, repr(run), jaxsvm.models.save("m.npz", run.model))]
+        save = lambda: jaxsvm.models.save("m.npz", run.model)
+        calls = lambda data, key: [lambda: (run.status, repr(run), save())]
         child()
         """
     ).splitlines()
-    assert out == ["works"] + ["this process was forked after JAX had started, so that JAX"] * 22 + ["works"]
+    assert out == ["works"] + [
+        "this process was forked after JAX had started, so that JAX"
+    ] * 22 + ["works"]
 
 
 @pytest.mark.long
 def test_data_of_many_sizes_leave_no_memory():
-    """What `jax.clear_caches()` does not give back is the allocator's: freed memory that it keeps until asked."""
+    """What `jax.clear_caches()` does not give back is the allocator's: freed memory that it keeps
+    until asked."""
     found = fresh(
         """
         import ctypes, gc
@@ -983,7 +1200,8 @@ def test_data_of_many_sizes_leave_no_memory():
 
         def size(n):
             data = jaxsvm.dataset(np.ones((n, 2), np.float32), np.arange(n) % 2 * 2 - 1)
-            jaxsvm.fit(jaxsvm.pegasos(0.1), data, jax.random.key(0), steps=10, every=10).model(data.x)
+            key = jax.random.key(0)
+            jaxsvm.fit(jaxsvm.pegasos(0.1), data, key, steps=10, every=10).model(data.x)
 
         def left():
             jax.clear_caches()
@@ -1013,20 +1231,44 @@ def test_a_real_run_that_overflows():
 # Probes that are none
 
 PROBES = {
-    "vector": (lambda m: m.w, "the probe must give one number to compare with tol, got an array of float32 of shape .1,."),
+    "vector": (
+        lambda m: m.w,
+        "the probe must give one number to compare with tol, got an array of float32 of shape .1,.",
+    ),
     "pair": (lambda m: (m.b, m.b), "the probe must give one number to compare with tol, got tuple"),
     "none": (lambda m: None, "the probe must give one number to compare with tol, got NoneType"),
     "complex": (
         lambda m: jax.lax.complex(m.b, m.b),
         "the probe must give one number to compare with tol, got an array of complex",
     ),
-    "string": (lambda m: "error", "probe, the function <lambda>, fails, expected a function of the model to arrays"),
-    "float": (lambda m: float(m.b), "probe, the function <lambda>, asks for the values of its arguments"),
-    "if": (lambda m: m.b if m.b > 0 else 0, "probe, the function <lambda>, asks for the values of its arguments"),
-    "numpy": (lambda m: np.linalg.norm(m.w), "probe, the function <lambda>, asks for the values of its arguments"),
-    "attribute": (lambda m: m.weights, "probe, the function <lambda>, fails.*no attribute 'weights'"),
-    "arguments": (lambda m, data: m.b, "probe, the function <lambda>, fails.*missing 1 required .* 'data'"),
-    "columns": (lambda m: m(jnp.ones((2, 7))).sum(), "probe, the function <lambda>, fails.*must have 1 columns"),
+    "string": (
+        lambda m: "error",
+        "probe, the function <lambda>, fails, expected a function of the model to arrays",
+    ),
+    "float": (
+        lambda m: float(m.b),
+        "probe, the function <lambda>, asks for the values of its arguments",
+    ),
+    "if": (
+        lambda m: m.b if m.b > 0 else 0,
+        "probe, the function <lambda>, asks for the values of its arguments",
+    ),
+    "numpy": (
+        lambda m: np.linalg.norm(m.w),
+        "probe, the function <lambda>, asks for the values of its arguments",
+    ),
+    "attribute": (
+        lambda m: m.weights,
+        "probe, the function <lambda>, fails.*no attribute 'weights'",
+    ),
+    "arguments": (
+        lambda m, data: m.b,
+        "probe, the function <lambda>, fails.*missing 1 required .* 'data'",
+    ),
+    "columns": (
+        lambda m: m(jnp.ones((2, 7))).sum(),
+        "probe, the function <lambda>, fails.*must have 1 columns",
+    ),
 }
 
 
@@ -1047,8 +1289,12 @@ def test_probes_may_give_any_tree_of_arrays_and_one_number_with_tol():
     tree = lambda m: {"w": m.w, "one": 1, "key": KEY, "none": None}
     run = fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=4, every=2, probe=tree)
     assert run.info.probe["w"].shape == (2, 1) and run.info.probe["one"].tolist() == [1, 1]
-    assert fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=4, every=2, probe=lambda m: 0, tol=0.1).converged
-    with pytest.raises(ValueError, match="^the model gives one value a row, .* hold class numbers"):  # its own words
+    assert fit(
+        jaxsvm.pegasos(0.1), DATA, KEY, steps=4, every=2, probe=lambda m: 0, tol=0.1
+    ).converged
+    with pytest.raises(
+        ValueError, match="^the model gives one value a row, .* hold class numbers"
+    ):  # its own words
         many = jaxsvm.dataset([[1.0], [2.0], [3.0]], [0, 1, 2], task="multiclass")
         fit(jaxsvm.pegasos(0.1), DATA, KEY, steps=2, probe=jaxsvm.error_on(many))
 
@@ -1074,8 +1320,14 @@ FOUR = jaxsvm.dataset([[1.0], [-1.0], [2.0], [-2.0]], [1, -1, 1, -1])
 def test_draws_of_rows_that_do_not_exist_are_refused_and_read_no_other_row(row):
     with pytest.raises(ValueError, match=f"drew row {row}, expected row numbers from 0 to 3"):
         fit(jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=draws_of(row))
-    run = jax.jit(lambda key: fit(jaxsvm.pegasos(0.1), FOUR, key, steps=6, every=3, sampler=draws_of(row)))(KEY)
-    assert not run.model.w.any() and not run.finite and "row numbers that the sampler draws" in run.status
+    run = jax.jit(
+        lambda key: fit(jaxsvm.pegasos(0.1), FOUR, key, steps=6, every=3, sampler=draws_of(row))
+    )(KEY)
+    assert (
+        not run.model.w.any()
+        and not run.finite
+        and "row numbers that the sampler draws" in run.status
+    )
 
 
 SAMPLERS = {
@@ -1095,11 +1347,26 @@ SAMPLERS = {
         {"draw": lambda s, t, count: jnp.zeros((1, 1), jnp.int32)},
         r"draw of the sampler .*got an array of int32 of shape \(1, 1\)",
     ),
-    "if": ({"draw": lambda s, t, count: jnp.full((count, 1), 1 if t > 0 else 2)}, "draw of the sampler, .*asks for the values"),
-    "weight": ({"weight": lambda data: jnp.ones(3)}, r"weight of the sampler must give a number for each row, of shape \(4,\)"),
-    "weights": ({"weight": lambda data: data.weights}, "weight of the sampler, .*no attribute 'weights'"),
-    "rows": ({"rows": lambda n: n / 8}, "rows of the sampler must be a whole number of at least 1, got 0.5"),
-    "period": ({"period": lambda n: 0}, "period of the sampler must be a whole number of at least 1, got 0"),
+    "if": (
+        {"draw": lambda s, t, count: jnp.full((count, 1), 1 if t > 0 else 2)},
+        "draw of the sampler, .*asks for the values",
+    ),
+    "weight": (
+        {"weight": lambda data: jnp.ones(3)},
+        r"weight of the sampler must give a number for each row, of shape \(4,\)",
+    ),
+    "weights": (
+        {"weight": lambda data: data.weights},
+        "weight of the sampler, .*no attribute 'weights'",
+    ),
+    "rows": (
+        {"rows": lambda n: n / 8},
+        "rows of the sampler must be a whole number of at least 1, got 0.5",
+    ),
+    "period": (
+        {"period": lambda n: 0},
+        "period of the sampler must be a whole number of at least 1, got 0",
+    ),
 }
 
 
@@ -1107,7 +1374,9 @@ SAMPLERS = {
 def test_a_sampler_with_a_function_of_another_form_is_named(name):
     fields, message = SAMPLERS[name]
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
-        fit(jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=draws_of(1)._replace(**fields))
+        fit(
+            jaxsvm.pegasos(0.1), FOUR, KEY, steps=6, every=3, sampler=draws_of(1)._replace(**fields)
+        )
 
 
 def test_draws_of_padding_are_none_of_another_row():
@@ -1117,7 +1386,12 @@ def test_draws_of_padding_are_none_of_another_row():
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "solver", [jaxsvm.sdca(1.0), jaxsvm.kernel_pegasos(0.1, jaxsvm.kernels.rbf(1.0)), jaxsvm.lasvm(1.0, jaxsvm.kernels.rbf(1.0))]
+    "solver",
+    [
+        jaxsvm.sdca(1.0),
+        jaxsvm.kernel_pegasos(0.1, jaxsvm.kernels.rbf(1.0)),
+        jaxsvm.lasvm(1.0, jaxsvm.kernels.rbf(1.0)),
+    ],
 )
 def test_no_solver_takes_draws_of_rows_that_do_not_exist(solver):
     with pytest.raises(ValueError, match="drew row 4"):
@@ -1129,14 +1403,24 @@ def test_take_inside_a_transformation_gives_padding_for_rows_that_do_not_exist()
     assert rows.weight.tolist() == [1, 0, 0, 0, 0] and rows.index.tolist() == [1, -1, -1, -1, -1]
 
 
-BAD_WEIGHTS = {"nan": [1, np.nan, 1, 1], "inf": [1, 1, np.inf, 1], "negative": [1, 1, 1, -1], "zero": [0, 0, 0, 0]}
+BAD_WEIGHTS = {
+    "nan": [1, np.nan, 1, 1],
+    "inf": [1, 1, np.inf, 1],
+    "negative": [1, 1, 1, -1],
+    "zero": [0, 0, 0, 0],
+}
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
 def test_weights_that_are_none_are_refused_and_no_run_of_them_is_finite(name):
     data = FOUR._replace(weight=jnp.asarray(BAD_WEIGHTS[name], jnp.float32))
-    with pytest.raises(ValueError, match="positive weight" if name == "zero" else "finite numbers of at least 0, got .* for row"):
+    with pytest.raises(
+        ValueError,
+        match="positive weight"
+        if name == "zero"
+        else "finite numbers of at least 0, got .* for row",
+    ):
         fit(jaxsvm.pegasos(0.1), data, KEY, steps=6, every=3)
     run = jax.jit(lambda data: fit(jaxsvm.pegasos(0.1), data, KEY, steps=6, every=3))(data)
     assert not run.finite and run.reason == "diverged"
@@ -1147,7 +1431,12 @@ WEIGHT_READERS = {
     "risk_on": jaxsvm.risk_on,
     "certificate": lambda data: jaxsvm.certificate(Linear(jnp.ones(1), jnp.zeros(())), data, 0.1),
     "select": lambda data: jaxsvm.select(
-        lambda C: jaxsvm.decomposition(C, kernels.rbf(1.0)), data, KEY, C=[1.0, 2.0], folds=2, progress=False
+        lambda C: jaxsvm.decomposition(C, kernels.rbf(1.0)),
+        data,
+        KEY,
+        C=[1.0, 2.0],
+        folds=2,
+        progress=False,
     ),
     "ridge_path": jaxsvm.ridge_path,
 }
@@ -1157,7 +1446,12 @@ WEIGHT_READERS = {
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
 def test_weights_that_are_none_are_refused_by_what_reads_them(name, reader):
     data = FOUR._replace(weight=jnp.asarray(BAD_WEIGHTS[name], jnp.float32))
-    with pytest.raises(ValueError, match="positive weight" if name == "zero" else "finite numbers of at least 0, got .* for row"):
+    with pytest.raises(
+        ValueError,
+        match="positive weight"
+        if name == "zero"
+        else "finite numbers of at least 0, got .* for row",
+    ):
         WEIGHT_READERS[reader](data)
 
 
@@ -1166,7 +1460,9 @@ def test_a_run_of_values_that_are_not_finite_has_not_converged():
     assert run.converged
     assert not run._replace(values_finite=jnp.bool_(False)).converged
     assert not run._replace(
-        model=jax.tree.map(lambda a: a * np.float32(np.nan) if a.dtype == np.float32 else a, run.model)
+        model=jax.tree.map(
+            lambda a: a * np.float32(np.nan) if a.dtype == np.float32 else a, run.model
+        )
     ).converged
     two = jax.tree.map(lambda a: jnp.stack([a, a]), run)
     assert two.converged and not two._replace(values_finite=jnp.array([True, False])).converged
@@ -1188,14 +1484,23 @@ def test_a_run_does_not_go_on_in_another_precision():
     with jax.enable_x64(True):
         wide = jaxsvm.dataset(np.array([[1.0], [-1.0], [2.0], [-2.0]]), [1, -1, 1, -1])
         double = fit(solver, wide, KEY, steps=6, every=3)
-        with pytest.raises(ValueError, match="state holds numbers of float32, and this run computes in float64"):
+        with pytest.raises(
+            ValueError, match="state holds numbers of float32, and this run computes in float64"
+        ):
             fit(solver, wide, steps=6, every=3, state=single.state)
-    with pytest.raises(ValueError, match="state holds numbers of float64, and this run computes in float32"):
+    with pytest.raises(
+        ValueError, match="state holds numbers of float64, and this run computes in float32"
+    ):
         fit(solver, FOUR, steps=6, every=3, state=double.state)
 
 
 @pytest.mark.parametrize(
-    "tx", [optax.lbfgs(), optax.polyak_sgd(), optax.chain(optax.sgd(1.0), optax.scale_by_backtracking_linesearch(5))]
+    "tx",
+    [
+        optax.lbfgs(),
+        optax.polyak_sgd(),
+        optax.chain(optax.sgd(1.0), optax.scale_by_backtracking_linesearch(5)),
+    ],
 )
 def test_optimisers_that_need_values_are_refused_in_a_sentence(tx):
     solver = jaxsvm.gradient(jaxsvm.losses.hinge, tx)
@@ -1222,10 +1527,14 @@ def test_a_run_whose_tolerance_is_met_is_not_converged_if_it_is_not_finite():
 
 def test_sentences():
     assert ended().status == "stopped after 5 steps; residual 2.5e-01"
-    assert (
-        ended(tol=0.1).status == "stopped after 5 steps; residual 2.5e-01, tolerance 1.0e-01 not met; go on with state=run.state"
+    assert ended(tol=0.1).status == (
+        "stopped after 5 steps; residual 2.5e-01, tolerance 1.0e-01 "
+        "not met; go on with state=run.state"
     )
-    assert ended(tol=0.5, done=True).status == "converged after 5 steps: tolerance 5.0e-01 met, residual 2.5e-01"
+    assert (
+        ended(tol=0.5, done=True).status
+        == "converged after 5 steps: tolerance 5.0e-01 met, residual 2.5e-01"
+    )
     assert ended(rows=0).status == "no step was made; the run stands at step 5"
     assert ended(residual=np.inf).status == "stopped after 5 steps; residual inf (no bound yet)"
 
@@ -1248,11 +1557,11 @@ def test_fits_are_pytrees():
 
 
 def test_plain_solvers_are_compiled_once():
-    before = loops.run_chunk._cache_size()
+    before = loops.run_chunks._cache_size()
     solver = counter()
     for seed in range(3):
         fit(solver, DATA, jax.random.key(seed), steps=8, every=4, probe=minus_t)
-    assert loops.run_chunk._cache_size() == before + 1
+    assert loops.run_chunks._cache_size() == before + 1
 
 
 def test_a_lambda_as_a_probe():
@@ -1265,7 +1574,12 @@ def adaptive(period):
 
     def init(key, data):
         zero = jnp.zeros((), jnp.uint32)
-        return {"active": zero, "pending": zero, "seen": jnp.zeros((), jnp.int32), "crossed": jnp.zeros((), bool)}
+        return {
+            "active": zero,
+            "pending": zero,
+            "seen": jnp.zeros((), jnp.int32),
+            "crossed": jnp.zeros((), bool),
+        }
 
     def draw(s, t, count):
         place = (t + jnp.arange(count, dtype=jnp.int32)).astype(jnp.uint32)
@@ -1278,7 +1592,12 @@ def adaptive(period):
             pending = s["pending"] * jnp.uint32(31) + (row[0][0] + 2).astype(jnp.uint32)
             seen = s["seen"] + 1
             over = seen % period == 0
-            new = {**s, "pending": pending, "seen": seen, "active": jnp.where(over, pending, s["active"])}
+            new = {
+                **s,
+                "pending": pending,
+                "seen": seen,
+                "active": jnp.where(over, pending, s["active"]),
+            }
             return jax.tree.map(lambda a, b: jnp.where(made, a, b), new, s), None
 
         after, _ = jax.lax.scan(one, s, (index, progress))
@@ -1293,7 +1612,13 @@ ADAPTIVE = adaptive(4)
 
 @pytest.mark.parametrize(
     ("every", "steps"),
-    [(3, [3, 4, 7, 8, 11]), (2, [2, 4, 6, 8, 10, 11]), (4, [4, 8, 11]), (100, [4, 8, 11]), (None, [4, 8, 11])],
+    [
+        (3, [3, 4, 7, 8, 11]),
+        (2, [2, 4, 6, 8, 10, 11]),
+        (4, [4, 8, 11]),
+        (100, [4, 8, 11]),
+        (None, [4, 8, 11]),
+    ],
 )
 def test_pieces_never_cross_a_period(every, steps):
     run = fit(WHOLE, DATA, KEY, steps=11, every=every, sampler=ADAPTIVE)
@@ -1324,8 +1649,16 @@ def test_adaptive_runs_cut_anywhere_are_the_whole_run(cuts):
 
 def test_adaptive_runs_inside():
     outside = fit(WHOLE, DATA, KEY, steps=11, every=2, sampler=ADAPTIVE)
-    same(jax.jit(lambda key: fit(WHOLE, DATA, key, steps=11, every=2, sampler=ADAPTIVE))(KEY), outside)
-    with pytest.raises(ValueError, match="an adaptive sampler cannot go on from a state inside a transformation; go on outside"):
+    same(
+        jax.jit(lambda key: fit(WHOLE, DATA, key, steps=11, every=2, sampler=ADAPTIVE))(KEY),
+        outside,
+    )
+    with pytest.raises(
+        ValueError,
+        match=(
+            "an adaptive sampler cannot go on from a state inside a transformation; go on outside"
+        ),
+    ):
         jax.jit(lambda run: fit(WHOLE, DATA, steps=1, state=run, sampler=ADAPTIVE))(outside.state)
 
 
@@ -1346,22 +1679,26 @@ def test_padding_is_handed_on():
 
     def update(state, batch):
         assert batch.index.shape == (4,)
-        live = jnp.sum((batch.weight > 0).astype(jnp.int32)) if reads == "rows" else jnp.sum((batch.index >= 0).astype(jnp.int32))
+        live = (
+            jnp.sum((batch.weight > 0).astype(jnp.int32))
+            if not reads_all
+            else jnp.sum((batch.index >= 0).astype(jnp.int32))
+        )
         zero = jnp.zeros(())
         seen.append(batch.x.shape)
         return state + live, Info(zero, zero, jnp.zeros(4), batch.index, jnp.int32(0), jnp.int32(0))
 
-    for reads in ("rows", "all"):
+    for reads_all in (False, True):
         solver = Solver(
             lambda key, data: jnp.zeros((), jnp.int32),
             update,
             lambda s, data=None: s,
             samplers.epochs(4),
-            reads,
-            residual_scope="whole",
+            reads_all,
+            residual_of="data",
         )
         assert int(fit(solver, DATA, KEY, steps=4, every=4).model) == 12, "two passes of six rows"
-        assert seen[-1] == ((4, 1) if reads == "rows" else (6, 1))
+        assert seen[-1] == ((6, 1) if reads_all else (4, 1))
 
 
 # Before JAX starts
@@ -1371,7 +1708,11 @@ def fresh(code, **env):
     """Run code in a new process without XLA_FLAGS of this one."""
     kept = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, env={**kept, **env}
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**kept, **env},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -1387,9 +1728,11 @@ def test_importing_starts_nothing_and_sets_nothing():
         from jax._src import xla_bridge
         print(xla_bridge.backends_are_initialized(), os.environ.get("XLA_FLAGS"))
         import jax
-        print(jax.config.jax_enable_x64, {k: v for k, v in os.environ.items() if "XLA" in k and before.get(k) != v})
+        new = {k: v for k, v in os.environ.items() if "XLA" in k and before.get(k) != v}
+        print(jax.config.jax_enable_x64, new)
 
-        # The flag for loops, where the installed XLA needs it, set once, beside what is there, before JAX starts.
+        # The flag for loops, where the installed XLA needs it, set once, beside what is there,
+        # before JAX starts.
         from jaxsvm.loops import xla_flags as flags
         if not flags.flag_is_needed():
             jaxsvm.fast_loops()
@@ -1421,7 +1764,8 @@ def test_importing_starts_nothing_and_sets_nothing():
         "None",
         "True",
         "True",
-        "['--xla_backend_extra_options=xla_two=2,xla_three=3,xla_cpu_small_while_loop_byte_threshold=123', '--xla_four=4', "
+        "['--xla_backend_extra_options=xla_two=2,xla_three=3,"
+        "xla_cpu_small_while_loop_byte_threshold=123', '--xla_four=4', "
         "'--xla_one=1']",
         "--xla_one=1 --xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000",
         "False",
@@ -1453,22 +1797,39 @@ def test_fast_loops_works_and_is_refused_once_jax_has_started():
     assert out == [
         "True",
         "True",
-        "JAX has started: call jaxsvm.fast_loops() first in the program, or set XLA_FLAGS in the shell",
+        (
+            "JAX has started: call jaxsvm.fast_loops() first in the "
+            "program, or set XLA_FLAGS in the shell"
+        ),
         "True",
     ]
 
 
-@pytest.mark.parametrize("sampler", ["epochs", samplers.epochs, 64], ids=["word", "factory", "number"])
+@pytest.mark.parametrize(
+    "sampler", ["epochs", samplers.epochs, 64], ids=["word", "factory", "number"]
+)
 def test_a_sampler_that_is_none_is_refused(sampler):
-    with pytest.raises(TypeError, match=r"sampler must be one such as jaxsvm\.samplers\.epochs\(64\), got "):
-        jaxsvm.fit(jaxsvm.pegasos(0.1), jaxsvm.dataset([[1.0], [-1.0]], [1, -1]), jax.random.key(0), steps=2, sampler=sampler)
+    with pytest.raises(
+        TypeError, match=r"sampler must be one such as jaxsvm\.samplers\.epochs\(64\), got "
+    ):
+        jaxsvm.fit(
+            jaxsvm.pegasos(0.1),
+            jaxsvm.dataset([[1.0], [-1.0]], [1, -1]),
+            jax.random.key(0),
+            steps=2,
+            sampler=sampler,
+        )
 
 
 def test_a_state_of_another_solver_sampler_or_data_is_refused():
     run = fit(jaxsvm.sdca(1.0), DATA, KEY, steps=4)
-    with pytest.raises(ValueError, match="state comes from another sampler, or data of other shapes: go on with"):
+    with pytest.raises(
+        ValueError, match="state comes from another sampler, or data of other shapes: go on with"
+    ):
         fit(jaxsvm.sdca(1.0), DATA, steps=4, state=run.state, sampler=samplers.shrinking(1))
-    with pytest.raises(ValueError, match="state comes from another solver, or data of other shapes"):
+    with pytest.raises(
+        ValueError, match="state comes from another solver, or data of other shapes"
+    ):
         fit(jaxsvm.pegasos(0.1), DATA, steps=4, state=run.state)
     fewer = jax.tree.map(lambda a: a[:-1], DATA)
     with pytest.raises(ValueError, match="data of other shapes"):
@@ -1485,12 +1846,20 @@ def test_a_state_of_another_solver_sampler_or_data_is_refused():
 ], ids=repr)  # fmt: skip
 def test_class_numbers_need_a_solver_for_them(solver):
     three = jaxsvm.dataset(np.eye(3), [0, 1, 2], task="multiclass")
-    with pytest.raises(ValueError, match=r"^this solver takes labels -1 and \+1, the data hold 0, 1, 2: for class numbers wrap"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"^this solver takes labels -1 and \+1, the data hold "
+            r"0, 1, 2: for class numbers wrap"
+        ),
+    ):
         fit(solver, three, KEY, steps=1)
     real = jaxsvm.dataset(np.eye(3), [0.5, -1, 1], task="regression")
     with pytest.raises(ValueError, match="the data hold -1, 0.5, 1: for class numbers wrap it"):
         fit(solver, real, KEY, steps=1)
-    with pytest.raises(ValueError, match="this solver takes class numbers 0 .. 1, the data hold 0, 1, 2"):
+    with pytest.raises(
+        ValueError, match="this solver takes class numbers 0 .. 1, the data hold 0, 1, 2"
+    ):
         fit(jaxsvm.one_vs_rest(solver, classes=2), three, KEY, steps=1)
     fit(jaxsvm.one_vs_rest(solver, classes=3), three, KEY, steps=1)
     padded = three._replace(weight=jnp.array([0.0, 1, 0]), y=jnp.array([7.0, 1, 7]))
@@ -1500,27 +1869,45 @@ def test_class_numbers_need_a_solver_for_them(solver):
 @pytest.mark.long
 def test_losses_of_real_targets_take_them():
     real = jaxsvm.dataset(np.eye(3), [0.5, -1, 3], task="regression")
-    for solver in (jaxsvm.sdca(1.0, loss=jaxsvm.losses.squared), jaxsvm.asset(0.1, loss=jaxsvm.losses.eps_insensitive(0.1))):
+    for solver in (
+        jaxsvm.sdca(1.0, loss=jaxsvm.losses.squared),
+        jaxsvm.asset(0.1, loss=jaxsvm.losses.eps_insensitive(0.1)),
+    ):
         assert fit(solver, real, KEY, steps=3, every=3).finite
 
 
 @pytest.mark.parametrize("state", [None, 1.0, (), {}, jnp.ones(2)], ids=repr)
 def test_a_step_from_what_is_no_state(state):
     data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
-    with pytest.raises(TypeError, match=r"^state must be that of solver.init\(key, data\), or of the step before: got "):
+    with pytest.raises(
+        TypeError,
+        match=r"^state must be that of solver.init\(key, data\), or of the step before: got ",
+    ):
         jaxsvm.step(jaxsvm.pegasos(0.1), state, data)
 
 
-@pytest.mark.parametrize("wrong", [0, "0", jnp.ones(2), jnp.arange(2), jax.random.split(jax.random.key(0)), None], ids=repr)
+@pytest.mark.parametrize(
+    "wrong",
+    [0, "0", jnp.ones(2), jnp.arange(2), jax.random.split(jax.random.key(0)), None],
+    ids=repr,
+)
 def test_what_is_not_one_key(wrong):
     data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
     rbf = jaxsvm.kernels.rbf(1.0)
-    calls = [lambda: jaxsvm.data.split(wrong, data, 1, 1), lambda: jaxsvm.features.fourier(wrong, rbf, dim=1, features=2)]
+    calls = [
+        lambda: jaxsvm.data.split(wrong, data, 1, 1),
+        lambda: jaxsvm.features.fourier(wrong, rbf, dim=1, features=2),
+    ]
     if wrong is not None:
-        calls += [lambda: jaxsvm.fit(jaxsvm.pegasos(0.1), data, wrong), lambda: jaxsvm.stream(jaxsvm.pegasos(0.1), [data], wrong)]
+        calls += [
+            lambda: jaxsvm.fit(jaxsvm.pegasos(0.1), data, wrong),
+            lambda: jaxsvm.stream(jaxsvm.pegasos(0.1), [data], wrong),
+        ]
         calls += [lambda: jaxsvm.features.nystrom(wrong, rbf, data.x, landmarks=1)]
     for call in calls:
-        with pytest.raises(TypeError, match=r"^key must be one key, such as jax\.random\.key\(0\), got "):
+        with pytest.raises(
+            TypeError, match=r"^key must be one key, such as jax\.random\.key\(0\), got "
+        ):
             call()
 
 
@@ -1548,9 +1935,17 @@ def test_wrong_options_of_fit(option, message):
 
 
 def test_a_bias_that_is_none():
-    for factory in (jaxsvm.bottou_sgd, jaxsvm.asgd, jaxsvm.pegasos, jaxsvm.subgradient, jaxsvm.asset):
+    for factory in (
+        jaxsvm.bottou_sgd,
+        jaxsvm.asgd,
+        jaxsvm.pegasos,
+        jaxsvm.subgradient,
+        jaxsvm.asset,
+    ):
         for wrong in (0, None, "maybe", ["none"]):
-            with pytest.raises(ValueError, match="bias must be one of 'none'|bias must be one of 'free'"):
+            with pytest.raises(
+                ValueError, match="bias must be one of 'none'|bias must be one of 'free'"
+            ):
                 factory(0.1, bias=wrong)
 
 
@@ -1558,20 +1953,29 @@ def test_step_refuses_rows_that_are_no_arrays():
     solver = jaxsvm.pegasos(0.1)
     state = solver.init(KEY, DATA)
     for rows in (None, [[1.0]]):
-        with pytest.raises(TypeError, match="x of batch must be an array, got .*: make the batch with jaxsvm.dataset"):
+        with pytest.raises(
+            TypeError,
+            match="x of batch must be an array, got .*: make the batch with jaxsvm.dataset",
+        ):
             jaxsvm.step(solver, state, DATA._replace(x=rows))
 
 
 def test_the_length_of_a_chunk():
-    """A pass of at least 100 steps, 10 in a short one; at most 100 where a step reads all rows; a divisor if one is near."""
-    of = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
-    cases = {(1000, 50, "rows"): 100, (1000, 300, "rows"): 250, (1000, 10, "rows"): 10, (1000, 11, "rows"): 100}
+    """A pass of at least 100 steps, 10 in a short one; at most 100 where a step reads all rows; a
+    divisor if one is near."""
+    of = importlib.import_module("jaxsvm.loops.fitting")  # the package has a function of this name
+    cases = {
+        (1000, 50, False): 100,
+        (1000, 300, False): 250,
+        (1000, 10, False): 10,
+        (1000, 11, False): 100,
+    }
     cases |= {
-        (1000, 300, "all"): 100,
-        (7, 50, "rows"): 7,
-        (0, 50, "rows"): 1,
-        (1009, 300, "rows"): 300,
-        (1009, 50, "rows"): 100,
-        (100, 50, "rows"): 100,
+        (1000, 300, True): 100,
+        (7, 50, False): 7,
+        (0, 50, False): 1,
+        (1009, 300, False): 300,
+        (1009, 50, False): 100,
+        (100, 50, False): 100,
     }
     assert {call: of.default_every(*call) for call in cases} == cases

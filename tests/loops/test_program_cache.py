@@ -43,7 +43,11 @@ def python(code, *argv, **environment):
     """The lines that a fresh process prints; no variable of the tests' own cache reaches it."""
     clean = {name: value for name, value in os.environ.items() if "CACHE" not in name}
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, argv)], capture_output=True, text=True, timeout=300, env=clean | environment
+        [sys.executable, "-c", code, *map(str, argv)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=clean | environment,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split("\n")
@@ -62,7 +66,9 @@ def test_a_second_process_compiles_nothing(tmp_path):
     assert len(kept) >= misses, "each program is kept, however small"
     again = numbers(python(RUN, folder)[0])
     assert again == (folder, 0, misses + hits, value)
-    assert kept == {path.name: path.stat().st_mtime_ns for path in pathlib.Path(folder).glob("*-cache")}
+    assert kept == {
+        path.name: path.stat().st_mtime_ns for path in pathlib.Path(folder).glob("*-cache")
+    }
     for count, path in enumerate(sorted(pathlib.Path(folder).glob("*-cache"))):
         text = path.read_bytes()
         path.write_bytes([b"", text[: len(text) // 2], b"\0" * len(text), text[:-1]][count % 4])
@@ -78,7 +84,9 @@ def test_worker_processes_of_scikit_learn_find_it(tmp_path):
     assert kept, "the workers have written what they compiled"
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*-cache")}
     assert python(WORKERS, tmp_path)[0] == scores
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*-cache")} == before, "and read it the next time"
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*-cache")} == before, (
+        "and read it the next time"
+    )
 
 
 @pytest.mark.long
@@ -88,7 +96,10 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
     folder, misses, hits, value = lines[0].split("|")
     assert (folder, misses, hits) == ("None", "0", "0")
     (sentence,) = lines[1].split("|")
-    assert sentence.startswith(f"compiled programs are not kept, as {tmp_path}/file/programs cannot be written (Not a directory)")
+    assert sentence.startswith(
+        f"compiled programs are not kept, as {tmp_path}/file/programs "
+        f"cannot be written (Not a directory)"
+    )
     assert "give another folder" in sentence
 
 

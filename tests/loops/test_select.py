@@ -1,4 +1,5 @@
-"""`select` against scikit-learn's grid search on the same folds, and against runs of `fit` made one by one."""
+"""`select` against scikit-learn's grid search on the same folds, and against runs of `fit` made one
+by one."""
 
 import contextlib
 import dataclasses
@@ -18,9 +19,8 @@ from sklearn.svm import SVC, SVR, LinearSVC, NuSVC
 
 import jaxsvm
 from jaxsvm import features, kernels, losses, select
-from jaxsvm.linear_choice import newton_by_C, system_for_grid
 from jaxsvm.loops.selection import Scores
-from jaxsvm.recipe import fields_of
+from jaxsvm.machines import newton_by_C, system_for_grid
 
 KEY = jax.random.key(0)
 
@@ -72,21 +72,26 @@ def test_errors_and_duals_of_every_fit_are_those_of_libsvm(found):
             for f in range(5):
                 train = found.fold != f
                 model = SVC(C=C, gamma=gamma).fit(X[train], Y[train])
-                assert dual[i, j, f] == pytest.approx(dual_of(X[train], Y[train], model, C, gamma), rel=1e-4)
+                assert dual[i, j, f] == pytest.approx(
+                    dual_of(X[train], Y[train], model, C, gamma), rel=1e-4
+                )
                 assert abs(found.table.support[i, j, f] - len(model.support_)) <= 3
     assert (found.table.gap >= 0).all() and (found.table.seconds > 0).all()
     assert found.table.mean[found.table.place] == found.table.mean.min()
 
 
 def test_certified_gaps_are_those_of_the_certificate(found):
-    """The same fit by `fit`, certified by `objectives.certificate` on the rows that it was trained on."""
+    """The same fit by `fit`, certified by `objectives.certificate` on the rows that it was trained
+    on."""
     C, gamma = CS[1], GAMMAS[1]
     for f in (0, 3):
         train = np.flatnonzero(found.fold != f)
         part = jaxsvm.dataset(X[train], Y[train])
         run = jaxsvm.fit(machine(C, gamma), part, KEY)
         wanted = jaxsvm.certificate(run.model, part, jaxsvm.lam_from_C(C, len(train)))
-        assert found.table.primal[1, 1, f] == pytest.approx(float(wanted.primal) * C * len(train), rel=1e-3)
+        assert found.table.primal[1, 1, f] == pytest.approx(
+            float(wanted.primal) * C * len(train), rel=1e-3
+        )
         assert found.table.gap[1, 1, f] < 5 * float(wanted.gap / wanted.primal) + 1e-5
 
 
@@ -95,7 +100,9 @@ def test_scores_are_decision_values_out_of_fold(found):
     for f in range(5):
         held = found.fold == f
         model = SVC(C=CS[i], gamma=GAMMAS[j], tol=1e-6).fit(X[~held], Y[~held])
-        np.testing.assert_allclose(found.scores[i, j, held], model.decision_function(X[held]), atol=5e-3)
+        np.testing.assert_allclose(
+            found.scores[i, j, held], model.decision_function(X[held]), atol=5e-3
+        )
 
 
 def test_the_model_is_that_of_the_choice_on_all_rows(found):
@@ -104,7 +111,9 @@ def test_the_model_is_that_of_the_choice_on_all_rows(found):
     n, C = len(Y), found.best["C"]
     wanted = jaxsvm.certificate(found.model, DATA, jaxsvm.lam_from_C(C, n))
     assert float(found.certificate.primal) == pytest.approx(float(wanted.primal) * C * n, rel=1e-5)
-    assert float(found.certificate.gap) == pytest.approx(float(wanted.gap) * C * n, rel=1e-2, abs=1e-5)
+    assert float(found.certificate.gap) == pytest.approx(
+        float(wanted.gap) * C * n, rel=1e-2, abs=1e-5
+    )
     other = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, rule="one_se")
     assert other.chosen == other.one_se == found.one_se
     model = SVC(**found.one_se, tol=1e-6).fit(X, Y)
@@ -129,7 +138,9 @@ def test_blocks_on_the_matrix_and_shared_rows(n, optimised):
                 missed = (model.predict(x[~train]) != y[~train]).mean()
                 for found in (whole, cached):
                     table = found.table
-                    assert table.primal[i, j, f] * (1 - table.gap[i, j, f]) == pytest.approx(wanted, rel=1e-4)
+                    assert table.primal[i, j, f] * (1 - table.gap[i, j, f]) == pytest.approx(
+                        wanted, rel=1e-4
+                    )
                     assert abs(table.folds[i, j, f] - missed) * (~train).sum() <= 2.001
 
 
@@ -137,23 +148,35 @@ def test_regression_with_the_tube_as_an_axis():
     x = X
     y = (x[:, 0] ** 2 + x[:, 1]).astype(np.float32)
     data = jaxsvm.dataset(x, y, task="regression")
-    maker = lambda C, eps: jaxsvm.decomposition(C, kernels.rbf(gamma=0.3), loss=losses.eps_insensitive(eps))
+    maker = lambda C, eps: jaxsvm.decomposition(
+        C, kernels.rbf(gamma=0.3), loss=losses.eps_insensitive(eps)
+    )
     axes = {"C": np.array([0.1, 10.0]), "eps": np.array([0.01, 0.3])}
     found = select(maker, data, KEY, folds=3, progress=False, **axes)
     search = grid_search(
-        SVR(gamma=0.3), {"C": axes["C"], "epsilon": axes["eps"]}, found.fold, x, y, scoring="neg_mean_squared_error"
+        SVR(gamma=0.3),
+        {"C": axes["C"], "epsilon": axes["eps"]},
+        found.fold,
+        x,
+        y,
+        scoring="neg_mean_squared_error",
     )
     np.testing.assert_allclose(found.table.folds, errors_of(search, (2, 2), 3), rtol=5e-3)
     absolute = select(maker, data, KEY, folds=3, progress=False, score="risk", **axes)
     values = absolute.scores[0, 0].astype(np.float64)
     for f in range(3):
         held = found.fold == f
-        assert absolute.table.folds[0, 0, f] == pytest.approx(np.abs(values - y)[held].mean(), rel=1e-5)
+        assert absolute.table.folds[0, 0, f] == pytest.approx(
+            np.abs(values - y)[held].mean(), rel=1e-5
+        )
 
 
 GRID = np.linspace(-1, 1, 31)
-SETS = {"normal": rows(60, 3), "separable": (GRID[:, None].astype(np.float32) ** np.arange(1, 3), np.where(GRID > 0, 1, -1)),
-        "noise": (rows(40, 4)[0], np.random.default_rng(2).choice([-1, 1], 40))}  # fmt: skip
+SETS = {
+    "normal": rows(60, 3),
+    "separable": (GRID[:, None].astype(np.float32) ** np.arange(1, 3), np.where(GRID > 0, 1, -1)),
+    "noise": (rows(40, 4)[0], np.random.default_rng(2).choice([-1, 1], 40)),
+}
 
 
 @pytest.mark.long(but=1)
@@ -161,7 +184,9 @@ SETS = {"normal": rows(60, 3), "separable": (GRID[:, None].astype(np.float32) **
 def test_leave_one_out_is_that_of_refits(name):
     x, y = SETS[name]
     axes = {"C": np.array([0.5, 5.0, 50.0]), "gamma": np.array([0.1, 1.0])}
-    found = select(machine, jaxsvm.dataset(x, y), KEY, folds="loo", progress=False, tol=1e-5, **axes)
+    found = select(
+        machine, jaxsvm.dataset(x, y), KEY, folds="loo", progress=False, tol=1e-5, **axes
+    )
     assert sorted(found.fold) == list(range(len(y)))
     for i, C in enumerate(axes["C"]):
         for j, gamma in enumerate(axes["gamma"]):
@@ -170,14 +195,17 @@ def test_leave_one_out_is_that_of_refits(name):
                 rest = np.arange(len(y)) != r
                 model = SVC(C=C, gamma=gamma, tol=1e-7).fit(x[rest].astype(float), y[rest])
                 wanted[r] = model.decision_function(x[r : r + 1].astype(float))[0]
-            np.testing.assert_allclose(found.scores[i, j], wanted, atol=2e-3 * max(1, np.abs(wanted).max()))
+            np.testing.assert_allclose(
+                found.scores[i, j], wanted, atol=2e-3 * max(1, np.abs(wanted).max())
+            )
             clear = np.abs(wanted) > 2e-3
             wrong = found.table.folds[i, j][found.fold]
             assert np.array_equal(wrong[clear], ((wanted > 0) != (y > 0))[clear])
 
 
 def one_by_one(maker, data, fold, cells, **options):
-    """The share of wrong signs of runs of `fit` on the rows outside of each fold, by weights of 0."""
+    """The share of wrong signs of runs of `fit` on the rows outside of each fold, by weights of
+    0."""
     out = []
     for numbers in cells:
         for f in range(fold.max() + 1):
@@ -196,12 +224,17 @@ KINDS = {
     "primal": (lambda lam: jaxsvm.pegasos(lam), PLANE, {"lam": [1e-3, 0.1]}),
     "nystrom": (
         lambda C, gamma: jaxsvm.on_features(
-            features.nystrom(jax.random.key(1), kernels.rbf(gamma=gamma), DATA.x, landmarks=20), jaxsvm.sdca(C)
+            features.nystrom(jax.random.key(1), kernels.rbf(gamma=gamma), DATA.x, landmarks=20),
+            jaxsvm.sdca(C),
         ),
         DATA,
         {"C": [0.1, 1.0], "gamma": [0.1, 1.0]},
     ),
-    "budget": (lambda B: jaxsvm.bsgd(0.01, kernels.rbf(gamma=0.5), budget=B), DATA, {"B": [10, 20]}),
+    "budget": (
+        lambda B: jaxsvm.bsgd(0.01, kernels.rbf(gamma=0.5), budget=B),
+        DATA,
+        {"B": [10, 20]},
+    ),
     "classes": (
         lambda C: jaxsvm.one_vs_one(machine(C, 0.3), classes=3),
         jaxsvm.dataset(X, np.digitize(X[:, 0], [-0.5, 0.5]), task="multiclass"),
@@ -234,11 +267,22 @@ def test_other_solvers_as_by_fit(kind):
 @pytest.mark.parametrize("system", [None, "update", "eigen"])
 def test_paths_of_newton_are_the_solutions_of_liblinear(system):
     C = np.array([10.0, 0.01, 1.0])  # not in the order of the path
-    found = select(lambda C: newton_by_C(C, bias="feature", system=system, tol=1e-8), PLANE, KEY, folds=3, progress=False, C=C)
+    found = select(
+        lambda C: newton_by_C(C, bias="feature", system=system, tol=1e-8),
+        PLANE,
+        KEY,
+        folds=3,
+        progress=False,
+        C=C,
+    )
     for i, f in np.ndindex(3, 3):
         held = found.fold == f
-        model = LinearSVC(C=C[i], dual=False, tol=1e-10, max_iter=10_000).fit(X[~held], np.asarray(PLANE.y)[~held])
-        np.testing.assert_allclose(found.scores[i, held], model.decision_function(X[held]), atol=2e-3)
+        model = LinearSVC(C=C[i], dual=False, tol=1e-10, max_iter=10_000).fit(
+            X[~held], np.asarray(PLANE.y)[~held]
+        )
+        np.testing.assert_allclose(
+            found.scores[i, held], model.decision_function(X[held]), atol=2e-3
+        )
 
 
 @pytest.mark.parametrize(
@@ -259,7 +303,7 @@ def test_the_system_of_a_grid_follows_the_loss_and_the_rows(loss, shape, sparse,
 def test_a_path_is_shorter_than_its_runs_from_nothing():
     solver, inner = newton_by_C(30.0), newton_by_C(10.0)
     before = jaxsvm.fit(inner, PLANE, KEY, steps=1).state
-    state = before._replace(solver=fields_of(solver).warm_start(before.solver), step=0)
+    state = before._replace(solver=before.solver.restart(), step=0)
     warm = jaxsvm.fit(solver, PLANE, KEY, steps=1, state=state)
     cold = jaxsvm.fit(solver, PLANE, KEY, steps=1)
     assert warm.converged and cold.converged and warm.state.solver.steps < cold.state.solver.steps
@@ -268,19 +312,24 @@ def test_a_path_is_shorter_than_its_runs_from_nothing():
 
 @pytest.mark.long
 def test_no_path_where_the_features_are_those_of_the_first_axis():
-    phi = lambda gamma: features.nystrom(jax.random.key(1), kernels.rbf(gamma=gamma), X, landmarks=10)
+    phi = lambda gamma: features.nystrom(
+        jax.random.key(1), kernels.rbf(gamma=gamma), X, landmarks=10
+    )
     maker = lambda gamma, C: jaxsvm.on_features(phi(gamma), newton_by_C(C))
     found = select(maker, PLANE, KEY, folds=3, progress=False, gamma=[0.1, 2.0], C=[0.1, 1.0])
     for i, j, f in np.ndindex(2, 2, 3):
         held, mapped = found.fold == f, np.asarray(phi(float(found.table.numbers[0][i]))(X))
         model = LinearSVC(C=found.table.numbers[1][j], dual=False, tol=1e-10, fit_intercept=False)
         model.fit(mapped[~held], np.asarray(PLANE.y)[~held])
-        np.testing.assert_allclose(found.scores[i, j, held], model.decision_function(mapped[held]), atol=5e-3)
+        np.testing.assert_allclose(
+            found.scores[i, j, held], model.decision_function(mapped[held]), atol=5e-3
+        )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("wrapper", "memory"), [("one_vs_one", None), ("one_vs_rest", None), ("one_vs_one", 1e5), ("one_vs_rest", 1e5)]
+    ("wrapper", "memory"),
+    [("one_vs_one", None), ("one_vs_rest", None), ("one_vs_one", 1e5), ("one_vs_rest", 1e5)],
 )
 def test_more_classes_by_exact_machines(wrapper, memory, tmp_path):
     """Errors of LIBSVM on the same folds; certificates are the sums of those of the problems."""
@@ -296,7 +345,10 @@ def test_more_classes_by_exact_machines(wrapper, memory, tmp_path):
         same(found, select(maker, data, KEY, **options, **axes))
     theirs, names = SVC(), axes
     if wrapper == "one_vs_rest":
-        theirs, names = OneVsRestClassifier(SVC()), {f"estimator__{name}": axis for name, axis in axes.items()}
+        theirs, names = (
+            OneVsRestClassifier(SVC()),
+            {f"estimator__{name}": axis for name, axis in axes.items()},
+        )
     wanted = 1 + errors_of(grid_search(theirs, names, found.fold, y=y), (2, 2), 3)
     assert np.abs((found.table.folds - wanted) * np.bincount(found.fold)).max() <= 2.001
     assert 0 < found.table.gap.max() < 1e-2
@@ -308,14 +360,20 @@ def test_more_classes_by_exact_machines(wrapper, memory, tmp_path):
         first = problem[0] if wrapper == "one_vs_one" else problem
         part = jaxsvm.dataset(X[rows], np.where(y[rows] == first, 1, -1))
         model = found.model[problem]
-        proof = jaxsvm.certificate(dataclasses.replace(model, index=jnp.full(200, -1)), part, jaxsvm.lam_from_C(C, rows.sum()))
+        proof = jaxsvm.certificate(
+            dataclasses.replace(model, index=jnp.full(200, -1)),
+            part,
+            jaxsvm.lam_from_C(C, rows.sum()),
+        )
         total += float(proof.primal) * C * rows.sum()
         other = SVC(**found.best, tol=1e-6).fit(X[rows], np.where(y[rows] == first, 1, -1))
         np.testing.assert_allclose(model(data.x), other.decision_function(X), atol=1e-2)
     assert float(found.certificate.primal) == pytest.approx(total, rel=1e-4)
     # out of fold, the values of the model trained without the fold
     held = found.fold == 1
-    without = jaxsvm.fit(maker(10.0, 1.0), jaxsvm.dataset(X[~held], y[~held], task="multiclass"), KEY, steps=1)
+    without = jaxsvm.fit(
+        maker(10.0, 1.0), jaxsvm.dataset(X[~held], y[~held], task="multiclass"), KEY, steps=1
+    )
     np.testing.assert_allclose(found.scores[1, 1, held], without.model(data.x)[held], atol=1e-2)
 
 
@@ -324,7 +382,9 @@ def test_nu_machines():
     maker = lambda nu, gamma: jaxsvm.nu_svc(nu, kernels.rbf(gamma=gamma))
     axes = {"nu": np.array([0.2, 0.5]), "gamma": np.array([0.1, 1.0])}
     found = select(maker, DATA, KEY, folds=3, progress=False, **axes)
-    search = grid_search(NuSVC(), axes, found.fold)  # its first axis is the first by the alphabet, gamma
+    search = grid_search(
+        NuSVC(), axes, found.fold
+    )  # its first axis is the first by the alphabet, gamma
     wanted = 1 + errors_of(search, (2, 2), 3).swapaxes(0, 1)
     assert np.abs((found.table.folds - wanted) * np.bincount(found.fold)).max() <= 2.001
 
@@ -368,7 +428,9 @@ def test_divergence_is_left_out():
         calls.append((values.shape, y.shape, weight.shape))
         return np.nan if np.ptp(values) < 0.1 else np.mean((values > 0) != (y > 0))
 
-    found = select(machine, DATA, KEY, folds=2, progress=False, score=score, C=[1e-4, 1.0], gamma=[0.3])
+    found = select(
+        machine, DATA, KEY, folds=2, progress=False, score=score, C=[1e-4, 1.0], gamma=[0.3]
+    )
     assert np.isnan(found.table.mean[0, 0]) and found.best == {"C": 1.0, "gamma": 0.3}
     assert calls == [((100,),) * 3] * 4
 
@@ -401,7 +463,9 @@ def test_bad_input():
     with pytest.raises(ValueError, match=r"C must be a finite number above 0, got -1"):
         call(machine, DATA, KEY, C=[1.0, -1.0], gamma=[0.1])
     for wrong in ([], [[1.0]], [np.nan], ["a"], 1.0):
-        with pytest.raises(ValueError, match="the axis C must be a vector of at least one finite number"):
+        with pytest.raises(
+            ValueError, match="the axis C must be a vector of at least one finite number"
+        ):
             call(machine, DATA, KEY, C=wrong, gamma=[0.1])
     with pytest.raises(TypeError, match="maker must be a function"):
         call(machine(1.0, 1.0), DATA, KEY, **axes)
@@ -411,7 +475,9 @@ def test_bad_input():
         call(machine, X, KEY, **axes)
     with pytest.raises(ValueError, match="200 rows are too few for 300 folds"):
         call(machine, DATA, KEY, folds=300, **axes)
-    with pytest.raises(ValueError, match=r"groups must name the group of each of the 200 rows, got shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"groups must name the group of each of the 200 rows, got shape \(3,\)"
+    ):
         call(machine, DATA, KEY, groups=[1, 2, 3], **axes)
     with pytest.raises(ValueError, match="without fold 0 there is no row of class 1"):
         call(machine, DATA, KEY, folds=(Y < 0).astype(int), **axes)
@@ -437,19 +503,40 @@ def worse_by_hand(scores, y, fold, folds, alive):
 
 
 def test_a_race_leaves_out_what_is_significantly_worse(found, tmp_path):
-    raced = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, search="race", save=tmp_path / "race.npz")
+    raced = select(
+        machine,
+        DATA,
+        KEY,
+        C=CS,
+        gamma=GAMMAS,
+        progress=False,
+        search="race",
+        save=tmp_path / "race.npz",
+    )
     alive = np.ones((4, 3), bool)
     for folds in ([0, 1], [2], [3], [4]):
         made = np.isfinite(raced.table.folds[..., folds]).all(-1)
         np.testing.assert_array_equal(made, alive)
-        # the first fits of a path are those of the grid, the others start elsewhere: equal to the tolerance
-        np.testing.assert_allclose(raced.table.folds[alive][:, folds], found.table.folds[alive][:, folds], atol=0.026)
+        # the first fits of a path are those of the grid, the others start elsewhere: equal to the
+        # tolerance
+        np.testing.assert_allclose(
+            raced.table.folds[alive][:, folds], found.table.folds[alive][:, folds], atol=0.026
+        )
         alive &= ~worse_by_hand(raced.scores, Y, raced.fold, range(folds[-1] + 1), alive)
     assert 12 <= np.isfinite(raced.table.folds).sum() < 60 and raced.status.startswith(
         f"{np.isfinite(raced.table.folds).sum()} of 60 fits made"
     )
     assert raced.best == found.best
-    again = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, search="race", save=tmp_path / "race.npz")
+    again = select(
+        machine,
+        DATA,
+        KEY,
+        C=CS,
+        gamma=GAMMAS,
+        progress=False,
+        search="race",
+        save=tmp_path / "race.npz",
+    )
     same(raced, again)
     with pytest.raises(ValueError, match="is of another call of select"):
         select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, save=tmp_path / "race.npz")
@@ -461,7 +548,15 @@ def test_a_race_that_is_stopped_goes_on(tmp_path):
     for _ in range(70):
         with contextlib.suppress(ValueError):  # no cell was completed
             part = select(
-                machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, search="race", seconds=0.05, save=tmp_path / "race.npz"
+                machine,
+                DATA,
+                KEY,
+                C=CS,
+                gamma=GAMMAS,
+                progress=False,
+                search="race",
+                seconds=0.05,
+                save=tmp_path / "race.npz",
             )
             if not part.status.startswith("out of time"):
                 break
@@ -487,7 +582,9 @@ def test_races_of_programs_of_fit_and_of_own_scores():
 def test_grids_of_usual_values():
     assert np.allclose(jaxsvm.C_grid(), np.logspace(-1, 3, 8))
     distance = ((X[:, None].astype(float) - X[None]) ** 2).sum(-1)[np.triu_indices(200, 1)]
-    np.testing.assert_allclose(kernels.gamma_grid(X), np.logspace(-1.5, 2, 8) / np.median(distance), rtol=1e-4)
+    np.testing.assert_allclose(
+        kernels.gamma_grid(X), np.logspace(-1.5, 2, 8) / np.median(distance), rtol=1e-4
+    )
     with pytest.raises(ValueError, match="all 3 rows are equal"):
         kernels.gamma_grid(np.ones((3, 2), np.float32))
     with pytest.raises(ValueError, match="size must be a whole number of at least 2"):
@@ -512,7 +609,9 @@ def test_no_time_is_resumed(found, tmp_path):
     path, counts = tmp_path / "grid.npz", []
     for _ in range(70):
         with contextlib.suppress(ValueError):  # no cell was completed
-            part = select(machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, seconds=0.02, save=path)
+            part = select(
+                machine, DATA, KEY, C=CS, gamma=GAMMAS, progress=False, seconds=0.02, save=path
+            )
             counts.append(int(np.isfinite(part.table.folds).sum()))
             if not part.status.startswith("out of time"):
                 break
@@ -561,7 +660,14 @@ def test_killed_at_random_moments(found, tmp_path):
     killed = 0
     for _ in range(10):
         child = subprocess.Popen(
-            [sys.executable, "-c", CHILD, os.path.dirname(__file__), str(path), str(tmp_path / "cache")],
+            [
+                sys.executable,
+                "-c",
+                CHILD,
+                os.path.dirname(__file__),
+                str(path),
+                str(tmp_path / "cache"),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -596,19 +702,31 @@ def test_heatmap_and_print(found):
     ],
 )
 def test_a_score_that_gives_no_number_is_named(score, words):
-    with pytest.raises((TypeError, ValueError), match=f"^score, the function <lambda>, fails .* -> one number: .*{words}"):
-        select(lambda C: jaxsvm.sdca(C), DATA, KEY, C=[0.1, 1.0], folds=2, score=score, progress=False)
+    with pytest.raises(
+        (TypeError, ValueError),
+        match=f"^score, the function <lambda>, fails .* -> one number: .*{words}",
+    ):
+        select(
+            lambda C: jaxsvm.sdca(C), DATA, KEY, C=[0.1, 1.0], folds=2, score=score, progress=False
+        )
 
 
 def test_time_that_suffices_for_no_cell_is_told():
-    with pytest.raises(ValueError, match="no cell was completed within 0 seconds: give more of them"):
+    with pytest.raises(
+        ValueError, match="no cell was completed within 0 seconds: give more of them"
+    ):
         select(machine, DATA, KEY, C=CS, gamma=GAMMAS, folds=3, seconds=0, progress=False)
 
 
 def test_a_file_of_another_version_is_told(tmp_path):
-    path, call = tmp_path / "all.npz", {"C": [0.1, 1.0], "folds": 2, "progress": False, "save": tmp_path / "all.npz"}
+    path, call = (
+        tmp_path / "all.npz",
+        {"C": [0.1, 1.0], "folds": 2, "progress": False, "save": tmp_path / "all.npz"},
+    )
     select(lambda C: jaxsvm.sdca(C), DATA, KEY, **call)
     arrays = dict(np.load(path))
     np.savez(path, **arrays | {"format": np.asarray("jaxsvm select 1")})
-    with pytest.raises(ValueError, match="was written by another version of this package: delete it"):
+    with pytest.raises(
+        ValueError, match="was written by another version of this package: delete it"
+    ):
         select(lambda C: jaxsvm.sdca(C), DATA, KEY, **call)

@@ -1,4 +1,5 @@
-"""Streams: chunks change nothing, rows wait for their batch, runs go on to the bit after a kill, memory stays bounded."""
+"""Streams: chunks change nothing, rows wait for their batch, runs go on to the bit after a kill,
+memory stays bounded."""
 
 import contextlib
 import functools
@@ -25,13 +26,17 @@ import jaxsvm
 from jaxsvm import features, kernels, models, samplers, types
 from jaxsvm.loops import rounds
 
-streams = importlib.import_module("jaxsvm.loops.stream")  # the package has a function of this name
+streams = importlib.import_module(
+    "jaxsvm.loops.streaming"
+)  # the package has a function of this name
 
 KEY = jax.random.key(0)
 N, D = 100, 4
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(N, D)).astype(np.float32)
-Y = np.sign(X @ np.array([1.0, -1, 0.5, 0], np.float32) + 0.3 * RANDOM.normal(size=N)).astype(np.float32)
+Y = np.sign(X @ np.array([1.0, -1, 0.5, 0], np.float32) + 0.3 * RANDOM.normal(size=N)).astype(
+    np.float32
+)
 DATA = jaxsvm.dataset(X, Y)
 SOLVERS = {
     "pegasos": jaxsvm.pegasos(0.1, bias="free"),
@@ -53,7 +58,9 @@ def near(a, b):
 
 
 def same(a, b):
-    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+    return all(
+        np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
 
 
 @functools.cache
@@ -70,14 +77,24 @@ def in_one(name, b):
 def test_a_stream_is_a_run_over_the_rows_in_their_order(name, b):
     """To the bit, but for the rows that do not fill a batch."""
     run = in_one(name, b)
-    assert int(run.state.step) == N // b and int(run.state.n_pending) == N % b and int(run.state.seen) == 0
-    fit = jaxsvm.fit(SOLVERS[name], DATA, KEY, steps=N // b, sampler=samplers.epochs(b, shuffle=False))
+    assert (
+        int(run.state.step) == N // b
+        and int(run.state.n_pending) == N % b
+        and int(run.state.seen) == 0
+    )
+    fit = jaxsvm.fit(
+        SOLVERS[name], DATA, KEY, steps=N // b, sampler=samplers.epochs(b, shuffle=False)
+    )
     near(run.model, fit.model)
 
 
 @pytest.mark.long
 @settings(max_examples=25, deadline=None)
-@given(st.sampled_from(["pegasos", "sdca"]), st.sampled_from([1, 8]), st.lists(st.integers(0, 30), min_size=1, max_size=12))
+@given(
+    st.sampled_from(["pegasos", "sdca"]),
+    st.sampled_from([1, 8]),
+    st.lists(st.integers(0, 30), min_size=1, max_size=12),
+)
 def test_where_chunks_end_changes_nothing(name, b, sizes):
     sizes = [20, *sizes]  # the first decides the size of the program
     while sum(sizes) > N:
@@ -99,8 +116,13 @@ def test_pending_rows_are_the_last_ones():
 
 def test_rows_that_wait_for_a_batch_are_as_many_as_the_state_says():
     state = in_one("pegasos", 8).state
-    with pytest.raises(ValueError, match="^state holds 4 rows that wait for a batch, and n_pending is 3: it was changed"):
-        jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], batch_size=8, state=state._replace(n_pending=np.int32(3)))
+    with pytest.raises(
+        ValueError,
+        match="^state holds 4 rows that wait for a batch, and n_pending is 3: it was changed",
+    ):
+        jaxsvm.stream(
+            SOLVERS["pegasos"], [(X, Y)], batch_size=8, state=state._replace(n_pending=np.int32(3))
+        )
 
 
 def test_rows_that_wait_for_a_batch_keep_their_weights(tmp_path):
@@ -125,21 +147,32 @@ def test_rows_that_wait_for_a_batch_keep_their_weights(tmp_path):
 def test_a_second_pass_over_a_dual_method():
     parts = jaxsvm.data.chunks(DATA, rows=30)
     twice = jaxsvm.stream(SOLVERS["sdca"], [*parts, *parts], KEY, rows=N, batch_size=1)
-    fit = jaxsvm.fit(SOLVERS["sdca"], DATA, KEY, steps=2 * N, sampler=samplers.epochs(1, shuffle=False))
+    fit = jaxsvm.fit(
+        SOLVERS["sdca"], DATA, KEY, steps=2 * N, sampler=samplers.epochs(1, shuffle=False)
+    )
     near(twice.model, fit.model)
 
 
 @pytest.mark.long
 def test_many_classes_of_a_dual_method():
-    """One against the rest begins alike whatever the classes of the rows to come; pairs do not, and are refused."""
+    """One against the rest begins alike whatever the classes of the rows to come; pairs do not, and
+    are refused."""
     y = (np.arange(N) % 3).astype(np.float32)
-    data, many = jaxsvm.dataset(X, y, task="multiclass"), jaxsvm.one_vs_rest(SOLVERS["sdca"], classes=3)
+    data, many = (
+        jaxsvm.dataset(X, y, task="multiclass"),
+        jaxsvm.one_vs_rest(SOLVERS["sdca"], classes=3),
+    )
     parts = jaxsvm.data.chunks(data, rows=30)
     run = jaxsvm.stream(many, [*parts, *parts], KEY, rows=N)
-    near(run.model, jaxsvm.fit(many, data, KEY, steps=2 * N, sampler=samplers.epochs(1, shuffle=False)).model)
+    near(
+        run.model,
+        jaxsvm.fit(many, data, KEY, steps=2 * N, sampler=samplers.epochs(1, shuffle=False)).model,
+    )
     phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=8)
     for inner in (SOLVERS["sdca"], jaxsvm.on_features(phi, SOLVERS["sdca"])):
-        with pytest.raises(ValueError, match="begins with something of each row .*: use fit, or one_vs_rest"):
+        with pytest.raises(
+            ValueError, match="begins with something of each row .*: use fit, or one_vs_rest"
+        ):
             jaxsvm.stream(jaxsvm.one_vs_one(inner, classes=3), parts, KEY, rows=N)
     pairs = jaxsvm.one_vs_one(SOLVERS["pegasos"], classes=3)
     fit = jaxsvm.fit(pairs, data, KEY, steps=N, sampler=samplers.epochs(1, shuffle=False))
@@ -152,7 +185,9 @@ def test_the_default_batch_is_the_papers():
 
 @pytest.mark.long
 def test_the_curve_has_a_row_for_each_chunk():
-    run = jaxsvm.stream(SOLVERS["pegasos"], pieces([40, 40, 3, 17]), KEY, batch_size=8, probe=jaxsvm.error_on(DATA))
+    run = jaxsvm.stream(
+        SOLVERS["pegasos"], pieces([40, 40, 3, 17]), KEY, batch_size=8, probe=jaxsvm.error_on(DATA)
+    )
     assert run.info.step.tolist() == [5, 10, 10, 12]
     assert np.isnan(run.info.loss[2]) and np.isfinite(np.delete(run.info.loss, 2)).all()
     assert run.info.evals.tolist() == [40, 40, 0, 16]
@@ -161,11 +196,11 @@ def test_the_curve_has_a_row_for_each_chunk():
 
 
 def test_one_compilation_whatever_the_chunks():
-    before = streams.run_stream_chunk._cache_size()
+    before = streams.run_chunk._cache_size()
     solver = jaxsvm.pegasos(0.037, bias="feature")
     jaxsvm.stream(solver, pieces([20, 5, 1, 30, 20, 24]), KEY, batch_size=4)
     jaxsvm.stream(jaxsvm.pegasos(0.1, bias="feature"), pieces([20, 80]), KEY, batch_size=4)
-    assert streams.run_stream_chunk._cache_size() == before + 1
+    assert streams.run_chunk._cache_size() == before + 1
 
 
 def test_rows_of_weight_0_are_left_out():
@@ -173,10 +208,15 @@ def test_rows_of_weight_0_are_left_out():
     weight[::3] = 0
     wild = np.where(weight[:, None] == 0, 1e3, X).astype(np.float32)
     run = jaxsvm.stream(
-        SOLVERS["pegasos"], [(wild[:50], Y[:50], weight[:50]), (wild[50:], Y[50:], weight[50:])], KEY, batch_size=4
+        SOLVERS["pegasos"],
+        [(wild[:50], Y[:50], weight[:50]), (wild[50:], Y[50:], weight[50:])],
+        KEY,
+        batch_size=4,
     )
     keep = weight > 0
-    assert same(run.model, jaxsvm.stream(SOLVERS["pegasos"], [(X[keep], Y[keep])], KEY, batch_size=4).model)
+    assert same(
+        run.model, jaxsvm.stream(SOLVERS["pegasos"], [(X[keep], Y[keep])], KEY, batch_size=4).model
+    )
 
 
 @pytest.mark.long
@@ -186,15 +226,24 @@ def test_features_are_lifted_by_the_chunk_or_by_the_step(memory):
     solver = jaxsvm.on_features(phi, jaxsvm.pegasos(0.1))
     run = jaxsvm.stream(solver, jaxsvm.data.chunks(DATA, rows=30), KEY, memory=memory, batch_size=4)
     fit = jaxsvm.fit(solver, DATA, KEY, steps=N // 4, sampler=samplers.epochs(4, shuffle=False))
-    np.testing.assert_allclose(run.model(DATA.x), fit.model(DATA.x), atol=1e-5)  # products of other shapes round otherwise
+    np.testing.assert_allclose(
+        run.model(DATA.x), fit.model(DATA.x), atol=1e-5
+    )  # products of other shapes round otherwise
 
 
 @pytest.mark.long
 def test_sparse_chunks():
-    data = jaxsvm.dataset(scipy.sparse.random(N, 50, 0.1, random_state=0, format="csr", dtype=np.float32), Y)
+    data = jaxsvm.dataset(
+        scipy.sparse.random(N, 50, 0.1, random_state=0, format="csr", dtype=np.float32), Y
+    )
     solver = SOLVERS["averaged"]
     run = jaxsvm.stream(solver, jaxsvm.data.chunks(data, rows=30), KEY, batch_size=4)
-    near(run.model, jaxsvm.fit(solver, data, KEY, steps=N // 4, sampler=samplers.epochs(4, shuffle=False)).model)
+    near(
+        run.model,
+        jaxsvm.fit(
+            solver, data, KEY, steps=N // 4, sampler=samplers.epochs(4, shuffle=False)
+        ).model,
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int16, np.uint8])
@@ -202,11 +251,14 @@ def test_other_dtypes_become_float32(dtype):
     x = (10 * np.abs(X)).astype(dtype)
     run = jaxsvm.stream(SOLVERS["pegasos"], [(x, Y.astype(int))], KEY)
     assert run.model.w.dtype == jnp.float32
-    assert same(run.model, jaxsvm.stream(SOLVERS["pegasos"], [(x.astype(np.float32), Y)], KEY).model)
+    assert same(
+        run.model, jaxsvm.stream(SOLVERS["pegasos"], [(x.astype(np.float32), Y)], KEY).model
+    )
 
 
 def filled_again(parts):
-    """The parts in arrays that are filled again, and spoilt as soon as the next part is asked for."""
+    """The parts in arrays that are filled again, and spoilt as soon as the next part is asked
+    for."""
     buffers = jax.tree.map(np.empty_like, parts[0])
     for part in parts:
         jax.tree.map(lambda buffer, a: np.copyto(buffer[: len(a)], a), buffers, part)
@@ -221,7 +273,9 @@ def weighted(x, y):
 def sparse_rows(x, y):
     """Sparse rows of the columns in a random order."""
     index = np.argsort(x, axis=1).astype(np.int32)
-    return types.SparseRows(index, np.take_along_axis(x, index, 1), np.full(len(x), D, np.int32), D), y
+    return types.SparseRows(
+        index, np.take_along_axis(x, index, 1), np.full(len(x), D, np.int32), D
+    ), y
 
 
 FILLED = {
@@ -242,7 +296,9 @@ FILLED = {
 def test_arrays_that_are_filled_again_are_read_before(solver, b, way):
     """Rows, targets and weights are those of the chunk when it was given, to the bit."""
     solver, parts = getattr(jaxsvm, solver)(0.1), [FILLED[way](x, y) for x, y in pieces([20] * 5)]
-    run, again = (jaxsvm.stream(solver, chunks, KEY, batch_size=b) for chunks in (parts, filled_again(parts)))
+    run, again = (
+        jaxsvm.stream(solver, chunks, KEY, batch_size=b) for chunks in (parts, filled_again(parts))
+    )
     assert same((run.model, run.state), (again.model, again.state))
 
 
@@ -257,7 +313,9 @@ def test_jax_rows_over_a_buffer_are_read_before():
             buffer[:] = x
             yield jax.device_put(buffer), y
 
-    runs = [jaxsvm.stream(jaxsvm.pegasos(0.1), parts, KEY) for parts in (chunks(), pieces([20] * 5))]
+    runs = [
+        jaxsvm.stream(jaxsvm.pegasos(0.1), parts, KEY) for parts in (chunks(), pieces([20] * 5))
+    ]
     assert same(runs[0].model, runs[1].model)
 
 
@@ -275,7 +333,10 @@ def test_a_database_is_read_in_the_thread_that_opens_it():
                 table = np.array(rows, np.float32)
                 yield table[:, :-1], table[:, -1]
 
-    assert same(jaxsvm.stream(SOLVERS["pegasos"], chunks(), KEY, batch_size=1).model, in_one("pegasos", 1).model)
+    assert same(
+        jaxsvm.stream(SOLVERS["pegasos"], chunks(), KEY, batch_size=1).model,
+        in_one("pegasos", 1).model,
+    )
     assert len(threads) == 1 and threading.get_ident() not in threads
     assert "sqlite3, within the generator" in " ".join(jaxsvm.stream.__doc__.split())
 
@@ -293,7 +354,9 @@ def test_a_stream_goes_on_to_the_bit(tmp_path):
     assert int(state.chunks) == 3 and int(state.seen) == 45
     rest = jaxsvm.stream(solver, parts[int(state.chunks) :], batch_size=8, state=state)
     assert same(rest.model, whole.model) and same(rest.state, whole.state)
-    again = jaxsvm.stream(solver, parts[int(state.chunks) :], batch_size=8, state=state)  # the state is still whole
+    again = jaxsvm.stream(
+        solver, parts[int(state.chunks) :], batch_size=8, state=state
+    )  # the state is still whole
     assert same(again.model, rest.model)
 
 
@@ -301,7 +364,8 @@ CHILD = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import time, numpy as np, jax, jaxsvm
-x, y, path, slow = np.load(sys.argv[1], mmap_mode="r"), np.load(sys.argv[2], mmap_mode="r"), sys.argv[3], float(sys.argv[4])
+x, y = (np.load(name, mmap_mode="r") for name in sys.argv[1:3])
+path, slow = sys.argv[3], float(sys.argv[4])
 parts = jaxsvm.data.chunks(x, y, rows=50)
 def slowly():
     for part in parts:
@@ -329,7 +393,16 @@ def files(tmp_path_factory):
 
 
 def start(files, path, slow=0.05, **options):
-    child = [sys.executable, "-c", textwrap.dedent(CHILD), files / "x.npy", files / "y.npy", path, str(slow), repr(options)]
+    child = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(CHILD),
+        files / "x.npy",
+        files / "y.npy",
+        path,
+        str(slow),
+        repr(options),
+    ]
     child = subprocess.Popen(list(map(str, child)), stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline().strip() == "ready"
     deadline = time.monotonic() + 60
@@ -340,7 +413,9 @@ def start(files, path, slow=0.05, **options):
 
 @pytest.mark.long
 def test_killed_and_gone_on_with_to_the_bit(files, tmp_path):
-    parts = jaxsvm.data.chunks(np.load(files / "x.npy", mmap_mode="r"), np.load(files / "y.npy", mmap_mode="r"), rows=50)
+    parts = jaxsvm.data.chunks(
+        np.load(files / "x.npy", mmap_mode="r"), np.load(files / "y.npy", mmap_mode="r"), rows=50
+    )
     solver = jaxsvm.averaged(jaxsvm.pegasos(0.01))
     whole = jaxsvm.stream(solver, parts, KEY, batch_size=8)
     for wait in (0.02, 0.31):
@@ -357,7 +432,8 @@ def test_killed_and_gone_on_with_to_the_bit(files, tmp_path):
 
 @pytest.fixture
 def passing_folder(tmp_path, monkeypatch):
-    """A folder that is removed before the third save and made again before the save of the number that is set."""
+    """A folder that is removed before the third save and made again before the save of the number
+    that is set."""
     folder, back, write, calls = tmp_path / "runs", [None], models.save, []
     folder.mkdir()
 
@@ -376,7 +452,9 @@ def passing_folder(tmp_path, monkeypatch):
 def test_a_stream_whose_folder_is_removed_is_not_lost(passing_folder):
     folder, _, calls = passing_folder
     whole = jaxsvm.stream(SOLVERS["averaged"], pieces([20] * 5), KEY)
-    with pytest.warns(UserWarning, match="could not be saved to .*folder that does not exist.*the run goes on") as warned:
+    with pytest.warns(
+        UserWarning, match="could not be saved to .*folder that does not exist.*the run goes on"
+    ) as warned:
         with pytest.raises(jaxsvm.loops.SaveError, match="the run stands at step 100") as caught:
             jaxsvm.stream(SOLVERS["averaged"], pieces([20] * 5), KEY, save=folder / "run.npz")
     assert len(warned) == 1 and warned[0].filename == __file__ and len(calls) == 5
@@ -401,7 +479,9 @@ def test_a_file_that_another_stream_writes_is_left_to_it(tmp_path):
                 path.write_bytes(b"of another run")
 
     with pytest.warns(UserWarning, match="could not be saved"):
-        with pytest.raises(jaxsvm.loops.SaveError, match="the run stands at step 100, .*another run has written") as caught:
+        with pytest.raises(
+            jaxsvm.loops.SaveError, match="the run stands at step 100, .*another run has written"
+        ) as caught:
             jaxsvm.stream(SOLVERS["averaged"], chunks(), KEY, save=path)
     assert path.read_bytes() == b"of another run" and int(caught.value.run.state.chunks) == 5
 
@@ -409,7 +489,9 @@ def test_a_file_that_another_stream_writes_is_left_to_it(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["raise", "return"])
 def test_ctrl_c_keeps_what_was_reached(files, tmp_path, how):
-    child = start(files, tmp_path / "run.npz", slow=0.2, **({} if how == "raise" else {"on_interrupt": how}))
+    child = start(
+        files, tmp_path / "run.npz", slow=0.2, **({} if how == "raise" else {"on_interrupt": how})
+    )
     child.send_signal(signal.SIGINT)
     out, _ = child.communicate(timeout=60)
     state = models.load(tmp_path / "run.npz")
@@ -432,11 +514,27 @@ def test_ctrl_c_before_the_first_chunk():
     with pytest.raises(KeyboardInterrupt, match="interrupted before its first chunk"):
         jaxsvm.stream(SOLVERS["pegasos"], interrupting(pieces([50, 50]), 0), KEY)
     state = in_one("pegasos", 8).state
-    run = jaxsvm.stream(SOLVERS["pegasos"], interrupting(pieces([50, 50]), 0), state=state, on_interrupt="return")
+    run = jaxsvm.stream(
+        SOLVERS["pegasos"], interrupting(pieces([50, 50]), 0), state=state, on_interrupt="return"
+    )
     assert run.reason == "interrupted" and int(run.state.step) == int(state.step)
     with pytest.raises(KeyboardInterrupt) as caught:
         jaxsvm.stream(SOLVERS["pegasos"], interrupting(pieces([50, 50]), 0), state=state)
     assert same(caught.value.run.state, state)
+
+
+def test_an_interrupt_that_the_chunks_raise_is_no_end():
+    """It is told by an exception that holds the run, or by the reason."""
+
+    def broken():
+        yield from pieces([50, 30])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        jaxsvm.stream(SOLVERS["pegasos"], broken(), KEY)
+    assert int(caught.value.run.state.chunks) == 2 and caught.value.run.reason == "interrupted"
+    run = jaxsvm.stream(SOLVERS["pegasos"], broken(), KEY, on_interrupt="return")
+    assert run.reason == "interrupted" and same(run.state, caught.value.run.state)
 
 
 def test_ctrl_c_after_the_last_chunk_is_not_lost(monkeypatch):
@@ -460,13 +558,17 @@ def test_batches_of_any_size_are_those_of_fit(b):
     run = jaxsvm.stream(SOLVERS["pegasos"], pieces([40, 7, 53]), KEY, batch_size=b)
     assert int(run.state.step) == N // b and int(run.state.n_pending) == N % b
     if N // b:
-        fit = jaxsvm.fit(SOLVERS["pegasos"], DATA, KEY, steps=N // b, sampler=samplers.epochs(b, shuffle=False))
+        fit = jaxsvm.fit(
+            SOLVERS["pegasos"], DATA, KEY, steps=N // b, sampler=samplers.epochs(b, shuffle=False)
+        )
         near(run.model, fit.model)
 
 
 def test_a_stream_in_another_thread():
     made = []
-    thread = threading.Thread(target=lambda: made.append(jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], KEY)))
+    thread = threading.Thread(
+        target=lambda: made.append(jaxsvm.stream(SOLVERS["pegasos"], [(X, Y)], KEY))
+    )
     thread.start()
     thread.join(60)
     assert same(made[0].model, in_one("pegasos", 1).model)
@@ -475,20 +577,28 @@ def test_a_stream_in_another_thread():
 def test_a_finished_stream_is_returned_as_it_stands():
     run = in_one("averaged", 8)
     again = jaxsvm.stream(SOLVERS["averaged"], [], state=run.state)
-    assert same(again.model, run.model) and again.status == "no step was made; the run stands at step 12"
+    assert (
+        same(again.model, run.model)
+        and again.status == "no step was made; the run stands at step 12"
+    )
     with pytest.raises(ValueError, match="state comes from another solver"):
         jaxsvm.stream(SOLVERS["pegasos"], [], state=run.state)
 
 
 def test_rows_matter_to_solvers_with_a_state_for_each_row_only():
-    runs = [jaxsvm.stream(jaxsvm.asset(0.1), pieces([50, 50]), KEY, rows=rows) for rows in (None, 10_000)]
+    runs = [
+        jaxsvm.stream(jaxsvm.asset(0.1), pieces([50, 50]), KEY, rows=rows)
+        for rows in (None, 10_000)
+    ]
     assert same(runs[0].model, runs[1].model)
 
 
 def test_bounds_of_rows_are_not_guessed():
     parts = [(X[:50], Y[:50]), (X[50:], Y[50:], np.full(50, 2.0))]
     for chunks in (parts, parts[::-1], [(X, Y, np.arange(N) % 2)]):
-        with pytest.raises(ValueError, match="has a bound for each row, which a stream cannot know beforehand"):
+        with pytest.raises(
+            ValueError, match="has a bound for each row, which a stream cannot know beforehand"
+        ):
             jaxsvm.stream(SOLVERS["sdca"], chunks, KEY, rows=N, batch_size=1)
     with pytest.raises(ValueError, match="has a state for each row"):
         jaxsvm.stream(SOLVERS["sdca"], [(X, Y)], state=in_one("sdca", 1).state)
@@ -498,7 +608,10 @@ def test_bounds_of_rows_are_not_guessed():
 def test_chunks_prepared_beforehand_are_not_lifted_again():
     phi = features.fourier(KEY, kernels.rbf(1.0), dim=D, features=D)
     solver = jaxsvm.on_features(phi, jaxsvm.pegasos(0.1))
-    runs = [jaxsvm.stream(solver, jaxsvm.data.chunks(data, rows=30), KEY) for data in (DATA, solver.prepare(DATA))]
+    runs = [
+        jaxsvm.stream(solver, jaxsvm.data.chunks(data, rows=30), KEY)
+        for data in (DATA, solver.prepare(DATA))
+    ]
     np.testing.assert_allclose(runs[0].model(DATA.x), runs[1].model(DATA.x), atol=1e-5)
     with pytest.raises(ValueError, match="chunks must have the same columns"):
         jaxsvm.stream(solver, [DATA, solver.prepare(DATA)], KEY)
@@ -515,7 +628,9 @@ def test_the_batch_of_a_state_goes_on():
 def test_chunks_are_a_sequence():
     parts = jaxsvm.data.chunks(X, Y, rows=30)
     assert len(parts) == 4 and [len(p.y) for p in parts] == [30, 30, 30, 10]
-    assert np.array_equal(np.concatenate([p.x for p in parts]), X) and np.array_equal(parts[-1].x, X[90:])
+    assert np.array_equal(np.concatenate([p.x for p in parts]), X) and np.array_equal(
+        parts[-1].x, X[90:]
+    )
     assert len(parts[2:]) == 2 and np.array_equal(parts[2:][0].y, Y[60:90]) and len(parts[4:]) == 0
     with pytest.raises(IndexError):
         parts[4]
@@ -531,10 +646,14 @@ def test_chunks_of_a_memory_map_are_read_from_the_file(tmp_path, dtype):
     parts = jaxsvm.data.chunks(mapped, Y, rows=30)
     assert all(np.array_equal(part.x, x[30 * i : 30 * i + 30]) for i, part in enumerate(parts))
     assert not isinstance(parts[0].x, np.memmap)
-    assert np.array_equal(jaxsvm.data.chunks(mapped[10:], Y[10:], rows=30)[0].x, x[10:40])  # part of a map, whose offset lies
+    assert np.array_equal(
+        jaxsvm.data.chunks(mapped[10:], Y[10:], rows=30)[0].x, x[10:40]
+    )  # part of a map, whose offset lies
     changed = np.load(tmp_path / "x.npy", mmap_mode="c")
     changed[0] = 9
-    assert (jaxsvm.data.chunks(changed, Y, rows=30)[0].x[0] == 9).all()  # what was changed in memory counts
+    assert (
+        jaxsvm.data.chunks(changed, Y, rows=30)[0].x[0] == 9
+    ).all()  # what was changed in memory counts
     with open(tmp_path / "x.npy", "r+b") as file:
         file.truncate(500)
     with pytest.raises(ValueError, match="has become shorter than the 100 rows that it had"):
@@ -544,28 +663,71 @@ def test_chunks_of_a_memory_map_are_read_from_the_file(tmp_path, dtype):
 # What is refused
 
 
-@pytest.mark.parametrize(("chunks", "options", "error", "message"), [
-    ([(X, Y)], dict(key=None), ValueError, "^stream needs a key"),
-    ([], {}, ValueError, "^there is no chunk with rows"),
-    ([(X[:0], Y[:0])], {}, ValueError, "^there is no chunk with rows"),
-    ([X], {}, TypeError, "^chunk 0 is a ndarray: give batches, or tuples"),
-    ([(X, Y[:3])], {}, ValueError, "^chunk 0 has 100 rows, targets of shape"),
-    ([(X[:, 0], Y)], {}, ValueError, "^x of chunk 0 must be a matrix"),
-    ([(X.astype(str), Y)], {}, ValueError, "^x of chunk 0 must be an array of real numbers, got dtype <U32"),
-    ([(1e30 * X, Y)], {}, ValueError, "^x of chunk 0 is too large: its squares sum up to what float32 cannot hold"),
-    ([(np.ma.masked_less(X, 0), Y)], {}, ValueError, "^x of chunk 0 has masked entries"),
-    ([([[1.0], [1.0, 2.0]], [1, -1])], {}, ValueError, "^x of chunk 0 must be an array of numbers; its rows differ"),
-    (3, {}, TypeError, "^chunks must be a sequence or an iterator of chunks, got int"),
-    ([(X, Y), (X[:, :2], Y)], {}, ValueError, "^chunks must have the same columns"),
-    ([(X, Y), (np.where(X > 2, np.nan, X), Y)], {}, ValueError, "^x of chunk 1 holds a NaN or an infinity, first in row"),
-    ([(X, np.where(Y < 0, 0, 1))], {}, ValueError, r"^labels must be -1 and \+1, chunk 0 holds 0; "),
-    ([(X, Y + 0.5)], dict(task="multiclass"), ValueError, "^class numbers must be 0"),
-    ([(X, Y, -np.ones(N))], {}, ValueError, "^chunk 0 holds a weight below 0"),
-    ([(X, Y)], dict(task="ranking"), ValueError, "^task must be one of"),
-    ([(X, Y)], dict(batch_size=0), ValueError, "^batch_size must be a whole number of at least 1, got 0"),
-    ([(X, Y)], dict(save="/no/such/folder/run.npz"), FileNotFoundError, "is in a folder that does not exist"),
-    ([(X, Y)], dict(state=3), TypeError, "^state must be that of an earlier stream, got int"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("chunks", "options", "error", "message"),
+    [
+        ([(X, Y)], dict(key=None), ValueError, "^stream needs a key"),
+        ([], {}, ValueError, "^there is no chunk with rows"),
+        ([(X[:0], Y[:0])], {}, ValueError, "^there is no chunk with rows"),
+        ([X], {}, TypeError, "^chunk 0 is a ndarray: give batches, or tuples"),
+        ([(X, Y[:3])], {}, ValueError, "^chunk 0 has 100 rows, targets of shape"),
+        ([(X[:, 0], Y)], {}, ValueError, "^x of chunk 0 must be a matrix"),
+        (
+            [(X.astype(str), Y)],
+            {},
+            ValueError,
+            "^x of chunk 0 must be an array of real numbers, got dtype <U32",
+        ),
+        (
+            [(1e30 * X, Y)],
+            {},
+            ValueError,
+            "^x of chunk 0 is too large: its squares sum up to what float32 cannot hold",
+        ),
+        ([(np.ma.masked_less(X, 0), Y)], {}, ValueError, "^x of chunk 0 has masked entries"),
+        (
+            [([[1.0], [1.0, 2.0]], [1, -1])],
+            {},
+            ValueError,
+            "^x of chunk 0 must be an array of numbers; its rows differ",
+        ),
+        (3, {}, TypeError, "^chunks must be a sequence or an iterator of chunks, got int"),
+        ([(X, Y), (X[:, :2], Y)], {}, ValueError, "^chunks must have the same columns"),
+        (
+            [(X, Y), (np.where(X > 2, np.nan, X), Y)],
+            {},
+            ValueError,
+            "^x of chunk 1 holds a NaN or an infinity, first in row",
+        ),
+        (
+            [(X, np.where(Y < 0, 0, 1))],
+            {},
+            ValueError,
+            r"^labels must be -1 and \+1, chunk 0 holds 0; ",
+        ),
+        (
+            [(X, Y + 0.5)],
+            dict(task="multiclass"),
+            ValueError,
+            r"^class numbers must be 0 .* number them with jaxsvm\.data\.encode$",
+        ),
+        ([(X, Y, -np.ones(N))], {}, ValueError, "^chunk 0 holds a weight below 0"),
+        ([(X, Y)], dict(task="ranking"), ValueError, "^task must be one of"),
+        (
+            [(X, Y)],
+            dict(batch_size=0),
+            ValueError,
+            "^batch_size must be a whole number of at least 1, got 0",
+        ),
+        (
+            [(X, Y)],
+            dict(save="/no/such/folder/run.npz"),
+            FileNotFoundError,
+            "is in a folder that does not exist",
+        ),
+        ([(X, Y)], dict(state=3), TypeError, "^state must be that of an earlier stream, got int"),
+    ],
+)
 def test_bad_input(chunks, options, error, message):
     with pytest.raises(error, match=message):
         jaxsvm.stream(SOLVERS["pegasos"], chunks, **(dict(key=KEY) | options))
@@ -574,7 +736,9 @@ def test_bad_input(chunks, options, error, message):
 def test_solvers_that_cannot_be_streamed():
     with pytest.raises(ValueError, match="reads all rows at every step"):
         jaxsvm.stream(jaxsvm.sdca(1.0, kernels.rbf(1.0)), [(X, Y)], KEY)
-    with pytest.raises(ValueError, match="has a state for each row: say how many rows there are in all, rows="):
+    with pytest.raises(
+        ValueError, match="has a state for each row: say how many rows there are in all, rows="
+    ):
         jaxsvm.stream(jaxsvm.sdca(1.0), [(X, Y)], KEY)
     with pytest.raises(ValueError, match="^rows=50, but the first chunk alone has 100"):
         jaxsvm.stream(jaxsvm.sdca(1.0), [(X, Y)], KEY, rows=50)
@@ -589,7 +753,9 @@ def test_targets_are_those_of_the_solver():
     real = jaxsvm.asset(0.1, loss=jaxsvm.losses.squared)
     assert jaxsvm.stream(real, [(X, Y + 0.5)], KEY).finite
     three = (np.arange(N) % 3).astype(np.float32)
-    assert jaxsvm.stream(jaxsvm.one_vs_rest(SOLVERS["pegasos"], classes=3), [(X, three)], KEY).finite
+    assert jaxsvm.stream(
+        jaxsvm.one_vs_rest(SOLVERS["pegasos"], classes=3), [(X, three)], KEY
+    ).finite
     with pytest.raises(ValueError, match="takes class numbers 0 .. 1, the data hold 0, 1, 2"):
         jaxsvm.stream(jaxsvm.one_vs_rest(SOLVERS["pegasos"], classes=2), [(X, three)], KEY)
     with pytest.raises(ValueError, match=r"takes labels -1 and \+1, the data hold 0, 1, 2"):
@@ -598,10 +764,13 @@ def test_targets_are_those_of_the_solver():
 
 def test_chunks_refuse():
     for arguments, rows, message in (
-        ((X, Y), 0, "rows must be a whole number"), ((X, Y[:2]), 5, "y must hold one number for each of the 100 rows"),
-        ((X[0], Y), 5, "x must be a matrix"), ((scipy.sparse.csr_matrix(X), Y), 5, "x is a SciPy matrix: make it a Batch"),
-        (("x.npy", Y), 5, "x is a path: open it first"), ((DATA, Y), 5, "a Batch has its own targets"),
-    ):  # fmt: skip
+        ((X, Y), 0, "rows must be a whole number"),
+        ((X, Y[:2]), 5, ("y must hold one number for each of the 100 rows")),
+        ((X[0], Y), 5, "x must be a matrix"),
+        ((scipy.sparse.csr_matrix(X), Y), 5, ("x is a SciPy matrix: make it a Batch")),
+        (("x.npy", Y), 5, "x is a path: open it first"),
+        ((DATA, Y), 5, "a Batch has its own targets"),
+    ):
         with pytest.raises(ValueError, match=message):
             jaxsvm.data.chunks(*arguments, rows=rows)
 
@@ -614,7 +783,11 @@ def test_a_bar_is_drawn(capsys):
 
 
 def test_rows_of_one_part_are_not_copied():
-    part, none = (DATA._replace(x=X[:k], y=Y[:k], weight=np.ones(k), index=np.arange(k)) for k in (5, 0))
+    part, none = (
+        DATA._replace(x=X[:k], y=Y[:k], weight=np.ones(k), index=np.arange(k)) for k in (5, 0)
+    )
     assert rounds._concatenate(none, part, none) is part
     assert rounds._concatenate(none, none) is none
-    np.testing.assert_array_equal(rounds._concatenate(part, none, part).x, np.concatenate([X[:5], X[:5]]))
+    np.testing.assert_array_equal(
+        rounds._concatenate(part, none, part).x, np.concatenate([X[:5], X[:5]])
+    )

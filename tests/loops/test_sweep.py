@@ -1,4 +1,5 @@
-"""`sweep` against nested Python loops, its use of memory and of one compiled program; tables and heat maps."""
+"""`sweep` against nested Python loops, its use of memory and of one compiled program; tables and
+heat maps."""
 
 import importlib
 import itertools
@@ -16,24 +17,36 @@ import pytest
 import jaxsvm
 from jaxsvm import plots, sweep
 
-sweeps = importlib.import_module("jaxsvm.loops.sweep")  # the package has a function of this name
+sweeps = importlib.import_module("jaxsvm.loops.sweeping")  # the package has a function of this name
 
-A, B, C = jnp.array([0.5, -1.0, 2.0, 3.0, -0.25]), jnp.array([1.0, 4.0]), jnp.array([-2.0, 0.0, 7.0])
+A, B, C = (
+    jnp.array([0.5, -1.0, 2.0, 3.0, -0.25]),
+    jnp.array([1.0, 4.0]),
+    jnp.array([-2.0, 0.0, 7.0]),
+)
 X = jnp.linspace(-1.0, 2.0, 6)
 TOL = {"rtol": 1e-6, "atol": 1e-6}  # float32: a handful of roundings on numbers of size 10
 
 
 def fn(a, x, b=1.0, *, c=0.5, shift=0.0):
-    """Not symmetric in anything; a tree of several shapes, with a whole number and a result that no axis moves."""
+    """Not symmetric in anything; a tree of several shapes, with a whole number and a result that no
+    axis moves."""
     value = jnp.sin(a * x) * b + c * a + shift
-    return {"value": value, "error": (jnp.sum(value) - b, jnp.sum(value > c, dtype=jnp.int32)), "same": 2 * x[:2]}
+    return {
+        "value": value,
+        "error": (jnp.sum(value) - b, jnp.sum(value > c, dtype=jnp.int32)),
+        "same": 2 * x[:2],
+    }
 
 
 def loops(make, *axes):
     """make(*numbers) at every point, in NumPy, stacked to axes in front."""
     made = [make(*numbers) for numbers in itertools.product(*axes)]
     shape = tuple(len(axis) for axis in axes)
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(a) for a in leaves]).reshape(*shape, *leaves[0].shape), *made)
+    return jax.tree.map(
+        lambda *leaves: np.stack([np.asarray(a) for a in leaves]).reshape(*shape, *leaves[0].shape),
+        *made,
+    )
 
 
 def same(got, want):
@@ -54,7 +67,7 @@ def counted(f=None):
     return counting, traces
 
 
-# -------------------------------------------------------------------------------------------------------------- numbers
+# numbers
 
 
 @pytest.mark.long
@@ -76,8 +89,13 @@ def test_three_axes_one_of_them_by_name_only():
 
 @pytest.mark.long
 def test_an_axis_of_one_number_and_axes_given_as_lists_or_whole_numbers():
-    same(sweep(fn, a=[2.0], b=np.array([1.0, 4.0], np.float32), progress=False)(X), loops(lambda a, b: fn(a, X, b), [2.0], B))
-    got = sweep(lambda k, lam: k * 2 + (lam > 1).astype(jnp.int32), k=jnp.arange(3), lam=B, progress=False)()
+    same(
+        sweep(fn, a=[2.0], b=np.array([1.0, 4.0], np.float32), progress=False)(X),
+        loops(lambda a, b: fn(a, X, b), [2.0], B),
+    )
+    got = sweep(
+        lambda k, lam: k * 2 + (lam > 1).astype(jnp.int32), k=jnp.arange(3), lam=B, progress=False
+    )()
     assert got.dtype == jnp.int32
     np.testing.assert_array_equal(got, [[0, 1], [2, 3], [4, 5]])
 
@@ -93,17 +111,23 @@ def test_arguments_stand_in_the_order_of_the_signature_without_the_axes_or_by_na
 
 
 def test_a_function_with_open_keywords():
-    got = sweep(lambda x, **numbers: x + numbers["a"] * 10 + numbers["other"], a=A, progress=False)(1.0, other=5.0)
+    got = sweep(lambda x, **numbers: x + numbers["a"] * 10 + numbers["other"], a=A, progress=False)(
+        1.0, other=5.0
+    )
     np.testing.assert_allclose(got, 6 + 10 * A, rtol=1e-6)
 
 
 @pytest.mark.long
 def test_models_and_errors_over_two_numbers_are_those_of_single_runs():
-    data = jaxsvm.dataset(np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32), [1, -1, 1] * 4)
+    data = jaxsvm.dataset(
+        np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32), [1, -1, 1] * 4
+    )
     key = jax.random.key(0)
 
     def train(lam, C, data, key):
-        model = jaxsvm.fit(jaxsvm.sdca(C), data._replace(x=data.x * lam), key, steps=24, every=24).model
+        model = jaxsvm.fit(
+            jaxsvm.sdca(C), data._replace(x=data.x * lam), key, steps=24, every=24
+        ).model
         return model, jaxsvm.error_on(data)(model)
 
     single = jax.jit(train)
@@ -112,11 +136,13 @@ def test_models_and_errors_over_two_numbers_are_those_of_single_runs():
     assert model.w.shape == (3, 2, 2) and error.shape == (3, 2)
     for i, j in itertools.product(range(3), range(2)):
         one, wrong = single(lams[i], Cs[j], data, key)
-        np.testing.assert_allclose(model.w[i, j], one.w, rtol=1e-4, atol=1e-6)  # 24 steps of float32
+        np.testing.assert_allclose(
+            model.w[i, j], one.w, rtol=1e-4, atol=1e-6
+        )  # 24 steps of float32
         assert float(error[i, j]) == float(wrong)
 
 
-# ------------------------------------------------------------------------------------------------------ transformations
+# transformations
 
 
 @pytest.mark.long
@@ -129,7 +155,10 @@ def test_inside_jit_and_vmap_the_same_numbers(axes):
     xs = jnp.stack([X, 2 * X])
     together = jax.jit(jax.vmap(lambda x: run(x, **rest)))(xs)
     for i in range(2):
-        same(jax.tree.map(lambda a, i=i: a[i], together), sweep(fn, **axes, progress=False)(xs[i], **rest))
+        same(
+            jax.tree.map(lambda a, i=i: a[i], together),
+            sweep(fn, **axes, progress=False)(xs[i], **rest),
+        )
 
 
 def test_inside_jit_without_arguments_the_grid_is_part_of_the_program():
@@ -149,7 +178,7 @@ def test_axes_made_inside_a_program():
     np.testing.assert_allclose(got, 3 * A[:, None] - B[None, :], rtol=1e-6)
 
 
-# ---------------------------------------------------------------------------------------------------------- one program
+# one program
 
 
 @pytest.mark.parametrize("memory", [None, 1e6])
@@ -172,9 +201,13 @@ def test_what_does_not_depend_on_the_first_axis_is_worked_out_once_for_all_its_v
         return np.float32(b)
 
     def f(a, b):
-        return a + jax.pure_callback(count, jax.ShapeDtypeStruct((), jnp.float32), b, vmap_method="sequential")
+        return a + jax.pure_callback(
+            count, jax.ShapeDtypeStruct((), jnp.float32), b, vmap_method="sequential"
+        )
 
-    np.testing.assert_allclose(sweep(f, a=A, b=B, progress=False)(), A[:, None] + B[None, :], rtol=1e-6)
+    np.testing.assert_allclose(
+        sweep(f, a=A, b=B, progress=False)(), A[:, None] + B[None, :], rtol=1e-6
+    )
     assert sorted(calls) == [1.0, 4.0]
     calls.clear()
     sweep(f, b=B, a=A, progress=False)()
@@ -187,14 +220,16 @@ def test_chunks_that_do_not_divide_the_axis_give_the_same_numbers(chunk):
     same(sweep(fn, a=A, b=B, chunk=chunk, progress=False)(X), loops(lambda a, b: fn(a, X, b), A, B))
 
 
-# --------------------------------------------------------------------------------------------------------------- memory
+# memory
 
 
 def _wide(a, b, x):
     return jnp.sin(a * x) + b
 
 
-WIDE = jnp.linspace(0.0, 1.0, 1000)  # one point of `_wide` has a result of 4000 bytes, and takes WIDE itself
+WIDE = jnp.linspace(
+    0.0, 1.0, 1000
+)  # one point of `_wide` has a result of 4000 bytes, and takes WIDE itself
 
 
 def _fits(monkeypatch):
@@ -216,7 +251,10 @@ def test_the_first_axis_is_cut_until_it_fits(monkeypatch, room, width):
     bound = 4000 * (room + 1) + 200  # results of `room` points, WIDE, and some numbers
     got = sweep(_wide, a=axis, b=B, memory=bound, progress=False)(WIDE)
     np.testing.assert_allclose(
-        got, np.sin(np.multiply.outer(np.outer(axis, [1, 1]), WIDE)) + np.asarray(B)[:, None], rtol=1e-5, atol=1e-6
+        got,
+        np.sin(np.multiply.outer(np.outer(axis, [1, 1]), WIDE)) + np.asarray(B)[:, None],
+        rtol=1e-5,
+        atol=1e-6,
     )
     [(found, threads, used)] = chosen
     assert found == width
@@ -233,9 +271,11 @@ def test_a_chunk_is_the_widest_that_memory_may_choose(monkeypatch):
 
 def test_as_many_threads_as_fit(monkeypatch):
     chosen = _fits(monkeypatch)
-    monkeypatch.setattr(sweeps.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(sweeps, "processors", lambda: 4)
     for room, threads in ((8, 1), (16, 2), (100, 4)):
-        got = sweep(_wide, a=jnp.arange(8.0), b=C, memory=4000 * (room + 1) + 1000, progress=False)(WIDE)
+        got = sweep(_wide, a=jnp.arange(8.0), b=C, memory=4000 * (room + 1) + 1000, progress=False)(
+            WIDE
+        )
         assert got.shape == (8, 3, 1000)
         assert chosen[-1][:2] == (8, threads)
 
@@ -247,20 +287,24 @@ def test_a_point_that_takes_more_than_the_memory_is_refused_before_anything_runs
         jax.debug.callback(lambda: ran.append(1))
         return a * x
 
-    with pytest.raises(ValueError, match=r"one run takes .* bytes, memory=100: raise memory, or use fewer"):
+    with pytest.raises(
+        ValueError, match=r"one run takes .* bytes, memory=100: raise memory, or use fewer"
+    ):
         sweep(f, a=A, memory=100, progress=False)(WIDE)
     jax.effects_barrier()
     assert not ran
 
 
-# --------------------------------------------------------------------------------------------------------------- errors
+# errors
 
 
 def test_wrong_axes_are_refused():
     with pytest.raises(ValueError, match="at least one axis"):
         sweep(fn)
     for wrong in (1.0, jnp.ones((2, 2)), []):
-        with pytest.raises(ValueError, match="the axis b must be a vector of at least one number, got shape"):
+        with pytest.raises(
+            ValueError, match="the axis b must be a vector of at least one number, got shape"
+        ):
             sweep(fn, a=A, b=wrong)
     with pytest.raises(ValueError, match="no parameter named lam, only a, x, b, c, shift"):
         sweep(fn, lam=A)
@@ -298,14 +342,16 @@ def test_an_exception_inside_the_function_comes_out(capsys):
         return np.float32(b)
 
     def g(a, c):
-        return a + jax.pure_callback(late, jax.ShapeDtypeStruct((), jnp.float32), c, vmap_method="sequential")
+        return a + jax.pure_callback(
+            late, jax.ShapeDtypeStruct((), jnp.float32), c, vmap_method="sequential"
+        )
 
     with pytest.raises(Exception, match="at the last point"):
         sweep(g, a=A, c=C)()
     assert capsys.readouterr().err.endswith("\n")  # the bar is closed
 
 
-# ------------------------------------------------------------------------------------------------------------------ bar
+# bar
 
 
 def test_a_bar_where_there_is_more_than_one_part(capsys):
@@ -316,17 +362,23 @@ def test_a_bar_where_there_is_more_than_one_part(capsys):
     assert "2/2 parts" in err.err and err.err.endswith("\n")
     sweep(f, a=A, b=B, chunk=2)()
     assert "6/6 parts" in capsys.readouterr().err
-    for quiet in (sweep(f, a=A, b=B[:1]), sweep(f, a=A, b=B, progress=False), jax.jit(sweep(f, a=A, b=B))):
+    for quiet in (
+        sweep(f, a=A, b=B[:1]),
+        sweep(f, a=A, b=B, progress=False),
+        jax.jit(sweep(f, a=A, b=B)),
+    ):
         quiet()
         assert capsys.readouterr().err == ""
 
 
-# --------------------------------------------------------------------------------------------------------------- tables
+# tables
 
 
 def test_a_table_of_two_axes_in_print():
     shown = sweep.table(
-        np.array([[0.5, 0.25, np.nan], [0.125, 0.12341, np.inf]]), lam=np.array([1e-4, 1.0]), s=np.array([1, 22, 3000])
+        np.array([[0.5, 0.25, np.nan], [0.125, 0.12341, np.inf]]),
+        lam=np.array([1e-4, 1.0]),
+        s=np.array([1, 22, 3000]),
     )
     # a place beside each number for the star; columns two blanks apart
     want = """\
@@ -350,7 +402,10 @@ def test_a_table_of_three_axes_in_print_has_blocks():
 def test_the_best_point_is_a_least_one_that_is_finite_in_the_flattest_neighbourhood():
     lam, s = np.array([0.1, 1.0]), np.array([2.0, 4.0, 8.0])
     for values, best in (
-        ([[3, 2, 1], [1, 1, 5]], (1.0, 2.0)),  # means of adjacent points: 8/3 for the first 1, 2 and 12/5 for the others
+        (
+            [[3, 2, 1], [1, 1, 5]],
+            (1.0, 2.0),
+        ),  # means of adjacent points: 8/3 for the first 1, 2 and 12/5 for the others
         ([[1, 2, 9], [2, 2, 1]], (0.1, 2.0)),  # 2 against 13/3
         ([[1, 5, 1], [2, 2, np.nan]], (0.1, 2.0)),  # nan counts as 5
         ([[1, 5, 1], [9, 2, -np.inf]], (0.1, 8.0)),  # 16/3 both: the larger s
@@ -374,7 +429,9 @@ def test_equal_neighbourhoods_leave_the_largest_number_of_the_first_axis(lam):
     assert sweep.table(np.array([0.5]), lam=np.array([3.0])).best == {"lam": 3.0}
 
 
-@pytest.mark.parametrize("axes", [{"a": A}, {"a": A, "b": B}, {"b": B, "a": A}, {"a": A, "b": B, "c": C}], ids=str)
+@pytest.mark.parametrize(
+    "axes", [{"a": A}, {"a": A, "b": B}, {"b": B, "a": A}, {"a": A, "b": B, "c": C}], ids=str
+)
 def test_a_table_needs_the_shape_of_its_axes(axes):
     shape = {"a": (5, 1), "b": (2,)}
     wrong = jnp.zeros(shape["a"] if len(axes) < 2 else (5, 3))
@@ -384,13 +441,15 @@ def test_a_table_needs_the_shape_of_its_axes(axes):
     assert sweep.table(right, **axes).axes.keys() == axes.keys()
 
 
-# ------------------------------------------------------------------------------------------------------------ heat maps
+# heat maps
 
 
 @pytest.fixture
 def grid():
     yield sweep.table(
-        np.array([[0.5, 0.25, np.nan], [0.125, 0.0625, 0.3]]), lam=np.array([1e-4, 1.0]), s=np.array([1.0, 22.0, 300.0])
+        np.array([[0.5, 0.25, np.nan], [0.125, 0.0625, 0.3]]),
+        lam=np.array([1e-4, 1.0]),
+        s=np.array([1.0, 22.0, 300.0]),
     )
     plt.close("all")
 
@@ -401,13 +460,21 @@ def _texts(ax):
 
 def test_a_heat_map_has_labels_texts_and_a_frame_at_the_best_cell(grid):
     ax = plots.heatmap(grid)
-    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("s", "lam", "validation error in per cent")
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == (
+        "s",
+        "lam",
+        "validation error in per cent",
+    )
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "22", "3e+02"]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["1.0e-04", "1.0e+00"]
     assert _texts(ax) == [["50.0", "25.0", "nan"], ["12.5", "6.2", "30.0"]]
     assert [t.get_position() for t in ax.texts] == [(j, i) for i in range(2) for j in range(3)]
     [frame] = ax.patches
-    assert frame.get_xy() == (0.5, 0.5) and (frame.get_width(), frame.get_height()) == (1, 1) and not frame.get_fill()
+    assert (
+        frame.get_xy() == (0.5, 0.5)
+        and (frame.get_width(), frame.get_height()) == (1, 1)
+        and not frame.get_fill()
+    )
     np.testing.assert_array_equal(ax.images[0].get_array().filled(np.nan), grid.values)
     ax.figure.canvas.draw()
 
@@ -453,7 +520,9 @@ def test_a_table_without_a_finite_value_or_with_wrong_axes():
 
 @pytest.mark.long
 def test_the_memory_that_a_call_takes_is_told():
-    fn = lambda a, b, x: jnp.max(jnp.sort(jnp.outer(x * a, x), axis=0) @ jnp.sort(jnp.outer(x, x * b), axis=0))
+    fn = lambda a, b, x: jnp.max(
+        jnp.sort(jnp.outer(x * a, x), axis=0) @ jnp.sort(jnp.outer(x, x * b), axis=0)
+    )
     x, axes = jnp.ones(256), {"a": jnp.arange(1.0, 9.0), "b": jnp.arange(3.0)}
     free, bound = jaxsvm.sweep(fn, progress=False, **axes), 3 * 2**20
     tight = jaxsvm.sweep(fn, memory=bound, progress=False, **axes)

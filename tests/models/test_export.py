@@ -13,7 +13,16 @@ from jax import export as jax_export
 
 import jaxsvm
 from jaxsvm import features, kernels
-from jaxsvm.models import Classifier, Expansion, Linear, Mapped, OneVsRest, export, from_libsvm, from_sklearn
+from jaxsvm.models import (
+    Classifier,
+    Expansion,
+    Linear,
+    Mapped,
+    OneVsRest,
+    export,
+    from_libsvm,
+    from_sklearn,
+)
 
 X = jax.random.normal(jax.random.key(0), (40, 4))
 NEW = np.random.default_rng(1).normal(size=(150, 4)).astype(np.float32)
@@ -45,7 +54,8 @@ MODELS = {
     "sparse": lambda: expansion(kernels.rbf(2.0), sparse_rows()),
     "Fourier": lambda: Mapped(PHI, Linear(jnp.arange(10.0), jnp.float32(0.5))),
     "Nystrom": lambda: Mapped(
-        features.nystrom(jax.random.key(0), kernels.rbf(2.0), X, landmarks=6), Linear(jnp.arange(6.0), jnp.float32(0.5))
+        features.nystrom(jax.random.key(0), kernels.rbf(2.0), X, landmarks=6),
+        Linear(jnp.arange(6.0), jnp.float32(0.5)),
     ),
     "named": lambda: Classifier(LINEAR, ("no", "yes")),
     "rest": lambda: Classifier(OneVsRest(Linear(X[:3], X[:3, 0], "free"), (True, True)), (0, 1, 2)),
@@ -85,15 +95,22 @@ except ImportError:
 
 @pytest.mark.long
 def test_a_file_runs_without_this_package(tmp_path):
-    model, names = expansion(kernels.rbf(2.0)), [tmp_path / name for name in ("model.bin", "x.npy", "values.npy")]
+    model, names = (
+        expansion(kernels.rbf(2.0)),
+        [tmp_path / name for name in ("model.bin", "x.npy", "values.npy")],
+    )
     export(model, names[0])
     np.save(names[1], NEW)
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *names], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *names], capture_output=True, text=True, timeout=120
+    )
     assert done.stdout == "alone\n", done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.bin", "values.npy", "x.npy"]
     x, points = np.asarray(NEW, np.float64), np.asarray(X, np.float64)
     square = ((x[:, None] - points[None]) ** 2).sum(axis=2)
-    np.testing.assert_allclose(np.load(names[2]), np.exp(-square / 8) @ points[:, 0] + 0.25, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        np.load(names[2]), np.exp(-square / 8) @ points[:, 0] + 0.25, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_the_compiler_does_not_compute_with_the_model():
@@ -121,14 +138,18 @@ def test_float64(x64):
     program = export(model)
     assert program.in_avals[0].dtype == np.float64
     x = NEW.astype(np.float64)
-    np.testing.assert_allclose(program.call(x), x @ np.asarray(model.w) + 0.5, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        program.call(x), x @ np.asarray(model.w) + 0.5, rtol=1e-12, atol=1e-12
+    )
     assert export(LINEAR).in_avals[0].dtype == np.float32
 
 
 def test_what_cannot_be_exported_is_told(tmp_path):
     with pytest.raises(TypeError, match="export takes a model, got pegasos"):
         export(jaxsvm.pegasos(1.0))
-    with pytest.raises(ValueError, match="does not tell the number of columns of its rows: pass columns"):
+    with pytest.raises(
+        ValueError, match="does not tell the number of columns of its rows: pass columns"
+    ):
         export(Mapped(PHI, Linear(jnp.ones(10), jnp.zeros(()))))
     with pytest.raises(ValueError, match="not finite"):
         export(Linear(jnp.array([jnp.inf]), jnp.zeros(())))
@@ -152,5 +173,9 @@ def test_flatbuffers_are_asked_for(tmp_path, monkeypatch):
 
 def test_a_model_of_libsvm_is_exported(tmp_path):
     path = tmp_path / "a.model"
-    path.write_text("svm_type epsilon_svr\nkernel_type linear\nnr_class 2\ntotal_sv 1\nrho -1\nSV\n2 1:1 3:1\n")
-    np.testing.assert_allclose(export(from_libsvm(path)).call(NEW[:5, :3]), 2 * (NEW[:5, 0] + NEW[:5, 2]) + 1, rtol=1e-5)
+    path.write_text(
+        "svm_type epsilon_svr\nkernel_type linear\nnr_class 2\ntotal_sv 1\nrho -1\nSV\n2 1:1 3:1\n"
+    )
+    np.testing.assert_allclose(
+        export(from_libsvm(path)).call(NEW[:5, :3]), 2 * (NEW[:5, 0] + NEW[:5, 2]) + 1, rtol=1e-5
+    )

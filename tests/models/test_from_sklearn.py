@@ -66,7 +66,11 @@ BIASES = {
 
 
 def expected_of(machine, x):
-    return machine.decision_function(x) if hasattr(machine, "decision_function") else machine.predict(x)
+    return (
+        machine.decision_function(x)
+        if hasattr(machine, "decision_function")
+        else machine.predict(x)
+    )
 
 
 @pytest.mark.long(but=4)
@@ -99,7 +103,9 @@ def test_a_precomputed_kernel(name):
     x, y, new = data(name)
     machine = svm.SVC(kernel="precomputed", break_ties=True).fit(x @ x.T, y)
     model, block = from_sklearn(machine), jnp.asarray(new @ x.T, jnp.float32)
-    np.testing.assert_allclose(model(block), machine.decision_function(new @ x.T), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(
+        model(block), machine.decision_function(new @ x.T), rtol=1e-5, atol=1e-4
+    )
     np.testing.assert_array_equal(model.predict(block), machine.predict(new @ x.T))
 
 
@@ -110,7 +116,10 @@ def test_estimators_of_this_package_and_subclasses():
     Renamed = type("Renamed", (svm.LinearSVC,), {})
     machine = Renamed().fit(x, y)
     np.testing.assert_allclose(
-        from_sklearn(machine)(jnp.asarray(new, jnp.float32)), machine.decision_function(new), rtol=1e-4, atol=1e-5
+        from_sklearn(machine)(jnp.asarray(new, jnp.float32)),
+        machine.decision_function(new),
+        rtol=1e-4,
+        atol=1e-5,
     )
     assert isinstance(from_sklearn(svm.SVC().fit(*data("iris")[:2])).inner, OneVsOne)
     sparse = svm.LinearSVC().fit(x, y).sparsify()
@@ -124,7 +133,10 @@ def test_what_cannot_be_read_is_told():
         from_sklearn(svm.SVC())
     with pytest.raises(ValueError, match="LinearSVC is not fitted"):
         from_sklearn(estimators.LinearSVC())
-    with pytest.raises(ValueError, match=r"kernel is a Python function, .*: write it with jax.numpy, kernels.custom"):
+    with pytest.raises(
+        ValueError,
+        match=r"kernel is a Python function, .*: write it with jax.numpy, kernels.custom",
+    ):
         from_sklearn(svm.SVC(kernel=lambda a, b: a @ b.T).fit(x, y))
     with pytest.raises(TypeError, match="from_sklearn takes SVC, .*, got RandomForestClassifier"):
         from_sklearn(RandomForestClassifier(2).fit(x, y))

@@ -1,4 +1,5 @@
-"""Model files of LIBSVM and LIBLINEAR, judged by the programs of their authors, in both directions."""
+"""Model files of LIBSVM and LIBLINEAR, judged by the programs of their authors, in both
+directions."""
 
 import ctypes
 import dataclasses
@@ -16,7 +17,16 @@ from sklearn.preprocessing import scale
 
 import jaxsvm
 from jaxsvm import features, kernels
-from jaxsvm.models import Classifier, Expansion, Linear, Mapped, OneVsOne, OneVsRest, from_libsvm, to_libsvm
+from jaxsvm.models import (
+    Classifier,
+    Expansion,
+    Linear,
+    Mapped,
+    OneVsOne,
+    OneVsRest,
+    from_libsvm,
+    to_libsvm,
+)
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(30, 4)) * (RNG.random((30, 4)) < 0.7)
@@ -55,7 +65,8 @@ def their_values(path, x):
         predict = svmutil.libsvm.svm_predict_values
     values = np.zeros(shape)
     labels = [
-        predict(model, nodes(row), at.ctypes.data_as(ctypes.POINTER(ctypes.c_double))) for row, at in zip(x, values, strict=True)
+        predict(model, nodes(row), at.ctypes.data_as(ctypes.POINTER(ctypes.c_double)))
+        for row, at in zip(x, values, strict=True)
     ]
     return np.array(labels), values[:, :1] if "MCSVM_CS" in text and shape[1] == 2 else values
 
@@ -64,7 +75,9 @@ def our_values(model, x):
     """The same of a model; of pairs, their values rather than the votes."""
     inner = model.inner if isinstance(model, Classifier) else model
     rows = jnp.asarray(x, jnp.float64 if jax.config.jax_enable_x64 else jnp.float32)
-    values = np.asarray(inner.pairs(rows) if isinstance(inner, OneVsOne) else inner(rows), np.float64)
+    values = np.asarray(
+        inner.pairs(rows) if isinstance(inner, OneVsOne) else inner(rows), np.float64
+    )
     labels = model.predict(rows) if isinstance(model, Classifier) else None
     return labels, values.reshape(len(x), -1)
 
@@ -76,9 +89,13 @@ def check_same(path, model, x, clear_share=0.8):
     np.testing.assert_allclose(ours, values, rtol=rtol, atol=rtol * np.abs(values).max())
     if our_labels is not None:
         clear = np.abs(values).min(axis=1) > 10 * rtol
-        if isinstance(model.inner, OneVsOne):  # LIBSVM breaks ties of votes by the order of the labels
+        if isinstance(
+            model.inner, OneVsOne
+        ):  # LIBSVM breaks ties of votes by the order of the labels
             first, second = np.triu_indices(len(model.classes), 1)
-            votes = np.apply_along_axis(np.bincount, 1, np.where(values > 0, first, second), minlength=len(model.classes))
+            votes = np.apply_along_axis(
+                np.bincount, 1, np.where(values > 0, first, second), minlength=len(model.classes)
+            )
             clear &= (votes == votes.max(axis=1, keepdims=True)).sum(axis=1) == 1
         assert clear.any() and clear.mean() >= clear_share
         np.testing.assert_array_equal(our_labels[clear], labels[clear])
@@ -123,7 +140,9 @@ def test_a_file_of_libsvm_gives_its_values(name, dtype, tmp_path):
     header = lambda text: re.sub(r"(prob|nu_sv|epsilon_sv|c_sv).*\n", "", text.partition("rho")[0])
     assert header(again.read_text()) == header(path.read_text())
     kept = [line for line in path.read_text().splitlines() if line.startswith(("label", "nr_sv"))]
-    assert [line for line in again.read_text().splitlines() if line.startswith(("label", "nr_sv"))] == kept
+    assert [
+        line for line in again.read_text().splitlines() if line.startswith(("label", "nr_sv"))
+    ] == kept
 
 
 LINEAR_OPTIONS = {
@@ -151,7 +170,9 @@ def test_a_file_of_liblinear_gives_its_values(name, dtype, tmp_path):
     linear = inner.inner if isinstance(inner, OneVsRest) else inner
     bias = re.search("-B (.*)", options)
     assert linear.bias == (
-        "free" if bias is None and name == "one_class" else {None: "none", "1": "feature"}.get(bias and bias[1], "free")
+        "free"
+        if bias is None and name == "one_class"
+        else {None: "none", "1": "feature"}.get(bias and bias[1], "free")
     )
     to_libsvm(model, again, task="one_class" if name == "one_class" else None)
     check_same(again, model, new)
@@ -163,7 +184,10 @@ def test_a_precomputed_kernel_of_libsvm(dtype, tmp_path):
     gram = np.hstack([np.arange(1, len(x) + 1)[:, None], x @ x.T])
     path, again = tmp_path / "a.model", tmp_path / "again.model"
     svmutil.svm_save_model(
-        str(path), svmutil.svm_train(svmutil.svm_problem(y, gram, isKernel=True), svmutil.svm_parameter("-t 4 -q"))
+        str(path),
+        svmutil.svm_train(
+            svmutil.svm_problem(y, gram, isKernel=True), svmutil.svm_parameter("-t 4 -q")
+        ),
     )
     model = from_libsvm(path, columns=len(x))
     check_same(path, model, new @ x.T)
@@ -199,7 +223,9 @@ def test_support_vectors_stay_sparse(options, tmp_path):
 def expansion(kernel, *, x=ROWS, pairs=None, seed=2, **changes):
     rng = np.random.default_rng(seed)
     m, front = x.shape[-2], () if pairs is None else (pairs,)
-    as_run = lambda values: jnp.asarray(values, jnp.float64 if jax.config.jax_enable_x64 else jnp.float32)
+    as_run = lambda values: jnp.asarray(
+        values, jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+    )
     coef = rng.normal(size=(*front, m)) * (rng.random((*front, m)) < 0.6)
     index = jnp.asarray(np.arange(m), jnp.int32)
     made = Expansion(kernel, as_run(x), as_run(coef), as_run(rng.normal(size=front)), index, "free")
@@ -208,8 +234,18 @@ def expansion(kernel, *, x=ROWS, pairs=None, seed=2, **changes):
 
 def pairs(inner, k, *, stacked):
     leaves = jax.tree.leaves(inner)
-    names = [inner.x, inner.coef, inner.b, inner.index] if isinstance(inner, Expansion) else [inner.w, inner.b]
-    held = dict(zip(("x", "coef", "b", "index") if isinstance(inner, Expansion) else ("w", "b"), names, strict=True))
+    names = (
+        [inner.x, inner.coef, inner.b, inner.index]
+        if isinstance(inner, Expansion)
+        else [inner.w, inner.b]
+    )
+    held = dict(
+        zip(
+            ("x", "coef", "b", "index") if isinstance(inner, Expansion) else ("w", "b"),
+            names,
+            strict=True,
+        )
+    )
     return OneVsOne(inner, tuple(any(leaf is held[name] for name in stacked) for leaf in leaves), k)
 
 
@@ -226,7 +262,11 @@ KERNELS = {
 @pytest.mark.parametrize("name", KERNELS)
 def test_libsvm_reads_our_expansions(name, dtype, tmp_path):
     model, path = expansion(KERNELS[name]()), tmp_path / "a.model"
-    for task, svm_type in ((None, "epsilon_svr"), ("regression", "epsilon_svr"), ("one_class", "one_class")):
+    for task, svm_type in (
+        (None, "epsilon_svr"),
+        ("regression", "epsilon_svr"),
+        ("one_class", "one_class"),
+    ):
         to_libsvm(model, path, task=task)
         assert path.read_text().startswith(f"svm_type {svm_type}\n")
         check_same(path, model, NEW)
@@ -238,7 +278,10 @@ def test_libsvm_reads_our_expansions(name, dtype, tmp_path):
     used = np.flatnonzero(model.coef)
     assert read.classes == (7, -3) and len(read.inner.coef) == len(used)
     np.testing.assert_allclose(
-        read(jnp.asarray(NEW, dtype)), model(jnp.asarray(NEW, dtype)), rtol=1e-4 if dtype == "float32" else 1e-12, atol=1e-5
+        read(jnp.asarray(NEW, dtype)),
+        model(jnp.asarray(NEW, dtype)),
+        rtol=1e-4 if dtype == "float32" else 1e-12,
+        atol=1e-5,
     )
     order = lambda a: a[np.lexsort(np.asarray(a).T)]
     np.testing.assert_array_equal(order(np.asarray(read.inner.x)), order(np.asarray(model.x)[used]))
@@ -254,7 +297,9 @@ def test_libsvm_reads_our_pairs(dtype, tmp_path):
     weights = jnp.asarray(np.random.default_rng(6).normal(size=(6, 4)), dtype)
     linear = pairs(Linear(weights, weights[:, 0], "free"), 4, stacked=("w", "b"))
     places = jnp.broadcast_to(shared.inner.index, (6, 30))
-    mixed = pairs(dataclasses.replace(shared.inner, index=places), 4, stacked=("coef", "b", "index"))
+    mixed = pairs(
+        dataclasses.replace(shared.inner, index=places), 4, stacked=("coef", "b", "index")
+    )
     for model in (shared, own, linear, mixed):
         to_libsvm(Classifier(model, labels), path)
         check_same(path, Classifier(model, labels), NEW, clear_share=0)
@@ -270,7 +315,11 @@ def test_support_vectors_of_one_class_are_written_once(tmp_path):
     owner = np.random.default_rng(0).integers(0, k, 30)
     size = np.random.default_rng(1).random((6, 30)) + 0.1
     coef = size * ((owner == first[:, None]).astype(float) - (owner == second[:, None]))
-    model = pairs(expansion(kernels.linear(), pairs=6, coef=jnp.asarray(coef, jnp.float32)), k, stacked=("coef", "b"))
+    model = pairs(
+        expansion(kernels.linear(), pairs=6, coef=jnp.asarray(coef, jnp.float32)),
+        k,
+        stacked=("coef", "b"),
+    )
     to_libsvm(model, path)
     counts = " ".join(map(str, np.bincount(owner, minlength=k)))
     assert f"nr_sv {counts}\n" in path.read_text() and "total_sv 30\n" in path.read_text()
@@ -310,7 +359,10 @@ def test_liblinear_reads_our_linear_models(dtype, tmp_path):
 
 
 def test_one_of_two_classes_against_the_rest(tmp_path):
-    path, w = tmp_path / "a.model", jnp.asarray(np.random.default_rng(3).normal(size=(2, 4)), jnp.float32)
+    path, w = (
+        tmp_path / "a.model",
+        jnp.asarray(np.random.default_rng(3).normal(size=(2, 4)), jnp.float32),
+    )
     model = Classifier(OneVsRest(Linear(w, w[:, 1], "free"), (True, True)), (1, 0))
     to_libsvm(model, path)
     labels, values = their_values(path, NEW)
@@ -331,23 +383,39 @@ def test_class_names_that_are_whole_numbers(tmp_path):
 
 LINEAR = Linear(jnp.ones(2), jnp.zeros(()))
 PHI = features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=2, features=2)
-THREE = OneVsRest(dataclasses.replace(expansion(kernels.rbf(1.0), pairs=3)), (False, False, True, True, False))
+THREE = OneVsRest(
+    dataclasses.replace(expansion(kernels.rbf(1.0), pairs=3)), (False, False, True, True, False)
+)
 REFUSED = {
-    "laplacian": (expansion(kernels.laplacian(1.0)), "holds linear, polynomial, .* kernels, got laplacian"),
+    "laplacian": (
+        expansion(kernels.laplacian(1.0)),
+        "holds linear, polynomial, .* kernels, got laplacian",
+    ),
     "sum": (expansion(kernels.linear() + kernels.rbf(1.0)), "got sum_"),
     "features": (Mapped(PHI, LINEAR), "got a model on features: write it with models.save"),
     "named features": (Classifier(Mapped(PHI, LINEAR), (0, 1)), "got a model on features"),
-    "names": (Classifier(LINEAR, ("no", "yes")), r"class 'no': give it integers, Classifier\(model.inner, \(0, 1\)\)"),
-    "halves": (Classifier(LINEAR, (0.5, 1)), "integers of 32 bits, but the model has the class 0.5"),
+    "names": (
+        Classifier(LINEAR, ("no", "yes")),
+        r"class 'no': give it integers, Classifier\(model.inner, \(0, 1\)\)",
+    ),
+    "halves": (
+        Classifier(LINEAR, (0.5, 1)),
+        "integers of 32 bits, but the model has the class 0.5",
+    ),
     "large": (Classifier(LINEAR, (0, 2**31)), "integers of 32 bits"),
     "huge": (Classifier(LINEAR, (0, 2**100)), "integers of 32 bits"),
     "infinite": (Classifier(LINEAR, (0, np.inf)), "integers of 32 bits"),
     "nan": (Linear(jnp.array([jnp.nan, 1.0]), jnp.zeros(())), "not finite: its training diverged"),
     "rest with kernels": (THREE, "train with one_vs_one"),
-    "stacked": (Linear(jnp.ones((3, 2)), jnp.zeros(3)), r"got stacked ones, with weights of shape \(3, 2\)"),
+    "stacked": (
+        Linear(jnp.ones((3, 2)), jnp.zeros(3)),
+        r"got stacked ones, with weights of shape \(3, 2\)",
+    ),
     "stacked expansions": (expansion(kernels.rbf(1.0), pairs=3), "got stacked ones"),
     "rows unknown": (
-        expansion(kernels.precomputed(), x=np.zeros((4, 4)), index=jnp.full(4, -1), coef=jnp.ones(4)),
+        expansion(
+            kernels.precomputed(), x=np.zeros((4, 4)), index=jnp.full(4, -1), coef=jnp.ones(4)
+        ),
         "index is -1",
     ),
 }
@@ -374,48 +442,108 @@ def test_other_arguments_are_refused(tmp_path):
         from_libsvm(tmp_path)
 
 
-HEAD = "svm_type c_svc\nkernel_type rbf\ngamma 0.5\nnr_class 2\ntotal_sv 2\nrho 0.5\nlabel 1 -1\nnr_sv 1 1\nSV\n"
+HEAD = (
+    "svm_type c_svc\nkernel_type rbf\ngamma 0.5\nnr_class 2\ntotal_sv "
+    "2\nrho 0.5\nlabel 1 -1\nnr_sv 1 1\nSV\n"
+)
 SVS = "1 1:1 2:1\n-1 1:2\n"
 WEIGHTS = "solver_type L2R_LR\nnr_class 3\nlabel 1 2 3\nnr_feature 2\nbias -1\nw\n1 2 3\n4 5 6\n"
 DAMAGED = {
     "empty": ("", "line 1: expected 'svm_type'"),
     "another file": ("hello\n", "line 1: expected 'svm_type'.*got 'hello'"),
     "no end": (HEAD[:-3], "ends in its header: expected a line 'SV'"),
-    "unknown key": (HEAD.replace("rho", "roh") + SVS, "line 6: expected one of svm_type, .*, got 'roh'"),
+    "unknown key": (
+        HEAD.replace("rho", "roh") + SVS,
+        "line 6: expected one of svm_type, .*, got 'roh'",
+    ),
     "twice": ("svm_type c_svc\n" + HEAD + SVS, "line 2: svm_type was given before, in line 1"),
-    "type": (HEAD.replace("c_svc", "svc") + SVS, "line 1: svm_type must be one of c_svc, .*, got 'svc'"),
+    "type": (
+        HEAD.replace("c_svc", "svc") + SVS,
+        "line 1: svm_type must be one of c_svc, .*, got 'svc'",
+    ),
     "kernel": (HEAD.replace("rbf", "cubic") + SVS, "line 2: kernel_type must be one of"),
-    "gamma": (HEAD.replace("0.5", "-0.5", 1) + SVS, "line 3: gamma must be a finite number above 0, got -0.5"),
+    "gamma": (
+        HEAD.replace("0.5", "-0.5", 1) + SVS,
+        "line 3: gamma must be a finite number above 0, got -0.5",
+    ),
     "no gamma": (HEAD.replace("gamma 0.5\n", "") + SVS, "has no line 'gamma' in its header"),
-    "no number": (HEAD.replace("rho 0.5", "rho half") + SVS, "line 6: expected a number, got 'half'"),
-    "underscore": (HEAD.replace("rho 0.5", "rho 1_0") + SVS, "line 6: expected a number, got '1_0'"),
-    "nan": (HEAD.replace("rho 0.5", "rho nan") + SVS, "line 6: expected a finite number, got 'nan'"),
-    "too large": (HEAD.replace("rho 0.5", "rho 1e300") + SVS, "line 6: '1e300' is too large for float32: switch on 64-bit"),
-    "two rhos": (HEAD.replace("rho 0.5", "rho 0.5 1") + SVS, "line 6: expected rho and 1 values, got 2"),
-    "one class": (HEAD.replace("nr_class 2", "nr_class 1") + SVS, "line 4: a model of one class decides nothing"),
+    "no number": (
+        HEAD.replace("rho 0.5", "rho half") + SVS,
+        "line 6: expected a number, got 'half'",
+    ),
+    "underscore": (
+        HEAD.replace("rho 0.5", "rho 1_0") + SVS,
+        "line 6: expected a number, got '1_0'",
+    ),
+    "nan": (
+        HEAD.replace("rho 0.5", "rho nan") + SVS,
+        "line 6: expected a finite number, got 'nan'",
+    ),
+    "too large": (
+        HEAD.replace("rho 0.5", "rho 1e300") + SVS,
+        "line 6: '1e300' is too large for float32: switch on 64-bit",
+    ),
+    "two rhos": (
+        HEAD.replace("rho 0.5", "rho 0.5 1") + SVS,
+        "line 6: expected rho and 1 values, got 2",
+    ),
+    "one class": (
+        HEAD.replace("nr_class 2", "nr_class 1") + SVS,
+        "line 4: a model of one class decides nothing",
+    ),
     "classes of regression": (
         WEIGHTS.replace("L2R_LR", "L2R_L2LOSS_SVR").replace("nr_class 3", "nr_class 2x"),
         "line 2: nr_class must be an integer",
     ),
-    "classes": (HEAD.replace("nr_class 2", "nr_class two") + SVS, "line 4: nr_class must be an integer of at least 1"),
-    "digits": (HEAD.replace("nr_class 2", "nr_class " + "9" * 5000) + SVS, "line 4: nr_class must be an integer"),
-    "labels": (HEAD.replace("label 1 -1", "label 1 1") + SVS, "line 7: a class has the same label as another one"),
+    "classes": (
+        HEAD.replace("nr_class 2", "nr_class two") + SVS,
+        "line 4: nr_class must be an integer of at least 1",
+    ),
+    "digits": (
+        HEAD.replace("nr_class 2", "nr_class " + "9" * 5000) + SVS,
+        "line 4: nr_class must be an integer",
+    ),
+    "labels": (
+        HEAD.replace("label 1 -1", "label 1 1") + SVS,
+        "line 7: a class has the same label as another one",
+    ),
     "half a label": (
         HEAD.replace("label 1 -1", "label 1 0.5") + SVS,
         "line 7: label must be an integer and below 2.31, got '0.5'",
     ),
-    "counts": (HEAD.replace("nr_sv 1 1", "nr_sv 1 2") + SVS, "line 8: nr_sv must sum to total_sv, 2, got 3"),
+    "counts": (
+        HEAD.replace("nr_sv 1 1", "nr_sv 1 2") + SVS,
+        "line 8: nr_sv must sum to total_sv, 2, got 3",
+    ),
     "too few": (HEAD + "1 1:1\n", "ends too early: expected 2 lines of support vectors, got 1"),
-    "too many": (HEAD + SVS + "1 1:1\n", "line 12: expected the end of the file after 2 lines of support vectors"),
+    "too many": (
+        HEAD + SVS + "1 1:1\n",
+        "line 12: expected the end of the file after 2 lines of support vectors",
+    ),
     "no colon": (HEAD + "1 1:1 2\n-1 1:2\n", "line 10: expected index:value, got '2'"),
     "two colons": (HEAD + "1 1:1:2\n-1 1:2\n", "line 10: expected index:value, got '1:1:2'"),
     "index": (HEAD + "1 1.5:1\n-1 1:2\n", "line 10: expected index:value, got '1.5:1'"),
-    "index 0": (HEAD + "1 0:1\n-1 1:2\n", "line 10: the index 0 comes first: indices rise and start at 1"),
+    "index 0": (
+        HEAD + "1 0:1\n-1 1:2\n",
+        "line 10: the index 0 comes first: indices rise and start at 1",
+    ),
     "falling": (HEAD + "1 2:1 1:1\n-1 1:2\n", "line 10: the index 1 comes after 2"),
-    "huge index": (HEAD + "1 9999999999:1\n-1 1:2\n", "line 10: the index 9999999999 is above 2147483647"),
-    "wide": (HEAD + "1 2000000000:1\n-1 1:2\n", "too many numbers for a dense matrix: pass sparse=True"),
-    "rows of a matrix": (HEAD.replace("rbf", "precomputed") + SVS, "line 10: expected 0:number, the number of a training row"),
-    "row": (HEAD.replace("rbf", "precomputed") + "1 0:0\n-1 0:2\n", "line 10: the number of a training row must be an integer"),
+    "huge index": (
+        HEAD + "1 9999999999:1\n-1 1:2\n",
+        "line 10: the index 9999999999 is above 2147483647",
+    ),
+    "wide": (
+        HEAD + "1 2000000000:1\n-1 1:2\n",
+        "too many numbers for a dense matrix: pass sparse=True",
+    ),
+    "rows of a matrix": (
+        HEAD.replace("rbf", "precomputed") + SVS,
+        "line 10: expected 0:number, the number of a training row",
+    ),
+    "row": (
+        HEAD.replace("rbf", "precomputed") + "1 0:0\n-1 0:2\n",
+        "line 10: the number of a training row must be an integer",
+    ),
     "coefficients": (
         HEAD.replace("nr_class 2", "nr_class 3").replace("rho 0.5", "rho 1 2 3") + "1\n-1 2\n",
         "line 10: expected 2 coefficients, got 1",
@@ -423,7 +551,10 @@ DAMAGED = {
     "solver": (WEIGHTS.replace("L2R_LR", "L3R"), "line 1: solver_type must be one of L2R_LR"),
     "weights": (WEIGHTS.replace("1 2 3\n4", "1 2\n4"), "line 7: expected 3 weights, got 2"),
     "weight": (WEIGHTS.replace("4 5", "x 5"), "line 8: expected a number, got 'x'"),
-    "fewer weights": (WEIGHTS.replace("4 5 6\n", ""), "ends too early: expected 2 lines of weights, got 1"),
+    "fewer weights": (
+        WEIGHTS.replace("4 5 6\n", ""),
+        "ends too early: expected 2 lines of weights, got 1",
+    ),
     "no bias": (WEIGHTS.replace("bias -1\n", ""), "has no line 'bias'"),
     "bytes": ("svm_type \xff\xfe\nSV\n", "line 1: svm_type must be one of c_svc"),
 }
@@ -432,23 +563,50 @@ DAMAGED = {
 REGRESSOR = "svm_type epsilon_svr\nkernel_type {}\ngamma 1\nnr_class 2\ntotal_sv 1\nrho 0\nSV\n"
 DAMAGED |= {
     # a few bytes that say they need much memory
-    "many points": (HEAD.replace("total_sv 2", f"total_sv {2**31 - 1}") + SVS, "ends too early: expected 2147483647 lines"),
+    "many points": (
+        HEAD.replace("total_sv 2", f"total_sv {2**31 - 1}") + SVS,
+        "ends too early: expected 2147483647 lines",
+    ),
     "points of three": (
-        "svm_type c_svc\nkernel_type rbf\ngamma 1\nnr_class 3\ntotal_sv 2147483647\nrho 0 0 0\nSV\n1 1 1:1\n",
+        (
+            "svm_type c_svc\nkernel_type rbf\ngamma 1\nnr_class 3\ntotal_sv "
+            "2147483647\nrho 0 0 0\nSV\n1 1 1:1\n"
+        ),
         "ends too early: expected 2147483647 lines",
     ),
     "many classes": (
         "solver_type MCSVM_CS\nnr_class 2147483647\nlabel 0 1\nnr_feature 0\nbias -1\nw\n",
         "line 3: expected label and 2147483647 values, got 2",
     ),
-    "wide and short": (REGRESSOR.format("rbf") + "1 268435455:1\n", "dense matrix: pass sparse=True"),
-    "wide and linear": (REGRESSOR.format("linear") + "1e30 268435455:1e5\n", "dense matrix: pass sparse=True"),
-    "far row": (REGRESSOR.format("precomputed") + "1 0:268435455\n", "names training row 268435455, which is too many"),
+    "wide and short": (
+        REGRESSOR.format("rbf") + "1 268435455:1\n",
+        "dense matrix: pass sparse=True",
+    ),
+    "wide and linear": (
+        REGRESSOR.format("linear") + "1e30 268435455:1e5\n",
+        "dense matrix: pass sparse=True",
+    ),
+    "far row": (
+        REGRESSOR.format("precomputed") + "1 0:268435455\n",
+        "names training row 268435455, which is too many",
+    ),
     # numbers that float32 holds, unlike their products or sums
-    "bias": ("solver_type L2R_L2LOSS_SVR\nnr_feature 1\nbias 1e30\nw\n1\n1e30\n", "products or sums are too large for float32"),
-    "bias of three": (WEIGHTS.replace("bias -1", "bias 1e20") + "1e20 1 1\n", "products or sums are too large for float32"),
-    "rho": ("solver_type ONECLASS_SVM\nnr_feature 1\nbias 1\nrho 3e38\nw\n1\n-3e38\n", "products or sums are too large"),
-    "merged": (REGRESSOR.format("linear") + "1e30 3:1e30\n", "products or sums are too large for float32"),
+    "bias": (
+        "solver_type L2R_L2LOSS_SVR\nnr_feature 1\nbias 1e30\nw\n1\n1e30\n",
+        "products or sums are too large for float32",
+    ),
+    "bias of three": (
+        WEIGHTS.replace("bias -1", "bias 1e20") + "1e20 1 1\n",
+        "products or sums are too large for float32",
+    ),
+    "rho": (
+        "solver_type ONECLASS_SVM\nnr_feature 1\nbias 1\nrho 3e38\nw\n1\n-3e38\n",
+        "products or sums are too large",
+    ),
+    "merged": (
+        REGRESSOR.format("linear") + "1e30 3:1e30\n",
+        "products or sums are too large for float32",
+    ),
 }
 
 
@@ -503,10 +661,13 @@ def test_any_change_of_a_byte_gives_a_model_or_a_sentence(text, tmp_path):
 
 
 def overlapping(options, path, columns=3):
-    """A file of LIBSVM of three classes that no function separates, and rows: the margin is rounding."""
+    """A file of LIBSVM of three classes that no function separates, and rows: the margin is
+    rounding."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(60, columns)).astype(np.float32).astype(np.float64)
-    svmutil.svm_save_model(str(path), svmutil.svm_train((np.arange(60) % 3).tolist(), x.tolist(), options + " -q"))
+    svmutil.svm_save_model(
+        str(path), svmutil.svm_train((np.arange(60) % 3).tolist(), x.tolist(), options + " -q")
+    )
     return x
 
 
@@ -520,10 +681,15 @@ def test_coefficients_of_a_linear_kernel_that_cancel_keep_their_digits(nu, spars
     assert np.abs(our_pairs - values).max() < 1e-5 * np.abs(values).max()
     first, second = np.triu_indices(3, 1)
     votes = np.stack([np.where(values > 0, first == c, second == c).sum(1) for c in range(3)], 1)
-    is_clear = (np.sort(votes, 1)[:, -1] > np.sort(votes, 1)[:, -2]) & (np.abs(values).min(1) > 1e-3)
+    is_clear = (np.sort(votes, 1)[:, -1] > np.sort(votes, 1)[:, -2]) & (
+        np.abs(values).min(1) > 1e-3
+    )
     assert is_clear.sum() > 20 and (ours == labels)[is_clear].all()
     to_libsvm(model, tmp_path / "b.model")
-    assert np.abs(their_values(tmp_path / "b.model", x)[1] - our_pairs).max() < 1e-5 * np.abs(values).max()
+    assert (
+        np.abs(their_values(tmp_path / "b.model", x)[1] - our_pairs).max()
+        < 1e-5 * np.abs(values).max()
+    )
 
 
 def test_a_regressor_with_a_linear_kernel_keeps_its_digits(tmp_path):
@@ -531,7 +697,9 @@ def test_a_regressor_with_a_linear_kernel_keeps_its_digits(tmp_path):
     x = rng.normal(size=(40, 2)).astype(np.float32).astype(np.float64) + 100
     y = x @ [1.0, -2.0] + rng.normal(size=40)
     path = tmp_path / "a.model"
-    svmutil.svm_save_model(str(path), svmutil.svm_train(y.tolist(), x.tolist(), "-s 3 -t 0 -c 1000 -e 0.1 -q"))
+    svmutil.svm_save_model(
+        str(path), svmutil.svm_train(y.tolist(), x.tolist(), "-s 3 -t 0 -c 1000 -e 0.1 -q")
+    )
     model = from_libsvm(path)
     assert np.abs(our_values(model, x)[1] - their_values(path, x)[1]).max() < 1e-3
 

@@ -1,4 +1,5 @@
-"""Models, and the files that hold them: nothing is unpickled, nothing half written, nothing half read."""
+"""Models, and the files that hold them: nothing is unpickled, nothing half written, nothing half
+read."""
 
 import copy
 import dataclasses
@@ -29,11 +30,21 @@ import jaxsvm
 from jaxsvm import features, kernels, losses, models, recipe, samplers
 from jaxsvm.data import Scale, Standardize
 from jaxsvm.engines import gradient
-from jaxsvm.engines.gradient import Weights
-from jaxsvm.loops.stream import StreamState
-from jaxsvm.models import Classifier, Expansion, Linear, Mapped, expansion, load, parts, save, serialization
+from jaxsvm.engines.gradient_descent import Weights
+from jaxsvm.loops.streaming import StreamState
+from jaxsvm.models import (
+    Classifier,
+    Expansion,
+    Linear,
+    Mapped,
+    expansion,
+    load,
+    parts,
+    save,
+    serialization,
+)
 from jaxsvm.recipe import Recipe
-from jaxsvm.types import Curve, Run
+from jaxsvm.types import Curve, RunState
 from jaxsvm.wrappers import OneVsOne, OneVsRest
 
 
@@ -42,7 +53,14 @@ def rows(n, d, seed=0):
 
 
 def an_expansion(kernel, n=7, d=3, **changes):
-    made = Expansion(kernel, rows(n, d), rows(n, 1, 1)[:, 0], jnp.float32(0.25), jnp.arange(n, dtype=jnp.int32), "free")
+    made = Expansion(
+        kernel,
+        rows(n, d),
+        rows(n, 1, 1)[:, 0],
+        jnp.float32(0.25),
+        jnp.arange(n, dtype=jnp.int32),
+        "free",
+    )
     return dataclasses.replace(made, **changes)
 
 
@@ -52,11 +70,15 @@ def an_expansion(kernel, n=7, d=3, **changes):
 def test_linear():
     x, w = rows(9, 3), rows(3, 1)[:, 0]
     model = Linear(w, jnp.float32(0.5), "free")
-    np.testing.assert_allclose(model(x), np.asarray(x, np.float64) @ np.asarray(w, np.float64) + 0.5, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        model(x), np.asarray(x, np.float64) @ np.asarray(w, np.float64) + 0.5, rtol=1e-5, atol=1e-6
+    )
     norm = float(np.sum(np.asarray(w, np.float64) ** 2))
     np.testing.assert_allclose(model.sqnorm(), norm, rtol=1e-6)
     np.testing.assert_allclose(Linear(w, jnp.float32(0.5)).sqnorm(), norm, rtol=1e-6)
-    np.testing.assert_allclose(Linear(w, jnp.float32(0.5), "feature").sqnorm(), norm + 0.25, rtol=1e-6)
+    np.testing.assert_allclose(
+        Linear(w, jnp.float32(0.5), "feature").sqnorm(), norm + 0.25, rtol=1e-6
+    )
     twice = model.scaled(jnp.float32(2))
     assert twice.bias == "free" and float(twice.b) == 1.0
     np.testing.assert_array_equal(twice(x), 2 * model(x))
@@ -72,7 +94,8 @@ KERNELS = {
     "sum": kernels.rbf(1.0) + kernels.linear(),
     "product": kernels.rbf(1.0) * kernels.polynomial(degree=2),
     "scaled": 0.5 * kernels.rbf(1.0),
-    "nested": 2.0 * (kernels.rbf(1.0) + kernels.linear() * kernels.sigmoid()) + kernels.laplacian(1.0),
+    "nested": 2.0 * (kernels.rbf(1.0) + kernels.linear() * kernels.sigmoid())
+    + kernels.laplacian(1.0),
 }
 
 
@@ -96,7 +119,9 @@ def test_expansion_over_the_training_rows():
     np.testing.assert_array_equal(model.index, [0, 1])
     assert model.bias == "none" and float(model.b) == 0 and model.index.dtype == jnp.int32
     np.testing.assert_array_equal(model(data.x), [2.0, -4.0])
-    with pytest.raises(ValueError, match=r"expansion over the training rows: call solver\.model\(state, data\)"):
+    with pytest.raises(
+        ValueError, match=r"expansion over the training rows: call solver\.model\(state, data\)"
+    ):
         expansion(kernels.linear(), jnp.ones(2), None)
 
 
@@ -110,7 +135,10 @@ def test_support_holds_the_coefficients_that_are_not_0():
     np.testing.assert_array_equal(support.index, [5, 3, -1])
     np.testing.assert_array_equal(support.coef, np.asarray(coef)[[1, 3, 4]])
     x = rows(5, 3, 2)
-    alone = np.asarray(kernels.rbf(1.5)(x, model.x[jnp.array([1, 3, 4])]), np.float64) @ support.coef + support.b
+    alone = (
+        np.asarray(kernels.rbf(1.5)(x, model.x[jnp.array([1, 3, 4])]), np.float64) @ support.coef
+        + support.b
+    )
     np.testing.assert_allclose(model(x), alone, rtol=1e-6, atol=1e-6)
     assert dataclasses.replace(model, coef=jnp.zeros(7)).support().index.shape == (0,)
     with pytest.raises(TypeError, match="outside of jit, vmap and grad"):
@@ -127,7 +155,11 @@ def test_mapped():
 
 @pytest.mark.long
 def test_models_are_pytrees():
-    for model in (Linear(jnp.ones(2), jnp.zeros(())), an_expansion(KERNELS["nested"]), Mapped(len, Linear(jnp.ones(2), 0.0))):
+    for model in (
+        Linear(jnp.ones(2), jnp.zeros(())),
+        an_expansion(KERNELS["nested"]),
+        Mapped(len, Linear(jnp.ones(2), 0.0)),
+    ):
         again = jax.tree.unflatten(*reversed(jax.tree.flatten(model)))
         assert type(again) is type(model)
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -151,7 +183,9 @@ def test_blocks_smaller_than_the_rows_equal_one_block(block):
 
 READERS = {
     "linear": Linear(jnp.ones(64), jnp.zeros(())),
-    "expansion": Expansion(kernels.rbf(1.0), jnp.eye(3, 64), jnp.ones(3), jnp.zeros(()), jnp.arange(3)),
+    "expansion": Expansion(
+        kernels.rbf(1.0), jnp.eye(3, 64), jnp.ones(3), jnp.zeros(()), jnp.arange(3)
+    ),
     "mapped": Mapped(Scale(None, jnp.full(64, 2.0)), Linear(jnp.ones(64), jnp.zeros(()))),
     "scale": Scale(jnp.ones(64), jnp.full(64, 2.0)),
     "kernel": lambda x: kernels.linear()(x, jnp.eye(3, 64)),
@@ -160,7 +194,8 @@ READERS = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_rows_that_are_filled_again_after_the_call_are_read_before(name):
-    """JAX reads a large array of NumPy after the call, as long as it does not begin at a multiple of 64 bytes."""
+    """JAX reads a large array of NumPy after the call, as long as it does not begin at a multiple
+    of 64 bytes."""
     read = READERS[name]
     x = np.random.default_rng(0).normal(size=(20000, 64)).astype(np.float32)
     memory = np.empty(x.nbytes + 128, np.uint8)
@@ -182,7 +217,9 @@ def test_no_rows():
 def arrays_of(compiled):
     """The element counts of all arrays in a compiled program."""
     shapes = set(re.findall(r"\b[a-z]+\d+\[([\d,]*)\]", compiled.as_text()))
-    return {int(np.prod([int(n) for n in shape.split(",") if n], dtype=np.int64)) for shape in shapes}
+    return {
+        int(np.prod([int(n) for n in shape.split(",") if n], dtype=np.int64)) for shape in shapes
+    }
 
 
 @pytest.mark.parametrize("name", ["rbf", "laplacian", "nested"])
@@ -250,7 +287,11 @@ def test_models_with_every_kernel(name, path):
 
 
 def test_a_precomputed_kernel(path):
-    model = expansion(kernels.precomputed(), jnp.array([1.0, 2.0]), jaxsvm.dataset([[2.0, 1.0], [1.0, 2.0]], [1, -1]))
+    model = expansion(
+        kernels.precomputed(),
+        jnp.array([1.0, 2.0]),
+        jaxsvm.dataset([[2.0, 1.0], [1.0, 2.0]], [1, -1]),
+    )
     np.testing.assert_array_equal(again(model, path)(model.x), model(model.x))
 
 
@@ -283,7 +324,9 @@ def own_diag(x):
     return 1.0 + jnp.sum(x * x, 1)
 
 
-@pytest.mark.parametrize("kernel", [lambda k: k, lambda k: 0.5 * k + kernels.linear()], ids=["alone", "in a sum"])
+@pytest.mark.parametrize(
+    "kernel", [lambda k: k, lambda k: 0.5 * k + kernels.linear()], ids=["alone", "in a sum"]
+)
 def test_a_registered_kernel_of_ones_own(kernel, path, registry):
     kernels.register("tests.own_block", own_block)
     kernels.register("tests.own_diag", own_diag)
@@ -295,7 +338,10 @@ def test_a_registered_kernel_of_ones_own(kernel, path, registry):
 
 def test_an_unregistered_kernel_is_refused(path):
     save(path, jnp.ones(2))
-    with pytest.raises(ValueError, match=r"cannot save <function own.*register yours with .*kernels\.register\(name, fn\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"cannot save <function own.*register yours with .*kernels\.register\(name, fn\)",
+    ):
         save(path, an_expansion(kernels.custom(own_block)))
     np.testing.assert_array_equal(load(path), jnp.ones(2))
     assert os.listdir(path.parent) == [path.name]
@@ -306,7 +352,10 @@ def test_a_kernel_that_the_reader_has_not_registered(path, registry):
     model = an_expansion(kernels.custom(own_block))
     save(path, model)
     del registry["tests.own_block"]
-    with pytest.raises(ValueError, match=r"the file holds 'tests\.own_block', which is not registered: import or register it"):
+    with pytest.raises(
+        ValueError,
+        match=r"the file holds 'tests\.own_block', which is not registered: import or register it",
+    ):
         load(path)
     same(load(path, like=model), model)
 
@@ -337,12 +386,12 @@ def test_runs_of_every_solver(name, path):
     @jax.jit
     def start(key):
         state = solver.init(key, X4)
-        return Run(state, sampler.init(key, X4), jnp.int32(3), jnp.zeros((), bool))
+        return RunState(state, sampler.init(key, X4), jnp.int32(3), jnp.zeros((), bool))
 
     run = start(jax.random.key(1))
     found = again(run, path)
     same(found, run)
-    assert isinstance(found, Run) and type(found.solver) is type(run.solver)
+    assert isinstance(found, RunState) and type(found.solver) is type(run.solver)
     same(load(path, like=run), run)
 
 
@@ -352,7 +401,9 @@ OPTIMISERS = {
     "partition": optax.partition({"a": optax.sgd(0.1), "b": optax.adam(0.1)}, Weights("a", "b")),
     "masked": optax.masked(optax.adam(0.1), Weights(True, False)),
     "injected": optax.inject_hyperparams(optax.sgd)(0.1),
-    "schedule": optax.chain(optax.clip(1.0), optax.scale_by_schedule(optax.cosine_decay_schedule(0.1, 10))),
+    "schedule": optax.chain(
+        optax.clip(1.0), optax.scale_by_schedule(optax.cosine_decay_schedule(0.1, 10))
+    ),
     "finite": optax.apply_if_finite(optax.sgd(0.1), 3),
     "lbfgs": optax.scale_by_lbfgs(),
     "averages": optax.chain(optax.sgd(0.1), jaxsvm.average_iterates(weights=lambda t: t + 1)),
@@ -363,7 +414,8 @@ OPTIMISERS = {
 
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_states_of_optax(name, path):
-    """What the gradient engine is given, its contrib optimisers too, is saved by `fit(save=...)`."""
+    """What the gradient engine is given, its contrib optimisers too, is saved by
+    `fit(save=...)`."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         state = gradient(losses.hinge, OPTIMISERS[name], bias="free").init(jax.random.key(0), X4)
     same(again(state, path), state)
@@ -371,16 +423,32 @@ def test_states_of_optax(name, path):
 
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
 def test_typed_keys(impl, path):
-    tree = {"one": jax.random.key(3, impl=impl), "many": jax.random.split(jax.random.key(4, impl=impl), 3)}
+    tree = {
+        "one": jax.random.key(3, impl=impl),
+        "many": jax.random.split(jax.random.key(4, impl=impl), 3),
+    }
     found = again(tree, path)
     same(found, tree)
-    np.testing.assert_array_equal(jax.random.normal(found["one"], (3,)), jax.random.normal(tree["one"], (3,)))
+    np.testing.assert_array_equal(
+        jax.random.normal(found["one"], (3,)), jax.random.normal(tree["one"], (3,))
+    )
 
 
 @pytest.mark.long(but=3)
 @pytest.mark.parametrize(
     "dtype",
-    [jnp.bfloat16, jnp.float8_e4m3fn, jnp.int4, jnp.float16, jnp.float32, jnp.complex64, jnp.int8, jnp.uint16, jnp.uint32, bool],
+    [
+        jnp.bfloat16,
+        jnp.float8_e4m3fn,
+        jnp.int4,
+        jnp.float16,
+        jnp.float32,
+        jnp.complex64,
+        jnp.int8,
+        jnp.uint16,
+        jnp.uint32,
+        bool,
+    ],
     ids=lambda d: np.dtype(d).name,
 )
 def test_dtypes(dtype, path):
@@ -392,22 +460,38 @@ def test_dtypes(dtype, path):
 
 
 def test_numpy_arrays_come_back_as_jax_arrays(path):
-    tree = [np.arange(3, dtype=np.int32), np.float32(0.5), np.ones((2, 3), np.float32, order="F").T, np.bool_(True)]
+    tree = [
+        np.arange(3, dtype=np.int32),
+        np.float32(0.5),
+        np.ones((2, 3), np.float32, order="F").T,
+        np.bool_(True),
+    ]
     tree.append(np.arange(3, dtype=np.float32).astype(ml_dtypes.bfloat16))
     same(again(tree, path), tree)
 
 
 def test_arrays_in_the_other_byte_order(path):
-    same(again(np.arange(6, dtype=">i2").reshape(2, 3), path), np.arange(6, dtype=np.int16).reshape(2, 3))
+    same(
+        again(np.arange(6, dtype=">i2").reshape(2, 3), path),
+        np.arange(6, dtype=np.int16).reshape(2, 3),
+    )
 
 
 def test_float64_with_and_without_x64(path):
     with jax.enable_x64(True):
-        tree = {"x": jnp.array([1.0, 1e300, -0.0]), "i": jnp.array([2**40]), "u": jnp.array(2**63, jnp.uint64)}
+        tree = {
+            "x": jnp.array([1.0, 1e300, -0.0]),
+            "i": jnp.array([2**40]),
+            "u": jnp.array(2**63, jnp.uint64),
+        }
         same(again(tree, path), tree)
     for like in (None, tree):
         with pytest.raises(
-            ValueError, match=r"64-bit numbers: switch them on first, jax\.config\.update\('jax_enable_x64', True\)"
+            ValueError,
+            match=(
+                r"64-bit numbers: switch them on first, "
+                r"jax\.config\.update\('jax_enable_x64', True\)"
+            ),
         ):
             load(path, like=like)
 
@@ -485,7 +569,9 @@ def test_a_class_that_is_not_registered(path):
         a: Any
 
     for tree in (Loose(jnp.ones(2)), Bare(jnp.ones(2))):
-        with pytest.raises(ValueError, match=r"cannot save .*register yours with jaxsvm\.register\(name, thing\)"):
+        with pytest.raises(
+            ValueError, match=r"cannot save .*register yours with jaxsvm\.register\(name, thing\)"
+        ):
             save(path, tree)
 
 
@@ -510,7 +596,10 @@ def test_like_gives_the_classes(path, registry):
     tree = Loose(jnp.ones(2), {"b": (jnp.int32(1), None), "a": [jax.random.key(1), 0.5]})
     save(path, tree)
     del registry["tests.Loose"]
-    with pytest.raises(ValueError, match=r"the file holds 'tests\.Loose', which is not registered.*load\(path, like=\.\.\.\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"the file holds 'tests\.Loose', which is not registered.*load\(path, like=\.\.\.\)",
+    ):
         load(path)
     like = Loose(jnp.zeros(2), {"b": (jnp.int32(7), None), "a": [jax.random.key(9), 1.5]})
     found = load(path, like=like)
@@ -543,7 +632,10 @@ def test_like_with_plain_numbers_and_words(path):
             r"the file holds an array int32\[\] where `like` has float32\[\]",
         ),
         ({"w": jnp.zeros(2)}, "the file holds 2 arrays, `like` has 1"),
-        ({"w": jnp.zeros(2), "t": jnp.int32(0), "z": jnp.zeros(1)}, "the file holds 2 arrays, `like` has 3"),
+        (
+            {"w": jnp.zeros(2), "t": jnp.int32(0), "z": jnp.zeros(1)},
+            "the file holds 2 arrays, `like` has 3",
+        ),
     ],
     ids=["shape", "dtype", "fewer", "more"],
 )
@@ -602,11 +694,17 @@ def test_files_of_another_version(like, path, registry):
     save(path, Older(jnp.ones(2)))
     for cls, fits in ((Grown, True), (Needy, False), (Linear, False)):
         registry["tests.Older"] = cls
-        given = {"like": cls(*[jnp.zeros(2)] * (2 if cls is Needy else 1))} if like and cls is not Linear else {}
+        given = (
+            {"like": cls(*[jnp.zeros(2)] * (2 if cls is Needy else 1))}
+            if like and cls is not Linear
+            else {}
+        )
         if fits:
             same(load(path, **given), Grown(jnp.ones(2)))
             continue
-        with pytest.raises(ValueError, match="of another version of jaxsvm|holds 1 arrays, `like` has 2"):
+        with pytest.raises(
+            ValueError, match="of another version of jaxsvm|holds 1 arrays, `like` has 2"
+        ):
             load(path, **given)
 
 
@@ -648,7 +746,9 @@ def test_a_file_with_an_object_array_is_refused(path):
     array = np.empty(1, object)
     array[0] = Trap()
     zipped(path, {"format": 1, "tree": {"array": 0, "dtype": "float32"}}, a0=array)
-    with pytest.raises(ValueError, match=re.escape(f"{path} is damaged or was not written by jaxsvm.models.save")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"{path} is damaged or was not written by jaxsvm.models.save")
+    ):
         load(path)
     with open(path, "wb") as file:
         np.save(file, array, allow_pickle=True)
@@ -666,7 +766,9 @@ def test_a_pickle_is_refused(path):
     assert Trap.sprung == []
 
 
-@pytest.mark.parametrize("name", ["os.system", "optax.adam", "optax.os", "optax.tree", "builtins.eval", "optax.__name__"])
+@pytest.mark.parametrize(
+    "name", ["os.system", "optax.adam", "optax.os", "optax.tree", "builtins.eval", "optax.__name__"]
+)
 def test_only_registered_names_are_found(name, path):
     for kind in ("call", "named", "function"):
         zipped(path, {"format": 1, "tree": {kind: name, "args": [], "kwargs": {}, "fields": {}}})
@@ -693,13 +795,16 @@ def intact(tmp_path_factory):
 
 
 def identical_or_refused(content, path):
-    """Loads to the identical tree (True), or raises ValueError that names the file (False); anything else fails."""
+    """Loads to the identical tree (True), or raises ValueError that names the file (False);
+    anything else fails."""
     pathlib.Path(path).write_bytes(content)
     try:
         found = load(path)
     except ValueError as error:
         assert type(error) is ValueError, f"a subclass may say anything: {error!r}"
-        assert str(path) in str(error) and "is damaged or was not written by jaxsvm.models.save" in str(error)
+        assert str(path) in str(
+            error
+        ) and "is damaged or was not written by jaxsvm.models.save" in str(error)
         return False
     same(found, WHOLE)
     return True
@@ -736,7 +841,9 @@ def places_of_structure(content):
     with zipfile.ZipFile(io.BytesIO(content)) as file:
         for info in file.infolist():
             start = info.header_offset
-            name, extra = (int.from_bytes(content[start + at : start + at + 2], "little") for at in (26, 28))
+            name, extra = (
+                int.from_bytes(content[start + at : start + at + 2], "little") for at in (26, 28)
+            )
             places.extend(range(start, start + 30 + name + extra + 80))
         places.extend(range(file.start_dir, len(content)))
     return [place for place in places if place < len(content)]
@@ -748,14 +855,17 @@ def places_of_structure(content):
 def test_flipped_bytes_of_the_structure(intact, data):
     """Where the checksums of the numbers do not reach."""
     content = bytearray(intact)
-    content[data.draw(st.sampled_from(places_of_structure(intact)))] ^= data.draw(st.integers(1, 255))
+    content[data.draw(st.sampled_from(places_of_structure(intact)))] ^= data.draw(
+        st.integers(1, 255)
+    )
     with tempfile.TemporaryDirectory() as folder:
         identical_or_refused(bytes(content), os.path.join(folder, "tree.npz"))
 
 
 @pytest.mark.parametrize("size", [30, 30_000])
 def test_a_shape_made_smaller(size, path):
-    """(30,) -> (10,) is one bit; a large array is then read in part and the checksum of the whole never compared."""
+    """(30,) -> (10,) is one bit; a large array is then read in part and the checksum of the whole
+    never compared."""
     save(path, jnp.zeros(size))
     content = path.read_bytes()
     assert content.count(b"'shape': (3") == 1
@@ -791,7 +901,18 @@ def test_zip_records_that_are_damaged(intact, path):
     """A flag that says encrypted, an unknown compression, a method that needs a newer reader."""
     central = [at for at in range(len(intact)) if intact.startswith(b"PK\1\2", at)]
     assert len(central) > 3
-    for offset, value in ((8, 1), (10, 99), (10, 8), (10, 12), (10, 14), (6, 90), (24, 255), (20, 3), (28, 255), (9, 8)):
+    for offset, value in (
+        (8, 1),
+        (10, 99),
+        (10, 8),
+        (10, 12),
+        (10, 14),
+        (6, 90),
+        (24, 255),
+        (20, 3),
+        (28, 255),
+        (9, 8),
+    ):
         content = bytearray(intact)
         content[central[0] + offset] = value
         identical_or_refused(bytes(content), path)
@@ -814,7 +935,10 @@ def test_zip_records_that_are_damaged(intact, path):
         {"format": 1, "tree": {"array": 0}},
         {"format": 1, "tree": {"key": 0, "impl": "no such"}},
         {"format": 1, "tree": {"named": "Linear", "fields": {"nonsense": {"value": 1}}}},
-        {"format": 1, "tree": {"call": "kernels.rbf", "args": [], "kwargs": {"nonsense": {"value": 1}}}},
+        {
+            "format": 1,
+            "tree": {"call": "kernels.rbf", "args": [], "kwargs": {"nonsense": {"value": 1}}},
+        },
         {"format": 1, "tree": {"tuple": 5}},
         {"format": 2, "tree": {"value": 1}},
         b'{"format": 1, "tree": ' + b'{"list": [' * 5000 + b"]}" * 5000 + b"}",
@@ -886,7 +1010,9 @@ def npy(array, shape=None):
     """The bytes of a `.npy` file, which may say that it has another shape."""
     stream = io.BytesIO()
     np.lib.format.write_array_header_1_0(
-        stream, np.lib.format.header_data_from_array_1_0(array) | ({} if shape is None else {"shape": shape})
+        stream,
+        np.lib.format.header_data_from_array_1_0(array)
+        | ({} if shape is None else {"shape": shape}),
     )
     return stream.getvalue() + array.tobytes()
 
@@ -907,9 +1033,15 @@ def refused_in_little_memory(message, read, path, most=10e6):
 def test_members_that_the_header_does_not_name(path):
     save(path, jnp.arange(3))
     members = members_of(path)
-    for name, content in (("a1.npy", npy(np.zeros(3))), ("more.txt", b"text"), ("a00.npy", npy(np.zeros(3)))):
+    for name, content in (
+        ("a1.npy", npy(np.zeros(3))),
+        ("more.txt", b"text"),
+        ("a00.npy", npy(np.zeros(3))),
+    ):
         written_as(path, [*members.items(), (name, content)])
-        with pytest.raises(ValueError, match=f"the header does not name {name.removesuffix('.npy')}"):
+        with pytest.raises(
+            ValueError, match=f"the header does not name {name.removesuffix('.npy')}"
+        ):
             load(path)
 
 
@@ -918,20 +1050,29 @@ def test_members_that_come_twice(path):
     members = members_of(path)
     for name in ("a0.npy", "a0", "header.npy"):
         written_as(path, [*members.items(), (name, members.get(name, npy(np.zeros(3))))])
-        with pytest.raises(ValueError, match=f"two members have the name {name.removesuffix('.npy')}"):
+        with pytest.raises(
+            ValueError, match=f"two members have the name {name.removesuffix('.npy')}"
+        ):
             load(path)
 
 
 def test_arrays_that_the_header_names_twice_or_not_at_all(path):
     for tree, arrays in (
         ({"list": [{"array": 0, "dtype": "float32"}] * 2}, {"a0": np.zeros(2, np.float32)}),
-        ({"array": True, "dtype": "float32"}, {"aTrue": np.zeros(2, np.float32), "a1": np.zeros(2, np.float32)}),
+        (
+            {"array": True, "dtype": "float32"},
+            {"aTrue": np.zeros(2, np.float32), "a1": np.zeros(2, np.float32)},
+        ),
         ({"array": "../header", "dtype": "uint8"}, {}),
         ({"array": "header", "dtype": "uint8"}, {}),
     ):
         zipped(path, {"format": 1, "tree": tree}, **arrays)
         with pytest.raises(
-            ValueError, match="is damaged or was not written by .*(is not there or was named before|does not name)"
+            ValueError,
+            match=(
+                "is damaged or was not written by .*(is not there "
+                "or was named before|does not name)"
+            ),
         ):
             load(path)
 
@@ -965,7 +1106,10 @@ def test_members_that_overlap_take_no_memory(path):
     """A thousand members of a megabyte in a file of one."""
     content = npy(np.zeros(250_000, np.float32))
     with zipfile.ZipFile(path, "w") as file:
-        header = {"format": 1, "tree": {"list": [{"array": k, "dtype": "float32"} for k in range(1000)]}}
+        header = {
+            "format": 1,
+            "tree": {"list": [{"array": k, "dtype": "float32"} for k in range(1000)]},
+        }
         file.writestr("header.npy", npy(np.frombuffer(json.dumps(header).encode(), np.uint8)))
         file.writestr("a0.npy", content)
         for k in range(1, 1000):
@@ -1025,7 +1169,11 @@ def test_a_function_that_a_user_registered_is_not_called(path, registry):
     ):
         zipped(path, {"format": 1, "tree": node})
         with pytest.raises(
-            ValueError, match=r"tree.npz: the file (calls|makes a) '.*', which is not registered as a (factory|class)"
+            ValueError,
+            match=(
+                r"tree.npz: the file (calls|makes a) '.*', which is "
+                r"not registered as a (factory|class)"
+            ),
         ):
             load(path)
     zipped(path, {"format": 1, "tree": {"function": "tests.own"}})
@@ -1041,7 +1189,10 @@ def altered(path, tree, old, new):
     members = members_of(path)
     header = members["header.npy"][128:]
     assert header.count(old) >= 1
-    written_as(path, (members | {"header.npy": npy(np.frombuffer(header.replace(old, new), np.uint8))}).items())
+    written_as(
+        path,
+        (members | {"header.npy": npy(np.frombuffer(header.replace(old, new), np.uint8))}).items(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -1049,21 +1200,44 @@ def altered(path, tree, old, new):
     [
         (kernels.rbf(2.0), b"2.0", b"-1.0", "sigma must be a finite number above 0, got -1"),
         (kernels.rbf(2.0), b"2.0", b"NaN", "sigma must be a finite number above 0, got nan"),
-        (kernels.linear() + 3.0 * kernels.laplacian(2.0), b"2.0", b"0.0", "sigma must be a finite number above 0"),
-        (kernels.linear() + 3.0 * kernels.laplacian(2.0), b"3.0", b"-3.0", "factor must be a finite number above 0"),
-        (kernels.polynomial(1.0, degree=3), b'{"value": 3}', b'{"value": -3}', "degree must be a whole number"),
+        (
+            kernels.linear() + 3.0 * kernels.laplacian(2.0),
+            b"2.0",
+            b"0.0",
+            "sigma must be a finite number above 0",
+        ),
+        (
+            kernels.linear() + 3.0 * kernels.laplacian(2.0),
+            b"3.0",
+            b"-3.0",
+            "factor must be a finite number above 0",
+        ),
+        (
+            kernels.polynomial(1.0, degree=3),
+            b'{"value": 3}',
+            b'{"value": -3}',
+            "degree must be a whole number",
+        ),
     ],
 )
 def test_kernels_out_of_range(kernel, old, new, message, path):
     altered(path, an_expansion(kernel), old, new)
-    with pytest.raises(ValueError, match=f"tree.npz: the file holds .* with arguments that it refuses: {message}"):
+    with pytest.raises(
+        ValueError, match=f"tree.npz: the file holds .* with arguments that it refuses: {message}"
+    ):
         load(path)
 
 
 def test_a_bias_that_there_is_not(path):
-    for tree in (Linear(jnp.ones(2), jnp.zeros(()), "feature"), an_expansion(kernels.rbf(1.0), bias="feature")):
+    for tree in (
+        Linear(jnp.ones(2), jnp.zeros(()), "feature"),
+        an_expansion(kernels.rbf(1.0), bias="feature"),
+    ):
         altered(path, tree, b'"feature"', b'"evil"')
-        with pytest.raises(ValueError, match="tree.npz: .* bias must be one of 'none', 'feature', 'free', got 'evil'"):
+        with pytest.raises(
+            ValueError,
+            match="tree.npz: .* bias must be one of 'none', 'feature', 'free', got 'evil'",
+        ):
             load(path)
 
 
@@ -1077,7 +1251,7 @@ def a_batch(**changes):
 
 
 def a_run(**changes):
-    return Run((), (), jnp.int32(3), jnp.zeros((), bool))._replace(**changes)
+    return RunState((), (), jnp.int32(3), jnp.zeros((), bool))._replace(**changes)
 
 
 def a_flow(**changes):
@@ -1090,7 +1264,9 @@ def a_map(**changes):
 
 
 def waves(**changes):
-    return dataclasses.replace(features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=2, features=4), **changes)
+    return dataclasses.replace(
+        features.fourier(jax.random.key(0), kernels.rbf(1.0), dim=2, features=4), **changes
+    )
 
 
 ONE = Linear(jnp.ones(2), jnp.zeros(()))
@@ -1107,37 +1283,88 @@ def named(classes):
 INT = jnp.arange(7, dtype=jnp.int32)
 IMPOSSIBLE = {
     "w of words": (Linear("w", jnp.zeros(())), "w must be an array"),
-    "w of truth values": (Linear(jnp.ones(2, bool), jnp.zeros(())), "w must hold real numbers, got dtype bool"),
+    "w of truth values": (
+        Linear(jnp.ones(2, bool), jnp.zeros(())),
+        "w must hold real numbers, got dtype bool",
+    ),
     "w a number": (Linear(jnp.float32(1), jnp.zeros(())), "w must be a vector"),
     "b a vector": (Linear(jnp.ones(2), jnp.zeros(3)), "b has the axes"),
-    "coef longer": (an_expansion(kernels.rbf(1.0), coef=jnp.ones(8)), "x, coef and index must have as many rows"),
-    "index shorter": (an_expansion(kernels.rbf(1.0), index=INT[:3]), "x, coef and index must have as many rows"),
-    "index below -1": (an_expansion(kernels.rbf(1.0), index=INT - 2), "index must be at least -1, got -2"),
-    "index of floats": (an_expansion(kernels.rbf(1.0), index=jnp.ones(7)), "index must hold whole numbers"),
-    "x a vector": (an_expansion(kernels.rbf(1.0), x=jnp.ones(7)), "x, coef and index must have as many rows"),
+    "coef longer": (
+        an_expansion(kernels.rbf(1.0), coef=jnp.ones(8)),
+        "x, coef and index must have as many rows",
+    ),
+    "index shorter": (
+        an_expansion(kernels.rbf(1.0), index=INT[:3]),
+        "x, coef and index must have as many rows",
+    ),
+    "index below -1": (
+        an_expansion(kernels.rbf(1.0), index=INT - 2),
+        "index must be at least -1, got -2",
+    ),
+    "index of floats": (
+        an_expansion(kernels.rbf(1.0), index=jnp.ones(7)),
+        "index must hold whole numbers",
+    ),
+    "x a vector": (
+        an_expansion(kernels.rbf(1.0), x=jnp.ones(7)),
+        "x, coef and index must have as many rows",
+    ),
     "no kernel": (an_expansion("rbf"), "kernel must be a kernel"),
-    "inner no model": (Mapped(kernels.linear(), jnp.ones(2)), "phi must be a feature map and inner a model"),
+    "inner no model": (
+        Mapped(kernels.linear(), jnp.ones(2)),
+        "phi must be a feature map and inner a model",
+    ),
     "one class": (named(("a",)), "classes must be the names of two classes or more, each once"),
-    "a class twice": (named(("a", "a")), "classes must be the names of two classes or more, each once"),
-    "classes no names": (named(("a", None)), "classes must be the names of two classes or more, each once"),
-    "three classes of one value": (Classifier(ONE, ("a", "b", "c")), "there are 3 classes, but the model gives 1 values"),
+    "a class twice": (
+        named(("a", "a")),
+        "classes must be the names of two classes or more, each once",
+    ),
+    "classes no names": (
+        named(("a", None)),
+        "classes must be the names of two classes or more, each once",
+    ),
+    "three classes of one value": (
+        Classifier(ONE, ("a", "b", "c")),
+        "there are 3 classes, but the model gives 1 values",
+    ),
     "two classes of three": (
         Classifier(Mapped(kernels.linear(), OneVsRest(THREE, (True, True))), ("a", "b")),
         "there are 2 classes, but the model gives 3 values",
     ),
-    "stacked too short": (OneVsRest(THREE, (True,)), "stacked must hold a truth value for each of the 2 arrays"),
+    "stacked too short": (
+        OneVsRest(THREE, (True,)),
+        "stacked must hold a truth value for each of the 2 arrays",
+    ),
     "stacked nowhere": (OneVsRest(THREE, (False, False)), "stacked must hold a truth value"),
-    "stacks apart": (OneVsRest(Linear(jnp.ones((3, 2)), jnp.zeros(3)).scaled(1.0), (True, 1)), "stacked must hold a truth value"),
-    "pairs": (OneVsOne(THREE, (True, True), 5), "5 classes have 10 pairs, but inner holds 3 models"),
+    "stacks apart": (
+        OneVsRest(Linear(jnp.ones((3, 2)), jnp.zeros(3)).scaled(1.0), (True, 1)),
+        "stacked must hold a truth value",
+    ),
+    "pairs": (
+        OneVsOne(THREE, (True, True), 5),
+        "5 classes have 10 pairs, but inner holds 3 models",
+    ),
     "no pair": (OneVsOne(THREE, (True, True), 1), "classes must be"),
-    "column below 0": (sparse_rows(index=sparse_rows().index - 1), "index must be at least 0, got -1"),
+    "column below 0": (
+        sparse_rows(index=sparse_rows().index - 1),
+        "index must be at least 0, got -1",
+    ),
     "column too large": (sparse_rows(columns=3), "index must be at most 2, got 3"),
     "columns no number": (sparse_rows(columns="6"), "columns must"),
     "length too large": (sparse_rows(length=jnp.full(4, 99)), "length must be at most 8, got 99"),
-    "numbers behind length": (sparse_rows(length=jnp.zeros(4, jnp.int32)), "value must be 0 behind"),
+    "numbers behind length": (
+        sparse_rows(length=jnp.zeros(4, jnp.int32)),
+        "value must be 0 behind",
+    ),
     "rows that are not there": (sparse_rows(rows=jnp.array([4])), "rows must be at most 3, got 4"),
-    "offsets too large": (dataclasses.replace(sparse_rows().packed, offsets=jnp.full(4, 30)), "and length name numbers behind"),
-    "offsets below 0": (dataclasses.replace(sparse_rows().packed, offsets=jnp.full(4, -1)), "offsets must be at least 0"),
+    "offsets too large": (
+        dataclasses.replace(sparse_rows().packed, offsets=jnp.full(4, 30)),
+        "and length name numbers behind",
+    ),
+    "offsets below 0": (
+        dataclasses.replace(sparse_rows().packed, offsets=jnp.full(4, -1)),
+        "offsets must be at least 0",
+    ),
     "y longer": (a_batch(y=jnp.ones(5)), r"y must have shape \(4,\), got \(5,\)"),
     "row below -1": (a_batch(index=jnp.full(4, -2)), "index must be at least -1"),
     "weight below 0": (a_batch(weight=jnp.full(4, -1.0)), "weight must be at least 0"),
@@ -1166,20 +1393,35 @@ IMPOSSIBLE = {
 def test_what_cannot_be_is_refused(name, like, path):
     tree, message = IMPOSSIBLE[name]
     save(path, {"inside": [tree]})
-    with pytest.raises(ValueError, match=re.escape(f"{path}: the file holds a ") + rf"\w+ that cannot be: .*{message}"):
+    with pytest.raises(
+        ValueError,
+        match=re.escape(f"{path}: the file holds a ") + rf"\w+ that cannot be: .*{message}",
+    ):
         load(path, **({"like": {"inside": [tree]}} if like else {}))
 
 
 @pytest.mark.parametrize(
     "tree",
     [
-        sparse_rows(), sparse_rows().packed, sparse_rows(rows=jnp.array([3, 0])), a_batch(), a_run(), a_flow(), a_map(), waves(),
-        a_batch(x=sparse_rows()), OneVsRest(THREE, (True, True)), OneVsOne(THREE, (True, True), 3), Classifier(ONE, (1, 2)),
-        OneVsRest(Linear(jnp.ones((3, 2)), jnp.zeros(())), (True, False)), Linear(jnp.ones(2), 0.5),
-        a_batch(index=jnp.full(4, -1)), Classifier(OneVsRest(THREE, (True, True)), (1, 2.5, "c")),
+        sparse_rows(),
+        sparse_rows().packed,
+        sparse_rows(rows=jnp.array([3, 0])),
+        a_batch(),
+        a_run(),
+        a_flow(),
+        a_map(),
+        waves(),
+        a_batch(x=sparse_rows()),
+        OneVsRest(THREE, (True, True)),
+        OneVsOne(THREE, (True, True), 3),
+        Classifier(ONE, (1, 2)),
+        OneVsRest(Linear(jnp.ones((3, 2)), jnp.zeros(())), (True, False)),
+        Linear(jnp.ones(2), 0.5),
+        a_batch(index=jnp.full(4, -1)),
+        Classifier(OneVsRest(THREE, (True, True)), (1, 2.5, "c")),
     ],
     ids=lambda tree: type(tree).__name__,
-)  # fmt: skip
+)
 def test_what_can_be_loads(tree, path):
     same(again(tree, path), tree)
 
@@ -1190,12 +1432,16 @@ def test_runs_of_a_sweep_load(path):
     data = a_batch()
 
     def one(lam, sigma):
-        return jaxsvm.fit(jaxsvm.kernel_pegasos(lam, kernels.rbf(sigma)), data, jax.random.key(0), steps=3)
+        return jaxsvm.fit(
+            jaxsvm.kernel_pegasos(lam, kernels.rbf(sigma)), data, jax.random.key(0), steps=3
+        )
 
     swept = jax.vmap(one)(jnp.array([0.1, 1.0]), jnp.array([1.0, 2.0]))
     same(again(swept, path), swept)
     many = jaxsvm.dataset(np.eye(4, dtype=np.float32), [0, 1, 2, 0], task="multiclass")
-    three = lambda lam: jaxsvm.fit(jaxsvm.one_vs_one(jaxsvm.pegasos(lam), classes=3), many, jax.random.key(0), steps=3)
+    three = lambda lam: jaxsvm.fit(
+        jaxsvm.one_vs_one(jaxsvm.pegasos(lam), classes=3), many, jax.random.key(0), steps=3
+    )
     swept = jax.vmap(three)(jnp.array([0.1, 1.0]))
     same(again(swept, path), swept)
 
@@ -1211,34 +1457,70 @@ def test_a_class_of_ones_own_is_asked(path, registry):
 
     same(again(Halves(jnp.ones(2)), path), Halves(jnp.ones(2)))
     save(path, Halves(jnp.ones(3)))
-    with pytest.raises(ValueError, match="the file holds a Halves that cannot be: x must be two numbers"):
+    with pytest.raises(
+        ValueError, match="the file holds a Halves that cannot be: x must be two numbers"
+    ):
         load(path)
 
 
 def places_in(node):
     """The places of a header's tree, each as the container and the key."""
-    pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    pairs = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
     for key, child in list(pairs):
         yield node, key
         yield from places_in(child)
 
 
-ODD_NODES = [None, -1, 0, 10**9, 1e300, True, "x", "free", "kernels.rbf", "Linear", [], {}, {"value": None}, {"value": -1}]
-ODD_NODES += [{"value": [1]}, {"array": 0, "dtype": "float32"}, {"array": 1, "dtype": "O"}, {"key": 0, "impl": "rbg"}]
+ODD_NODES = [
+    None,
+    -1,
+    0,
+    10**9,
+    1e300,
+    True,
+    "x",
+    "free",
+    "kernels.rbf",
+    "Linear",
+    [],
+    {},
+    {"value": None},
+    {"value": -1},
+]
+ODD_NODES += [
+    {"value": [1]},
+    {"array": 0, "dtype": "float32"},
+    {"array": 1, "dtype": "O"},
+    {"key": 0, "impl": "rbg"},
+]
 ODD_NODES += [
     {"call": "kernels.linear", "args": [], "kwargs": {}},
     {"call": "kernels.custom", "args": [{"value": 1}], "kwargs": {}},
 ]
-ODD_NODES += [{"named": "Batch", "fields": {}}, {"function": "kernels.rbf"}, {"tuple": []}, {"list": [{"value": 2}]}]
+ODD_NODES += [
+    {"named": "Batch", "fields": {}},
+    {"function": "kernels.rbf"},
+    {"tuple": []},
+    {"list": [{"value": 2}]},
+]
 
 
 @pytest.mark.long
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(data=st.data())
 def test_headers_with_another_word(data):
-    """Whole files, checksums and all, that say something else: a tree or a ValueError with the name of the file."""
+    """Whole files, checksums and all, that say something else: a tree or a ValueError with the name
+    of the file."""
     tree = {
-        "model": Classifier(an_expansion(0.5 * kernels.rbf(2.0) + kernels.linear(), n=3), ("ham", "spam")),
+        "model": Classifier(
+            an_expansion(0.5 * kernels.rbf(2.0) + kernels.linear(), n=3), ("ham", "spam")
+        ),
         "three": OneVsRest(THREE, (True, True)),
         "run": a_run(sampler=jax.random.key(0)),
         "rows": sparse_rows(),
@@ -1251,7 +1533,12 @@ def test_headers_with_another_word(data):
         for _ in range(data.draw(st.integers(1, 2))):
             node, key = data.draw(st.sampled_from(list(places_in(header))))
             node[key] = copy.deepcopy(data.draw(st.sampled_from(ODD_NODES)))
-        written_as(path, (members | {"header.npy": npy(np.frombuffer(json.dumps(header).encode(), np.uint8))}).items())
+        written_as(
+            path,
+            (
+                members | {"header.npy": npy(np.frombuffer(json.dumps(header).encode(), np.uint8))}
+            ).items(),
+        )
         try:
             load(path)
         except ValueError as error:
@@ -1263,7 +1550,11 @@ def test_headers_with_another_word(data):
 
 def test_errors_of_the_file_system_pass(path, monkeypatch):
     save(path, jnp.ones(2))
-    for error in (PermissionError(13, "Permission denied"), OSError(5, "Input/output error"), MemoryError()):
+    for error in (
+        PermissionError(13, "Permission denied"),
+        OSError(5, "Input/output error"),
+        MemoryError(),
+    ):
 
         def failing(*args, error=error, **kwargs):
             raise error
@@ -1306,8 +1597,30 @@ def test_models_written_by_0_3_0():
     kernel = np.exp(-squared / 8) + 0.5 * np.array([[0.0, 1.0], [0.0, 1.0]])
     np.testing.assert_allclose(found["expansion"](x), kernel @ [1, -0.5] + 0.25, rtol=1e-6)
     assert found["expansion"].index.tolist() == [3, -1]
-    assert found["classifier"].predict(x).tolist() == ["a", "c"] and found["classifier"].classes == ("a", "b", "c")
+    assert found["classifier"].predict(x).tolist() == ["a", "c"] and found[
+        "classifier"
+    ].classes == ("a", "b", "c")
     np.testing.assert_allclose(found["classifier"](x), [[0, 0, 0], [-2, -1, 0]], atol=1e-6)
+
+
+def test_a_fit_with_counts_of_two_integers(tmp_path):
+    """Written after 0.3.0: evaluations as high 2^20 + low, the state as a Run, factories with their
+    modules."""
+    path = pathlib.Path(__file__).parents[1] / "fixtures" / "fit-with-integer-counts.npz"
+    found = load(path)
+    assert (
+        found.info.evals.tolist() == [10, 10] and found.evals == 20 and int(found.state.step) == 20
+    )
+    assert found.status == "stopped after 20 steps; residual 1.0e+00"
+    arrays = dict(np.load(path))
+    header = json.loads(arrays.pop("header").tobytes())
+    name = f"a{header['tree']['fields']['info']['fields']['evals_parts']['array']}"
+    zipped(tmp_path / "large.npz", header, **arrays | {name: np.array([[2, 5], [0, 1]], np.int32)})
+    assert load(tmp_path / "large.npz").info.evals.tolist() == [2 * 2**20 + 5, 1]
+    for values in (np.zeros((2, 3)), np.zeros(2), np.full((2, 2), -1)):
+        zipped(tmp_path / "bad.npz", header, **arrays | {name: values.astype(np.int32)})
+        with pytest.raises(ValueError, match="holds a Curve that cannot be: evals_parts must"):
+            load(tmp_path / "bad.npz")
 
 
 # Whole or not at all
@@ -1367,15 +1680,19 @@ def test_save_leaves_one_file(path):
 def test_a_model_that_is_not_finite_does_not_predict():
     model = models.Classifier(Linear(jnp.array([jnp.nan, 1.0]), jnp.zeros(())), ("no", "yes"))
     with pytest.raises(
-        ValueError, match=r"^the decision values of 3 of 3 rows are not finite, first of row 0: the model diverged"
+        ValueError,
+        match=(
+            r"^the decision values of 3 of 3 rows are not finite, "
+            r"first of row 0: the model diverged"
+        ),
     ):
         model.predict(jnp.ones((3, 2)))
     model = models.Classifier(Linear(jnp.array([1.0, 1.0]), jnp.zeros(())), ("no", "yes"))
-    with pytest.raises(ValueError, match="the decision values of 1 of 2 rows are not finite, first of row 1"):
+    with pytest.raises(ValueError, match="x holds a NaN or an infinity, first in row 1"):
         model.predict(jnp.array([[1.0, 1.0], [jnp.inf, 1.0]]))
-    many = models.Classifier(lambda x: jnp.array([[0.0, 1, 2], [0, jnp.nan, 1]]), ("a", "b", "c"))
-    with pytest.raises(ValueError, match="of 1 of 2 rows are not finite, first of row 1"):
-        many.predict(jnp.ones((2, 2)))
+    many = models.Classifier(lambda x: x @ jnp.array([[0.0, 1, 2], [0, 2, 1]]), ("a", "b", "c"))
+    with pytest.raises(ValueError, match="x holds a NaN or an infinity, first in row 1"):
+        many.predict(jnp.array([[1.0, 2.0], [1.0, jnp.nan]]))
 
 
 @pytest.mark.parametrize("field", ["w", "b"])
@@ -1383,14 +1700,24 @@ def test_a_model_that_is_not_finite_is_not_loaded(field, tmp_path):
     path = tmp_path / "model"
     good = Linear(jnp.ones(2), jnp.zeros(()))
     bad = dataclasses.replace(good, **{field: jnp.nan * getattr(good, field)})
-    for model in (bad, models.Classifier(bad, ("no", "yes")), dataclasses.replace(an_expansion(kernels.rbf(1.0)), b=-jnp.inf)):
+    for model in (
+        bad,
+        models.Classifier(bad, ("no", "yes")),
+        dataclasses.replace(an_expansion(kernels.rbf(1.0)), b=-jnp.inf),
+    ):
         save(path, model)
         for like in (None, model):
             with pytest.raises(
-                ValueError, match="the model holds numbers that are not finite: its training diverged; train it again"
+                ValueError,
+                match=(
+                    "the model holds numbers that are not finite: its "
+                    "training diverged; train it again"
+                ),
             ):
                 load(path, like)
-    state = Run(bad, jnp.array([jnp.inf]), jnp.int32(0), jnp.array(False))  # a state may hold them: inf for no bound yet
+    state = RunState(
+        bad, jnp.array([jnp.inf]), jnp.int32(0), jnp.array(False)
+    )  # a state may hold them: inf for no bound yet
     save(path, state)
     assert np.isinf(load(path).sampler).all()
     save(path, good)
@@ -1401,7 +1728,9 @@ def test_a_model_that_is_not_finite_is_not_loaded(field, tmp_path):
 
 
 def models_of_two_columns():
-    data = jaxsvm.dataset(np.array([[1.0, 2.0], [-1.0, 0.5], [0.3, -2.0]]), [0, 1, 2], task="multiclass")
+    data = jaxsvm.dataset(
+        np.array([[1.0, 2.0], [-1.0, 0.5], [0.3, -2.0]]), [0, 1, 2], task="multiclass"
+    )
     two = data._replace(y=jnp.array([1.0, -1.0, 1.0]))
     fit = lambda solver, data: jaxsvm.fit(solver, data, jax.random.key(0), steps=2).model
     phi = jaxsvm.features.fourier(jax.random.key(0), jaxsvm.kernels.rbf(1.0), dim=2, features=4)
@@ -1421,23 +1750,47 @@ def models_of_two_columns():
 def test_rows_of_another_kind_or_shape_are_refused():
     """Before, they met a traceback from JAX, or numbers of rows with one column were broadcast."""
     x = np.ones((3, 2), np.float32)
-    wrong = [None, "x", [[1.0, 2.0]], x[0], x[None], np.ones((3, 1)), np.ones((3, 3)), np.array([["a", "b"]]), x * 1j]
+    wrong = [
+        None,
+        "x",
+        [[1.0, 2.0]],
+        x[0],
+        x[None],
+        np.ones((3, 1)),
+        np.ones((3, 3)),
+        np.array([["a", "b"]]),
+        x * 1j,
+    ]
     wrong += [scipy.sparse.csr_matrix(x), jaxsvm.dataset(x * [[1], [2], [3]], [1, -1, 1])]
     for name, model in models_of_two_columns().items():
-        for rows in wrong:
-            with pytest.raises((TypeError, ValueError), match="^(x must (be|have)|x is a sparse matrix|the map takes rows)"):
+        # `predict` takes what people have: lists, and matrices of SciPy
+        taken = wrong[2], wrong[9] if name == "Classifier.predict" else None
+        taken = taken if name == "Classifier.predict" else ()
+        for rows in (rows for rows in wrong if not any(rows is other for other in taken)):
+            with pytest.raises(
+                (TypeError, ValueError),
+                match="^(x must (be|have)|x is a sparse matrix|the map takes rows)",
+            ):
                 model(rows)
                 pytest.fail(f"{name} took {rows!r}")
 
 
-@pytest.mark.parametrize("classes", [("a",), (), "ab", ["a", "a"], None, 3, (None, "a"), ("a", float("nan"))])
+@pytest.mark.parametrize(
+    "classes", [("a",), (), "ab", ["a", "a"], None, 3, (None, "a"), ("a", float("nan"))]
+)
 def test_names_of_classes_are_two_or_more(classes):
-    with pytest.raises(ValueError, match="^classes must be the names of two classes or more, each once, got "):
+    with pytest.raises(
+        ValueError, match="^classes must be the names of two classes or more, each once, got "
+    ):
         models.Classifier(models.Linear(jnp.ones(2), jnp.zeros(())), classes)
 
 
 def of_kind(x, kind):
-    return {"other byte order": x.astype(x.dtype.newbyteorder()), "bool": x > 0, "whole": x.astype(np.int64)}[kind]
+    return {
+        "other byte order": x.astype(x.dtype.newbyteorder()),
+        "bool": x > 0,
+        "whole": x.astype(np.int64),
+    }[kind]
 
 
 @pytest.mark.parametrize("kind", ["other byte order", "bool", "whole"])
@@ -1446,10 +1799,15 @@ def test_rows_of_numpy_are_taken_as_float32(kernel, kind):
     x = np.random.default_rng(0).normal(size=(5, 3)).astype("f4") * 3
     model = Linear(jnp.arange(3.0), jnp.float32(1))
     if kernel is not None:
-        model = Expansion(kernel, jnp.asarray(x), jnp.arange(5.0), jnp.float32(0), jnp.arange(5, dtype=jnp.int32))
+        model = Expansion(
+            kernel, jnp.asarray(x), jnp.arange(5.0), jnp.float32(0), jnp.arange(5, dtype=jnp.int32)
+        )
     rows = of_kind(x, kind)
     assert np.array_equal(model(rows), model(jnp.asarray(np.asarray(rows, "f4"))))
-    assert np.array_equal(Classifier(model, ("a", "b")).predict(rows), Classifier(model, ("a", "b")).predict(rows.astype("f4")))
+    assert np.array_equal(
+        Classifier(model, ("a", "b")).predict(rows),
+        Classifier(model, ("a", "b")).predict(rows.astype("f4")),
+    )
 
 
 def test_masked_and_complex_rows_are_refused():
@@ -1468,7 +1826,9 @@ def test_a_map_and_its_model_fit(path):
         Classifier(Mapped(phi, Linear(jnp.ones(9), jnp.zeros(()))), (0, 1)),
     ):
         save(path, tree)
-        with pytest.raises(ValueError, match="phi gives 8 features, but inner takes rows of [59] columns"):
+        with pytest.raises(
+            ValueError, match="phi gives 8 features, but inner takes rows of [59] columns"
+        ):
             load(path)
 
 
@@ -1478,7 +1838,9 @@ def test_the_parts_of_a_model_are_of_one_model(shape, path):
     many = jaxsvm.OneVsRest(Linear(jnp.ones((2, *shape)), jnp.zeros(())), (True, False))
     for tree in (alone, Classifier(alone, ("a", "b")), many):
         save(path, tree)
-        with pytest.raises(ValueError, match="the file holds a Linear whose w and b have the shapes"):
+        with pytest.raises(
+            ValueError, match="the file holds a Linear whose w and b have the shapes"
+        ):
             load(path)
 
 
@@ -1486,7 +1848,9 @@ def test_few_bytes_of_a_damaged_file_are_quoted(path):
     save(path, {"a": jnp.ones(300)})
     content = path.read_bytes()
     place = content.index(b"a0.npy")  # of the member; the directory comes last
-    path.write_bytes(content[: place - 4] + b"\xff\x7f" + content[place - 2 :])  # the length of its name
+    path.write_bytes(
+        content[: place - 4] + b"\xff\x7f" + content[place - 2 :]
+    )  # the length of its name
     with pytest.raises(ValueError, match="is damaged") as refused:
         load(path)
     assert len(str(refused.value)) < len(str(path)) + 250
@@ -1500,7 +1864,9 @@ def test_a_map_of_many_does_not_fit_one_model(path):
         Classifier(Mapped(many, Linear(jnp.ones(8), jnp.zeros(()))), (0, 1)),
     ):
         save(path, tree)
-        with pytest.raises(ValueError, match="a feature map with 1 axes in front and a model with 0"):
+        with pytest.raises(
+            ValueError, match="a feature map with 1 axes in front and a model with 0"
+        ):
             load(path)
     swept = jax.vmap(lambda w: Mapped(phi, Linear(w, w[0])))(jnp.ones((2, 8)))
     save(path, swept)
@@ -1509,12 +1875,32 @@ def test_a_map_of_many_does_not_fit_one_model(path):
 
 PARTS = {  # the places and values of two parts of an array of four numbers, and what is wrong
     "whole": ([[[0, [[0, 2]]]], [[0, [[2, 4]]]]], (2, 2), (4,), None),
-    "same half": ([[[0, [[0, 2]]]], [[0, [[0, 2]]]]], (2, 2), (4,), "covers numbers of another one"),
+    "same half": (
+        [[[0, [[0, 2]]]], [[0, [[0, 2]]]]],
+        (2, 2),
+        (4,),
+        "covers numbers of another one",
+    ),
     "overlap": ([[[0, [[0, 3]]]], [[0, [[2, 4]]]]], (3, 2), (4,), "covers numbers of another one"),
-    "one part twice": ([[[0, [[0, 2]]], [0, [[0, 2]]]], []], (2, 0), (4,), "covers numbers of another one"),
+    "one part twice": (
+        [[[0, [[0, 2]]], [0, [[0, 2]]]], []],
+        (2, 0),
+        (4,),
+        "covers numbers of another one",
+    ),
     "gap": ([[[0, [[0, 2]]]], [[0, [[3, 4]]]]], (2, 1), (4,), "do not make up whole arrays"),
-    "too large": ([[[0, [[0, 2]]]], [[0, [[2, 4]]]]], (2, 2), (2**40,), "do not make up whole arrays"),
-    "less than none": ([[[0, [[0, 2]]]], [[0, [[2, 4]]]]], (2, 2), (-(2**40),), "do not make up whole arrays"),
+    "too large": (
+        [[[0, [[0, 2]]]], [[0, [[2, 4]]]]],
+        (2, 2),
+        (2**40,),
+        "do not make up whole arrays",
+    ),
+    "less than none": (
+        [[[0, [[0, 2]]]], [[0, [[2, 4]]]]],
+        (2, 2),
+        (-(2**40),),
+        "do not make up whole arrays",
+    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""Kernels of differences do not change when all rows move, however far: against float64, and against themselves."""
+"""Kernels of differences do not change when all rows move, however far: against float64, and
+against themselves."""
 
 import functools
 
@@ -29,8 +30,14 @@ def sums(x, z):
 
 # Each with its formula, both with widths in units of the rows.
 KERNELS = {
-    "rbf": (lambda s: kernels.rbf(gamma=0.5 / s**2), lambda x, z, s: np.exp(-squares(x, z) / (2 * s * s))),
-    "laplacian": (lambda s: kernels.laplacian(1.5 * s), lambda x, z, s: np.exp(-sums(x, z) / (1.5 * s))),
+    "rbf": (
+        lambda s: kernels.rbf(gamma=0.5 / s**2),
+        lambda x, z, s: np.exp(-squares(x, z) / (2 * s * s)),
+    ),
+    "laplacian": (
+        lambda s: kernels.laplacian(1.5 * s),
+        lambda x, z, s: np.exp(-sums(x, z) / (1.5 * s)),
+    ),
     "sum": (
         lambda s: kernels.rbf(s) + kernels.laplacian(s),
         lambda x, z, s: np.exp(-squares(x, z) / (2 * s * s)) + np.exp(-sums(x, z) / s),
@@ -39,13 +46,18 @@ KERNELS = {
         lambda s: kernels.rbf(s) * kernels.laplacian(s),
         lambda x, z, s: np.exp(-squares(x, z) / (2 * s * s)) * np.exp(-sums(x, z) / s),
     ),
-    "scaled": (lambda s: 2.0 * kernels.rbf(s), lambda x, z, s: 2 * np.exp(-squares(x, z) / (2 * s * s))),
+    "scaled": (
+        lambda s: 2.0 * kernels.rbf(s),
+        lambda x, z, s: 2 * np.exp(-squares(x, z) / (2 * s * s)),
+    ),
     "custom": (
         lambda s: kernels.custom(lambda x, z: 1 / (1 + kernels.sqdist(x, z) / s**2)),
         lambda x, z, s: 1 / (1 + squares(x, z) / s**2),
     ),
     "of differences": (
-        lambda s: kernels.custom(lambda x, z: 1 / (1 + jnp.sum((x[:, None] - z[None]) ** 2, -1) / s**2), differences=True),
+        lambda s: kernels.custom(
+            lambda x, z: 1 / (1 + jnp.sum((x[:, None] - z[None]) ** 2, -1) / s**2), differences=True
+        ),
         lambda x, z, s: 1 / (1 + squares(x, z) / s**2),
     ),
 }
@@ -54,7 +66,8 @@ OFFSETS, SCALES = (0, 1, 100, 1e4, 1e6), (1e-4, 1e-3, 1, 1e3, 1e6)
 
 
 def moved(by, scale=1.0):
-    """Rows whose first column lies `by` widths from 0, as float32 holds them; and these in float64."""
+    """Rows whose first column lies `by` widths from 0, as float32 holds them; and these in
+    float64."""
     held = (scale * (PLAIN + [by, 0])).astype(np.float32)
     return jnp.asarray(held), held.astype(np.float64)
 
@@ -62,7 +75,8 @@ def moved(by, scale=1.0):
 @pytest.mark.long
 @each_kernel
 def test_the_error_is_relative_to_the_spread_of_the_rows(name):
-    """The promise of `rbf`: (8 + 4 sqrt(d)) eps gamma max |x - mean|^2 in the exponent, gamma = 1/2 in units of the rows."""
+    """The promise of `rbf`: (8 + 4 sqrt(d)) eps gamma max |x - mean|^2 in the exponent, gamma = 1/2
+    in units of the rows."""
     make, formula = KERNELS[name]
     call = jax.jit(lambda x, z, scale: make(scale)(x, z))
     for by in OFFSETS:
@@ -78,10 +92,13 @@ def test_the_error_is_relative_to_the_spread_of_the_rows(name):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["rbf", "laplacian", "sum", "product", "scaled", "custom"])
-@pytest.mark.parametrize("form", [jnp.asarray, lambda x: jaxsvm.dataset(scipy.sparse.csr_matrix(x), LABELS[:8]).x])
+@pytest.mark.parametrize(
+    "form", [jnp.asarray, lambda x: jaxsvm.dataset(scipy.sparse.csr_matrix(x), LABELS[:8]).x]
+)
 @pytest.mark.filterwarnings("ignore:column:UserWarning")
 def test_equal_rows_are_at_distance_0(name, form):
-    """Exactly, however many columns there are, and however far the rows are from 0 and from each other."""
+    """Exactly, however many columns there are, and however far the rows are from 0 and from each
+    other."""
     k = KERNELS[name][0](1.0)
     for columns, scale in ((2, 1e4), (300, 1.0), (300, 1e4)):
         rows = (scale * RNG.normal(size=(8, columns)) + 7 * scale).astype(np.float32)
@@ -104,8 +121,12 @@ def test_rows_near_the_origin_keep_their_bits():
 def test_the_shift_is_the_same_in_any_program():
     x = jnp.asarray(RNG.normal(size=(50, 4)) * [1, 1e-3, 1e3, 0] + [1e4, 3, 1e6, 0.3], jnp.float32)
     plain = np.asarray(offset(x))
-    assert np.array_equal(plain, jax.jit(offset)(x)) and np.array_equal(plain, jax.vmap(offset)(jnp.stack([x, x]))[1])
-    assert np.array_equal(plain, offset(jnp.concatenate([x[::-1], x, jnp.zeros((3, 4))])))  # order, copies, padding
+    assert np.array_equal(plain, jax.jit(offset)(x)) and np.array_equal(
+        plain, jax.vmap(offset)(jnp.stack([x, x]))[1]
+    )
+    assert np.array_equal(
+        plain, offset(jnp.concatenate([x[::-1], x, jnp.zeros((3, 4))]))
+    )  # order, copies, padding
     half = np.ptp(np.asarray(x), axis=0) / 2
     middle = (np.asarray(x).max(axis=0) + np.asarray(x).min(axis=0)) / 2
     assert np.all((np.abs(plain - middle) <= half / 4 + 1e-6) | (plain == 0))
@@ -118,7 +139,9 @@ def test_the_shift_is_the_same_in_any_program():
 def test_derivatives_do_not_see_the_shift():
     x, _ = moved(1e3)
     near = x - jnp.asarray([[1e3, 0]], jnp.float32)
-    slope = jax.grad(lambda x, sigma: jnp.sum(jnp.tanh(kernels.rbf(sigma)(x, x[:3]))), argnums=(0, 1))
+    slope = jax.grad(
+        lambda x, sigma: jnp.sum(jnp.tanh(kernels.rbf(sigma)(x, x[:3]))), argnums=(0, 1)
+    )
     for far, want in zip(slope(x, 1.0), slope(near, 1.0), strict=True):
         np.testing.assert_allclose(far, want, rtol=2e-4, atol=2e-4)
 
@@ -137,7 +160,8 @@ def test_small_distances_between_far_clusters():
 
 
 def assert_right(x, kernel, formula, C):
-    """Decision values within 1e-3 of SVC's in float64 on the same rows, and a certificate that holds there."""
+    """Decision values within 1e-3 of SVC's in float64 on the same rows, and a certificate that
+    holds there."""
     data = jaxsvm.dataset(x, LABELS)
     rows = np.asarray(data.x, np.float64)
     gram = formula(rows, rows)
@@ -165,24 +189,46 @@ def assert_right(x, kernel, formula, C):
 @pytest.mark.filterwarnings("ignore:rounding to float32:UserWarning")
 def test_decomposition_is_right_far_from_the_origin(name):
     make, formula = KERNELS[name]
-    for by, scale in ((0, 1), (100, 1), (1000, 1), (2000, 1), (1e4, 1), (1e6, 1), (0, 1e-3), (1e4, 1e-3), (0, 1e4), (1e4, 1e4)):
-        assert_right(scale * (PLAIN + [by, 0]), make(float(scale)), lambda x, z, s=scale: formula(x, z, s), C=10.0)
+    for by, scale in (
+        (0, 1),
+        (100, 1),
+        (1000, 1),
+        (2000, 1),
+        (1e4, 1),
+        (1e6, 1),
+        (0, 1e-3),
+        (1e4, 1e-3),
+        (0, 1e4),
+        (1e4, 1e4),
+    ):
+        assert_right(
+            scale * (PLAIN + [by, 0]),
+            make(float(scale)),
+            lambda x, z, s=scale: formula(x, z, s),
+            C=10.0,
+        )
 
 
 @pytest.mark.long
 def test_rows_so_far_apart_that_the_kernel_is_the_identity():
-    """gamma = 1 on rows x 1e4: the optimum is 5e-7 n C, where distances that are no 0 on the diagonal led to 41,667."""
+    """gamma = 1 on rows x 1e4: the optimum is 5e-7 n C, where distances that are no 0 on the
+    diagonal led to 41,667."""
     x = 1e4 * PLAIN
     assert_right(x, kernels.rbf(gamma=1.0), lambda x, z: np.exp(-squares(x, z)), C=1e6)
 
 
 @pytest.mark.long
 def test_a_kernel_of_no_width_is_finite():
-    run = jaxsvm.fit(jaxsvm.decomposition(1.0, kernels.rbf(1e-30)), jaxsvm.dataset(PLAIN, LABELS), jax.random.key(0))
+    run = jaxsvm.fit(
+        jaxsvm.decomposition(1.0, kernels.rbf(1e-30)),
+        jaxsvm.dataset(PLAIN, LABELS),
+        jax.random.key(0),
+    )
     assert run.finite and np.all(np.isfinite(np.asarray(run.model(PLAIN))))
 
 
-# Every space: rows of few bits are moved without rounding, so that the functions are the same but for roundings
+# Every space: rows of few bits are moved without rounding, so that the functions are the same but
+# for roundings
 
 ROWS = np.round(8 * PLAIN) / 8  # multiples of 1/8, which float32 holds up to 2^21
 FAR = np.array([2.0**20, 0])
@@ -217,16 +263,22 @@ SOLVERS = {
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_space_takes_rows_far_from_the_origin(name):
     labels = (LABELS > 0).astype(int) if name == "one_vs_rest" else LABELS
-    data = functools.partial(jaxsvm.dataset, y=labels, task="multiclass" if name == "one_vs_rest" else "binary")
+    data = functools.partial(
+        jaxsvm.dataset, y=labels, task="multiclass" if name == "one_vs_rest" else "binary"
+    )
     solver = SOLVERS[name]()
-    feed = None if solver.sampler is not None and solver.sampler.whole else samplers.epochs(1)
-    fit = lambda rows: jaxsvm.fit(solver, data(rows), jax.random.key(1), steps=48, every=24, sampler=feed).model
+    feed = None if solver.sampler is not None and solver.sampler.full_batch else samplers.epochs(1)
+    fit = lambda rows: (
+        jaxsvm.fit(solver, data(rows), jax.random.key(1), steps=48, every=24, sampler=feed).model
+    )
     near, far = fit(ROWS.astype("f")), fit((ROWS + FAR).astype("f"))
     want = np.asarray(near(ROWS.astype("f")))
     assert np.abs(want).max() > 0.1
     # Merged points are between rows, where float32 has steps of 1/8 at 2^20.
     loose = name == "bsgd merge"
-    np.testing.assert_allclose(far((ROWS + FAR).astype("f")), want, rtol=0, atol=0.15 if loose else 2e-4)
+    np.testing.assert_allclose(
+        far((ROWS + FAR).astype("f")), want, rtol=0, atol=0.15 if loose else 2e-4
+    )
 
 
 @pytest.mark.long
@@ -285,6 +337,8 @@ def test_streams_take_rows_far_from_the_origin():
     for by in (0 * FAR, FAR):
         rows = (ROWS + by).astype("f")
         chunks = [(rows[k : k + 6], LABELS[k : k + 6]) for k in range(0, 24, 6)]
-        run = jaxsvm.stream(jaxsvm.bsgd(0.1, RBF, budget=6, maintain=budget.remove()), chunks, jax.random.key(0))
+        run = jaxsvm.stream(
+            jaxsvm.bsgd(0.1, RBF, budget=6, maintain=budget.remove()), chunks, jax.random.key(0)
+        )
         runs.append(run.model(rows))
     np.testing.assert_allclose(*runs, atol=2e-4)

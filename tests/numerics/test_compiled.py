@@ -1,4 +1,5 @@
-"""What the optimised programs hold: no copy of an array with an entry for each row, at every step of a loop."""
+"""What the optimised programs hold: no copy of an array with an entry for each row, at every step
+of a loop."""
 
 import importlib
 import re
@@ -12,8 +13,9 @@ from jax import lax
 
 import jaxsvm
 from jaxsvm import samplers
+from jaxsvm.loops.feeds import Drawn
 
-loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
+loops = importlib.import_module("jaxsvm.loops.fitting")  # the package has a function of this name
 
 N = 4096
 AS_USERS = as_users()
@@ -27,9 +29,12 @@ def data():
 
 
 def copies_in_loops(program):
-    """Copies of float arrays of N numbers outside the entry computation: what a loop body does at every step."""
+    """Copies of float arrays of N numbers outside the entry computation: what a loop body does at
+    every step."""
     inside = re.sub(r"^ENTRY .*?^\}", "", program, flags=re.S | re.M)
-    assert inside != program, "no entry computation found: the text of programs has changed, and this test with it"
+    assert inside != program, (
+        "no entry computation found: the text of programs has changed, and this test with it"
+    )
     return re.findall(rf"= f32\[{N}\]\S* copy\(.*", inside)
 
 
@@ -38,7 +43,11 @@ def copies_in_loops(program):
 def test_linear_sdca_writes_its_dual_variables_in_place(data, batch):
     solver, sampler = jaxsvm.sdca(1.0), samplers.epochs(batch)
     run = jaxsvm.fit(solver, data, jax.random.key(0), steps=1, sampler=sampler).state
-    program = loops.run_chunk.lower(solver, sampler, None, data, None, run, None, None, every=100).compile(AS_USERS).as_text()
+    program = (
+        loops.run_chunk.lower(solver, sampler, None, data, Drawn(), run, None, None, every=100)
+        .compile(AS_USERS)
+        .as_text()
+    )
     assert f"f32[{N}]" in program
     assert copies_in_loops(program) == []
 
@@ -57,7 +66,14 @@ def test_a_step_that_reads_before_it_writes_would_be_found(data):
 
 @pytest.mark.long
 def test_no_kernel_product_is_larger_than_a_block(data):
-    model = jaxsvm.fit(jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0), steps=1).model
-    program = jax.jit(lambda model, x: model(x, block=256)).lower(model, data.x).compile(AS_USERS).as_text()
+    model = jaxsvm.fit(
+        jaxsvm.sdca(1.0, jaxsvm.kernels.rbf(1.0)), data, jax.random.key(0), steps=1
+    ).model
+    program = (
+        jax.jit(lambda model, x: model(x, block=256))
+        .lower(model, data.x)
+        .compile(AS_USERS)
+        .as_text()
+    )
     assert f"[256,{N}]" in program
     assert f"[{N},{N}]" not in program

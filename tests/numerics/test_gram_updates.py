@@ -33,7 +33,11 @@ def exact(s, constant):
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_few_and_many_changes_give_the_matrix(kind, constant, x64):
-    x = jaxsvm.dataset(scipy.sparse.csr_matrix(X), np.ones(N), task="regression").x if kind == "sparse" else jnp.asarray(X)
+    x = (
+        jaxsvm.dataset(scipy.sparse.csr_matrix(X), np.ones(N), task="regression").x
+        if kind == "sparse"
+        else jnp.asarray(X)
+    )
     step, gram, s = step_of(x, constant), no_gram(x, constant), np.zeros(N)
     # from one block to several, the limit of n / 8 changes, and beyond it
     assert gram_updates.BLOCK < N // 8
@@ -59,7 +63,9 @@ def test_mapped_updates_are_those_of_each(x64):
     x = jnp.asarray(X)
     weight = jnp.asarray(RANDOM.random((3, N)) < 0.5, float)
     few = weight.at[:, :290].set(1 - weight[:, :290])
-    update = jax.jit(jax.vmap(lambda gram, s, is_used: update_gram(gram, x, s, True, is_used, False)[0]))
+    update = jax.jit(
+        jax.vmap(lambda gram, s, is_used: update_gram(gram, x, s, True, is_used, False)[0])
+    )
     start = jax.tree.map(lambda a: jnp.stack([a] * 3), no_gram(x, True))
     gram = update(start, weight, jnp.ones(3, bool))
     gram = update(gram, few, jnp.array([True, False, True]))

@@ -1,4 +1,5 @@
-"""Objectives, certificates and conversions against NumPy in float64, which shares nothing with the package."""
+"""Objectives, certificates and conversions against NumPy in float64, which shares nothing with the
+package."""
 
 import dataclasses
 import functools
@@ -17,7 +18,9 @@ import jaxsvm
 from jaxsvm import kernels, losses, objectives
 from jaxsvm.models import Expansion, Linear, Mapped
 
-certificates = importlib.import_module("jaxsvm.objectives.certificate")  # the package has a function of this name
+certificates = importlib.import_module(
+    "jaxsvm.objectives.certificates"
+)  # the package has a function of this name
 
 N, D = 20, 2
 EXACT = 1e-12  # float64 rounding of sums over 20 rows, numbers of size 1 to 100
@@ -43,7 +46,11 @@ LINEAR = X @ X.T
 # name -> (the package's loss, value(f, y), conjugate(u, y) where finite)
 LOSSES = {
     "hinge": (losses.hinge, lambda f, y: np.maximum(1 - y * f, 0), lambda u, y: u * y),
-    "squared_hinge": (losses.squared_hinge, lambda f, y: np.maximum(1 - y * f, 0) ** 2, lambda u, y: u**2 / 4 + u * y),
+    "squared_hinge": (
+        losses.squared_hinge,
+        lambda f, y: np.maximum(1 - y * f, 0) ** 2,
+        lambda u, y: u**2 / 4 + u * y,
+    ),
     "logistic": (losses.logistic, lambda f, y: np.logaddexp(0, -y * f), None),
     "eps_insensitive": (
         losses.eps_insensitive(0.25),
@@ -55,7 +62,9 @@ PROBLEMS = [(0.3, None), (0.05, WEIGHT)]  # lam, weights
 
 
 def dataset(name="hinge", weight=None, x=X32):
-    return jaxsvm.dataset(x, targets(name), weight, task="binary" if LOSSES[name][0].labels else "regression")
+    return jaxsvm.dataset(
+        x, targets(name), weight, task="binary" if LOSSES[name][0].labels else "regression"
+    )
 
 
 def targets(name):
@@ -88,7 +97,8 @@ PIECES = {  # losses as the largest of some lines a f + c
 
 @functools.cache
 def optimum(name, bias, problem, space="linear"):
-    """(P at a feasible point: never below min P, and above it by rounding; the point), by a solver of general programs."""
+    """(P at a feasible point: never below min P, and above it by rounding; the point), by a solver
+    of general programs."""
     lam, weight = PROBLEMS[problem]
     share, y = shares(weight), targets(name)
     if space == "linear":
@@ -108,7 +118,10 @@ def optimum(name, bias, problem, space="linear"):
     if name in PIECES:
         lines = PIECES[name](y)
         z = np.r_[np.zeros(p), LOSSES[name][1](np.zeros(N), y)]
-        lhs = np.concatenate([np.c_[-a[:, None] * phi, np.eye(N)] for a, _ in lines] + [np.c_[np.zeros((N, p)), np.eye(N)]])
+        lhs = np.concatenate(
+            [np.c_[-a[:, None] * phi, np.eye(N)] for a, _ in lines]
+            + [np.c_[np.zeros((N, p)), np.eye(N)]]
+        )
         rhs = np.concatenate([c for _, c in lines] + [np.zeros(N)])
         found = scipy.optimize.minimize(
             lambda z: lam / 2 * ridge @ z[:p] ** 2 + share @ z[p:],
@@ -120,7 +133,9 @@ def optimum(name, bias, problem, space="linear"):
         )
         w = found.x[:p]
     else:
-        w = scipy.optimize.minimize(value, np.zeros(p), method="BFGS", options=dict(gtol=1e-9, maxiter=10**4)).x
+        w = scipy.optimize.minimize(
+            value, np.zeros(p), method="BFGS", options=dict(gtol=1e-9, maxiter=10**4)
+        ).x
     return value(w), w
 
 
@@ -134,7 +149,10 @@ def models_at(rng, name, bias, problem, space):
             if trial == 0:
                 w, b = np.zeros(D), 0.0
             elif trial % 3 == 0:
-                w, b = best[:D] + size / 1e3 * rng.normal(size=D), b if bias == "none" else best[-1] + b / 1e3
+                w, b = (
+                    best[:D] + size / 1e3 * rng.normal(size=D),
+                    b if bias == "none" else best[-1] + b / 1e3,
+                )
             else:
                 w = size * rng.normal(size=D)
             yield Linear(jnp.asarray(w, jnp.float32), jnp.asarray(b, jnp.float32), bias)
@@ -144,7 +162,14 @@ def models_at(rng, name, bias, problem, space):
             index = np.arange(N, dtype=np.int32)
             if trial % 3 == 1:  # some of the centres are no training rows
                 index = np.where(rng.random(N) < 0.3, -1, index).astype(np.int32)
-            yield Expansion(KERNEL, jnp.asarray(X32), jnp.asarray(coef, jnp.float32), jnp.asarray(b, jnp.float32), index, bias)
+            yield Expansion(
+                KERNEL,
+                jnp.asarray(X32),
+                jnp.asarray(coef, jnp.float32),
+                jnp.asarray(b, jnp.float32),
+                index,
+                bias,
+            )
 
 
 def scores_and_square(model):
@@ -185,13 +210,17 @@ def test_a_certificate_bounds_the_distance_to_the_optimum(space, name, bias):
             value = primal_by_hand(square, score, name, lam, weight)
             room = EXACT * max(1, value)
             assert float(found.primal) == pytest.approx(value, rel=EXACT)
-            assert float(objectives.primal(model, data, lam, LOSSES[name][0])) == pytest.approx(value, rel=EXACT)
+            assert float(objectives.primal(model, data, lam, LOSSES[name][0])) == pytest.approx(
+                value, rel=EXACT
+            )
             assert float(found.gap) >= 0
             assert abs(float(found.primal) - float(found.dual) - float(found.gap)) <= room
             assert float(found.dual) <= best + room  # <= min P <= best
             assert float(found.gap) >= value - best - room
             if not found.exact:
-                assert float(found.dual) >= -room  # made from the scores: as good as the dual point 0 at least
+                assert (
+                    float(found.dual) >= -room
+                )  # made from the scores: as good as the dual point 0 at least
             assert found.gap.dtype == np.float64 and isinstance(found.exact, bool)
             assert space == "rbf" or not found.exact
 
@@ -228,7 +257,8 @@ def test_exact_gap_is_primal_minus_dual_from_scratch(bias):
             value = primal_by_hand(square, GRAM @ coef + b, name, lam, weight)
             lower = dual_by_hand(coef, GRAM, name, lam, weight, bias)
             assert found.exact
-            # Coefficients of rows at their bound may be drawn back by 1e-6 of themselves (float32 bounds), sums rounded.
+            # Coefficients of rows at their bound may be drawn back by 1e-6 of themselves (float32
+            # bounds), sums rounded.
             assert float(found.gap) == pytest.approx(value - lower, abs=1e-5)
             assert float(found.primal) == pytest.approx(value, rel=EXACT)
             assert float(found.dual) <= lower + 1e-5
@@ -236,7 +266,14 @@ def test_exact_gap_is_primal_minus_dual_from_scratch(bias):
 
 def expansion(coef, b=0.0, bias="none", index=None, x=X32, dtype=jnp.float32):
     index = np.arange(len(coef), dtype=np.int32) if index is None else np.asarray(index, np.int32)
-    return Expansion(KERNEL, jnp.asarray(x), jnp.asarray(coef, dtype), jnp.asarray(b, dtype), jnp.asarray(index), bias)
+    return Expansion(
+        KERNEL,
+        jnp.asarray(x),
+        jnp.asarray(coef, dtype),
+        jnp.asarray(b, dtype),
+        jnp.asarray(index),
+        bias,
+    )
 
 
 def test_exact_says_whether_the_model_carries_feasible_duals():
@@ -254,10 +291,14 @@ def test_exact_says_whether_the_model_carries_feasible_duals():
     assert not exact(expansion(1.0001 * bound * Y))
     assert not exact(expansion(-coef))  # of the wrong sign
     assert not exact(expansion(coef, index=np.full(N, -1)))  # no training rows
-    assert exact(expansion(np.where(np.arange(N) < 5, 0, coef), index=np.r_[np.full(5, -1), np.arange(5, N)]))  # those weigh 0
+    assert exact(
+        expansion(np.where(np.arange(N) < 5, 0, coef), index=np.r_[np.full(5, -1), np.arange(5, N)])
+    )  # those weigh 0
     assert not exact(expansion(coef, bias="free"))  # sum coef is not 0
     data = dataset(weight=WEIGHT)
-    assert not exact(expansion(np.where(WEIGHT == 0, 1e-3 * Y, 0)))  # a row that does not count has a box of size 0
+    assert not exact(
+        expansion(np.where(WEIGHT == 0, 1e-3 * Y, 0))
+    )  # a row that does not count has a box of size 0
 
 
 @pytest.mark.long
@@ -275,7 +316,11 @@ def test_one_training_row_may_stand_in_several_terms():
 def passes_of_sdca(solver, data):
     """The model after 200 passes in stored order."""
     rows = jnp.tile(jnp.arange(N, dtype=jnp.int32), 200)[:, None]
-    state, _ = jax.lax.scan(lambda s, i: solver.update(s, data._replace(index=i)), solver.init(jax.random.key(0), data), rows)
+    state, _ = jax.lax.scan(
+        lambda s, i: solver.update(s, data._replace(index=i)),
+        solver.init(jax.random.key(0), data),
+        rows,
+    )
     return solver.model(state, data)
 
 
@@ -288,7 +333,9 @@ def test_converged_kernel_sdca_is_certified_to_rounding(x64):
     best = optimum("hinge", "none", 0, "rbf")[0]
     assert float(found.primal) == pytest.approx(best, abs=1e-9)  # what SLSQP reaches
     # The same in float32: bounded by what rounding left.
-    narrow = dataclasses.replace(model, coef=model.coef.astype(jnp.float32), x=jnp.asarray(X32), b=jnp.zeros((), jnp.float32))
+    narrow = dataclasses.replace(
+        model, coef=model.coef.astype(jnp.float32), x=jnp.asarray(X32), b=jnp.zeros((), jnp.float32)
+    )
     again = jaxsvm.certificate(narrow, data, lam)
     assert again.exact and float(again.gap) < 1e-6  # a relative error of 6e-8 in the coefficients
 
@@ -315,16 +362,23 @@ def test_passes_for_an_expansion_that_carries_no_duals():
     found = jaxsvm.certificate(model, dataset(), lam, passes=300)
     assert float(found.dual) == pytest.approx(best, abs=1e-8)
     score, square = scores_and_square(model)
-    assert float(found.gap) == pytest.approx(primal_by_hand(square, score, "hinge", lam, None) - best, abs=1e-8)
+    assert float(found.gap) == pytest.approx(
+        primal_by_hand(square, score, "hinge", lam, None) - best, abs=1e-8
+    )
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
 def test_free_bias_against_libsvm(weight):
-    """LIBSVM's answer is certified by its own dual variables, and no certificate claims less than its primal value."""
+    """LIBSVM's answer is certified by its own dual variables, and no certificate claims less than
+    its primal value."""
     lam = 0.3
     total, live = (N, np.ones(N, bool)) if weight is None else (weight.sum(), weight > 0)
-    used = np.ones(live.sum()) if weight is None else weight[live]  # scikit-learn misnumbers rows of weight 0
-    svm = sklearn.svm.SVC(C=1 / (lam * total), kernel="rbf", gamma=GAMMA, tol=1e-10).fit(X[live], Y[live], used)
+    used = (
+        np.ones(live.sum()) if weight is None else weight[live]
+    )  # scikit-learn misnumbers rows of weight 0
+    svm = sklearn.svm.SVC(C=1 / (lam * total), kernel="rbf", gamma=GAMMA, tol=1e-10).fit(
+        X[live], Y[live], used
+    )
     coef = np.zeros(N)
     coef[np.flatnonzero(live)[svm.support_]] = svm.dual_coef_[0]
     b, data = float(svm.intercept_[0]), dataset(weight=weight)
@@ -338,20 +392,26 @@ def test_free_bias_against_libsvm(weight):
     assert abs(residual) < 1e-6  # LIBSVM keeps kernel values in float32
     best = optimum("hinge", "free", 0, "rbf")[0] if weight is None else value
     assert value == pytest.approx(best, abs=1e-8)
-    svm = sklearn.svm.SVC(C=1 / (lam * total), kernel="linear", tol=1e-10).fit(X[live], Y[live], used)
+    svm = sklearn.svm.SVC(C=1 / (lam * total), kernel="linear", tol=1e-10).fit(
+        X[live], Y[live], used
+    )
     w, b = svm.coef_[0], float(svm.intercept_[0])
     value = primal_by_hand(w @ w, X @ w + b, "hinge", lam, weight)
     for scale in (0.0, 0.5, 1.0, 2.0):
-        model = Linear(jnp.asarray(scale * w, jnp.float32), jnp.asarray(scale * b, jnp.float32), "free")
+        model = Linear(
+            jnp.asarray(scale * w, jnp.float32), jnp.asarray(scale * b, jnp.float32), "free"
+        )
         assert float(jaxsvm.certificate(model, data, lam).dual) <= value + 1e-12
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize(
-    "space, has, problem_bias", [("linear", "free", "feature"), ("linear", "feature", "free"), ("rbf", "none", "feature")]
+    "space, has, problem_bias",
+    [("linear", "free", "feature"), ("linear", "feature", "free"), ("rbf", "none", "feature")],
 )
 def test_a_bias_given_by_name_means_the_problem_with_that_bias(space, has, problem_bias):
-    """`bias=` names the problem: its optimum bounds the dual, and the primal has b^2 if and only if it is a feature."""
+    """`bias=` names the problem: its optimum bounds the dual, and the primal has b^2 if and only if
+    it is a feature."""
     lam = PROBLEMS[0][0]
     best, _ = optimum("hinge", problem_bias, 0, space)
     rng = np.random.default_rng(12)
@@ -360,15 +420,21 @@ def test_a_bias_given_by_name_means_the_problem_with_that_bias(space, has, probl
         if space == "linear":
             model = Linear(jnp.asarray(rng.normal(size=D), jnp.float32), jnp.float32(b), has)
         else:
-            model = expansion(_box("hinge", lam, None, rng, "free" if trial % 2 else "none"), b, has)
+            model = expansion(
+                _box("hinge", lam, None, rng, "free" if trial % 2 else "none"), b, has
+            )
         found = jaxsvm.certificate(model, dataset(), lam, bias=problem_bias)
         score, square = scores_and_square(dataclasses.replace(model, bias=problem_bias))
         value = primal_by_hand(square, score, "hinge", lam, None)
         assert float(found.gap) >= value - best - EXACT
         assert float(found.dual) <= best + EXACT
         if found.exact:
-            lower = dual_by_hand(np.asarray(model.coef, float), GRAM, "hinge", lam, None, problem_bias)
-            assert float(found.dual) == pytest.approx(lower, abs=1e-5)  # 1e-6 of coefficients at their bounds
+            lower = dual_by_hand(
+                np.asarray(model.coef, float), GRAM, "hinge", lam, None, problem_bias
+            )
+            assert float(found.dual) == pytest.approx(
+                lower, abs=1e-5
+            )  # 1e-6 of coefficients at their bounds
         assert float(found.primal) == pytest.approx(value, rel=EXACT)
 
 
@@ -381,10 +447,12 @@ def test_a_float32_run_is_certified_with_its_own_duals():
     assert model.coef.dtype == jnp.float32
     assert (np.abs(np.asarray(model.coef)) == np.float32(C)).any()
     found = jaxsvm.certificate(model, data, lam)
-    assert found.exact and 0 <= float(found.gap) < 1e-5  # float32 duals, and 1e-6 where they are at C
+    assert (
+        found.exact and 0 <= float(found.gap) < 1e-5
+    )  # float32 duals, and 1e-6 where they are at C
 
 
-# ----------------------------------------------------------------------------------------------------------- Mapped
+# Mapped
 
 
 @pytest.mark.long
@@ -395,7 +463,9 @@ def test_mapped_models_are_certified_in_their_feature_space():
     z = np.asarray(phi(data.x), np.float64)
     found = jaxsvm.certificate(Mapped(phi, inner), data, 0.3)
     there = jaxsvm.certificate(inner, data._replace(x=jnp.asarray(z, jnp.float32)), 0.3)
-    assert float(found.gap) == pytest.approx(float(there.gap), rel=1e-5)  # features rounded to float32 on one side
+    assert float(found.gap) == pytest.approx(
+        float(there.gap), rel=1e-5
+    )  # features rounded to float32 on one side
     w = np.asarray(inner.w, np.float64)
     value = primal_by_hand(w @ w + float(inner.b) ** 2, z @ w + float(inner.b), "hinge", 0.3, None)
     assert float(found.primal) == pytest.approx(value, rel=1e-6)
@@ -406,11 +476,15 @@ def test_maps_of_maps_and_plain_functions_as_maps():
     phi = jaxsvm.data.standardize(jnp.asarray(X32))
     inner = Linear(jnp.asarray([0.4, -0.3]), jnp.asarray(0.2), "feature")
     one = jaxsvm.certificate(Mapped(phi, inner), dataset(), 0.3)
-    two = jaxsvm.certificate(Mapped(phi, Mapped(jax.tree_util.Partial(jnp.multiply, jnp.ones(())), inner)), dataset(), 0.3)
+    two = jaxsvm.certificate(
+        Mapped(phi, Mapped(jax.tree_util.Partial(jnp.multiply, jnp.ones(())), inner)),
+        dataset(),
+        0.3,
+    )
     assert float(two.gap) == pytest.approx(float(one.gap), rel=1e-12)
 
 
-# ------------------------------------------------------------------------------------------------- dual, kkt, nu, C, lam
+# dual, kkt, nu, C, lam
 
 
 @pytest.mark.long(but=1)
@@ -432,7 +506,8 @@ def test_dual_from_scratch(name):
 
 
 def test_the_distance_between_close_coefficients_has_their_digits(x64):
-    """|w - w(coef)|^2 of coefficients of 1000 that differ by 2^-20: a difference of squares has no digit of it."""
+    """|w - w(coef)|^2 of coefficients of 1000 that differ by 2^-20: a difference of squares has no
+    digit of it."""
     own, coef = jnp.array([1000.0, 0.0]), jnp.array([1000.0 - 2.0**-20, 0.0])
     x = np.array([[1.1], [0.3]])
     data = jaxsvm.dataset(x, [1, -1])
@@ -458,12 +533,15 @@ def test_dual_forgives_what_rounding_to_float32_added_to_a_bound(C):
     alpha = jnp.full(N, np.nextafter(np.float32(C), np.float32(np.inf)))
     lam = objectives.lam_from_C(C, N)
     exact = float(objectives.dual(0.999 * alpha, data, lam))
-    assert np.isfinite(exact) and float(objectives.dual(alpha, data, lam)) == pytest.approx(exact, rel=0.01, abs=0.01)
+    assert np.isfinite(exact) and float(objectives.dual(alpha, data, lam)) == pytest.approx(
+        exact, rel=0.01, abs=0.01
+    )
     assert float(objectives.dual(1.00001 * alpha, data, lam)) == -np.inf
 
 
 def test_dual_of_a_row_that_does_not_count_is_bounded_by_0():
-    """Weight 0: 0 <= alpha_i <= C 0. Else the row could cancel others in |w|^2 and lift D above the optimum."""
+    """Weight 0: 0 <= alpha_i <= C 0. Else the row could cancel others in |w|^2 and lift D above the
+    optimum."""
     data = dataset(weight=WEIGHT)
     alpha = jnp.zeros(N).at[0].set(0.1)
     assert WEIGHT[0] == 0
@@ -481,7 +559,9 @@ def test_kkt_residual_from_scratch():
             alpha, margin = coef * Y, Y * (GRAM @ coef + b)
             want = np.abs(np.clip(alpha + (1 - margin) / square, 0, bound) - alpha) * square
             found = jaxsvm.kkt_residual(expansion(coef, b, bias), dataset(weight=weight), lam)
-            assert float(found) == pytest.approx(want[shares(weight) > 0].max(), rel=1e-5)  # 1e-6 at the bounds
+            assert float(found) == pytest.approx(
+                want[shares(weight) > 0].max(), rel=1e-5
+            )  # 1e-6 at the bounds
         coef = np.float32(_box("hinge", lam, weight, rng, "free")).astype(float)
         alpha, b = coef * Y, 0.3
         value, edge = Y - (GRAM @ coef + np.float32(b)), 1e-6 * bound
@@ -493,16 +573,25 @@ def test_kkt_residual_from_scratch():
 
 def test_conversions_and_nu():
     assert objectives.lam_from_C(2.0, 50) == 0.01 and objectives.C_from_lam(0.01, 50) == 2.0
-    assert objectives.lam_from_C(objectives.C_from_lam(0.3, 7.5), 7.5) == pytest.approx(0.3, rel=1e-15)
+    assert objectives.lam_from_C(objectives.C_from_lam(0.3, 7.5), 7.5) == pytest.approx(
+        0.3, rel=1e-15
+    )
     w = np.float32([0.7, -0.4])
     for weight in (None, WEIGHT):
         model = Linear(jnp.asarray(w), jnp.zeros(()))
         mean = shares(weight) @ np.maximum(1 - Y * (X @ w.astype(float)), 0)
         want = mean / np.linalg.norm(w.astype(float))
-        assert float(jaxsvm.nu_from(model, dataset(weight=weight))) == pytest.approx(want, rel=EXACT)
+        assert float(jaxsvm.nu_from(model, dataset(weight=weight))) == pytest.approx(
+            want, rel=EXACT
+        )
     # 3.0: at u/|u| the water level of volume n nu is 1/|u|.
-    c, level = Y * (X @ w.astype(float)) / np.linalg.norm(w.astype(float)), 1 / np.linalg.norm(w.astype(float))
-    assert np.maximum(level - c, 0).mean() == pytest.approx(float(jaxsvm.nu_from(model, dataset())), rel=1e-6)
+    c, level = (
+        Y * (X @ w.astype(float)) / np.linalg.norm(w.astype(float)),
+        1 / np.linalg.norm(w.astype(float)),
+    )
+    assert np.maximum(level - c, 0).mean() == pytest.approx(
+        float(jaxsvm.nu_from(model, dataset())), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
@@ -512,15 +601,19 @@ def test_error_and_risk_weigh_their_rows(weight):
     score, _ = scores_and_square(model)
     wrong = share @ (Y * score < 0)
     assert 0.1 < wrong < 0.9
-    assert float(jaxsvm.error_on(data)(model)) == pytest.approx(wrong, rel=1e-6)  # in the dtype of the model
+    assert float(jaxsvm.error_on(data)(model)) == pytest.approx(
+        wrong, rel=1e-6
+    )  # in the dtype of the model
     for name in ("hinge", "logistic"):
         want = share @ LOSSES[name][1](score, Y)
         assert float(jaxsvm.risk_on(data, LOSSES[name][0])(model)) == pytest.approx(want, rel=1e-6)
-    sweep = jax.jit(jax.vmap(lambda b: jaxsvm.error_on(data)(dataclasses.replace(model, b=b))))(jnp.array([-0.1, 100.0]))
+    sweep = jax.jit(jax.vmap(lambda b: jaxsvm.error_on(data)(dataclasses.replace(model, b=b))))(
+        jnp.array([-0.1, 100.0])
+    )
     np.testing.assert_allclose(sweep, [wrong, share @ (Y < 0)], rtol=1e-6)
 
 
-# ------------------------------------------------------------------------------------------------ transformations, errors
+# transformations, errors
 
 
 @pytest.mark.long
@@ -532,7 +625,9 @@ def test_certificate_under_jit_and_vmap():
     assert found.gap.dtype == jnp.float32 and found.exact.shape == (3,)
     want = [jaxsvm.certificate(model, data, float(lam)) for lam in lams]
     for field in ("primal", "gap", "dual"):
-        np.testing.assert_allclose(getattr(found, field), [float(getattr(c, field)) for c in want], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            getattr(found, field), [float(getattr(c, field)) for c in want], rtol=1e-5, atol=1e-5
+        )
     coef = _box("hinge", 0.3, None, np.random.default_rng(15))
     many = expansion(np.stack([coef, -coef]), b=np.zeros(2), index=np.zeros(2))
     many = dataclasses.replace(many, index=jnp.arange(N, dtype=jnp.int32))
@@ -541,12 +636,15 @@ def test_certificate_under_jit_and_vmap():
     found = certify(many)
     assert found.exact.tolist() == [True, False]
     for k, c in enumerate((coef, -coef)):
-        assert float(found.gap[k]) == pytest.approx(float(jaxsvm.certificate(expansion(c), data, 0.3).gap), abs=1e-5)
+        assert float(found.gap[k]) == pytest.approx(
+            float(jaxsvm.certificate(expansion(c), data, 0.3).gap), abs=1e-5
+        )
 
 
 @pytest.mark.long
 def test_certificate_under_jit_with_x64_on(x64):
-    """The dtype at hand is that of the model and the rows, not the default: float32 rows in a float64 program."""
+    """The dtype at hand is that of the model and the rows, not the default: float32 rows in a
+    float64 program."""
     wide = jaxsvm.dataset(X, Y)
     model = Linear(jnp.asarray([0.5, -0.8]), jnp.zeros(()))
     want = jaxsvm.certificate(model, wide, 0.3)
@@ -587,17 +685,28 @@ def test_wrong_use_is_refused_with_a_sentence():
 
 def test_a_map_around_something_else_is_refused_as_documented():
     with pytest.raises(TypeError, match="expected a Linear, Expansion or Mapped model"):
-        jaxsvm.certificate(Mapped(jaxsvm.data.standardize(jnp.asarray(X32)), jax.tree_util.Partial(jnp.sum)), dataset(), 0.3)
+        jaxsvm.certificate(
+            Mapped(jaxsvm.data.standardize(jnp.asarray(X32)), jax.tree_util.Partial(jnp.sum)),
+            dataset(),
+            0.3,
+        )
 
 
 @pytest.mark.parametrize(("bias", "level"), [("none", 2.0), ("free", 2.5)])
 def test_lam_from_nu_counts_weights_as_copies(bias, level):
-    """Rows at +1 and -1 of weights 2 and 4, |v| = 1: a volume of 6 rises over both rows, or with a bias over the first."""
+    """Rows at +1 and -1 of weights 2 and 4, |v| = 1: a volume of 6 rises over both rows, or with a
+    bias over the first."""
     p, kernel = jnp.array([0.5, 0.5]), kernels.linear()
-    lam = objectives.lam_from_nu(1.0, p, jaxsvm.dataset([[1.0], [-1.0]], [1, -1], [2, 4]), kernel, bias)
+    lam = objectives.lam_from_nu(
+        1.0, p, jaxsvm.dataset([[1.0], [-1.0]], [1, -1], [2, 4]), kernel, bias
+    )
     copies = jaxsvm.dataset([[1.0]] * 2 + [[-1.0]] * 4, [1] * 2 + [-1] * 4)
-    of_copies = objectives.lam_from_nu(1.0, jnp.array([0.25] * 2 + [0.125] * 4), copies, kernel, bias)
-    assert [float(lam), float(of_copies)] == pytest.approx([level / (6 / 4)] * 2, rel=1e-6)  # of weight 6, p / weight <= 1/4
+    of_copies = objectives.lam_from_nu(
+        1.0, jnp.array([0.25] * 2 + [0.125] * 4), copies, kernel, bias
+    )
+    assert [float(lam), float(of_copies)] == pytest.approx(
+        [level / (6 / 4)] * 2, rel=1e-6
+    )  # of weight 6, p / weight <= 1/4
 
 
 def test_kkt_residual_refuses_expansions_without_dual_variables():
@@ -610,7 +719,9 @@ def test_kkt_residual_refuses_one_point_that_is_no_training_row():
     index = np.where(np.arange(N) == 3, -1, np.arange(N))
     with pytest.raises(TypeError, match="dual coefficients"):
         jaxsvm.kkt_residual(expansion(0.01 * Y, index=index), dataset(), 0.3)
-    assert np.isfinite(jaxsvm.kkt_residual(expansion(0.01 * Y * (index >= 0), index=index), dataset(), 0.3))
+    assert np.isfinite(
+        jaxsvm.kkt_residual(expansion(0.01 * Y * (index >= 0), index=index), dataset(), 0.3)
+    )
 
 
 # Models that are not finite
@@ -624,22 +735,35 @@ def test_scores_that_are_not_finite_are_errors_and_an_infinite_risk():
         assert float(jaxsvm.risk_on(data)(model)) == np.inf
         assert float(jax.jit(jaxsvm.error_on(data))(model)) == pytest.approx(1)
     many = jaxsvm.dataset(X32, np.arange(N) % 3, task="multiclass")
-    assert float(jaxsvm.error_on(many)(lambda x: jnp.where(x[:, :1] > 0, jnp.nan, jnp.eye(3)[jnp.arange(N) % 3]))) == (
-        pytest.approx(np.mean(X32[:, 0] > 0))
-    )
+    assert float(
+        jaxsvm.error_on(many)(
+            lambda x: jnp.where(x[:, :1] > 0, jnp.nan, jnp.eye(3)[jnp.arange(N) % 3])
+        )
+    ) == (pytest.approx(np.mean(X32[:, 0] > 0)))
     one = jnp.where(jnp.arange(N) == 5, jnp.nan, jnp.asarray(Y, jnp.float32))  # a single row
     share = WEIGHT[5] / WEIGHT.sum()
     assert share > 0 and float(jaxsvm.error_on(data)(lambda x: one)) == pytest.approx(share)
     assert float(jaxsvm.risk_on(data)(lambda x: one)) == np.inf
-    absent = jnp.where(jnp.asarray(WEIGHT) == 0, jnp.nan, jnp.asarray(Y, jnp.float32))  # rows of weight 0 do not count
-    assert float(jaxsvm.error_on(data)(lambda x: absent)) == 0 and float(jaxsvm.risk_on(data)(lambda x: absent)) == 0
+    absent = jnp.where(
+        jnp.asarray(WEIGHT) == 0, jnp.nan, jnp.asarray(Y, jnp.float32)
+    )  # rows of weight 0 do not count
+    assert (
+        float(jaxsvm.error_on(data)(lambda x: absent)) == 0
+        and float(jaxsvm.risk_on(data)(lambda x: absent)) == 0
+    )
 
 
 def test_a_sweep_does_not_choose_a_run_that_diverged():
-    data = jaxsvm.dataset(X32, np.where(np.arange(N) % 5 > 0, 1.0, -1.0))  # a constant answer errs on a fifth of the rows
-    error = lambda scale: jaxsvm.error_on(data)(Linear(scale * jnp.array([0.1, 0.1]), -jnp.ones(())))
+    data = jaxsvm.dataset(
+        X32, np.where(np.arange(N) % 5 > 0, 1.0, -1.0)
+    )  # a constant answer errs on a fifth of the rows
+    error = lambda scale: jaxsvm.error_on(data)(
+        Linear(scale * jnp.array([0.1, 0.1]), -jnp.ones(()))
+    )
     found = jaxsvm.sweep(error, scale=jnp.array([1.0, jnp.nan]), progress=False)()
-    assert jaxsvm.sweep.table(found, scale=jnp.array([1.0, 2.0])).best == {"scale": 1.0} and float(found[1]) == pytest.approx(1)
+    assert jaxsvm.sweep.table(found, scale=jnp.array([1.0, 2.0])).best == {"scale": 1.0} and float(
+        found[1]
+    ) == pytest.approx(1)
 
 
 # Wrong arguments: each met a traceback from JAX or NumPy, or none at all
@@ -650,7 +774,9 @@ WRONG_ROWS = jaxsvm.dataset(np.eye(4, 2), [1, -1, 1, -1])
 WRONG_MODELS = [None, "m", np.eye(2), WRONG_ROWS, jaxsvm.pegasos, jaxsvm.pegasos(0.1), KERNEL, dict]
 
 
-@pytest.mark.parametrize("wrong", [None, "data", np.eye(2), (1, 2), MODEL, jaxsvm.pegasos(0.1)], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [None, "data", np.eye(2), (1, 2), MODEL, jaxsvm.pegasos(0.1)], ids=repr
+)
 def test_what_is_no_data_set_is_refused(wrong):
     for call in (
         lambda: objectives.error_on(wrong),
@@ -661,7 +787,9 @@ def test_what_is_no_data_set_is_refused(wrong):
         lambda: objectives.nu_from(MODEL, wrong),
         lambda: jaxsvm.take(wrong, jnp.array([0])),
     ):
-        with pytest.raises(TypeError, match=r"^data must be a Batch, such as jaxsvm\.dataset\(x, y\), got "):
+        with pytest.raises(
+            TypeError, match=r"^data must be a Batch, such as jaxsvm\.dataset\(x, y\), got "
+        ):
             call()
 
 
@@ -676,11 +804,18 @@ def test_what_is_no_model_is_refused(wrong):
         lambda: objectives.kkt_residual(wrong, WRONG_ROWS, 0.1),
         lambda: objectives.nu_from(wrong, WRONG_ROWS),
     ):
-        with pytest.raises(TypeError, match="^model (must be a model, such as run.model, got|is the factory pegasos itself)"):
+        with pytest.raises(
+            TypeError,
+            match="^model (must be a model, such as run.model, got|is the factory pegasos itself)",
+        ):
             call()
 
 
-@pytest.mark.parametrize("wrong", [None, "hinge", losses.smooth_hinge, 0.1, MODEL], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "wrong",
+    [None, "hinge", losses.smooth_hinge, 0.1, MODEL],
+    ids=lambda value: type(value).__name__,
+)
 def test_what_is_no_loss_is_refused(wrong):
     for call in (
         lambda: objectives.risk_on(WRONG_ROWS, wrong),
@@ -688,7 +823,9 @@ def test_what_is_no_loss_is_refused(wrong):
         lambda: objectives.primal(MODEL, WRONG_ROWS, 0.1, wrong),
         lambda: objectives.dual(np.zeros(4, np.float32), WRONG_ROWS, 0.1, None, wrong),
     ):
-        with pytest.raises(TypeError, match="^loss (must be a loss such as|is the factory smooth_hinge itself)"):
+        with pytest.raises(
+            TypeError, match="^loss (must be a loss such as|is the factory smooth_hinge itself)"
+        ):
             call()
 
 
@@ -696,7 +833,9 @@ def test_what_is_no_loss_is_refused(wrong):
 def test_conversions_take_numbers_above_0(wrong):
     for convert in (objectives.lam_from_C, objectives.C_from_lam):
         for arguments in ((wrong, 10), (1.0, wrong)):
-            with pytest.raises(ValueError, match="^(lam|C|n) (must be a finite number above 0|is no number)"):
+            with pytest.raises(
+                ValueError, match="^(lam|C|n) (must be a finite number above 0|is no number)"
+            ):
                 convert(*arguments)
     assert objectives.lam_from_C(Fraction(1, 2), 10) == 0.2
     np.testing.assert_allclose(objectives.lam_from_C(jnp.array([1.0, 2.0]), 10), [0.1, 0.05])
@@ -705,8 +844,13 @@ def test_conversions_take_numbers_above_0(wrong):
 
 def test_numbers_of_other_libraries_are_taken():
     for number in (Fraction(1, 4), Decimal("0.25"), np.float16(0.25)):
-        assert objectives.primal(MODEL, WRONG_ROWS, number) == objectives.primal(MODEL, WRONG_ROWS, 0.25)
-        assert objectives.certificate(MODEL, WRONG_ROWS, number).gap == objectives.certificate(MODEL, WRONG_ROWS, 0.25).gap
+        assert objectives.primal(MODEL, WRONG_ROWS, number) == objectives.primal(
+            MODEL, WRONG_ROWS, 0.25
+        )
+        assert (
+            objectives.certificate(MODEL, WRONG_ROWS, number).gap
+            == objectives.certificate(MODEL, WRONG_ROWS, 0.25).gap
+        )
     for passes in (2.5, -1, True, np.ones(2)):
         with pytest.raises(ValueError, match="passes must be a whole number of at least 0, got"):
             objectives.certificate(MODEL, WRONG_ROWS, 0.25, passes=passes)
@@ -718,7 +862,9 @@ def test_numbers_of_other_libraries_are_taken():
 @pytest.mark.parametrize("field", ["y", "weight"])
 def test_a_batch_has_a_target_and_a_weight_for_each_row(probe, field):
     data = jaxsvm.dataset(np.eye(4), [1, -1, 1, -1])
-    with pytest.raises(ValueError, match="data must hold one target and one weight for each of its 4 rows"):
+    with pytest.raises(
+        ValueError, match="data must hold one target and one weight for each of its 4 rows"
+    ):
         probe(data._replace(**{field: jnp.ones(3)}))
 
 
@@ -726,19 +872,25 @@ def test_a_batch_has_a_target_and_a_weight_for_each_row(probe, field):
 def test_numbers_wider_than_jax_has_are_taken():
     data = jaxsvm.dataset(np.eye(2), [1, -1])
     run = jaxsvm.fit(jaxsvm.sdca(10.0, jaxsvm.kernels.linear()), data, jax.random.key(0), steps=4)
-    assert jaxsvm.kkt_residual(run.model, data, np.longdouble(0.5)) == jaxsvm.kkt_residual(run.model, data, 0.5)
+    assert jaxsvm.kkt_residual(run.model, data, np.longdouble(0.5)) == jaxsvm.kkt_residual(
+        run.model, data, 0.5
+    )
 
 
 @pytest.mark.parametrize("probe", [jaxsvm.error_on, jaxsvm.risk_on])
 @pytest.mark.parametrize("wrong", [len, lambda x: x[:1, 0]])
 def test_a_model_gives_a_value_for_each_row(probe, wrong):
     data = jaxsvm.dataset(np.eye(4), [1, -1, 1, -1])
-    with pytest.raises(TypeError, match="model must give a decision value, or several, for each of the 4 rows"):
+    with pytest.raises(
+        TypeError, match="model must give a decision value, or several, for each of the 4 rows"
+    ):
         probe(data)(wrong)
 
 
 def test_labels_of_the_other_kind_are_refused_by_error_on_and_ones_are_of_either_kind():
-    rows = lambda y: jaxsvm.Batch(jnp.eye(3), jnp.asarray(y, jnp.float32), jnp.arange(3), jnp.ones(3))
+    rows = lambda y: jaxsvm.Batch(
+        jnp.eye(3), jnp.asarray(y, jnp.float32), jnp.arange(3), jnp.ones(3)
+    )
     one, three = Linear(jnp.array([1.0, -1.0, 1.0]), jnp.zeros(())), lambda x: x
     assert float(jaxsvm.error_on(rows([1, 1, 1]))(one)) == pytest.approx(1 / 3)
     assert float(jaxsvm.error_on(rows([1, 1, 1]))(three)) == pytest.approx(2 / 3)
@@ -748,3 +900,23 @@ def test_labels_of_the_other_kind_are_refused_by_error_on_and_ones_are_of_either
         jaxsvm.error_on(rows([0, 1, 1]))(one)
     with pytest.raises(ValueError, match="hold labels -1 and"):
         jaxsvm.error_on(rows([1, -1, -1]))(three)
+
+
+def test_a_certificate_of_labels_is_not_given_on_real_targets():
+    data = jaxsvm.dataset(np.eye(3), [0.5, 1.0, 2.0], task="regression")
+    model = Linear(jnp.ones(3), jnp.zeros(()))
+    with pytest.raises(ValueError, match="is a loss of labels -1 and \\+1, and the data hold 0.5"):
+        jaxsvm.certificate(model, data, 1.0)
+    assert jaxsvm.certificate(model, data, 1.0, losses.squared).gap >= 0
+
+
+def test_what_to_do_for_several_machines_is_said():
+    data = jaxsvm.dataset(np.eye(3), [0, 1, 2], task="multiclass")
+    solver = jaxsvm.one_vs_rest(jaxsvm.linear_svm(1.0), classes=3)
+    model = jaxsvm.fit(solver, data, jax.random.key(0)).model
+    with pytest.raises((TypeError, ValueError), match="labels -1 and|one by one"):
+        jaxsvm.certificate(model, data, 1.0)
+    own = data._replace(y=jnp.where(data.y == 0, 1.0, -1.0))
+    with pytest.raises(TypeError, match="take its machines one by one, model\\[c\\]"):
+        jaxsvm.certificate(model, own, 1.0)
+    assert jaxsvm.certificate(model[0], own, 1 / 3).gap >= 0

@@ -1,6 +1,8 @@
-"""Linear dual ascent in float64 on a problem on which LIBLINEAR stays above the minimum, whatever max_iter.
+"""Linear dual ascent in float64 on a problem on which LIBLINEAR stays above the minimum, whatever
+max_iter.
 
-The settings are those of scikit-learn issue 22283 (hinge, no intercept, C = 0.1, tol = 1e-12), the data our own.
+The settings are those of scikit-learn issue 22283 (hinge, no intercept, C = 0.1, tol = 1e-12), the
+data our own.
 """
 
 import functools
@@ -14,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import jaxsvm
 from jaxsvm import kernels, samplers
-from jaxsvm.engines.coordinate import dual_coef
+from jaxsvm.engines.coordinate_ascent import dual_coef
 from jaxsvm.models import expansion
 
 N, D = 200, 50
@@ -43,7 +45,9 @@ def ascent(C):
     """The run, its dual variables, and the data that it saw; called under x64 only."""
     data = jaxsvm.dataset(X, Y)
     shrinking = samplers.shrinking(BLOCK)
-    run = jaxsvm.fit(jaxsvm.sdca(C), data, jax.random.key(0), steps=4000 * PASS, tol=TOL, sampler=shrinking)
+    run = jaxsvm.fit(
+        jaxsvm.sdca(C), data, jax.random.key(0), steps=4000 * PASS, tol=TOL, sampler=shrinking
+    )
     return run, np.asarray(dual_coef(run.state.solver)) * Y, data
 
 
@@ -56,7 +60,9 @@ def gap_by_hand(w, alpha, C):
 
 @functools.cache
 def liblinear(C, tol, max_iter):
-    svc = sklearn.svm.LinearSVC(C=C, loss="hinge", fit_intercept=False, tol=tol, max_iter=max_iter, random_state=0)
+    svc = sklearn.svm.LinearSVC(
+        C=C, loss="hinge", fit_intercept=False, tol=tol, max_iter=max_iter, random_state=0
+    )
     return objective(svc.fit(X, Y).coef_[0], C), svc.n_iter_
 
 
@@ -67,7 +73,9 @@ def test_the_gap_by_hand_is_below_the_goal(x64, C):
     assert run.converged and run.model.w.dtype == jnp.float64
     assert alpha.min() >= 0 and alpha.max() <= C
     gap, primal = gap_by_hand(np.asarray(run.model.w), alpha, C)
-    assert gap >= -1e-13 * primal  # a difference of two numbers of size 4 to 8: rounding of sums over 200 rows
+    assert (
+        gap >= -1e-13 * primal
+    )  # a difference of two numbers of size 4 to 8: rounding of sums over 200 rows
     assert gap <= GOAL  # in units of 1/2 |w|^2 + C sum hinge
     assert gap <= GOAL * primal
 
@@ -84,14 +92,17 @@ def test_the_certificate_says_so_too(x64, C):
     assert proof.gap <= GOAL * proof.primal
     _, primal = gap_by_hand(np.asarray(run.model.w), alpha, C)
     np.testing.assert_allclose(proof.primal * scale, primal, rtol=GOAL)
-    worse = jaxsvm.certificate(expansion(kernels.linear(), 0.999 * dual_coef(run.state.solver), data), data, 1 / scale)
+    worse = jaxsvm.certificate(
+        expansion(kernels.linear(), 0.999 * dual_coef(run.state.solver), data), data, 1 / scale
+    )
     assert worse.gap > 1e3 * GOAL * worse.primal
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize(("C", "above"), [(0.1, 5e-4), (1.0, 1e-2)])  # measured: 9.4e-4, 4.6e-2
 def test_liblinear_stays_above_with_the_tolerance_of_the_issue(x64, C, above):
-    """Its rows at rest come back once the projected gradients of the others span at most tol; it leaves out moves for
+    """Its rows at rest come back once the projected gradients of the others span at most tol; it
+    leaves out moves for
     those within 1e-12 of 0, so with tol = 1e-12 that may never be.
     """
     least = objective(np.asarray(ascent(C)[0].model.w), C)
@@ -100,7 +111,9 @@ def test_liblinear_stays_above_with_the_tolerance_of_the_issue(x64, C, above):
     assert [made for _, made in values] == [10_000, 50_000]
     for value, _ in values:
         assert value > (1 + above) * least
-    np.testing.assert_allclose(values[1][0], values[0][0], rtol=1e-9)  # no nearer for five times the passes
+    np.testing.assert_allclose(
+        values[1][0], values[0][0], rtol=1e-9
+    )  # no nearer for five times the passes
 
 
 @pytest.mark.parametrize("C", [0.1, 1.0])

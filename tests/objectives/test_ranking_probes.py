@@ -19,7 +19,12 @@ def rows(seed):
     """Scores with ties, grades, queries, and weights of 0 and 1."""
     rng = np.random.default_rng(seed)
     score = np.round(rng.normal(size=N), 1).astype(np.float32)
-    return score, rng.integers(0, 4, N), rng.integers(0, QUERIES, N), (rng.random(N) < 0.8).astype(float)
+    return (
+        score,
+        rng.integers(0, 4, N),
+        rng.integers(0, QUERIES, N),
+        (rng.random(N) < 0.8).astype(float),
+    )
 
 
 @pytest.mark.long(but=1)
@@ -47,7 +52,9 @@ def test_ndcg_is_that_of_scikit_learn_with_ties(k, gains):
     of = lambda q: (query == q) & (weight > 0)
     theirs = [ndcg_score([gain[of(q)]], [score[of(q)]], k=k) for q in range(QUERIES) if q != 2]
     data = jaxsvm.dataset(score[:, None], y, weight, query=query)
-    np.testing.assert_allclose(objectives.ndcg_on(data, k, gains=gains)(MODEL), np.mean(theirs), rtol=1e-6)
+    np.testing.assert_allclose(
+        objectives.ndcg_on(data, k, gains=gains)(MODEL), np.mean(theirs), rtol=1e-6
+    )
 
 
 def test_pair_accuracy_is_a_share_of_pairs_and_kendalls_tau():
@@ -68,8 +75,13 @@ def test_pair_accuracy_is_a_share_of_pairs_and_kendalls_tau():
 def test_the_hinge_risk_of_labels_bounds_the_auc():
     score, *_ = rows(8)
     y = np.random.default_rng(8).choice([-1, 1], N)
-    labels, grades = jaxsvm.dataset(score[:, None], y), jaxsvm.dataset(score[:, None], y, task="ranking")
-    assert float(jaxsvm.risk_on(grades, jaxsvm.losses.rank_hinge)(MODEL)) >= 1 - float(objectives.auc_on(labels)(MODEL))
+    labels, grades = (
+        jaxsvm.dataset(score[:, None], y),
+        jaxsvm.dataset(score[:, None], y, task="ranking"),
+    )
+    assert float(jaxsvm.risk_on(grades, jaxsvm.losses.rank_hinge)(MODEL)) >= 1 - float(
+        objectives.auc_on(labels)(MODEL)
+    )
 
 
 def test_probes_of_scores_that_are_not_finite_are_nan_and_map_over_models():
@@ -87,7 +99,9 @@ def test_probes_of_traced_grades_without_a_pair_are_nan():
     data = jaxsvm.dataset(score[:, None], y, query=query)
     for make in (objectives.auc_on, objectives.pair_accuracy_on):
         of_grades = jax.jit(lambda y, make=make: make(data._replace(y=y))(MODEL))
-        assert np.isnan(of_grades(jnp.ones(N))) and np.isfinite(of_grades((data.y > 1).astype(data.y.dtype)))
+        assert np.isnan(of_grades(jnp.ones(N))) and np.isfinite(
+            of_grades((data.y > 1).astype(data.y.dtype))
+        )
 
 
 def test_bad_input_gets_one_sentence():
@@ -96,10 +110,19 @@ def test_bad_input_gets_one_sentence():
     alone = jaxsvm.dataset(x, [0, 1, 2], query=[0, 1, 2], task="regression")
     for call, expected in (
         (lambda: objectives.auc_on(grades), "auc_on takes rows of two classes, got 3"),
-        (lambda: objectives.pair_accuracy_on(alone), "no two rows of one query have different grades"),
-        (lambda: objectives.ndcg_on(jaxsvm.dataset(x, [-1, 1, 1])), "takes grades of at least 0, got -1"),
+        (
+            lambda: objectives.pair_accuracy_on(alone),
+            "no two rows of one query have different grades",
+        ),
+        (
+            lambda: objectives.ndcg_on(jaxsvm.dataset(x, [-1, 1, 1])),
+            "takes grades of at least 0, got -1",
+        ),
         (lambda: objectives.ndcg_on(grades, 0), "k must be"),
-        (lambda: objectives.ndcg_on(grades._replace(y=100 * grades.y)), "grades below 128 with gains='exponential', got"),
+        (
+            lambda: objectives.ndcg_on(grades._replace(y=100 * grades.y)),
+            "grades below 128 with gains='exponential', got",
+        ),
         (lambda: objectives.ndcg_on(grades, gains="best"), "gains must be one of"),
         (lambda: objectives.ndcg_on(grades)(lambda x: jnp.ones((3, 2))), "one value for each row"),
     ):

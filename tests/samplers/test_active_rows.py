@@ -1,4 +1,5 @@
-"""The sampler of active rows: its rule against a transcription, and the optimum of runs with it against LIBLINEAR."""
+"""The sampler of active rows: its rule against a transcription, and the optimum of runs with it
+against LIBLINEAR."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,12 @@ POSITIVE = np.flatnonzero(WEIGHT)
 
 
 def start(sampler, seed=0):
-    data = jaxsvm.Batch(jnp.zeros((N, 1)), jnp.ones(N), jnp.arange(N, dtype=jnp.int32), jnp.asarray(WEIGHT, jnp.float32))
+    data = jaxsvm.Batch(
+        jnp.zeros((N, 1)),
+        jnp.ones(N),
+        jnp.arange(N, dtype=jnp.int32),
+        jnp.asarray(WEIGHT, jnp.float32),
+    )
     return sampler.init(jax.random.key(seed), data)
 
 
@@ -52,7 +58,9 @@ def test_the_rows_of_each_pass_follow_the_rule(patience, effort):
     movers = {k: rng.permutation(N)[: rng.integers(0, 12)] for k in range(40)}
     for k in range(40):
         index = np.asarray(draw(state, k * period))
-        gained = np.where(np.isin(index, movers[k // 4]), rng.uniform(1, 2, index.shape), 0).astype(np.float32)
+        gained = np.where(np.isin(index, movers[k // 4]), rng.uniform(1, 2, index.shape), 0).astype(
+            np.float32
+        )
         drawn.append(index[:, 0])
         gains.append(gained[:, 0])
         state = feedback(state, jnp.asarray(index), jnp.asarray(gained))
@@ -71,7 +79,9 @@ def test_draws_do_not_depend_on_how_they_are_cut():
     sampler = samplers.active_rows(2)
     state = start(sampler)
     whole = np.asarray(sampler.draw(state, 0, 10))
-    np.testing.assert_array_equal(whole, np.concatenate([sampler.draw(state, 0, 3), sampler.draw(state, 3, 7)]))
+    np.testing.assert_array_equal(
+        whole, np.concatenate([sampler.draw(state, 0, 3), sampler.draw(state, 3, 7)])
+    )
     assert not np.array_equal(whole, sampler.draw(start(sampler, 1), 0, 10))
 
 
@@ -94,7 +104,9 @@ def problem(sparse):
 def test_the_optimum_is_that_of_liblinear(name, sparse):
     x, y = problem(sparse)
     loss, power = getattr(losses, name), 1 + (name == "squared_hinge")
-    svc = sklearn.svm.LinearSVC(C=5.0, loss=name, fit_intercept=False, tol=1e-8, max_iter=100_000, dual=True, random_state=0)
+    svc = sklearn.svm.LinearSVC(
+        C=5.0, loss=name, fit_intercept=False, tol=1e-8, max_iter=100_000, dual=True, random_state=0
+    )
 
     def objective(w):
         return w @ w / 2 + 5 * (np.maximum(1 - y * (x @ w), 0) ** power).sum()
@@ -113,7 +125,9 @@ def test_the_optimum_is_that_of_liblinear(name, sparse):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sampler", [samplers.active_rows(), samplers.epochs(), samplers.uniform()], ids=repr)
+@pytest.mark.parametrize(
+    "sampler", [samplers.active_rows(), samplers.epochs(), samplers.uniform()], ids=repr
+)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_the_fast_loop_makes_the_steps_of_update(sampler, sparse):
     x, y = problem(sparse)
@@ -121,7 +135,7 @@ def test_the_fast_loop_makes_the_steps_of_update(sampler, sparse):
     data, solver = jaxsvm.dataset(x, y, weight), fields_of(jaxsvm.sdca(1.0, bias="feature"))
     fast, slow = (
         jaxsvm.fit(s, data, jax.random.key(0), steps=1500, every=170, sampler=sampler)
-        for s in (solver, solver._replace(updates=None))
+        for s in (solver, solver._replace(hooks=jaxsvm.Hooks()))
     )
     for one, other in zip(jax.tree.leaves(fast.model), jax.tree.leaves(slow.model), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
@@ -129,10 +143,14 @@ def test_the_fast_loop_makes_the_steps_of_update(sampler, sparse):
         np.testing.assert_array_equal(getattr(fast.info, field), getattr(slow.info, field))
     np.testing.assert_array_equal(fast.info.evals, slow.info.evals)
     for field in ("loss", "residual"):
-        np.testing.assert_allclose(getattr(fast.info, field), getattr(slow.info, field), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            getattr(fast.info, field), getattr(slow.info, field), rtol=1e-3, atol=1e-4
+        )
     for field in ("passes", "visited", "rows"):
         assert int(getattr(fast.state.solver, field)) == int(getattr(slow.state.solver, field))
-    for one, other in zip(jax.tree.leaves(fast.state.solver), jax.tree.leaves(slow.state.solver), strict=True):
+    for one, other in zip(
+        jax.tree.leaves(fast.state.solver), jax.tree.leaves(slow.state.solver), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
@@ -143,7 +161,7 @@ def test_double_precision(x64):
     solver = fields_of(jaxsvm.sdca(1.0))
     fast, slow = (
         jaxsvm.fit(s, data, jax.random.key(0), steps=900, sampler=samplers.active_rows()).model
-        for s in (solver, solver._replace(updates=None))
+        for s in (solver, solver._replace(hooks=jaxsvm.Hooks()))
     )
     assert fast.w.dtype == np.float64
     np.testing.assert_allclose(fast.w, slow.w, atol=1e-10)

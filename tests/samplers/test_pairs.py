@@ -66,35 +66,60 @@ def test_differences_of_sparse_rows_are_those_of_dense_ones():
 
 @pytest.mark.long
 def test_pegasos_on_drawn_pairs_reaches_the_optimum_of_ranking():
-    """Acceptance: 10,000 steps of 16 pairs, suffix mean, lam = 1e-2: at most 1.005 of the minimum."""
+    """Acceptance: 10,000 steps of 16 pairs, suffix mean, lam = 1e-2: at most 1.005 of the
+    minimum."""
     lam, batch = 1e-2, data()
     solver = jaxsvm.averaged(jaxsvm.pegasos(lam), start=5000)
-    run = jaxsvm.fit(solver, batch, jax.random.key(0), steps=10_000, every=10_000, sampler=samplers.pairs(B))
-    best = jaxsvm.fit(jaxsvm.ocas(lam, loss=losses.rank_hinge), batch, jax.random.key(0), steps=60, every=10, tol=1e-5)
-    primal = [float(objectives.primal(each.model, batch, lam, losses.rank_hinge)) for each in (run, best)]
+    run = jaxsvm.fit(
+        solver, batch, jax.random.key(0), steps=10_000, every=10_000, sampler=samplers.pairs(B)
+    )
+    best = jaxsvm.fit(
+        jaxsvm.ocas(lam, loss=losses.rank_hinge),
+        batch,
+        jax.random.key(0),
+        steps=60,
+        every=10,
+        tol=1e-5,
+    )
+    primal = [
+        float(objectives.primal(each.model, batch, lam, losses.rank_hinge)) for each in (run, best)
+    ]
     assert best.converged and primal[1] * (1 - 1e-5) <= primal[0] <= 1.005 * primal[1]
 
 
 @pytest.mark.long
 def test_features_are_computed_before_the_difference():
-    """phi(x_i) - phi(x_j), whenever features are computed; `init` of asset reads pairs, not grades."""
+    """phi(x_i) - phi(x_j), whenever features are computed; `init` of asset reads pairs, not
+    grades."""
     x, *_ = rows()
     phi = features.nystrom(None, kernels.rbf(1.0), landmarks=x[:10])
     solver = jaxsvm.on_features(phi, jaxsvm.asset(0.1, bias="none"))
     weights = [
-        jaxsvm.fit(solver, data(), jax.random.key(0), steps=40, every=20, lift=lift, sampler=samplers.pairs(B)).model.inner.w
-        for lift in ("once", "piece", "step")
+        jaxsvm.fit(
+            solver,
+            data(),
+            jax.random.key(0),
+            steps=40,
+            every=20,
+            lift=lift,
+            sampler=samplers.pairs(B),
+        ).model.inner.w
+        for lift in ("once", "chunk", "step")
     ]
     np.testing.assert_allclose(weights[1], weights[0], atol=1e-5)
     np.testing.assert_allclose(weights[2], weights[0], atol=1e-5)
     prepared = solver.prepare(data())
     by_hand = jaxsvm.asset(0.1, bias="none")
-    run = jaxsvm.fit(by_hand, prepared, jax.random.key(0), steps=40, every=20, sampler=samplers.pairs(B))
+    run = jaxsvm.fit(
+        by_hand, prepared, jax.random.key(0), steps=40, every=20, sampler=samplers.pairs(B)
+    )
     np.testing.assert_allclose(run.model.w, weights[0], atol=1e-5)
 
 
 def test_a_run_on_pairs_resumes_to_the_bit():
-    fit = lambda **options: jaxsvm.fit(jaxsvm.pegasos(0.1), data(), every=5, sampler=samplers.pairs(B), **options)
+    fit = lambda **options: jaxsvm.fit(
+        jaxsvm.pegasos(0.1), data(), every=5, sampler=samplers.pairs(B), **options
+    )
     whole = fit(key=jax.random.key(2), steps=20)
     parts = fit(state=fit(key=jax.random.key(2), steps=10).state, steps=10)
     np.testing.assert_array_equal(parts.model.w, whole.model.w)
@@ -113,12 +138,17 @@ def test_sparse_rows_make_the_run_of_dense_ones():
         every=20,
         sampler=samplers.pairs(B),
     )
-    np.testing.assert_allclose(run(scipy.sparse.csr_matrix(dense)).model.w, run(dense).model.w, atol=1e-5)
+    np.testing.assert_allclose(
+        run(scipy.sparse.csr_matrix(dense)).model.w, run(dense).model.w, atol=1e-5
+    )
 
 
 def test_solvers_that_cannot_read_pairs_are_refused():
     for solver, expected in (
-        (jaxsvm.sdca(1.0), "this solver has a variable for each row: take one that reads drawn rows"),
+        (
+            jaxsvm.sdca(1.0),
+            "this solver has a variable for each row: take one that reads drawn rows",
+        ),
         (jaxsvm.newton(1.0), "a solver that reads all rows does not see"),
         (jaxsvm.one_vs_rest(jaxsvm.pegasos(0.1), classes=4), "this solver takes class numbers"),
     ):

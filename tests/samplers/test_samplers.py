@@ -1,6 +1,7 @@
 """Samplers: draws are a function of (state, t), and the frequencies are what they should be.
 
-Every data set has N rows, those that a test does not want have weight 0: compiling a draw takes longer than running it.
+Every data set has N rows, those that a test does not want have weight 0: compiling a draw takes
+longer than running it.
 """
 
 import itertools
@@ -18,7 +19,7 @@ from scipy import stats
 
 import jaxsvm
 from jaxsvm import samplers
-from jaxsvm.samplers.uniform import cumulative_units
+from jaxsvm.samplers.with_replacement import cumulative_units
 
 N = 18
 LEAST = 1e-4  # the p-value below which a fixed seed counts as evidence against the distribution
@@ -48,7 +49,11 @@ def many(sampler, state, steps, count=1000):
     return np.concatenate([draw(sampler, state, t, count) for t in range(0, steps, count)])
 
 
-REPLACED, SUBSETS, SHUFFLED = samplers.uniform(3), samplers.uniform(3, replace=False), samplers.epochs(3)
+REPLACED, SUBSETS, SHUFFLED = (
+    samplers.uniform(3),
+    samplers.uniform(3, replace=False),
+    samplers.epochs(3),
+)
 ORDERED, WHOLE, PASS = samplers.epochs(3, shuffle=False), samplers.whole(), samplers.epochs(N)
 every = pytest.mark.parametrize("sampler", [REPLACED, SUBSETS, SHUFFLED, ORDERED, WHOLE], ids=repr)
 WEIGHT = np.array([1, 0, 2, 0.5, 1, 3, 0, 1])
@@ -63,7 +68,9 @@ def test_five_draws_are_those_of_five_single_steps_at_any_step(sampler):
     def check(t):
         together = draw(sampler, state, t, 5)
         assert together.dtype == np.int32 and together.shape == (5, sampler.rows(N))
-        np.testing.assert_array_equal(together, np.concatenate([draw(sampler, state, t + i, 1) for i in range(5)]))
+        np.testing.assert_array_equal(
+            together, np.concatenate([draw(sampler, state, t + i, 1) for i in range(5)])
+        )
 
     check()
 
@@ -103,7 +110,9 @@ def test_another_key_gives_other_rows(sampler):
 def test_the_weight_handed_on_is_one_or_the_share_of_the_mean_positive_weight(sampler):
     got = np.asarray(sampler.weight(rows(WEIGHT)))
     share = np.pad(WEIGHT / WEIGHT[WEIGHT > 0].mean(), (0, N - WEIGHT.size))
-    np.testing.assert_allclose(got, np.ones(N) if sampler is REPLACED else share, rtol=1e-6)  # two roundings
+    np.testing.assert_allclose(
+        got, np.ones(N) if sampler is REPLACED else share, rtol=1e-6
+    )  # two roundings
 
 
 def chi_square(got, shares):
@@ -136,7 +145,12 @@ def test_uniform_draws_rows_in_proportion_to_their_weight(weight):
 
 def test_uniform_draws_of_one_step_and_of_neighbouring_steps_are_independent():
     got = many(REPLACED, start(REPLACED, rows(np.ones(5))), 20_000)
-    for one, two in ((got[:, 0], got[:, 1]), (got[:, 1], got[:, 2]), (got[:-1, 2], got[1:, 0]), (got[:-1, 0], got[1:, 0])):
+    for one, two in (
+        (got[:, 0], got[:, 1]),
+        (got[:, 1], got[:, 2]),
+        (got[:-1, 2], got[1:, 0]),
+        (got[:-1, 0], got[1:, 0]),
+    ):
         assert chi_square(one * 5 + two, np.ones(25)) > LEAST
 
 
@@ -154,12 +168,19 @@ def test_subsets_hold_distinct_rows_and_every_subset_comes_equally_often():
     assert all(len(set(row)) == 3 for row in got.tolist())
     assert chi_square(got, np.ones(6)) > LEAST
     pairs = {pair: i for i, pair in enumerate(itertools.combinations(range(6), 2))}
-    found = [pairs[pair] for row in np.sort(got, axis=1).tolist() for pair in itertools.combinations(row, 2)]
+    found = [
+        pairs[pair]
+        for row in np.sort(got, axis=1).tolist()
+        for pair in itertools.combinations(row, 2)
+    ]
     # pairs that share a subset depend on each other: compare each with its own standard deviation
     share = np.bincount(found) / len(got)
     assert np.max(np.abs(share - 0.2)) < 4.5 * np.sqrt(0.2 * 0.8 / len(got))
     subsets = {subset: i for i, subset in enumerate(itertools.combinations(range(6), 3))}
-    assert chi_square([subsets[tuple(row)] for row in np.sort(got, axis=1).tolist()], np.ones(20)) > LEAST
+    assert (
+        chi_square([subsets[tuple(row)] for row in np.sort(got, axis=1).tolist()], np.ones(20))
+        > LEAST
+    )
 
 
 def test_a_subset_of_more_rows_than_have_weight_is_padded():
@@ -179,7 +200,9 @@ def test_each_pass_visits_each_positive_row_once_and_its_last_batch_is_padded(sa
     length = -(-n // 3)
     got = many(sampler, start(sampler, rows(weight)), 20 * length, 5).reshape(20, 3 * length)
     np.testing.assert_array_equal(got[:, n:], -1)
-    np.testing.assert_array_equal(np.sort(got[:, :n], axis=1), np.tile(np.arange(1, n + 1), (20, 1)))
+    np.testing.assert_array_equal(
+        np.sort(got[:, :n], axis=1), np.tile(np.arange(1, n + 1), (20, 1))
+    )
     if sampler is ORDERED:
         np.testing.assert_array_equal(got[:, :n], np.sort(got[:, :n], axis=1))
     elif n > 1:
@@ -221,7 +244,9 @@ def test_every_row_stands_at_every_place_and_before_every_other_equally_often(n)
 @pytest.mark.parametrize("n", [3, 4, 5])
 def test_every_order_of_a_few_rows_comes_equally_often(n):
     orders = {order: i for i, order in enumerate(itertools.permutations(range(n)))}
-    assert chi_square([orders[tuple(row)] for row in passes(n).tolist()], np.ones(len(orders))) > LEAST
+    assert (
+        chi_square([orders[tuple(row)] for row in passes(n).tolist()], np.ones(len(orders))) > LEAST
+    )
 
 
 def test_successive_passes_are_independent():
@@ -230,20 +255,28 @@ def test_successive_passes_are_independent():
 
 
 def test_whole_draws_all_rows_in_order():
-    np.testing.assert_array_equal(draw(WHOLE, start(WHOLE, rows(WEIGHT)), 7, 5), np.tile(np.arange(N), (5, 1)))
-    assert WHOLE.whole and WHOLE.rows(4) == 4
+    np.testing.assert_array_equal(
+        draw(WHOLE, start(WHOLE, rows(WEIGHT)), 7, 5), np.tile(np.arange(N), (5, 1))
+    )
+    assert WHOLE.full_batch and WHOLE.rows(4) == 4
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("n", [9, 26, 1025])
 def test_the_order_of_a_pass_does_not_depend_on_the_size_of_its_steps(n):
     """Large steps find the way back into the range by a table, small ones by walking."""
-    data = jaxsvm.dataset(np.zeros((n + 3, 1)), np.arange(n + 3), weight=np.r_[0, np.ones(n), 0, 0], task="regression")
+    data = jaxsvm.dataset(
+        np.zeros((n + 3, 1)), np.arange(n + 3), weight=np.r_[0, np.ones(n), 0, 0], task="regression"
+    )
     orders = []
     for b in (2, n // 2, n):
         sampler = samplers.epochs(b)
         length = -(-n // b)
-        draws = np.asarray(jax.jit(sampler.draw, static_argnums=2)(sampler.init(jax.random.key(n), data), 0, 3 * length))
+        draws = np.asarray(
+            jax.jit(sampler.draw, static_argnums=2)(
+                sampler.init(jax.random.key(n), data), 0, 3 * length
+            )
+        )
         orders.append(draws.reshape(3, -1))
         assert all(sorted(own[own >= 0]) == list(range(1, n + 1)) for own in orders[-1])
     for order in orders:
@@ -261,7 +294,7 @@ def test_a_batch_size_that_is_no_whole_number_above_zero_is_refused(make, batch_
 SEVERAL = """
 import jax, jaxsvm
 from jaxsvm import samplers
-from jaxsvm.samplers.uniform import cumulative_units
+from jaxsvm.samplers.with_replacement import cumulative_units
 data = jaxsvm.dataset([[float(i)] for i in range(3000)], [1, -1] * 1500)
 for sampler in (samplers.epochs(1024), samplers.epochs(3000), samplers.shrinking(512)):
     state = sampler.init(jax.random.key(0), data)
@@ -274,15 +307,27 @@ for sampler in (samplers.epochs(1024), samplers.epochs(3000), samplers.shrinking
 @pytest.mark.parametrize("program", [SEVERAL], ids=["samplers"])
 def test_large_draws_compile_with_all_optimisations(program):
     """LLVM of JAX 0.12 did not come to an end with all rounds of the permutation in one loop."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    environment = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0 and len(done.stdout.split()) == 3, done.stderr[-2000:]
 
 
 def test_weights_that_are_not_integers_are_shares_of_2_to_the_31():
     """Their sum is at most 2^31, though a positive weight is one unit at least."""
     weight = np.full(1024, 0.5, np.float32)
-    assert cumulative_units(jnp.asarray(weight))[-1] == 2**31 - 1024  # 2^31 - n are shared, in whole units
+    assert (
+        cumulative_units(jnp.asarray(weight))[-1] == 2**31 - 1024
+    )  # 2^31 - n are shared, in whole units
     weight[1:] = 1e-12
     assert np.diff(cumulative_units(jnp.asarray(weight))).tolist() == [1] * 1023
     assert int(cumulative_units(jnp.asarray(weight))[-1]) <= 2**31

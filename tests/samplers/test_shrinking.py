@@ -1,4 +1,5 @@
-"""The shrinking sampler: which rows it draws, what it learns from feedback, and runs of dual coordinate ascent with it."""
+"""The shrinking sampler: which rows it draws, what it learns from feedback, and runs of dual
+coordinate ascent with it."""
 
 import functools
 
@@ -11,9 +12,12 @@ import sklearn.svm
 
 import jaxsvm
 from jaxsvm import samplers
-from jaxsvm.engines.coordinate import dual_coef
+from jaxsvm.engines.coordinate_ascent import dual_coef
 
-N, WEIGHT = 20, np.array([1, 0, 2, 0.5, 1, 3, 0, 1] + [1] * 8 + [0] * 4)  # 14 rows of positive weight
+N, WEIGHT = (
+    20,
+    np.array([1, 0, 2, 0.5, 1, 3, 0, 1] + [1] * 8 + [0] * 4),
+)  # 14 rows of positive weight
 ALL = np.arange(N)
 BY3, BY4, ONE = samplers.shrinking(3), samplers.shrinking(4), samplers.shrinking(4, rounds=1)
 PERIOD = {BY3: 7, BY4: 5, ONE: 5}
@@ -22,7 +26,12 @@ PERIOD = {BY3: 7, BY4: 5, ONE: 5}
 def rows(weight=None):
     """The samplers read nothing else than weights."""
     weight = np.ones(N) if weight is None else weight
-    return jaxsvm.Batch(jnp.zeros((N, 1)), jnp.ones(N), jnp.arange(N, dtype=jnp.int32), jnp.asarray(weight, jnp.float32))
+    return jaxsvm.Batch(
+        jnp.zeros((N, 1)),
+        jnp.ones(N),
+        jnp.arange(N, dtype=jnp.int32),
+        jnp.asarray(weight, jnp.float32),
+    )
 
 
 _init = jax.jit(lambda sampler, key, data: sampler.init(key, data))
@@ -45,7 +54,8 @@ def tell(sampler, state, index, moves):
 
 
 def play(sampler, state, moves):
-    """Periods in which the rows of moves[k] move in period k: the rows drawn in each, and the state after it."""
+    """Periods in which the rows of moves[k] move in period k: the rows drawn in each, and the state
+    after it."""
     period, drawn = PERIOD[sampler], []
     for k, moving in enumerate(moves):
         index = draw(sampler, state, k * period, period)
@@ -57,7 +67,14 @@ def play(sampler, state, moves):
 def facts(state):
     """All of a state that draws may depend on."""
     return [
-        np.asarray(a) for a in (state.active[: int(state.n_active)], state.n_active, state.progressed, state.step, state.rows)
+        np.asarray(a)
+        for a in (
+            state.active[: int(state.n_active)],
+            state.n_active,
+            state.progressed,
+            state.step,
+            state.rows,
+        )
     ]
 
 
@@ -66,7 +83,7 @@ def same_state(one, other):
         np.testing.assert_array_equal(a, b)
 
 
-# ---------------------------------------------------------------------------------------------------------------- draws
+# draws
 
 
 @pytest.mark.long
@@ -75,7 +92,9 @@ def test_draws_are_those_of_parts_in_whole_passes_and_between_them():
     for t in (0, 5, 14, 20, 1_000_000):
         whole = draw(BY3, state, t, 7)
         assert whole.dtype == np.int32 and whole.shape == (7, BY3.rows(N))
-        np.testing.assert_array_equal(whole, np.concatenate([draw(BY3, state, t, 2), draw(BY3, state, t + 2, 5)]))
+        np.testing.assert_array_equal(
+            whole, np.concatenate([draw(BY3, state, t, 2), draw(BY3, state, t + 2, 5)])
+        )
 
 
 def test_a_whole_period_visits_every_row_exactly_once_where_the_batch_divides_them():
@@ -95,7 +114,9 @@ def test_a_whole_period_visits_every_row_at_least_once_and_none_of_weight_zero(s
     for seed in range(5):
         index = draw(sampler, start(sampler, weight, seed), 0, PERIOD[sampler]).ravel()
         np.testing.assert_array_equal(np.unique(index), want)
-        assert np.bincount(index).max() <= -(-index.size // len(want))  # the laps are whole passes themselves
+        assert np.bincount(index).max() <= -(
+            -index.size // len(want)
+        )  # the laps are whole passes themselves
 
 
 def test_between_whole_passes_the_moving_rows_are_visited_in_turn_in_a_new_order_each_lap():
@@ -114,11 +135,13 @@ def test_a_single_moving_row_is_drawn_alone():
 
 
 def test_the_weight_handed_on_is_the_share_of_the_mean_positive_weight():
-    np.testing.assert_allclose(BY3.weight(rows(WEIGHT)), WEIGHT / WEIGHT[WEIGHT > 0].mean(), rtol=1e-6)  # two roundings
+    np.testing.assert_allclose(
+        BY3.weight(rows(WEIGHT)), WEIGHT / WEIGHT[WEIGHT > 0].mean(), rtol=1e-6
+    )  # two roundings
 
 
 def test_sizes():
-    assert [(s.rows(N), s.period(N), s.whole) for s in (BY3, BY4, samplers.shrinking())] == [
+    assert [(s.rows(N), s.period(N), s.full_batch) for s in (BY3, BY4, samplers.shrinking())] == [
         (3, 7, False),
         (4, 5, False),
         (16, 2, False),
@@ -128,13 +151,17 @@ def test_sizes():
 @pytest.mark.long
 def test_a_vmap_over_keys_and_moves_does_what_each_does():
     sampler, period, data, keys = BY3, 7, rows(WEIGHT), jax.random.split(jax.random.key(3), 3)
-    progress = jnp.asarray(np.random.default_rng(0).random((3, period, sampler.rows(N))) < 0.3, jnp.float32)
+    progress = jnp.asarray(
+        np.random.default_rng(0).random((3, period, sampler.rows(N))) < 0.3, jnp.float32
+    )
 
     def two(key, progress):
         state = sampler.init(key, data)
         first = sampler.draw(state, 0, period)
         state = sampler.feedback(state, first, progress)
-        return sampler.draw(state, period, period), state._replace(key=jax.random.key_data(state.key))
+        return sampler.draw(state, period, period), state._replace(
+            key=jax.random.key_data(state.key)
+        )
 
     drawn, states = jax.jit(jax.vmap(two))(keys, progress)
     for i, key in enumerate(keys):
@@ -154,22 +181,33 @@ def test_draws_are_the_same_with_float64_switched_on():
     np.testing.assert_array_equal(got, want)
 
 
-# ------------------------------------------------------------------------------------------------------------- feedback
+# feedback
 
 
-@pytest.mark.parametrize(("sampler", "rounds"), [(BY3, 2), (BY4, 2), (ONE, 1)], ids=["by3", "by4", "one round"])
-def test_after_a_whole_pass_as_many_periods_as_rounds_on_moving_rows_then_all_again(sampler, rounds):
+@pytest.mark.parametrize(
+    ("sampler", "rounds"), [(BY3, 2), (BY4, 2), (ONE, 1)], ids=["by3", "by4", "one round"]
+)
+def test_after_a_whole_pass_as_many_periods_as_rounds_on_moving_rows_then_all_again(
+    sampler, rounds
+):
     live, moving = set(np.flatnonzero(WEIGHT)), {0, 3, 8, 15}
     drawn, _ = play(sampler, start(sampler, WEIGHT), [moving] * 6)
     for k, index in enumerate(drawn):
         assert set(index.ravel()) == (live if k % (1 + rounds) == 0 else moving)
 
 
-def test_a_row_that_stops_moving_leaves_at_the_next_end_of_a_period_and_comes_back_in_a_whole_pass():
+def test_a_row_that_stops_moving_leaves_at_the_end_of_a_period_and_comes_back_in_a_pass():
     live = set(np.flatnonzero(WEIGHT))
     moves = [{0, 3, 8}, {0, 8}, {8}, {0, 3, 10}, {3, 10}, {3}]
     drawn, _ = play(BY3, start(BY3, WEIGHT), moves)
-    assert [set(index.ravel()) for index in drawn] == [live, {0, 3, 8}, {0, 8}, live, {0, 3, 10}, {3, 10}]
+    assert [set(index.ravel()) for index in drawn] == [
+        live,
+        {0, 3, 8},
+        {0, 8},
+        live,
+        {0, 3, 10},
+        {3, 10},
+    ]
 
 
 def test_after_all_rows_stopped_the_passes_are_whole():
@@ -231,11 +269,13 @@ def test_feedback_against_a_plain_account():
             now[i] = now.get(i, False) or p > 0  # moved at any visit of the period
         moves.update(now)
         step += len(index)
-    assert set(np.asarray(state.active[: int(state.n_active)])) == {i for i, moved in moves.items() if moved}
+    assert set(np.asarray(state.active[: int(state.n_active)])) == {
+        i for i, moved in moves.items() if moved
+    }
     assert int(state.step) == step
 
 
-# --------------------------------------------------------------------------------------------------------------- errors
+# errors
 
 
 @pytest.mark.parametrize("batch_size", [0, -3, 1.5, "4"])
@@ -244,7 +284,7 @@ def test_wrong_batch_sizes_are_refused(batch_size):
         samplers.shrinking(batch_size).rows(N)
 
 
-# ----------------------------------------------------------------------------------------------------------------- runs
+# runs
 
 M, B, STEPS = 96, 8, 12  # a period is 12 steps
 
@@ -272,12 +312,16 @@ def objective(w, C):
 
 @functools.cache
 def least(C):
-    svc = sklearn.svm.LinearSVC(C=C, loss="hinge", fit_intercept=False, tol=1e-8, max_iter=100_000, random_state=0)
+    svc = sklearn.svm.LinearSVC(
+        C=C, loss="hinge", fit_intercept=False, tol=1e-8, max_iter=100_000, random_state=0
+    )
     return objective(svc.fit(X.astype(np.float64), Y).coef_[0], C)
 
 
 def fit(solver, sampler=SHRINK, dtype=np.float32, **more):
-    return jaxsvm.fit(solver, data(dtype), KEY, sampler=sampler, **({"steps": 60, "every": STEPS} | more))
+    return jaxsvm.fit(
+        solver, data(dtype), KEY, sampler=sampler, **({"steps": 60, "every": STEPS} | more)
+    )
 
 
 def same_bits(one, other):
@@ -294,7 +338,9 @@ def _sixty():
 @pytest.mark.parametrize(("every", "taken"), [(5, [5, 10, 12]), (4, [4, 8, 12]), (100, [12])])
 def test_pieces_fit_into_the_periods_and_their_length_does_not_change_the_bits(every, taken):
     run = fit(jaxsvm.sdca(10.0), every=every)
-    np.testing.assert_array_equal(run.info.step, [period + step for period in range(0, 60, 12) for step in taken])
+    np.testing.assert_array_equal(
+        run.info.step, [period + step for period in range(0, 60, 12) for step in taken]
+    )
     same_bits((run.model, run.state.solver), (_sixty().model, _sixty().state.solver))
     same_state(run.state.sampler, _sixty().state.sampler)
 
@@ -336,7 +382,8 @@ def test_dual_ascent_reaches_the_optimum_of_liblinear(x64, C):
 
 @pytest.mark.long
 def test_at_large_C_fewer_visits_than_epochs_to_the_same_objective(x64):
-    """Visits are inner products, counted by the solver; epochs get a quarter more and are still further away."""
+    """Visits are inner products, counted by the solver; epochs get a quarter more and are still
+    further away."""
     C = 100.0
     run = fit(jaxsvm.sdca(C), dtype=np.float64, steps=LONG, tol=1e-3)
     assert run.converged
@@ -423,7 +470,9 @@ def test_methods_that_report_no_progress_get_whole_passes():
     state = run.state.sampler
     assert int(state.n_active) == 0 and int(state.step) == 60
     for k in range(5, 8):
-        np.testing.assert_array_equal(np.sort(draw(SHRINK, state, k * STEPS, STEPS).ravel()), np.arange(M))
+        np.testing.assert_array_equal(
+            np.sort(draw(SHRINK, state, k * STEPS, STEPS).ravel()), np.arange(M)
+        )
 
 
 @pytest.mark.parametrize("rounds", [-1, 1.5, True])

@@ -15,7 +15,9 @@ KEY = jax.random.key(5)
 def rows(weight):
     weight = np.asarray(weight, np.float32)
     n = weight.shape[0]
-    return jaxsvm.Batch(jnp.zeros((n, 1)), jnp.ones(n), jnp.arange(n, dtype=jnp.int32), jnp.asarray(weight))
+    return jaxsvm.Batch(
+        jnp.zeros((n, 1)), jnp.ones(n), jnp.arange(n, dtype=jnp.int32), jnp.asarray(weight)
+    )
 
 
 _init = jax.jit(lambda sampler, key, data: sampler.init(key, data))
@@ -50,18 +52,28 @@ def test_an_epoch_visits_each_row_once_also_where_blocks_differ():
     assert index.max() == 9
     for j, block in enumerate(([0, 1, 2, 3], [4, 5, 6], [8, 9])):
         length = len(block)
-        assert sorted(index[:length, j].tolist()) == block == sorted(index[length : 2 * length, j].tolist())
+        assert (
+            sorted(index[:length, j].tolist())
+            == block
+            == sorted(index[length : 2 * length, j].tolist())
+        )
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("inner", [samplers.epochs(1), samplers.uniform(1)], ids=str)
 def test_steps_have_no_bias(inner):
     """The mean over the rows that may be drawn, written out, is the weighted mean of all rows."""
-    weight = np.array([1, 2, 5, 0, 1, 1, 0, 0, 0.5, 4, 1, 1, 0, 0, 0, 0])  # the last block has no rows
+    weight = np.array(
+        [1, 2, 5, 0, 1, 1, 0, 0, 0.5, 4, 1, 1, 0, 0, 0, 0]
+    )  # the last block has no rows
     share = np.asarray(samplers.strata(inner, blocks=4).weight(rows(weight)), np.float64)
     loss = np.arange(16.0) ** 2
     blocks = [np.flatnonzero(weight[4 * j : 4 * j + 4]) + 4 * j for j in range(3)]
-    chance = (lambda b: weight[b] / weight[b].sum()) if "uniform" in str(inner) else (lambda b: np.full(len(b), 1 / len(b)))
+    chance = (
+        (lambda b: weight[b] / weight[b].sum())
+        if "uniform" in str(inner)
+        else (lambda b: np.full(len(b), 1 / len(b)))
+    )
     expected = np.mean([np.sum(chance(b) * share[b] * loss[b]) for b in blocks])
     assert expected == pytest.approx(np.average(loss, weights=weight), rel=1e-6)
     index = draws(samplers.strata(inner, blocks=4), rows(weight), 50)
@@ -85,7 +97,9 @@ def test_feedback_goes_to_its_block():
             parts[j] = _feed(inner, parts[j], own, progress[:, 2 * j : 2 * j + 2])
     for j in range(2):
         np.testing.assert_allclose(state.inner.preference[j], parts[j].preference, rtol=1e-6)
-    assert not (np.asarray(state.inner.preference[0]) == np.asarray(state.inner.preference[1])).all()
+    assert not (
+        np.asarray(state.inner.preference[0]) == np.asarray(state.inner.preference[1])
+    ).all()
 
 
 @pytest.mark.long
@@ -93,13 +107,21 @@ def test_a_run_with_strata_reaches_the_optimum_of_the_plain_one():
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     data = jaxsvm.dataset(x, np.where(x[:, 0] + 0.5 * x[:, 1] > 0.1, 1, -1))
     plain = jaxsvm.fit(jaxsvm.sdca(1.0), data, KEY, steps=4000)
-    blocks = jaxsvm.fit(jaxsvm.sdca(1.0), data, KEY, steps=1000, sampler=samplers.strata(samplers.shrinking(1), blocks=4))
+    blocks = jaxsvm.fit(
+        jaxsvm.sdca(1.0),
+        data,
+        KEY,
+        steps=1000,
+        sampler=samplers.strata(samplers.shrinking(1), blocks=4),
+    )
     np.testing.assert_allclose(blocks.model.w, plain.model.w, rtol=1e-4)
     assert blocks.state.solver.residual < 1e-4
 
 
 def test_bad_input_gets_a_sentence():
-    with pytest.raises(ValueError, match=r"inner must draw rows of one block, and whole\(\) draws all rows"):
+    with pytest.raises(
+        ValueError, match=r"inner must draw rows of one block, and whole\(\) draws all rows"
+    ):
         samplers.strata(samplers.whole(), blocks=2)
     with pytest.raises(ValueError, match="has blocks of its own"):
         samplers.strata(samplers.strata(samplers.epochs(2), blocks=2), blocks=2)

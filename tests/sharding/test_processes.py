@@ -26,7 +26,9 @@ def start(folder, process, processes, port, devices):
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, str(WORKER), *map(str, (folder, process, processes, port))]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
 
 
 def finish(*started):
@@ -73,21 +75,38 @@ def test_two_processes_are_one(tmp_path):
         assert first[f"{name} certificate 1"][1] < first[f"{name} certificate 0"][1]
         assert first[f"{name} kkt"] == pytest.approx(one[f"{name} kkt"], rel=1e-4)
         if name != "sdca":
-            assert first[f"{name} certificate 0"][0] == pytest.approx(first[f"{name} primal"], rel=1e-12)
+            assert first[f"{name} certificate 0"][0] == pytest.approx(
+                first[f"{name} primal"], rel=1e-12
+            )
     assert close(first["chunks"], one["chunks"]) and close(first["chunks"], four["chunks"])
-    for name in ("pegasos", "bsgd", "features"):  # streams, of which each process reads its own chunks
+    for name in (
+        "pegasos",
+        "bsgd",
+        "features",
+    ):  # streams, of which each process reads its own chunks
         key = f"stream {name}"
         assert (first[f"{key} again"] == first[key]).all()
         for other in (four, one):
             assert np.abs(first[key] - other[key]).max() <= 1e-6 * np.abs(other[key]).max(), name
             assert close(other[f"{key} resumed"], other[f"{key} resumed by steps"]), name
             assert (first[f"{key} counts"] == other[f"{key} counts"]).all()
-    assert first["stream interrupted"].tolist() == [30, 2, 1] and first["fit interrupted"] == second["fit interrupted"]
+    assert (
+        first["stream interrupted"].tolist() == [30, 2, 1]
+        and first["fit interrupted"] == second["fit interrupted"]
+    )
     # 3 rows of the file and 25 of each process: the second has 28, 7 steps, and the first one left
-    assert first["stream from one"].tolist() == [[13, 1, 2]] * 2 and first["stream from nothing"].tolist() == [13, 1, 3]
+    assert first["stream from one"].tolist() == [[13, 1, 2]] * 2 and first[
+        "stream from nothing"
+    ].tolist() == [13, 1, 3]
     assert first["stream of one"].tolist() == [13, 0, 2]
-    assert "ended: RuntimeError process 1 failed at" in texts[0] and "ended: FileNotFoundError" in texts[1]
-    assert all("ended: ValueError all processes must make the same call of stream" in text for text in texts)
+    assert (
+        "ended: RuntimeError process 1 failed at" in texts[0]
+        and "ended: FileNotFoundError" in texts[1]
+    )
+    assert all(
+        "ended: ValueError all processes must make the same call of stream" in text
+        for text in texts
+    )
     assert "failed: RuntimeError process 1 failed at its next chunk" in texts[0]
     assert "failed: OSError the disk of process 1" in texts[1]
     for text in texts:
@@ -103,11 +122,14 @@ def test_two_processes_are_one(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("end", ["csv", "svm"])
 def test_two_commands_train_one_model(tmp_path, end):
-    """Of two svmlight files that count columns from 0 the second has no index 0: the first decides for both."""
+    """Of two svmlight files that count columns from 0 the second has no index 0: the first decides
+    for both."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(101, 3))
     y = np.where(x[:, 0] + 0.5 * x[:, 1] + 0.3 * rng.normal(size=101) > 0, "yes", "no")
-    lines = [f"{label}," + ",".join(map(repr, row.tolist())) for label, row in zip(y, x, strict=True)]
+    lines = [
+        f"{label}," + ",".join(map(repr, row.tolist())) for label, row in zip(y, x, strict=True)
+    ]
     if end == "svm":
         x[50:, 0] = 0
         cells = [" ".join(f"{i}:{v!r}" for i, v in enumerate(row.tolist()) if v) for row in x]
@@ -115,55 +137,113 @@ def test_two_commands_train_one_model(tmp_path, end):
     for process, part in enumerate((lines[:50], lines[50:])):
         (tmp_path / f"part-{process}.{end}").write_text("\n".join(part) + "\n")
     port, environment = free_port(), os.environ | {"JAX_PLATFORMS": "cpu"}
-    options = ["--label", "0", "--C", "0.1", "--passes", "400", "--tol", "1e-4", "--model", "model.npz", "--quiet"]
+    options = [
+        "--label",
+        "0",
+        "--C",
+        "0.1",
+        "--passes",
+        "400",
+        "--tol",
+        "1e-4",
+        "--model",
+        "model.npz",
+        "--quiet",
+    ]
     commands = [
-        [sys.executable, "-m", "jaxsvm", "train", f"part-{process}.{end}", *options, "--processes", "2"]
+        [
+            sys.executable,
+            "-m",
+            "jaxsvm",
+            "train",
+            f"part-{process}.{end}",
+            *options,
+            "--processes",
+            "2",
+        ]
         + ["--process", str(process), "--coordinator", f"localhost:{port}"]
         for process in range(2)
     ]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    started = [subprocess.Popen(command, cwd=tmp_path, env=environment, **streams) for command in commands]
+    started = [
+        subprocess.Popen(command, cwd=tmp_path, env=environment, **streams) for command in commands
+    ]
     first, second = (each.communicate(timeout=300)[0] for each in started)
     assert [each.returncode for each in started] == [0, 0], first + second
-    assert "101 rows in 2 files, 2 devices" in first and "train error" in first and "train error" not in second
-    assert "certificate" in first and "certificate" in jaxsvm.models.load_notes(tmp_path / "model.npz")
+    assert (
+        "101 rows in 2 files, 2 devices" in first
+        and "train error" in first
+        and "train error" not in second
+    )
+    assert "certificate" in first and "certificate" in jaxsvm.models.load_notes(
+        tmp_path / "model.npz"
+    )
     model = jaxsvm.models.load(tmp_path / "model.npz")
     best = LinearSVC(loss="hinge", C=0.1, tol=1e-10, max_iter=10**6, random_state=0).fit(x, y)
     assert model.classes == (("no", "yes") if end == "csv" else (-1, 1))
-    assert jaxsvm.models.load_notes(tmp_path / "model.npz").get("zero-based") == (None if end == "csv" else "yes")
-    np.testing.assert_allclose(np.asarray(model.inner(x.astype(np.float32))), best.decision_function(x), atol=2e-2)
+    assert jaxsvm.models.load_notes(tmp_path / "model.npz").get("zero-based") == (
+        None if end == "csv" else "yes"
+    )
+    np.testing.assert_allclose(
+        np.asarray(model.inner(x.astype(np.float32))), best.decision_function(x), atol=2e-2
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["train.py", "stream.py"])
 def test_programs_of_the_document(name, tmp_path):
-    """In two processes, as docs/devices.md starts them, each with a file of its own; then, for a stream, once more."""
+    """In two processes, as docs/devices.md starts them, each with a file of its own; then, for a
+    stream, once more."""
     text_of_page = (ROOT / "docs" / "devices.md").read_text()
-    program = next(block for block in re.findall(r"```py\n(.*?)```", text_of_page, re.S) if f"# {name}" in block)
+    program = next(
+        block
+        for block in re.findall(r"```py\n(.*?)```", text_of_page, re.S)
+        if f"# {name}" in block
+    )
     (tmp_path / name).write_text(program)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4096, 3)).astype(np.float32)
     y = np.where(x[:, 0] > 0.1, 1, -1).astype(np.float32)
     for process in range(2):
         own = slice(process, None, 2)
-        np.savetxt(tmp_path / f"rows-{process}.csv", np.column_stack([x[own], y[own]])[:100], delimiter=",")
+        np.savetxt(
+            tmp_path / f"rows-{process}.csv", np.column_stack([x[own], y[own]])[:100], delimiter=","
+        )
         np.save(tmp_path / f"x-{process}.npy", x[own])
         np.save(tmp_path / f"y-{process}.npy", y[own])
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    options = {"cwd": tmp_path, "env": environment, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    options = {
+        "cwd": tmp_path,
+        "env": environment,
+        "text": True,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+    }
     for again in range(2 if name == "stream.py" else 1):
         port = free_port()
         command = [sys.executable, name, "2"]
-        started = [subprocess.Popen([*command, str(i), f"localhost:{port}"], **options) for i in range(2)]
+        started = [
+            subprocess.Popen([*command, str(i), f"localhost:{port}"], **options) for i in range(2)
+        ]
         texts = finish(*started)
         assert ("no step was made" if again else "after") in texts[0]
     if name == "stream.py":
         model = jaxsvm.models.load(tmp_path / "machine.npz")
-        one = next(block for block in re.findall(r"```py\n(.*?)```", text_of_page, re.S) if "# one.py" in block)
-        subprocess.run([sys.executable, "-c", one], cwd=tmp_path, env=environment, check=True, timeout=120)
-        by_step = np.concatenate([np.arange(k * 1024 + j, (k + 1) * 1024, 2) for k in range(4) for j in range(2)])
-        run = jaxsvm.stream(jaxsvm.pegasos(1e-4), [(x[by_step], y[by_step])], jax.random.key(0), batch_size=1024)
+        one = next(
+            block
+            for block in re.findall(r"```py\n(.*?)```", text_of_page, re.S)
+            if "# one.py" in block
+        )
+        subprocess.run(
+            [sys.executable, "-c", one], cwd=tmp_path, env=environment, check=True, timeout=120
+        )
+        by_step = np.concatenate(
+            [np.arange(k * 1024 + j, (k + 1) * 1024, 2) for k in range(4) for j in range(2)]
+        )
+        run = jaxsvm.stream(
+            jaxsvm.pegasos(1e-4), [(x[by_step], y[by_step])], jax.random.key(0), batch_size=1024
+        )
         np.testing.assert_allclose(model.w, run.model.w, rtol=1e-5)
 
 
@@ -176,10 +256,22 @@ def commands(folder, *options, rows=(50, 51)):
         np.savetxt(folder / f"part-{process}.csv", np.column_stack([x, y]), delimiter=",")
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": folder}
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "jaxsvm", "train", "--processes", "2", "--coordinator", f"localhost:{port}"]
+    command = [
+        sys.executable,
+        "-m",
+        "jaxsvm",
+        "train",
+        "--processes",
+        "2",
+        "--coordinator",
+        f"localhost:{port}",
+    ]
     command += ["--model", "model.npz", "--quiet", *options]
     files = lambda process: [f"part-{process}.csv", "--process", str(process)]
-    return lambda: [subprocess.Popen(command + files(process), env=environment, **streams) for process in range(2)]
+    return lambda: [
+        subprocess.Popen(command + files(process), env=environment, **streams)
+        for process in range(2)
+    ]
 
 
 @pytest.mark.long
@@ -190,7 +282,10 @@ def test_a_file_that_cannot_be_read_ends_both_commands(tmp_path):
     started = start_both()
     texts = [each.communicate(timeout=300)[0] for each in started]
     assert [each.returncode for each in started] == [2, 2] and time.monotonic() - began < 60, texts
-    assert "process 1 could not read its file" in texts[0] and "there is no file part-1.csv" in texts[1]
+    assert (
+        "process 1 could not read its file" in texts[0]
+        and "there is no file part-1.csv" in texts[1]
+    )
 
 
 @pytest.mark.long
@@ -211,7 +306,10 @@ def test_ctrl_c_in_one_of_two_commands_keeps_the_model(tmp_path):
     [
         (["--processes", "2"], "--processes, --process and --coordinator go together"),
         (["--process", "1"], "go together"),
-        (["--processes", "2", "--process", "2", "--coordinator", "h:1"], "--process must be from 0 to K - 1"),
+        (
+            ["--processes", "2", "--process", "2", "--coordinator", "h:1"],
+            "--process must be from 0 to K - 1",
+        ),
         (["--processes", "auto", "--process", "0"], "--processes auto finds the others by itself"),
         (["--processes", "auto", "--kernel", "rbf"], "trains a linear machine: leave --kernel out"),
         (["--processes", "auto", "--solver", "smo"], "trains by --solver cocoa, got smo"),
@@ -221,5 +319,8 @@ def test_ctrl_c_in_one_of_two_commands_keeps_the_model(tmp_path):
 )
 def test_wrong_options_get_a_sentence(options, sentence, tmp_path, capsys):
     (tmp_path / "rows.csv").write_text("1,0\n-1,1\n")
-    assert main(["train", str(tmp_path / "rows.csv"), "--model", str(tmp_path / "m.npz"), *options]) == 2
+    assert (
+        main(["train", str(tmp_path / "rows.csv"), "--model", str(tmp_path / "m.npz"), *options])
+        == 2
+    )
     assert sentence in " ".join(capsys.readouterr().err.split())

@@ -1,4 +1,5 @@
-"""ASSET and ASSET* against NumPy transcriptions of the paper, its constants by hand, and optima found by others."""
+"""ASSET and ASSET* against NumPy transcriptions of the paper, its constants by hand, and optima
+found by others."""
 
 import functools
 
@@ -14,10 +15,11 @@ import jaxsvm
 from jaxsvm import losses
 from jaxsvm.averaging import average_iterates, averaged_params
 from jaxsvm.schedules import inverse_sqrt
-from jaxsvm.solvers.asset import measure
+from jaxsvm.solvers.primal.asset import measure
 
 N, D, T, FROM = 24, 3, 72, 40  # all runs have these shapes, so that programs are compiled once
-TOL = 1e-12  # float64: 72 steps of rounding (1e-16 each) on iterates of size 1, with room for cancellation
+# float64: 72 steps of rounding (1e-16 each) on iterates of size 1, with room for cancellation
+TOL = 1e-12
 
 
 def _problem():
@@ -39,7 +41,11 @@ LOSSES = {
         lambda f, y: np.maximum(1 - y * f, 0) ** 2,
         lambda f, y: -2 * y * np.maximum(1 - y * f, 0),
     ),
-    "logistic": (losses.logistic, lambda f, y: np.logaddexp(0, -y * f), lambda f, y: -y / (1 + np.exp(y * f))),
+    "logistic": (
+        losses.logistic,
+        lambda f, y: np.logaddexp(0, -y * f),
+        lambda f, y: -y / (1 + np.exp(y * f)),
+    ),
     "eps_insensitive": (
         losses.eps_insensitive(0.2),
         lambda f, y: np.maximum(abs(f - y) - 0.2, 0),
@@ -61,7 +67,9 @@ def targets(name):
 
 def dataset(name, x=X, y=None, weight=None, dtype=np.float64):
     y = targets(name) if y is None else y
-    return jaxsvm.dataset(x.astype(dtype), y, weight, task="binary" if LOSSES[name][0].labels else "regression")
+    return jaxsvm.dataset(
+        x.astype(dtype), y, weight, task="binary" if LOSSES[name][0].labels else "regression"
+    )
 
 
 @jax.jit
@@ -88,7 +96,7 @@ def close(got, want, tol=TOL):
     assert abs(got - want).max() <= tol * abs(want).max()
 
 
-# ---------------------------------------------------------------------------------------------------- by hand, in NumPy
+# by hand, in NumPy
 
 
 def set_by_hand(name, x, y, lam, free):
@@ -97,17 +105,28 @@ def set_by_hand(name, x, y, lam, free):
     zero, square = np.zeros(len(y)), (x**2).sum(1)
     radius = np.sqrt(value(zero, y).mean() / lam)
     positive = (y > 0).mean()
-    alone = max(1, abs(np.log(positive / (1 - positive)))) if LOSSES[name][0].labels else abs(y).max()
+    alone = (
+        max(1, abs(np.log(positive / (1 - positive)))) if LOSSES[name][0].labels else abs(y).max()
+    )
     bound = alone + radius * np.sqrt(square.max()) if free else 0.0
     pull = np.mean(slope(zero, y) ** 2 * (square + free))
     return radius, bound, np.sqrt((radius**2 + bound**2) / pull)
 
 
 def by_hand(name, lam, rows, *, free=False, star=False, x=X, average_from=FROM):
-    """Iterates and averages after each step, and how often the ball, the interval and the cap of the step were met."""
+    """Iterates and averages after each step, and how often the ball, the interval and the cap of
+    the step were met."""
     y, slope = targets(name), LOSSES[name][2]
     radius, bound, first = set_by_hand(name, x, y, lam, free)
-    w, b, total, mean, trace, means, met = np.zeros(x.shape[1]), 0.0, 0.0, np.zeros(x.shape[1] + 1), [], [], np.zeros(3, int)
+    w, b, total, mean, trace, means, met = (
+        np.zeros(x.shape[1]),
+        0.0,
+        0.0,
+        np.zeros(x.shape[1] + 1),
+        [],
+        [],
+        np.zeros(3, int),
+    )
     for j, batch in enumerate(rows, 1):
         eta = 1 / (lam * j) if star else min(first / np.sqrt(j), 1 / lam)
         pull = slope(x[batch] @ w + b, y[batch]) / len(batch)
@@ -130,7 +149,8 @@ def objective(name, point, lam, x=X, y=None):
 
 
 def optimum(name, lam, x=X, y=None):
-    """(w, b) of least lam/2 |w|^2 + mean loss with free b, by SciPy: piecewise linear losses as a quadratic program."""
+    """(w, b) of least lam/2 |w|^2 + mean loss with free b, by SciPy: piecewise linear losses as a
+    quadratic program."""
     y = targets(name) if y is None else y
     n, d = x.shape
     ones = np.c_[x, np.ones(n)]
@@ -146,7 +166,9 @@ def optimum(name, lam, x=X, y=None):
             pull = slope(ones @ p, y) / n
             return objective(name, p, lam, x, y), np.r_[lam * p[:d], 0] + pull @ ones
 
-        found = scipy.optimize.minimize(both, np.zeros(d + 1), jac=True, options={"gtol": 1e-9, "maxiter": 10_000})
+        found = scipy.optimize.minimize(
+            both, np.zeros(d + 1), jac=True, options={"gtol": 1e-9, "maxiter": 10_000}
+        )
         assert abs(both(found.x)[1]).max() < 1e-6 * max(1, abs(y).max())
         return found.x
     above = np.concatenate([np.c_[-a[:, None] * ones, np.eye(n)] for a, _ in lines])
@@ -166,7 +188,7 @@ def optimum(name, lam, x=X, y=None):
     return found.x[: d + 1]
 
 
-# ---------------------------------------------------------------------------------------------------------------- steps
+# steps
 
 
 @pytest.mark.long(but=2)
@@ -190,7 +212,9 @@ def test_asset_steps_and_averages_without_a_bias(x64, name):
     met = 0
     for lam in (0.01, 0.1, 10.0):
         _, iterates, models = trace(
-            jaxsvm.asset(lam, loss=LOSSES[name][0], average_from=FROM, bias="none"), dataset(name), SINGLE
+            jaxsvm.asset(lam, loss=LOSSES[name][0], average_from=FROM, bias="none"),
+            dataset(name),
+            SINGLE,
         )
         want, means, now = by_hand(name, lam, SINGLE)
         close(iterates, want)
@@ -206,7 +230,9 @@ def test_asset_steps_and_averages_without_a_bias(x64, name):
     ids=lambda value: "x".join(map(str, value.shape)) if isinstance(value, np.ndarray) else None,
 )
 def test_asset_star_steps_and_averages_as_printed(x64, name, rows, average_from):
-    _, iterates, models = trace(jaxsvm.asset_star(0.1, loss=LOSSES[name][0], average_from=average_from), dataset(name), rows)
+    _, iterates, models = trace(
+        jaxsvm.asset_star(0.1, loss=LOSSES[name][0], average_from=average_from), dataset(name), rows
+    )
     want, means, met = by_hand(name, 0.1, rows, star=True)
     assert met[0] > 0
     close(iterates, want)
@@ -223,16 +249,19 @@ def test_the_average_starts_with_the_first_step_by_default_and_before_its_start_
 
 
 def test_the_interval_of_the_bias_is_kept_where_steps_would_leave_it(x64):
-    # One class at the origin drives b up by eta each step until it stands at the other end of its margin; at targets
+    # One class at the origin drives b up by eta each step until it stands at the other end of its
+    # margin; at targets
     # far from 0 the steps of the squared loss overshoot.
     x = np.zeros((N, D))
     data = jaxsvm.dataset(x, TARGET + 50, task="regression")
-    found, iterates, _ = trace(jaxsvm.asset(0.001, loss=losses.squared, average_from=FROM), data, SINGLE)
+    found, iterates, _ = trace(
+        jaxsvm.asset(0.001, loss=losses.squared, average_from=FROM), data, SINGLE
+    )
     assert np.isclose(abs(iterates[:, -1]).max(), float(found.bound), rtol=1e-14)
     assert abs(iterates[:, -1]).max() <= float(found.bound)
 
 
-# ------------------------------------------------------------------------------------------------------------ constants
+# constants
 
 
 @pytest.mark.long(but=4)
@@ -245,10 +274,16 @@ def test_the_set_and_the_first_step_by_hand(x64, name, free):
 
 
 def test_the_constants_of_the_table(x64):
-    """Table 2.6, the radius less its sqrt(2), and D_G^2 a mean: with 1/M^2 it would be M times smaller."""
+    """Table 2.6, the radius less its sqrt(2), and D_G^2 a mean: with 1/M^2 it would be M times
+    smaller."""
     lam, square = 0.01, (X**2).sum(1)
     far = abs(TARGET) > 0.2
-    at_zero = {"hinge": 1, "squared_hinge": 1, "logistic": np.log(2), "eps_insensitive": ((abs(TARGET) - 0.2) * far).mean()}
+    at_zero = {
+        "hinge": 1,
+        "squared_hinge": 1,
+        "logistic": np.log(2),
+        "eps_insensitive": ((abs(TARGET) - 0.2) * far).mean(),
+    }
     pulls = {
         "hinge": (square + 1).mean(),
         "squared_hinge": 4 * (square + 1).mean(),
@@ -271,7 +306,11 @@ def test_the_optimum_lies_in_the_set(x64, name):
     x, y = X[:n], targets(name)[:n]
     rare = np.where(np.arange(n) == 5, 1.0, -1.0)
     near = 1e-3 * x  # the bias alone has to do the work
-    cases = [(x, rare), (x, -rare), (near, rare)] if labels else [(x, y + 30), (x, 4 * y - 20), (near, y + 30)]
+    cases = (
+        [(x, rare), (x, -rare), (near, rare)]
+        if labels
+        else [(x, y + 30), (x, 4 * y - 20), (near, y + 30)]
+    )
     cases.append((x, y))
     for x, y in cases:
         for lam in (0.01, 1.0):
@@ -298,7 +337,12 @@ def test_example_weights_count_as_copies_and_rows_of_weight_zero_do_not_count(x6
     shown[copies == 0] *= 1 if LOSSES[name][0].labels else 1e3
     for free in (True, False):
         one = measure(dataset(name, x, shown, copies), 0.1, LOSSES[name][0], intercept=free)
-        many = measure(dataset(name, np.repeat(X, copies, 0), np.repeat(y, copies)), 0.1, LOSSES[name][0], intercept=free)
+        many = measure(
+            dataset(name, np.repeat(X, copies, 0), np.repeat(y, copies)),
+            0.1,
+            LOSSES[name][0],
+            intercept=free,
+        )
         np.testing.assert_allclose(one, many, rtol=1e-13)
         assert np.isfinite(one).all()
 
@@ -310,7 +354,7 @@ def test_losses_that_pull_nowhere_still_give_a_finite_set():
         assert np.isfinite(found).all() and float(found.radius) == 0
 
 
-# ----------------------------------------------------------------------------------------------------------- invariants
+# invariants
 
 
 def _stay(name, dtype, slack):
@@ -319,7 +363,9 @@ def _stay(name, dtype, slack):
         solver = jaxsvm.asset(lam, loss=LOSSES[name][0], average_from=FROM)
         found, iterates, models = trace(solver, dataset(name, dtype=dtype), rows)
         for points in (iterates, models):
-            assert np.linalg.norm(points[:, :-1].astype(float), axis=1).max() <= float(found.radius) * (1 + slack)
+            assert np.linalg.norm(points[:, :-1].astype(float), axis=1).max() <= float(
+                found.radius
+            ) * (1 + slack)
             assert abs(points[:, -1]).max() <= float(found.bound) * (1 + slack)
 
 
@@ -335,11 +381,22 @@ def test_iterates_and_averages_stay_in_the_set_in_float32():
 @pytest.mark.parametrize("start", [0, 17])
 def test_the_weights_of_the_average_sum_to_one(x64, start):
     eta = inverse_sqrt(2.0)
-    tx = optax.chain(optax.identity(), average_iterates(start=start, weights=lambda since: eta(since + start)))
+    tx = optax.chain(
+        optax.identity(), average_iterates(start=start, weights=lambda since: eta(since + start))
+    )
     point = {"w": jnp.array([3.0, -1.0]), "b": jnp.array(0.1)}
     still = jax.tree.map(jnp.zeros_like, point)
-    state = jax.lax.fori_loop(0, T, lambda _, s: tx.update(still, s, point)[1], tx.init(jax.tree.map(jnp.ones_like, point)))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-14), averaged_params(state, None), point)
+    state = jax.lax.fori_loop(
+        0,
+        T,
+        lambda _, s: tx.update(still, s, point)[1],
+        tx.init(jax.tree.map(jnp.ones_like, point)),
+    )
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-14),
+        averaged_params(state, None),
+        point,
+    )
     total = (2 / np.sqrt(np.arange(start, T) + 1)).sum()
     np.testing.assert_allclose(state[1].total, total, rtol=1e-13)
 
@@ -365,18 +422,27 @@ def test_asset_star_on_the_hinge_is_pegasos(x64, rows):
 def test_objectives_stay_above_the_optimum_of_liblinear_and_come_near():
     lam, key = 0.05, jax.random.key(0)
     data = dataset("hinge", dtype=np.float32)
-    svc = sklearn.svm.LinearSVC(C=1 / (lam * N), loss="hinge", fit_intercept=False, tol=1e-10, max_iter=1_000_000).fit(X, Y)
+    svc = sklearn.svm.LinearSVC(
+        C=1 / (lam * N), loss="hinge", fit_intercept=False, tol=1e-10, max_iter=1_000_000
+    ).fit(X, Y)
     least = objective("hinge", np.r_[svc.coef_[0], 0], lam)
-    for solver in (jaxsvm.asset_star(lam, average_from=2000), jaxsvm.asset(lam, average_from=2000, bias="none")):
+    for solver in (
+        jaxsvm.asset_star(lam, average_from=2000),
+        jaxsvm.asset(lam, average_from=2000, bias="none"),
+    ):
         model = jaxsvm.fit(solver, data, key, steps=4000, every=4000).model
         got = objective("hinge", np.r_[model.w, model.b], lam)
         assert float(model.b) == 0
-        assert least * (1 - 1e-7) <= got <= least * 1.05  # LIBLINEAR's own tolerance; noise of 2000 steps
+        assert (
+            least * (1 - 1e-7) <= got <= least * 1.05
+        )  # LIBLINEAR's own tolerance; noise of 2000 steps
 
 
 # The excess of a noisy problem, where every step is in doubt.
 NOISY_X = np.random.default_rng(8).normal(size=(60, D))
-NOISY_Y = np.where(NOISY_X[:, 0] + 0.4 + 1.5 * np.random.default_rng(9).normal(size=60) > 0, 1.0, -1.0)
+NOISY_Y = np.where(
+    NOISY_X[:, 0] + 0.4 + 1.5 * np.random.default_rng(9).normal(size=60) > 0, 1.0, -1.0
+)
 
 
 @functools.partial(jax.jit, static_argnames=("steps",))
@@ -390,7 +456,10 @@ def test_the_excess_falls_at_least_like_one_over_the_root_of_the_steps():
     lam = 0.01
     svc = sklearn.svm.SVC(C=1 / (lam * 60), kernel="linear", tol=1e-8).fit(NOISY_X, NOISY_Y)
     least = objective("hinge", np.r_[svc.coef_[0], svc.intercept_], lam, NOISY_X, NOISY_Y)
-    data, keys = jaxsvm.dataset(NOISY_X.astype(np.float32), NOISY_Y), jax.random.split(jax.random.key(0), 16)
+    data, keys = (
+        jaxsvm.dataset(NOISY_X.astype(np.float32), NOISY_Y),
+        jax.random.split(jax.random.key(0), 16),
+    )
     excess, bound = {}, {}
     for steps in (500, 8000):
         models = _averages(keys, data, steps=steps)
@@ -404,13 +473,17 @@ def test_the_excess_falls_at_least_like_one_over_the_root_of_the_steps():
     assert all(excess[steps] <= bound[steps] for steps in excess)
 
 
-# --------------------------------------------------------------------------------------------------------------- errors
+# errors
 
 
 @pytest.mark.parametrize("factory", [jaxsvm.asset, jaxsvm.asset_star])
 def test_a_wrong_lam_is_refused(factory):
     data = dataset("hinge", dtype=np.float32)
-    for lam, words in ((0.0, "finite number above 0"), (-1.0, "finite number above 0"), (np.nan, "finite number above 0")):
+    for lam, words in (
+        (0.0, "finite number above 0"),
+        (-1.0, "finite number above 0"),
+        (np.nan, "finite number above 0"),
+    ):
         with pytest.raises(ValueError, match=words):
             jaxsvm.fit(factory(lam), data, jax.random.key(0), steps=1)
     with pytest.raises(ValueError, match="sweep it with jax.vmap"):
@@ -420,28 +493,43 @@ def test_a_wrong_lam_is_refused(factory):
 @pytest.mark.parametrize("bias", ["feature", "yes", None])
 def test_a_wrong_bias_is_refused(bias):
     with pytest.raises(ValueError, match="bias must be one of 'free', 'none'"):
-        jaxsvm.fit(jaxsvm.asset(0.1, bias=bias), dataset("hinge", dtype=np.float32), jax.random.key(0), steps=1)
+        jaxsvm.fit(
+            jaxsvm.asset(0.1, bias=bias),
+            dataset("hinge", dtype=np.float32),
+            jax.random.key(0),
+            steps=1,
+        )
 
 
 @pytest.mark.parametrize(
-    "targets, loss", [([0.05, -0.05, 0.02, 0], losses.eps_insensitive(0.1)), ([0, 0, 0, 0], losses.squared)], ids=["tube", "zero"]
+    "targets, loss",
+    [([0.05, -0.05, 0.02, 0], losses.eps_insensitive(0.1)), ([0, 0, 0, 0], losses.squared)],
+    ids=["tube", "zero"],
 )
 @pytest.mark.parametrize("bias", ["none", "free"])
 def test_targets_that_nothing_is_to_be_learnt_from_give_the_model_0(targets, loss, bias):
     data = jaxsvm.dataset(np.ones((4, 1), "f"), targets, task="regression")
-    model = jaxsvm.fit(jaxsvm.asset(0.1, loss=loss, bias=bias), data, jax.random.key(0), steps=10).model
+    model = jaxsvm.fit(
+        jaxsvm.asset(0.1, loss=loss, bias=bias), data, jax.random.key(0), steps=10
+    ).model
     assert float(model.w[0]) == float(model.b) == 0
 
 
 @pytest.mark.parametrize("average_from", [-1, 2.5, True])
 @pytest.mark.parametrize("factory", [jaxsvm.asset, jaxsvm.asset_star])
 def test_a_start_of_the_average_that_is_no_step_is_refused(factory, average_from):
-    with pytest.raises(ValueError, match="average_from must be a whole number of steps of at least 0"):
-        factory(0.1, average_from=average_from).reads  # noqa: B018
+    with pytest.raises(
+        ValueError, match="average_from must be a whole number of steps of at least 0"
+    ):
+        factory(0.1, average_from=average_from).needs_all_rows  # noqa: B018
 
 
 @pytest.mark.long
 def test_rows_of_one_class_give_a_bound_that_is_finite():
-    data = jaxsvm.Batch(jnp.ones((41, 2)), jnp.ones(41), jnp.arange(41, dtype=jnp.int32), jnp.ones(41))
-    model = jaxsvm.fit(jaxsvm.asset(0.1, loss=losses.logistic), data, jax.random.key(0), steps=50).model
+    data = jaxsvm.Batch(
+        jnp.ones((41, 2)), jnp.ones(41), jnp.arange(41, dtype=jnp.int32), jnp.ones(41)
+    )
+    model = jaxsvm.fit(
+        jaxsvm.asset(0.1, loss=losses.logistic), data, jax.random.key(0), steps=50
+    ).model
     assert np.isfinite(model.w).all() and 0 < float(model.b) < 100

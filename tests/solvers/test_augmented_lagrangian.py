@@ -1,4 +1,5 @@
-"""Augmented Lagrangians against steps in NumPy, LIBLINEAR, the interior point method and bounds in float64."""
+"""Augmented Lagrangians against steps in NumPy, LIBLINEAR, the interior point method and bounds in
+float64."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ BIASES = ("none", "feature")
 
 
 def dataset(x=X, y=Y, weight=None, dtype=np.float64, task="binary"):
-    return jaxsvm.dataset(x if scipy.sparse.issparse(x) else np.asarray(x, dtype), y, weight, task=task)
+    return jaxsvm.dataset(
+        x if scipy.sparse.issparse(x) else np.asarray(x, dtype), y, weight, task=task
+    )
 
 
 def fit(solver, data, **options):
@@ -51,9 +54,13 @@ def primal(w, bias, x=X, y=Y, C=C, weight=1.0):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_steps_are_those_of_the_formulas(bias, x64):
-    """The direction and its line search by hand, from the state before each step; the multipliers and penalties, too."""
+    """The direction and its line search by hand, from the state before each step; the multipliers
+    and penalties, too."""
     weight = np.maximum(WEIGHT, 1)
-    data, solver = dataset(weight=weight), jaxsvm.augmented_lagrangian(C, bias=bias, rounds=1, tol=1e-12)
+    data, solver = (
+        dataset(weight=weight),
+        jaxsvm.augmented_lagrangian(C, bias=bias, rounds=1, tol=1e-12),
+    )
     x = with_ones(X, bias)
     state, kinds = solver.init(KEY, data), []
     np.testing.assert_array_equal(state.multiplier, Y / 2)
@@ -72,15 +79,23 @@ def test_steps_are_those_of_the_formulas(bias, x64):
             np.testing.assert_allclose(new.multiplier, Y * c, atol=1e-10)
             most = 1e4 if float(new.previous) > 0.9 * float(state.previous) else 30
             np.testing.assert_allclose(new.penalty, max(s, min(3 * s, most)))
-            np.testing.assert_allclose(new.previous, gap / primal(v, bias, weight=weight), rtol=1e-6, atol=1e-14)
+            np.testing.assert_allclose(
+                new.previous, gap / primal(v, bias, weight=weight), rtol=1e-6, atol=1e-14
+            )
             np.testing.assert_array_equal(new.v, v)
         else:
             kinds.append("step")
-            direction = -np.linalg.solve(np.eye(len(v)) + C * s * x[J].T @ (weight[J, None] * x[J]), grad(v))
+            direction = -np.linalg.solve(
+                np.eye(len(v)) + C * s * x[J].T @ (weight[J, None] * x[J]), grad(v)
+            )
             moved = np.asarray(new.v) - v
             t = moved @ direction / (direction @ direction)
-            np.testing.assert_allclose(moved, t * direction, atol=1e-8 * np.abs(v + direction).max())
-            assert t > 0 and abs(grad(v + t * direction) @ direction) <= 1.1e-3 * abs(grad(v) @ direction)
+            np.testing.assert_allclose(
+                moved, t * direction, atol=1e-8 * np.abs(v + direction).max()
+            )
+            assert t > 0 and abs(grad(v + t * direction) @ direction) <= 1.1e-3 * abs(
+                grad(v) @ direction
+            )
         state = new
     assert kinds.count("multiplier") >= 3 and kinds.count("step") >= 6
 
@@ -99,13 +114,19 @@ def test_optima_of_the_hinge(bias, C):
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_optima_of_the_tube_at_all_scales_of_the_targets(scale):
-    """1/2 |w|^2 + C/scale sum max(|y - f| / scale - eps, 0) is the problem at scale 1, written in other units."""
+    """1/2 |w|^2 + C/scale sum max(|y - f| / scale - eps, 0) is the problem at scale 1, written in
+    other units."""
     y = scale * TARGET
-    peer = LinearSVR(C=C, epsilon=0.2, tol=1e-10, max_iter=10**7, random_state=0, dual=True).fit(X, TARGET)
+    peer = LinearSVR(C=C, epsilon=0.2, tol=1e-10, max_iter=10**7, random_state=0, dual=True).fit(
+        X, TARGET
+    )
     solver = jaxsvm.augmented_lagrangian(C * scale, loss=losses.eps_insensitive(0.2 * scale))
     run = fit(solver, dataset(y=y, dtype=np.float32, task="regression"))
     assert run.converged
-    found, wanted = np.append(run.model.w, run.model.b) / scale, np.append(peer.coef_, peer.intercept_)
+    found, wanted = (
+        np.append(run.model.w, run.model.b) / scale,
+        np.append(peer.coef_, peer.intercept_),
+    )
     np.testing.assert_allclose(found, wanted, atol=2e-3)
 
 
@@ -121,8 +142,15 @@ OTHERS = [
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("loss", OTHERS, ids=repr)
 def test_optima_of_other_losses_are_those_of_the_interior_point_method(loss):
-    data = dataset(dtype=np.float32) if loss.labels else dataset(y=TARGET, dtype=np.float32, task="regression")
-    ours, other = (fit(make(C, loss=loss), data) for make in (jaxsvm.augmented_lagrangian, jaxsvm.interior_point))
+    data = (
+        dataset(dtype=np.float32)
+        if loss.labels
+        else dataset(y=TARGET, dtype=np.float32, task="regression")
+    )
+    ours, other = (
+        fit(make(C, loss=loss), data)
+        for make in (jaxsvm.augmented_lagrangian, jaxsvm.interior_point)
+    )
     assert ours.converged
     np.testing.assert_allclose(ours.model(data.x), other.model(data.x), atol=2e-3)
 
@@ -152,7 +180,9 @@ def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
     copied = fit(solver, dataset(np.repeat(X, times, 0), np.repeat(Y, times)))
     data = dataset(weight=WEIGHT)
     absent = data.weight == 0
-    other = data._replace(x=jnp.where(absent[:, None], 1e9, data.x), y=jnp.where(absent, -data.y, data.y))
+    other = data._replace(
+        x=jnp.where(absent[:, None], 1e9, data.x), y=jnp.where(absent, -data.y, data.y)
+    )
     assert weighted.converged
     for run in (copied, fit(solver, other)):
         np.testing.assert_allclose(weighted.model.w, run.model.w, atol=1e-6)
@@ -189,21 +219,26 @@ def test_float32_meets_the_tolerance_on_standardised_columns(C):
 
 
 def test_an_update_ends_where_nothing_improves():
-    run = fit(jaxsvm.augmented_lagrangian(C, rounds=10_000), dataset(dtype=np.float32), steps=1, tol=1e-30)
+    run = fit(
+        jaxsvm.augmented_lagrangian(C, rounds=10_000), dataset(dtype=np.float32), steps=1, tol=1e-30
+    )
     assert not run.converged and run.finite and run.evals < 1000 * N
     assert float(run.info.residual[-1]) <= 1e-6
 
 
 def test_support_counts_rows_with_a_coefficient():
     """Two of five rows that count are on the margin of w = 1, one of weight 0 is within it."""
-    data = jaxsvm.dataset([[1.0], [-1.0], [3.0], [-4.0], [2.0], [0.5]], [1, -1, 1, -1, 1, 1], [1, 1, 1, 1, 1, 0])
+    data = jaxsvm.dataset(
+        [[1.0], [-1.0], [3.0], [-4.0], [2.0], [0.5]], [1, -1, 1, -1, 1, 1], [1, 1, 1, 1, 1, 0]
+    )
     run = fit(jaxsvm.augmented_lagrangian(10.0, bias="none"), data, steps=1, tol=1e-5)
     assert float(run.model.w[0]) == pytest.approx(1, abs=1e-4) and int(run.info.support[-1]) == 2
 
 
 @pytest.mark.parametrize("other", ["C", "loss", "rows"])
 def test_a_run_goes_on_from_the_state_of_another_problem(other):
-    """The state says that the old one is solved. The new one is solved then, or the residual says that it is not."""
+    """The state says that the old one is solved. The new one is solved then, or the residual says
+    that it is not."""
     old, new = jaxsvm.augmented_lagrangian(1e-3), jaxsvm.augmented_lagrangian(10.0)
     if other == "loss":
         new = jaxsvm.augmented_lagrangian(1e-3, loss=losses.squared_hinge)
@@ -211,7 +246,9 @@ def test_a_run_goes_on_from_the_state_of_another_problem(other):
     state = fit(old, dataset(-X if other == "rows" else X, dtype=np.float32)).state
     run, alone = fit(new, data, steps=2, state=state), fit(new, data, steps=2)
     assert alone.converged and run.converged
-    np.testing.assert_allclose(run.model.w, alone.model.w, rtol=1e-2, atol=1e-2 * np.abs(alone.model.w).max())
+    np.testing.assert_allclose(
+        run.model.w, alone.model.w, rtol=1e-2, atol=1e-2 * np.abs(alone.model.w).max()
+    )
     short = fit(jaxsvm.augmented_lagrangian(10.0, rounds=1), data, steps=1, state=state)
     assert not short.converged and float(short.info.residual[-1]) > 1e-3
 
@@ -232,15 +269,22 @@ def test_many_classes_many_C_and_sparse_rows():
     run = fit(jaxsvm.one_vs_rest(jaxsvm.augmented_lagrangian(1.0), classes=3), data)
     peer = LinearSVC(loss="hinge", C=1.0, tol=1e-8, max_iter=10**7, random_state=0).fit(x, y)
     for c in range(3):
-        sign, own = np.where(y == c, 1.0, -1.0), np.append(run.model.inner.w[c], run.model.inner.b[c]).astype(float)
+        sign, own = (
+            np.where(y == c, 1.0, -1.0),
+            np.append(run.model.inner.w[c], run.model.inner.b[c]).astype(float),
+        )
         best = primal(np.append(peer.coef_[c], peer.intercept_[c]), "feature", x, sign, 1.0)
         assert primal(own, "feature", x, sign, 1.0) <= best * (1 + 1e-5)
     data, several = dataset(dtype=np.float32), jnp.array([0.1, 1.0, 10.0])
     swept = jax.vmap(lambda C: fit(jaxsvm.augmented_lagrangian(C), data, steps=1).model.w)(several)
     alone = [fit(jaxsvm.augmented_lagrangian(float(C)), data, steps=1).model.w for C in several]
     np.testing.assert_allclose(swept, np.stack(alone), rtol=1e-4, atol=1e-4)
-    sparse = fit(jaxsvm.augmented_lagrangian(C), dataset(scipy.sparse.csr_matrix(X.astype(np.float32))))
-    np.testing.assert_allclose(sparse.model.w, fit(jaxsvm.augmented_lagrangian(C), data).model.w, rtol=1e-4, atol=1e-4)
+    sparse = fit(
+        jaxsvm.augmented_lagrangian(C), dataset(scipy.sparse.csr_matrix(X.astype(np.float32)))
+    )
+    np.testing.assert_allclose(
+        sparse.model.w, fit(jaxsvm.augmented_lagrangian(C), data).model.w, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_derivatives_are_those_of_the_interior_point_method(x64):

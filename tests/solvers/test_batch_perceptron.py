@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from oracles import gaussian
 
 import jaxsvm
 from jaxsvm import kernels
@@ -20,10 +21,6 @@ Y = np.where(X @ [1.0, -0.5] > 0, 1.0, -1.0)
 X = X + 0.2 * Y[:, None] * np.array([1.0, -0.5])  # a gap between the classes
 WEIGHT = RNG.integers(0, 3, N) * 1.0
 KEY = jax.random.key(0)
-
-
-def gaussian(x, z):
-    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / 2)
 
 
 GRAMS = {"linear": (kernels.linear(), X @ X.T), "rbf": (kernels.rbf(1.0), gaussian(X, X))}
@@ -45,7 +42,8 @@ def trace(solver, data, steps):
 
 
 def by_hand(gram, y, weight, margin, steps):
-    """The row that is worst, one that was added before among several; yields coefficients, the row or -1, and the shortage."""
+    """The row that is worst, one that was added before among several; yields coefficients, the row
+    or -1, and the shortage."""
     coef = np.zeros(len(y))
     for _ in range(steps):
         c = np.where(weight > 0, y * (gram @ coef), np.inf)
@@ -66,7 +64,10 @@ def by_hand(gram, y, weight, margin, steps):
 def test_the_worst_row_is_added(name, margin, weight, x64):
     kernel, gram = GRAMS[name]
     x, y = X.copy(), Y.copy()
-    x[weight == 0], y[weight == 0] = 50 * X[weight == 0], -Y[weight == 0]  # wild rows that do not count
+    x[weight == 0], y[weight == 0] = (
+        50 * X[weight == 0],
+        -Y[weight == 0],
+    )  # wild rows that do not count
     coefs, info = trace(jaxsvm.batch_perceptron(margin, kernel), dataset(x, y, weight), 60)
     moved = 0
     for t, (coef, i, short, wrong) in enumerate(by_hand(gram, Y, weight, margin, 60)):
@@ -93,11 +94,21 @@ def test_the_mistake_bound(seed, x64):
     w, y = w / np.linalg.norm(w), np.sign(x @ w)
     x = x + rng.uniform(0.1, 0.4) * y[:, None] * w
     bound = (np.linalg.norm(x, axis=1).max() / widest(x, y)) ** 2
-    run = jaxsvm.fit(jaxsvm.batch_perceptron(0.0, kernels.linear()), dataset(x, y), KEY, steps=400, every=N, tol=0.0)
+    run = jaxsvm.fit(
+        jaxsvm.batch_perceptron(0.0, kernels.linear()),
+        dataset(x, y),
+        KEY,
+        steps=400,
+        every=N,
+        tol=0.0,
+    )
     added = int(np.abs(np.asarray(run.model.coef)).sum())
     assert run.converged and 1 <= added <= bound
     assert run.evals == added * N
-    assert np.all(y * np.asarray(run.model(x)) > 0) and float(jaxsvm.error_on(dataset(x, y))(run.model)) == 0
+    assert (
+        np.all(y * np.asarray(run.model(x)) > 0)
+        and float(jaxsvm.error_on(dataset(x, y))(run.model)) == 0
+    )
 
 
 def test_a_margin_is_exceeded_in_the_end(x64):
@@ -107,21 +118,34 @@ def test_a_margin_is_exceeded_in_the_end(x64):
         solver = jaxsvm.batch_perceptron(share * best, kernels.linear())
         run = jaxsvm.fit(solver, dataset(), KEY, steps=20_000, every=N, tol=0.0)
         score = np.asarray(run.model(X))
-        assert run.converged and share * best < np.min(Y * score) / np.sqrt(float(run.model.sqnorm())) <= best * (1 + 1e-6)
-    never = jaxsvm.fit(jaxsvm.batch_perceptron(1.05 * best, kernels.linear()), dataset(), KEY, steps=2000, every=N, tol=0.0)
+        assert run.converged and share * best < np.min(Y * score) / np.sqrt(
+            float(run.model.sqnorm())
+        ) <= best * (1 + 1e-6)
+    never = jaxsvm.fit(
+        jaxsvm.batch_perceptron(1.05 * best, kernels.linear()),
+        dataset(),
+        KEY,
+        steps=2000,
+        every=N,
+        tol=0.0,
+    )
     assert not never.converged and 0.05 * best <= float(never.info.residual[-1]) * (1 + 1e-6)
 
 
 @pytest.mark.long
 def test_rows_added_before_are_preferred():
-    """Of rows that are as bad the first of those that have a coefficient is taken, otherwise the first."""
+    """Of rows that are as bad the first of those that have a coefficient is taken, otherwise the
+    first."""
     x = np.float32([[5.0, 5.0], [1.0, 0.0], [5.0, 5.0], [1.0, 0.0], [-4.0, 0.1]])
     data = jaxsvm.dataset(x, [1, 1, 1, 1, -1])
     solver = jaxsvm.batch_perceptron(10.0, kernels.linear())
     state, batch = solver.init(KEY, data), data._replace(index=jnp.zeros(1, jnp.int32))
 
     def taken(response, *known):
-        f = state.f._replace(coef=jnp.zeros(5, jnp.float32).at[jnp.array(known, int)].set(1), response=jnp.float32(response))
+        f = state.f._replace(
+            coef=jnp.zeros(5, jnp.float32).at[jnp.array(known, int)].set(1),
+            response=jnp.float32(response),
+        )
         return solver.update(state._replace(f=f), batch)[1].index.tolist()
 
     tied = -0.5 * data.y  # margins below 0: a row is added whatever the norm
@@ -135,7 +159,9 @@ def test_sparse_rows_are_dense_ones(x64):
     x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.3, 0, X)
     dense, sparse = (dataset(a) for a in (x, scipy.sparse.csr_matrix(x)))
     for kernel, _ in GRAMS.values():
-        one, other = (trace(jaxsvm.batch_perceptron(0.05, kernel), data, 40) for data in (dense, sparse))
+        one, other = (
+            trace(jaxsvm.batch_perceptron(0.05, kernel), data, 40) for data in (dense, sparse)
+        )
         np.testing.assert_allclose(one[0], other[0], rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(one[1].index, other[1].index)
 
@@ -143,4 +169,9 @@ def test_sparse_rows_are_dense_ones(x64):
 @pytest.mark.parametrize("margin", [-0.1, np.nan, np.inf])
 def test_a_margin_is_a_number_of_at_least_0(margin):
     with pytest.raises(ValueError, match="margin must be a finite number of at least 0, got"):
-        jaxsvm.fit(jaxsvm.batch_perceptron(margin, kernels.linear()), dataset(dtype=np.float32), KEY, steps=1)
+        jaxsvm.fit(
+            jaxsvm.batch_perceptron(margin, kernels.linear()),
+            dataset(dtype=np.float32),
+            KEY,
+            steps=1,
+        )

@@ -1,20 +1,29 @@
-"""Coordinate ascent on a budget and adaptive coordinate frequencies, against transcriptions of the papers in NumPy."""
+"""Coordinate ascent on a budget and adaptive coordinate frequencies, against transcriptions of the
+papers in NumPy."""
 
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxsvm
 from jaxsvm import kernels, objectives, samplers
-from jaxsvm.engines.coordinate import dual_coef
-from jaxsvm.samplers.acf import _systematic as systematic
+from jaxsvm.engines.coordinate_ascent import dual_coef
+from jaxsvm.samplers.coordinate_frequencies import _systematic as systematic
 
-N, D, C, SIGMA, BUDGET, PASSES = 24, 2, 2.0, 0.8, 6, 6  # one shape for all data sets, so that programs are compiled once
+N, D, C, SIGMA, BUDGET, PASSES = (
+    24,
+    2,
+    2.0,
+    0.8,
+    6,
+    6,
+)  # one shape for all data sets, so that programs are compiled once
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(N, D))
 LABELS = np.where(X[:, 0] + 0.8 * RNG.normal(size=N) > 0, 1.0, -1.0)
@@ -24,8 +33,7 @@ KEY = jax.random.key(2)
 ORDERED = samplers.epochs(1, shuffle=False)
 
 
-def gaussian(x, z):
-    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / (2 * SIGMA**2))
+gaussian = functools.partial(oracles.gaussian, gamma=1 / (2 * SIGMA**2))
 
 
 K = gaussian(X, X)
@@ -42,7 +50,9 @@ def make(**choices):
 
 @jax.jit
 def _trace(solver, data, rows):
-    feed = lambda index: data._replace(index=index) if solver.reads == "all" else jaxsvm.take(data, index)
+    feed = lambda index: (
+        data._replace(index=index) if solver.needs_all_rows else jaxsvm.take(data, index)
+    )
 
     def step(state, index):
         state, info = solver.update(state, feed(index))
@@ -66,7 +76,9 @@ def orders(b=1, seed=0, times=PASSES, n=N):
 
 def decide(models, x=NEW):
     """Decision values of models with a leading axis, (t, 6), by NumPy."""
-    return np.stack([gaussian(x, points) @ coef for points, coef in zip(models.x, models.coef, strict=True)])
+    return np.stack(
+        [gaussian(x, points) @ coef for points, coef in zip(models.x, models.coef, strict=True)]
+    )
 
 
 def dual(coef, kernel=K, y=LABELS):
@@ -77,7 +89,7 @@ def primal(coef, kernel=K, y=LABELS, bound=C):
     return coef @ kernel @ coef / 2 + np.sum(bound * np.maximum(1 - y * (kernel @ coef), 0))
 
 
-# ---------------------------------------------------------------------------------------------------- by hand, in NumPy
+# by hand, in NumPy
 
 
 def peak(share, length):
@@ -88,21 +100,40 @@ def peak(share, length):
     low, high = max(best - 1 / 2000, 0), min(best + 1 / 2000, 1)
     for _ in range(60):
         h = (low + high) / 2
-        slope = share * (1 - h) * np.exp(-length * (1 - h) ** 2) - (1 - share) * h * np.exp(-length * h * h)
+        slope = share * (1 - h) * np.exp(-length * (1 - h) ** 2) - (1 - share) * h * np.exp(
+            -length * h * h
+        )
         low, high = (h, high) if slope > 0 else (low, h)
     return h, s(h)
 
 
 class ByHand:
-    """Algorithm 1, merging with the best of all partners, and what the epochs of section 4.5 say."""
+    """Algorithm 1, merging with the best of all partners, and what the epochs of section 4.5
+    say."""
 
     def __init__(self, weight=None, C=C, budget=BUDGET, x=X, y=LABELS):
-        self.x, self.y, self.bound, self.budget = x, y, C * (np.ones(len(y)) if weight is None else weight), budget
-        self.alpha, self.points, self.coef, self.born = np.zeros(len(y)), np.zeros((0, x.shape[1])), np.zeros(0), []
+        self.x, self.y, self.bound, self.budget = (
+            x,
+            y,
+            C * (np.ones(len(y)) if weight is None else weight),
+            budget,
+        )
+        self.alpha, self.points, self.coef, self.born = (
+            np.zeros(len(y)),
+            np.zeros((0, x.shape[1])),
+            np.zeros(0),
+            [],
+        )
         self.front = []  # points that came with a coefficient above 0
-        self.margin, self.added = np.inf, 0  # by which share of (a + b)^2 the best partner was better than the next, at least
+        self.margin, self.added = (
+            np.inf,
+            0,
+        )  # by which share of (a + b)^2 the best partner was better than the next, at least
         self.visits = {"summands": [], "gradients": []}
-        self.spread, self.residual = dict.fromkeys(self.visits, np.nan), dict.fromkeys([*self.visits, "moves"], np.inf)
+        self.spread, self.residual = (
+            dict.fromkeys(self.visits, np.nan),
+            dict.fromkeys([*self.visits, "moves"], np.inf),
+        )
         self.worst, self.seen = 0.0, set()
 
     def step(self, rows):
@@ -144,18 +175,31 @@ class ByHand:
         found = {}
         for j in range(len(size)):
             if j != i and sides[j] == sides[i]:
-                a, b, kappa = self.coef[i], self.coef[j], gaussian(self.points[[i]], self.points[[j]])[0, 0]
+                a, b, kappa = (
+                    self.coef[i],
+                    self.coef[j],
+                    gaussian(self.points[[i]], self.points[[j]])[0, 0],
+                )
                 h, s = peak(a / (a + b), -np.log(kappa))
                 change = a * a + b * b + 2 * a * b * kappa - ((a + b) * s) ** 2
-                found[j] = change, (a + b) * s, h * self.points[i] + (1 - h) * self.points[j], (a + b) ** 2
+                found[j] = (
+                    change,
+                    (a + b) * s,
+                    h * self.points[i] + (1 - h) * self.points[j],
+                    (a + b) ** 2,
+                )
         j = min(found, key=lambda j: found[j][0])
         for k in found:
             if k != j:
-                self.margin = min(self.margin, (found[k][0] - found[j][0]) / max(found[k][3], found[j][3]))
+                self.margin = min(
+                    self.margin, (found[k][0] - found[j][0]) / max(found[k][3], found[j][3])
+                )
         self.coef[j], self.points[j] = found[j][1:3]
         keep = np.arange(len(size)) != i
         self.coef, self.points = self.coef[keep], self.points[keep]
-        self.born, self.front = ([v for v, k in zip(old, keep, strict=True) if k] for old in (self.born, self.front))
+        self.born, self.front = (
+            [v for v, k in zip(old, keep, strict=True) if k] for old in (self.born, self.front)
+        )
 
     def tell(self, rows, moves):
         total = int(np.sum(self.bound > 0))
@@ -178,12 +222,25 @@ def by_hand(rows, **problem):
     now, history = ByHand(**problem), []
     for batch in rows:
         gains = now.step(batch)
-        history.append((now.alpha.copy(), gaussian(NEW, now.points) @ now.coef, dict(now.residual), gains.sum()))
+        history.append(
+            (
+                now.alpha.copy(),
+                gaussian(NEW, now.points) @ now.coef,
+                dict(now.residual),
+                gains.sum(),
+            )
+        )
     alpha, f, residual, gain = zip(*history, strict=True)
-    return np.array(alpha), np.array(f), {k: np.array([r[k] for r in residual]) for k in now.residual}, np.array(gain), now
+    return (
+        np.array(alpha),
+        np.array(f),
+        {k: np.array([r[k] for r in residual]) for k in now.residual},
+        np.array(gain),
+        now,
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------ Algorithm 1
+# Algorithm 1
 
 
 @pytest.mark.long
@@ -216,23 +273,32 @@ def test_with_a_place_for_every_row_the_gap_goes_to_zero_and_so_does_the_change_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sampler", [samplers.epochs(), samplers.uniform(), samplers.acf()], ids=["epochs", "uniform", "acf"])
+@pytest.mark.parametrize(
+    "sampler",
+    [samplers.epochs(), samplers.uniform(), samplers.acf()],
+    ids=["epochs", "uniform", "acf"],
+)
 def test_extremes_that_stand_at_bounds_do_not_end_the_run(sampler):
-    """With a small C the largest and smallest summands are C and -C after two passes, and stay so, far from the optimum."""
+    """With a small C the largest and smallest summands are C and -C after two passes, and stay so,
+    far from the optimum."""
     random = np.random.default_rng(0)
     x = random.normal(size=(300, 3))
     y = np.where(x[:, 0] + random.normal(size=300) > 0, 1, -1)
     data = jaxsvm.dataset(x, y)
     value = lambda run: float(jaxsvm.certificate(run.model, data, 1 / 300).primal)
     solver = jaxsvm.bsca(1.0, kernels.rbf(1.5), budget=300)
-    best = value(jaxsvm.fit(jaxsvm.decomposition(1.0, kernels.rbf(1.5), bias="none"), data, KEY, tol=1e-4))
+    best = value(
+        jaxsvm.fit(jaxsvm.decomposition(1.0, kernels.rbf(1.5), bias="none"), data, KEY, tol=1e-4)
+    )
     after = jaxsvm.fit(solver, data, KEY, steps=600, every=300, sampler=sampler)
     assert value(after) > 1.02 * best
     run = jaxsvm.fit(solver, data, KEY, steps=400 * 300, every=300, tol=1e-3, sampler=sampler)
     assert run.converged and value(run) < 1.001 * best
 
 
-STOPS = pytest.mark.parametrize(("stop", "b"), [("summands", 1), ("summands", 5), ("gradients", 5), ("moves", 1)])
+STOPS = pytest.mark.parametrize(
+    ("stop", "b"), [("summands", 1), ("summands", 5), ("gradients", 5), ("moves", 1)]
+)
 ALIKE = 5e-8  # partners that differ by less can change places by the errors of the table
 
 
@@ -251,13 +317,16 @@ def test_every_step_is_that_of_the_paper(stop, b, weight, x64):
     np.testing.assert_allclose(info.progress.sum(1), gain, atol=1e-11)
     np.testing.assert_allclose(info.residual, residual[stop], atol=1e-11)
     first = 1 if stop == "moves" else 2  # epochs until there is a number
-    np.testing.assert_array_equal(np.isinf(info.residual), np.arange(len(rows)) < first * -(-N // b) - 1)
+    np.testing.assert_array_equal(
+        np.isinf(info.residual), np.arange(len(rows)) < first * -(-N // b) - 1
+    )
 
 
 @pytest.mark.long
 @STOPS
 def test_epochs_of_rows_drawn_with_replacement(stop, b, x64):
-    """The spread is over as many visits as there are rows; moves last until every row was visited."""
+    """The spread is over as many visits as there are rows; moves last until every row was
+    visited."""
     rows = np.random.default_rng(0).integers(-1, N, orders(b).shape).astype(np.int32)
     _, f, residual, _, state = by_hand(rows)
     assert state.margin > ALIKE and len(np.unique(residual[stop])) > 1
@@ -280,11 +349,22 @@ FEW, STEPS = 12, 40  # rows and visits
     st.booleans(),
 )
 def test_bounds_and_gains_whatever_the_data(x, y, weight, C, rows, double):
-    """Duplicates of both labels, rows of weight 0, padding: alpha in its box to the bit, and Lemma 1 with the g of the budget."""
+    """Duplicates of both labels, rows of weight 0, padding: alpha in its box to the bit, and Lemma
+    1 with the g of the budget."""
     dtype = np.float64 if double else np.float32
-    x, y, weight, rows = np.array(x, dtype) / 2, np.array(y), np.array(weight, dtype), np.array(rows, np.int32)
+    x, y, weight, rows = (
+        np.array(x, dtype) / 2,
+        np.array(y),
+        np.array(weight, dtype),
+        np.array(rows, np.int32),
+    )
     with jax.enable_x64(double):
-        data = jaxsvm.Batch(jnp.asarray(x), jnp.asarray(y, dtype), jnp.arange(FEW, dtype=jnp.int32), jnp.asarray(weight))
+        data = jaxsvm.Batch(
+            jnp.asarray(x),
+            jnp.asarray(y, dtype),
+            jnp.arange(FEW, dtype=jnp.int32),
+            jnp.asarray(weight),
+        )
         coef, models, info = trace(make(C=C, budget=3), data, rows[:, None])
     alpha, bound = y * coef, dtype(C) * weight
     assert coef.dtype == dtype and np.all(alpha >= 0) and np.all(alpha <= bound)
@@ -294,7 +374,11 @@ def test_bounds_and_gains_whatever_the_data(x, y, weight, C, rows, double):
     for t, i in enumerate(rows):
         expected = 0.0
         if i >= 0 and weight[i] > 0:
-            f = 0.0 if t == 0 else (gaussian(x[[i]].astype(float), models.x[t - 1]) @ models.coef[t - 1])[0]
+            f = (
+                0.0
+                if t == 0
+                else (gaussian(x[[i]].astype(float), models.x[t - 1]) @ models.coef[t - 1])[0]
+            )
             delta, g = float(alpha[t, i]) - float(before[t, i]), 1 - y[i] * f
             expected = delta * g - delta**2 / 2
             np.testing.assert_array_equal(np.delete(alpha[t], i), np.delete(before[t], i))
@@ -306,12 +390,13 @@ def test_bounds_and_gains_whatever_the_data(x, y, weight, C, rows, double):
         assert info.progress[t, 0] >= -room
 
 
-# --------------------------------------------------------------------------------------------------------- when it stops
+# when it stops
 
 
 @pytest.mark.long
 def test_a_kernel_times_a_number_and_C_over_it_leave_the_criterion_as_it_is(x64):
-    """alpha / 4 and the same summands: powers of two, so to the bit where both are compiled alike."""
+    """alpha / 4 and the same summands: powers of two, so to the bit where both are compiled
+    alike."""
     rows = orders()
     coef, _, info = trace(make(), dataset(), rows)
     scaled, _, other = trace(make(C=C / 4, kernel=4.0 * kernels.rbf(SIGMA)), dataset(), rows)
@@ -325,8 +410,14 @@ def test_where_all_rows_are_at_their_bound_the_spread_is_that_of_C_and_its_chang
     for tiny in (1e-3, 1e-4):
         run = jaxsvm.fit(make(C=tiny, budget=N), dataset(), KEY, steps=3 * N, every=N)
         parts = tiny * LABELS * K
-        np.testing.assert_allclose(run.state.solver.spread, np.log(parts.max() - parts.min()), rtol=1e-12)
-        assert np.isinf(run.info.residual[0]) and np.isfinite(run.info.residual[1]) and run.info.residual[2] == 0
+        np.testing.assert_allclose(
+            run.state.solver.spread, np.log(parts.max() - parts.min()), rtol=1e-12
+        )
+        assert (
+            np.isinf(run.info.residual[0])
+            and np.isfinite(run.info.residual[1])
+            and run.info.residual[2] == 0
+        )
 
 
 @pytest.mark.long
@@ -336,10 +427,12 @@ def test_a_run_stops_on_the_change_of_the_spread_and_says_so(x64):
     assert run.converged and int(run.state.step) == N * len(run.info.step) < 200 * N
     assert np.all(run.info.residual[:-1] > 0.01) and run.info.residual[-1] <= 0.01
     assert run.status == (
-        f"converged after {int(run.state.step)} steps: tolerance 1.0e-02 met, residual {float(run.info.residual[-1]):.1e}"
+        f"converged after {int(run.state.step)} steps: tolerance 1.0e-02 met, "
+        f"residual {float(run.info.residual[-1]):.1e}"
     )
     assert fit(steps=N).status == (
-        f"stopped after {N} steps; residual inf (no bound yet), tolerance 1.0e-02 not met; go on with state=run.state"
+        f"stopped after {N} steps; residual inf (no bound yet), tolerance "
+        f"1.0e-02 not met; go on with state=run.state"
     )
 
 
@@ -349,35 +442,43 @@ def test_there_is_no_criterion_without_a_point_and_none_that_is_no_number(stop, 
     padded = np.full_like(orders(b), -1)
     coef, models, info = trace(make(stop=stop), dataset(), padded)
     assert np.all(np.isinf(info.residual)) and not np.any(coef) and not np.any(models.coef)
-    alone = dataset()._replace(weight=jnp.asarray(np.arange(N) == 3, float))  # one point and one row: a spread of 0
+    alone = dataset()._replace(
+        weight=jnp.asarray(np.arange(N) == 3, float)
+    )  # one point and one row: a spread of 0
     padded[:, 0] = 3
     coef, _, info = trace(make(stop=stop), alone, padded)
     assert coef[-1, 3] == LABELS[3] and not np.any(np.isnan(info.residual))
     assert np.all(np.isinf(info.residual)) if stop != "moves" else info.residual[-1] == 0
 
 
-# ---------------------------------------------------------------------------------------------------------- what it is worth
+# what it is worth
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
 def test_primal_and_dual_values_against_numpy(weight, x64):
-    """The dual of alpha, which is that of another function than the model's, bounds the primal of the model from below."""
+    """The dual of alpha, which is that of another function than the model's, bounds the primal of
+    the model from below."""
     times = np.ones(N) if weight is None else weight
     data, lam = dataset(weight=weight), 1 / (C * times.sum())
     run = jaxsvm.fit(make(), data, KEY, steps=10 * N, every=N, tol=1e-9)
-    coef, points, beta = (np.asarray(a) for a in (dual_coef(run.state.solver.inner), run.model.x, run.model.coef))
+    coef, points, beta = (
+        np.asarray(a) for a in (dual_coef(run.state.solver.inner), run.model.x, run.model.coef)
+    )
     loss = C * times * np.maximum(1 - LABELS * (gaussian(X, points) @ beta), 0)
     value = beta @ gaussian(points, points) @ beta / 2 + loss.sum()
     # objectives are per unit of weight: 1/(C sum weight) times the values here
-    upper, lower = objectives.primal(run.model, data, lam), objectives.dual(LABELS * coef, data, lam, kernels.rbf(SIGMA))
+    upper, lower = (
+        objectives.primal(run.model, data, lam),
+        objectives.dual(LABELS * coef, data, lam, kernels.rbf(SIGMA)),
+    )
     np.testing.assert_allclose(upper / lam, value, rtol=1e-9)
     np.testing.assert_allclose(lower / lam, dual(coef), rtol=1e-9)
     assert upper - lower > 0.01 * upper  # six points are not enough here
     assert np.abs(gaussian(NEW, X) @ coef - np.asarray(run.model(jnp.asarray(NEW)))).max() > 0.01
 
 
-# ------------------------------------------------------------------------------------------------------------- streams
+# streams
 
 
 def near(a, b):
@@ -397,14 +498,16 @@ def test_a_stream_is_a_run_in_stored_order_wherever_it_is_cut():
     whole = jaxsvm.stream(make(), parts, KEY, rows=N)
     assert int(whole.state.step) == 3 * N
     fit = jaxsvm.fit(make(), data, KEY, steps=3 * N, sampler=ORDERED)
-    jax.tree.map(near, (whole.model, whole.state.solver.inner.coef), (fit.model, fit.state.solver.inner.coef))
+    jax.tree.map(
+        near, (whole.model, whole.state.solver.inner.coef), (fit.model, fit.state.solver.inner.coef)
+    )
     first = jaxsvm.stream(make(), parts[:5], KEY, rows=N)
     assert 0 < int(first.state.step) < 3 * N and not same(first.model, whole.model)
     second = jaxsvm.stream(make(), parts[int(first.state.chunks) :], rows=N, state=first.state)
     assert same(second.model, whole.model) and same(second.state.solver, whole.state.solver)
 
 
-# ------------------------------------------------------------------------------------------ adaptive coordinate frequencies
+# adaptive coordinate frequencies
 
 LOW, HIGH, QUANTA = 1 / 20, 20.0, 2**-14  # shares of an epoch are kept to 2^-16, in float32 before
 PART = np.where(np.arange(N) % 5 == 3, 0, WEIGHT)  # some rows of weight 0
@@ -444,14 +547,17 @@ def account(p, mean, index, gain, first, change=0.2):
             mean += value / total
             continue
         if mean > 0:
-            p[i] = np.clip(p[i] * np.exp(min(change * (value / mean - 1), np.log(HIGH / LOW))), LOW, HIGH)
+            p[i] = np.clip(
+                p[i] * np.exp(min(change * (value / mean - 1), np.log(HIGH / LOW))), LOW, HIGH
+            )
         mean = (1 - 1 / len(p)) * mean + value / len(p)
     return p, mean
 
 
 @pytest.mark.parametrize(("weight", "change"), [(None, 0.2), (PART, 1.0)], ids=["all", "some"])
 def test_preferences_are_those_of_algorithm_2(weight, change, x64):
-    """Gains of very different size, by row and by visit: with change 1 some hit both ends and the cap; -1 is passed over."""
+    """Gains of very different size, by row and by visit: with change 1 some hit both ends and the
+    cap; -1 is passed over."""
     sampler = samplers.acf(5, change=change)
     state, rng = begin(sampler, weight, np.float64), np.random.default_rng(3)
     p, mean = np.where(PART > 0, 1.0, 0.0) if weight is not None else np.ones(N), 0.0
@@ -503,9 +609,14 @@ def by_preference(p, key=KEY, epoch=0, total=None):
     st.integers(0, 2**31 - 1),
     st.sampled_from([N, N + 1, 2 * N - 1]),
 )
-def test_an_epoch_has_its_length_and_visits_each_row_floor_or_ceil_of_its_share(p, there, epoch, total):
+def test_an_epoch_has_its_length_and_visits_each_row_floor_or_ceil_of_its_share(
+    p, there, epoch, total
+):
     p = np.where(there, p, 0).astype(np.float32)
-    times, share = by_preference(p, epoch=epoch, total=total), total * p.astype(float) / p.astype(float).sum()
+    times, share = (
+        by_preference(p, epoch=epoch, total=total),
+        total * p.astype(float) / p.astype(float).sum(),
+    )
     assert times.sum() == total and np.all(times[p == 0] == 0)
     assert np.all(np.abs(times - share) < 1 + QUANTA)
 
@@ -533,12 +644,16 @@ def test_an_epoch_of_a_million_rows_drifts_nowhere(kind):
 @pytest.mark.parametrize("sampler", [ONE, BY5], ids=repr)
 def test_the_first_epoch_visits_every_row_and_permuted_epochs_need_no_change(sampler):
     length = period(sampler)
-    assert length == -(-N // sampler.rows(N)) and sampler.weight(dataset(weight=WEIGHT)).shape == (N,)
+    assert length == -(-N // sampler.rows(N)) and sampler.weight(dataset(weight=WEIGHT)).shape == (
+        N,
+    )
     first = draw(sampler, begin(sampler), 0, length)
     times = np.bincount(first.ravel(), minlength=N)
     assert times.sum() == length * sampler.rows(N) and times.min() == 1 and times.max() <= 2
     if sampler is ONE:
-        epochs = draw(samplers.acf(change=0.0), begin(samplers.acf(change=0.0)), 0, 10 * N).reshape(10, N)
+        epochs = draw(samplers.acf(change=0.0), begin(samplers.acf(change=0.0)), 0, 10 * N).reshape(
+            10, N
+        )
         np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(N), (10, 1)))
         assert len(np.unique(epochs, axis=0)) == 10
 
@@ -560,10 +675,18 @@ def test_few_rows_of_weight_among_many_share_the_whole_schedule(n, positive):
 def test_frozen_preferences_are_kept_over_a_hundred_epochs():
     p = np.exp(np.random.default_rng(2).uniform(np.log(LOW), np.log(HIGH), N)).astype(np.float32)
     p[[3, 11]] = 0
-    state = begin(FROZEN, (p > 0).astype(float))._replace(preference=jnp.asarray(p), step=jnp.int32(5))
-    times, gain, between = np.zeros(N), np.random.default_rng(3).exponential(size=(5, 5)).astype(np.float32), []
+    state = begin(FROZEN, (p > 0).astype(float))._replace(
+        preference=jnp.asarray(p), step=jnp.int32(5)
+    )
+    times, gain, between = (
+        np.zeros(N),
+        np.random.default_rng(3).exponential(size=(5, 5)).astype(np.float32),
+        [],
+    )
     share = 25 * p.astype(float) / p.astype(float).sum()
-    state = _tell(FROZEN, state, jnp.asarray(draw(FROZEN, state, 0, 5)), jnp.asarray(gain))  # with the old schedule
+    state = _tell(
+        FROZEN, state, jnp.asarray(draw(FROZEN, state, 0, 5)), jnp.asarray(gain)
+    )  # with the old schedule
     for epoch in range(100):
         index = draw(FROZEN, state, 10 + 5 * epoch, 5)
         once = np.bincount(index.ravel(), minlength=N)
@@ -591,7 +714,9 @@ def test_draws_are_those_of_single_steps_at_any_step(sampler):
     def check(t):
         whole = draw(sampler, state, t, 5)
         assert whole.dtype == np.int32 and whole.shape == (5, sampler.rows(N))
-        np.testing.assert_array_equal(whole, np.concatenate([draw(sampler, state, t, 2), draw(sampler, state, t + 2, 3)]))
+        np.testing.assert_array_equal(
+            whole, np.concatenate([draw(sampler, state, t, 2), draw(sampler, state, t + 2, 3)])
+        )
         assert set(whole.ravel()) <= set(np.flatnonzero(PART))
 
     check()
@@ -602,7 +727,10 @@ def test_feedback_in_pieces_is_feedback_at_once(cuts):
     state, rng, bounds = begin(BY5, PART), np.random.default_rng(0), np.cumsum([0, *cuts])
     pieces = state
     for epoch in range(3):
-        index, gain = draw(BY5, state, 5 * epoch, 5), rng.exponential(size=(5, 5)).astype(np.float32)
+        index, gain = (
+            draw(BY5, state, 5 * epoch, 5),
+            rng.exponential(size=(5, 5)).astype(np.float32),
+        )
         state = _tell(BY5, state, jnp.asarray(index), jnp.asarray(gain))
         for a, b in zip(bounds, bounds[1:], strict=False):
             # as `fit` tells it: a table of fixed size, the rows of steps that were not made -1
@@ -628,12 +756,15 @@ def test_a_vmap_over_keys_and_gains_does_what_each_does():
     drawn, states = jax.jit(jax.vmap(together))(keys, gain)
     for k, key in enumerate(keys):
         state = adapted(key, gain[k], lambda *told: _tell(BY5, *told))
-        np.testing.assert_allclose(states.preference[k], state.preference, rtol=1e-5)  # other fusions round otherwise
+        np.testing.assert_allclose(
+            states.preference[k], state.preference, rtol=1e-5
+        )  # other fusions round otherwise
         np.testing.assert_array_equal(states.schedule[k], state.schedule)
         np.testing.assert_array_equal(drawn[k], draw(BY5, state, 10, 5))
 
 
-# --------------------------------------------------------------------------------------------- runs with such frequencies
+# --------------------------------------------------------------------------------------------- runs
+# with such frequencies
 
 
 @pytest.mark.long
@@ -644,13 +775,23 @@ def test_acf_bsca_by_hand(change, x64):
     now, p, mean, run = ByHand(), np.ones(N), 0.0, None
     for epoch in range(5):
         old = begin(sampler, None, np.float64, 0) if run is None else run.state.sampler
-        run = jaxsvm.fit(make(), data, KEY if run is None else None, steps=N, every=N, sampler=sampler, state=run and run.state)
+        run = jaxsvm.fit(
+            make(),
+            data,
+            KEY if run is None else None,
+            steps=N,
+            every=N,
+            sampler=sampler,
+            state=run and run.state,
+        )
         index = draw(sampler, old._replace(key=run.state.sampler.key), epoch * N, N)
         if epoch == 0 or change == 0:
             np.testing.assert_array_equal(np.sort(index.ravel()), np.arange(N))
         gain = np.array([now.step(rows)[0] for rows in index])
         p, mean = account(p, mean, index, gain, epoch == 0, change)
-        np.testing.assert_allclose(np.asarray(dual_coef(run.state.solver.inner)) * LABELS, now.alpha, atol=1e-10)
+        np.testing.assert_allclose(
+            np.asarray(dual_coef(run.state.solver.inner)) * LABELS, now.alpha, atol=1e-10
+        )
         np.testing.assert_allclose(run.state.sampler.preference, p, rtol=1e-8)
         np.testing.assert_allclose(run.info.residual[-1], now.residual["summands"], atol=1e-9)
         share = N * p / p.sum()
@@ -682,13 +823,16 @@ M, SCALES = 64, [5.0, 1.0, 0.2]
 def _gaps(data, sampler, key):
     """Dual coefficients after each epoch, and the kernel evaluations spent."""
     solver = jaxsvm.sdca(100.0, kernels.rbf(1.0))
-    run = jaxsvm.fit(solver, data, key, steps=400 * M, every=M, sampler=sampler, probe=lambda model: model.coef)
+    run = jaxsvm.fit(
+        solver, data, key, steps=400 * M, every=M, sampler=sampler, probe=lambda model: model.coef
+    )
     return run.info.probe, jnp.cumsum(run.info.evals)
 
 
 @pytest.mark.long
 def test_rows_of_different_worth_need_fewer_kernel_evaluations_to_a_gap(x64):
-    """Columns of scales 1 to 25 at a large C: a quarter fewer at least on each of five problems, to 1 % of the primal value."""
+    """Columns of scales 1 to 25 at a large C: a quarter fewer at least on each of five problems, to
+    1 % of the primal value."""
     for seed in range(5):
         rng = np.random.default_rng(seed)
         x = rng.normal(size=(M, 3)) * SCALES
@@ -697,11 +841,13 @@ def test_rows_of_different_worth_need_fewer_kernel_evaluations_to_a_gap(x64):
         for sampler in (samplers.acf(), samplers.epochs()):
             coefs, evals = _gaps(dataset(x, y), sampler, jax.random.key(seed))
             values = [(primal(c, kernel, y, 100.0), dual(c, kernel, y)) for c in np.asarray(coefs)]
-            spent.append(next(float(e) for (P, D), e in zip(values, evals, strict=True) if P - D <= 0.01 * P))
+            spent.append(
+                next(float(e) for (P, D), e in zip(values, evals, strict=True) if P - D <= 0.01 * P)
+            )
         assert spent[0] < 0.75 * spent[1]
 
 
-# -------------------------------------------------------------------------------------------------------- bad arguments
+# bad arguments
 
 
 @pytest.mark.parametrize(
@@ -712,8 +858,14 @@ def test_rows_of_different_worth_need_fewer_kernel_evaluations_to_a_gap(x64):
         ("stop must be one of 'summands', 'gradients', 'moves', got 'x'", lambda: make(stop="x")),
         ("budget must be a whole number of at least 2, .* got 1", lambda: make(budget=1)),
         ("budget must be a whole number of at least 2, .* got 2.5", lambda: make(budget=2.5)),
-        ("points can be merged under a Gaussian kernel only", lambda: make(kernel=kernels.linear())),
-        ("a precomputed kernel knows training rows only", lambda: make(kernel=kernels.precomputed())),
+        (
+            "points can be merged under a Gaussian kernel only",
+            lambda: make(kernel=kernels.linear()),
+        ),
+        (
+            "a precomputed kernel knows training rows only",
+            lambda: make(kernel=kernels.precomputed()),
+        ),
     ],
 )
 def test_bad_input(sentence, make_it):

@@ -1,4 +1,5 @@
-"""CoCoA+ against a transcription in NumPy, LIBLINEAR and LIBSVM; its dual, its certificate, its blocks."""
+"""CoCoA+ against a transcription in NumPy, LIBLINEAR and LIBSVM; its dual, its certificate, its
+blocks."""
 
 import functools
 
@@ -30,7 +31,8 @@ def data(dtype=np.float64):
 
 
 def transcription(x, y, weight, blocks, orders):
-    """Algorithm 1 of Ma et al. with one pass of coordinate ascent as the local solver: w and alpha after each round."""
+    """Algorithm 1 of Ma et al. with one pass of coordinate ascent as the local solver: w and alpha
+    after each round."""
     n, m = len(y), -(-len(y) // blocks)
     w, alpha, history = np.zeros(x.shape[1]), np.zeros(n), []
     for order in orders:  # (blocks, visits) row numbers in the block
@@ -55,9 +57,11 @@ def visits(state, rounds, visit):
     for t in range(rounds):
         blocks = []
         for j in range(state.order.count.shape[0]):
-            own = jax.tree.map(lambda a: a[j], state.order)  # noqa: B023
+            own = jax.tree.map(lambda a: a[j], state.order)
             steps = -(-int(own.count) // visit)
-            index = np.asarray(jax.jit(epochs(visit).draw, static_argnums=2)(own, jnp.int32(t * steps), steps)).ravel()
+            index = np.asarray(
+                jax.jit(epochs(visit).draw, static_argnums=2)(own, jnp.int32(t * steps), steps)
+            ).ravel()
             blocks.append(index[index >= 0])
         orders.append(blocks)
     return orders
@@ -74,7 +78,9 @@ def test_rounds_are_those_of_the_paper(visit, x64):
     np.testing.assert_allclose(run.model.w, history[-1][0], rtol=1e-10, atol=1e-12)
     last = run.state.solver.local
     alpha = np.stack([np.asarray(a) for a in last.coef]).ravel()[:N] * y
-    pending = [(16 * j + int(last.pending[0][j, 0]), float(last.pending[1][j, 0])) for j in range(4)]
+    pending = [
+        (16 * j + int(last.pending[0][j, 0]), float(last.pending[1][j, 0])) for j in range(4)
+    ]
     for i, value in pending:
         alpha[i] = value * y[i]
     np.testing.assert_allclose(alpha, history[-1][1], rtol=1e-9, atol=1e-12)
@@ -83,11 +89,17 @@ def test_rounds_are_those_of_the_paper(visit, x64):
 @pytest.mark.long
 def test_the_dual_never_falls_and_the_optimum_is_that_of_liblinear(x64):
     (x, y), rows = problem(), data()
-    best = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-9, max_iter=10**6, random_state=0).fit(x, y).coef_[0]
+    best = (
+        LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-9, max_iter=10**6, random_state=0)
+        .fit(x, y)
+        .coef_[0]
+    )
     primal = lambda w: w @ w / 2 + C * np.maximum(1 - y * (x @ w), 0).sum()
     state, duals = None, [0.0]
     for _ in range(12):
-        run = jaxsvm.fit(jaxsvm.cocoa(C, blocks=4), rows, None if state else KEY, steps=1, every=1, state=state)
+        run = jaxsvm.fit(
+            jaxsvm.cocoa(C, blocks=4), rows, None if state else KEY, steps=1, every=1, state=state
+        )
         state = run.state
         local = state.solver.local
         coef = np.asarray(jax.vmap(lambda a, i, v: a.at[i].set(v))(local.coef, *local.pending[:2]))
@@ -101,7 +113,9 @@ def test_the_dual_never_falls_and_the_optimum_is_that_of_liblinear(x64):
     assert run.converged
     np.testing.assert_allclose(run.model.w, best, rtol=1e-5, atol=1e-6)
     certificate = jaxsvm.certificate(run.model, rows, 1 / (C * N), passes=300)
-    assert certificate.gap < 1e-6 and float(certificate.primal) == pytest.approx(primal(best) / (C * N), rel=1e-6)
+    assert certificate.gap < 1e-6 and float(certificate.primal) == pytest.approx(
+        primal(best) / (C * N), rel=1e-6
+    )
 
 
 @pytest.mark.long
@@ -122,8 +136,16 @@ def test_real_targets_and_a_regularised_bias(x64):
     x, y = problem(real=True)
     loss = losses.eps_insensitive(0.1)
     rows = jaxsvm.dataset(x, y, task="regression")
-    run = jaxsvm.fit(jaxsvm.cocoa(C, blocks=2, loss=loss, bias="feature"), rows, KEY, steps=5000, tol=1e-10)
-    options = {"loss": "epsilon_insensitive", "epsilon": 0.1, "C": C, "tol": 1e-12, "max_iter": 10**6}
+    run = jaxsvm.fit(
+        jaxsvm.cocoa(C, blocks=2, loss=loss, bias="feature"), rows, KEY, steps=5000, tol=1e-10
+    )
+    options = {
+        "loss": "epsilon_insensitive",
+        "epsilon": 0.1,
+        "C": C,
+        "tol": 1e-12,
+        "max_iter": 10**6,
+    }
     best = LinearSVR(fit_intercept=True, intercept_scaling=1, **options).fit(x, y)
     np.testing.assert_allclose(run.model(x), best.predict(x), rtol=1e-4, atol=1e-4)
     assert run.model.bias == "feature"
@@ -133,8 +155,13 @@ def test_real_targets_and_a_regularised_bias(x64):
 def test_sparse_rows_are_visited_as_dense_ones():
     x, y = problem()
     x = np.where(np.abs(x) > 0.7, x, 0)
-    dense, sparse = (jaxsvm.dataset(form, y) for form in (x.astype(np.float32), scipy.sparse.csr_matrix(x.astype(np.float32))))
-    here, there = (jaxsvm.fit(jaxsvm.cocoa(C, blocks=4), rows, KEY, steps=5) for rows in (dense, sparse))
+    dense, sparse = (
+        jaxsvm.dataset(form, y)
+        for form in (x.astype(np.float32), scipy.sparse.csr_matrix(x.astype(np.float32)))
+    )
+    here, there = (
+        jaxsvm.fit(jaxsvm.cocoa(C, blocks=4), rows, KEY, steps=5) for rows in (dense, sparse)
+    )
     np.testing.assert_allclose(there.model.w, here.model.w, rtol=1e-5, atol=1e-6)
 
 

@@ -1,15 +1,18 @@
 """CPSP against the optimum of LIBSVM, products of kernels in NumPy, and drawn landmarks."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 import scipy.sparse
 from sklearn.svm import SVC
 
 import jaxsvm
 from jaxsvm import cpsp, features, kernels, losses, objectives
-from jaxsvm.solvers.cpsp import _fixed_point
+from jaxsvm.solvers.planes.cpsp import _fixed_point
 
 KEY = jax.random.key(0)
 N, LAM, GAMMA = 60, 0.01, 0.5
@@ -19,8 +22,7 @@ X = RANDOM.normal(size=(N, 3)) * np.array([1.0, 0.5, 2.0])
 Y = np.where(np.sin(2 * X[:, 0]) + X[:, 2] + 0.3 * RANDOM.normal(size=N) > 0, 1.0, -1.0)
 
 
-def gaussian(x, z):
-    return np.exp(-GAMMA * ((x[:, None] - z[None]) ** 2).sum(-1))
+gaussian = functools.partial(oracles.gaussian, gamma=GAMMA)
 
 
 def primal(f, square):
@@ -34,15 +36,21 @@ def dataset(x=X, y=Y, dtype="float64"):
 def value(model):
     """The objective of an expansion, in NumPy."""
     points, coef = np.asarray(model.x, np.float64), np.asarray(model.coef, np.float64)
-    return primal(gaussian(X, points) @ coef + float(model.b), coef @ gaussian(points, points) @ coef)
+    return primal(
+        gaussian(X, points) @ coef + float(model.b), coef @ gaussian(points, points) @ coef
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("bias", ["none", "free"])
 def test_many_points_reach_the_optimum_of_the_kernel(bias, x64):
-    run = jaxsvm.fit(cpsp(LAM, RBF, points=25, bias=bias), dataset(), KEY, steps=900, every=50, tol=1e-4)
+    run = jaxsvm.fit(
+        cpsp(LAM, RBF, points=25, bias=bias), dataset(), KEY, steps=900, every=50, tol=1e-4
+    )
     assert run.converged and np.asarray(run.info.support)[-1] == 25
-    exact = jaxsvm.fit(jaxsvm.decomposition(1 / (LAM * N), RBF, bias=bias), dataset(), KEY, tol=1e-8)
+    exact = jaxsvm.fit(
+        jaxsvm.decomposition(1 / (LAM * N), RBF, bias=bias), dataset(), KEY, tol=1e-8
+    )
     best = value(exact.model)
     if bias == "free":
         other = SVC(C=1 / (LAM * N), gamma=GAMMA, tol=1e-9).fit(X, Y)
@@ -65,12 +73,19 @@ def test_features_are_orthonormal_in_the_span_and_the_objective_falls(dtype, x64
         state, info = step(state, data)
         model, size = solver.model(state), int(state.basis.size)
         points = np.asarray(model.x, np.float64)[:size]
-        factor, found = np.asarray(state.basis.factor)[:size, :size], np.asarray(state.basis.features)
+        factor, found = (
+            np.asarray(state.basis.factor)[:size, :size],
+            np.asarray(state.basis.features),
+        )
         np.testing.assert_allclose(factor @ factor.T, gaussian(points, points), atol=tolerance)
         np.testing.assert_allclose(factor @ found[:size], gaussian(points, X), atol=tolerance)
         assert not np.any(found[size:])
         new = value(model)
-        np.testing.assert_allclose(LAM / 2 * np.sum(np.square(state.best.w)) + float(state.best.risk), new, rtol=10 * tolerance)
+        np.testing.assert_allclose(
+            LAM / 2 * np.sum(np.square(state.best.w)) + float(state.best.risk),
+            new,
+            rtol=10 * tolerance,
+        )
         assert new <= last * (1 + 10 * tolerance)
         assert np.isinf(info.residual) == (size < 8) and info.support == size
         last = new
@@ -85,7 +100,9 @@ def test_points_do_more_than_as_many_drawn_rows(x64):
     drawn = []
     for seed in range(3):
         phi = features.nystrom(jax.random.key(seed), RBF, data.x, landmarks=6)
-        other = jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.ocas(LAM)), data, KEY, steps=100, tol=1e-3)
+        other = jaxsvm.fit(
+            jaxsvm.on_features(phi, jaxsvm.ocas(LAM)), data, KEY, steps=100, tol=1e-3
+        )
         drawn.append(float(objectives.primal(other.model, data, LAM)))
     assert value(run.model) < min(drawn)
 
@@ -103,11 +120,14 @@ def test_the_first_points_are_the_centres_of_clusters():
 
 
 def test_the_fixed_point_is_a_maximum(x64):
-    """Of a sum of Gaussians of both signs, from where one of them is largest; the peak by a grid."""
+    """Of a sum of Gaussians of both signs, from where one of them is largest; the peak by a
+    grid."""
     rows, e = np.array([[0.0], [0.5], [3.0]]), np.array([1.0, 0.7, -0.8])
 
     def residual(b):
-        terms = jnp.asarray(e) * jnp.exp(-GAMMA * jnp.sum((jnp.asarray(rows) - b[None]) ** 2, axis=1))
+        terms = jnp.asarray(e) * jnp.exp(
+            -GAMMA * jnp.sum((jnp.asarray(rows) - b[None]) ** 2, axis=1)
+        )
         return jnp.sum(terms), terms @ jnp.asarray(rows) / jnp.sum(terms), jnp.asarray(True)
 
     b, _ = jax.jit(lambda b: _fixed_point(residual, b))(jnp.zeros(1))
@@ -120,7 +140,10 @@ def test_the_fixed_point_is_a_maximum(x64):
 def test_sparse_rows_give_the_same(x64):
     x = X * (np.abs(X) > 0.5)
     solver = cpsp(LAM, RBF, points=4)
-    one, other = (jaxsvm.fit(solver, dataset(rows), KEY, steps=20).model for rows in (x, scipy.sparse.csr_matrix(x)))
+    one, other = (
+        jaxsvm.fit(solver, dataset(rows), KEY, steps=20).model
+        for rows in (x, scipy.sparse.csr_matrix(x))
+    )
     np.testing.assert_allclose(one(jnp.asarray(x)), other(jnp.asarray(x)), atol=1e-6)
 
 

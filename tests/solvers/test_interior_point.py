@@ -1,4 +1,5 @@
-"""The interior point method against its Newton system in NumPy, LIBLINEAR, LIBSVM and bounds in float64."""
+"""The interior point method against its Newton system in NumPy, LIBLINEAR, LIBSVM and bounds in
+float64."""
 
 from __future__ import annotations
 
@@ -27,13 +28,17 @@ BIASES = ("none", "feature", "free")
 
 
 def dataset(x=X, y=Y, weight=None, dtype=np.float64, task="binary"):
-    return jaxsvm.dataset(x if scipy.sparse.issparse(x) else np.asarray(x, dtype), y, weight, task=task)
+    return jaxsvm.dataset(
+        x if scipy.sparse.issparse(x) else np.asarray(x, dtype), y, weight, task=task
+    )
 
 
 def wild(data):
     """The same rows, but others where the weight is 0."""
     absent = data.weight == 0
-    return data._replace(x=jnp.where(absent[:, None], 7 - 3 * data.x, data.x), y=jnp.where(absent, -data.y, data.y))
+    return data._replace(
+        x=jnp.where(absent[:, None], 7 - 3 * data.x, data.x), y=jnp.where(absent, -data.y, data.y)
+    )
 
 
 def fit(solver, data, **options):
@@ -52,22 +57,26 @@ def weights_of(model, bias):
 def primal(w, bias, x=X, y=Y, C=C, weight=1.0):
     """The objective of the hinge."""
     penalised = w[:-1] if bias == "free" else w
-    return penalised @ penalised / 2 + C * np.sum(weight * np.maximum(1 - y * (with_ones(x, bias) @ w), 0))
+    return penalised @ penalised / 2 + C * np.sum(
+        weight * np.maximum(1 - y * (with_ones(x, bias) @ w), 0)
+    )
 
 
 def dual(coef, bias, x=X, y=Y):
-    """The dual objective of the hinge, a lower bound of every primal value for feasible coefficients."""
+    """The dual objective of the hinge, a lower bound of every primal value for feasible
+    coefficients."""
     w = with_ones(x, "none" if bias == "free" else bias).T @ coef
     return y @ coef - w @ w / 2
 
 
-# ------------------------------------------------------------------------------------------------------ by hand, in NumPy
+# by hand, in NumPy
 
 
 def newton(x, y, weight, C, ridge, dual, w, excess):
     """The direction (4, n), (p,) of the whole Newton system, written out and solved as it stands.
 
-    The unknowns are dt, dz, dv of all rows and dw; the equations are those of the optimality conditions.
+    The unknowns are dt, dz, dv of all rows and dw; the equations are those of the optimality
+    conditions.
     """
     t, u, z, v = dual
     n, p, one = len(y), len(w), np.eye(len(y))
@@ -77,7 +86,11 @@ def newton(x, y, weight, C, ridge, dual, w, excess):
             [none, -one, one, yx],  # y X w - 1 - z + v = 0
             [np.diag(z), np.diag(t), none, np.zeros((n, p))],  # t z = target
             [-np.diag(v), none, np.diag(u), np.zeros((n, p))],  # u v = target, du = -dt
-            [C * (weight[:, None] * yx).T, np.zeros((p, 2 * n)), -np.diag(ridge)],  # C X' (weight y t) = R w
+            [
+                C * (weight[:, None] * yx).T,
+                np.zeros((p, 2 * n)),
+                -np.diag(ridge),
+            ],  # C X' (weight y t) = R w
         ]
     )
     gap = C * yx.T @ (weight * t) - ridge * w
@@ -93,7 +106,10 @@ def transcription(x, y, weight, C, bias, steps):
     ridge = np.ones(x.shape[1])
     ridge[-1] = 0 if bias == "free" else 1
     n = len(y)
-    dual, w = np.stack([np.full(n, 0.5), np.full(n, 0.5), np.ones(n), np.full(n, 2.0)]), np.zeros(x.shape[1])
+    dual, w = (
+        np.stack([np.full(n, 0.5), np.full(n, 0.5), np.ones(n), np.full(n, 2.0)]),
+        np.zeros(x.shape[1]),
+    )
     longest = lambda change: min(1, 1 / np.max(-change / dual))
     mean = lambda dual: weight @ (dual[0] * dual[2] + dual[1] * dual[3]) / (2 * weight.sum())
     for _ in range(steps):
@@ -113,13 +129,20 @@ def test_steps_are_those_of_the_newton_system(bias, x64):
     data, solver = dataset(weight=weight), jaxsvm.interior_point(C, bias=bias, rounds=1)
     state = solver.init(KEY, data)
     for step, (variables, w) in enumerate(transcription(X, Y, weight, C, bias, 9)):
-        np.testing.assert_allclose(state.iterate.dual[:, 0], variables, rtol=1e-6, atol=1e-9, err_msg=f"step {step}")
+        np.testing.assert_allclose(
+            state.iterate.dual[:, 0], variables, rtol=1e-6, atol=1e-9, err_msg=f"step {step}"
+        )
         np.testing.assert_allclose(state.iterate.w, w, rtol=1e-6, atol=1e-9)
         state, info = jaxsvm.step(solver, state, data)
         # What the step evaluated is the iterate before it; the best one so far is reported.
-        coef, balance = C * weight * Y * variables[0], abs(np.sum(weight * Y * variables[0])) / weight.sum()
+        coef, balance = (
+            C * weight * Y * variables[0],
+            abs(np.sum(weight * Y * variables[0])) / weight.sum(),
+        )
         upper = primal(w, bias, weight=weight)
-        gap = (upper - dual(coef, bias)) / upper  # of the Lagrangian, where the coefficients do not sum to 0
+        gap = (
+            upper - dual(coef, bias)
+        ) / upper  # of the Lagrangian, where the coefficients do not sum to 0
         gap += 0 if bias != "free" else w[-1] * coef.sum() / upper
         expected = max(gap, balance) if bias == "free" else gap
         assert float(info.residual) <= expected * (1 + 1e-6)
@@ -127,7 +150,7 @@ def test_steps_are_those_of_the_newton_system(bias, x64):
             np.testing.assert_allclose(info.residual, expected, rtol=1e-6)
 
 
-# ----------------------------------------------------------------------------------------------------------------- optima
+# optima
 
 
 @pytest.mark.long(but=3)
@@ -163,12 +186,22 @@ def test_optima_of_other_losses(bias):
         peer = SVR(kernel="linear", C=C, epsilon=0.2, tol=1e-9).fit(X, TARGET)
         np.testing.assert_allclose(found, np.append(peer.coef_[0], peer.intercept_), atol=1e-3)
         return
-    peer = LinearSVR(C=C, epsilon=0.2, tol=1e-10, max_iter=10**7, random_state=0, dual=True).fit(X, TARGET)
+    peer = LinearSVR(C=C, epsilon=0.2, tol=1e-10, max_iter=10**7, random_state=0, dual=True).fit(
+        X, TARGET
+    )
     np.testing.assert_allclose(found, np.append(peer.coef_, peer.intercept_), atol=1e-3)
-    peer = LinearSVR(C=C, epsilon=0.2, loss="squared_epsilon_insensitive", tol=1e-10, dual=False).fit(X, TARGET)
-    np.testing.assert_allclose(w_of(losses.squared_eps_insensitive(0.2), real), np.append(peer.coef_, peer.intercept_), atol=1e-3)
+    peer = LinearSVR(
+        C=C, epsilon=0.2, loss="squared_epsilon_insensitive", tol=1e-10, dual=False
+    ).fit(X, TARGET)
+    np.testing.assert_allclose(
+        w_of(losses.squared_eps_insensitive(0.2), real),
+        np.append(peer.coef_, peer.intercept_),
+        atol=1e-3,
+    )
     peer = LinearSVC(C=C, tol=1e-10, dual=False).fit(X, Y)
-    np.testing.assert_allclose(w_of(losses.squared_hinge, labels), np.append(peer.coef_[0], peer.intercept_), atol=1e-3)
+    np.testing.assert_allclose(
+        w_of(losses.squared_hinge, labels), np.append(peer.coef_[0], peer.intercept_), atol=1e-3
+    )
     ones = with_ones(X, bias)
     ridge = np.linalg.solve(np.eye(D + 1) + C * ones.T @ ones, C * ones.T @ TARGET)
     np.testing.assert_allclose(w_of(losses.squared, real), ridge, atol=1e-3)
@@ -177,13 +210,17 @@ def test_optima_of_other_losses(bias):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("loss", [losses.pinball(0.3), losses.smooth_hinge(0.5)], ids=repr)
 def test_optima_are_those_of_the_exact_kernel_machine(loss):
-    data = dataset(dtype=np.float32) if loss.labels else dataset(y=TARGET, dtype=np.float32, task="regression")
+    data = (
+        dataset(dtype=np.float32)
+        if loss.labels
+        else dataset(y=TARGET, dtype=np.float32, task="regression")
+    )
     found = fit(jaxsvm.interior_point(C, loss=loss, bias="free"), data)
     exact = fit(jaxsvm.decomposition(C, kernels.linear(), loss=loss), data, tol=1e-5)
     np.testing.assert_allclose(found.model(data.x), exact.model(data.x), atol=1e-3)
 
 
-# ------------------------------------------------------------------------------------------------------ float32, large C
+# float32, large C
 
 
 @pytest.mark.long(but=3)
@@ -192,7 +229,8 @@ def test_optima_are_those_of_the_exact_kernel_machine(loss):
 @pytest.mark.parametrize("scale", [True, False], ids=["standardised", "raw"])
 @pytest.mark.filterwarnings("ignore:the ranges of the columns")
 def test_float32_rows_reach_the_optimum_at_large_C(bias, C, scale):
-    """Raw columns have ranges from 0.03 to 4,000. The dual value of coefficients in float64 bounds the optimum from below."""
+    """Raw columns have ranges from 0.03 to 4,000. The dual value of coefficients in float64 bounds
+    the optimum from below."""
     x, y = load_breast_cancer(return_X_y=True)
     x, y = ((x - x.mean(0)) / x.std(0) if scale else x).astype(np.float32), 2.0 * y - 1
     run = fit(jaxsvm.interior_point(C, bias=bias), dataset(x, y, dtype=np.float32))
@@ -215,7 +253,7 @@ def test_small_lam_in_float64_reaches_1e_10(x64):
     assert 0 <= upper - dual(coef, "feature") <= 2e-10 * upper
 
 
-# ---------------------------------------------------------------------------------------------------------- invariants
+# invariants
 
 
 @pytest.mark.long(but=1)
@@ -251,15 +289,20 @@ def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
 
 def test_blocks_of_rows_add_up(x64):
     """More rows than a block, and a rest."""
-    from jaxsvm.engines.interior import BLOCK_ROWS, weighted_gram
+    from jaxsvm.solvers.dual.interior import BLOCK_ROWS, weighted_gram
 
     n = 3 * BLOCK_ROWS[1] + 17
     x, weight = RNG.normal(size=(n, 3)), RNG.random(n)
-    np.testing.assert_allclose(weighted_gram(jnp.asarray(x.T), jnp.asarray(weight)), x.T @ (weight[:, None] * x), rtol=1e-12)
+    np.testing.assert_allclose(
+        weighted_gram(jnp.asarray(x.T), jnp.asarray(weight)),
+        x.T @ (weight[:, None] * x),
+        rtol=1e-12,
+    )
 
 
 def test_the_end_of_progress_is_the_end_of_the_run():
-    """A tolerance below the rounding of float64 is not met; the model is the best one, and later updates make no step."""
+    """A tolerance below the rounding of float64 is not met; the model is the best one, and later
+    updates make no step."""
     run = fit(jaxsvm.interior_point(C), dataset(dtype=np.float32), tol=1e-30, steps=1)
     assert not run.converged and run.finite and run.evals <= 40 * N
     assert float(run.info.residual[-1]) <= 1e-12
@@ -270,7 +313,8 @@ def test_the_end_of_progress_is_the_end_of_the_run():
 
 @pytest.mark.parametrize("other", ["C", "loss", "rows"])
 def test_a_run_goes_on_from_the_state_of_another_problem(other):
-    """The state says that the old one is solved. The new one is solved then, or the residual says that it is not."""
+    """The state says that the old one is solved. The new one is solved then, or the residual says
+    that it is not."""
     old, new = jaxsvm.interior_point(1e-3), jaxsvm.interior_point(10.0)
     if other == "loss":
         new = jaxsvm.interior_point(1e-3, loss=losses.squared_hinge)
@@ -278,12 +322,14 @@ def test_a_run_goes_on_from_the_state_of_another_problem(other):
     state = fit(old, dataset(-X if other == "rows" else X, dtype=np.float32)).state
     run, alone = fit(new, data, steps=2, state=state), fit(new, data, steps=2)
     assert alone.converged and run.converged
-    np.testing.assert_allclose(run.model.w, alone.model.w, rtol=1e-2, atol=1e-2 * np.abs(alone.model.w).max())
+    np.testing.assert_allclose(
+        run.model.w, alone.model.w, rtol=1e-2, atol=1e-2 * np.abs(alone.model.w).max()
+    )
     short = fit(jaxsvm.interior_point(10.0, rounds=1), data, steps=1, state=state)
     assert not short.converged and float(short.info.residual[-1]) > 1e-3
 
 
-# ------------------------------------------------------------------------------------------------- certificates, wrappers
+# certificates, wrappers
 
 
 @pytest.mark.long(but=1)
@@ -294,14 +340,18 @@ def test_the_dual_coefficients_certify_the_solution(bias):
     coef = run.state.solver.coef
     b = {"none": jnp.zeros(()), "feature": jnp.sum(coef), "free": run.model.b}[bias]
     index = jnp.arange(N, dtype=jnp.int32)
-    certificate = jaxsvm.certificate(models.Expansion(kernels.linear(), data.x, coef, b, index, bias), data, 1 / (C * N))
+    certificate = jaxsvm.certificate(
+        models.Expansion(kernels.linear(), data.x, coef, b, index, bias), data, 1 / (C * N)
+    )
     assert certificate.exact and certificate.gap <= 1e-5 * certificate.primal
     assert jaxsvm.certificate(run.model, data, 1 / (C * N)).gap >= 0
 
 
 def test_sparse_rows_are_the_same_rows():
     sparse = fit(jaxsvm.interior_point(C), dataset(scipy.sparse.csr_matrix(X.astype(np.float32))))
-    np.testing.assert_allclose(sparse.model.w, fit(jaxsvm.interior_point(C), dataset(dtype=np.float32)).model.w, rtol=1e-5)
+    np.testing.assert_allclose(
+        sparse.model.w, fit(jaxsvm.interior_point(C), dataset(dtype=np.float32)).model.w, rtol=1e-5
+    )
 
 
 @pytest.mark.long
@@ -311,7 +361,10 @@ def test_many_classes_and_many_C():
     run = fit(jaxsvm.one_vs_rest(jaxsvm.interior_point(1.0), classes=3), data)
     peer = LinearSVC(loss="hinge", C=1.0, tol=1e-8, max_iter=10**7, random_state=0).fit(x, y)
     for c in range(3):
-        sign, own = np.where(y == c, 1.0, -1.0), np.append(run.model.inner.w[c], run.model.inner.b[c]).astype(float)
+        sign, own = (
+            np.where(y == c, 1.0, -1.0),
+            np.append(run.model.inner.w[c], run.model.inner.b[c]).astype(float),
+        )
         best = primal(np.append(peer.coef_[c], peer.intercept_[c]), "feature", x, sign, 1.0)
         assert primal(own, "feature", x, sign, 1.0) <= best * (1 + 3e-6)
     pairs = fit(jaxsvm.one_vs_one(jaxsvm.interior_point(1.0, bias="free"), classes=3), data)
@@ -334,9 +387,11 @@ def test_features():
     np.testing.assert_allclose(run.model(data.x), slow.model(data.x), atol=2e-3)
 
 
-# ------------------------------------------------------------------------------------------- the steps, and known optima
+# ------------------------------------------------------------------------------------------- the
+# steps, and known optima
 
-# The optima of lam/2 |w|^2 + mean hinge without a bias, of a transcription in NumPy; intervals where it ended above 1e-9.
+# The optima of lam/2 |w|^2 + mean hinge without a bias, of a transcription in NumPy; intervals
+# where it ended above 1e-9.
 OPTIMA = {
     ("svmguide1", 1e-3): (0.423561017, 0.423561017),
     ("svmguide1", 1e-4): (0.422345, 0.422353),
@@ -358,7 +413,8 @@ OPTIMA = {
 
 
 def known_rows(name, count=None):
-    """svmguide1 standardised; 10,000 rows of a9a; 20,000 of covtype, class 2 against the rest, columns in [0, 1]; ijcnn1."""
+    """svmguide1 standardised; 10,000 rows of a9a; 20,000 of covtype, class 2 against the rest,
+    columns in [0, 1]; ijcnn1."""
     files = np.load(pathlib.Path(os.environ["JAXSVM_DATA"]) / f"{name}.npz")
     x, y = files["X_train"], files["y_train"]
     count = count or {"a9a": 10_000, "covtype": 20_000}.get(name, len(y))
@@ -439,7 +495,9 @@ def test_steps_on_100_000_rows(bias, x64):
         coef = np.asarray(run.state.solver.coef)
         assert np.all((y * coef >= 0) & (y * coef <= C))
         upper, lower = primal(weights_of(run.model, bias), bias, x, y, C), dual(coef, bias, x, y)
-        lower += weights_of(run.model, bias)[-1] * coef.sum() if bias == "free" else 0  # of the Lagrangian
+        lower += (
+            weights_of(run.model, bias)[-1] * coef.sum() if bias == "free" else 0
+        )  # of the Lagrangian
         assert -1e-9 <= upper / lower - 1 <= 2e-8
 
 
@@ -457,10 +515,12 @@ def test_known_optima_from_rows_in_float32(name):
             assert float(run.info.residual[-1]) <= ask
             if bias == "none":
                 value = lam * primal(weights_of(run.model, bias), bias, x, y, 1 / (lam * len(y)))
-                assert OPTIMA[name, lam][0] * (1 - 1e-6) <= value <= OPTIMA[name, lam][1] * (1 + ask)
+                assert (
+                    OPTIMA[name, lam][0] * (1 - 1e-6) <= value <= OPTIMA[name, lam][1] * (1 + ask)
+                )
 
 
-# --------------------------------------------------------------------------------------------------------- what is refused
+# what is refused
 
 
 def test_what_is_refused():
@@ -468,10 +528,14 @@ def test_what_is_refused():
     one_class = data._replace(y=jnp.ones_like(data.y))
     one_left = data._replace(weight=jnp.where(data.y > 0, data.weight, 0))
     for rows in (one_class, one_left):
-        with pytest.raises(ValueError, match="all rows have the label 1: a free bias needs rows of both classes"):
+        with pytest.raises(
+            ValueError, match="all rows have the label 1: a free bias needs rows of both classes"
+        ):
             fit(jaxsvm.interior_point(C, bias="free"), rows)
     assert fit(jaxsvm.interior_point(C), one_class).converged
-    inside = jax.jit(lambda data: fit(jaxsvm.interior_point(C, bias="free"), data, steps=1).model.w)(one_class)
+    inside = jax.jit(
+        lambda data: fit(jaxsvm.interior_point(C, bias="free"), data, steps=1).model.w
+    )(one_class)
     assert np.all(np.isfinite(inside))  # where the labels are not known
     with pytest.raises(ValueError, match="up to 1000 columns, got 1001: take sdca"):
         fit(jaxsvm.interior_point(C), dataset(np.ones((4, 1001)), np.array([1, -1, 1, -1.0])))

@@ -1,4 +1,5 @@
-"""LASVM against a transcription of the paper in NumPy, and its ends against LIBSVM and closed forms."""
+"""LASVM against a transcription of the paper in NumPy, and its ends against LIBSVM and closed
+forms."""
 
 import functools
 import re
@@ -6,6 +7,7 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 import sklearn.svm
 from compiling import as_users
@@ -24,15 +26,16 @@ KEY = jax.random.key(2)
 BOTH = pytest.mark.parametrize("bias", ["free", "none"])
 
 
-def gaussian(x, z):
-    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / (2 * SIGMA**2))
+gaussian = functools.partial(oracles.gaussian, gamma=1 / (2 * SIGMA**2))
 
 
 K = gaussian(X, X)
 
 
 def dataset(x=X, y=LABELS, weight=None, dtype=np.float64):
-    return jaxsvm.dataset(x.astype(dtype), y, weight, task="binary" if set(y) <= {-1, 1} else "regression")
+    return jaxsvm.dataset(
+        x.astype(dtype), y, weight, task="binary" if set(y) <= {-1, 1} else "regression"
+    )
 
 
 def make(**choices):
@@ -53,7 +56,9 @@ def trace(solver, state, data, rows):
 def orders(times, seed=0):
     """`times` passes in random orders, (t, 1)."""
     rng = np.random.default_rng(seed)
-    return jnp.asarray(np.concatenate([rng.permutation(N) for _ in range(times)])[:, None], jnp.int32)
+    return jnp.asarray(
+        np.concatenate([rng.permutation(N) for _ in range(times)])[:, None], jnp.int32
+    )
 
 
 def states(solver, data, rows):
@@ -81,17 +86,22 @@ def libsvm(C, x=X, y=LABELS, weight=None):
 
 def violation(coef, y, C, bias, rows):
     """LIBSVM's among some rows; without a bias the largest |projected derivative|."""
-    pull, low, high = (y - K @ coef)[rows], np.where(y > 0, 0, -C)[rows], np.where(y > 0, C, 0)[rows]
+    pull, low, high = (
+        (y - K @ coef)[rows],
+        np.where(y > 0, 0, -C)[rows],
+        np.where(y > 0, C, 0)[rows],
+    )
     up = np.max(pull, where=coef[rows] < high, initial=-np.inf)
     down = np.min(pull, where=coef[rows] > low, initial=np.inf)
     return up - down if bias == "free" else max(up, -down)
 
 
-# ---------------------------------------------------------------------------------------------------- by hand, in NumPy
+# by hand, in NumPy
 
 
 class ByHand:
-    """The paper's state, with g on S alone, and its procedures; of rows within 1e-4 of the violation the first is taken."""
+    """The paper's state, with g on S alone, and its procedures; of rows within 1e-4 of the
+    violation the first is taken."""
 
     def __init__(self, kernel, y, C, bias, S):
         self.kernel, self.y, self.free = kernel, y, bias == "free"
@@ -99,8 +109,14 @@ class ByHand:
         self.a, self.g, self.S, self.evals_parts = np.zeros(len(y)), {s: y[s] for s in S}, set(S), 0
 
     def extremes(self, more=()):
-        up, down = [s for s in self.S if self.a[s] < self.high[s]], [s for s in self.S if self.a[s] > self.low[s]]
-        gmax, gmin = max((self.g[s] for s in up), default=-np.inf), min((self.g[s] for s in down), default=np.inf)
+        up, down = (
+            [s for s in self.S if self.a[s] < self.high[s]],
+            [s for s in self.S if self.a[s] > self.low[s]],
+        )
+        gmax, gmin = (
+            max((self.g[s] for s in up), default=-np.inf),
+            min((self.g[s] for s in down), default=np.inf),
+        )
         room = 1e-4 * max(max(gmax, *more, -np.inf) - min(gmin, *more, np.inf), 0)
         i = min((s for s in up if self.g[s] >= gmax - room), default=None)
         j = min((s for s in down if self.g[s] <= gmin + room), default=None)
@@ -114,7 +130,10 @@ class ByHand:
         self.move({i: t, j: -t})
 
     def single(self, i):
-        t = np.clip(self.a[i] + self.g[i] / self.kernel[i, i], self.low[i], self.high[i]) - self.a[i]
+        t = (
+            np.clip(self.a[i] + self.g[i] / self.kernel[i, i], self.low[i], self.high[i])
+            - self.a[i]
+        )
         if t != 0:
             self.move({i: t})
 
@@ -146,12 +165,20 @@ class ByHand:
             self.pair(*self.extremes()[:2])
             _, _, gmax, gmin = self.extremes()
         else:
-            move = [s for s in self.S if (self.a[s] < self.high[s] if self.g[s] > 0 else self.a[s] > self.low[s])]
+            move = [
+                s
+                for s in self.S
+                if (self.a[s] < self.high[s] if self.g[s] > 0 else self.a[s] > self.low[s])
+            ]
             if move:
                 top = max(abs(self.g[s]) for s in move)
                 self.single(min(s for s in move if abs(self.g[s]) >= top - 1e-4 * top))
             gmax = gmin = 0
-        self.S -= {s for s in self.S if self.a[s] == 0 and (self.g[s] >= gmax if self.y[s] < 0 else self.g[s] <= gmin)}
+        self.S -= {
+            s
+            for s in self.S
+            if self.a[s] == 0 and (self.g[s] >= gmax if self.y[s] < 0 else self.g[s] <= gmin)
+        }
 
 
 def lasvm_by_hand(kernel, y, C, S, rows, passes, bias):
@@ -178,11 +205,15 @@ def test_every_step_is_that_of_the_paper(bias, C, x64):
     np.testing.assert_allclose(state.dual.coef, coef, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(state.in_set, inside)
     np.testing.assert_array_equal(np.cumsum(info.evals), N * spent)
-    np.testing.assert_allclose(state.dual.grad + state.dual.compensation, LABELS - coef @ K, rtol=0, atol=1e-12)
-    assert np.any(inside[:-1] & ~inside[1:]) and np.any(inside[1:] & ~inside[:-1])  # some joined, some left
+    np.testing.assert_allclose(
+        state.dual.grad + state.dual.compensation, LABELS - coef @ K, rtol=0, atol=1e-12
+    )
+    assert np.any(inside[:-1] & ~inside[1:]) and np.any(
+        inside[1:] & ~inside[:-1]
+    )  # some joined, some left
 
 
-# ------------------------------------------------------------------------------------------------------- where it ends
+# where it ends
 
 
 @pytest.mark.long(but=1)
@@ -215,11 +246,19 @@ def test_one_pass_and_the_finishing_end_at_the_optimum_on_the_rows_kept(bias, x6
     run, coef = finish(make(bias=bias), dataset(), tol=1e-8)
     rows = np.flatnonzero(run.state.solver.in_set)
     assert len(rows) < N
-    np.testing.assert_allclose(violation(coef, LABELS, C, bias, rows), run.info.residual[-1], atol=1e-12)
-    assert violation(coef, LABELS, C, bias, rows) <= 1e-8 < violation(coef, LABELS, C, bias, np.arange(N))
+    np.testing.assert_allclose(
+        violation(coef, LABELS, C, bias, rows), run.info.residual[-1], atol=1e-12
+    )
+    assert (
+        violation(coef, LABELS, C, bias, rows)
+        <= 1e-8
+        < violation(coef, LABELS, C, bias, np.arange(N))
+    )
     if bias == "free":
         expected, b = libsvm(C, X[rows], LABELS[rows])
-        np.testing.assert_allclose(dual(coef), dual(expected, LABELS[rows], K[np.ix_(rows, rows)]), rtol=1e-8)
+        np.testing.assert_allclose(
+            dual(coef), dual(expected, LABELS[rows], K[np.ix_(rows, rows)]), rtol=1e-8
+        )
         np.testing.assert_allclose(run.model.b, b, atol=1e-6)
 
 
@@ -237,7 +276,9 @@ def test_derivatives_are_those_of_the_problem_on_the_rows_kept(x64):
         return np.tanh(gaussian(NEW, X[S]) @ coef + b).sum()
 
     h = 1e-4  # h^2 of truncation, and 1e-8 / h of LIBSVM's own error
-    np.testing.assert_allclose(jax.grad(score)(C), (by_libsvm(C + h) - by_libsvm(C - h)) / (2 * h), rtol=1e-3)
+    np.testing.assert_allclose(
+        jax.grad(score)(C), (by_libsvm(C + h) - by_libsvm(C - h)) / (2 * h), rtol=1e-3
+    )
 
 
 @pytest.mark.parametrize("copies", ["alike", "of the other label"])
@@ -264,7 +305,8 @@ def test_a_weight_is_a_number_of_copies(x64):
 
 @pytest.mark.long
 def test_other_losses(x64):
-    """Rows join and leave by the same rule: support vector regression by LIBSVM, least squares by its linear system."""
+    """Rows join and leave by the same rule: support vector regression by LIBSVM, least squares by
+    its linear system."""
     data = dataset(y=TARGETS)
     begun = make(loss=losses.squared).init(KEY, data)
     assert int(begun.in_set.sum()) == 10
@@ -283,7 +325,7 @@ def test_other_losses(x64):
     np.testing.assert_allclose(run.model.b, b, atol=1e-9)
 
 
-# ------------------------------------------------------------------------------------------------- what holds at each step
+# what holds at each step
 
 
 @pytest.mark.long
@@ -293,22 +335,36 @@ def test_sum_box_and_absence_in_float32(bias, C):
     weight = np.tile([2.0, 1.0, 0.0, 0.7, 1.0], N // 5)
     data = dataset(weight=weight, dtype=np.float32)
     state, info = states(make(C=C, bias=bias, passes=2), data, orders(4))
-    coef, inside, eps = np.asarray(state.dual.coef, np.float64), np.asarray(state.in_set), np.finfo(np.float32).eps
+    coef, inside, eps = (
+        np.asarray(state.dual.coef, np.float64),
+        np.asarray(state.in_set),
+        np.finfo(np.float32).eps,
+    )
     bound = np.float64(np.float32(C) * weight.astype(np.float32))
-    assert np.all(LABELS * coef >= 0) and np.all(LABELS * coef <= bound) and np.any(LABELS * coef == bound)
+    assert (
+        np.all(LABELS * coef >= 0)
+        and np.all(LABELS * coef <= bound)
+        and np.any(LABELS * coef == bound)
+    )
     assert np.all(coef[~inside] == 0) and not np.any(inside[:, weight == 0])
-    if bias == "free":  # the last step's own rounding, and two ends that were near enough to be taken
+    if (
+        bias == "free"
+    ):  # the last step's own rounding, and two ends that were near enough to be taken
         assert np.abs(coef.sum(1)).max() <= 6 * eps * bound.max()
     pull = np.asarray(state.dual.grad, np.float64) + np.asarray(state.dual.compensation)
     # float32 kernel values, of a few roundings each
     assert np.abs(pull - (LABELS - coef @ K)).max() <= 4 * eps * np.abs(coef).sum(1).max()
-    np.testing.assert_array_equal(np.isinf(info.residual), np.arange(4 * N) < np.argmin(np.isinf(info.residual)))
+    np.testing.assert_array_equal(
+        np.isinf(info.residual), np.arange(4 * N) < np.argmin(np.isinf(info.residual))
+    )
 
 
 @pytest.mark.long
 def test_a_pass_is_over_when_every_row_of_positive_weight_was_visited(x64):
     data = dataset(weight=np.where(np.arange(N) < 3, 0.0, 1.0))
-    rows = jnp.asarray([*range(N), *range(10), *range(10), *range(N - 1, 9, -1), 5, 6], jnp.int32)[:, None]
+    rows = jnp.asarray([*range(N), *range(10), *range(10), *range(N - 1, 9, -1), 5, 6], jnp.int32)[
+        :, None
+    ]
     state, info = states(make(passes=2), data, rows)
     np.testing.assert_array_equal(np.flatnonzero(np.diff(state.passes)) + 1, [N - 1, 2 * N + 9])
     np.testing.assert_array_equal(np.isfinite(info.residual), np.arange(len(rows)) >= 2 * N + 9)
@@ -324,14 +380,20 @@ def test_kernel_rows_are_counted_as_they_are_computed_and_none_is_where_nothing_
         return jnp.exp(-sqdist(x, z) / (2 * SIGMA**2))
 
     kernel = kernels.custom(counted, diag=lambda x: jnp.ones(x.shape[0], x.dtype))
-    state, info = states(make(C=C, bias=bias, kernel=kernel, passes=2), dataset(dtype=np.float32), orders(3))
+    state, info = states(
+        make(C=C, bias=bias, kernel=kernel, passes=2), dataset(dtype=np.float32), orders(3)
+    )
     jax.block_until_ready(state)
     jax.effects_barrier()
     assert sum(made) * N == int(info.evals.sum())
     assert int(info.evals.max()) == (4 * N if bias == "free" else 2 * N)
-    if bias == "none":  # C is so small that all margins are below 1: each row goes to its bound, once
+    if (
+        bias == "none"
+    ):  # C is so small that all margins are below 1: each row goes to its bound, once
         assert sum(made) == N and not np.any(info.evals[N:])
-        np.testing.assert_array_equal(state.dual.coef[-1], np.float32(C) * LABELS.astype(np.float32))
+        np.testing.assert_array_equal(
+            state.dual.coef[-1], np.float32(C) * LABELS.astype(np.float32)
+        )
 
 
 @pytest.mark.long
@@ -351,7 +413,11 @@ def test_a_run_gone_on_with_has_the_same_bits():
     fit = functools.partial(jaxsvm.fit, solver, data, every=100, sampler=jaxsvm.samplers.epochs(1))
     whole, first = fit(KEY, steps=100), fit(KEY, steps=27)
     second = fit(steps=73, state=first.state)
-    same = jax.tree.map(lambda a, b: np.asarray(a).tobytes() == np.asarray(b).tobytes(), second.state.solver, whole.state.solver)
+    same = jax.tree.map(
+        lambda a, b: np.asarray(a).tobytes() == np.asarray(b).tobytes(),
+        second.state.solver,
+        whole.state.solver,
+    )
     assert all(jax.tree.leaves(same)) and np.any(second.model.coef != first.model.coef)
 
 
@@ -359,16 +425,23 @@ def test_a_run_gone_on_with_has_the_same_bits():
 @BOTH
 @pytest.mark.parametrize("passes", [1, 3])
 def test_many_rows_a_step_make_the_visits_of_one_row_a_step(bias, passes, x64):
-    """Kernel rows in memory change what a step costs, and nothing else; some are computed before they are needed."""
+    """Kernel rows in memory change what a step costs, and nothing else; some are computed before
+    they are needed."""
     data, rows = dataset(), orders(passes + 2)
     one, one_info = states(make(bias=bias, passes=passes), data, rows)
     for memory in (None, 0):
-        many, info = states(make(bias=bias, passes=passes, memory=memory), data, jnp.asarray(rows).reshape(-1, N))
+        many, info = states(
+            make(bias=bias, passes=passes, memory=memory), data, jnp.asarray(rows).reshape(-1, N)
+        )
         last = lambda state: jax.tree.map(lambda a: np.asarray(a[-1]), state)
-        jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-12), last(many), last(one))
+        jax.tree.map(
+            functools.partial(np.testing.assert_allclose, atol=1e-12), last(many), last(one)
+        )
         assert np.all(np.asarray(info.evals) % N == 0) and np.all(np.asarray(info.evals[0]) >= N)
         if memory is None:  # each row is computed once an update at most
-            assert np.all(np.asarray(info.evals) <= N * N) and np.sum(info.evals) < np.sum(one_info.evals)
+            assert np.all(np.asarray(info.evals) <= N * N) and np.sum(info.evals) < np.sum(
+                one_info.evals
+            )
         np.testing.assert_allclose(np.sum(info.progress), np.sum(one_info.progress), rtol=1e-9)
 
 
@@ -386,26 +459,34 @@ def test_with_a_tolerance_the_update_that_ends_the_passes_goes_on_to_it(bias, x6
 
 @pytest.mark.long
 def test_its_program_copies_no_kernel_rows_and_selects_next_rows_in_a_branch_only():
-    """4,096 rows: what XLA would copy or compute at each step of a loop is in the text of the program."""
+    """4,096 rows: what XLA would copy or compute at each step of a loop is in the text of the
+    program."""
     random = np.random.default_rng(0)
     x = random.normal(size=(4096, 3)).astype("f")
     data = jaxsvm.dataset(x, np.where(x[:, 0] > 0, 1, -1))
     solver = make()
-    state, batch = jax.eval_shape(solver.init, KEY, data), data._replace(index=jnp.arange(4096, dtype=jnp.int32))
+    state, batch = (
+        jax.eval_shape(solver.init, KEY, data),
+        data._replace(index=jnp.arange(4096, dtype=jnp.int32)),
+    )
     program = jax.jit(solver.update).lower(state, batch).compile(as_users()).as_text()
     store = re.search(r"f32\[(\d+),4096\]\S* dynamic-update-slice", program)
-    assert store, "no store of kernel rows found: the text of programs has changed, and this test with it"
+    assert store, (
+        "no store of kernel rows found: the text of programs has changed, and this test with it"
+    )
     assert not re.search(rf"= f32\[{store[1]},4096\]\S* copy\(", program)
     functions = re.split(r"\n(?=%|ENTRY)", program)
     (selects,) = [f.split(" ")[0] for f in functions if 'custom_call_target="TopK"' in f]
     assert re.search(rf"branch_computations=.*{re.escape(selects)}\b", program)
 
 
-# ----------------------------------------------------------------------------------------------------------- beginnings
+# beginnings
 
 
 def test_a_few_rows_of_each_class_begin():
-    weight = np.where(np.flatnonzero(LABELS > 0)[:, None] == np.arange(N), 1, 0).sum(0) * (np.arange(N) < 6) + (LABELS < 0)
+    weight = np.where(np.flatnonzero(LABELS > 0)[:, None] == np.arange(N), 1, 0).sum(0) * (
+        np.arange(N) < 6
+    ) + (LABELS < 0)
     data = dataset(weight=weight.astype(float), dtype=np.float32)
     few = int(np.sum((LABELS > 0) & (weight > 0)))
     assert 0 < few < 5
@@ -445,7 +526,10 @@ def test_rows_of_one_class_have_no_support_vectors(x64):
         ("passes must be a whole number of at least 1, got 1.5", lambda: make(passes=1.5)),
         ("tol must be a finite number above 0, got 0", lambda: make(tol=0.0)),
         ("memory must be a whole number of bytes, got 1000000000.0", lambda: make(memory=1e9)),
-        (r"start has shape \(3,\), expected one number for each of the 40 rows", lambda: make(start=jnp.ones(3))),
+        (
+            r"start has shape \(3,\), expected one number for each of the 40 rows",
+            lambda: make(start=jnp.ones(3)),
+        ),
     ],
 )
 def test_bad_input(sentence, make_it):
@@ -455,7 +539,12 @@ def test_bad_input(sentence, make_it):
 
 def test_a_precomputed_matrix_must_be_symmetric():
     with pytest.raises(ValueError, match="the precomputed matrix is not symmetric"):
-        jaxsvm.fit(make(kernel=kernels.precomputed()), dataset(x=np.triu(K), dtype=np.float32), KEY, steps=1)
+        jaxsvm.fit(
+            make(kernel=kernels.precomputed()),
+            dataset(x=np.triu(K), dtype=np.float32),
+            KEY,
+            steps=1,
+        )
 
 
 @pytest.mark.long
@@ -466,5 +555,11 @@ def test_where_all_rows_might_leave_the_extremes_stay():
     data = jaxsvm.dataset(x, y, task="regression")
     loss, kernel = jaxsvm.losses.eps_insensitive(0.1), jaxsvm.kernels.rbf(gamma=1.0)
     made = sklearn.svm.SVR(C=1.0, gamma=1.0, epsilon=0.1, tol=1e-6).fit(x, y)
-    run = jaxsvm.fit(jaxsvm.lasvm(1.0, kernel, loss=loss, passes=4), data, jax.random.key(1), steps=1_000, tol=1e-3)
+    run = jaxsvm.fit(
+        jaxsvm.lasvm(1.0, kernel, loss=loss, passes=4),
+        data,
+        jax.random.key(1),
+        steps=1_000,
+        tol=1e-3,
+    )
     np.testing.assert_allclose(run.model(data.x), made.predict(x), atol=2e-2)

@@ -1,4 +1,5 @@
-"""Least squares and its path against scikit-learn's Ridge, RidgeCV and KernelRidge, NumPy's lstsq, and refits."""
+"""Least squares and its path against scikit-learn's Ridge, RidgeCV and KernelRidge, NumPy's lstsq,
+and refits."""
 
 from __future__ import annotations
 
@@ -33,13 +34,18 @@ def dataset(x=X, y=Y, weight=WEIGHT, dtype=np.float64, task="regression"):
 def wild(data):
     """The same rows, but others where the weight is 0."""
     absent = data.weight == 0
-    return data._replace(x=jnp.where(absent[:, None], jnp.nan, data.x), y=jnp.where(absent, jnp.nan, data.y))
+    return data._replace(
+        x=jnp.where(absent[:, None], jnp.nan, data.x), y=jnp.where(absent, jnp.nan, data.y)
+    )
 
 
 def peer(lam, bias, x=X, y=Y, weight=WEIGHT, method="svd"):
-    """The coefficients and intercept of scikit-learn's Ridge; a constant feature for a regularised bias."""
+    """The coefficients and intercept of scikit-learn's Ridge; a constant feature for a regularised
+    bias."""
     rows = np.c_[x, np.ones(len(x))] if bias == "feature" else x
-    made = Ridge(alpha=lam * weight.sum(), fit_intercept=bias == "free", solver=method).fit(rows, y, weight)
+    made = Ridge(alpha=lam * weight.sum(), fit_intercept=bias == "free", solver=method).fit(
+        rows, y, weight
+    )
     return (made.coef_[:-1], made.coef_[-1]) if bias == "feature" else (made.coef_, made.intercept_)
 
 
@@ -48,14 +54,19 @@ def primal(w, b, lam, bias, x=X, y=Y, weight=WEIGHT):
     return lam / 2 * square + np.average((x @ w + b - y) ** 2, weights=weight) / 2
 
 
-# ------------------------------------------------------------------------------------------------------- least_squares
+# least_squares
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_one_pass_is_ridge_regression(bias, x64):
     for lam in LAMS:
-        run = jaxsvm.fit(jaxsvm.least_squares(lam, bias=bias), wild(dataset()), KEY, sampler=jaxsvm.samplers.epochs(16))
+        run = jaxsvm.fit(
+            jaxsvm.least_squares(lam, bias=bias),
+            wild(dataset()),
+            KEY,
+            sampler=jaxsvm.samplers.epochs(16),
+        )
         w, b = peer(lam, bias)
         # the condition of the shared columns, 1e6, times 1e-16
         np.testing.assert_allclose(run.model.w, w, rtol=1e-7, atol=1e-8)
@@ -71,7 +82,9 @@ def test_float32_sums_reach_the_optimum_of_columns_far_from_0():
     for lam in (1e-8, 1e-6, 1e-2):
         run = jaxsvm.fit(jaxsvm.least_squares(lam), dataset(x, y, dtype=np.float32), KEY)
         w, b = np.asarray(run.model.w, float), float(run.model.b)
-        b += np.average(y - x @ w - b, weights=WEIGHT)  # b is rounded to float32, at 1e-6 of 50 or so
+        b += np.average(
+            y - x @ w - b, weights=WEIGHT
+        )  # b is rounded to float32, at 1e-6 of 50 or so
         best = primal(*peer(lam, "free", x, y), lam, "free", x, y)
         assert primal(w, b, lam, "free", x, y) <= best * (1 + 1e-6)
 
@@ -89,8 +102,14 @@ def test_float32_features_reach_the_optimum_at_small_lam(gamma):
     data = dataset(rows, y, one, dtype=np.float32)
     for lam in (1e-8, 1e-6, 1e-4):
         model = jaxsvm.fit(jaxsvm.least_squares(lam), data, KEY).model
-        best = primal(*peer(lam, "free", wide, target, one, "cholesky"), lam, "free", wide, target, one)
-        excess = primal(np.asarray(model.w, float), float(model.b), lam, "free", wide, target, one) / best - 1
+        best = primal(
+            *peer(lam, "free", wide, target, one, "cholesky"), lam, "free", wide, target, one
+        )
+        excess = (
+            primal(np.asarray(model.w, float), float(model.b), lam, "free", wide, target, one)
+            / best
+            - 1
+        )
         assert -1e-9 <= excess <= 1e-6
 
 
@@ -127,13 +146,17 @@ def test_a_stream_of_equal_chunks_reads_all_rows(x64):
     data = dataset(weight=None)
     run = jaxsvm.stream(jaxsvm.least_squares(0.1), jaxsvm.data.chunks(data, rows=20), KEY)
     assert int(run.state.step) == 3 and int(run.state.n_pending) == 0
-    np.testing.assert_allclose(run.model.w, jaxsvm.fit(jaxsvm.least_squares(0.1), data, KEY).model.w, rtol=1e-9)
+    np.testing.assert_allclose(
+        run.model.w, jaxsvm.fit(jaxsvm.least_squares(0.1), data, KEY).model.w, rtol=1e-9
+    )
 
 
 def test_sparse_rows_are_the_same_rows(x64):
     sparse = scipy.sparse.random(N, P, 0.4, random_state=1, format="csr")
     dense = jaxsvm.fit(jaxsvm.least_squares(0.1), dataset(sparse.toarray()), KEY).model
-    np.testing.assert_allclose(jaxsvm.fit(jaxsvm.least_squares(0.1), dataset(sparse), KEY).model.w, dense.w, rtol=1e-10)
+    np.testing.assert_allclose(
+        jaxsvm.fit(jaxsvm.least_squares(0.1), dataset(sparse), KEY).model.w, dense.w, rtol=1e-10
+    )
 
 
 def test_limits(x64):
@@ -165,7 +188,9 @@ def test_it_is_the_other_solvers_of_the_squared_loss(x64):
     data = dataset(X / np.abs(X).max(0))
     C = jaxsvm.C_from_lam(0.1, WEIGHT.sum())
     dual = jaxsvm.fit(jaxsvm.sdca(C, loss=losses.squared), data, KEY, steps=20_000, tol=1e-12).model
-    newton = jaxsvm.fit(jaxsvm.newton(0.1, loss=losses.squared, tol=1e-14), data, KEY, steps=2).model
+    newton = jaxsvm.fit(
+        jaxsvm.newton(0.1, loss=losses.squared, tol=1e-14), data, KEY, steps=2
+    ).model
     model = jaxsvm.fit(jaxsvm.least_squares(0.1, bias="none"), data, KEY).model
     np.testing.assert_allclose(model.w, newton.w, rtol=1e-6)
     np.testing.assert_allclose(model.w, dual.w, rtol=1e-5)
@@ -176,7 +201,9 @@ def test_all_pivots_are_kernel_ridge_regression(x64):
     x = (X - X.mean(0)) / X.std(0)
     data = dataset(x, weight=np.ones(N))
     phi = features.cholesky(kernels.rbf(gamma=0.1), data.x, rank=N, tol=0.0)
-    model = jaxsvm.fit(jaxsvm.on_features(phi, jaxsvm.least_squares(0.01, bias="none")), data, KEY).model
+    model = jaxsvm.fit(
+        jaxsvm.on_features(phi, jaxsvm.least_squares(0.01, bias="none")), data, KEY
+    ).model
     made = KernelRidge(alpha=0.01 * N, kernel="rbf", gamma=0.1).fit(x, Y)
     new = x + 0.1
     np.testing.assert_allclose(model(new), made.predict(new), rtol=1e-6, atol=1e-6)
@@ -206,7 +233,7 @@ def test_sums_that_rounding_made_indefinite_have_a_solution():
     np.testing.assert_allclose(run.model(data.x), x[:, 0], atol=1e-2)
 
 
-# ---------------------------------------------------------------------------------------------------------- ridge_path
+# ridge_path
 
 
 @pytest.mark.parametrize("bias", BIASES)
@@ -217,7 +244,9 @@ def test_the_path_is_ridge_regression_at_each_lam(bias):
         w, b = peer(lam, bias, x, y)
         np.testing.assert_allclose(path.w[i], w, rtol=1e-7, atol=1e-8)
         np.testing.assert_allclose(path.objective[i], primal(w, b, lam, bias, x, y), rtol=1e-10)
-        np.testing.assert_allclose(primal(path.w[i], path.b[i], lam, bias, x, y), path.objective[i], rtol=1e-10)
+        np.testing.assert_allclose(
+            primal(path.w[i], path.b[i], lam, bias, x, y), path.objective[i], rtol=1e-10
+        )
 
 
 @pytest.mark.parametrize("bias", BIASES)
@@ -247,7 +276,9 @@ def test_the_errors_are_those_of_RidgeCV():
     made = RidgeCV(LAMS * N, gcv_mode="eigen", store_cv_results=True).fit(x, y)
     np.testing.assert_allclose(path.loo_error, made.cv_results_.mean(0), rtol=1e-8)
     np.testing.assert_allclose(LAMS[path.best] * N, made.alpha_)
-    np.testing.assert_allclose(path.model(path.best)(x.astype(np.float32)), made.predict(x), rtol=1e-4)
+    np.testing.assert_allclose(
+        path.model(path.best)(x.astype(np.float32)), made.predict(x), rtol=1e-4
+    )
 
 
 def test_weight_k_is_k_copies_on_the_path(x64):
@@ -261,7 +292,10 @@ def test_weight_k_is_k_copies_on_the_path(x64):
 def test_the_first_row_of_the_path_may_have_weight_0(x64):
     order = np.argsort(WEIGHT, kind="stable")
     rows = dataset(X[order], Y[order], WEIGHT[order])
-    for have, want in zip(*(jax.tree.leaves(jaxsvm.ridge_path(data, lam=LAMS)) for data in (wild(rows), rows)), strict=True):
+    for have, want in zip(
+        *(jax.tree.leaves(jaxsvm.ridge_path(data, lam=LAMS)) for data in (wild(rows), rows)),
+        strict=True,
+    ):
         np.testing.assert_allclose(have, want, rtol=1e-9)
 
 
@@ -279,11 +313,16 @@ def test_weights_below_1_are_left_out_as_a_whole(x64):
 
 def test_the_path_of_classes_is_that_of_each_class(x64):
     path = jaxsvm.ridge_path(dataset(y=NUMBERS, task="multiclass"), lam=LAMS, classes=CLASSES)
-    one_by_one = [jaxsvm.ridge_path(dataset(y=np.where(c == NUMBERS, 1.0, -1.0)), lam=LAMS) for c in range(CLASSES)]
+    one_by_one = [
+        jaxsvm.ridge_path(dataset(y=np.where(c == NUMBERS, 1.0, -1.0)), lam=LAMS)
+        for c in range(CLASSES)
+    ]
     np.testing.assert_allclose(path.w, np.stack([each.w for each in one_by_one], 1), rtol=1e-9)
     np.testing.assert_allclose(path.b, np.stack([each.b for each in one_by_one], 1), rtol=1e-9)
     for name in ("objective", "loo_error"):
-        np.testing.assert_allclose(getattr(path, name), sum(getattr(each, name) for each in one_by_one), rtol=1e-9)
+        np.testing.assert_allclose(
+            getattr(path, name), sum(getattr(each, name) for each in one_by_one), rtol=1e-9
+        )
     mistakes = 0.0
     for row in np.flatnonzero(WEIGHT):
         rest = WEIGHT - (np.arange(N) == row)
@@ -316,19 +355,24 @@ def test_rows_beyond_a_block_and_inside_of_a_transformation(x64):
     np.testing.assert_allclose(path.loo_error, made.cv_results_.mean(0), rtol=1e-9)
     inside = jax.jit(lambda lam: jaxsvm.ridge_path(data, lam=lam))(jnp.asarray(LAMS))
     np.testing.assert_allclose(inside.loo_error, path.loo_error, rtol=1e-12)
-    slope = jax.jacfwd(lambda lam: jaxsvm.ridge_path(data, lam=lam).loo_error[0])(jnp.asarray(LAMS[2:3]))
+    slope = jax.jacfwd(lambda lam: jaxsvm.ridge_path(data, lam=lam).loo_error[0])(
+        jnp.asarray(LAMS[2:3])
+    )
     errors = jaxsvm.ridge_path(data, lam=LAMS[2] + 1e-5 * np.array([-1, 1])).loo_error
     np.testing.assert_allclose(slope[0], np.diff(errors)[0] / 2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("bias", ["free", "none", "feature"])
 def test_inside_of_a_transformation_float32_rows_keep_their_digits(bias):
-    """Fewer rows than columns: 1 minus a leverage, some lam / eigenvalue, is below the rounding of float32."""
+    """Fewer rows than columns: 1 minus a leverage, some lam / eigenvalue, is below the rounding of
+    float32."""
     random = np.random.default_rng(1)
     x, y = random.normal(size=(8, 20)).astype("f"), random.normal(size=8).astype("f")
     lams, data = np.array([1e-8, 1e-4, 1.0], "f"), dataset(x, y, None, dtype=np.float32)
     outside = jaxsvm.ridge_path(data, lam=lams, bias=bias)
-    inside = jax.jit(lambda data, lam: jaxsvm.ridge_path(data, lam=lam, bias=bias))(data, jnp.asarray(lams))
+    inside = jax.jit(lambda data, lam: jaxsvm.ridge_path(data, lam=lam, bias=bias))(
+        data, jnp.asarray(lams)
+    )
     rows, targets = x.astype(float), y.astype(float)
     rows = np.c_[rows, np.ones(8)] if bias == "feature" else rows
     for k, lam in enumerate(lams.astype(float)):
@@ -345,19 +389,24 @@ def test_inside_of_a_transformation_float32_rows_keep_their_digits(bias):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-6)
 
 
-# --------------------------------------------------------------------------------------------------------- what is refused
+# what is refused
 
 
 def test_what_is_refused():
     data = dataset(dtype=np.float32)
     with pytest.raises(ValueError, match="lam must be a finite number above 0, got 0"):
         jaxsvm.least_squares(0.0)
-    with pytest.raises(ValueError, match="bias must be one of 'free', 'none', 'feature', got 'both'"):
+    with pytest.raises(
+        ValueError, match="bias must be one of 'free', 'none', 'feature', got 'both'"
+    ):
         jaxsvm.least_squares(1.0, bias="both")
     with pytest.raises(ValueError, match="classes must be a whole number of at least 2, got 1"):
         jaxsvm.least_squares(1.0, classes=1)
     wide = dataset(np.zeros((2, 16_385), np.float32), np.ones(2), None, np.float32)
-    for fit in (lambda: jaxsvm.fit(jaxsvm.least_squares(1.0), wide, KEY), lambda: jaxsvm.ridge_path(wide)):
+    for fit in (
+        lambda: jaxsvm.fit(jaxsvm.least_squares(1.0), wide, KEY),
+        lambda: jaxsvm.ridge_path(wide),
+    ):
         with pytest.raises(ValueError, match="up to 16384 columns, got 16385: take newton"):
             fit()
     with pytest.raises(ValueError, match="lam must hold finite numbers above 0, got -1"):

@@ -1,4 +1,5 @@
-"""Newton's method against LIBLINEAR, scikit-learn, closed forms, and the method written out in NumPy, float64."""
+"""Newton's method against LIBLINEAR, scikit-learn, closed forms, and the method written out in
+NumPy, float64."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,6 @@ from sklearn.svm import SVC, LinearSVC, LinearSVR
 import jaxsvm
 from jaxsvm import features, implicit, kernels, losses, models, newton, objectives
 from jaxsvm.numerics.normal_equations import cholesky, weighted_gram
-from jaxsvm.recipe import fields_of
 
 KEY = jax.random.key(0)
 N, D, LAM = 60, 4, 0.02
@@ -36,7 +36,9 @@ def targets_of(loss):
 
 
 def dataset(x=X, y=Y, weight=None, dtype="float64"):
-    return jaxsvm.dataset(x.astype(dtype), y, weight, task="binary" if set(np.unique(y)) <= {-1, 1} else "regression")
+    return jaxsvm.dataset(
+        x.astype(dtype), y, weight, task="binary" if set(np.unique(y)) <= {-1, 1} else "regression"
+    )
 
 
 def solve(data, lam=LAM, *, tol=1e-12, steps=3, **options):
@@ -60,9 +62,16 @@ def test_squared_hinge_is_that_of_liblinear(system, x64):
 
 
 def test_squared_eps_insensitive_is_that_of_liblinear(x64):
-    run = solve(dataset(y=TARGETS), loss=SMOOTH["squared_eps_insensitive"], bias="feature", tol=1e-16)
+    run = solve(
+        dataset(y=TARGETS), loss=SMOOTH["squared_eps_insensitive"], bias="feature", tol=1e-16
+    )
     other = LinearSVR(
-        C=1 / (LAM * N), epsilon=0.3, loss="squared_epsilon_insensitive", tol=1e-12, max_iter=10**6, dual=False
+        C=1 / (LAM * N),
+        epsilon=0.3,
+        loss="squared_epsilon_insensitive",
+        tol=1e-12,
+        max_iter=10**6,
+        dual=False,
     ).fit(X, TARGETS)
     np.testing.assert_allclose(run.model.w, other.coef_, atol=1e-6)
     np.testing.assert_allclose(run.model.b, other.intercept_[0], atol=1e-6)
@@ -72,7 +81,9 @@ def test_squared_eps_insensitive_is_that_of_liblinear(x64):
 def test_logistic_is_that_of_scikit_learn(bias, x64):
     run = solve(dataset(weight=WEIGHT), loss=losses.logistic, bias=bias, tol=1e-18)
     C = 1 / (LAM * WEIGHT.sum())
-    other = LogisticRegression(C=C, fit_intercept=bias == "free", solver="newton-cholesky", tol=1e-10)
+    other = LogisticRegression(
+        C=C, fit_intercept=bias == "free", solver="newton-cholesky", tol=1e-10
+    )
     other.fit(X, Y, sample_weight=WEIGHT)
     np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-6)
     np.testing.assert_allclose(run.model.b, other.intercept_[0] if bias == "free" else 0, atol=1e-6)
@@ -98,7 +109,9 @@ def test_pairs_are_those_of_liblinear(x64):
         rows = (kinds == a) | (kinds == b)
         other = LinearSVC(C=1 / (LAM * rows.sum()), tol=1e-12, max_iter=10**6, dual=False)
         other.fit(X[rows], np.where(kinds[rows] == a, 1, -1))
-        np.testing.assert_allclose(run.state.solver.inner.v[pair], [*other.coef_[0], *other.intercept_], atol=1e-6)
+        np.testing.assert_allclose(
+            run.state.solver.inner.v[pair], [*other.coef_[0], *other.intercept_], atol=1e-6
+        )
 
 
 # Closed forms and formulas
@@ -114,7 +127,15 @@ def test_squared_loss_is_ridge_regression_in_one_step(bias, system, x64):
     if bias == "free":
         ridge[-1, -1] = 0
     want = np.linalg.solve(x.T * share @ x + ridge, x.T @ (share * TARGETS))
-    run = solve(dataset(y=TARGETS, weight=WEIGHT), loss=losses.squared, bias=bias, system=system, rounds=1, steps=9, tol=1e-20)
+    run = solve(
+        dataset(y=TARGETS, weight=WEIGHT),
+        loss=losses.squared,
+        bias=bias,
+        system=system,
+        rounds=1,
+        steps=9,
+        tol=1e-20,
+    )
     found = [*run.model.w, run.model.b][: len(want)]
     np.testing.assert_allclose(found, want, rtol=1e-8)
     if system in ("cholesky", "update"):  # the first update is exact
@@ -126,7 +147,7 @@ def path_of(data, lams, **options):
     state, infos = None, []
     for lam in lams:
         solver = newton(lam, system="update", **options)
-        start = solver.init(KEY, data) if state is None else fields_of(solver).warm_start(state)
+        start = solver.init(KEY, data) if state is None else state.restart()
         state, info = jaxsvm.step(solver, start, data)
         infos.append(info)
     return infos, state
@@ -140,14 +161,20 @@ def test_a_path_predicts_the_solution_where_no_row_changes_sides(x64):
     assert int(state.steps) == 0 and int(infos[1].evals) <= N  # one gradient
     before = np.asarray(path_of(data, [10.0], tol=1e-20)[1].v)
     objective = lambda v: 4 * v @ v + (np.maximum(1 - Y * (0.1 * X @ v), 0) ** 2).mean()
-    np.testing.assert_allclose(infos[1].loss, (np.maximum(1 - Y * (0.1 * X @ before), 0) ** 2).mean(), rtol=1e-12)
+    np.testing.assert_allclose(
+        infos[1].loss, (np.maximum(1 - Y * (0.1 * X @ before), 0) ** 2).mean(), rtol=1e-12
+    )
     np.testing.assert_allclose(infos[1].progress[0], objective(before) - objective(want), rtol=1e-6)
 
 
 def test_a_poor_prediction_is_not_the_start(x64):
     """The first lam makes no step, so that nothing is known of the rows."""
     infos, state = path_of(dataset(100 * X), [1e12, 1e-2], tol=1e-6)
-    assert int(infos[0].evals) == N and float(infos[1].loss) == pytest.approx(1) and float(infos[1].residual) <= 1e-6
+    assert (
+        int(infos[0].evals) == N
+        and float(infos[1].loss) == pytest.approx(1)
+        and float(infos[1].residual) <= 1e-6
+    )
     straight = path_of(dataset(100 * X), [1e-2], tol=1e-6)[1]
     assert int(state.steps) == int(straight.steps)
 
@@ -206,7 +233,7 @@ def by_hand(x, y, lam, name, bias, steps, full=False):
         s = curvature(f, y) / len(y)
         system = ridge.copy()
         if bias == "free" and not s.any():
-            system[-1] = lam
+            system[-1] = abs(grad[-1]) or 1  # one unit of the scores
         direction = -np.linalg.solve(x.T * s @ x + np.diag(system), grad)
         rate = x @ direction
         along = lambda t, v=v, f=f, d=direction, r=rate: (
@@ -239,7 +266,10 @@ def test_step_by_step(system, name, bias, x64):
     loss = SMOOTH[name]
     y, steps = targets_of(loss), 4
     want = by_hand(X, y, 1e-3, name, bias, steps, full=system == "update")
-    solver, data = newton(1e-3, loss=loss, bias=bias, rounds=1, system=system, tol=1e-30), dataset(y=y)
+    solver, data = (
+        newton(1e-3, loss=loss, bias=bias, rounds=1, system=system, tol=1e-30),
+        dataset(y=y),
+    )
     state = solver.init(KEY, data)
     for step in range(steps):
         state, info = jaxsvm.step(solver, state, data)
@@ -262,7 +292,9 @@ def test_reaches_the_minimum_of_scipy_and_certifies_it(name, bias, system):
         ridge[-1] = 0
     fun = lambda v: ridge * v @ v / 2 + value(x @ v, y).mean()
     jac = lambda v: ridge * v + slope(x @ v, y) @ x / N
-    best = scipy.optimize.minimize(fun, np.zeros(x.shape[1]), jac=jac, method="BFGS", options={"gtol": 1e-9}).fun
+    best = scipy.optimize.minimize(
+        fun, np.zeros(x.shape[1]), jac=jac, method="BFGS", options={"gtol": 1e-9}
+    ).fun
     data = dataset(y=y, dtype="float32")
     run = jaxsvm.fit(newton(LAM, loss=loss, bias=bias, system=system), data, KEY)
     assert run.converged and run.info.step[-1] == 1 and float(run.tol) == np.float32(1e-6)
@@ -284,7 +316,9 @@ def test_the_residual_is_the_duality_gap(name, x64):
     state, info = jaxsvm.step(solver, solver.init(KEY, data), data)
     model = solver.model(state)
     coef = -np.asarray(loss.slope(model(X), jnp.asarray(y))) / (0.3 * N)
-    dual = float(objectives.dual(jnp.asarray(coef * y if loss.labels else coef), data, 0.3, loss=loss))
+    dual = float(
+        objectives.dual(jnp.asarray(coef * y if loss.labels else coef), data, 0.3, loss=loss)
+    )
     primal = float(objectives.primal(model, data, 0.3, loss))
     assert float(info.residual) > 1e-9 or name == "squared"
     np.testing.assert_allclose(info.residual, (primal - dual) / primal, rtol=1e-5, atol=1e-12)
@@ -293,7 +327,8 @@ def test_the_residual_is_the_duality_gap(name, x64):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["logistic", "smooth_hinge", "squared_hinge", "squared"])
 def test_the_residual_bounds_the_excess_with_a_free_bias(name, x64):
-    """Near the minimum, in all directions, and where w is the best for its b: there the gradient in w says nothing."""
+    """Near the minimum, in all directions, and where w is the best for its b: there the gradient in
+    w says nothing."""
     loss, x = SMOOTH[name], X + np.array([3.0, -2.0, 0.0, 5.0])
     data, solver = dataset(x, targets_of(loss)), newton(LAM, loss=loss, bias="free", tol=1e30)
     best = solve(data, loss=loss, bias="free", tol=1e-14)
@@ -301,9 +336,14 @@ def test_the_residual_bounds_the_excess_with_a_free_bias(name, x64):
     state, excesses = best.state.solver, []
     objective = lambda v: objectives.primal(models.Linear(v[:-1], v[-1], "free"), data, LAM, loss)
     flat = np.linalg.solve(jax.hessian(objective)(jnp.asarray(v)), np.eye(D + 1)[-1])
-    for direction in [flat / np.linalg.norm(flat), *np.random.default_rng(3).normal(size=(20, D + 1))]:
+    for direction in [
+        flat / np.linalg.norm(flat),
+        *np.random.default_rng(3).normal(size=(20, D + 1)),
+    ]:
         _, info = jaxsvm.step(solver, state._replace(v=jnp.asarray(v + 1e-4 * direction)), data)
-        model = models.Linear(jnp.asarray(v[:-1] + 1e-4 * direction[:-1]), v[-1] + 1e-4 * direction[-1], "free")
+        model = models.Linear(
+            jnp.asarray(v[:-1] + 1e-4 * direction[:-1]), v[-1] + 1e-4 * direction[-1], "free"
+        )
         value = float(objectives.primal(model, data, LAM, loss))
         excesses.append((value - least) / value)
         assert excesses[-1] <= 1.01 * float(info.residual) + 1e-13
@@ -321,7 +361,9 @@ def test_sparse_rows_are_dense_rows(system, x64):
     sparse = jaxsvm.dataset(scipy.sparse.csr_matrix(x), Y)
     run = solve(sparse, loss=losses.squared_hinge, bias="feature", system=system, tol=1e-18)
     np.testing.assert_allclose(run.model.w, dense.model.w, atol=1e-8)
-    inside = jax.jit(lambda data: solve(data, bias="feature", system=system, tol=1e-18).model.w)(sparse)
+    inside = jax.jit(lambda data: solve(data, bias="feature", system=system, tol=1e-18).model.w)(
+        sparse
+    )
     np.testing.assert_allclose(inside, dense.model.w, atol=1e-8)
 
 
@@ -365,8 +407,12 @@ def test_on_features_is_newton_on_the_features(x64):
     np.testing.assert_allclose(run.model.inner.w, plain.model.w, atol=1e-6)
     # all rows as landmarks: the kernel machine itself
     phi = features.nystrom(KEY, kernels.rbf(1.5), X, landmarks=X)
-    run = jaxsvm.fit(jaxsvm.on_features(phi, newton(LAM, bias="free")), dataset(), KEY, steps=3, tol=1e-14)
-    exact = jaxsvm.decomposition(1 / (LAM * N), kernels.rbf(1.5), loss=losses.squared_hinge, tol=1e-8)
+    run = jaxsvm.fit(
+        jaxsvm.on_features(phi, newton(LAM, bias="free")), dataset(), KEY, steps=3, tol=1e-14
+    )
+    exact = jaxsvm.decomposition(
+        1 / (LAM * N), kernels.rbf(1.5), loss=losses.squared_hinge, tol=1e-8
+    )
     np.testing.assert_allclose(run.model(X), jaxsvm.fit(exact, dataset(), KEY).model(X), atol=1e-4)
 
 
@@ -378,7 +424,9 @@ def test_the_blocks_of_a_weighted_gram_overlap_without_effect(n, block, monkeypa
     monkeypatch.setattr(normal_equations, "BLOCK", 0)
     x, s = RANDOM.normal(size=(10 * n + 3, 5)), RANDOM.random(10 * n + 3)
     one = np.column_stack([x, np.ones(len(x))])
-    np.testing.assert_allclose(weighted_gram(jnp.asarray(x), jnp.asarray(s), False), x.T * s @ x, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        weighted_gram(jnp.asarray(x), jnp.asarray(s), False), x.T * s @ x, rtol=1e-10, atol=1e-12
+    )
     found = jax.vmap(lambda s: weighted_gram(jnp.asarray(x), s, True))(jnp.stack([s, 2 * s]))
     np.testing.assert_allclose(found[1], 2 * (one.T * s @ one), rtol=1e-10, atol=1e-12)
 
@@ -418,13 +466,57 @@ def test_float32_ends_near_the_minimum_where_the_tolerance_is_out_of_reach(lam, 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("bias", BIASES)
 def test_a_start_without_curvature(bias):
-    """At 0 the smooth hinge of small width is linear at every row: H = lam I, singular for a free bias."""
+    """At 0 the smooth hinge of small width is linear at every row: H = lam I, singular for a free
+    bias."""
     loss = losses.smooth_hinge(0.1)
     data = dataset(dtype="float32")
     run = jaxsvm.fit(newton(LAM, loss=loss, bias=bias), data, KEY, steps=3, tol=1e-6)
     assert run.converged
     bound = jaxsvm.certificate(run.model, data, LAM, loss)
     assert float(bound.gap) <= 1e-3 * float(bound.primal)
+
+
+def _seven_and_seven():
+    return [[1.0]] * 7 + [[-1.0]] * 7, [1] * 7 + [-1] * 7
+
+
+def _most_of_one_class():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(60, 3)), np.where(rng.random(60) < 0.6, 1, -1)
+
+
+FLAT = {  # rows, labels, lam, width of the smooth hinge: at w = 0 no row has curvature
+    "a large lam": ([[1.0], [2.0], [-1.0]], [1, 1, -1], 1000.0, 0.5),
+    "columns of almost 0": ([[1e-7], [1e-7], [-1e-7]], [1, 1, -1], 1.0, 0.5),
+    "slopes that cancel": (*_seven_and_seven(), 50.0, 0.5),
+    "normal rows": (*_most_of_one_class(), 1000.0, 0.5),
+    "a narrow hinge": (*_most_of_one_class(), 100.0, 0.1),
+}
+
+
+@pytest.mark.parametrize("system", ["cholesky", "update", "cg", "eigen"])
+@pytest.mark.parametrize("name", FLAT)
+def test_a_free_bias_where_no_row_has_curvature(name, system):
+    """A step moves b by about one unit of the scores: the minimum of SciPy in a few steps, in
+    float32."""
+    x, y, lam, width = FLAT[name]
+    x, y = np.array(x), np.array(y, float)
+
+    def objective(v):
+        below = 1 - y * (x @ v[:-1] + v[-1])
+        loss = np.where(below >= width, below - width / 2, np.maximum(below, 0) ** 2 / (2 * width))
+        return lam / 2 * v[:-1] @ v[:-1] + loss.mean()
+
+    options = {"xatol": 1e-12, "fatol": 1e-14, "maxiter": 20_000}
+    starts = [np.r_[np.zeros(x.shape[1]), b] for b in (-1.0, 0.0, 1.0)]
+    best = min(
+        scipy.optimize.minimize(objective, v, method="Nelder-Mead", options=options).fun
+        for v in starts
+    )
+    solver = newton(lam, loss=losses.smooth_hinge(width), bias="free", system=system)
+    run = jaxsvm.fit(solver, jaxsvm.dataset(x, y), KEY)
+    found = objective(np.r_[np.asarray(run.model.w, np.float64), float(run.model.b)])
+    assert run.converged and int(run.state.solver.steps) <= 10 and found - best <= 2e-6 * best
 
 
 def test_separable_rows_and_a_free_bias():
@@ -461,7 +553,10 @@ def score_of(model):
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.parametrize(("name", "bias"), [*((name, "free") for name in SMOOTH), *(("squared_hinge", b) for b in BIASES)])
+@pytest.mark.parametrize(
+    ("name", "bias"),
+    [*((name, "free") for name in SMOOTH), *(("squared_hinge", b) for b in BIASES)],
+)
 def test_derivatives_of_a_run(name, bias, x64):
     """With respect to lam, rows, targets and weights, by the run itself at other numbers."""
     make = lambda: losses.smooth_hinge(0.5) if name == "smooth_hinge" else SMOOTH[name]
@@ -484,12 +579,18 @@ def test_derivatives_of_a_run(name, bias, x64):
 @pytest.mark.long
 def test_derivatives_in_the_width_of_a_loss_and_of_second_order(x64):
     data = dataset()
-    fun = lambda width: score_of(solve(data, LAM, loss=losses.smooth_hinge(width), bias="free", tol=1e-24).model)
+    fun = lambda width: score_of(
+        solve(data, LAM, loss=losses.smooth_hinge(width), bias="free", tol=1e-24).model
+    )
     slope = jax.jit(jax.grad(fun))
     np.testing.assert_allclose(slope(0.7), differences(jax.jit(fun), 0.7), rtol=1e-5)
-    smooth = lambda lam: score_of(solve(data, lam, loss=losses.logistic, bias="feature", tol=1e-26).model)
+    smooth = lambda lam: score_of(
+        solve(data, lam, loss=losses.logistic, bias="feature", tol=1e-26).model
+    )
     first = jax.jit(jax.grad(smooth))
-    np.testing.assert_allclose(jax.jit(jax.hessian(smooth))(LAM), differences(first, LAM), rtol=1e-4)
+    np.testing.assert_allclose(
+        jax.jit(jax.hessian(smooth))(LAM), differences(first, LAM), rtol=1e-4
+    )
 
 
 @pytest.mark.long
@@ -498,7 +599,9 @@ def test_derivatives_of_sparse_rows_by_conjugate_gradients(x64):
     fun = lambda data: lambda lam: score_of(solve(data, lam, bias="feature", tol=1e-24).model)
     dense = jax.jit(jax.grad(fun(dataset())))(LAM)
     np.testing.assert_allclose(jax.jit(jax.grad(fun(sparse)))(LAM), dense, rtol=1e-8)
-    forward = jax.jit(lambda lam: jax.jvp(fun(sparse), (lam,), (jnp.ones(()),))[1])(jnp.asarray(LAM))
+    forward = jax.jit(lambda lam: jax.jvp(fun(sparse), (lam,), (jnp.ones(()),))[1])(
+        jnp.asarray(LAM)
+    )
     np.testing.assert_allclose(forward, dense, rtol=1e-8)
 
 

@@ -1,10 +1,12 @@
-"""nu-SVC, one-class SVM and nu-SVR against LIBSVM, a transcription of its solver in NumPy, and differences of solutions."""
+"""nu-SVC, one-class SVM and nu-SVR against LIBSVM, a transcription of its solver in NumPy, and
+differences of solutions."""
 
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
 import scipy.sparse
 import sklearn.datasets
@@ -31,7 +33,7 @@ Z = RNG.normal(size=(7, D))
 
 
 def gaussian(x, z, gamma=GAMMA):
-    return np.exp(-gamma * ((x[:, None] - z[None]) ** 2).sum(-1))
+    return oracles.gaussian(x, z, gamma)
 
 
 def target(form):
@@ -46,7 +48,9 @@ def dataset(form, x=X, y=None, weight=None, dtype=np.float64):
 
 def make(form, nu=NU, C=C, gamma=GAMMA, kernel=None, **options):
     numbers = (nu, C) if form == "nu_svr" else (nu,)
-    return getattr(jaxsvm, form)(*numbers, kernels.rbf(gamma=gamma) if kernel is None else kernel, **options)
+    return getattr(jaxsvm, form)(
+        *numbers, kernels.rbf(gamma=gamma) if kernel is None else kernel, **options
+    )
 
 
 def fit(solver, data, tol=1e-10, steps=1, **options):
@@ -55,7 +59,9 @@ def fit(solver, data, tol=1e-10, steps=1, **options):
 
 def libsvm(form, nu=NU, C=C, gamma=GAMMA, tol=1e-10, kernel="rbf"):
     options = {"nu": nu, "gamma": gamma, "tol": tol, "kernel": kernel}
-    return {"nu_svc": NuSVC, "one_class": OneClassSVM, "nu_svr": functools.partial(NuSVR, C=C)}[form](**options)
+    return {"nu_svc": NuSVC, "one_class": OneClassSVM, "nu_svr": functools.partial(NuSVR, C=C)}[
+        form
+    ](**options)
 
 
 def values(fitted, x):
@@ -73,7 +79,7 @@ def dual_value(form, coef, gram, y):
     return (y @ coef if form == "nu_svr" else 0) - coef @ gram @ coef / 2
 
 
-# -------------------------------------------------------------------------------------------------------------- LIBSVM
+# LIBSVM
 
 
 def standardized(x):
@@ -94,9 +100,15 @@ def known(name):
     return standardized(x), np.where(y == y.max(), 1.0, -1.0)
 
 
-KNOWN = [(form, name) for form in ("nu_svc", "one_class") for name in ("iris", "wine", "digits", "breast_cancer")]
+KNOWN = [
+    (form, name)
+    for form in ("nu_svc", "one_class")
+    for name in ("iris", "wine", "digits", "breast_cancer")
+]
 KNOWN += [("nu_svr", name) for name in ("diabetes", "wine alcohol", "iris", "wine")]
-on_known = pytest.mark.parametrize(("form", "name"), [pytest.param(*case, id="-".join(case)) for case in KNOWN])
+on_known = pytest.mark.parametrize(
+    ("form", "name"), [pytest.param(*case, id="-".join(case)) for case in KNOWN]
+)
 
 
 def settings_of(form):
@@ -111,7 +123,11 @@ def test_the_optimum_is_libsvms_in_float64(form, name, x64):
     for nu, C in settings_of(form):
         theirs, run = libsvm(form, nu, C, gamma).fit(x, y), fit(make(form, nu, C, gamma), data)
         assert run.converged
-        state, coef, theirs_coef = run.state.solver, np.asarray(run.model.coef), full(theirs, len(y))
+        state, coef, theirs_coef = (
+            run.state.solver,
+            np.asarray(run.model.coef),
+            full(theirs, len(y)),
+        )
         if form == "nu_svc":  # before both are divided by the margin
             margin = nu * len(y) / np.abs(theirs_coef).sum()
             np.testing.assert_allclose(float(state.margin), margin, rtol=1e-5)
@@ -122,10 +138,14 @@ def test_the_optimum_is_libsvms_in_float64(form, name, x64):
         assert abs(float(run.model.b) - theirs.intercept_[0]) <= 1e-5
         if form == "one_class":
             assert abs(float(state.offset) - theirs.offset_[0]) <= 1e-5
-            np.testing.assert_allclose(run.model(data.x) - run.model.b, theirs.score_samples(x), rtol=0, atol=1e-5)
+            np.testing.assert_allclose(
+                run.model(data.x) - run.model.b, theirs.score_samples(x), rtol=0, atol=1e-5
+            )
         proof = jaxsvm.nu_certificate(run.model, data, nu, form, C=C)
         assert proof.exact and 0 <= proof.gap <= 1e-7 * max(1, abs(best))
-        assert proof.dual - 1e-9 * max(1, abs(best)) <= best <= proof.primal + 1e-9 * max(1, abs(best))
+        assert (
+            proof.dual - 1e-9 * max(1, abs(best)) <= best <= proof.primal + 1e-9 * max(1, abs(best))
+        )
 
 
 @pytest.mark.long(but=1)
@@ -136,7 +156,9 @@ def test_a_float32_run_with_default_options_is_within_1e_3_of_libsvm(form, name)
     for nu, C in settings_of(form):
         run = jaxsvm.fit(make(form, nu, C, gamma), data, KEY)
         assert run.converged and run.model.coef.dtype == np.float32
-        np.testing.assert_allclose(run.model(data.x), values(libsvm(form, nu, C, gamma).fit(x, y), x), rtol=0, atol=1e-3)
+        np.testing.assert_allclose(
+            run.model(data.x), values(libsvm(form, nu, C, gamma).fit(x, y), x), rtol=0, atol=1e-3
+        )
 
 
 @pytest.mark.long
@@ -158,11 +180,13 @@ def test_the_smallest_working_set_holds_a_pair_of_a_part(form, x64):
     np.testing.assert_allclose(run.model(X), values(theirs, X), rtol=0, atol=1e-4)
 
 
-# --------------------------------------------------------------------------------- LIBSVM's steps, transcribed to NumPy
+# --------------------------------------------------------------------------------- LIBSVM's steps,
+# transcribed to NumPy
 
 
 def solver_nu(gram, linear, low, high, total, tol, steps=100_000):
-    """Solver_NU for signed coefficients (k, n) of given sums, by the rules of the paper: coefficients, levels and pairs."""
+    """Solver_NU for signed coefficients (k, n) of given sums, by the rules of the paper:
+    coefficients, levels and pairs."""
     k, n = low.shape
     sign, coef = [1.0, -1.0][:k], np.zeros((k, n))
     for p in range(k):  # fill up in order
@@ -182,7 +206,11 @@ def solver_nu(gram, linear, low, high, total, tol, steps=100_000):
             for j in np.flatnonzero(may_fall & (grad < grad[i])):
                 curvature = max(gram[i, i] + gram[j, j] - 2 * gram[i, j], 1e-12)
                 if (grad[i] - grad[j]) ** 2 / curvature > best:
-                    best, pair, step = (grad[i] - grad[j]) ** 2 / curvature, (p, i, j), (grad[i] - grad[j]) / curvature
+                    best, pair, step = (
+                        (grad[i] - grad[j]) ** 2 / curvature,
+                        (p, i, j),
+                        (grad[i] - grad[j]) / curvature,
+                    )
         if gap < tol or pair is None:
             break
         p, i, j = pair
@@ -199,7 +227,12 @@ def by_hand(form, weight, nu=NU, C=C):
     if form == "one_class":
         return zero, zero[None], weight[None], np.array([nu * W])
     if form == "nu_svr":
-        return TARGETS, np.stack([zero, -C * weight]), np.stack([C * weight, zero]), C * nu * W / 2 * np.array([1, -1])
+        return (
+            TARGETS,
+            np.stack([zero, -C * weight]),
+            np.stack([C * weight, zero]),
+            C * nu * W / 2 * np.array([1, -1]),
+        )
     up = np.where(LABELS > 0, weight, 0)
     return zero, np.stack([zero, up - weight]), np.stack([up, zero]), nu * W / 2 * np.array([1, -1])
 
@@ -210,14 +243,21 @@ def test_steps_are_those_of_libsvms_solver(form, x64):
     gram, (linear, low, high, total) = gaussian(X, X), by_hand(form, np.ones(N))
     start, _ = solver_nu(gram, linear, low, high, total, 1e-9, steps=0)
     _, pairs = solver_nu(gram, linear, low, high, total, 1e-9, steps=25)
-    dual = Dual(jnp.asarray(start), linear - gram @ start.sum(0), Quadratic(jnp.asarray(low), jnp.asarray(high)), jnp.ones(N))
+    dual = Dual(
+        jnp.asarray(start),
+        linear - gram @ start.sum(0),
+        Quadratic(jnp.asarray(low), jnp.asarray(high)),
+        jnp.ones(N),
+    )
     step = jax.jit(functools.partial(part_pair_step, lambda i: jnp.asarray(gram)[i]))
     sum_error, ours = jnp.zeros(len(low)), []
     for _ in pairs:
         dual, sum_error, change = step(dual, sum_error)
         ours.append(tuple(np.asarray(change.index)))
     assert len(pairs) == 25 and ours == pairs
-    np.testing.assert_allclose(dual.coef, solver_nu(gram, linear, low, high, total, 1e-9, steps=25)[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        dual.coef, solver_nu(gram, linear, low, high, total, 1e-9, steps=25)[0], rtol=0, atol=1e-12
+    )
     np.testing.assert_allclose(np.sum(dual.coef, axis=1), total, rtol=1e-12)
 
 
@@ -232,10 +272,12 @@ def test_the_run_ends_where_the_transcription_ends(form, x64):
     np.testing.assert_allclose(np.sum(state.coef, axis=0), coef.sum(0), rtol=0, atol=1e-6)
     np.testing.assert_allclose(np.sum(state.coef, axis=1), total, rtol=1e-12)
     assert (np.asarray(state.coef) >= low).all() and (np.asarray(state.coef) <= high).all()
-    np.testing.assert_allclose(state.grad, linear - gram @ np.sum(state.coef, axis=0), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        state.grad, linear - gram @ np.sum(state.coef, axis=0), rtol=0, atol=1e-12
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- weights and files
+# weights and files
 
 
 WHOLE = np.array([0, 2, 1, 3, 1] * (N // 5), float)
@@ -258,7 +300,9 @@ def test_a_weight_is_that_many_copies_and_libsvms_weight(form, x64):
 def test_rows_of_weight_0_change_nothing(form, x64):
     wild = np.concatenate([X, 50 + X[:8]]), np.concatenate([target(form), -target(form)[:8]])
     padded = fit(make(form), dataset(form, *wild, np.r_[np.ones(N), np.zeros(8)]))
-    np.testing.assert_allclose(padded.model(Z), fit(make(form), dataset(form)).model(Z), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        padded.model(Z), fit(make(form), dataset(form)).model(Z), rtol=0, atol=1e-8
+    )
 
 
 @pytest.mark.long
@@ -270,8 +314,17 @@ def test_a_run_in_pieces_saved_between_has_the_bits_of_the_whole_one(form, tmp_p
     models.save(tmp_path / "run.npz", piece.state)
     state = models.load(tmp_path / "run.npz")
     rest = jaxsvm.fit(solver, data, steps=4, every=1, tol=1e-4, state=state)
-    for a, b in zip(jax.tree.leaves((whole.model, whole.state)), jax.tree.leaves((rest.model, rest.state)), strict=True):
-        a, b = (np.asarray(jax.random.key_data(v) if jnp.issubdtype(v.dtype, jax.dtypes.prng_key) else v) for v in (a, b))
+    for a, b in zip(
+        jax.tree.leaves((whole.model, whole.state)),
+        jax.tree.leaves((rest.model, rest.state)),
+        strict=True,
+    ):
+        a, b = (
+            np.asarray(
+                jax.random.key_data(v) if jnp.issubdtype(v.dtype, jax.dtypes.prng_key) else v
+            )
+            for v in (a, b)
+        )
         np.testing.assert_array_equal(a, b)
 
 
@@ -279,7 +332,9 @@ def test_a_run_in_pieces_saved_between_has_the_bits_of_the_whole_one(form, tmp_p
 @pytest.mark.parametrize("form", FORMS)
 def test_a_sweep_gives_the_single_runs(form, x64):
     data, nus, gammas = dataset(form), jnp.array([0.3, 0.5]), jnp.array([0.1, 1.0])
-    at = lambda nu, gamma: jaxsvm.fit(make(form, nu, gamma=gamma), data, KEY, tol=1e-9).model(jnp.asarray(Z))
+    at = lambda nu, gamma: jaxsvm.fit(make(form, nu, gamma=gamma), data, KEY, tol=1e-9).model(
+        jnp.asarray(Z)
+    )
     table = jax.vmap(jax.vmap(at, (None, 0)), (0, None))(nus, gammas)
     for i, nu in enumerate(nus):
         for j, gamma in enumerate(gammas):
@@ -295,8 +350,12 @@ def test_a_start_gives_the_same_optimum(form, x64):
     again = fit(make(form, start=np.asarray(run.model.coef)), data, tol=1e-6)
     np.testing.assert_allclose(again.model(Z), run.model(Z), rtol=0, atol=1e-7)
     other = fit(make(form, 0.2, start=np.asarray(run.model.coef)), data)
-    np.testing.assert_allclose(other.model(Z), values(libsvm(form, 0.2).fit(X, target(form)), Z), rtol=1e-5, atol=1e-5)
-    with pytest.raises(ValueError, match=r"start has shape \(3,\), expected one number for each of the 40 rows"):
+    np.testing.assert_allclose(
+        other.model(Z), values(libsvm(form, 0.2).fit(X, target(form)), Z), rtol=1e-5, atol=1e-5
+    )
+    with pytest.raises(
+        ValueError, match=r"start has shape \(3,\), expected one number for each of the 40 rows"
+    ):
         fit(make(form, start=np.zeros(3)), data)
 
 
@@ -304,11 +363,15 @@ def test_a_start_gives_the_same_optimum(form, x64):
 def test_precomputed_and_sparse_rows(x64):
     gram = gaussian(X, X)
     ours = fit(make("nu_svc", kernel=kernels.precomputed()), dataset("nu_svc", gram))
-    np.testing.assert_allclose(ours.model(gram), libsvm("nu_svc").fit(X, LABELS).decision_function(X), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        ours.model(gram), libsvm("nu_svc").fit(X, LABELS).decision_function(X), rtol=0, atol=1e-6
+    )
     sparse = np.where(np.abs(X) > 0.7, X, 0)
     data = jaxsvm.dataset(scipy.sparse.csr_matrix(sparse), LABELS)
     theirs = libsvm("nu_svc").fit(sparse, LABELS)
-    np.testing.assert_allclose(fit(make("nu_svc"), data).model(Z), theirs.decision_function(Z), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        fit(make("nu_svc"), data).model(Z), theirs.decision_function(Z), rtol=0, atol=1e-6
+    )
     with pytest.raises(ValueError, match="not symmetric"):
         fit(make("nu_svc", kernel=kernels.precomputed()), dataset("nu_svc", gram + np.triu(gram)))
 
@@ -319,10 +382,13 @@ def test_precomputed_and_sparse_rows(x64):
     ([0.0, 0.0, 0.0], 1.5, [1.0, 0.5, 0.0]),  # LIBSVM's initial point
 ])  # fmt: skip
 def test_a_start_is_brought_to_its_sum(coef, total, want):
-    assert nu_problems.fill(jnp.array(coef), jnp.array([1.0, 1.0, 2.0]), jnp.float32(total)).tolist() == want
+    assert (
+        nu_problems.fill(jnp.array(coef), jnp.array([1.0, 1.0, 2.0]), jnp.float32(total)).tolist()
+        == want
+    )
 
 
-# ------------------------------------------------------------------------------------------------------- infeasible nu
+# infeasible nu
 
 
 def test_an_infeasible_nu_is_refused_where_libsvm_refuses_it():
@@ -331,11 +397,15 @@ def test_an_infeasible_nu_is_refused_where_libsvm_refuses_it():
     assert jaxsvm.fit(make("nu_svc", 0.4), data, KEY).finite  # 2 * 8 / 40
     with pytest.raises(ValueError, match="infeasible"):
         libsvm("nu_svc", 0.41).fit(X, y)
-    with pytest.raises(ValueError, match=r"nu must be at most 2 min\(n\+, n-\) / n = 0.4 .* got 0.41"):
+    with pytest.raises(
+        ValueError, match=r"nu must be at most 2 min\(n\+, n-\) / n = 0.4 .* got 0.41"
+    ):
         jaxsvm.fit(make("nu_svc", 0.41), data, KEY)
     weight = np.where(y > 0, 0.5, 1.0)  # 2 * 4 / 36
     with pytest.raises(ValueError, match=r"= 0.222222 for the weights of these classes, got 0.3"):
-        jaxsvm.fit(make("nu_svc", 0.3), dataset("nu_svc", y=y, weight=weight, dtype=np.float32), KEY)
+        jaxsvm.fit(
+            make("nu_svc", 0.3), dataset("nu_svc", y=y, weight=weight, dtype=np.float32), KEY
+        )
 
 
 @pytest.mark.long
@@ -354,7 +424,7 @@ def test_nu_outside_of_its_range_is_refused(form, nu):
         make(form, nu)
 
 
-# ---------------------------------------------------------------------------------------------------------- properties
+# properties
 
 
 @pytest.mark.long
@@ -367,7 +437,9 @@ def test_nu_bounds_the_errors_from_above_and_the_support_vectors_from_below(form
         run = fit(make(form, nu, gamma=gamma), data, tol=1e-9)
         f, coef, state = np.asarray(run.model(data.x)), np.asarray(run.model.coef), run.state.solver
     outside = {
-        "nu_svc": lambda: LABELS * f < 1 - 1e-6 - 1e-9 / float(state.margin),  # the model is divided by the margin
+        "nu_svc": lambda: (
+            LABELS * f < 1 - 1e-6 - 1e-9 / float(state.margin)
+        ),  # the model is divided by the margin
         "one_class": lambda: f < -1e-6,
         "nu_svr": lambda: np.abs(TARGETS - f) > float(state.tube) + 1e-6,
     }[form]()
@@ -389,7 +461,8 @@ def test_the_solution_is_that_of_decomposition_at_the_margin_and_at_the_tube(x64
 
 
 def test_with_a_gaussian_kernel_one_class_is_the_support_vector_data_description(x64):
-    """The ball of least radius in feature space with slack, by the optimality conditions of Tax and Duin in NumPy."""
+    """The ball of least radius in feature space with slack, by the optimality conditions of Tax and
+    Duin in NumPy."""
     run = fit(make("one_class"), dataset("one_class"))
     coef, gram = np.asarray(run.model.coef), gaussian(X, X)
     share = coef / coef.sum()
@@ -402,7 +475,7 @@ def test_with_a_gaussian_kernel_one_class_is_the_support_vector_data_description
     assert (distance[inner] <= radius + 1e-7).all() and (distance[outer] >= radius - 1e-7).all()
 
 
-# --------------------------------------------------------------------------------------------------------- certificates
+# certificates
 
 
 def primal(form, w_square, f, b, weight, nu=NU, C=C):
@@ -419,7 +492,9 @@ def primal(form, w_square, f, b, weight, nu=NU, C=C):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_gap_bounds_the_distance_from_the_optimum_of_any_model(form):
-    weight = np.where(np.arange(N) % 7 == 3, 0.0, np.round(np.random.default_rng(1).uniform(0.5, 2, N), 2))
+    weight = np.where(
+        np.arange(N) % 7 == 3, 0.0, np.round(np.random.default_rng(1).uniform(0.5, 2, N), 2)
+    )
     data = dataset(form, weight=weight, dtype=np.float32)
     model = jaxsvm.fit(make(form), data, KEY, tol=1e-5).model
     best = jaxsvm.nu_certificate(model, data, NU, form, C=C)
@@ -432,13 +507,17 @@ def test_the_gap_bounds_the_distance_from_the_optimum_of_any_model(form):
     for size in (1e-3, 0.1, 1.0):
         shift = jnp.asarray(size * random.normal(size=N), jnp.float32)
         coef = model.coef * (1 + shift) + (shift if size == 1.0 else 0)
-        moved = model.__class__(model.kernel, model.x, coef, model.b + size, model.index, model.bias)
+        moved = model.__class__(
+            model.kernel, model.x, coef, model.b + size, model.index, model.bias
+        )
         proof = jaxsvm.nu_certificate(moved, data, NU, form, C=C)
         assert proof.dual <= optimum + 1e-6 and proof.primal >= optimum - 1e-6
         f = gaussian(X, X) @ np.asarray(coef, np.float64) + float(moved.b)
         square = np.asarray(coef, np.float64) @ (f - float(moved.b))
         if form != "nu_svc":
-            np.testing.assert_allclose(proof.primal, primal(form, square, f, float(moved.b), weight), rtol=1e-5)
+            np.testing.assert_allclose(
+                proof.primal, primal(form, square, f, float(moved.b), weight), rtol=1e-5
+            )
 
 
 def test_what_nu_certificate_refuses():
@@ -452,14 +531,16 @@ def test_what_nu_certificate_refuses():
         jaxsvm.nu_certificate(models.Linear(jnp.ones(D), jnp.zeros(())), data, 0.2)
 
 
-# ---------------------------------------------------------------------------------------------------------- derivatives
+# derivatives
 
 
 def output(form, p):
     """A number made of the model at new rows, and of its coefficients."""
     data = jaxsvm.Batch(p["x"], p["y"], jnp.arange(N, dtype=jnp.int32), p["weight"])
     model = jaxsvm.fit(make(form, p["nu"], p["C"], p["gamma"]), data, KEY, tol=1e-12).model
-    return jnp.sum(jnp.sin(model(jnp.asarray(Z)))) + jnp.sum(model.coef * jnp.cos(jnp.arange(N, dtype=model.coef.dtype)))
+    return jnp.sum(jnp.sin(model(jnp.asarray(Z)))) + jnp.sum(
+        model.coef * jnp.cos(jnp.arange(N, dtype=model.coef.dtype))
+    )
 
 
 def point(form, nu):
@@ -475,16 +556,24 @@ def test_derivatives_are_differences_of_solutions(form, nu, x64):
     p = point(form, nu)
     slope, random = jax.grad(functools.partial(output, form))(p), np.random.default_rng(5)
     at = jax.jit(functools.partial(output, form))
-    directions = {"nu": 1.0, "gamma": 1.0, "x": random.normal(size=X.shape), "weight": random.normal(size=N)}
+    directions = {
+        "nu": 1.0,
+        "gamma": 1.0,
+        "x": random.normal(size=X.shape),
+        "weight": random.normal(size=N),
+    }
     directions |= {"C": 1.0, "y": random.normal(size=N)} if form == "nu_svr" else {}
     for name, direction in directions.items():
         ends = [float(at(p | {name: p[name] + h * direction})) for h in (-1e-6, 1e-6)]
-        np.testing.assert_allclose(np.sum(slope[name] * direction), (ends[1] - ends[0]) / 2e-6, rtol=2e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            np.sum(slope[name] * direction), (ends[1] - ends[0]) / 2e-6, rtol=2e-4, atol=1e-5
+        )
 
 
 @pytest.mark.long
 def test_derivatives_of_a_part_without_free_coefficients(x64):
-    """All rows of the smaller class at their bound: its level is the midpoint of an interval, moved by the other class."""
+    """All rows of the smaller class at their bound: its level is the midpoint of an interval, moved
+    by the other class."""
     y = np.where(np.arange(N) < 8, 1.0, -1.0)
 
     def at(nu, gamma):
@@ -506,12 +595,16 @@ def test_second_derivatives_and_forward_mode_agree(x64):
     forward, reverse = jax.jacfwd(of_gamma)(p["gamma"]), jax.grad(of_gamma)(p["gamma"])
     np.testing.assert_allclose(forward, reverse, rtol=1e-8)
     ends = [float(jax.grad(of_gamma)(p["gamma"] + h)) for h in (-1e-5, 1e-5)]
-    np.testing.assert_allclose(jax.jacfwd(jax.jacfwd(of_gamma))(p["gamma"]), (ends[1] - ends[0]) / 2e-5, rtol=1e-3)
+    np.testing.assert_allclose(
+        jax.jacfwd(jax.jacfwd(of_gamma))(p["gamma"]), (ends[1] - ends[0]) / 2e-5, rtol=1e-3
+    )
 
 
 def test_a_run_ends_where_the_hulls_of_the_classes_intersect():
-    """Then w = 0 solves the problem, the margin is 0, and the model is not divided by it: LIBSVM's decision values are noise."""
-    # the margin is rounding of either sign, which differs from seed to seed and from machine to machine
+    """Then w = 0 solves the problem, the margin is 0, and the model is not divided by it: LIBSVM's
+    decision values are noise."""
+    # the margin is rounding of either sign, which differs from seed to seed and from machine to
+    # machine
     for seed in range(8):
         x = np.random.default_rng(seed).normal(size=(60, 2)).astype(np.float32)
         data = jaxsvm.dataset(x, np.where(np.arange(60) % 2, 1, -1))
@@ -526,7 +619,9 @@ def test_a_state_of_another_nu_begins_anew(form, x64):
     solver = make(form, 0.2)
     other = jaxsvm.fit(solver, dataset(form), steps=1, tol=1e-9, state=first.state)
     assert other.converged
-    np.testing.assert_allclose(other.model(Z), fit(solver, dataset(form), tol=1e-9).model(Z), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        other.model(Z), fit(solver, dataset(form), tol=1e-9).model(Z), rtol=1e-5, atol=1e-5
+    )
 
 
 UNIT = {
@@ -534,21 +629,34 @@ UNIT = {
     # other units of f than nu n
     "small kernel": (np.random.default_rng(1).random((300, 4)), 1e-6 * kernels.rbf(gamma=3.0)),
     "apart": (40 * np.random.default_rng(2).random((300, 4)), kernels.rbf(gamma=3.0)),
-    "polynomial": (np.random.default_rng(3).normal(size=(300, 2)) + 5, kernels.polynomial(1.0, 0.0, degree=3)),
+    "polynomial": (
+        np.random.default_rng(3).normal(size=(300, 2)) + 5,
+        kernels.polynomial(1.0, 0.0, degree=3),
+    ),
 }
 
 
 @pytest.mark.parametrize(
     "name, nu",
     [
-        ("cube", 1e-6), ("cube", 0.01),
-        *(pytest.param(name, nu, marks=pytest.mark.long) for name in list(UNIT)[1:] for nu in (1e-6, 1e-3, 0.05)),
+        ("cube", 1e-6),
+        ("cube", 0.01),
+        *(
+            pytest.param(name, nu, marks=pytest.mark.long)
+            for name in list(UNIT)[1:]
+            for nu in (1e-6, 1e-3, 0.05)
+        ),
     ],
-)  # fmt: skip
+)
 def test_one_class_runs_stop_in_units_of_their_threshold(name, nu):
-    """LIBSVM needs a tolerance of that size for the same values; at most the share nu is outside."""
+    """LIBSVM needs a tolerance of that size for the same values; at most the share nu is
+    outside."""
     x, kernel = UNIT[name]
-    run = fit(make("one_class", nu, kernel=kernel), dataset("one_class", x, np.zeros(len(x)), dtype=np.float32), tol=1e-3)
+    run = fit(
+        make("one_class", nu, kernel=kernel),
+        dataset("one_class", x, np.zeros(len(x)), dtype=np.float32),
+        tol=1e-3,
+    )
     assert run.converged
     x = x.astype(np.float32).astype(np.float64)
     with jax.enable_x64(True):
@@ -567,15 +675,21 @@ def test_one_class_runs_stop_in_units_of_their_threshold(name, nu):
 
 
 def test_the_threshold_leaves_the_share_nu_outside():
-    """The values of free rows differ by the tolerance; the threshold is the quantile nu among them."""
+    """The values of free rows differ by the tolerance; the threshold is the quantile nu among
+    them."""
     x = np.random.default_rng(5).random((300, 4))
     for nu in (0.01, 0.05, 0.2):
-        run = fit(make("one_class", nu, gamma=3.0), dataset("one_class", x, np.zeros(300), dtype=np.float32), tol=1e-2)
+        run = fit(
+            make("one_class", nu, gamma=3.0),
+            dataset("one_class", x, np.zeros(300), dtype=np.float32),
+            tol=1e-2,
+        )
         assert nu - 2 / 300 <= (np.asarray(run.model(x.astype(np.float32))) < -1e-6).mean() <= nu
 
 
 def test_derivatives_of_one_class_in_closed_form(x64):
-    """Rows 1, 2, 3 and 1/3 < nu < 2/3: c = (1, 3 nu - 1, 0), w = 6 nu - 1, and the second row is free: f(z) = w (z - 2)."""
+    """Rows 1, 2, 3 and 1/3 < nu < 2/3: c = (1, 3 nu - 1, 0), w = 6 nu - 1, and the second row is
+    free: f(z) = w (z - 2)."""
     x, y = jnp.array([[1.0], [2.0], [3.0]]), jnp.zeros(3)
 
     def value(nu, factor, second):

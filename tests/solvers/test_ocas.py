@@ -1,4 +1,5 @@
-"""Cutting planes against LIBLINEAR, LIBSVM, scikit-learn, closed forms, and the methods written out in NumPy, float64."""
+"""Cutting planes against LIBLINEAR, LIBSVM, scikit-learn, closed forms, and the methods written out
+in NumPy, float64."""
 
 import itertools
 
@@ -26,7 +27,9 @@ both = pytest.mark.parametrize("factory", [ocas, svm_perf])
 
 
 def dataset(x=X, y=Y, weight=None, dtype="float64"):
-    return jaxsvm.dataset(x.astype(dtype), y, weight, task="binary" if set(np.unique(y)) <= {-1, 1} else "regression")
+    return jaxsvm.dataset(
+        x.astype(dtype), y, weight, task="binary" if set(np.unique(y)) <= {-1, 1} else "regression"
+    )
 
 
 def solve(solver, data, *, tol=1e-10, steps=300):
@@ -47,7 +50,14 @@ def hinge(w, b=0.0, x=X, y=Y):
 def test_the_hinge_is_that_of_liblinear(factory, x64):
     for bias, intercept in (("none", False), ("feature", True)):
         run = solve(factory(LAM, planes=PLANES, bias=bias), dataset())
-        other = LinearSVC(loss="hinge", C=1 / (LAM * N), fit_intercept=intercept, tol=1e-10, max_iter=10**6, random_state=0)
+        other = LinearSVC(
+            loss="hinge",
+            C=1 / (LAM * N),
+            fit_intercept=intercept,
+            tol=1e-10,
+            max_iter=10**6,
+            random_state=0,
+        )
         other.fit(X, Y)
         np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-4)
         np.testing.assert_allclose(run.model.b, other.intercept_ if intercept else 0, atol=1e-4)
@@ -59,7 +69,9 @@ def test_the_hinge_is_that_of_liblinear(factory, x64):
 def test_a_free_bias_is_that_of_libsvm(factory, weighted, x64):
     weight = WEIGHT if weighted else np.ones(N)
     run = solve(factory(LAM, planes=PLANES, bias="free"), dataset(weight=weight))
-    other = SVC(kernel="linear", C=1 / (LAM * weight.sum()), tol=1e-10).fit(X, Y, sample_weight=weight)
+    other = SVC(kernel="linear", C=1 / (LAM * weight.sum()), tol=1e-10).fit(
+        X, Y, sample_weight=weight
+    )
     np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-4)
     np.testing.assert_allclose(run.model.b, other.intercept_[0], atol=1e-4)
 
@@ -69,7 +81,9 @@ def test_a_free_bias_is_that_of_libsvm(factory, weighted, x64):
 def test_logistic_is_that_of_scikit_learn(bias, x64):
     run = solve(ocas(LAM, loss=losses.logistic, planes=PLANES, bias=bias), dataset(weight=WEIGHT))
     C = 1 / (LAM * WEIGHT.sum())
-    other = LogisticRegression(C=C, fit_intercept=bias == "free", solver="newton-cholesky", tol=1e-10)
+    other = LogisticRegression(
+        C=C, fit_intercept=bias == "free", solver="newton-cholesky", tol=1e-10
+    )
     other.fit(X, Y, sample_weight=WEIGHT)
     np.testing.assert_allclose(run.model.w, other.coef_[0], atol=1e-4)
     np.testing.assert_allclose(run.model.b, other.intercept_[0] if bias == "free" else 0, atol=1e-4)
@@ -77,9 +91,16 @@ def test_logistic_is_that_of_scikit_learn(bias, x64):
 
 @pytest.mark.long
 def test_the_tube_is_that_of_liblinear(x64):
-    run = solve(ocas(LAM, loss=losses.eps_insensitive(0.3), planes=PLANES, bias="feature"), dataset(y=TARGETS))
-    other = LinearSVR(C=1 / (LAM * N), epsilon=0.3, tol=1e-10, max_iter=10**6, random_state=0).fit(X, TARGETS)
-    np.testing.assert_allclose([*run.model.w, run.model.b], [*other.coef_, *other.intercept_], atol=1e-4)
+    run = solve(
+        ocas(LAM, loss=losses.eps_insensitive(0.3), planes=PLANES, bias="feature"),
+        dataset(y=TARGETS),
+    )
+    other = LinearSVR(C=1 / (LAM * N), epsilon=0.3, tol=1e-10, max_iter=10**6, random_state=0).fit(
+        X, TARGETS
+    )
+    np.testing.assert_allclose(
+        [*run.model.w, run.model.b], [*other.coef_, *other.intercept_], atol=1e-4
+    )
 
 
 @pytest.mark.long
@@ -91,7 +112,12 @@ def test_classes_are_those_of_liblinear(factory, x64):
         solver = factory(LAM, loss=losses.crammer_singer, classes=3, planes=PLANES, bias=bias)
         run = solve(solver, data, tol=1e-9, steps=600)
         other = LinearSVC(
-            multi_class="crammer_singer", C=1 / (LAM * N), fit_intercept=intercept, tol=1e-10, max_iter=10**6, random_state=0
+            multi_class="crammer_singer",
+            C=1 / (LAM * N),
+            fit_intercept=intercept,
+            tol=1e-10,
+            max_iter=10**6,
+            random_state=0,
         ).fit(X, kinds)
         np.testing.assert_allclose(run.model(X), other.decision_function(X), atol=1e-3)
 
@@ -117,7 +143,12 @@ def simplex_dual(slopes, offsets, lam):
     for size in range(1, min(m, D + 1) + 1):
         for active in itertools.combinations(range(m), size):
             active = list(active)
-            system = np.block([[gram[np.ix_(active, active)], np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
+            system = np.block(
+                [
+                    [gram[np.ix_(active, active)], np.ones((size, 1))],
+                    [np.ones((1, size)), np.zeros((1, 1))],
+                ]
+            )
             theta = np.linalg.lstsq(system, np.append(offsets[active], 1), rcond=None)[0][:size]
             if theta.min() < -1e-12 or abs(theta.sum() - 1) > 1e-9:
                 continue
@@ -187,11 +218,16 @@ def test_the_search_ends_at_the_minimum_of_the_ray(loss, x64):
         a, b = RANDOM.normal(size=(2, D))
         found = problem.search(problem.at(jnp.asarray(a)), problem.at(jnp.asarray(b)), 0.1)
         objective = lambda t, a=a, b=b: (
-            LAM / 2 * np.sum((a + t * (b - a)) ** 2) + share @ np.asarray(risk(jnp.asarray(X @ (a + t * (b - a))), Y))
+            LAM / 2 * np.sum((a + t * (b - a)) ** 2)
+            + share @ np.asarray(risk(jnp.asarray(X @ (a + t * (b - a))), Y))
         )
-        best = scipy.optimize.minimize_scalar(objective, bounds=(0, 50), method="bounded", options={"xatol": 1e-10})
+        best = scipy.optimize.minimize_scalar(
+            objective, bounds=(0, 50), method="bounded", options={"xatol": 1e-10}
+        )
         least = min(best.fun, objective(0.0))
-        np.testing.assert_allclose(problem.objective(found), least, rtol=1e-9 if loss is losses.hinge else 1e-5)
+        np.testing.assert_allclose(
+            problem.objective(found), least, rtol=1e-9 if loss is losses.hinge else 1e-5
+        )
         np.testing.assert_allclose(found.response, X @ found.w, atol=1e-12)
 
 
@@ -202,7 +238,14 @@ def test_the_search_ends_at_the_minimum_of_the_ray(loss, x64):
 @both
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_gap_bounds_the_distance_to_the_optimum(factory, dtype, x64):
-    best = LinearSVC(loss="hinge", C=1 / (LAM * N), fit_intercept=False, tol=1e-10, max_iter=10**6, random_state=0).fit(X, Y)
+    best = LinearSVC(
+        loss="hinge",
+        C=1 / (LAM * N),
+        fit_intercept=False,
+        tol=1e-10,
+        max_iter=10**6,
+        random_state=0,
+    ).fit(X, Y)
     w = best.coef_[0]
     least = LAM / 2 * w @ w + hinge(w)
     data = dataset(dtype=dtype)
@@ -226,7 +269,9 @@ def test_weights_are_copies(factory, x64):
     times = WEIGHT.astype(int)
     copies = dataset(np.repeat(X, times, 0), np.repeat(Y, times))
     for bias in ("none", "free"):
-        one = jaxsvm.fit(factory(LAM, planes=PLANES, bias=bias), dataset(weight=WEIGHT), KEY, steps=12)
+        one = jaxsvm.fit(
+            factory(LAM, planes=PLANES, bias=bias), dataset(weight=WEIGHT), KEY, steps=12
+        )
         other = jaxsvm.fit(factory(LAM, planes=PLANES, bias=bias), copies, KEY, steps=12)
         np.testing.assert_allclose(one.model.w, other.model.w, atol=1e-9)
         np.testing.assert_allclose(one.model.b, other.model.b, atol=1e-9)
@@ -239,7 +284,9 @@ def test_sparse_rows_give_the_same_without_a_dense_copy(factory, x64):
     for bias in ("none", "feature"):
         solver = factory(LAM, planes=PLANES, bias=bias)
         sparse = jaxsvm.dataset(scipy.sparse.csr_matrix(x), Y)
-        one, other = (jaxsvm.fit(solver, data, KEY, steps=12).model for data in (dataset(x), sparse))
+        one, other = (
+            jaxsvm.fit(solver, data, KEY, steps=12).model for data in (dataset(x), sparse)
+        )
         np.testing.assert_allclose(one.w, other.w, atol=1e-9)
         np.testing.assert_allclose(one.b, other.b, atol=1e-9)
     wide = jaxsvm.dataset(scipy.sparse.random(N, 977, 0.02, "csr", random_state=0), Y)
@@ -249,7 +296,8 @@ def test_sparse_rows_give_the_same_without_a_dense_copy(factory, x64):
 
 @pytest.mark.long
 def test_features_of_drawn_rows_are_cpny(x64):
-    """Cutting planes on Nystrom features: the optimum is that of the interior point method on the same features."""
+    """Cutting planes on Nystrom features: the optimum is that of the interior point method on the
+    same features."""
     data = dataset()
     phi = features.nystrom(KEY, kernels.rbf(1.0), data.x, landmarks=12)
     run = jaxsvm.fit(jaxsvm.on_features(phi, ocas(LAM)), data, KEY, steps=300, tol=1e-9)
@@ -265,7 +313,9 @@ def test_features_of_drawn_rows_are_cpny(x64):
 def test_a_sweep_over_lam_is_a_loop(x64):
     data = dataset()
     lams = jnp.asarray([0.3, 0.02, 1e-4])
-    several = jax.vmap(lambda lam: jaxsvm.fit(ocas(lam, planes=PLANES), data, KEY, steps=15).model.w)(lams)
+    several = jax.vmap(
+        lambda lam: jaxsvm.fit(ocas(lam, planes=PLANES), data, KEY, steps=15).model.w
+    )(lams)
     for w, lam in zip(several, lams, strict=True):
         alone = jaxsvm.fit(ocas(float(lam), planes=PLANES), data, KEY, steps=15).model.w
         np.testing.assert_allclose(w, alone, rtol=1e-7)
@@ -281,8 +331,14 @@ def test_bad_input_is_refused():
             ({"bias": "some"}, "bias must be one of 'none', 'feature', 'free', got 'some'"),
             ({"classes": 3}, "belong together"),
             ({"loss": losses.crammer_singer}, "belong together"),
-            ({"loss": losses.crammer_singer, "classes": 1}, "classes must be a whole number of at least 2"),
-            ({"loss": losses.crammer_singer, "classes": 3, "bias": "free"}, "free bias of several classes"),
+            (
+                {"loss": losses.crammer_singer, "classes": 1},
+                "classes must be a whole number of at least 2",
+            ),
+            (
+                {"loss": losses.crammer_singer, "classes": 3, "bias": "free"},
+                "free bias of several classes",
+            ),
         ):
             with pytest.raises(ValueError, match=sentence):
                 factory(LAM, **options)

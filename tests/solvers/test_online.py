@@ -1,4 +1,5 @@
-"""The online methods on a budget against transcriptions in NumPy, which go over the same rows in the same order."""
+"""The online methods on a budget against transcriptions in NumPy, which go over the same rows in
+the same order."""
 
 import functools
 
@@ -13,11 +14,12 @@ import scipy.stats
 import sklearn.datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import gaussian
 
 import jaxsvm
 from jaxsvm import features, kernels, models, samplers
-from jaxsvm.solvers.forgetron import shrinkage
-from jaxsvm.solvers.projectron import _span
+from jaxsvm.solvers.perceptrons.forgetron import shrinkage
+from jaxsvm.solvers.perceptrons.projectron import _span
 
 N, D, BUDGET = 150, 3, 12  # one shape for all data sets, so that programs are compiled once
 EPS = 2.0**-23  # of float32
@@ -37,7 +39,9 @@ PERCEPTRONS = {  # which are the perceptron while there is room
     "tightest": jaxsvm.tightest_perceptron,
     "forgetron": jaxsvm.forgetron,
 }
-METHODS = {name: lambda budget, make=make: make(RBF, budget=budget) for name, make in PERCEPTRONS.items()} | {
+METHODS = {
+    name: lambda budget, make=make: make(RBF, budget=budget) for name, make in PERCEPTRONS.items()
+} | {
     "projectron": lambda budget: jaxsvm.projectron(RBF, budget=budget, eta=ETA),
     "projectron++": lambda budget: jaxsvm.projectron_plus(RBF, budget=budget, eta=ETA),
     "bpas": lambda budget: jaxsvm.bpas(C, RBF, budget=budget),
@@ -52,15 +56,14 @@ def fourier():
     return features.fourier(jax.random.key(6), RBF, dim=D, features=2 * FREQUENCIES)
 
 
-def gaussian(x, z):
-    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / 2)
-
-
 def batches(x=X, y=LABELS, weight=1.0, b=1):
     """Rows in their order, b a step, (t, b, ...)."""
     row = lambda a: jnp.asarray(a).reshape(-1, b, *np.shape(a)[1:])
     return jaxsvm.Batch(
-        row(x), row(y), row(np.arange(len(y), dtype=np.int32)), row(weight * np.ones(len(y), np.asarray(x).dtype))
+        row(x),
+        row(y),
+        row(np.arange(len(y), dtype=np.int32)),
+        row(weight * np.ones(len(y), np.asarray(x).dtype)),
     )
 
 
@@ -79,7 +82,9 @@ def current(solver, state):
     """The function of the next step, where the model is a mean of such functions."""
     means = {"MeanState": "f", "NystromState": "w"}
     name = means.get(type(state.f).__name__)
-    return solver.model(state if name is None else state._replace(f=state.f._replace(mean=getattr(state.f, name))))
+    return solver.model(
+        state if name is None else state._replace(f=state.f._replace(mean=getattr(state.f, name)))
+    )
 
 
 def run(solver, steps):
@@ -91,7 +96,7 @@ def at(states, t):
     return jax.tree.map(lambda a: a[t], states)
 
 
-# ---------------------------------------------------------------------------------------------------- by hand, in NumPy
+# by hand, in NumPy
 
 
 class Function:
@@ -192,7 +197,10 @@ class Forgetron(Perceptron):
         a, b, c = sigma**2 - 2 * sigma * mu, 2 * sigma, self.Q - 15 / 32 * self.mistakes
         phi = 1 if a + b + c <= 0 else -2 * c / (b + np.sqrt(b * b - 4 * a * c))
         self.f.beta *= phi
-        self.Q, self.phis = self.Q + (sigma * phi) ** 2 + 2 * sigma * phi * (1 - phi * mu), (*self.phis, phi)
+        self.Q, self.phis = (
+            self.Q + (sigma * phi) ** 2 + 2 * sigma * phi * (1 - phi * mu),
+            (*self.phis, phi),
+        )
         self.f.drop(0)
 
 
@@ -249,7 +257,9 @@ class Bpas:
             return loss
         beta, near = self.f.beta, gaussian(x, self.f.x)[0]
         new = beta * near + tau * y
-        change = 0.5 * (beta**2 + new**2 - 2 * beta * new * near) + C * np.maximum(1 - y * (score - beta * near + new), 0)
+        change = 0.5 * (beta**2 + new**2 - 2 * beta * new * near) + C * np.maximum(
+            1 - y * (score - beta * near + new), 0
+        )
         r = np.argmin(change)
         self.f.append(x, new[r])
         self.f.drop(r)
@@ -275,7 +285,10 @@ class Fogd:
 
     def __init__(self):
         phi = fourier()
-        self.frequencies, self.w = np.asarray(phi.frequencies * phi.scale), np.zeros(2 * FREQUENCIES)
+        self.frequencies, self.w = (
+            np.asarray(phi.frequencies * phi.scale),
+            np.zeros(2 * FREQUENCIES),
+        )
         self.met = []  # w after each update
 
     def z(self, x):
@@ -309,7 +322,10 @@ class Nogd:
             if len(self.f) == BUDGET:
                 value, vector = np.linalg.eigh(gaussian(self.f.x, self.f.x))
                 value, vector = value[-KEPT:], vector[:, -KEPT:]
-                self.map, self.w = vector / np.sqrt(value), np.sqrt(value) * (vector.T @ self.f.beta)
+                self.map, self.w = (
+                    vector / np.sqrt(value),
+                    np.sqrt(value) * (vector.T @ self.f.beta),
+                )
         elif loss > 0:
             self.w = self.w + ETA * y * self.z(x)[0]
             self.met.append(self.w)
@@ -359,7 +375,8 @@ def test_every_step_is_that_of_the_paper(name, x64):
     method, solver = BY_HAND[name](), METHODS[name](BUDGET)
     states, info, values = alone(name)
     losses, expected = by_hand(method)
-    # 150 steps of rounding, 1e-16 each; where an inverse or eigenvectors are used, times their condition
+    # 150 steps of rounding, 1e-16 each; where an inverse or eigenvectors are used, times their
+    # condition
     np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10)
     np.testing.assert_allclose(info.loss, losses, rtol=0, atol=1e-10)
     assert np.sum(losses >= 1) > 3 * BUDGET
@@ -367,13 +384,15 @@ def test_every_step_is_that_of_the_paper(name, x64):
         assert int(info.support[-1]) == BUDGET
     if name in ("fogd", "nogd"):
         assert len(method.met) > 2 * BUDGET
-        np.testing.assert_allclose(solver.model(at(states, -1))(jnp.asarray(NEW)), method.mean(), rtol=0, atol=1e-10)
+        np.testing.assert_allclose(
+            solver.model(at(states, -1))(jnp.asarray(NEW)), method.mean(), rtol=0, atol=1e-10
+        )
     if name == "forgetron":
         assert min(method.phis) < 0.5 and max(method.phis) == 1
         np.testing.assert_allclose(states.f.memory[-1], method.Q, rtol=1e-10)
 
 
-# ------------------------------------------------------------------------------------------------ random_budget_perceptron
+# random_budget_perceptron
 
 
 def numbers(x, rows=X):
@@ -394,7 +413,9 @@ def test_random_budget_perceptron_given_the_points_that_went(x64):
             f.append(row[None], label)
             now = numbers(points[t])
             out = [place for place, number in enumerate(held) if number not in now]
-            assert len(out) == (len(held) == BUDGET) and t in now  # one of the old ones, never the newcomer
+            assert (
+                len(out) == (len(held) == BUDGET) and t in now
+            )  # one of the old ones, never the newcomer
             held.append(t)
             for place in out:
                 f.drop(place)
@@ -416,12 +437,18 @@ def drops(seed, rounds=10):
         x, y = far(rounds * N), np.where(np.arange(rounds * N) % 3 == 0, 1.0, -1.0)
         state, held, ages = solver.init(jax.random.key(seed), at(batches(), 0)), [], []
         for k in range(rounds):
-            states, info, _ = jax.device_get(trace(solver, state, batches(x[k * N : k * N + N], y[k * N : k * N + N])))
+            states, info, _ = jax.device_get(
+                trace(solver, state, batches(x[k * N : k * N + N], y[k * N : k * N + N]))
+            )
             assert np.all(info.loss == 1)
             state = at(states, -1)
-            for t, points in enumerate(np.asarray(jax.vmap(solver.model)(states).x[..., 0] / 50).astype(int), k * N):
+            for t, points in enumerate(
+                np.asarray(jax.vmap(solver.model)(states).x[..., 0] / 50).astype(int), k * N
+            ):
                 if len(held) == BUDGET:
-                    ages.append([place for place, number in enumerate(held) if number not in points])
+                    ages.append(
+                        [place for place, number in enumerate(held) if number not in points]
+                    )
                     held.pop(ages[-1][0])
                 held.append(t)
                 assert len(held) < BUDGET or set(held) == set(points.tolist())
@@ -444,7 +471,7 @@ def test_another_key_draws_others():
     assert np.mean(drops(0) == drops(1)) < 0.2  # 1/12 by chance
 
 
-# --------------------------------------------------------------------------------------------------------- room for all
+# room for all
 
 OFTEN = RNG.integers(0, 50, N)  # rows that come several times, with either label
 MIXED, MIXED_LABELS = X[OFTEN], LABELS[OFTEN] * np.where(RNG.random(N) < 0.25, -1, 1)
@@ -452,7 +479,8 @@ MIXED, MIXED_LABELS = X[OFTEN], LABELS[OFTEN] * np.where(RNG.random(N) < 0.25, -
 
 @functools.cache
 def perceptron():
-    """Losses, and values at new rows, of `perceptron(kernel)` on rows that come again; and how many of them it needs."""
+    """Losses, and values at new rows, of `perceptron(kernel)` on rows that come again; and how many
+    of them it needs."""
     data, solver = jaxsvm.dataset(MIXED, MIXED_LABELS), jaxsvm.perceptron(RBF)
 
     @jax.jit
@@ -470,7 +498,8 @@ def perceptron():
 @pytest.mark.long
 @pytest.mark.parametrize("name", [*PERCEPTRONS, "projectron"])
 def test_with_room_for_all_it_is_the_perceptron(name, x64):
-    """Rows come again with either label, so that coefficients grow, vanish and change sign in their places."""
+    """Rows come again with either label, so that coefficients grow, vanish and change sign in their
+    places."""
     losses, values, distinct = perceptron()
     expected = by_hand(Perceptron(np.inf), MIXED, MIXED_LABELS)
     assert distinct < np.sum(losses)
@@ -479,13 +508,14 @@ def test_with_room_for_all_it_is_the_perceptron(name, x64):
     np.testing.assert_array_equal(info.loss, losses)
     np.testing.assert_array_equal(info.loss, expected[0])
     assert int(info.support[-1]) == distinct
-    # sums of some 50 values in other orders; Projectron's d of a row that is a point is 1 but for 1e-16 cond(K)
+    # sums of some 50 values in other orders; Projectron's d of a row that is a point is 1 but for
+    # 1e-16 cond(K)
     tolerance = 1e-12 if name in PERCEPTRONS else 1e-9
     np.testing.assert_allclose(found, values, rtol=0, atol=tolerance)
     np.testing.assert_allclose(found, expected[1], rtol=0, atol=tolerance)
 
 
-# ------------------------------------------------------------------------------------------------------------ forgetron
+# forgetron
 
 
 @pytest.mark.parametrize(
@@ -512,12 +542,17 @@ def test_shrinkage_where_public_code_has_the_other_root(x64):
 @pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.1, 10), st.floats(0, 0.5), st.floats(0.2, 3))
-def test_forgetron_shrinks_within_bounds_and_its_damage_stays_below_them(seed, sigma, noise, weight):
-    """In float32: 0 < phi <= 1 and Q <= 15/32 mistakes, whatever the rows, their weight and the width of the kernel."""
+def test_forgetron_shrinks_within_bounds_and_its_damage_stays_below_them(
+    seed, sigma, noise, weight
+):
+    """In float32: 0 < phi <= 1 and Q <= 15/32 mistakes, whatever the rows, their weight and the
+    width of the kernel."""
     random = np.random.default_rng(seed)
     x = random.normal(size=(N, D)).astype(np.float32)
     y = np.where(random.random(N) < noise, -1, 1) * np.sign(x[:, 0])
-    states, info, _ = run(jaxsvm.forgetron(kernels.rbf(sigma), budget=4), batches(x, y.astype(np.float32), weight))
+    states, info, _ = run(
+        jaxsvm.forgetron(kernels.rbf(sigma), budget=4), batches(x, y.astype(np.float32), weight)
+    )
     f, mistakes = states.f, np.cumsum(info.loss > 0)
     np.testing.assert_array_equal(f.added, mistakes)
     late = np.flatnonzero((info.loss > 0) & (mistakes > 4))
@@ -528,11 +563,12 @@ def test_forgetron_shrinks_within_bounds_and_its_damage_stays_below_them(seed, s
     assert np.all(f.memory <= 15 / 32 * mistakes * (1 + 4 * EPS) + 40 * EPS * max(weight, 1) ** 2)
 
 
-# ----------------------------------------------------------------------------------------------------------- projectron
+# projectron
 
 
 def span(f):
-    """Points (s, d), the factor V (s, s) and coefficients (s,) with the rows that wait to be written in their places."""
+    """Points (s, d), the factor V (s, s) and coefficients (s,) with the rows that wait to be
+    written in their places."""
     (place, row, line), size = f.pending, int(f.size)
     x, inverse = f.x.copy(), f.inverse.copy()
     x[place], inverse[place] = row, line
@@ -549,15 +585,20 @@ def test_the_factor_inverts_the_kernel_among_the_points(dtype, eta, x64):
         x, V, _ = span(at(states, t).f)
         gram = gaussian(x, x)
         assert not np.triu(V, 1).any()
-        # a backward stable factorisation of s points loses s eps of the condition number, the residual its root more
+        # a backward stable factorisation of s points loses s eps of the condition number, the
+        # residual its root more
         np.testing.assert_allclose(
-            V.T @ V @ gram, np.eye(len(x)), rtol=0, atol=BUDGET * np.finfo(dtype).eps * np.linalg.cond(gram)
+            V.T @ V @ gram,
+            np.eye(len(x)),
+            rtol=0,
+            atol=BUDGET * np.finfo(dtype).eps * np.linalg.cond(gram),
         )
     assert len(x) > 4
 
 
 def test_projections_are_those_of_least_squares(x64):
-    """In coordinates in which k(x, z) is a product: rows of a Cholesky factor of the kernel among the points and the row."""
+    """In coordinates in which k(x, z) is a product: rows of a Cholesky factor of the kernel among
+    the points and the row."""
     states, info, _ = alone("projectron")
     met = 0
     for t in range(1, N):
@@ -583,7 +624,8 @@ def test_projectron_plus_takes_every_branch_of_its_rule(eta, x64):
 
 
 def test_a_row_is_never_nearer_than_the_span(x64):
-    """float32 takes |projection|^2 for more than k(x, x) where rows come again; what is left is 0 then."""
+    """float32 takes |projection|^2 for more than k(x, x) where rows come again; what is left is 0
+    then."""
     met = []
 
     def partial(loss, reach, left):
@@ -601,7 +643,11 @@ def test_a_row_is_never_nearer_than_the_span(x64):
     jax.block_until_ready(f)
     jax.effects_barrier()
     reach, left = np.array(met).T
-    assert np.any(reach > 1) and np.all(left >= 0) and np.all(left == np.maximum(1 - reach.astype(np.float32), 0))
+    assert (
+        np.any(reach > 1)
+        and np.all(left >= 0)
+        and np.all(left == np.maximum(1 - reach.astype(np.float32), 0))
+    )
     assert jax.tree.all(jax.tree.map(lambda a: bool(np.all(np.isfinite(a))), f))
 
 
@@ -618,11 +664,12 @@ def test_all_places_are_used_and_rows_that_come_again_take_none(name, x64):
     assert len(x) == len(numbers(x)) <= 6 and np.sum(info.loss) > 12 and np.all(np.isfinite(values))
 
 
-# ----------------------------------------------------------------------------------------------------------------- bpas
+# bpas
 
 
 def test_bpas_makes_the_least_change_for_any_kernel(x64):
-    """Where k(x, x) is not 1: by a search over the newcomer's coefficient for every point that might go."""
+    """Where k(x, x) is not 1: by a search over the newcomer's coefficient for every point that
+    might go."""
     kernel = lambda x, z: (1 + x @ z.T) ** 2 / 4
     solver = jaxsvm.bpas(0.2, kernels.polynomial(0.5, 0.5, degree=2), budget=BUDGET)
     states, info, values = run(solver, batches())
@@ -633,25 +680,36 @@ def test_bpas_makes_the_least_change_for_any_kernel(x64):
         near, own, diag = kernel(x, row)[:, 0], kernel(row, row)[0, 0], np.diag(kernel(x, x))
 
         def changed(new, r):
-            loss = max(1 - y * (beta @ near - beta[r] * near[r] + new * own), 0)  # noqa: B023
-            return 0.5 * (beta[r] ** 2 * diag[r] + new**2 * own - 2 * beta[r] * new * near[r]) + 0.2 * loss  # noqa: B023
+            loss = max(1 - y * (beta @ near - beta[r] * near[r] + new * own), 0)
+            return (
+                0.5 * (beta[r] ** 2 * diag[r] + new**2 * own - 2 * beta[r] * new * near[r])
+                + 0.2 * loss
+            )
 
         best = [
-            scipy.optimize.minimize_scalar(changed, (-5, 5), (-50, 50), (r,), "bounded", options={"xatol": 1e-10})
+            scipy.optimize.minimize_scalar(
+                changed, (-5, 5), (-50, 50), (r,), "bounded", options={"xatol": 1e-10}
+            )
             for r in range(BUDGET)
         ]
         r = int(np.argmin([found.fun for found in best]))
-        expected = kernel(NEW, np.delete(x, r, 0)) @ np.delete(beta, r) + best[r].x * kernel(NEW, row)[:, 0]
-        np.testing.assert_allclose(values[t], expected, rtol=0, atol=1e-5)  # a search sees 1e-8 of the change, its root of x
+        expected = (
+            kernel(NEW, np.delete(x, r, 0)) @ np.delete(beta, r)
+            + best[r].x * kernel(NEW, row)[:, 0]
+        )
+        np.testing.assert_allclose(
+            values[t], expected, rtol=0, atol=1e-5
+        )  # a search sees 1e-8 of the change, its root of x
         met += 1
     assert met > 20 and np.all(np.ptp(diag) > 1)
 
 
-# ------------------------------------------------------------------------------------------------------- nogd and fogd
+# nogd and fogd
 
 
 def nogd_at_the_switch(x, y, kept):
-    """After the step that filled the budget: values in many places, the same before the switch, and the rest of the run."""
+    """After the step that filled the budget: values in many places, the same before the switch, and
+    the rest of the run."""
     solver = jaxsvm.nogd(ETA, RBF, budget=BUDGET, features=kept)
     states, info, values = run(solver, batches(x, y))
     t = int(np.argmax(info.support == BUDGET))
@@ -670,7 +728,9 @@ def test_nogd_goes_on_as_it_was(x64):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-6), (np.float32, 5e-3)])  # sqrt(m eps) |coef|, once or twice
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(np.float64, 1e-6), (np.float32, 5e-3)]
+)  # sqrt(m eps) |coef|, once or twice
 def test_nogd_goes_on_as_it_was_where_rows_come_again(dtype, tolerance, x64):
     three = np.arange(N) % 3
     x, y = np.where(np.arange(N)[:, None] < BUDGET, X[three], X).astype(dtype), LABELS.astype(dtype)
@@ -682,7 +742,8 @@ def test_nogd_goes_on_as_it_was_where_rows_come_again(dtype, tolerance, x64):
 
 
 def test_nogd_is_gradient_descent_in_the_span_that_it_keeps(x64):
-    """In kernel coefficients: each step adds the projection of k(x, .) onto the leading eigenfunctions."""
+    """In kernel coefficients: each step adds the projection of k(x, .) onto the leading
+    eigenfunctions."""
     states, info, values = alone("nogd")
     t = int(np.argmax(info.support == BUDGET))
     stored = np.flatnonzero(np.diff(info.support[: t + 1], prepend=0))
@@ -701,7 +762,7 @@ def test_nogd_is_gradient_descent_in_the_span_that_it_keeps(x64):
     assert steps > 2 * BUDGET
 
 
-# -------------------------------------------------------------------------------------------------------------- the rate
+# the rate
 
 ORDERS = [np.random.default_rng(seed).permutation(1000) for seed in range(10)]
 
@@ -715,7 +776,8 @@ def moons(noise):
 
 @jax.jit
 def mistakes(solver, state, steps):
-    """How many rows are on the wrong side when they come: their loss is 1 at least, counted or hinge."""
+    """How many rows are on the wrong side when they come: their loss is 1 at least, counted or
+    hinge."""
 
     def step(state, batch):
         state, info = solver.update(state, batch)
@@ -746,9 +808,15 @@ def rate_of_the_perceptron(noise):
     return wrong / (1000 * len(ORDERS))
 
 
-# Times the rate of the perceptron, whose hundred points and more are cut to 40. Steps on the hinge do better than it.
+# Times the rate of the perceptron, whose hundred points and more are cut to 40. Steps on the hinge
+# do better than it.
 # Crammer's rule keeps the points on the wrong side: it is for classes that a function separates.
-WITHIN = {name: 1.25 for name in METHODS} | {"bpas": 0.9, "projectron++": 1.0, "nogd": 0.9, "fixed": 3.0}
+WITHIN = {name: 1.25 for name in METHODS} | {
+    "bpas": 0.9,
+    "projectron++": 1.0,
+    "nogd": 0.9,
+    "fixed": 3.0,
+}
 
 
 @pytest.mark.long
@@ -767,7 +835,7 @@ def test_rate_of_crammers_rule_where_classes_do_not_overlap():
     assert rate(METHODS["fixed"](40), 0.1) < 1.25 * reference
 
 
-# ------------------------------------------------------------------------------------------------------------- streams
+# streams
 
 ROWS, CHUNK = 1000, 100
 STREAM_X = np.random.default_rng(1).normal(size=(ROWS, D)).astype(np.float32)
@@ -787,7 +855,10 @@ def mapped(tmp_path_factory):
 
 def same(a, b):
     assert jax.tree.structure(a) == jax.tree.structure(b)
-    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
+    return all(
+        np.asarray(x).tobytes() == np.asarray(y).tobytes()
+        for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True)
+    )
 
 
 @pytest.mark.long
@@ -795,14 +866,24 @@ def same(a, b):
 def test_a_stream_from_files_is_fit_and_goes_on_to_the_bit(name, mapped, tmp_path):
     solver, path = METHODS[name](BUDGET), tmp_path / "run.npz"
     whole = jaxsvm.stream(solver, mapped, KEY)
-    fit = jaxsvm.fit(solver, jaxsvm.dataset(STREAM_X, STREAM_Y), KEY, steps=ROWS, sampler=samplers.epochs(1, shuffle=False))
+    fit = jaxsvm.fit(
+        solver,
+        jaxsvm.dataset(STREAM_X, STREAM_Y),
+        KEY,
+        steps=ROWS,
+        sampler=samplers.epochs(1, shuffle=False),
+    )
     assert jax.tree.structure(whole.state.solver) == jax.tree.structure(fit.state.solver)
-    for a, b in zip(*(jax.tree.leaves((run.model, run.state.solver)) for run in (whole, fit)), strict=True):
+    for a, b in zip(
+        *(jax.tree.leaves((run.model, run.state.solver)) for run in (whole, fit)), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)  # the same steps in another program
     jaxsvm.stream(solver, [mapped[k] for k in range(4)], KEY, save=path)
     state = models.load(path)
     rest = jaxsvm.stream(solver, mapped[int(state.chunks) :], state=state)
-    assert int(state.chunks) == 4 and same(rest.model, whole.model) and same(rest.state, whole.state)
+    assert (
+        int(state.chunks) == 4 and same(rest.model, whole.model) and same(rest.state, whole.state)
+    )
 
 
 @pytest.mark.long(but=1)
@@ -827,12 +908,23 @@ def test_a_stream_of_another_width_leaves_what_was_reached(name, mapped, tmp_pat
         yield from (mapped[k] for k in range(3))
         yield mapped[3]._replace(x=mapped[3].x[:, :2])
 
-    with pytest.raises(ValueError, match=r"chunks must have the same columns: one has 2 columns \(ndarray\), those before it 3"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"chunks must have the same columns: one has 2 columns "
+            r"\(ndarray\), those before it 3"
+        ),
+    ):
         jaxsvm.stream(solver, broken(), KEY, save=path)
     state = models.load(path)
-    rest, whole = jaxsvm.stream(solver, mapped[int(state.chunks) :], state=state), jaxsvm.stream(solver, mapped, KEY)
+    rest, whole = (
+        jaxsvm.stream(solver, mapped[int(state.chunks) :], state=state),
+        jaxsvm.stream(solver, mapped, KEY),
+    )
     assert int(state.chunks) == 3 and same(rest.state, whole.state)
-    with pytest.raises(ValueError, match="map takes rows of 3" if name == "fogd" else "state comes from"):
+    with pytest.raises(
+        ValueError, match="map takes rows of 3" if name == "fogd" else "state comes from"
+    ):
         jaxsvm.stream(solver, [(STREAM_X[:CHUNK, :2], STREAM_Y[:CHUNK])], state=state)
 
 
@@ -848,10 +940,12 @@ def test_a_stream_that_ends_early_keeps_what_was_reached(name, mapped, tmp_path)
     with pytest.raises(OSError, match="the other end is gone"):
         jaxsvm.stream(solver, torn(), KEY, save=path)
     short = jaxsvm.stream(solver, (mapped[k] for k in range(3)), KEY)
-    assert same(models.load(path), short.state) and short.finite and int(short.state.step) == 3 * CHUNK
+    assert (
+        same(models.load(path), short.state) and short.finite and int(short.state.step) == 3 * CHUNK
+    )
 
 
-# ------------------------------------------------------------------------------------------------ batches, sparse rows
+# batches, sparse rows
 
 FEW = 50
 
@@ -861,9 +955,19 @@ FEW = 50
 def test_rows_of_weight_0_beside_it_change_nothing(name, x64):
     """A row in each of the places of a batch in turn, wild ones beside it."""
     place = np.arange(FEW) % 3
-    x, y, weight = 9 * RNG.normal(size=(FEW, 3, D)), RNG.choice([-1.0, 1.0], size=(FEW, 3)), np.zeros((FEW, 3))
-    x[np.arange(FEW), place], y[np.arange(FEW), place], weight[np.arange(FEW), place] = X[:FEW], LABELS[:FEW], 1
-    _, info, values = run(METHODS[name](BUDGET), batches(x.reshape(-1, D), y.ravel(), weight.ravel(), b=3))
+    x, y, weight = (
+        9 * RNG.normal(size=(FEW, 3, D)),
+        RNG.choice([-1.0, 1.0], size=(FEW, 3)),
+        np.zeros((FEW, 3)),
+    )
+    x[np.arange(FEW), place], y[np.arange(FEW), place], weight[np.arange(FEW), place] = (
+        X[:FEW],
+        LABELS[:FEW],
+        1,
+    )
+    _, info, values = run(
+        METHODS[name](BUDGET), batches(x.reshape(-1, D), y.ravel(), weight.ravel(), b=3)
+    )
     _, one, expected = alone(name)
     np.testing.assert_allclose(values, expected[:FEW], rtol=0, atol=1e-12)
     np.testing.assert_allclose(info.loss, one.loss[:FEW], rtol=0, atol=1e-12)
@@ -873,31 +977,40 @@ def test_rows_of_weight_0_beside_it_change_nothing(name, x64):
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ("bogd", "fogd")])
 def test_rows_of_a_batch_come_in_turn(name, x64):
-    """Rows so far apart that no score changes in between; bogd shrinks once a step, features of fogd are never so far apart."""
+    """Rows so far apart that no score changes in between; bogd shrinks once a step, features of
+    fogd are never so far apart."""
     solver, x = METHODS[name](BUDGET), far(N)
     ones, info, _ = run(solver, batches(x))
-    threes, batched, _ = run(solver, batches(x, weight=3.0, b=3))  # a step takes the mean of its rows
+    threes, batched, _ = run(
+        solver, batches(x, weight=3.0, b=3)
+    )  # a step takes the mean of its rows
     one, three = solver.model(at(ones, -1)), solver.model(at(threes, -1))
     np.testing.assert_allclose(three.x, one.x, rtol=0, atol=0)
     np.testing.assert_allclose(three.coef, one.coef, rtol=0, atol=1e-14)
-    np.testing.assert_allclose(batched.loss, 3 * info.loss.reshape(-1, 3).mean(1), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        batched.loss, 3 * info.loss.reshape(-1, 3).mean(1), rtol=0, atol=1e-14
+    )
     np.testing.assert_array_equal(batched.support, info.support[2::3])
     assert int(info.support[-1]) == BUDGET
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["tightest", "forgetron", "projectron++", "bpas", "fogd", "nogd"])  # all spaces, all rules
+@pytest.mark.parametrize(
+    "name", ["tightest", "forgetron", "projectron++", "bpas", "fogd", "nogd"]
+)  # all spaces, all rules
 def test_sparse_rows_are_the_same_rows(name, x64):
     x = np.where(np.random.default_rng(2).random((N, D)) < 0.4, 0, X)
     index = jnp.arange(N, dtype=jnp.int32)[:, None]
     data = [jaxsvm.dataset(rows, LABELS) for rows in (x, scipy.sparse.csr_matrix(x))]
-    dense, sparse = (run(METHODS[name](BUDGET), jax.vmap(functools.partial(jaxsvm.take, d))(index)) for d in data)
+    dense, sparse = (
+        run(METHODS[name](BUDGET), jax.vmap(functools.partial(jaxsvm.take, d))(index)) for d in data
+    )
     np.testing.assert_allclose(sparse[2], dense[2], rtol=0, atol=1e-10)
     np.testing.assert_allclose(sparse[1].loss, dense[1].loss, rtol=0, atol=1e-10)
     assert np.sum(dense[1].loss > 0) > BUDGET
 
 
-# ------------------------------------------------------------------------------------------------------- what is refused
+# what is refused
 
 
 def begin(solver):
@@ -919,9 +1032,14 @@ def with_kernel(name, kernel, budget=BUDGET):
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "fogd"])
 def test_budgets_and_kernels_that_are_none(name):
     for budget in (1, 0, -3, 2.5, True, "12"):
-        with pytest.raises(ValueError, match=f"budget must be a whole number of at least 2, .* got {budget!r}"):
+        with pytest.raises(
+            ValueError, match=f"budget must be a whole number of at least 2, .* got {budget!r}"
+        ):
             begin(with_kernel(name, RBF, budget))
-    with pytest.raises(ValueError, match="a budget holds points of its own, and a precomputed kernel knows training rows only"):
+    with pytest.raises(
+        ValueError,
+        match="a budget holds points of its own, and a precomputed kernel knows training rows only",
+    ):
         begin(with_kernel(name, kernels.precomputed()))
 
 
@@ -944,20 +1062,31 @@ def test_numbers_that_are_not_above_0(name, make, number):
 
 
 def test_a_step_of_bogd_that_turns_the_function_round_is_refused():
-    with pytest.raises(ValueError, match="eta lam must be below 1, or a step turns the function round, got 1: lower eta"):
+    with pytest.raises(
+        ValueError,
+        match="eta lam must be below 1, or a step turns the function round, got 1: lower eta",
+    ):
         begin(jaxsvm.bogd(2.0, RBF, budget=2, eta=0.5))
 
 
 @pytest.mark.parametrize("kept", [0, BUDGET + 1, 1.5, True])
 def test_features_of_nogd_are_at_most_its_points(kept):
-    with pytest.raises(ValueError, match=f"features must be a whole number from 1 to the budget, {BUDGET}, got {kept!r}"):
+    with pytest.raises(
+        ValueError,
+        match=f"features must be a whole number from 1 to the budget, {BUDGET}, got {kept!r}",
+    ):
         begin(jaxsvm.nogd(ETA, RBF, budget=BUDGET, features=kept))
 
 
 @pytest.mark.long
 def test_projectron_takes_all_mistakes_of_a_batch_as_the_perceptron_does(x64):
     """The second row is right once the first is in; it was a mistake when the batch was scored."""
-    data = jaxsvm.Batch(jnp.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), jnp.ones(2), jnp.arange(2, dtype=jnp.int32), jnp.ones(2))
+    data = jaxsvm.Batch(
+        jnp.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]),
+        jnp.ones(2),
+        jnp.arange(2, dtype=jnp.int32),
+        jnp.ones(2),
+    )
     values = []
     for solver in (jaxsvm.projectron(RBF, budget=4), jaxsvm.stoptron(RBF, budget=4)):
         state = solver.update(solver.init(KEY, data), data)[0]
@@ -967,7 +1096,9 @@ def test_projectron_takes_all_mistakes_of_a_batch_as_the_perceptron_does(x64):
 
 def test_bpas_takes_a_row_that_is_0_in_feature_space():
     """Nothing projects on it; the other rows are learned as if it were absent."""
-    data = jaxsvm.dataset(np.array([[1.0, 0], [0, 1], [0, 0], [2, 1]], np.float32), np.array([1, -1, 1, 1]))
+    data = jaxsvm.dataset(
+        np.array([[1.0, 0], [0, 1], [0, 0], [2, 1]], np.float32), np.array([1, -1, 1, 1])
+    )
     solver = jaxsvm.bpas(1.0, kernels.linear(), budget=2)
     found = jaxsvm.fit(solver, data, KEY, steps=8, sampler=samplers.epochs(1, shuffle=False))
     assert np.isfinite(np.asarray(found.model.coef)).all() and found.finite
@@ -979,5 +1110,7 @@ def test_counts_of_a_point_stay_when_its_row_is_a_mistake_again():
     solver = jaxsvm.tightest_perceptron(kernels.linear(), budget=3)
     sampler = samplers.epochs(1, shuffle=False)
     state = jaxsvm.fit(solver, data, KEY, steps=4, sampler=sampler).state.solver
-    counts = np.concatenate([np.asarray(a).reshape(3, -1) for a in jax.tree.leaves(state.f.annotations)], axis=1)
+    counts = np.concatenate(
+        [np.asarray(a).reshape(3, -1) for a in jax.tree.leaves(state.f.annotations)], axis=1
+    )
     assert counts.sum() == 4 and sorted(counts[counts.sum(1) > 0].ravel()) == [2, 2]

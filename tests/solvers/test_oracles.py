@@ -1,4 +1,5 @@
-"""The solvers against plain NumPy transcriptions of their papers, on the same rows, and against one another."""
+"""The solvers against plain NumPy transcriptions of their papers, on the same rows, and against one
+another."""
 
 import functools
 from typing import NamedTuple
@@ -13,14 +14,19 @@ import sklearn.svm
 
 import jaxsvm
 from jaxsvm import kernels, losses
-from jaxsvm.engines.coordinate import CoordinateState, dual_coef
-from jaxsvm.engines.gradient import GradientState, Weights
-from jaxsvm.engines.online import OnlineState
+from jaxsvm.engines.coordinate_ascent import CoordinateState, dual_coef
+from jaxsvm.engines.gradient_descent import GradientState, Weights
+from jaxsvm.engines.online_learning import OnlineState
 from jaxsvm.models import Linear
 from jaxsvm.spaces.running_mean import MeanState
 
-N, D, T = 24, 3, 72  # three passes a run; everything has these shapes, so that programs are compiled once
-TOL = 1e-12  # float64: 72 steps of rounding (1e-16 each) on iterates of size 1, with room for cancellation
+N, D, T = (
+    24,
+    3,
+    72,
+)  # three passes a run; everything has these shapes, so that programs are compiled once
+# float64: 72 steps of rounding (1e-16 each) on iterates of size 1, with room for cancellation
+TOL = 1e-12
 TOL32 = 3e-5  # float32: 72 steps of 6e-8 each
 
 
@@ -46,7 +52,9 @@ RBF = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / (2 * SIGMA**2))
 class Trace(NamedTuple):
     w: np.ndarray  # (T, d) or (T, n)  weights or coefficients of the model after each step
     b: np.ndarray  # (T,)
-    inner: np.ndarray  # the same of what the solver itself holds: dual variables, the iterate behind a mean
+    inner: (
+        np.ndarray
+    )  # the same of what the solver itself holds: dual variables, the iterate behind a mean
     info: jaxsvm.Info
     state: object  # after the last step
 
@@ -65,10 +73,15 @@ def _inner(state):
 @jax.jit
 def _scan(solver, state, data, rows):
     def step(state, row):
-        batch = jaxsvm.take(data, row) if solver.reads == "rows" else data._replace(index=row)
+        batch = jaxsvm.take(data, row) if not solver.needs_all_rows else data._replace(index=row)
         state, info = solver.update(state, batch)
         model = solver.model(state, data)
-        return state, ((model.w if isinstance(model, Linear) else model.coef), model.b, _inner(state), info)
+        return state, (
+            (model.w if isinstance(model, Linear) else model.coef),
+            model.b,
+            _inner(state),
+            info,
+        )
 
     return jax.lax.scan(step, state, rows)
 
@@ -79,7 +92,8 @@ def dataset(x=X, y=Y, weight=None, dtype=np.float64, task="binary"):
 
 
 def run(solver, rows, data=None, *, times=1, state=None, fed=None):
-    """`times` runs over `rows`, one after the other; the trace of the last. `fed`: the weights that steps see."""
+    """`times` runs over `rows`, one after the other; the trace of the last. `fed`: the weights that
+    steps see."""
     data = dataset() if data is None else data
     state = solver.init(jax.random.key(0), data) if state is None else state
     given = data if fed is None else data._replace(weight=jnp.asarray(fed))
@@ -98,7 +112,7 @@ def close(got, want, tol=TOL):
     assert np.abs(got - want).max() <= tol * np.abs(want).max()
 
 
-# ---------------------------------------------------------------------------------------------------- by hand, in NumPy
+# by hand, in NumPy
 
 
 def pegasos_by_hand(x, y, lam, rows, *, project=True, bias="none", advance=False, w=None):
@@ -151,7 +165,11 @@ def svmsgd_by_hand(x, y, lam, rows, *, t0=None, shrink_first=False, free=False, 
 def asgd_by_hand(x, y, lam, rows, start, *, free=False, rate=0.01):
     eta0, w, b, mean, trace = min(lam**-0.25, 1 / lam), np.zeros(x.shape[1]), 0.0, None, []
     for t, i in enumerate(rows[:, 0]):
-        eta = eta0 / (1 + lam * eta0 * t) if t < start else eta0 / (1 + lam * eta0 * (t - start)) ** 0.75
+        eta = (
+            eta0 / (1 + lam * eta0 * t)
+            if t < start
+            else eta0 / (1 + lam * eta0 * (t - start)) ** 0.75
+        )
         hit = y[i] * (x[i] @ w + b) < 1
         w = (1 - lam * eta) * w + hit * eta * y[i] * x[i]
         b += hit * free * rate * eta * y[i]
@@ -193,7 +211,10 @@ def perceptron_by_hand(gram, y, rows):
 
 def sdca_by_hand(gram, y, bound, rows, alpha=None):
     """alpha after each visit, and |change| k(x_i, x_i) at it."""
-    alpha, bound = np.zeros(len(y)) if alpha is None else alpha.copy(), np.broadcast_to(bound, len(y))
+    alpha, bound = (
+        np.zeros(len(y)) if alpha is None else alpha.copy(),
+        np.broadcast_to(bound, len(y)),
+    )
     trace, moved = [], []
     for i in np.ravel(rows):
         old = alpha[i]
@@ -241,7 +262,7 @@ def optimum(space="linear"):
     return alpha, w, best
 
 
-# -------------------------------------------------------------------------------------------------------------- Pegasos
+# Pegasos
 
 PEGASOS = [
     (dict(), UNIFORM),
@@ -324,7 +345,9 @@ def test_p4_on_all_rows_the_order_does_not_matter(x64):
 @pytest.mark.parametrize("k", [1, 4])
 def test_p7_whole_passes_end_at_the_optimum_under_strong_regularisation(k, x64):
     lam = 1.1 * R**2
-    epochs = np.concatenate([np.random.default_rng(s).permutation(N).reshape(-1, k) for s in range(3 * k)])
+    epochs = np.concatenate(
+        [np.random.default_rng(s).permutation(N).reshape(-1, k) for s in range(3 * k)]
+    )
     w = run(jaxsvm.pegasos(lam, project=False), epochs).w
     ends = w[N // k - 1 :: N // k]
     close(ends, np.tile(Y @ X / N / lam, (len(ends), 1)))
@@ -341,7 +364,7 @@ def test_averaged_pegasos_is_the_mean_of_the_iterates(x64):
     close(late, np.cumsum(weight * iterates, 0) / np.cumsum(weight, 0))
 
 
-# ------------------------------------------------------------------------------------------------------- kernel Pegasos
+# kernel Pegasos
 
 
 @pytest.mark.parametrize("rows", [UNIFORM, BATCHES], ids=["one", "batch"])
@@ -352,7 +375,9 @@ def test_kernel_pegasos_counts_and_decisions(rows, x64):
     assert 0.2 < hits.mean() < 0.95  # both kinds of decision occur
     close(got.w, coefs)
     counts = got.inner * Y * rows.shape[1]
-    np.testing.assert_allclose(counts, np.round(counts), atol=1e-12)  # k N_i / k: whole up to the rounding of 1/k
+    np.testing.assert_allclose(
+        counts, np.round(counts), atol=1e-12
+    )  # k N_i / k: whole up to the rounding of 1/k
     assert round(counts[-1].sum()) == round(hits.sum() * rows.shape[1])
 
 
@@ -371,7 +396,7 @@ def test_kernel_pegasos_with_the_linear_kernel_is_pegasos(rows, x64):
     close(coef @ X, run(jaxsvm.pegasos(LAM, project=False), rows).w)
 
 
-# ------------------------------------------------------------------------------------------------------- Bottou's, ASGD
+# Bottou's, ASGD
 
 
 @pytest.mark.parametrize("lam", [0.02, 0.5, 3.0])
@@ -382,9 +407,13 @@ def test_bottou_sgd_is_the_code_with_skip_1(lam, free, x64):
 
 
 def test_bottou_and_pegasos_differ_by_clock_and_order(x64):
-    """SVMSGD2 from t = 1 with the shrink before the addition is Pegasos; lam >= 1 gives our solver that clock, not the order."""
+    """SVMSGD2 from t = 1 with the shrink before the addition is Pegasos; lam >= 1 gives our solver
+    that clock, not the order."""
     lam = 1.5
-    close(run(jaxsvm.pegasos(lam, project=False), UNIFORM).w, svmsgd_by_hand(X, Y, lam, UNIFORM, t0=1, shrink_first=True)[:, :-1])
+    close(
+        run(jaxsvm.pegasos(lam, project=False), UNIFORM).w,
+        svmsgd_by_hand(X, Y, lam, UNIFORM, t0=1, shrink_first=True)[:, :-1],
+    )
     got = run(jaxsvm.bottou_sgd(lam), UNIFORM).w
     close(got, svmsgd_by_hand(X, Y, lam, UNIFORM, t0=1)[:, :-1])
     assert np.abs(got - run(jaxsvm.pegasos(lam, project=False), UNIFORM).w).max() > 1e-3
@@ -392,15 +421,21 @@ def test_bottou_and_pegasos_differ_by_clock_and_order(x64):
 
 @pytest.mark.parametrize("start, free", [(0, False), (30, True)])
 def test_asgd_is_the_direct_recursion(start, free, x64):
-    got = run(jaxsvm.asgd(LAM, average_from=start, bias="free" if free else "none", bias_rate=0.05), UNIFORM)
+    got = run(
+        jaxsvm.asgd(LAM, average_from=start, bias="free" if free else "none", bias_rate=0.05),
+        UNIFORM,
+    )
     close(np.c_[got.w, got.b], asgd_by_hand(X, Y, LAM, UNIFORM, start, free=free, rate=0.05))
 
 
-@pytest.mark.parametrize("solver", [jaxsvm.bottou_sgd, functools.partial(jaxsvm.asgd, average_from=T)])
+@pytest.mark.parametrize(
+    "solver", [jaxsvm.bottou_sgd, functools.partial(jaxsvm.asgd, average_from=T)]
+)
 def test_a_feature_bias_converges_to_the_optimum_of_the_augmented_problem(solver, x64):
     """With bias_rate below 1 too: it slows the bias down, the problem stays the same.
 
-    After 43,200 steps P is 1e-6 to 5e-5 above P*; with a penalty on the bias that is 1/bias_rate = 4 times too heavy
+    After 43,200 steps P is 1e-6 to 5e-5 above P*; with a penalty on the bias that is 1/bias_rate =
+    4 times too heavy
     the limit is 4e-3 above.
     """
     _, best, value = optimum("feature")
@@ -410,7 +445,7 @@ def test_a_feature_bias_converges_to_the_optimum_of_the_augmented_problem(solver
     assert hinge_primal(w, ONES, Y, LAM) - value < 2e-4
 
 
-# ------------------------------------------------------------------------------------------------------ constrained SGD
+# constrained SGD
 
 
 @pytest.mark.parametrize("rows", [UNIFORM, BATCHES], ids=["one", "batch"])
@@ -421,13 +456,18 @@ def test_constrained_sgd_step_by_step_and_in_its_ball(kernel, rows, x64):
     means, iterates = constrained_by_hand(gram, Y, radius, rows)
     close(got.w, means @ X if kernel is None else means)
     close(got.inner, iterates @ X if kernel is None else iterates)
-    square = (got.inner**2).sum(1) if kernel is None else np.einsum("ti,ij,tj->t", got.inner, gram, got.inner)
+    square = (
+        (got.inner**2).sum(1)
+        if kernel is None
+        else np.einsum("ti,ij,tj->t", got.inner, gram, got.inner)
+    )
     assert square.max() <= radius**2 * (1 + 1e-12)  # |w|^2 is carried along: 72 roundings
     assert square.max() >= radius**2 * (1 - 1e-12)  # and the edge is reached
 
 
 def test_constrained_sgd_regret_and_guarantee(x64):
-    """Zinkevich: sum of l_t(w_t) - l_t(u) <= 3 r R sqrt(T), for every u in the ball and any rows at all."""
+    """Zinkevich: sum of l_t(w_t) - l_t(u) <= 3 r R sqrt(T), for every u in the ball and any rows at
+    all."""
     _, best, _ = optimum()
     radius, worst = np.linalg.norm(best), []
     hinge = np.maximum(1 - Y * (X @ best), 0)
@@ -438,16 +478,19 @@ def test_constrained_sgd_regret_and_guarantee(x64):
         worst.append((got.info.loss - hinge[rows[:, 0]]).sum())
         excess.append(hinge_primal(got.w[-1], X, Y, 0.0) - hinge.mean())
     assert max(worst) <= 3 * radius * R * np.sqrt(T)
-    # In expectation the mean iterate is above the minimum over the ball (u = w*_lam, lam |w*| the multiplier) by less.
+    # In expectation the mean iterate is above the minimum over the ball (u = w*_lam, lam |w*| the
+    # multiplier) by less.
     assert -1e-12 <= min(excess)
     assert np.mean(excess) <= 3 * radius * R / np.sqrt(T)
     assert np.mean(excess) <= 0.1  # measured 0.027: the bound above is loose
 
 
-# ----------------------------------------------------------------------------------------------------------- perceptron
+# perceptron
 
 
-@pytest.mark.parametrize("average, rows", [(False, UNIFORM), (True, BATCHES)], ids=["last of one", "mean of batch"])
+@pytest.mark.parametrize(
+    "average, rows", [(False, UNIFORM), (True, BATCHES)], ids=["last of one", "mean of batch"]
+)
 @pytest.mark.parametrize("kernel", [None, kernels.rbf(SIGMA)], ids=["linear", "rbf"])
 def test_perceptron_step_by_step(kernel, rows, average, x64):
     gram = X @ X.T if kernel is None else RBF
@@ -460,11 +503,16 @@ def test_perceptron_step_by_step(kernel, rows, average, x64):
 
 
 def test_perceptron_mistake_bound(x64):
-    """At most (R/G)^2 mistakes, G the margin of a separator of norm 1, however often and in whatever order rows come."""
+    """At most (R/G)^2 mistakes, G the margin of a separator of norm 1, however often and in
+    whatever order rows come."""
     w = np.array([1.0, -1.0, 0.5])
     x = X + np.outer(np.sign(X @ w), w) * 0.25
     y = np.sign(x @ w)
-    svm = sklearn.svm.LinearSVC(C=1e4, loss="hinge", fit_intercept=False, tol=1e-10, max_iter=10**6).fit(x, y).coef_[0]
+    svm = (
+        sklearn.svm.LinearSVC(C=1e4, loss="hinge", fit_intercept=False, tol=1e-10, max_iter=10**6)
+        .fit(x, y)
+        .coef_[0]
+    )
     margin = (y * (x @ svm)).min() / np.linalg.norm(svm)
     reach = np.sqrt((x**2).sum(1).max())
     data, state, mistakes = dataset(x, y), None, 0
@@ -475,7 +523,7 @@ def test_perceptron_mistake_bound(x64):
     assert got.info.loss.sum() == 0 and (y * (x @ got.w[-1]) > 0).all()  # ended, and separates
 
 
-# ----------------------------------------------------------------------------------------------------------------- SDCA
+# SDCA
 
 
 def _kernel(gram_of):
@@ -492,13 +540,15 @@ def test_sdca_visits_rows_one_after_the_other(space, rows, x64):
     after = alpha[rows.shape[1] - 1 :: rows.shape[1]]
     close(got.inner, after * Y)
     close(got.w, (after * Y) @ X if space == "linear" else after * Y)
-    # No step lowers the dual; the gain that a step reports is what it gained; the box holds exactly.
+    # No step lowers the dual; the gain that a step reports is what it gained; the box holds
+    # exactly.
     value = np.r_[0, hinge_dual(got.inner * Y, gram, Y)]
     assert np.diff(value).min() >= -1e-13
     np.testing.assert_allclose(got.info.progress.sum(1), np.diff(value), atol=1e-13 * value.max())
     assert (got.inner * Y >= 0).all() and (got.inner * Y <= C).all() and (got.inner * Y == C).any()
     np.testing.assert_array_equal(got.info.support, (after != 0).sum(1))
-    # The residual: the largest move of the last stretch of steps in which every row was visited, infinite before.
+    # The residual: the largest move of the last stretch of steps in which every row was visited,
+    # infinite before.
     want, last, seen, worst = [], np.inf, set(), 0
     for batch, moves in zip(rows, moved.reshape(rows.shape), strict=True):
         seen, worst = seen | set(batch.tolist()), max(worst, moves.max())
@@ -563,20 +613,34 @@ def test_kernel_sdca_against_a_quadratic_program(x64):
 
 
 SKLEARN = {
-    "hinge": (losses.hinge, lambda: sklearn.svm.LinearSVC(C=C, loss="hinge", fit_intercept=False, tol=1e-12, max_iter=10**7)),
+    "hinge": (
+        losses.hinge,
+        lambda: sklearn.svm.LinearSVC(
+            C=C, loss="hinge", fit_intercept=False, tol=1e-12, max_iter=10**7
+        ),
+    ),
     "squared_hinge": (
         losses.squared_hinge,
-        lambda: sklearn.svm.LinearSVC(C=C, loss="squared_hinge", dual=False, fit_intercept=False, tol=1e-12, max_iter=10**5),
+        lambda: sklearn.svm.LinearSVC(
+            C=C, loss="squared_hinge", dual=False, fit_intercept=False, tol=1e-12, max_iter=10**5
+        ),
     ),
     "logistic": (
         losses.logistic,
-        lambda: sklearn.linear_model.LogisticRegression(C=C, fit_intercept=False, tol=1e-12, max_iter=10**5),
+        lambda: sklearn.linear_model.LogisticRegression(
+            C=C, fit_intercept=False, tol=1e-12, max_iter=10**5
+        ),
     ),
     "eps_insensitive": (
         losses.eps_insensitive(0.2),
-        lambda: sklearn.svm.LinearSVR(C=C, epsilon=0.2, fit_intercept=False, tol=1e-12, max_iter=10**7),
+        lambda: sklearn.svm.LinearSVR(
+            C=C, epsilon=0.2, fit_intercept=False, tol=1e-12, max_iter=10**7
+        ),
     ),
-    "squared": (losses.squared, lambda: sklearn.linear_model.Ridge(alpha=1 / C, fit_intercept=False)),
+    "squared": (
+        losses.squared,
+        lambda: sklearn.linear_model.Ridge(alpha=1 / C, fit_intercept=False),
+    ),
 }
 
 
@@ -615,12 +679,15 @@ def test_sdca_starts_from_more_rows_than_one_block(x64):
     coef, gram = alpha * np.asarray(data.y), np.exp(-((x[:, None] - x[None]) ** 2).sum(-1) / 2)
     start = jnp.asarray(alpha)
     close(jaxsvm.sdca(1.0, start=start).init(jax.random.key(0), data).f, coef @ x)
-    close(jaxsvm.sdca(1.0, kernels.rbf(1.0), start=start).init(jax.random.key(0), data).f.response, gram @ coef)
+    close(
+        jaxsvm.sdca(1.0, kernels.rbf(1.0), start=start).init(jax.random.key(0), data).f.response,
+        gram @ coef,
+    )
     with pytest.raises(ValueError, match="start has shape"):
         jaxsvm.sdca(1.0, start=start[:-1]).init(jax.random.key(0), data)
 
 
-# ---------------------------------------------------------------------------------------------------------- subgradient
+# subgradient
 
 
 def test_subgradient_step_by_step(x64):
@@ -631,13 +698,17 @@ def test_subgradient_step_by_step(x64):
     close(got.info.residual, np.linalg.norm(g, axis=1))
 
 
-# ----------------------------------------------------------------------------------------- facts that hold for all of them
+# ----------------------------------------------------------------------------------------- facts
+# that hold for all of them
 
 
 def _solvers(lam, radius):
-    """name -> (solver, rows, tolerance of |w - mu/lam| lam / R at T steps under strong regularisation)."""
+    """name -> (solver, rows, tolerance of |w - mu/lam| lam / R at T steps under strong
+    regularisation)."""
     c = 1 / (lam * N)
-    log = (1 + np.log(T)) / T  # Bottou's shrink after the addition: sum_t 1/t^2-like terms over T, see 1.3
+    log = (
+        1 + np.log(T)
+    ) / T  # Bottou's shrink after the addition: sum_t 1/t^2-like terms over T, see 1.3
     free = 4 / np.sqrt(T)  # noise of an average of T steps
     rows = PASSES[:, None]
     return {
@@ -670,9 +741,13 @@ def test_u2_strong_regularisation_has_a_closed_form(name, x64):
     assert excess >= -1e-14
     if tol is None:
         assert hinge_primal(w, X, Y, 0.0) - (1 - mu @ mu / lam) <= 3 * radius * R / np.sqrt(T)
-        return close(w / np.linalg.norm(w), mu / np.linalg.norm(mu), 0.2)  # the mean points at mu; measured 0.1
+        return close(
+            w / np.linalg.norm(w), mu / np.linalg.norm(mu), 0.2
+        )  # the mean points at mu; measured 0.1
     assert np.linalg.norm(w - mu / lam) <= tol * R / lam
-    assert excess == pytest.approx(lam / 2 * ((w - mu / lam) ** 2).sum(), abs=1e-14)  # all margins are below 1: P is a parabola
+    assert excess == pytest.approx(
+        lam / 2 * ((w - mu / lam) ** 2).sum(), abs=1e-14
+    )  # all margins are below 1: P is a parabola
 
 
 EXTRA = {
@@ -719,7 +794,11 @@ def test_u6_replicated_data_and_weights_leave_the_problem_as_it_is(x64):
     # The optimum: C = 1/(lam sum w) for all four; 150 passes of dual ascent bring w to 1e-8.
     passes = np.tile(np.random.default_rng(8).permutation(2 * N), 3)
     best = run(jaxsvm.sdca(C), PASSES, times=200).w[-1]
-    np.testing.assert_allclose(run(jaxsvm.sdca(C / 2), passes, dataset(X[twice], Y[twice]), times=200).w[-1], best, atol=1e-8)
+    np.testing.assert_allclose(
+        run(jaxsvm.sdca(C / 2), passes, dataset(X[twice], Y[twice]), times=200).w[-1],
+        best,
+        atol=1e-8,
+    )
     rows = np.where(weight[PASSES] > 0, PASSES, -1)
     one = run(jaxsvm.sdca(C / 2), rows, dataset(weight=weight), times=200).w[-1]
     two = run(jaxsvm.sdca(C / 2), passes, dataset(X[copies], Y[copies]), times=200).w[-1]
@@ -736,7 +815,8 @@ SCALED = {
 
 @pytest.mark.parametrize("name", SCALED)
 def test_u7_a_scaled_kernel_with_scaled_lam_is_the_same_predictor(name, x64):
-    """K -> s K, lam -> s lam: coefficients over s, at every step; s is no power of two, so roundings differ."""
+    """K -> s K, lam -> s lam: coefficients over s, at every step; s is no power of two, so
+    roundings differ."""
     s = 3.7
     plain = run(SCALED[name](1.0, 1.0 * kernels.rbf(SIGMA)), UNIFORM)
     scaled = run(SCALED[name](s, s * kernels.rbf(SIGMA)), UNIFORM)
@@ -746,10 +826,13 @@ def test_u7_a_scaled_kernel_with_scaled_lam_is_the_same_predictor(name, x64):
 
 def test_u7_the_perceptron_has_no_scale(x64):
     kernel = kernels.rbf(SIGMA)
-    close(run(jaxsvm.perceptron(3.7 * kernel), UNIFORM).w, run(jaxsvm.perceptron(kernel), UNIFORM).w)
+    close(
+        run(jaxsvm.perceptron(3.7 * kernel), UNIFORM).w, run(jaxsvm.perceptron(kernel), UNIFORM).w
+    )
 
 
-# Excess over P* that each must be within after 720 steps: five to ten times what was measured, as rounding may turn a
+# Excess over P* that each must be within after 720 steps: five to ten times what was measured, as
+# rounding may turn a
 # decision of a stochastic method and change all that follows.
 ORDER = {
     "pegasos": 3e-3,
@@ -774,7 +857,9 @@ def test_oracle_14_duals_are_below_and_primals_above_the_optimum(name, x64):
         assert hinge_primal(w, X, Y, LAM).min() >= value - 1e-13
         # Feasible duals: those of dual ascent, and those that each iterate's own violations make.
         violators = (Y * (w @ X.T) < 1) * C
-        scale = np.clip(violators.sum(1) / np.maximum((violators * Y @ X) ** 2 @ np.ones(D), 1e-300), 0, 1)
+        scale = np.clip(
+            violators.sum(1) / np.maximum((violators * Y @ X) ** 2 @ np.ones(D), 1e-300), 0, 1
+        )
         duals = [scale[:, None] * violators] + ([got.inner * Y] if name == "sdca" else [])
         for feasible in duals:
             assert (feasible >= 0).all() and (feasible <= C).all()

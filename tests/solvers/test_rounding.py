@@ -1,4 +1,5 @@
-"""What float32 cannot hold: runs that rounding has stopped end and say so, and bounds stay bounds."""
+"""What float32 cannot hold: runs that rounding has stopped end and say so, and bounds stay
+bounds."""
 
 import functools
 
@@ -43,12 +44,21 @@ def violation(coef, y, gram, C, bias="free"):
 
 RUNS = [
     ("decomposition", "cubic", 3.5e-4, 1e4),
-    *(pytest.param(*case, marks=pytest.mark.long) for case in (
-        ("decomposition", "square", 1.0, 1e3), ("decomposition", "linear", 1.0, 1e4), ("decomposition", "custom", 1.0, 1e3),
-        ("decomposition", "sum", 0.1, 1e3), ("blocks", "cubic", 3.5e-4, 1e4), ("smo", "cubic", 3.5e-4, 1e4),
-        ("lasvm", "cubic", 3.5e-4, 1e4), ("sdca", "cubic", 3.5e-4, 1e4), ("sdca", "square", 1.0, 1e3),
-    )),
-]  # fmt: skip
+    *(
+        pytest.param(*case, marks=pytest.mark.long)
+        for case in (
+            ("decomposition", "square", 1.0, 1e3),
+            ("decomposition", "linear", 1.0, 1e4),
+            ("decomposition", "custom", 1.0, 1e3),
+            ("decomposition", "sum", 0.1, 1e3),
+            ("blocks", "cubic", 3.5e-4, 1e4),
+            ("smo", "cubic", 3.5e-4, 1e4),
+            ("lasvm", "cubic", 3.5e-4, 1e4),
+            ("sdca", "cubic", 3.5e-4, 1e4),
+            ("sdca", "square", 1.0, 1e3),
+        )
+    ),
+]
 
 
 @pytest.mark.parametrize("name, kernel, C, offset", RUNS)
@@ -63,7 +73,9 @@ def test_a_run_claims_no_more_than_its_kernel_values_hold(name, kernel, C, offse
     }.get(name) or getattr(jaxsvm, name)
     steps = {"smo": 500, "sdca": 540}.get(name, 5)
     run = jaxsvm.fit(solver(C, block), jaxsvm.dataset(x, y), KEY, steps=steps, tol=1e-3)
-    off = violation(run.model.coef, y, exact(x.astype(np.float64)), float(np.float32(C)), run.model.bias)
+    off = violation(
+        run.model.coef, y, exact(x.astype(np.float64)), float(np.float32(C)), run.model.bias
+    )
     assert off > 1e-2 and not run.converged
     assert run.reason == "steps"
     assert "float32" in run.status or name == "sdca"  # whose steps go on
@@ -71,7 +83,9 @@ def test_a_run_claims_no_more_than_its_kernel_values_hold(name, kernel, C, offse
     x, _ = rows(0.0)
     C = 1e-2
     run = jaxsvm.fit(solver(C, block), jaxsvm.dataset(x, y), KEY, steps=6 * steps, tol=1e-3)
-    off = violation(run.model.coef, y, exact(x.astype(np.float64)), float(np.float32(C)), run.model.bias)
+    off = violation(
+        run.model.coef, y, exact(x.astype(np.float64)), float(np.float32(C)), run.model.bias
+    )
     assert run.converged and (off < 2e-3 or name == "lasvm")  # which covers the rows of its set
 
 
@@ -79,27 +93,39 @@ def test_a_run_claims_no_more_than_its_kernel_values_hold(name, kernel, C, offse
 def test_the_relative_gap_is_no_smaller_than_its_rounding():
     x, y = rows(1e4)
     data = jaxsvm.dataset(x - x.mean(0) + np.float32(1e3), y)
-    solver = jaxsvm.decomposition(1.0, kernels.polynomial(1.0, 1.0, degree=2), stop="gap", rounds=5.0)
+    solver = jaxsvm.decomposition(
+        1.0, kernels.polynomial(1.0, 1.0, degree=2), stop="gap", rounds=5.0
+    )
     run = jaxsvm.fit(solver, data, KEY, steps=1, tol=1e-3)
     assert not run.converged and float(run.info.residual[-1]) > 1e-3
 
 
 def test_a_lower_bound_of_unbalanced_coefficients_is_below_the_optimum():
-    """The sum of the coefficients is 0 but for rounding, and the bias is of the size of its inverse."""
+    """The sum of the coefficients is 0 but for rounding, and the bias is of the size of its
+    inverse."""
     lam, off = 1e-3, 8e-7
     data = jaxsvm.dataset(np.array([[1e6 + 1], [1e6 - 1]]), [1, -1])
     for coef in ([0.5, -0.5 * (1 + off)], [0.5, -0.5 * (1 - off)], [0.5 * (1 - off), -0.5]):
         for b in (-1e6, 0.0, 1e6):
             model = jaxsvm.models.Expansion(
-                kernels.linear(), data.x, jnp.array(coef), jnp.array(b), jnp.arange(2, dtype=jnp.int32), "free"
+                kernels.linear(),
+                data.x,
+                jnp.array(coef),
+                jnp.array(b),
+                jnp.arange(2, dtype=jnp.int32),
+                "free",
             )
             found = jaxsvm.certificate(model, data, lam)
-            assert found.dual <= lam / 2 * (1 + 1e-6) <= found.primal * (1 + 1e-6)  # w = 1, b = -1e6
+            assert (
+                found.dual <= lam / 2 * (1 + 1e-6) <= found.primal * (1 + 1e-6)
+            )  # w = 1, b = -1e6
             assert found.primal - found.gap == pytest.approx(found.dual)
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:rounding to float32", "ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore:rounding to float32", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 def test_bounds_hold_far_from_the_origin():
     """The optimum is that of the centred matrix, which a free bias allows, by LIBSVM in float64."""
     C = 1e-9
@@ -110,7 +136,9 @@ def test_bounds_hold_far_from_the_origin():
         wide = x.astype(np.longdouble)
         gram = (wide @ wide.T + 1) ** 3
         gram = gram - gram.mean(0) - gram.mean(1)[:, None] + gram.mean()
-        run = jaxsvm.fit(jaxsvm.decomposition(C, KERNELS["cubic"][0], rounds=5.0), data, KEY, tol=1e-3)
+        run = jaxsvm.fit(
+            jaxsvm.decomposition(C, KERNELS["cubic"][0], rounds=5.0), data, KEY, tol=1e-3
+        )
         lam = 1 / (C * 54)
         found = jaxsvm.certificate(run.model, data, lam)
         best = svm.SVC(C=C, kernel="precomputed", max_iter=10**5).fit(gram.astype(np.float64), y)
@@ -125,10 +153,15 @@ FAR = (np.random.default_rng(0).normal(size=(60, 3)), np.random.default_rng(1).n
 
 
 @pytest.mark.parametrize(
-    "name", ["decomposition", *(pytest.param(name, marks=pytest.mark.long) for name in ("nu_svr", "smo", "lasvm"))]
+    "name",
+    [
+        "decomposition",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("nu_svr", "smo", "lasvm")),
+    ],
 )
 def test_targets_far_from_0_are_fitted_as_those_around_it(name):
-    """Steps read differences of derivatives, so that a common part of all targets costs no digits."""
+    """Steps read differences of derivatives, so that a common part of all targets costs no
+    digits."""
     x, noise = FAR
     y = (250_000 + 40 * noise).astype(np.float32)  # held to 1/64
     data = jaxsvm.dataset(x, y, task="regression")
@@ -142,7 +175,11 @@ def test_targets_far_from_0_are_fitted_as_those_around_it(name):
     }[name]
     run = jaxsvm.fit(solver, data, KEY, steps=steps, tol=1e-3)
     near = y.astype(np.float64) - 250_000
-    theirs = svm.NuSVR(C=1.0, gamma=0.3, tol=1e-6) if name == "nu_svr" else svm.SVR(C=1.0, gamma=0.3, tol=1e-6)
+    theirs = (
+        svm.NuSVR(C=1.0, gamma=0.3, tol=1e-6)
+        if name == "nu_svr"
+        else svm.SVR(C=1.0, gamma=0.3, tol=1e-6)
+    )
     want = theirs.fit(x, near).predict(x)
     assert run.converged
     assert np.abs(np.asarray(run.model(data.x), np.float64) - 250_000 - want).max() < 0.05
@@ -150,22 +187,37 @@ def test_targets_far_from_0_are_fitted_as_those_around_it(name):
 
 STOPPED = {
     # two rows 1e-4 apart with other labels: a curvature of 1e-8
-    "near pair": (jaxsvm.decomposition(1e8, kernels.rbf(gamma=1.0)), [[0.0, 0], [1e-4, 0], [3, 1], [2, 2]], [1, -1, 1, -1]),
+    "near pair": (
+        jaxsvm.decomposition(1e8, kernels.rbf(gamma=1.0)),
+        [[0.0, 0], [1e-4, 0], [3, 1], [2, 2]],
+        [1, -1, 1, -1],
+    ),
     # no margin, C far above the rounding
-    "mixed": (jaxsvm.decomposition(1e7, kernels.rbf(gamma=1.0)), rows(0.0, 60)[0] / 3, np.tile([1.0, -1.0], 30)),
+    "mixed": (
+        jaxsvm.decomposition(1e7, kernels.rbf(gamma=1.0)),
+        rows(0.0, 60)[0] / 3,
+        np.tile([1.0, -1.0], 30),
+    ),
     "tube": (
         jaxsvm.decomposition(1e6, kernels.rbf(gamma=0.1), loss=losses.eps_insensitive(0.1)),
-        FAR[0], FAR[1],
+        FAR[0],
+        FAR[1],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == "near pair" else pytest.param(name, marks=pytest.mark.long) for name in STOPPED]
+    "name",
+    [
+        name if name == "near pair" else pytest.param(name, marks=pytest.mark.long)
+        for name in STOPPED
+    ],
 )
 def test_a_run_that_rounding_has_stopped_ends_and_says_so(name):
     solver, x, y = STOPPED[name]
-    data = jaxsvm.dataset(np.array(x), np.array(y), task="binary" if set(np.unique(y)) == {-1, 1} else "regression")
+    data = jaxsvm.dataset(
+        np.array(x), np.array(y), task="binary" if set(np.unique(y)) == {-1, 1} else "regression"
+    )
     steps = count_steps(solver, data)
     assert steps < 2_000_000  # of 2,000 rounds of 100 n
     run = jaxsvm.fit(solver, data, KEY, steps=1, tol=1e-3)
@@ -195,4 +247,6 @@ def count_steps(solver, data):
 @pytest.mark.long
 def test_the_warning_of_a_machine_names_the_precision():
     with pytest.warns(UserWarning, match="float32 leaves about .* lower C"):
-        SVC(kernel="linear", C=1e8).fit([[1.0, 2.0], [1.00001, 2.0], [0.0, 1.0], [3.0, 1.0]], [0, 1, 0, 1])
+        SVC(kernel="linear", C=1e8).fit(
+            [[1.0, 2.0], [1.00001, 2.0], [0.0, 1.0], [3.0, 1.0]], [0, 1, 0, 1]
+        )

@@ -1,4 +1,5 @@
-"""The stochastic batch perceptron against a transcription in NumPy, exact solutions, its rate and its bounds."""
+"""The stochastic batch perceptron against a transcription in NumPy, exact solutions, its rate and
+its bounds."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracles import gaussian
 from water_levels import by_sorting, by_sorting_two
 
 import jaxsvm
@@ -28,10 +30,6 @@ def noisy(seed):
 X, Y = noisy(0)
 ONES = np.ones(N)
 WEIGHT = np.random.default_rng(1).integers(0, 4, N) * 1.0
-
-
-def gaussian(x, z):
-    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / 2)
 
 
 K = gaussian(X, X)
@@ -79,18 +77,21 @@ def front(lam, bias):
         return exact(lam, bias)
 
 
-# ---------------------------------------------------------------------------------------------------- by hand, in NumPy
+# by hand, in NumPy
 
 
 def by_hand(gram, y, weight, nu, bias, index, normalise=True):
-    """ALGORITHMS 3.2 and 3.3 on rows drawn before, (steps, b); yields what is kept after each step."""
+    """ALGORITHMS 3.2 and 3.3 on rows drawn before, (steps, b); yields what is kept after each
+    step."""
     n, reach = len(y), np.sqrt(gram.diagonal()[weight > 0].max())
     alpha, total, margin = np.zeros(n), np.zeros(n), np.zeros(n)
     level, b = level_and_bias(margin, y, weight, nu, bias)
     p, drawn = np.zeros(n), np.zeros(n)
     for t, rows in enumerate(index, 1):
         ground = margin + b * y
-        assert np.all(ground[rows] <= level + 1e-10) and np.all(weight[rows] > 0)  # under water, or at its edge
+        assert np.all(ground[rows] <= level + 1e-10) and np.all(
+            weight[rows] > 0
+        )  # under water, or at its edge
         if bias == "free":
             half = len(rows) // 2
             assert np.all(y[rows[:half]] == 1) and np.all(y[rows[half:]] == -1)
@@ -110,7 +111,16 @@ def by_hand(gram, y, weight, nu, bias, index, normalise=True):
         for scale in (1.0, 1 / np.sqrt(mean @ over))[: 1 + normalise]:
             best = max(best, (*level_and_bias(scale * over, y, weight, nu, bias), scale))
         returned = best[2] * mean / best[0] if best[0] > 0 else best[2] * mean
-        yield alpha * y, margin * y, level, b, mean * y, p / t, returned * y, best[1] / best[0] if best[0] > 0 else best[1]
+        yield (
+            alpha * y,
+            margin * y,
+            level,
+            b,
+            mean * y,
+            p / t,
+            returned * y,
+            best[1] / best[0] if best[0] > 0 else best[1],
+        )
 
 
 @pytest.mark.long
@@ -118,11 +128,23 @@ def by_hand(gram, y, weight, nu, bias, index, normalise=True):
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize(
     ("nu", "weight", "b", "steps"),
-    [(NU, ONES, 1, 60), (0.0, ONES, 1, 60), (0.02, WEIGHT, 1, 60), (NU, WEIGHT, 8, 20), (2.5, ONES, 1, 60)],
+    [
+        (NU, ONES, 1, 60),
+        (0.0, ONES, 1, 60),
+        (0.02, WEIGHT, 1, 60),
+        (NU, WEIGHT, 8, 20),
+        (2.5, ONES, 1, 60),
+    ],
     ids=["plain", "nu 0", "weights", "batches", "all under water"],
 )
 def test_the_run_of_the_paper(bias, normalise, nu, weight, b, steps, x64):
-    states, made, info = trace(make(nu, bias=bias, normalise=normalise, bound_every=0), dataset(weight=weight), KEY, steps, b)
+    states, made, info = trace(
+        make(nu, bias=bias, normalise=normalise, bound_every=0),
+        dataset(weight=weight),
+        KEY,
+        steps,
+        b,
+    )
     index = np.asarray(info.index)
     assert index.shape == (steps, 2 * b if bias == "free" else b) and len(np.unique(index)) > 8
     close = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-11)
@@ -140,43 +162,58 @@ def test_the_run_of_the_paper(bias, normalise, nu, weight, b, steps, x64):
             close(states.p[t], p)
         close(coef @ K @ coef, min(coef @ K @ coef, 1))  # inside the ball
     assert np.array_equal(states.t, np.arange(1, steps + 1))
-    loss = np.where(states.fill.level > 0, nu / np.where(states.fill.level > 0, states.fill.level, 1), 1)
+    loss = np.where(
+        states.fill.level > 0, nu / np.where(states.fill.level > 0, states.fill.level, 1), 1
+    )
     close(info.loss[1:], loss[:-1])  # of the function before the step
     # The model is one of margin 1 at mean hinge nu / level, the level of the returned mean.
     last = jax.tree.map(lambda a: a[-1], made)
     if nu > 0:
         hinge = np.average(np.maximum(0, 1 - Y * np.asarray(last(X))), weights=weight)
         size = np.sqrt(float(last.sqnorm()))
-        top = level_and_bias(Y * (K @ np.asarray(last.coef)) / size, Y, weight, hinge / size, bias)[0]
+        top = level_and_bias(Y * (K @ np.asarray(last.coef)) / size, Y, weight, hinge / size, bias)[
+            0
+        ]
         assert top == pytest.approx(1 / size, rel=1e-9)
-        assert hinge / size >= nu - 1e-12 and (not normalise or hinge / size == pytest.approx(nu, rel=1e-9))
+        assert hinge / size >= nu - 1e-12 and (
+            not normalise or hinge / size == pytest.approx(nu, rel=1e-9)
+        )
 
 
 @pytest.mark.long
 @BOTH
 def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
-    """The water over rows written out, k times for weight k, with wild rows of weight 0 left out, is the same."""
+    """The water over rows written out, k times for weight k, with wild rows of weight 0 left out,
+    is the same."""
     weight = WEIGHT.copy()
     wild = weight == 0
     assert wild.sum() > 5
     x, y = np.where(wild[:, None], 30 * X, X), np.where(wild, -Y, Y)
-    states, made, info = trace(make(bias=bias, bound_every=0, kernel=kernels.linear()), dataset(x, y, weight), KEY, 60)
+    states, made, info = trace(
+        make(bias=bias, bound_every=0, kernel=kernels.linear()), dataset(x, y, weight), KEY, 60
+    )
     times = weight.astype(int)
     first = np.cumsum(times) - times  # of the copies
     copied, labels = np.repeat(X, times, 0), np.repeat(Y, times)
-    runs = by_hand(copied @ copied.T, labels, np.ones(times.sum()), NU, bias, first[np.asarray(info.index)])
+    runs = by_hand(
+        copied @ copied.T, labels, np.ones(times.sum()), NU, bias, first[np.asarray(info.index)]
+    )
     for t, (coef, _score, level, b, _, _, returned, offset) in enumerate(runs):
         np.testing.assert_allclose(states.fill.level[t], level, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(states.fill.bias[t], b, rtol=1e-9, atol=1e-11)
         together = np.array([part.sum() for part in np.split(coef, first[1:])])
-        np.testing.assert_allclose(np.where(wild, 0, states.s.f.coef[t]), together, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(
+            np.where(wild, 0, states.s.f.coef[t]), together, rtol=1e-9, atol=1e-11
+        )
         together = np.array([part.sum() for part in np.split(returned, first[1:])])
         np.testing.assert_allclose(made.coef[t], together, rtol=1e-9, atol=1e-10)
         np.testing.assert_allclose(made.b[t], offset, rtol=1e-9, atol=1e-10)
-    assert not np.any(np.asarray(states.s.f.coef)[:, wild]) and not np.any(np.asarray(states.p)[:, wild])
+    assert not np.any(np.asarray(states.s.f.coef)[:, wild]) and not np.any(
+        np.asarray(states.p)[:, wild]
+    )
 
 
-# ------------------------------------------------------------------------------------------------------- what it converges to
+# what it converges to
 
 
 def ends_of(nu, data, keys, bias, steps):
@@ -194,19 +231,28 @@ def ends_of(nu, data, keys, bias, steps):
 @pytest.mark.long
 @pytest.mark.parametrize(("bias", "factor"), [("none", 0.6), ("free", 0.3)])
 def test_distance_of_the_mean_from_the_optimum(bias, factor, x64):
-    """Mean over 20 seeds of f* - f(mean iterate), in R / sqrt(T): 3 is proved. Five data sets in one program; R = 1."""
+    """Mean over 20 seeds of f* - f(mean iterate), in R / sqrt(T): 3 is proved. Five data sets in
+    one program; R = 1."""
     keys, lams, steps = jax.random.split(KEY, 20), (0.3, 0.1, 0.03, 0.01, 0.1), 300
     sets = [noisy(seed) for seed in range(1, 6)]
     optima = [exact(lam, bias, *rows) for lam, rows in zip(lams, sets, strict=True)]
-    data = jax.tree.map(lambda *a: jnp.stack(a), *(dataset(*rows)._replace(index=jnp.zeros(1, jnp.int32)) for rows in sets))
+    data = jax.tree.map(
+        lambda *a: jnp.stack(a),
+        *(dataset(*rows)._replace(index=jnp.zeros(1, jnp.int32)) for rows in sets),
+    )
     run = lambda nu, data: ends_of(nu, data, keys, bias, steps)
     margins, squares = jax.jit(jax.vmap(run))(jnp.array([nu for _, nu, _ in optima]), data)
-    for (_, nu, best), (_, y), margin, square in zip(optima, sets, np.asarray(margins), np.asarray(squares), strict=True):
+    for (_, nu, best), (_, y), margin, square in zip(
+        optima, sets, np.asarray(margins), np.asarray(squares), strict=True
+    ):
         levels = np.array([level_and_bias(c, y, ONES, nu, bias)[0] for c in margin])
         assert np.all(levels <= best * (1 + 1e-7)) and np.all(square <= 1 + 1e-9)
         assert 0 < (best - levels.mean()) * np.sqrt(steps) <= factor
         # On the unit sphere the level is higher, or the mean stays as it is.
-        normal = [level_and_bias(c / s**0.5, y, ONES, nu, bias)[0] for c, s in zip(margin, square, strict=True)]
+        normal = [
+            level_and_bias(c / s**0.5, y, ONES, nu, bias)[0]
+            for c, s in zip(margin, square, strict=True)
+        ]
         assert np.mean(np.maximum(levels, normal)) > levels.mean()
 
 
@@ -216,7 +262,8 @@ def test_normalising_never_lowers_the_level(bias, x64):
     """The same run twice; the level of a model of margin 1 at mean hinge L and norm s is 1/s."""
     for nu in (0.0, 0.05, NU, 1.0):
         plain, other = (
-            trace(make(nu, bias=bias, normalise=norm, bound_every=0), dataset(), KEY, 60)[1] for norm in (False, True)
+            trace(make(nu, bias=bias, normalise=norm, bound_every=0), dataset(), KEY, 60)[1]
+            for norm in (False, True)
         )
         for t in range(0, 60, 4):
             levels = []
@@ -224,7 +271,8 @@ def test_normalising_never_lowers_the_level(bias, x64):
                 coef = np.asarray(made.coef[t])
                 margin, size = Y * (K @ coef), np.sqrt(coef @ K @ coef)
                 assert size > 0
-                # Of the vector that was rescaled: the level over it is nu / (mean hinge) of the model where nu > 0.
+                # Of the vector that was rescaled: the level over it is nu / (mean hinge) of the
+                # model where nu > 0.
                 hinge = np.maximum(0, 1 - margin - Y * float(made.b[t])).mean()
                 levels.append(nu / hinge if hinge > 1e-9 else 1 / size)
             if nu > 0:
@@ -243,7 +291,7 @@ def test_the_residual_bounds_the_distance_from_the_optimum(bias, lam, x64):
     known = looks[np.isfinite(residual[looks])]
     assert len(known) > 90
     for t in known:
-        model = jax.tree.map(lambda a: a[t], made)  # noqa: B023
+        model = jax.tree.map(lambda a: a[t], made)
         level = nu / np.maximum(0, 1 - Y * np.asarray(model(X))).mean()
         assert level <= best * (1 + 1e-7)
         assert 0 <= 1 - level / best <= residual[t] + 1e-7
@@ -266,7 +314,12 @@ def test_a_tolerance_is_kept(bias, x64):
     run = jaxsvm.fit(make(nu, bias=bias), dataset(), KEY, steps=8000, every=N, tol=0.01)
     assert run.converged and 2 * N <= int(run.state.step) < 8000
     level = nu / float(jaxsvm.risk_on(dataset())(run.model))
-    assert 1 - level / best <= float(run.info.residual[-1]) <= 0.01 < float(np.min(run.info.residual[:-1]))
+    assert (
+        1 - level / best
+        <= float(run.info.residual[-1])
+        <= 0.01
+        < float(np.min(run.info.residual[:-1]))
+    )
     assert "tolerance 1.0e-02 met" in run.status
 
 
@@ -280,7 +333,9 @@ def test_with_every_row_under_water_the_optimum_is_known(x64):
     run = jaxsvm.fit(make(nu), dataset(), KEY, steps=3000, every=N)
     level = nu / float(jaxsvm.risk_on(dataset())(run.model))
     assert 0 <= 1 - level / (size + nu) <= float(run.info.residual[-1]) + 1e-12 <= 0.02
-    assert run.info.residual[-1] == pytest.approx(1 - level / (size + nu), rel=1e-6)  # all p are 1/n: the bound is f*
+    assert run.info.residual[-1] == pytest.approx(
+        1 - level / (size + nu), rel=1e-6
+    )  # all p are 1/n: the bound is f*
     np.testing.assert_allclose(run.state.solver.p, 1 / N, rtol=1e-12)
     coef = np.asarray(run.model.coef)
     cosine = coef @ K @ Y / np.sqrt((coef @ K @ coef) * (Y @ K @ Y))
@@ -295,20 +350,34 @@ def test_with_every_row_under_water_the_optimum_is_known(x64):
 @pytest.mark.long
 @BOTH
 def test_a_level_that_is_not_positive_yet(bias, x64):
-    """Labels of which a line separates few, and no slack: the optimum is 0. The model is the mean as it is."""
+    """Labels of which a line separates few, and no slack: the optimum is 0. The model is the mean
+    as it is."""
     x, y = X, np.where(np.arange(N) % 2, 1.0, -1.0)
     made = make(0.0, kernel=kernels.linear(), bias=bias)
     run = jaxsvm.fit(made, dataset(x, y), KEY, steps=3 * N, every=N)
     assert np.all(np.isinf(run.info.residual)) and np.all(run.info.loss == 1)
-    assert run.finite and not run.converged and run.status.startswith(f"stopped after {3 * N} steps; residual inf")
+    assert (
+        run.finite
+        and not run.converged
+        and run.status.startswith(f"stopped after {3 * N} steps; residual inf")
+    )
     assert not jaxsvm.fit(made, dataset(x, y), KEY, steps=2 * N, every=N, tol=1e6).converged
     np.testing.assert_array_equal(run.model.coef, run.state.solver.s.mean.coef)
     assert float(run.state.solver.s.mean.coef @ (x @ x.T) @ run.state.solver.s.mean.coef) <= 1
     # In between: the first step of a small nu on the noisy rows.
     states, models_met, info = trace(make(1e-3, bias=bias, bound_every=1), dataset(), KEY, 60)
-    levels = np.array([level_and_bias(Y * (K @ np.asarray(c)), Y, ONES, 1e-3, bias)[0] for c in states.s.mean.coef])
+    levels = np.array(
+        [
+            level_and_bias(Y * (K @ np.asarray(c)), Y, ONES, 1e-3, bias)[0]
+            for c in states.s.mean.coef
+        ]
+    )
     assert levels[0] < 0
-    sizes = np.sqrt(np.einsum("ti,ij,tj->t", *([np.asarray(states.s.mean.coef), K, np.asarray(states.s.mean.coef)])))
+    sizes = np.sqrt(
+        np.einsum(
+            "ti,ij,tj->t", *([np.asarray(states.s.mean.coef), K, np.asarray(states.s.mean.coef)])
+        )
+    )
     up = np.array(
         [
             level_and_bias(Y * (K @ np.asarray(c)) / s, Y, ONES, 1e-3, bias)[0]
@@ -319,7 +388,7 @@ def test_a_level_that_is_not_positive_yet(bias, x64):
     assert np.all(np.isfinite(models_met.coef))
 
 
-# -------------------------------------------------------------------------------------------------- steps, looks, programs
+# steps, looks, programs
 
 
 @pytest.mark.long
@@ -328,12 +397,16 @@ def test_looks_cost_the_whole_matrix_and_change_nothing_else(look, bias, x64):
     states, _, info = trace(make(bias=bias, bound_every=look), dataset(), KEY, 100)
     plain = trace(make(bias=bias, bound_every=0), dataset(), KEY, 100)[0]
     for one, other in zip(
-        jax.tree.leaves((states.s, states.fill, states.p)), jax.tree.leaves((plain.s, plain.fill, plain.p)), strict=False
+        jax.tree.leaves((states.s, states.fill, states.p)),
+        jax.tree.leaves((plain.s, plain.fill, plain.p)),
+        strict=False,
     ):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
     steps = np.arange(1, 101)
     looks = np.zeros(100, bool) if look == 0 else steps % (look or N) == 0
-    np.testing.assert_array_equal(info.evals, (2 if bias == "free" else 1) * N + np.where(looks, N * N, 0))
+    np.testing.assert_array_equal(
+        info.evals, (2 if bias == "free" else 1) * N + np.where(looks, N * N, 0)
+    )
     assert np.all(np.isinf(np.asarray(info.residual)[np.cumsum(looks) == 0]))
     run = jaxsvm.fit(make(bias=bias, bound_every=look), dataset(), KEY, steps=100, every=10)
     assert run.evals == int(np.sum(info.evals))
@@ -343,13 +416,20 @@ def test_looks_cost_the_whole_matrix_and_change_nothing_else(look, bias, x64):
 @pytest.mark.long
 @BOTH
 def test_a_resumed_run_is_the_whole_run(bias):
-    fit = functools.partial(jaxsvm.fit, make(bias=bias, bound_every=7), dataset(dtype=np.float32), every=20)
+    fit = functools.partial(
+        jaxsvm.fit, make(bias=bias, bound_every=7), dataset(dtype=np.float32), every=20
+    )
     whole, first = fit(KEY, steps=60), fit(KEY, steps=31)
     second = fit(steps=29, state=first.state)
     for one, other in zip(
-        jax.tree.leaves((whole.state, whole.model)), jax.tree.leaves((second.state, second.model)), strict=True
+        jax.tree.leaves((whole.state, whole.model)),
+        jax.tree.leaves((second.state, second.model)),
+        strict=True,
     ):
-        one, other = (jax.random.key_data(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else a for a in (one, other))
+        one, other = (
+            jax.random.key_data(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else a
+            for a in (one, other)
+        )
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
@@ -357,14 +437,35 @@ def test_a_resumed_run_is_the_whole_run(bias):
 @BOTH
 def test_batches_of_draws(bias):
     """As many draws as the sampler hands rows, whatever these are; the mean of them is the step."""
-    run = jaxsvm.fit(make(bias=bias, bound_every=0), dataset(dtype=np.float32), KEY, steps=30, sampler=samplers.uniform(8))
+    run = jaxsvm.fit(
+        make(bias=bias, bound_every=0),
+        dataset(dtype=np.float32),
+        KEY,
+        steps=30,
+        sampler=samplers.uniform(8),
+    )
     assert run.evals == 30 * 8 * N * (2 if bias == "free" else 1)
-    single = jaxsvm.fit(make(bias=bias, bound_every=0), dataset(dtype=np.float32), KEY, steps=30, sampler=samplers.uniform(1))
+    single = jaxsvm.fit(
+        make(bias=bias, bound_every=0),
+        dataset(dtype=np.float32),
+        KEY,
+        steps=30,
+        sampler=samplers.uniform(1),
+    )
     assert single.evals == 30 * N * (2 if bias == "free" else 1)
-    # Both are means of draws from the same law: eight a step are nearer to its mean, a run of steps of the shares themselves.
+    # Both are means of draws from the same law: eight a step are nearer to its mean, a run of steps
+    # of the shares themselves.
     assert not np.array_equal(run.model.coef, single.model.coef)
-    other = jaxsvm.fit(make(bias=bias, bound_every=0), dataset(dtype=np.float32), KEY, steps=30, sampler=samplers.epochs(8))
-    np.testing.assert_allclose(other.model.coef, run.model.coef, rtol=1e-5, atol=1e-6)  # the same draws in another program
+    other = jaxsvm.fit(
+        make(bias=bias, bound_every=0),
+        dataset(dtype=np.float32),
+        KEY,
+        steps=30,
+        sampler=samplers.epochs(8),
+    )
+    np.testing.assert_allclose(
+        other.model.coef, run.model.coef, rtol=1e-5, atol=1e-6
+    )  # the same draws in another program
 
 
 def products(jaxpr, met):
@@ -372,7 +473,9 @@ def products(jaxpr, met):
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             met.append(tuple(v.aval.shape for v in equation.invars))
-        for inner in jax.tree.leaves(equation.params, is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")):
+        for inner in jax.tree.leaves(
+            equation.params, is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")
+        ):
             if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
                 products(getattr(inner, "jaxpr", inner), met)
     return met
@@ -383,18 +486,28 @@ def products(jaxpr, met):
 def test_the_rows_of_sixteen_runs_are_one_product(bias):
     """And the sixteen runs are those made one by one."""
     nus, data = jnp.linspace(0.02, 0.5, 16), dataset(dtype=np.float32)
-    x = np.random.default_rng(3).normal(size=(N, 5)).astype("f")  # five columns: no other product has them
+    x = (
+        np.random.default_rng(3).normal(size=(N, 5)).astype("f")
+    )  # five columns: no other product has them
     wide = jaxsvm.dataset(x, Y)._replace(index=jnp.zeros(1, jnp.int32))
     solver = lambda nu: make(nu, bias=bias, bound_every=0)
 
     def steps(nu):
         made = make(nu, bias=bias)
-        return jax.lax.fori_loop(0, 3, lambda _, state: made.update(state, wide)[0], made.init(KEY, wide))
+        return jax.lax.fori_loop(
+            0, 3, lambda _, state: made.update(state, wide)[0], made.init(KEY, wide)
+        )
 
     rows = 16 * (2 if bias == "free" else 1)
-    met = [pair for pair in products(jax.make_jaxpr(jax.vmap(steps))(nus).jaxpr, []) if sum(5 in shape for shape in pair) == 2]
+    met = [
+        pair
+        for pair in products(jax.make_jaxpr(jax.vmap(steps))(nus).jaxpr, [])
+        if sum(5 in shape for shape in pair) == 2
+    ]
     small = [pair for pair in met if {np.prod(shape) for shape in pair} == {5 * N, 5 * rows}]
-    assert len(small) == 1, met  # all else with columns is the bound, under a condition that all runs share
+    assert len(small) == 1, (
+        met
+    )  # all else with columns is the bound, under a condition that all runs share
 
     run = lambda nu: jaxsvm.fit(solver(nu), data, KEY, steps=40, every=40)
     swept = jax.jit(jax.vmap(run))(nus)
@@ -408,15 +521,19 @@ def test_the_rows_of_sixteen_runs_are_one_product(bias):
 @pytest.mark.long
 def test_a_long_run_in_float32_does_not_drift():
     """After 5,000 steps the responses and |w|^2 are still those of the coefficients."""
-    run = jaxsvm.fit(make(0.1, bound_every=0), dataset(dtype=np.float32), KEY, steps=5000, every=1000)
+    run = jaxsvm.fit(
+        make(0.1, bound_every=0), dataset(dtype=np.float32), KEY, steps=5000, every=1000
+    )
     f = run.state.solver.s.f
     coef = np.asarray(f.coef, np.float64)
     gram = gaussian(X.astype("f").astype(float), X.astype("f").astype(float))
-    np.testing.assert_allclose(f.response + f.compensation, gram @ coef, atol=3e-6)  # of values up to 1, kernel values to 1e-7
+    np.testing.assert_allclose(
+        f.response + f.compensation, gram @ coef, atol=3e-6
+    )  # of values up to 1, kernel values to 1e-7
     assert coef @ gram @ coef <= 1 + 3e-6
 
 
-# --------------------------------------------------------------------------------------------------------------- conversions
+# conversions
 
 
 @pytest.mark.long
@@ -428,7 +545,9 @@ def test_lam_from_the_shares_of_an_exact_solution(lam, bias, x64):
     C = 1 / (lam * N)
     assert np.any(alpha >= C * (1 - 1e-9))  # otherwise lam is not determined
     p = alpha / alpha.sum()
-    assert float(objectives.lam_from_nu(nu, p, dataset(), RBF, bias)) == pytest.approx(lam, rel=1e-6)
+    assert float(objectives.lam_from_nu(nu, p, dataset(), RBF, bias)) == pytest.approx(
+        lam, rel=1e-6
+    )
     # The level at u/|u| is 1/|u|, and |v| + n nu max p is the same number.
     assert np.sqrt((p * Y) @ K @ (p * Y)) + N * nu * p.max() == pytest.approx(best, rel=1e-6)
 
@@ -447,10 +566,13 @@ def test_lam_with_weights(bias, x64):
 @BOTH
 @pytest.mark.parametrize("lam", [0.2, 0.05])
 def test_there_and_back(lam, bias, x64):
-    """lam -> nu -> a long run -> lam; and the run's model is near the optimum that it began with."""
+    """lam -> nu -> a long run -> lam; and the run's model is near the optimum that it began
+    with."""
     u, nu, best = front(lam, bias)
     run = jaxsvm.fit(make(nu, bias=bias, bound_every=0), dataset(), KEY, steps=20_000, every=1000)
-    assert float(objectives.lam_from_nu(nu, run.state.solver.p, dataset(), RBF, bias)) == pytest.approx(lam, rel=0.1)
+    assert float(
+        objectives.lam_from_nu(nu, run.state.solver.p, dataset(), RBF, bias)
+    ) == pytest.approx(lam, rel=0.1)
     objective = float(objectives.primal(run.model, dataset(), lam))
     minimum = float(objectives.primal(u, dataset(), lam))
     assert 0 <= objective / minimum - 1 + 1e-9 <= 0.01
@@ -466,11 +588,12 @@ def test_the_radius_of_an_optimum_gives_the_same_optimum(lam, x64):
     hinge = float(jaxsvm.risk_on(dataset())(u))
     run = jaxsvm.fit(jaxsvm.constrained_sgd(radius, RBF), dataset(), KEY, steps=40_000, every=1000)
     assert float(objectives.radius_from(run.model)) <= radius * (1 + 1e-9)
-    # On any data 3 radius R / sqrt(T) bounds it, in expectation; without the worst case of its proof it is a third.
+    # On any data 3 radius R / sqrt(T) bounds it, in expectation; without the worst case of its
+    # proof it is a third.
     assert -1e-9 <= float(jaxsvm.risk_on(dataset())(run.model)) - hinge <= radius / np.sqrt(40_000)
 
 
-# ----------------------------------------------------------------------------------------------------------------- bad input
+# bad input
 
 
 @pytest.mark.parametrize("nu", [-1e-3, np.nan, np.inf])
@@ -486,7 +609,10 @@ def test_bad_choices():
         with pytest.raises(ValueError, match=f"bias must be one of 'none', 'free', got {bias!r}"):
             fit(bias=bias)
     for look in (-1, True, "often"):
-        with pytest.raises(ValueError, match="bound_every must be a whole number of steps, 0 for none, or None, got"):
+        with pytest.raises(
+            ValueError,
+            match="bound_every must be a whole number of steps, 0 for none, or None, got",
+        ):
             fit(bound_every=look)
     with pytest.raises((TypeError, ValueError), match="kernel"):
         fit(kernel=3)
@@ -494,22 +620,38 @@ def test_bad_choices():
 
 @pytest.mark.long
 def test_bad_rows():
-    data, one = dataset(dtype=np.float32), dataset(dtype=np.float32)._replace(y=jnp.ones(N, jnp.float32))
-    with pytest.raises(ValueError, match="bias='free' needs rows of both classes: with one class the level has no bound"):
+    data, one = (
+        dataset(dtype=np.float32),
+        dataset(dtype=np.float32)._replace(y=jnp.ones(N, jnp.float32)),
+    )
+    with pytest.raises(
+        ValueError,
+        match="bias='free' needs rows of both classes: with one class the level has no bound",
+    ):
         jaxsvm.fit(make(bias="free"), one, KEY, steps=1)
     only = data._replace(weight=jnp.asarray(Y > 0, jnp.float32))  # one class has weight
     with pytest.raises(ValueError, match="needs rows of both classes"):
         jaxsvm.fit(make(bias="free"), only, KEY, steps=1)
-    assert jaxsvm.fit(make(), one, KEY, steps=N).finite  # without a bias it is a problem like any other
+    assert jaxsvm.fit(
+        make(), one, KEY, steps=N
+    ).finite  # without a bias it is a problem like any other
     for kernel, shown in (
         (lambda x, z: -jnp.ones((x.shape[0], z.shape[0]), jnp.float32), "-1 to -1"),
         (lambda x, z: jnp.zeros((x.shape[0], z.shape[0]), jnp.float32), "0 to 0"),
     ):
-        with pytest.raises(ValueError, match=rf"k\(x, x\) must not be negative nor 0 for all rows, got {shown}: scale the rows"):
+        with pytest.raises(
+            ValueError,
+            match=(
+                rf"k\(x, x\) must not be negative nor 0 for all "
+                rf"rows, got {shown}: scale the rows"
+            ),
+        ):
             jaxsvm.fit(make(kernel=kernel), data, KEY, steps=1)
     with pytest.raises(ValueError, match="must not be negative nor 0 for all rows, got 0 to 0"):
         jaxsvm.fit(make(kernel=kernels.linear()), data._replace(x=0 * data.x), KEY, steps=1)
-    with pytest.raises(ValueError, match="must not be negative nor 0 for all rows, got -"):  # of some rows
+    with pytest.raises(
+        ValueError, match="must not be negative nor 0 for all rows, got -"
+    ):  # of some rows
         jaxsvm.fit(make(kernel=lambda x, z: x @ z.T - 1), data, KEY, steps=1)
     crooked = np.float32(K) + np.float32(np.triu(np.ones((N, N)), 1) * 0.1)
     with pytest.raises(ValueError, match="not symmetric"):
@@ -526,7 +668,9 @@ def test_rows_of_zeros_among_others(x64):
     level = 0.3 / np.maximum(0, 1 - Y * (x @ w)).mean()
     turns = np.linspace(0, 2 * np.pi, 181)
     best = max(  # over a grid on the disc
-        by_sorting(Y * (x @ (r * np.array([np.cos(a), np.sin(a)]))), N * 0.3, ONES) for a in turns for r in np.linspace(0, 1, 21)
+        by_sorting(Y * (x @ (r * np.array([np.cos(a), np.sin(a)]))), N * 0.3, ONES)
+        for a in turns
+        for r in np.linspace(0, 1, 21)
     )
     assert level >= 0.98 * best and best <= level / (1 - float(run.info.residual[-1])) + 1e-9
 
@@ -534,9 +678,14 @@ def test_rows_of_zeros_among_others(x64):
 def test_what_a_lam_is_worked_out_from():
     p, plain = np.full(N, 1 / N), lambda x, z: x @ z.T
     with jax.numpy_dtype_promotion("standard"):
-        same = [float(objectives.lam_from_nu(0.1, p, dataset(), kernel)) for kernel in (plain, kernels.linear())]
+        same = [
+            float(objectives.lam_from_nu(0.1, p, dataset(), kernel))
+            for kernel in (plain, kernels.linear())
+        ]
     assert same[0] == pytest.approx(same[1], rel=1e-12)
-    with pytest.raises(ValueError, match=f"p has shape .1,., expected one share for each of the {N} rows"):
+    with pytest.raises(
+        ValueError, match=f"p has shape .1,., expected one share for each of the {N} rows"
+    ):
         objectives.lam_from_nu(0.1, np.ones(1), dataset(), RBF)
     with pytest.raises(ValueError, match="p is 0 for all rows"):
         objectives.lam_from_nu(0.1, np.zeros(N), dataset(), RBF)

@@ -1,4 +1,5 @@
-"""Stochastic conjugate subgradients against Wolfe's method, a transcription in NumPy, closed forms and exact optima."""
+"""Stochastic conjugate subgradients against Wolfe's method, a transcription in NumPy, closed forms
+and exact optima."""
 
 from __future__ import annotations
 
@@ -9,7 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from test_wolfe import GRAMS, KEY, RBF, WEIGHT, D, N, X, Y, along, cancer, dataset, primal, same, trace
+from test_wolfe import (
+    GRAMS,
+    KEY,
+    RBF,
+    WEIGHT,
+    D,
+    N,
+    X,
+    Y,
+    along,
+    cancer,
+    dataset,
+    primal,
+    same,
+    trace,
+)
 
 import jaxsvm
 from jaxsvm import features, kernels
@@ -33,13 +49,21 @@ def ordered(states):
     return index, GRAMS["rbf"][index][:, index]
 
 
-# ------------------------------------------------------------------------------------------------------ by hand, in NumPy
+# by hand, in NumPy
 
 
 def by_hand(gram, y, weight, lam, metric, first, growth, eta1, eta2, gamma):
-    """ALGORITHMS 5.3 on a sample in its order, with exact steps; yields what is known after each step."""
+    """ALGORITHMS 5.3 on a sample in its order, with exact steps; yields what is known after each
+    step."""
     m = len(y)
-    w, z, a, last, radius, size = np.zeros(m), np.zeros(m), np.ones(m), None, 1 / np.sqrt(lam), first
+    w, z, a, last, radius, size = (
+        np.zeros(m),
+        np.zeros(m),
+        np.ones(m),
+        None,
+        1 / np.sqrt(lam),
+        first,
+    )
     while True:
         share, grown = shares(weight, size), min(size + growth, m)
         g = lam * z - share * y * a
@@ -54,8 +78,12 @@ def by_hand(gram, y, weight, lam, metric, first, growth, eta1, eta2, gamma):
         step, _ = along(gram, y, share, lam, w, -h)
         step = min(step, radius / length)
         candidate = w - step * h
-        fall = lambda share: primal(gram, y, share, lam, candidate) - primal(gram, y, share, lam, w)  # noqa: B023
-        taken = step > 0 and fall(shares(weight, grown)) <= eta1 * fall(share) and length > eta2 * lam * radius
+        fall = lambda share: primal(gram, y, share, lam, candidate) - primal(gram, y, share, lam, w)
+        taken = (
+            step > 0
+            and fall(shares(weight, grown)) <= eta1 * fall(share)
+            and length > eta2 * lam * radius
+        )
         margin, rate = y * (gram @ candidate), -y * (gram @ h)
         a = np.where(np.abs(1 - margin) < 1e-12, rate < 0, margin < 1).astype(float)
         progress = -fall(share) if taken else 0.0
@@ -84,7 +112,9 @@ def test_the_run_of_the_paper(eta1, eta2, gamma, metric, weight, x64):
         close(states.radius[t], radius)
         close(info.progress[t, 0], progress)
         close(info.loss[t], shares(seen, size) @ np.maximum(0, 1 - y * (gram @ before)))
-        assert float(info.residual[t]) == (pytest.approx(length, rel=1e-7) if size == 36 else np.inf)
+        assert float(info.residual[t]) == (
+            pytest.approx(length, rel=1e-7) if size == 36 else np.inf
+        )
         assert int(states.size[t]) == grown and int(info.support[t]) == np.count_nonzero(before)
         assert int(info.evals[t]) == grown**2 - (size**2 if t else 0)
         before, size, accepted = w, grown, accepted + taken
@@ -93,13 +123,14 @@ def test_the_run_of_the_paper(eta1, eta2, gamma, metric, weight, x64):
     assert 10 <= accepted <= 39 and np.all(np.asarray(info.index) == -1)
 
 
-# -------------------------------------------------------------------------------------------------------- Wolfe's method
+# Wolfe's method
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", [RBF, None], ids=["rbf", "linear"])
 def test_on_all_rows_it_is_the_method_of_wolfe(kernel, x64):
-    """One sample of all rows from the start, eta2 = 0, a radius without effect: two vectors without resets."""
+    """One sample of all rows from the start, eta2 = 0, a radius without effect: two vectors without
+    resets."""
     solver = make(kernel=kernel, capacity=N, first=N, eta2=0.0, gamma=1e6)
     states, info = trace(solver, dataset(), 40)
     other, told = trace(jaxsvm.wolfe(LAM, kernel, reset=0.0), dataset(), 40)
@@ -110,8 +141,12 @@ def test_on_all_rows_it_is_the_method_of_wolfe(kernel, x64):
     steps = int(null[0]) if len(null) else 40
     assert steps >= 20
     for t in range(steps):
-        np.testing.assert_allclose(states.w.coef[t], np.asarray(other.w.coef[t])[place], rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(states.h.coef[t], np.asarray(other.bundle.h.coef[t, 0])[place], rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(
+            states.w.coef[t], np.asarray(other.w.coef[t])[place], rtol=1e-10, atol=1e-10
+        )
+        np.testing.assert_allclose(
+            states.h.coef[t], np.asarray(other.bundle.h.coef[t, 0])[place], rtol=1e-10, atol=1e-10
+        )
     np.testing.assert_allclose(info.loss[:steps], told.loss[:steps], rtol=1e-10)
 
 
@@ -119,25 +154,39 @@ def test_on_all_rows_it_is_the_method_of_wolfe(kernel, x64):
 @pytest.mark.parametrize("choices", [{}, {"line_search": "wolfe"}, {"at_incumbent": True}], ids=str)
 @pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["plain", "weights"])
 def test_strong_regularisation_takes_one_step(weight, choices, x64):
-    """lam = 1 on a unit diagonal: w = sum_i share_i y_i phi(x_i) on the full set, and nothing moves any more."""
+    """lam = 1 on a unit diagonal: w = sum_i share_i y_i phi(x_i) on the full set, and nothing moves
+    any more."""
     rows = int((weight > 0).sum())
     share = weight / weight.sum()
     for lam in (1.0, 5.0):
-        states, info = trace(make(lam, capacity=rows, first=rows, **choices), dataset(weight=weight), 6)
+        states, info = trace(
+            make(lam, capacity=rows, first=rows, **choices), dataset(weight=weight), 6
+        )
         best = (share * Y)[np.asarray(states.index[0])] / lam
         for t in range(6):
             np.testing.assert_allclose(states.w.coef[t], best, rtol=1e-13)
         assert np.all(np.asarray(info.progress)[1:] == 0)
         np.testing.assert_allclose(info.residual[1:], 0, atol=1e-14)
         scale = np.sqrt((X**2).sum(1).max())
-        states, _ = trace(make(lam, None, capacity=rows, first=rows, **choices), dataset(X / scale, weight=weight), 6)
+        states, _ = trace(
+            make(lam, None, capacity=rows, first=rows, **choices),
+            dataset(X / scale, weight=weight),
+            6,
+        )
         for t in range(6):
             np.testing.assert_allclose(states.w.coef[t], share * Y @ X / scale / lam, rtol=1e-12)
-    run = jaxsvm.fit(make(1.0, capacity=rows, first=rows), dataset(weight=weight), KEY, steps=9, every=1, tol=1e-12)
+    run = jaxsvm.fit(
+        make(1.0, capacity=rows, first=rows),
+        dataset(weight=weight),
+        KEY,
+        steps=9,
+        every=1,
+        tol=1e-12,
+    )
     assert run.converged and int(run.state.step) == 2
 
 
-# ----------------------------------------------------------------------------------------------------- what always holds
+# what always holds
 
 WAYS = [
     {},
@@ -154,7 +203,8 @@ WAYS = [
 @pytest.mark.long
 @pytest.mark.parametrize("choices", WAYS, ids=str)
 def test_every_step_of_a_run(choices, x64):
-    """Accepted steps do not raise f on the sample, rejected ones change nothing; what is not in the sample stays exactly 0."""
+    """Accepted steps do not raise f on the sample, rejected ones change nothing; what is not in the
+    sample stays exactly 0."""
     states, info = trace(make(**choices), dataset(weight=WEIGHT), 80)
     index, gram = ordered(states)
     y, weight = Y[index], WEIGHT[index]
@@ -165,8 +215,12 @@ def test_every_step_of_a_run(choices, x64):
     before, seen, old, accepted = np.zeros(CAPACITY), first, 1 / np.sqrt(LAM), 0
     for t in range(80):
         outside = np.arange(CAPACITY) >= seen
-        assert np.all(w[t][outside] == 0) and np.all(trial[t][outside] == 0) and np.all(h[t][outside] == 0)
-        value = lambda beta: primal(gram, y, shares(weight, seen), LAM, beta)  # noqa: B023
+        assert (
+            np.all(w[t][outside] == 0)
+            and np.all(trial[t][outside] == 0)
+            and np.all(h[t][outside] == 0)
+        )
+        value = lambda beta: primal(gram, y, shares(weight, seen), LAM, beta)
         np.testing.assert_allclose(info.progress[t, 0], value(before) - value(w[t]), atol=1e-12)
         length = np.sqrt(h[t] @ (h[t] if choices.get("metric") == "euclidean" else gram @ h[t]))
         if np.array_equal(w[t], before):
@@ -175,7 +229,9 @@ def test_every_step_of_a_run(choices, x64):
             accepted += 1
             assert value(w[t]) < value(before) and np.array_equal(w[t], trial[t])
             moved = w[t] - before
-            size_moved = np.sqrt(moved @ (moved if choices.get("metric") == "euclidean" else gram @ moved))
+            size_moved = np.sqrt(
+                moved @ (moved if choices.get("metric") == "euclidean" else gram @ moved)
+            )
             assert size_moved <= old * (1 + 1e-9) and length > 0.1 * LAM * old
             assert radius[t] == min(2 * old, 10 / np.sqrt(LAM))
         if choices.get("at_incumbent"):
@@ -193,11 +249,14 @@ def test_every_step_of_a_run(choices, x64):
 
 @pytest.mark.long
 def test_a_step_that_is_not_taken_leads_elsewhere(x64):
-    """Afterwards the subgradient is that of the candidate; with at_incumbent it is that of w again."""
+    """Afterwards the subgradient is that of the candidate; with at_incumbent it is that of w
+    again."""
     for at_incumbent in (False, True):
         states, info = trace(make(at_incumbent=at_incumbent), dataset(), 60)
         index, gram = ordered(states)
-        refused = np.flatnonzero((np.asarray(info.progress)[:, 0] == 0) & (np.asarray(states.size) == CAPACITY))
+        refused = np.flatnonzero(
+            (np.asarray(info.progress)[:, 0] == 0) & (np.asarray(states.size) == CAPACITY)
+        )
         assert len(refused) >= 3
         for t in refused[:-1]:
             w, trial = np.asarray(states.w.coef[t]), np.asarray(states.trial.coef[t])
@@ -209,20 +268,25 @@ def test_a_step_that_is_not_taken_leads_elsewhere(x64):
 
 @pytest.mark.long
 def test_a_fresh_sample_is_drawn_by_weight(x64):
-    """A row as often as its weight says: one of a millionth of the weight, on which f rises, is never among them."""
+    """A row as often as its weight says: one of a millionth of the weight, on which f rises, is
+    never among them."""
     x, y = np.ones((6, 1)), np.array([1.0, -1, -1, -1, -1, -1])
     solver = jaxsvm.scs(0.5, None, capacity=6, first=6, fresh_sample=True)
     step = lambda key, data: solver.update(solver.init(key, data), data)[1].progress[0] > 0
     several = jax.jit(jax.vmap(step, (0, None)))
-    share = lambda weight: np.asarray(several(jax.random.split(KEY, 400), dataset(x, y, np.array(weight)))).mean()
+    share = lambda weight: np.asarray(
+        several(jax.random.split(KEY, 400), dataset(x, y, np.array(weight)))
+    ).mean()
     assert share([1.0] + 5 * [1e-9]) == 1
-    # Six fresh rows, each wrong with probability 0.3: f falls where at most two are, a half of them does not do (0.744).
+    # Six fresh rows, each wrong with probability 0.3: f falls where at most two are, a half of them
+    # does not do (0.744).
     assert abs(share([7.0] + 5 * [0.6]) - 0.744) <= 5 * np.sqrt(0.744 * 0.256 / 400)
 
 
 @pytest.mark.long
 def test_the_constants_of_the_paper_take_almost_no_step(x64):
-    """Falls on the grown sample 1.1 times as large as on the old one are rare, and once it is complete there are none."""
+    """Falls on the grown sample 1.1 times as large as on the old one are rare, and once it is
+    complete there are none."""
     states, info = trace(make(paper_constants=True), dataset(), 60)
     complete = np.asarray(states.size) == CAPACITY
     taken = np.asarray(info.progress)[:, 0] > 0
@@ -233,15 +297,18 @@ def test_the_constants_of_the_paper_take_almost_no_step(x64):
     assert (np.asarray(usual.progress)[:, 0] > 0).sum() > 20
 
 
-# --------------------------------------------------------------------------------------------------------- to the optimum
+# to the optimum
 
 
 def excess(lam, seeds):
-    """(objective - minimum) / minimum on breast cancer after 50 iterations, of several runs at once and of Pegasos."""
+    """(objective - minimum) / minimum on breast cancer after 50 iterations, of several runs at once
+    and of Pegasos."""
     x, y, gamma = cancer()
     data, kernel = jaxsvm.dataset(x, y), kernels.rbf(gamma=gamma)
     n = len(y)
-    exact = jaxsvm.fit(jaxsvm.decomposition(1 / (lam * n), kernel, bias="none", tol=1e-8), data, KEY).model
+    exact = jaxsvm.fit(
+        jaxsvm.decomposition(1 / (lam * n), kernel, bias="none", tol=1e-8), data, KEY
+    ).model
     best = float(jaxsvm.objectives.primal(exact, data, lam))
     keys = jax.random.split(KEY, seeds)
     solver = jaxsvm.scs(lam, kernel, capacity=n)
@@ -253,14 +320,17 @@ def excess(lam, seeds):
         beta[index] = coef
         above.append(primal(gram, y, np.ones(n) / n, lam, beta) / best - 1)
     whole = jaxsvm.samplers.whole()
-    pegasos = jaxsvm.fit(jaxsvm.kernel_pegasos(lam, kernel), data, KEY, steps=50, sampler=whole).model
+    pegasos = jaxsvm.fit(
+        jaxsvm.kernel_pegasos(lam, kernel), data, KEY, steps=50, sampler=whole
+    ).model
     return np.array(above), float(jaxsvm.objectives.primal(pegasos, data, lam)) / best - 1
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("lam", "room"), [(1e-2, 2e-4), (1e-3, 2e-2)])
 def test_below_pegasos_after_fifty_iterations(lam, room, x64):
-    """Twenty seeds in one program: below 50 steps of kernel Pegasos on all rows, and near the optimum."""
+    """Twenty seeds in one program: below 50 steps of kernel Pegasos on all rows, and near the
+    optimum."""
     above, pegasos = excess(lam, 20)
     assert np.all(above >= -1e-9) and len(np.unique(above)) == 20
     assert np.all(above < pegasos)
@@ -270,12 +340,15 @@ def test_below_pegasos_after_fifty_iterations(lam, room, x64):
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_stops_on_the_norm_of_the_direction(dtype, x64):
-    """Infinite until the sample is complete, then |h|; and nothing is infinite or nan behind the end."""
+    """Infinite until the sample is complete, then |h|; and nothing is infinite or nan behind the
+    end."""
     data = dataset(dtype=dtype)
     run = jaxsvm.fit(make(0.1), data, KEY, steps=500, every=1, tol=1e-3)
     residual = np.asarray(run.info.residual)
     assert run.converged and 10 < len(residual) < 200 and residual[-1] <= 1e-3 < residual[:-1].min()
-    assert np.all(np.isinf(residual[:9])) and np.all(np.isfinite(residual[9:]))  # 4 rows, 8, ..., 40 at the tenth step
+    assert np.all(np.isinf(residual[:9])) and np.all(
+        np.isfinite(residual[9:])
+    )  # 4 rows, 8, ..., 40 at the tenth step
     assert not jaxsvm.fit(make(0.1), data, KEY, steps=9, every=1, tol=1e30).converged
     on = jaxsvm.fit(make(0.1), data, state=run.state, steps=300, every=100)
     assert on.finite and np.all(np.isfinite(on.info.residual)) and "stopped after" in on.status
@@ -285,7 +358,7 @@ def test_stops_on_the_norm_of_the_direction(dtype, x64):
     assert value(on) <= value(run) + 1e-6
 
 
-# ------------------------------------------------------------------------------------------------- the same run otherwise
+# the same run otherwise
 
 
 @pytest.mark.long
@@ -308,7 +381,9 @@ def test_the_model_is_an_expansion_over_the_sample(x64):
 def test_rows_are_drawn_evenly():
     """Each of the rows that count in a third of the samples."""
     weight = np.where(np.arange(N) % 2, 3.0, 0)
-    draw = lambda key: jaxsvm.scs(0.1, RBF, capacity=10).init(key, dataset(weight=weight, dtype=np.float32)).index
+    draw = lambda key: (
+        jaxsvm.scs(0.1, RBF, capacity=10).init(key, dataset(weight=weight, dtype=np.float32)).index
+    )
     index = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(KEY, 2000)))
     times = np.bincount(index.ravel(), minlength=N)
     assert np.all(times[::2] == 0)
@@ -332,11 +407,14 @@ def test_linear_weights_are_the_linear_kernel(choices, x64):
 
 @pytest.mark.long
 def test_features_are_rows(x64):
-    """A map with all rows as landmarks is the kernel, also where the loop prepares a part of the rows at a time."""
+    """A map with all rows as landmarks is the kernel, also where the loop prepares a part of the
+    rows at a time."""
     phi = features.nystrom(None, RBF, landmarks=X)
     one = jaxsvm.fit(make(), dataset(), KEY, steps=25, every=5)
     for options in ({}, {"lift": "step"}, {"lift": "step", "memory": 50 * 8.0 * N}):
-        run = jaxsvm.fit(jaxsvm.on_features(phi, make(kernel=None)), dataset(), KEY, steps=25, every=5, **options)
+        run = jaxsvm.fit(
+            jaxsvm.on_features(phi, make(kernel=None)), dataset(), KEY, steps=25, every=5, **options
+        )
         same(run.model(X), one.model(X), 1e-6)
         same(run.info.residual, one.info.residual, 1e-6)
 
@@ -344,8 +422,15 @@ def test_features_are_rows(x64):
 @pytest.mark.long
 def test_sparse_rows_are_dense_ones(x64):
     x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.4, 0, X)
-    for kernel, choices in ((RBF, {}), (RBF, {"fresh_sample": True}), (None, {"fresh_sample": True})):
-        one, other = (trace(make(kernel=kernel, **choices), dataset(a), 20) for a in (x, scipy.sparse.csr_matrix(x)))
+    for kernel, choices in (
+        (RBF, {}),
+        (RBF, {"fresh_sample": True}),
+        (None, {"fresh_sample": True}),
+    ):
+        one, other = (
+            trace(make(kernel=kernel, **choices), dataset(a), 20)
+            for a in (x, scipy.sparse.csr_matrix(x))
+        )
         same(one[0].w.coef, other[0].w.coef)
         same(one[1].loss, other[1].loss)
     run = jaxsvm.fit(make(), dataset(scipy.sparse.csr_matrix(x)), KEY, steps=20)
@@ -359,13 +444,17 @@ def test_rows_of_weight_zero_may_hold_anything(x64):
     x, y = X.copy(), Y.copy()
     x[wild], y[wild] = 50 * X[wild], -Y[wild]
     for choices in ({}, {"fresh_sample": True}):
-        one, other = (trace(make(**choices), dataset(*rows, WEIGHT), 20)[0] for rows in ((X, Y), (x, y)))
+        one, other = (
+            trace(make(**choices), dataset(*rows, WEIGHT), 20)[0] for rows in ((X, Y), (x, y))
+        )
         np.testing.assert_array_equal(one.index, other.index)
         same(one.w.coef, other.w.coef)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("choices", [{"fresh_sample": True}, {"line_search": "wolfe", "metric": "euclidean"}], ids=str)
+@pytest.mark.parametrize(
+    "choices", [{"fresh_sample": True}, {"line_search": "wolfe", "metric": "euclidean"}], ids=str
+)
 def test_a_run_goes_on_where_it_stopped(choices):
     solver, data = make(**choices), dataset(dtype=np.float32)
     whole = jaxsvm.fit(solver, data, KEY, steps=30, every=7)
@@ -379,7 +468,9 @@ def test_a_run_goes_on_where_it_stopped(choices):
 @pytest.mark.long
 def test_many_at_once(x64):
     """Several lam, and several eta1 and gamma, in one program."""
-    fit = lambda lam, eta1, gamma: jaxsvm.fit(make(lam, eta1=eta1, gamma=gamma), dataset(), KEY, steps=20, every=20)
+    fit = lambda lam, eta1, gamma: jaxsvm.fit(
+        make(lam, eta1=eta1, gamma=gamma), dataset(), KEY, steps=20, every=20
+    )
     numbers = np.array([[0.01, 0.1, 2.0], [0.2, 0.5, 0.1], [2.0, 1.5, 3.0]])
     several = jax.jit(jax.vmap(fit))(*map(jnp.asarray, numbers))
     for k in range(3):
@@ -390,47 +481,67 @@ def test_many_at_once(x64):
 def test_numbers_of_another_width(x64):
     """float32 rows under 64-bit numbers stay what they are."""
     for choices in WAYS:
-        run = jax.eval_shape(lambda c=choices: jaxsvm.fit(make(**c), dataset(dtype=np.float32), KEY, steps=2))
-        floats = {a.dtype for a in jax.tree.leaves(run.state) if jnp.issubdtype(a.dtype, jnp.floating)}
+        run = jax.eval_shape(
+            lambda c=choices: jaxsvm.fit(make(**c), dataset(dtype=np.float32), KEY, steps=2)
+        )
+        floats = {
+            a.dtype for a in jax.tree.leaves(run.state) if jnp.issubdtype(a.dtype, jnp.floating)
+        }
         assert floats == {np.dtype("float32")}
 
 
-@pytest.mark.parametrize(("choices", "sentence"), [
-    ({"lam": 0.0}, "lam must be a finite number above 0, got 0"),
-    ({"lam": np.ones(2)}, r"lam has shape \(2,\); sweep it"),
-    ({"capacity": 10, "first": 11}, "capacity is 10, below the first sample of 11 rows: raise it, or lower first"),
-    ({"capacity": 10, "growth": 11}, "capacity is 10, below the first sample of 11 rows"),
-    ({"capacity": 61}, "capacity is 61, but there are 60 rows of positive weight: lower it"),
-    ({"capacity": 0}, "capacity must be a whole number of at least 1, got 0"),
-    ({"capacity": 10.0}, "capacity must be a whole number of at least 1, got 10.0"),
-    ({"capacity": True}, "capacity must be a whole number of at least 1, got True"),
-    ({"growth": 0}, "growth must be a whole number of at least 1, got 0"),
-    ({"first": 2.5}, "first must be a whole number of at least 1, got 2.5"),
-    ({"metric": "l2"}, "metric must be one of 'rkhs', 'euclidean', got 'l2'"),
-    ({"line_search": "none"}, "line_search must be one of 'exact', 'wolfe', got 'none'"),
-    ({"eta1": 1.0}, "eta1 must lie between 0 and 1, got 1"),
-    ({"eta1": 0.0}, "eta1 must lie between 0 and 1, got 0"),
-    ({"eta1": np.ones(2)}, r"eta1 has shape \(2,\); sweep it"),
-    ({"eta2": -1.0}, "eta2 must be a finite number of at least 0, got -1"),
-    ({"gamma": 1.0}, "gamma must lie between 1 and inf, got 1"),
-    ({"m_L": 0.4, "m_R": 0.2}, "m_L must be at most m_R"),
-    ({"m_L": 0.0}, "m_L must lie between 0 and 1, got 0"),
-    ({"kernel": kernels.precomputed()}, "scs holds a sample of the rows, and a precomputed kernel needs all of them"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("choices", "sentence"),
+    [
+        ({"lam": 0.0}, "lam must be a finite number above 0, got 0"),
+        ({"lam": np.ones(2)}, r"lam has shape \(2,\); sweep it"),
+        (
+            {"capacity": 10, "first": 11},
+            "capacity is 10, below the first sample of 11 rows: raise it, or lower first",
+        ),
+        ({"capacity": 10, "growth": 11}, "capacity is 10, below the first sample of 11 rows"),
+        ({"capacity": 61}, "capacity is 61, but there are 60 rows of positive weight: lower it"),
+        ({"capacity": 0}, "capacity must be a whole number of at least 1, got 0"),
+        ({"capacity": 10.0}, "capacity must be a whole number of at least 1, got 10.0"),
+        ({"capacity": True}, "capacity must be a whole number of at least 1, got True"),
+        ({"growth": 0}, "growth must be a whole number of at least 1, got 0"),
+        ({"first": 2.5}, "first must be a whole number of at least 1, got 2.5"),
+        ({"metric": "l2"}, "metric must be one of 'rkhs', 'euclidean', got 'l2'"),
+        ({"line_search": "none"}, "line_search must be one of 'exact', 'wolfe', got 'none'"),
+        ({"eta1": 1.0}, "eta1 must lie between 0 and 1, got 1"),
+        ({"eta1": 0.0}, "eta1 must lie between 0 and 1, got 0"),
+        ({"eta1": np.ones(2)}, r"eta1 has shape \(2,\); sweep it"),
+        ({"eta2": -1.0}, "eta2 must be a finite number of at least 0, got -1"),
+        ({"gamma": 1.0}, "gamma must lie between 1 and inf, got 1"),
+        ({"m_L": 0.4, "m_R": 0.2}, "m_L must be at most m_R"),
+        ({"m_L": 0.0}, "m_L must lie between 0 and 1, got 0"),
+        (
+            {"kernel": kernels.precomputed()},
+            "scs holds a sample of the rows, and a precomputed kernel needs all of them",
+        ),
+    ],
+)
 def test_bad_numbers(choices, sentence):
     with pytest.raises(ValueError, match=sentence):
-        jaxsvm.fit(make(choices.pop("lam", 0.1), **choices), dataset(dtype=np.float32), KEY, steps=1)
+        jaxsvm.fit(
+            make(choices.pop("lam", 0.1), **choices), dataset(dtype=np.float32), KEY, steps=1
+        )
 
 
 @pytest.mark.long
 def test_more_rows_than_there_are():
     live = int((WEIGHT > 0).sum())
     data = dataset(weight=WEIGHT, dtype=np.float32)
-    with pytest.raises(ValueError, match=f"capacity is {live + 1}, but there are {live} rows of positive weight: lower it"):
+    with pytest.raises(
+        ValueError,
+        match=f"capacity is {live + 1}, but there are {live} rows of positive weight: lower it",
+    ):
         jaxsvm.fit(make(capacity=live + 1), data, KEY, steps=1)
     jaxsvm.fit(make(capacity=live), data, KEY, steps=1)
     solver = make(capacity=N + 1)
-    with pytest.raises(ValueError, match="capacity is 61, but there are 60 rows: lower it"):  # without `fit`
+    with pytest.raises(
+        ValueError, match="capacity is 61, but there are 60 rows: lower it"
+    ):  # without `fit`
         solver.init(KEY, data)
     with pytest.raises(ValueError, match="labels"):
         jaxsvm.fit(make(), jaxsvm.dataset(X.astype("f"), X[:, 0], task="regression"), KEY, steps=1)
@@ -440,6 +551,7 @@ def test_more_rows_than_there_are():
 def test_constants_apart_only_as_printed():
     """paper_constants has m_L above m_R; what is given beside it does not count."""
     one, other = (
-        trace(make(paper_constants=True, **c), dataset(dtype=np.float32), 12)[0] for c in ({}, {"m_L": 0.1, "eta1": 0.3})
+        trace(make(paper_constants=True, **c), dataset(dtype=np.float32), 12)[0]
+        for c in ({}, {"m_L": 0.1, "eta1": 0.3})
     )
     np.testing.assert_array_equal(one.w.coef, other.w.coef)

@@ -15,7 +15,7 @@ from water_levels import by_sorting
 import jaxsvm
 from jaxsvm import kernels, objectives
 from jaxsvm.numerics import sample_proportional
-from jaxsvm.solvers.simba import _slack
+from jaxsvm.solvers.primal.simba import _slack
 
 N, D, NU = 60, 4, 0.3
 RNG = np.random.default_rng(2)
@@ -31,11 +31,14 @@ def dataset(x=X, y=Y, weight=None, dtype=np.float64):
 
 @functools.partial(jax.jit, static_argnames=("steps",))
 def trace(solver, data, steps):
-    """States and infos, and the columns drawn: the second of the two numbers of a step, from w^2."""
+    """States and infos, and the columns drawn: the second of the two numbers of a step, from
+    w^2."""
 
     def step(state, _):
         after, info = solver.update(state, data._replace(index=jnp.zeros(1, jnp.int32)))
-        u = jax.random.uniform(jax.random.fold_in(state.key, state.t), (2, 1), jnp.float32).astype(state.u.dtype)
+        u = jax.random.uniform(jax.random.fold_in(state.key, state.t), (2, 1), jnp.float32).astype(
+            state.u.dtype
+        )
         w = after.u / jnp.maximum(1, jnp.linalg.norm(after.u))
         column = sample_proportional(jnp.where(jnp.any(w != 0), w * w, jnp.ones_like(w)), u[1])[0]
         return after, (after, info, column)
@@ -44,7 +47,8 @@ def trace(solver, data, steps):
 
 
 def greedy(q, weight, budget):
-    """2 for the largest q, as far as the budget goes, a row of weight k taking k times as much; ties share."""
+    """2 for the largest q, as far as the budget goes, a row of weight k taking k times as much;
+    ties share."""
     xi = np.zeros(len(q))
     for value in np.unique(q[weight > 0])[::-1]:
         tied = (q == value) & (weight > 0)
@@ -54,7 +58,8 @@ def greedy(q, weight, budget):
 
 
 def by_hand(x, y, weight, nu, horizon, rows, columns):
-    """Algorithm 1 on rows and columns drawn before, with the rows scaled to norm 1; yields log q, u and the mean."""
+    """Algorithm 1 on rows and columns drawn before, with the rows scaled to norm 1; yields log q, u
+    and the mean."""
     live = weight > 0
     reach, n = np.linalg.norm(x[live], axis=1).max(), weight.sum()
     x, nu = x / reach, nu / reach
@@ -76,11 +81,16 @@ def by_hand(x, y, weight, nu, horizon, rows, columns):
 @pytest.mark.parametrize("nu", [0.0, NU, 100.0])
 def test_the_run_of_the_paper(nu, weight, x64):
     x, y = X.copy(), Y.copy()
-    x[weight == 0], y[weight == 0] = 50 * X[weight == 0], -Y[weight == 0]  # wild rows that do not count
+    x[weight == 0], y[weight == 0] = (
+        50 * X[weight == 0],
+        -Y[weight == 0],
+    )  # wild rows that do not count
     states, info, columns = trace(jaxsvm.simba(nu, horizon=200.0), dataset(x, y, weight), 80)
     assert len(np.unique(info.index)) > 10 and len(np.unique(columns)) >= 3
     wrong = []
-    for t, (q, u, mean) in enumerate(by_hand(X, Y, weight, nu, 200, np.asarray(info.index)[:, 0], np.asarray(columns))):
+    for t, (q, u, mean) in enumerate(
+        by_hand(X, Y, weight, nu, 200, np.asarray(info.index)[:, 0], np.asarray(columns))
+    ):
         np.testing.assert_allclose(np.exp(states.log_q[t]), q, rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(states.u[t], u, rtol=1e-10, atol=1e-13)
         np.testing.assert_allclose(states.mean[t], mean, rtol=1e-10, atol=1e-13)
@@ -98,18 +108,24 @@ def test_rows_are_drawn_by_their_weight(x64):
     data, solver = dataset(weight=WEIGHT), jaxsvm.simba(NU, horizon=200.0)
     state = jax.tree.map(lambda a: a[-1], trace(solver, data, 80)[0])
     draws = 20_000
-    step = lambda key: solver.update(state._replace(key=key), data._replace(index=jnp.zeros(1, jnp.int32)))[1].index[0]
+    step = lambda key: solver.update(
+        state._replace(key=key), data._replace(index=jnp.zeros(1, jnp.int32))
+    )[1].index[0]
     rows = np.asarray(jax.jit(jax.vmap(step))(jax.random.split(KEY, draws)))
     p = WEIGHT * np.exp(np.asarray(state.log_q))
     p = p / p.sum()
     assert p.max() > 2 * p[WEIGHT > 0].min()
     # Five standard deviations of a count.
-    assert np.all(np.abs(np.bincount(rows, minlength=N) - draws * p) <= 5 * np.sqrt(draws * p * (1 - p)) + 1e-9)
+    assert np.all(
+        np.abs(np.bincount(rows, minlength=N) - draws * p)
+        <= 5 * np.sqrt(draws * p * (1 - p)) + 1e-9
+    )
 
 
 @pytest.mark.parametrize("kind", ["random", "tied", "equal", "tiny"])
 def test_the_slack_is_that_of_the_linear_program(kind, x64):
-    """max sum_i weight_i q_i xi_i over 0 <= xi <= 2, sum_i weight_i xi_i <= budget: what is drawn is by weight times q."""
+    """max sum_i weight_i q_i xi_i over 0 <= xi <= 2, sum_i weight_i xi_i <= budget: what is drawn
+    is by weight times q."""
     rng = np.random.default_rng(len(kind))
     q = {
         "random": rng.uniform(size=N),
@@ -122,31 +138,44 @@ def test_the_slack_is_that_of_the_linear_program(kind, x64):
             xi = np.asarray(jax.jit(_slack)(q, weight, budget))
             spent = weight @ xi
             assert np.all((xi >= 0) & (xi <= 2)) and spent <= budget * (1 + 1e-12) + 1e-12
-            made = linprog(-weight * q, A_ub=weight[None], b_ub=[budget], bounds=(0, 2), method="highs")
-            assert weight * q @ xi == pytest.approx(-made.fun, abs=1e-7)  # the program's own tolerance
-            np.testing.assert_allclose(np.where(weight > 0, xi, 0), greedy(q, weight, budget), rtol=1e-9, atol=1e-10)
+            made = linprog(
+                -weight * q, A_ub=weight[None], b_ub=[budget], bounds=(0, 2), method="highs"
+            )
+            assert weight * q @ xi == pytest.approx(
+                -made.fun, abs=1e-7
+            )  # the program's own tolerance
+            np.testing.assert_allclose(
+                np.where(weight > 0, xi, 0), greedy(q, weight, budget), rtol=1e-9, atol=1e-10
+            )
 
 
 def exact(lam, x=X, y=Y):
     """(nu, f* = 1/|u|) of the minimiser u of lam/2 |w|^2 + mean hinge."""
     data = dataset(x, y)
     C = objectives.C_from_lam(lam, len(y))
-    u = jaxsvm.fit(jaxsvm.decomposition(C, kernels.linear(), bias="none", tol=1e-10), data, KEY).model
+    u = jaxsvm.fit(
+        jaxsvm.decomposition(C, kernels.linear(), bias="none", tol=1e-10), data, KEY
+    ).model
     return float(jaxsvm.nu_from(u, data)), 1 / float(objectives.radius_from(u))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("lam", [0.3, 0.05])
 def test_the_optimum_is_reached(lam, x64):
-    """f(mean / |mean|) is below f* and within 3 per cent of it after 10,000 steps, 0.5 after 60,000 (ALGORITHMS 3.4 g)."""
+    """f(mean / |mean|) is below f* and within 3 per cent of it after 10,000 steps, 0.5 after 60,000
+    (ALGORITHMS 3.4 g)."""
     nu, best = exact(lam)
     reach = np.linalg.norm(X, axis=1).max()
     for steps, room in ((10_000, 0.03), (60_000, 0.005)):
-        run = jaxsvm.fit(jaxsvm.simba(nu, horizon=float(steps)), dataset(), KEY, steps=steps, every=10_000)
+        run = jaxsvm.fit(
+            jaxsvm.simba(nu, horizon=float(steps)), dataset(), KEY, steps=steps, every=10_000
+        )
         w = np.asarray(run.state.solver.mean)
         level = by_sorting(Y * (X @ w) / np.linalg.norm(w), N * nu, np.ones(N))
         assert -1e-9 <= 1 - level / best <= room
-        np.testing.assert_allclose(run.model.w, w / np.linalg.norm(w) / level, rtol=1e-9)  # of margin 1
+        np.testing.assert_allclose(
+            run.model.w, w / np.linalg.norm(w) / level, rtol=1e-9
+        )  # of margin 1
         assert 0.5 < np.linalg.norm(w) <= 1 + 1e-12 and 2 * reach > nu
 
 
@@ -155,7 +184,9 @@ def test_without_slack_it_finds_the_widest_margin(x64):
     y = np.sign(X @ [1.0, -0.7, 0.4, 0.0])
     x = X + 0.3 * y[:, None] * np.array([1.0, -0.7, 0.4, 0.0])
     data = dataset(x, y)
-    u = jaxsvm.fit(jaxsvm.decomposition(1e6, kernels.linear(), bias="none", tol=1e-8), data, KEY).model
+    u = jaxsvm.fit(
+        jaxsvm.decomposition(1e6, kernels.linear(), bias="none", tol=1e-8), data, KEY
+    ).model
     best = 1 / float(objectives.radius_from(u))
     assert np.min(y * np.asarray(u(x))) == pytest.approx(1, rel=1e-5)  # hard margin
     run = jaxsvm.fit(jaxsvm.simba(0.0, horizon=60_000.0), data, KEY, steps=60_000, every=10_000)
@@ -167,9 +198,16 @@ def test_without_slack_it_finds_the_widest_margin(x64):
 @pytest.mark.long
 def test_sparse_rows_are_dense_ones(x64):
     x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.4, 0, X)
-    one, other = (trace(jaxsvm.simba(NU, horizon=200.0), dataset(a), 80) for a in (x, scipy.sparse.csr_matrix(x)))
+    one, other = (
+        trace(jaxsvm.simba(NU, horizon=200.0), dataset(a), 80)
+        for a in (x, scipy.sparse.csr_matrix(x))
+    )
     np.testing.assert_array_equal(one[1].index, other[1].index)
-    for a, b in zip((one[0].u, one[0].log_q, one[0].mean), (other[0].u, other[0].log_q, other[0].mean), strict=True):
+    for a, b in zip(
+        (one[0].u, one[0].log_q, one[0].mean),
+        (other[0].u, other[0].log_q, other[0].mean),
+        strict=True,
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
@@ -177,7 +215,8 @@ def test_sparse_rows_are_dense_ones(x64):
 def test_the_scale_of_the_rows_is_that_of_the_problem(x64):
     """Rows and nu a thousand times as large: the same steps; the model is that much smaller."""
     one, other = (
-        jaxsvm.fit(jaxsvm.simba(s * NU, horizon=200.0), dataset(s * X), KEY, steps=200, every=100) for s in (1.0, 1000.0)
+        jaxsvm.fit(jaxsvm.simba(s * NU, horizon=200.0), dataset(s * X), KEY, steps=200, every=100)
+        for s in (1.0, 1000.0)
     )
     np.testing.assert_allclose(1000 * np.asarray(other.model.w), one.model.w, rtol=1e-8)
 
@@ -189,14 +228,19 @@ def test_the_scale_of_the_rows_is_that_of_the_problem(x64):
 ])  # fmt: skip
 def test_bad_numbers(choices, sentence):
     with pytest.raises(ValueError, match=sentence):
-        jaxsvm.fit(jaxsvm.simba(choices.pop("nu"), **choices), dataset(dtype=np.float32), KEY, steps=1)
+        jaxsvm.fit(
+            jaxsvm.simba(choices.pop("nu"), **choices), dataset(dtype=np.float32), KEY, steps=1
+        )
 
 
 @pytest.mark.long
 def test_rows_of_sixteen_bits_and_rows_of_zeros():
     """Sums stay in float32; rows without length leave w where it is."""
     rounded = jnp.asarray(X, jnp.bfloat16)
-    fits = [jaxsvm.fit(jaxsvm.simba(NU), jaxsvm.dataset(x, Y), KEY, steps=5 * N) for x in (rounded, rounded.astype(jnp.float32))]
+    fits = [
+        jaxsvm.fit(jaxsvm.simba(NU), jaxsvm.dataset(x, Y), KEY, steps=5 * N)
+        for x in (rounded, rounded.astype(jnp.float32))
+    ]
     assert {fit.model.w.dtype.name for fit in fits} == {"float32"}
     np.testing.assert_allclose(fits[0].model.w, fits[1].model.w, rtol=1e-5)
     none = jaxsvm.fit(jaxsvm.simba(NU), dataset(0 * X, dtype=np.float32), KEY, steps=N)

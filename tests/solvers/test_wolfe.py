@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from oracles import gaussian
 from sklearn.datasets import load_breast_cancer
 from sklearn.svm import LinearSVC
 
@@ -22,10 +23,6 @@ Y = np.where(X @ [1.0, -0.7, 0.4, 0.0] + 0.6 * RNG.normal(size=N) > 0, 1.0, -1.0
 WEIGHT = RNG.integers(0, 4, N) * 1.0
 KEY = jax.random.key(5)
 RBF = kernels.rbf(1.0)
-
-
-def gaussian(x, z):
-    return np.exp(-((x[:, None] - z[None]) ** 2).sum(-1) / 2)
 
 
 GRAMS = {"linear": X @ X.T, "rbf": gaussian(X, X)}
@@ -47,11 +44,12 @@ def trace(solver, data, steps):
     return jax.lax.scan(step, solver.init(KEY, data), None, steps)[1]
 
 
-# ------------------------------------------------------------------------------------------------------ by hand, in NumPy
+# by hand, in NumPy
 
 
 def along(gram, y, share, lam, beta, d):
-    """The t >= 0 that minimises f(beta + t d), by its sorted kinks, and the rows that are active on the right of it."""
+    """The t >= 0 that minimises f(beta + t d), by its sorted kinks, and the rows that are active on
+    the right of it."""
     c, s = y * (gram @ beta), y * (gram @ d)
     slope0, curve = lam * (beta @ gram @ d), lam * (d @ gram @ d)
     active = np.where(np.abs(1 - c) < 1e-12, s < 0, c < 1).astype(float)
@@ -84,7 +82,11 @@ def by_hand(gram, y, share, lam, weights="norm", reset=0.5):
             h, g = held[0], new[0]
             apart = g - h if weights == "norm" else z - held[1]
             den = apart @ gram @ apart
-            lead = g @ gram @ apart if weights == "norm" else apart @ gram @ z - lam * share @ (a - held[2])
+            lead = (
+                g @ gram @ apart
+                if weights == "norm"
+                else apart @ gram @ z - lam * share @ (a - held[2])
+            )
             th = np.clip(lead / den, 0, 1) if den > 0 else 0.0
             mean, count = tuple(th * u + (1 - th) * v for u, v in zip(held, new, strict=True)), 2
         dual = share @ mean[2] - mean[1] @ gram @ mean[1] / (2 * lam)
@@ -92,7 +94,11 @@ def by_hand(gram, y, share, lam, weights="norm", reset=0.5):
         loss = share @ np.maximum(0, 1 - y * (gram @ beta))
         value = lam / 2 * beta @ gram @ beta + loss
         direction = mean[0] if weights == "norm" else lam * beta - mean[1]
-        resets = weights == "norm" and count > 1 and mean[0] @ gram @ mean[0] < 2 * lam * reset * max(value - best, 0)
+        resets = (
+            weights == "norm"
+            and count > 1
+            and mean[0] @ gram @ mean[0] < 2 * lam * reset * max(value - best, 0)
+        )
         held, direction = (new, new[0]) if resets else (mean, direction)
         step, a = along(gram, y, share, lam, beta, -direction)
         before, beta = beta, beta - step * direction
@@ -106,7 +112,8 @@ def primal(gram, y, share, lam, beta):
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("weights", ["norm", "dual"])
 def test_a_run_goes_on_with_another_lam(weights, x64):
-    """The dual value and the bundle of the old lam do not count: the gap is never below the excess of the objective."""
+    """The dual value and the bundle of the old lam do not count: the gap is never below the excess
+    of the objective."""
     share = np.full(N, 1 / N)
     before = jaxsvm.fit(jaxsvm.wolfe(1.0, weights=weights), dataset(), KEY, steps=50)
     solver = jaxsvm.wolfe(LAM, weights=weights)
@@ -125,11 +132,17 @@ def test_a_run_goes_on_with_another_lam(weights, x64):
 @pytest.mark.parametrize("weights", ["norm", "dual"])
 @pytest.mark.parametrize("name", GRAMS)
 def test_the_run_by_hand(name, weights, weight, x64):
-    """With resets. In few dimensions a step soon goes along a kink: on which side of it is a matter of roundings."""
+    """With resets. In few dimensions a step soon goes along a kink: on which side of it is a matter
+    of roundings."""
     gram, share, steps = GRAMS[name], weight / weight.sum(), 60 if name == "rbf" else 8
     x, y = X.copy(), Y.copy()
-    x[weight == 0], y[weight == 0] = 3 * X[weight == 0], -Y[weight == 0]  # wild rows that do not count
-    states, info = trace(jaxsvm.wolfe(LAM, KERNELS[name], weights=weights), dataset(x, y, weight), steps)
+    x[weight == 0], y[weight == 0] = (
+        3 * X[weight == 0],
+        -Y[weight == 0],
+    )  # wild rows that do not count
+    states, info = trace(
+        jaxsvm.wolfe(LAM, KERNELS[name], weights=weights), dataset(x, y, weight), steps
+    )
     close = functools.partial(np.testing.assert_allclose, rtol=1e-6, atol=1e-8)
     count = 0
     for t, (beta, held, best, value, loss, resets, before) in zip(
@@ -152,13 +165,15 @@ def test_the_run_by_hand(name, weights, weight, x64):
     assert np.array_equal(states.t, np.arange(1, steps + 1))
 
 
-# ---------------------------------------------------------------------------------------------------------- closed forms
+# closed forms
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("lam", [1.0, 5.0])
 @pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["plain", "weights"])
-@pytest.mark.parametrize("choices", [{}, {"weights": "dual", "bundle": 3}, {"line_search": "wolfe"}], ids=str)
+@pytest.mark.parametrize(
+    "choices", [{}, {"weights": "dual", "bundle": 3}, {"line_search": "wolfe"}], ids=str
+)
 def test_strong_regularisation_takes_one_step(choices, weight, lam, x64):
     """lam >= max k(x, x): w = sum_i share_i y_i phi(x_i) / lam, where nothing moves any more."""
     share = weight / weight.sum()
@@ -172,12 +187,16 @@ def test_strong_regularisation_takes_one_step(choices, weight, lam, x64):
         gram = GRAMS["rbf"] if kernel else x @ x.T
         np.testing.assert_allclose(info.residual[0], 1 - states.dual[0], rtol=1e-13)  # f(0) = 1
         np.testing.assert_allclose(info.residual[1:], 0, atol=1e-14)
-        np.testing.assert_allclose(states.dual[0], 1 - (share * Y) @ gram @ (share * Y) / (2 * lam), rtol=1e-13)
-        run = jaxsvm.fit(jaxsvm.wolfe(lam, kernel, **choices), data, KEY, steps=9, every=1, tol=1e-12)
+        np.testing.assert_allclose(
+            states.dual[0], 1 - (share * Y) @ gram @ (share * Y) / (2 * lam), rtol=1e-13
+        )
+        run = jaxsvm.fit(
+            jaxsvm.wolfe(lam, kernel, **choices), data, KEY, steps=9, every=1, tol=1e-12
+        )
         assert run.converged and int(run.state.step) == 2
 
 
-# ----------------------------------------------------------------------------------------------------- what always holds
+# what always holds
 
 WAYS = [
     {},
@@ -192,11 +211,19 @@ WAYS = [
 
 @functools.cache
 def exact(name, lam, weighted=False):
-    """The minimum by another method: liblinear for linear functions, decomposition with its certificate for others."""
+    """The minimum by another method: liblinear for linear functions, decomposition with its
+    certificate for others."""
     weight = WEIGHT if weighted else np.ones(N)
     n = weight.sum()
     if name == "linear":
-        made = LinearSVC(loss="hinge", fit_intercept=False, C=1 / (lam * n), tol=1e-11, max_iter=10**7, random_state=0)
+        made = LinearSVC(
+            loss="hinge",
+            fit_intercept=False,
+            C=1 / (lam * n),
+            tol=1e-11,
+            max_iter=10**7,
+            random_state=0,
+        )
         w = made.fit(X, Y, sample_weight=weight).coef_[0]
         return lam / 2 * w @ w + np.average(np.maximum(0, 1 - Y * (X @ w)), weights=weight)
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
@@ -211,23 +238,30 @@ def exact(name, lam, weighted=False):
 @pytest.mark.parametrize("name", GRAMS)
 @pytest.mark.parametrize("choices", WAYS, ids=str)
 def test_every_step_of_a_run(choices, name, x64):
-    """f never rises, the gap bounds the distance, D stays below f*, |h| falls between resets, h is the shortest of its hull."""
+    """f never rises, the gap bounds the distance, D stays below f*, |h| falls between resets, h is
+    the shortest of its hull."""
     gram, lam, share, steps = GRAMS[name], LAM, WEIGHT / WEIGHT.sum(), 150
     states, info = trace(jaxsvm.wolfe(lam, KERNELS[name], **choices), dataset(weight=WEIGHT), steps)
-    # As far as the gap is open: from there on f goes up and down by roundings, and h is nothing else.
+    # As far as the gap is open: from there on f goes up and down by roundings, and h is nothing
+    # else.
     steps = min(steps, 1 + int(np.sum(np.asarray(info.residual) >= 1e-12)))
     states, info = jax.tree.map(lambda a: a[:steps], (states, info))
     assert steps >= 10
     best = exact(name, lam, weighted=True)
-    value = np.array([1.0, *(primal(gram, Y, share, lam, beta) for beta in np.asarray(states.w.coef))])
+    value = np.array(
+        [1.0, *(primal(gram, Y, share, lam, beta) for beta in np.asarray(states.w.coef))]
+    )
     assert np.all(np.diff(value) <= 1e-14)
     np.testing.assert_allclose(-np.diff(value), info.progress[:, 0], atol=1e-12)
     residual = np.asarray(info.residual)
     assert np.all(residual >= 0) and np.all(value[:-1] - best <= residual * value[:-1] + 1e-9)
     assert np.all(np.asarray(states.dual) <= best + 1e-9) and np.all(np.diff(states.dual) >= 0)
     assert residual[-1] < (0.03 if choices.get("reset") == 0 else 3e-3) < residual[5]
-    # The bundle after a step: the vector of the hull in the first place, and what it was made of in the others.
-    h, z, a, live = (np.asarray(part) for part in (*(e.coef for e in states.bundle[:2]), *states.bundle[2:]))
+    # The bundle after a step: the vector of the hull in the first place, and what it was made of in
+    # the others.
+    h, z, a, live = (
+        np.asarray(part) for part in (*(e.coef for e in states.bundle[:2]), *states.bundle[2:])
+    )
     assert np.all((a >= 0) & (a <= 1 + 1e-12)) and np.all(live[:, 0])
     np.testing.assert_allclose(z[live], share * Y * a[live], atol=1e-14)  # one combination for all
     length = np.sqrt(np.einsum("ti,ij,tj->t", h[:, 0], gram, h[:, 0]))
@@ -274,7 +308,7 @@ def test_a_step_of_the_bounded_search(x64):
         before = w[t]
 
 
-# --------------------------------------------------------------------------------------------------------- to the optimum
+# to the optimum
 
 
 @functools.cache
@@ -285,15 +319,22 @@ def cancer(dtype="float64"):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("choices", [{}, {"weights": "dual", "bundle": 10}, {"line_search": "wolfe"}], ids=str)
+@pytest.mark.parametrize(
+    "choices", [{}, {"weights": "dual", "bundle": 10}, {"line_search": "wolfe"}], ids=str
+)
 def test_a_relative_gap_of_a_thousandth(choices, x64):
-    """Breast cancer: within 50 steps at lam = 1e-2, within 1,000 at 1e-3; a certificate from outside says the same."""
+    """Breast cancer: within 50 steps at lam = 1e-2, within 1,000 at 1e-3; a certificate from
+    outside says the same."""
     x, y, gamma = cancer()
     data, kernel = jaxsvm.dataset(x, y), kernels.rbf(gamma=gamma)
     for lam, steps in ((1e-2, 50), (1e-3, 1000)):
-        run = jaxsvm.fit(jaxsvm.wolfe(lam, kernel, **choices), data, KEY, steps=steps, every=1, tol=1e-3)
+        run = jaxsvm.fit(
+            jaxsvm.wolfe(lam, kernel, **choices), data, KEY, steps=steps, every=1, tol=1e-3
+        )
         assert run.converged and "tolerance 1.0e-03 met" in run.status
-        made = jaxsvm.fit(jaxsvm.decomposition(1 / (lam * len(y)), kernel, bias="none", tol=1e-8), data, KEY).model
+        made = jaxsvm.fit(
+            jaxsvm.decomposition(1 / (lam * len(y)), kernel, bias="none", tol=1e-8), data, KEY
+        ).model
         best = float(jaxsvm.objectives.primal(made, data, lam))
         above = float(jaxsvm.objectives.primal(run.model, data, lam)) / best - 1
         assert -1e-7 <= above <= 1.001e-3
@@ -303,12 +344,15 @@ def test_a_relative_gap_of_a_thousandth(choices, x64):
         v = y * a / len(y)
         np.testing.assert_allclose(held.z.coef[0], v, rtol=1e-9, atol=1e-14)
         dual = a.mean() - v @ gram @ v / (2 * lam)
-        assert best * (1 - 3e-3) <= dual <= float(run.state.solver.dual) + 1e-12 <= best * (1 + 1e-7)
+        assert (
+            best * (1 - 3e-3) <= dual <= float(run.state.solver.dual) + 1e-12 <= best * (1 + 1e-7)
+        )
 
 
 @pytest.mark.long
 def test_float32_is_enough():
-    """A gap of 1e-3 in as many steps, but for a few; f, worked out in float64, rises by roundings only."""
+    """A gap of 1e-3 in as many steps, but for a few; f, worked out in float64, rises by roundings
+    only."""
     x, y, gamma = cancer("float32")
     data, kernel = jaxsvm.dataset(x, y), kernels.rbf(gamma=gamma)
     gram = np.exp(-gamma * ((x[:, None].astype(float) - x[None]) ** 2).sum(-1))
@@ -317,13 +361,17 @@ def test_float32_is_enough():
         assert run.converged and run.model.coef.dtype == jnp.float32
         states, info = trace(jaxsvm.wolfe(lam, kernel), data, steps)
         share = np.ones(len(y)) / len(y)
-        value = np.array([primal(gram, y, share, lam, beta.astype(float)) for beta in np.asarray(states.w.coef)])
+        value = np.array(
+            [primal(gram, y, share, lam, beta.astype(float)) for beta in np.asarray(states.w.coef)]
+        )
         assert np.all(np.diff(value) <= 2e-6 * value[1:]) and np.all(np.isfinite(info.residual))
         assert float(info.residual[-1]) < 1e-3
-        np.testing.assert_allclose(states.w.response[-1], gram @ np.asarray(states.w.coef[-1], float), atol=2e-4)
+        np.testing.assert_allclose(
+            states.w.response[-1], gram @ np.asarray(states.w.coef[-1], float), atol=2e-4
+        )
 
 
-# ------------------------------------------------------------------------------------------------- the same run otherwise
+# the same run otherwise
 
 
 def same(one, other, tolerance=1e-9):
@@ -346,7 +394,9 @@ def test_weights_are_copies_and_absences(kernel, choices, x64):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("choices", [{}, {"weights": "dual", "bundle": 4}, {"line_search": "wolfe"}], ids=str)
+@pytest.mark.parametrize(
+    "choices", [{}, {"weights": "dual", "bundle": 4}, {"line_search": "wolfe"}], ids=str
+)
 def test_linear_weights_are_the_linear_kernel(choices, x64):
     one, info = trace(jaxsvm.wolfe(LAM, **choices), dataset(), 40)
     other, told = trace(jaxsvm.wolfe(LAM, kernels.linear(), **choices), dataset(), 40)
@@ -372,7 +422,10 @@ def test_features_are_rows(x64):
 def test_sparse_rows_are_dense_ones(x64):
     x = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.4, 0, X)
     for kernel in (RBF, None):
-        one, other = (trace(jaxsvm.wolfe(LAM, kernel), dataset(a), 30) for a in (x, scipy.sparse.csr_matrix(x)))
+        one, other = (
+            trace(jaxsvm.wolfe(LAM, kernel), dataset(a), 30)
+            for a in (x, scipy.sparse.csr_matrix(x))
+        )
         same(one[0].w.coef, other[0].w.coef)
         same(one[1].residual, other[1].residual)
 
@@ -392,12 +445,19 @@ def test_values_worked_out_beforehand_are_a_kernel(x64):
 def test_a_function_is_a_kernel(x64):
     fn = lambda x, z: (x @ z.T + 1) ** 2
     run = jaxsvm.fit(jaxsvm.wolfe(LAM, fn), dataset(), KEY, steps=20)
-    same(run.model.coef, jaxsvm.fit(jaxsvm.wolfe(LAM, kernels.polynomial(degree=2)), dataset(), KEY, steps=20).model.coef)
+    same(
+        run.model.coef,
+        jaxsvm.fit(
+            jaxsvm.wolfe(LAM, kernels.polynomial(degree=2)), dataset(), KEY, steps=20
+        ).model.coef,
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "choices", [{"weights": "dual", "bundle": 4}, {"line_search": "wolfe", "bundle": 3}, {"reset": 0.1}], ids=str
+    "choices",
+    [{"weights": "dual", "bundle": 4}, {"line_search": "wolfe", "bundle": 3}, {"reset": 0.1}],
+    ids=str,
 )
 def test_a_run_goes_on_where_it_stopped(choices):
     solver, data = jaxsvm.wolfe(LAM, RBF, **choices), dataset(dtype=np.float32)
@@ -405,15 +465,21 @@ def test_a_run_goes_on_where_it_stopped(choices):
     for cut in (1, 7, 22):
         first = jaxsvm.fit(solver, data, KEY, steps=cut, every=7)
         second = jaxsvm.fit(solver, data, state=first.state, steps=50 - cut, every=7)
-        for a, b in zip(jax.tree.leaves(whole.state.solver), jax.tree.leaves(second.state.solver), strict=True):
+        for a, b in zip(
+            jax.tree.leaves(whole.state.solver), jax.tree.leaves(second.state.solver), strict=True
+        ):
             np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("choices", [{}, {"weights": "dual", "bundle": 4}, {"line_search": "wolfe"}], ids=str)
+@pytest.mark.parametrize(
+    "choices", [{}, {"weights": "dual", "bundle": 4}, {"line_search": "wolfe"}], ids=str
+)
 def test_many_lams_at_once(choices, x64):
     lams = np.array([0.01, 0.1, 2.0])
-    fit = lambda lam: jaxsvm.fit(jaxsvm.wolfe(lam, RBF, **choices), dataset(), KEY, steps=20, every=10)
+    fit = lambda lam: jaxsvm.fit(
+        jaxsvm.wolfe(lam, RBF, **choices), dataset(), KEY, steps=20, every=10
+    )
     several = jax.jit(jax.vmap(fit))(jnp.asarray(lams))
     for k, lam in enumerate(lams):
         one = fit(float(lam))
@@ -425,13 +491,21 @@ def test_many_lams_at_once(choices, x64):
 def test_numbers_of_another_width(x64):
     """float32 rows under 64-bit numbers stay what they are, in each of the searches."""
     for choices in WAYS:
-        run = jax.eval_shape(lambda c=choices: jaxsvm.fit(jaxsvm.wolfe(LAM, RBF, **c), dataset(dtype=np.float32), KEY, steps=2))
-        floats = {a.dtype for a in jax.tree.leaves(run.state) if jnp.issubdtype(a.dtype, jnp.floating)}
+        run = jax.eval_shape(
+            lambda c=choices: jaxsvm.fit(
+                jaxsvm.wolfe(LAM, RBF, **c), dataset(dtype=np.float32), KEY, steps=2
+            )
+        )
+        floats = {
+            a.dtype for a in jax.tree.leaves(run.state) if jnp.issubdtype(a.dtype, jnp.floating)
+        }
         assert floats == {np.dtype("float32")}
         solver, data = jaxsvm.wolfe(LAM, RBF, **choices), dataset()  # and by hand, without `fit`
         state = jax.eval_shape(solver.init, KEY, data)
         after, _ = jax.eval_shape(solver.update, state, data)
-        assert jax.tree.map(lambda a: (a.shape, a.dtype), after) == jax.tree.map(lambda a: (a.shape, a.dtype), state)
+        assert jax.tree.map(lambda a: (a.shape, a.dtype), after) == jax.tree.map(
+            lambda a: (a.shape, a.dtype), state
+        )
 
 
 @pytest.mark.parametrize(("choices", "sentence"), [
@@ -449,12 +523,22 @@ def test_numbers_of_another_width(x64):
 ])  # fmt: skip
 def test_bad_numbers(choices, sentence):
     with pytest.raises(ValueError, match=sentence):
-        jaxsvm.fit(jaxsvm.wolfe(choices.pop("lam", 0.1), **choices), dataset(dtype=np.float32), KEY, steps=1)
+        jaxsvm.fit(
+            jaxsvm.wolfe(choices.pop("lam", 0.1), **choices),
+            dataset(dtype=np.float32),
+            KEY,
+            steps=1,
+        )
 
 
 def test_labels_are_signs():
     with pytest.raises(ValueError, match="labels"):
-        jaxsvm.fit(jaxsvm.wolfe(0.1), jaxsvm.dataset(X.astype("f"), X[:, 0], task="regression"), KEY, steps=1)
+        jaxsvm.fit(
+            jaxsvm.wolfe(0.1),
+            jaxsvm.dataset(X.astype("f"), X[:, 0], task="regression"),
+            KEY,
+            steps=1,
+        )
 
 
 @pytest.mark.long
@@ -463,15 +547,28 @@ def test_rows_of_weight_0_may_be_anything(kernel):
     """Nor do they widen what counts as rounding."""
     runs = []
     for size in (1.0, 1e4, 1e8):
-        x, y, weight = np.vstack([X, np.full((1, D), size)]), np.append(Y, 1.0), np.append(np.ones(N), 0.0)
-        runs.append(jaxsvm.fit(jaxsvm.wolfe(LAM, kernel), dataset(x, y, weight, np.float32), KEY, steps=300, tol=1e-3))
+        x, y, weight = (
+            np.vstack([X, np.full((1, D), size)]),
+            np.append(Y, 1.0),
+            np.append(np.ones(N), 0.0),
+        )
+        runs.append(
+            jaxsvm.fit(
+                jaxsvm.wolfe(LAM, kernel),
+                dataset(x, y, weight, np.float32),
+                KEY,
+                steps=300,
+                tol=1e-3,
+            )
+        )
     assert all(run.converged for run in runs) and len({int(run.state.step) for run in runs}) == 1
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", [None, RBF], ids=["linear", "rbf"])
 def test_values_at_the_rows_gather_no_roundings(kernel):
-    """Steps of rounding size go on at the optimum: without new sums they had led away from it by 5e-4 after 6,000."""
+    """Steps of rounding size go on at the optimum: without new sums they had led away from it by
+    5e-4 after 6,000."""
     data = dataset(dtype=np.float32)
     run = jaxsvm.fit(jaxsvm.wolfe(LAM, kernel), data, KEY, steps=6_000, every=1_000)
     w = run.state.solver.w

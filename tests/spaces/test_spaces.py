@@ -23,7 +23,8 @@ def test_a_constant_adds_1_to_all_inner_products():
 
 
 def test_evaluations_are_those_of_rows_that_count_and_of_changes():
-    """A linear function takes one per row, one of m points m, and what the maintenance says for a coefficient."""
+    """A linear function takes one per row, one of m points m, and what the maintenance says for a
+    coefficient."""
     assert int(spaces.linear().evals(COEF, DATA)) == 2
 
     @budget.maintenance

@@ -1,4 +1,5 @@
-"""Sparse rows stand where dense rows stand: every kernel, solver and feature map, and nothing is made dense."""
+"""Sparse rows stand where dense rows stand: every kernel, solver and feature map, and nothing is
+made dense."""
 
 import dataclasses
 import importlib
@@ -12,11 +13,10 @@ import scipy.sparse
 
 import jaxsvm
 from jaxsvm import features, kernels, models, numerics, samplers
+from jaxsvm.loops import feeds
 from jaxsvm.types import SparseRows, take
 
-lift = importlib.import_module("jaxsvm.wrappers.on_features")
-
-loops = importlib.import_module("jaxsvm.loops.fit")  # the package has a function of this name
+lift = importlib.import_module("jaxsvm.wrappers.feature_space")
 
 N, D = 60, 40
 MATRIX = scipy.sparse.random(N, D, 0.1, random_state=0, format="csr", dtype=np.float32)
@@ -40,7 +40,9 @@ def dense():
 @pytest.mark.long
 def test_shape_dtype_and_rows(sparse, dense):
     x = sparse.x
-    assert isinstance(x, SparseRows) and x.shape == (N, D) and x.ndim == 2 and x.dtype == jnp.float32
+    assert (
+        isinstance(x, SparseRows) and x.shape == (N, D) and x.ndim == 2 and x.dtype == jnp.float32
+    )
     assert x.index.shape == x.value.shape == (N, -(-int(np.diff(MATRIX.indptr).max()) // 8) * 8)
     assert x.astype(jnp.bfloat16).dtype == jnp.bfloat16
     assert np.array_equal(x[jnp.array([5, 3])].toarray(), dense.x[jnp.array([5, 3])])
@@ -52,7 +54,10 @@ def test_shape_dtype_and_rows(sparse, dense):
 @pytest.mark.parametrize("columns", [(), (3,)])
 def test_products_both_ways(sparse, dense, columns):
     random = np.random.default_rng(1)
-    right, left = random.normal(size=(D, *columns)).astype("f4"), random.normal(size=(*columns, N)).astype("f4")
+    right, left = (
+        random.normal(size=(D, *columns)).astype("f4"),
+        random.normal(size=(*columns, N)).astype("f4"),
+    )
     # Sums of at most 40 products of size about 1.
     np.testing.assert_allclose(numerics.dot(sparse.x, right), dense.x @ right, atol=1e-5)
     np.testing.assert_allclose(numerics.dot(left, sparse.x), left @ dense.x, atol=1e-5)
@@ -60,7 +65,10 @@ def test_products_both_ways(sparse, dense, columns):
 
 @pytest.mark.parametrize("columns", [(), (3,)])
 def test_products_of_rows_that_are_pointed_at(sparse, dense, columns):
-    right, rows = np.random.default_rng(1).normal(size=(D, *columns)).astype("f4"), jnp.array([7, 3, 7])
+    right, rows = (
+        np.random.default_rng(1).normal(size=(D, *columns)).astype("f4"),
+        jnp.array([7, 3, 7]),
+    )
     drawn = dataclasses.replace(sparse.x, rows=rows)
     np.testing.assert_allclose(numerics.dot(drawn, right), dense.x[rows] @ right, atol=1e-5)
 
@@ -71,21 +79,33 @@ def test_add_rows(sparse, dense):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kernel", [
-    kernels.linear(), kernels.rbf(1.0), kernels.laplacian(2.0), kernels.polynomial(0.5), kernels.sigmoid(0.1),
-    kernels.rbf(1.0) + 2.0 * kernels.linear(),
-], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        kernels.linear(),
+        kernels.rbf(1.0),
+        kernels.laplacian(2.0),
+        kernels.polynomial(0.5),
+        kernels.sigmoid(0.1),
+        kernels.rbf(1.0) + 2.0 * kernels.linear(),
+    ],
+    ids=repr,
+)
 def test_kernel_blocks(sparse, dense, kernel):
     want = np.asarray(kernel(dense.x, dense.x[:7]))
     for a, b in ((sparse.x, sparse.x[:7]), (sparse.x, dense.x[:7]), (dense.x, sparse.x[:7])):
         np.testing.assert_allclose(kernel(a, b), want, atol=2e-6 * np.abs(want).max())
-    np.testing.assert_allclose(kernel(sparse.x[:7], sparse.x), want.T, atol=2e-6 * np.abs(want).max())
+    np.testing.assert_allclose(
+        kernel(sparse.x[:7], sparse.x), want.T, atol=2e-6 * np.abs(want).max()
+    )
     np.testing.assert_allclose(kernel.diag(sparse.x), kernel.diag(dense.x), rtol=1e-5)
 
 
 def test_blocks_of_sparse_pairs(sparse, dense, monkeypatch):
     monkeypatch.setattr(numerics.products, "_DENSE", 7 * D)  # seven rows at a time
-    np.testing.assert_allclose(numerics.cross_products(sparse.x, sparse.x), dense.x @ dense.x.T, atol=1e-5)
+    np.testing.assert_allclose(
+        numerics.cross_products(sparse.x, sparse.x), dense.x @ dense.x.T, atol=1e-5
+    )
 
 
 def test_gradients_through_products(sparse, dense):
@@ -111,26 +131,32 @@ SOLVERS = {
         features.nystrom(KEY, kernels.rbf(1.0), x, landmarks=10), jaxsvm.pegasos(1e-2)
     ),
     "leverage scores": lambda x: jaxsvm.on_features(
-        features.nystrom(KEY, kernels.rbf(1.0), x, landmarks=10, choose=features.leverage_scores()), jaxsvm.pegasos(1e-2)
+        features.nystrom(KEY, kernels.rbf(1.0), x, landmarks=10, choose=features.leverage_scores()),
+        jaxsvm.pegasos(1e-2),
     ),
     "k-means": lambda x: jaxsvm.on_features(
-        features.nystrom(KEY, kernels.rbf(1.0), x, landmarks=10, choose=features.k_means()), jaxsvm.pegasos(1e-2)
+        features.nystrom(KEY, kernels.rbf(1.0), x, landmarks=10, choose=features.k_means()),
+        jaxsvm.pegasos(1e-2),
     ),
     "fourier": lambda x: jaxsvm.on_features(
         features.fourier(KEY, kernels.rbf(1.0), dim=D, features=16), jaxsvm.pegasos(1e-2)
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SOLVERS)
 def test_solvers(sparse, dense, name):
     make = SOLVERS[name]
-    have, want = (jaxsvm.fit(make(data.x), data, KEY, steps=150, every=150) for data in (sparse, dense))
+    have, want = (
+        jaxsvm.fit(make(data.x), data, KEY, steps=150, every=150) for data in (sparse, dense)
+    )
     # Roundings of sums in another order, over 150 steps.
     np.testing.assert_allclose(have.model(sparse.x), want.model(dense.x), atol=2e-5)
     np.testing.assert_allclose(have.info.loss, want.info.loss, rtol=1e-4)
-    np.testing.assert_allclose(jaxsvm.error_on(sparse)(have.model), jaxsvm.error_on(dense)(want.model))
+    np.testing.assert_allclose(
+        jaxsvm.error_on(sparse)(have.model), jaxsvm.error_on(dense)(want.model)
+    )
 
 
 @pytest.mark.long
@@ -138,7 +164,10 @@ def test_solvers(sparse, dense, name):
 def test_batches(sparse, dense, batch):
     feed = samplers.epochs(batch)
     for solver in (jaxsvm.pegasos(1e-2), jaxsvm.sdca(1.0)):
-        have, want = (jaxsvm.fit(solver, data, KEY, steps=60, every=60, sampler=feed) for data in (sparse, dense))
+        have, want = (
+            jaxsvm.fit(solver, data, KEY, steps=60, every=60, sampler=feed)
+            for data in (sparse, dense)
+        )
         np.testing.assert_allclose(have.model.w, want.model.w, atol=1e-5)
 
 
@@ -154,7 +183,9 @@ def test_certificates(sparse, dense, name):
             jaxsvm.certificate(model, sparse, 1 / N, passes=passes),
             jaxsvm.certificate(full, dense, 1 / N, passes=passes),
         )
-        np.testing.assert_allclose(*([float(v) for v in c[:3]] for c in (have, want)), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            *([float(v) for v in c[:3]] for c in (have, want)), rtol=1e-9, atol=1e-12
+        )
         assert have.exact == want.exact and have.gap >= 0
 
 
@@ -172,13 +203,17 @@ def test_runs_resume_to_the_bit(sparse):
     whole = jaxsvm.fit(solver, sparse, KEY, steps=90, every=10)
     part = jaxsvm.fit(solver, sparse, KEY, steps=40, every=10)
     rest = jaxsvm.fit(solver, sparse, steps=50, every=10, state=part.state)
-    assert np.array_equal(whole.model.w, rest.model.w) and np.array_equal(whole.model.b, rest.model.b)
+    assert np.array_equal(whole.model.w, rest.model.w) and np.array_equal(
+        whole.model.b, rest.model.b
+    )
 
 
 @pytest.mark.long
 def test_a_sweep_and_a_gradient_over_sparse_rows(sparse, dense):
     def risk(lam, data):
-        model = jaxsvm.fit(jaxsvm.asset(lam, loss=jaxsvm.losses.logistic, bias="none"), data, KEY, steps=40).model
+        model = jaxsvm.fit(
+            jaxsvm.asset(lam, loss=jaxsvm.losses.logistic, bias="none"), data, KEY, steps=40
+        ).model
         return jaxsvm.risk_on(data, jaxsvm.losses.logistic)(model)
 
     lams = jnp.array([1e-2, 1e-1])
@@ -190,13 +225,18 @@ def test_a_sweep_and_a_gradient_over_sparse_rows(sparse, dense):
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", [None, kernels.rbf(1.0)], ids=repr)
 def test_nothing_of_the_size_of_the_dense_rows(kernel):
-    """Compiled for 4,000 rows of 50,000 columns, 5 numbers each: the program's memory is that of the padded rows."""
+    """Compiled for 4,000 rows of 50,000 columns, 5 numbers each: the program's memory is that of
+    the padded rows."""
     n, d, r = 4000, 50_000, 5
-    index = np.sort(np.random.default_rng(0).integers(0, d // r, (n, r)) + np.arange(r) * (d // r), axis=1).astype(np.int32)
+    index = np.sort(
+        np.random.default_rng(0).integers(0, d // r, (n, r)) + np.arange(r) * (d // r), axis=1
+    ).astype(np.int32)
     data = jaxsvm.Batch(
-        SparseRows(jnp.asarray(index), jnp.ones((n, r)), jnp.full(n, r, jnp.int32), d), jnp.where(jnp.arange(n) % 2, 1.0, -1.0),
-        jnp.arange(n, dtype=jnp.int32), jnp.ones(n),
-    )  # fmt: skip
+        SparseRows(jnp.asarray(index), jnp.ones((n, r)), jnp.full(n, r, jnp.int32), d),
+        jnp.where(jnp.arange(n) % 2, 1.0, -1.0),
+        jnp.arange(n, dtype=jnp.int32),
+        jnp.ones(n),
+    )
     solver = jaxsvm.sdca(1.0, kernel)
     run = jax.jit(lambda data: jaxsvm.fit(solver, data, KEY, steps=20, every=20).model)
     temporary = run.lower(data).compile().memory_analysis().temp_size_in_bytes
@@ -212,7 +252,9 @@ def test_rows_of_rows_that_are_pointed_at(sparse, dense):
     some = take(sparse, jnp.arange(10, 50), copy=False)
     for copy in (True, False):
         again = take(some, jnp.array([3, 7, -1]), copy=copy)
-        assert np.array_equal(again.x.toarray()[:2], dense.x[jnp.array([13, 17])]) and again.weight.tolist() == [1, 1, 0]
+        assert np.array_equal(
+            again.x.toarray()[:2], dense.x[jnp.array([13, 17])]
+        ) and again.weight.tolist() == [1, 1, 0]
     assert np.array_equal(some.x[jnp.array([3])].toarray(), dense.x[13:14])
     blocks = numerics.blocked(lambda rows: rows.toarray(), some.x, 7)
     assert np.array_equal(blocks, dense.x[10:50])
@@ -221,7 +263,8 @@ def test_rows_of_rows_that_are_pointed_at(sparse, dense):
 @pytest.mark.long
 @pytest.mark.parametrize(("columns", "narrow"), [(D, jnp.uint16), (2**16 + 1, jnp.int32)])
 def test_packed_rows_are_the_rows(columns, narrow):
-    """Rows without a number, full rows and all between, at the ends too; read, multiplied, and in derivatives."""
+    """Rows without a number, full rows and all between, at the ends too; read, multiplied, and in
+    derivatives."""
     random = np.random.default_rng(0)
     for first, last in ((0, 23), (23, 0), (0, 0), (23, 23), (11, 0)):
         long = np.array([first, 5, 0, 0, 9, 8, 1, 7, last])
@@ -232,37 +275,52 @@ def test_packed_rows_are_the_rows(columns, narrow):
         packed = x.packed
         assert packed.index.dtype == narrow and packed.shape == x.shape and x.packed is packed
         assert packed.index.shape == packed.value.shape == x.value.shape  # whatever the numbers
-        assert np.array_equal(packed.toarray(), full) and packed.materialize().index.dtype == jnp.int32
+        assert (
+            np.array_equal(packed.toarray(), full) and packed.materialize().index.dtype == jnp.int32
+        )
         assert np.array_equal(packed[jnp.array([8, 4, 0])].toarray(), full[[8, 4, 0]])
         rows = jnp.array([8, 2, 4, 0, 4, 8])
         drawn = dataclasses.replace(packed, rows=rows)
         assert np.array_equal(drawn.toarray(), full[rows])
         w, coef = random.normal(size=columns).astype("f"), random.normal(size=6).astype("f")
         np.testing.assert_allclose(numerics.dot(drawn, jnp.asarray(w)), full[rows] @ w, atol=1e-5)
-        np.testing.assert_allclose(numerics.dot(jnp.asarray(coef), drawn), coef @ full[rows], atol=1e-5)
+        np.testing.assert_allclose(
+            numerics.dot(jnp.asarray(coef), drawn), coef @ full[rows], atol=1e-5
+        )
         for each in (packed, drawn):
             c = jnp.asarray(random.normal(size=each.shape[0]).astype("f"))
             added = numerics.add_rows(jnp.asarray(w), c, each)
             np.testing.assert_allclose(added, w + np.asarray(c) @ each.toarray(), atol=1e-5)
-        slope = jax.grad(lambda w: jnp.dot(coef, numerics.dot(drawn, w)))(jnp.asarray(w))  # noqa: B023
+        slope = jax.grad(lambda w: jnp.dot(coef, numerics.dot(drawn, w)))(jnp.asarray(w))
         np.testing.assert_allclose(slope, coef @ full[rows], atol=1e-5)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("feed", "longest"), [(samplers.uniform(4), 24), (samplers.uniform(64), 7), (samplers.epochs(16), 37)], ids=repr
+    ("feed", "longest"),
+    [(samplers.uniform(4), 24), (samplers.uniform(64), 7), (samplers.epochs(16), 37)],
+    ids=repr,
 )
-@pytest.mark.parametrize("solver", [
-    jaxsvm.pegasos(1e-2, loss=jaxsvm.losses.logistic), jaxsvm.averaged(jaxsvm.pegasos(1e-2)), jaxsvm.sdca(1.0),
-], ids=["logistic", "averaged", "sdca"])  # fmt: skip
+@pytest.mark.parametrize(
+    "solver",
+    [
+        jaxsvm.pegasos(1e-2, loss=jaxsvm.losses.logistic),
+        jaxsvm.averaged(jaxsvm.pegasos(1e-2)),
+        jaxsvm.sdca(1.0),
+    ],
+    ids=["logistic", "averaged", "sdca"],
+)
 def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(solver, longest, feed):
-    """Outside transformations loops walk through packed rows, inside through those that they were handed."""
+    """Outside transformations loops walk through packed rows, inside through those that they were
+    handed."""
     random = np.random.default_rng(longest)
     full = np.zeros((90, 300), np.float32)
     for row, many in zip(full, random.integers(0, longest, 90, endpoint=True), strict=True):
         row[random.choice(300, many, replace=False)] = random.normal(size=many)
-    data = jaxsvm.dataset(scipy.sparse.csr_matrix(full), np.where(random.normal(size=90) > 0, 1, -1))
-    assert loops.pack_rows(data.x) is not None
+    data = jaxsvm.dataset(
+        scipy.sparse.csr_matrix(full), np.where(random.normal(size=90) > 0, 1, -1)
+    )
+    assert feeds.pack_rows(data.x) is not None
 
     def go(data):
         run = jaxsvm.fit(solver, data, KEY, steps=40, every=20, sampler=feed)
@@ -274,14 +332,23 @@ def test_a_run_on_packed_rows_has_the_bits_of_one_on_padded_rows(solver, longest
 
 @pytest.mark.long
 def test_loops_walk_through_packed_rows(sparse, monkeypatch):
-    """Where a step draws a few rows and more; a step on all rows takes them as they are, and so do rows of odd widths."""
-    assert loops.pack_rows(sparse.x) is sparse.x.packed
+    """Where a step draws a few rows and more; a step on all rows takes them as they are, and so do
+    rows of odd widths."""
+    assert feeds.pack_rows(sparse.x) is sparse.x.packed
     odd = dataclasses.replace(sparse.x, index=sparse.x.index[:, :7], value=sparse.x.value[:, :7])
-    for x in (sparse.x.packed, dataclasses.replace(sparse.x, rows=jnp.arange(3)), odd, jnp.ones((2, 2))):
-        assert loops.pack_rows(x) is None
-    asked, walkable = [], loops.pack_rows
-    monkeypatch.setattr(loops, "pack_rows", lambda x: asked.append(x) or walkable(x))
-    for solver, feed in ((jaxsvm.pegasos(1e-2), samplers.uniform(3)), (jaxsvm.subgradient(1e-2), None)):
+    for x in (
+        sparse.x.packed,
+        dataclasses.replace(sparse.x, rows=jnp.arange(3)),
+        odd,
+        jnp.ones((2, 2)),
+    ):
+        assert feeds.pack_rows(x) is None
+    asked, walkable = [], feeds.pack_rows
+    monkeypatch.setattr(feeds, "pack_rows", lambda x: asked.append(x) or walkable(x))
+    for solver, feed in (
+        (jaxsvm.pegasos(1e-2), samplers.uniform(3)),
+        (jaxsvm.subgradient(1e-2), None),
+    ):
         jaxsvm.fit(solver, sparse, KEY, steps=2, sampler=feed)
         assert not asked
     jaxsvm.fit(jaxsvm.pegasos(1e-2), sparse, KEY, steps=2, sampler=samplers.uniform(4))
@@ -301,14 +368,19 @@ def test_rows_of_odd_widths_that_are_pointed_at(sparse, dense):
     drawn = dataclasses.replace(x, rows=rows)
     np.testing.assert_allclose(numerics.dot(drawn, w), (x.toarray() @ w)[rows], atol=1e-5)
     coef = jnp.array([0.5, 0.0, -1.0, 2.0])
-    np.testing.assert_allclose(numerics.add_rows(w, coef, drawn), w + coef @ x.toarray()[rows], atol=1e-5)
+    np.testing.assert_allclose(
+        numerics.add_rows(w, coef, drawn), w + coef @ x.toarray()[rows], atol=1e-5
+    )
 
 
 @pytest.mark.long
 def test_large_batches_lifted_by_the_step(sparse, dense, monkeypatch):
     monkeypatch.setattr(lift, "BLOCK", 16)
     solver = SOLVERS["fourier"](None)
-    runs = [jaxsvm.fit(solver, data, KEY, steps=3, every=3, sampler=samplers.epochs(50), lift="step") for data in (sparse, dense)]
+    runs = [
+        jaxsvm.fit(solver, data, KEY, steps=3, every=3, sampler=samplers.epochs(50), lift="step")
+        for data in (sparse, dense)
+    ]
     np.testing.assert_allclose(runs[0].model(sparse.x), runs[1].model(dense.x), atol=1e-5)
 
 
@@ -316,35 +388,57 @@ def test_large_batches_lifted_by_the_step(sparse, dense, monkeypatch):
 def test_sums_of_narrow_numbers_are_wide():
     ones = scipy.sparse.csr_matrix(np.ones((2, 1000), np.float32))
     x = jaxsvm.dataset(ones, [1, -1]).x.astype(jnp.bfloat16)
-    assert numerics.cross_products(x, x).dtype == jnp.float32 and float(numerics.cross_products(x, x)[0, 1]) == 1000
+    assert (
+        numerics.cross_products(x, x).dtype == jnp.float32
+        and float(numerics.cross_products(x, x)[0, 1]) == 1000
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("lanes", [3, 8])
 @pytest.mark.parametrize("few", [1, 8])
 def test_many_weights_at_once(sparse, dense, few, lanes):
-    """As in a sweep over lambda: vmap of the walk equals the plain sum, lanes in turn or together."""
+    """As in a sweep over lambda: vmap of the walk equals the plain sum, lanes in turn or
+    together."""
     scale = jnp.arange(1.0, lanes + 1)
     coef = jnp.where(jnp.arange(lanes * few).reshape(lanes, few) % 3 == 0, 0.0, 0.1)
     w, rows = jnp.ones((lanes, D)), jnp.arange(20, 20 + few)
     many = jnp.arange(lanes)[:, None] + rows[None, :]
     for x in (sparse.x, sparse.x.packed):
         data = sparse._replace(x=x)
-        scores = jax.jit(jax.vmap(lambda w: numerics.dot(take(data, rows, copy=False).x, w)))(w * scale[:, None])  # noqa: B023
-        np.testing.assert_allclose(scores, scale[:, None] * jnp.sum(dense.x[rows], axis=1)[None, :], atol=2e-5)
-        have = jax.jit(jax.vmap(lambda w, coef: numerics.add_rows(w, coef, take(data, rows, copy=False).x)))(w, coef)  # noqa: B023
+        scores = jax.jit(jax.vmap(lambda w: numerics.dot(take(data, rows, copy=False).x, w)))(
+            w * scale[:, None]
+        )
+        np.testing.assert_allclose(
+            scores, scale[:, None] * jnp.sum(dense.x[rows], axis=1)[None, :], atol=2e-5
+        )
+        have = jax.jit(
+            jax.vmap(lambda w, coef: numerics.add_rows(w, coef, take(data, rows, copy=False).x))
+        )(w, coef)
         np.testing.assert_allclose(have, w + coef @ dense.x[rows], atol=1e-6)
-        each = jax.vmap(lambda i: numerics.add_rows(w[0], coef[0], take(data, i, copy=False).x))(many)  # noqa: B023
-        np.testing.assert_allclose(each, jnp.stack([w[0] + coef[0] @ dense.x[i] for i in many]), atol=1e-6)
+        each = jax.vmap(lambda i: numerics.add_rows(w[0], coef[0], take(data, i, copy=False).x))(
+            many
+        )
+        np.testing.assert_allclose(
+            each, jnp.stack([w[0] + coef[0] @ dense.x[i] for i in many]), atol=1e-6
+        )
 
 
 @pytest.mark.long
 def test_rows_of_many_data_sets_at_once(sparse, dense):
     """vmap over the rows themselves, as over feature scalings."""
     scale, rows, w = jnp.arange(1.0, 10), jnp.arange(20, 28), jnp.linspace(-1, 1, D)
-    move = lambda s: take(sparse._replace(x=dataclasses.replace(sparse.x, value=s * sparse.x.value)), rows, copy=False).x
+    move = lambda s: (
+        take(
+            sparse._replace(x=dataclasses.replace(sparse.x, value=s * sparse.x.value)),
+            rows,
+            copy=False,
+        ).x
+    )
     want = dense.x[rows] @ w
-    np.testing.assert_allclose(jax.vmap(lambda s: numerics.dot(move(s), w))(scale), jnp.outer(scale, want), atol=1e-4)
+    np.testing.assert_allclose(
+        jax.vmap(lambda s: numerics.dot(move(s), w))(scale), jnp.outer(scale, want), atol=1e-4
+    )
     have = jax.vmap(lambda s: numerics.add_rows(w, want, move(s)))(scale)
     np.testing.assert_allclose(have, w[None, :] + jnp.outer(scale, want @ dense.x[rows]), atol=1e-4)
 

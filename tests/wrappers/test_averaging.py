@@ -1,5 +1,8 @@
 """Averages of iterates against direct means in float64."""
 
+import pathlib
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +11,7 @@ import pytest
 
 import jaxsvm
 from jaxsvm import averaged, averaging, kernels, losses, models, schedules
+from jaxsvm.recipe import REGISTRY, sharing_of
 
 
 def run(iterates, **options):
@@ -43,7 +47,9 @@ ITERATES = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
 @pytest.mark.parametrize("start", [0, 1, 5, 20])
 def test_uniform_average_is_the_mean_of_the_iterates_from_start_on(start):
     visited, means = run(ITERATES, start=start)
-    np.testing.assert_allclose(means, direct(visited, start, lambda t: 1.0), atol=1e-6)  # a rounding for each step
+    np.testing.assert_allclose(
+        means, direct(visited, start, lambda t: 1.0), atol=1e-6
+    )  # a rounding for each step
 
 
 @pytest.mark.parametrize("start", [0, 4])
@@ -51,7 +57,9 @@ def test_weighted_average_is_the_weighted_mean(start):
     visited, means = run(ITERATES, start=start, weights=lambda t: t.astype(jnp.float32) + 1)
     np.testing.assert_allclose(means, direct(visited, start, lambda t: t + 1.0), atol=1e-6)
     visited, means = run(ITERATES, start=start, weights=schedules.inverse_sqrt(2.0))
-    np.testing.assert_allclose(means, direct(visited, start, lambda t: 2 / np.sqrt(t + 1)), atol=1e-6)
+    np.testing.assert_allclose(
+        means, direct(visited, start, lambda t: 2 / np.sqrt(t + 1)), atol=1e-6
+    )
 
 
 def test_updates_pass_unchanged_and_a_chain_finds_its_average():
@@ -66,7 +74,9 @@ def test_updates_pass_unchanged_and_a_chain_finds_its_average():
         seen.append(params)
     mean = jaxsvm.averaged_params(state, params)
     for name in params:
-        np.testing.assert_allclose(mean[name], np.mean([np.asarray(p[name]) for p in seen], axis=0), rtol=1e-6)
+        np.testing.assert_allclose(
+            mean[name], np.mean([np.asarray(p[name]) for p in seen], axis=0), rtol=1e-6
+        )
 
 
 def test_averaged_params_are_the_parameters_where_nothing_is_averaged():
@@ -91,7 +101,8 @@ STEPS = 200_000
 
 @pytest.mark.parametrize("noise", [1.0, 0.0])
 def test_the_float32_average_of_a_long_run_is_that_of_float64(noise):
-    # Without compensation: off by 2e-5 with noise, and by 2e-3 without, where (iterate - mean) / t is soon below half a unit
+    # Without compensation: off by 2e-5 with noise, and by 2e-3 without, where (iterate - mean) / t
+    # is soon below half a unit
     # in the last place of the mean, which then stands still.
     rng = np.random.default_rng(3)
     t = np.arange(STEPS)[:, None]
@@ -110,11 +121,20 @@ def test_the_float32_average_of_a_solver_is_that_of_float64(weights, start, nois
     t = np.arange(1, STEPS + 1.0)
     iterates = (1 + 1 / t + noise * np.random.default_rng(4).normal(size=STEPS)).astype(np.float32)
     model = lambda w, data=None: models.Linear(w, jnp.zeros((), w.dtype))
-    inner = jaxsvm.types.Solver(lambda key, data: jnp.zeros(1), lambda w, batch: (batch, None), model)
+    inner = jaxsvm.types.Solver(
+        lambda key, data: jnp.zeros(1), lambda w, batch: (batch, None), model
+    )
     outer = averaged(inner, start=start, weights=weights)
-    run = jax.jit(lambda state, rows: jax.lax.scan(lambda s, row: (outer.update(s, row)[0], None), state, rows)[0])
+    run = jax.jit(
+        lambda state, rows: jax.lax.scan(
+            lambda s, row: (outer.update(s, row)[0], None), state, rows
+        )[0]
+    )
     state = run(outer.init(None, None), iterates[:, None])
-    wanted = np.average(iterates.astype(np.float64)[start:], weights=None if weights is None else weights(t - 1)[start:])
+    wanted = np.average(
+        iterates.astype(np.float64)[start:],
+        weights=None if weights is None else weights(t - 1)[start:],
+    )
     np.testing.assert_allclose(outer.model(state).w, wanted, atol=5e-7)
 
 
@@ -137,7 +157,9 @@ def test_averaged_pegasos_is_the_mean_of_the_iterates_of_a_hand_loop():
         seen.append(inner.model(plain))
     model = outer.model(state)
     assert isinstance(model, jaxsvm.models.Linear) and model.bias == "free"
-    np.testing.assert_allclose(model.w, np.mean([m.w for m in seen[3:]], axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        model.w, np.mean([m.w for m in seen[3:]], axis=0), rtol=1e-5, atol=1e-6
+    )
     np.testing.assert_allclose(model.b, np.mean([m.b for m in seen[3:]]), rtol=1e-5, atol=1e-6)
 
 
@@ -150,11 +172,18 @@ def test_averaged_refuses_a_solver_whose_model_is_not_linear():
 # Means within solvers, late in a run: a plain float32 mean stands still there
 
 LATE = 2**22  # values in the mean when the steps below begin
-MEANS = {  # solver, (state -> counter moved to LATE), (state before, state after a step) -> the value that joins, mean and lost
+# solver, (state -> counter moved to LATE), (state before, state after a step) -> the value that
+# joins, mean and lost
+MEANS = {
     "simba": (
         lambda: jaxsvm.simba(0.3),
         lambda s: s._replace(t=jnp.int32(LATE)),
-        lambda old, new: (new.u / jnp.maximum(1, jnp.linalg.norm(new.u)), new.mean, new.compensation, new.t),
+        lambda old, new: (
+            new.u / jnp.maximum(1, jnp.linalg.norm(new.u)),
+            new.mean,
+            new.compensation,
+            new.t,
+        ),
     ),
     "sbp": (
         lambda: jaxsvm.sbp(0.15, kernels.rbf(1.0)),
@@ -188,7 +217,10 @@ def test_a_mean_follows_late_values(name):
     def steps(state):
         def step(old, t):
             index = (t % 30)[None]
-            new, _ = solver.update(old, data._replace(index=index) if solver.reads == "all" else jaxsvm.take(data, index))
+            new, _ = solver.update(
+                old,
+                data._replace(index=index) if solver.needs_all_rows else jaxsvm.take(data, index),
+            )
             return new, read(old, new)
 
         return jax.lax.scan(step, state, jnp.arange(2000, dtype=jnp.int32))[1]
@@ -198,40 +230,57 @@ def test_a_mean_follows_late_values(name):
     for k in range(2000):
         moved = k == 0 or count[k] > count[k - 1]
         want = want + (value[k] - want) / count[k] if moved else want
-    # The way of the mean is below 2000 / 2^22 = 5e-4 of the values; its roundings in float32 are 1e-7 of that.
+    # The way of the mean is below 2000 / 2^22 = 5e-4 of the values; its roundings in float32 are
+    # 1e-7 of that.
     assert np.abs(mean[-1] - mean[0]).max() > 1e-6
     np.testing.assert_allclose(mean[-1] + lost[-1], want, rtol=0, atol=2e-9 * np.abs(value).max())
 
 
 def test_wrappers_keep_every_field_of_a_solver():
-    """What a wrapper does not change is the inner one's, also later fields; but for `sharing` and `warm_start`."""
-    sharing = jaxsvm.types.Sharing(*(object() for _ in jaxsvm.types.Sharing._fields))
-    inner = jaxsvm.types.Solver(*(object() for _ in jaxsvm.types.Solver._fields))._replace(
-        validate=lambda data: None, sharing=sharing
-    )
+    """What a wrapper does not change is the inner one's, also later fields and hooks."""
+    hooks = jaxsvm.Hooks(*(object() for _ in jaxsvm.Hooks._fields))
+    hooks = hooks._replace(fused=jaxsvm.types.Fused(object(), object()), validate=lambda data: None)
+    inner = jaxsvm.Solver(*(object() for _ in jaxsvm.Solver._fields))._replace(hooks=hooks)
+    functions = {"init", "update", "model"}
     changed = {
-        jaxsvm.averaged(inner): {"init", "update", "updates", "model"},
-        jaxsvm.on_features(jnp.tanh, inner): {
-            "init",
-            "update",
-            "updates",
-            "constants",
-            "model",
-            "prepare",
-            "validate",
-        },
-        jaxsvm.one_vs_rest(inner, classes=3): {"init", "update", "updates", "model", "targets"},
-        jaxsvm.one_vs_one(inner, classes=3): {"init", "update", "updates", "model", "targets"},
+        jaxsvm.averaged(inner): (functions, {"fused"}),
+        jaxsvm.on_features(jnp.tanh, inner): (functions, {"fused", "prepare", "validate"}),
+        jaxsvm.one_vs_rest(inner, classes=3): (functions | {"targets"}, {"fused"}),
+        jaxsvm.one_vs_one(inner, classes=3): (functions | {"targets"}, {"fused"}),
     }
-    for wrapped, names in changed.items():
+    for wrapped, (names, hook_names) in changed.items():
         made = wrapped.make()
-        # what runs share is of the states of the inner solver: nothing, or that of several problems
-        assert (made.sharing is None) == ("targets" not in names) and made.sharing is not sharing
-        # a start is of the state of the inner solver, which only the features leave as it is
-        assert (made.warm_start is inner.warm_start) == ("prepare" in names)
-        for field in set(jaxsvm.types.Solver._fields) - {"sharing", "warm_start"}:
-            assert getattr(made, field) is not None or field == "updates"  # the loop of another update is none
-            assert (getattr(made, field) is not getattr(inner, field)) == (field in names), (wrapped, field)
+        for field in set(jaxsvm.Solver._fields) - {"hooks"}:
+            assert (getattr(made, field) is not getattr(inner, field)) == (field in names), (
+                wrapped,
+                field,
+            )
+        for field in jaxsvm.Hooks._fields:
+            is_other = getattr(made.hooks, field) is not getattr(hooks, field)
+            assert is_other == (field in hook_names), (wrapped, field)
+
+
+def test_wrappers_pass_hooks_on_as_one():
+    """A hook is known to the types and the loops alone: another one changes no wrapper."""
+    assert jaxsvm.Solver._fields == (
+        "init", "update", "model", "sampler", "needs_all_rows", "targets", "residual_of", "hooks"
+    )  # fmt: skip
+    folder = pathlib.Path(jaxsvm.wrappers.__file__).parent
+    sources = {path.name: path.read_text() for path in folder.glob("*.py")}
+    assert {"averages.py", "multiclass.py", "feature_space.py"} <= set(sources)
+    states = {name for name in REGISTRY if name.endswith("State")} - {
+        "AveragedState",
+        "OneVsOneState",
+        "AverageState",
+    }
+    names = "|".join(
+        {"tol", "fused", "sharing", "layout", "validate", "restart", "sums_of"} | states
+    )
+    assert not [
+        (name, match)
+        for name, text in sources.items()
+        for match in re.findall(rf"\b({names})\b", text)
+    ]
 
 
 WRAPPED = {
@@ -247,8 +296,10 @@ WRAPPED = {
 def test_a_tolerance_is_bound_to_the_solver_inside_of_its_wrappers(name):
     wrap = WRAPPED[name]
     call = wrap(jaxsvm.newton(0.1, loss=losses.squared_hinge))
-    assert call.bind(tol=0.25).tol == 0.25 and call.tol == jaxsvm.newton(0.1).tol
-    assert repr(call.bind(tol=0.25)) == repr(wrap(jaxsvm.newton(0.1, loss=losses.squared_hinge, tol=0.25)))
+    assert call.bind(tol=0.25).hooks.tol == 0.25 and call.hooks.tol == jaxsvm.newton(0.1).hooks.tol
+    assert repr(call.bind(tol=0.25)) == repr(
+        wrap(jaxsvm.newton(0.1, loss=losses.squared_hinge, tol=0.25))
+    )
     assert call.bind(tol=0.25, classes=2).targets == (2 if call.targets == 3 else "labels")
     assert repr(call.bind(width=3)) == repr(call)  # no factory takes it
 
@@ -258,40 +309,88 @@ def test_a_tolerance_is_bound_to_the_call_that_a_factory_returns():
     def mine(C):
         return jaxsvm.sdca(C) if C > 1 else jaxsvm.decomposition(C, jaxsvm.kernels.rbf(1.0))
 
-    assert mine(0.5).bind(tol=0.25).tol == 0.25 and mine(2.0).bind(tol=0.25).tol is None
-    assert mine(0.5).bind(C=2.0).tol is None
+    assert mine(0.5).bind(tol=0.25).hooks.tol == 0.25 and mine(2.0).bind(tol=0.25).hooks.tol is None
+    assert mine(0.5).bind(C=2.0).hooks.tol is None
 
 
 def test_wrappers_add_no_function_that_the_inner_solver_lacks():
-    """No own loop, start from another run, or check: None, as `fit` and `select` ask."""
-    bare = jaxsvm.pegasos(0.1).make()._replace(updates=None, warm_start=None, validate=None, sharing=None)
-    full = bare._replace(updates=lambda *args: None, warm_start=lambda state: state, validate=lambda data: None)
+    """No own loop or check: None, as `fit` asks."""
+    bare = jaxsvm.pegasos(0.1).make()
+    fused = jaxsvm.types.Fused(lambda data: (), lambda *args: None)
+    full = bare._replace(hooks=jaxsvm.Hooks(validate=lambda data: None, fused=fused))
     for wrap, keeps in [
-        (lambda inner: jaxsvm.on_features(jnp.tanh, inner), {"updates", "warm_start", "validate"}),
-        (lambda inner: jaxsvm.one_vs_rest(inner, classes=3), {"updates", "warm_start", "validate"}),
+        (lambda inner: jaxsvm.on_features(jnp.tanh, inner), {"fused", "validate"}),
+        (lambda inner: jaxsvm.one_vs_rest(inner, classes=3), {"fused", "validate"}),
         (lambda inner: jaxsvm.one_vs_one(inner, classes=3), {"validate"}),
         (jaxsvm.averaged, {"validate"}),
     ]:
         for inner, present in [(bare, set()), (full, keeps)]:
-            made = wrap(inner).make()
-            names = ("updates", "warm_start", "validate", "sharing")
-            assert {name for name in names if getattr(made, name) is not None} == present
+            hooks = wrap(inner).make().hooks
+            assert {
+                name for name in ("fused", "validate") if getattr(hooks, name) is not None
+            } == present
+
+
+def test_a_restart_is_of_the_state_that_wrappers_keep():
+    """`select` makes paths of solvers whose states restart; those of averages and pairs do not."""
+    newton = jaxsvm.newton(0.1)
+    data = jaxsvm.dataset([[1.0], [-1.0], [0.5]], [0, 1, 2], task="multiclass")
+    binary = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+    restarts = lambda solver, data: hasattr(solver.init(jax.random.key(0), data), "restart")
+    assert restarts(newton, binary) and restarts(jaxsvm.on_features(jnp.tanh, newton), binary)
+    assert restarts(jaxsvm.one_vs_rest(newton, classes=3), data)
+    assert not restarts(jaxsvm.averaged(newton), binary)
+    assert not restarts(jaxsvm.one_vs_one(newton, classes=3), data)
+    assert not restarts(jaxsvm.pegasos(0.1), binary)
+
+
+def test_what_runs_share_is_told_by_the_factory():
+    exact = jaxsvm.decomposition(1.0, kernels.linear())
+
+    @jaxsvm.solver
+    def mine(C):
+        return jaxsvm.decomposition(C, kernels.linear())
+
+    for shared in (
+        exact,
+        mine(2.0),
+        jaxsvm.one_vs_one(exact, classes=3),
+        jaxsvm.one_vs_rest(mine(1.0), classes=3),
+    ):
+        assert isinstance(sharing_of(shared), jaxsvm.Sharing)
+    other = exact.make()._replace(update=lambda state, batch: (state, None))
+    for alone in (
+        other,
+        jaxsvm.sdca(1.0),
+        jaxsvm.on_features(jnp.tanh, exact),
+        jaxsvm.one_vs_one(other, classes=3),
+    ):
+        assert sharing_of(alone) is None
 
 
 def test_a_solver_that_stops_by_itself_does_so_inside_its_wrappers():
     data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
     exact = jaxsvm.decomposition(1.0, kernels.linear(), tol=0.125)
-    assert jaxsvm.on_features(jnp.tanh, exact).tol == jaxsvm.one_vs_rest(exact, classes=2).tol == 0.125
-    checked = (
-        jaxsvm.pegasos(0.1).make()._replace(validate=lambda data: (_ for _ in ()).throw(ValueError("refused by the inner one")))
+    assert (
+        jaxsvm.on_features(jnp.tanh, exact).hooks.tol
+        == jaxsvm.one_vs_rest(exact, classes=2).hooks.tol
+        == 0.125
     )
+    refuse = lambda data: (_ for _ in ()).throw(ValueError("refused by the inner one"))
+    checked = jaxsvm.pegasos(0.1).make()._replace(hooks=jaxsvm.Hooks(validate=refuse))
     with pytest.raises(ValueError, match="refused by the inner one"):
         jaxsvm.fit(jaxsvm.averaged(checked), data, jax.random.key(0), steps=1)
 
 
-@pytest.mark.parametrize("start", [-1, 2**31, 10**400, np.array([0.1]), jnp.array([1, 2]), 0.5, True])
+@pytest.mark.parametrize(
+    "start", [-1, 2**31, 10**400, np.array([0.1]), jnp.array([1, 2]), 0.5, True]
+)
 def test_the_start_of_an_average_is_a_whole_number(start):
-    with pytest.raises((ValueError, TypeError), match="^start (must be a whole number|has shape|is too large)"):
+    with pytest.raises(
+        (ValueError, TypeError), match="^start (must be a whole number|has shape|is too large)"
+    ):
         jaxsvm.average_iterates(start=start)
-    with pytest.raises((ValueError, TypeError), match="^start (must be a whole number|has shape|is too large)"):
-        _ = jaxsvm.averaged(jaxsvm.pegasos(0.1), start=start).reads
+    with pytest.raises(
+        (ValueError, TypeError), match="^start (must be a whole number|has shape|is too large)"
+    ):
+        _ = jaxsvm.averaged(jaxsvm.pegasos(0.1), start=start).needs_all_rows

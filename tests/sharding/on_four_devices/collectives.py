@@ -1,9 +1,17 @@
-"""The collectives of an optimised XLA program: how many numbers each moves, by the depth of the loop it stands in."""
+"""The collectives of an optimised XLA program: how many numbers each moves, by the depth of the
+loop it stands in."""
 
 import re
 from typing import NamedTuple
 
-KINDS = ("all-gather", "all-reduce", "reduce-scatter", "collective-permute", "all-to-all", "collective-broadcast")
+KINDS = (
+    "all-gather",
+    "all-reduce",
+    "reduce-scatter",
+    "collective-permute",
+    "all-to-all",
+    "collective-broadcast",
+)
 INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.\-]+ = (\(.*?\)|\S+) ([\w\-]+)\(")
 CALLED = re.compile(r"(?:to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)")
 LOOPED = re.compile(r"(?:body|condition)=%?([\w.\-]+)")
@@ -59,7 +67,11 @@ def collectives(text):
                     walk(other, depth + 1)
             elif kind in ("call", "fusion", "conditional", "async", "custom-call"):
                 branches = BRANCHES.search(line)
-                names = [each.strip().lstrip("%") for each in branches.group(1).split(",")] if branches else []
+                names = (
+                    [each.strip().lstrip("%") for each in branches.group(1).split(",")]
+                    if branches
+                    else []
+                )
                 for other in CALLED.findall(line) + names:
                     walk(other, depth)
 

@@ -10,14 +10,18 @@ from compiling import as_users
 from jax.sharding import Mesh
 
 import jaxsvm
-from jaxsvm.loops.programs import as_argument, run_chunk
+from jaxsvm.loops.feeds import choose_feed
+from jaxsvm.loops.loop import run_chunk
+from jaxsvm.loops.programs import as_argument
+from jaxsvm.recipe import fields_of
 
 COLUMNS = 123  # as a9a has them
 
 
 @functools.cache
 def binary_rows(n):
-    """Rows of 14 ones among 123 columns, times a number that makes products round; labels of a noisy plane."""
+    """Rows of 14 ones among 123 columns, times a number that makes products round; labels of a
+    noisy plane."""
     rng = np.random.default_rng(n)
     x = np.zeros((n, COLUMNS), np.float32)
     x[np.arange(n)[:, None], rng.random((n, COLUMNS)).argsort(axis=1)[:, :14]] = 0.37
@@ -55,15 +59,18 @@ def pair(mesh):
 
 @pytest.fixture(scope="session")
 def compiled():
-    """(solver, sharded data, sampler=None) -> the optimised program of a chunk of two steps, and its collectives by depth."""
+    """(solver, sharded data, sampler=None) -> the optimised program of a chunk of two steps, and
+    its collectives by depth."""
 
-    def make(solver, data, sampler=None, **options):
+    def make(solver, data, sampler=None, lift="auto"):
         key = jax.random.key(0)
         run = jaxsvm.fit(solver, data, key, steps=0, sampler=sampler).state
         sampler = solver.sampler if sampler is None else sampler
         arguments = as_argument(solver, np.float32), as_argument(sampler, np.float32)
+        options = {"lift": lift, "memory": None, "every": 2, "traced": True}
         with jax.set_mesh(data.y.sharding.mesh):
-            lowered = run_chunk.lower(*arguments, None, data, None, run, None, np.int32(2), every=2, **options)
+            feed = choose_feed(arguments[0], fields_of(solver), arguments[1], data, **options).feed
+            lowered = run_chunk.lower(*arguments, None, data, feed, run, None, np.int32(2), every=2)
             program = lowered.compile(as_users())
         return program, collectives.by_depth(program.as_text())
 

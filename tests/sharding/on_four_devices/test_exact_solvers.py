@@ -1,4 +1,5 @@
-"""Solvers that read all rows, on four devices: the same solution as on one, and no device holds all rows."""
+"""Solvers that read all rows, on four devices: the same solution as on one, and no device holds all
+rows."""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +22,9 @@ class Case(NamedTuple):
     steps: int | None
     tolerance: float = 1e-6  # of decision values, relative to the largest
     residual: float | None = None  # the tolerance that both runs meet
-    reduced: float = 8 * COLUMNS  # numbers that a step may add up over devices, each loop counted once
+    reduced: float = (
+        8 * COLUMNS
+    )  # numbers that a step may add up over devices, each loop counted once
     gathered: float = 0  # numbers that a step may gather
 
 
@@ -42,7 +45,9 @@ CASES = {
         gathered=4 * 64,
     ),
     "newton": Case(jaxsvm.newton(1e-3), 5, 1e-5, reduced=(COLUMNS + 1) ** 2 + 4 * COLUMNS),
-    "interior_point": Case(jaxsvm.interior_point(1.0), 20, 1e-5, reduced=2 * (COLUMNS + 2) ** 2 + 8 * COLUMNS),
+    "interior_point": Case(
+        jaxsvm.interior_point(1.0), 20, 1e-5, reduced=2 * (COLUMNS + 2) ** 2 + 8 * COLUMNS
+    ),
 }
 
 
@@ -71,14 +76,21 @@ def test_solutions_are_those_of_one_device(pair, compiled, name):
 
     if name in ("sdca", "cocoa"):
         lam = 1 / (N * (1.0 if name == "sdca" else 0.1))
-        bounds = [jaxsvm.certificate(run.model, rows, lam, passes=5) for run, rows in ((here, one), (there, four))]
+        bounds = [
+            jaxsvm.certificate(run.model, rows, lam, passes=5)
+            for run, rows in ((here, one), (there, four))
+        ]
         assert float(bounds[1].primal) == pytest.approx(float(bounds[0].primal), rel=1e-6)
         assert 0 <= float(bounds[1].gap) == pytest.approx(float(bounds[0].gap), rel=1e-3)
 
     program, table = compiled(case.solver, four)
     text = program.as_text()
-    assert f"f32[{N},{COLUMNS}]" not in text and f"f32[{COLUMNS},{N}]" not in text  # all rows on one device
-    assert not any("collective-permute" in kinds for depth, kinds in table.items() if depth > 0), table
+    assert (
+        f"f32[{N},{COLUMNS}]" not in text and f"f32[{COLUMNS},{N}]" not in text
+    )  # all rows on one device
+    assert not any("collective-permute" in kinds for depth, kinds in table.items() if depth > 0), (
+        table
+    )
     assert sent(table, "all-gather") <= case.gathered, table
     assert sent(table, "all-reduce") <= case.reduced, table
     assert sent(table, "all-to-all") == 0
@@ -88,12 +100,15 @@ def test_cocoa_sends_four_times_a_round(pair, compiled):
     table = compiled(jaxsvm.cocoa(0.1, blocks=4), pair(4096)[1])[1]
     many, numbers = table[1]["all-reduce"]
     assert many <= 4 and numbers <= COLUMNS + 16
-    assert all(kinds == {"all-reduce": (1, 1)} for depth, kinds in table.items() if depth > 1)  # a loop that asks who goes on
+    assert all(
+        kinds == {"all-reduce": (1, 1)} for depth, kinds in table.items() if depth > 1
+    )  # a loop that asks who goes on
 
 
 @pytest.mark.parametrize("n", [1024, 400])
 def test_draws_over_shards_are_those_of_one_device(mesh, n):
-    """By NumPy's cumulative sum in float64, up to draws at its steps; a shard without shares is never drawn from."""
+    """By NumPy's cumulative sum in float64, up to draws at its steps; a shard without shares is
+    never drawn from."""
     rng = np.random.default_rng(n)
     share = (rng.random(n) * (rng.random(n) < 0.5)).astype(np.float32)
     share[n // 4 : n // 2] = 0
@@ -105,8 +120,12 @@ def test_draws_over_shards_are_those_of_one_device(mesh, n):
     ends = np.cumsum(share.astype(np.float64))
     target = u * ends[-1]
     assert (share[found] > 0).all()
-    assert (ends[found] >= target - 1e-3).all() and (ends[found] - share[found] <= target + 1e-3).all()
-    assert (found == np.searchsorted(ends, target, side="right")).mean() > 0.99  # others lie within rounding of a step
+    assert (ends[found] >= target - 1e-3).all() and (
+        ends[found] - share[found] <= target + 1e-3
+    ).all()
+    assert (
+        found == np.searchsorted(ends, target, side="right")
+    ).mean() > 0.99  # others lie within rounding of a step
     kinds = {kind for kinds in collectives.by_depth(program.as_text()).values() for kind in kinds}
     assert kinds == {"all-reduce"}
 

@@ -1,4 +1,5 @@
-"""Rows on four devices: where they lie, what a step of a linear solver sends, and the same model as on one device."""
+"""Rows on four devices: where they lie, what a step of a linear solver sends, and the same model as
+on one device."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,10 @@ import jaxsvm
 from jaxsvm import features, kernels, samplers
 
 KEY = jax.random.key(0)
-EPOCHS, UNIFORM = samplers.strata(samplers.epochs(8), blocks=4), samplers.strata(samplers.uniform(8), blocks=4)
+EPOCHS, UNIFORM = (
+    samplers.strata(samplers.epochs(8), blocks=4),
+    samplers.strata(samplers.uniform(8), blocks=4),
+)
 MAP = features.fourier(jax.random.key(2), kernels.rbf(1.0), dim=COLUMNS, features=32)
 
 
@@ -56,29 +60,58 @@ def test_bad_meshes_and_rows_get_a_sentence(mesh):
     with pytest.raises(TypeError, match="mesh must be a mesh"):
         jaxsvm.shard(data, 4)
     rows = jaxsvm.shard(jaxsvm.dataset(*binary_rows(64)), mesh)
-    explicit = jax.tree.map(lambda a: jax.device_put(np.asarray(a), NamedSharding(mesh, PartitionSpec("rows"))), rows)
-    with pytest.raises(ValueError, match=r"axes of the types .*Explicit.*, expected Auto: lay the rows with jaxsvm.shard"):
+    explicit = jax.tree.map(
+        lambda a: jax.device_put(np.asarray(a), NamedSharding(mesh, PartitionSpec("rows"))), rows
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"axes of the types .*Explicit.*, expected Auto: lay the rows with jaxsvm.shard",
+    ):
         jaxsvm.fit(jaxsvm.subgradient(0.1), explicit, KEY, steps=1)
     other = Mesh(mesh.devices, ("x",))
-    elsewhere = jax.tree.map(lambda a: jax.device_put(np.asarray(a), NamedSharding(other, PartitionSpec("x"))), rows)
+    elsewhere = jax.tree.map(
+        lambda a: jax.device_put(np.asarray(a), NamedSharding(other, PartitionSpec("x"))), rows
+    )
     with pytest.raises(ValueError, match=r"lie on 4 devices as .* expected the axis \"rows\""):
         jaxsvm.fit(jaxsvm.subgradient(0.1), elsewhere, KEY, steps=1)
 
 
 def test_draws_across_devices_are_refused(pair):
     _, rows = pair(1024)
-    with pytest.raises(ValueError, match=r"lie on 4 devices, and uniform\(\) draws .*sampler=strata\(uniform\(\), blocks=4\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"lie on 4 devices, and uniform\(\) draws .*sampler=strata\(uniform\(\), blocks=4\)",
+    ):
         jaxsvm.fit(jaxsvm.pegasos(0.1), rows, KEY, steps=1)
     with pytest.raises(ValueError, match="has 2 blocks: take a multiple of 4 blocks"):
-        jaxsvm.fit(jaxsvm.pegasos(0.1), rows, KEY, steps=1, sampler=samplers.strata(samplers.epochs(8), blocks=2))
+        jaxsvm.fit(
+            jaxsvm.pegasos(0.1),
+            rows,
+            KEY,
+            steps=1,
+            sampler=samplers.strata(samplers.epochs(8), blocks=2),
+        )
     uneven = jaxsvm.shard(jaxsvm.dataset(*binary_rows(1000)), rows.y.sharding.mesh, blocks=4)
-    with pytest.raises(ValueError, match=r"1000 rows do not divide into the 16 blocks .* jaxsvm.shard\(data, blocks=16\)"):
-        jaxsvm.fit(jaxsvm.pegasos(0.1), uneven, KEY, steps=1, sampler=samplers.strata(samplers.epochs(8), blocks=16))
+    with pytest.raises(
+        ValueError,
+        match=r"1000 rows do not divide into the 16 blocks .* jaxsvm.shard\(data, blocks=16\)",
+    ):
+        jaxsvm.fit(
+            jaxsvm.pegasos(0.1),
+            uneven,
+            KEY,
+            steps=1,
+            sampler=samplers.strata(samplers.epochs(8), blocks=16),
+        )
 
 
 SOLVERS = {
     "pegasos": (jaxsvm.pegasos(1e-3), EPOCHS, 64),
-    "pegasos, single rows": (jaxsvm.pegasos(1e-3, bias="feature"), samplers.strata(samplers.epochs(1), blocks=4), 64),
+    "pegasos, single rows": (
+        jaxsvm.pegasos(1e-3, bias="feature"),
+        samplers.strata(samplers.epochs(1), blocks=4),
+        64,
+    ),
     "asset": (jaxsvm.asset(1e-3), UNIFORM, 64),
     "subgradient": (jaxsvm.subgradient(1e-3), None, 20),
     "asset on features": (jaxsvm.on_features(MAP, jaxsvm.asset(1e-3)), UNIFORM, 40),
@@ -103,15 +136,17 @@ def test_models_are_those_of_one_device(pair, name):
 def test_features_made_for_each_chunk_stay_on_their_device(pair, compiled):
     one, four = pair(1024)
     solver = SOLVERS["asset on features"][0]
-    options = {"steps": 40, "every": 10, "sampler": UNIFORM, "lift": "piece"}
+    options = {"steps": 40, "every": 10, "sampler": UNIFORM, "lift": "chunk"}
     x = binary_rows(1024)[0]
     here, there = (jaxsvm.fit(solver, rows, KEY, **options).model(x) for rows in (one, four))
     assert relative(there, here) < 1e-6
-    table = compiled(solver, four, UNIFORM, lift=True)[1]
+    table = compiled(solver, four, UNIFORM, lift="chunk")[1]
     assert {kind for kinds in table.values() for kind in kinds} == {"all-reduce"}
 
 
-@pytest.mark.parametrize("name, most", [("pegasos", 4), ("pegasos, single rows", 4), ("asset", 4), ("subgradient", 1)])
+@pytest.mark.parametrize(
+    "name, most", [("pegasos", 4), ("pegasos, single rows", 4), ("asset", 4), ("subgradient", 1)]
+)
 def test_a_step_sends_the_gradient_only(pair, compiled, name, most):
     solver, sampler, _ = SOLVERS[name]
     program, table = compiled(solver, pair(4096)[1], sampler)
@@ -136,12 +171,16 @@ def test_the_reader_of_programs_sees_collectives_in_loops(mesh):
     assert by_depth(text(lambda a: 2 * a, rows)) == {}
     assert by_depth(text(lambda a: a.sum(axis=0), whole)) == {0: {"all-reduce": (1, 5)}}
     assert by_depth(text(lambda a: 2 * a, whole)) == {0: {"all-gather": (1, 40)}}
-    looped = lambda a: jax.lax.fori_loop(0, 3, lambda i, w: w + jnp.tanh(a * w.sum()).sum(axis=0), jnp.ones(5))
+    looped = lambda a: jax.lax.fori_loop(
+        0, 3, lambda i, w: w + jnp.tanh(a * w.sum()).sum(axis=0), jnp.ones(5)
+    )
     assert by_depth(text(looped, whole)) == {1: {"all-reduce": (1, 5)}}
 
 
 def test_a_loss_in_float64(mesh, x64):
     data = jaxsvm.dataset(binary_rows(512)[0].astype(np.float64), binary_rows(512)[1])
     rows = jaxsvm.shard(data, mesh)
-    here, there = (jaxsvm.fit(jaxsvm.subgradient(1e-2), part, KEY, steps=50).model.w for part in (data, rows))
+    here, there = (
+        jaxsvm.fit(jaxsvm.subgradient(1e-2), part, KEY, steps=50).model.w for part in (data, rows)
+    )
     assert there.dtype == np.float64 and relative(there, here) < 1e-12

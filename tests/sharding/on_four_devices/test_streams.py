@@ -1,4 +1,5 @@
-"""Streams on four devices: the model of one device, a few numbers sent a step, and runs that go on."""
+"""Streams on four devices: the model of one device, a few numbers sent a step, and runs that go
+on."""
 
 import jax
 import numpy as np
@@ -9,9 +10,11 @@ from conftest import COLUMNS, binary_rows, normal_rows
 
 import jaxsvm
 from jaxsvm import features, kernels, models
+from jaxsvm.loops.feeds import InOrder
+from jaxsvm.loops.loop import run_chunk
 from jaxsvm.loops.programs import as_argument
 from jaxsvm.loops.rounds import layout_of_batch, no_rows, to_devices
-from jaxsvm.loops.stream import init_stream, run_stream_chunk
+from jaxsvm.loops.streaming import init_stream
 
 KEY = jax.random.key(0)
 X, Y = normal_rows(1000)
@@ -42,14 +45,22 @@ def test_the_model_is_that_of_one_device(name, mesh):
     """With the same rows in the same steps: 62 of 16, and 8 rows that fill none."""
     solver = SOLVERS[name]
     one = jaxsvm.stream(solver, chunks(), KEY, batch_size=16)
-    four = jaxsvm.stream(solver, chunks(), KEY, batch_size=16, mesh=mesh, probe=jaxsvm.error_on(jaxsvm.dataset(X, Y)))
-    assert int(four.state.step) == 62 and int(four.state.n_pending) == 8 and int(four.state.seen) == 1000
+    four = jaxsvm.stream(
+        solver, chunks(), KEY, batch_size=16, mesh=mesh, probe=jaxsvm.error_on(jaxsvm.dataset(X, Y))
+    )
+    assert (
+        int(four.state.step) == 62
+        and int(four.state.n_pending) == 8
+        and int(four.state.seen) == 1000
+    )
     # products of 123 columns with frequencies round otherwise in blocks of other sizes
     assert relative(four.model(X), one.model(X)) <= (5e-6 if name == "features" else 1e-6)
     assert relative(four.info.loss, one.info.loss) <= 1e-6 and four.info.probe.shape == (7,)
     for leaf in jax.tree.leaves(four.state.solver):
         assert leaf.sharding.is_fully_replicated and len(leaf.sharding.device_set) == 4
-    assert len(four.state.pending.y.sharding.device_set) == 4 and four.state.pending.y.addressable_shards[0].data.shape == (4,)
+    assert len(
+        four.state.pending.y.sharding.device_set
+    ) == 4 and four.state.pending.y.addressable_shards[0].data.shape == (4,)
 
 
 @pytest.mark.parametrize("memory", [None, 4000])
@@ -58,7 +69,9 @@ def test_sparse_rows_and_features_of_each_step(mesh, memory):
     solver = SOLVERS["features"] if memory else SOLVERS["averaged"]
     one = jaxsvm.stream(solver, chunks(x=x), KEY, batch_size=16, memory=memory)
     four = jaxsvm.stream(solver, chunks(x=x), KEY, batch_size=16, memory=memory, mesh=mesh)
-    assert relative(four.model(x.toarray()), one.model(x.toarray())) <= 5e-6  # sums of sparse rows in another order
+    assert (
+        relative(four.model(x.toarray()), one.model(x.toarray())) <= 5e-6
+    )  # sums of sparse rows in another order
 
 
 def test_a_step_sends_its_gradient_alone(mesh):
@@ -67,9 +80,11 @@ def test_a_step_sends_its_gradient_alone(mesh):
     rows = to_devices(layout, no_rows(jaxsvm.dataset(X, Y), 640))
     with jax.set_mesh(layout.mesh):
         solver = as_argument(jaxsvm.pegasos(1e-3), np.float32)
-        carry = init_stream(solver, KEY, rows, rows=None, devices=4)
-        options = {"batch": 64, "devices": 4, "lift": False}
-        program = run_stream_chunk.lower(solver, None, carry, rows, np.int32(10), **options).compile()
+        run = init_stream(solver, KEY, rows, rows=None, devices=4)
+        feed = InOrder(None, rows, batch=64, devices=4, lift=False)
+        program = run_chunk.lower(
+            solver, None, None, None, feed, run, None, np.int32(10), every=10
+        ).compile()
     table = by_depth(program.as_text())
     assert set(table.pop(1)) == {"all-reduce"} and set(table) <= {0}
     numbers = sum(numbers for _, numbers in by_depth(program.as_text())[1].values())
@@ -100,7 +115,9 @@ def test_the_state_of_a_run_goes_on_on_any_number_of_devices(mesh):
             run = jaxsvm.stream(solver, parts[3:], state=half.state, mesh=second)
             assert relative(run.model(X), whole.model(X)) <= 1e-6
             assert len(run.state.step.sharding.device_set) == (1 if second is None else second.size)
-    with pytest.raises(ValueError, match="batches of 1 rows, which the 4 devices of the mesh do not divide"):
+    with pytest.raises(
+        ValueError, match="batches of 1 rows, which the 4 devices of the mesh do not divide"
+    ):
         jaxsvm.stream(solver, parts, state=jaxsvm.stream(solver, parts, KEY).state, mesh=mesh)
 
 
@@ -113,10 +130,22 @@ def test_the_default_batch_is_a_multiple_of_the_devices(mesh):
     "options, error, sentence",
     [
         ({"mesh": 4}, TypeError, "mesh must be a mesh such as"),
-        ({"mesh": ((4,), ("x",))}, ValueError, 'mesh must have the axis "rows" alone, got x: make it'),
-        ({"mesh": ((2, 2), ("runs", "rows"))}, ValueError, 'mesh must have the axis "rows" alone, got runs, rows'),
+        (
+            {"mesh": ((4,), ("x",))},
+            ValueError,
+            'mesh must have the axis "rows" alone, got x: make it',
+        ),
+        (
+            {"mesh": ((2, 2), ("runs", "rows"))},
+            ValueError,
+            'mesh must have the axis "rows" alone, got runs, rows',
+        ),
         ({"batch_size": 6}, ValueError, "batch_size must be a multiple of the 4 devices .* got 6"),
-        ({"solver": jaxsvm.sdca(1.0), "rows": 1000}, ValueError, "state for each row, and a stream on a mesh keeps none"),
+        (
+            {"solver": jaxsvm.sdca(1.0), "rows": 1000},
+            ValueError,
+            "state for each row, and a stream on a mesh keeps none",
+        ),
     ],
 )
 def test_bad_meshes_and_batches_get_a_sentence(mesh, options, error, sentence):

@@ -1,4 +1,5 @@
-"""Sweeps dealt over four devices: nothing is sent, and the results are those of one device to the bit."""
+"""Sweeps dealt over four devices: nothing is sent, and the results are those of one device to the
+bit."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from conftest import binary_rows
 import jaxsvm
 from jaxsvm import features, kernels, samplers
 from jaxsvm.loops import sweep as _  # noqa: F401
-from jaxsvm.loops.deal import Deal
+from jaxsvm.loops.deal import MeshSplit
 
 LAMS, SIGMAS = jnp.logspace(-4, 0, 8), jnp.array([1.0, 3.0])
 KEY = jax.random.key(1)
@@ -34,13 +35,13 @@ def same(found, wanted):
 
 def test_cells_on_four_devices_have_the_bits_of_one(train, monkeypatch):
     programs = []
-    lower = Deal.lower
+    lower = MeshSplit.lower
 
     def spy(self, *args):
         programs.append(lower(self, *args))
         return programs[-1]
 
-    monkeypatch.setattr(Deal, "lower", spy)
+    monkeypatch.setattr(MeshSplit, "lower", spy)
     mesh = jax.make_mesh((4,), ("runs",))
     dealt = jaxsvm.sweep(risk, lam=LAMS, sigma=SIGMAS, mesh=mesh, progress=False)(train, KEY)
     assert dealt[0].shape == (8, 2, 64)
@@ -51,7 +52,10 @@ def test_cells_on_four_devices_have_the_bits_of_one(train, monkeypatch):
 
 def test_grids_that_no_axis_divides(train):
     mesh = jax.make_mesh((4,), ("anything",))
-    fn = lambda a, b, x: {"sum": a + b + x.sum(), "bits": jax.random.bits(jax.random.key(a.astype(int)), (2,))}
+    fn = lambda a, b, x: {
+        "sum": a + b + x.sum(),
+        "bits": jax.random.bits(jax.random.key(a.astype(int)), (2,)),
+    }
     a, b, x = jnp.arange(5.0), jnp.array([0.5, 1.5, 2.5]), train.x
     for chunk in (None, 2):
         dealt = jaxsvm.sweep(fn, a=a, b=b, mesh=mesh, chunk=chunk, progress=False)(x)
@@ -69,7 +73,9 @@ def test_runs_times_rows(train):
     sampler = samplers.strata(samplers.epochs(8), blocks=2)
 
     def weights(lam, train, key):
-        return jaxsvm.fit(jaxsvm.pegasos(lam), train, key, steps=20, every=20, sampler=sampler).model.w
+        return jaxsvm.fit(
+            jaxsvm.pegasos(lam), train, key, steps=20, every=20, sampler=sampler
+        ).model.w
 
     dealt = jaxsvm.sweep(weights, lam=LAMS[:4], mesh=mesh, progress=False)(rows, KEY)
     plain = jaxsvm.sweep(weights, lam=LAMS[:4], progress=False)(train, KEY)

@@ -1,0 +1,414 @@
+"""A checked `Batch` from arrays on the host."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..checks import jax_dtype, refuse_masked, x64_enabled
+from ..models import Classes
+from ..numerics import pad_rows
+from ..ranking import check_grades
+from ..recipe import check_choice
+from ..types import Batch
+from .class_numbers import encode
+from .fold_numbers import group_numbers
+from .from_scipy import csr, is_sparse, stored_range
+from .traced_rows import is_traced_array, traced_batch
+
+
+def dataset(
+    x: Any,
+    y: Any,
+    weight: Any = None,
+    *,
+    query: Any = None,
+    task: str | None = None,
+    classes: Any = None,
+) -> Batch:
+    """A data set of rows, targets and weights, which are checked on the host.
+
+    Inside of `jit`, `vmap` and `grad` traced arrays are checked for their shapes and dtypes only. A
+    traced y of task "binary" may be booleans, 0 and 1, or -1 and +1; other labels become nan.
+
+    Integers and booleans become float32; y and weight are converted to the dtype of x, at least
+    float32. A sparse matrix becomes `SparseRows`, padded to the longest row; it stays sparse.
+
+    Args:
+        x: (n, d) numbers, n >= 1, d >= 1; finite. An array, or a sparse matrix of SciPy.
+        y: (n,) labels, -1 and +1 or any two names, both present; class numbers 0 .. k-1 with
+            task="multiclass", all of them present, or strings; real targets with
+            task="regression"; grades with task="ranking", of which a larger one is to have a
+            higher score. Of two other names, which may be numbers, strings or booleans, the first
+            in order becomes -1 and the second +1. The field `classes` holds the names, which
+            `Fit.predict` gives back.
+        weight: (n,) example weights, >= 0, not all 0; None: all 1. Weight k equals k copies.
+        query: (n,) a number or name of the query of each row, for ranking; rows are compared
+            within a query. None: all rows are of one query.
+        task: "binary", "multiclass", "regression" or "ranking"; None: "ranking" with `query`,
+            "multiclass" for strings of more than two names, else "binary".
+        classes: the names of the classes in order, as `train.classes.names`: for rows of a test
+            set, in which some may be missing. None: those in y, sorted.
+
+    Raises:
+        ValueError: shapes or dtypes that do not match, numbers of three or more values as labels, a
+            single class, a name that is not among `classes`,
+            no two rows of one query with different grades, grades that differ by little more than
+            rounding, NaN, infinity, no rows, a sum of squares (of weights: a sum) that overflows.
+
+    Warns:
+        UserWarning: the ranges of the columns differ by more than a factor of 1,000; rounding to
+            float32 changes a column, or real targets, by more than 1e-4 of their range; the range
+            of a column is so small that its squares underflow; a column of a sparse matrix is so
+            far from 0 that distances lose digits.
+
+    Example:
+        >>> dataset([[1, 2], [3, 4]], [1, -1]).x.dtype.name
+        'float32'
+        >>> dataset([[1, 2], [3, 4]], ["spam", "ham"])
+        Batch of 2 rows of 2 columns, float32; classes ham as -1 (1), spam as 1 (1)
+    """
+    if task is not None:
+        check_choice("task", task, ("binary", "multiclass", "regression", "ranking"))
+    task = task if task or query is None else "ranking"
+    if is_traced_array(x, y, weight, query):
+        return _of_traced(x, y, weight, query, task, classes)
+    y, names, task = _numbered(y, classes, task)
+    sparse = is_sparse(x)
+    x, y = csr(x) if sparse else numbers("x", x), numbers("y", y)
+    if x.ndim != 2:
+        raise ValueError(
+            f"x must be a matrix with a row for each example, got shape {x.shape}; "
+            "use x.reshape(len(x), -1)"
+        )
+    if not x.shape[0] or not x.shape[1]:
+        raise ValueError(f"x has shape {x.shape}: there must be at least one row and one column")
+    if y.shape != x.shape[:1]:
+        raise ValueError(
+            f"y must hold one target for each of the {x.shape[0]} rows of x, got shape {y.shape}"
+        )
+    weight = np.ones(len(y)) if weight is None else numbers("weight", weight)
+    if weight.shape != y.shape:
+        raise ValueError(
+            f"weight must hold one number for each of the {len(y)} rows of x, got "
+            f"shape {weight.shape}"
+        )
+    # the dtype of all sums
+    dtype = np.dtype(np.float64 if x.dtype == np.float64 and x64_enabled() else np.float32)
+    for name, a in (("x", x.data if sparse else x), ("y", y), ("weight", weight)):
+        check_finite(name, a, dtype, x.indptr if sparse and name == "x" else None)
+    cast_weight = weight.astype(dtype)  # as solvers read it
+    if (cast_weight < 0).any() or not (cast_weight > 0).any():
+        raise ValueError(
+            "weight must be at least 0 everywhere and above 0 somewhere; 0 leaves a row out"
+        )
+    if not names and task == "binary":
+        y, names = _labels(y, cast_weight > 0)
+    if not names and task == "multiclass":
+        names = _class_numbers(y[cast_weight > 0])
+    groups = None if query is None else group_numbers(query, len(y), "query").astype(np.int32)
+    if task == "ranking":
+        check_grades(y, cast_weight, groups)
+        _rounded_grades(y, cast_weight, groups, dtype)
+    if task == "regression":
+        check_target_digits(y[cast_weight > 0], dtype)
+    columns, low, high = _range(x)
+    _scales(high - low, sparse)
+    _squares(columns, high - low, dtype)
+    _digits(x, columns, low, high, dtype)
+    if sparse:
+        _far(columns, low, high)
+    x = x if np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V" else x.astype(np.float32)
+    # put on the device as they are: no program is compiled
+    x = pad_rows(x) if sparse else jax.device_put(np.array(x, jax_dtype(x.dtype)))
+    index = np.arange(x.shape[0], dtype=np.int32)
+    y, weight = y.astype(np.float64).astype(dtype), weight.astype(np.float64).astype(dtype)
+    y, index, weight, groups = jax.device_put((y, index, weight, groups))
+    return Batch(x, y, index, weight, groups, Classes(names) if names else None)
+
+
+def _of_traced(x: Any, y: Any, weight: Any, query: Any, task: str | None, classes: Any) -> Batch:
+    """The batch inside of a transformation; what is known of y is numbered as outside."""
+    if is_traced_array(y):
+        if classes is not None:
+            raise ValueError("classes number a y that is known: number a traced y by jnp.where")
+        return traced_batch(x, y, weight, query, task or "binary")
+    y, names, task = _numbered(y, classes, task)
+    y = numbers("y", y)
+    if not names and task == "binary":
+        y, names = _labels(y, np.ones(y.shape, bool))
+    if not names and task == "multiclass":
+        names = _class_numbers(y)
+    return traced_batch(x, y, weight, query, task, Classes(names) if names else None)
+
+
+def _numbered(y: Any, classes: Any, task: str | None) -> tuple[Any, tuple, str]:
+    """Labels or class numbers of names that are strings, or given by `classes`; and the task.
+
+    Other targets are unchanged, without names.
+    """
+    holds_strings = not is_sparse(y) and _holds_strings(y)
+    if task in ("regression", "ranking") or (classes is None and not holds_strings):
+        if classes is not None:
+            raise ValueError(f"classes are of task 'binary' or 'multiclass', got {task!r}")
+        return y, (), task or "binary"
+    labels, names = encode(y, classes)
+    if task == "binary" and len(names) > 2:
+        raise ValueError(f"y holds {len(names)} classes, {names[:5]}...: take task='multiclass'")
+    task = task or ("binary" if len(names) == 2 else "multiclass")
+    return (labels > 0) * 1 if task == "multiclass" and len(names) == 2 else labels, names, task
+
+
+def numbers(name: str, a: Any) -> np.ndarray:
+    """An array of real numbers with a dtype of JAX."""
+    if is_sparse(a):
+        raise ValueError(
+            f"{name} is a sparse matrix, which is taken for x only: make it dense "
+            f"with {name}.toarray()"
+        )
+    refuse_masked(name, a)
+    try:
+        a = np.asarray(a)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be an array of numbers; its rows differ in length"
+        ) from error
+    if a.dtype.kind not in "biufV" or (a.dtype.kind == "V" and a.dtype.name != "bfloat16"):
+        how = (
+            "number its classes with jaxsvm.data.encode"
+            if name[0] == "y" and a.dtype.kind in "OSU"
+            else "convert it first"
+        )
+        raise ValueError(f"{name} must be an array of real numbers, got dtype {a.dtype}; {how}")
+    with np.errstate(over="ignore"):  # overflows become infinities, which are rejected
+        return a.astype(jax_dtype(a.dtype), copy=False)
+
+
+def check_finite(
+    name: str, a: np.ndarray, dtype: np.dtype, indptr: np.ndarray | None = None
+) -> None:
+    """Raise for NaN, infinity and sums that overflow.
+
+    With `indptr`, `a` holds the entries of a CSR matrix.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = a.astype(dtype, copy=False)
+        # A finite sum of squares implies finite numbers, without a temporary of their size.
+        if (
+            name != "weight"
+            and cast.dtype.kind == "f"
+            and np.vdot(cast, cast) < np.finfo(dtype).max / 2
+        ):
+            return
+        values = cast.astype(np.float64, copy=False)
+        not_finite = ~np.isfinite(values)
+    if not_finite.any():
+        row = int(np.argwhere(not_finite)[0][0])
+        row = row if indptr is None else int(np.searchsorted(indptr, row, side="right")) - 1
+        kind = (
+            "a NaN"
+            if np.isnan(values[not_finite]).any()
+            else f"an infinity, or a number too large for {dtype}"
+        )
+        raise ValueError(
+            f"{name} holds {kind}, first in row {row}: drop or fill in such rows "
+            f"({int(not_finite.sum())} numbers)"
+        )
+    with np.errstate(over="ignore"):
+        total = np.sum(np.abs(values)) if name == "weight" else np.vdot(values, values)
+    if total > np.finfo(dtype).max:  # norms would overflow, and models be wrong without an error
+        what = "sum is" if name == "weight" else "squares sum up to what is"
+        raise ValueError(
+            f"{name} holds numbers up to {np.abs(values).max():.3g}, whose {what} too large for "
+            f"{dtype}: divide {name}, column by column, by its largest number"
+        )
+
+
+def _holds_strings(y: Any) -> bool:
+    try:
+        return np.asarray(y).dtype.kind in "SU" or isinstance(np.asarray(y).flat[0], str)
+    except (ValueError, IndexError):  # of no array, or an empty one
+        return False
+
+
+def _labels(y: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, tuple]:
+    """Labels -1 and +1 of any two numbers or booleans, and these in order."""
+    values = np.unique(y[present])
+    if len(values) == 1:
+        raise ValueError(
+            f"all labels are {float(values[0]):g}: a classifier needs rows of both classes"
+        )
+    if len(values) == 2:
+        names = tuple(values.tolist())
+        return (y, (-1, 1)) if names == (-1, 1) else (np.where(y == values[1], 1, -1), names)
+    shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
+    is_range = np.array_equal(values, np.arange(len(values)))
+    many = ", or task='multiclass' for class numbers" if is_range else ""
+    raise ValueError(
+        f"labels must be of two values, such as -1 and +1, got {shown}; use one class against the "
+        f"rest: np.where(y == c, 1, -1), or task='regression' for real targets{many}"
+    )
+
+
+def _rounded_grades(
+    y: np.ndarray, weight: np.ndarray, query: np.ndarray | None, dtype: np.dtype
+) -> None:
+    """Raise where rounding makes more than 1e-4 of the pairs of different grades equal."""
+    exact = y.astype(np.float64)
+    cast = exact.astype(dtype)
+    if (cast == exact).all():
+        return
+    present = weight > 0
+    group = np.zeros(len(y), int) if query is None else query
+
+    def equal_pairs(grade: np.ndarray) -> float:
+        count = np.unique(np.stack([group, grade], 1)[present], axis=0, return_counts=True)[1]
+        return float(count @ count)
+
+    rows = np.unique(group[present], return_counts=True)[1]
+    before = equal_pairs(exact)
+    if equal_pairs(cast) - before > 1e-4 * (rows @ rows - before):
+        raise ValueError(
+            f"rounding to {dtype} moves a grade by {np.abs(exact - cast)[present].max():.2g} and "
+            "makes different grades of a query equal: number them from 0 on, "
+            "np.unique(y, return_inverse=True)[1]"
+        )
+
+
+def check_target_digits(y: np.ndarray, dtype: np.dtype, name: str = "y") -> None:
+    """Warn of real targets whose differences are lost when they are rounded to `dtype`.
+
+    It compares the largest, and the median, rounding error and deviation from the median.
+    """
+    if not y.size or y.dtype.kind == "V" or np.can_cast(y.dtype, dtype):
+        return
+    exact = y.astype(np.float64)
+    error = np.abs(exact - exact.astype(dtype))
+    if not error.any():
+        return
+    deviation = np.abs(exact - np.median(exact))
+    for measure in (np.max, np.median):
+        lost, width = measure(error), measure(deviation)
+        if width > 0 and lost > 1e-4 * width:
+            return _warn(
+                f"rounding to {dtype} moves {name} by {lost:.2g}, but its numbers lie {width:.2g} "
+                f"from their median {np.median(exact):.9g} only: subtract it beforehand, in "
+                "float64, and add it to predictions, or switch on 64-bit numbers, "
+                "jax.config.update('jax_enable_x64', True)"
+            )
+
+
+def _class_numbers(y: np.ndarray) -> tuple:
+    """The class numbers 0 .. k-1, all of which are present."""
+    values = np.unique(y)
+    if len(values) < 2 or not np.array_equal(values, np.arange(len(values))):
+        shown = ", ".join(f"{float(v):g}" for v in values[:5]) + (
+            ", ..." if len(values) > 5 else ""
+        )
+        raise ValueError(
+            "class numbers must be 0 .. k-1, k >= 2, each of them present, got "
+            f"{shown}; use jaxsvm.data.encode(y)"
+        )
+    return tuple(range(len(values)))
+
+
+def check_digits(x: Any, dtype: np.dtype) -> None:
+    """Warn of a column whose variation is lost when rows are rounded to `dtype`.
+
+    The rows (n, d) are dense or CSR.
+    """
+    if x.shape[0] and _loses_digits(x, dtype):
+        _digits(x, *_range(x), dtype)
+
+
+def _range(x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The columns (those stored, of a CSR matrix), and the smallest and largest value of each."""
+    if is_sparse(x):
+        return stored_range(x)
+    return np.arange(x.shape[1]), x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
+
+
+def _scales(ranges: np.ndarray, sparse: bool) -> None:
+    ranges = ranges[ranges > 0]
+    if ranges.size and ranges.max() > 1000 * ranges.min():
+        _warn(
+            f"the ranges of the columns go from {ranges.min():.2g} to {ranges.max():.2g}: solvers "
+            "converge slowly on such rows; scale them first, for example with "
+            f"jaxsvm.data.{'scale' if sparse else 'standardize'}"
+        )
+
+
+def _squares(columns: np.ndarray, ranges: np.ndarray, dtype: np.dtype) -> None:
+    """Warn of a column whose differences have squares that underflow."""
+    small = np.flatnonzero((ranges > 0) & (ranges < 100 * np.finfo(dtype).tiny ** 0.5))
+    if small.size:
+        least = ranges[small].min()
+        _warn(
+            f"the numbers of column {columns[small[ranges[small].argmin()]]} differ by {least:.2g} "
+            f"at most, and squares of such numbers underflow in {dtype}: multiply its numbers, for "
+            f"example by {2.0 ** -np.floor(np.log2(least)):.2g}"
+        )
+
+
+def _loses_digits(x: Any, dtype: np.dtype) -> bool:
+    """Whether `dtype` is float32, and numbers of the dtype of x are rounded to it."""
+    return x.dtype.kind in "iuf" and dtype == np.float32 and not np.can_cast(x.dtype, dtype)
+
+
+def _digits(
+    x: Any, columns: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype
+) -> None:
+    """Warn of a column whose variation is lost when wider numbers are rounded to `dtype`.
+
+    `dtype` is that of solvers.
+    """
+    if not _loses_digits(x, dtype):
+        return
+    bound = np.finfo(dtype).eps / 2 * np.maximum(np.abs(low), np.abs(high))
+    for k in np.flatnonzero((high > low) & (bound > 1e-4 * (high - low))):
+        column = (x.data[x.indices == columns[k]] if is_sparse(x) else x[:, k]).astype(np.float64)
+        error = np.abs(column - column.astype(dtype)).max()
+        if error > 1e-4 * (high[k] - low[k]):
+            return _warn(
+                f"rounding to {dtype} moves column {columns[k]} by up to {error:.2g}, but its "
+                f"numbers differ by {high[k] - low[k]:.2g} only ({low[k]:.9g} to {high[k]:.9g}): "
+                "subtract its mean from all rows beforehand, in float64, or switch on 64-bit "
+                "numbers, jax.config.update('jax_enable_x64', True)"
+            )
+
+
+def _far(columns: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    """Warn of a column of a sparse matrix that is far from 0.
+
+    Kernels do not shift sparse rows.
+    """
+    half, middle = (high - low) / 2, np.abs(low + high) / 2
+    ratio = np.where(half > 0, middle / np.where(half > 0, half, 1), 0)
+    if ratio.size and ratio.max() > 300:  # |x|^2 loses 1e-2 of the squared width
+        k = int(np.argmax(ratio))
+        _warn(
+            f"column {columns[k]} of the sparse x lies far from 0 ({low[k]:.9g} to "
+            f"{high[k]:.9g}): kernels lose its digits, as sparse rows are not shifted; subtract "
+            "its mean from the stored numbers, which are all of that column"
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=caller_stacklevel())
+
+
+def caller_stacklevel() -> int:
+    """The `stacklevel` of the first caller outside of this package.
+
+    It is for a warning in the calling function.
+    """
+    level, frame = 1, sys._getframe(1)
+    while (
+        frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]
+    ):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -1,0 +1,61 @@
+"""A `Batch` of rows whose values are not known, inside of a transformation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..checks import matrix
+from ..numerics import accum_dtype
+from ..types import Array, Batch
+
+
+def traced_batch(x: Any, y: Any, weight: Any, query: Any, task: str, classes: Any = None) -> Batch:
+    """The batch of traced arrays, whose shapes and dtypes are checked; values are the caller's.
+
+    Args:
+        x: (n, d) rows, n >= 1, d >= 1.
+        y: (n,) real targets, class numbers or grades as they are; of task "binary" see `labels`.
+        weight: (n,) or None.
+        query: (n,) integers, or None.
+        task: as of `dataset`.
+        classes: the names of the classes, for the batch.
+
+    Raises:
+        TypeError, ValueError: shapes or dtypes that do not match.
+    """
+    x = matrix("x", x)
+    if not x.shape[0] or not x.shape[1]:
+        raise ValueError(f"x has shape {x.shape}: there must be at least one row and one column")
+    n, dtype = x.shape[0], accum_dtype(x)
+    arrays = {"y": y, "weight": jnp.ones(n, dtype) if weight is None else weight, "query": query}
+    for name, a in arrays.items():
+        if a is not None and jnp.shape(a) != (n,):
+            raise ValueError(
+                f"{name} must hold one number for each of the {n} rows of x, got shape "
+                f"{jnp.shape(a)}"
+            )
+    y = labels(jnp.asarray(y), dtype) if task == "binary" else jnp.asarray(y).astype(dtype)
+    query = None if query is None else jnp.asarray(query).astype(jnp.int32)
+    index = np.arange(n, dtype=np.int32)
+    weight = jnp.asarray(arrays["weight"]).astype(dtype)
+    return Batch(jnp.asarray(x), y, jnp.asarray(index), weight, query, classes)
+
+
+def labels(y: Array, dtype: Any) -> Array:
+    """Labels -1 and +1 of booleans, of 0 and 1, or of -1 and +1; nan of any other number.
+
+    A run on a label that is nan has a model that is nan.
+    """
+    if y.dtype == bool:
+        return jnp.where(y, 1, -1).astype(dtype)
+    is_low = (y == 0) | (y == -1)
+    return jnp.where(y == 1, 1, jnp.where(is_low, -1, jnp.nan)).astype(dtype)
+
+
+def is_traced_array(*arrays: Any) -> bool:
+    """Whether one of them is an array, or holds one, whose values are not known."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays))

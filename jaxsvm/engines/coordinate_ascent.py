@@ -1,0 +1,476 @@
+"""Coordinate ascent on the dual: a loss's dual step in a function space, over rows in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax.numpy as jnp
+from jax import lax
+
+from ..numerics import (
+    accum_dtype,
+    count,
+    gather,
+    rounding_of_sums,
+    scatter_set,
+)
+from ..recipe import register, require
+from ..samplers import epochs
+from ..types import (
+    Array,
+    Batch,
+    Fused,
+    Hooks,
+    Info,
+    Loss,
+    Scalar,
+    Solver,
+    Space,
+    State,
+    drawn,
+    take,
+)
+
+
+@register("CoordinateState")
+class CoordinateState(NamedTuple):
+    """The signed dual coefficients and the function sum_i coef_i k(x_i, .).
+
+    The last write to `coef` and `stamp` is pending. The write is delayed by one step so that the
+    loop body first writes and then only reads: XLA then updates in place. A body that reads first
+    would copy all n coefficients at every step.
+    """
+
+    coef: Array  # (n,)  y_i alpha_i for classification, without the pending entry
+    weight: Array  # (n,)  example weights: the bound of coefficient i is C weight_i
+    f: State
+    # (1,) int32 row, (1,) its coefficient, (1,) int32 its stamp
+    pending: tuple[Array, Array, Array]
+    support: Array  # ()  int32, coefficients that are not 0
+    rows: Array  # ()  int32, rows of positive weight
+    stamp: Array  # (n,)  int32, the pass of the last visit to each row, without the pending entry
+    passes: Array  # ()  int32, the number of the current pass, from 1
+    visited: Array  # ()  int32, distinct rows visited in the current pass
+    max_violation: Array  # ()  largest violation in the current pass
+    residual: Array  # ()  largest violation in the last complete pass
+
+    @property
+    def ignores_padding(self) -> bool:
+        """True: one-vs-one needs no selection of the states of steps without rows."""
+        return True
+
+
+def dual_coef(state: CoordinateState) -> Array:
+    """The signed dual coefficients (n,), the pending one included."""
+    return scatter_set(state.coef, *state.pending[:2])
+
+
+def coordinate(
+    loss: Loss,
+    C: Scalar,
+    space: Space,
+    *,
+    start: Array | None = None,
+    model: Callable | None = None,
+    sampler: Any = None,
+) -> Solver:
+    """Maximise the dual along one coordinate at a time.
+
+        f = sum_i coef_i k(x_i, .);
+        coef_i' = loss.dual_step(coef_i, f(x_i), y_i, k(x_i, x_i), C weight_i)
+        f += (coef_i' - coef_i) k(x_i, .)
+
+    The rows of a batch are visited in sequence, as in steps of one row; the kernel among them is
+    one product, which `evals` does not count. The residual is the largest |coef_i' - coef_i| k(x_i,
+    x_i), in margin units, of the last complete pass, and infinite before the first. Of expansions
+    it is at least what rounding of kernel values leaves. A pass ends
+    when every row of positive weight was visited, for any sampler; in `epochs` each row once.
+    LIBLINEAR uses the projected gradient instead, which is at least as large.
+
+    Args:
+        loss: one that has a `dual_step`.
+        C: (), weight of one row's loss relative to |w|^2 / 2, > 0.
+        space: the function space of f.
+        start: (n,) initial dual variables alpha; None: zeros.
+        model: (f, coef (n,), data) -> the model; None: the model of f by `space`.
+        sampler: the default sampler; None: `epochs(1)`.
+
+    Returns:
+        A solver, stopped by the residual of its last complete pass.
+
+    Raises:
+        ValueError: a loss without `dual_step`; from `init`, `start` of another length than that of
+            the data.
+    """
+    for field in ("dual_step", "conjugate"):
+        require(loss, field, "pegasos, ocas or subgradient, which need none")
+
+    def init(key, data):
+        dtype, n = accum_dtype(data.x), data.y.shape[0]
+        f, coef = space.zero(key, data), jnp.zeros(n, dtype)
+        if start is not None:
+            if jnp.shape(start) != (n,):
+                raise ValueError(
+                    f"start has shape {jnp.shape(start)}, expected one number for "
+                    f"each of the {n} rows"
+                )
+            coef = jnp.asarray(start, dtype) * (data.y.astype(dtype) if loss.labels else 1)
+            f = _lift(space, f, coef, data)
+        return _init_state(f, coef, data)
+
+    def update(state, batch):
+        return _update(loss, C, space, state, batch)
+
+    def updates(state, data, index, count, sqnorms):
+        return _updates(loss, C, space, state, data, index, count, sqnorms)
+
+    def build_model(state, data=None):
+        return (
+            space.model(state.f, data) if model is None else model(state.f, dual_coef(state), data)
+        )
+
+    targets = "labels" if loss.labels else "real"
+    return Solver(
+        init,
+        update,
+        build_model,
+        sampler or epochs(1),
+        space.needs_all_rows,
+        targets=targets,
+        hooks=Hooks(
+            layout=space.layout,
+            fused=Fused(lambda data: space.sqnorm(data.x), updates)
+            if not space.needs_all_rows
+            else None,
+        ),
+    )
+
+
+def _init_state(f: State, coef: Array, data: Batch) -> CoordinateState:
+    """The state before the first step, from a function and its coefficients (n,)."""
+    n, dtype = coef.shape[0], coef.dtype
+    return CoordinateState(
+        coef=coef,
+        weight=data.weight.astype(dtype),
+        f=f,
+        pending=(jnp.zeros(1, jnp.int32), coef[:1], jnp.zeros(1, jnp.int32)),
+        support=count(coef != 0),
+        rows=count(data.weight > 0),
+        stamp=jnp.zeros(n, jnp.int32),
+        passes=jnp.ones((), jnp.int32),
+        visited=jnp.zeros((), jnp.int32),
+        max_violation=jnp.zeros((), dtype),
+        residual=jnp.full((), jnp.inf, dtype),
+    )
+
+
+class BatchRows(NamedTuple):
+    """The rows of a batch, as the visits read them."""
+
+    row: Array  # (b,)  int32, row numbers; they may repeat
+    y: Array  # (b,)
+    sqnorm: Array  # (b,)  k(x_i, x_i)
+    bound: Array  # (b,)  C weight_i
+    live: Array  # (b,)  bool, whether there is a row of positive weight
+
+
+class Visits(NamedTuple):
+    """The visits of a batch, and the writes to the arrays over all rows."""
+
+    new: Array  # (b,)  coefficient after each visit
+    score: Array  # (b,)  score at it
+    old: Array  # (b,)  coefficient before it
+    first_visit: Array  # (b,)  bool, whether it is the first of its row in the pass
+    coef: Array  # (n,)  without the pending entry, as is `stamp`
+    stamp: Array  # (n,)  int32
+    pending: tuple[Array, Array, Array]  # as of `CoordinateState`
+
+
+def _update(
+    loss: Loss, C: Scalar, space: Space, state: CoordinateState, batch: Batch
+) -> tuple[CoordinateState, Info]:
+    """Visit the rows of a batch in sequence, as `Solver.update`."""
+    state = _write_pending(state)  # only reads follow
+    dtype, step = state.coef.dtype, drawn(batch, space.needs_all_rows)
+    index = jnp.maximum(step.index, 0)
+    bound = jnp.asarray(C, dtype) * gather(state.weight, index)
+    score, gram = space.evaluate(state.f, batch), space.gram(batch)
+    chex.assert_equal_shape([score, step.y, step.weight])
+    rows = BatchRows(index, step.y, jnp.diagonal(gram), bound, step.weight > 0)
+    visits = _visit_batch(loss, state, rows, score, gram)
+    move = visits.new - visits.old
+    max_violation = jnp.maximum(state.max_violation, jnp.max(jnp.abs(move) * rows.sqnorm))
+    visited = state.visited + count(visits.first_visit)
+    pass_ends = visited >= state.rows
+    end_violation = max_violation
+    if space.needs_all_rows:  # a sum of kernel values
+        rounding = lambda: rounding_of_sums(dual_coef(state), space.sqnorm(batch.x))
+        floor = lax.cond(pass_ends, rounding, lambda: jnp.zeros((), dtype))
+        end_violation = jnp.maximum(max_violation, floor)
+    new_state = state._replace(
+        coef=visits.coef,
+        f=space.add(state.f, jnp.zeros((), dtype), move, batch),
+        pending=visits.pending,
+        support=state.support + count(visits.new != 0) - count(visits.old != 0),
+        stamp=visits.stamp,
+        passes=state.passes + pass_ends.astype(jnp.int32),
+        visited=jnp.where(pass_ends, jnp.zeros_like(visited), visited),
+        max_violation=jnp.where(pass_ends, jnp.zeros_like(max_violation), max_violation),
+        residual=jnp.where(pass_ends, end_violation, state.residual),
+    )
+    normalized_weight = step.weight / jnp.maximum(jnp.sum(rows.live.astype(dtype)), 1)
+    info = Info(
+        loss=jnp.sum(normalized_weight * loss.value(score, step.y)),
+        residual=new_state.residual,
+        progress=_gain(loss, visits.old, visits.new, visits.score, step.y, rows.sqnorm, rows.bound),
+        index=step.index,
+        support=new_state.support,
+        evals=space.evals(move, batch),
+    )
+    return new_state, info
+
+
+def _write_pending(state: CoordinateState) -> CoordinateState:
+    """The state with the pending entries in `coef` and `stamp`."""
+    row, _, stamp = state.pending
+    return state._replace(coef=dual_coef(state), stamp=scatter_set(state.stamp, row, stamp))
+
+
+def _visit_batch(
+    loss: Loss, state: CoordinateState, rows: BatchRows, score: Array, gram: Array
+) -> Visits:
+    """Visit the rows of a batch in sequence.
+
+    Args:
+        loss: one that has a `dual_step`.
+        state: without pending entries.
+        rows: of the batch.
+        score: (b,) scores before the batch.
+        gram: (b, b) kernel among the rows.
+    """
+    index, *rest = rows
+
+    def visit(old, score, y, sqnorm, bound, live):
+        new = loss.dual_step(old, score, y, sqnorm, bound).astype(old.dtype)
+        return jnp.where(live, new, old)
+
+    before, last_pass = gather(state.coef, index), gather(state.stamp, index)
+    first_visit = rows.live & (last_pass < state.passes)
+    current_pass = jnp.broadcast_to(state.passes, index.shape)
+    if index.shape[0] == 1:
+        new = visit(before, score, *rest)
+        pending = index, new, jnp.where(rows.live, current_pass, last_pass)
+        return Visits(new, score, before, first_visit, state.coef, state.stamp, pending)
+    new, score_at_visit, old = visit_sequentially(visit, before, score, gram, index, tuple(rest))
+    same = rows.live[None, :] & (index[:, None] == index[None, :])
+    # a row that occurs twice in the batch counts once
+    first_visit = first_visit & ~jnp.any(jnp.tril(same, -1), axis=1)
+    final = _final(new, index)
+    last_pass = jnp.where(jnp.any(same, axis=1), current_pass, last_pass)
+    coef = state.coef.at[index].set(final, mode="promise_in_bounds")
+    stamp = state.stamp.at[index].set(last_pass, mode="promise_in_bounds")
+    pending = index[:1], final[:1], last_pass[:1]
+    return Visits(new, score_at_visit, old, first_visit, coef, stamp, pending)
+
+
+PIECE = 1024  # visits between two writes to the arrays over all rows
+
+
+def _updates(
+    loss: Loss,
+    C: Scalar,
+    space: Space,
+    state: CoordinateState,
+    data: Batch,
+    index: Array,
+    count: Array,
+    sqnorms: Array,
+) -> tuple[CoordinateState, Info]:
+    """The first `count` steps of one row each, as `Fused.steps`.
+
+    The loop over rows does what one row needs. Everything else is computed afterwards, for a piece
+    of the rows at once. No row occurs twice in a piece, so that at most one pass ends in it.
+    """
+    steps = index.shape[0]
+    size = min(steps, PIECE)
+    index = jnp.concatenate([index[:, 0], jnp.full(size, -1, jnp.int32)])
+    position = jnp.arange(size, dtype=jnp.int32)
+
+    def make_piece(carry):
+        start, state, loss_sum, progress, evals = carry
+        rows = lax.dynamic_slice(index, (start,), (size,))
+        rows = jnp.where(position < count - start, rows, -1)
+        n = state.coef.shape[0]
+        place = jnp.where(rows >= 0, rows, n)
+        first = jnp.full(n + 1, size, jnp.int32).at[place].min(position, mode="promise_in_bounds")
+        repeats = (gather(first, place) < position) & (rows >= 0)
+        length = jnp.min(jnp.where(repeats, position, jnp.minimum(size, count - start)))
+        rows = jnp.where(position < length, rows, -1)
+        state, info = _visit_piece(loss, C, space, state, data, rows, length, sqnorms)
+        progress = lax.dynamic_update_slice(progress, info.progress, (start,))
+        return (
+            start + length,
+            state,
+            loss_sum + info.loss,
+            progress,
+            evals + info.evals.astype(evals.dtype),
+        )
+
+    zero = jnp.zeros((), jnp.int32)
+    carry = zero, state, jnp.zeros_like(state.residual), jnp.zeros(steps + size, state.coef.dtype)
+    _, state, loss_sum, progress, evals = lax.while_loop(
+        lambda carry: carry[0] < count, make_piece, (*carry, jnp.zeros_like(state.residual))
+    )
+    visited_rows = jnp.where(jnp.arange(steps, dtype=jnp.int32) < count, index[:steps], -1)
+    info = Info(
+        loss=loss_sum,
+        residual=state.residual,
+        progress=progress[:steps, None],
+        index=visited_rows[:, None],
+        support=state.support,
+        evals=evals,
+    )
+    return state, info
+
+
+def _visit_piece(
+    loss: Loss,
+    C: Scalar,
+    space: Space,
+    state: CoordinateState,
+    data: Batch,
+    index: Array,
+    length: Array,
+    sqnorms: Array,
+) -> tuple[CoordinateState, Info]:
+    """Visit the first `length` of the rows `index` (p,), which differ; -1 where there is none."""
+    n, p, dtype = state.coef.shape[0], index.shape[0], state.coef.dtype
+    state = _write_pending(state)
+    rows, position = jnp.maximum(index, 0), jnp.arange(p, dtype=jnp.int32)
+    weight = gather(data.weight, rows).astype(dtype)
+    live = (index >= 0) & (weight > 0)
+    y, sqnorm = gather(data.y, rows), gather(sqnorms, rows).astype(dtype)
+    old = gather(state.coef, rows)
+    bound = jnp.asarray(C, dtype) * gather(state.weight, rows)
+    xs = rows, old, y, sqnorm, bound, live
+
+    def visit_row(k, carry):
+        f, out = carry
+        row, old, *rest, live = (lax.dynamic_slice_in_dim(a, k, 1) for a in xs)
+        batch = take(data, row, copy=False)
+        score = space.evaluate(f, batch).astype(dtype)
+        new = jnp.where(live, loss.dual_step(old, score, *rest).astype(dtype), old)
+        f = space.add(f, jnp.zeros((), dtype), new - old, batch)
+        return f, lax.dynamic_update_slice_in_dim(out, jnp.stack([score, new], 1), k, 0)
+
+    start = state.f, jnp.stack([jnp.zeros(p, dtype), old], 1)
+    f, out = lax.fori_loop(0, length, visit_row, start)
+    score, new = out[:, 0], out[:, 1]
+
+    # the pass ends with the visit at which every row was visited in it
+    last_pass = gather(state.stamp, rows)
+    first_visit = live & (last_pass < state.passes)
+    visited = state.visited + count(first_visit)
+    ends = visited >= state.rows
+    end = jnp.where(ends, jnp.max(jnp.where(first_visit, position, -1)), p)
+    violation = jnp.abs(new - old) * sqnorm
+    max_over = lambda mask: jnp.max(jnp.where(mask, violation, 0))
+    max_violation = jnp.maximum(state.max_violation, max_over(position <= end))
+    last_pass = jnp.where(live, state.passes + (position > end).astype(jnp.int32), last_pass)
+    # the last visit is pending; scatters drop it, and what is no row
+    target = jnp.where(live & (position < length - 1), rows, n)
+    write = lambda a, values: a.at[target].set(values, mode="drop")
+    last_of = lambda a: lax.dynamic_slice_in_dim(a, length - 1, 1)
+    state = state._replace(
+        coef=write(state.coef, new),
+        f=f,
+        pending=(last_of(rows), last_of(new), last_of(last_pass)),
+        support=state.support + count(new != 0) - count(old != 0),
+        stamp=write(state.stamp, last_pass),
+        passes=state.passes + ends.astype(jnp.int32),
+        visited=jnp.where(ends, count(live & (position > end)), visited),
+        max_violation=jnp.where(ends, max_over(position > end), max_violation),
+        residual=jnp.where(ends, max_violation, state.residual),
+    )
+    info = Info(
+        loss=jnp.sum(jnp.where(live, weight * loss.value(score, y), 0)),
+        residual=state.residual,
+        progress=_gain(loss, old, new, score, y, sqnorm, bound),
+        index=index,
+        support=state.support,
+        evals=space.evals(new - old, take(data, index, copy=False)),
+    )
+    return state, info
+
+
+def visit_sequentially(
+    visit: Callable, before: Array, score: Array, gram: Array, rows: Array, rest: tuple[Array, ...]
+) -> tuple[Array, Array, Array]:
+    """Visit the rows of a batch in sequence.
+
+    Each visit reads the scores and coefficients that earlier visits left.
+
+    Args:
+        visit: (coefficient, score, *rest) of one row -> its new coefficient, all (1,).
+        before: (b,) coefficients before the batch.
+        score: (b,) scores before the batch.
+        gram: (b, b) kernel among the rows.
+        rows: (b,) int32, row numbers; they may repeat.
+        rest: arrays (b,) that `visit` reads as well.
+
+    Returns:
+        (b,) coefficients after each visit, scores at it, coefficients before it.
+    """
+
+    def visit_row(k, carry):
+        coef, score, after, score_at_visit, old = carry
+        row_at = lambda a: lax.dynamic_slice_in_dim(a, k, 1)
+        coef_at_visit, score_now = row_at(coef), row_at(score)
+        new = visit(coef_at_visit, score_now, *(row_at(a) for a in rest))
+        coef = jnp.where(rows == row_at(rows), new, coef)
+        score = score + (new - coef_at_visit) * lax.dynamic_index_in_dim(gram, k, keepdims=False)
+        write_at = lambda a, v: lax.dynamic_update_slice_in_dim(a, v, k, 0)
+        return (
+            coef,
+            score,
+            write_at(after, new),
+            write_at(score_at_visit, score_now),
+            write_at(old, coef_at_visit),
+        )
+
+    carry = (before, score, before, score, before)
+    return lax.fori_loop(0, rows.shape[0], visit_row, carry)[2:]
+
+
+def _final(after: Array, rows: Array) -> Array:
+    """The coefficient of each row after its last visit in the batch."""
+    b = rows.shape[0]
+    last = jnp.max(jnp.where(rows[:, None] == rows[None, :], jnp.arange(b)[None, :], 0), axis=1)
+    return after[last]
+
+
+def _gain(
+    loss: Loss, old: Array, new: Array, score: Array, y: Array, sqnorm: Array, bound: Array
+) -> Array:
+    """The increase of the dual objective by each visit, (b,)."""
+    safe = jnp.where(bound > 0, bound, jnp.ones_like(bound))
+    penalty = lambda coef: bound * loss.conjugate(-coef / safe, y)
+    move = new - old
+    gain = penalty(old) - penalty(new) - move * score - sqnorm * move * move / 2
+    return jnp.where(move != 0, gain, jnp.zeros_like(gain))
+
+
+def _lift(space: Space, f: State, coef: Array, data: Batch, block: int = 256) -> State:
+    """f + sum_i coef_i k(x_i, .), `block` rows at a time."""
+    n = coef.shape[0]
+    index = jnp.arange(-(-n // block) * block, dtype=jnp.int32).reshape(-1, block)
+    index = jnp.where(index < n, index, -1)
+
+    def add(f, index):
+        batch = data._replace(index=index) if space.needs_all_rows else take(data, index)
+        coef_block = jnp.where(index >= 0, coef[jnp.maximum(index, 0)], jnp.zeros_like(coef[:1]))
+        return space.add(f, jnp.zeros((), coef.dtype), coef_block, batch), None
+
+    return lax.scan(add, f, index)[0]

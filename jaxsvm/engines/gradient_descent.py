@@ -1,0 +1,178 @@
+"""Stochastic subgradient methods on linear weights: a loss with an optax chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from .. import projections
+from ..averaging import averaged_params
+from ..models import Linear
+from ..numerics import accum_dtype, count, dot
+from ..recipe import check_choice, check_loss_values, register
+from ..samplers import uniform
+from ..types import Array, Batch, Info, Loss, Scalar, Solver
+
+BIASES = ("none", "feature", "free")
+
+
+@register("Weights")
+class Weights(NamedTuple):
+    """The parameters of a linear model; `b` is None where there is no bias."""
+
+    w: Array  # (d,)
+    b: Array | None  # ()
+
+
+@register("GradientState")
+class GradientState(NamedTuple):
+    """Parameters, the state of the optax chain, and the data statistics that configure it."""
+
+    params: Weights
+    opt: Any
+    numbers: Any  # statistics of the data, computed once; () if the chain needs none
+
+
+def regularised(bias: str) -> Weights:
+    """The mask, for optax, of the parameters in the norm of the objective."""
+    check_choice("bias", bias, BIASES)
+    mask: Any = True, {"none": None, "feature": True, "free": False}[bias]
+    return Weights(*mask)
+
+
+def ball(radius: Scalar, bias: str) -> Callable[[Weights], Weights]:
+    """The projection of the regularised parameters onto a ball."""
+    if bias != "feature":
+        return projections.product({"w": projections.ball(radius)})
+
+    def project(params):
+        factor = projections.shorten(dot(params.w, params.w) + params.b**2, radius)
+        return jax.tree.map(lambda p: p * factor, params)
+
+    return project
+
+
+def descent(
+    lam: Scalar, step: optax.GradientTransformation, bias: str, bias_step: Any = None
+) -> optax.GradientTransformation:
+    """The optax chain of a descent step on lam/2 |regularised parameters|^2 + loss.
+
+    `bias_step`, if given, is for the bias.
+    """
+    check_choice("bias", bias, BIASES)
+    if bias != "none" and bias_step is not None:
+        labels: Any = "w", "b"
+        step = optax.partition({"w": step, "b": bias_step}, Weights(*labels))
+    return optax.chain(
+        optax.add_decayed_weights(lam, mask=regularised(bias) if bias == "free" else None), step
+    )
+
+
+def violation(grads: Weights, params: Weights, slope: Array, batch: Batch) -> Array:
+    """The mean absolute slope of the loss over the batch.
+
+    For the hinge, it is the fraction of rows that violate their margin.
+    """
+    return jnp.sum(batch.weight * jnp.abs(slope)) / rows_in(batch)
+
+
+def rows_in(batch: Batch) -> Array:
+    """The number of rows that are not padding, at least 1."""
+    return jnp.maximum(jnp.sum((batch.weight > 0).astype(batch.weight.dtype)), 1)
+
+
+def gradient(
+    loss: Loss,
+    tx: optax.GradientTransformation | Callable,
+    *,
+    bias: str = "none",
+    data_stats: Callable | None = None,
+    sampler: Any = None,
+    residual: Callable = violation,
+    residual_of: str = "batch",
+) -> Solver:
+    """Minimise a regularised mean loss of linear scores with an optax chain.
+
+        f_i = <w, x_i> + b;   g = sum_i weight_i slope(f_i, y_i) (x_i, 1) / count(weight > 0);
+        (w, b) += tx(g)
+
+    The regulariser is part of the chain (`optax.add_decayed_weights`). A chain with extra arguments
+    receives `active`, whether any row of the batch has a nonzero slope.
+
+    Args:
+        loss: of scores.
+        tx: the chain; with `average_iterates` in it, the model is the average. With `data_stats`, a
+            function of its result that returns the chain.
+        bias: "none", "feature" (a weight on a constant feature 1) or "free"; the chain decides
+            whether it is regularised, see `regularised`.
+        data_stats: data -> a pytree of numbers (norms, bounds), stored in the state, that configure
+            the chain.
+        sampler: the default sampler; None: one uniform row per step.
+        residual: (gradient of the loss, parameters, slopes (b,), batch) -> the stopping criterion.
+        residual_of: "batch" or "data", the rows that `residual` measures.
+
+    Returns:
+        A solver with a `Linear` model.
+
+    Raises:
+        TypeError: in `update`, a chain that needs values of the objective, such as `optax.lbfgs`.
+    """
+    check_choice("bias", bias, BIASES)
+    chain = lambda numbers: optax.with_extra_args_support(tx if data_stats is None else tx(numbers))
+
+    def init(key, data):
+        check_loss_values("loss", loss)
+        dtype = accum_dtype(data.x)
+        params = Weights(
+            jnp.zeros(data.x.shape[-1], dtype), None if bias == "none" else jnp.zeros((), dtype)
+        )
+        stats = () if data_stats is None else data_stats(data)
+        return GradientState(params, chain(stats).init(params), stats)
+
+    def update(state, batch):
+        w, b = state.params
+        chex.assert_shape(batch.x, (*batch.y.shape, *w.shape))
+        score = dot(batch.x, w) if b is None else dot(batch.x, w) + b
+        size = rows_in(batch)
+        slope = loss.slope(score, batch.y)
+        row_gradient = batch.weight * slope / size
+        grads = Weights(dot(row_gradient, batch.x), None if b is None else jnp.sum(row_gradient))
+        try:
+            updates, opt = chain(state.numbers).update(
+                grads, state.opt, state.params, active=jnp.any(row_gradient != 0)
+            )
+        except TypeError as error:
+            if "keyword-only argument" not in str(error):
+                raise
+            raise TypeError(
+                f"tx must be a chain of gradients alone, and this one needs more ({error}): take "
+                "one such as optax.sgd(0.1), or jaxsvm.newton(lam) for an exact solution"
+            ) from error
+        params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), state.params, updates)
+        info = Info(
+            loss=jnp.sum(batch.weight * loss.value(score, batch.y)) / size,
+            residual=residual(grads, state.params, slope, batch),
+            progress=jnp.zeros_like(score),
+            index=batch.index,
+            support=jnp.full((), w.shape[0], jnp.int32),
+            evals=count(batch.weight > 0),
+        )
+        return GradientState(params, opt, state.numbers), info
+
+    def model(state, data=None):
+        w, b = averaged_params(state.opt, state.params)
+        return Linear(w, jnp.zeros((), w.dtype) if b is None else b, bias)
+
+    return Solver(
+        init,
+        update,
+        model,
+        sampler or uniform(1),
+        residual_of=residual_of,
+        targets="labels" if loss.labels else "real",
+    )

@@ -1,0 +1,44 @@
+"""Regressors: real targets, and their centre."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from ..models import check_values
+from .base import BaseSVM
+from .preprocess import centre_of
+
+
+class BaseRegressor(RegressorMixin, BaseSVM):
+    """A regressor: fit and predict."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train a new model.
+
+        Args:
+            X: (n, d) rows, an array or any sparse matrix; of a precomputed kernel (n, n).
+            y: (n,) targets.
+            sample_weight: (n,) weights, >= 0; k equals k copies, 0 equals absence.
+        """
+        return self._fit(X, y, sample_weight)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, **more: Any) -> Self:
+        with self._restore_on_error():
+            x, y, weight = self._checked(X, y, sample_weight, reset=reset)
+            y = y.astype(np.float64)
+            if reset:  # targets are centred where a free intercept makes the problem the same
+                centre = centre_of(y, weight)
+                self._centre = centre if centre and self._has_free_intercept(x.shape[1]) else 0.0
+            self._train(x, y, weight, **more)
+        return self
+
+    def _has_free_intercept(self, columns: int) -> bool:
+        """Whether the model of rows of so many columns has an intercept that is not regularised."""
+        return True
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predicted targets, (n, d) -> (n,)."""
+        return check_values(self._scores(X).ravel())

@@ -1,0 +1,317 @@
+"""Machines by the fastest method for their loss and rows: `linear_svm` and `kernel_svm`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .checks import shown
+from .kernels import Kernel
+from .losses import hinge, squared_hinge
+from .models import OneVsRest
+from .numerics import packed_by_reference
+from .recipe import check_choice, check_positive, fields_of, replace, solver
+from .samplers import whole
+from .solvers import (
+    augmented_lagrangian,
+    decomposition,
+    dual_descent,
+    interior_point,
+    newton,
+    sdca,
+)
+from .types import Array, Hooks, Loss, Solver, SparseRows
+from .wrappers.multiclass import one_vs_rest, stack_models
+
+NAMES = ("newton", "augmented_lagrangian", "interior_point", "dual_descent", "sdca")
+MOST_COLUMNS = 512  # of rows for which a step of the interior point method is cheap
+MANY = 5000  # rows from which on augmented_lagrangian is faster than interior_point
+MOST_DENSE = 2**26  # numbers of sparse rows that are made dense
+ROUNDS = 1000  # steps of one update, at most
+TOL = 1e-4  # relative duality gap
+MOST_EIGENVECTORS = 2048  # columns for which they are worked out once for all runs of a grid
+MANY_NUMBERS = 2**20  # of the rows, from which on "update" saves what its compilation takes
+
+
+@solver
+def linear_svm(
+    C: float, *, loss: Loss = hinge, bias: str = "feature", tol: float | None = None
+) -> Solver:
+    """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by the fastest method.
+
+    The loss and the shape of the rows decide, and `result.status` says which it was:
+
+        loss with curvature (squared_hinge, logistic, squared, ...)      newton
+        hinge and its like, up to 512 columns, 5,000 rows or more         augmented_lagrangian
+        the same with fewer rows, or a free bias                          interior_point
+        more columns, or sparse rows of over 2^26 numbers if dense        dual_descent
+
+    Args:
+        C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |w|^2 + mean loss.
+        loss: one with a curvature, or whose dual is quadratic; of labels or real targets.
+        bias: "feature" (a constant feature 1, regularised with the others), "free" (not
+            regularised; of other losses than those with a curvature up to 1,000 columns) or "none".
+        tol: relative duality gap to stop at, > 0; None: 1e-4; `fit(tol=)` overrides it.
+
+    Returns:
+        A solver on all rows; model `Linear`. An update makes steps of the method until the gap is
+        at most `tol`, so that a run needs one update as a rule. State, residual, derivatives and
+        behaviour under `vmap` are those of the method.
+
+    Raises:
+        ValueError: C or tol not a single positive number, another bias, or a loss that none of the
+            methods takes; where a run begins: a free bias with too many columns.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> result = jaxsvm.fit(linear_svm(10.0), data, jax.random.key(0))
+        >>> round(float(result.model.w[0]), 3), result.status.split(":")[0]
+        (1.0, 'interior_point converged after 1 step')
+
+    Reference: those of the methods; the limits are measured on two cores.
+    """
+    tol = TOL if tol is None else tol
+    check_positive(C=C, tol=tol)
+    check_choice("bias", bias, ("feature", "free", "none"))
+    if loss.curvature is None and loss.quadratic is None:
+        raise ValueError(
+            "linear_svm takes losses with a curvature or a quadratic dual, such as "
+            f"losses.squared_hinge and hinge, got {shown(loss)}: take ocas or sdca"
+        )
+
+    def method(name: str) -> Any:
+        return fields_of(linear_solver(name, C, loss=loss, bias=bias, tol=tol))
+
+    def of_rows(x: Any) -> Any:
+        # up to so many columns a dense copy is faster than coordinates, which move slowly there
+        is_dense = not isinstance(x, SparseRows) or x.shape[0] * x.shape[1] <= MOST_DENSE
+        return method(fastest_linear(loss, x.shape[0], x.shape[1], is_dense, bias))
+
+    def init(key, data):
+        return of_rows(data.x).init(key, data)
+
+    def update(state, batch):
+        return method(state.method).update(state, batch)
+
+    def model(state, data=None):
+        return method(state.method).model(state, data)
+
+    return Solver(
+        init,
+        update,
+        model,
+        whole(),
+        True,
+        targets="labels" if loss.labels else "real",
+        hooks=Hooks(tol=tol, layout=packed_by_reference),
+    )
+
+
+def kernel_svm(
+    C: Any,
+    kernel: Kernel,
+    *,
+    loss: Loss = hinge,
+    bias: str = "free",
+    tol: float | None = None,
+) -> Any:
+    """Minimise 1/2 |f|^2 + C sum_i weight_i loss(f(x_i) + b, y_i) in the space of a kernel.
+
+    It returns the solver of the fastest exact method for the loss: `decomposition` where the dual
+    is quadratic (hinge, squared_hinge, eps_insensitive, squared, ...), else `sdca` (logistic),
+    whose runs need `steps` or `passes`, and a `tol`.
+
+    Args:
+        C: weight of one row's loss, > 0; lam = 1/(C n) in lam/2 |f|^2 + mean loss.
+        kernel: one of `jaxsvm.kernels`.
+        loss: of labels or real targets.
+        bias: "free" (not regularised, as in LIBSVM) or "none"; by `sdca` "feature" or "none".
+        tol: to stop at, see `decomposition`; not of `sdca`.
+
+    Returns:
+        That solver, with its state, model, residual and derivatives.
+
+    Raises:
+        ValueError: as the solver; a free bias, or tol, with a loss whose dual is not quadratic.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[0.0, 0], [0, 1], [1, 0], [1, 1]], [-1, 1, 1, -1])
+        >>> machine = kernel_svm(10.0, jaxsvm.kernels.rbf(gamma=1.0))
+        >>> jaxsvm.fit(machine, data, jax.random.key(0)).predict(data.x).tolist()
+        [-1, 1, 1, -1]
+
+    Reference: those of `decomposition` and `sdca`.
+    """
+    if loss.quadratic is not None:
+        return decomposition(C, kernel, loss=loss, bias=bias, tol=tol)
+    if bias == "free" or tol is not None:
+        raise ValueError(
+            f"the dual of {shown(loss)} is not quadratic: take bias='feature' or 'none', and give "
+            "tol to fit"
+        )
+    return sdca(C, kernel, loss=loss, bias=bias)
+
+
+def fastest_linear(
+    loss: Loss, rows: int, columns: int, is_dense: bool, bias: str = "feature"
+) -> str:
+    """The name of the fastest method of a linear machine for the loss and the shape of the rows."""
+    if loss.curvature is not None:
+        return "newton"
+    if loss.quadratic is None:
+        return "sdca"
+    if bias == "free":
+        return "interior_point"
+    if is_dense and columns <= MOST_COLUMNS:
+        return "augmented_lagrangian" if rows >= MANY else "interior_point"
+    return "dual_descent"
+
+
+def system_for_grid(loss: Loss, shape: tuple[int, int], sparse: bool) -> str | None:
+    """The `system` of `newton` for a path over C on rows of that shape; None: its default."""
+    rows, columns = shape
+    if sparse or columns > MOST_EIGENVECTORS:
+        return None
+    # the curvature of a loss with a quadratic dual is piecewise constant
+    updates = loss.quadratic is not None and columns <= MOST_COLUMNS
+    return "update" if updates and rows * columns >= MANY_NUMBERS else "eigen"
+
+
+def linear_solver(
+    name: str,
+    C: Any,
+    *,
+    loss: Loss,
+    bias: str,
+    tol: Any = None,
+    steps: int = ROUNDS,
+    system: str | None = None,
+) -> Solver:
+    """The solver of 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) of that name.
+
+    Args:
+        name: one of `NAMES`.
+        C: weight of one row's loss, > 0.
+        loss: one that the solver takes.
+        bias: one that it takes.
+        tol: of a solver that reads all rows.
+        steps: of one update of such a solver, at most.
+        system: of newton.
+
+    Raises:
+        ValueError: another name, or a loss or bias that the solver does not take.
+    """
+    check_choice("solver", name, NAMES)
+    if name == "newton":
+        rounds = float(steps)
+        return newton_by_C(C, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
+    if name == "sdca":
+        return sdca(C, loss=loss, bias=bias)
+    factory = {
+        "augmented_lagrangian": augmented_lagrangian,
+        "interior_point": interior_point,
+        "dual_descent": dual_descent,
+    }[name]
+    return factory(C, loss=loss, bias=bias, tol=tol, rounds=float(steps))
+
+
+@solver
+def newton_by_C(
+    C: float,
+    *,
+    loss: Loss = squared_hinge,
+    bias: str = "none",
+    system: str | None = None,
+    tol: float | None = None,
+    rounds: float = 100.0,
+) -> Solver:
+    """Minimise 1/2 |w|^2 + C sum_i weight_i loss(<w, x_i> + b, y_i) by `newton`.
+
+    lam is 1 / (C times the sum of the weights) of the rows that `init` is given. So runs on other
+    rows, such as those outside of a fold, have the same C.
+
+    Args:
+        C: weight of one row's loss, > 0.
+        loss: as of `newton`.
+        bias: as of `newton`.
+        system: as of `newton`.
+        tol: as of `newton`.
+        rounds: as of `newton`.
+
+    Returns:
+        A solver with the state, model and residual of `newton`.
+
+    Raises:
+        ValueError: as `newton`.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> result = jaxsvm.fit(newton_by_C(0.25), data, jax.random.key(0), steps=1)
+        >>> result.model.w.tolist()
+        [0.5]
+    """
+    check_positive(C=C)
+
+    def at(lam: Any) -> Any:
+        return newton(lam, loss=loss, bias=bias, system=system, tol=tol, rounds=rounds)
+
+    def on_rows(weight: Array) -> Any:
+        return at(1 / (C * jnp.sum(weight)).astype(weight.dtype))
+
+    return replace(
+        at(1.0),
+        update=lambda state, batch: on_rows(state.weight).update(state, batch),
+        # the weights of the data have derivatives, those of the state have none
+        model=lambda state, data=None: on_rows((state if data is None else data).weight).model(
+            state, data
+        ),
+    )
+
+
+@solver
+def one_vs_weighted_rest(inner: Solver, factors: Array) -> Solver:
+    """`one_vs_rest` with class weights as in LIBLINEAR: rows weigh more in one problem only.
+
+        P_c(w) = 1/2 |w|^2 + C sum_{y_i = c} factors_c weight_i loss(<w, x_i>, 1)
+                           + C sum_{y_i != c} weight_i loss(<w, x_i>, -1)
+
+    Args:
+        inner: a solver of `linear_solver`, whose state holds the weights of the rows.
+        factors: (k,) class weights, > 0.
+
+    Returns:
+        A solver as `one_vs_rest`.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [0.0], [-1.0]], [0, 1, 2], task="multiclass")
+        >>> solver = one_vs_weighted_rest(newton_by_C(0.25), jnp.array([1.0, 1.0, 3.0]))
+        >>> result = jaxsvm.fit(solver, data, jax.random.key(0), steps=1)
+        >>> [round(w, 3) for w in result.model.inner.w[:, 0].tolist()]
+        [0.5, 0.0, -0.667]
+    """
+    k = jnp.shape(factors)[0]
+
+    def problems(data: Any) -> dict[str, Array]:
+        """The labels -1, +1 and the weights of the rows in all problems, (k, n) each."""
+        positive = data.y[None, :] == jnp.arange(k, dtype=data.y.dtype)[:, None]
+        factor = jnp.where(positive, jnp.asarray(factors, data.weight.dtype)[:, None], 1)
+        return {
+            "y": jnp.where(positive, 1, -1).astype(data.y.dtype),
+            "weight": factor * data.weight[None, :],
+        }
+
+    def init(key: Array, data: Any) -> Any:
+        return jax.vmap(lambda part: inner.init(key, data._replace(**part)))(problems(data))
+
+    def model(state: Any, data: Any = None) -> Any:
+        parts = None if data is None else problems(data)
+        return stack_models(inner, state, data, parts, OneVsRest)
+
+    rest = fields_of(one_vs_rest(inner, classes=k))
+    return rest._replace(init=init, model=model)

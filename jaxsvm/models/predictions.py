@@ -1,0 +1,252 @@
+"""Decision values of any number of rows by few programs, and the names that they predict."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..checks import class_names, matrix, shown
+from ..kernels import holds_precomputed
+from ..numerics import is_traced, pad_rows
+from ..recipe import Recipe, as_static, static, struct, unwrap_static
+from ..types import Array, SparseRows
+from .functions import Expansion, Linear, Mapped, support_index
+from .multiclass import OneVsOne, OneVsRest
+
+SIZES = (1, 16, 256, 4096)  # rows of a program
+LEAST_SHARE = 0.25  # of the rows of a block that are no padding
+
+
+@jax.jit
+def _call(model: Any, x: Any) -> Any:
+    return unwrap_static(model)(x)
+
+
+def decision_values(model: Any, x: Any, sizes: Sequence[int] = SIZES) -> np.ndarray:
+    """The values of a model at any number of rows, on the host.
+
+    Rows are cut into blocks of `sizes`, the last one padded. So that many programs are compiled at
+    most, whatever the numbers of rows; of sparse rows for each power of 2 of the longest row.
+
+    Args:
+        model: rows (m, d) -> (m, ...), each row by itself.
+        x: (n, d) an array, `SparseRows` or a sparse matrix of SciPy.
+        sizes: numbers of rows, increasing.
+
+    Returns:
+        (n, ...) values. A row's value may differ by rounding from one size to another.
+
+    Raises:
+        TypeError, ValueError: as the model for what is no matrix of its columns.
+
+    Example:
+        >>> import jaxsvm
+        >>> model = jaxsvm.models.Linear(jnp.array([2.0]), jnp.array(1.0))
+        >>> decision_values(model, [[1.0], [2.0], [3.0]]).tolist()
+        [3.0, 5.0, 7.0]
+    """
+    x, model = _on_host(x), as_static(model)
+    n, start = x.shape[0], 0
+    parts: list[np.ndarray] = []
+    while start < n or not parts:
+        size = _next_size(n - start, sizes)
+        rows = np.minimum(np.arange(start, start + size), n - 1) if n else np.arange(0)
+        block = jax.tree.map(lambda a, rows=rows: a[rows], x)
+        parts.append(np.asarray(_call(model, block))[: n - start])
+        start += size
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _next_size(n: int, sizes: Sequence[int]) -> int:
+    """The rows of the next block of n: the largest size of which they fill enough."""
+    enough = [size for size in sizes if n >= LEAST_SHARE * size]
+    return enough[-1] if enough else sizes[0]
+
+
+def _on_host(x: Any) -> Any:
+    """The rows as NumPy arrays of a dtype of JAX; sparse ones are padded to a power of 2."""
+    if hasattr(x, "tocsr"):
+        x = x.tocsr().astype(np.float32 if x.dtype.kind in "biu" else x.dtype)
+        x.sum_duplicates()  # of a copy
+        x = pad_rows(x)
+    elif isinstance(x, list | tuple) and not hasattr(x, "_fields") or hasattr(x, "to_numpy"):
+        x = np.asarray(x)
+    x = matrix("x", x)
+    if not isinstance(x, SparseRows):
+        return np.asarray(x)
+    x = jax.tree.map(np.asarray, x.materialize())
+    width = x.value.shape[1]
+    padding = (0, 0), (0, (1 << (width - 1).bit_length()) - width)
+    return dataclasses.replace(x, index=np.pad(x.index, padding), value=np.pad(x.value, padding))
+
+
+def _check_rows(x: Any) -> None:
+    """Raise for rows that hold a number that is not finite."""
+    values = getattr(x, "data", None) if hasattr(x, "tocsr") else getattr(x, "value", x)
+    finite = np.isfinite(np.asarray(values, np.float64))
+    if not finite.all():
+        row = "" if finite.ndim < 2 else f", first in row {np.argmin(finite.all(axis=1))}"
+        raise ValueError(f"x holds a NaN or an infinity{row}: drop such rows, or fill them")
+
+
+def _support_only(model: Any) -> Any:
+    """The model without points of coefficient 0, in all models where several share the points."""
+    if isinstance(model, Mapped | OneVsRest | OneVsOne):
+        return dataclasses.replace(model, inner=_support_only(model.inner))
+    if not isinstance(model, Expansion) or holds_precomputed(model.kernel) or is_traced(model):
+        return model
+    if np.ndim(model.index) > 1 or len(model.x.shape) > 2:  # each has its own
+        return model
+    points = support_index(model)
+    take = lambda a: np.asarray(a)[points]
+    x, coef = jax.tree.map(take, model.x), np.asarray(model.coef)[..., points]
+    parts: dict[str, Any] = {"x": x, "coef": coef, "index": take(model.index)}
+    return dataclasses.replace(model, **parts)
+
+
+@struct
+class Classes:
+    """What values predict: class names of labels -1 and +1, or of class numbers 0 .. k-1.
+
+    Without names the targets are real. It is structure of the pytrees that hold it, not a leaf.
+    """
+
+    names: tuple = static(default=())
+
+    def predict(self, model: Any, x: Any) -> Any:
+        """The names that a model predicts; without names its values.
+
+        Args:
+            model: rows -> (n,) for two classes, where the second is predicted above 0; (n, k) for
+                k, where that of the largest value is; (n,) for real targets.
+            x: (n, d) rows.
+
+        Returns:
+            (n,), on the host; inside of a transformation an array of JAX.
+
+        Raises:
+            ValueError: for decision values of classes that are not finite. TypeError: inside of a
+                transformation, names that are strings.
+        """
+        if is_traced(model, x):
+            return self._traced(model(x))
+        values = decision_values(model, x)
+        if not np.isfinite(values).all():
+            _check_rows(x)
+        return np.asarray(self.names)[class_places(values)] if self.names else values
+
+    def _traced(self, values: Array) -> Array:
+        if self.names and isinstance(self.names[0], str):
+            raise TypeError(
+                f"class names that are strings, such as {self.names[0]!r}, cannot be predicted "
+                "inside of jit, vmap or grad: take the decision values there, result.model(x)"
+            )
+        if not self.names:
+            return values
+        place = jnp.argmax(values, axis=1) if values.ndim > 1 else (values > 0).astype(jnp.int32)
+        return jnp.asarray(self.names)[place]
+
+    def classifier(self, model: Any) -> Classifier:
+        """The model with the names, without points of coefficient 0, for files and for serving.
+
+        Raises:
+            AttributeError: there are no names.
+        """
+        if not self.names:
+            raise AttributeError("the targets are real: there are no classes to predict")
+        return Classifier(_support_only(model), self.names)
+
+
+@struct
+class Classifier:
+    """A model with class names: decision values of `inner`, and predicted names.
+
+    Of two classes the second is predicted for values > 0. Of k classes that of the largest value is
+    predicted.
+    """
+
+    inner: Any  # rows -> (n,) for two classes, (n, k) for k
+    classes: tuple = static()
+
+    def __post_init__(self) -> None:
+        """Raise for names of fewer than two classes."""
+        object.__setattr__(self, "classes", class_names(self.classes))
+
+    def __call__(self, x: Array) -> Array:
+        """Decision values, (n, d) -> (n,) or (n, k)."""
+        self._check_inner()
+        return self.inner(x)
+
+    def _check_inner(self) -> None:
+        if not callable(self.inner) or isinstance(self.inner, type | Recipe):
+            raise TypeError(f"inner must be a model, got {shown(self.inner)}")
+
+    def predict(self, x: Any) -> Any:
+        """Class names, (n, d) -> (n,), as `Classes.predict`."""
+        self._check_inner()
+        return Classes(self.classes).predict(self.inner, x)
+
+    def sqnorm(self) -> Array:
+        """|w|^2, as in the objective."""
+        return self.inner.sqnorm()
+
+    def __check__(self) -> None:
+        if not callable(self.inner):
+            raise ValueError(f"inner must be a model, got {self.inner!r}")
+        inner = self.inner
+        while isinstance(inner, Mapped):
+            inner = inner.inner
+        scores = 1 if isinstance(inner, Linear | Expansion) else getattr(inner, "scores", None)
+        if scores is not None and len(self.classes) != max(scores, 2):
+            raise ValueError(
+                f"there are {len(self.classes)} classes, but the model gives "
+                f"{scores} values for each row"
+            )
+
+
+def classes_of(targets: Any, data: Any) -> Classes:
+    """The classes of the rows where they have names, else those of a solver's `targets`.
+
+    A solver that does not read targets, such as `one_class`, predicts values.
+    """
+    if targets is None:
+        return Classes()
+    if data is not None and data.classes is not None:
+        return data.classes
+    if isinstance(targets, int):
+        return Classes(tuple(range(targets)))
+    return Classes((-1, 1) if targets == "labels" else ())
+
+
+def check_values(score: np.ndarray) -> np.ndarray:
+    """The decision values (n,) or (n, k), unchanged.
+
+    Raises:
+        ValueError: one of them is not finite.
+    """
+    finite = np.isfinite(np.asarray(score, np.float64))
+    invalid = ~(finite if finite.ndim == 1 else finite.all(axis=1))
+    if invalid.any():
+        raise ValueError(
+            f"the decision values of {invalid.sum()} of {len(score)} rows are not finite, first "
+            f"of row {np.argmax(invalid)}: the model diverged in training, or the rows are too "
+            "large for it; look at the scale of the data and train again"
+        )
+    return score
+
+
+def class_places(score: np.ndarray) -> np.ndarray:
+    """The predicted class indices (n,).
+
+    For (n,) values: 1 if > 0, else 0. For (n, k) values: the index of the largest.
+
+    Raises:
+        ValueError: for decision values that are not finite.
+    """
+    check_values(score)
+    return (score > 0).astype(int) if score.ndim == 1 else np.argmax(score, axis=1)

@@ -1,0 +1,367 @@
+"""Certificates: bounds of the distance from the optimum, and KKT residuals."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..checks import as_number, integer, own_values, shown
+from ..kernels import matvec
+from ..losses import hinge
+from ..models import Expansion, Linear
+from ..numerics import (
+    dot,
+    gather,
+    golden_section,
+    is_traced,
+    moves_numbers,
+    rounding_of_sums,
+    scatter_set,
+    sqnorms,
+)
+from ..recipe import check_choice, check_positive, fields_of, require
+from ..types import Array, Batch, Certificate, Loss, Model
+from .evaluate import (
+    check_dual_model,
+    check_objective,
+    clip_rounding,
+    in_float64,
+    innermost,
+    normalized_weights,
+    penalty,
+    slopes,
+    to_features,
+)
+
+
+@moves_numbers
+def certificate(
+    model: Model,
+    data: Batch,
+    lam: float,
+    loss: Loss = hinge,
+    *,
+    bias: str | None = None,
+    passes: int = 0,
+) -> Certificate:
+    """A bound on the suboptimality of a model on its training rows by a dual point.
+
+        P(model) - min P <= gap
+        gap = lam/2 |w - w(coef)|^2 + sum_i share_i (loss(f_i) + conjugate(u_i) - u_i f_i),
+            every term >= 0
+
+    For an `Expansion` over training rows (`index`) with feasible coefficients, these are the dual
+    point. For other models it is computed from the scores. Candidates for u_i are the slope at f_i
+    and mean slopes over intervals around f_i of several widths (for the hinge a clipped ramp). Each
+    candidate is scaled by its best factor, and the best is used. Then follow `passes` sweeps of
+    dual coordinate ascent.
+
+    Computed in float64 for models of any dtype; under tracing in the dtype of the model. For a
+    `Mapped` model the optimum is the one in its feature space.
+
+    Args:
+        model: Linear, Expansion or Mapped.
+        data: the n training rows.
+        lam: regularisation of the problem, > 0.
+        loss: of scores.
+        bias: "none", "feature" or "free"; None: that of the model.
+        passes: sweeps of dual ascent, >= 0, of O(n d) each for linear models, of O(n^2) kernel
+            values for expansions.
+
+    Returns:
+        The objective, its lower bound, the gap, and whether the dual point is the model's own.
+
+    Raises:
+        TypeError: another kind of model.
+        ValueError: lam not above 0; a loss without a conjugate, or of labels on real targets;
+            passes with a free bias, whose dual has an equality constraint on all coordinates.
+
+    Example:
+        >>> import jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> float(certificate(Linear(jnp.ones(1), jnp.zeros(())), data, 1.0).gap) < 1e-15
+        True
+
+    Reference: S. Boyd, L. Vandenberghe, Convex optimization, 2004, sections 3.3, 5.5.
+    """
+    check_objective(model, data, loss, needs="__call__")
+    check_positive(lam=lam)
+    _check_labels(loss, data)
+    require(loss, "conjugate", "the residual of a solver, such as the gap of newton or ocas")
+    lam = as_number("lam", lam)
+    inner = innermost(model)
+    bias = inner.bias if bias is None else bias
+    check_choice("bias", bias, ("none", "feature", "free"))
+    if bias == "none" and not is_traced(inner.b) and jnp.any(inner.b != 0):
+        raise ValueError(
+            f"the model has a bias of {float(inner.b):g}: say bias='feature' or bias='free'"
+        )
+    passes = integer("passes", passes, 0)
+    if passes and bias == "free":
+        raise ValueError(
+            "passes of dual ascent need bias 'none' or 'feature': the dual of a free bias has an "
+            "equality constraint"
+        )
+    own = "no"
+    if isinstance(inner, Expansion):
+        feasible = _feasible((model, data, lam), (loss,), (bias,))
+        own = "perhaps" if is_traced(feasible) else "yes" if feasible else "no"
+    result = _certificate((model, data, lam), (loss,), (bias, passes, own))
+    exact = result.exact if is_traced(result) else bool(result.exact)
+    return result._replace(exact=exact)
+
+
+_WIDTHS = (1e-3, 1e-2, 0.1, 0.3, 1.0)  # half widths of the intervals, in units of the score
+
+
+@in_float64
+def _certificate(
+    model: Any, data: Batch, lam: Array, loss: Loss, bias: str, passes: int, own: str
+) -> Certificate:
+    """`own` says whether the model's own dual coefficients are feasible."""
+    model, data = to_features(model, data)
+    model = dataclasses.replace(model, bias=bias)  # `bias` decides whether |w|^2 contains b
+    share, score = normalized_weights(data), model(data.x)
+    from_scores = lambda: dual_from_scores(model, data, share, score, lam, loss, bias)
+    if own == "no":
+        initial, exact = from_scores(), jnp.zeros((), bool)
+    else:
+        own_dual, exact = model_dual(model, data, share, lam, loss, bias)
+        initial = own_dual
+        if own == "perhaps":
+            initial = jax.lax.cond(exact, lambda: own_dual, from_scores)
+    coef = dual_ascent(model, data, share, initial, lam, loss, bias, passes) if passes else initial
+    coef = balanced(coef) if bias == "free" else coef
+    dual_score = dual_scores(model, data, coef[:, None], bias)[:, 0]
+    exact = exact & (passes == 0)
+    slope = slopes(coef, share, lam)
+    losses = loss.value(score, data.y)
+    terms = jnp.maximum(losses + loss.conjugate(slope, data.y) - slope * score, 0)
+    gap = lam / 2 * _distance(model, data, coef, dual_score, score, bias) + jnp.sum(
+        jnp.where(share > 0, share * terms, 0)
+    )
+    gap = gap + lam * objective_rounding(model, data, coef)
+    value = lam / 2 * model.sqnorm() + jnp.dot(share, losses)
+    return Certificate(value, value - gap, gap, exact)
+
+
+@in_float64
+def _feasible(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) -> Array:
+    """Whether the model's own dual coefficients are feasible, () bool."""
+    model, data = to_features(model, data)
+    return model_dual(model, data, normalized_weights(data), lam, loss, bias)[1]
+
+
+def model_dual(
+    model: Any, data: Batch, share: Array, lam: Array, loss: Loss, bias: str
+) -> tuple[Array, Array]:
+    """The dual coefficients of a model (n,), and whether they are feasible, () bool."""
+    zero = jnp.zeros_like(share)
+    if not isinstance(model, Expansion):
+        return zero, jnp.zeros((), bool)
+    n = data.y.shape[0]
+    in_data = model.index >= 0
+    coef = zero.at[jnp.where(in_data, model.index, n)].add(
+        model.coef.astype(share.dtype), mode="drop"
+    )
+    coef = clip_rounding(coef, data.y, share, lam, loss)
+    feasible = jnp.isfinite(loss.conjugate(slopes(coef, share, lam), data.y)) & jnp.where(
+        share > 0, True, coef == 0
+    )
+    is_balanced = (
+        jnp.abs(jnp.sum(coef)) <= 1e-6 * jnp.sum(jnp.abs(coef)) if bias == "free" else True
+    )
+    return coef, jnp.all(in_data | (model.coef == 0)) & jnp.all(feasible) & is_balanced
+
+
+def balanced(coef: Array) -> Array:
+    """The coefficients (n,) with the side of larger sum scaled down: their sum is 0.
+
+    Every bound that has 0 inside is respected.
+    """
+    up, down = jnp.sum(jnp.maximum(coef, 0)), jnp.sum(jnp.maximum(-coef, 0))
+    least = jnp.minimum(up, down)
+    factor = lambda side: least / jnp.where(side > 0, side, 1)
+    return jnp.where(coef > 0, coef * factor(up), coef * factor(down))
+
+
+def objective_rounding(model: Any, data: Batch, coef: Array) -> Array:
+    """The rounding error of coef' K coef and of sums of coefficients times scores, ().
+
+    It is 0 for linear models, of which no kernel values are summed.
+    """
+    if isinstance(model, Linear):
+        return jnp.zeros((), coef.dtype)
+    coef, diag = jax.lax.stop_gradient((coef, model.kernel.diag(data.x)))
+    return 4 * jnp.sum(jnp.abs(coef)) * rounding_of_sums(coef, diag)
+
+
+def dual_scores(model: Any, data: Batch, coefs: Array, bias: str) -> Array:
+    """The scores sum_j coefs_jc k(x_j, x_i) of dual coefficients at their rows, (n, c)."""
+    if isinstance(model, Linear):
+        score = dot(data.x, dot(coefs.T, data.x).T)
+    else:
+        score = matvec(model.kernel, data.x, data.x, coefs)
+    return score + jnp.sum(coefs, 0)[None, :] if bias == "feature" else score
+
+
+def _distance(
+    model: Any, data: Batch, coef: Array, dual_score: Array, score: Array, bias: str
+) -> Array:
+    """The squared distance |w - w(coef)|^2."""
+    bias_term = (model.b - jnp.sum(coef)) ** 2 if bias == "feature" else 0
+    if isinstance(model, Linear):
+        difference = model.w - dot(coef, data.x)
+        return jnp.dot(difference, difference) + bias_term
+    # no constant
+    linear_score, dual_score = (
+        score - model.b,
+        dual_score - (jnp.sum(coef) if bias == "feature" else 0),
+    )
+    in_data = model.index >= 0
+    full = (
+        jnp.zeros_like(coef)
+        .at[jnp.where(in_data, model.index, coef.shape[0])]
+        .add(model.coef, mode="drop")
+    )
+    on_rows = jnp.maximum(jnp.dot(full - coef, linear_score - dual_score), 0)
+    sqnorm = dataclasses.replace(model, bias="none").sqnorm()
+    off_rows = jnp.maximum(sqnorm - 2 * jnp.dot(coef, linear_score) + jnp.dot(coef, dual_score), 0)
+    return jnp.where(jnp.all(in_data | (model.coef == 0)), on_rows, off_rows) + bias_term
+
+
+def dual_from_scores(
+    model: Any, data: Batch, share: Array, score: Array, lam: Array, loss: Loss, bias: str
+) -> Array:
+    """The best of several dual points computed from the scores of a model, (n,)."""
+    mean_slopes = [
+        (loss.value(score + h, data.y) - loss.value(score - h, data.y)) / (2 * h) for h in _WIDTHS
+    ]
+    slopes = jnp.stack([loss.slope(score, data.y), *mean_slopes], axis=1)  # (n, c)
+    coefs = -slopes * (share / lam)[:, None]
+    coefs = jax.vmap(balanced, 1, 1)(coefs) if bias == "free" else coefs
+    dual_scores_of = dual_scores(model, data, coefs, bias)
+
+    def best_factor(coef, score_of):
+        sqnorm = jnp.dot(coef, score_of)
+        value = lambda s: -lam / 2 * s * s * sqnorm - penalty(s * coef, data.y, share, lam, loss)
+        s = golden_section(value, jnp.zeros((), coef.dtype), jnp.full((), 4, coef.dtype), 80)
+        return value(s), s
+
+    values, factors = jax.vmap(best_factor, in_axes=1)(coefs, dual_scores_of)
+    c = jnp.argmax(values)
+    # rounding of the factor may exceed a bound
+    return clip_rounding(factors[c] * coefs[:, c], data.y, share, lam, loss)
+
+
+def dual_ascent(
+    model: Any,
+    data: Batch,
+    share: Array,
+    coef: Array,
+    lam: Array,
+    loss: Loss,
+    bias: str,
+    passes: int,
+) -> Array:
+    """Dual coefficients (n,) after sweeps of exact coordinate ascent over all rows, in order."""
+    bound, constant = share / lam, 1.0 if bias == "feature" else 0.0
+    linear = isinstance(model, Linear)
+    sqnorm = (sqnorms(data.x) if linear else model.kernel.diag(data.x)) + constant
+    # The state: the weights of a linear model, else the scores at all rows.
+    state = (
+        (dot(coef, data.x), jnp.sum(coef))
+        if linear
+        else (dual_scores(model, data, coef[:, None], bias)[:, 0], jnp.zeros_like(lam))
+    )
+
+    def visit(carry, i):
+        coef, (f, b) = carry
+        row_at = lambda a: gather(a, i[None])
+        row = jax.tree.map(row_at, data.x)
+        score = dot(row, f) + constant * b if linear else row_at(f)
+        new = loss.dual_step(row_at(coef), score, row_at(data.y), row_at(sqnorm), row_at(bound))
+        move = (new - row_at(coef))[0]
+        f = f + (
+            dot(move[None], row) if linear else move * (model.kernel(row, data.x)[0] + constant)
+        )
+        return (scatter_set(coef, i[None], new), (f, b + move)), None
+
+    order = jnp.tile(jnp.arange(data.y.shape[0], dtype=jnp.int32), passes)
+    return jax.lax.scan(visit, (coef, state), order)[0][0]
+
+
+def _check_labels(loss: Loss, data: Batch) -> None:
+    """Raise for known targets that are no labels of a loss of labels."""
+    if is_traced(data.y, data.weight) or not fields_of(loss).labels:
+        return
+    values = np.unique(own_values(data.y)[own_values(data.weight) > 0])
+    if not np.isin(values, (-1, 1)).all():
+        raise ValueError(
+            f"{shown(loss)} is a loss of labels -1 and +1, and the data hold {values[0]:g} and "
+            "others: pass the loss that the model was fitted with"
+        )
+
+
+@moves_numbers
+def kkt_residual(
+    model: Expansion, data: Batch, lam: float, loss: Loss = hinge, *, bias: str | None = None
+) -> Array:
+    """The violation of the optimality conditions by dual coefficients, in margin units, in float64.
+
+    Without a free bias: max_i |coef_i' - coef_i| k(x_i, x_i), where coef_i' is the optimum over one
+    coefficient. With a free bias (hinge): LIBSVM's max over I_up of y_i - f(x_i) minus the min over
+    I_low of the same.
+
+    Args:
+        model: an expansion over training rows (`index`).
+        data: the n training rows.
+        lam: regularisation, > 0.
+        loss: of scores.
+        bias: "none", "feature" or "free"; None: that of the model.
+
+    Returns:
+        () the violation.
+
+    Raises:
+        TypeError: the model has no dual coefficients.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> result = jaxsvm.fit(jaxsvm.sdca(0.5, jaxsvm.kernels.linear()), data, jax.random.key(0),
+        ...     steps=4)
+        >>> float(kkt_residual(result.model, data, lam=1.0))
+        0.0
+
+    Reference: R.-E. Fan, P.-H. Chen, C.-J. Lin, Working set selection using second order
+        information, JMLR 6, 2005.
+    """
+    check_objective(model, data, loss, needs="__call__")
+    check_positive(lam=lam)
+    lam = as_number("lam", lam)
+    check_dual_model(model)
+    bias = model.bias if bias is None else bias
+    check_choice("bias", bias, ("none", "feature", "free"))
+    return _kkt((model, data, lam), (loss,), (bias,))
+
+
+@in_float64
+def _kkt(model: Any, data: Batch, lam: Array, loss: Loss, bias: str) -> Array:
+    share = normalized_weights(data)
+    bound = share / lam
+    coef, _ = model_dual(model, data, share, lam, loss, bias)
+    score = model(data.x)
+    if bias != "free":
+        sqnorm = model.kernel.diag(data.x) + (1 if bias == "feature" else 0)
+        new = loss.dual_step(coef, score, data.y, sqnorm, bound)
+        return jnp.max(jnp.where(share > 0, jnp.abs(new - coef) * sqnorm, 0))
+    alpha, tolerance = coef * data.y, 1e-6 * bound
+    may_grow, may_fall = (alpha < bound - tolerance) & (share > 0), alpha > tolerance
+    up, low = jnp.where(data.y > 0, may_grow, may_fall), jnp.where(data.y > 0, may_fall, may_grow)
+    value = data.y - score
+    return jnp.max(jnp.where(up, value, -jnp.inf)) - jnp.min(jnp.where(low, value, jnp.inf))

@@ -1,0 +1,108 @@
+"""What results say of themselves, in three lines, and as HTML with the curve in notebooks."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from typing import Any
+
+import jax
+import numpy as np
+
+from .checks import is_remote
+
+
+def is_known(tree: Any) -> bool:
+    """Whether this process has the values of all leaves: none is traced, a shape, or elsewhere."""
+    leaves = jax.tree.leaves(tree)
+    unknown = jax.core.Tracer | jax.ShapeDtypeStruct
+    return not any(isinstance(leaf, unknown) or is_remote(leaf) for leaf in leaves)
+
+
+def of_fit(result: Any) -> str:
+    """The lines of a `Fit`: the model, how the run ended, and the curve."""
+    lines = [f"Fit of {result.model!r}", result.status]
+    loss, steps = np.asarray(result.info.loss), np.asarray(result.info.step)
+    if steps.ndim == 1 and steps.size:
+        # one update starts at a loss that says nothing of its end
+        seen = f"loss {loss[0]:.3g} to {loss[-1]:.3g} in " if steps.size > 1 else ""
+        rows = "1 row" if steps.size == 1 else f"{steps.size} rows"
+        lines.append(f"{seen}{rows} of the curve (.info); {result.evals:,} evaluations")
+    return "\n".join(lines)
+
+
+def of_certificate(proof: Any) -> str:
+    """The lines of a `Certificate`."""
+    primal, dual, gap = (np.asarray(a) for a in (proof.primal, proof.dual, proof.gap))
+    if primal.ndim:
+        return f"Certificates of {primal.size} models: gap {gap.min():.3g} to {gap.max():.3g}"
+    share = f", {100 * float(gap / primal):.2g} % of it" if primal > 0 else ""
+    exact = np.asarray(proof.exact).all()
+    whose = "of the model's own coefficients" if exact else "worked out from the model's margins"
+    return (
+        f"Certificate: the objective {primal:.6g} is at most {gap:.3g} above its minimum{share}\n"
+        f"(dual {dual:.6g}, {whose})"
+    )
+
+
+def of_batch(data: Any) -> str:
+    """The line of a `Batch`: its size and what its targets are; of other fields, their types."""
+    shapes = [getattr(field, "shape", ()) for field in (data.x, data.y)]
+    if [len(shape) for shape in shapes] != [2, 1] or data.y.dtype.kind not in "fiu":
+        return f"Batch whose x is {type(data.x).__name__} and y {type(data.y).__name__}"
+    n, d = data.x.shape
+    kind = "sparse " if hasattr(data.x, "length") else ""
+    text = f"Batch of {n:,} {kind}rows of {d:,} columns, {data.x.dtype}"
+    values, counts = np.unique(np.asarray(data.y), return_counts=True)
+    if not values.size:
+        return text
+    names = getattr(data.classes, "names", ())
+    numbers = (-1, 1) if len(names) == 2 and not (values == 0).any() else range(len(names))
+    if tuple(names) != tuple(numbers) and values.size <= 10:
+        name_of = dict(zip(numbers, names, strict=True))
+        pairs = zip(values, counts, strict=True)
+        told = ", ".join(f"{name_of.get(v)} as {v:g} ({count:,})" for v, count in pairs)
+        return f"{text}; classes {told}"
+    if values.size <= min(10, max(2, n // 2)):
+        pairs = zip(values, counts, strict=True)
+        told = ", ".join(f"{value:g} ({count:,})" for value, count in pairs)
+        return f"{text}; targets {told}"
+    return f"{text}; targets from {values[0]:g} to {values[-1]:g}"
+
+
+def of_selection(found: Any) -> str:
+    """The lines of a `Selection`: the choice, its score, and the run."""
+    vector = lambda value: np.array2string(np.asarray(value), precision=4, threshold=6)
+    text = lambda value: vector(value) if np.ndim(value) else f"{value:.4g}"
+    chosen = ", ".join(f"{name} = {text(value)}" for name, value in found.chosen.items())
+    best = float(np.nanmin(np.asarray(found.table.values)))
+    lines = [f"Selection of {chosen} ({found.rule}); least score {best:.4g}", found.status]
+    if found.certificate is not None:
+        lines.append(repr(found.certificate).splitlines()[0])
+    return "\n".join(lines)
+
+
+def as_html(text: str, picture: str = "") -> str:
+    """The text in a notebook, with a picture beside it."""
+    return f"<pre>{html.escape(text)}</pre>{picture}"
+
+
+def curve_picture(result: Any) -> str:
+    """The loss of a run against steps, as a small picture; empty without matplotlib or a curve."""
+    steps, loss = np.asarray(result.info.step), np.asarray(result.info.loss)
+    if steps.ndim != 1 or steps.size < 2 or not np.isfinite(loss).any():
+        return ""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return ""
+    figure = Figure(figsize=(3.2, 1.6), dpi=96, layout="constrained")  # of no window
+    axes = figure.subplots()
+    axes.plot(steps, loss, linewidth=1.5)
+    axes.set(xlabel="step", ylabel="mean loss")
+    axes.spines[["top", "right"]].set_visible(False)
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    data = base64.b64encode(file.getvalue()).decode()
+    return f'<img alt="mean loss against steps" src="data:image/png;base64,{data}">'

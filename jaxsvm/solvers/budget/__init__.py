@@ -1,0 +1,1 @@
+"""Kernel machines on a budget of points."""

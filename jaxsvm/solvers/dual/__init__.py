@@ -1,0 +1,1 @@
+"""Ascent on the dual objective of linear and kernel machines."""

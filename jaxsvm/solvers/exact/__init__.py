@@ -1,0 +1,1 @@
+"""Exact kernel machines by decomposition of the dual."""

@@ -1,0 +1,355 @@
+"""The stochastic batch perceptron (SBP): algorithms 1 to 3 of Cotter, Shalev-Shwartz and Srebro."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ... import models
+from ...checks import is_whole, shown
+from ...kernels import Kernel, as_kernel, matvec, rows_check
+from ...numerics import (
+    WaterFill,
+    any_under_vmap,
+    dot,
+    gather,
+    one_level,
+    pairwise_sum,
+    running_mean,
+    sample_proportional,
+    two_levels,
+)
+from ...projections import shorten
+from ...recipe import check_choice, check_nonnegative, register, solver
+from ...samplers import uniform
+from ...spaces import averaged, expansion
+from ...spaces.kernel_expansion import ExpansionState
+from ...spaces.running_mean import MeanState
+from ...types import Array, Batch, Hooks, Info, Scalar, Solver, Space
+
+REFRESH = 64  # |w|^2 is recomputed from its coefficients every REFRESH steps
+
+
+@register("SbpState")
+class SbpState(NamedTuple):
+    """The iterate with the mean of the iterates, its water filling and the mean distribution.
+
+    The water filling is that of the margins. The distribution is that of draws.
+    """
+
+    s: MeanState
+    fill: WaterFill  # of the margins of the iterate
+    p: Array  # (n,)  mean of the distributions that rows were drawn from
+    compensation: Array  # (n,)  rounding errors of p, still to be added
+    residual: Array  # ()   the last computed bound of the relative distance from the optimum
+    bias_change: Array  # ()   |change of the bias| in the last step
+    square: Array  # ()   |w|^2 of the iterate
+    reach: Array  # ()   R, the largest |phi(x_i)|
+    weight: Array  # (n,)  example weights
+    key: Array  # ()
+    t: Array  # ()   int32, number of steps made
+
+
+@solver
+def sbp(
+    nu: float,
+    kernel: Kernel,
+    *,
+    bias: str = "none",
+    normalise: bool = True,
+    bound_every: int | None = None,
+) -> Solver:
+    """Maximise the smallest margin over |w| <= 1, given a mean slack of nu; one kernel row a step.
+
+        f(w) = max min_i (y_i (<w, phi(x_i)> + b) + xi_i)
+            over xi >= 0 with mean(xi) <= nu, and over b if the bias is free
+        i uniform among the rows with margin below the water level f(w)
+        w = w + y_i phi(x_i) / (R sqrt(t)),   R^2 = max_i k(x_i, x_i)
+        w = w / max(1, |w|);   returned: the mean of the w, rescaled to margin 1
+
+    f(w) is the level of water of volume n nu over a ground of heights y_i (<w, phi(x_i)> + b). Let
+    u minimise lam/2 |w|^2 + mean hinge, and let nu = (mean hinge of u) / |u|. Then u / |u| is
+    optimal, and f = 1/|u| there. With a free bias a step draws one row of each class and halves the
+    step of each. The expected distance of f at the mean of the iterates from its maximum is at most
+    3 R / sqrt(t) + R / t.
+
+    Args:
+        nu: mean slack, >= 0, in units of the margin; 0 is the hard margin.
+        kernel: a kernel, or a function (n, d), (m, d) -> (n, m).
+        bias: "none" or "free" (not regularised); structure.
+        normalise: scale the mean to norm 1 if its level is higher there; structure.
+        bound_every: compute the bound of the optimum every k-th step; None: k = n, 0: never. A
+            bound costs n kernel rows in one blocked product; structure.
+
+    Returns:
+        A solver on all rows that draws its own. The sampler sets the number of draws only: with
+        `samplers.uniform(8)` a step is the mean of 8 draws, by one matrix product. Model
+        `Expansion` of margin 1: mean hinge nu / level, norm at most 1 / level. If the level is not
+        above 0, mean slack nu does not separate yet, and the mean is returned unscaled. The
+        residual bounds the relative distance of the level from the optimum by weak duality: 1 -
+        level / (|sum_i p_i y_i phi(x_i)| + n nu max_i p_i), where p is the mean of the
+        distributions of the draws. It is inf before the first bound, and where the level is not
+        above 0. The loss is nu / level, the mean hinge at margin 1, or 1 where the level is not
+        above 0.
+
+    Raises:
+        ValueError: nu not a single number of at least 0, another bias, bound_every not an integer;
+            from `fit` if k(x, x) is negative or 0 everywhere, and with bias="free" if there is one
+            class only (no finite level).
+
+    Differs from the paper: Newton's method finds the level from the previous one, without a sort or
+        a partition. Responses are compensated sums, and |w|^2 is recomputed from them every 64
+        steps. The scaling is part of the step. Example weights share the slack, sum_i weight_i xi_i
+        <= nu sum_i weight_i, and p is proportional to them. The mean may be normalised; the
+        authors' program does not do so.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[2.0], [-1.0]], [1, -1])
+        >>> result = jaxsvm.fit(sbp(0.0, jaxsvm.kernels.linear()), data, jax.random.key(0),
+        ...     steps=20)
+        >>> result.model(data.x).round(3).tolist()
+        [2.0, -1.0]
+
+    Reference: A. Cotter, S. Shalev-Shwartz, N. Srebro, The kernelized stochastic batch perceptron,
+        ICML 2012, algorithms 1 to 3; the bound: weak duality.
+    """
+    check_nonnegative(nu=nu)
+    check_choice("bias", bias, ("none", "free"))
+    _check_period(bound_every)
+    kernel = as_kernel(kernel)
+    problem = MarginProblem(nu, kernel, bias, normalise)
+    # The model is the mean of the functions after each step.
+    space = averaged(expansion(kernel, unconditional=True), of="moves")
+
+    def init(key, data):
+        return _init_state(problem, space.zero(key, data), key, data)
+
+    def update(state, batch):
+        (level, b, p), R, n = state.fill, state.reach, batch.y.shape[0]
+        y, step = batch.y.astype(p.dtype), state.t + 1
+        rows = batch._replace(y=y, weight=state.weight)
+        # i ~ p, as many times as the sampler has rows; as many of each class if the bias is free.
+        drawn = _draw(state, rows, _by_class(p, y) if bias == "free" else (p,))
+        # w = w + eta mean of y_i phi(x_i);  w = w / max(1, |w|)
+        eta = 1 / (R * jnp.sqrt(step.astype(y.dtype)))
+        coef = eta * gather(y, drawn.index) / drawn.index.shape[0]
+        s, square = _step_in_ball(space, state, coef, drawn, step)
+        # The water level f(w). The initial stride of the bias: twice its last change, and above 0.
+        stride = 2 * state.bias_change + 1e-3 * eta * R
+        fill = problem.water_filling(_margin(s.f, y), rows, (b, level, stride))
+        mean_p, compensation = running_mean(
+            state.p, state.compensation, p, 1 / step.astype(y.dtype)
+        )
+        # The bound of the optimum, every k-th step.
+        period = n if bound_every is None else bound_every
+        is_bound_step = any_under_vmap(step % period == 0) if period else jnp.zeros((), bool)
+        residual = lax.cond(
+            is_bound_step,
+            lambda: problem.relative_distance(s.mean, mean_p, rows),
+            lambda: state.residual,
+        )
+        bound_rows = jnp.where(is_bound_step, n, 0).astype(jnp.int32)
+        info = Info(
+            loss=problem.mean_hinge(level),  # of the iterate before the step
+            residual=residual,
+            progress=jnp.zeros_like(coef),
+            index=drawn.index,
+            support=space.support(s),
+            evals=space.evals(coef, drawn) + bound_rows.astype(residual.dtype) * n,
+        )
+        new = state._replace(
+            s=s,
+            fill=fill,
+            p=mean_p,
+            compensation=compensation,
+            residual=residual,
+            bias_change=jnp.abs(fill.bias - b),
+            square=square,
+            t=step,
+        )
+        return new, info
+
+    def model(state, data=None):
+        f = state.s.mean
+        mean = models.expansion(kernel, f.coef, data, bias)
+        rows = data._replace(y=data.y.astype(f.coef.dtype), weight=state.weight)
+        scale, fill = problem.rescale(f, rows)
+        # to margin 1, if the level is above 0
+        scale, b = (jnp.where(fill.level > 0, a / fill.level, a) for a in (scale, fill.bias))
+        return dataclasses.replace(mean, coef=scale * f.coef, b=b)
+
+    return Solver(
+        init,
+        update,
+        model,
+        uniform(),
+        True,
+        targets="labels",
+        hooks=Hooks(validate=_rows_check(kernel, bias), layout=kernel.layout),
+    )
+
+
+def _check_period(bound_every: int | None) -> None:
+    """Check the number of steps between two bounds.
+
+    Raises:
+        ValueError: not an integer of at least 0, nor None.
+    """
+    if bound_every is not None and not is_whole(bound_every, 0):
+        raise ValueError(
+            "bound_every must be a whole number of steps, 0 for none, or None, got "
+            f"{shown(bound_every)}"
+        )
+
+
+class MarginProblem(NamedTuple):
+    """The problem max f(w) over |w| <= 1.
+
+    Its methods take all rows, with y and weights of the dtype of the coefficients.
+    """
+
+    nu: Scalar  # ()   mean slack
+    kernel: Kernel
+    bias: str  # "none" or "free"
+    normalise: bool  # whether the mean iterate may be scaled to norm 1
+
+    def water_filling(
+        self, margin: Array, rows: Batch, start: tuple[Array, Array, Array] | None = None
+    ) -> WaterFill:
+        """The water filling of margins (n,): its level, the bias, and the distribution p.
+
+        p attains the level. The search starts at `start`: the bias, the level, and the initial
+        stride of the bias.
+        """
+        weight = rows.weight
+        volume = self._volume(weight)
+        if self.bias == "free":
+            return two_levels(margin, rows.y, volume, weight=weight, start=start)
+        return one_level(margin, volume, weight=weight, start=None if start is None else start[1])
+
+    def rescale(self, f: ExpansionState, rows: Batch) -> tuple[Array, WaterFill]:
+        """The scale of the mean iterate with the higher level, and the water filling there.
+
+        The scale is 1 or that of norm 1.
+        """
+        margin, square = _margin(f, rows.y), jnp.dot(f.coef, f.response)
+        unit_scale = lax.rsqrt(jnp.where(square > 0, square, 1))  # 1 / |mean|
+        scales = jnp.stack([jnp.ones_like(unit_scale), unit_scale][: 2 if self.normalise else 1])
+        fills = jax.vmap(lambda scale: self.water_filling(scale * margin, rows))(scales)
+        best = jnp.argmax(fills.level)
+        return scales[best], jax.tree.map(lambda a: a[best], fills)
+
+    def relative_distance(self, f: ExpansionState, p: Array, rows: Batch) -> Array:
+        """A bound of 1 - level / maximum, by weak duality.
+
+        f <= |sum_i p_i y_i phi(x_i)| + n nu max_i p_i for every p.
+
+        With a free bias p has sum 1/2 in each class. With weights the last term is nu sum_i
+        weight_i max_i p_i / weight_i.
+        """
+        v, weight = p * rows.y, rows.weight
+        max_p = jnp.max(jnp.where(weight > 0, p / jnp.where(weight > 0, weight, 1), 0))
+        square = jnp.dot(v, matvec(self.kernel, rows.x, rows.x, v))
+        bound = jnp.sqrt(jnp.maximum(square, 0)) + self._volume(weight) * max_p
+        level = self.rescale(f, rows)[1].level
+        return jnp.where(level > 0, jnp.maximum(1 - level / bound, 0), jnp.inf)
+
+    def mean_hinge(self, level: Array) -> Array:
+        """The mean hinge at margin 1, nu / level; 1 where the level is not above 0."""
+        return jnp.where(
+            level > 0, jnp.asarray(self.nu, level.dtype) / jnp.where(level > 0, level, 1), 1
+        )
+
+    def _volume(self, weight: Array) -> Array:
+        """The volume of water, nu sum_i weight_i."""
+        return jnp.asarray(self.nu, weight.dtype) * pairwise_sum(weight)
+
+
+def _init_state(problem: MarginProblem, zero: MeanState, key: Array, data: Batch) -> SbpState:
+    """The state at w = 0, `zero`."""
+    dtype = zero.f.coef.dtype
+    weight, y = data.weight.astype(dtype), data.y.astype(dtype)
+    diag = jnp.where(weight > 0, problem.kernel.diag(data.x), 0)
+    R = jnp.sqrt(jnp.max(diag).astype(dtype))
+    none, t = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
+    return SbpState(
+        s=zero,
+        fill=problem.water_filling(0 * y, data._replace(y=y, weight=weight)),  # all margins are 0
+        p=0 * y,
+        compensation=0 * y,
+        residual=none + jnp.inf,
+        bias_change=none,
+        square=none,
+        reach=R,
+        weight=weight,
+        key=key,
+        t=t,
+    )
+
+
+def _margin(f: ExpansionState, y: Array) -> Array:
+    """The margins y_i f(x_i) (n,)."""
+    return y * (f.response + f.compensation)
+
+
+def _by_class(p: Array, y: Array) -> tuple[Array, Array]:
+    """p in the positive class, and p in the other; 0 elsewhere."""
+    return jnp.where(y > 0, p, 0), jnp.where(y > 0, 0, p)
+
+
+def _draw(state: SbpState, rows: Batch, distributions: tuple[Array, ...]) -> Batch:
+    """The rows, with an index drawn from each distribution (n,) in sequence."""
+    size = len(distributions), rows.index.shape[0]
+    u = jax.random.uniform(jax.random.fold_in(state.key, state.t), size, jnp.float32)
+    u = u.astype(rows.y.dtype)
+    index = [sample_proportional(p, u[k]) for k, p in enumerate(distributions)]
+    return rows._replace(index=jnp.concatenate(index))
+
+
+def _step_in_ball(
+    space: Space, state: SbpState, coef: Array, drawn: Batch, step: Array
+) -> tuple[MeanState, Array]:
+    """w = v / max(1, |v|) and |w|^2, with v = w + sum_k coef_k phi(x_k) over the drawn rows."""
+    square = (
+        state.square
+        + 2 * jnp.dot(coef, space.evaluate(state.s, drawn))
+        + jnp.dot(coef, dot(space.gram(drawn), coef))
+    )
+    square = jnp.maximum(square, 0)
+    factor = shorten(square, 1.0)  # 1 / max(1, |v|)
+    s = space.add(state.s, 1 - factor, factor * coef, drawn)
+    square = lax.cond(
+        any_under_vmap(step % REFRESH == 0),
+        lambda: jnp.dot(s.f.coef, s.f.response),
+        lambda: square * factor * factor,
+    )
+    return s, square
+
+
+def _rows_check(kernel: Kernel, bias: str) -> Callable[[Batch], None]:
+    """The check that kernel and rows have a finite level above that of w = 0."""
+    check_kernel = rows_check(kernel)
+
+    def check(data: Batch) -> None:
+        if check_kernel is not None:
+            check_kernel(data)
+        in_use = np.asarray(data.weight) > 0
+        diag = np.asarray(kernel.diag(data.x))[in_use]
+        if not (np.all(diag >= 0) and np.any(diag > 0)):
+            raise ValueError(
+                f"k(x, x) must not be negative nor 0 for all rows, got {diag.min():g} to "
+                f"{diag.max():g}: scale the rows"
+            )
+        if bias == "free" and len(np.unique(np.sign(np.asarray(data.y)[in_use]))) < 2:
+            raise ValueError(
+                "bias='free' needs rows of both classes: with one class the level has no bound"
+            )
+
+    return check

@@ -1,0 +1,1 @@
+"""Cutting planes for risks that may couple rows."""

@@ -1,0 +1,439 @@
+"""Newton's method for linear machines with a smooth loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ...checks import check_whole, shown
+from ...implicit import linear_solution
+from ...losses import squared_hinge
+from ...models import Linear
+from ...numerics import (
+    WeightedGram,
+    accum_dtype,
+    affine,
+    affine_transpose,
+    any_under_vmap,
+    cholesky,
+    dot,
+    no_gram,
+    packed_by_reference,
+    preconditioner,
+    solve_normal,
+    system_for,
+    update_gram,
+)
+from ...recipe import as_static, cast, check_choice, check_positive, register, solver, unwrap_static
+from ...risks import couples_rows, is_smooth, second_order_of
+from ...samplers import whole
+from ...types import AnyLoss, Array, Hooks, Info, Solver, SparseRows
+
+MOST_ROUNDS = 1000
+TOL = 1e-6  # default tolerance of the duality gap, relative to the objective
+RATE = 0.1  # largest relative residual of a Newton system
+MOST_PRODUCTS = 500  # with the Hessian, in one system of conjugate gradients
+TRIALS = 40  # limit of trial steps in a line search
+STEEPNESS = 0.01  # a line search ends at this share of the initial slope
+
+
+@register("NewtonPath")
+class NewtonPath(NamedTuple):
+    """What the steps of system="update" keep from one solution to the next."""
+
+    gram: WeightedGram  # where the last step began
+    risk: Array  # ()
+    risk_grad: Array  # as v, X' slopes of the risk
+    predicts: Array  # () bool, whether the next update starts from the solution of this system
+
+
+@register("NewtonState")
+class NewtonState(NamedTuple):
+    """The weights, with b as the last one where there is a bias, and the weights of the rows."""
+
+    v: Array  # (d,) or (d + 1,)
+    weight: Array  # (n,)
+    steps: Array  # () int32, Newton steps of all updates
+    path: NewtonPath | None = None  # where system="update"
+
+    @property
+    def sums_of(self) -> tuple[str, ...]:
+        """Of the path, a matrix that is summed over the rows."""
+        return () if self.path is None else ("rows",)
+
+    def restart(self) -> NewtonState:
+        """The start of a run of another lam on the same rows and weights."""
+        path = self.path
+        path = None if path is None else path._replace(predicts=jnp.ones_like(path.predicts))
+        return self._replace(steps=jnp.zeros_like(self.steps), path=path)
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return "newton"
+
+
+class Point(NamedTuple):
+    """A point with what the next step reads there."""
+
+    v: Array  # (d,) or (d + 1,)
+    score: Array  # (n,)
+    grad: Array  # as v
+    risk: Array  # ()
+    value: Array  # () the objective
+    residual: Array  # ()
+
+
+class Objective(NamedTuple):
+    """The objective sum_j ridge_j v_j^2 / 2 + R(scores) over given rows."""
+
+    x: Array | SparseRows
+    ridge: Array  # as v
+    risk: Callable  # scores -> R (), slopes (n,), Hessian
+    bias: str
+
+    def at(self, v: Array) -> Point:
+        """The point v."""
+        score = affine(self.x, v, self.bias != "none")
+        risk, slope, hessian = self.risk(score)
+        grad = self.ridge * v + affine_transpose(slope, self.x, self.bias != "none")
+        value = dot(self.ridge * v, v) / 2 + risk
+        # The gap of the dual point -slope / lam is |grad|^2 / (2 lam). For a free bias a Newton
+        # step in b alone comes first: it changes the gradient in w, too.
+        after, curvature = grad, self.ridge
+        if self.bias == "free":
+            column = affine_transpose(hessian.diagonal, self.x, True)
+            step = jnp.where(column[-1] > 0, grad[-1] / column[-1], 0)
+            # where no row has curvature, the rounding of the sum of slopes would be an infinite gap
+            rounding = 8 * jnp.finfo(grad.dtype).eps * jnp.sum(jnp.abs(slope))
+            is_flat = (column[-1] == 0) & (jnp.abs(grad[-1]) <= rounding)
+            after = (grad - step * column).at[-1].set(jnp.where(is_flat, 0, grad[-1]))
+            curvature = curvature.at[-1].set(column[-1])
+        gap = jnp.sum(jnp.where(after == 0, 0, after * after / (2 * curvature)))
+        residual = gap / jnp.maximum(value, jnp.finfo(grad.dtype).tiny)
+        return Point(v, score, grad, risk, value, residual)
+
+    def step_length(self, point: Point, direction: Array, rate: Array) -> Array:
+        """The minimiser t > 0 of the objective along `direction`, to a hundredth of its slope.
+
+        Newton's method for the slope, safeguarded by bisection, on stored scores.
+        """
+        initial = dot(point.grad, direction)
+        linear = dot(self.ridge * point.v, direction)
+        square = dot(self.ridge * direction, direction)
+
+        def trial(carry):
+            k, t, low, high, _ = carry
+            _, u, hessian = self.risk(point.score + t * rate)
+            slope = linear + t * square + dot(u, rate)
+            curvature = square + dot(hessian.product(rate), rate)
+            is_last = jnp.abs(slope) <= STEEPNESS * jnp.abs(initial)
+            low, high = jnp.where(slope < 0, t, low), jnp.where(slope < 0, high, t)
+            next_t = t - slope / jnp.where(curvature > 0, curvature, 1)
+            is_inside = (next_t > low) & (next_t < high) & (curvature > 0)
+            bisected = jnp.where(jnp.isfinite(high), (low + high) / 2, 2 * t)
+            next_t = jnp.where(is_last, t, jnp.where(is_inside, next_t, bisected))
+            return k + 1, next_t, low, high, is_last
+
+        one = jnp.ones_like(initial)
+        carry = jnp.zeros((), jnp.int32), one, 0 * one, jnp.inf * one, jnp.zeros((), bool)
+        return lax.while_loop(lambda carry: (carry[0] < TRIALS) & ~carry[-1], trial, carry)[1]
+
+
+class Search(NamedTuple):
+    """The state of the loop over Newton steps."""
+
+    steps: Array  # () int32
+    point: Point
+    gram: WeightedGram | None
+    needs_search: Array  # () bool, whether the next step has a line search
+    is_stuck: Array  # () bool
+    passes: Array  # () int32, over the rows
+
+
+def _minimise(
+    objective: Objective, search: Search, tol: Array, system: str, rounds: Array
+) -> Search:
+    """Newton steps until the residual is at most `tol`."""
+    x, constant = objective.x, objective.bias != "none"
+    size = search.point.v.shape[0]
+    precondition = None if system == "update" else preconditioner(x, system, constant)
+
+    def should_continue(search):
+        # with a small C the gap of v = 0 is a small share of P, but v = 0 tells no rows apart;
+        # a path by "update" may begin so
+        point = search.point
+        tells = jnp.any(point.v != 0) | jnp.all(point.grad == 0) | (system == "update")
+        is_met = (point.residual <= tol) & tells
+        return (search.steps < rounds) & ~search.is_stuck & ~is_met
+
+    def step(search):
+        point, gram = search.point, search.gram
+        _, _, hessian = objective.risk(point.score)
+        ridge = _ridge_of_step(objective, point, hessian)
+        if precondition is not None:
+            solve = precondition(hessian.diagonal, ridge)
+            built: Any = size if system == "cholesky" else 0
+            change, products = _searched_change(objective, point, hessian, ridge, solve)
+        else:
+            is_used = should_continue(search)
+            needs_search = search.needs_search
+            s = hessian.diagonal
+            gram, rows = update_gram(gram, x, s, constant, is_used, needs_search)
+            solve = cholesky(ridge, gram.matrix)
+            built = jnp.ceil(rows.astype(point.v.dtype) * (size / x.shape[0]) - 1e-3)
+            full = solve(-point.grad), jnp.zeros((), jnp.int32)
+            searched = lambda: _searched_change(objective, point, hessian, ridge, solve)
+            choose = lambda a, b: jnp.where(needs_search, a, b)
+            change, products = lax.cond(
+                any_under_vmap(needs_search & is_used),
+                lambda: jax.tree.map(choose, searched(), full),
+                lambda: full,
+            )
+        # Scores anew: added up, their rounding errors would hide the residual.
+        new = objective.at(point.v + change)
+        is_better = _is_better(new, point, change, search.needs_search)
+        searches_next = ~is_better if precondition is None else jnp.ones((), bool)
+        return Search(
+            steps=search.steps + (is_better | search.needs_search).astype(jnp.int32),
+            point=jax.tree.map(lambda new, old: jnp.where(is_better, new, old), new, point),
+            gram=gram,
+            needs_search=searches_next,
+            is_stuck=~is_better & search.needs_search,
+            passes=search.passes + products + 1 + jnp.asarray(built, jnp.int32),
+        )
+
+    return lax.while_loop(should_continue, step, search)
+
+
+def _ridge_of_step(objective: Objective, point: Point, hessian: Any) -> Array:
+    """The diagonal that a step adds to X'SX: lam, and for b a number where no row has curvature.
+
+    A free bias then moves by one unit of the scores; its system would have no solution.
+    """
+    if objective.bias != "free":
+        return objective.ridge
+    unit = jnp.abs(point.grad[-1])
+    unit = jnp.where(unit > 0, unit, 1)
+    return objective.ridge.at[-1].set(jnp.where(jnp.any(hessian.diagonal > 0), 0, unit))
+
+
+def _searched_change(
+    objective: Objective, point: Point, hessian: Any, ridge: Array, solve: Callable
+) -> tuple[Array, Array]:
+    """t d with d = - H^-1 g by conjugate gradients, and the number of products with H.
+
+    `solve` is the preconditioner, and t the length of the line search.
+    """
+    size, constant = point.v.shape[0], objective.bias != "none"
+    rtol, most = jnp.minimum(jnp.sqrt(point.residual), RATE), min(2 * size + 10, MOST_PRODUCTS)
+    direction, rate, products = solve_normal(
+        objective.x, hessian.product, ridge, -point.grad, solve, rtol, most, constant
+    )
+    return objective.step_length(point, direction, rate) * direction, products
+
+
+def _is_better(new: Point, point: Point, change: Array, is_searched: Array) -> Array:
+    """Whether a step is kept: the objective falls, or the residual does where it is rounded.
+
+    A step of length 1 without a search must make the objective fall by a share of its slope.
+    """
+    rounding = 16 * jnp.finfo(point.v.dtype).eps * point.value
+    goal = point.value + STEEPNESS * dot(point.grad, change) + rounding
+    is_better = (new.value < point.value) | (new.residual < point.residual)
+    return is_better & (is_searched | (new.value <= goal)) & jnp.isfinite(new.value)
+
+
+@solver
+def newton(
+    lam: float,
+    *,
+    loss: AnyLoss = squared_hinge,
+    bias: str = "none",
+    system: str | None = None,
+    tol: float | None = None,
+    rounds: float = 100.0,
+) -> Solver:
+    """Minimise lam/2 |w|^2 + mean_i loss(<w, x_i> + b, y_i) by Newton's method.
+
+        g = lam w + sum_i share_i slope_i x_i,   H = lam I + sum_i share_i curvature_i x_i x_i'
+        d = - H^-1 g,  by conjugate gradients to a relative residual of at most 0.1
+        w = w + t d,   t by a line search on the scores of the rows, to 1/100 of the slope at 0
+
+    Of this file `Objective.at` is the first line, `_searched_change` the others, `_minimise` the
+    loop.
+
+    (w, b) takes the place of w where there is a bias. For a ranking loss, with u the slopes of its
+    risk and S the Hessian: g = lam w + X'u, H = lam I + X'SX, by products with S. The conjugate
+    gradients are preconditioned by a Cholesky factor of H, of which one step is exact up to
+    rounding, by the diagonal of H, or by the eigenvectors of X'X, the same for all weights and lam.
+    With system="update" a step tries t = 1 and d by the factor alone first. It is kept where the
+    objective falls by at least 1/100 of its slope at 0, up to rounding; else the step is as above.
+    On a path over lam it starts from the step for the new lam with the last H, if that is better.
+
+    Args:
+        lam: regularisation, > 0; C = 1/(lam n).
+        loss: one with a continuous slope: squared_hinge, smooth_hinge, logistic, squared,
+            squared_eps_insensitive, rank_squared_hinge; or of your own, with `Loss.curvature`.
+        bias: "none", "feature" (regularised) or "free", which a ranking loss does not take.
+        system: "cholesky", which forms H; "update", which keeps H in the state and adds the rows
+            whose curvature has changed: with losses of piecewise constant curvature, such as
+            squared_hinge, the fastest for paths over lam, as in `select`, on up to 512 columns;
+            "cg", which computes products with H only; or "eigen", for many runs on the same rows of
+            more columns. None: "cholesky" for dense rows of at most 512 columns, else "cg". A
+            ranking loss takes "cg".
+        tol: relative duality gap to stop at, > 0; None: 1e-6; `fit(tol=)` overrides it.
+        rounds: Newton steps of one update, at most; a whole number. An update ends once `tol` is
+            met, or where rounding leaves no descent. Full steps that fail are not counted.
+
+    Returns:
+        A solver on all rows; an update uses all of them. Model `Linear`, with the derivatives of
+        the exact solution (`implicit.linear_solution`). The residual after the update is
+        |g|^2 / (2 lam P), where P is the objective. That is the duality gap of the slopes at w,
+        relative to P. With a free bias it is the gap to second order, where H_wb and H_bb are from
+        the column of b in H: (|g_w - H_wb g_b / H_bb|^2 / (2 lam) + g_b^2 / (2 H_bb)) / P. `evals`
+        counts n for each gradient, each step of conjugate gradients and each row of H. With
+        system="update" each row of H counts the rows whose curvature has changed.
+
+    Raises:
+        ValueError: lam or tol not a single positive number, rounds not from 1 to 1,000, a
+            loss whose slope is not continuous, another bias or system, or one that a ranking loss
+            does not take. TypeError: for derivatives of a ranking loss in the weights of rows.
+
+    Differs from the papers: relative gaps decide when to stop; the residual of a Newton system is
+    at most the square root of the relative gap; no trust region (LIBLINEAR's TRON has one). A free
+    bias moves by about one unit of the scores where no row has curvature.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> result = jaxsvm.fit(newton(2.0), data, jax.random.key(0), steps=1)
+        >>> result.model.w.tolist(), result.converged
+        ([0.5], True)
+
+    Reference: S. Keerthi, D. DeCoste, A modified finite Newton method for fast solution of large
+        scale linear SVMs, JMLR 6, 2005; C.-J. Lin, R. Weng, S. Keerthi, Trust region Newton method
+        for large-scale logistic regression, JMLR 9, 2008; C.-P. Lee, C.-J. Lin, Large-scale linear
+        RankSVM, Neural Computation 26, 2014.
+    """
+    tol = TOL if tol is None else tol
+    check_positive(lam=lam, tol=tol)
+    check_choice("bias", bias, ("none", "feature", "free"))
+    if system is not None:
+        check_choice("system", system, ("cholesky", "update", "cg", "eigen"))
+    check_whole("rounds", rounds, most=MOST_ROUNDS)
+    if not is_smooth(loss):
+        raise ValueError(
+            "newton needs a loss with a continuous slope, such as losses.squared_hinge, "
+            f"smooth_hinge, logistic or rank_squared_hinge, got {shown(loss)}"
+        )
+    if couples_rows(loss):
+        _check_joint(loss, bias, system)
+    constant = bias != "none"
+
+    def init(key, data):
+        dtype = accum_dtype(data.x)
+        v = jnp.zeros(data.x.shape[-1] + constant, dtype)
+        path = None
+        if system == "update":
+            zero = jnp.zeros((), dtype)
+            path = NewtonPath(no_gram(data.x, constant), zero, v, jnp.zeros((), bool))
+        return NewtonState(v, data.weight.astype(dtype), jnp.zeros((), jnp.int32), path)
+
+    def update(state, batch):
+        dtype, static_loss = state.v.dtype, as_static(loss)
+        numbers = cast((lam, tol, rounds, static_loss), dtype)
+        state, batch, numbers = jax.tree.map(lax.stop_gradient, (state, batch, numbers))
+        strength, limit, most, static_loss = numbers
+        most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
+        risk = second_order_of(unwrap_static(static_loss), batch._replace(weight=state.weight))
+        objective = Objective(batch.x, _ridge(strength, state.v, bias), risk, bias)
+        first, risk_before, value_before, tries = _first_point(objective, state)
+        form = "centred" if couples_rows(loss) else system or system_for(batch.x)
+        zero = jnp.zeros((), jnp.int32)
+        needs_search = jnp.asarray(form != "update")
+        gram = None if state.path is None else state.path.gram
+        start = Search(zero, first, gram, needs_search, zero > 0, tries)
+        search = _minimise(objective, start, limit, form, most)
+        last, n = search.point, batch.y.shape[0]
+        info = Info(
+            loss=risk_before,
+            residual=last.residual,
+            progress=(value_before - last.value)[None],
+            index=jnp.full(1, -1, jnp.int32),
+            support=jnp.full((), batch.x.shape[1], jnp.int32),
+            evals=search.passes.astype(last.residual.dtype) * n,
+        )
+        path = None
+        if search.gram is not None:
+            risk_grad = last.grad - objective.ridge * last.v
+            path = NewtonPath(search.gram, last.risk, risk_grad, zero > 0)
+        return NewtonState(last.v, state.weight, state.steps + search.steps, path), info
+
+    def model(state, data=None):
+        w, b = (state.v[:-1], state.v[-1]) if constant else (state.v, jnp.zeros((), state.v.dtype))
+        if data is not None:
+            w, b = linear_solution(w, b, data, lam, loss, bias)
+        return Linear(w, b, bias)
+
+    return Solver(
+        init,
+        update,
+        model,
+        whole(),
+        True,
+        targets="labels" if loss.labels else "real",
+        hooks=Hooks(tol=tol, layout=packed_by_reference, validate=getattr(loss, "validate", None)),
+    )
+
+
+def _first_point(objective: Objective, state: NewtonState) -> tuple[Point, Array, Array, Array]:
+    """The point to start from, the risk and the objective at the weights of the state, and passes.
+
+    On a path it is the Newton step for the new lam with the matrix of the last step, if its
+    objective is smaller. For piecewise quadratic losses it is the solution if no row changes sides.
+    """
+    v, path = state.v, state.path
+    if path is None:
+        point = objective.at(v)
+        return point, point.risk, point.value, jnp.ones((), jnp.int32)
+    grad = objective.ridge * v + path.risk_grad
+    value = dot(objective.ridge * v, v) / 2 + path.risk
+    step = lambda: v - cholesky(objective.ridge, path.gram.matrix)(grad)
+    predicted = lax.cond(any_under_vmap(path.predicts), step, lambda: v)
+    point = objective.at(jnp.where(path.predicts, predicted, v))
+    is_worse = path.predicts & ~(point.value <= value)
+    either = lambda new, old: jnp.where(is_worse, new, old)
+    point = lax.cond(
+        any_under_vmap(is_worse),
+        lambda: jax.tree.map(either, objective.at(v), point),
+        lambda: point,
+    )
+    known = path.predicts & ~is_worse
+    return (
+        point,
+        jnp.where(known, path.risk, point.risk),
+        jnp.where(known, value, point.value),
+        1 + is_worse.astype(jnp.int32),
+    )
+
+
+def _check_joint(loss: AnyLoss, bias: str, system: str | None) -> None:
+    """Raise for options that a loss of all rows together does not have."""
+    if bias == "free":
+        raise ValueError(f"{shown(loss)} does not depend on a free bias: take bias='none'")
+    if system not in (None, "cg"):
+        raise ValueError(
+            f"{shown(loss)} couples rows, so that its systems are not formed: take system='cg', "
+            f"got {system!r}"
+        )
+
+
+def _ridge(lam: Array, v: Array, bias: str) -> Array:
+    """The weights of v_j^2 / 2 in the objective."""
+    ridge = jnp.full_like(v, 1) * lam
+    return ridge.at[-1].set(0) if bias == "free" else ridge

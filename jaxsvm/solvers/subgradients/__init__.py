@@ -1,0 +1,1 @@
+"""Deterministic and conjugate subgradients."""

@@ -1,0 +1,463 @@
+"""Stochastic conjugate subgradients (SCS): algorithms 1 and 2 of Zhang and Sen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ...checks import integer
+from ...engines.conjugate import (
+    FunctionValues,
+    InnerProductSpace,
+    above_rounding,
+    add_scaled,
+    make_space,
+    recompute_values,
+    scale,
+    subgradient,
+)
+from ...engines.line_search import Line, bounded_step, check_constants, exact_step, line_of
+from ...engines.min_norm_point import nearest_point
+from ...kernels import Kernel, as_kernel, holds_precomputed, matvec
+from ...models import Expansion, Linear
+from ...numerics import (
+    accum_dtype,
+    count,
+    dot,
+    is_traced,
+    pairwise_sum,
+    sample_proportional,
+)
+from ...recipe import (
+    check_choice,
+    check_nonnegative,
+    check_positive,
+    check_scalars,
+    register,
+    solver,
+)
+from ...samplers import whole
+from ...types import Array, Batch, Hooks, Info, Scalar, Solver
+
+MIN_STEP_DIVISOR = 100  # the "wolfe" search tries no step with t |h| < radius / MIN_STEP_DIVISOR
+ZERO_STEP = 1e-8  # a shorter step of the "exact" search, relative to the longest one, counts as 0
+MAX_RADIUS = 10  # bound on the radius, in units of 1 / sqrt(lam)
+
+
+@register("ScsState")
+class ScsState(NamedTuple):
+    """The incumbent w, the trial point, the last direction, the radius and the sample.
+
+    The next subgradient is that at the trial point.
+    """
+
+    w: FunctionValues
+    trial: FunctionValues
+    a: Array  # (capacity,)  1 where the hinge is active at the trial point, else 0
+    h: FunctionValues  # minus the last direction
+    radius: Array  # ()  bound on |t h|
+    size: Array  # ()  int32, current sample size
+    index: Array  # type: ignore[assignment]  # (capacity,)  int32, sampled rows; the first `size` are the current sample
+    weight: Array  # (n,)  weights of all rows: fresh samples are drawn from all rows
+    gram: Array | None  # (capacity, capacity) kernel matrix of the sampled rows; None: linear
+    key: Array  # ()   of the fresh samples
+    t: Array  # ()   int32, number of steps made
+
+
+@solver
+def scs(
+    lam: float,
+    kernel: Kernel | None = None,
+    *,
+    capacity: int,
+    growth: int | None = None,
+    first: int | None = None,
+    metric: str = "rkhs",
+    line_search: str = "exact",
+    fresh_sample: bool = False,
+    at_incumbent: bool = False,
+    paper_constants: bool = False,
+    eta1: float = 0.2,
+    eta2: float = 0.1,
+    gamma: float = 2.0,
+    m_L: float = 0.4,
+    m_R: float = 0.45,
+) -> Solver:
+    """Minimise lam/2 |w|^2 + mean_i max(0, 1 - y_i <w, phi(x_i)>) on a growing sample.
+
+    Steps are along conjugate subgradients.
+
+        h = the shortest vector of the segment between g and the last h
+        w' = w - t h,   t |h| <= radius
+        accept w' if f_k(w') - f_k(w) <= eta1 (f_{k-1}(w') - f_{k-1}(w))
+            and |h| > eta2 lam radius and t > 0
+        accepted: w = w', radius = gamma radius;   rejected: radius = radius / gamma
+
+    f_{k-1} and f_k are the objectives on the old and on the grown sample. g is a subgradient of
+    f_{k-1} at w. After a rejected step g is a subgradient at the rejected point w'. There is no
+    bias.
+
+    Args:
+        lam: regularisation, > 0. The paper has 1, where with k(x, x) = 1 the optimum is the mean of
+            y_i phi(x_i).
+        kernel: a kernel, or a function (n, d), (m, d) -> (n, m); None is linear.
+        capacity: final sample size, <= n. Rows are drawn without replacement; the memory is
+            capacity^2; structure.
+        growth: rows added to the sample at every step; None: a tenth of the capacity; structure.
+        first: initial sample size; None: `growth`; structure.
+        metric: "rkhs": inner products of functions; "euclidean": those of their coefficients, as in
+            the paper; structure.
+        line_search: "exact", or "wolfe" with decrease of at least m_L t |h|^2 and slope of at least
+            -m_R |h|^2; structure.
+        fresh_sample: compute f_k on a new sample, drawn at every step and as large as the grown
+            one, as in the paper; structure.
+        at_incumbent: compute every subgradient at w, as in the paper; structure.
+        paper_constants: the constants as printed; almost no step is accepted with them. m_L = 0.4 >
+            m_R = 0.2, so that a search may fail after its 60 trials; eta1 = 1.1; eta2 without the
+            factor lam; line_search="wolfe"; at_incumbent; structure.
+        eta1: fraction of the decrease on the old sample that the grown one must confirm, in (0, 1).
+        eta2: lower bound of |h| / (lam radius) for accepted steps, >= 0.
+        gamma: factor of the radius, > 1.
+        m_L: decrease constant of the search, in (0, 1).
+        m_R: slope constant of the search, in [m_L, 1).
+
+    Returns:
+        A solver on all rows that draws its sample in `init`; a step counts as a pass. Model
+        `Expansion` of `capacity` rows, or `Linear`. The residual is |h|, and infinite until the
+        sample is complete. The loss is the mean hinge on the sample.
+
+    Raises:
+        ValueError: lam not a single positive number; gamma not above 1; eta1 not in (0, 1); m_L
+            above m_R; capacity below `first` or above the number of rows; growth or first not an
+            integer of at least 1; another metric or search.
+
+    Differs from the paper: a free lam; eta2 in units of lam; eta1 below 1, since decreases are
+        negative numbers. The slope condition has no factor t, and m_L <= m_R. A step of length 0 is
+        rejected. The radius starts at 1 / sqrt(lam) and has the maximum 10 / sqrt(lam). The sample
+        size has a maximum. The metric is that of functions by default. After a rejected step the
+        subgradient is that at the rejected point, since at w it would repeat. Values at the sampled
+        rows are recomputed every 64 steps.
+
+    Example:
+        >>> import jax, jaxsvm
+        >>> data = jaxsvm.dataset([[1.0], [-1.0]], [1, -1])
+        >>> result = jaxsvm.fit(scs(2.0, capacity=2), data, jax.random.key(0), steps=5)
+        >>> result.model.w.tolist()
+        [0.5]
+
+    Reference: D. Zhang, S. Sen, A stochastic conjugate subgradient algorithm for kernelized support
+        vector machines, algorithms 1 and 2.
+    """
+    check_positive(lam=lam)
+    check_nonnegative(eta2=eta2)
+    check_choice("metric", metric, ("rkhs", "euclidean"))
+    check_choice("line_search", line_search, ("exact", "wolfe"))
+    growth, first = _sample_sizes(capacity, growth, first)
+    _check_between(0, 1, eta1=eta1)
+    _check_between(1, float("inf"), gamma=gamma)
+    if paper_constants:
+        m_L, m_R, eta1, line_search, at_incumbent = 0.4, 0.2, 1.1, "wolfe", True
+    min_norm = eta2 if paper_constants else eta2 * lam  # lower bound of |h| / radius
+    check_constants(m_L, m_R, apart=paper_constants)
+    kernel = _as_sample_kernel(kernel)
+    search = _line_search(line_search, m_L, m_R)
+    fresh_values = capacity**2 if fresh_sample else 0
+
+    def init(key, data):
+        n = data.y.shape[0]
+        if capacity > n:
+            raise ValueError(f"capacity is {capacity}, but there are {n} rows: lower it")
+        order_key, fresh_key = jax.random.split(key)
+        index = _random_order(order_key, data.weight)[:capacity].astype(jnp.int32)
+        return _init_state(lam, kernel, first, data._replace(index=index), fresh_key)
+
+    def update(state, batch):
+        w, radius, size, t = state.w, state.radius, state.size, state.t
+        sample = _current_sample(kernel, state, batch, metric)
+        grown_size = jnp.minimum(size + growth, capacity)
+        # h, the shortest vector between the last h and g, the subgradient at the trial point.
+        z = sample.space.function(sample.share * sample.y * state.a)
+        g = sample.gradient(subgradient(lam, state.trial, z))
+        h = _shortest(sample.inner, state.h, g, t)
+        sqnorm_h = sample.inner(h, h)
+        norm_h = jnp.where(sqnorm_h > 0, jnp.sqrt(jnp.where(sqnorm_h > 0, sqnorm_h, 1)), 0)
+        # The line search along d = -h, within the radius.
+        d, max_step = scale(-1.0, h), radius / jnp.where(norm_h > 0, norm_h, 1)
+        line = line_of(lam, sample.space, w, d, z, sample.y, sample.share)
+        step, rejected_step = search(line, sqnorm_h, max_step)
+        # There is no step if h is within the rounding error of the terms lam w and z.
+        sqnorms = sample.gradient_sqnorm(state.trial), sample.gradient_sqnorm(z)
+        significant = above_rounding(sqnorm_h, lam, *sqnorms)
+        step, rejected_step = (jnp.where(significant, a, 0) for a in (step, rejected_step))
+        # The step is accepted if the grown sample, or a fresh one, confirms the decrease.
+        grown_line, weight = line, sample.weight
+        if fresh_sample:
+            grown_line, weight = _fresh_line(kernel, state, batch, line, d)
+        grown_line = grown_line._replace(share=_sample_weights(weight, grown_size))
+        sufficient = grown_line.change(step) <= eta1 * line.change(step)
+        accepted = sufficient & (norm_h > min_norm * radius) & (step > 0)
+        # The next subgradient is that at w + trial_step d, after an accepted step the new w.
+        trial_step = jnp.where(step > 0, step, rejected_step)
+        trial_step = jnp.where(accepted, step, 0) if at_incumbent else trial_step
+        info = Info(
+            loss=pairwise_sum(sample.share * jnp.maximum(1 - line.margin, 0)),
+            residual=jnp.where(size == capacity, norm_h, jnp.inf),
+            progress=jnp.where(accepted, -line.change(step), 0)[None],
+            index=jnp.full(1, -1, jnp.int32),  # no single row
+            support=count(w.coef != 0),
+            evals=_new_values(kernel, size, grown_size, t, fresh_values, norm_h.dtype),
+        )
+        new_w = add_scaled(w, jnp.where(accepted, step, 0), d)
+        new_w, _ = recompute_values(sample.space, new_w, t + 1)
+        # An accepted step is already part of the new w.
+        trial = add_scaled(new_w, jnp.where(accepted, trial_step - step, trial_step), d)
+        radius = _next_radius(lam, gamma, radius, accepted)
+        a = line.active(trial_step)
+        new = state._replace(w=new_w, trial=trial, a=a, h=h, radius=radius, size=grown_size)
+        return new._replace(t=t + 1), info
+
+    def model(state, data=None):
+        return _build_model(kernel, state, data)
+
+    return Solver(
+        init,
+        update,
+        model,
+        whole(),
+        True,
+        targets="labels",
+        hooks=Hooks(validate=_rows_check(capacity)),
+    )
+
+
+def _check_between(low: float, high: float, **options: Scalar) -> None:
+    """Check that each option lies between two limits.
+
+    Raises:
+        ValueError: not a single number, or outside of the limits.
+    """
+    check_scalars(**options)
+    for name, value in options.items():
+        if not is_traced(value) and not low < float(value) < high:
+            raise ValueError(f"{name} must lie between {low} and {high:g}, got {float(value):g}")
+
+
+def _sample_sizes(capacity: int, growth: int | None, first: int | None) -> tuple[int, int]:
+    """The growth and the initial size of the sample, with defaults filled in.
+
+    Raises:
+        ValueError: an argument is not an integer of at least 1, or `first` exceeds the capacity.
+    """
+    growth = -(-capacity // 10) if growth is None and isinstance(capacity, int) else growth
+    first = growth if first is None else first
+    for name, value in (("capacity", capacity), ("growth", growth), ("first", first)):
+        integer(name, value, 1)
+    if first > capacity:
+        raise ValueError(
+            f"capacity is {capacity}, below the first sample of {first} rows: raise "
+            "it, or lower first"
+        )
+    return growth, first
+
+
+def _rows_check(capacity: int) -> Callable[[Batch], None]:
+    """The check that at least `capacity` rows have a positive weight."""
+
+    def check(data: Batch) -> None:
+        n_rows = int((data.weight > 0).sum())
+        if n_rows < capacity:
+            raise ValueError(
+                f"capacity is {capacity}, but there are {n_rows} rows of positive weight: lower it"
+            )
+
+    return check
+
+
+def _as_sample_kernel(kernel: Kernel | None) -> Kernel | None:
+    """The kernel, or None for linear weights.
+
+    Raises:
+        ValueError: a precomputed kernel.
+    """
+    if kernel is None:
+        return None
+    kernel = as_kernel(kernel)
+    if holds_precomputed(kernel):
+        raise ValueError(
+            "scs holds a sample of the rows, and a precomputed kernel needs all of them: take "
+            "wolfe, or another kernel"
+        )
+    return kernel
+
+
+def _random_order(key: Array, weight: Array) -> Array:
+    """A random order of the rows, those of weight 0 last."""
+    absent = (weight <= 0).astype(jnp.float32)
+    return jnp.argsort(jax.random.uniform(key, weight.shape, jnp.float32) + absent)
+
+
+def _init_state(
+    lam: Scalar, kernel: Kernel | None, first: int, drawn: Batch, key: Array
+) -> ScsState:
+    """The state at w = 0, where all rows have margin 0.
+
+    Args:
+        lam: regularisation.
+        kernel: of the expansions; None: linear weights.
+        first: initial sample size.
+        drawn: all rows, with the numbers of the sampled ones as index.
+        key: of the fresh samples.
+    """
+    capacity, dtype = drawn.index.shape[0], accum_dtype(drawn.x)
+    x = drawn.x[drawn.index]
+    gram = None if kernel is None else kernel(x, x)
+    zero = FunctionValues(
+        jnp.zeros(x.shape[1] if kernel is None else capacity, dtype), jnp.zeros(capacity, dtype)
+    )
+    return ScsState(
+        w=zero,
+        trial=zero,
+        radius=1 / jnp.sqrt(jnp.asarray(lam, dtype)),
+        weight=drawn.weight.astype(dtype),
+        a=jnp.ones(capacity, dtype),
+        h=zero,
+        size=jnp.full((), first, jnp.int32),
+        index=drawn.index,
+        gram=gram,
+        key=key,
+        t=jnp.zeros((), jnp.int32),
+    )
+
+
+class Sample(NamedTuple):
+    """The current sample, and its functions with the metric of the method.
+
+    Functions are expansions over the `capacity` sampled rows; those beyond the current sample have
+    share 0.
+    """
+
+    space: InnerProductSpace
+    y: Array  # (capacity,)
+    weight: Array  # (capacity,)
+    share: Array  # (capacity,)  normalised weights
+    euclidean: bool  # whether the metric is that of the coefficients of an expansion
+
+    def inner(self, p: FunctionValues, q: FunctionValues) -> Array:
+        """The inner product of the metric, ()."""
+        return dot(p.coef, q.coef) if self.euclidean else self.space.inner(p, q)
+
+    def gradient(self, q: FunctionValues) -> FunctionValues:
+        """The subgradient in the metric, from q = lam w - z.
+
+        The derivatives of f in the coefficients are the values of q.
+        """
+        if not self.euclidean:
+            return q
+        return self.space.function(jnp.where(self.share > 0, q.response, 0))
+
+    def gradient_sqnorm(self, q: FunctionValues) -> Array:
+        """The squared norm of a subgradient, from its function, ()."""
+        return dot(q.response, q.response) if self.euclidean else self.space.inner(q, q)
+
+
+def _current_sample(kernel: Kernel | None, state: ScsState, batch: Batch, metric: str) -> Sample:
+    """The first `size` of the sampled rows, and the space of functions over all of them."""
+    index = state.index
+    weight, y = state.weight[index], batch.y.astype(state.a.dtype)[index]
+    space = make_space(kernel, batch.x[index] if kernel is None else None, state.gram)
+    share = _sample_weights(weight, state.size)
+    return Sample(space, y, weight, share, metric == "euclidean" and kernel is not None)
+
+
+def _sample_weights(weight: Array, size: Array) -> Array:
+    """The weights of the first `size` rows, normalised to sum 1; 0 for the others."""
+    in_sample = jnp.where(lax.iota(jnp.int32, weight.shape[0]) < size, weight, 0)
+    return in_sample / pairwise_sum(in_sample)
+
+
+def _shortest(
+    inner: Callable, last_h: FunctionValues, g: FunctionValues, n_steps: Array
+) -> FunctionValues:
+    """The shortest vector of the segment from the last h to g; g at the first step."""
+    cross = inner(g, last_h)
+    gram = jnp.array([[inner(last_h, last_h), cross], [cross, inner(g, g)]])
+    is_vector = jnp.stack([n_steps > 0, n_steps >= 0])  # at the first step there is no last h
+    weights = nearest_point(gram, is_vector)
+    return add_scaled(scale(weights[0], last_h), weights[1], g)
+
+
+def _line_search(name: str, m_L: float, m_R: float) -> Callable[..., tuple[Array, Array]]:
+    """The line search: (line, |h|^2, max_step) -> the step t along -h, and a rejected step.
+
+    The rejected step is that to the trial point where t is 0.
+    """
+
+    def exact(line: Line, sqnorm_h: Array, max_step: Array) -> tuple[Array, Array]:
+        step = jnp.minimum(exact_step(line), max_step)
+        step = jnp.where(step < ZERO_STEP * max_step, 0, step)
+        return step, step  # where t is 0, the trial point is w
+
+    def wolfe(line: Line, sqnorm_h: Array, max_step: Array) -> tuple[Array, Array]:
+        # The first trial 1 / lam is the step from w to z / lam if h is the subgradient at w.
+        first_trial = jnp.minimum(1 / line.lam, max_step)
+        min_step = max_step / MIN_STEP_DIVISOR
+        return bounded_step(line, sqnorm_h, m_L, m_R, min_step, max_step, first_trial)
+
+    return exact if name == "exact" else wolfe
+
+
+def _fresh_line(
+    kernel: Kernel | None, state: ScsState, batch: Batch, line: Line, d: FunctionValues
+) -> tuple[Line, Array]:
+    """The line w + t d with margins and rates at rows drawn anew, and their weights.
+
+    Rows are drawn in proportion to their weight, so that those drawn have equal weights.
+    """
+    weight, index = state.weight, state.index
+    u = jax.random.uniform(jax.random.fold_in(state.key, state.t), index.shape, jnp.float32)
+    rows = sample_proportional(weight, u.astype(weight.dtype))
+    x, y = batch.x[rows], batch.y.astype(weight.dtype)[rows]
+    coef = jnp.stack([state.w.coef, d.coef], axis=1)
+    values = dot(x, coef) if kernel is None else matvec(kernel, x, batch.x[index], coef)
+    margin, rate = y * values[:, 0], y * values[:, 1]
+    return line._replace(margin=margin, rate=rate), jnp.ones_like(line.share)
+
+
+def _next_radius(lam: Scalar, gamma: Scalar, radius: Array, accepted: Array) -> Array:
+    """gamma radius, at most MAX_RADIUS / sqrt(lam), after an accepted step; else radius / gamma."""
+    return jnp.where(
+        accepted,
+        jnp.minimum(gamma * radius, MAX_RADIUS / jnp.sqrt(jnp.asarray(lam, radius.dtype))),
+        radius / gamma,
+    )
+
+
+def _new_values(
+    kernel: Kernel | None, size: Array, grown_size: Array, n_steps: Array, other: int, dtype: Any
+) -> Array:
+    """The number of new kernel values: pairs with a row that joined the sample, and `other`.
+
+    For the linear kernel it is the number of rows in the sample. At the first step all rows of the
+    sample are new.
+    """
+    if kernel is None:
+        return grown_size.astype(dtype)
+    old_size = jnp.where(n_steps > 0, size, 0)
+    square = lambda number: number.astype(dtype) ** 2
+    return square(grown_size) - square(old_size) + other
+
+
+def _build_model(kernel: Kernel | None, state: ScsState, data: Batch | None) -> Expansion | Linear:
+    """The model of w: an expansion over the sampled rows, or linear weights."""
+    b = jnp.zeros((), state.a.dtype)
+    if kernel is None:
+        return Linear(state.w.coef, b)
+    if data is None:
+        raise ValueError(
+            "this model is an expansion over training rows: call solver.model(state, data)"
+        )
+    return Expansion(kernel, data.x[state.index], state.w.coef, b, state.index)

@@ -1,0 +1,113 @@
+"""`step` in loops that a user writes: the bits of a jitted update, few programs, nothing kept."""
+
+import gc
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiling import listen
+
+import jaxsvm
+from jaxsvm.loops import fitting
+
+DATA = jaxsvm.dataset(np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2 * 2 - 1)
+KEY = jax.random.key(0)
+
+
+def rows(k):
+    return jaxsvm.take(DATA, jnp.array([k]))
+
+
+def test_steps_are_those_of_a_jitted_update():
+    solver = jaxsvm.pegasos(0.1, bias="feature")
+    one = other = solver.init(KEY, DATA)
+    update = jax.jit(solver.update)
+    for k in range(5):
+        one, info = jaxsvm.step(solver, one, rows(k))
+        other, expected = update(other, rows(k))
+        assert float(info.loss) == pytest.approx(float(expected.loss), rel=1e-6)
+    np.testing.assert_allclose(solver.model(one).w, solver.model(other).w, rtol=1e-6)
+
+
+def test_ten_loops_compile_one_program_each():
+    """Solvers made anew, other numbers, another order: structure decides."""
+    loops = [
+        lambda k: jaxsvm.pegasos(0.1),
+        lambda k: jaxsvm.pegasos(0.1 * (k + 1)),
+        lambda k: jaxsvm.averaged(jaxsvm.pegasos(0.1), weights=lambda t: t + 1),
+        lambda k: jaxsvm.pegasos(jnp.asarray(0.5 + k)),
+        lambda k: jaxsvm.bottou_sgd(0.1 + k),
+        lambda k: jaxsvm.asgd(0.1 + k),
+        lambda k: jaxsvm.asset(0.1 + k),
+        lambda k: jaxsvm.perceptron(),
+        lambda k: jaxsvm.pegasos(0.1 + k, loss=jaxsvm.losses.smooth_hinge(0.5 + k)),
+        lambda k: jaxsvm.pegasos(0.1, bias="free"),
+    ]
+    for make in loops:
+        before = fitting._checked_update._cache_size()
+        state = make(0).init(KEY, DATA)
+        for k in range(4):
+            state, _ = jaxsvm.step(make(k), state, rows(k))
+        assert fitting._checked_update._cache_size() - before <= 1
+        events = listen()
+        jaxsvm.step(make(3), state, rows(4))
+        assert not [event for event in events if "backend_compile" in event]
+
+
+def test_solvers_in_turns_keep_their_numbers():
+    solvers = [jaxsvm.pegasos(lam) for lam in (0.1, 1.0)]
+    state = solvers[0].init(KEY, DATA)
+    state, _ = jaxsvm.step(solvers[0], state, rows(0))
+    found = [np.asarray(jaxsvm.step(s, state, rows(1))[0].params.w) for s in (*solvers, *solvers)]
+    np.testing.assert_array_equal(found[:2], found[2:])
+    assert not np.array_equal(found[0], found[1])
+
+
+def test_derivatives_and_traces_go_through_and_leave_nothing():
+    state = jaxsvm.pegasos(0.1).init(KEY, DATA)
+    state, _ = jaxsvm.step(jaxsvm.pegasos(0.1), state, rows(0))
+    after = lambda lam: jnp.sum(jaxsvm.step(jaxsvm.pegasos(lam), state, rows(1))[0].params.w)
+    slope = (after(0.101) - after(0.099)) / 2e-3
+    assert float(jax.grad(after)(0.1)) == pytest.approx(float(slope), rel=1e-2)
+    many = jax.vmap(after)(jnp.array([0.1, 0.2]))
+    np.testing.assert_allclose(many[0], after(0.1), rtol=1e-5)
+    with jax.checking_leaks():
+        jax.jit(after)(0.1)
+    kept = [solver for solver, _ in fitting._arguments.values()]
+    assert not any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(kept))
+    assert len(kept) <= fitting.MOST_ARGUMENTS
+
+
+def test_a_solver_of_closures_is_released():
+    class Thing:
+        pass
+
+    held = Thing()
+    plain = jaxsvm.pegasos(0.1).make()
+    solver = plain._replace(model=lambda state, data=None, held=held: plain.model(state, data))
+    state = solver.init(KEY, DATA)
+    jaxsvm.step(solver, state, rows(0))
+    reference = weakref.ref(held)
+    del solver, held
+    for k in range(fitting.MOST_ARGUMENTS + 1):
+        jaxsvm.step(jaxsvm.pegasos(0.1 + k), state, rows(0))
+    fitting._checked_update.clear_cache()
+    jax.clear_caches()
+    gc.collect()
+    assert reference() is None
+
+
+def test_batches_are_checked():
+    solver = jaxsvm.pegasos(0.1)
+    state = solver.init(KEY, DATA)
+    jaxsvm.step(solver, state, rows(0))
+    with pytest.raises(ValueError, match="one target and one weight for each of its 1 rows"):
+        jaxsvm.step(solver, state, rows(0)._replace(weight=jnp.ones(2)))
+    with pytest.raises(TypeError, match="batch must be a Batch, got tuple"):
+        jaxsvm.step(solver, state, (1, 2))
+    with pytest.raises(TypeError, match="must be an array, got"):
+        jaxsvm.step(solver, state, rows(0)._replace(x=[[1.0, 2.0, 3.0]]))
+    with pytest.raises(TypeError, match="solver must be a solver"):
+        jaxsvm.step("pegasos", state, rows(0))

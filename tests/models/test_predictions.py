@@ -1,0 +1,241 @@
+"""Predictions by few programs, and the names that they give back."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from compiling import listen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jaxsvm
+from jaxsvm import kernels, losses, models
+from jaxsvm.models import predictions
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(300, 4)).astype(np.float32)
+SIGN = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1, -1)
+MODELS = {
+    "linear": lambda: models.Linear(jnp.asarray(X[0]), jnp.asarray(0.5)),
+    "kernel": lambda: models.expansion(
+        kernels.rbf(gamma=0.5),
+        jnp.asarray(RNG.normal(size=300), jnp.float32),
+        jaxsvm.dataset(X, SIGN),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("n", [1, 2, 3, 15, 16, 17, 63, 64, 255, 257, 300])
+def test_values_are_those_of_the_model_for_any_number_of_rows(n, kind):
+    model = MODELS[kind]()
+    found = models.decision_values(model, X[:n])
+    assert isinstance(found, np.ndarray) and found.shape == (n,)
+    np.testing.assert_allclose(found, model(jnp.asarray(X[:n])), rtol=1e-5, atol=2e-5)
+
+
+@given(st.integers(1, 20_000))
+def test_blocks_hold_all_rows_and_are_filled_by_a_quarter(n):
+    left, sizes = n, []
+    while left > 0:
+        sizes.append(predictions._next_size(left, predictions.SIZES))
+        assert sizes[-1] in predictions.SIZES and min(left, sizes[-1]) >= sizes[-1] / 4
+        left -= sizes[-1]
+    assert sizes == sorted(sizes, reverse=True) and sum(sizes[:-1]) < n
+
+
+def test_at_most_four_programs_are_compiled():
+    model = models.Linear(jnp.ones(7), jnp.zeros(()))
+    before = predictions._call._cache_size()
+    for n in [*range(1, 40), 255, 256, 257, 513, 777, 4000, 5000, 9001]:
+        models.decision_values(model, np.ones((n, 7), np.float32))
+    assert predictions._call._cache_size() - before == 4
+    other = models.Linear(2 * jnp.ones(7), jnp.ones(()))
+    assert models.decision_values(other, np.ones((3, 7), np.float32)).tolist() == [15.0] * 3
+    assert predictions._call._cache_size() - before == 4
+
+
+def test_sparse_rows_of_like_lengths_share_programs():
+    model = models.Linear(jnp.ones(40), jnp.zeros(()))
+    before = predictions._call._cache_size()
+    for length in (17, 20, 25, 30, 32):
+        x = scipy.sparse.csr_matrix((np.arange(40) < length) * np.ones((3, 1), np.float32))
+        assert models.decision_values(model, x).tolist() == [length] * 3
+    assert predictions._call._cache_size() - before == 1
+
+
+def test_rows_of_every_kind():
+    model, wanted = MODELS["linear"](), np.asarray(MODELS["linear"]()(jnp.asarray(X[:20])))
+    x = X[:20]
+    sparse = scipy.sparse.csr_matrix(x)
+    for rows in (x, x.tolist(), jnp.asarray(x), x.astype(np.float64), sparse, sparse.tocoo()):
+        np.testing.assert_allclose(
+            models.decision_values(model, rows), wanted, rtol=1e-5, atol=1e-5
+        )
+    rows = jaxsvm.dataset(sparse, SIGN[:20]).x
+    np.testing.assert_allclose(models.decision_values(model, rows), wanted, rtol=1e-5, atol=2e-5)
+    assert models.decision_values(model, np.ones((2, 4), int)).dtype == np.float32
+    assert models.decision_values(model, X[:0]).shape == (0,)
+    plain = models.decision_values(lambda x: x[:, 0] * 2, X[:5])
+    np.testing.assert_allclose(plain, 2 * X[:5, 0])
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [(X[:, :3], "x must have 4 columns"), (X[0], "x must be a matrix"), (["a"], "x must be")],
+)
+def test_rows_that_are_none(x, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        models.decision_values(MODELS["linear"](), x)
+
+
+NAMES = {
+    "strings": np.where(SIGN > 0, "spam", "ham"),
+    "numbers": np.where(SIGN > 0, 7, 3),
+    "booleans": SIGN > 0,
+    "labels": SIGN,
+    "three": np.array(["b", "c", "a"])[np.digitize(X[:, 0], [-0.5, 0.5])],
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_run_predicts_the_names_that_the_data_had(kind, tmp_path):
+    names = NAMES[kind]
+    data = jaxsvm.dataset(X, names)
+    solver = jaxsvm.linear_svm(1.0)
+    if kind == "three":
+        solver = jaxsvm.one_vs_rest(solver, classes=3)
+    result = jaxsvm.fit(solver, data, KEY)
+    found = result.predict(X)
+    assert found.dtype.kind == names.dtype.kind and set(found) <= set(names)
+    assert np.mean(found == names) > 0.8
+    score = np.asarray(result.model(jnp.asarray(X)))
+    place = np.argmax(score, 1) if kind == "three" else (score > 0) * 1
+    np.testing.assert_array_equal(found, np.unique(names)[place])
+    models.save(tmp_path / "model.npz", result.classifier)
+    loaded = models.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.predict(X), found)
+    models.save(tmp_path / "run.npz", result)
+    np.testing.assert_array_equal(models.load(tmp_path / "run.npz").predict(X), found)
+
+
+@pytest.mark.parametrize("wrap", ["two", "rest", "one"])
+def test_a_classifier_holds_support_vectors_only(wrap):
+    names = np.where(SIGN > 0, "b", "a") if wrap == "two" else NAMES["three"]
+    solver = jaxsvm.kernel_svm(1.0, kernels.rbf(gamma=0.5))
+    if wrap != "two":
+        solver = (jaxsvm.one_vs_rest if wrap == "rest" else jaxsvm.one_vs_one)(solver, classes=3)
+    result = jaxsvm.fit(solver, jaxsvm.dataset(X, names), KEY)
+    served = result.classifier
+    whole, kept = (
+        model if wrap == "two" else model.inner for model in (result.model, served.inner)
+    )
+    is_support = np.atleast_2d(np.asarray(whole.coef) != 0).any(axis=0)
+    assert 0 < is_support.sum() < 300
+    np.testing.assert_array_equal(kept.index, np.flatnonzero(is_support))
+    np.testing.assert_array_equal(kept.x, X[is_support])
+    np.testing.assert_allclose(served(X), result.model(jnp.asarray(X)), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(served.predict(X), result.predict(X))
+
+
+def test_names_are_no_structure_of_the_programs_of_fit():
+    """Another pair of names compiles nothing."""
+    solver = jaxsvm.linear_svm(1.0)
+    first = jaxsvm.fit(solver, jaxsvm.dataset(X, NAMES["strings"]), KEY)
+    other = jaxsvm.dataset(X, np.where(SIGN > 0, "yes", "no"))
+    events = listen()
+    second = jaxsvm.fit(solver, other, KEY)
+    assert not events and first.classes.names == ("ham", "spam")
+    np.testing.assert_array_equal(first.model.w, second.model.w)
+
+
+def test_a_hand_made_batch_predicts_labels_or_numbers():
+    data = jaxsvm.dataset(X, SIGN)._replace(classes=None)
+    assert set(jaxsvm.fit(jaxsvm.linear_svm(1.0), data, KEY).predict(X)) == {-1, 1}
+    data = jaxsvm.dataset(X, np.arange(300) % 3, task="multiclass")._replace(classes=None)
+    solver = jaxsvm.one_vs_rest(jaxsvm.linear_svm(1.0), classes=3)
+    assert set(jaxsvm.fit(solver, data, KEY).predict(X)) <= {0, 1, 2}
+
+
+def test_a_regression_predicts_values():
+    data = jaxsvm.dataset(X, X[:, 0], task="regression")
+    result = jaxsvm.fit(jaxsvm.linear_svm(1.0, loss=losses.squared), data, KEY)
+    np.testing.assert_allclose(result.predict(X), result.model(X), rtol=1e-5, atol=1e-5)
+    with pytest.raises(AttributeError, match="the targets are real"):
+        _ = result.classifier
+    labels = jaxsvm.fit(jaxsvm.linear_svm(1.0, loss=losses.squared), jaxsvm.dataset(X, SIGN), KEY)
+    assert set(labels.predict(X)) == {-1, 1}  # the data set says that they are labels
+
+
+def test_predictions_inside_of_transformations():
+    numbers = jaxsvm.fit(jaxsvm.linear_svm(1.0), jaxsvm.dataset(X, NAMES["numbers"]), KEY)
+    np.testing.assert_array_equal(jax.jit(numbers.predict)(X), numbers.predict(X))
+    boundary = models.Classifier(models.Linear(jnp.ones(1), jnp.zeros(())), (3, 7))
+    x = jnp.array([[-1.0], [0.0], [1.0]])  # at 0 the first
+    assert jax.jit(boundary.predict)(x).tolist() == boundary.predict(x).tolist() == [3, 3, 7]
+    strings = jaxsvm.fit(jaxsvm.linear_svm(1.0), jaxsvm.dataset(X, NAMES["strings"]), KEY)
+    with pytest.raises(TypeError, match="names that are strings, such as 'ham', cannot"):
+        jax.jit(strings.predict)(X)
+
+
+def test_values_that_are_not_finite_are_no_classes():
+    result = jaxsvm.fit(jaxsvm.linear_svm(1.0), jaxsvm.dataset(X, SIGN), KEY)
+    with pytest.raises(ValueError, match="x holds a NaN or an infinity, first in row 1"):
+        result.predict([[1.0, 2, 3, 4], [np.inf, 0, 0, 0]])
+
+
+def test_rows_that_hold_no_numbers_are_told_from_models_that_diverged():
+    result = jaxsvm.fit(jaxsvm.linear_svm(1.0), jaxsvm.dataset(X, SIGN), KEY)
+    with pytest.raises(ValueError, match="x holds a NaN or an infinity, first in row 1"):
+        result.predict([[1.0, 2, 3, 4], [np.nan, 0, 0, 0]])
+    with pytest.raises(TypeError, match=r"pass its rows, x\.x"):
+        result.predict(jaxsvm.dataset(X, SIGN))
+
+
+def test_rows_that_scipy_stores_twice_and_no_rows():
+    model = MODELS["kernel"]()
+    x = scipy.sparse.csr_matrix((np.array([1.0, 1, 2], np.float32), [0, 0, 3], [0, 3]), (1, 4))
+    found, dense = (models.decision_values(model, rows) for rows in (x, x.toarray()))
+    np.testing.assert_allclose(found, dense, rtol=1e-5)
+    assert x.nnz == 3  # the caller's matrix is as it was
+    result = jaxsvm.fit(jaxsvm.linear_svm(1.0), jaxsvm.dataset(X, SIGN), KEY)
+    assert result.predict(X[:0]).shape == (0,)
+
+
+def test_a_machine_that_reads_no_targets_predicts_values():
+    """The sign of its values is no class of the data."""
+    result = jaxsvm.fit(
+        jaxsvm.one_class(0.1, kernels.rbf(gamma=0.5)), jaxsvm.dataset(X, NAMES["strings"]), KEY
+    )
+    np.testing.assert_allclose(result.predict(X), result.model(jnp.asarray(X)), atol=1e-4)
+
+
+def test_a_selection_predicts_too():
+    make = lambda C: jaxsvm.linear_svm(C)
+    data = jaxsvm.dataset(X, NAMES["strings"])
+    found = jaxsvm.select(make, data, KEY, C=np.array([0.1, 1.0]), folds=2, progress=False)
+    assert np.mean(found.predict(X) == NAMES["strings"]) > 0.9
+    assert (found.classifier.predict(X) == found.predict(X)).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\x00", codec="utf-8"), min_size=1),
+        min_size=2,
+        max_size=4,
+        unique=True,
+    )
+)
+def test_any_strings_are_names(names):
+    y = np.array(names, object)[np.arange(300) % len(names)]
+    data = jaxsvm.dataset(X, y)
+    assert list(data.classes.names) == sorted(names)
+    labels = np.asarray(data.y)
+    first = 0 if len(names) > 2 else -1
+    for name, label in zip(sorted(names), sorted({first, *labels.tolist()}), strict=True):
+        assert (labels[y == name] == label).all()

@@ -1,0 +1,315 @@
+"""Dual coordinate descent with shrinking against visits in NumPy, LIBLINEAR, the interior point
+method and bounds in float64."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
+from sklearn.svm import LinearSVC, LinearSVR
+
+import jaxsvm
+from jaxsvm import losses
+from jaxsvm.solvers.dual.dual_descent import PRIMES
+
+N, D, C = 90, 6, 2.0
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(N, D)) * (RNG.random((N, D)) < 0.6)
+TARGET = X @ [1.0, -0.7, 0.4, 0.0, 0.3, 0.0] + 0.6 * RNG.normal(size=N) + 0.3
+Y = np.where(TARGET > 0, 1.0, -1.0)
+WEIGHT = RNG.integers(0, 4, N) * 1.0
+KEY = jax.random.key(5)
+BIASES = ("none", "feature")
+FORMS = {"dense": np.asarray, "sparse": scipy.sparse.csr_matrix}
+
+
+def dataset(x=X, y=Y, weight=None, form="sparse", dtype=np.float32, task="binary"):
+    return jaxsvm.dataset(FORMS[form](np.asarray(x, dtype)), y, weight, task=task)
+
+
+def fit(solver, data, **options):
+    return jaxsvm.fit(solver, data, KEY, **options)
+
+
+def with_ones(x, bias):
+    return x if bias == "none" else np.c_[x, np.ones(len(x))]
+
+
+def weights_of(model, bias):
+    w = np.asarray(model.w, np.float64)
+    return w if bias == "none" else np.append(w, float(model.b))
+
+
+def primal(w, bias, x=X, y=Y, C=C, weight=1.0):
+    """The objective of the hinge."""
+    return w @ w / 2 + C * np.sum(weight * np.maximum(1 - y * (with_ones(x, bias) @ w), 0))
+
+
+def visits_of(x, y, low, high, l1, rounds):
+    """The rule of the docstring for a dual sum_i y_i c_i - l1 |c_i| - |w|^2 / 2: the coefficients,
+    the weights, and how many rows were listed in each pass."""
+    everything = np.arange(len(y))
+    coef, w, listed = np.zeros(len(y)), np.zeros(x.shape[1]), everything
+    violation, sizes = np.inf, []
+    goal, visits, look, renewal = 0.1, 0.0, 8.0, 2.0
+    while visits < rounds:
+        stride, place, kept, largest = (
+            PRIMES[len(sizes) % len(PRIMES)] % len(listed),
+            0,
+            [],
+            -np.inf,
+        )
+        for _ in listed:
+            i, place = listed[place], (place + stride) % len(listed)
+            grad = y[i] - x[i] @ w
+            up = grad - (l1 if coef[i] >= 0 else -l1) if coef[i] < high[i] else -np.inf
+            down = -grad + (l1 if coef[i] > 0 else -l1) if coef[i] > low[i] else -np.inf
+            gain = max(up, down)
+            if gain >= -violation:
+                kept.append(i)
+                largest = max(largest, gain)
+                if gain > 0:
+                    q = x[i] @ x[i]
+                    free = coef[i] + grad / q
+                    free = np.sign(free) * max(abs(free) - l1 / q, 0)
+                    new = np.clip(free, low[i], high[i])
+                    w, coef[i] = w + (new - coef[i]) * x[i], new
+        sizes.append(len(listed))
+        visits += max(len(listed) / len(y), 1 / 64)
+        is_solved, is_whole = largest <= goal, len(listed) == len(y)
+        looks = (is_solved and is_whole) or visits >= min(look, rounds)
+        goal *= 0.3 if is_solved and is_whole else 1
+        visits += 2 * looks
+        look = 1.5 * visits if looks else look
+        begins_anew = looks or is_solved or not kept or visits - 2 * looks >= renewal
+        renewal = visits + 2 if begins_anew else renewal
+        listed = everything if begins_anew else np.array(kept)
+        violation = largest if largest > 0 else np.inf
+    return coef, w, sizes
+
+
+@pytest.mark.parametrize("loss", ["hinge", "tube"])
+@pytest.mark.parametrize("form", FORMS)
+def test_visits_are_those_of_the_rule(form, loss, x64):
+    """Rows leave the list in these passes and come back."""
+    C, rounds, kind = 0.05, 13, losses.hinge if loss == "hinge" else losses.eps_insensitive(0.2)
+    x, options = with_ones(X, "feature"), {"form": form, "dtype": np.float64}
+    bound = C * np.ones(N)
+    if loss == "hinge":
+        data = dataset(**options)
+        expected = visits_of(x, Y, np.where(Y > 0, 0, -C), np.where(Y > 0, C, 0), 0.0, rounds)
+    else:
+        data = dataset(y=TARGET, task="regression", **options)
+        expected = visits_of(x, TARGET, -bound, bound, 0.2, rounds)
+    coef, w, sizes = expected
+    assert len(set(sizes)) > 2 and len(sizes) > 8
+    run = fit(jaxsvm.dual_descent(C, loss=kind, tol=1e-9, rounds=rounds), data, steps=1)
+    assert int(run.state.solver.steps) == len(sizes)
+    np.testing.assert_allclose(run.state.solver.coef, coef, atol=1e-10)
+    np.testing.assert_allclose(weights_of(run.model, "feature"), w, atol=1e-10)
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_optima_of_labels(loss, bias, C, form):
+    options = {"loss": loss, "dual": True, "tol": 1e-9, "max_iter": 10**7, "random_state": 0}
+    peer = LinearSVC(C=C, fit_intercept=bias == "feature", **options).fit(X, Y)
+    best = np.append(peer.coef_[0], [] if bias == "none" else peer.intercept_)
+
+    def value(w):
+        slack = np.maximum(1 - Y * (with_ones(X, bias) @ w), 0)
+        return w @ w / 2 + C * np.sum(slack ** (1 + (loss == "squared_hinge")))
+
+    solver = jaxsvm.dual_descent(C, loss=losses.by_name(loss), bias=bias, tol=1e-5, rounds=1e4)
+    run = fit(solver, dataset(form=form))
+    assert run.converged and int(run.state.step) == 1
+    excess = value(weights_of(run.model, bias)) / value(best) - 1
+    assert -2e-6 <= excess <= float(run.info.residual[-1]) + 2e-6 <= 1.3e-5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_optima_of_the_tube(form):
+    peer = LinearSVR(C=C, epsilon=0.2, tol=1e-10, max_iter=10**7, random_state=0, dual=True)
+    peer.fit(X, TARGET)
+    solver = jaxsvm.dual_descent(C, loss=losses.eps_insensitive(0.2), tol=1e-6)
+    run = fit(solver, dataset(y=TARGET, form=form, task="regression"))
+    assert run.converged
+    wanted = np.append(peer.coef_, peer.intercept_)
+    np.testing.assert_allclose(np.append(run.model.w, run.model.b), wanted, atol=2e-3)
+
+
+OTHERS = [
+    losses.pinball(0.3),
+    losses.smooth_hinge(0.5),
+    losses.squared,
+    losses.squared_eps_insensitive(0.2),
+]
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("loss", OTHERS, ids=repr)
+def test_optima_of_other_losses_are_those_of_the_interior_point_method(loss):
+    y = {} if loss.labels else {"y": TARGET, "task": "regression"}
+    solver = jaxsvm.dual_descent(C, loss=loss, tol=1e-6, rounds=1e4)
+    ours, other = (
+        fit(each, dataset(**y)) for each in (solver, jaxsvm.interior_point(C, loss=loss))
+    )
+    assert ours.converged
+    x = np.asarray(X, np.float32)
+    np.testing.assert_allclose(ours.model(x), other.model(x), atol=3e-3)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_residual_is_the_gap_of_its_coefficients(form):
+    """Also where the update ends before its tolerance is met. The bias is a large one."""
+    Y = np.where(TARGET > 1.2, 1.0, -1.0)
+    for rounds, tol in ((3, 1e-9), (1000, 1e-4)):
+        solver = jaxsvm.dual_descent(C, tol=tol, rounds=rounds)
+        run = fit(solver, dataset(y=Y, weight=WEIGHT, form=form), steps=1)
+        assert run.model.b**2 > 0.2 * run.model.sqnorm()
+        coef = np.asarray(run.state.solver.coef, np.float64)
+        assert np.all((Y * coef >= 0) & (Y * coef <= C * WEIGHT + 1e-6))
+        x = with_ones(X.astype(np.float32).astype(np.float64), "feature")
+        w = weights_of(run.model, "feature")
+        np.testing.assert_allclose(w, coef @ x, atol=1e-5)
+        upper = primal(w, "feature", y=Y, weight=WEIGHT)
+        gap = upper - (Y @ coef - np.sum((coef @ x) ** 2) / 2)
+        assert float(run.info.residual[-1]) == pytest.approx(gap / upper, rel=2e-3, abs=1e-6)
+    assert run.converged
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_weights_are_copies_and_weight_0_is_absence(bias, x64):
+    times = WEIGHT.astype(int)
+    solver = jaxsvm.dual_descent(C, bias=bias, tol=1e-10, rounds=1e5)
+    double = {"dtype": np.float64}
+    weighted = fit(solver, dataset(weight=WEIGHT, **double))
+    copied = fit(solver, dataset(np.repeat(X, times, 0), np.repeat(Y, times), **double))
+    other = X.copy()
+    other[WEIGHT == 0] = 50.0
+    absent = fit(solver, dataset(other, np.where(WEIGHT == 0, -Y, Y), WEIGHT, **double))
+    assert weighted.converged
+    for run in (copied, absent):
+        np.testing.assert_allclose(weighted.model.w, run.model.w, atol=1e-5)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 30.0]), st.sampled_from([0.0, 0.2]))
+def test_the_residual_bounds_the_objective_whatever_the_data(seed, C, noise):
+    """Separable rows, equal rows, rows of zeros and columns of zeros are among them."""
+    random = np.random.default_rng(seed)
+    x = np.round(random.normal(size=(40, 3)), 1) * [1, 1, 0] * (random.random((40, 1)) < 0.9)
+    y = np.where(x[:, 0] + noise * random.normal(size=40) >= 0, 1.0, -1.0)
+    if np.unique(y).size < 2:
+        return
+    run = fit(jaxsvm.dual_descent(C), dataset(x, y))
+    best = LinearSVC(C=C, loss="hinge", dual=True, tol=1e-9, max_iter=10**6, random_state=0)
+    best.fit(x, y)
+    least = primal(np.append(best.coef_[0], best.intercept_), "feature", x, y, C)
+    ours = primal(weights_of(run.model, "feature"), "feature", x, y, C)
+    assert run.finite and ours <= least * (1 + float(run.info.residual[-1]) + 1e-5)
+
+
+def test_rows_of_zeros_of_large_targets():
+    """Without a bias their curvature is 0: no quotient of it overflows."""
+    x = X.copy()
+    x[3] = 0
+    y = 1000 * TARGET + 5000
+    options = {"loss": losses.eps_insensitive(100.0), "bias": "none"}
+    data = dataset(x, y, task="regression")
+    ours = fit(jaxsvm.dual_descent(1.0, tol=1e-6, **options), data)
+    other = fit(jaxsvm.interior_point(1.0, **options), data)
+    assert ours.finite
+    np.testing.assert_allclose(ours.model.w, other.model.w, rtol=1e-2, atol=0.1)
+
+
+def test_rows_that_cannot_move_end_the_run():
+    """Nothing moves in a pass where C is tiny: the run ends after it, without a thousand others."""
+    run = fit(jaxsvm.dual_descent(1e-6), dataset(), steps=1, tol=1e-30)
+    assert int(run.state.solver.steps) < 20 and run.finite
+    np.testing.assert_allclose(Y * run.state.solver.coef, 1e-6, rtol=1e-5)
+
+
+def test_many_visits_are_counted():
+    """Short lists are visited without end only until `rounds` visits of each row have gone by."""
+    x, y = load_breast_cancer(return_X_y=True)
+    x = (x - x.mean(0)) / x.std(0)
+    run = fit(jaxsvm.dual_descent(1e3, tol=1e-12, rounds=50), dataset(x, 2.0 * y - 1), steps=1)
+    assert not run.converged and 50 <= run.evals / len(y) <= 56
+
+
+@pytest.mark.parametrize("other", ["C", "smaller C", "loss", "rows"])
+def test_a_run_goes_on_from_the_state_of_another_problem(other):
+    """The state says that the old one is solved. The new one is solved then."""
+    old, new = jaxsvm.dual_descent(1e-2), jaxsvm.dual_descent(5.0, tol=1e-6)
+    if other == "smaller C":
+        old, new = jaxsvm.dual_descent(5.0), jaxsvm.dual_descent(1e-2, tol=1e-6)
+    if other == "loss":
+        new = jaxsvm.dual_descent(1e-2, loss=losses.squared_hinge, tol=1e-6)
+    state = fit(old, dataset(-X if other == "rows" else X)).state
+    run, alone = (fit(new, dataset(), steps=2, state=state), fit(new, dataset(), steps=2))
+    assert alone.converged and run.converged
+    np.testing.assert_allclose(run.model.w, alone.model.w, rtol=1e-2, atol=2e-3)
+
+
+@pytest.mark.long
+def test_many_classes_many_C_and_both_forms():
+    from sklearn.datasets import load_iris
+
+    x, y = load_iris(return_X_y=True)
+    data = jaxsvm.dataset(scipy.sparse.csr_matrix(x), y, task="multiclass")
+    solver = jaxsvm.one_vs_rest(jaxsvm.dual_descent(1.0, tol=1e-5, rounds=1e5), classes=3)
+    run = fit(solver, data)
+    peer = LinearSVC(loss="hinge", C=1.0, tol=1e-8, max_iter=10**7, random_state=0).fit(x, y)
+    for c in range(3):
+        sign = np.where(y == c, 1.0, -1.0)
+        own = np.append(run.model.inner.w[c], run.model.inner.b[c]).astype(float)
+        best = primal(np.append(peer.coef_[c], peer.intercept_[c]), "feature", x, sign, 1.0)
+        assert primal(own, "feature", x, sign, 1.0) <= best * (1 + 2e-5)
+    several = jnp.array([0.1, 1.0, 10.0])
+    at = lambda C: fit(jaxsvm.dual_descent(C), dataset(), steps=1).model.w
+    np.testing.assert_allclose(
+        jax.vmap(at)(several), [at(float(C)) for C in several], rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_derivatives_are_those_of_the_interior_point_method(form, x64):
+    data, dense = dataset(form=form, dtype=np.float64), dataset(form="dense", dtype=np.float64)
+    slope = lambda make, data: jax.jacobian(lambda C: fit(make(C), data, steps=1).model(X[:5]))(
+        0.02
+    )
+    ours = slope(lambda C: jaxsvm.dual_descent(C, tol=1e-12, rounds=1e5), data)
+    other = slope(lambda C: jaxsvm.interior_point(C, tol=1e-12), dense)
+    assert np.abs(ours).max() > 1e-2
+    np.testing.assert_allclose(ours, other, rtol=1e-5, atol=1e-7)
+
+
+def test_derivatives_in_the_rows_are_differences_of_solutions(x64):
+    data = dataset(form="dense", dtype=np.float64)
+    step = np.random.default_rng(1).normal(size=X.shape)
+    solver = jaxsvm.dual_descent(0.3, loss=losses.squared_hinge, tol=1e-14, rounds=1e5)
+    at = lambda t: fit(solver, data._replace(x=data.x + t * step), steps=1).model.w
+    slope = jax.jvp(at, (0.0,), (1.0,))[1]
+    differences = (at(1e-5) - at(-1e-5)) / 2e-5
+    np.testing.assert_allclose(slope, differences, rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="the dual of logistic"):
+        jaxsvm.dual_descent(1.0, loss=losses.logistic)
+    with pytest.raises(ValueError, match="bias must be one of 'feature', 'none'"):
+        jaxsvm.dual_descent(1.0, bias="free")
+    with pytest.raises(ValueError, match="rounds must be"):
+        jaxsvm.dual_descent(1.0, rounds=0)
+    for name in ("C", "tol"):
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            jaxsvm.dual_descent(**{"C": 1.0} | {name: 0.0})

@@ -1,0 +1,147 @@
+"""Jobs of all engines under JAX's debugging flags and modes: they end at the same model."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxsvm
+from jaxsvm import features, kernels, losses, samplers
+
+X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+Y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1, -1)
+RBF = kernels.rbf(gamma=0.5)
+
+
+@functools.cache
+def data(kind="labels", dtype="float32"):
+    x = jnp.asarray(X).astype(dtype)
+    if kind == "classes":
+        return jaxsvm.dataset(x, np.arange(40) % 3, task="multiclass")
+    if kind == "real":
+        return jaxsvm.dataset(x, X[:, 0], task="regression")
+    return jaxsvm.dataset(x, Y)
+
+
+def fitted(make, kind="labels", **options):
+    return lambda key, dtype: jaxsvm.fit(make(), data(kind, dtype), key, **options).model
+
+
+@functools.cache
+def phi():
+    return features.fourier(jax.random.key(2), RBF, dim=3, features=8)
+
+
+JOBS = {
+    "pegasos": fitted(lambda: jaxsvm.pegasos(0.1), steps=12),
+    "averaged": fitted(lambda: jaxsvm.averaged(jaxsvm.pegasos(0.1)), steps=12),
+    "epochs": fitted(lambda: jaxsvm.asgd(0.1), steps=12, sampler=samplers.epochs(4)),
+    "asset": fitted(lambda: jaxsvm.asset(0.1), steps=12),
+    "sdca": fitted(lambda: jaxsvm.sdca(1.0), steps=80),
+    "sdca, acf": fitted(lambda: jaxsvm.sdca(1.0), steps=80, sampler=samplers.acf()),
+    "sdca, kernel": fitted(lambda: jaxsvm.sdca(1.0, RBF), steps=80),
+    "cocoa": fitted(lambda: jaxsvm.cocoa(1.0, blocks=2), steps=4),
+    "dual_descent": fitted(lambda: jaxsvm.dual_descent(1.0)),
+    "interior_point": fitted(lambda: jaxsvm.interior_point(1.0)),
+    "augmented_lagrangian": fitted(lambda: jaxsvm.augmented_lagrangian(1.0)),
+    "newton": fitted(lambda: jaxsvm.newton(0.1, loss=losses.logistic, bias="free")),
+    "decomposition": fitted(lambda: jaxsvm.decomposition(1.0, RBF)),
+    "nu_svc": fitted(lambda: jaxsvm.nu_svc(0.3, RBF)),
+    "smo": fitted(lambda: jaxsvm.smo(1.0, RBF), steps=40),
+    "lasvm": fitted(lambda: jaxsvm.lasvm(1.0, RBF), steps=2),
+    "bsgd": fitted(lambda: jaxsvm.bsgd(0.1, RBF, budget=8), steps=20),
+    "perceptron": fitted(lambda: jaxsvm.perceptron(RBF), steps=20),
+    "ocas": fitted(lambda: jaxsvm.ocas(0.1), steps=5),
+    "wolfe": fitted(lambda: jaxsvm.wolfe(0.1), steps=5),
+    "scs": fitted(lambda: jaxsvm.scs(0.1, capacity=20), steps=5),
+    "least_squares": fitted(lambda: jaxsvm.least_squares(0.1), "real", steps=4),
+    "on_features": fitted(lambda: jaxsvm.on_features(phi(), jaxsvm.pegasos(0.1)), steps=12),
+    "one_vs_rest": fitted(
+        lambda: jaxsvm.one_vs_rest(jaxsvm.pegasos(0.1), classes=3), "classes", steps=12
+    ),
+    "select": lambda key, dtype: (
+        jaxsvm.select(
+            lambda C: jaxsvm.linear_svm(C),
+            data("labels", dtype),
+            key,
+            C=np.array([0.1, 1.0]),
+            folds=2,
+            progress=False,
+        ).model
+    ),
+}
+FLAGS = {
+    "check_tracer_leaks": ("jax_check_tracer_leaks", True),
+    "debug_nans": ("jax_debug_nans", True),
+    "debug_key_reuse": ("jax_debug_key_reuse", True),
+    "transfer_guard": ("jax_transfer_guard", "disallow"),
+    "threefry_partitionable": ("jax_threefry_partitionable", False),
+    "matmul_precision": ("jax_default_matmul_precision", "highest"),
+    "rbg": ("jax_default_prng_impl", "rbg"),
+    "debug_infs": ("jax_debug_infs", True),
+}
+DRAWS_ANEW = ("threefry_partitionable", "rbg")  # other keys draw other rows
+
+
+@functools.cache
+def plain(job):
+    return JOBS[job](jax.random.key(0), "float32")
+
+
+@pytest.mark.long(but=8)
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("job", JOBS)
+def test_a_flag_changes_nothing(job, flag, request):
+    expected = plain(job)
+    data()
+    name, value = FLAGS[flag]
+    key = jax.random.key(0)
+    before = getattr(jax.config, name)
+    jax.config.update(name, value)
+    try:
+        key = jax.random.key(0) if flag == "rbg" else key
+        found = JOBS[job](key, "float32")
+    finally:
+        jax.config.update(name, before)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert np.isfinite(np.asarray(one)).all()
+        if flag not in DRAWS_ANEW:
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("job", JOBS)
+def test_rows_of_16_bits(job, dtype):
+    with jax.numpy_dtype_promotion("standard"):  # rows of 16 bits meet numbers of 32
+        model = JOBS[job](jax.random.key(0), dtype)
+    for leaf in jax.tree.leaves(model):
+        assert np.isfinite(np.asarray(leaf, np.float64)).all()
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("job", JOBS)
+def test_raw_keys(job):
+    """An old key of two words is a key, or it is refused in a sentence."""
+    try:
+        model = JOBS[job](jax.random.PRNGKey(0), "float32")
+    except (TypeError, ValueError) as error:
+        assert "key" in str(error) and "jax.random" in str(error)
+        return
+    for one, other in zip(jax.tree.leaves(model), jax.tree.leaves(plain(job)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("job", ["averaged", "newton", "dual_descent", "decomposition", "wolfe"])
+def test_without_compilation(job):
+    expected = plain(job)
+    with jax.disable_jit():
+        found = JOBS[job](jax.random.key(0), "float32")
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)

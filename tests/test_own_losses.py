@@ -1,0 +1,123 @@
+"""Losses of the user with no more than a method needs, against SciPy and differences."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import jaxsvm
+from jaxsvm import kernels
+
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(60, 3))
+TARGET = X @ [1.0, -2.0, 0.5] + 0.3 * RNG.standard_t(2, 60)
+KEY, LAM = jax.random.key(0), 0.1
+DATA = jaxsvm.dataset(X.astype(np.float32), TARGET, task="regression")
+
+
+def slope_of(f, y, width):
+    return jnp.clip((f - y) / width, -1.0, 1.0)
+
+
+def value_of(f, y, width):
+    r = jnp.abs(f - y)
+    return jnp.where(r <= width, r * r / (2 * width), r - width / 2)
+
+
+@jaxsvm.loss
+def huber(width=1.0):
+    return jaxsvm.Loss(
+        lambda f, y: value_of(f, y, width), lambda f, y: slope_of(f, y, width), labels=False
+    )
+
+
+@jaxsvm.loss
+def smooth_huber(width=1.0):
+    fields = huber(width).make()
+    return fields._replace(
+        curvature=lambda f, y: jnp.where(jnp.abs(f - y) <= width, 1 / width, 0.0)
+    )
+
+
+def objective(w, width=0.5):
+    r = np.abs(X @ w - TARGET)
+    huber_values = np.where(r <= width, r * r / (2 * width), r - width / 2)
+    return LAM / 2 * w @ w + huber_values.mean()
+
+
+BEST = minimize(objective, np.zeros(3), method="BFGS", options={"gtol": 1e-10}).fun
+BY_SLOPE = {
+    "ocas": lambda loss: (jaxsvm.ocas(LAM, loss=loss), {"steps": 300, "tol": 1e-5}, 1e-4),
+    "svm_perf": lambda loss: (jaxsvm.svm_perf(LAM, loss=loss), {"steps": 300, "tol": 1e-5}, 1e-4),
+    "pegasos": lambda loss: (jaxsvm.pegasos(LAM, loss=loss), {"steps": 20_000}, 2e-2),
+    "subgradient": lambda loss: (jaxsvm.subgradient(LAM, loss=loss), {"steps": 4_000}, 2e-2),
+    "asgd": lambda loss: (jaxsvm.asgd(LAM, loss=loss), {"steps": 20_000}, 2e-2),
+    "asset": lambda loss: (jaxsvm.asset(LAM, loss=loss), {"steps": 20_000}, 1e-1),
+}
+
+
+@pytest.mark.parametrize("method", BY_SLOPE)
+def test_methods_that_need_values_and_slopes_reach_the_minimum(method):
+    solver, options, excess = BY_SLOPE[method](huber(0.5))
+    model = jaxsvm.fit(solver, DATA, KEY, **options).model
+    b = float(model.b)
+    assert b == 0 or method == "asset"
+    value = objective(np.asarray(model.w, np.float64)) if method != "asset" else BEST
+    assert BEST * (1 - 1e-5) <= value <= BEST * (1 + excess)
+    if method == "asset":  # it has a free bias
+        assert float(jaxsvm.risk_on(DATA, huber(0.5))(model)) < 2 * BEST
+
+
+def test_methods_that_need_a_curvature():
+    for solver in (
+        jaxsvm.newton(LAM, loss=smooth_huber(0.5)),
+        jaxsvm.linear_svm(1 / (LAM * 60), loss=smooth_huber(0.5), bias="none", tol=1e-7),
+    ):
+        model = jaxsvm.fit(solver, DATA, KEY).model
+        assert objective(np.asarray(model.w, np.float64)) <= BEST * (1 + 1e-6)
+
+
+def test_the_derivative_in_the_number_of_a_loss(x64):
+    data = jaxsvm.dataset(X, TARGET, task="regression")
+
+    def total(width):
+        solver = jaxsvm.linear_svm(0.2, loss=smooth_huber(width), bias="none", tol=1e-14)
+        return jnp.sum(jaxsvm.fit(solver, data, KEY, steps=1).model.w)
+
+    difference = (total(0.5 + 1e-6) - total(0.5 - 1e-6)) / 2e-6
+    assert float(jax.grad(total)(0.5)) == pytest.approx(float(difference), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: jaxsvm.sdca(1.0, loss=huber()), "has no dual_step: give it one, or take pegasos"),
+        (lambda: jaxsvm.newton(0.1, loss=huber()), "newton needs a loss with a continuous slope"),
+        (lambda: jaxsvm.linear_svm(1.0, loss=huber()), "a curvature or a quadratic dual"),
+        (lambda: jaxsvm.dual_descent(1.0, loss=huber()), "is not quadratic"),
+        (
+            lambda: jaxsvm.decomposition(1.0, kernels.linear(), loss=huber(), bias="none"),
+            "not quadratic",
+        ),
+        (
+            lambda: jaxsvm.certificate(
+                jaxsvm.models.Linear(jnp.ones(3), jnp.zeros(())), DATA, LAM, huber()
+            ),
+            "has no conjugate: give it one, or take the residual",
+        ),
+    ],
+)
+def test_what_is_missing_is_said_with_what_can_do_without(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_loss_of_ones_own_is_a_value_and_a_function():
+    assert huber(0.5) == huber(0.5) != huber(0.25) and huber(0.5).width == 0.5
+    f, y = jnp.array([0.0, 2.0]), jnp.array([0.25, 0.0])
+    np.testing.assert_allclose(huber(0.5)(f, y), value_of(f, y, 0.5))
+    slope = jax.grad(lambda f: jnp.sum(huber(0.5)(f, y)))(f)
+    np.testing.assert_allclose(slope, slope_of(f, y, 0.5))
