@@ -274,6 +274,30 @@ def matrix(name: str, value: Any, columns: int | None = None, *, rank: int | Non
     return value.astype(np.float32) if is_integer else value
 
 
+def check_rows(x: Any, **others: Any) -> None:
+    """Raise unless x (n, d) has rows and columns, and each of `others` a number for each row.
+
+    None among the others is left out.
+
+    Raises:
+        ValueError: another shape.
+    """
+    shape = np.shape(x)
+    if len(shape) != 2:
+        raise ValueError(
+            f"x must be a matrix with a row for each example, got shape {shape}; "
+            "use x.reshape(len(x), -1)"
+        )
+    if not shape[0] or not shape[1]:
+        raise ValueError(f"x has shape {shape}: there must be at least one row and one column")
+    for name, a in others.items():
+        if a is not None and np.shape(a) != shape[:1]:
+            raise ValueError(
+                f"{name} must hold one number for each of the {shape[0]} rows of x, got shape "
+                f"{np.shape(a)}"
+            )
+
+
 def _aligned_copy(a: np.ndarray) -> np.ndarray:
     """A copy that begins where JAX wants arrays to begin, so that it makes no other one."""
     memory = np.empty(a.nbytes + 64, np.uint8)

@@ -143,6 +143,16 @@ def _grouped(classes: tuple, positive: Any) -> tuple:
     return (rest[0] if len(rest) == 1 else REST, "|".join(name for name in texts if name in wanted))
 
 
+def unlabelled(parts: Sequence[Rows]) -> Loaded:
+    """Data sets of rows to predict, with targets of 0."""
+    return Loaded(
+        [
+            _batch(part, np.zeros(part.x.shape[0]), "regression", not i)
+            for i, part in enumerate(parts)
+        ]
+    )
+
+
 def assemble(
     parts: Sequence[Rows], *, task: str | None = None, positive: Any = None, classes: Any = None
 ) -> Loaded:
@@ -156,17 +166,13 @@ def assemble(
         classes: names of an earlier call; None: those of the first part.
 
     Raises:
-        ValueError: no targets in some of the parts, or in all with a task; one class only, more
-            than two with task="binary", a class that is not in the first part.
+        ValueError: no targets in some of the parts; one class only, more than two with
+            task="binary", a class that is not in the first part.
     """
     if task is not None:
         check_choice("task", task, ("binary", "multiclass", "regression", "ranking"))
     if not parts:
         raise ValueError("give the path of at least one file")
-    if all(part.y is None for part in parts) and task is None:  # rows to predict
-        unknown = [np.zeros(part.x.shape[0]) for part in parts]
-        pairs = enumerate(zip(parts, unknown, strict=True))
-        return Loaded([_batch(part, y, "regression", not i) for i, (part, y) in pairs])
     if any(part.y is None for part in parts):
         raise ValueError("there are no labels beside the rows")
     names = [normalize_names(part.y) for part in parts]

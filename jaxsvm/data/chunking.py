@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..checks import check_rows
 from ..types import Batch
 
 
@@ -79,19 +80,13 @@ def chunks(x: Any, y: Any = None, weight: Any = None, *, rows: int) -> Chunks:
         if y is not None or weight is not None:
             raise ValueError("a Batch has its own targets and weights: leave y and weight out")
         return Chunks(jax.tree.map(np.asarray, x), int(rows))
-    if np.ndim(x) != 2 or not np.shape(x)[0]:
-        raise ValueError(f"x must be a matrix with a row for each example, got shape {np.shape(x)}")
-    n = np.shape(x)[0]
+    check_rows(x, y=() if y is None else y, weight=weight)
     for name, a in (("x", x), ("y", y), ("weight", weight)):
-        if (a is not None or name == "y") and name != "x" and np.shape(a) != (n,):
-            raise ValueError(
-                f"{name} must hold one number for each of the {n} rows of x, got "
-                f"shape {np.shape(a)}"
-            )
         if np.ma.is_masked(a):
             raise ValueError(
                 f"{name} has masked entries, which are no numbers: drop such rows or fill them in"
             )
+    n = np.shape(x)[0]
     as_array = lambda a: a if isinstance(a, np.memmap) else np.asarray(a)
     ones = np.broadcast_to(np.float32(1), n) if weight is None else as_array(weight)
     arrays: Any = as_array(x), as_array(y), np.broadcast_to(np.int32(0), n), ones

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..recipe import check_choice
-from .assemble import Loaded, Rows, assemble, with_file_names
+from .assemble import Loaded, Rows, assemble, unlabelled, with_file_names
 from .from_arrays import caller_stacklevel
 from .missing import is_missing
 from .parsing import (
@@ -83,6 +83,8 @@ def load_csv(
                 f"{path} has {part.x.shape[1]} columns beside the label, {paths[0]} "
                 f"has {parts[0].x.shape[1]}"
             )
+    if label is None and task is None and parts:
+        return with_file_names(paths, lambda: unlabelled(parts))
     return with_file_names(
         paths, lambda: assemble(parts, task=task, positive=positive, classes=classes)
     )

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..checks import jax_dtype, refuse_masked, x64_enabled
+from ..checks import check_rows, jax_dtype, refuse_masked, x64_enabled
 from ..models import Classes
 from ..numerics import pad_rows
 from ..ranking import check_grades
@@ -80,23 +80,9 @@ def dataset(
     y, names, task = _numbered(y, classes, task)
     sparse = is_sparse(x)
     x, y = csr(x) if sparse else numbers("x", x), numbers("y", y)
-    if x.ndim != 2:
-        raise ValueError(
-            f"x must be a matrix with a row for each example, got shape {x.shape}; "
-            "use x.reshape(len(x), -1)"
-        )
-    if not x.shape[0] or not x.shape[1]:
-        raise ValueError(f"x has shape {x.shape}: there must be at least one row and one column")
-    if y.shape != x.shape[:1]:
-        raise ValueError(
-            f"y must hold one target for each of the {x.shape[0]} rows of x, got shape {y.shape}"
-        )
-    weight = np.ones(len(y)) if weight is None else numbers("weight", weight)
-    if weight.shape != y.shape:
-        raise ValueError(
-            f"weight must hold one number for each of the {len(y)} rows of x, got "
-            f"shape {weight.shape}"
-        )
+    weight = weight if weight is None else numbers("weight", weight)
+    check_rows(x, y=y, weight=weight)
+    weight = np.ones(len(y)) if weight is None else weight
     # the dtype of all sums
     dtype = np.dtype(np.float64 if x.dtype == np.float64 and x64_enabled() else np.float32)
     for name, a in (("x", x.data if sparse else x), ("y", y), ("weight", weight)):

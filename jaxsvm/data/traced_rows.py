@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..checks import matrix
+from ..checks import check_rows, matrix, on_host
 from ..numerics import accum_dtype
 from ..types import Array, Batch
 
@@ -28,20 +28,16 @@ def traced_batch(x: Any, y: Any, weight: Any, query: Any, task: str, classes: An
         TypeError, ValueError: shapes or dtypes that do not match.
     """
     x = matrix("x", x)
-    if not x.shape[0] or not x.shape[1]:
-        raise ValueError(f"x has shape {x.shape}: there must be at least one row and one column")
+    check_rows(x, y=y, weight=weight, query=query)
     n, dtype = x.shape[0], accum_dtype(x)
-    arrays = {"y": y, "weight": jnp.ones(n, dtype) if weight is None else weight, "query": query}
-    for name, a in arrays.items():
-        if a is not None and jnp.shape(a) != (n,):
-            raise ValueError(
-                f"{name} must hold one number for each of the {n} rows of x, got shape "
-                f"{jnp.shape(a)}"
-            )
+    for name, a in (("x", x), ("y", y), ("weight", weight)):
+        known = None if a is None or is_traced_array(a) else on_host(getattr(a, "value", a))
+        if known is not None and not np.isfinite(known).all():
+            raise ValueError(f"{name} holds a NaN or an infinity: drop or fill in such rows")
     y = labels(jnp.asarray(y), dtype) if task == "binary" else jnp.asarray(y).astype(dtype)
     query = None if query is None else jnp.asarray(query).astype(jnp.int32)
     index = np.arange(n, dtype=np.int32)
-    weight = jnp.asarray(arrays["weight"]).astype(dtype)
+    weight = jnp.ones(n, dtype) if weight is None else jnp.asarray(weight).astype(dtype)
     return Batch(jnp.asarray(x), y, jnp.asarray(index), weight, query, classes)
 
 

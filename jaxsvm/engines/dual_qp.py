@@ -37,6 +37,7 @@ from ..numerics import (
 )
 from ..recipe import as_static, cast, check_choice, check_positive, register, unwrap_static
 from ..types import MOST_ROUNDINGS, Array, Batch, Info, Loss, Quadratic, Scalar
+from .linear_dual import check_quadratic
 
 
 class Dual(NamedTuple):
@@ -130,11 +131,7 @@ def make_qp(C: Scalar, kernel: Any, loss: Loss, bias: str, start: Array | None) 
     check_start(start)
     check_positive(C=C)
     check_choice("bias", bias, ("free", "none"))
-    if loss.quadratic is None:
-        raise ValueError(
-            f"the dual of {loss!r} is not quadratic: take sdca, or a loss such as "
-            "hinge or eps_insensitive"
-        )
+    check_quadratic(loss)
     return Problem(C, as_kernel(kernel), as_static(loss))
 
 

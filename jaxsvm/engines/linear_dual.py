@@ -7,11 +7,62 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from ..checks import check_whole
 from ..implicit import solution
 from ..kernels import linear
 from ..numerics import dot
-from ..recipe import unwrap_static
-from ..types import Array, Batch, SparseRows
+from ..recipe import check_choice, check_positive, unwrap_static
+from ..types import Array, Batch, Loss, Scalar, SparseRows
+
+COLUMNS = 1000  # a factorisation of more takes longer than the passes of other methods
+MOST_ROUNDS = 100_000
+
+
+def check_quadratic(loss: Loss) -> None:
+    """Raise ValueError for a loss whose dual is not quadratic."""
+    if loss.quadratic is None:
+        raise ValueError(
+            f"the dual of {loss!r} is not quadratic: take newton, ocas or sdca, or a loss such as "
+            "hinge or eps_insensitive"
+        )
+
+
+def check_arguments(
+    C: Scalar, loss: Loss, bias: str, tol: Scalar, rounds: Scalar, biases: tuple[str, ...]
+) -> None:
+    """Raise ValueError for arguments that no solver of a linear dual takes.
+
+    Args:
+        C: above 0.
+        loss: one whose dual is quadratic.
+        bias: one of `biases`.
+        tol: above 0.
+        rounds: a whole number from 1 to `MOST_ROUNDS`.
+        biases: of the solver.
+    """
+    check_positive(C=C, tol=tol)
+    check_choice("bias", bias, biases)
+    check_whole("rounds", rounds, most=MOST_ROUNDS)
+    check_quadratic(loss)
+
+
+def check_columns(caller: str, columns: int, instead: str) -> None:
+    """Raise ValueError for rows of more columns than a factorisation is for.
+
+    Args:
+        caller: the solver's name.
+        columns: of the rows.
+        instead: what to take for such rows.
+    """
+    if columns > COLUMNS:
+        raise ValueError(
+            f"{caller} takes rows of up to {COLUMNS} columns, got {columns}: take {instead}"
+        )
+
+
+def clip_rounds(rounds: Scalar) -> Array:
+    """The number of rounds as an int32 from 1 to `MOST_ROUNDS`."""
+    return jnp.clip(jnp.asarray(rounds), 1, MOST_ROUNDS).astype(jnp.int32)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

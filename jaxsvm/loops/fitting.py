@@ -325,14 +325,17 @@ def fit(
         run, curve, cause = _on_host(call, run, saver, progress, seconds)
         check_drawn(draws, run, curve, first_step, n)
     loss = _last_loss(curve, traced, accum_dtype(data.x))
-    if is_traced(data.weight):  # others were checked
-        loss = jnp.where(_may_be_weights(data.weight), loss, jnp.nan)
+    # known targets and weights were checked
+    is_right = may_be_targets(fields.targets, data) if is_traced(data.y, data.weight) else True
+    if is_traced(data.weight):
+        is_right &= _may_be_weights(data.weight)
+        loss = jnp.where(is_right, loss, jnp.nan)
     centred = feed.x if isinstance(feed.x, CentredRows) else None
     # a second Ctrl-C does not lose the run
     with DeferredInterrupt() if cause == INTERRUPTED else contextlib.nullcontext():
         model, finite = conclude(solver_arg, run.solver, data, data, loss, centred)
-        if is_traced(data.y):  # others were checked
-            model = _nan_unless(may_be_targets(fields.targets, data), model)
+        if is_right is not True:
+            model = _nan_unless(is_right, model)
         limit = cast(np.nan, dtype) if limit is None else limit
         ended = jax.device_put(np.int32(cause))
         run = run if traced else run._replace(solver=own_buffers(run.solver, (data, state)))
@@ -507,7 +510,7 @@ def _last_loss(curve: Curve, traced: bool, dtype: Any) -> Any:
 
 
 def _nan_unless(is_right: Any, model: Any) -> Any:
-    """The model, whose numbers are nan where it was trained on targets that are none."""
+    """The model, whose numbers are nan where targets or weights are none."""
     is_real = lambda a: hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.floating)
     nan_of = lambda a: jnp.where(is_right, a, jnp.nan) if is_real(a) else a
     return jax.tree.map(nan_of, model)

@@ -659,7 +659,7 @@ def test_bad_input_is_one_line(there, capsys):
         "--features",
         "nystrom",
     )
-    refused(capsys, "is not quadratic: take sdca", *exact, "--loss", "logistic")
+    refused(capsys, "is not quadratic: take newton, ocas or sdca", *exact, "--loss", "logistic")
     refused(capsys, "takes --bias free or none, got feature", *exact, "--bias", "feature")
     refused(capsys, "--multiclass is for more than two classes", *exact, "--multiclass", "ovo")
     refused(capsys, "say which is +1, --positive", "sweep", "kinds.csv")

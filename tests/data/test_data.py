@@ -330,7 +330,7 @@ def test_a_single_name_is_refused():
 
 @pytest.mark.parametrize("y", [[1, -1], [1, -1, 1, 1], [[1], [-1], [1]], 1])
 def test_targets_of_another_shape(y):
-    refused(r"^y must hold one target for each of the 3 rows of x, got shape \(", X, y)
+    refused(r"^y must hold one number for each of the 3 rows of x, got shape \(", X, y)
 
 
 @pytest.mark.parametrize("weight", [[1, 1], [[1], [1], [1]], 1.0])

@@ -51,6 +51,33 @@ def test_labels_that_are_none_are_not_trained_on():
     assert np.isfinite(weights(X, (Y > 0) + 1)).all()
 
 
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+@pytest.mark.parametrize("loss", [losses.squared_hinge, losses.hinge], ids=str)
+def test_weights_that_are_none_make_nan(bad, loss):
+    def coefficients(weight):
+        solver = jaxsvm.linear_svm(0.5, loss=loss)
+        return jaxsvm.fit(solver, jaxsvm.dataset(X, Y, weight), KEY, steps=1).model.w
+
+    weight = WEIGHT.copy()
+    weight[3] = bad
+    assert np.isnan(jax.jit(coefficients)(weight)).all()
+    assert np.isnan(jax.jit(coefficients)(0 * WEIGHT)).all()
+    assert np.isfinite(jax.jit(coefficients)(WEIGHT)).all()
+
+
+@pytest.mark.parametrize("name", ["x", "y", "weight"])
+def test_what_is_known_is_finite(name):
+    known = {"x": X, "y": X[:, 0].copy(), "weight": WEIGHT}
+    known[name] = np.where(np.arange(30) == 7, np.nan, known[name].T).T
+    traced = "y" if name == "x" else "x"
+
+    def make(a):
+        return jaxsvm.dataset(**{**known, traced: a}, task="regression")
+
+    with pytest.raises(ValueError, match=f"{name} holds a NaN"):
+        jax.jit(make)(known[traced])
+
+
 def test_other_tasks():
     made = jax.jit(lambda x, y: jaxsvm.dataset(x, y, task="regression"))(X, X[:, 0])
     np.testing.assert_array_equal(made.y, X[:, 0])

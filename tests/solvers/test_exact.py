@@ -794,7 +794,7 @@ def test_on_features_it_is_the_machine_of_their_products():
         (lambda: solver(C=0.0), "C must be a finite number above 0"),
         (lambda: solver(C=-1.0), "C must be a finite number above 0"),
         (lambda: solver(C=jnp.ones(2)), r"C has shape \(2,\); sweep it"),
-        (lambda: solver(losses.logistic), "not quadratic: take sdca"),
+        (lambda: solver(losses.logistic), "not quadratic: take newton, ocas or sdca"),
         (lambda: solver(losses.crammer_singer), "needs a score of each class"),
         (lambda: solver(bias="feature"), "bias must be one of 'free', 'none'"),
         (lambda: solver(working_set=6), "working_set must be a multiple of 4, got 6"),

@@ -537,11 +537,11 @@ def test_what_is_refused():
         lambda data: fit(jaxsvm.interior_point(C, bias="free"), data, steps=1).model.w
     )(one_class)
     assert np.all(np.isfinite(inside))  # where the labels are not known
-    with pytest.raises(ValueError, match="up to 1000 columns, got 1001: take sdca"):
+    with pytest.raises(ValueError, match="up to 1000 columns, got 1001: take dual_descent"):
         fit(jaxsvm.interior_point(C), dataset(np.ones((4, 1001)), np.array([1, -1, 1, -1.0])))
-    with pytest.raises(ValueError, match="is not quadratic: take sdca"):
+    with pytest.raises(ValueError, match="is not quadratic: take newton, ocas or sdca"):
         jaxsvm.interior_point(C, loss=losses.logistic)
-    with pytest.raises(ValueError, match="rounds must be a whole number from 1 to 10000, got 0"):
+    with pytest.raises(ValueError, match="rounds must be a whole number from 1 to 100000, got 0"):
         jaxsvm.interior_point(C, rounds=0)
     with pytest.raises(ValueError, match="tol"):
         jaxsvm.interior_point(C, tol=-1.0)

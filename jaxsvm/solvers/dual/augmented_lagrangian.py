@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...checks import check_whole
 from ...engines.dual_qp import stop_gradients
 from ...engines.line_search import slope_step
-from ...engines.linear_dual import attach_derivatives
+from ...engines.linear_dual import attach_derivatives, check_arguments, check_columns, clip_rounds
 from ...losses import hinge
 from ...models import Linear
 from ...numerics import (
@@ -28,12 +27,10 @@ from ...numerics import (
     pairwise_sum,
     sparsely_weighted_gram,
 )
-from ...recipe import as_static, cast, check_choice, check_positive, register, solver, unwrap_static
+from ...recipe import as_static, cast, register, solver, unwrap_static
 from ...samplers import whole
 from ...types import Array, Batch, Hooks, Info, Loss, Quadratic, Scalar, Solver, SparseRows
 
-COLUMNS = 1000  # a factorisation of more takes longer than the passes of other methods
-MOST_ROUNDS = 10_000
 GROWTH = 3.0  # of the penalty, from one augmented Lagrangian to the next
 # penalties of targets of mean size 1; with larger ones than needed float32 ends above 1e-6
 USUAL_PENALTY, MOST_PENALTY = 30.0, 1e4
@@ -238,23 +235,12 @@ def augmented_lagrangian(
         Operations Research 1, 1976.
     """
     tol = 1e-6 if tol is None else tol
-    check_positive(C=C, tol=tol)
-    check_choice("bias", bias, ("feature", "none"))
-    check_whole("rounds", rounds, most=MOST_ROUNDS)
-    if loss.quadratic is None:
-        raise ValueError(
-            f"the dual of {loss!r} is not quadratic: take sdca, or a loss such as "
-            "hinge or eps_insensitive"
-        )
+    check_arguments(C, loss, bias, tol, rounds, ("feature", "none"))
     constant = bias == "feature"
 
     def init(key, data):
         columns = data.x.shape[-1]
-        if columns > COLUMNS:
-            raise ValueError(
-                f"augmented_lagrangian takes rows of up to {COLUMNS} columns, got {columns}: "
-                "take sdca"
-            )
+        check_columns("augmented_lagrangian", columns, "dual_descent")
         dtype = accum_dtype(data.x)
         y, weight, static_loss = cast((data.y, data.weight, as_static(loss)), dtype)
         y, weight = jnp.asarray(y), jnp.asarray(weight)
@@ -320,7 +306,7 @@ def _minimise(constant: bool) -> Callable:
         bounds = loss.quadratic(y, jnp.ones_like(y))
         unit = _first_penalty(y, state.weight)
         rows = Rows(x, y, share, pairwise_sum(share), unit, bounds, loss, constant)
-        limit = jnp.clip(jnp.asarray(rounds), 1, MOST_ROUNDS).astype(jnp.int32)
+        limit = clip_rounds(rounds)
 
         def is_unsolved(state):
             # with a small C the gap of 0 is a small share of P, but 0 tells no rows apart

@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...checks import check_whole
 from ...engines.dual_qp import stop_gradients
-from ...engines.linear_dual import attach_derivatives
+from ...engines.linear_dual import attach_derivatives, check_arguments, clip_rounds
 from ...losses import hinge
 from ...models import Linear
 from ...numerics import (
@@ -24,12 +23,11 @@ from ...numerics import (
     row_loops,
     sqnorms,
 )
-from ...recipe import as_static, cast, check_choice, check_positive, register, solver, unwrap_static
+from ...recipe import as_static, cast, register, solver, unwrap_static
 from ...samplers import whole
 from ...types import Array, Hooks, Info, Loss, Quadratic, Solver
 
 TOL = 1e-4  # default relative duality gap
-MOST_ROUNDS = 100_000
 FIRST_LOOK = 8.0  # visits of each row before the first look; then half as many again, with it
 RENEWAL = 2.0  # visits of each row after which all are listed again
 SHORTEST = 1 / 64  # visits of each row that a pass counts at least: float32 adds them up exactly
@@ -204,14 +202,7 @@ def dual_descent(
         Large-scale linear support vector regression, JMLR 13, 2012, algorithm 4.
     """
     tol = TOL if tol is None else tol
-    check_positive(C=C, tol=tol)
-    check_choice("bias", bias, ("feature", "none"))
-    check_whole("rounds", rounds, most=MOST_ROUNDS)
-    if loss.quadratic is None:
-        raise ValueError(
-            f"the dual of {loss!r} is not quadratic: take newton, ocas or sdca, or a loss such as "
-            "hinge or eps_insensitive"
-        )
+    check_arguments(C, loss, bias, tol, rounds, ("feature", "none"))
     constant = bias == "feature"
     solve = make_solver(constant)
 
@@ -227,7 +218,7 @@ def dual_descent(
         numbers = cast((C, tol, rounds, as_static(loss)), dtype)
         numbers, state, x, y = stop_gradients((numbers, state, batch.x, batch.y.astype(dtype)))
         cast_C, cast_tol, most, cast_loss = numbers
-        most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
+        most = clip_rounds(most)
         new, total, visits = solve(cast_C, cast_tol, most, cast_loss, state, x, y)
         info = Info(
             loss=total / (cast_C * jnp.maximum(jnp.sum(state.weight), jnp.finfo(dtype).tiny)),

@@ -9,20 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ...checks import check_whole
 from ...engines.dual_qp import stop_gradients
-from ...engines.linear_dual import attach_derivatives
+from ...engines.linear_dual import attach_derivatives, check_arguments, check_columns, clip_rounds
 from ...losses import hinge
 from ...models import Linear
 from ...numerics import accum_dtype, count, in_double, is_traced
-from ...recipe import as_static, cast, check_choice, check_positive, solver, unwrap_static
+from ...recipe import as_static, cast, solver, unwrap_static
 from ...samplers import whole
 from ...types import Array, Batch, Hooks, Info, Loss, Scalar, Solver, SparseRows
 from . import interior
 from .interior import InteriorState, Iterate
-
-COLUMNS = 1000  # a factorisation of more takes longer than the passes of other methods
-MOST_ROUNDS = 10_000
 
 
 @solver
@@ -94,22 +90,13 @@ def interior_point(
         support vector machines, SIAM J. Optimization 13, 2002.
     """
     tol = 1e-6 if tol is None else tol
-    check_positive(C=C, tol=tol)
-    check_choice("bias", bias, ("feature", "free", "none"))
-    check_whole("rounds", rounds, most=MOST_ROUNDS)
-    if loss.quadratic is None:
-        raise ValueError(
-            f"the dual of {loss!r} is not quadratic: take sdca, or a loss such as "
-            "hinge or eps_insensitive"
-        )
+    check_arguments(C, loss, bias, tol, rounds, ("feature", "free", "none"))
     solve = in_double(functools.partial(interior.solve, bias))
+    instead = "kernel_svm with kernels.linear()" if bias == "free" else "dual_descent"
 
     def init(key, data):
         columns = data.x.shape[-1]
-        if columns > COLUMNS:
-            raise ValueError(
-                f"interior_point takes rows of up to {COLUMNS} columns, got {columns}: take sdca"
-            )
+        check_columns("interior_point", columns, instead)
         dtype = accum_dtype(data.x)
         y, weight = cast((data.y, data.weight), dtype)
         y, weight = jnp.asarray(y), jnp.asarray(weight)
@@ -126,7 +113,7 @@ def interior_point(
         y = batch.y.astype(dtype)
         numbers = cast((C, tol, rounds, as_static(loss)), dtype)
         (cast_C, cast_tol, most, cast_loss), state, x, y = stop_gradients((numbers, state, x, y))
-        most = jnp.clip(jnp.asarray(most), 1, MOST_ROUNDS).astype(jnp.int32)
+        most = clip_rounds(most)
         new, steps = solve(dtype, cast_C, cast_tol, most, cast_loss, state, x, y)
         new = new._replace(steps=state.steps + steps)
         snapped = _snapped(new.best, y, unwrap_static(cast_loss))
