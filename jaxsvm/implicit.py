@@ -357,6 +357,103 @@ def _parts_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
     return (coef, level), (d_coef, validity * scale * step[free:])
 
 
+def simplex_solution(
+    coef: Array, kernel: Kernel, data: Batch, C: Scalar, *, free: int | None = None
+) -> Array:
+    """A given solution of Crammer and Singer's dual, with derivatives of the exact one attached.
+
+    With C_i = C weight_i and e_m a unit vector the coefficients maximise
+
+        sum_i coef_iy_i - 1/2 sum_m coef_m' K coef_m,
+        coef_i = C_i (e_y_i - p_i),   p_i in the probability simplex
+
+    Let S_i be the classes with p_im > 0 and r_i one of them. Then coef_i = C_i (e_y_i - e_r_i) +
+    sum over the other m in S_i of t_im u_im, u_im = e_m - e_r_i, and at all these (i, m)
+
+        <u_im, e_y_i - sum_j K_ij coef_j> = 0.
+
+    While the sets do not change, this holds for all values of the parameters p, so that
+
+        sum_jl K_ij <u_im, u_jl> d t_jl = d/dp <u_im, e_y_i - sum_j K_ij coef_j>, t constant.
+
+    Args:
+        coef: (n, k) the coefficients, exactly or up to rounding.
+        kernel: positive semi-definite.
+        data: the n rows, with class numbers as targets.
+        C: () > 0.
+        free: largest number of t_im; structure. Derivatives are nan where there are more. None: the
+            smaller of 2048 and n (k - 1).
+
+    Returns:
+        coef (n, k).
+
+    Example: two points at -1 and 1, C above 1/4: their values are those of the classes' distance
+        >>> import jaxsvm
+        >>> from jaxsvm import kernels
+        >>> data = jaxsvm.dataset([[-1.0], [1.0]], [0, 1], task="multiclass")
+        >>> coef = jnp.array([[0.25, -0.25], [-0.25, 0.25]])
+        >>> of_rows = lambda x: simplex_solution(coef, kernels.linear(), data._replace(x=x), 1.0)
+        >>> jnp.round(jax.jacobian(of_rows)(data.x)[1, 1, :, 0], 3).tolist()
+        [0.25, -0.25]
+    """
+    n, k = coef.shape
+    y, weight, C, kernel = cast((data.y, data.weight, C, as_kernel(kernel)), coef.dtype)
+    parameters = jax.tree.map(jnp.asarray, data.x), kernel, y, jnp.asarray(weight), C
+    if holds_functions(kernel):
+        check_open(lambda parts: parts[1](parts[0][:1], parts[0]), parameters)
+    limit = min(n * (k - 1), free or FREE)
+    return _simplex_attached(limit, lax.stop_gradient(coef), parameters)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _simplex_attached(free: int, coef: Array, parameters: tuple) -> Array:
+    return coef
+
+
+@functools.partial(_simplex_attached.defjvp, symbolic_zeros=True)
+def _simplex_derivative(free: int, primals: tuple, tangents: tuple) -> tuple:
+    """The values, and their tangents by the linear system in `simplex_solution`'s docstring."""
+    coef = _simplex_attached(free, *primals)
+    x, kernel, y, weight, C = primals[1]
+    n, k = coef.shape
+    eps = float(jnp.finfo(coef.dtype).eps)
+    one_hot = jax.nn.one_hot(y.astype(jnp.int32), k, dtype=coef.dtype)
+    fixed, bound = lax.stop_gradient((coef, (C * weight)[:, None]))
+    p = one_hot - fixed / jnp.where(bound > 0, bound, 1)
+    reference = jnp.argmax(p, axis=1)  # r_i
+    at_reference = jax.nn.one_hot(reference, k, dtype=coef.dtype)
+    is_free = (p > eps**0.85) & (bound > 0) & (at_reference == 0)
+    num_free = count(is_free)
+    flat = jnp.nonzero(is_free.reshape(-1), size=free, fill_value=0)[0].astype(jnp.int32)
+    row, column = flat // k, flat % k
+    is_used = jnp.arange(free, dtype=jnp.int32) < num_free
+    u = jax.nn.one_hot(column, k, dtype=coef.dtype) - at_reference[row]
+    t = jnp.where(is_free, coef - bound * one_hot, 0)
+
+    def coefficients(parameters, t):
+        *_, weight, C = parameters
+        moved = t - at_reference * jnp.sum(t, axis=1, keepdims=True)
+        return (C * weight)[:, None] * (one_hot - at_reference) + moved
+
+    def conditions_at(parameters):
+        x, kernel, *_ = parameters
+        fixed = coefficients(parameters, t)
+        score = blocked(jax.checkpoint(lambda rows: dot(kernel(rows, x), fixed)), x[row], BLOCK)
+        return fixed, jnp.sum(u * (one_hot[row] - score), axis=1)
+
+    d_fixed, d_grad = _jvp(conditions_at, primals[1], tangents[1])
+    gram = kernel.gram(x, row) * dot(u, u.T)
+    gram = jnp.where(is_used[:, None] & is_used[None, :], gram, 0)
+    scale = lax.stop_gradient(jnp.max(jnp.abs(jnp.diagonal(gram))))
+    scale = jnp.where(scale > 0, scale, jnp.ones_like(scale))
+    ridge = 4 * eps * scale * jnp.sqrt(num_free.astype(scale.dtype))
+    matrix = gram + jnp.diag(jnp.where(is_used, ridge, scale))
+    step = jnp.linalg.solve(matrix, jnp.where(is_used, d_grad, 0))
+    moves = jnp.where(is_used, step, 0)[:, None] * u
+    validity = jnp.where(num_free > free, jnp.nan, jnp.ones_like(scale))
+    return coef, validity * d_fixed.at[row].add(moves)
+
+
 def _jvp(fn: Any, primal: Any, tangent: Any) -> Any:
     """The tangent of `fn`, differentiated only with respect to leaves with a nonzero tangent."""
     tree: Any

@@ -363,6 +363,6 @@ def without_derivatives(tree: Any) -> Any:
 @without_derivatives.defjvp
 def _refuse(primals: tuple, tangents: tuple) -> Any:
     raise TypeError(
-        "runs of cutting planes have no derivatives: take newton, or interior_point, whose models "
-        "have those of the exact solution"
+        "runs of cutting planes have no derivatives: take newton, interior_point, or of several "
+        "classes crammer_singer, whose models have those of the exact solution"
     )

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..checks import check_whole
-from ..implicit import solution
+from ..implicit import simplex_solution, solution
 from ..kernels import linear
 from ..numerics import dot
 from ..recipe import check_choice, check_positive, unwrap_static
@@ -71,8 +71,10 @@ def attach_derivatives(bias: str, w: Array, coef: Array, parameters: tuple) -> A
 
     Args:
         bias: "feature", "free" or "none".
-        w: (p,) optimal weights, with that of the bias last where there is one.
-        coef: (n,) signed dual coefficients, exactly on those of their bounds that are active.
+        w: (p,) optimal weights, with that of the bias last where there is one; of k classes
+            (k, p).
+        coef: (n,) signed dual coefficients, exactly on those of their bounds that are active; of k
+            classes (n, k), as `implicit.simplex_solution` has them.
         parameters: x (n, d), which may be sparse, y (n,), weight (n,), C () and the loss, as
             `as_static` returns it.
 
@@ -93,6 +95,8 @@ def _derivative(bias: str, primals: tuple, tangents: tuple) -> tuple[Array, Arra
         if bias == "feature":
             x = jnp.concatenate([x, jnp.ones_like(x[:, :1])], axis=1)
         data = Batch(x, y, jnp.arange(y.shape[0], dtype=jnp.int32), weight)
+        if coef.ndim > 1:
+            return dot(simplex_solution(coef, linear(), data, C).T, x)
         b = w[-1] if bias == "free" else jnp.zeros((), w.dtype)
         kind = "free" if bias == "free" else "none"
         attached, b = solution(coef, b, linear(), data, C, unwrap_static(loss), kind)

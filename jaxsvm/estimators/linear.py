@@ -27,6 +27,7 @@ SHARES = {
     "augmented_lagrangian": 1e-2,
     "interior_point": 1e-2,
     "dual_descent": 0.5,
+    "crammer_singer": 0.5,
     "sdca": 0.5,
 }
 TRIAL = 150  # steps of augmented_lagrangian after which interior_point begins anew
@@ -78,6 +79,10 @@ class LinearSVM(SparseCoefMixin, BaseSVM):
             steps=steps,
             system=system_for_grid(loss, x.shape, is_sparse(x)) if numbers else None,
         )
+        return self._spec_of(name, solver, steps)
+
+    def _spec_of(self, name: str, solver: Any, steps: int) -> Spec:
+        """The run of a solver whose updates make so many steps."""
         tol, accepted = None, -np.inf
         if self.tol is not None:
             check_positive(tol=self.tol)

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..machines import one_vs_weighted_rest
+from ..loops.checks import whole_number
+from ..machines import ROUNDS, one_vs_weighted_rest
 from ..recipe import check_choice
+from ..solvers import crammer_singer, dual_descent
 from ..types import Loss
 from .base import Spec, Targets
 from .classifier import BaseClassifier
@@ -19,7 +21,9 @@ class LinearSVC(LinearSVM, BaseClassifier):
     """Minimise 1/2 (|w|^2 + (b/s)^2) + C sum_i weight_i loss(y_i (<w, x_i> + b)).
 
     s is `intercept_scaling`. The class has the parameters and attributes of scikit-learn's
-    `LinearSVC`, and solves its problem. More than two classes are reduced to one against the rest.
+    `LinearSVC`, and solves its problem. More than two classes are reduced to one against the rest,
+    or trained at once, with `multi_class="crammer_singer"`, by `jaxsvm.crammer_singer`; then loss,
+    dual and solver have no effect.
 
     solver="auto" takes `jaxsvm.newton` for a loss with a continuous slope, such as the squared
     hinge. For other losses of dense rows of at most 512 columns it takes `jaxsvm.interior_point`,
@@ -35,7 +39,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
             is a warning if the gap stays above tol. Ascent stops once the largest change of a
             margin in a pass is at most tol / 2.
         C: weight of the loss of each row, > 0.
-        multi_class: "ovr".
+        multi_class: "ovr" or "crammer_singer".
         fit_intercept: whether there is an intercept, regularised with the weights.
         intercept_scaling: value s of the constant feature whose weight is b/s, > 0. A larger one
             regularises the intercept less.
@@ -62,8 +66,7 @@ class LinearSVC(LinearSVM, BaseClassifier):
         fit_: the `jaxsvm.Fit` of the run, with its status and its curve.
 
     Raises:
-        ValueError: from `fit`, for a parameter out of its range, penalty "l1", and multi_class
-            "crammer_singer".
+        ValueError: from `fit`, for a parameter out of its range, and penalty "l1".
 
     Example:
         >>> clf = LinearSVC(C=10.0, random_state=0).fit([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1])
@@ -106,17 +109,25 @@ class LinearSVC(LinearSVM, BaseClassifier):
                 "sparse weights"
             )
         check_choice("penalty", self.penalty, ("l2",))
+        check_choice("multi_class", self.multi_class, ("ovr", "crammer_singer"))
         if self.multi_class == "crammer_singer":
-            raise ValueError(
-                "multi_class='crammer_singer' is not supported: take multi_class='ovr', or "
-                "the solver jaxsvm.ocas(lam, loss=jaxsvm.losses.crammer_singer, classes=k)"
-            )
-        check_choice("multi_class", self.multi_class, ("ovr",))
+            return self._joint_spec(numbers)
         return self._linear_spec(rows, loss_of(self.loss), numbers)
+
+    def _joint_spec(self, numbers: dict[str, Any]) -> Spec:
+        """All classes at once; two are one machine of the hinge, with w = w_2 - w_1 and twice C."""
+        steps, C = whole_number("max_iter", self.max_iter, 1), self._number("C", numbers)
+        k, options = len(self.classes_), {"bias": self._bias(), "rounds": float(min(steps, ROUNDS))}
+        solver = (
+            crammer_singer(C, classes=k, **options) if k > 2 else dual_descent(2 * C, **options)
+        )
+        return self._spec_of("crammer_singer", solver, min(steps, ROUNDS))
 
     def _targets(self, y: np.ndarray, weight: np.ndarray) -> Targets:
         """As `BaseClassifier._targets`; of more than two classes the solver has the weights."""
         targets, k = super()._targets(y, weight), len(self.classes_)
+        if self.multi_class == "crammer_singer":
+            return targets._replace(reduce=None)
         factors = targets.class_weight
         if k == 2 or (factors == 1).all():
             return targets

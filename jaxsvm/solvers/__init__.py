@@ -7,6 +7,7 @@ from .budget.bsgd import bsgd
 from .budget.nogd import nogd
 from .dual.augmented_lagrangian import augmented_lagrangian
 from .dual.cocoa import cocoa
+from .dual.crammer_singer import crammer_singer
 from .dual.dual_descent import dual_descent
 from .dual.interior_point import interior_point
 from .dual.sdca import sdca
@@ -60,6 +61,7 @@ __all__ = [
     "constrained_sgd",
     "cpsp",
     "decomposition",
+    "crammer_singer",
     "dual_descent",
     "fixed_budget_perceptron",
     "fogd",

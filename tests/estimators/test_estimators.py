@@ -841,10 +841,7 @@ def test_wrong_parameters_are_told():
         (LinearSVC(loss="huber"), "loss must be"),
         (LinearSVC(-1.0), r"write LinearSVC\(C=-1.0\)"),
         (LinearSVC(penalty="l1"), "penalty='l1' is not supported: take penalty='l2'"),
-        (
-            LinearSVC(multi_class="crammer_singer"),
-            "'crammer_singer' is not supported: take multi_class='ovr'",
-        ),
+        (LinearSVC(multi_class="ovo"), "multi_class must be one of 'ovr', 'crammer_singer'"),
         (LinearSVC(dual="both"), "dual must be one of"),
         (LinearSVC(intercept_scaling=0.0), "intercept_scaling must be a finite number above 0"),
         (

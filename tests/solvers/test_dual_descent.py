@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 import jaxsvm
 from jaxsvm import losses
-from jaxsvm.solvers.dual.dual_descent import PRIMES
+from jaxsvm.engines.coordinate_descent import PRIMES
 
 N, D, C = 90, 6, 2.0
 RNG = np.random.default_rng(4)

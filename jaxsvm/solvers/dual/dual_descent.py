@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from ...engines.coordinate_descent import descend, row_at
 from ...engines.dual_qp import stop_gradients
 from ...engines.linear_dual import attach_derivatives, check_arguments, clip_rounds
 from ...losses import hinge
@@ -20,7 +20,6 @@ from ...numerics import (
     dot,
     packed_by_reference,
     pairwise_sum,
-    row_loops,
     sqnorms,
 )
 from ...recipe import as_static, cast, register, solver, unwrap_static
@@ -28,18 +27,6 @@ from ...samplers import whole
 from ...types import Array, Hooks, Info, Loss, Quadratic, Solver
 
 TOL = 1e-4  # default relative duality gap
-FIRST_LOOK = 8.0  # visits of each row before the first look; then half as many again, with it
-RENEWAL = 2.0  # visits of each row after which all are listed again
-SHORTEST = 1 / 64  # visits of each row that a pass counts at least: float32 adds them up exactly
-# more than any number of rows, so that a stride modulo the size of a list has no common divisor
-# with it: 32 primes between 2^30 and 2^31
-PRIMES = (
-    *(1362286843, 1524616343, 1275303751, 1134617557, 1565004953, 1980230267, 1816127809),
-    *(1543570517, 1788199291, 1725220751, 1918462303, 1147885483, 1963474363, 1445272397),
-    *(1918250717, 1502199961, 1812102289, 1652015093, 1086002081, 1963711703, 2046549319),
-    *(1677607093, 2091157333, 1124496689, 1762495573, 1946906371, 1390127117, 1238349961),
-    *(1857340997, 1668987283, 1708834223, 1104983753),
-)
 
 
 @register("DualDescentState")
@@ -79,28 +66,28 @@ class Problem(NamedTuple):
     loss: Loss
     constant: bool
 
-    def gain(self, i: Array, coef: Array, score: Array) -> tuple[Array, Array]:
-        """The derivatives of the dual as coef_i grows, and as it falls; -inf at its bounds."""
-        at = lambda a: 0 if a is None else _at(a, i)
-        grad, l1 = _at(self.y, i) - score - at(self.bounds.l2) * coef, at(self.bounds.l1)
+    def gain(self, i: Array, coef: Array, score: Array) -> Array:
+        """The larger of the derivatives of the dual as coef_i grows, and as it falls."""
+        at = lambda a: 0 if a is None else row_at(a, i)
+        grad, l1 = row_at(self.y, i) - score - at(self.bounds.l2) * coef, at(self.bounds.l1)
         up = jnp.where(
-            coef < _at(self.bounds.high, i), grad - jnp.where(coef >= 0, l1, -l1), -jnp.inf
+            coef < row_at(self.bounds.high, i), grad - jnp.where(coef >= 0, l1, -l1), -jnp.inf
         )
         down = jnp.where(
-            coef > _at(self.bounds.low, i), jnp.where(coef > 0, l1, -l1) - grad, -jnp.inf
+            coef > row_at(self.bounds.low, i), jnp.where(coef > 0, l1, -l1) - grad, -jnp.inf
         )
-        return up, down
+        return jnp.maximum(up, down)
 
     def maximiser(self, i: Array, coef: Array, score: Array) -> Array:
         """The coef_i of the largest dual, the others fixed."""
-        at = lambda a: 0 if a is None else _at(a, i)
-        q = jnp.maximum(_at(self.curvature, i), jnp.finfo(coef.dtype).tiny * 16)
+        at = lambda a: 0 if a is None else row_at(a, i)
+        q = jnp.maximum(row_at(self.curvature, i), jnp.finfo(coef.dtype).tiny * 16)
         # q times the maximiser: of a row of zeros q is tiny, and its inverse would overflow
-        free = q * coef + (_at(self.y, i) - score - at(self.bounds.l2) * coef)
+        free = q * coef + (row_at(self.y, i) - score - at(self.bounds.l2) * coef)
         if self.bounds.l1 is not None:
             free = jnp.sign(free) * jnp.maximum(jnp.abs(free) - at(self.bounds.l1), 0)
         free = free / q
-        return jnp.clip(free, _at(self.bounds.low, i), _at(self.bounds.high, i))
+        return jnp.clip(free, row_at(self.bounds.low, i), row_at(self.bounds.high, i))
 
     def gap(self, coef: Array) -> tuple[Array, Array, Array, Array]:
         """The weights of the coefficients, the sum of losses and the relative duality gap.
@@ -118,25 +105,6 @@ class Problem(NamedTuple):
         loss = pairwise_sum(value)
         primal = dot(w, w) / 2 + b * b / 2 + loss
         return w, b, loss, pairwise_sum(terms) / jnp.where(primal > 0, primal, 1)
-
-
-class Search(NamedTuple):
-    """What passes carry."""
-
-    coef: Array
-    w: Array
-    b: Array
-    order: Array  # (n + 1,) int32, the listed rows come first
-    size: Array  # () int32, how many they are
-    violation: Array  # () largest violation of the last pass; inf: no row leaves
-    goal: Array  # () violation at which listed rows are solved
-    loss: Array  # () sum of losses at the last look
-    residual: Array  # () at the last look
-    passes: Array  # () int32
-    visits: Array  # () of each row: of listed ones, and two for a look at the gap
-    look: Array  # () visits after which the gap is computed
-    renewal: Array  # () visits after which all rows are listed again
-    is_stuck: Array  # () bool, no coefficient moved in a pass over all rows
 
 
 @solver
@@ -161,8 +129,8 @@ def dual_descent(
     pass before: then the row leaves the list (shrinking). The violation of a row is |g| where
     alpha_i can move that way. All rows are listed again when those listed are solved, when two
     visits of each row have gone by, and after each look at the duality gap. Looks are after 8, 15,
-    25, ... visits of each row, a look counted as two, and sum w up anew. Of this file `_pass` is a
-    pass, `_descend` the loop. It is for sparse rows and for many columns; with few columns and a
+    25, ... visits of each row, a look counted as two, and sum w up anew. The loop is
+    `engines.coordinate_descent`. It is for sparse rows and for many columns; with few columns and a
     large C coordinates move slowly, and `interior_point` is faster.
 
     Args:
@@ -264,111 +232,9 @@ def make_solver(constant: bool) -> Callable:
         curvature = sqnorms(x) + (1.0 if constant else 0.0)
         curvature = curvature if bounds.l2 is None else curvature + bounds.l2
         problem = Problem(x, y, weights, bounds, curvature, loss, constant)
-        end = _descend(problem, jnp.clip(state.coef, bounds.low, bounds.high), tol, rounds)
+        end = descend(problem, jnp.clip(state.coef, bounds.low, bounds.high), tol, rounds)
         steps = state.steps + end.passes
         new = DualDescentState(end.coef, end.w, end.b, state.weight, end.residual, steps)
         return new, end.loss, (end.visits + 2) * y.shape[0]  # with the first look
 
     return solve
-
-
-def _descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
-    """Passes until the gap is at most `tol`."""
-    n, dtype = coef.shape[0], coef.dtype
-    everything, zero = jnp.arange(n + 1, dtype=jnp.int32), jnp.zeros((), jnp.int32)
-    infinite, all_rows = jnp.full((), jnp.inf, dtype), jnp.full((), n, jnp.int32)
-    most = rounds.astype(dtype)
-
-    def should_continue(at):
-        return (at.residual > tol) & (at.visits < most) & ~at.is_stuck
-
-    def step(at):
-        new, kept, number, moved = _pass(problem, at)
-        is_solved, is_whole = new.violation <= at.goal, at.size == n
-        visits = at.visits + jnp.maximum(at.size.astype(dtype) / n, SHORTEST)
-        looks = is_whole & (is_solved | ~moved) | (visits >= jnp.minimum(at.look, most))
-        w, b, loss, residual = lax.cond(
-            looks, problem.gap, lambda coef: (new.w, new.b, at.loss, at.residual), new.coef
-        )
-        begins_anew = looks | is_solved | (number == 0) | (visits >= at.renewal)
-        spent = visits + jnp.where(looks, 2.0, 0.0)
-        return Search(
-            coef=new.coef,
-            w=w,
-            b=b,
-            order=jnp.where(begins_anew, everything, kept),
-            size=jnp.where(begins_anew, all_rows, number),
-            violation=jnp.where(new.violation > 0, new.violation, infinite),
-            goal=jnp.where(is_solved & is_whole, at.goal * 0.3, at.goal),
-            loss=loss,
-            residual=residual,
-            passes=at.passes + 1,
-            visits=spent,
-            look=jnp.where(looks, 1.5 * spent, at.look),
-            renewal=jnp.where(begins_anew, spent + RENEWAL, at.renewal),
-            is_stuck=is_whole & ~moved,
-        )
-
-    after = lambda visits: jnp.full((), visits, dtype)
-    w, b, loss, residual = problem.gap(coef)
-    begin = Search(
-        coef, w, b, everything, all_rows, infinite, jnp.full((), 0.1, dtype), loss, residual,
-        zero, after(0.0), after(FIRST_LOOK), after(RENEWAL), jnp.zeros((), bool),
-    )  # fmt: skip
-    return lax.while_loop(should_continue, step, begin)
-
-
-def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
-    """A visit of each listed row; the rows that stay, their number, and whether any moved."""
-    dot_row, add_row = row_loops(problem.x)
-    size, primes = at.size.astype(jnp.uint32), jnp.asarray(PRIMES, jnp.uint32)
-    stride = primes[at.passes % len(PRIMES)] % jnp.maximum(size, 1)
-
-    def visit(_, carry):
-        # The coefficient of the row before is written first: XLA would copy an array that a body
-        # reads before it writes.
-        place, (row, value), coef, w, b, kept, number, violation, moved = carry
-        coef = _put(coef, row, value)
-        i = _at(at.order, place).astype(jnp.uint32)
-        old = _at(coef, i)
-        score = dot_row(i, w) + b
-        up, down = problem.gain(i, old, score)
-        gain = jnp.maximum(up, down)
-        stays = gain >= -at.violation
-        moves = (gain > 0) & stays
-        new = jnp.where(moves, problem.maximiser(i, old, score), old)
-        change = new - old
-        place = place + stride
-        place = jnp.where(place >= size, place - size, place)
-        return (
-            place,
-            (i, new),
-            coef,
-            add_row(i, change, w, change != 0),
-            b + change if problem.constant else b,
-            _put(kept, number.astype(jnp.uint32), i.astype(jnp.int32)),
-            number + stays.astype(jnp.int32),
-            jnp.where(stays, jnp.maximum(violation, gain), violation),
-            moved | (change != 0),
-        )
-
-    zero = jnp.zeros((), jnp.uint32)
-    first = at.order[0].astype(jnp.uint32)
-    carry = (
-        zero, (first, _at(at.coef, first)), at.coef, at.w, at.b,
-        jnp.zeros_like(at.order), jnp.zeros((), jnp.int32), jnp.full_like(at.violation, -jnp.inf),
-        jnp.zeros((), bool),
-    )  # fmt: skip
-    _, (row, value), coef, w, b, kept, number, violation, moved = lax.fori_loop(
-        0, at.size, visit, carry
-    )
-    new = at._replace(coef=_put(coef, row, value), w=w, b=b, violation=violation)
-    return new, kept, number, moved
-
-
-def _at(a: Array, i: Array) -> Array:
-    return lax.dynamic_slice(a, (i,), (1,), allow_negative_indices=False)[0]
-
-
-def _put(a: Array, i: Array, value: Array) -> Array:
-    return lax.dynamic_update_slice(a, value[None], (i,), allow_negative_indices=False)

@@ -1,0 +1,188 @@
+"""Dual coordinate descent with shrinking: `descend` is the loop, `_pass` a pass over rows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..numerics import row_loops
+from ..types import Array
+
+FIRST_LOOK = 8.0  # visits of each row before the first look; then half as many again, with it
+RENEWAL = 2.0  # visits of each row after which all are listed again
+SHORTEST = 1 / 64  # visits of each row that a pass counts at least: float32 adds them up exactly
+# more than any number of rows, so that a stride modulo the size of a list has no common divisor
+# with it: 32 primes between 2^30 and 2^31
+PRIMES = (
+    *(1362286843, 1524616343, 1275303751, 1134617557, 1565004953, 1980230267, 1816127809),
+    *(1543570517, 1788199291, 1725220751, 1918462303, 1147885483, 1963474363, 1445272397),
+    *(1918250717, 1502199961, 1812102289, 1652015093, 1086002081, 1963711703, 2046549319),
+    *(1677607093, 2091157333, 1124496689, 1762495573, 1946906371, 1390127117, 1238349961),
+    *(1857340997, 1668987283, 1708834223, 1104983753),
+)
+
+
+class Problem(Protocol):
+    """A dual whose rows have one coefficient, or k of them, and the weights that follow."""
+
+    @property
+    def x(self) -> Any:
+        """The rows (n, d)."""
+
+    @property
+    def constant(self) -> bool:
+        """Whether there is a constant feature 1, whose weight is b."""
+
+    def gain(self, i: Array, coef: Array, score: Array) -> Array:
+        """The rate at which the dual grows as row i moves; below 0 where it may not, ()."""
+
+    def maximiser(self, i: Array, coef: Array, score: Array) -> Array:
+        """The coefficients of row i of the largest dual, the others fixed."""
+
+    def gap(self, coef: Array) -> tuple[Array, Array, Array, Array]:
+        """The weights w, b of the coefficients, the sum of losses and the relative duality gap."""
+
+
+class Search(NamedTuple):
+    """What passes carry."""
+
+    coef: Array  # (n,), or (n, k); then w and b have a leading axis (k,)
+    w: Array  # (d,)
+    b: Array  # ()
+    order: Array  # (n + 1,) int32, the listed rows come first
+    size: Array  # () int32, how many they are
+    violation: Array  # () largest violation of the last pass; inf: no row leaves
+    goal: Array  # () violation at which listed rows are solved
+    loss: Array  # () sum of losses at the last look
+    residual: Array  # () at the last look
+    passes: Array  # () int32
+    visits: Array  # () of each row: of listed ones, and two for a look at the gap
+    look: Array  # () visits after which the gap is computed
+    renewal: Array  # () visits after which all rows are listed again
+    is_stuck: Array  # () bool, no coefficient moved in a pass over all rows
+
+
+def descend(problem: Problem, coef: Array, tol: Array, rounds: Array) -> Search:
+    """Passes until the gap is at most `tol`."""
+    n, dtype = coef.shape[0], coef.dtype
+    everything, zero = jnp.arange(n + 1, dtype=jnp.int32), jnp.zeros((), jnp.int32)
+    infinite, all_rows = jnp.full((), jnp.inf, dtype), jnp.full((), n, jnp.int32)
+    most = rounds.astype(dtype)
+
+    def should_continue(at):
+        return (at.residual > tol) & (at.visits < most) & ~at.is_stuck
+
+    def step(at):
+        new, kept, number, moved = _pass(problem, at)
+        is_solved, is_whole = new.violation <= at.goal, at.size == n
+        visits = at.visits + jnp.maximum(at.size.astype(dtype) / n, SHORTEST)
+        looks = is_whole & (is_solved | ~moved) | (visits >= jnp.minimum(at.look, most))
+        w, b, loss, residual = lax.cond(
+            looks, problem.gap, lambda coef: (new.w, new.b, at.loss, at.residual), new.coef
+        )
+        begins_anew = looks | is_solved | (number == 0) | (visits >= at.renewal)
+        spent = visits + jnp.where(looks, 2.0, 0.0)
+        return Search(
+            coef=new.coef,
+            w=w,
+            b=b,
+            order=jnp.where(begins_anew, everything, kept),
+            size=jnp.where(begins_anew, all_rows, number),
+            violation=jnp.where(new.violation > 0, new.violation, infinite),
+            goal=jnp.where(is_solved & is_whole, at.goal * 0.3, at.goal),
+            loss=loss,
+            residual=residual,
+            passes=at.passes + 1,
+            visits=spent,
+            look=jnp.where(looks, 1.5 * spent, at.look),
+            renewal=jnp.where(begins_anew, spent + RENEWAL, at.renewal),
+            is_stuck=is_whole & ~moved,
+        )
+
+    after = lambda visits: jnp.full((), visits, dtype)
+    w, b, loss, residual = problem.gap(coef)
+    begin = Search(
+        coef, w, b, everything, all_rows, infinite, jnp.full((), 0.1, dtype), loss, residual,
+        zero, after(0.0), after(FIRST_LOOK), after(RENEWAL), jnp.zeros((), bool),
+    )  # fmt: skip
+    return lax.while_loop(should_continue, step, begin)
+
+
+def _pass(problem: Problem, at: Search) -> tuple[Search, Array, Array, Array]:
+    """A visit of each listed row; the rows that stay, their number, and whether any moved."""
+    dot_row, add_row = row_loops(problem.x)
+    if at.coef.ndim > 1:  # k coefficients of each row
+        of_one, to_one = dot_row, add_row
+        dot_row = lambda i, w: jax.vmap(lambda w: of_one(i, w))(w)
+        add_row = lambda i, c, w, live: jax.vmap(lambda c, w: to_one(i, c, w, live))(c, w)
+    size = at.size.astype(jnp.uint32)
+    stride = visiting_stride(at.passes, size)
+
+    def visit(_, carry):
+        # The coefficient of the row before is written first: XLA would copy an array that a body
+        # reads before it writes.
+        place, (row, value), coef, w, b, kept, number, violation, moved = carry
+        coef = _put(coef, row, value)
+        i = row_at(at.order, place).astype(jnp.uint32)
+        old = row_at(coef, i)
+        score = dot_row(i, w) + b
+        gain = problem.gain(i, old, score)
+        stays = gain >= -at.violation
+        moves = (gain > 0) & stays
+        new = jnp.where(moves, problem.maximiser(i, old, score), old)
+        change = new - old
+        has_moved = jnp.any(change != 0)
+        place = place + stride
+        place = jnp.where(place >= size, place - size, place)
+        return (
+            place,
+            (i, new),
+            coef,
+            add_row(i, change, w, has_moved),
+            b + change if problem.constant else b,
+            _put(kept, number.astype(jnp.uint32), i.astype(jnp.int32)),
+            number + stays.astype(jnp.int32),
+            jnp.where(stays, jnp.maximum(violation, gain), violation),
+            moved | has_moved,
+        )
+
+    zero = jnp.zeros((), jnp.uint32)
+    first = at.order[0].astype(jnp.uint32)
+    carry = (
+        zero, (first, row_at(at.coef, first)), at.coef, at.w, at.b,
+        jnp.zeros_like(at.order), jnp.zeros((), jnp.int32), jnp.full_like(at.violation, -jnp.inf),
+        jnp.zeros((), bool),
+    )  # fmt: skip
+    _, (row, value), coef, w, b, kept, number, violation, moved = lax.fori_loop(
+        0, at.size, visit, carry
+    )
+    new = at._replace(coef=_put(coef, row, value), w=w, b=b, violation=violation)
+    return new, kept, number, moved
+
+
+def row_at(a: Array, i: Array) -> Array:
+    """Row i of an array, i an unsigned integer."""
+    size = (1, *a.shape[1:])
+    return lax.dynamic_slice(a, _start(a, i), size, allow_negative_indices=False)[0]
+
+
+def _put(a: Array, i: Array, value: Array) -> Array:
+    return lax.dynamic_update_slice(a, value[None], _start(a, i), allow_negative_indices=False)
+
+
+def _start(a: Array, i: Array) -> tuple[Array, ...]:
+    return (i, *[jnp.zeros_like(i)] * (a.ndim - 1))
+
+
+def visiting_stride(passes: Array, size: Array) -> Array:
+    """A stride modulo `size` that visits each of so many places once, another one in each pass.
+
+    Args:
+        passes: () int32, made before.
+        size: () uint32.
+    """
+    primes = jnp.asarray(PRIMES, jnp.uint32)
+    return primes[passes % len(PRIMES)] % jnp.maximum(size, 1)

@@ -1,0 +1,247 @@
+"""Crammer and Singer's machine beside LIBLINEAR and a linear program's optimality conditions."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.svm import LinearSVC
+
+import jaxsvm
+from jaxsvm import features, implicit, kernels, losses
+from jaxsvm.testing import check_solver
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(3)
+N, D, K = 40, 4, 3
+X = RNG.normal(size=(N, D))
+Y = np.argmax(X @ RNG.normal(size=(D, K)) + 0.7 * RNG.normal(size=(N, K)), axis=1)
+Y[:K] = range(K)
+WEIGHT = RNG.integers(1, 4, N).astype(float)
+
+
+def rows(x=X, y=Y, weight=None):
+    return jaxsvm.dataset(x, y, weight, task="multiclass")
+
+
+def objective(w, b, C, x=X, y=Y, weight=1.0):
+    """The objective in NumPy, with the bias regularised."""
+    f = x @ np.asarray(w, float).T + np.asarray(b, float)
+    ahead = f + 1
+    ahead[np.arange(len(y)), y] -= 1
+    slack = ahead.max(axis=1) - f[np.arange(len(y)), y]
+    return (np.sum(np.square(w)) + np.sum(np.square(b))) / 2 + C * np.sum(weight * slack)
+
+
+def weights(model):
+    return np.asarray(model.inner.w), np.asarray(model.inner.b)
+
+
+@functools.cache
+def reference(C, bias="feature", weighted=False):
+    """LIBLINEAR's weights at a violation of 1e-10."""
+    solver = LinearSVC(
+        multi_class="crammer_singer", C=C, tol=1e-10, max_iter=10**6, fit_intercept=bias != "none"
+    )
+    solver.fit(X, Y, WEIGHT if weighted else None)
+    return solver.coef_, solver.intercept_ if bias != "none" else np.zeros(K)
+
+
+@pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("bias", ["feature", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_is_the_optimum_of_liblinear(C, bias, weighted, x64):
+    weight = WEIGHT if weighted else None
+    machine = jaxsvm.crammer_singer(C, classes=K, bias=bias, tol=1e-12, rounds=1e5)
+    result = jaxsvm.fit(machine, rows(weight=weight), KEY, steps=1)
+    assert result.converged
+    best = reference(C, bias, weighted)
+    for found, expected in zip(weights(result.model), best, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    mass = WEIGHT if weighted else 1.0
+    assert objective(*weights(result.model), C, weight=mass) <= objective(*best, C, weight=mass) * (
+        1 + 1e-10
+    )
+
+
+def test_in_float32_the_gap_is_that_of_the_objective():
+    result = jaxsvm.fit(jaxsvm.crammer_singer(1.0, classes=K, tol=1e-5), rows(), KEY)
+    least = objective(*reference(1.0), 1.0)
+    assert result.converged
+    assert objective(*weights(result.model), 1.0) <= least * (1 + 1e-5)
+    coef = np.asarray(result.state.solver.coef, float)
+    np.testing.assert_allclose(coef.sum(axis=1), 0, atol=1e-6)
+    np.testing.assert_allclose(coef.T @ X, weights(result.model)[0], atol=1e-4)
+    # a class that is not the row's has a coefficient of at most 0, the row's one of at most C
+    own = coef[np.arange(N), Y]
+    assert ((own >= 0) & (own <= 1)).all() and (np.sort(coef, axis=1)[:, :-1] <= 0).all()
+    loss = objective(*weights(result.model), 1.0) - objective(*weights(result.model), 0.0)
+    assert float(result.info.loss[-1]) == pytest.approx(loss / N, rel=1e-4)
+
+
+def test_it_keeps_the_promises_of_a_solver():
+    data = rows(X[:24], Y[:24])
+    check_solver(jaxsvm.crammer_singer(0.3, classes=K, tol=1e-6), data, steps=4)
+
+
+def test_sparse_rows_end_at_the_same_model():
+    x = np.where(RNG.random((N, D)) < 0.5, X, 0)
+    fit = lambda x: jaxsvm.fit(jaxsvm.crammer_singer(0.3, classes=K, tol=1e-6), rows(x), KEY).model
+    for found, expected in zip(
+        weights(fit(scipy.sparse.csr_matrix(x))), weights(fit(x)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
+def test_rows_of_weight_0_have_no_effect():
+    weight = np.where(np.arange(N) < 30, 1.0, 0.0)
+    machine = jaxsvm.crammer_singer(1.0, classes=K, tol=1e-7)
+    part = jaxsvm.fit(machine, rows(X[:30], Y[:30]), KEY).model
+    whole = jaxsvm.fit(machine, rows(weight=weight), KEY)
+    for found, expected in zip(weights(whole.model), weights(part), strict=True):
+        np.testing.assert_allclose(found, expected, atol=2e-3)
+    assert not np.asarray(whole.state.solver.coef)[30:].any()
+
+
+def test_a_row_of_zeros_and_equal_rows():
+    x = np.concatenate([np.zeros((1, D)), np.repeat(X[:1], 3, axis=0), X])
+    y = np.concatenate([[0], [0, 1, 2], Y])
+    result = jaxsvm.fit(jaxsvm.crammer_singer(1.0, classes=K, bias="none"), rows(x, y), KEY)
+    assert result.converged and np.isfinite(weights(result.model)[0]).all()
+
+
+def test_two_classes_are_the_machine_of_the_hinge():
+    y = (X[:, 0] > 0) * 1
+    joint = jaxsvm.fit(
+        jaxsvm.crammer_singer(0.5, classes=2, tol=1e-7), rows(y=y), KEY, steps=1
+    ).model
+    binary = jaxsvm.fit(jaxsvm.dual_descent(1.0, tol=1e-7), jaxsvm.dataset(X, y), KEY).model
+    w, b = weights(joint)
+    np.testing.assert_allclose(w[1] - w[0], binary.w, atol=1e-3)
+    assert b[1] - b[0] == pytest.approx(float(binary.b), abs=1e-3)
+
+
+@pytest.mark.parametrize("bias", ["feature", "none"])
+@pytest.mark.parametrize("C", [0.05, 3.0])
+def test_derivatives_are_those_of_the_optimum(C, bias, x64):
+    """Forward and reverse, in C, rows and weights, against differences of solutions."""
+    direction, share = RNG.normal(size=X.shape), RNG.normal(size=N)
+    probe = RNG.normal(size=(5, D))
+
+    def value(t):
+        data = rows()._replace(x=X + t[0] * direction, weight=WEIGHT * (1 + t[1] * share))
+        machine = jaxsvm.crammer_singer(C * jnp.exp(t[2]), classes=K, bias=bias, rounds=1e5)
+        model = jaxsvm.fit(machine, data, KEY, steps=1, tol=1e-13).model
+        return jnp.sum(jnp.sin(model(probe)))
+
+    at, step = jnp.zeros(3), 1e-6
+    differences = [
+        (value(at.at[i].set(step)) - value(at.at[i].set(-step))) / (2 * step) for i in range(3)
+    ]
+    np.testing.assert_allclose(jax.grad(value)(at), differences, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(jax.jacfwd(value)(at), differences, rtol=1e-4, atol=1e-6)
+
+
+def test_derivatives_of_a_kernel_machine(x64):
+    """By all features of an incomplete Cholesky factorisation, in the width of the kernel."""
+
+    def value(gamma):
+        kernel = kernels.rbf(gamma=gamma)
+        phi = features.cholesky(kernel, X, rank=N, tol=1e-14)
+        machine = jaxsvm.on_features(
+            phi, jaxsvm.crammer_singer(1.0, classes=K, bias="none", rounds=1e5)
+        )
+        return jnp.sum(jaxsvm.fit(machine, rows(), KEY, steps=1, tol=1e-13).model(X[:5]) ** 2)
+
+    difference = (value(0.3 + 1e-5) - value(0.3 - 1e-5)) / 2e-5
+    assert float(jax.grad(value)(0.3)) == pytest.approx(float(difference), rel=1e-3)
+
+
+def test_too_many_free_coefficients_make_nan(x64):
+    data = rows()
+    coef = jaxsvm.fit(
+        jaxsvm.crammer_singer(0.05, classes=K, bias="none"), data, KEY, steps=1, tol=1e-12
+    ).state.solver.coef
+
+    def total(x, free):
+        args = coef, kernels.linear(), data._replace(x=x), 0.05
+        return jnp.sum(implicit.simplex_solution(*args, free=free) ** 2)
+
+    assert np.isnan(jax.grad(total)(data.x, 1)).any()
+    assert np.isfinite(jax.grad(total)(data.x, None)).all()
+
+
+def test_vmap_over_problems_is_a_loop():
+    """As in few-shot learning: several small data sets."""
+    x = RNG.normal(size=(3, 15, D)).astype(np.float32)
+    y = np.tile(np.arange(15) % K, (3, 1))
+
+    def episode(x, y, C=0.4):
+        data = jaxsvm.dataset(x, y, task="multiclass")
+        return jaxsvm.fit(jaxsvm.crammer_singer(C, classes=K), data, KEY, steps=1).model.inner.w
+
+    together = jax.jit(jax.vmap(episode))(x, y)
+    for i in range(3):
+        np.testing.assert_allclose(together[i], episode(x[i], y[i]), atol=1e-5)
+    slopes = jax.vmap(jax.grad(lambda x, y: jnp.sum(episode(x, y) ** 2)))(x, y)
+    assert np.isfinite(slopes).all() and np.abs(slopes).max() > 0
+
+
+def test_it_goes_on_from_another_C_and_from_its_own_state(x64):
+    first = jaxsvm.fit(jaxsvm.crammer_singer(0.3, classes=K, tol=1e-10), rows(), KEY, steps=1)
+    again = jaxsvm.fit(
+        jaxsvm.crammer_singer(0.3, classes=K, tol=1e-10), rows(), state=first.state, steps=2
+    )
+    assert int(again.state.solver.steps) == int(first.state.solver.steps)
+    other = jaxsvm.crammer_singer(0.1, classes=K, tol=1e-10)
+    moved = jaxsvm.fit(other, rows(), state=first.state, steps=2).model
+    fresh = jaxsvm.fit(other, rows(), KEY, steps=1).model
+    for found, expected in zip(weights(moved), weights(fresh), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"C": -1.0}, "C must be a finite number above 0"),
+        ({"C": 1.0, "tol": 0.0}, "tol must be"),
+        ({"C": 1.0, "classes": 1}, "classes must be"),
+        ({"C": 1.0, "bias": "free"}, "bias must be one of 'feature', 'none'"),
+        ({"C": 1.0, "rounds": 0}, "rounds must be a whole number from 1 to 100000"),
+    ],
+)
+def test_refusals(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        jaxsvm.crammer_singer(**{"classes": K, **arguments})
+
+
+def test_labels_are_refused():
+    data = jaxsvm.dataset(X, np.where(Y > 0, 1, -1))
+    with pytest.raises(ValueError, match=r"class numbers 0 .. 2, the data hold -1, 1"):
+        jaxsvm.fit(jaxsvm.crammer_singer(1.0, classes=K), data, KEY)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("options", [{}, {"intercept_scaling": 3.0}, {"fit_intercept": False}])
+@pytest.mark.parametrize("class_weight", [None, {0: 3.0}, "balanced"])
+def test_the_estimator_is_that_of_scikit_learn(k, options, class_weight):
+    names = np.minimum(Y, k - 1)
+    options = {"C": 0.5, "multi_class": "crammer_singer", "class_weight": class_weight, **options}
+    ours = jaxsvm.estimators.LinearSVC(tol=1e-6, max_iter=10**5, **options).fit(X, names, WEIGHT)
+    theirs = LinearSVC(tol=1e-10, max_iter=10**6, **options).fit(X, names, WEIGHT)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=3e-3)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=3e-3)
+    assert (ours.predict(X) == theirs.predict(X)).mean() > 0.97
+    assert ours.solver_ == "crammer_singer" and ours.n_iter_ > 1
+
+
+def test_the_simplex_of_its_steps():
+    """The projection that sorts (Held, Wolfe, Crowder), in NumPy."""
+    for p in RNG.normal(size=(20, 5)):
+        ordered = np.sort(p)[::-1]
+        levels = (np.cumsum(ordered) - 1) / np.arange(1, 6)
+        expected = np.maximum(p - levels[np.nonzero(ordered > levels)[0].max()], 0)
+        np.testing.assert_allclose(losses._simplex(jnp.asarray(p)), expected, atol=1e-6)
+    np.testing.assert_allclose(losses._simplex(jnp.ones(4)), 0.25)
